@@ -9,12 +9,12 @@ import msgspec
 
 from mainspring.clock import instant, micros
 from mainspring.records.circuit import Circuit
-from mainspring.records.feed import NEWS_KEPT
+from mainspring.records.feed import MIN_FEED_ITEMS
 from mainspring.stores.redis.index import REGISTERS, held_keys, spots
 from mainspring.stores.redis.kept import document_of, entries_of
 from mainspring.stores.redis.known import read_hash, read_home
 from mainspring.stores.redis.records import packed, unpacked
-from mainspring.stores.redis.shard import Home, Homes
+from mainspring.stores.redis.shard import Shard, Shards
 
 SORTED = ("made:", "tag:", "made-by:", "error:", "again:", "ended:", "final:", "dead:", "keys", "expiring", "odd")
 KEPT = ("doc:", "docs:", "fading", "entry", "trail", "audited", "news")
@@ -25,7 +25,7 @@ class CommitUnderWay(AssertionError):
     """A commit over several homes has not ended: of a writer that is at it, or of one that was killed."""
 
 
-async def audit(homes: Homes) -> None:
+async def audit(homes: Shards) -> None:
     """Every entry belongs to a job that is so, and every job has its entries, in the home of its queue."""
     keys: dict[bytes, bytes] = {}
     for home in homes.all:
@@ -46,12 +46,12 @@ async def audit(homes: Homes) -> None:
     assert await _scores(homes.first, index) == dict.fromkeys(schedules, 0)
 
 
-async def _circuits(homes: Homes) -> list[Circuit]:
+async def _circuits(homes: Shards) -> list[Circuit]:
     texts = await homes.first.call("HVALS", f"{homes.first.base}:circuit")
     return [msgspec.json.decode(text, type=Circuit) for text in texts]
 
 
-async def _audit(homes: Homes, home: Home) -> dict[bytes, bytes]:
+async def _audit(homes: Shards, home: Shard) -> dict[bytes, bytes]:
     """The keys that its jobs hold."""
     ids = [unpacked(id) for id in await home.call("HKEYS", f"{home.base}:job")]
     expected: dict[str, dict[bytes, int]] = defaultdict(dict)
@@ -78,7 +78,7 @@ async def _audit(homes: Homes, home: Home) -> dict[bytes, bytes]:
     return keys
 
 
-async def _actual(home: Home) -> tuple[dict[str, dict[bytes, int]], dict[str, set[bytes]]]:
+async def _actual(home: Shard) -> tuple[dict[str, dict[bytes, int]], dict[str, set[bytes]]]:
     base = home.base
     names = await _names(home)
     actual: dict[str, dict[bytes, int]] = {}
@@ -93,17 +93,17 @@ async def _actual(home: Home) -> tuple[dict[str, dict[bytes, int]], dict[str, se
     return actual, groups
 
 
-async def _names(home: Home) -> list[str]:
+async def _names(home: Shard) -> list[str]:
     keys = [key.decode() for key in await home.call("KEYS", "*")]
     return [key.removeprefix(f"{home.base}:") for key in keys if key.startswith(home.base)]
 
 
-async def _scores(home: Home, name: str) -> dict[bytes, int]:
+async def _scores(home: Shard, name: str) -> dict[bytes, int]:
     pairs = await home.call("ZRANGE", f"{home.base}:{name}", 0, -1, "WITHSCORES")
     return {member: int(float(score)) for member, score in zip(pairs[::2], pairs[1::2], strict=True)}
 
 
-async def _group(home: Home, name: str, groups: dict[str, set[bytes]]) -> None:
+async def _group(home: Shard, name: str, groups: dict[str, set[bytes]]) -> None:
     base, (kind, _, group) = home.base, name.partition(":")
     pairs = await home.call("ZRANGE", f"{base}:{name}", 0, -1, "WITHSCORES")
     members = dict(zip(pairs[::2], map(float, pairs[1::2]), strict=True))
@@ -117,7 +117,7 @@ async def _group(home: Home, name: str, groups: dict[str, set[bytes]]) -> None:
         assert float(await home.call("ZSCORE", f"{base}:next", group)) == min(members.values())
 
 
-async def _registers(home: Home, expected: dict[str, Any], waiting: dict[str, Any]) -> None:
+async def _registers(home: Shard, expected: dict[str, Any], waiting: dict[str, Any]) -> None:
     base = home.base
     for register, prefix in REGISTERS.items():
         named = {name.decode() for name in await home.call("SMEMBERS", f"{base}:{register}")}
@@ -126,7 +126,7 @@ async def _registers(home: Home, expected: dict[str, Any], waiting: dict[str, An
     assert stocked <= waiting.keys()
 
 
-async def _kept(homes: Homes) -> None:
+async def _kept(homes: Shards) -> None:
     """Documents, entries and news are in the first home, each in the orders it is read by."""
     for home in homes.all[1:]:
         assert not [name for name in await _names(home) if name.startswith(KEPT)]
@@ -147,4 +147,4 @@ async def _kept(homes: Homes) -> None:
     assert await _scores(home, "trail") == {one.id.encode(): 0 for one in entries}
     assert await _scores(home, "audited") == {one.id.encode(): micros(one.at) for one in entries}
     kept, told = await home.many([("LLEN", f"{home.base}:news"), ("HGET", f"{home.base}:meta", "told")])
-    assert kept <= min(NEWS_KEPT, int(told or 0))
+    assert kept <= min(MIN_FEED_ITEMS, int(told or 0))

@@ -25,14 +25,14 @@ from mainspring.api.document import document
 from mainspring.api.service import litestar
 from mainspring.cli import COMMANDS, main
 from mainspring.config import Settings
-from mainspring.control.bulk_page import Part
+from mainspring.control.bulk_page import BulkPage
 from mainspring.control.schedule_bulk import BulkPart
 from mainspring.control.triggers import TriggerOptions
 from mainspring.control.webhooks import WebhookChanges, WebhookOptions
 from mainspring.feed.event import TYPES
 from mainspring.metrics.process import KINDS
 from mainspring.schedule.options import ScheduleOptions
-from mainspring.task.task import JobOptions, Options
+from mainspring.task.task import JobOptions, TaskOptions
 from mainspring.webhook.record import EVENTS, EXTRAS
 
 ROOT = Path(__file__).parent.parent
@@ -155,14 +155,14 @@ FACADES: dict[str, type] = {
 def options() -> Iterator[str]:
     """Keywords of calls that take them all together."""
     yield from (
-        f"@app.task({name}=)" for name in Options.__struct_fields__ if name not in ("delay", "run_at", "within")
+        f"@app.task({name}=)" for name in TaskOptions.__struct_fields__ if name not in ("delay", "run_at", "within")
     )
     for call, cls in OPTIONS.items():
         yield from (f"{call}({name}=)" for name in get_type_hints(cls))
 
 
 OPTIONS: dict[str, type] = {
-    "task.using": JobOptions, "app.schedule": ScheduleOptions, "app.jobs.…": Part, "app.schedules.many.…": BulkPart,
+    "task.using": JobOptions, "app.schedule": ScheduleOptions, "app.jobs.…": BulkPage, "app.schedules.many.…": BulkPart,
     "app.webhooks.create": WebhookOptions, "app.webhooks.update": WebhookChanges,
     "app.triggers.create": TriggerOptions,
 }  # fmt: skip

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from mainspring import Context, Mainspring
 from mainspring.cli.loop import collect_less
-from mainspring.schedule.edit import born
+from mainspring.schedule.edit import create
 from mainspring.schedule.record import Firing, Schedule, Spec
 from mainspring.store import Store
 from mainspring.trigger import Every
@@ -42,7 +42,7 @@ async def stamp(ctx: Context) -> None:
 
 
 def row(name: str, now: datetime, at: datetime, seconds: int) -> Schedule:
-    return born(name, Spec(trigger=Every(seconds=seconds, anchor=at), task="stamp"), owner="user", now=now)
+    return create(name, Spec(trigger=Every(seconds=seconds, anchor=at), task="stamp"), owner="user", now=now)
 
 
 async def write(store: Store, rows: Iterable[Schedule], now: datetime) -> None:

@@ -14,7 +14,7 @@ from meter import Meter, answer, percentile
 
 from mainspring import Context, Mainspring
 from mainspring.events import TickFired
-from mainspring.schedule.edit import born
+from mainspring.schedule.edit import create
 from mainspring.schedule.record import Firing, Schedule, Spec
 from mainspring.stores import open_store
 from mainspring.trigger import Every
@@ -54,7 +54,7 @@ async def burst(schedules: int, lead: float) -> None:
 
 
 def made(n: int, now: datetime, due_at: datetime) -> Schedule:
-    return born(
+    return create(
         f"schedule-{n}", Spec(trigger=Every(seconds=86_400, anchor=due_at), task="stamp"), owner="user", now=now
     )
 

@@ -1,6 +1,8 @@
 """Durable background jobs and schedules: one library, one command, the same behaviour on every store."""
 
-from .actor import acting
+from typing import Any
+
+from .actor import act_as
 from .app import Mainspring
 from .clock import Clock, SystemClock
 from .errors import (
@@ -43,7 +45,7 @@ from .insight.stats import Stats
 from .insight.why import Reason
 from .leader import Leader
 from .middleware import Middleware
-from .records.audit import Entry, Trail
+from .records.audit import AuditEntry, AuditFilter
 from .records.circuit import Breaker
 from .records.job import Job, NewJob, ShownState, State
 from .records.outcome import Cancel, Discard, Retry, Snooze
@@ -66,6 +68,8 @@ __all__ = [
     "ApiKeyExists",
     "ApiKeyNotFound",
     "Archived",
+    "AuditEntry",
+    "AuditFilter",
     "Backoff",
     "BadInput",
     "BadPayload",
@@ -77,7 +81,6 @@ __all__ = [
     "Context",
     "DeadLetter",
     "Discard",
-    "Entry",
     "Execution",
     "Failure",
     "Filter",
@@ -128,14 +131,26 @@ __all__ = [
     "SystemClock",
     "Task",
     "Tick",
-    "Trail",
     "Trigger",
     "UnknownTask",
     "Window",
     "Worker",
     "WorkerNotFound",
-    "acting",
+    "act_as",
     "at",
     "cron",
     "every",
 ]
+
+# Names of earlier releases, and what they are now.
+_RENAMED = {"Entry": "AuditEntry", "Trail": "AuditFilter", "acting": "act_as"}
+
+
+def __getattr__(name: str) -> Any:
+    """The object behind a former name, with a warning."""
+    if name not in _RENAMED:
+        raise AttributeError(f"module 'mainspring' has no attribute {name!r}")
+    import warnings
+
+    warnings.warn(f"mainspring.{name} is mainspring.{_RENAMED[name]} now", DeprecationWarning, stacklevel=2)
+    return globals()[_RENAMED[name]]

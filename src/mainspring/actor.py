@@ -12,7 +12,7 @@ _actor: ContextVar[str | None] = ContextVar("mainspring.actor", default=None)
 
 
 @contextmanager
-def acting(who: str | None) -> Iterator[None]:
+def act_as(who: str | None) -> Iterator[None]:
     """What is changed inside, through app.jobs, app.schedules, app.queues and so on, is recorded under this name.
 
     Where nobody is named, or None, nothing is recorded. The name goes along with the code: tasks that are started
@@ -27,6 +27,6 @@ def acting(who: str | None) -> Iterator[None]:
         _actor.reset(token)
 
 
-def actor() -> str | None:
+def current_actor() -> str | None:
     """None: nobody is named."""
     return _actor.get()

@@ -33,15 +33,15 @@ from .control import Audit, Dead, Executions, Jobs, Keys, Queues, Schedules, Tri
 from .control.ground import Ground
 from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
 from .events import Bus, E, Event, JobEnqueued, enqueued
-from .feed.event import asked
-from .feed.hub import Item, Newsstand
-from .feed.publisher import Herald
+from .feed.event import feed_filter
+from .feed.hub import FeedHub, Item
+from .feed.publisher import FeedPublisher
 from .health import Health, check
 from .ids import JobId
 from .insight.settings_report import sources
 from .insight.stats import LONGEST, Stats, grouped, of, pace, resolution, series, summed, top_errors, total
 from .leader import Leader
-from .logs.event_log import keep_journal
+from .logs.event_log import log_events
 from .middleware import Middleware
 from .records.circuit import Breaker
 from .records.job import INTERNAL, Enqueued, Job, NewJob, OnConflict, Shown, is_internal
@@ -52,10 +52,10 @@ from .schedule.options import Declared, ScheduleOptions, check_own, checked_trig
 from .span import Span, seconds
 from .store import Store
 from .stores import open_store
-from .suggest import hint
+from .suggest import did_you_mean
 from .sync import Sync
 from .task.context import Context
-from .task.dead_letter import DeadLetter, check_handler, mourned
+from .task.dead_letter import DeadLetter, check_handler, with_dead_letter_jobs
 from .task.dedup_key import KeySpec
 from .task.handle import Handle
 from .task.new_jobs import checked_jobs
@@ -63,8 +63,8 @@ from .task.retention import Retention
 from .task.task import (
     Executor,
     JobOptions,
-    Options,
     Task,
+    TaskOptions,
     check_name,
     check_public,
     checked,
@@ -75,7 +75,7 @@ from .task.task import (
 from .trigger import Cron, Trigger, cron
 from .webhook.delivery import OPTIONS as DELIVERY
 from .webhook.delivery import Delivery
-from .webhook.dispatcher import HEARD, Crier
+from .webhook.dispatcher import HEARD, WebhookDispatcher
 from .webhook.record import QUEUE as WEBHOOKS
 from .webhook.record import TASK as WEBHOOK
 from .webhook.seen_message import settle_open
@@ -99,7 +99,7 @@ Errors = type[BaseException] | tuple[type[BaseException], ...]
 # The leadership that fires schedules where the setting `fire` is "leader".
 FIRE = "mainspring.fire"
 _JOB_OPTIONS = frozenset({"delay", "run_at", "within"})
-_TASK_OPTIONS = frozenset(Options.__struct_fields__) - _JOB_OPTIONS
+_TASK_OPTIONS = frozenset(TaskOptions.__struct_fields__) - _JOB_OPTIONS
 # What belongs to the code that runs, not to those who ask for it.
 _STUB_OPTIONS = _TASK_OPTIONS - {
     "retry_on", "no_retry_on", "concurrency", "executor", "soft_timeout", "memory_limit", "cpu_limit", "failed_ratio",
@@ -120,7 +120,7 @@ class Decorator(Protocol):
     def __call__(self, fn: Callable[P, R]) -> Task[P, R]: ...
 
 
-class Timer(Protocol):
+class ScheduleDecorator(Protocol):
     """Makes a scheduled Task of a function, or of a Task."""
 
     @overload
@@ -171,7 +171,7 @@ class Mainspring:
         )
         for kind in HEARD:
             self.events.subscribe(kind, self._heard)
-        keep_journal(self.events, debug=self.settings.log_level.lower() == "debug")
+        log_events(self.events, debug=self.settings.log_level.lower() == "debug")
 
     def _open_store(self, clock: Clock) -> Store:
         settings = self.settings
@@ -185,7 +185,7 @@ class Mainspring:
         self.clock = clock
         self._handles: WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = WeakKeyDictionary()
         self._closed = False
-        self._crier = Crier(clock, self.events, self.opened)
+        self._crier = WebhookDispatcher(clock, self.events, self.opened)
         self.herald = self._publisher(clock)
         ground = Ground(self.opened, clock, self.events, self.tasks, self.settings, self._crier)
         self.jobs = Jobs(ground, self._hand_over, self._handle)
@@ -201,14 +201,14 @@ class Mainspring:
         if self._remote:
             self._control_remotely(ground)
 
-    def _publisher(self, clock: StoreClock) -> Herald:
+    def _publisher(self, clock: StoreClock) -> FeedPublisher:
         async def opened() -> Store:
             # A publisher that a test harness has replaced must not reach the store that the harness has put back.
             if self.herald is not herald:
                 raise ShuttingDown("this app has another publisher of the live feed now")
             return await self.opened()
 
-        herald = Herald(self.events, clock, opened)
+        herald = FeedPublisher(self.events, clock, opened)
         return herald
 
     @property
@@ -403,9 +403,9 @@ class Mainspring:
             known = _STUB_OPTIONS if stub else _TASK_OPTIONS
             for key in options:
                 if key not in known:
-                    if key in Options.__struct_fields__:
+                    if key in TaskOptions.__struct_fields__:
                         raise BadTask(f"task {title!r}: option {key} does not belong on a {'stub' if stub else 'task'}")
-                    way = hint(key, known | {"name"} | (set() if stub else {"middleware"}))
+                    way = did_you_mean(key, known | {"name"} | (set() if stub else {"middleware"}))
                     raise BadTask(f"task {title!r}: unexpected keyword argument {key!r}; {way}")
             given = checked({key: value for key, value in options.items() if value is not UNSET}, f"task {title!r}")
             if stub:
@@ -416,7 +416,7 @@ class Mainspring:
             handler = given.get("on_failure")
             if handler is not None and check_handler(handler).app is not self:
                 raise BadTask(f"task {title!r}: on_failure is task {handler.name!r} of another app; register it here")
-            settled = exclusive(Options(**given), title)
+            settled = exclusive(TaskOptions(**given), title)
             self.tasks[title] = Task(self, title, fn, settled, middleware, stub)
             return self.tasks[title]
 
@@ -473,7 +473,7 @@ class Mainspring:
         day_match: Literal["or", "and"] = "or",
         name: str | None = None,
         **options: Unpack[ScheduleOptions],
-    ) -> Timer:
+    ) -> ScheduleDecorator:
         """Runs the function by a cron expression: @app.cron("0 0 * * *") or @app.cron(cron.DAILY).
 
         It becomes a task if it is none yet.
@@ -493,7 +493,7 @@ class Mainspring:
         seconds: float = 0,
         name: str | None = None,
         **options: Unpack[ScheduleOptions],
-    ) -> Timer:
+    ) -> ScheduleDecorator:
         """Runs the function at an interval: @app.every(minutes=5) or @app.every("5m").
 
         It becomes a task if it is none yet.
@@ -501,7 +501,7 @@ class Mainspring:
         units = {"weeks": weeks, "days": days, "hours": hours, "minutes": minutes, "seconds": seconds}
         return self._scheduled(interval(span, units, options), name, options)
 
-    def _scheduled(self, trigger: Trigger, name: str | None, options: Mapping[str, Any]) -> Timer:
+    def _scheduled(self, trigger: Trigger, name: str | None, options: Mapping[str, Any]) -> ScheduleDecorator:
         def register(fn: Any) -> Any:
             fresh = not isinstance(fn, Task)
             task: Task[Any, Any] = self._registrar(fn, None, {}, (), stub=False) if fresh else fn
@@ -529,7 +529,9 @@ class Mainspring:
     @overload
     def on(self, kind: type[E], /) -> Callable[[Callable[[E], object]], Callable[[E], object]]: ...
     @overload
-    def on(self, trigger: Trigger, /, *, name: str | None = None, **options: Unpack[ScheduleOptions]) -> Timer: ...
+    def on(
+        self, trigger: Trigger, /, *, name: str | None = None, **options: Unpack[ScheduleOptions]
+    ) -> ScheduleDecorator: ...
     def on(self, kind: Any, /, *, name: str | None = None, **options: Any) -> Any:
         """Runs the function by any trigger, or subscribes it to a kind of event.
 
@@ -563,8 +565,8 @@ class Mainspring:
 
         From now on, or from beyond the number `after`.
         """
-        wish = asked(types=types, jobs=jobs, queues=queues, tasks=tasks, schedules=schedules, states=states)
-        stand = Newsstand(self.opened, self.clock, self.herald, beat=self.settings.beat)
+        wish = feed_filter(types=types, jobs=jobs, queues=queues, tasks=tasks, schedules=schedules, states=states)
+        stand = FeedHub(self.opened, self.clock, self.herald, beat=self.settings.beat)
         async with stand.reader(after, patient=True) as reader:
             while stand.open:
                 for item in await reader.read(None):
@@ -586,11 +588,11 @@ class Mainspring:
             made: NewJob = (known.using(**options) if options else known).job(**arguments)
             return made
         if self.tasks:
-            raise UnknownTask(f"no task {task!r} is registered in this app; {hint(task, self.tasks)}")
+            raise UnknownTask(f"no task {task!r} is registered in this app; {did_you_mean(task, self.tasks)}")
         payload = encode_call(check_name(task, "task name"), arguments, self.settings.payload_limit)
         given = checked(options, f"task {task!r}")
         travelling(given, task)
-        asked = exclusive(Options(**given), task)
+        asked = exclusive(TaskOptions(**given), task)
         return new_job(task, payload, asked, asked, self.clock.now(), lambda: arguments)
 
     def check_within(self) -> None:
@@ -713,7 +715,7 @@ class Mainspring:
         """A dead job's outcome, with jobs for those who want to know."""
         task = self.tasks.get(job.task)
         handlers = (task.options.on_failure if task else None, self._handler)
-        return mourned(job, outcome, [handler for handler in handlers if handler is not None])
+        return with_dead_letter_jobs(job, outcome, [handler for handler in handlers if handler is not None])
 
     async def drain(self, *, queues: Sequence[str] | None = None) -> int:
         """Runs jobs here until none is due; returns how many runs that took. For tests and scripts."""

@@ -17,7 +17,7 @@ from msgspec import UNSET, Struct, ValidationError
 
 from .errors import BadPayload, BadTask
 from .records.run import Failure
-from .suggest import nearest
+from .suggest import nearest_name
 
 MAX_INT = 2**63
 # Python 3.11 reads documents of some 900 levels, newer releases of 10,000 and more: each has to read what others wrote.
@@ -232,7 +232,7 @@ class Arguments:
             if name in values:
                 raise BadPayload(f"task {self.task!r} got argument {name!r} twice")
             if name not in self._names and self._extra is None:
-                near = nearest(name, self._names)
+                near = nearest_name(name, self._names)
                 way = f"; did you mean {near!r}?" if near else ""
                 takes = ", ".join(self._names)
                 raise BadPayload(f"task {self.task!r} has no argument {name!r} (takes: {takes}){way}")

@@ -16,7 +16,7 @@ from msgspec.structs import fields
 from .errors import BadSetting
 from .retry import Backoff
 from .span import Span, parsed
-from .suggest import hint, nearest
+from .suggest import did_you_mean, nearest_name
 
 _logger = logging.getLogger("mainspring")
 Durability = Literal["full", "relaxed"]
@@ -128,7 +128,7 @@ def load(given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> S
     known = Settings.__struct_fields__
     for name in given:
         if name not in known:
-            near = nearest(name, known)
+            near = nearest_name(name, known)
             way = f"did you mean {near!r}?" if near else f"known: {', '.join(sorted(known))}"
             raise BadSetting(f"unknown setting {name!r}; {way}")
     values: dict[str, Any] = {}
@@ -156,7 +156,7 @@ def _warn_of_unknown(environ: Mapping[str, str], settings: Iterable[str]) -> Non
     ours = {name for name in environ if name.startswith("MAINSPRING_") and not name.startswith(_FOR_TESTS)}
     for name in sorted(ours - known - _warned):
         _warned.add(name)
-        _logger.warning("the variable %s is not a setting, and means nothing: %s", name, hint(name, known))
+        _logger.warning("the variable %s is not a setting, and means nothing: %s", name, did_you_mean(name, known))
 
 
 def _read(name: str, value: Any, source: str) -> Any:

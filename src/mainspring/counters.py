@@ -7,7 +7,7 @@ from collections.abc import Iterable, KeysView
 
 from msgspec import Struct
 
-from .histogram import bucket
+from .histogram import bucket_of
 
 # As many sets of label values are told apart in one metric; what comes after them is counted together.
 LABELS = 200
@@ -15,38 +15,38 @@ OTHER = "(other)"
 _SEPARATOR = "\x00"
 
 
-class Spread(Struct, omit_defaults=True):
+class Histogram(Struct, omit_defaults=True):
     """Measured values: their sum, and how many lie in which bucket() of their millionths."""
 
     total: float = 0.0
     buckets: dict[int, int] = {}
 
-    def add(self, other: Spread) -> None:
+    def add(self, other: Histogram) -> None:
         self.total += other.total
         for number, count in other.buckets.items():
             self.buckets[number] = self.buckets.get(number, 0) + count
 
 
-class Counts(Struct, omit_defaults=True):
+class CounterSnapshot(Struct, omit_defaults=True):
     """By metric and label values."""
 
     totals: dict[str, dict[str, float]] = {}
-    spreads: dict[str, dict[str, Spread]] = {}
+    spreads: dict[str, dict[str, Histogram]] = {}
 
     def count(self, name: str, labels: str, by: float) -> None:
         series = self.totals.setdefault(name, {})
         labels = _place(series.keys(), labels)
         series[labels] = series.get(labels, 0) + by
 
-    def spread(self, name: str, labels: str) -> Spread:
+    def spread(self, name: str, labels: str) -> Histogram:
         series = self.spreads.setdefault(name, {})
         labels = _place(series.keys(), labels)
         found = series.get(labels)
         if found is None:
-            found = series[labels] = Spread()
+            found = series[labels] = Histogram()
         return found
 
-    def add(self, other: Counts) -> None:
+    def add(self, other: CounterSnapshot) -> None:
         for name, series in other.totals.items():
             for labels, count in series.items():
                 self.count(name, labels, count)
@@ -58,12 +58,12 @@ class Counts(Struct, omit_defaults=True):
         return bool(self.totals or self.spreads)
 
 
-class Meter:
+class Counters:
     """Counts, in any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts = Counts()
+        self._counts = CounterSnapshot()
 
     def count(self, name: str, *labels: str, by: float = 1) -> None:
         with self._lock:
@@ -74,25 +74,25 @@ class Meter:
             spread = self._counts.spread(name, _SEPARATOR.join(labels))
             for value in values:
                 spread.total += value
-                number = bucket(max(0, int(value * 1_000_000)))
+                number = bucket_of(max(0, int(value * 1_000_000)))
                 spread.buckets[number] = spread.buckets.get(number, 0) + 1
 
-    def whole(self) -> Counts:
+    def whole(self) -> CounterSnapshot:
         """A copy of everything that was counted and not taken."""
-        counts = Counts()
+        counts = CounterSnapshot()
         with self._lock:
             counts.add(self._counts)
         return counts
 
-    def add(self, counts: Counts) -> None:
+    def add(self, counts: CounterSnapshot) -> None:
         """What another process has counted."""
         with self._lock:
             self._counts.add(counts)
 
-    def take(self) -> Counts:
+    def take(self) -> CounterSnapshot:
         """What was counted since it was last taken."""
         with self._lock:
-            taken, self._counts = self._counts, Counts()
+            taken, self._counts = self._counts, CounterSnapshot()
         return taken
 
 

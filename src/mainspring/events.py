@@ -18,8 +18,8 @@ from .errors import BadInput, MainspringError
 from .ids import JobId, WorkerId
 from .records.job import Action, Enqueued, Job, NewJob, State
 from .records.outcome import Outcome
-from .records.run import Ending, Report
-from .records.worker import Order
+from .records.run import Ending, RunReport
+from .records.worker import WorkerCommand
 from .schedule.record import Tick
 from .survived_errors import SurvivedErrors, count, is_own_cancellation
 
@@ -108,7 +108,7 @@ class JobReported(Event, frozen=True, kw_only=True):
     """A run under way has logged lines or told its progress, and the store has it."""
 
     job: Job
-    report: Report
+    report: RunReport
 
 
 class JobsExpired(Event, frozen=True, kw_only=True):
@@ -209,7 +209,7 @@ class WorkerStopped(Event, frozen=True, kw_only=True):
 class WorkersOrdered(Event, frozen=True, kw_only=True):
     """Somebody has given these workers orders through this app; each hears them at its next beat."""
 
-    action: Order
+    action: WorkerCommand
     workers: tuple[WorkerId, ...]
 
 

@@ -31,11 +31,11 @@ class Health(Struct, frozen=True):
     notes: list[str] = []
     """What works, and could work better."""
 
-    def answer(self, question: Literal["live", "ready"]) -> Answer:
+    def answer(self, question: Literal["live", "ready"]) -> ProbeResult:
         well = self.live if question == "live" else self.ready
         # Anybody may ask over HTTP: where the store is, and why it does not answer, is for the log.
         told = [_for_strangers(reason) for reason in self.reasons]
-        return Answer(200 if well else 503, Body("ok" if well else "failing", told, self.notes))
+        return ProbeResult(200 if well else 503, Body("ok" if well else "failing", told, self.notes))
 
 
 def _for_strangers(reason: str) -> str:
@@ -51,7 +51,7 @@ class Body(Struct, frozen=True):
     notes: list[str]
 
 
-class Answer(Struct, frozen=True):
+class ProbeResult(Struct, frozen=True):
     """To whoever asks over HTTP."""
 
     code: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 
-def bucket(us: int) -> int:
+def bucket_of(us: int) -> int:
     """A number for durations alike: four to each doubling, so a percentile is within 13 % of the truth."""
     if us < 4:
         return us
@@ -13,7 +13,7 @@ def bucket(us: int) -> int:
     return bits * 4 + ((us >> (bits - 3)) & 3)
 
 
-def middle(number: int) -> float:
+def midpoint(number: int) -> float:
     """The duration in seconds that a bucket stands for."""
     if number < 12:
         return number / 1e6
@@ -21,7 +21,7 @@ def middle(number: int) -> float:
     return ((4 + part) * 2 + 1) * 2.0 ** (bits - 4) / 1e6
 
 
-def below(spread: Mapping[int, int], power: int) -> int:
+def count_below(spread: Mapping[int, int], power: int) -> int:
     """How many are less than two to that power (from the second on): a bucket never lies on both sides of it."""
     return sum(count for number, count in spread.items() if number < 4 * (power + 1))
 
@@ -36,12 +36,12 @@ def percentile(spread: Mapping[int, int], share: float, ends: tuple[int, int] | 
     for number in sorted(spread):
         left -= spread[number]
         if left <= 0:
-            return middle(number) if ends is None else _between(number, spread[number], *ends) / 1e6
+            return midpoint(number) if ends is None else _between(number, spread[number], *ends) / 1e6
     return None
 
 
 def _between(number: int, count: int, least: int, most: int) -> float:
     """The microseconds that a bucket stands for where these are the ends: an end that is alone in it is exact."""
-    if count == 1 and number in (bucket(most), bucket(least)):
-        return most if number == bucket(most) else least
-    return min(max(middle(number) * 1e6, least), most)
+    if count == 1 and number in (bucket_of(most), bucket_of(least)):
+        return most if number == bucket_of(most) else least
+    return min(max(midpoint(number) * 1e6, least), most)

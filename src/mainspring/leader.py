@@ -19,8 +19,8 @@ from .clock import StoreClock, Timer
 from .config import LEAST_TTL
 from .errors import BadInput, BadSetting, NotLeader, ShuttingDown, StoreUnavailable
 from .events import Bus, LeaderChanged
-from .poll_interval import patience
-from .schedule.record import Leadership
+from .poll_interval import poll_interval
+from .schedule.record import LeaderTerm
 from .store import Store
 from .store_retry import trouble
 from .survived_errors import count
@@ -261,9 +261,9 @@ class Leader:
     async def _wait(self, store: Store, until: datetime, left: float) -> None:
         """Until somebody may have let go, the term is over or it is time to look again."""
         over = (until - self._clock.now()).total_seconds()
-        await store.wait(None, max(0.0, min(patience(store, self._poll), over, left)))
+        await store.wait(None, max(0.0, min(poll_interval(store, self._poll), over, left)))
 
-    async def _ask(self, store: Store) -> Held | Leadership:
+    async def _ask(self, store: Store) -> Held | LeaderTerm:
         """Takes the leadership if it is free; else, whose it is."""
         async with self._turn:
             if self._held is not None and self.is_leader:
@@ -281,7 +281,7 @@ class Leader:
                 answer, sent = await self._lead(store, self._ttl)
             return self._adopt(answer, sent) if answer.holder == self.holder else answer
 
-    async def _lead(self, store: Store, span: float) -> tuple[Leadership, float]:
+    async def _lead(self, store: Store, span: float) -> tuple[LeaderTerm, float]:
         """The store's answer, and when we asked: belief counts from there, not from when the answer came."""
         sent = self._clock.monotonic()
         await self._clock.learn(store.time)
@@ -293,7 +293,7 @@ class Leader:
         self._unsure = False
         return answer, sent
 
-    def _adopt(self, answer: Leadership, sent: float) -> Held:
+    def _adopt(self, answer: LeaderTerm, sent: float) -> Held:
         held = Held(answer.term, answer.until - timedelta(seconds=self._margin), sent + self._ttl - self._margin)
         if self._clock.monotonic() >= held.ends or self._clock.now() >= held.until:
             self._unsure = True

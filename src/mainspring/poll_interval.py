@@ -10,6 +10,6 @@ from .store import Store
 REST = 90.0
 
 
-def patience(store: Store, poll: float) -> float:
+def poll_interval(store: Store, poll: float) -> float:
     """`poll`, or far longer where news come by themselves; then not the same for all, so that nobody looks together."""
     return max(poll, random.uniform(0.8, 1.0) * REST) if store.hears() else poll

@@ -14,10 +14,10 @@ from .bounds import MAX_SPAN_SECONDS
 from .errors import BadSetting
 from .span import Span
 from .span import seconds as in_seconds
-from .suggest import HelpfulStruct
+from .suggest import SuggestingStructMeta
 
 
-class Backoff(Struct, frozen=True, omit_defaults=True, metaclass=HelpfulStruct):
+class Backoff(Struct, frozen=True, omit_defaults=True, metaclass=SuggestingStructMeta):
     """Seconds before retry n: initial · multiplier^(n-1), capped, minus up to `jitter` of itself.
 
     `Backoff.constant(5)` and `Backoff.linear(2)` are the other two curves; a task may also give a

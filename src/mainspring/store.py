@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from .ids import JobId, Lease, WorkerId
-from .records.audit import Entry, Trail
+from .records.audit import AuditEntry, AuditFilter
 from .records.circuit import Circuit
 from .records.document import Document
 from .records.feed import Feed
@@ -17,11 +17,11 @@ from .records.job import Action, Enqueued, Job, NewJob, Shown, State
 from .records.outcome import Outcome
 from .records.query import Changed, Cursor, Filter, Sort, Updates
 from .records.queue import DeadGroup, Queue
-from .records.run import Execution, LogLine, Report
+from .records.run import Execution, LogLine, RunReport
 from .records.schema import Schema
 from .records.tally import Span, Tally
-from .records.worker import Beat, Claim, LiveWorker, Orders, WorkerInfo
-from .schedule.record import Due, Fired, Firing, Leadership, Schedule, Tick
+from .records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
+from .schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
 from .task.retention import Rules
 
 
@@ -35,7 +35,7 @@ class Transaction(Protocol):
         """Whether the job is running under that very lease."""
         ...
 
-    async def commit(self, outcome: Outcome, reports: Sequence[Report]) -> bool:
+    async def commit(self, outcome: Outcome, reports: Sequence[RunReport]) -> bool:
         """Tells the reports and settles the run as `report` and `finish` do, and commits it all together.
 
         False: the outcome was not accepted, and nothing is committed.
@@ -68,11 +68,11 @@ class Keeper(Protocol):
         """
         ...
 
-    async def record(self, entries: Sequence[Entry]) -> None:
+    async def record(self, entries: Sequence[AuditEntry]) -> None:
         """Adds to the audit trail. One that is there gets its outcome if it had none; nothing else of it changes."""
         ...
 
-    async def audit(self, which: Trail, *, limit: int, before: str | None = None) -> list[Entry]:
+    async def audit(self, which: AuditFilter, *, limit: int, before: str | None = None) -> list[AuditEntry]:
         """Matching entries, the newest first (by id), from below the id `before`."""
         ...
 
@@ -224,7 +224,7 @@ class Store(Keeper, Protocol):
         """
         ...
 
-    async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
+    async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> BeatReply:
         """The worker lives until `until`; one row per worker, whatever it runs. A beat that comes late, after one
         with more `beats`, changes nothing.
 
@@ -257,7 +257,7 @@ class Store(Keeper, Protocol):
         """Rolled back at the end of the block unless it was committed. BadInput where there is no database."""
         ...
 
-    async def report(self, reports: Sequence[Report]) -> set[JobId]:
+    async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
         """Log lines and progress of runs under way; returns the jobs whose report stands.
 
         Accepted only while the job is running under that very lease. A line told twice (the same run and n) is
@@ -303,7 +303,7 @@ class Store(Keeper, Protocol):
         """What became of a schedule's ticks, newest first, from below the number `before`."""
         ...
 
-    async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> Leadership:
+    async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
         """Asks to lead until then; answers who does, under which term.
 
         Whoever holds a term that has not ended keeps it: for `holder` itself it is prolonged, or ended if `until` is
@@ -312,7 +312,7 @@ class Store(Keeper, Protocol):
         """
         ...
 
-    async def leaders(self, *, now: datetime) -> list[Leadership]:
+    async def leaders(self, *, now: datetime) -> list[LeaderTerm]:
         """The terms that have not ended, by name."""
         ...
 
@@ -347,7 +347,12 @@ class Store(Keeper, Protocol):
         ...
 
     async def order(
-        self, workers: Collection[WorkerId] | None, orders: Orders, *, now: datetime, seen: Orders | None = None
+        self,
+        workers: Collection[WorkerId] | None,
+        orders: WorkerCommands,
+        *,
+        now: datetime,
+        seen: WorkerCommands | None = None,
     ) -> list[WorkerId]:
         """Gives live workers (None: all) their orders, in place of earlier ones; returns those that got them.
 
@@ -396,7 +401,7 @@ class Store(Keeper, Protocol):
         """Every queue that holds unfinished jobs or is paused, by name; its figures are as those of `counts`."""
         ...
 
-    async def workers(self, *, now: datetime) -> list[LiveWorker]:
+    async def workers(self, *, now: datetime) -> list[WorkerRow]:
         """The workers whose lease has not lapsed, by id."""
         ...
 

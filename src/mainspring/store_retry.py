@@ -16,7 +16,7 @@ T = TypeVar("T")
 _AGAIN = Backoff(initial=0.1, max=2.0, jitter=0.5)
 
 
-class Insistence:
+class StoreRetry:
     """The one place that repeats store calls."""
 
     def __init__(self, clock: Clock, bus: Bus, name: str) -> None:

@@ -26,15 +26,15 @@ _MAX_NAMES = 20
 _MAX_CHARACTERS = 200
 
 
-def hint(name: object, known: Iterable[str]) -> str:
+def did_you_mean(name: object, known: Iterable[str]) -> str:
     """The known name that is nearest to it, or some of those there are."""
     names = sorted(known)
-    if (near := nearest(str(name), names)) is not None:
+    if (near := nearest_name(str(name), names)) is not None:
         return f"did you mean {near!r}?"
     return f"known: {', '.join(names[:_MAX_NAMES]) or 'none'}"
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
     """The known name that was probably meant."""
     import difflib  # needed for a message only
 
@@ -47,10 +47,10 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 def unexpected(call: str, name: str, known: Iterable[str]) -> TypeError:
     """What a call raises that got a keyword it does not have."""
-    return TypeError(f"{call}() got an unexpected keyword argument {name!r}; {hint(name, known)}")
+    return TypeError(f"{call}() got an unexpected keyword argument {name!r}; {did_you_mean(name, known)}")
 
 
-class Helpful(type):
+class SuggestingMeta(type):
     """A metaclass: a keyword that the class does not have is refused with the nearest one."""
 
     if not TYPE_CHECKING:  # a checker is to see the class's own parameters
@@ -65,7 +65,7 @@ class Helpful(type):
                 raise unexpected(cls.__name__, match["name"], _keywords(cls)) from None
 
 
-class HelpfulStruct(Helpful, StructMeta):
+class SuggestingStructMeta(SuggestingMeta, StructMeta):
     """The same for a Struct."""
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from weakref import WeakSet
 
 from .clock import SystemClock
-from .counters import Meter
+from .counters import Counters
 from .errors import MainspringError
 
 _logger = logging.getLogger("mainspring")
@@ -18,10 +18,10 @@ METRIC = "mainspring_errors_survived_total"
 UNREADABLE_METRIC = "mainspring_records_unreadable_total"
 LOG_EVERY_SECONDS = 60.0
 # The meters of the measured apps of this process. A loop of a store does not know which app it works for.
-_meters: WeakSet[Meter] = WeakSet()
+_meters: WeakSet[Counters] = WeakSet()
 
 
-def count_in(meter: Meter) -> None:
+def count_in(meter: Counters) -> None:
     """Counts the survived errors of this process in `meter` too, from now on."""
     _meters.add(meter)
 

@@ -14,7 +14,7 @@ _HOST = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^\[\]:,\s]*))(?::(?P
 _DELIMITERS = set("/?#@:[]")
 
 
-class Host(NamedTuple):
+class UrlHost(NamedTuple):
     """A name or an address without its brackets."""
 
     name: str
@@ -27,13 +27,13 @@ class Url(NamedTuple):
     scheme: str
     user: str | None
     authority: str
-    hosts: list[Host]
+    hosts: list[UrlHost]
     path: str
     query: str
     fragment: str | None
 
     @property
-    def host(self) -> Host:
+    def host(self) -> UrlHost:
         return self.hosts[0]
 
 
@@ -53,14 +53,14 @@ def split(text: str, *, many: bool = False) -> Url:
     return Url(scheme.lower(), user if at else None, authority, hosts, path, query or "", fragment)
 
 
-def _host(text: str) -> Host:
+def _host(text: str) -> UrlHost:
     found = _HOST.fullmatch(text)
     if found is None:
         raise ValueError("a bad host or port")
     port = int(found["port"]) if found["port"] else None
     if port is not None and not 0 < port <= MAX_PORT:
         raise ValueError(f"port {port}, which is not from 1 to {MAX_PORT}")
-    return Host(_address(found["address"]) if found["address"] else _name(found["name"]), port)
+    return UrlHost(_address(found["address"]) if found["address"] else _name(found["name"]), port)
 
 
 def _address(text: str) -> str:

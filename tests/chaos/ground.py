@@ -13,9 +13,9 @@ import pytest
 
 from books import CommitUnderWay, audit
 from clusters import RedisCluster, RedisWithSentinel, eventually
-from mainspring.stores.redis.connector import Route
-from mainspring.stores.redis.shard import Homes
-from mainspring.stores.redis.url import Place
+from mainspring.stores.redis.connector import RedisConnector
+from mainspring.stores.redis.shard import Shards
+from mainspring.stores.redis.url import RedisUrl
 from servers import Postgres, Redis
 
 # Within which a commit over several homes ends, also one whose writer was killed: others end it.
@@ -98,7 +98,7 @@ class Keys:
                     server.run("CLIENT", "UNPAUSE")
 
     async def _audited(self) -> None:
-        homes = Homes(Route(Place(self.url, self.url)))
+        homes = Shards(RedisConnector(RedisUrl(self.url, self.url)))
         try:
             await audit(homes)
         finally:

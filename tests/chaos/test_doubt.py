@@ -11,7 +11,7 @@ from mainspring.errors import StoreUnavailable
 from mainspring.stores.postgres import connector as route
 from mainspring.stores.postgres import stalled as doubt
 from mainspring.stores.postgres.pool import SETTINGS, Pool, Session
-from mainspring.stores.postgres.url import Place
+from mainspring.stores.postgres.url import PostgresUrl
 from servers import Postgres
 
 LONG = "SELECT pg_sleep(1)"
@@ -34,7 +34,7 @@ def proxy(postgres: Postgres) -> Iterator[Proxy]:
 
 @asynccontextmanager
 async def pooled(postgres: Postgres, proxy: Proxy) -> AsyncIterator[Pool]:
-    pool = Pool(Place(proxy.between(postgres.dsn, postgres.port), "the server"))
+    pool = Pool(PostgresUrl(proxy.between(postgres.dsn, postgres.port), "the server"))
     try:
         async with asyncio.timeout(30):
             yield pool

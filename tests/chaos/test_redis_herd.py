@@ -8,7 +8,7 @@ import pytest
 from audit import until
 from crew import Crew
 
-from mainspring.schedule.edit import born
+from mainspring.schedule.edit import create
 from mainspring.schedule.record import Firing, Schedule, Spec
 from mainspring.stores import open_store
 from mainspring.trigger import Every
@@ -25,7 +25,7 @@ async def make(url: str, at: datetime) -> None:
     store = open_store(url)
     await store.open()
     now, spec = datetime.now(UTC), Spec(trigger=Every(seconds=3600), task="quick")
-    new = [born(f"herd {n:04}", spec, owner="user", now=now, anchor_at=at) for n in range(COUNT)]
+    new = [create(f"herd {n:04}", spec, owner="user", now=now, anchor_at=at) for n in range(COUNT)]
     assert all(fired.stands for fired in await store.fire([Firing(schedule=one) for one in new], now=now))
     await store.close()
 

@@ -135,10 +135,10 @@ def test_an_empty_trail_says_what_goes_there(cli, shop):
 
 
 def test_text_of_others_does_not_steer_the_terminal(cli, shop, inside):
-    from mainspring import acting
+    from mainspring import act_as
 
     async def act(app):
-        with acting("\x1b[31mred"):
+        with act_as("\x1b[31mred"):
             await app.queues.pause("mail")
 
     inside(act)

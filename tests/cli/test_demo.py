@@ -23,8 +23,8 @@ from mainspring.demo.app import shop as demo_shop
 from mainspring.demo.feeder import feed
 from mainspring.demo.scene import Scene, look
 from mainspring.demo.screen import countdown, screen
-from mainspring.demo.tally import Tally
-from mainspring.schedule.edit import born
+from mainspring.demo.tally import DemoTally
+from mainspring.schedule.edit import create
 from mainspring.schedule.record import Spec
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -114,7 +114,7 @@ def test_the_live_screen_comes_and_goes_in_a_terminal():
 
 async def scene_of_a_busy_shop() -> Scene:
     app = demo_shop("memory://")
-    tally = Tally(app)
+    tally = DemoTally(app)
     async with app:
         tasks = app.tasks
         await app.enqueue_many([tasks["remind_of_cart"].job(n) for n in range(40)])
@@ -155,7 +155,7 @@ def test_the_screen_fits(monkeypatch, width, height):
 def test_the_feeder_makes_jobs_of_every_kind():
     async def kinds() -> set[str]:
         app = demo_shop("memory://")
-        tally = Tally(app)
+        tally = DemoTally(app)
         async with app:
             feeding = asyncio.create_task(feed(app))
             wanted = app.tasks.keys() - {"send_receipt"} - app._declared.keys()
@@ -179,7 +179,7 @@ def test_the_feeder_makes_jobs_of_every_kind():
     ],
 )
 def test_a_countdown_says_what_the_next_tick_waits_for(change, words):
-    row = replace(born("x", Spec(trigger=every(3).seconds, task="x"), owner="code", now=NOON), **change)
+    row = replace(create("x", Spec(trigger=every(3).seconds, task="x"), owner="code", now=NOON), **change)
     assert countdown(row, NOON) == words
 
 

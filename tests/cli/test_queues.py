@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from mainspring.cli.sparkline import trail
-from mainspring.insight.queue_depth import GRIDS, KIND, Depth, Sample
+from mainspring.insight.queue_depth import GRIDS, KIND, Depth, DepthSample
 from mainspring.records.document import Document
 from mainspring.stores import open_store
 
@@ -84,7 +84,7 @@ def looked(folder, depths):
             at = now - timedelta(minutes=ago)
             found = {name: Depth(n, oldest=float(n)) for name, n in queues.items()}
             total = Depth(sum(queues.values()), oldest=float(max(queues.values(), default=0)))
-            text = msgspec.json.encode(Sample(at, total, found)).decode()
+            text = msgspec.json.encode(DepthSample(at, total, found)).decode()
             documents = [Document(kind=KIND, name=grid.name(at), text=text) for grid in GRIDS]
             await store.put_documents(documents, now=now)
         await store.close()

@@ -18,7 +18,7 @@ from mainspring.cli.loading import load
 from mainspring.cli.options import interval
 from mainspring.cli.top.frame import Frame, whole
 from mainspring.cli.top.scene import Scene, look
-from mainspring.cli.top.view import View
+from mainspring.cli.top.view import TopView
 from mainspring.records.finding import Finding
 from mainspring.testing import VirtualClock
 from mainspring.testing.contract.build import a_worker
@@ -550,8 +550,8 @@ def test_stats_count_schedules_and_name_the_next(cli, run, shop):
     assert told["schedules"] == {"active": 1, "paused": 1, "ended": 0}
 
 
-async def _seen(app: Mainspring) -> View:
-    view, scene = View(), await look(app)
+async def _seen(app: Mainspring) -> TopView:
+    view, scene = TopView(), await look(app)
     assert isinstance(scene, Scene)
     view.see(scene)
     return view

@@ -16,10 +16,10 @@ from mainspring import Mainspring, cron, every
 from mainspring.cli.top.frame import Frame, short
 from mainspring.cli.top.live import refresh
 from mainspring.cli.top.panes import progress
-from mainspring.cli.top.scene import Scene, Trouble, look
-from mainspring.cli.top.view import View
+from mainspring.cli.top.scene import Scene, TopTrouble, look
+from mainspring.cli.top.view import TopView
 from mainspring.records.job import Shown
-from mainspring.records.run import Progress, Report
+from mainspring.records.run import Progress, RunReport
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.memory.store import MemoryStore
@@ -64,9 +64,9 @@ async def make_busy(app: Mainspring, clock: VirtualClock) -> None:
     claim = await store.claim(None, worker="host-1-aaaaaaaa", tasks=["transcode"], limit=2, now=clock.now())
     first, second = claim.jobs
     made = Progress(run=1, at=clock.now(), done=45, total=100, note="frames")
-    await store.report([Report(id=first.id, lease=first.lease or "", progress=made)])
+    await store.report([RunReport(id=first.id, lease=first.lease or "", progress=made)])
     made = Progress(run=1, at=clock.now(), done=1200, note="frames")
-    await store.report([Report(id=second.id, lease=second.lease or "", progress=made)])
+    await store.report([RunReport(id=second.id, lease=second.lease or "", progress=made)])
     await app.enqueue_many([tasks["send"].job("late@example.com"), tasks["send"].using(delay=3600).job("later")])
     await app.queues.pause("bulk")
     await app.schedules.create("a-rather-long-name-for-a-schedule", every(5).minutes, "send", kwargs={"to": "x"})
@@ -89,15 +89,15 @@ def scene(here: Path, clock: VirtualClock) -> Scene:
     return asyncio.run(see())
 
 
-def drawn(view: View, width: int, height: int) -> list[str]:
+def drawn(view: TopView, width: int, height: int) -> list[str]:
     console = Console(width=width, height=height, force_terminal=True, color_system=None, markup=False, record=True)
     with console.capture() as capture:
         console.print(Frame(view), height=height)
     return capture.get().splitlines()
 
 
-def seen(scene: Scene, **chosen: Any) -> View:
-    view = View(**chosen)
+def seen(scene: Scene, **chosen: Any) -> TopView:
+    view = TopView(**chosen)
     view.see(scene)
     return view
 
@@ -155,7 +155,7 @@ def test_dead_jobs_are_grouped_by_what_killed_them(scene):
 
 
 def test_lists_that_do_not_fit_say_how_much_is_left_out(here, clock):
-    async def crowd() -> Scene | Trouble:
+    async def crowd() -> Scene | TopTrouble:
         async with small_shop("sqlite:///jobs.db", clock) as app:
             send, store = app.tasks["send"], await app.opened()
             await app.enqueue_many(send.using(queue=f"queue-{n:02}").job("x") for n in range(30) for _ in range(n + 1))
@@ -191,7 +191,7 @@ def test_names_cannot_steer_the_terminal(scene):
 
 
 def test_an_empty_store_is_shown_as_such(here, clock):
-    async def see() -> Scene | Trouble:
+    async def see() -> Scene | TopTrouble:
         async with small_shop("sqlite:///jobs.db", clock) as app:
             return await look(app)
 
@@ -205,7 +205,7 @@ def test_an_empty_store_is_shown_as_such(here, clock):
 
 
 def test_no_worker_while_jobs_wait_is_marked(here, clock):
-    async def see() -> Scene | Trouble:
+    async def see() -> Scene | TopTrouble:
         async with small_shop("sqlite:///jobs.db", clock) as app:
             await app.tasks["send"].enqueue("x")
             return await look(app)
@@ -245,7 +245,7 @@ def test_large_counts_are_short(count, text):
 
 
 def test_keys_choose_the_pane_and_pause():
-    view, panes = View(), []
+    view, panes = TopView(), []
     for key in ("2", "3", "4", "1", "\t", "\t", "\t", "\t", "x"):
         view.press(key)
         panes.append(view.pane)
@@ -273,7 +273,7 @@ def troubled(clock: VirtualClock) -> tuple[Mainspring, Faults]:
 
 async def test_trouble_is_shown_over_the_last_figures_and_goes_again(here, clock):
     app, faults = troubled(clock)
-    view, frames = View(), []
+    view, frames = TopView(), []
     async with app:
         await make_busy(app, clock)
         refreshing = asyncio.create_task(refresh(app, view, lambda: frames.append(drawn(view, 80, 24))))
@@ -299,13 +299,13 @@ async def test_a_store_that_hangs_is_told_of_and_does_not_keep_the_view(monkeypa
     monkeypatch.setattr("mainspring.cli.top.scene.PATIENCE", 0.05)
     async with Mainspring(Hanging()) as app:
         seen = await look(app)
-    assert isinstance(seen, Trouble)
+    assert isinstance(seen, TopTrouble)
     assert seen.reason == "the store has not answered within 0.05 s"
 
 
 async def test_a_store_that_was_never_there_is_shown_too(clock, tmp_path):
     app = small_shop(f"sqlite:///{tmp_path}/nowhere/jobs.db", clock)
-    view = View()
+    view = TopView()
     view.see(await look(app))
     lines = drawn(view, 60, 20)
     assert "✗ trouble" in lines[0]
@@ -319,7 +319,7 @@ async def test_a_store_that_was_never_there_is_shown_too(clock, tmp_path):
 async def test_a_password_is_never_shown(monkeypatch, clock):
     monkeypatch.setenv("MAINSPRING_STORE", "postgresql://me:s3cret@host/db")
     async with Mainspring(open_store("memory://", clock=clock), clock=clock) as app:
-        view = View()
+        view = TopView()
         view.see(await look(app))
     assert "postgresql://me:***@host/db" in drawn(view, 80, 24)[0]
 
@@ -332,7 +332,7 @@ async def test_one_round_of_reads_an_interval_whatever_is_pressed(here, clock):
     async with app:
         await make_busy(app, clock)
         asked.clear()
-        view = View(interval=2.0)
+        view = TopView(interval=2.0)
         refreshing = asyncio.create_task(refresh(app, view, lambda: None))
         for key in ("2", "\t", "\t", "x", "1"):
             view.press(key)
@@ -361,7 +361,7 @@ async def test_a_slow_store_is_asked_less_often(here, clock):
 
     faults.when("counts", slow)
     async with app:
-        refreshing = asyncio.create_task(refresh(app, View(interval=1.0), lambda: None))
+        refreshing = asyncio.create_task(refresh(app, TopView(interval=1.0), lambda: None))
         await clock.elapse(seconds=20)
         refreshing.cancel()
     assert asked[1] - asked[0] == pytest.approx(5.0)

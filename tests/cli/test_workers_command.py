@@ -11,7 +11,7 @@ import pytest
 
 from mainspring.cli.loading import load
 from mainspring.clock import EPOCH
-from mainspring.records.worker import LiveWorker, Orders, WorkerInfo
+from mainspring.records.worker import WorkerCommands, WorkerInfo, WorkerRow
 
 ABOUT = {"host": "web", "pid": 7, "tasks": ("add", "greet"), "started_at": EPOCH, "memory": 48 << 20}
 
@@ -87,17 +87,17 @@ def test_no_worker_says_how_to_start_one(cli, shop):
 @pytest.mark.parametrize(
     ("about", "orders", "state"),
     [
-        ({}, Orders(), "open"),
-        ({}, Orders(drained=True), "draining"),
-        ({"drained": True, "running": 1}, Orders(drained=True), "draining"),
-        ({"drained": True}, Orders(drained=True), "drained"),
-        ({"drained": True}, Orders(), "resuming"),
-        ({}, Orders(stopped=True), "stopping"),
-        ({"drained": True}, Orders(drained=True, stopped=True), "stopping"),
+        ({}, WorkerCommands(), "open"),
+        ({}, WorkerCommands(drained=True), "draining"),
+        ({"drained": True, "running": 1}, WorkerCommands(drained=True), "draining"),
+        ({"drained": True}, WorkerCommands(drained=True), "drained"),
+        ({"drained": True}, WorkerCommands(), "resuming"),
+        ({}, WorkerCommands(stopped=True), "stopping"),
+        ({"drained": True}, WorkerCommands(drained=True, stopped=True), "stopping"),
     ],
 )
 def test_a_workers_state_shows_orders_on_their_way(about, orders, state):
-    assert LiveWorker(info("w", **about), EPOCH, orders).state == state
+    assert WorkerRow(info("w", **about), EPOCH, orders).state == state
 
 
 def test_show_has_everything_and_what_it_runs(cli, process, shop, enqueued, until):

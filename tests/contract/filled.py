@@ -9,8 +9,8 @@ from mainspring.clock import EPOCH
 from mainspring.records.job import FINAL, Job
 from mainspring.records.outcome import Discard, Done, Retry
 from mainspring.records.query import Filter
-from mainspring.records.run import Account, Failure, Items, Progress
-from mainspring.records.worker import Orders
+from mainspring.records.run import Failure, Items, Progress, RunNotes
+from mainspring.records.worker import WorkerCommands
 from mainspring.store import Store
 from mainspring.testing.contract.build import (
     NOW,
@@ -62,10 +62,10 @@ async def fill(store: Store) -> Job:
     await store.pause_queue("mail", True)
     await put(store, new_job(queue="mail"))
     await store.beat(a_worker("bob", queues=("mail",), memory=7), until=later(60), now=NOW)
-    await store.order(["bob"], Orders(concurrency=3), now=NOW)
+    await store.order(["bob"], WorkerCommands(concurrency=3), now=NOW)
     failed = await start(store, task="told")
     await tell(store, failed, a_line(1, "at first"), a_line(2, "ü\n"))
-    await settle(store, failed, Retry(0), now=NOW, account=Account(Items(1, 2)), failure=FAILURE)
+    await settle(store, failed, Retry(0), now=NOW, account=RunNotes(Items(1, 2)), failure=FAILURE)
     running = await run_again(store, failed.id, tasks=["told"])
     await tell(store, running, a_line(1, "again", run=2), progress=Progress(2, NOW, 5, 10, "rows"))
     return running

@@ -8,10 +8,10 @@ import asyncpg
 import pytest
 
 from mainspring.store import Store
-from mainspring.stores.migrations import Steps
+from mainspring.stores.migrations import Migrations
 from mainspring.stores.postgres import schema
 from mainspring.stores.postgres.store import PostgresStore
-from mainspring.stores.postgres.url import Place
+from mainspring.stores.postgres.url import PostgresUrl
 from servers import Postgres
 
 # After the newest real step, N: one that N can live with, and one that it cannot.
@@ -38,8 +38,8 @@ DROP TABLE mainspring_moods;
 """
 
 
-def after(steps: Steps, text: str) -> Steps:
-    return Steps(steps.text + text.format(next=steps.newest + 1, newest=steps.newest))
+def after(steps: Migrations, text: str) -> Migrations:
+    return Migrations(steps.text + text.format(next=steps.newest + 1, newest=steps.newest))
 
 
 REAL = schema.STEPS
@@ -54,11 +54,11 @@ class Placed:
     def _server(self, postgres: Postgres) -> None:
         self.server, self.url = postgres, postgres.own("own")
 
-    def store(self, url: str | None = None, steps: Steps = REAL) -> Store:
-        return PostgresStore(Place(url or self.url, "the database"), steps=steps)
+    def store(self, url: str | None = None, steps: Migrations = REAL) -> Store:
+        return PostgresStore(PostgresUrl(url or self.url, "the database"), steps=steps)
 
     @asynccontextmanager
-    async def opened(self, url: str | None = None, steps: Steps = REAL) -> AsyncIterator[Store]:
+    async def opened(self, url: str | None = None, steps: Migrations = REAL) -> AsyncIterator[Store]:
         store = self.store(url, steps)
         await store.open()
         try:
@@ -66,7 +66,7 @@ class Placed:
         finally:
             await store.close()
 
-    async def step(self, steps: Steps) -> None:
+    async def step(self, steps: Migrations) -> None:
         async with self.opened(steps=steps):
             pass
 

@@ -18,17 +18,17 @@ from golden.trial import RELEASES
 from mainspring.api import idempotency
 from mainspring.api.routes import session
 from mainspring.control import keys, queue_pauses
-from mainspring.feed.event import Notice
-from mainspring.insight.queue_depth import Sample
-from mainspring.records.audit import Entry
+from mainspring.feed.event import FeedEvent
+from mainspring.insight.queue_depth import DepthSample
+from mainspring.records.audit import AuditEntry
 from mainspring.records.circuit import Circuit
 from mainspring.records.document import Document
-from mainspring.records.run import Account, Execution, Failure, LogLine, Progress
-from mainspring.records.tally import Sums
-from mainspring.records.worker import Orders, WorkerInfo
-from mainspring.schedule.record import Leadership, Schedule, Tick
+from mainspring.records.run import Execution, Failure, LogLine, Progress, RunNotes
+from mainspring.records.tally import RunSums
+from mainspring.records.worker import WorkerCommands, WorkerInfo
+from mainspring.schedule.record import LeaderTerm, Schedule, Tick
 from mainspring.stores import open_store
-from mainspring.stores.rows import Options
+from mainspring.stores.rows import StoredOptions
 from mainspring.webhook import inbound, record
 from servers import Postgres
 
@@ -36,7 +36,7 @@ NEWEST = RELEASES[-1]
 SOURCE = Path(mainspring.__file__).parent
 # Columns ("table.column"), kinds of Redis keys and fields ("Record.field") that are newer than the newest golden store.
 # Fill them in tests/golden/fill.py; the set is empty again once scripts/golden has written those of the next release.
-SINCE: set[str] = {"Options.by"}
+SINCE: set[str] = {"StoredOptions.by"}
 
 
 # columns
@@ -177,28 +177,28 @@ def _met(info: Any, value: Any) -> Iterator[str]:
 
 
 # The first is set only when a long record is read in part; the others are those of the records around them.
-NOT_STORED = {"Options.cut", "InboundTrigger.revision", "Webhook.revision"}
+NOT_STORED = {"StoredOptions.cut", "InboundTrigger.revision", "Webhook.revision"}
 IN_COLUMNS: dict[Any, str] = {
-    Options: "SELECT options FROM mainspring_jobs",
+    StoredOptions: "SELECT options FROM mainspring_jobs",
     Failure: "SELECT failure FROM mainspring_jobs",
     Progress: "SELECT progress FROM mainspring_jobs",
-    Account: "SELECT account FROM mainspring_executions",
+    RunNotes: "SELECT account FROM mainspring_executions",
     WorkerInfo: "SELECT info FROM mainspring_workers",
-    Orders: "SELECT orders FROM mainspring_workers",
-    Sums: "SELECT sums FROM mainspring_tallies UNION ALL SELECT sums FROM mainspring_counting",
+    WorkerCommands: "SELECT orders FROM mainspring_workers",
+    RunSums: "SELECT sums FROM mainspring_tallies UNION ALL SELECT sums FROM mainspring_counting",
     Schedule: "SELECT body FROM mainspring_schedules",
     Tick: "SELECT body FROM mainspring_ticks",
-    Notice: "SELECT text FROM mainspring_news",
+    FeedEvent: "SELECT text FROM mainspring_news",
 }
 IN_DOCUMENTS: dict[str, Any] = {
-    "answer": idempotency.Once, "depth": Sample, "key": keys._Text, "queue_pauses": queue_pauses.Pauses,
-    "session": session._Text, "trigger": inbound.KeptTrigger, "webhook": record.Kept,
+    "answer": idempotency.Once, "depth": DepthSample, "key": keys._Text, "queue_pauses": queue_pauses.Pauses,
+    "session": session._Text, "trigger": inbound.StoredTrigger, "webhook": record.StoredWebhook,
     "webhook.standing": record.Standing,
 }  # fmt: skip
 # Texts of another form.
 PLAIN_DOCUMENTS = {"etag", "key_use", "trigger.call", "welcome"}
 IN_HASHES: dict[str, Any] = {
-    "circuit": Circuit, "doc": Document, "entry": Entry, "exec": Execution, "leader": Leadership, "log": LogLine,
+    "circuit": Circuit, "doc": Document, "entry": AuditEntry, "exec": Execution, "leader": LeaderTerm, "log": LogLine,
     "schedule": Schedule,
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ from mainspring.metrics import exposition
 from mainspring.metrics.snapshot import read
 from mainspring.metrics.tables import families
 from mainspring.records.outcome import Discard, Done, Retry, decide
-from mainspring.records.run import Account, Items
+from mainspring.records.run import Items, RunNotes
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing.contract.build import NOW, beat, claim, later, new_job, put
@@ -27,7 +27,7 @@ async def figures(store: Store) -> Samples:
         await beat(store)
         await put(store, *(new_job(queue="mail", task="send") for _ in range(4)), new_job(queue="slow", task="crunch"))
         jobs = (await claim(store, tasks=["send"], limit=4)).jobs
-        items = Account(items=Items(3, 1, 2))
+        items = RunNotes(items=Items(3, 1, 2))
         endings = (Done(), Done(), Retry(60), Discard("useless"))
         await store.finish(
             [decide(job, how, now=later(2), account=items) for job, how in zip(jobs, endings, strict=True)]

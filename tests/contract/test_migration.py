@@ -9,14 +9,14 @@ import pytest
 from filled import FAILURE, live
 
 from mainspring.clock import EPOCH, micros
-from mainspring.records.audit import Trail
-from mainspring.records.feed import Feed, News
+from mainspring.records.audit import AuditFilter
+from mainspring.records.feed import Feed, FeedItem
 from mainspring.records.job import FINAL, Action, Job, State
 from mainspring.records.outcome import Discard, Done, Retry
 from mainspring.records.query import Filter, Update
-from mainspring.records.run import Account, Ending, Items, Progress
+from mainspring.records.run import Ending, Items, Progress, RunNotes
 from mainspring.records.schema import Schema
-from mainspring.records.worker import Orders
+from mainspring.records.worker import WorkerCommands
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing.contract.build import (
@@ -106,14 +106,14 @@ async def test_what_only_the_newer_schema_holds_is_gone_after_a_step_down_and_th
     job = await start(store)
     await trip(store)
     await tell(store, job, a_line(1), progress=Progress(1, NOW, 5))
-    await settle(store, job, Retry(0), now=NOW, account=Account(Items(1)))
-    await store.order(["ada"], Orders(drained=True), now=NOW)
+    await settle(store, job, Retry(0), now=NOW, account=RunNotes(Items(1)))
+    await store.order(["ada"], WorkerCommands(drained=True), now=NOW)
     await store.migrate(1)
     await store.migrate()
     (run,) = await store.executions(job.id)
     assert (run.ending, run.items) == (Ending.FAILED, None)
     assert (await store.circuits(), await store.tallies("ever", since=EPOCH)) == ([], [])
-    assert [worker.orders for worker in await store.workers(now=NOW)] == [Orders(), Orders()]
+    assert [worker.orders for worker in await store.workers(now=NOW)] == [WorkerCommands(), WorkerCommands()]
     assert (await see(store, job.id)).progress is None
     assert await store.logs(job.id, limit=9) == []
     assert await claimed(store) == [job.id]
@@ -153,7 +153,7 @@ async def test_what_the_service_keeps_is_gone_after_a_step_down_and_the_jobs_are
         assert await store.migrate() == [4, 5, 6]
         await recounted(store, jobs)
         assert await store.workers(now=NOW) == workers
-    assert (await store.documents("key", now=NOW, limit=9), await store.audit(Trail(), limit=9)) == ([], [])
+    assert (await store.documents("key", now=NOW, limit=9), await store.audit(AuditFilter(), limit=9)) == ([], [])
     assert (await store.news(after=0, limit=9), await store.watched()) == (Feed([], 1, 0), None)
     await store.close()
 
@@ -165,15 +165,15 @@ async def test_what_the_service_keeps_is_there_when_a_file_is_opened_again(path:
     await store.record([an_entry(1)])
     await store.publish(["a"], now=NOW)
     await store.watch(until=later(60), now=NOW)
-    trail = await store.audit(Trail(), limit=9)
+    trail = await store.audit(AuditFilter(), limit=9)
     await store.close()
     again = open_store(f"sqlite:///{path}")
     await again.open()
     assert await again.documents("key", now=NOW, limit=9) == [a_document()]
-    assert await again.audit(Trail(), limit=9) == trail
+    assert await again.audit(AuditFilter(), limit=9) == trail
     assert (await again.publish(["b"], now=NOW), (await again.news(after=1, limit=9)).news) == (
         later(60),
-        [News(2, "b")],
+        [FeedItem(2, "b")],
     )
     await again.close()
 

@@ -22,7 +22,7 @@ from mainspring.stores.postgres.claim import TAKE_PLAIN
 from mainspring.stores.postgres.finish import COMPLETE_ALL
 from mainspring.stores.postgres.pool import AGAIN, HOT, SEPARATOR, SETTINGS, Pool, Session
 from mainspring.stores.postgres.store import PostgresStore
-from mainspring.stores.postgres.url import Place
+from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import (
     NOW,
@@ -310,7 +310,7 @@ class TestTrouble(Served):
 
     @pytest.mark.parametrize("code", AGAIN)
     async def test_a_step_that_the_server_ends_for_the_sake_of_another_is_played_again(self, code: str) -> None:
-        pool, played = Pool(Place(self.url, "")), 0
+        pool, played = Pool(PostgresUrl(self.url, "")), 0
 
         async def step(db: Session) -> int:
             nonlocal played
@@ -325,7 +325,7 @@ class TestTrouble(Served):
     async def test_who_stands_still_in_a_step_does_not_hold_up_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert int(SETTINGS["idle_in_transaction_session_timeout"]) < int(SETTINGS["lock_timeout"])
         monkeypatch.setitem(SETTINGS, "idle_in_transaction_session_timeout", "300")
-        pool = Pool(Place(self.url, "the server"))
+        pool = Pool(PostgresUrl(self.url, "the server"))
 
         async def locked(db: Session) -> None:
             await db.run("SELECT pg_advisory_xact_lock(1, 2)")
@@ -408,7 +408,7 @@ class TestPlans(Served):
     """On tables that nobody has analysed, freshly filled."""
 
     async def explained(self, connection: Any, sql: str, *values: Any) -> str:
-        rows = await connection.fetch(f"EXPLAIN {Place(self.url, '').sql(sql)}", *values)
+        rows = await connection.fetch(f"EXPLAIN {PostgresUrl(self.url, '').sql(sql)}", *values)
         return "\n".join(line for (line,) in rows)
 
     async def test_a_claim_and_a_finish_go_by_the_indexes_however_full_the_tables_are(self) -> None:

@@ -25,7 +25,7 @@ from mainspring.stores.postgres import enqueue, read
 from mainspring.stores.postgres.finish import COMPLETE_ALL
 from mainspring.stores.postgres.partitions import AHEAD, DAY, Day
 from mainspring.stores.postgres.pool import SEPARATOR, SETTINGS
-from mainspring.stores.postgres.url import Place
+from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.task.retention import Rules
 from mainspring.testing import VirtualClock
 from mainspring.testing.contract import StoreContract
@@ -542,7 +542,7 @@ class TestPlans(Dated):
 
     @asynccontextmanager
     async def explained(self) -> AsyncIterator[Callable[..., Awaitable[str]]]:
-        place = Place(self.url, "")
+        place = PostgresUrl(self.url, "")
         for n in range(4):
             async with self.opened(NOW - n * (AHEAD + 1) * DAY) as store:
                 await ended(store, some(NOW - n * (AHEAD + 1) * DAY, 20, 100 * n, tags=("x",)), NOW)

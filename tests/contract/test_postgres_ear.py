@@ -18,7 +18,7 @@ from mainspring.stores import open_store
 from mainspring.stores.postgres import listener as ear
 from mainspring.stores.postgres import notifier as wire
 from mainspring.stores.postgres.store import PostgresStore
-from mainspring.stores.postgres.url import Place
+from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing import Faults, FaultStore, VirtualClock
 from mainspring.testing.contract.build import beat, later, new_job, put, settle, start
 from servers import Postgres
@@ -55,7 +55,7 @@ async def opened(url: str, **options: Any) -> AsyncIterator[Store]:
 async def overheard(postgres: Postgres, url: str) -> AsyncIterator[list[str]]:
     """What is said to all, as a list that fills."""
     connection, said = await asyncpg.connect(postgres.dsn), list[str]()
-    await connection.add_listener(Place(url, "").channel, lambda *call: said.append(call[3]))
+    await connection.add_listener(PostgresUrl(url, "").channel, lambda *call: said.append(call[3]))
     try:
         yield said
     finally:

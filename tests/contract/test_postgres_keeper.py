@@ -10,14 +10,14 @@ import asyncpg
 import pytest
 from filled import fill, told
 
-from mainspring.records.audit import Trail
+from mainspring.records.audit import AuditFilter
 from mainspring.records.document import Document
-from mainspring.records.feed import NEWS_KEPT, Feed
+from mainspring.records.feed import MIN_FEED_ITEMS, Feed
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres import documents as keeper
 from mainspring.stores.postgres.pool import LOOK, SETTINGS, Pool
-from mainspring.stores.postgres.url import Place
+from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract.build import NOW, Contract, a_worker, later
 from mainspring.testing.contract.keeper import (
     AuditContract,
@@ -35,7 +35,7 @@ class Kept(Contract):
     @pytest.fixture(autouse=True)
     def _server(self, postgres: Postgres) -> None:
         self.server, self.url = postgres, postgres.fresh()
-        self.place = Place(self.url, "")
+        self.place = PostgresUrl(self.url, "")
 
     def make_store(self) -> Store:
         return open_store(self.url)
@@ -49,7 +49,7 @@ class Kept(Contract):
             await connection.close()
 
     async def publish(self, connection: Any, *news: str) -> None:
-        await connection.execute(self.place.sql(keeper.PUBLISH), news, self.place.lock, NEWS_KEPT)
+        await connection.execute(self.place.sql(keeper.PUBLISH), news, self.place.lock, MIN_FEED_ITEMS)
 
 
 class TestContract(Kept, DocumentContract, AuditContract, NewsContract):
@@ -116,13 +116,13 @@ class TestNews(Kept):
                 await store.publish(["y"] * count, now=NOW)
             feed = await store.news(after=0, limit=1)
             assert feed.last == 11_000 + 3 * count
-            assert NEWS_KEPT <= feed.last - feed.first + 1 < NEWS_KEPT + 1000
+            assert MIN_FEED_ITEMS <= feed.last - feed.first + 1 < MIN_FEED_ITEMS + 1000
             ((kept, first),) = self.server.run("SELECT count(*), min(n) FROM fresh.mainspring_news")
             assert (kept, first) == (feed.last - feed.first + 1, feed.first)
 
     @pytest.mark.parametrize("pooler", ["none", "transaction"])
     async def test_dead_rows_of_what_was_forgotten_are_in_nobodys_way(self, pooler: str) -> None:
-        pool = Pool(Place(f"{self.url}&pooler={pooler}", ""))
+        pool = Pool(PostgresUrl(f"{self.url}&pooler={pooler}", ""))
         async with self.opened() as store, self.connected() as holder:
             hold = holder.transaction(isolation="repeatable_read")
             await hold.start()
@@ -137,8 +137,8 @@ class TestNews(Kept):
                 newest = (await store.news(after=0, limit=1)).last
                 await store.publish(["x"] * (999 - newest % 1000), now=NOW)
                 # 90,000 dead rows are on 700 pages or so; a thousand that go with the next one cost one each.
-                assert await self.pages(pool, keeper._NEWS, 0, 10, NEWS_KEPT) < 60
-                assert await self.pages(pool, keeper.PUBLISH, ["x"], self.place.lock, NEWS_KEPT) < 1500
+                assert await self.pages(pool, keeper._NEWS, 0, 10, MIN_FEED_ITEMS) < 60
+                assert await self.pages(pool, keeper.PUBLISH, ["x"], self.place.lock, MIN_FEED_ITEMS) < 1500
                 self.server.run("ANALYZE fresh.mainspring_news")
             await hold.rollback()
         await pool.close()
@@ -204,7 +204,7 @@ class TestDocuments(Kept):
             assert await texts(store, now=later(2)) == {"a": "new"}
 
     async def test_tidying_goes_step_by_step(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(keeper, "TIDIED", 2)
+        monkeypatch.setattr(keeper, "MIN_PRUNED_ROWS", 2)
         async with self.opened() as store:
             await put(store, *(a_document(name, expires_at=later(1)) for name in "abc"))
             await store.record([an_entry(n) for n in range(3)])
@@ -250,7 +250,7 @@ class TestPlace(Kept):
 async def kept(store: Store) -> tuple[list[Document], list[Any], Feed, Any]:
     return (
         await store.documents("key", now=NOW, limit=9),
-        await store.audit(Trail(), limit=9),
+        await store.audit(AuditFilter(), limit=9),
         await store.news(after=0, limit=9),
         await store.watched(),
     )

@@ -16,7 +16,7 @@ from mainspring.stores import open_store
 from mainspring.stores.postgres import count, lists, pool
 from mainspring.stores.postgres.lists import FINISHED, JOBS, _List
 from mainspring.stores.postgres.pool import SETTINGS
-from mainspring.stores.postgres.url import Place
+from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract.build import NOW, Contract, act, claimed, later, new_job, put
 from mainspring.testing.contract.lists import died
 from servers import Postgres
@@ -58,7 +58,7 @@ class TestWays(Served):
             await put(store, *(new_job() for _ in range(500)))
             for sort in SORTS:
                 for sql, values in await self.statements(FILTERS[name], sort, True):
-                    rows = await connection.fetch(f"EXPLAIN {Place(self.url, '').sql(sql)}", *values)
+                    rows = await connection.fetch(f"EXPLAIN {PostgresUrl(self.url, '').sql(sql)}", *values)
                     plan = "\n".join(line for (line,) in rows)
                     assert "Seq Scan on mainspring_jobs" not in plan
                     assert "Seq Scan on mainspring_finished" not in plan

@@ -17,7 +17,7 @@ from mainspring.records.outcome import Done
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres.pool import Pool
-from mainspring.stores.postgres.url import Place
+from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.beat import BeatContract
 from mainspring.testing.contract.build import NOW, Contract, beat, everything, new_job, put, see, settle, start
@@ -79,7 +79,7 @@ def pooler(server: Postgres, **settings: Any) -> Iterator[PgBouncer]:
 
 async def pooled(url: str) -> tuple[bool | None, str]:
     """Whether a pooler was seen, and a setting that each of our statements must have."""
-    pool = Pool(Place(url, ""))
+    pool = Pool(PostgresUrl(url, ""))
     try:
         setting: str = await pool.call(lambda db: db.value("SHOW lock_timeout"))
         return pool.route.pooled, setting
@@ -123,7 +123,7 @@ class TestRoute(Pooled):
 
     async def test_relaxed_commits_are_relaxed_and_others_are_not(self) -> None:
         for durability, expected in (("full", "on"), ("relaxed", "off")):
-            pool = Pool(Place(self.url, ""), durability)  # type: ignore[arg-type]
+            pool = Pool(PostgresUrl(self.url, ""), durability)  # type: ignore[arg-type]
             assert await pool.call(lambda db: db.value("SHOW synchronous_commit")) == expected
             await pool.close()
 

@@ -16,7 +16,7 @@ from mainspring.stores import open_store
 from mainspring.stores.postgres.doctor import MINIMUM
 from mainspring.stores.postgres.schema import STEPS
 from mainspring.stores.postgres.store import PostgresStore
-from mainspring.stores.postgres.url import Place
+from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract.build import (
     NOW,
     Contract,
@@ -67,7 +67,7 @@ class TestReleases(Contract):
 
     async def test_the_schema_steps_up_and_down_with_live_rows(self) -> None:
         url = self.server.own("own")
-        store = PostgresStore(Place(url, url), steps=after(STEPS, MILD))
+        store = PostgresStore(PostgresUrl(url, url), steps=after(STEPS, MILD))
         await store.open()
         running = await fill(store)
         before = await told(store)

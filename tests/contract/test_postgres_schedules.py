@@ -20,7 +20,7 @@ from mainspring.stores import open_store
 from mainspring.stores.postgres import fire
 from mainspring.stores.postgres import schedules as series
 from mainspring.stores.postgres.pool import SETTINGS, Session
-from mainspring.stores.postgres.url import Place
+from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract.build import (
     NOW,
     Contract,
@@ -195,7 +195,7 @@ class TestLockOrder(Served):
             (job,) = await running(store, ["z"])
             waiting = a_schedule("a", said={"depends_on": ("z",)}, held_at=NOW, waits_on="z", due_at=None)
             await store.fire([Firing(schedule=waiting)], now=NOW)
-            table = Place(self.url, "").sql("mainspring_schedules")
+            table = PostgresUrl(self.url, "").sql("mainspring_schedules")
             first, second = await asyncpg.connect(self.server.dsn), await asyncpg.connect(self.server.dsn)
             try:
                 async with first.transaction():
@@ -226,7 +226,7 @@ class TestSchedulePlans(Served):
                     (series._HOLD, (names, names)), (series._LATECOMERS, (names, names)), (series._LOCK, (names,)),
                     (series._TRIM, (names, ["0"] * len(names))), (series._DUE, ([], 1, 500)),
                 ):  # fmt: skip
-                    lines = await other.fetch(f"EXPLAIN {Place(self.url, '').sql(sql)}", *values)
+                    lines = await other.fetch(f"EXPLAIN {PostgresUrl(self.url, '').sql(sql)}", *values)
                     plan = "\n".join(line for (line,) in lines)
                     assert "Seq Scan" not in plan, plan
                     assert "Hash" not in plan, plan

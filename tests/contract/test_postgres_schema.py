@@ -13,11 +13,11 @@ from mainspring import Mainspring
 from mainspring.errors import BadInput, SchemaMismatch, StoreError, StoreUnavailable
 from mainspring.records.outcome import Done
 from mainspring.stores import open_store
-from mainspring.stores.migrations import Steps
+from mainspring.stores.migrations import Migrations
 from mainspring.stores.postgres import schema, script
 from mainspring.stores.postgres.pool import Pool, Session
 from mainspring.stores.postgres.store import PostgresStore
-from mainspring.stores.postgres.url import Place
+from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract.build import a_schedule, a_worker, fire, later, new_job, put, settle, start
 from servers import Postgres, program
 
@@ -27,7 +27,7 @@ WAITS = """SELECT EXISTS (SELECT 1 FROM pg_locks
 
 class TestSteps(Placed):
     @pytest.mark.parametrize("steps", [REAL, NEXT], ids=["real", "one more"])
-    async def test_a_store_full_of_live_rows_outlasts_every_step_down_and_up(self, steps: Steps) -> None:
+    async def test_a_store_full_of_live_rows_outlasts_every_step_down_and_up(self, steps: Migrations) -> None:
         async with self.opened(steps=steps) as store:
             running = await fill(store)
             before = await told(store)
@@ -57,7 +57,7 @@ class TestSteps(Placed):
         await asyncio.gather(*(store.close() for store in stores))
 
     async def test_a_step_that_fails_leaves_everything_as_it_was(self) -> None:
-        broken = Steps(f"{NEXT.text}\n-- up {NEXT.newest + 1}\nDROP TABLE mainspring_moods;\nSELECT 1 / 0;\n")
+        broken = Migrations(f"{NEXT.text}\n-- up {NEXT.newest + 1}\nDROP TABLE mainspring_moods;\nSELECT 1 / 0;\n")
         async with self.opened(steps=NEXT):
             before = self.shape()
             with pytest.raises(StoreError, match="division by zero"):
@@ -71,7 +71,7 @@ class TestSteps(Placed):
             assert (await store.schema()).oldest == NEXT.oldest(NEXT.newest)
 
     async def test_a_statement_that_was_prepared_before_a_step_is_prepared_again(self) -> None:
-        pool = Pool(Place(self.url, ""))
+        pool = Pool(PostgresUrl(self.url, ""))
 
         async def look(db: Session) -> list[Any]:
             return [tuple(row) for row in await db.rows("SELECT * FROM mainspring_queues")]
@@ -105,7 +105,7 @@ class TestLocks(Placed):
 
     async def test_another_who_steps_and_does_not_end_is_named_too(self) -> None:
         async with self.connected() as other, other.transaction():
-            await other.execute("SELECT pg_advisory_xact_lock($1, -1)", Place(self.url, "").lock)
+            await other.execute("SELECT pg_advisory_xact_lock($1, -1)", PostgresUrl(self.url, "").lock)
             with pytest.raises(StoreUnavailable, match=r"Held by pid \d+ \(user tests, a report, idle in transaction"):
                 await self.store().open()
 
@@ -270,7 +270,7 @@ class TestRights(Placed):
 
 async def test_an_app_of_a_schema_that_is_not_for_it_says_so_at_its_first_use(postgres: Postgres) -> None:
     url = postgres.own("own")
-    later = PostgresStore(Place(url, url), steps=LAST)
+    later = PostgresStore(PostgresUrl(url, url), steps=LAST)
     await later.open()
     await later.close()
     app = Mainspring(url)

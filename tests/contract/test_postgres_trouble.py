@@ -13,7 +13,7 @@ from mainspring.errors import ShuttingDown, StoreUnavailable
 from mainspring.stores import open_store
 from mainspring.stores.postgres.connector import COUNT, IDLE, INTERVAL, SILENCE
 from mainspring.stores.postgres.pool import Pool, Session
-from mainspring.stores.postgres.url import Place
+from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract.build import beat, everything, new_job, put
 from servers import Postgres
 
@@ -70,7 +70,7 @@ async def ask(pool: Pool) -> Any:
 async def test_while_a_server_is_away_one_knocks_for_all(postgres: Postgres) -> None:
     async with door_to(postgres) as (door, url), asyncio.timeout(20):
         door.open = False
-        pool = Pool(Place(url, ""))
+        pool = Pool(PostgresUrl(url, ""))
         with pytest.raises(StoreUnavailable):
             await ask(pool)
         for _ in range(3):
@@ -84,7 +84,7 @@ async def test_while_a_server_is_away_one_knocks_for_all(postgres: Postgres) -> 
 async def test_whoever_asks_is_served_as_soon_as_the_server_is_back(postgres: Postgres) -> None:
     async with door_to(postgres) as (door, url), asyncio.timeout(20):
         door.open = False
-        pool = Pool(Place(url, ""))
+        pool = Pool(PostgresUrl(url, ""))
         for _ in range(3):
             with pytest.raises(StoreUnavailable):
                 await ask(pool)
@@ -96,7 +96,7 @@ async def test_whoever_asks_is_served_as_soon_as_the_server_is_back(postgres: Po
 async def test_a_caller_who_gives_up_does_not_keep_the_others_from_being_served(postgres: Postgres) -> None:
     async with door_to(postgres) as (door, url), asyncio.timeout(20):
         door.open = False
-        pool = Pool(Place(url, ""))
+        pool = Pool(PostgresUrl(url, ""))
         with pytest.raises(StoreUnavailable):
             await ask(pool)
         door.open = True
@@ -110,7 +110,7 @@ async def test_a_caller_who_gives_up_does_not_keep_the_others_from_being_served(
 async def test_a_store_that_is_closed_while_its_server_is_away_says_so_to_who_asks(postgres: Postgres) -> None:
     async with door_to(postgres) as (door, url), asyncio.timeout(20):
         door.open = False
-        pool = Pool(Place(url, "jobs"))
+        pool = Pool(PostgresUrl(url, "jobs"))
         with pytest.raises(StoreUnavailable):
             await ask(pool)
         asking = asyncio.create_task(ask(pool))
@@ -145,7 +145,7 @@ async def test_a_transaction_in_which_the_server_falls_silent_is_not_asked_to_ro
 ) -> None:
     monkeypatch.setattr("mainspring.stores.postgres.connector.CALL_SECONDS", 1.0)
     async with door_to(postgres) as (door, url):
-        pool = Pool(Place(url, ""))
+        pool = Pool(PostgresUrl(url, ""))
 
         async def falls_silent(db: Session) -> None:
             door.silent = True
@@ -172,7 +172,7 @@ def narrow(postgres: Postgres) -> Iterator[str]:
 async def test_a_server_without_a_free_connection_says_what_to_do_and_serves_again(narrow: str) -> None:
     async with asyncio.timeout(20):
         store = open_store(narrow)
-        other = await asyncpg.connect(Place(narrow, "").dsn)
+        other = await asyncpg.connect(PostgresUrl(narrow, "").dsn)
         with pytest.raises(StoreUnavailable, match="no connection left: raise max_connections"):
             await store.open()
         await other.close()
@@ -185,7 +185,7 @@ async def test_a_server_without_a_free_connection_says_what_to_do_and_serves_aga
 
 
 async def test_a_peer_that_is_gone_without_a_word_is_found_out_by_the_system(postgres: Postgres) -> None:
-    pool = Pool(Place(postgres.dsn, ""))
+    pool = Pool(PostgresUrl(postgres.dsn, ""))
     connection = await pool.listener()
     peer = connection._transport.get_extra_info("socket")
     assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1

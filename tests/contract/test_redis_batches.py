@@ -14,7 +14,7 @@ from mainspring.ids import JobId
 from mainspring.records.job import Action, Job, NewJob, State
 from mainspring.records.outcome import Done, Outcome, decide
 from mainspring.records.query import Filter, Update
-from mainspring.records.run import Progress, Report
+from mainspring.records.run import Progress, RunReport
 from mainspring.schedule.record import Firing
 from mainspring.stores import open_store
 from mainspring.stores.redis import attempts, enqueue, plain, transact
@@ -273,7 +273,7 @@ class TestRival(OnServers):
                 nonlocal at
                 at += 1
                 progress = Progress(run=1, at=later(at), done=at)
-                told = Report(id=mine.id, lease=mine.lease or "", lines=(), progress=progress)
+                told = RunReport(id=mine.id, lease=mine.lease or "", lines=(), progress=progress)
                 assert await other.report([told])
 
             await self.rivalled(store, lambda: store.fire(firings, now=NOW), report)

@@ -7,7 +7,7 @@ import pytest
 from clusters import SLOTS, RedisCluster
 from golden import form
 from golden.trial import GoldenStores
-from mainspring.stores.redis.url import Place, slot
+from mainspring.stores.redis.url import RedisUrl, slot
 from servers import Redis
 
 
@@ -39,7 +39,7 @@ class TestGoldenCluster(GoldenStores):
         """What was decided is written everywhere, and what was not is written nowhere."""
         async with self.opened(folder) as (app, _, _):
             await app.drain(queues=["nothing"])
-        bases = Place(url := self.cluster.url(form.PREFIX), url).bases
+        bases = RedisUrl(url := self.cluster.url(form.PREFIX), url).bases
         for base in bases[:2]:
             run = self.node(base).run
             assert run("HGET", f"{base}:meta", form.DECIDED) == b"1"

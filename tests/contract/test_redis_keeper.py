@@ -6,9 +6,9 @@ import pytest
 
 from books import audit
 from mainspring.ids import new_id
-from mainspring.records.audit import Entry, Trail
+from mainspring.records.audit import AuditEntry, AuditFilter
 from mainspring.records.document import Document
-from mainspring.records.feed import NEWS_KEPT
+from mainspring.records.feed import MIN_FEED_ITEMS
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.redis import documents as keeper
@@ -23,9 +23,9 @@ def a_document(name: str, **fields: Any) -> Document:
     return Document(**{"kind": "key", "name": name, "text": "text", **fields})
 
 
-def an_entry(n: int, **fields: Any) -> Entry:
+def an_entry(n: int, **fields: Any) -> AuditEntry:
     given = {"at": later(n), "who": "ada", "action": "jobs.cancel", "target": f"t{n}"}
-    return Entry(**{"id": new_id(later(n)), **given, **fields})
+    return AuditEntry(**{"id": new_id(later(n)), **given, **fields})
 
 
 class Served(Contract):
@@ -69,9 +69,9 @@ class TestPages(Served):
         async with self.opened() as store:
             entries = [an_entry(n, who="bob" if n % 5 == 0 else "ada") for n in range(20)]
             await store.record(entries)
-            found = await store.audit(Trail(who="bob"), limit=2)
+            found = await store.audit(AuditFilter(who="bob"), limit=2)
             assert [one.target for one in found] == ["t15", "t10"]
-            assert await store.audit(Trail(who="bob"), limit=9, before=found[-1].id) == [entries[5], entries[0]]
+            assert await store.audit(AuditFilter(who="bob"), limit=9, before=found[-1].id) == [entries[5], entries[0]]
 
     @pytest.mark.parametrize("few", [1, 2000])
     async def test_a_span_of_time_is_read_the_newest_first_whether_it_is_long_or_not(
@@ -83,9 +83,9 @@ class TestPages(Served):
             # Whose clock is behind acts later than it says.
             entries = [an_entry(n, id=ids[n], at=later(at)) for n, at in enumerate([0, 3, 1, 2, 5, 4])]
             await store.record(entries)
-            found = await store.audit(Trail(since=later(1), until=later(5)), limit=2)
+            found = await store.audit(AuditFilter(since=later(1), until=later(5)), limit=2)
             assert found == [entries[5], entries[3]]
-            rest = await store.audit(Trail(since=later(1), until=later(5)), limit=9, before=found[-1].id)
+            rest = await store.audit(AuditFilter(since=later(1), until=later(5)), limit=9, before=found[-1].id)
             assert rest == [entries[2], entries[1]]
 
 
@@ -110,7 +110,7 @@ class TestSteps(Served):
             await store.record([entry := an_entry(1)])
             before_it_writes(store, lambda: other.record([an_entry(1, id=entry.id, outcome="first")]))
             await store.record([an_entry(1, id=entry.id, outcome="mine")])
-            assert [one.outcome for one in await store.audit(Trail(), limit=9)] == ["first"]
+            assert [one.outcome for one in await store.audit(AuditFilter(), limit=9)] == ["first"]
 
     async def test_who_wants_news_for_longer_is_not_cut_short(self) -> None:
         async with self.opened() as store, self.opened() as other:
@@ -121,7 +121,7 @@ class TestSteps(Served):
     async def test_many_are_tidied_in_steps_and_some_left_for_another_time(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(keeper, "TIDIED", 3)
+        monkeypatch.setattr(keeper, "MIN_PRUNED_ROWS", 3)
         monkeypatch.setattr(keeper, "TIMES", 2)
         async with self.opened() as store:
             await store.record([an_entry(n) for n in range(10)])
@@ -129,7 +129,7 @@ class TestSteps(Served):
             went = [await store.tidy(audited_since=later(8), now=later(7)) for _ in range(3)]
             assert went == [12, 4, 0]
             assert [one.name for one in await store.documents("key", now=NOW, limit=99)] == ["8", "9"]
-            assert [one.target for one in await store.audit(Trail(), limit=99)] == ["t9", "t8"]
+            assert [one.target for one in await store.audit(AuditFilter(), limit=99)] == ["t9", "t8"]
             await audit(cast(RedisStore, store)._open())
 
 
@@ -149,9 +149,9 @@ def before_it_writes(store: Store, deed: Any) -> None:
 class TestNews(Served):
     async def test_more_news_than_are_kept_may_be_told_at_once(self) -> None:
         async with self.opened() as store:
-            await store.publish([str(n) for n in range(1, NEWS_KEPT + 2502)], now=NOW)
+            await store.publish([str(n) for n in range(1, MIN_FEED_ITEMS + 2502)], now=NOW)
             feed = await store.news(after=0, limit=1)
-            assert (feed.first, feed.last) == (2502, NEWS_KEPT + 2501)
+            assert (feed.first, feed.last) == (2502, MIN_FEED_ITEMS + 2501)
             assert [(one.n, one.text) for one in feed.news] == [(2502, "2502")]
             await audit(cast(RedisStore, store)._open())
 

@@ -7,7 +7,7 @@ import pytest
 from mainspring.errors import StoreUnavailable
 from mainspring.stores import open_store
 from mainspring.stores.redis import connection as line
-from mainspring.stores.redis.url import Place
+from mainspring.stores.redis.url import RedisUrl
 from mainspring.testing.contract.build import new_job, put
 from servers import Redis
 
@@ -38,7 +38,7 @@ async def test_a_server_that_speaks_without_having_been_asked_is_asked_no_longer
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server, asyncio.timeout(30):
         url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        laid = await line.connect(Place(url, url).server())
+        laid = await line.connect(RedisUrl(url, url).server())
         assert await laid.lost == "it spoke without having been asked: b'what nobody asked'"
         with pytest.raises(line.Lost):
             await laid.ask(line.pack(("PING",)), 1)

@@ -10,14 +10,14 @@ import pytest
 from books import audit
 from mainspring.clock import micros
 from mainspring.ids import new_id
-from mainspring.records.job import FINAL, SUSPECT, Job, State
+from mainspring.records.job import FINAL, POISON_SUSPECT_CRASHES, Job, State
 from mainspring.records.query import SORTS, Cursor, Filter, Sort
 from mainspring.records.run import Failure
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.redis import lists
 from mainspring.stores.redis.diff import _of_job, _of_keys
-from mainspring.stores.redis.shard import Homes
+from mainspring.stores.redis.shard import Shards
 from mainspring.stores.redis.snapshot import Snapshot
 from mainspring.stores.redis.store import RedisStore
 from mainspring.stores.redis.two_phase import Unit, commit_one
@@ -78,7 +78,7 @@ def some_jobs() -> Iterator[Job]:
             "idempotency_key": random.choice([None, f"k{n}", f"other{n}"]),
         }  # fmt: skip
         if state is State.PENDING:
-            fields["crashes"] = SUSPECT if random.random() < 0.1 else 0
+            fields["crashes"] = POISON_SUSPECT_CRASHES if random.random() < 0.1 else 0
             fields["expires_at"] = random.choice([None, None, later(-1), later(20)])
         elif state is State.RUNNING:
             fields |= {"lease": "lease", "worker": random.choice(["ada", "bob"]), "started_at": NOW}
@@ -93,7 +93,7 @@ def made_at(at: Any, n: int) -> str:
     return f"{ms[:8]}-{ms[8:]}-7000-8000-{n:012x}"
 
 
-async def write(homes: Homes, jobs: list[Job]) -> None:
+async def write(homes: Shards, jobs: list[Job]) -> None:
     for job in jobs:
         commands = [*_of_job(homes, Snapshot(), job.id, (None, None, None), None, job, micros(NOW))]
         assert await commit_one(homes, Unit((), [*commands, *_of_keys(homes, [(None, job)])]))

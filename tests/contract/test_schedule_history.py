@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mainspring import BadInput, Context, Filter, Mainspring, ScheduleNotFound, Trail, acting, every
+from mainspring import AuditFilter, BadInput, Context, Filter, Mainspring, ScheduleNotFound, act_as, every
 from mainspring.codec import data
 from mainspring.control import ScheduleFilter, schedule_history
 from mainspring.control.schedule_bulk import LOT_ROWS
@@ -159,14 +159,14 @@ async def many(app: Mainspring, n: int, **options: Any) -> list[str]:
 
 
 async def audited(app: Mainspring) -> list[tuple[str, Any]]:
-    return [(one.action, data(one.outcome or "null")) for one in await app.audit.list(Trail(who="ada"))]
+    return [(one.action, data(one.outcome or "null")) for one in await app.audit.list(AuditFilter(who="ada"))]
 
 
 async def test_many_are_paused_resumed_and_deleted_each_as_one_act(url: str) -> None:
     async with ticking(url) as (app, _):
         names = await many(app, LOT_ROWS + 1)
         which = ScheduleFilter(q="S0")
-        with acting("ada"):
+        with act_as("ada"):
             tried = await app.schedules.many.pause(which, "deploy", dry_run=True)
             assert (tried.done, tried.dry_run) == (names, True)
             assert (await app.schedules.get("s0000")).paused_at is None
@@ -187,7 +187,7 @@ async def test_many_are_paused_resumed_and_deleted_each_as_one_act(url: str) -> 
 async def test_many_are_triggered_with_their_own_input(url: str) -> None:
     async with ticking(url) as (app, _):
         names = await many(app, 3)
-        with acting("ada"):
+        with act_as("ada"):
             found = await app.schedules.many.trigger(ScheduleFilter(names=tuple(names)))
         assert sorted(found.jobs) == names
         jobs = await app.jobs.list(Filter(ids=tuple(found.jobs.values())))

@@ -18,10 +18,10 @@ from mainspring.events import StoreTrouble
 from mainspring.records.outcome import Done
 from mainspring.records.schema import Schema
 from mainspring.store import Store
-from mainspring.stores.migrations import Steps
+from mainspring.stores.migrations import Migrations
 from mainspring.stores.postgres import schema
 from mainspring.stores.postgres.store import PostgresStore
-from mainspring.stores.postgres.url import Place
+from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.stores.sqlite import file
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing.contract.build import a_worker, later, new_job, put, settle, start
@@ -31,18 +31,18 @@ from servers import Postgres
 class Releases:
     """Three of them: `old`, `new`, whose step the old one can live with, and `later`, whose step it cannot."""
 
-    old: Steps
+    old: Migrations
 
     @pytest.fixture(autouse=True)
     def _later(self, place: object) -> None:
         self.new = after(self.old, MILD)
         self.later = after(self.new, HARSH)
 
-    def store(self, steps: Steps, **said: object) -> Store:
+    def store(self, steps: Migrations, **said: object) -> Store:
         raise NotImplementedError
 
     @asynccontextmanager
-    async def opened(self, steps: Steps) -> AsyncIterator[Store]:
+    async def opened(self, steps: Migrations) -> AsyncIterator[Store]:
         store = self.store(steps)
         await store.open()
         try:
@@ -51,7 +51,7 @@ class Releases:
             await store.close()
 
     @asynccontextmanager
-    async def beating(self, store: Store, steps: Steps) -> AsyncIterator[None]:
+    async def beating(self, store: Store, steps: Migrations) -> AsyncIterator[None]:
         """A worker of that release lives meanwhile, by the real clock."""
         info, now = a_worker("ada", schema=steps.newest), await store.time()
         await store.beat(info, until=now.replace(year=now.year + 1), now=now)
@@ -162,7 +162,7 @@ class Releases:
 
     # workers
 
-    def app(self, steps: Steps) -> Mainspring:
+    def app(self, steps: Migrations) -> Mainspring:
         clock = StoreClock(SystemClock())
         app = Mainspring(self.store(steps, clock=clock), clock=clock, beat=0.05, lease=5, poll_interval=0.2)
 
@@ -244,7 +244,7 @@ class TestSqlite(Releases):
     def place(self, tmp_path: Path) -> None:
         self.path = str(tmp_path / "jobs.db")
 
-    def store(self, steps: Steps, **said: object) -> Store:
+    def store(self, steps: Migrations, **said: object) -> Store:
         return SqliteStore(self.path, steps=steps, **said)  # type: ignore[arg-type]
 
     async def forget_workers(self) -> None:
@@ -259,9 +259,9 @@ class TestPostgres(Releases):
     @pytest.fixture(autouse=True)
     def place(self, postgres: Postgres) -> None:
         self.server, url = postgres, postgres.own("releases")
-        self.where = Place(url, url)
+        self.where = PostgresUrl(url, url)
 
-    def store(self, steps: Steps, **said: object) -> Store:
+    def store(self, steps: Migrations, **said: object) -> Store:
         return PostgresStore(self.where, steps=steps, **said)  # type: ignore[arg-type]
 
     async def forget_workers(self) -> None:

@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 from mainspring.errors import StoreError, StoreUnavailable
-from mainspring.records.audit import Trail
+from mainspring.records.audit import AuditFilter
 from mainspring.records.job import Enqueued
 from mainspring.store import Store
 from mainspring.stores import open_store
@@ -121,7 +121,7 @@ async def plan_of(folder: Path, act: Callable[[sqlite3.Connection], object]) -> 
 
 
 async def test_a_page_of_the_audit_trail_is_read_in_the_order_of_its_ids(tmp_path: Path) -> None:
-    plan = await plan_of(tmp_path, lambda db: keeper.audit(db, Trail(who="ada"), 10, "x"))
+    plan = await plan_of(tmp_path, lambda db: keeper.audit(db, AuditFilter(who="ada"), 10, "x"))
     assert plan == "SEARCH mainspring_audit USING INDEX sqlite_autoindex_mainspring_audit_1 (id<?)"
 
 

@@ -9,7 +9,7 @@ from filled import fill, told
 from further import NEXT, REAL, Placed
 
 from mainspring.records.outcome import Done
-from mainspring.stores.postgres.url import Place
+from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract.build import beat, claim, everything, new_job, put, settle
 
 PAIRS = {
@@ -56,7 +56,7 @@ class TestTwoApps(Placed):
     async def test_one_does_not_wait_for_the_locks_of_the_other(self) -> None:
         async with asyncio.timeout(20), self.opened(self.left) as left, self.connected() as other, other.transaction():
             for n in (-1, *range(512)):
-                await other.execute("SELECT pg_advisory_xact_lock($1, $2)", Place(self.right, "").lock, n)
+                await other.execute("SELECT pg_advisory_xact_lock($1, $2)", PostgresUrl(self.right, "").lock, n)
             await put(left, new_job(unique_key="key", idempotency_key="other"))
             await left.migrate(0)
             await left.migrate()
@@ -72,7 +72,7 @@ class TestTwoApps(Placed):
             assert (await left.schema()).version == 0
             found = [name for schema in ("own", "other", "mainspring_jobs") for name in self.tables(schema)]
             names = {name for name in found if not re.search(r"finished_\d", name)}  # days come by themselves
-            assert names == {f"{Place(self.right, '').prefix}{name}" for name in TABLES}
+            assert names == {f"{PostgresUrl(self.right, '').prefix}{name}" for name in TABLES}
 
     async def test_the_doctor_looks_at_one_alone(self) -> None:
         async with self.opened(self.left) as left, self.opened(self.right) as right:

@@ -10,7 +10,7 @@ import pytest
 
 from clusters import RedisCluster
 from mainspring.ids import JobId
-from mainspring.records.audit import Trail
+from mainspring.records.audit import AuditFilter
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.redis.records import packed
@@ -154,7 +154,7 @@ class OnRedis(UnreadableContract):
             await store.record([first, broken, last])
             home = self.homes.first
             await home.call("HSET", f"{home.base}:entry", broken.id, "{")
-            found = await store.audit(Trail(), limit=10)
+            found = await store.audit(AuditFilter(), limit=10)
             assert [one.id for one in found] == [last.id, first.id]
             await store.record([broken])
             assert await home.call("HGET", f"{home.base}:entry", broken.id) == b"{"

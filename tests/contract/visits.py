@@ -8,7 +8,7 @@ import pytest
 from filled import fill, told
 
 from mainspring.errors import StoreError
-from mainspring.records.audit import Entry, Trail
+from mainspring.records.audit import AuditEntry, AuditFilter
 from mainspring.records.document import Document
 from mainspring.records.job import Action
 from mainspring.store import Store
@@ -48,8 +48,8 @@ async def keep(store: Store) -> None:
     assert await store.put_documents([one, other], now=NOW) == [True, True]
     assert await store.documents("key", now=NOW, limit=9) == [one, other]
     assert await store.drop_documents("key", ["one"]) == ["one"]
-    await store.record([entry := Entry(id="1", at=NOW, who="ada", action="keys.create", target="one")])
-    assert await store.audit(Trail(since=NOW), limit=9) == await store.audit(Trail(), limit=9) == [entry]
+    await store.record([entry := AuditEntry(id="1", at=NOW, who="ada", action="keys.create", target="one")])
+    assert await store.audit(AuditFilter(since=NOW), limit=9) == await store.audit(AuditFilter(), limit=9) == [entry]
     await store.watch(until=later(9), now=NOW)
     assert await store.publish(["news"], now=NOW) == await store.watched() == later(9)
     assert (await store.news(after=0, limit=9)).last == 1

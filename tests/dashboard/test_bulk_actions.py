@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 from scenery import shown
 from visit import Visits
 
-from mainspring import Filter, Trail
+from mainspring import AuditFilter, Filter
 
 
 def later(live: Live, tag: str, n: int) -> None:
@@ -41,7 +41,7 @@ def test_all_that_a_filter_means_are_cancelled_after_a_question(visit: Visits, l
     dialog.get_by_role("button", name="Done").click()
     expect(dialog).to_have_count(0)
     assert (states(live, "campaign"), states(live, "other")) == ({"cancelled"}, {"pending"})
-    (entry, *_) = live.do(live.app.audit.list(Trail(action="jobs.cancel"), limit=1))
+    (entry, *_) = live.do(live.app.audit.list(AuditFilter(action="jobs.cancel"), limit=1))
     assert entry.who == "key:operator"
     jobs = live.do(live.app.jobs.list(Filter(tags=("campaign",)), limit=1))
     assert jobs[0].cancel_reason == "the campaign is off"

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from scenery import shown
 from visit import Visits
 
-from mainspring import Filter, acting
+from mainspring import Filter, act_as
 
 
 def test_a_queue_is_paused_and_resumed_where_the_queues_are(visit: Visits, live: Live) -> None:
@@ -41,7 +41,7 @@ def test_the_page_of_a_job_says_why_it_waits_and_has_the_remedy(visit: Visits, l
 
 def test_a_paused_queue_is_explained_on_every_page_that_shows_it(visit: Visits, live: Live) -> None:
     async def pause() -> None:
-        with acting("ada"):
+        with act_as("ada"):
             await live.app.queues.pause("any", "ticket 4711")
 
     live.do(pause())

@@ -7,7 +7,7 @@ from playwright.sync_api import Locator, Page, expect
 from scenery import shown
 from visit import Visits
 
-from mainspring import Filter, Trail, every
+from mainspring import AuditFilter, Filter, every
 from mainspring.control import ScheduleFilter
 
 PHONE = {"width": 390, "height": 844}
@@ -55,7 +55,7 @@ def test_selected_schedules_are_paused_with_a_note_and_resumed(visit: Visits, li
     expect(page.get_by_role("region", name="Selected schedules")).to_have_count(0)
     expect(main.get_by_role("row").filter(has_text="Paused: the CRM is down")).to_have_count(2)
     expect(main.get_by_role("button", name=f"Pause {two}")).to_be_visible()
-    (entry, *_) = live.do(live.app.audit.list(Trail(action="schedules.pause"), limit=1))
+    (entry, *_) = live.do(live.app.audit.list(AuditFilter(action="schedules.pause"), limit=1))
     assert (entry.who, '"done":2' in str(entry.outcome)) == ("key:operator", True)
     page.get_by_label("Select all on this page").check()
     dialog = ask(page, "Resume")

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from scenery import shown
 from visit import Visits
 
-from mainspring import Filter, acting, cron
+from mainspring import Filter, act_as, cron
 from mainspring.api.routes.site import HOME
 
 MODULE = "(name) => import(new URL(`${name}.js`, document.querySelector(`[href$='/format.js']`).href))"
@@ -160,7 +160,7 @@ def test_the_list_of_workers_tells_what_they_run(visit: Visits, live: Live) -> N
 
 def test_the_trail_tells_in_words_which_jobs_were_meant(visit: Visits, live: Live) -> None:
     async def cancel() -> None:
-        with acting("ada"):
+        with act_as("ada"):
             await live.app.jobs.cancel(Filter(tasks=("echo", "export"), queues=("nowhere",)), "not needed")
 
     live.do(cancel())
@@ -171,7 +171,7 @@ def test_the_trail_tells_in_words_which_jobs_were_meant(visit: Visits, live: Liv
 
 def test_the_trail_tells_what_was_changed_and_nothing_else(visit: Visits, live: Live) -> None:
     async def change() -> None:
-        with acting("ada"):
+        with act_as("ada"):
             await live.app.schedules.create("moved", cron("0 9 * * *"), "sync_crm")
             await live.app.schedules.update("moved", trigger=cron("30 8 * * *"))
 

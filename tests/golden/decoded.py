@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from golden.fill import POSTED_ID
-from mainspring import Filter, Job, Mainspring, Trail
+from mainspring import AuditFilter, Filter, Job, Mainspring
 from mainspring.clock import EPOCH
 from mainspring.store import Store
 
@@ -89,7 +89,7 @@ async def _records(app: Mainspring, store: Store, now: datetime) -> dict[str, An
         "webhooks": await app.webhooks.list(),
         "standings": await app.webhooks.standings(),
         "triggers": await app.triggers.list(),
-        "audit": await store.audit(Trail(), limit=1000),
+        "audit": await store.audit(AuditFilter(), limit=1000),
         "watched": await store.watched(),
         "feed": await store.news(after=0, limit=1000),
         "enqueued by hand": [await app.audit.enqueued_by(job) for job in jobs if job.payload == '{"to":"by hand"}'],

@@ -12,17 +12,17 @@ import httpx
 from msgspec.structs import replace
 
 from golden.shop import BREAKER, NOW, QUEUES, later
-from mainspring import Backoff, Filter, Job, Mainspring, Window, acting, at, cron, every
+from mainspring import Backoff, Filter, Job, Mainspring, Window, act_as, at, cron, every
 from mainspring.errors import JobTimeout
-from mainspring.feed.event import Leadership, Notice, Summary, encode
+from mainspring.feed.event import FeedEvent, LeaderChange, Summary, encode
 from mainspring.ids import new_id
-from mainspring.insight.queue_depth import sound
-from mainspring.records.audit import Entry
+from mainspring.insight.queue_depth import sample_once
+from mainspring.records.audit import AuditEntry
 from mainspring.records.document import Document
 from mainspring.records.job import NewJob
-from mainspring.records.outcome import Cancel, Crashed, Died, Discard, Done, Policy, Released, Snooze, decide
-from mainspring.records.run import Account, Failure, Items, LogLine, Progress, Report, Usage
-from mainspring.records.skew import Unreadable
+from mainspring.records.outcome import Cancel, Crashed, Discard, Done, Policy, ProcessDied, Released, Snooze, decide
+from mainspring.records.run import Failure, Items, LogLine, Progress, RunNotes, RunReport, Usage
+from mainspring.records.skew import UndecodablePayload
 from mainspring.records.worker import WorkerInfo
 from mainspring.schedule.record import Firing, Schedule, Spec, Tick
 from mainspring.store import Store
@@ -60,7 +60,7 @@ class Filler:
         """What the tests need and cannot read from the store: secrets, and the id of a job."""
 
     async def fill(self) -> dict[str, str]:
-        with acting("ada"):
+        with act_as("ada"):
             await self.access()
             await self.hooks()
             await self.schedules()
@@ -248,7 +248,7 @@ class Filler:
     async def runs(self) -> None:
         """Runs with every ending, and runs that have not ended."""
         start, end, boom = self.start, self.end, RuntimeError("boom")
-        account = Account(items=Items(5, 1, 2), usage=Usage(1.5, 70_000_000), metadata={"source": "list"})
+        account = RunNotes(items=Items(5, 1, 2), usage=Usage(1.5, 70_000_000), metadata={"source": "list"})
         done = await start("ship", 10, tags=["vip"], idempotency_key="done")
         await self.store.report([self.report(done, 1)])
         await end(done, Done('{"shipped":10}'))
@@ -267,9 +267,11 @@ class Filler:
         await end(await start("send", "snooze"), Snooze(3600, "not yet"))
         released = await start("send", "released", queue="released")
         await end(released, Released())
-        skewed = Unreadable(Failure("BadPayload", "the payload does not fit"), "ffffffffff", "(to: int)", skew=3600.0)
+        skewed = UndecodablePayload(
+            Failure("BadPayload", "the payload does not fit"), "ffffffffff", "(to: int)", skew=3600.0
+        )
         await end(await start("send", "skewed"), skewed)
-        await end(await start("send", "process", queue="suspects"), Died("killed by SIGKILL", 3), Policy())
+        await end(await start("send", "process", queue="suspects"), ProcessDied("killed by SIGKILL", 3), Policy())
         await self.crashes()
         running = await start("ship", 20, tags=["vip"], queue="running")
         await self.store.report([self.report(running, 1), self.report(running, 2)])
@@ -277,11 +279,11 @@ class Filler:
         await self.app.jobs.cancel(stopping.id, "stop it")
         await self.app.dead.redrive(Filter(tasks=("send",), errors=("Discard: not worth it",)))
 
-    def report(self, job: Job, n: int) -> Report:
+    def report(self, job: Job, n: int) -> RunReport:
         at_, text = self.clock.now(), f"line {n}: naïve 'x'"
         line = LogLine(run=job.runs, n=n, at=at_, level=20 + 10 * (n % 2), text=text)
         progress = Progress(run=job.runs, at=at_, done=n, total=4.0, note="rows")
-        return Report(id=job.id, lease=job.lease or "", lines=(line,), progress=progress)
+        return RunReport(id=job.id, lease=job.lease or "", lines=(line,), progress=progress)
 
     async def crashes(self) -> None:
         """A suspect, which has crashed twice and waits; and a poison pill."""
@@ -363,16 +365,18 @@ class Filler:
             id=POSTED_ID, task="send", queue="mail", state="retrying", attempt=1, run_at=now, worker="host-1",
             schedule="once",
         )  # fmt: skip
-        whole = Notice(
+        whole = FeedEvent(
             type="job.retrying", at=now, job=job, status="new", ending="failed", outcome="partial", duration=1.5,
             error=FAILURE, progress=Progress(1, now, 1, 2, "rows"), line=LogLine(1, 1, now, 20, "line"), left_out=2,
             action="cancel", ids=(POSTED_ID,), schedule="once", schedules=("once",), queue="mail", worker="host-1",
             tick=Tick(n=1, at=now, seen_at=now, what="fired"), workers=("host-1",), running=1, grace=30.0,
-            leader=Leadership("reindex", "host-1", 1, True), count=3, reason="because",
+            leader=LeaderChange("reindex", "host-1", 1, True), count=3, reason="because",
         )  # fmt: skip
-        await store.publish([encode(whole), encode(Notice(type="queue.paused", at=now, queue="mail"))], now=now)
-        await sound(store, now)
-        dead = Entry(id=new_id(now), at=now, who="eve", action="jobs.cancel", target=POSTED_ID, asked='{"reason":""}')
+        await store.publish([encode(whole), encode(FeedEvent(type="queue.paused", at=now, queue="mail"))], now=now)
+        await sample_once(store, now)
+        dead = AuditEntry(
+            id=new_id(now), at=now, who="eve", action="jobs.cancel", target=POSTED_ID, asked='{"reason":""}'
+        )
         await store.record([dead])
 
     async def unreadable(self) -> None:

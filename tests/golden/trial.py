@@ -21,7 +21,7 @@ from golden import form
 from golden.decoded import decoded
 from golden.fill import HOOK_SECRET, NEXT_HOOK_SECRET, ORIGIN, POSTED_ID, message
 from golden.shop import BREAKER, shop
-from mainspring import Filter, Mainspring, acting, every
+from mainspring import Filter, Mainspring, act_as, every
 from mainspring.api.document import document
 from mainspring.api.service import litestar
 from mainspring.cli import main
@@ -233,7 +233,7 @@ class GoldenStores:
             repeated = await http.post("/jobs", headers={**bot, "Idempotency-Key": "golden"}, json=body)
             assert (repeated.status_code, repeated.headers["idempotent-replayed"]) == (201, "true")
             assert (await http.post("/session", json={"key": values["admin"]})).status_code == 200
-            with acting("ada"):
+            with act_as("ada"):
                 await app.keys.revoke("bot")
                 await app.keys.revoke("broken")
             assert (await http.get("/session", headers=bot)).status_code == 401

@@ -98,11 +98,11 @@ async def write_cluster(folder: Path, clock: VirtualClock) -> Filled:
     from clusters import SLOTS, RedisCluster
     from golden import form
     from golden.shop import shop
-    from mainspring.stores.redis.url import Place, slot
+    from mainspring.stores.redis.url import RedisUrl, slot
     from servers import Redis
 
     with closing(RedisCluster()) as cluster:
-        bases = Place(url := cluster.url(form.PREFIX), url).bases
+        bases = RedisUrl(url := cluster.url(form.PREFIX), url).bases
 
         def node(key: str) -> Redis:
             return cluster.nodes[slot(key) * len(cluster.nodes) // SLOTS]

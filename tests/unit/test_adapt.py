@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from mainspring import BadInput, cron, every
 from mainspring.records.job import State
-from mainspring.schedule.edit import born, paused, redefined, rescheduled, resumed, triggered
-from mainspring.schedule.job_ended import ended
+from mainspring.schedule.edit import create, pause, redefine, reschedule, resume, trigger_now
+from mainspring.schedule.job_ended import after_job_ended
 from mainspring.schedule.options import fitting
 from mainspring.schedule.plan import plan
 from mainspring.schedule.record import Schedule, Spec
@@ -35,7 +35,7 @@ def minutes(instant: datetime | None) -> float | None:
 def new(trigger: Any = None, adapt: float = 480, **said: Any) -> Schedule:
     """Every minute from noon on, up to every eight."""
     spec = Spec(trigger=trigger or every().minute, task="look", adapt=adapt, **said)
-    return born("look", fitting("look", spec), owner="user", now=NOON)
+    return create("look", fitting("look", spec), owner="user", now=NOON)
 
 
 def fire(one: Schedule, now: datetime | None = None) -> Schedule:
@@ -48,7 +48,7 @@ def fire(one: Schedule, now: datetime | None = None) -> Schedule:
 def end(one: Schedule, result: str | None, seconds: float = 1, state: State = State.COMPLETED) -> Schedule:
     """Its oldest job ends, so many seconds after the last tick."""
     assert one.last_run_at is not None
-    return ended(one, one.active[0], state, one.last_run_at + timedelta(seconds=seconds), result)
+    return after_job_ended(one, one.active[0], state, one.last_run_at + timedelta(seconds=seconds), result)
 
 
 def run(one: Schedule, *results: str, seconds: float = 1) -> Schedule:
@@ -104,7 +104,7 @@ def test_it_grows_to_the_cap_and_no_further(cap: float, grown: int) -> None:
 @pytest.mark.parametrize("state", [State.DEAD, State.EXPIRED, State.CANCELLED, None])
 def test_a_run_that_did_not_complete_leaves_it_alone(state: State | None) -> None:
     one = fire(run(new(), "a", "a"))
-    after = ended(one, one.active[0], state, at(4.1), None)
+    after = after_job_ended(one, one.active[0], state, at(4.1), None)
     assert (after.stretch, after.digest, after.next_run_at) == (one.stretch, one.digest, one.next_run_at)
     assert run(after, "a").stretch == 4
 
@@ -142,7 +142,7 @@ def test_it_is_in_the_row() -> None:
 
 def test_the_same_code_declared_again_keeps_it() -> None:
     one = run(new(), "a", "a")
-    assert redefined(one, replace(one.spec, priority=3), now=at(2.5)).schedule.next_run_at == one.next_run_at
+    assert redefine(one, replace(one.spec, priority=3), now=at(2.5)).schedule.next_run_at == one.next_run_at
 
 
 def test_it_is_said_in_words() -> None:
@@ -151,7 +151,7 @@ def test_it_is_said_in_words() -> None:
     one = run(one, "a", "a")
     assert one.explain() == "every minute, now every 2 minutes as it returns the same"
     assert one.interval == every(2).minutes
-    assert born("c", Spec(trigger=cron("0 9 * * *"), task="t"), owner="user", now=NOON).interval is None
+    assert create("c", Spec(trigger=cron("0 9 * * *"), task="t"), owner="user", now=NOON).interval is None
 
 
 def test_the_preview_shows_the_grown_interval() -> None:
@@ -199,15 +199,15 @@ def test_runs_beside_each_other_each_count() -> None:
 
 
 def test_while_paused_it_learns_but_does_not_run() -> None:
-    one = paused(fire(run(new(), "a", "a")), "", now=at(4))
+    one = pause(fire(run(new(), "a", "a")), "", now=at(4))
     one = end(one, "a")
     assert (one.stretch, one.due_at, minutes(one.next_run_at)) == (4, None, 8)
-    assert minutes(resumed(one, from_now=True, now=at(5)).schedule.due_at) == 8
-    assert minutes(resumed(one, from_now=True, now=at(9)).schedule.due_at) == 12
+    assert minutes(resume(one, from_now=True, now=at(5)).schedule.due_at) == 8
+    assert minutes(resume(one, from_now=True, now=at(9)).schedule.due_at) == 12
 
 
 def test_a_tick_put_elsewhere_by_hand_stays_there() -> None:
-    one = rescheduled(fire(run(new(), "a")), at(2.25), now=at(2)).schedule
+    one = reschedule(fire(run(new(), "a")), at(2.25), now=at(2)).schedule
     one = end(one, "a")
     assert (minutes(one.next_run_at), one.stretch) == (2.25, 2)
     assert minutes(fire(one).next_run_at) == 4
@@ -215,8 +215,8 @@ def test_a_tick_put_elsewhere_by_hand_stays_there() -> None:
 
 def test_a_run_by_hand_that_finds_a_change_resets_it() -> None:
     one = run(new(), "a", "a", "a")
-    one = triggered(one, [at(5)], "by_hand", now=at(5), mint=lambda: "hand", joins=True).schedule
-    one = ended(one, "hand", State.COMPLETED, at(5.5), "b")
+    one = trigger_now(one, [at(5)], "by_hand", now=at(5), mint=lambda: "hand", joins=True).schedule
+    one = after_job_ended(one, "hand", State.COMPLETED, at(5.5), "b")
     assert minutes(one.next_run_at) == 6
 
 
@@ -246,13 +246,13 @@ def test_the_last_run_of_all_needs_no_next() -> None:
 )
 def test_a_change_of_what_it_learned_from_resets_it(change: dict[str, Any]) -> None:
     one = run(new(), "a", "a", "a")
-    after = redefined(one, replace(one.spec, **change), now=at(5)).schedule
+    after = redefine(one, replace(one.spec, **change), now=at(5)).schedule
     assert (after.stretch, after.digest, minutes(after.due_at)) == (1, "", 6)
 
 
 def test_another_interval_begins_anew() -> None:
     one = run(new(), "a", "a", "a")
-    after = redefined(one, replace(one.spec, trigger=every(2).minutes), now=at(5)).schedule
+    after = redefine(one, replace(one.spec, trigger=every(2).minutes), now=at(5)).schedule
     assert (after.stretch, after.digest, minutes(after.next_run_at)) == (1, "", 7)
 
 
@@ -295,7 +295,7 @@ def test_whatever_happens_it_is_a_multiple_of_its_interval_and_goes_on(
         while one.due_at is not None and over is not None and one.due_at < over:
             one = fire(one)
         for id in one.active:
-            one = ended(one, id, State.COMPLETED, over or NOON, result)
+            one = after_job_ended(one, id, State.COMPLETED, over or NOON, result)
         assert 1 <= one.stretch <= cap / 60
         assert one.stretch == 1 or result == last or overlap == "allow"
         assert one.next_run_at is not None

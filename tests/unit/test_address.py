@@ -7,7 +7,7 @@ from ipaddress import ip_address
 import pytest
 
 from mainspring import BadInput, BadSetting
-from mainspring.webhook.address import Allowance, Target, checked, checked_url, closed, target
+from mainspring.webhook.address import Allowance, WebhookTarget, checked, checked_url, closed, target
 
 NOBODY = Allowance()
 
@@ -40,9 +40,11 @@ def test_a_public_address_is_open(address):
 
 
 def test_a_url_is_taken_apart():
-    assert target("https://hooks.example.com/in?x=1") == Target(True, "hooks.example.com", 443, "hooks.example.com", "/in?x=1")  # fmt: skip  # noqa: E501
-    assert target("http://Hooks.Example.com.:8080") == Target(False, "hooks.example.com", 8080, "Hooks.Example.com.:8080", "/")  # fmt: skip  # noqa: E501
-    assert target("https://[2606:4700::1]:8443/") == Target(True, "2606:4700::1", 8443, "[2606:4700::1]:8443", "/")
+    assert target("https://hooks.example.com/in?x=1") == WebhookTarget(True, "hooks.example.com", 443, "hooks.example.com", "/in?x=1")  # fmt: skip  # noqa: E501
+    assert target("http://Hooks.Example.com.:8080") == WebhookTarget(False, "hooks.example.com", 8080, "Hooks.Example.com.:8080", "/")  # fmt: skip  # noqa: E501
+    assert target("https://[2606:4700::1]:8443/") == WebhookTarget(
+        True, "2606:4700::1", 8443, "[2606:4700::1]:8443", "/"
+    )
 
 
 HOSTILE = {

@@ -9,7 +9,7 @@ import pytest
 
 from mainspring import BadInput, Context, Mainspring, State, every
 from mainspring import events as module
-from mainspring.counters import Meter
+from mainspring.counters import Counters
 from mainspring.events import Bus, Event, JobDied, JobEnded, JobLost, JobStarted, WorkerStarted
 from mainspring.survived_errors import METRIC, count_in
 from mainspring.task.context import running
@@ -22,8 +22,8 @@ def started(worker: str) -> WorkerStarted:
 
 
 @pytest.fixture
-def meter() -> Meter:
-    meter = Meter()
+def meter() -> Counters:
+    meter = Counters()
     count_in(meter)
     return meter
 
@@ -34,7 +34,7 @@ def live() -> Mainspring:
     return Mainspring("memory://", poll_interval=0.1, beat=0.1, lease=2)
 
 
-def counted(meter: Meter, error: str) -> float:
+def counted(meter: Counters, error: str) -> float:
     """How many errors of this kind a subscriber had."""
     found = meter.whole().totals.get(METRIC, {})
     return sum(number for labels, number in found.items() if error in labels and "subscriber" in labels)
@@ -78,7 +78,7 @@ async def test_other_tasks_have_their_turn_while_a_coroutine_subscriber_that_nev
 
 
 async def test_an_error_of_a_coroutine_subscriber_is_logged_and_counted(
-    caplog: pytest.LogCaptureFixture, meter: Meter
+    caplog: pytest.LogCaptureFixture, meter: Counters
 ) -> None:
     bus, seen = Bus(), []
 
@@ -98,7 +98,7 @@ async def test_an_error_of_a_coroutine_subscriber_is_logged_and_counted(
 
 
 async def test_events_beyond_the_limit_are_dropped_and_counted(
-    caplog: pytest.LogCaptureFixture, meter: Meter, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture, meter: Counters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_WAITING", 10)
     bus, seen = Bus(), []
@@ -116,7 +116,7 @@ async def test_events_beyond_the_limit_are_dropped_and_counted(
     assert caplog.text.count("events beyond the limit are dropped") == 1  # not one line for each
 
 
-async def test_flush_gives_up_a_subscriber_that_does_not_end(meter: Meter) -> None:
+async def test_flush_gives_up_a_subscriber_that_does_not_end(meter: Counters) -> None:
     bus, cancelled = Bus(), []
 
     async def act(event: WorkerStarted) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from mainspring.records.job import Job
-from mainspring.stores.rules import admit
+from mainspring.stores.rules import to_job
 from mainspring.testing.contract.build import NOW, new_job
 from mainspring.worker.batch_size import BATCH_BYTES, FIRST_JOBS, GROWTH, BatchSize, bytes_of
 
 
 def job(size: int = 0) -> Job:
-    made = admit(new_job(), NOW)
+    made = to_job(new_job(), NOW)
     return replace(made, metadata={"old": "x" * size}) if size else made
 
 

@@ -15,7 +15,7 @@ from mainspring import (
     JobNotFound,
     Mainspring,
     State,
-    acting,
+    act_as,
     every,
 )
 from mainspring.records.job import ALLOWED, SHOWN, Action
@@ -391,7 +391,7 @@ async def test_a_pause_keeps_who_paused_the_queue_when_and_why(app: Mainspring, 
     task = app.task(work)
     job = await task.enqueue()
     began = clock.now()
-    with acting("ada"):
+    with act_as("ada"):
         await app.queues.pause("default", "the provider is down")
     clock.advance(minutes=5)
     (queue,) = await app.queues.list()
@@ -415,7 +415,7 @@ async def test_pausing_a_paused_queue_changes_only_its_note(app: Mainspring, clo
     await app.queues.pause("mail", "first")
     clock.advance(minutes=1)
     await app.queues.pause("mail")
-    with acting("eve"):
+    with act_as("eve"):
         await app.queues.pause("mail", "second")
     (pause,) = await app.queues.pauses("mail")
     assert (pause.at, pause.who, pause.note) == (began, "eve", "second")

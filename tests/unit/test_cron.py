@@ -14,7 +14,7 @@ import pytest
 
 from mainspring import BadInput, cron
 from mainspring.trigger import Cron, Trigger, cron_plan
-from mainspring.trigger.cron_plan import Plan, _kind
+from mainspring.trigger.cron_plan import CronPlan, _kind
 
 VECTORS = [json.loads(line) for line in (Path(__file__).parent / "data" / "cron_vectors.jsonl").open(encoding="utf-8")]
 # Its author puts seconds last.
@@ -343,8 +343,8 @@ def test_the_rarest_date_is_found_within_forty_looks_at_a_year(monkeypatch: pyte
     """29 February on a Monday can be forty years away: across 2100, which is no leap year."""
     rule = cron("0 0 29 2 mon", day_match="and", tz="Europe/London")
     looked: list[int] = []
-    look = Plan._year
-    monkeypatch.setattr(Plan, "_year", lambda self, kind: looked.append(kind) or look(self, kind))
+    look = CronPlan._year
+    monkeypatch.setattr(CronPlan, "_year", lambda self, kind: looked.append(kind) or look(self, kind))
     assert rule.next(at("2072-03-01T00:00:00Z")) == at("2112-02-29T00:00:00Z")
     assert len(looked) <= 42
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mainspring import cron
-from mainspring.trigger.crontab import Entry, interval, read
+from mainspring.trigger.crontab import CrontabEntry, interval, read
 
 USER = """\
 # m h dom mon dow command
@@ -26,11 +26,11 @@ CRON_TZ=Mars/Base
 """
 
 
-def by_line(text: str, **options: bool | str) -> dict[int, Entry]:
+def by_line(text: str, **options: bool | str) -> dict[int, CrontabEntry]:
     return {entry.line: entry for entry in read(text, **options)}  # type: ignore[arg-type]
 
 
-def one(line: str, **options: bool | str) -> Entry:
+def one(line: str, **options: bool | str) -> CrontabEntry:
     (entry,) = read(line, **options)  # type: ignore[arg-type]
     return entry
 

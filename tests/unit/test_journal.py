@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mainspring.events import Bus, SchedulePaused, TickFired, TickPassed
-from mainspring.logs.event_log import keep_journal
+from mainspring.logs.event_log import log_events
 from mainspring.schedule.record import Tick
 
 NINE = datetime(2030, 1, 1, 9, tzinfo=UTC)
@@ -24,7 +24,7 @@ def tick(what: Any, reason: str = "", count: int = 1, **more: Any) -> Tick:
 def bus(caplog: pytest.LogCaptureFixture) -> Bus:
     caplog.set_level(logging.DEBUG, "mainspring")
     bus = Bus()
-    keep_journal(bus, debug=False)
+    log_events(bus, debug=False)
     return bus
 
 

@@ -6,15 +6,15 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.counters import LABELS, OTHER, Counts, Meter, values
+from mainspring.counters import LABELS, OTHER, Counters, CounterSnapshot, values
 
 
-def copy(counts: Counts) -> Counts:
-    return msgspec.json.decode(msgspec.json.encode(counts), type=Counts)
+def copy(counts: CounterSnapshot) -> CounterSnapshot:
+    return msgspec.json.decode(msgspec.json.encode(counts), type=CounterSnapshot)
 
 
 def test_what_is_taken_again_and_again_adds_up_to_the_whole() -> None:
-    meter, sum_of_parts, whole = Meter(), Counts(), Meter()
+    meter, sum_of_parts, whole = Counters(), CounterSnapshot(), Counters()
     for step in range(20):
         for one in (meter, whole):
             one.count("calls", "claim", by=step)
@@ -26,9 +26,9 @@ def test_what_is_taken_again_and_again_adds_up_to_the_whole() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=40), st.integers(0, 40))
 def test_a_process_that_ends_takes_nothing_back(events: list[tuple[str, int]], killed_after: int) -> None:
-    supervisor, last = Meter(), 0.0
+    supervisor, last = Counters(), 0.0
     for n, (label, by) in enumerate(events):
-        process = Meter()
+        process = Counters()
         process.count("calls", label, by=by)
         if n != killed_after:
             supervisor.add(copy(process.take()))
@@ -38,7 +38,7 @@ def test_a_process_that_ends_takes_nothing_back(events: list[tuple[str, int]], k
 
 
 def test_labels_beyond_the_limit_are_counted_together() -> None:
-    meter = Meter()
+    meter = Counters()
     for n in range(LABELS + 50):
         meter.count("calls", f"v{n}", "e")
         meter.observe("seconds", [1.0], f"q{n}")
@@ -51,7 +51,7 @@ def test_labels_beyond_the_limit_are_counted_together() -> None:
 
 
 def test_two_threads_lose_no_count() -> None:
-    meter = Meter()
+    meter = Counters()
 
     def work() -> None:
         for _ in range(20_000):

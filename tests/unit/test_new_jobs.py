@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mainspring import BadInput, Filter, Mainspring, acting
+from mainspring import BadInput, Filter, Mainspring, act_as
 from mainspring.ids import new_id
 from mainspring.records.job import NewJob
 
@@ -40,7 +40,7 @@ async def test_a_hand_made_job_beyond_a_bound_is_refused_with_all_others(app: Ma
     good, bad = hand_made(app), replace(hand_made(app), **{name: value})
     with pytest.raises(BadInput, match=words):
         await app.enqueue_many([good, bad])
-    with acting("ada"), pytest.raises(BadInput, match=words):
+    with act_as("ada"), pytest.raises(BadInput, match=words):
         await app.enqueue_by_hand([good, bad])
     assert await app.jobs.list(Filter()) == []
     assert await app.audit.list() == []

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from mainspring import BadInput, Mainspring, StoreUnavailable
-from mainspring.feed.event import RESET, Notice, encode
-from mainspring.feed.hub import AT_HAND, WATCH, Item, Newsstand, TooSlow
-from mainspring.records.feed import NEWS_KEPT, Feed
+from mainspring.feed.event import RESET, FeedEvent, encode
+from mainspring.feed.hub import AT_HAND, WATCH, FeedHub, Item, ReaderLagged
+from mainspring.records.feed import MIN_FEED_ITEMS, Feed
 from mainspring.store import Store
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import VirtualClock
@@ -41,11 +41,11 @@ class Ground:
         self.store = Looked(clock)
         self.app = Mainspring(self.store, clock=clock)
 
-    def stand(self, **more: Any) -> Newsstand:
-        return Newsstand(self.app.opened, self.clock, self.app.herald, beat=5.0, **more)
+    def stand(self, **more: Any) -> FeedHub:
+        return FeedHub(self.app.opened, self.clock, self.app.herald, beat=5.0, **more)
 
     async def publish(self, *names: str) -> None:
-        texts = [encode(Notice(type="queue.paused", at=self.clock.now(), queue=name)) for name in names]
+        texts = [encode(FeedEvent(type="queue.paused", at=self.clock.now(), queue=name)) for name in names]
         await self.store.publish(texts, now=self.clock.now())
 
     async def watched(self, seconds: float = 3600) -> None:
@@ -101,10 +101,10 @@ async def test_pages_that_are_not_at_hand_are_read_until_there_are_no_more(groun
 
 async def test_a_number_that_is_no_longer_kept_is_answered_with_a_reset(ground: Ground) -> None:
     await ground.watched()
-    await ground.publish(*(str(n) for n in range(NEWS_KEPT + 10)))
+    await ground.publish(*(str(n) for n in range(MIN_FEED_ITEMS + 10)))
     async with ground.stand().reader(9) as reader:
         assert await read(ground, reader) == ["reset:too_old"]
-        assert reader.after == NEWS_KEPT + 10
+        assert reader.after == MIN_FEED_ITEMS + 10
         await ground.publish("next")
         assert await read(ground, reader) == ["next"]
     async with ground.stand().reader(11) as reader:
@@ -200,7 +200,7 @@ async def test_one_look_serves_all_readers(ground: Ground) -> None:
 
 
 @asynccontextmanager
-async def readers(stand: Newsstand, n: int) -> AsyncIterator[list[Any]]:
+async def readers(stand: FeedHub, n: int) -> AsyncIterator[list[Any]]:
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(stand.reader()) for _ in range(n)]
 
@@ -225,7 +225,7 @@ async def test_a_reader_that_falls_behind_is_told_so_and_harms_no_other(ground: 
             await ground.publish(*["x"] * 1000)
             seen += len(await read(ground, quick))
         assert seen == AT_HAND + 1000
-        with pytest.raises(TooSlow):
+        with pytest.raises(ReaderLagged):
             await slow.read(0)
         assert len(await patient.read(0)) == 1000
 

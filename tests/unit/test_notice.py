@@ -31,11 +31,11 @@ from mainspring.events import (
     WorkerStopping,
     ended,
 )
-from mainspring.feed.event import DROPPED, RESET, TYPES, Notice, Summary, Wish, asked, decode, encode
-from mainspring.feed.from_events import LINES, NAMES, TELLERS, TEXT
+from mainspring.feed.event import DROPPED, RESET, TYPES, FeedEvent, FeedFilter, Summary, decode, encode, feed_filter
+from mainspring.feed.from_events import CONVERTERS, LINES, NAMES, TEXT
 from mainspring.records.job import Action, Job
 from mainspring.records.outcome import Outcome
-from mainspring.records.run import Ending, LogLine, Progress, Report
+from mainspring.records.run import Ending, LogLine, Progress, RunReport
 from mainspring.schedule.record import Tick
 
 NOW = datetime(2030, 1, 1, 9, tzinfo=UTC)
@@ -47,8 +47,8 @@ JOB = Job(
 )  # fmt: skip
 
 
-def told(event: Event) -> list[Notice]:
-    tell = next(TELLERS[kind] for kind in type(event).__mro__ if kind in TELLERS)
+def told(event: Event) -> list[FeedEvent]:
+    tell = next(CONVERTERS[kind] for kind in type(event).__mro__ if kind in CONVERTERS)
     return list(tell(event))
 
 
@@ -108,7 +108,7 @@ SAID: list[tuple[Event, str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("event", "type", "fields"), SAID, ids=[f"{n}-{type}" for n, (_, type, _) in enumerate(SAID)])
 def test_each_event_has_its_notice(event: Event, type: str, fields: dict[str, Any]) -> None:
-    assert told(event) == [Notice(type=type, at=NOW, **fields)]
+    assert told(event) == [FeedEvent(type=type, at=NOW, **fields)]
 
 
 def test_a_leader_is_told_with_its_term() -> None:
@@ -122,15 +122,15 @@ def test_a_leader_is_told_with_its_term() -> None:
 
 def test_every_type_is_one_that_something_tells() -> None:
     line, progress = LogLine(2, 1, NOW, 20, "hi"), Progress(2, NOW, 1.0)
-    both = told(JobReported(at=NOW, job=JOB, report=Report(id="j1", lease="l", lines=(line,), progress=progress)))
+    both = told(JobReported(at=NOW, job=JOB, report=RunReport(id="j1", lease="l", lines=(line,), progress=progress)))
     leader = told(LeaderChanged(at=NOW, name="a", holder="b", term=1, leading=False))
     types = {type for _, type, _ in SAID} | {notice.type for notice in [*both, *leader]}
     assert types | {DROPPED, RESET} == set(TYPES)
 
 
-def reported(*texts: str, **more: Any) -> list[Notice]:
+def reported(*texts: str, **more: Any) -> list[FeedEvent]:
     lines = tuple(LogLine(2, n, NOW, 20, text) for n, text in enumerate(texts, 1))
-    return told(JobReported(at=NOW, job=JOB, report=Report(id="j1", lease="l", lines=lines, **more)))
+    return told(JobReported(at=NOW, job=JOB, report=RunReport(id="j1", lease="l", lines=lines, **more)))
 
 
 def test_log_lines_and_progress_are_told_in_order_each_for_itself() -> None:
@@ -163,7 +163,7 @@ LEAKS: list[Event] = [
     outcome(State.COMPLETED, Ending.COMPLETED, result='"hunter2"'),
     outcome(State.DEAD, Ending.FAILED, failure=Failure("ValueError", SECRET, "stack: hunter2")),
     outcome(State.DEAD, Ending.FAILED, failure=Failure("ValueError", "x" * (TEXT - 8) + SECRET)),
-    JobReported(at=NOW, job=JOB, report=Report(
+    JobReported(at=NOW, job=JOB, report=RunReport(
         id="j1", lease="l", lines=(LogLine(2, 1, NOW, 20, SECRET),), progress=Progress(2, NOW, 1.0, None, SECRET))),
     TickPassed(at=NOW, schedule="daily", tick=Tick(n=1, at=NOW, seen_at=NOW, what="skipped", reason=SECRET)),
     SchedulePaused(at=NOW, schedule="daily", note=SECRET),
@@ -189,19 +189,21 @@ def test_a_notice_is_read_as_it_was_written() -> None:
 
 
 def test_what_a_newer_release_adds_is_no_trouble() -> None:
-    assert decode('{"type":"moon.rose","at":"2030-01-01T09:00:00Z","phase":"full"}') == Notice(type="moon.rose", at=NOW)
+    assert decode('{"type":"moon.rose","at":"2030-01-01T09:00:00Z","phase":"full"}') == FeedEvent(
+        type="moon.rose", at=NOW
+    )
     assert decode("no notice at all") is None
     assert decode('{"type":7}') is None
 
 
 # who wants what
 
-STARTED = Notice(type="job.started", at=NOW, job=shown("running"))
-CHANGED = Notice(type="job.changed", at=NOW, ids=("j1", "j2"), action="pause")
-FIRED = Notice(type="schedule.fired", at=NOW, schedule="daily", tick=TICK)
-DECLARED = Notice(type="schedule.changed", at=NOW, schedules=("daily", "weekly"))
-PAUSED = Notice(type="queue.paused", at=NOW, queue="mail")
-DEAD = Notice(type="job.dead", at=NOW, job=shown("dead"))
+STARTED = FeedEvent(type="job.started", at=NOW, job=shown("running"))
+CHANGED = FeedEvent(type="job.changed", at=NOW, ids=("j1", "j2"), action="pause")
+FIRED = FeedEvent(type="schedule.fired", at=NOW, schedule="daily", tick=TICK)
+DECLARED = FeedEvent(type="schedule.changed", at=NOW, schedules=("daily", "weekly"))
+PAUSED = FeedEvent(type="queue.paused", at=NOW, queue="mail")
+DEAD = FeedEvent(type="job.dead", at=NOW, job=shown("dead"))
 WISHES: list[tuple[dict[str, list[str]], set[str]]] = [
     ({}, {"STARTED", "CHANGED", "FIRED", "DECLARED", "PAUSED", "DEAD"}),
     ({"types": ["job"]}, {"STARTED", "CHANGED", "DEAD"}),
@@ -222,21 +224,21 @@ NAMED = {"STARTED": STARTED, "CHANGED": CHANGED, "FIRED": FIRED, "DECLARED": DEC
 
 @pytest.mark.parametrize(("names", "met"), WISHES, ids=str)
 def test_a_wish_is_met_by_what_meets_all_of_it(names: dict[str, list[str]], met: set[str]) -> None:
-    wish = asked(**names)
+    wish = feed_filter(**names)
     assert {name for name, notice in NAMED.items() if wish.met(notice)} == met
 
 
 def test_everybody_is_told_that_something_is_missing() -> None:
-    wish = asked(types=["queue"], jobs=["j9"])
-    assert wish.met(Notice(type=DROPPED, at=NOW, count=3))
-    assert wish.met(Notice(type=RESET, at=NOW, reason="too_old"))
+    wish = feed_filter(types=["queue"], jobs=["j9"])
+    assert wish.met(FeedEvent(type=DROPPED, at=NOW, count=3))
+    assert wish.met(FeedEvent(type=RESET, at=NOW, reason="too_old"))
 
 
 def test_a_wish_that_nothing_can_meet_is_refused_with_a_way_out() -> None:
     with pytest.raises(BadInput, match=r"no event type 'job\.strated'; did you mean 'job\.started'"):
-        asked(types=["job.strated"])
+        feed_filter(types=["job.strated"])
     with pytest.raises(BadInput, match="unknown state 'done'"):
-        asked(states=["done"])
+        feed_filter(states=["done"])
     with pytest.raises(BadInput, match="types takes a list, got 'job'"):
-        asked(types="job")
-    assert asked(types=None, jobs=[]) == Wish()
+        feed_filter(types="job")
+    assert feed_filter(types=None, jobs=[]) == FeedFilter()

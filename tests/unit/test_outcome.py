@@ -14,9 +14,9 @@ from mainspring.records.outcome import (
     STACK_LIMIT,
     Crashed,
     Done,
-    Ended,
     Policy,
     Released,
+    RunEnd,
     Stopped,
     clean,
     decide,
@@ -24,7 +24,7 @@ from mainspring.records.outcome import (
     seconds,
 )
 from mainspring.records.run import Ending, Failure
-from mainspring.records.skew import Unreadable
+from mainspring.records.skew import UndecodablePayload
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 STEADY = Policy(max_retries=2, backoff=Backoff.constant(10, jitter=0))
@@ -46,7 +46,7 @@ FIRST, LAST = 1, 3
 
 BACKOFF, AT_ONCE, NEVER = later(10), NOW, None
 
-ENDINGS: list[tuple[Ended, State, Ending, datetime | None, State, datetime | None]] = [
+ENDINGS: list[tuple[RunEnd, State, Ending, datetime | None, State, datetime | None]] = [
     # the ending                     first attempt: state, ending, run_at     last attempt: state, run_at
     (Done(), State.COMPLETED, Ending.COMPLETED, NEVER, State.COMPLETED, NEVER),
     (Done("1"), State.COMPLETED, Ending.COMPLETED, NEVER, State.COMPLETED, NEVER),
@@ -55,7 +55,7 @@ ENDINGS: list[tuple[Ended, State, Ending, datetime | None, State, datetime | Non
     (Stopped("enough"), State.CANCELLED, Ending.CANCELLED, NEVER, State.CANCELLED, NEVER),
     (Cancel("no"), State.CANCELLED, Ending.CANCELLED, NEVER, State.CANCELLED, NEVER),
     (Discard("no"), State.DEAD, Ending.DISCARDED, NEVER, State.DEAD, NEVER),
-    (Unreadable(Failure("BadPayload", "no")), State.DEAD, Ending.FAILED, NEVER, State.DEAD, NEVER),
+    (UndecodablePayload(Failure("BadPayload", "no")), State.DEAD, Ending.FAILED, NEVER, State.DEAD, NEVER),
     (Crashed("ada", 3), State.PENDING, Ending.CRASHED, AT_ONCE, State.PENDING, AT_ONCE),
     (Crashed("ada", 1), State.DEAD, Ending.CRASHED, NEVER, State.DEAD, NEVER),
     (ValueError("no"), State.PENDING, Ending.FAILED, BACKOFF, State.DEAD, NEVER),
@@ -70,7 +70,7 @@ ENDINGS: list[tuple[Ended, State, Ending, datetime | None, State, datetime | Non
 
 @pytest.mark.parametrize(("ended", "state", "ending", "run_at", "last_state", "last_run_at"), ENDINGS, ids=repr)
 def test_every_ending_has_its_outcome_with_and_without_retries_left(
-    ended: Ended,
+    ended: RunEnd,
     state: State,
     ending: Ending,
     run_at: datetime | None,
@@ -85,7 +85,7 @@ def test_every_ending_has_its_outcome_with_and_without_retries_left(
 
 @pytest.mark.parametrize("ended", [row[0] for row in ENDINGS], ids=repr)
 @pytest.mark.parametrize("attempt", [FIRST, LAST])
-def test_an_outcome_names_its_run_and_leads_where_a_running_job_may_go(ended: Ended, attempt: int) -> None:
+def test_an_outcome_names_its_run_and_leads_where_a_running_job_may_go(ended: RunEnd, attempt: int) -> None:
     outcome = decide(a_job(attempt), ended, now=NOW, policy=STEADY)
     assert (outcome.id, outcome.lease, outcome.finished_at) == ("0190-job", "a lease", NOW)
     assert outcome.state in TRANSITIONS[State.RUNNING]
@@ -93,18 +93,18 @@ def test_an_outcome_names_its_run_and_leads_where_a_running_job_may_go(ended: En
 
 
 @pytest.mark.parametrize("ended", [row[0] for row in ENDINGS], ids=repr)
-def test_only_snooze_and_release_give_the_attempt_back(ended: Ended) -> None:
+def test_only_snooze_and_release_give_the_attempt_back(ended: RunEnd) -> None:
     outcome = decide(a_job(), ended, now=NOW, policy=STEADY)
     assert outcome.refund == isinstance(ended, Snooze | Released)
 
 
 @pytest.mark.parametrize("ended", [row[0] for row in ENDINGS], ids=repr)
-def test_only_a_crash_counts_as_one(ended: Ended) -> None:
+def test_only_a_crash_counts_as_one(ended: RunEnd) -> None:
     assert decide(a_job(), ended, now=NOW, policy=STEADY).crash == isinstance(ended, Crashed)
 
 
 @pytest.mark.parametrize("ended", [row[0] for row in ENDINGS], ids=repr)
-def test_whatever_was_not_wished_for_leaves_its_reason(ended: Ended) -> None:
+def test_whatever_was_not_wished_for_leaves_its_reason(ended: RunEnd) -> None:
     failure = decide(a_job(), ended, now=NOW, policy=STEADY).failure
     assert (failure is None) == isinstance(ended, Done | Released | Snooze)
 
@@ -116,7 +116,7 @@ def test_whatever_was_not_wished_for_leaves_its_reason(ended: Ended) -> None:
         (Cancel("not needed"), "Cancel", "not needed"),
         (Discard("no use"), "Discard", "no use"),
         (Retry(reason="not yet"), "Retry", "not yet"),
-        (Unreadable(Failure("BadPayload", "what?")), "BadPayload", "what?"),
+        (UndecodablePayload(Failure("BadPayload", "what?")), "BadPayload", "what?"),
         (Crashed("ada", 3), "WorkerLost", "worker ada fell silent while running this job"),
         (Crashed("ada", 1), "PoisonPill", "worker ada fell silent while running this job; crash 1 of 1 allowed"),
         (ValueError("bad"), "ValueError", "bad"),
@@ -124,7 +124,7 @@ def test_whatever_was_not_wished_for_leaves_its_reason(ended: Ended) -> None:
     ],
     ids=repr,
 )
-def test_the_reason_is_the_one_that_was_given(ended: Ended, type: str, message: str) -> None:
+def test_the_reason_is_the_one_that_was_given(ended: RunEnd, type: str, message: str) -> None:
     failure = decide(a_job(), ended, now=NOW, policy=STEADY).failure
     assert failure is not None
     assert (failure.type, failure.message) == (type, message)

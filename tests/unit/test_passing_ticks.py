@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from mainspring import every
-from mainspring.schedule.edit import born, redefined, rescheduled
+from mainspring.schedule.edit import create, redefine, reschedule
 from mainspring.schedule.plan import plan
 from mainspring.schedule.record import Schedule, Spec
 
@@ -20,12 +20,12 @@ def later(seconds: float) -> datetime:
 
 
 def schedule(**options: Any) -> Schedule:
-    return born("s", Spec(trigger=every(10).seconds, task="t", **options), owner="user", now=NOON)
+    return create("s", Spec(trigger=every(10).seconds, task="t", **options), owner="user", now=NOON)
 
 
 def test_what_an_excluded_date_took_out_is_told_once_although_the_next_tick_is_moved() -> None:
     row = schedule(exclude=(date(2030, 1, 1),))
-    moved = rescheduled(row, later(35), now=later(31))
+    moved = reschedule(row, later(35), now=later(31))
     fired = plan(moved.schedule, now=later(36), mint=lambda: "j")
     told = [(tick.reason, tick.at, tick.count) for tick in (*moved.ticks, *fired.ticks) if tick.what == "skipped"]
     assert told == [("excluded", later(10), 3)]
@@ -33,7 +33,7 @@ def test_what_an_excluded_date_took_out_is_told_once_although_the_next_tick_is_m
 
 def test_an_interval_after_its_runs_has_one_tick_to_leave_behind() -> None:
     row = schedule(after="finish")
-    firing = redefined(row, replace(row.spec, trigger=every(7).seconds), now=later(45))
+    firing = redefine(row, replace(row.spec, trigger=every(7).seconds), now=later(45))
     assert [(tick.reason, tick.at, tick.last_at, tick.count) for tick in firing.ticks] == [
         ("changed", later(10), None, 1)
     ]

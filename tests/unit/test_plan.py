@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.records.job import State
-from mainspring.schedule.edit import born, triggered
-from mainspring.schedule.job_ended import ended, revived
+from mainspring.schedule.edit import create, trigger_now
+from mainspring.schedule.job_ended import after_job_ended, after_job_revived
 from mainspring.schedule.plan import STEP, plan
 from mainspring.schedule.record import Firing, Schedule, Spec, Tick
 from mainspring.schedule.status import ACTIVE_KEPT, COUNTED
@@ -26,7 +26,7 @@ def at(hours: float, *, seconds: float = 0) -> datetime:
 
 def hourly(**said: Any) -> Schedule:
     """Its first tick is at one o'clock."""
-    return born("hourly", Spec(**{"trigger": Every(seconds=3600), "task": "task", **said}), owner="user", now=NOON)
+    return create("hourly", Spec(**{"trigger": Every(seconds=3600), "task": "task", **said}), owner="user", now=NOON)
 
 
 def look(row: Schedule, now: datetime, **more: Any) -> Firing:
@@ -128,12 +128,12 @@ def test_missed_ticks_that_must_not_overlap_run_one_after_the_other() -> None:
     row = hourly(catch_up="all")
     firing = look(row, at(3.5))
     assert (told(firing), firing.schedule.due_at, firing.schedule.next_run_at) == (["fired 1"], None, at(2))
-    row = ended(firing.schedule, "job 1", State.COMPLETED, at(3.6))
+    row = after_job_ended(firing.schedule, "job 1", State.COMPLETED, at(3.6))
     assert row.due_at is not None
     assert row.due_at <= at(3.6)
     firing = look(row, at(3.6))
     assert (told(firing), firing.schedule.due_at) == (["fired 2"], None)
-    row = ended(firing.schedule, "job 2", State.DEAD, at(4.005))
+    row = after_job_ended(firing.schedule, "job 2", State.DEAD, at(4.005))
     firing = look(row, at(4.005))
     assert (told(firing), firing.schedule.next_run_at, firing.schedule.due_at) == (
         ["fired 3", "skipped overlap 4"],
@@ -196,7 +196,7 @@ def test_one_tick_waits_the_oldest_or_the_newest(overlap: str, expected: str, he
 @pytest.mark.parametrize("overlap", ["queue", "cancel"])
 def test_the_tick_that_waits_is_fired_when_the_run_has_ended(overlap: str) -> None:
     row = look(look(hourly(overlap=overlap), at(1)).schedule, at(2)).schedule
-    row = ended(row, "job 1", State.CANCELLED, at(2.2))
+    row = after_job_ended(row, "job 1", State.CANCELLED, at(2.2))
     assert row.due_at == at(2.2)
     firing = look(row, at(2.25))
     assert (told(firing), firing.schedule.held_at, firing.schedule.due_at) == (["fired 2"], None, at(3))
@@ -204,7 +204,7 @@ def test_the_tick_that_waits_is_fired_when_the_run_has_ended(overlap: str) -> No
 
 
 def test_a_job_that_is_back_at_work_is_in_the_way() -> None:
-    row = revived(hourly(), "old")
+    row = after_job_revived(hourly(), "old")
     assert told(look(row, at(1))) == ["skipped overlap 1"]
 
 
@@ -239,7 +239,7 @@ def test_a_tick_that_meets_a_run_is_skipped_for_that_and_not_for_its_input() -> 
 
 
 def upstream(succeeded_at: datetime | None, name: str = "up") -> dict[str, Schedule]:
-    new = born(name, Spec(trigger=Every(seconds=60), task="task"), owner="user", now=NOON)
+    new = create(name, Spec(trigger=Every(seconds=60), task="task"), owner="user", now=NOON)
     return {name: replace(new, revision=7, succeeded_at=succeeded_at)}
 
 
@@ -301,7 +301,7 @@ def test_a_tick_that_is_free_of_the_other_but_not_of_its_own_run_waits_for_that_
     row = replace(hourly(depends_on=("up",), overlap="queue"), active=("x",), held_at=NOON, waits_on="up")
     new = look(row, at(1), others=upstream(at(0.5))).schedule
     assert (new.held_at, new.waits_on) == (NOON, None)
-    assert ended(new, "x", State.COMPLETED, at(1.1)).due_at == at(1.1)
+    assert after_job_ended(new, "x", State.COMPLETED, at(1.1)).due_at == at(1.1)
 
 
 # windows, dates, jitter
@@ -389,7 +389,7 @@ def test_an_interval_that_counts_from_the_end_waits_for_it() -> None:
     firing = look(hourly(after="finish"), at(1))
     new = firing.schedule
     assert (told(firing), new.next_run_at, new.due_at, new.status) == (["fired 1"], None, None, "active")
-    done = ended(new, "job 1", State.DEAD, at(1.75))
+    done = after_job_ended(new, "job 1", State.DEAD, at(1.75))
     assert (done.next_run_at, done.due_at) == (at(2.75), at(2.75))
 
 
@@ -414,14 +414,14 @@ def test_a_run_by_hand_is_in_the_way_of_an_interval_that_counts_from_the_end(ove
     row = replace(hourly(after="finish", overlap=overlap), active=("x",))
     firing = look(row, at(1))
     assert [tick for tick in firing.ticks if tick.what == "fired"] == []
-    done = ended(firing.schedule, "x", State.COMPLETED, at(1.5))
+    done = after_job_ended(firing.schedule, "x", State.COMPLETED, at(1.5))
     assert done.due_at == (at(2.5) if overlap == "skip" else at(1.5))
 
 
 def test_what_a_window_takes_out_of_an_interval_that_counts_from_the_end_begins_there() -> None:
     said: dict[str, Any] = {"after": "finish", "window": Window("08:00", "14:00"), "trigger": Every(seconds=1800)}
     row = look(hourly(**said), at(0.5)).schedule
-    row = ended(row, "job 1", State.COMPLETED, at(4.25))
+    row = after_job_ended(row, "job 1", State.COMPLETED, at(4.25))
     assert told(look(row, at(20.25))) == ["fired 20.25", "skipped window 4.75-19.75 (31)"]
 
 
@@ -474,7 +474,7 @@ def test_a_look_before_its_time_fires_nothing_and_keeps_the_time() -> None:
 
 
 def test_a_cron_rule_is_met_like_an_interval() -> None:
-    row = born("x", Spec(trigger=cron("0 * * * *"), task="task"), owner="user", now=at(0.5))
+    row = create("x", Spec(trigger=cron("0 * * * *"), task="task"), owner="user", now=at(0.5))
     assert told(look(row, at(3.5))) == ["missed catch_up 1-2 (2)", "fired 3"]
 
 
@@ -482,10 +482,12 @@ def test_of_jobs_that_may_overlap_it_remembers_the_newest() -> None:
     row = hourly(overlap="allow", catch_up="all", catch_up_window=10**7)
     for _ in range(3):
         row = look(row, at(3 * STEP)).schedule
-    row = triggered(row, [at(0)], "by_hand", now=at(3 * STEP), mint=lambda: "last", joins=True).schedule
-    row = revived(row, "old")
+    row = trigger_now(row, [at(0)], "by_hand", now=at(3 * STEP), mint=lambda: "last", joins=True).schedule
+    row = after_job_revived(row, "old")
     known = (len(row.active), row.unlisted, row.active[-2:])
     assert known == (ACTIVE_KEPT, 3 * STEP + 2 - ACTIVE_KEPT, ("last", "old"))
-    new = ended(row, "not listed", State.COMPLETED, at(3 * STEP))
+    new = after_job_ended(row, "not listed", State.COMPLETED, at(3 * STEP))
     assert (len(new.active), new.unlisted, new.completed) == (ACTIVE_KEPT, row.unlisted - 1, 1)
-    assert ended(replace(row, unlisted=0), "a stranger", State.COMPLETED, at(3 * STEP)) == replace(row, unlisted=0)
+    assert after_job_ended(replace(row, unlisted=0), "a stranger", State.COMPLETED, at(3 * STEP)) == replace(
+        row, unlisted=0
+    )

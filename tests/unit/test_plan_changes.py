@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.records.job import State
-from mainspring.schedule.edit import born, fingerprint, paused, redefined, rescheduled, resumed, triggered
-from mainspring.schedule.job_ended import ended, revived, roused
+from mainspring.schedule.edit import create, fingerprint, pause, redefine, reschedule, resume, trigger_now
+from mainspring.schedule.job_ended import after_dependency_succeeded, after_job_ended, after_job_revived
 from mainspring.schedule.plan import plan
 from mainspring.schedule.record import Firing, Schedule, Spec
 from mainspring.trigger import Every, Window, cron
@@ -29,7 +29,7 @@ def a_spec(**said: Any) -> Spec:
 
 def hourly(*, spec: dict[str, Any] | None = None, **fields: Any) -> Schedule:
     """Its first tick is at one o'clock."""
-    return replace(born("hourly", a_spec(**spec or {}), owner="user", now=NOON), **fields)
+    return replace(create("hourly", a_spec(**spec or {}), owner="user", now=NOON), **fields)
 
 
 def running(spec: dict[str, Any] | None = None, *jobs: str, **fields: Any) -> Schedule:
@@ -56,32 +56,32 @@ def told(firing: Firing) -> list[tuple[str, str, int]]:
 )
 def test_a_run_that_has_ended_is_counted(state: State, expected: dict[str, Any]) -> None:
     old = running(failures=2)
-    new = ended(old, "x", state, at(1.5))
+    new = after_job_ended(old, "x", state, at(1.5))
     common = {"active": (), "revision": 2, "last_outcome": state, "last_finished_at": at(1.5)}
     assert new == replace(old, **common, **expected)
 
 
 def test_a_job_that_was_deleted_is_no_outcome() -> None:
     old = running(last_outcome=State.DEAD, last_finished_at=NOON)
-    assert ended(old, "x", None, at(1.5)) == replace(old, active=(), revision=2)
+    assert after_job_ended(old, "x", None, at(1.5)) == replace(old, active=(), revision=2)
 
 
 def test_a_job_that_is_none_of_its_runs_changes_nothing() -> None:
     old = running()
-    assert ended(old, "y", State.DEAD, at(1.5)) is old
+    assert after_job_ended(old, "y", State.DEAD, at(1.5)) is old
 
 
 def test_a_series_survives_its_failures() -> None:
     row = running()
     for n in range(2, 10):
-        row = ended(row, row.active[0], State.DEAD, at(n - 0.5))
+        row = after_job_ended(row, row.active[0], State.DEAD, at(n - 0.5))
         row = plan(row, now=at(n), mint=lambda n=n: f"job {n}").schedule  # type: ignore[misc]
     assert (row.fired, row.failed, row.status) == (9, 8, "active")
 
 
 @pytest.mark.parametrize(("failures", "pauses"), [(0, False), (1, True), (5, True)])
 def test_it_is_paused_after_as_many_failures_as_it_may_have(failures: int, pauses: bool) -> None:
-    new = ended(running({"pause_after_failures": 2}, failures=failures), "x", State.DEAD, at(1.5))
+    new = after_job_ended(running({"pause_after_failures": 2}, failures=failures), "x", State.DEAD, at(1.5))
     assert (new.status, new.paused_at, new.due_at) == (
         ("paused", at(1.5), None) if pauses else ("active", None, at(2))
     )  # fmt: skip
@@ -90,7 +90,7 @@ def test_it_is_paused_after_as_many_failures_as_it_may_have(failures: int, pause
 
 def test_one_that_is_paused_already_keeps_its_note() -> None:
     old = running({"pause_after_failures": 1}, paused_at=NOON, due_at=None, note="mine")
-    new = ended(old, "x", State.DEAD, at(1.5))
+    new = after_job_ended(old, "x", State.DEAD, at(1.5))
     assert (new.paused_at, new.note, new.failures) == (NOON, "mine", 1)
 
 
@@ -124,13 +124,13 @@ def test_one_that_is_paused_already_keeps_its_note() -> None:
 def test_the_end_of_a_run_says_when_to_look_next(
     spec: dict[str, Any], fields: dict[str, Any], due_at: datetime | None
 ) -> None:
-    assert ended(running(spec, **fields), "x", State.CANCELLED, at(1.5)).due_at == due_at
+    assert after_job_ended(running(spec, **fields), "x", State.CANCELLED, at(1.5)).due_at == due_at
 
 
 def test_a_job_that_is_back_at_work_is_active_once() -> None:
-    assert revived(running({}, "x", "y"), "z").active == ("x", "y", "z")
-    assert revived(running({}, "x", "y"), "x").active == ("y", "x")
-    assert revived(running(), "z").revision == 2
+    assert after_job_revived(running({}, "x", "y"), "z").active == ("x", "y", "z")
+    assert after_job_revived(running({}, "x", "y"), "x").active == ("y", "x")
+    assert after_job_revived(running(), "z").revision == 2
 
 
 @pytest.mark.parametrize(
@@ -140,13 +140,13 @@ def test_one_that_waited_for_another_is_looked_at_when_nothing_else_is_in_its_wa
     overlap: str, active: tuple[str, ...], due_at: datetime
 ) -> None:
     old = running({"overlap": overlap, "depends_on": ("up",)}, held_at=at(1.2), waits_on="up")
-    new = roused(replace(old, active=active), at(1.5))
+    new = after_dependency_succeeded(replace(old, active=active), at(1.5))
     assert (new.due_at, new.waits_on, new.held_at, new.revision) == (due_at, None, at(1.2), 2)
 
 
 def test_one_that_is_paused_is_not_roused() -> None:
     old = running(paused_at=NOON, due_at=None, held_at=at(1.2), waits_on="up")
-    assert roused(old, at(1.5)) == old
+    assert after_dependency_succeeded(old, at(1.5)) == old
 
 
 # an interval that grows
@@ -155,7 +155,7 @@ def test_one_that_is_paused_is_not_roused() -> None:
 def grow(row: Schedule, *results: str) -> list[int]:
     sizes = []
     for n, result in enumerate(results):
-        row = ended(replace(row, active=("x",)), "x", State.COMPLETED, at(1 + n / 1000), result)
+        row = after_job_ended(replace(row, active=("x",)), "x", State.COMPLETED, at(1 + n / 1000), result)
         sizes.append(row.stretch)
     return sizes
 
@@ -172,7 +172,7 @@ def test_a_run_that_returned_nothing_is_like_another_that_did() -> None:
 @pytest.mark.parametrize("state", [State.DEAD, State.CANCELLED, None])
 def test_only_a_run_that_completed_makes_it_grow(state: State | None) -> None:
     row = running({"adapt": 9e5}, digest="", stretch=2)
-    assert ended(row, "x", state, at(1.1)).stretch == 2
+    assert after_job_ended(row, "x", state, at(1.1)).stretch == 2
 
 
 def test_without_a_cap_nothing_grows() -> None:
@@ -180,37 +180,37 @@ def test_without_a_cap_nothing_grows() -> None:
 
 
 def test_the_tick_to_come_moves_with_the_interval() -> None:
-    row = ended(running({"adapt": 9e5}), "x", State.COMPLETED, at(1.1), "a")
+    row = after_job_ended(running({"adapt": 9e5}), "x", State.COMPLETED, at(1.1), "a")
     assert (row.next_run_at, row.due_at) == (at(2), at(2))
-    row = ended(replace(row, active=("y",)), "y", State.COMPLETED, at(1.2), "a")
+    row = after_job_ended(replace(row, active=("y",)), "y", State.COMPLETED, at(1.2), "a")
     assert (row.next_run_at, row.due_at) == (at(3), at(3))
-    row = ended(replace(row, active=("z",)), "z", State.COMPLETED, at(1.3), "b")
+    row = after_job_ended(replace(row, active=("z",)), "z", State.COMPLETED, at(1.3), "b")
     assert (row.next_run_at, row.due_at) == (at(2), at(2))
 
 
 def test_an_interval_that_is_itself_again_has_no_tick_in_the_past() -> None:
     row = running({"adapt": 9e5}, stretch=8, anchor_at=at(1), next_run_at=at(9), due_at=at(9), digest="other")
-    new = ended(row, "x", State.COMPLETED, at(5.5), "a")
+    new = after_job_ended(row, "x", State.COMPLETED, at(5.5), "a")
     assert (new.stretch, new.next_run_at, new.due_at) == (1, at(6), at(6))
 
 
 def test_a_tick_that_is_due_already_stays_when_the_interval_changes() -> None:
     row = running({"adapt": 9e5}, stretch=4, anchor_at=at(2), digest="other")
-    new = ended(row, "x", State.COMPLETED, at(2.5), "a")
+    new = after_job_ended(row, "x", State.COMPLETED, at(2.5), "a")
     assert (new.stretch, new.next_run_at) == (1, at(2))
 
 
 def test_an_interval_that_counts_from_the_end_grows_too() -> None:
     row = running({"adapt": 9e5, "after": "finish"}, next_run_at=None, due_at=None)
-    row = ended(row, "x", State.COMPLETED, at(1.5), "a")
+    row = after_job_ended(row, "x", State.COMPLETED, at(1.5), "a")
     assert row.next_run_at == at(2.5)
-    row = ended(replace(row, next_run_at=None, due_at=None, active=("y",)), "y", State.COMPLETED, at(3), "a")
+    row = after_job_ended(replace(row, next_run_at=None, due_at=None, active=("y",)), "y", State.COMPLETED, at(3), "a")
     assert (row.stretch, row.next_run_at, row.due_at) == (2, at(5), at(5))
 
 
 def test_a_run_by_hand_beside_another_moves_the_look_with_the_tick() -> None:
     row = running({"adapt": 9e5}, "x", "y", stretch=8, anchor_at=at(1), next_run_at=at(9), due_at=at(9), digest="other")
-    new = ended(row, "x", State.COMPLETED, at(1.1), "a")
+    new = after_job_ended(row, "x", State.COMPLETED, at(1.1), "a")
     assert new.next_run_at == new.due_at == at(2)
 
 
@@ -218,13 +218,13 @@ def test_a_run_by_hand_beside_another_moves_the_look_with_the_tick() -> None:
 
 
 def test_its_first_tick_is_the_next_one() -> None:
-    new = born("x", a_spec(trigger=cron("30 * * * *")), owner="user", now=NOON)
+    new = create("x", a_spec(trigger=cron("30 * * * *")), owner="user", now=NOON)
     assert (new.next_run_at, new.due_at, new.revision, new.declared) == (at(0.5), at(0.5), 1, "")
 
 
 def test_the_codes_own_remembers_what_the_code_said() -> None:
     spec = a_spec()
-    assert born("x", spec, owner="code", now=NOON).declared == fingerprint(spec) != fingerprint(a_spec(priority=1))
+    assert create("x", spec, owner="code", now=NOON).declared == fingerprint(spec) != fingerprint(a_spec(priority=1))
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_after_the_run_on_start_comes_one_interval() -> None:
 )
 def test_the_next_tick_stays_if_the_instants_are_the_same(change: dict[str, Any]) -> None:
     old = running()
-    firing = redefined(old, a_spec(**change), now=at(1.5))
+    firing = redefine(old, a_spec(**change), now=at(1.5))
     assert firing == Firing(schedule=replace(old, spec=a_spec(**change), revision=2, updated_at=at(1.5)))
 
 
@@ -278,44 +278,44 @@ def test_the_next_tick_stays_if_the_instants_are_the_same(change: dict[str, Any]
     ids=str,
 )
 def test_other_instants_mean_another_next_tick(change: dict[str, Any], first: datetime | None) -> None:
-    firing = redefined(running(active=()), a_spec(**change), now=at(1.5))
+    firing = redefine(running(active=()), a_spec(**change), now=at(1.5))
     assert (firing.schedule.next_run_at, firing.schedule.due_at, firing.ticks) == (first, first, ())
 
 
 def test_ticks_that_were_due_and_have_no_place_in_the_new_rule_are_on_record() -> None:
-    firing = redefined(running(), a_spec(trigger=cron("15 * * * *")), now=at(4.5))
+    firing = redefine(running(), a_spec(trigger=cron("15 * * * *")), now=at(4.5))
     assert told(firing) == [("skipped", "changed", 3)]
     assert (firing.schedule.skipped, firing.schedule.ticks, firing.schedule.next_run_at) == (3, 1, at(5.25))
 
 
 def test_what_a_new_window_would_have_taken_out_before_is_not_skipped() -> None:
     spec = a_spec(window=Window("20:00", "22:00"), trigger=Every(seconds=900))
-    row = redefined(running(active=()), spec, now=at(1.75)).schedule
+    row = redefine(running(active=()), spec, now=at(1.75)).schedule
     firing = plan(row, now=at(8), mint=lambda: "y")
     assert told(firing) == [("fired", "", 1), ("skipped", "window", 24)]
 
 
 def test_what_an_old_window_has_taken_out_is_on_record_when_it_goes() -> None:
     row = running({"window": Window("08:00", "14:00")}, next_run_at=at(20), due_at=at(20), active=())
-    firing = redefined(row, a_spec(), now=at(5.5))
+    firing = redefine(row, a_spec(), now=at(5.5))
     assert told(firing) == [("skipped", "window", 4)]
     assert firing.schedule.next_run_at == at(6)
 
 
 def test_the_declaration_is_kept_if_given() -> None:
-    assert redefined(running(), a_spec(), now=at(1.5), declared="new").schedule.declared == "new"
-    assert redefined(running(declared="old"), a_spec(), now=at(1.5)).schedule.declared == "old"
+    assert redefine(running(), a_spec(), now=at(1.5), declared="new").schedule.declared == "new"
+    assert redefine(running(declared="old"), a_spec(), now=at(1.5)).schedule.declared == "old"
 
 
 def test_more_runs_bring_an_ended_one_back() -> None:
     old = running({"max_runs": 1}, next_run_at=None, due_at=None, active=())
-    firing = redefined(old, a_spec(max_runs=2), now=at(9.5))
+    firing = redefine(old, a_spec(max_runs=2), now=at(9.5))
     assert (firing.schedule.next_run_at, firing.schedule.due_at, firing.ticks) == (at(10), at(10), ())
 
 
 def test_fewer_runs_end_it_and_what_was_owed_is_on_record() -> None:
     old = running({"overlap": "queue"}, held_at=at(1.2))
-    firing = redefined(old, a_spec(overlap="queue", max_runs=1), now=at(1.5))
+    firing = redefine(old, a_spec(overlap="queue", max_runs=1), now=at(1.5))
     new = firing.schedule
     assert (new.next_run_at, new.due_at, new.held_at, new.status) == (None, None, None, "ended")
     assert told(firing) == [("skipped", "changed", 1)]
@@ -323,54 +323,54 @@ def test_fewer_runs_end_it_and_what_was_owed_is_on_record() -> None:
 
 def test_a_change_while_the_run_that_decides_goes_on_leaves_the_decision_to_it() -> None:
     old = running({"after": "finish"}, next_run_at=None, due_at=None)
-    new = redefined(old, a_spec(after="finish", trigger=Every(seconds=60)), now=at(1.5)).schedule
+    new = redefine(old, a_spec(after="finish", trigger=Every(seconds=60)), now=at(1.5)).schedule
     assert new.next_run_at is None
-    assert ended(new, "x", State.COMPLETED, at(2)).next_run_at == at(2) + timedelta(minutes=1)
+    assert after_job_ended(new, "x", State.COMPLETED, at(2)).next_run_at == at(2) + timedelta(minutes=1)
 
 
 def test_an_interval_that_no_longer_counts_from_the_end_has_a_next_tick_at_once() -> None:
     old = running({"after": "finish"}, next_run_at=None, due_at=None)
-    assert redefined(old, a_spec(), now=at(1.5)).schedule.due_at == at(2)
+    assert redefine(old, a_spec(), now=at(1.5)).schedule.due_at == at(2)
 
 
 @pytest.mark.parametrize("change", [{}, {"adapt": 7200.0}], ids=["none", "another"])
 def test_an_interval_that_grew_by_another_rule_is_itself_again(change: dict[str, Any]) -> None:
     old = running({"adapt": 9e5}, stretch=8, next_run_at=at(9), due_at=at(9), digest="x")
-    new = redefined(old, a_spec(**change), now=at(1.5)).schedule
+    new = redefine(old, a_spec(**change), now=at(1.5)).schedule
     assert (new.stretch, new.digest, new.next_run_at, new.due_at) == (1, "", at(2), at(2))
 
 
 def test_a_held_tick_is_looked_at_anew_if_what_it_waits_on_has_changed() -> None:
     old = running({"depends_on": ("up",)}, active=(), held_at=at(1.2), waits_on="up")
-    new = redefined(old, a_spec(), now=at(1.5)).schedule
+    new = redefine(old, a_spec(), now=at(1.5)).schedule
     assert (new.waits_on, new.due_at) == (None, at(1.5))
 
 
 @pytest.mark.parametrize(("overlap", "due_at"), [("queue", at(2)), ("allow", at(1.5))])
 def test_a_held_tick_is_free_when_runs_may_overlap(overlap: str, due_at: datetime) -> None:
     old = running({"overlap": "queue"}, held_at=at(1.2))
-    assert redefined(old, a_spec(overlap=overlap), now=at(1.5)).schedule.due_at == due_at
+    assert redefine(old, a_spec(overlap=overlap), now=at(1.5)).schedule.due_at == due_at
 
 
 def test_a_change_of_a_paused_one_leaves_it_paused() -> None:
     old = running(paused_at=NOON, due_at=None)
-    new = redefined(old, a_spec(trigger=Every(seconds=60)), now=at(1.5)).schedule
+    new = redefine(old, a_spec(trigger=Every(seconds=60)), now=at(1.5)).schedule
     assert (new.paused_at, new.due_at, new.next_run_at) == (NOON, None, at(1.5) + timedelta(minutes=1))
 
 
 def test_a_change_of_a_paused_one_does_not_free_the_tick_that_waits() -> None:
     old = running(paused_at=NOON, due_at=None, active=(), held_at=at(1.2))
-    assert redefined(old, a_spec(priority=1), now=at(1.5)).schedule.due_at is None
-    assert rescheduled(old, at(9), now=at(1.5)).schedule.due_at is None
+    assert redefine(old, a_spec(priority=1), now=at(1.5)).schedule.due_at is None
+    assert reschedule(old, at(9), now=at(1.5)).schedule.due_at is None
 
 
 # paused and resumed
 
 
 def test_a_paused_one_keeps_its_place_and_is_not_looked_at() -> None:
-    new = paused(running(), "why", now=at(1.5))
+    new = pause(running(), "why", now=at(1.5))
     assert (new.paused_at, new.note, new.due_at, new.next_run_at, new.revision) == (at(1.5), "why", None, at(2), 2)
-    again = paused(new, "other", now=at(1.6))
+    again = pause(new, "other", now=at(1.6))
     assert (again.paused_at, again.note) == (at(1.5), "other")
 
 
@@ -379,21 +379,21 @@ def asleep(spec: dict[str, Any] | None = None, **fields: Any) -> Schedule:
 
 
 def test_resumed_from_now_it_leaves_out_what_the_pause_covered() -> None:
-    firing = resumed(asleep(), from_now=True, now=at(4.5))
+    firing = resume(asleep(), from_now=True, now=at(4.5))
     new = firing.schedule
     assert (new.paused_at, new.note, new.failures, new.next_run_at, new.due_at) == (None, "", 0, at(5), at(5))
     assert told(firing) == [("skipped", "paused", 3)]
 
 
 def test_resumed_from_where_it_left_it_follows_the_catch_up_rule() -> None:
-    firing = resumed(asleep(), from_now=False, now=at(4.5))
+    firing = resume(asleep(), from_now=False, now=at(4.5))
     assert (firing.schedule.next_run_at, firing.schedule.due_at, firing.ticks) == (at(2), at(2), ())
     assert told(plan(firing.schedule, now=at(4.5), mint=lambda: "y")) == [("missed", "catch_up", 2), ("fired", "", 1)]
 
 
 @pytest.mark.parametrize("from_now", [True, False])
 def test_resumed_before_its_next_tick_it_has_missed_nothing(from_now: bool) -> None:
-    firing = resumed(asleep(), from_now=from_now, now=at(1.75))
+    firing = resume(asleep(), from_now=from_now, now=at(1.75))
     assert (firing.schedule.due_at, firing.ticks) == (at(2), ())
 
 
@@ -412,7 +412,7 @@ def test_an_interval_that_counts_from_the_end_goes_on_from_the_resumption(
     from_now: bool, fields: dict[str, Any], next_at: datetime | None, due_at: datetime | None
 ) -> None:
     old = asleep({"after": "finish", "max_runs": 9}, next_run_at=None, **fields)
-    new = resumed(old, from_now=from_now, now=at(3)).schedule
+    new = resume(old, from_now=from_now, now=at(3)).schedule
     assert (new.next_run_at, new.due_at) == (next_at, due_at)
 
 
@@ -427,7 +427,7 @@ def test_an_interval_that_counts_from_the_end_goes_on_from_the_resumption(
     ids=str,
 )
 def test_a_held_tick_outlasts_the_pause(spec: dict[str, Any], fields: dict[str, Any], free: bool) -> None:
-    new = resumed(asleep(spec, held_at=at(1.2), **fields), from_now=True, now=at(1.75)).schedule
+    new = resume(asleep(spec, held_at=at(1.2), **fields), from_now=True, now=at(1.75)).schedule
     assert (new.held_at, new.due_at) == (at(1.2), at(1.75) if free else at(2))
 
 
@@ -435,36 +435,36 @@ def test_a_held_tick_outlasts_the_pause(spec: dict[str, Any], fields: dict[str, 
 
 
 def test_the_next_tick_can_be_set_and_those_after_it_follow_the_rule() -> None:
-    firing = rescheduled(running(active=()), at(2.3), now=at(1.5))
+    firing = reschedule(running(active=()), at(2.3), now=at(1.5))
     assert (firing.schedule.next_run_at, firing.schedule.due_at, firing.ticks) == (at(2.3), at(2.3), ())
     assert plan(firing.schedule, now=at(2.3), mint=lambda: "y").schedule.next_run_at == at(3)
 
 
 def test_ticks_that_were_due_when_the_next_one_was_set_are_on_record() -> None:
-    firing = rescheduled(running(), at(9.5), now=at(4.5))
+    firing = reschedule(running(), at(9.5), now=at(4.5))
     assert told(firing) == [("skipped", "changed", 3)]
 
 
 def test_an_instant_that_is_past_means_now() -> None:
-    assert rescheduled(running(), at(0.5), now=at(1.5)).schedule.next_run_at == at(1.5)
+    assert reschedule(running(), at(0.5), now=at(1.5)).schedule.next_run_at == at(1.5)
 
 
 def test_the_tick_that_is_due_can_be_set_to_now_without_being_passed_over() -> None:
-    firing = rescheduled(running(), at(2), now=at(2))
+    firing = reschedule(running(), at(2), now=at(2))
     assert (firing.ticks, firing.schedule.next_run_at) == ((), at(2))
 
 
 def test_setting_the_next_tick_leaves_a_pause_and_a_held_tick_alone() -> None:
-    assert rescheduled(asleep(), at(9), now=at(2)).schedule.due_at is None
+    assert reschedule(asleep(), at(9), now=at(2)).schedule.due_at is None
     free = running({"overlap": "queue"}, active=(), held_at=at(1.2), due_at=at(1.4))
-    assert rescheduled(free, at(9), now=at(1.5)).schedule.due_at == at(1.5)
+    assert reschedule(free, at(9), now=at(1.5)).schedule.due_at == at(1.5)
 
 
 @pytest.mark.parametrize("joins", [True, False])
 def test_a_job_by_hand_goes_beside_the_series(joins: bool) -> None:
     numbers = count()
     old = running(paused_at=NOON, due_at=None, ticks=4)
-    firing = triggered(old, [at(1), at(1.5)], "by_hand", now=at(1.5), mint=lambda: f"m{next(numbers)}", joins=joins)
+    firing = trigger_now(old, [at(1), at(1.5)], "by_hand", now=at(1.5), mint=lambda: f"m{next(numbers)}", joins=joins)
     assert [(tick.n, tick.at, tick.job_id, tick.reason) for tick in firing.ticks] == [
         (5, at(1), "m0", "by_hand"),
         (6, at(1.5), "m1", "by_hand"),

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from mainspring.ids import JobId
 from mainspring.records.job import State
-from mainspring.schedule.edit import born, paused, redefined, rescheduled, resumed, triggered
-from mainspring.schedule.job_ended import ended, roused
+from mainspring.schedule.edit import create, pause, redefine, reschedule, resume, trigger_now
+from mainspring.schedule.job_ended import after_dependency_succeeded, after_job_ended
 from mainspring.schedule.plan import STEP, plan
 from mainspring.schedule.record import Firing, Schedule, Spec, Tick
 from mainspring.schedule.status import COUNTED, due
@@ -23,7 +23,7 @@ from mainspring.trigger import Every, Timetable, Window
 
 START = datetime(2030, 1, 1, 20, 59, 30, tzinfo=UTC)
 MINUTE, MICROSECOND = timedelta(minutes=1), timedelta(microseconds=1)
-OTHER = born("other", Spec(trigger=Every(seconds=60), task="task"), owner="user", now=START)
+OTHER = create("other", Spec(trigger=Every(seconds=60), task="task"), owner="user", now=START)
 
 _said: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
@@ -58,7 +58,7 @@ class Life:
     def __init__(self, said: dict[str, Any], **spec: Any) -> None:
         self.now, self.ids = START, count()
         whole = Spec(**{"trigger": Every(seconds=60), "task": "task", **said, **spec})
-        self.row = born("minutely", whole, owner="user", now=START)
+        self.row = create("minutely", whole, owner="user", now=START)
         self.needed = OTHER
         self.records: list[Tick] = []
         self.by_hand: set[JobId] = set()
@@ -130,35 +130,35 @@ class Life:
 
     def _end(self, state: State | None, job_id: JobId | None = None) -> None:
         if self.row.active:
-            self.row = ended(self.row, job_id or self.row.active[0], state, self.now, '"x"')
+            self.row = after_job_ended(self.row, job_id or self.row.active[0], state, self.now, '"x"')
 
     def succeed(self) -> None:
         """The one it depends on does."""
         self.successes += 1
         self.needed = replace(self.needed, revision=self.needed.revision + 1, succeeded_at=self.now)
         if self.row.waits_on == "other":
-            self.row = roused(self.row, self.now)
+            self.row = after_dependency_succeeded(self.row, self.now)
 
     def pause(self) -> None:
-        self.row = paused(self.row, "why", now=self.now)
+        self.row = pause(self.row, "why", now=self.now)
 
     def resume(self) -> None:
-        self._write(resumed(self.row, from_now=False, now=self.now))
+        self._write(resume(self.row, from_now=False, now=self.now))
 
     def resume_from_now(self) -> None:
-        self._write(resumed(self.row, from_now=True, now=self.now))
+        self._write(resume(self.row, from_now=True, now=self.now))
 
     def trigger(self) -> None:
-        firing = triggered(self.row, [self.now], "by_hand", now=self.now, mint=self.mint, joins=True)
+        firing = trigger_now(self.row, [self.now], "by_hand", now=self.now, mint=self.mint, joins=True)
         self.by_hand |= {tick.job_id or "" for tick in firing.ticks}
         self._write(firing)
 
     def reschedule(self) -> None:
-        self._write(rescheduled(self.row, self.now + timedelta(seconds=95), now=self.now))
+        self._write(reschedule(self.row, self.now + timedelta(seconds=95), now=self.now))
 
     def amend(self) -> None:
         spec = replace(self.row.spec, priority=self.row.spec.priority + 1, overlap="queue", jitter=5.0)
-        self._write(redefined(self.row, spec, now=self.now))
+        self._write(redefine(self.row, spec, now=self.now))
 
     def _write(self, firing: Firing) -> None:
         assert firing.schedule.revision == self.row.revision + 1
@@ -287,6 +287,6 @@ def test_an_interval_that_counts_from_the_end_of_a_run_has_no_run_sooner(
 
 
 def test_the_instant_at_which_it_is_looked_at_is_the_tick_and_its_offset() -> None:
-    row = born("x", Spec(trigger=Every(seconds=60), task="task", jitter=30.0), owner="user", now=START)
+    row = create("x", Spec(trigger=Every(seconds=60), task="task", jitter=30.0), owner="user", now=START)
     assert row.next_run_at is not None
     assert due(row) == row.due_at == row.next_run_at + row.timetable.offset

@@ -9,11 +9,11 @@ from redis.crc import key_slot
 
 from mainspring import BadSetting
 from mainspring.stores import open_store
-from mainspring.stores.redis.url import Place, slot
+from mainspring.stores.redis.url import RedisUrl, slot
 
 
-def place(url: str) -> Place:
-    return Place(url, url)
+def place(url: str) -> RedisUrl:
+    return RedisUrl(url, url)
 
 
 def refusal(url: str) -> str:

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from mainspring.clock import SystemClock, Timer
-from mainspring.supervisor.command_line import Program
-from mainspring.supervisor.supervisor import AGAIN, STEADY, Child, Supervisor
+from mainspring.supervisor.command_line import CommandLine
+from mainspring.supervisor.supervisor import AGAIN, STEADY, SupervisedProcess, Supervisor
 
 # Says that it takes jobs, as a worker does.
 UP = """
@@ -73,8 +73,8 @@ def ear(caplog: pytest.LogCaptureFixture) -> Iterator[Ear]:
         logger.removeHandler(ear)
 
 
-def program(code: str) -> Program:
-    return Program([sys.executable, "-I", "-S", "-c", UP + code], os.getcwd(), dict(os.environ))
+def program(code: str) -> CommandLine:
+    return CommandLine([sys.executable, "-I", "-S", "-c", UP + code], os.getcwd(), dict(os.environ))
 
 
 def supervisor(code: str, count: int = 1, age: float = 0.0, speed: float = 1000.0) -> Supervisor:
@@ -140,7 +140,7 @@ async def test_a_process_that_worked_once_is_started_again_whatever_it_dies_of(e
 
 
 async def test_a_program_that_cannot_be_started_is_tried_again(ear: Ear) -> None:
-    one = Supervisor(Program(["/no/such/program"], os.getcwd(), {}), 1, grace=30, clock=Hasty())
+    one = Supervisor(CommandLine(["/no/such/program"], os.getcwd(), {}), 1, grace=30, clock=Hasty())
     ear.on("starts in", 2, one.stop)
     await one.run()
     assert ear.heard("process 1 cannot be started: [Errno 2]")
@@ -215,7 +215,7 @@ class SlowToReturn(Supervisor):
 
     fifo: Path
 
-    async def _start(self, child: Child, line: socket.socket) -> asyncio.subprocess.Process:
+    async def _start(self, child: SupervisedProcess, line: socket.socket) -> asyncio.subprocess.Process:
         process = await super()._start(child, line)
         if self.started == 1:
             self.reload()

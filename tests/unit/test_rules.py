@@ -9,7 +9,7 @@ from mainspring.records.circuit import Breaker, Circuit
 from mainspring.records.job import State
 from mainspring.records.outcome import Outcome
 from mainspring.records.run import WENT_WELL, Ending, Progress
-from mainspring.stores.rules import moved, newer
+from mainspring.stores.rules import newer, next_circuit
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 SOON, COOL = NOW + timedelta(seconds=3), NOW + timedelta(seconds=10)
@@ -43,35 +43,35 @@ ALL = [None, CLOSED, NEARLY, OPEN, HALF, ELSEWHERE]
     ids=["none", "closed", "nearly open", "open", "probe", "another probe"],
 )
 def test_a_run_that_went_wrong_moves_it_on(before: Circuit | None, after: Circuit, ending: Ending) -> None:
-    assert moved(before, ended(ending)) == after
+    assert next_circuit(before, ended(ending)) == after
 
 
 @pytest.mark.parametrize("before", ALL, ids=str)
 def test_a_run_that_went_well_closes_it(before: Circuit | None) -> None:
-    assert moved(before, ended(Ending.COMPLETED)) is None
-    assert moved(before, ended(Ending.COMPLETED, breaker=None)) is None
+    assert next_circuit(before, ended(Ending.COMPLETED)) is None
+    assert next_circuit(before, ended(Ending.COMPLETED, breaker=None)) is None
 
 
 @pytest.mark.parametrize("ending", sorted(NEUTRAL))
 @pytest.mark.parametrize("before", ALL, ids=str)
 def test_any_other_ending_leaves_it_and_ends_the_probes_turn(before: Circuit | None, ending: Ending) -> None:
-    assert moved(before, ended(ending)) == (OPEN if before is HALF else before)
+    assert next_circuit(before, ended(ending)) == (OPEN if before is HALF else before)
 
 
 @pytest.mark.parametrize("ending", sorted(set(Ending) - WENT_WELL))
 @pytest.mark.parametrize("before", ALL, ids=str)
 def test_without_a_breaker_nothing_counts_and_the_probes_turn_is_over(before: Circuit | None, ending: Ending) -> None:
-    assert moved(before, ended(ending, breaker=None)) == (OPEN if before is HALF else before)
+    assert next_circuit(before, ended(ending, breaker=None)) == (OPEN if before is HALF else before)
 
 
 @pytest.mark.parametrize("ending", Ending)
 @pytest.mark.parametrize("before", ALL, ids=str)
 def test_without_a_task_nothing_counts_and_the_probes_turn_is_over(before: Circuit | None, ending: Ending) -> None:
-    assert moved(before, ended(ending, task="")) == (OPEN if before is HALF else before)
+    assert next_circuit(before, ended(ending, task="")) == (OPEN if before is HALF else before)
 
 
 def test_a_breaker_that_was_made_stricter_opens_at_the_next_failure() -> None:
-    assert moved(Circuit("task", 7), ended(Ending.FAILED)) == Circuit("task", 8, COOL)
+    assert next_circuit(Circuit("task", 7), ended(Ending.FAILED)) == Circuit("task", 8, COOL)
 
 
 def a_progress(run: int, at: datetime) -> Progress:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from mainspring.events import Bus
 from mainspring.records.job import State
 from mainspring.records.query import Filter
-from mainspring.schedule.edit import born
+from mainspring.schedule.edit import create
 from mainspring.schedule.options import Declared
 from mainspring.schedule.plan import STEP
 from mainspring.schedule.record import Firing, Schedule, Spec, key_of
@@ -30,7 +30,7 @@ def scheduler(clock: VirtualClock) -> Scheduler:
 async def with_schedule(store: Store, name: str = "minutely", seconds: float = 60, **said: Any) -> Schedule:
     await store.open()
     spec = Spec(**{"trigger": Every(seconds=seconds), "task": "task", **said})
-    new = born(name, spec, owner="user", now=NOW)
+    new = create(name, spec, owner="user", now=NOW)
     assert (await store.fire([Firing(schedule=new)], now=NOW))[0].stands
     return new
 

@@ -13,7 +13,7 @@ import pytest
 
 from authority import Authority
 from mainspring.webhook.address import Address, Allowance
-from mainspring.webhook.sender import BODY, HEAD, Answer, Sender, Unsent
+from mainspring.webhook.sender import BODY, HEAD, Sender, Unsent, WebhookResponse
 from receiver import receiving, says
 
 HERE = Allowance(["127.0.0.1", "::1"])
@@ -35,7 +35,7 @@ class Names:
 async def test_a_message_arrives_whole():
     async with receiving() as receiver:
         answer = await Sender(HERE).post(receiver.url, {"webhook-id": "1"}, b'{"a": "\xc3\xa4"}')
-    assert answer == Answer(204)
+    assert answer == WebhookResponse(204)
     (message,) = receiver.messages
     assert message.line == "POST /in?from=here HTTP/1.1"
     assert message.body == b'{"a": "\xc3\xa4"}'
@@ -85,7 +85,7 @@ async def test_the_next_address_is_tried_if_one_does_not_answer():
 async def test_a_redirect_is_an_answer_and_is_not_followed():
     async with receiving() as receiver, receiving() as elsewhere:
         receiver.answer = says(307, f"location: {elsewhere.url}", body="over there")
-        assert await Sender(HERE).post(receiver.url, {}, b"") == Answer(307, None, "over there")
+        assert await Sender(HERE).post(receiver.url, {}, b"") == WebhookResponse(307, None, "over there")
     assert (receiver.knocks, elsewhere.knocks) == (1, 0)
 
 
@@ -100,7 +100,7 @@ async def test_proxies_of_the_environment_are_not_asked(monkeypatch):
 async def test_a_no_comes_with_its_first_words_and_when_to_ask_again():
     async with receiving() as receiver:
         receiver.answer = says(429, "Retry-After:  7 ", body="x" * 10_000)
-        assert await Sender(HERE).post(receiver.url, {}, b"") == Answer(429, "7", "x" * BODY)
+        assert await Sender(HERE).post(receiver.url, {}, b"") == WebhookResponse(429, "7", "x" * BODY)
 
 
 @pytest.mark.parametrize("status", [200, 500])

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from mainspring.records.job import Action, Job, State
 from mainspring.records.outcome import Outcome, decide
 from mainspring.records.run import Ending, Failure
-from mainspring.records.skew import LONGEST_DELAY_SECONDS, Unreadable, argument_names, waiting_since
+from mainspring.records.skew import LONGEST_DELAY_SECONDS, UndecodablePayload, argument_names, waiting_since
 from mainspring.stores.rules import act, settle
 from mainspring.testing.contract.build import NOW, later
 
@@ -25,7 +25,7 @@ def a_job(**fields: Any) -> Job:
 
 
 def ended(job: Job, now: datetime = NOW, skew: float = HOUR) -> Outcome:
-    return decide(job, Unreadable(BAD, HERE, "(to: str)", skew), now=now)
+    return decide(job, UndecodablePayload(BAD, HERE, "(to: str)", skew), now=now)
 
 
 def again(job: Job, skew: float = HOUR) -> tuple[Job, Outcome]:
@@ -95,9 +95,9 @@ def test_the_delays_grow_and_stay_under_a_minute_in_the_first_hour() -> None:
 
 
 def test_a_worker_that_has_many_to_try_puts_the_next_one_behind_them() -> None:
-    outcome = decide(a_job(), Unreadable(BAD, HERE, "(to: str)", HOUR, pace=90.0), now=NOW)
+    outcome = decide(a_job(), UndecodablePayload(BAD, HERE, "(to: str)", HOUR, pace=90.0), now=NOW)
     assert outcome.run_at == later(90)
-    outcome = decide(a_job(), Unreadable(BAD, HERE, "(to: str)", 60.0, pace=90.0), now=NOW)
+    outcome = decide(a_job(), UndecodablePayload(BAD, HERE, "(to: str)", 60.0, pace=90.0), now=NOW)
     assert outcome.run_at == later(60)
 
 

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from mainspring import cron, every
 from mainspring.clock import micros
 from mainspring.schedule.balance.distribution import Peak, distribution, evenness
-from mainspring.schedule.balance.load import MOST, SECOND, WHOLE, Board, Round
+from mainspring.schedule.balance.load import MOST, SECOND, WHOLE, IntervalWheel, TickLoad
 from mainspring.schedule.balance.spread import FRESH, IMMINENT, moved, place, rebalance
-from mainspring.schedule.edit import born
+from mainspring.schedule.edit import create
 from mainspring.schedule.plan import plan
 from mainspring.schedule.record import Schedule, Spec
 from mainspring.trigger import Every
@@ -29,12 +29,12 @@ HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 
 
 def row(name: str, trigger: Any, anchor_at: datetime = NOON, now: datetime = NOW, **said: Any) -> Schedule:
-    return born(name, Spec(trigger=trigger, task="t", **said), owner="user", now=now, anchor_at=anchor_at)
+    return create(name, Spec(trigger=trigger, task="t", **said), owner="user", now=now, anchor_at=anchor_at)
 
 
 def settled(n: int, trigger: Any, now: datetime = NOW, **said: Any) -> list[Schedule]:
     """So many, each placed among those before."""
-    board, rows = Board([], now), list[Schedule]()
+    board, rows = TickLoad([], now), list[Schedule]()
     for name in (f"s{i:04}" for i in range(n)):
         spec = Spec(trigger=trigger, task="t", spread=True, **said)
         rows.append(row(name, trigger, place(name, spec, board, now), now, spread=True, **said))
@@ -43,7 +43,7 @@ def settled(n: int, trigger: Any, now: datetime = NOW, **said: Any) -> list[Sche
 
 
 def put(name: str, trigger: Any, others: list[Schedule], now: datetime = NOW, **said: Any) -> datetime:
-    return place(name, Spec(trigger=trigger, task="t", spread=True, **said), Board(others, now), now)
+    return place(name, Spec(trigger=trigger, task="t", spread=True, **said), TickLoad(others, now), now)
 
 
 # slots
@@ -54,16 +54,16 @@ def put(name: str, trigger: Any, others: list[Schedule], now: datetime = NOW, **
     [(0.001, 0.001), (1, 0.001), (60, 0.1), (300, 1), (900, 1), (3600, 10), (86_400, 60), (7 * 86_400, 600)],
 )
 def test_slots_are_as_wide_as_the_interval_bears(seconds: float, width: float) -> None:
-    assert Round(int(seconds * SECOND), {}).width == width * SECOND
+    assert IntervalWheel(int(seconds * SECOND), {}).width == width * SECOND
 
 
 def test_a_hundred_years_have_not_more_slots_than_others() -> None:
-    assert len(Round(36_525 * 86_400 * SECOND, {}).ticks) <= MOST
+    assert len(IntervalWheel(36_525 * 86_400 * SECOND, {}).ticks) <= MOST
 
 
 def load_at(interval: Every, others: list[Schedule]) -> Counter[int]:
     """Ticks of others by slot of the interval, in millionths of a tick a round; those of 0 are left out."""
-    round = Board(others, NOW).round(int(interval.seconds * SECOND))
+    round = TickLoad(others, NOW).round(int(interval.seconds * SECOND))
     return Counter({slot: ticks * 1_000_000 // WHOLE for slot, ticks in enumerate(round.ticks) if ticks})
 
 
@@ -107,7 +107,7 @@ def test_a_grown_interval_loads_less() -> None:
 )
 def test_what_is_taken_away_leaves_nothing_behind(spans: list[int], phases: list[int]) -> None:
     rows = [row(f"s{n}", every(span).seconds, NOON + timedelta(seconds=phases[n])) for n, span in enumerate(spans)]
-    board = Board(rows, NOW)
+    board = TickLoad(rows, NOW)
     round = board.round(3600 * SECOND)
     for one in rows:
         board.add(one, -1)
@@ -185,7 +185,7 @@ def test_no_slot_is_less_loaded_than_the_one_it_gets(spans: list[int], seed: int
         for n, span in enumerate(spans)
     ]
     anchor = put("new", every(own).seconds, others)
-    round = Board(others, NOW).round(own * SECOND)
+    round = TickLoad(others, NOW).round(own * SECOND)
     assert round.ticks[round.slot(micros(anchor))] == min(round.ticks)
 
 

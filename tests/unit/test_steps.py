@@ -4,11 +4,11 @@ import pytest
 
 from mainspring.errors import BadInput, SchemaMismatch
 from mainspring.records.schema import Schema
-from mainspring.stores.migrations import Steps
+from mainspring.stores.migrations import Migrations
 from mainspring.stores.postgres import schema
 from mainspring.stores.sqlite import file
 
-STEPS = Steps("""-- What comes before the first step belongs to none.
+STEPS = Migrations("""-- What comes before the first step belongs to none.
 -- up 1
 one;
 -- down 1
@@ -63,7 +63,7 @@ def test_there_is_no_way_from_a_version_nobody_knows() -> None:
 
 
 @pytest.mark.parametrize("steps", [schema.STEPS, file.STEPS], ids=["postgres", "sqlite"])
-def test_every_real_step_goes_up_and_down_and_is_for_somebody(steps: Steps) -> None:
+def test_every_real_step_goes_up_and_down_and_is_for_somebody(steps: Migrations) -> None:
     for version in range(1, steps.newest + 1):
         ((up, _),), ((down, _),) = steps.way(version - 1, version), steps.way(version, version - 1)
         assert (up, down) == (version, version - 1)

@@ -25,13 +25,13 @@ from mainspring.insight import queue_depth as depth
 from mainspring.records.api_key import KEY, SCOPES, TOKEN
 from mainspring.records.circuit import Breaker
 from mainspring.records.job import INTERNAL, UNREADABLE, Action, Job, NewJob, State
-from mainspring.records.outcome import Crashed, Died, Done, Poisoned, Policy, Stopped, decide, failure_of, unfit
+from mainspring.records.outcome import Crashed, Done, Poisoned, Policy, ProcessDied, Stopped, decide, failure_of, unfit
 from mainspring.records.run import PARTIAL_KIND, PARTIAL_TYPE, Ending, Failure, Items
-from mainspring.records.skew import Unreadable
+from mainspring.records.skew import UndecodablePayload
 from mainspring.schedule.edit import fingerprint
 from mainspring.schedule.record import BACKFILL, BY_HAND, INPUT, Spec, Tick, key_of
-from mainspring.stores.postgres.url import Place as PostgresPlace
-from mainspring.stores.redis.url import Place as RedisPlace
+from mainspring.stores.postgres.url import PostgresUrl as PostgresPlace
+from mainspring.stores.redis.url import RedisUrl as RedisPlace
 from mainspring.stores.rows import options_of
 from mainspring.task.dead_letter import MARK
 from mainspring.task.interruption import TaskExit
@@ -75,12 +75,12 @@ def tables(store: str) -> str:
     ("ended", "type_"),
     [
         (Stopped("why"), "Cancelled"),
-        (Unreadable(Failure("BadPayload", "no"), "ffffffffff", "(to: int)", skew=60.0), "VersionSkew"),
-        (Unreadable(Failure("BadPayload", "no")), "BadPayload"),
+        (UndecodablePayload(Failure("BadPayload", "no"), "ffffffffff", "(to: int)", skew=60.0), "VersionSkew"),
+        (UndecodablePayload(Failure("BadPayload", "no")), "BadPayload"),
         (Crashed("ada", 3), "WorkerLost"),
         (Crashed("ada", 1), "PoisonPill"),
         (Poisoned(3), "PoisonPill"),
-        (Died("killed", 3), "ProcessDied"),
+        (ProcessDied("killed", 3), "ProcessDied"),
         (Done(None).partly(Items(1, 1)), "Partial"),
         (Done(*encode_result(object(), 100)), "ResultLost"),
         (Cancel(), "Cancel"),

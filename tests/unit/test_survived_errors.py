@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from mainspring import Mainspring, StoreUnavailable, survived_errors
-from mainspring.counters import Meter, values
+from mainspring.counters import Counters, values
 from mainspring.events import WorkerStarted
 from mainspring.metrics.timed import measured
 from mainspring.stores import open_store
@@ -31,12 +31,12 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     return one
 
 
-def survived_of(meter: Meter) -> dict[tuple[str, ...], float]:
+def survived_of(meter: Counters) -> dict[tuple[str, ...], float]:
     return {tuple(values(labels)): n for labels, n in meter.whole().totals.get(METRIC, {}).items()}
 
 
 def test_a_flood_of_errors_is_one_log_line_a_minute(time: Time, caplog: pytest.LogCaptureFixture) -> None:
-    survived, meter = SurvivedErrors("feed", "readers wait"), Meter()
+    survived, meter = SurvivedErrors("feed", "readers wait"), Counters()
     count_in(meter)
     for _ in range(1000):
         survived(StoreUnavailable("no route"))

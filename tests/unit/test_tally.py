@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.clock import EPOCH, micros
-from mainspring.histogram import below
+from mainspring.histogram import count_below
 from mainspring.records.job import State
 from mainspring.records.outcome import Outcome
-from mainspring.records.run import Account, Ending, Failure, Items
+from mainspring.records.run import Ending, Failure, Items, RunNotes
 from mainspring.records.tally import (
     KINDS,
     NOT_COUNTED,
     OTHERS,
-    Sums,
+    RunSums,
     begin,
     bucket,
     counted,
@@ -37,7 +37,7 @@ def ended(took: float = 1, *, at: datetime = NOW, ending: Ending = Ending.COMPLE
     return Outcome(**{**given, "ending": ending, "finished_at": at, "started_at": started, **fields})
 
 
-def count(sums: Sums, outcome: Outcome) -> None:
+def count(sums: RunSums, outcome: Outcome) -> None:
     for more in counted([outcome]).values():
         sums.add(more)
 
@@ -89,9 +89,9 @@ def test_percentiles_lie_within_what_was_observed_and_near_the_truth(spans: list
 
 @given(st.lists(st.lists(st.integers(0, 10**9), max_size=6), max_size=6))
 def test_ends_of_added_sums_are_those_of_all_runs(parts: list[list[int]]) -> None:
-    whole = Sums()
+    whole = RunSums()
     for part in parts:
-        sums = Sums()
+        sums = RunSums()
         sums.count(
             "completed", [timedelta(microseconds=us) for us in part], [timedelta(microseconds=2 * us) for us in part]
         )
@@ -102,11 +102,11 @@ def test_ends_of_added_sums_are_those_of_all_runs(parts: list[list[int]]) -> Non
 
 
 def test_ends_are_unknown_where_an_earlier_release_counted_some_runs() -> None:
-    earlier = msgspec.json.decode(b'{"endings":{"completed":1},"took":4000000,"spread":{"91":1}}', type=Sums)
-    whole = Sums()
+    earlier = msgspec.json.decode(b'{"endings":{"completed":1},"took":4000000,"spread":{"91":1}}', type=RunSums)
+    whole = RunSums()
     whole.count("completed", [timedelta(seconds=1)])
-    for sums in (earlier, Sums(), whole):
-        more = Sums()
+    for sums in (earlier, RunSums(), whole):
+        more = RunSums()
         more.add(sums)
         more.add(earlier)
         assert more.took_ends is None
@@ -141,7 +141,7 @@ def test_a_percentile_is_how_long_that_share_took_at_most(share: float, seconds:
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=50), st.sampled_from([0.0, 0.5, 0.9, 0.95, 0.99, 1.0]))
 def test_a_percentile_is_near_the_true_one(durations: list[int], share: float) -> None:
-    sums = Sums()
+    sums = RunSums()
     for us in durations:
         count(sums, ended(us / 1e6))
     found = percentile(sums.spread, share)
@@ -154,22 +154,22 @@ def test_a_percentile_is_near_the_true_one(durations: list[int], share: float) -
 
 
 def test_a_run_is_counted_with_its_ending_and_duration() -> None:
-    sums = Sums()
+    sums = RunSums()
     for took in (1, 1, 3):
         count(sums, ended(took))
     spread, end = {bucket(1_000_000): 2, bucket(3_000_000): 1}, micros(NOW)
-    assert sums == Sums({"completed": 3}, 5_000_000, spread, {}, end, end, took_ends=(1_000_000, 3_000_000))
+    assert sums == RunSums({"completed": 3}, 5_000_000, spread, {}, end, end, took_ends=(1_000_000, 3_000_000))
 
 
 @pytest.mark.parametrize("started", [None, NOW + timedelta(seconds=5)], ids=["unknown", "after its end"])
 def test_a_run_that_did_not_begin_before_it_ended_took_no_time(started: datetime | None) -> None:
-    sums = Sums()
+    sums = RunSums()
     count(sums, ended(started_at=started))
     assert (sums.took, sums.spread) == (0, {0: 1})
 
 
 def test_a_run_may_take_days() -> None:
-    sums = Sums()
+    sums = RunSums()
     count(sums, ended(3 * 86_400 + 0.000001))
     assert sums.took == 259_200_000_001
 
@@ -184,11 +184,11 @@ def test_a_run_is_counted_with_how_long_its_job_had_waited(ending: Ending) -> No
 
 
 def test_sums_of_an_earlier_release_are_read_and_added_to() -> None:
-    old = msgspec.json.decode(b'{"endings":{"completed":2},"took":5,"spread":{"3":2},"last":9}', type=Sums)
+    old = msgspec.json.decode(b'{"endings":{"completed":2},"took":5,"spread":{"3":2},"last":9}', type=RunSums)
     assert (old.waits, old.waited) == ({}, 0)
     count(old, ended(1, due_at=NOW - timedelta(seconds=3)))
     assert (old.endings, old.waits) == ({"completed": 3}, {bucket(2_000_000): 1})
-    assert msgspec.json.decode(msgspec.json.encode(old), type=Sums) == old
+    assert msgspec.json.decode(msgspec.json.encode(old), type=RunSums) == old
 
 
 def test_runs_are_counted_by_minute_queue_and_task() -> None:
@@ -206,7 +206,7 @@ def test_runs_are_counted_by_minute_queue_and_task() -> None:
 def test_a_tally_knows_when_its_last_run_ended() -> None:
     (sums,) = counted([ended(at=MINUTE), ended(at=NOW), ended(at=MINUTE)]).values()
     assert (sums.last, last_at(sums)) == (micros(NOW), NOW)
-    assert last_at(Sums()) is None
+    assert last_at(RunSums()) is None
 
 
 @pytest.mark.parametrize("ending", Ending)
@@ -223,14 +223,14 @@ def test_a_run_of_no_task_is_not_counted() -> None:
 
 
 def test_failures_are_counted_by_kind() -> None:
-    sums = Sums()
+    sums = RunSums()
     for message in ("disk 1", "disk 2", "gone"):
         count(sums, failed(message))
     assert sums.errors == {"E: disk …": 2, "E: gone": 1}
 
 
 def test_a_task_that_fails_in_ever_new_ways_does_not_make_its_tally_grow() -> None:
-    sums = Sums()
+    sums = RunSums()
     for n in range(10 * KINDS):
         count(sums, failed("x" * n))
     assert len(sums.errors) == KINDS + 1
@@ -238,7 +238,7 @@ def test_a_task_that_fails_in_ever_new_ways_does_not_make_its_tally_grow() -> No
 
 
 def test_a_kind_that_is_known_is_counted_though_there_is_no_room() -> None:
-    sums = Sums()
+    sums = RunSums()
     for n in [*range(KINDS + 5), 0, KINDS - 1]:
         count(sums, failed("x" * n))
     assert (sums.errors["E: "], sums.errors["E: " + "x" * (KINDS - 1)], sums.errors[OTHERS]) == (2, 2, 5)
@@ -246,9 +246,9 @@ def test_a_kind_that_is_known_is_counted_though_there_is_no_room() -> None:
 
 @given(st.lists(st.lists(st.integers(0, 2 * KINDS), max_size=3 * KINDS), max_size=4))
 def test_however_they_are_added_no_failure_is_lost_and_kinds_stay_few(batches: list[list[int]]) -> None:
-    whole = Sums()
+    whole = RunSums()
     for batch in batches:
-        part = Sums()
+        part = RunSums()
         for n in batch:
             count(part, failed("x" * n))
         whole.add(part)
@@ -261,7 +261,7 @@ def test_however_they_are_added_no_failure_is_lost_and_kinds_stay_few(batches: l
 
 @given(st.lists(st.integers(0, 10**9)), st.lists(st.integers(0, 10**9)))
 def test_two_sums_added_are_the_sum_of_all_their_runs(one: list[int], other: list[int]) -> None:
-    left, right, whole = Sums(), Sums(), Sums()
+    left, right, whole = RunSums(), RunSums(), RunSums()
     for us in one:
         count(left, ended(us / 1e6))
     for us in other:
@@ -274,16 +274,16 @@ def test_two_sums_added_are_the_sum_of_all_their_runs(one: list[int], other: lis
 
 
 def test_adding_leaves_what_was_added_alone() -> None:
-    part, whole = Sums(), Sums()
+    part, whole = RunSums(), RunSums()
     count(part, ended())
     for _ in range(3):
         whole.add(part)
     assert (part.endings, whole.endings) == ({"completed": 1}, {"completed": 3})
-    assert Sums() == Sums({}, 0, {}, {}, 0)
+    assert RunSums() == RunSums({}, 0, {}, {}, 0)
 
 
 def test_the_later_end_is_the_last() -> None:
-    one, other = Sums(last=7), Sums(last=5)
+    one, other = RunSums(last=7), RunSums(last=5)
     one.add(other)
     other.add(one)
     assert (one.last, other.last) == (7, 7)
@@ -292,14 +292,14 @@ def test_the_later_end_is_the_last() -> None:
 @given(st.lists(st.integers(0, 10**12), max_size=30), st.integers(2, 40))
 def test_what_is_below_a_power_of_two_is_counted_exactly(spans: list[int], power: int) -> None:
     spread = dict(Counter(map(bucket, spans)))
-    assert below(spread, power) == sum(us < 2**power for us in spans)
+    assert count_below(spread, power) == sum(us < 2**power for us in spans)
 
 
 def test_a_count_of_an_earlier_release_is_read_and_added_to() -> None:
-    old = msgspec.json.decode(b'{"endings":{"completed":2},"took":5,"spread":{"3":2},"last":7}', type=Sums)
-    count(old, ended(account=Account(items=Items(success=4))))
+    old = msgspec.json.decode(b'{"endings":{"completed":2},"took":5,"spread":{"3":2},"last":7}', type=RunSums)
+    count(old, ended(account=RunNotes(items=Items(success=4))))
     assert (old.endings["completed"], old.items, old.well) == (3, {"success": 4}, micros(NOW))
 
 
 def test_a_run_of_no_task_counts_no_items() -> None:
-    assert counted([ended(task="", account=Account(items=Items(success=4)))]) == {}
+    assert counted([ended(task="", account=RunNotes(items=Items(success=4)))]) == {}

@@ -2,18 +2,18 @@
 
 import pytest
 
-from mainspring.url import Host, split
+from mainspring.url import UrlHost, split
 
 
 def test_all_parts_of_a_url_are_found() -> None:
     url = split("HTTPS://ada:p%40w@Host.example:99/a/b?c=d&e#f")
-    assert url == ("https", "ada:p%40w", "Host.example:99", [Host("Host.example", 99)], "/a/b", "c=d&e", "f")
+    assert url == ("https", "ada:p%40w", "Host.example:99", [UrlHost("Host.example", 99)], "/a/b", "c=d&e", "f")
     assert url.host == ("Host.example", 99)
 
 
 def test_parts_that_a_url_does_not_have_are_empty() -> None:
-    assert split("redis://") == ("redis", None, "", [Host("", None)], "", "", None)
-    assert split("redis://@h:?#") == ("redis", "", "h:", [Host("h", None)], "", "", "")
+    assert split("redis://") == ("redis", None, "", [UrlHost("", None)], "", "", None)
+    assert split("redis://@h:?#") == ("redis", "", "h:", [UrlHost("h", None)], "", "", "")
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_parts_that_a_url_does_not_have_are_empty() -> None:
         ("one,,two", [("one", None), ("", None), ("two", None)]),
     ],
 )
-def test_a_list_of_hosts_may_have_ipv6_addresses_anywhere(hosts: str, expected: list[Host]) -> None:
+def test_a_list_of_hosts_may_have_ipv6_addresses_anywhere(hosts: str, expected: list[UrlHost]) -> None:
     assert split(f"redis+cluster://ada:pw@{hosts}/0", many=True).hosts == expected
 
 

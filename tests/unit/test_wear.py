@@ -3,17 +3,17 @@
 import os
 
 from mainspring.testing import VirtualClock
-from mainspring.worker.recycle import MB, Wear, _peak, resident
+from mainspring.worker.recycle import MB, RecyclePolicy, _peak, resident
 
 
 def test_a_process_without_limits_is_never_worn() -> None:
-    wear = Wear(VirtualClock())
+    wear = RecyclePolicy(VirtualClock())
     wear.jobs = 10**9
     assert wear.reason() is None
 
 
 def test_the_last_of_so_many_jobs_is_the_reason() -> None:
-    wear = Wear(VirtualClock(), jobs=3)
+    wear = RecyclePolicy(VirtualClock(), jobs=3)
     wear.jobs = 2
     assert wear.reason() is None
     wear.jobs += 1
@@ -21,18 +21,18 @@ def test_the_last_of_so_many_jobs_is_the_reason() -> None:
 
 
 def test_more_memory_than_allowed_is_the_reason() -> None:
-    wear = Wear(VirtualClock(), memory=MB)
+    wear = RecyclePolicy(VirtualClock(), memory=MB)
     wear.jobs = 1
     assert wear.reason() == f"uses {-(-resident() // MB)} MB, more than 1 MB"
 
 
 def test_a_process_that_has_run_nothing_stays_however_large_it_is() -> None:
-    assert Wear(VirtualClock(), memory=MB).reason() is None
+    assert RecyclePolicy(VirtualClock(), memory=MB).reason() is None
 
 
 def test_the_memory_is_looked_at_once_a_second() -> None:
     clock = VirtualClock()
-    wear = Wear(clock, memory=resident() + 16 * MB)
+    wear = RecyclePolicy(clock, memory=resident() + 16 * MB)
     wear.jobs = 1
     assert wear.reason() is None
     held = os.urandom(64 * MB)

@@ -23,8 +23,8 @@ from mainspring import (
     UnknownTask,
     every,
 )
-from mainspring.actor import acting
-from mainspring.records.audit import Trail
+from mainspring.actor import act_as
+from mainspring.records.audit import AuditFilter
 from mainspring.records.document import Document
 from mainspring.records.job import Action, NewJob
 from mainspring.records.query import Update
@@ -266,7 +266,7 @@ async def test_a_record_that_cannot_be_read_is_left_out(app: Mainspring, clock: 
 
 
 async def test_changes_are_in_the_trail_and_secrets_are_not(app: Mainspring) -> None:
-    with acting("ada"):
+    with act_as("ada"):
         await app.webhooks.create("ops", URL, ["job.dead"], secret=SECRET)
         await app.webhooks.update("ops", events=["job.expired"])
         made = await app.webhooks.rotate("ops")
@@ -276,7 +276,7 @@ async def test_changes_are_in_the_trail_and_secrets_are_not(app: Mainspring) -> 
         await app.triggers.update("orders", note="y")
         await app.triggers.rotate("orders", secret=SECRET)
         await app.triggers.delete("orders")
-    found = list(await (await app.opened()).audit(Trail(), limit=100))[::-1]
+    found = list(await (await app.opened()).audit(AuditFilter(), limit=100))[::-1]
     assert [(entry.who, entry.action, entry.target) for entry in found] == [
         ("ada", f"webhooks.{act}", "ops") for act in ("create", "update", "rotate", "test", "delete")
     ] + [("ada", f"triggers.{act}", "orders") for act in ("create", "update", "rotate", "delete")]

@@ -8,11 +8,11 @@ from typing import Any, get_args
 import pytest
 
 from mainspring import Mainspring, Reason, State
-from mainspring.insight.why import Code, Facts, reasons
+from mainspring.insight.why import Code, JobSurroundings, reasons
 from mainspring.records.circuit import Circuit
 from mainspring.records.job import Job
 from mainspring.records.run import Failure
-from mainspring.records.worker import LiveWorker, Orders
+from mainspring.records.worker import WorkerCommands, WorkerRow
 from mainspring.store import Store
 from mainspring.testing.clock import VirtualClock
 from mainspring.testing.contract.build import A_MINUTE_LATER, NOW, a_worker, bring, new_job, put
@@ -23,8 +23,8 @@ def a_job(id: str = "j", **fields: Any) -> Job:
     return Job(**{"id": id, **given, "run_at": NOW, "created_at": NOW, **fields})
 
 
-def live(name: str = "ada", orders: Orders = Orders(), **fields: Any) -> LiveWorker:  # noqa: B008
-    return LiveWorker(a_worker(name, **fields), A_MINUTE_LATER, orders)
+def live(name: str = "ada", orders: WorkerCommands = WorkerCommands(), **fields: Any) -> WorkerRow:  # noqa: B008
+    return WorkerRow(a_worker(name, **fields), A_MINUTE_LATER, orders)
 
 
 def runs(n: int, worker: str = "ada", **fields: Any) -> list[Job]:
@@ -32,7 +32,7 @@ def runs(n: int, worker: str = "ada", **fields: Any) -> list[Job]:
 
 
 def why(job: Job, **facts: Any) -> list[Reason]:
-    return reasons(job, Facts(**{"now": NOW, "paused": (), "workers": [live()], "running": [], **facts}))
+    return reasons(job, JobSurroundings(**{"now": NOW, "paused": (), "workers": [live()], "running": [], **facts}))
 
 
 SOON = NOW + timedelta(seconds=90)
@@ -157,7 +157,7 @@ CASES: list[tuple[Code, Job, dict[str, Any], str, Any, tuple[str, ...]]] = [
     (
         "draining",
         a_job(),
-        {"workers": [live(orders=Orders(drained=True)), live("bob", drained=True)]},
+        {"workers": [live(orders=WorkerCommands(drained=True)), live("bob", drained=True)]},
         "every worker that could take it is drained; resume one",
         None,
         (),
@@ -165,7 +165,7 @@ CASES: list[tuple[Code, Job, dict[str, Any], str, Any, tuple[str, ...]]] = [
     (
         "draining",
         a_job(),
-        {"workers": [live(orders=Orders(stopped=True)), live("bob", drained=True)]},
+        {"workers": [live(orders=WorkerCommands(stopped=True)), live("bob", drained=True)]},
         "every worker that could take it is drained; resume one",
         None,
         (),
@@ -173,7 +173,7 @@ CASES: list[tuple[Code, Job, dict[str, Any], str, Any, tuple[str, ...]]] = [
     (
         "draining",
         a_job(),
-        {"workers": [live(orders=Orders(stopped=True))]},
+        {"workers": [live(orders=WorkerCommands(stopped=True))]},
         "every worker that could take it is stopping; start another",
         None,
         (),
@@ -189,7 +189,7 @@ CASES: list[tuple[Code, Job, dict[str, Any], str, Any, tuple[str, ...]]] = [
     (
         "workers_full",
         a_job(),
-        {"workers": [live(concurrency=10, orders=Orders(concurrency=2))], "running": runs(2)},
+        {"workers": [live(concurrency=10, orders=WorkerCommands(concurrency=2))], "running": runs(2)},
         "all 2 slots of worker ada are taken",
         None,
         ("r0", "r1"),

@@ -35,7 +35,7 @@ async def fill(app: Mainspring) -> None:
 async def main(url: str, worker: bool) -> None:
     # That many wrong keys are answered 429 is looked at elsewhere; here each is to be answered 401.
     attempts.BURST_OF_ALL = 10**9
-    service.Attempts = partial(attempts.Attempts, burst=10**9)  # type: ignore[assignment,misc]
+    service.SignInAttempts = partial(attempts.SignInAttempts, burst=10**9)  # type: ignore[assignment,misc]
     app = made(url)
     async with app, app.worker() if worker else nullcontext():
         if not worker:

@@ -10,13 +10,13 @@ from http_client import ORIGIN, browser
 from litestar.enums import MediaType
 from route_table import Route, call, routes
 
-from mainspring import Context, Failure, LogLine, Mainspring, acting, every
+from mainspring import Context, Failure, LogLine, Mainspring, act_as, every
 from mainspring.api.access.authenticate import Principal
 from mainspring.api.access.redaction import shown_notice, shown_to
 from mainspring.api.service import asgi, litestar
 from mainspring.clock import EPOCH
 from mainspring.config import Settings
-from mainspring.feed.event import Notice, encode
+from mainspring.feed.event import FeedEvent, encode
 from mainspring.mask import MASK
 from mainspring.records.api_key import Role
 from mainspring.records.run import Progress
@@ -59,7 +59,7 @@ async def plant(app: Mainspring) -> dict[str, str]:
     await app.schedules.create("nightly", every(days=1), send, kwargs=arguments, **carried)
     await app.schedules.pause("nightly", note=f"token={CANARY}")
     await app.queues.pause("mail")
-    with acting("key:root"):
+    with act_as("key:root"):
         await app.jobs.update(kept.id, arguments=arguments)
         await app.schedules.update("nightly", kwargs={**arguments, "fail": True})
         await app.schedules.pause("nightly", note=f"token={CANARY}")
@@ -155,7 +155,7 @@ async def test_a_list_with_arguments_is_no_way_around(hidden: Planted) -> None:
 
 
 async def test_live_events_are_no_way_around(hidden: Planted) -> None:
-    said = Notice(
+    said = FeedEvent(
         type="job.log", at=EPOCH, line=LogLine(1, 1, EPOCH, 20, PRIVATE), error=Failure("ValueError", PRIVATE, PRIVATE),
         progress=Progress(1, EPOCH, 1, note=PRIVATE),
     )  # fmt: skip

@@ -6,14 +6,14 @@ from typing import Any
 
 from http_client import ORIGIN, Client, browser
 
-from mainspring import Mainspring, Trail
+from mainspring import AuditFilter, Mainspring
 
 HERE = {"Origin": ORIGIN}
 JOB = {"task": "send", "arguments": {"to": "bob"}}
 
 
 async def enqueued(spring: Mainspring) -> list[tuple[str, str]]:
-    return [(one.who, one.target) for one in await spring.audit.list(Trail(action="jobs.enqueue"))]
+    return [(one.who, one.target) for one in await spring.audit.list(AuditFilter(action="jobs.enqueue"))]
 
 
 async def test_a_browser_that_enqueues_is_in_the_trail(spring: Mainspring, service: Any) -> None:
@@ -95,4 +95,4 @@ async def test_a_redrive_has_one_name_be_it_of_one_job_or_of_a_group(spring: Mai
             ("/jobs/bulk", {"action": "retry", "filter": {"states": ["dead"], "tasks": ["fail"]}}),
         ):
             assert (await http.post(path, json=body)).status_code == 200
-    assert [one.action for one in await spring.audit.list(Trail(action="jobs"))] == ["jobs.retry", "jobs.retry"]
+    assert [one.action for one in await spring.audit.list(AuditFilter(action="jobs"))] == ["jobs.retry", "jobs.retry"]

@@ -24,9 +24,9 @@ from sse import PATIENCE, Site, Stream, Told, serving
 from mainspring import Mainspring
 from mainspring.api.problem import Problem
 from mainspring.api.stream import EACH, HEARTBEAT, LIFE, SLOW, Streams
-from mainspring.feed.event import Notice, Summary, encode
+from mainspring.feed.event import FeedEvent, Summary, encode
 from mainspring.feed.hub import AT_HAND
-from mainspring.records.feed import NEWS_KEPT
+from mainspring.records.feed import MIN_FEED_ITEMS
 from mainspring.testing import VirtualClock
 from servers import Postgres, Redis
 
@@ -119,12 +119,12 @@ async def enqueue(app: Mainspring) -> None:
 # a clock that the test owns
 
 
-async def publish(app: Mainspring, *notices: Notice) -> None:
+async def publish(app: Mainspring, *notices: FeedEvent) -> None:
     await (await app.opened()).publish([encode(notice) for notice in notices], now=app.clock.now())
 
 
-def about(app: Mainspring, type: str, n: int = 1, **more: Any) -> Notice:
-    return Notice(type=type, at=app.clock.now(), queue=f"q{n}", **more)
+def about(app: Mainspring, type: str, n: int = 1, **more: Any) -> FeedEvent:
+    return FeedEvent(type=type, at=app.clock.now(), queue=f"q{n}", **more)
 
 
 @asynccontextmanager
@@ -189,10 +189,10 @@ async def test_filters_leave_out_the_rest(spring: Mainspring, clock: VirtualCloc
     now = clock.now()
     some = [
         about(spring, "queue.paused", 1),
-        Notice(type="job.started", at=now, job=Summary(id="j2", task="send", queue="mail", state="running")),
-        Notice(type="job.dead", at=now, job=Summary(id="j3", task="send", queue="slow", state="dead")),
-        Notice(type="schedule.fired", at=now, schedule="daily"),
-        Notice(type="dropped", at=now, count=1),
+        FeedEvent(type="job.started", at=now, job=Summary(id="j2", task="send", queue="mail", state="running")),
+        FeedEvent(type="job.dead", at=now, job=Summary(id="j3", task="send", queue="slow", state="dead")),
+        FeedEvent(type="schedule.fired", at=now, schedule="daily"),
+        FeedEvent(type="dropped", at=now, count=1),
     ]
     async with serving(spring) as site, site.events() as first:
         await first.block()
@@ -246,10 +246,10 @@ async def test_a_client_that_cannot_set_headers_says_where_it_was_in_the_address
 async def test_whoever_was_away_too_long_is_told_to_load_anew(spring: Mainspring, clock: VirtualClock) -> None:
     async with serving(spring) as site, site.events() as first:
         await first.block()
-        await publish(spring, *[about(spring, "queue.paused")] * (NEWS_KEPT + 5))
+        await publish(spring, *[about(spring, "queue.paused")] * (MIN_FEED_ITEMS + 5))
         async with site.events(last=2) as stream:
             reset = await stream.next()
-            assert (reset.type, reset.data["reason"], reset.id) == ("reset", "too_old", NEWS_KEPT + 6)
+            assert (reset.type, reset.data["reason"], reset.id) == ("reset", "too_old", MIN_FEED_ITEMS + 6)
         async with site.events(last=10**9) as stream:
             reset = await stream.next()
             assert (reset.type, reset.data["reason"]) == ("reset", "began_anew")
@@ -366,7 +366,7 @@ async def swallow(client: socket.socket) -> bytes:
     return found
 
 
-def long(app: Mainspring) -> list[Notice]:
+def long(app: Mainspring) -> list[FeedEvent]:
     return [about(app, "queue.paused", n, reason="x" * 200) for n in range(1000)]
 
 

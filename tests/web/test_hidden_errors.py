@@ -23,7 +23,7 @@ from mainspring.api.stream import CHECK_SECONDS
 from mainspring.config import Settings
 from mainspring.events import TickPassed
 from mainspring.feed.event import encode
-from mainspring.feed.from_events import TELLERS
+from mainspring.feed.from_events import CONVERTERS
 from mainspring.records.api_key import ROLES, Role
 from mainspring.schedule.record import Tick
 from mainspring.stores.memory.store import MemoryStore
@@ -72,7 +72,7 @@ def test_the_error_of_an_input_is_masked_in_webhooks_and_hidden_in_live_events()
     reason = f"input: ValueError: cannot reach postgres://user:{SECRET}@host/db"
     tick = Tick(n=1, at=NOW, seen_at=NOW, what="skipped", reason=reason)
     assert SECRET not in str(passed("nightly", tick).facts)
-    (notice,) = TELLERS[TickPassed](TickPassed(at=NOW, schedule="nightly", tick=tick))
+    (notice,) = CONVERTERS[TickPassed](TickPassed(at=NOW, schedule="nightly", tick=tick))
     viewer = Principal(name="v", role="viewer")
     with shown_to(viewer, Settings(hide_payloads=True)):
         shown = shown_notice(notice, encode(notice))

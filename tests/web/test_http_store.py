@@ -25,13 +25,13 @@ from mainspring import (
     Mainspring,
     StoreUnavailable,
     UnknownTask,
-    acting,
+    act_as,
     cron,
     every,
 )
 from mainspring.api.server import Server, address, listen
 from mainspring.cli import main
-from mainspring.insight.queue_depth import sound
+from mainspring.insight.queue_depth import sample_once
 from mainspring.stores.http import line
 
 NEW_YEAR = datetime(2040, 1, 1, tzinfo=UTC)
@@ -225,7 +225,7 @@ async def test_every_call_of_control_answers_as_where_the_database_is() -> None:
     async with serving(there, "admin") as (far, _), here:
         ids = await prepared(here), await prepared(there)
         for name, call in CALLS:
-            with acting("key:far-admin"):
+            with act_as("key:far-admin"):
                 local = await done(call(here, ids[0]))
             remote = await done(call(far, ids[1]))
             assert plain(remote) == plain(local), name
@@ -277,7 +277,7 @@ async def test_statistics_health_and_the_trail_are_those_of_the_server(near: Mai
         assert replace(remote, series=[]) == replace(local, series=[])
         for only in ({"queue": "mail"}, {"queue": "default", "task": "add"}, {"task": "send"}):
             assert (await far.stats(**only)).by_task == (await near.stats(**only)).by_task, only
-        await sound(await near.opened(), near.clock.now())
+        await sample_once(await near.opened(), near.clock.now())
         for asked in ({}, {"queue": "mail"}, {"window": timedelta(days=2)}):
             assert await far.queues.history(**asked) == await near.queues.history(**asked) != [], asked
         with pytest.raises(BadInput, match="kept for 4 days"):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from mainspring import Backoff, Context, Mainspring
 from mainspring.codec import Arguments
-from mainspring.insight.queue_depth import sound
+from mainspring.insight.queue_depth import sample_once
 from mainspring.records.worker import WorkerInfo
 from mainspring.testing import VirtualClock
 
@@ -265,7 +265,7 @@ async def test_a_queue_is_paused_and_let_go_on(spring: Mainspring, client: Clien
 
 
 async def look(spring: Mainspring) -> None:
-    await sound(await spring.opened(), spring.clock.now())
+    await sample_once(await spring.opened(), spring.clock.now())
 
 
 async def test_the_depth_of_queues_is_told_in_time_and_of_one_queue(

@@ -10,7 +10,7 @@ import pytest
 from http_client import Client
 
 from mainspring import ApiKeyExists, ApiKeyNotFound, BadInput, Mainspring, StoreUnavailable
-from mainspring.actor import acting
+from mainspring.actor import act_as
 from mainspring.control import keys
 from mainspring.records.api_key import SCOPES, fingerprint
 from mainspring.testing import Faults, FaultStore, VirtualClock
@@ -64,7 +64,7 @@ async def test_no_two_secrets_are_the_same(spring: Mainspring) -> None:
 
 
 async def test_a_list_says_everything_but_the_secret(spring: Mainspring, clock: VirtualClock) -> None:
-    with acting("key:root"):
+    with act_as("key:root"):
         await spring.keys.create("deploy", "operator", ["jobs:write", "jobs:write", "dead:read"], "30d")
     (key,) = await spring.keys.list()
     assert (key.name, key.role, key.scopes) == ("deploy", "operator", ("dead:read", "jobs:write"))
@@ -219,7 +219,7 @@ async def test_revoking_what_is_not_there_names_what_is(spring: Mainspring) -> N
 
 
 async def test_who_made_and_revoked_a_key_is_on_record_without_its_secret(spring: Mainspring) -> None:
-    with acting("key:root"):
+    with act_as("key:root"):
         secret = await spring.keys.create("deploy", "operator", ["jobs:write"])
         await spring.keys.revoke("deploy")
     revoked, made = await spring.audit.list()

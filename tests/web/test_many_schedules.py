@@ -14,7 +14,7 @@ from http_client import Client
 from mainspring import Mainspring
 from mainspring.control import schedule_index
 from mainspring.control.schedule_index import SCAN_ROWS
-from mainspring.schedule.edit import born
+from mainspring.schedule.edit import create
 from mainspring.schedule.record import Firing, Schedule, Spec
 from mainspring.store import Store
 from mainspring.stores.memory.store import MemoryStore
@@ -60,7 +60,7 @@ def many(store: Counting, clock: VirtualClock) -> None:
 
     def row(n: int) -> Schedule:
         spec = Spec(trigger=Every(seconds=86_400, anchor=now - timedelta(seconds=n)), task=_task(n))
-        return born(f"s-{n:05}", spec, owner="user", now=now)
+        return create(f"s-{n:05}", spec, owner="user", now=now)
 
     asyncio.run(store.fire([Firing(schedule=row(n)) for n in range(1, MANY)] + [Firing(schedule=row(0))], now=now))
 

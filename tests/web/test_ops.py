@@ -17,8 +17,8 @@ import yaml
 
 from mainspring import Mainspring
 from mainspring.cli import main
-from mainspring.counters import Counts
-from mainspring.metrics.cluster import Cluster
+from mainspring.counters import CounterSnapshot
+from mainspring.metrics.cluster import ClusterMetrics
 from mainspring.metrics.process import families
 from servers import prometheus_program
 
@@ -34,9 +34,9 @@ def exposed() -> dict[str, set[str]]:
     """Every sample name there is, with its labels."""
 
     async def look() -> list[Any]:
-        return await Cluster(Mainspring("memory://")).families()
+        return await ClusterMetrics(Mainspring("memory://")).families()
 
-    every = [*asyncio.run(look()), *families(Counts())]
+    every = [*asyncio.run(look()), *families(CounterSnapshot())]
     labels = {family.name: set(family._labelnames) for family in every}
     return {
         family.name + suffix: labels[family.name] | ({"le"} if suffix == "_bucket" else set())

@@ -127,14 +127,14 @@ def test_the_rules_are_loaded_and_evaluated(prometheus: Prometheus) -> None:
 
 
 def test_promtool_finds_nothing_wrong_with_the_names() -> None:
-    from mainspring.counters import Meter
+    from mainspring.counters import Counters
     from mainspring.metrics import exposition
-    from mainspring.metrics.cluster import Cluster
+    from mainspring.metrics.cluster import ClusterMetrics
     from mainspring.metrics.process import families
     from mainspring.metrics.timed import measured
 
     app = Mainspring("memory://")
-    meter: Meter = measured(app)
+    meter: Counters = measured(app)
 
     @app.task
     async def work(ctx: Context) -> None:
@@ -146,7 +146,7 @@ def test_promtool_finds_nothing_wrong_with_the_names() -> None:
         async with app:
             await work.enqueue()
             await app.drain()
-            return exposition([*await Cluster(app).families(), *families(meter.whole())])[0]
+            return exposition([*await ClusterMetrics(app).families(), *families(meter.whole())])[0]
 
     body = asyncio.run(page())
     done = subprocess.run(

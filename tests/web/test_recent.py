@@ -10,7 +10,7 @@ import pytest
 from http_client import Client
 
 from mainspring import Mainspring
-from mainspring.api.response_cache import LONGEST, MOST, Recent
+from mainspring.api.response_cache import LONGEST, MOST, ResponseCache
 from mainspring.control.queues import Queues
 from mainspring.records.queue import Queue
 from mainspring.testing import VirtualClock
@@ -39,7 +39,7 @@ def clock() -> VirtualClock:
 async def test_what_was_dear_is_said_again_for_twenty_times_as_long(
     clock: VirtualClock, cost: float, later: float, asked: int
 ) -> None:
-    recent, store = Recent(clock), Store(clock, cost)
+    recent, store = ResponseCache(clock), Store(clock, cost)
     await recent.get("jobs", store.count)
     await clock.sleep(later)
     assert await recent.get("jobs", store.count) == asked
@@ -47,12 +47,12 @@ async def test_what_was_dear_is_said_again_for_twenty_times_as_long(
 
 
 async def test_those_who_ask_at_once_ask_once(clock: VirtualClock) -> None:
-    recent, store = Recent(clock), Store(clock, 0.01)
+    recent, store = ResponseCache(clock), Store(clock, 0.01)
     assert await asyncio.gather(*(recent.get("jobs", store.count) for _ in range(50))) == [1] * 50
 
 
 async def test_who_goes_leaves_the_others_their_answer(clock: VirtualClock) -> None:
-    recent, store = Recent(clock), Store(clock, 1)
+    recent, store = ResponseCache(clock), Store(clock, 1)
     gone, stays = [asyncio.create_task(recent.get("jobs", store.count)) for _ in range(2)]
     await asyncio.sleep(0)
     gone.cancel()
@@ -60,7 +60,7 @@ async def test_who_goes_leaves_the_others_their_answer(clock: VirtualClock) -> N
 
 
 async def test_trouble_is_not_kept(clock: VirtualClock) -> None:
-    recent, store = Recent(clock), Store(clock, 1)
+    recent, store = ResponseCache(clock), Store(clock, 1)
 
     async def fail() -> int:
         await clock.sleep(1)
@@ -72,7 +72,7 @@ async def test_trouble_is_not_kept(clock: VirtualClock) -> None:
 
 
 async def test_a_change_forgets_what_was_said_and_what_is_being_asked(clock: VirtualClock) -> None:
-    recent, store = Recent(clock), Store(clock, 1)
+    recent, store = ResponseCache(clock), Store(clock, 1)
     before = asyncio.create_task(recent.get("jobs", store.count))
     await asyncio.sleep(0)
     recent.forget()
@@ -104,7 +104,7 @@ async def test_what_a_client_has_changed_it_sees(
 
 
 async def test_the_oldest_answer_goes_where_there_are_too_many(clock: VirtualClock) -> None:
-    recent, store = Recent(clock), Store(clock, 0.1)
+    recent, store = ResponseCache(clock), Store(clock, 0.1)
     for n in range(MOST + 5):
         await recent.get(n, Store(clock, 0.05).count)
     assert await recent.get("jobs", store.count) == 1

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from http_client import Client
 
-from mainspring import Mainspring, Trail, every
+from mainspring import AuditFilter, Mainspring, every
 from mainspring.control.computation import Computation
 from mainspring.schedule.record import Tick
 from mainspring.testing import VirtualClock
@@ -132,7 +132,7 @@ async def test_schedules_are_changed_by_filter_in_parts_and_as_one_act(spring: M
         resumed = (await bulk(http, action="resume", filter={"status": "paused"})).json()
         gone = (await bulk(http, action="delete", all=True)).json()
     assert (resumed["done"], gone["done"]) == (["s1", "s2", "s3", "s4"], [f"s{n}" for n in range(5)])
-    acts = [one.action for one in await spring.audit.list(Trail(action="schedules"))]
+    acts = [one.action for one in await spring.audit.list(AuditFilter(action="schedules"))]
     assert acts == [f"schedules.{name}" for name in ("delete", "resume", "trigger", "pause", "pause")]
 
 

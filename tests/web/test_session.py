@@ -8,7 +8,7 @@ import httpx
 import pytest
 from http_client import ORIGIN, Http, browser
 
-from mainspring import Mainspring, Trail
+from mainspring import AuditFilter, Mainspring
 from mainspring.api.access.attempts import BURST
 from mainspring.api.routes.session import MAX_OPENED, MAX_SIGN_IN_BYTES
 from mainspring.control.keys import HOLDS
@@ -316,7 +316,7 @@ async def test_a_key_counts_before_a_cookie(http: Http, spring: Mainspring) -> N
 
 
 async def came_and_went(spring: Mainspring) -> list[tuple[str, str, str]]:
-    found = await spring.audit.list(Trail(action="session"))
+    found = await spring.audit.list(AuditFilter(action="session"))
     return [(entry.who, entry.action, entry.target) for entry in reversed(found)]
 
 

@@ -11,7 +11,7 @@ from http_client import Client, browser
 
 from mainspring import Mainspring
 from mainspring.api.access import attempts
-from mainspring.api.access.attempts import Attempts, address_of
+from mainspring.api.access.attempts import SignInAttempts, address_of
 from mainspring.api.problem import Problem
 from mainspring.testing import VirtualClock
 
@@ -96,7 +96,7 @@ def test_one_customer_is_one_address() -> None:
 def test_however_many_addresses_there_are_few_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempts, "REMEMBERED", 100)
     monkeypatch.setattr(attempts, "BURST_OF_ALL", sys.maxsize)
-    limited = Attempts(VirtualClock())
+    limited = SignInAttempts(VirtualClock())
     for n in range(5000):
         limited.failed(scope(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"))
     assert len(limited._of) == 100
@@ -104,7 +104,7 @@ def test_however_many_addresses_there_are_few_are_remembered(monkeypatch: pytest
 
 def test_attempts_come_back_and_never_more_than_there_were() -> None:
     clock = VirtualClock()
-    limited = Attempts(clock)
+    limited = SignInAttempts(clock)
 
     def until_refused() -> int:
         for n in range(1000):

@@ -16,7 +16,7 @@ from mainspring import Mainspring, every
 from mainspring.api import service
 from mainspring.api.access import attempts
 from mainspring.api.server import Server, address, listen
-from mainspring.feed.event import Notice, Summary, encode
+from mainspring.feed.event import FeedEvent, Summary, encode
 from mainspring.ids import new_id
 from mainspring.records.api_key import ROLES
 from mainspring.records.job import NewJob
@@ -119,15 +119,15 @@ async def publish(app: Mainspring) -> None:
     store, now = await app.opened(), app.clock.now()
     job = Summary(id=new_id(now), task="send", queue="default")
     error = Failure("ValueError", "m" * MESSAGE_LIMIT, "s" * STACK_LIMIT)
-    small = encode(Notice(type="job.progress", at=now, job=job))
-    large = encode(Notice(type="job.dead", at=now, job=job, error=error))
+    small = encode(FeedEvent(type="job.progress", at=now, job=job))
+    large = encode(FeedEvent(type="job.dead", at=now, job=job, error=error))
     await store.publish([large] * 1000, now=now)
     await store.publish([small] * 5000, now=now)
 
 
 async def main(url: str) -> None:
     attempts.BURST_OF_ALL = 10**9
-    service.Attempts = partial(attempts.Attempts, burst=10**9)  # type: ignore[assignment,misc]
+    service.SignInAttempts = partial(attempts.SignInAttempts, burst=10**9)  # type: ignore[assignment,misc]
     app, watch = made(url), Watch()
     async with app:
         names = await fill(app)

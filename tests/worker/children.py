@@ -14,7 +14,7 @@ from typing import Any
 
 from mainspring import Job, State, Task
 from mainspring.executor.pool import Processes, place_of
-from mainspring.executor.protocol import Died, Message, Order, Raised, Returned, Steered
+from mainspring.executor.protocol import Message, ProcessDiedMessage, Raised, Returned, RunRequest, RunSteered
 from mainspring.testing import VirtualClock
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -25,10 +25,10 @@ def job_of(payload: str = "{}", **fields: Any) -> Job:
     return Job(payload=payload, run_at=NOW, created_at=NOW, **fields)
 
 
-def order(fn: Callable[..., Any], arguments: dict[str, Any] | None = None, **wishes: Any) -> Order:
+def order(fn: Callable[..., Any], arguments: dict[str, Any] | None = None, **wishes: Any) -> RunRequest:
     module, qualname, main = place_of(fn.fn if isinstance(fn, Task) else fn)
     wishes = {"job": job_of(json.dumps(arguments or {})), "result_limit": 2**20} | wishes
-    return Order(module=module, qualname=qualname, main=main, **wishes)
+    return RunRequest(module=module, qualname=qualname, main=main, **wishes)
 
 
 class Play:
@@ -40,10 +40,10 @@ class Play:
         self.heard: list[Message] = []
 
     def __call__(
-        self, fn: Callable[..., Any] | Order, arguments: dict[str, Any] | None = None, **wishes: Any
-    ) -> Returned | Steered | Raised | Died:
+        self, fn: Callable[..., Any] | RunRequest, arguments: dict[str, Any] | None = None, **wishes: Any
+    ) -> Returned | RunSteered | Raised | ProcessDiedMessage:
         self.heard = []
-        given = fn if isinstance(fn, Order) else order(fn, arguments, **wishes)
+        given = fn if isinstance(fn, RunRequest) else order(fn, arguments, **wishes)
         return self._runner.run(asyncio.wait_for(self.pool.call(given, self.heard.append), 30))
 
     def result(self, fn: Callable[..., Any], arguments: dict[str, Any] | None = None, **wishes: Any) -> Any:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mainspring import Cancel, Context, Discard, Mainspring, Retry, Snooze
-from mainspring.records.outcome import Steer
+from mainspring.records.outcome import Directive
 from mainspring.task.interruption import Interrupted
 
 app = Mainspring("memory://")
@@ -205,17 +205,17 @@ def no_memory() -> None:
     raise MemoryError
 
 
-STEERS: dict[str, Steer] = {
+STEERS: dict[str, Directive] = {
     "retry": Retry(5, "busy"),
     "retry by backoff": Retry(),
     "snooze": Snooze(60, "later"),
     "discard": Discard("useless"),
     "cancel": Cancel("unwanted"),
-    "own": Steer("of no known kind"),
+    "own": Directive("of no known kind"),
 }
 
 
-def steer(kind: str, by_return: bool) -> Steer:
+def steer(kind: str, by_return: bool) -> Directive:
     if by_return:
         return STEERS[kind]
     raise STEERS[kind]

@@ -12,16 +12,16 @@ import pytest
 
 from mainspring import (
     ApiKeyNotFound,
+    AuditEntry,
+    AuditFilter,
     BadInput,
-    Entry,
     Filter,
     InvalidTransition,
     JobNotFound,
     Mainspring,
     ScheduleNotFound,
     StoreUnavailable,
-    Trail,
-    acting,
+    act_as,
     cron,
     every,
 )
@@ -49,13 +49,13 @@ def app(url: str, clock: VirtualClock) -> Mainspring:
 
 
 class Told(NamedTuple):
-    entry: Entry
+    entry: AuditEntry
     asked: dict[str, Any]
     outcome: Any
 
 
 async def trail(app: Mainspring, **which: Any) -> list[Told]:
-    found = await app.audit.list(Trail(**which))
+    found = await app.audit.list(AuditFilter(**which))
     return [Told(one, json.loads(one.asked), json.loads(one.outcome or "null")) for one in found]
 
 
@@ -92,7 +92,7 @@ async def test_a_change_is_recorded_with_who_when_what_and_what_became_of_it(
 ) -> None:
     async with app:
         (id,) = await waiting(app)
-        with acting("ada"):
+        with act_as("ada"):
             await app.jobs.cancel(id, reason="too late")
         entry, asked, outcome = await only(app)
         assert (entry.who, entry.at, entry.action, entry.target) == ("ada", clock.now(), "jobs.cancel", id)
@@ -104,7 +104,7 @@ async def test_nothing_is_recorded_where_nobody_is_named(app: Mainspring) -> Non
     async with app:
         await app.jobs.cancel((await waiting(app))[0])
         await app.queues.pause("mail")
-        with acting("ada"):
+        with act_as("ada"):
             await waiting(app)
             await app.jobs.list()
             await app.schedules.list()
@@ -113,8 +113,8 @@ async def test_nothing_is_recorded_where_nobody_is_named(app: Mainspring) -> Non
 
 async def test_the_innermost_name_counts_and_is_gone_with_its_block(app: Mainspring) -> None:
     async with app:
-        with acting("ada"):
-            with acting("bob"):
+        with act_as("ada"):
+            with act_as("bob"):
                 await app.queues.pause("a")
             await app.queues.pause("b")
         await app.queues.pause("c")
@@ -123,7 +123,7 @@ async def test_the_innermost_name_counts_and_is_gone_with_its_block(app: Mainspr
 
 async def test_two_who_act_at_the_same_time_are_told_apart(app: Mainspring) -> None:
     async def act(who: str) -> None:
-        with acting(who):
+        with act_as(who):
             for _ in range(3):
                 await app.queues.pause(who)
 
@@ -136,15 +136,15 @@ async def test_two_who_act_at_the_same_time_are_told_apart(app: Mainspring) -> N
 
 @pytest.mark.parametrize("who", ["", " \n", 7, b"ada"])
 def test_a_name_that_cannot_be_is_refused(who: Any) -> None:
-    with pytest.raises(BadInput, match="whoever acts is given by name"), acting(who):
+    with pytest.raises(BadInput, match="whoever acts is given by name"), act_as(who):
         pass
 
 
 async def test_a_long_or_strange_name_is_recorded_as_far_as_it_can_be(app: Mainspring) -> None:
     async with app:
-        with acting("x" * 300):
+        with act_as("x" * 300):
             await app.queues.pause("a")
-        with acting("a\x00\ud800"):
+        with act_as("a\x00\ud800"):
             await app.queues.pause("b")
         strange, long = await trail(app)
         assert len(long.entry.who) <= 200
@@ -152,9 +152,9 @@ async def test_a_long_or_strange_name_is_recorded_as_far_as_it_can_be(app: Mains
 
 
 def test_code_that_does_not_await_is_recorded_too(app: Mainspring) -> None:
-    with acting("ada"):
+    with act_as("ada"):
         app.sync.queues.pause("mail")
-    (entry,) = app.sync.audit.list(Trail(who="ada"))
+    (entry,) = app.sync.audit.list(AuditFilter(who="ada"))
     assert (entry.action, entry.target) == ("queues.pause", "mail")
     app.sync.close()
 
@@ -193,7 +193,7 @@ async def test_a_choice_of_jobs_is_one_entry_with_the_filter_and_the_ids(
 ) -> None:
     async with app:
         ids = await waiting(app, 3)
-        with acting("ada"):
+        with act_as("ada"):
             await act(app, Filter(queues=("mail",)))
         entry, _, outcome = await only(app)
         assert (entry.action, entry.target) == (action, '{"queues":["mail"]}')
@@ -204,7 +204,7 @@ async def test_resumed_retried_and_redriven_jobs_are_recorded(app: Mainspring) -
     async with app:
         ids = [*(await waiting(app)), *(await dead(app, 2))]
         await app.jobs.pause(ids[0])
-        with acting("ada"):
+        with act_as("ada"):
             await app.jobs.resume(ids[0])
             await app.jobs.retry(ids[1])
             await app.dead.redrive((await app.dead.groups())[0], arguments={"to": "bob"})
@@ -218,7 +218,7 @@ async def test_resumed_retried_and_redriven_jobs_are_recorded(app: Mainspring) -
 async def test_a_hundred_ids_are_named_and_all_are_counted(app: Mainspring) -> None:
     async with app:
         ids = await waiting(app, 120)
-        with acting("ada"):
+        with act_as("ada"):
             await app.jobs.cancel(Filter())
         entry, _, outcome = await only(app)
         assert (entry.target, outcome["done"], outcome["ids"]) == ("{}", 120, ids[:100])
@@ -227,7 +227,7 @@ async def test_a_hundred_ids_are_named_and_all_are_counted(app: Mainspring) -> N
 async def test_jobs_that_were_refused_are_counted(app: Mainspring) -> None:
     async with app:
         (over,), ids = await dead(app), await waiting(app, 2)
-        with acting("ada"):
+        with act_as("ada"):
             await app.jobs.pause(Filter(ids=(over, *ids)))
         assert (await only(app)).outcome == {"done": 2, "refused": 1, "ids": ids}
 
@@ -235,7 +235,7 @@ async def test_jobs_that_were_refused_are_counted(app: Mainspring) -> None:
 async def test_a_filter_of_one_id_is_found_by_that_id(app: Mainspring) -> None:
     async with app:
         (id,) = await waiting(app)
-        with acting("ada"):
+        with act_as("ada"):
             await app.jobs.cancel(Filter(ids=(id,)))
         assert (await only(app, target=id)).outcome["done"] == 1
 
@@ -243,7 +243,7 @@ async def test_a_filter_of_one_id_is_found_by_that_id(app: Mainspring) -> None:
 async def test_a_change_that_is_refused_is_recorded_with_the_error(app: Mainspring) -> None:
     async with app:
         (id,) = await dead(app)
-        with acting("ada"):
+        with act_as("ada"):
             with pytest.raises(InvalidTransition):
                 await app.jobs.pause(id)
             with pytest.raises(JobNotFound):
@@ -261,7 +261,7 @@ async def test_what_is_asked_and_told_is_cut_at_ten_kilobytes(app: Mainspring) -
     async with app:
         ids = await waiting(app, 2)
         which = Filter(ids=(*ids, *(f"ü{n}" for n in range(500))))
-        with acting("ada"):
+        with act_as("ada"):
             await app.jobs.update(which, arguments={"to": 'ü"\\' * 9000}, tags=("x",))
         entry, asked, outcome = await only(app)
         assert len(entry.asked.encode()) <= 10_240
@@ -280,7 +280,7 @@ async def test_a_target_of_many_ids_or_names_can_be_read_and_counts_them(app: Ma
                 f"a-schedule-with-a-rather-long-name-{n:03}", every(1).days, "send", kwargs={"to": "ada"}
             )
         names = tuple(row.name for row in await app.schedules.list())
-        with acting("ada"):
+        with act_as("ada"):
             await app.jobs.cancel(Filter(ids=tuple(ids)))
             await app.schedules.many.delete(ScheduleFilter(names=names))
         deleted, cancelled = [one.entry for one in await trail(app)]
@@ -293,7 +293,7 @@ async def test_a_target_of_many_ids_or_names_can_be_read_and_counts_them(app: Ma
 async def test_arguments_that_are_no_json_do_not_stand_in_the_way(app: Mainspring, odd: Any) -> None:
     async with app:
         (id,) = await waiting(app)
-        with acting("ada"), pytest.raises(BadInput):
+        with act_as("ada"), pytest.raises(BadInput):
             await app.jobs.update(id, arguments=[odd])  # type: ignore[arg-type]
         assert (await only(app)).entry.target == id
 
@@ -305,7 +305,7 @@ async def test_every_change_of_a_schedule_is_recorded_with_what_was_before_and_a
     app: Mainspring, clock: VirtualClock
 ) -> None:
     async with app:
-        with acting("ada"):
+        with act_as("ada"):
             await app.schedules.create("hourly", every(1).hours, "send", kwargs={"to": "ada"})
             await app.schedules.pause("hourly", note="why not")
             await app.schedules.resume("hourly")
@@ -339,7 +339,7 @@ async def test_a_backfill_is_one_entry_and_a_dry_run_is_none(app: Mainspring, cl
         start = clock.now()
         await app.schedules.create("hourly", every(1).hours, "send", kwargs={"to": "ada"})
         clock.advance(hours=5)
-        with acting("ada"):
+        with act_as("ada"):
             await app.schedules.backfill("hourly", start, dry_run=True)
             filled = await app.schedules.backfill("hourly", start, start + timedelta(hours=4))
         entry, asked, outcome = await only(app)
@@ -354,7 +354,7 @@ async def test_a_rebalance_is_recorded_with_the_next_ticks_it_has_moved(app: Mai
             await app.schedules.create(f"s{n}", every(1).hours, "send", kwargs={"to": "ada"})
             await app.schedules.update(f"s{n}", spread=True)
         clock.advance(minutes=1)
-        with acting("ada"):
+        with act_as("ada"):
             await app.schedules.rebalance(dry_run=True)
             moves = (await app.schedules.rebalance()).moves
         entry, _, outcome = await only(app)
@@ -365,7 +365,7 @@ async def test_a_rebalance_is_recorded_with_the_next_ticks_it_has_moved(app: Mai
 async def test_a_change_that_changes_nothing_says_so(app: Mainspring) -> None:
     async with app:
         await app.schedules.create("hourly", every(1).hours, "send", kwargs={"to": "ada"})
-        with acting("ada"):
+        with act_as("ada"):
             await app.schedules.resume("hourly")
             with pytest.raises(ScheduleNotFound):
                 await app.schedules.delete("none")
@@ -379,7 +379,7 @@ async def test_a_change_that_changes_nothing_says_so(app: Mainspring) -> None:
 
 async def test_a_queue_is_recorded_as_it_was_and_is(app: Mainspring) -> None:
     async with app:
-        with acting("ada"):
+        with act_as("ada"):
             await app.queues.pause("mail")
             await app.queues.resume("mail")
         resumed, paused = await trail(app)
@@ -391,7 +391,7 @@ async def test_a_queue_is_recorded_as_it_was_and_is(app: Mainspring) -> None:
 async def test_orders_to_workers_are_recorded_by_worker(app: Mainspring) -> None:
     async with app:
         await alive(app, "w1", "w2")
-        with acting("ada"):
+        with act_as("ada"):
             await app.workers.resize("w1", 7)
             await app.workers.drain(None)
             await app.workers.resume("w2")
@@ -405,7 +405,7 @@ async def test_orders_to_workers_are_recorded_by_worker(app: Mainspring) -> None
 
 async def test_a_stop_is_recorded_with_what_it_refused_afterwards(app: Mainspring) -> None:
     async with app, app.worker() as worker:
-        with acting("ada"):
+        with act_as("ada"):
             await app.workers.stop(worker.id)
             with pytest.raises(InvalidTransition):
                 await app.workers.resume(worker.id)
@@ -417,7 +417,7 @@ async def test_a_stop_is_recorded_with_what_it_refused_afterwards(app: Mainsprin
 
 async def test_an_api_key_is_recorded_without_its_secret(app: Mainspring) -> None:
     async with app:
-        with acting("ada"):
+        with act_as("ada"):
             secret = await app.keys.create("deploy", "operator", ["jobs:write"])
             with pytest.raises(ApiKeyNotFound):
                 await app.keys.revoke(secret)
@@ -450,7 +450,7 @@ async def faulty(clock: VirtualClock) -> Faulty:
 async def test_what_cannot_be_recorded_is_not_done(clock: VirtualClock) -> None:
     app, faults, id = await faulty(clock)
     faults.fail("record")
-    with acting("ada"), pytest.raises(StoreUnavailable):
+    with act_as("ada"), pytest.raises(StoreUnavailable):
         await app.jobs.cancel(id)
     assert (await app.jobs.get(id)).state == "pending"
     assert await trail(app) == []
@@ -463,7 +463,7 @@ async def test_the_entry_is_there_before_the_change(clock: VirtualClock) -> None
         pass
 
     faults.fail("change", error=Died)
-    with acting("ada"), pytest.raises(Died):
+    with act_as("ada"), pytest.raises(Died):
         await app.jobs.cancel(id)
     told = await only(app)
     assert (told.entry.target, told.entry.outcome) == (id, None)
@@ -475,7 +475,7 @@ async def test_a_change_whose_outcome_cannot_be_recorded_is_made_all_the_same(
 ) -> None:
     app, faults, id = await faulty(clock)
     faults.fail("record", after=1)
-    with acting("ada"):
+    with act_as("ada"):
         assert (await app.jobs.cancel(id)).done == [id]
     assert (await only(app)).entry.outcome is None
     assert "the outcome of jobs.cancel by ada is not in the audit trail" in caplog.text
@@ -485,7 +485,7 @@ async def test_a_change_that_fails_half_way_says_how_far_it_came(clock: VirtualC
     app, faults, _ = await faulty(clock)
     await app.enqueue_many(app.tasks["send"].using(delay=HOUR).job() for _ in range(1500))
     faults.fail("change", after=3)
-    with acting("ada"), pytest.raises(StoreUnavailable):
+    with act_as("ada"), pytest.raises(StoreUnavailable):
         await app.jobs.cancel(Filter())
     outcome = (await only(app)).outcome
     assert outcome["error"].startswith("Fault: injected")
@@ -498,7 +498,7 @@ async def test_a_change_that_fails_half_way_says_how_far_it_came(clock: VirtualC
 async def test_the_trail_is_read_in_pages_and_by_what_it_says(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
         for name in ("a", "b", "c"):
-            with acting("ada" if name != "b" else "bob"):
+            with act_as("ada" if name != "b" else "bob"):
                 await app.queues.pause(name)
             clock.advance(hours=1)
         page = await app.audit.list(limit=2)
@@ -515,7 +515,7 @@ async def test_entries_are_kept_for_as_many_days_as_the_setting_says(url: str, c
     app = Mainspring(url, clock=clock, audit_days=2)
     async with app:
         for name in ("a", "b"):
-            with acting("ada"):
+            with act_as("ada"):
                 await app.queues.pause(name)
             clock.advance(days=1, seconds=1)
         assert await app.prune() == 0
@@ -526,7 +526,7 @@ async def test_a_worker_forgets_old_entries_and_expired_documents(url: str, cloc
     app = Mainspring(url, clock=clock, beat=200, lease=600, poll_interval=300, sweep=300)
     app.task(name="nothing")(lambda: None)
     async with app:
-        with acting("ada"):
+        with act_as("ada"):
             await app.queues.pause("other")
         store, now = await app.opened(), clock.now()
         await store.put_documents([Document(kind="k", name="a", text="", expires_at=now + HOUR)], now=now)

@@ -14,7 +14,17 @@ import pytest
 from children import NOW, Play, job_of
 
 from mainspring import Backoff, Cancel, Discard, Retry, Snooze
-from mainspring.executor.protocol import Died, Items, LogLine, Note, Order, Progress, Raised, Returned, Steered
+from mainspring.executor.protocol import (
+    ItemsMessage,
+    LogMessage,
+    NoteMessage,
+    ProcessDiedMessage,
+    ProgressMessage,
+    Raised,
+    Returned,
+    RunRequest,
+    RunSteered,
+)
 
 
 @pytest.fixture(scope="module")
@@ -125,21 +135,21 @@ def test_a_steer_that_the_worker_could_not_read_is_told_as_a_failure(play: Play)
 def test_logs_progress_and_items_are_heard_while_it_runs(play: Play) -> None:
     play.result(jobs.tell)
     detail, long, progress, items, note, failed = play.heard
-    assert detail == LogLine(10, "a detail")
-    assert isinstance(long, LogLine)
+    assert detail == LogMessage(10, "a detail")
+    assert isinstance(long, LogMessage)
     assert long.level == 30
     assert len(long.text) <= 8192
-    assert progress == Progress(1, 4, "rows")
-    assert items == Items(3, 0, 1)
-    assert note == Note({"model": "v2"})
-    assert isinstance(failed, LogLine)
+    assert progress == ProgressMessage(1, 4, "rows")
+    assert items == ItemsMessage(3, 0, 1)
+    assert note == NoteMessage({"model": "v2"})
+    assert isinstance(failed, LogMessage)
     assert failed.text.startswith("failed\nTraceback")
     assert "ValueError: invalid literal" in failed.text
 
 
 def test_progress_may_be_awaited(play: Play) -> None:
     play.result(jobs.tell_later)
-    assert play.heard == [Progress(2), Progress(3, 3), Progress(4), Items(failed=1)]
+    assert play.heard == [ProgressMessage(2), ProgressMessage(3, 3), ProgressMessage(4), ItemsMessage(failed=1)]
 
 
 def test_progress_that_is_no_number_is_refused(play: Play) -> None:
@@ -148,13 +158,13 @@ def test_progress_that_is_no_number_is_refused(play: Play) -> None:
 
 def test_a_modules_own_logging_setup_does_not_mute_the_context(play: Play) -> None:
     play.result(jobs.tell_with_a_config_of_its_own)
-    assert play.heard == [LogLine(20, "still here")]
+    assert play.heard == [LogMessage(20, "still here")]
 
 
 def test_threads_may_speak_at_once(play: Play) -> None:
     play.result(jobs.tell_from_threads)
     assert len(play.heard) == 200
-    assert all(len(set(line.text)) == 1 for line in play.heard if isinstance(line, LogLine))
+    assert all(len(set(line.text)) == 1 for line in play.heard if isinstance(line, LogMessage))
 
 
 # failures
@@ -196,7 +206,7 @@ def test_a_payload_that_does_not_fit_is_unreadable(play: Play) -> None:
 @pytest.mark.parametrize("kind", [kind for kind in jobs.STEERS if kind != "own"])
 def test_a_function_steers_its_job(play: Play, kind: str, by_return: bool) -> None:
     ended = play(jobs.steer, {"kind": kind, "by_return": by_return})
-    assert isinstance(ended, Steered)
+    assert isinstance(ended, RunSteered)
     wanted = jobs.STEERS[kind]
     assert type(ended.steer) is type(wanted)
     assert str(ended.steer) == str(wanted)
@@ -209,8 +219,8 @@ def test_a_steer_of_no_known_kind_is_an_error(play: Play, by_return: bool) -> No
     assert raised(play(jobs.steer, {"kind": "own", "by_return": by_return})).failure.type == "Steer"
 
 
-def place(module: str, qualname: str) -> Order:
-    return Order(module=module, qualname=qualname, job=job_of(), result_limit=100)
+def place(module: str, qualname: str) -> RunRequest:
+    return RunRequest(module=module, qualname=qualname, job=job_of(), result_limit=100)
 
 
 def test_a_function_that_is_not_there_names_the_way_out(play: Play) -> None:
@@ -331,7 +341,7 @@ REASONS = {
 @pytest.mark.parametrize("how", REASONS)
 def test_a_crash_names_what_killed_the_process(play: Play, how: str) -> None:
     ended = play(jobs.crash, {"how": how})
-    assert isinstance(ended, Died)
+    assert isinstance(ended, ProcessDiedMessage)
     assert ended.reason == REASONS[how]
     assert ended.usage is not None
     assert ended.usage.cpu < 1
@@ -340,12 +350,12 @@ def test_a_crash_names_what_killed_the_process(play: Play, how: str) -> None:
 
 def test_a_crash_under_a_memory_limit_says_so(play: Play) -> None:
     ended = play(jobs.crash, {"how": "kill"}, memory_limit=64 * 2**20)
-    assert ended == Died("killed by SIGKILL (out of memory?), under a memory_limit of 64 MB", ended.usage)
+    assert ended == ProcessDiedMessage("killed by SIGKILL (out of memory?), under a memory_limit of 64 MB", ended.usage)
 
 
 def test_the_last_words_of_a_crash_are_heard(play: Play) -> None:
-    assert isinstance(play(jobs.last_words), Died)
-    assert play.heard == [LogLine(20, "goodbye")]
+    assert isinstance(play(jobs.last_words), ProcessDiedMessage)
+    assert play.heard == [LogMessage(20, "goodbye")]
 
 
 def test_code_that_closes_the_connection_is_killed(play: Play) -> None:

@@ -19,12 +19,12 @@ from mainspring.insight.queue_depth import (
     MOST,
     TEXT,
     Depth,
+    DepthSample,
+    DepthSampler,
     Grid,
-    Sample,
-    Sounder,
     history,
-    sampled,
-    sound,
+    sample_once,
+    take_sample,
 )
 from mainspring.records.queue import Queue
 from mainspring.store import Store
@@ -173,7 +173,7 @@ async def test_where_counting_takes_long_it_is_done_less_often(
     store, start = open_store("memory://", clock=clock), clock.now()
     await store.open()
     slow: Any = Slow(store, clock, seconds)
-    running = asyncio.create_task(Sounder(clock).run(slow, phase=0.5))
+    running = asyncio.create_task(DepthSampler(clock).run(slow, phase=0.5))
     await clock.elapse(minutes=6)
     running.cancel()
     samples = await history(store, timedelta(hours=1), None, now=clock.now())
@@ -184,7 +184,7 @@ async def test_old_samples_are_tidied_away_by_the_workers(app: Mainspring, clock
     work(app, clock)
     async with app:
         store = await app.opened()
-        await sound(store, clock.now())
+        await sample_once(store, clock.now())
         clock.advance(days=5)
         async with app.worker():
             await clock.elapse(minutes=16)
@@ -205,7 +205,7 @@ class Many:
 
 async def test_of_many_queues_the_deepest_are_told_apart_and_all_are_in_the_total(clock: VirtualClock) -> None:
     names = [f"q{n:03}" for n in range(MOST + 50)]
-    sample = await sampled(Many(names[::-1]), clock.now())  # type: ignore[arg-type]
+    sample = await take_sample(Many(names[::-1]), clock.now())  # type: ignore[arg-type]
     assert list(sample.queues) == names[50:]
     assert (sample.more, sample.total.scheduled) == (50, sum(range(1, MOST + 51)))
     assert sample.only("q249") is not None
@@ -213,7 +213,7 @@ async def test_of_many_queues_the_deepest_are_told_apart_and_all_are_in_the_tota
 
 
 async def test_a_sample_of_long_names_is_bounded_too(clock: VirtualClock) -> None:
-    sample = await sampled(Many([f"{n:03}" + "é" * 197 for n in range(MOST)]), clock.now())  # type: ignore[arg-type]
+    sample = await take_sample(Many([f"{n:03}" + "é" * 197 for n in range(MOST)]), clock.now())  # type: ignore[arg-type]
     assert TEXT / 2 < len(msgspec.json.encode(sample.queues)) <= TEXT
     assert sample.more == MOST - len(sample.queues) > 0
     assert "000" + "é" * 197 in sample.queues
@@ -222,11 +222,11 @@ async def test_a_sample_of_long_names_is_bounded_too(clock: VirtualClock) -> Non
 async def test_a_sample_that_does_not_know_of_a_queue_is_left_out_of_its_history(clock: VirtualClock) -> None:
     store = open_store("memory://", clock=clock)
     await store.open()
-    await sound(store, clock.now())
+    await sample_once(store, clock.now())
     (found,) = await store.documents(KIND, [GRIDS[0].name(clock.now())], now=clock.now(), limit=1)
     assert '"more":0' in found.text
-    cut = [Sample(clock.now(), Depth(1), {"a": Depth(1)}, more=1).only(name) for name in ("a", "b")]
-    assert cut == [Sample(clock.now(), Depth(1), {"a": Depth(1)}), None]
+    cut = [DepthSample(clock.now(), Depth(1), {"a": Depth(1)}, more=1).only(name) for name in ("a", "b")]
+    assert cut == [DepthSample(clock.now(), Depth(1), {"a": Depth(1)}), None]
 
 
 @pytest.mark.parametrize("window", [timedelta(0), timedelta(days=4, seconds=1), timedelta(days=400)])
@@ -248,7 +248,7 @@ def test_a_grid_names_each_of_its_steps_once_in_order(grid: Grid, clock: Virtual
 async def test_a_sample_of_a_later_release_is_read_as_far_as_it_is_known(clock: VirtualClock) -> None:
     store = open_store("memory://", clock=clock)
     await store.open()
-    await sound(store, clock.now())
+    await sample_once(store, clock.now())
     (known,) = await store.documents(KIND, [GRIDS[0].name(clock.now())], now=clock.now(), limit=1)
     newer = replace(known, text=known.text.replace('"more":0', '"more":0,"news":[1]'), revision=2)
     assert await store.put_documents([newer], now=clock.now()) == [True]

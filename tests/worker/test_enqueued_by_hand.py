@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from mainspring import Filter, Mainspring, Trail, acting
+from mainspring import AuditFilter, Filter, Mainspring, act_as
 from mainspring.control.audit_words import reason_of, target_text
-from mainspring.records.audit import Entry
+from mainspring.records.audit import AuditEntry
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def send(app: Mainspring):  # type: ignore[no-untyped-def]
 
 async def test_a_job_that_a_person_enqueues_is_in_the_trail(app: Mainspring, send) -> None:  # type: ignore[no-untyped-def]
     async with app:
-        with acting("ada"):
+        with act_as("ada"):
             (handle,) = await app.enqueue_by_hand([send.job("bob")])
         (entry,) = await app.audit.list()
         assert (entry.who, entry.action, entry.target) == ("ada", "jobs.enqueue", handle.id)
@@ -32,7 +32,7 @@ async def test_a_job_that_a_person_enqueues_is_in_the_trail(app: Mainspring, sen
 
 async def test_what_programs_enqueue_is_not_in_the_trail(app: Mainspring, send) -> None:  # type: ignore[no-untyped-def]
     async with app:
-        with acting("ada"):
+        with act_as("ada"):
             handle = await send.enqueue("bob")
         (other,) = await app.enqueue_by_hand([send.job("bob")])
         assert list(await app.audit.list()) == []
@@ -42,9 +42,9 @@ async def test_what_programs_enqueue_is_not_in_the_trail(app: Mainspring, send) 
 
 async def test_many_jobs_are_one_act(app: Mainspring, send) -> None:  # type: ignore[no-untyped-def]
     async with app:
-        with acting("ada"):
+        with act_as("ada"):
             handles = await app.enqueue_by_hand([send.job(f"p{n}") for n in range(120)])
-        (entry,) = await app.audit.list(Trail(action="jobs.enqueue"))
+        (entry,) = await app.audit.list(AuditFilter(action="jobs.enqueue"))
         assert json.loads(entry.outcome or "")["done"] == len(handles) == 120
         assert target_text(entry.action, entry.target).startswith("100 jobs: ")
 
@@ -53,7 +53,7 @@ async def test_a_job_that_cannot_be_stored_leaves_an_entry_with_the_error(app: M
     async with app:
         job = send.using(unique_key="k", on_conflict="raise").job("bob")
         await app.enqueue_many([send.using(unique_key="k").job("bob")])
-        with acting("ada"), pytest.raises(Exception, match="k"):
+        with act_as("ada"), pytest.raises(Exception, match="k"):
             await app.enqueue_by_hand([job])
         (entry,) = await app.audit.list()
         assert "JobExists" in json.loads(entry.outcome or "")["error"]
@@ -85,9 +85,11 @@ def test_a_target_is_told_in_words(action: str, target: str, text: str) -> None:
 async def test_the_reason_of_a_cancel_and_the_note_of_a_pause_are_known(app: Mainspring, send) -> None:  # type: ignore[no-untyped-def]
     async with app:
         await send.using(delay=60).enqueue("bob")
-        with acting("ada"):
+        with act_as("ada"):
             await app.jobs.cancel(Filter(), reason="no longer wanted")
             await app.queues.pause("mail")
         paused, cancelled = await app.audit.list()
     assert (reason_of(cancelled), reason_of(paused)) == ("no longer wanted", None)
-    assert reason_of(Entry(id="1", at=cancelled.at, who="a", action="x", target="", asked='{"note":"why"}')) == "why"
+    assert (
+        reason_of(AuditEntry(id="1", at=cancelled.at, who="a", action="x", target="", asked='{"note":"why"}')) == "why"
+    )

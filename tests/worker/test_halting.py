@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mainspring import BadInput, InvalidTransition, Mainspring
 from mainspring.clock import EPOCH
 from mainspring.events import WorkersOrdered, WorkerStopping
-from mainspring.records.worker import LiveWorker, Orders, WorkerInfo
+from mainspring.records.worker import WorkerCommands, WorkerInfo, WorkerRow
 from mainspring.testing import VirtualClock
 
 
@@ -27,7 +27,7 @@ def app(url: str, clock: VirtualClock) -> Mainspring:
     return app
 
 
-async def only(app: Mainspring) -> LiveWorker:
+async def only(app: Mainspring) -> WorkerRow:
     (worker,) = await app.workers.list()
     return worker
 
@@ -178,8 +178,8 @@ def test_rows_of_an_earlier_release_are_read_and_it_reads_those_of_this_one() ->
         concurrency: int | None = None
         drained: bool = False
 
-    assert msgspec.json.decode(b'{"drained":true}', type=Orders) == Orders(drained=True)
-    ours = msgspec.json.encode(Orders(drained=True, stopped=True))
+    assert msgspec.json.decode(b'{"drained":true}', type=WorkerCommands) == WorkerCommands(drained=True)
+    ours = msgspec.json.encode(WorkerCommands(drained=True, stopped=True))
     assert msgspec.json.decode(ours, type=Earlier) == Earlier(drained=True)
     row = {"id": "a", "host": "h", "pid": 1, "queues": None, "tasks": [], "concurrency": 1, "started_at": EPOCH}
     assert msgspec.json.decode(msgspec.json.encode(row), type=WorkerInfo).grace is None

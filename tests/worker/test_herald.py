@@ -11,7 +11,7 @@ import pytest
 
 from mainspring import Context, Mainspring, Retention, StoreUnavailable, every
 from mainspring.events import JobEnded, JobEnqueued, JobsPruned, JobStarted, WorkerStarted
-from mainspring.feed.event import DROPPED, Notice, decode
+from mainspring.feed.event import DROPPED, FeedEvent, decode
 from mainspring.feed.publisher import BATCH, WAITING
 from mainspring.metrics.timed import measured
 from mainspring.stores.memory.store import MemoryStore
@@ -23,7 +23,7 @@ async def watch(app: Mainspring, clock: VirtualClock, seconds: float = 60) -> No
     await (await app.opened()).watch(until=now + timedelta(seconds=seconds), now=now)
 
 
-async def published(app: Mainspring) -> list[Notice]:
+async def published(app: Mainspring) -> list[FeedEvent]:
     feed = await (await app.opened()).news(after=0, limit=100_000)
     return [notice for one in feed.news if (notice := decode(one.text)) is not None]
 

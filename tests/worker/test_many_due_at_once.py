@@ -10,7 +10,7 @@ import pytest
 
 from mainspring import Filter, Mainspring
 from mainspring.events import JobEnded
-from mainspring.schedule.edit import born
+from mainspring.schedule.edit import create
 from mainspring.schedule.record import Firing, Spec
 from mainspring.stores import open_store
 from mainspring.trigger import Every
@@ -45,7 +45,7 @@ async def test_a_thousand_schedules_due_at_once_each_run_once_and_settle(url: st
 
     now = datetime.now(UTC)
     spec = Spec(trigger=Every(seconds=3600, anchor=now - timedelta(seconds=1)), task="beacon")
-    rows = [born(f"s-{n:04}", spec, owner="user", now=now - timedelta(seconds=2)) for n in range(MANY)]
+    rows = [create(f"s-{n:04}", spec, owner="user", now=now - timedelta(seconds=2)) for n in range(MANY)]
     async with app:
         store = await app.opened()
         for n in range(0, MANY, 100):
@@ -71,7 +71,7 @@ async def test_schedules_fired_in_one_set_leave_their_ticks_in_a_file(tmp_path: 
 
     now = datetime.now(UTC)
     spec = Spec(trigger=Every(seconds=3600, anchor=now - timedelta(seconds=1)), task="beacon", tags=("a", "b"))
-    rows = [born(f"s-{n}", spec, owner="user", now=now - timedelta(seconds=2)) for n in range(20)]
+    rows = [create(f"s-{n}", spec, owner="user", now=now - timedelta(seconds=2)) for n in range(20)]
     async with app:
         await (await app.opened()).fire([Firing(schedule=row) for row in rows], now=now)
         await app.drain()

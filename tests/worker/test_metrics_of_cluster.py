@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from mainspring import Breaker, Context, Discard, Mainspring, Retry, StoreUnavailable, every
 from mainspring.counters import LABELS, OTHER
 from mainspring.metrics import exposition
-from mainspring.metrics.cluster import Cluster, ClusterCollector
+from mainspring.metrics.cluster import ClusterCollector, ClusterMetrics
 from mainspring.metrics.families import Fold
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import Faults, FaultStore, VirtualClock
@@ -33,7 +33,7 @@ def samples(families: Iterable[Metric]) -> Samples:
 
 
 async def scraped(app: Mainspring) -> Samples:
-    return samples(await Cluster(app).families())
+    return samples(await ClusterMetrics(app).families())
 
 
 async def test_runs_are_counted_by_job_and_status(app: Mainspring) -> None:
@@ -222,7 +222,7 @@ async def test_leaders_and_open_circuits_are_shown(app: Mainspring, clock: Virtu
 
 
 async def test_an_empty_store_has_every_metric(app: Mainspring) -> None:
-    names = {family.name for family in await Cluster(app).families()}
+    names = {family.name for family in await ClusterMetrics(app).families()}
     assert len(names) > 25
     assert {"job_execution", "mainspring_queue_jobs", "mainspring_schedule_ticks", "mainspring_leader"} <= names
 
@@ -268,7 +268,7 @@ def faulty(clock: VirtualClock) -> tuple[Mainspring, Faults]:
 
 
 async def test_scrapes_at_the_same_time_look_once(faulty: tuple[Mainspring, Faults], clock: VirtualClock) -> None:
-    cluster = Cluster(faulty[0], fresh=2)
+    cluster = ClusterMetrics(faulty[0], fresh=2)
     await asyncio.gather(*(cluster.families() for _ in range(5)))
     clock.advance(seconds=1)
     await cluster.families()
@@ -282,7 +282,7 @@ async def test_a_store_that_fails_is_told_and_nothing_old(
     faulty: tuple[Mainspring, Faults], clock: VirtualClock
 ) -> None:
     app, faults = faulty
-    cluster = Cluster(app, fresh=2)
+    cluster = ClusterMetrics(app, fresh=2)
     assert samples(await cluster.families())["mainspring_store_up",] == 1
     clock.advance(seconds=5)
     faults.fail("counts", error=lambda: StoreUnavailable("gone"))
@@ -306,7 +306,7 @@ class Hung(MemoryStore):
 
 async def test_a_store_that_hangs_does_not_hang_the_scrape(clock: VirtualClock) -> None:
     store = Hung(clock)
-    cluster = Cluster(Mainspring(store, clock=clock), deadline=0.01)
+    cluster = ClusterMetrics(Mainspring(store, clock=clock), deadline=0.01)
     assert samples(await cluster.families()) == {("mainspring_store_up",): 0}
     store.answers.set()
     assert samples(await cluster.families())["mainspring_store_up",] == 1
@@ -314,7 +314,7 @@ async def test_a_store_that_hangs_does_not_hang_the_scrape(clock: VirtualClock) 
 
 async def test_a_store_that_is_slow_has_its_last_figures_told_with_their_age(clock: VirtualClock) -> None:
     store = Hung(clock)
-    cluster = Cluster(Mainspring(store, clock=clock), deadline=0.01)
+    cluster = ClusterMetrics(Mainspring(store, clock=clock), deadline=0.01)
     store.answers.set()
     await cluster.families()
     store.answers.clear()
@@ -328,7 +328,7 @@ async def test_a_store_that_is_slow_has_its_last_figures_told_with_their_age(clo
 
 async def test_a_store_that_takes_long_is_asked_less_often(clock: VirtualClock) -> None:
     store = Hung(clock)
-    cluster = Cluster(Mainspring(store, clock=clock), deadline=0.01)
+    cluster = ClusterMetrics(Mainspring(store, clock=clock), deadline=0.01)
     await cluster.families()
     clock.advance(seconds=3)
     store.answers.set()
@@ -352,7 +352,7 @@ def test_a_registry_of_ones_own_may_have_it_too() -> None:
 
 
 async def test_prometheus_gets_the_format_it_accepts(app: Mainspring) -> None:
-    families = await Cluster(app).families()
+    families = await ClusterMetrics(app).families()
     plain, kind = exposition(families)
     assert kind.startswith("text/plain")
     strict, kind = exposition(families, "application/openmetrics-text; version=1.0.0")

@@ -12,10 +12,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mainspring import BadInput, Mainspring, StoreUnavailable
 from mainspring.clock import EPOCH
-from mainspring.counters import Counts, Meter
+from mainspring.counters import Counters, CounterSnapshot
 from mainspring.health import Health
 from mainspring.metrics import endpoint, exposition
-from mainspring.metrics.cluster import Cluster
+from mainspring.metrics.cluster import ClusterMetrics
 from mainspring.metrics.endpoint import HEAD, Endpoint
 from mainspring.metrics.pages import pages
 from mainspring.metrics.process import KINDS, families, watch_loop
@@ -34,7 +34,7 @@ def samples(found: Iterable[Metric]) -> Samples:
     }
 
 
-def shown(meter: Meter) -> Samples:
+def shown(meter: Counters) -> Samples:
     return samples(families(meter.whole()))
 
 
@@ -114,7 +114,7 @@ async def test_lost_runs_and_leaks_are_counted(app: Mainspring) -> None:
 
 
 async def test_a_loop_that_comes_late_is_seen(clock: VirtualClock) -> None:
-    meter = Meter()
+    meter = Counters()
     task = asyncio.create_task(watch_loop(meter, clock))
     await clock.elapse(seconds=1)
     clock.advance(seconds=5)  # it wanted to wake after one
@@ -155,7 +155,7 @@ async def test_an_open_app_cannot_be_measured_any_more(app: Mainspring) -> None:
 
 
 async def test_both_pages_together_name_nothing_twice(app: Mainspring) -> None:
-    together = [*await Cluster(app).families(), *families(Counts())]
+    together = [*await ClusterMetrics(app).families(), *families(CounterSnapshot())]
     names = [family.name for family in together]
     assert sorted(set(names)) == sorted(names)
     strict, _ = exposition(together, "application/openmetrics-text; version=1.0.0")
@@ -163,8 +163,8 @@ async def test_both_pages_together_name_nothing_twice(app: Mainspring) -> None:
 
 
 def test_what_was_not_counted_yet_is_there_as_nothing() -> None:
-    assert {name.removesuffix("_total") for name in KINDS} == {family.name for family in families(Counts())}
-    assert shown(Meter())["mainspring_jobs_lost_total",] == 0
+    assert {name.removesuffix("_total") for name in KINDS} == {family.name for family in families(CounterSnapshot())}
+    assert shown(Counters())["mainspring_jobs_lost_total",] == 0
 
 
 # the endpoint
@@ -206,7 +206,7 @@ async def test_the_endpoint_answers_whatever_it_is_asked(request_: bytes, code: 
     async def health(store: bool) -> Health:
         return Health(True, not store, ["the store is away"] if store else [])
 
-    async with Endpoint(pages(app, Counts, health)).serving("127.0.0.1", 0) as served:
+    async with Endpoint(pages(app, CounterSnapshot, health)).serving("127.0.0.1", 0) as served:
         answer, body = await ask(served.port, request_)
         assert answer == code
         if code == 503:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mainspring import BadInput, Mainspring, State, Task
-from mainspring.records.worker import LiveWorker, Orders
+from mainspring.records.worker import WorkerCommands, WorkerRow
 from mainspring.testing import VirtualClock
 
 
@@ -25,7 +25,7 @@ async def running(app: Mainspring) -> int:
     return (await app.stats()).running
 
 
-async def only(app: Mainspring) -> LiveWorker:
+async def only(app: Mainspring) -> WorkerRow:
     (worker,) = await app.workers.list()
     return worker
 
@@ -38,7 +38,7 @@ async def test_a_worker_is_enlarged_while_it_works(app: Mainspring, clock: Virtu
             await clock.elapse(seconds=1)
             assert await running(app) == 2
             assert await app.workers.resize(worker.id, 6) == [worker.id]
-            assert (await only(app)).orders == Orders(concurrency=6)
+            assert (await only(app)).orders == WorkerCommands(concurrency=6)
             await clock.elapse(seconds=5)
             assert await running(app) == 6
             await clock.elapse(seconds=5)
@@ -91,9 +91,9 @@ async def test_one_order_leaves_the_other_as_it_is(app: Mainspring, clock: Virtu
     async with app, app.worker() as worker:
         await app.workers.resize(worker.id, 7)
         await app.workers.drain(worker.id)
-        assert (await only(app)).orders == Orders(concurrency=7, drained=True)
+        assert (await only(app)).orders == WorkerCommands(concurrency=7, drained=True)
         await app.workers.resume(worker.id)
-        assert (await only(app)).orders == Orders(concurrency=7)
+        assert (await only(app)).orders == WorkerCommands(concurrency=7)
 
 
 async def test_all_workers_are_ordered_at_once_and_one_by_the_beginning_of_its_name(
@@ -138,7 +138,7 @@ async def test_orders_go_with_their_worker(app: Mainspring, clock: VirtualClock)
         async with app.worker():
             await clock.elapse(seconds=6)
             live = await only(app)
-    assert (live.orders, live.info.drained) == (Orders(), False)
+    assert (live.orders, live.info.drained) == (WorkerCommands(), False)
 
 
 async def test_a_worker_is_told_with_what_it_runs_and_has_done(app: Mainspring, clock: VirtualClock) -> None:
@@ -198,7 +198,7 @@ async def test_orders_of_one_instant_do_not_undo_each_other(app: Mainspring, clo
         orders = (await only(app)).orders
         given = [isinstance(answer, list) for answer in told]
         assert given[1]
-        assert orders == Orders(3 if given[2] else None, drained=given[0] or given[3], stopped=True)
+        assert orders == WorkerCommands(3 if given[2] else None, drained=given[0] or given[3], stopped=True)
 
 
 async def test_a_worker_that_is_being_stopped_shows_so_at_once(app: Mainspring, clock: VirtualClock) -> None:

@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry
 
 from mainspring import BadInput, Context, Filter, Mainspring, State
 from mainspring.events import JobEnded, JobFailed, JobPartial
-from mainspring.feed.from_events import TELLERS
+from mainspring.feed.from_events import CONVERTERS
 from mainspring.metrics import exposition
-from mainspring.metrics.cluster import Cluster
+from mainspring.metrics.cluster import ClusterMetrics
 from mainspring.middleware.metrics import Metrics
 from mainspring.records.run import Ending
 from mainspring.webhook.message import told
@@ -83,7 +83,7 @@ async def test_partial_runs_have_a_status_in_metrics(app: Mainspring, counting: 
     for failed in (0, 1, 5):
         await counting.enqueue(failed)
     await app.drain()
-    body = exposition(await Cluster(app).families())[0].decode()
+    body = exposition(await ClusterMetrics(app).families())[0].decode()
     for status in ("completed", "partial", "failed"):
         assert f'job_execution_total{{job="counting",status="{status}"}} 1.0' in body
 
@@ -131,7 +131,7 @@ async def test_a_partial_run_is_an_event_of_its_own_and_no_failure(
     assert isinstance(part, JobPartial)
     assert not isinstance(part, JobFailed)
     assert [(one.levelname, "1 of 10 items failed" in one.getMessage()) for one in caplog.records] == [("INFO", True)]
-    (notice,) = TELLERS[JobEnded](part)
+    (notice,) = CONVERTERS[JobEnded](part)
     assert (notice.type, notice.ending, notice.outcome) == ("job.completed", "completed", "partial")
     body = told(part.job, part.outcome, "job.completed")
     assert (body["outcome"], body["items"]) == ("partial", {"success": 9, "failed": 1, "skipped": 0})

@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring import Mainspring, Retention
-from mainspring.poll_interval import REST, patience
-from mainspring.records.worker import Beat
+from mainspring.poll_interval import REST, poll_interval
+from mainspring.records.worker import BeatReply
 from mainspring.store import Store
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import Faults, FaultStore, VirtualClock
@@ -27,7 +27,7 @@ class Talkative(MemoryStore):
     def hears(self) -> bool | None:
         return None if self.deaf is None else not self.deaf
 
-    async def beat(self, *args: Any, **kwargs: Any) -> Beat:
+    async def beat(self, *args: Any, **kwargs: Any) -> BeatReply:
         return replace(await super().beat(*args, **kwargs), lost=self.lost)
 
 
@@ -102,14 +102,14 @@ async def test_a_beat_that_says_somebody_is_silent_is_followed_by_a_sweep_at_onc
 
 def test_where_nothing_is_heard_patience_is_the_interval(store: Talkative) -> None:
     store.deaf = True
-    assert patience(store, 3.0) == 3.0
+    assert poll_interval(store, 3.0) == 3.0
 
 
 def test_those_who_hear_do_not_look_together(store: Talkative) -> None:
-    spans = {patience(store, 3.0) for _ in range(20)}
+    spans = {poll_interval(store, 3.0) for _ in range(20)}
     assert len(spans) > 10
     assert all(0.8 * REST <= span <= REST for span in spans)
-    assert patience(store, 1000.0) == 1000.0
+    assert poll_interval(store, 1000.0) == 1000.0
 
 
 async def test_retention_is_looked_after_every_ten_minutes_and_more_often_if_an_age_is_short(

@@ -19,7 +19,7 @@ from children import Ears, children, ends, order
 
 from mainspring import BadTask, SystemClock
 from mainspring.executor.pool import LOOK, Processes, place_of
-from mainspring.executor.protocol import Died, LogLine, Order, Raised, Returned
+from mainspring.executor.protocol import LogMessage, ProcessDiedMessage, Raised, Returned, RunRequest
 from mainspring.testing import VirtualClock
 
 
@@ -48,7 +48,7 @@ def value(ended: Any) -> Any:
     return json.loads(ended.result or "null")
 
 
-async def begun(pool: Processes, given: Order) -> tuple[asyncio.Task[Any], Any]:
+async def begun(pool: Processes, given: RunRequest) -> tuple[asyncio.Task[Any], Any]:
     """A call, and the text of the first thing it says."""
     ears = Ears()
     task = asyncio.create_task(pool.call(given, ears))
@@ -133,7 +133,7 @@ async def test_a_listener_that_fails_harms_nobody(pool: Processes, caplog: pytes
         raise RuntimeError("deaf")
 
     assert isinstance(await pool.call(order(jobs.tell), deaf), Returned)
-    assert "a listener failed on LogLine" in caplog.text
+    assert "a listener failed on LogMessage" in caplog.text
 
 
 # poison
@@ -151,12 +151,12 @@ async def test_ten_innocents_beside_each_poison_are_unharmed(pool: Processes) ->
         bad = asyncio.create_task(pool.call(poison, print))
         good = [call(pool, jobs.add, a=n) for n in range(10)]
         assert await asyncio.gather(*good) == list(range(1, 11))
-        assert isinstance(await bad, Died | Raised)
+        assert isinstance(await bad, ProcessDiedMessage | Raised)
 
 
 async def test_helpers_do_not_outlive_a_crash(pool: Processes) -> None:
     task, helper = await begun(pool, order(jobs.crash_with_a_helper))
-    assert await task == Died("exited with status 1", task.result().usage)
+    assert await task == ProcessDiedMessage("exited with status 1", task.result().usage)
     assert ends(int(helper))
 
 
@@ -165,8 +165,8 @@ async def test_all_that_was_said_before_a_crash_is_heard(pool: Processes, monkey
     ears = Ears()
     task = asyncio.create_task(pool.call(order(jobs.many_last_words), ears))
     assert ends(int((await ears.first()).text))
-    assert isinstance(await task, Died)
-    assert ears.heard[1:] == [LogLine(20, "goodbye")] * 100
+    assert isinstance(await task, ProcessDiedMessage)
+    assert ears.heard[1:] == [LogMessage(20, "goodbye")] * 100
 
 
 async def test_a_fork_that_holds_the_connection_does_not_hide_a_death(pool: Processes) -> None:
@@ -301,7 +301,7 @@ async def test_an_interruption_never_cuts_a_message_in_two(pool: Processes, cloc
     clock.advance(seconds=1)
     assert not ends(pid, 0.1)
     assert (await asyncio.wait_for(task, 10)).kind == "timeout"
-    assert set(ears.heard[1:]) == {LogLine(20, "\x01" * 8000)}
+    assert set(ears.heard[1:]) == {LogMessage(20, "\x01" * 8000)}
 
 
 async def test_an_interruption_that_comes_too_late_hits_nobody(pool: Processes, clock: VirtualClock) -> None:
@@ -410,7 +410,7 @@ SCRIPT = """
 import asyncio
 from mainspring import SystemClock, Mainspring
 from mainspring.executor.pool import Processes, place_of
-from mainspring.executor.protocol import Order
+from mainspring.executor.protocol import RunRequest
 from children import job_of
 
 app = Mainspring("memory://")
@@ -426,7 +426,7 @@ def helper(n):
 async def main():
     module, qualname, main = place_of(double.fn)
     pool = Processes(SystemClock())
-    order = Order(module=module, qualname=qualname, main=main, job=job_of('{"n": 21}'), result_limit=100)
+    order = RunRequest(module=module, qualname=qualname, main=main, job=job_of('{"n": 21}'), result_limit=100)
     print(await pool.call(order, print), flush=True)
     pool.close()
 

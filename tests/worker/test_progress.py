@@ -10,7 +10,7 @@ import pytest
 
 from mainspring import Context, Mainspring, State
 from mainspring.ids import JobId
-from mainspring.records.run import Progress, Report
+from mainspring.records.run import Progress, RunReport
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import VirtualClock
 
@@ -59,7 +59,7 @@ class Counting(MemoryStore):
         super().__init__(clock)
         self.told: list[Progress] = []
 
-    async def report(self, reports: Sequence[Report]) -> set[JobId]:
+    async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
         self.told += [report.progress for report in reports if report.progress is not None]
         return await super().report(reports)
 

@@ -13,7 +13,7 @@ from mainspring import BadInput, Discard, Execution, Mainspring, Snooze
 from mainspring.clock import EPOCH
 from mainspring.insight.stats import Figures, TopError
 from mainspring.records.run import WENT_WRONG, Ending, Failure
-from mainspring.records.tally import KINDS, OTHERS, Sums, bucket, middle, percentile
+from mainspring.records.tally import KINDS, OTHERS, RunSums, bucket, middle, percentile
 from mainspring.testing import Faults, FaultStore, VirtualClock
 
 
@@ -242,16 +242,16 @@ async def test_the_commonest_errors_come_first_and_a_cancel_is_none(app: Mainspr
 
 
 def test_a_task_that_fails_in_ever_new_ways_does_not_make_a_tally_grow() -> None:
-    sums = Sums()
+    sums = RunSums()
     for n in range(1000):
-        sums.add(Sums(errors={Failure("Error", "x" * n).kind + chr(97 + n % 26) * (n // 26): 1}))
+        sums.add(RunSums(errors={Failure("Error", "x" * n).kind + chr(97 + n % 26) * (n // 26): 1}))
     assert len(sums.errors) == KINDS + 1
     assert sum(sums.errors.values()) == 1000
     assert sums.errors[OTHERS] > 900
 
 
 def test_a_tally_keeps_no_lines_of_failures_it_does_not_tell_apart() -> None:
-    sums = Sums()
+    sums = RunSums()
     for n in range(1000):
         sums.meet(Failure(f"Error{chr(97 + n % 26) * (n // 26 + 1)}", "no"), EPOCH)
     assert sums.lines.keys() == sums.errors.keys() - {OTHERS}

@@ -14,8 +14,8 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring import BadInput, Context, Filter, JobNotFound, LogLine, Mainspring, State
-from mainspring.records.run import Report
-from mainspring.task.context import LINE_LIMIT, LINES, Desk
+from mainspring.records.run import RunReport
+from mainspring.task.context import LINE_LIMIT, LINES, ReportBuffer
 from mainspring.testing import Faults, FaultStore, VirtualClock
 
 
@@ -212,7 +212,7 @@ async def test_no_line_of_many_threads_is_lost(app: Mainspring, clock: VirtualCl
 @pytest.mark.usefixtures("restless")
 async def test_what_many_threads_lay_on_the_desk_is_all_taken() -> None:
     clock = VirtualClock()
-    desk, taken = Desk(clock), []
+    desk, taken = ReportBuffer(clock), []
     app = Mainspring("memory://", clock=clock)
     async with app:
         app.task(name="work")(lambda: None)
@@ -300,14 +300,14 @@ async def test_what_a_run_said_before_its_process_died_stays_with_its_number(
         await store.beat(gone._info, until=now + timedelta(seconds=1), now=now)
         (job,) = (await store.claim(None, worker=gone.id, tasks=["work"], limit=1, now=now)).jobs
         line = LogLine(job.runs, 1, now, logging.INFO, "and then it died")
-        await store.report([Report(id=job.id, lease=job.lease or "", lines=(line,))])
+        await store.report([RunReport(id=job.id, lease=job.lease or "", lines=(line,))])
         clock.advance(seconds=2)
         async with app.worker():
             await clock.elapse(seconds=10)
         lines = await app.jobs.logs(handle.id)
         # A zombie is not heard any more.
         late = LogLine(job.runs, 2, now, logging.INFO, "not dead at all")
-        assert await store.report([Report(id=job.id, lease=job.lease or "", lines=(late,))]) == set()
+        assert await store.report([RunReport(id=job.id, lease=job.lease or "", lines=(late,))]) == set()
         assert await app.jobs.logs(handle.id) == lines
     assert [(line.run, line.text) for line in lines] == [(1, "and then it died"), (2, "from the second run")]
 

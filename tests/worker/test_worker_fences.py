@@ -15,7 +15,7 @@ from mainspring.ids import JobId
 from mainspring.records.job import Job, State
 from mainspring.records.outcome import Outcome
 from mainspring.records.run import Ending, Execution
-from mainspring.records.worker import Beat, Claim, WorkerInfo
+from mainspring.records.worker import BeatReply, Claim, WorkerInfo
 from mainspring.stores.memory.store import MemoryStore
 
 BEAT, LEASE, SWEEP = 0.02, 0.2, 0.02
@@ -37,7 +37,7 @@ class Faulty(MemoryStore):
             await obstacle(answer)
         return answer
 
-    async def beat(self, worker: WorkerInfo, **given: Any) -> Beat:
+    async def beat(self, worker: WorkerInfo, **given: Any) -> BeatReply:
         if obstacle := self.asked.get("beat"):
             await obstacle(worker)
         answer = await super().beat(worker, **given)

@@ -14,11 +14,11 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from ..app import Mainspring
 
 if TYPE_CHECKING:
-    from ..metrics.cluster import Cluster
-    from .access.authenticate import Way
+    from ..metrics.cluster import ClusterMetrics
+    from .access.authenticate import Authenticator
     from .access.greeting import Greeting
     from .idempotency import Answers
-    from .response_cache import Recent
+    from .response_cache import ResponseCache
     from .routes.session import Sessions
     from .stream import Streams
 
@@ -27,17 +27,17 @@ _living: ContextVar[Mainspring] = ContextVar("mainspring.living")
 
 
 @dataclass(frozen=True)
-class Served:
+class AppScope:
     """One app, and what is remembered of its requests."""
 
     through: ASGIApp
     app: Mainspring
-    ways: tuple[Way, ...]
+    ways: tuple[Authenticator, ...]
     sessions: Sessions
-    recent: Recent
+    recent: ResponseCache
     answers: Answers
     streams: Streams
-    cluster: Cluster
+    cluster: ClusterMetrics
     greeting: Greeting
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -47,8 +47,8 @@ class Served:
         await self.through(scope, receive, send)
 
 
-def served(scope: Any) -> Served:
-    found: Served = scope[SERVED]
+def served(scope: Any) -> AppScope:
+    found: AppScope = scope[SERVED]
     return found
 
 

@@ -20,7 +20,7 @@ from .unknown_field import is_lenient, lenient_parts, unknown_field, unknown_in_
 MAX_EXPLAINED_BYTES = 512 << 10
 
 
-class Strict(Request[Any, Any, Any]):
+class StrictRequest(Request[Any, Any, Any]):
     """A request whose body is decoded once, as the handler's `data`, and in which "5" is no number."""
 
     async def body(self) -> bytes:

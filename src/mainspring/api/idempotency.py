@@ -46,7 +46,7 @@ def minted(n: int = 0) -> str | None:
     return None if first is None else following(first, n)
 
 
-class Answer(Struct, frozen=True, omit_defaults=True):
+class StoredResponse(Struct, frozen=True, omit_defaults=True):
     status: int
     headers: list[tuple[str, str]]
     body: str
@@ -63,7 +63,7 @@ class Once(Struct, frozen=True, omit_defaults=True):
     """Which server carries it out, and which time."""
     until: datetime
     """When another may."""
-    answer: Answer | None = None
+    answer: StoredResponse | None = None
 
 
 class Idempotency:
@@ -144,7 +144,7 @@ class Answers:
         """Whether it was ours, and we do not carry it out any more: the store was away when we wanted to say so."""
         return once.holder.startswith(f"{self._me}.") and name not in self._under_way
 
-    async def _end(self, document: Document, once: Once, answer: Answer) -> None:
+    async def _end(self, document: Document, once: Once, answer: StoredResponse) -> None:
         """Keeps the answer. After an error nobody knows what was done: whoever repeats it does so with the same ids."""
         now = self._spring.clock.now()
         kept = replace(once, until=now) if answer.status >= 500 else replace(once, answer=answer)
@@ -165,12 +165,12 @@ class _Exchange:
         self._body: bytes | None = body
         self._said: list[Any] = []
 
-    async def carry_out(self) -> Answer:
+    async def carry_out(self) -> StoredResponse:
         await self._app(self._scope, self._again, self._hear)
         start, *parts = self._said
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start["headers"]]
         body = b"".join(part.get("body", b"") for part in parts)
-        return Answer(start["status"], headers, body.decode())
+        return StoredResponse(start["status"], headers, body.decode())
 
     async def _again(self) -> Any:
         if self._body is None:
@@ -181,7 +181,7 @@ class _Exchange:
     async def _hear(self, message: Message) -> None:
         self._said.append(message)
 
-    async def give(self, answer: Answer, *, replayed: bool = False) -> None:
+    async def give(self, answer: StoredResponse, *, replayed: bool = False) -> None:
         headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
         if replayed:
             headers.append((b"idempotent-replayed", b"true"))

@@ -10,7 +10,7 @@ from .path import SLASH, parted
 ROOT = "mainspring.root"
 
 
-class Mounted:
+class MountPath:
     """An application that sees paths from its own root on, wherever another one has put it."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from litestar import Request
 from litestar.params import QueryParameter
 
-from ..suggest import hint
+from ..suggest import did_you_mean
 from .problem import Problem
 
 # As many may be given, repeated ones included.
@@ -53,7 +53,7 @@ def instant(said: str | None) -> datetime | None:
 
 def _check(path: str, name: str, value: str, known: dict[str, bool], *, again: bool) -> None:
     if name not in known:
-        raise Problem(400, "bad_parameter", f"{path} has no parameter {name[:80]!r}; {hint(name, known)}")
+        raise Problem(400, "bad_parameter", f"{path} has no parameter {name[:80]!r}; {did_you_mean(name, known)}")
     if again and not known[name]:
         raise Problem(400, "bad_parameter", f"{name} was given more than once, and it means one thing")
     if value == "null" and not known[name]:  # the framework takes it for none at all

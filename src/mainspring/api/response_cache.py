@@ -22,7 +22,7 @@ SHARE = 20
 MOST = 1000
 
 
-class Recent:
+class ResponseCache:
     """What was asked lately. Whoever changes something here is told the truth at once; others a little later."""
 
     def __init__(self, clock: Clock) -> None:
@@ -58,10 +58,10 @@ class Recent:
         self._asked = {}
 
 
-Lately = NamedDependency[Recent]
+Lately = NamedDependency[ResponseCache]
 
 
-class Forgetful:
+class InvalidateCache:
     """An application after whose changes nothing is known from before.
 
     A request that is refused changes nothing, nor does a POST that only reads: else anyone could make the store count

@@ -25,7 +25,7 @@ def header(scope: Scope, name: bytes) -> str | None:
     return None
 
 
-class Guarded:
+class SecurityHeaders:
     """An application whose answers have the headers above, unless they say otherwise themselves."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -15,26 +15,26 @@ from litestar.openapi.config import OpenAPIConfig
 from litestar.types import Scope
 
 from ..app import Mainspring
-from ..metrics.cluster import Cluster
-from .access.attempts import Attempts
-from .access.authenticate import Door, Principal, Way, may
+from ..metrics.cluster import ClusterMetrics
+from .access.attempts import SignInAttempts
+from .access.authenticate import Authenticate, Authenticator, Principal, may
 from .access.bearer import Bearer
 from .access.greeting import Greeting
 from .access.issuer import check_jwt
 from .access.no_auth import anyone
-from .app_scope import Served, opened, served
-from .body import Strict
+from .app_scope import AppScope, opened, served
+from .body import StrictRequest
 from .deadline import Deadline
 from .document import document, operation_id
 from .idempotency import Answers, Idempotency
-from .mount_path import ROOT, Mounted
+from .mount_path import ROOT, MountPath
 from .parameters import known_only
 from .problem import HANDLERS
-from .response_cache import Forgetful, Recent
+from .response_cache import InvalidateCache, ResponseCache
 from .routes import BESIDE, ROUTES
 from .routes.pages import no_such_address
 from .routes.session import Sessions
-from .security_headers import Guarded
+from .security_headers import SecurityHeaders
 from .stream import Streams
 
 if TYPE_CHECKING:
@@ -51,19 +51,21 @@ async def get_openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
     return document(request.app, str(request.scope.get(ROOT, "")))
 
 
-def asgi(app: Mainspring, *, auth: bool = True, ways: Sequence[Way] | None = None, greets: bool = True) -> Guarded:
+def asgi(
+    app: Mainspring, *, auth: bool = True, ways: Sequence[Authenticator] | None = None, greets: bool = True
+) -> SecurityHeaders:
     """The API of an app. `ways` say who asks, in place of keys, tokens and sessions: the first that can tell does.
 
     Without `auth` everybody is an admin, and only this machine is served. `greets`: the first request logs how to
     sign in, while there is no key.
     """
-    attempts = Attempts(app.clock)
+    attempts = SignInAttempts(app.clock)
     known = Sessions(app, attempts)
     greeting = Greeting(app, silent=not greets or not auth or ways is not None)
     if ways is None:
         ways = (Bearer(app, attempts, _web_tokens(app)), known) if auth else (anyone,)
-    kept = Recent(app.clock), Answers(app), Streams(app), Cluster(app), greeting
-    return Guarded(Mounted(Served(litestar(), app, tuple(ways), known, *kept)))
+    kept = ResponseCache(app.clock), Answers(app), Streams(app), ClusterMetrics(app), greeting
+    return SecurityHeaders(MountPath(AppScope(litestar(), app, tuple(ways), known, *kept)))
 
 
 # What a handler may ask for.
@@ -82,7 +84,7 @@ async def sessions(scope: Scope) -> Sessions:
     return served(scope).sessions
 
 
-async def recent(scope: Scope) -> Recent:
+async def recent(scope: Scope) -> ResponseCache:
     return served(scope).recent
 
 
@@ -93,13 +95,13 @@ def litestar() -> Litestar:
         [Router(PREFIX, route_handlers=ROUTES, before_request=known_only), *BESIDE],
         dependencies={one.__name__: Provide(one) for one in (spring, who, sessions, recent)},
         middleware=[
-            DefineMiddleware(Door),
-            DefineMiddleware(Forgetful),
+            DefineMiddleware(Authenticate),
+            DefineMiddleware(InvalidateCache),
             DefineMiddleware(Idempotency, limit=BODY_LIMIT),
             DefineMiddleware(Deadline),
         ],
         exception_handlers={**HANDLERS, NotFoundException: no_such_address},
-        request_class=Strict,
+        request_class=StrictRequest,
         request_max_body_size=BODY_LIMIT,
         openapi_config=_document(),
         lifespan=[opened],

@@ -10,7 +10,7 @@ import msgspec
 from ..app import Mainspring
 from ..control.computation import Computation
 from ..control.schedule_history import ScheduleRun
-from ..records.audit import Entry
+from ..records.audit import AuditEntry
 from ..records.job import Job
 from ..records.run import Execution, Failure, LogLine
 from ..schedule.record import Schedule
@@ -50,7 +50,7 @@ def weight(row: object) -> int:
             return weight(row.execution)
         case InboundTrigger():
             return len(row.note) + _size(row.kwargs)
-        case Entry():
+        case AuditEntry():
             return len(row.target) + len(row.asked) + len(row.outcome or "")
         case Schedule():
             return len(row.spec.payload) + len(row.note) + _size(row.spec.metadata)

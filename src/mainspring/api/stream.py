@@ -14,8 +14,8 @@ from litestar.types import Receive, Scope, Send
 
 from ..app import Mainspring
 from ..errors import MainspringError
-from ..feed.event import Wish
-from ..feed.hub import Item, Newsstand, Reader, TooSlow
+from ..feed.event import FeedFilter
+from ..feed.hub import FeedHub, Item, Reader, ReaderLagged
 from ..mask import mask_text
 from ..survived_errors import count
 from .access.redaction import shown_notice
@@ -54,7 +54,7 @@ class Streams:
         self.app = app
         self._each, self._most = each, most
         self._readers: Counter[str] = Counter()
-        self._stand: Newsstand | None = None
+        self._stand: FeedHub | None = None
         self._stopping: Callable[[], bool] = _foreign_server_stops
 
     @contextmanager
@@ -78,11 +78,11 @@ class Streams:
             if not self._readers[name]:
                 del self._readers[name]
 
-    def stand(self, scope: Scope) -> Newsstand:
+    def stand(self, scope: Scope) -> FeedHub:
         self._stopping = scope.get(STOPPING) or self._stopping  # type: ignore[assignment]
         if self._stand is None or not self._stand.open:
             app = self.app
-            self._stand = Newsstand(
+            self._stand = FeedHub(
                 app.opened, app.clock, app.herald, beat=app.settings.beat, leaving=lambda: self._stopping()
             )  # fmt: skip
         return self._stand
@@ -92,7 +92,12 @@ class EventStream:
     """Answers with server-sent events until the client goes, falls behind, or the server stops."""
 
     def __init__(
-        self, streams: Streams, name: str, wish: Wish, after: int | None, is_allowed: Callable[[], Awaitable[bool]]
+        self,
+        streams: Streams,
+        name: str,
+        wish: FeedFilter,
+        after: int | None,
+        is_allowed: Callable[[], Awaitable[bool]],
     ) -> None:
         self._streams = streams
         self._is_allowed = is_allowed
@@ -121,14 +126,14 @@ class EventStream:
         if not telling.cancelled():
             telling.result()
 
-    async def _tell(self, reader: Reader, stand: Newsstand, send: Send) -> None:
+    async def _tell(self, reader: Reader, stand: FeedHub, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         # The number comes first: who is cut off before the first event goes on from here.
         await self._say(send, f"retry: {RETRY}\nid: {reader.after}\n: mainspring\n{_heartbeat()}")
         reason = "stopping"
         try:
             reason = await self._follow(reader, stand, send) or reason
-        except TooSlow:
+        except ReaderLagged:
             reason = "too_slow"
         except MainspringError as error:
             _logger.info("%s is sent away from the live events: %s", self._name, error)
@@ -137,7 +142,7 @@ class EventStream:
         await self._say(send, f"event: closing\ndata: {json.dumps({'type': 'closing', 'reason': reason})}\n\n")
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _follow(self, reader: Reader, stand: Newsstand, send: Send) -> str | None:
+    async def _follow(self, reader: Reader, stand: FeedHub, send: Send) -> str | None:
         """Until it is over; why, if not because the stand has closed."""
         now = self._clock.monotonic
         ends_at, beat_at, trouble = now() + LIFE, now() + HEARTBEAT, None

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType, inspect
 
-from ..suggest import hint
+from ..suggest import did_you_mean
 
 
 class UnknownField(NamedTuple):
@@ -21,7 +21,7 @@ class UnknownField(NamedTuple):
 
     def __str__(self) -> str:
         where = "" if self.path == "$" else f" - at `{self.path}`"
-        return f"Object contains unknown field `{self.name[:80]}`{where}; {hint(self.name, self.known)}"
+        return f"Object contains unknown field `{self.name[:80]}`{where}; {did_you_mean(self.name, self.known)}"
 
 
 class LenientParts(NamedTuple):

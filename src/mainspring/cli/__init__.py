@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ..errors import MainspringError
-from ..suggest import nearest
+from ..suggest import nearest_name
 from .failure import Failed
 
 __all__ = ["COMMANDS", "main"]
@@ -71,7 +71,7 @@ class Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and (near := nearest(args[0], COMMANDS)):
+        if args and args[0] not in COMMANDS and (near := nearest_name(args[0], COMMANDS)):
             ctx.fail(f"No such command {args[0]!r}. Did you mean {near!r}?")
         return super().resolve_command(ctx, args)
 

@@ -11,7 +11,7 @@ from ..app import Mainspring
 from ..ids import JobId
 from ..records.job import MEANT, Action
 from . import records
-from .change import Deed, carry_out, chosen, which_jobs
+from .change import ChangeCommand, carry_out, chosen, which_jobs
 from .loading import with_app
 from .options import as_json
 
@@ -28,7 +28,7 @@ async def cancel(app: Mainspring, reason: str | None, **given: Any) -> None:
     """
     choice = await chosen(app, MEANT[Action.CANCEL], given)
     act = app.jobs.cancel if reason is None else partial(app.jobs.cancel, reason=reason)
-    await carry_out(app, Deed.of(Action.CANCEL, "cancelled", act), choice)
+    await carry_out(app, ChangeCommand.of(Action.CANCEL, "cancelled", act), choice)
 
 
 @click.command()
@@ -41,7 +41,9 @@ async def retry(app: Mainspring, **given: Any) -> None:
     retries.
     """
     await carry_out(
-        app, Deed.of(Action.RETRY, "pending again", app.jobs.retry), await chosen(app, MEANT[Action.RETRY], given)
+        app,
+        ChangeCommand.of(Action.RETRY, "pending again", app.jobs.retry),
+        await chosen(app, MEANT[Action.RETRY], given),
     )
 
 
@@ -69,7 +71,9 @@ async def pause(app: Mainspring, **given: Any) -> None:
 
     By id, or those that options choose: without --state, pending, scheduled and retrying ones.
     """
-    await carry_out(app, Deed.of(Action.PAUSE, "paused", app.jobs.pause), await chosen(app, MEANT[Action.PAUSE], given))
+    await carry_out(
+        app, ChangeCommand.of(Action.PAUSE, "paused", app.jobs.pause), await chosen(app, MEANT[Action.PAUSE], given)
+    )
 
 
 @click.command()
@@ -81,7 +85,9 @@ async def resume(app: Mainspring, **given: Any) -> None:
     By id, or those that options choose.
     """
     await carry_out(
-        app, Deed.of(Action.RESUME, "pending again", app.jobs.resume), await chosen(app, MEANT[Action.RESUME], given)
+        app,
+        ChangeCommand.of(Action.RESUME, "pending again", app.jobs.resume),
+        await chosen(app, MEANT[Action.RESUME], given),
     )
 
 
@@ -95,5 +101,5 @@ async def delete(app: Mainspring, **given: Any) -> None:
     them first.
     """
     await carry_out(
-        app, Deed.of(Action.DELETE, "deleted", app.jobs.delete), await chosen(app, MEANT[Action.DELETE], given)
+        app, ChangeCommand.of(Action.DELETE, "deleted", app.jobs.delete), await chosen(app, MEANT[Action.DELETE], given)
     )

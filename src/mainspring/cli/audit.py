@@ -12,7 +12,7 @@ import msgspec
 from ..app import Mainspring
 from ..codec import data
 from ..control.audit_words import reason_of, target_text
-from ..records.audit import Entry, Trail
+from ..records.audit import AuditEntry, AuditFilter
 from . import records
 from .failure import hint
 from .loading import place, with_app
@@ -42,7 +42,7 @@ async def audit(
     Lists changes whose author is known. Changes made with this command line are recorded as cli:USER@HOST.
     """
     now = app.clock.now()
-    which = Trail(since=now - since if isinstance(since, timedelta) else since, **parts)
+    which = AuditFilter(since=now - since if isinstance(since, timedelta) else since, **parts)
     found = await app.audit.list(which, limit=limit, before=before)
     if as_json:
         records.emit([_record(entry) for entry in found])
@@ -56,20 +56,20 @@ async def audit(
         hint(f"there may be more: --before {found[-1].id}")
 
 
-def _none(app: Mainspring, which: Trail) -> str:
-    if which == Trail():
+def _none(app: Mainspring, which: AuditFilter) -> str:
+    if which == AuditFilter():
         return f"the audit trail of {place(app)} is empty; changes by commands, or inside `with acting(…)`, go there"
     return f"no entry in the audit trail of {place(app)} fits these options; without them all are listed"
 
 
-def _record(entry: Entry) -> dict[str, Any]:
+def _record(entry: AuditEntry) -> dict[str, Any]:
     """Every field; what was asked and what became of it as data, not as text."""
     told = None if entry.outcome is None else data(entry.outcome)
     words = {"target_text": target_text(entry.action, entry.target), "reason": reason_of(entry)}
     return msgspec.structs.asdict(entry) | {"asked": data(entry.asked), "outcome": told} | words
 
 
-def _table(entries: Sequence[Entry], now: datetime) -> Table:
+def _table(entries: Sequence[AuditEntry], now: datetime) -> Table:
     from . import render
 
     wide = render.console().width >= render.WIDE
@@ -82,19 +82,19 @@ def _table(entries: Sequence[Entry], now: datetime) -> Table:
     return table
 
 
-def _what(entry: Entry) -> str:
+def _what(entry: AuditEntry) -> str:
     """The target in words, and why."""
     reason = reason_of(entry)
     return f"{target_text(entry.action, entry.target)}{f': {reason}' if reason else ''}"
 
 
-def _failed(entry: Entry) -> str:
+def _failed(entry: AuditEntry) -> str:
     """Where there is no room for outcomes, those that would be taken for done."""
     told = None if entry.outcome is None else data(entry.outcome)
     return f" (failed: {told['error']})" if isinstance(told, dict) and "error" in told else ""
 
 
-def _told(entry: Entry) -> str:
+def _told(entry: AuditEntry) -> str:
     """What became of it, in a few words."""
     told = None if entry.outcome is None else data(entry.outcome)
     if not isinstance(told, dict):

@@ -31,7 +31,7 @@ COUNTED = 10_000
 ABOUT = "--state, --queue, --task, …"
 
 
-class Deed(Struct, frozen=True, kw_only=True):
+class ChangeCommand(Struct, frozen=True, kw_only=True):
     """What is done: its name, how a job is afterwards, in which states, and the call."""
 
     verb: str
@@ -40,18 +40,20 @@ class Deed(Struct, frozen=True, kw_only=True):
     act: Callable[[Filter], Awaitable[Changed]]
 
     @classmethod
-    def of(cls, action: Action, done: str, act: Callable[[Filter], Awaitable[Changed]], verb: str = "") -> Deed:
+    def of(
+        cls, action: Action, done: str, act: Callable[[Filter], Awaitable[Changed]], verb: str = ""
+    ) -> ChangeCommand:
         return cls(verb=verb or action.value, done=done, needs=ALLOWED[action], act=act)
 
 
-class Report(Struct):
+class ChangeSummary(Struct):
     done: list[JobId]
     refused: dict[JobId, str]
     stopping: int = 0
     """Running jobs among those done: their worker ends them."""
 
 
-class Choice(Struct, frozen=True, kw_only=True):
+class JobChoice(Struct, frozen=True, kw_only=True):
     """The jobs meant, and how the question is asked."""
 
     ids: tuple[JobId, ...]
@@ -69,7 +71,7 @@ which_jobs = options(
 )
 
 
-async def chosen(app: Mainspring, usual: tuple[Shown, ...], given: dict[str, Any]) -> Choice:
+async def chosen(app: Mainspring, usual: tuple[Shown, ...], given: dict[str, Any]) -> JobChoice:
     """From what `which_jobs` was given; a filter without states means the usual ones."""
     ids: tuple[JobId, ...] = tuple(dict.fromkeys(given.pop("ids")))
     every, yes, as_json = given.pop("every"), given.pop("yes"), given.pop("as_json")
@@ -79,18 +81,18 @@ async def chosen(app: Mainspring, usual: tuple[Shown, ...], given: dict[str, Any
     if not ids and not every and not narrowed:
         raise click.UsageError(f"which jobs? Give ids, or options that choose ({ABOUT}), or --all")
     if ids:
-        return Choice(ids=ids, which=Filter(ids=ids), yes=True, as_json=as_json)
+        return JobChoice(ids=ids, which=Filter(ids=ids), yes=True, as_json=as_json)
     which = await filter_of(app, given | {"states": given.get("states") or usual})
-    return Choice(ids=(), which=which, yes=yes, as_json=as_json)
+    return JobChoice(ids=(), which=which, yes=yes, as_json=as_json)
 
 
-async def carry_out(app: Mainspring, deed: Deed, choice: Choice) -> None:
+async def carry_out(app: Mainspring, deed: ChangeCommand, choice: JobChoice) -> None:
     """Asks if it may be many, does it, and says what was done; fails if anything was refused."""
     about, changed = words(choice.which), Changed([], {})
     if (which := await _agreed(app, deed, choice)) is not None:
         with counting(app, JobsChanged, deed.verb):
             changed = await deed.act(which)
-    report = Report(changed.done, {id: _refusal(deed, id, why) for id, why in changed.refused.items()})
+    report = ChangeSummary(changed.done, {id: _refusal(deed, id, why) for id, why in changed.refused.items()})
     report.refused |= await _left(app, deed, choice.ids, {*changed.done, *changed.refused})
     if deed.verb == Action.CANCEL:
         report.stopping = len(set(changed.done) & await _running(app))
@@ -99,7 +101,7 @@ async def carry_out(app: Mainspring, deed: Deed, choice: Choice) -> None:
     _tell(deed, report, choice.as_json)
 
 
-async def _agreed(app: Mainspring, deed: Deed, choice: Choice) -> Filter | None:
+async def _agreed(app: Mainspring, deed: ChangeCommand, choice: JobChoice) -> Filter | None:
     """What may be done; None if there is nothing to ask about."""
     if choice.yes:
         return choice.which
@@ -145,7 +147,7 @@ async def _running(app: Mainspring) -> set[JobId]:
             return found
 
 
-async def _left(app: Mainspring, deed: Deed, ids: Sequence[JobId], answered: set[JobId]) -> dict[JobId, str]:
+async def _left(app: Mainspring, deed: ChangeCommand, ids: Sequence[JobId], answered: set[JobId]) -> dict[JobId, str]:
     """Those asked for by id that were not even looked at: unknown, or none of this deed's business."""
     said: dict[JobId, str] = {}
     rest = tuple(id for id in ids if id not in answered)
@@ -156,7 +158,7 @@ async def _left(app: Mainspring, deed: Deed, ids: Sequence[JobId], answered: set
     return said
 
 
-def _refusal(deed: Deed, id: JobId, refusal: Refusal) -> str:
+def _refusal(deed: ChangeCommand, id: JobId, refusal: Refusal) -> str:
     if refusal.error is not None:
         return f"cannot {deed.verb} job {id}: {refusal.error}"
     if refusal.holder is not None:
@@ -164,11 +166,11 @@ def _refusal(deed: Deed, id: JobId, refusal: Refusal) -> str:
     return _unfit(deed, id, refusal.state)
 
 
-def _unfit(deed: Deed, id: JobId, state: str) -> str:
+def _unfit(deed: ChangeCommand, id: JobId, state: str) -> str:
     return str(InvalidTransition(id, state, deed.verb, ", ".join(sorted(deed.needs))))
 
 
-def _tell(deed: Deed, report: Report, as_json: bool) -> None:
+def _tell(deed: ChangeCommand, report: ChangeSummary, as_json: bool) -> None:
     """What was done on stdout, what was not on stderr."""
     refused = list(report.refused.values())
     if as_json:
@@ -186,7 +188,7 @@ def _tell(deed: Deed, report: Report, as_json: bool) -> None:
         raise Failed(f"{len(refused):,} of {len(refused) + len(report.done):,} jobs refused")
 
 
-def _tell_done(deed: Deed, report: Report) -> None:
+def _tell_done(deed: ChangeCommand, report: ChangeSummary) -> None:
     if ended := len(report.done) - report.stopping:
         click.echo(f"{_jobs(ended)} {deed.done}")
     if report.stopping:

@@ -13,7 +13,7 @@ from ..clock import EPOCH
 from ..codec import data
 from ..schedule.record import Schedule
 from ..trigger import AnyTrigger, Every
-from ..trigger.crontab import Entry
+from ..trigger.crontab import CrontabEntry
 
 Status = Literal["made", "new", "there", "differs", "flagged", "refused", "ignored"]
 STATUSES: tuple[Status, ...] = get_args(Status)
@@ -21,7 +21,7 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 _NOT_AN_INTERVAL = "not an interval: "
 
 
-class Line(Struct, frozen=True, kw_only=True):
+class CrontabLine(Struct, frozen=True, kw_only=True):
     """One line, the schedule it means, and what becomes of it.
 
     `new` may be made, `flagged` needs a look, `refused` cannot be converted, `ignored` asks for nothing; `there` is
@@ -41,7 +41,7 @@ class Line(Struct, frozen=True, kw_only=True):
         return "" if self.trigger is None else self.trigger.named(self.name).explain()
 
 
-def line_of(entry: Entry, *, prefix: str, passes_user: bool) -> Line:
+def line_of(entry: CrontabEntry, *, prefix: str, passes_user: bool) -> CrontabLine:
     """What the reader says of it; `passes_user`: whoever runs the command is told whose it is."""
     reasons = tuple(flag for flag in entry.flags if not flag.startswith(_NOT_AN_INTERVAL))
     if entry.user and not passes_user:
@@ -52,13 +52,13 @@ def line_of(entry: Entry, *, prefix: str, passes_user: bool) -> Line:
     status: Status = "flagged" if reasons else "new"
     if trigger is None:
         status = "refused" if entry.name else "ignored"
-    return Line(
+    return CrontabLine(
         number=entry.line, source=entry.source, status=status, name=f"{prefix}{entry.name}" if entry.name else "",
         trigger=trigger, kwargs={"command": entry.command, **user}, reasons=reasons,
     )  # fmt: skip
 
 
-def compared(lines: Iterable[Line], rows: Sequence[Schedule], task: str | None) -> list[Line]:
+def compared(lines: Iterable[CrontabLine], rows: Sequence[Schedule], task: str | None) -> list[CrontabLine]:
     """The lines beside the schedules that are there: what was imported before is known by what it says.
 
     Names may have changed with the numbers of lines. Each schedule stands for one line.
@@ -71,7 +71,7 @@ def compared(lines: Iterable[Line], rows: Sequence[Schedule], task: str | None) 
     return [_beside(line, left, known) for line in lines]
 
 
-def _beside(line: Line, left: dict[object, list[str]], known: Mapping[str, Schedule]) -> Line:
+def _beside(line: CrontabLine, left: dict[object, list[str]], known: Mapping[str, Schedule]) -> CrontabLine:
     if line.trigger is None:
         return line
     same = left.get((line.trigger, _canonical(line.kwargs)), [])
@@ -88,6 +88,6 @@ def _canonical(arguments: Any) -> bytes:
     return msgspec.json.encode(arguments, order="sorted")
 
 
-def differing(line: Line, what: str) -> Line:
+def differing(line: CrontabLine, what: str) -> CrontabLine:
     reason = f"there is another schedule {line.name!r} ({what}): update or delete that one, or give --prefix"
     return replace(line, status="differs", reasons=(*line.reasons, reason))

@@ -13,7 +13,7 @@ from ..app import Mainspring
 from ..records.query import Filter
 from ..records.queue import DeadGroup
 from . import records
-from .change import Choice, Deed, carry_out
+from .change import ChangeCommand, JobChoice, carry_out
 from .edit import arg, arguments
 from .failure import hint
 from .filters import by_error, by_task, filter_of
@@ -120,5 +120,5 @@ async def redrive(
     act = app.dead.redrive
     if args:
         act = partial(act, arguments=await arguments(app, args, which))
-    deed = Deed(verb="redrive", done="pending again", needs=("dead",), act=act)
-    await carry_out(app, deed, Choice(ids=ids, which=which, yes=yes or bool(ids), as_json=as_json))
+    deed = ChangeCommand(verb="redrive", done="pending again", needs=("dead",), act=act)
+    await carry_out(app, deed, JobChoice(ids=ids, which=which, yes=yes or bool(ids), as_json=as_json))

@@ -14,7 +14,7 @@ import click
 
 from ..app import Mainspring
 from ..clock import SystemClock
-from ..supervisor.command_line import Program
+from ..supervisor.command_line import CommandLine
 from ..supervisor.imported_files import ImportReport
 from ..supervisor.reloader import VARIABLE, Reloader
 from .job_lines import JobLines
@@ -57,7 +57,7 @@ def dev(
     check_parts()
     if not no_reload and not os.environ.get(VARIABLE):
         log_to_stderr(log_level or "info")
-        reloader = Reloader(Program.this(), Path.cwd(), SystemClock(), patience=2 * GRACE)
+        reloader = Reloader(CommandLine.this(), Path.cwd(), SystemClock(), patience=2 * GRACE)
         raise click.exceptions.Exit(asyncio.run(reloader.run()))
     folder = Path.cwd()
     found = load(name, source)

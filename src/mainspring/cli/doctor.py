@@ -12,13 +12,13 @@ import msgspec
 from ..app import Mainspring
 from ..control.schedule_index import pages
 from ..errors import MainspringError
-from ..insight.diagnosis import Facts, ScheduleFact, answer, findings
+from ..insight.diagnosis import DoctorFacts, ScheduleFact, answer, findings
 from ..records.finding import Finding, Verdict, worst
 from ..records.job import FINAL, Job, State, UnreadableRecord
 from ..records.query import Filter
 from ..records.queue import Queue
 from ..records.unreadable import document_finding
-from ..records.worker import LiveWorker
+from ..records.worker import WorkerRow
 from ..store import Store
 from ..task.retention import kept
 from ..webhook.inbound import TRIGGERS
@@ -84,11 +84,11 @@ def _named(app: Mainspring, trouble: str) -> str:
     return said if place(app) in said else f"{place(app)}: {said}"
 
 
-async def _facts(app: Mainspring, store: Store, answered: timedelta) -> Facts:
+async def _facts(app: Mainspring, store: Store, answered: timedelta) -> DoctorFacts:
     stats, now = await app.stats(), app.clock.now()
     workers = await store.workers(now=now)
     overdue, orphaned = await _overdue(app, store, workers, now) if app.tasks else (None, [])
-    return Facts(
+    return DoctorFacts(
         now=now, answered=answered, skew=app.clock.skew, schema=await store.schema(), stats=stats,
         workers=workers, circuits=await store.circuits(),
         running=await store.jobs(Filter(states=("running",)), now=now, limit=RUNNING, brief=True),
@@ -118,9 +118,7 @@ async def _oldest(store: Store, now: datetime) -> datetime | None:
 Groups = list[tuple[State, str]]
 
 
-async def _overdue(
-    app: Mainspring, store: Store, workers: Sequence[LiveWorker], now: datetime
-) -> tuple[Groups, Groups]:
+async def _overdue(app: Mainspring, store: Store, workers: Sequence[WorkerRow], now: datetime) -> tuple[Groups, Groups]:
     """States and tasks with jobs that retention should have removed: those of this app, and those that
     neither it nor a live worker knows. What another app's workers know is theirs."""
     elsewhere = {task for worker in workers for task in worker.info.tasks}

@@ -14,7 +14,7 @@ from ..app import Mainspring
 from ..records.job import MAX_PRIORITY, MIN_PRIORITY, Action, Shown
 from ..records.query import Filter
 from .arguments import read
-from .change import Deed, carry_out, chosen, first, which_jobs
+from .change import ChangeCommand, carry_out, chosen, first, which_jobs
 from .filters import options
 from .loading import with_app
 from .options import instant, json_object, span
@@ -79,7 +79,7 @@ async def update(app: Mainspring, args: Sequence[str], new_tags: Sequence[str], 
     choice = await chosen(app, WAITING, given)
     if args:
         new["arguments"] = await arguments(app, args, choice.which)
-    await carry_out(app, Deed.of(Action.UPDATE, "updated", partial(app.jobs.update, **new)), choice)
+    await carry_out(app, ChangeCommand.of(Action.UPDATE, "updated", partial(app.jobs.update, **new)), choice)
 
 
 @click.command()
@@ -98,7 +98,7 @@ async def reschedule(app: Mainspring, at: datetime | None, later: float | None, 
     assert run_at is not None
     done = f"due at {run_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
     act = partial(app.jobs.reschedule, at=run_at)
-    await carry_out(app, Deed.of(Action.UPDATE, done, act, "reschedule"), await chosen(app, WAITING, given))
+    await carry_out(app, ChangeCommand.of(Action.UPDATE, done, act, "reschedule"), await chosen(app, WAITING, given))
 
 
 async def arguments(app: Mainspring, words: Sequence[str], which: Filter) -> dict[str, Any]:

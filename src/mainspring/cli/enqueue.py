@@ -11,7 +11,7 @@ from ..app import Mainspring
 from ..codec import data
 from ..errors import ResultTimeout, UnknownTask
 from ..records.job import MAX_PRIORITY, MIN_PRIORITY
-from ..suggest import hint as way_out
+from ..suggest import did_you_mean as way_out
 from ..task.handle import Handle
 from ..task.task import Task
 from . import records

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from ..feed.event import Notice
+from ..feed.event import FeedEvent
 from ..feed.hub import Item
 from ..records.job import SHOWN
 from .failure import hint
@@ -69,7 +69,7 @@ def _line(item: Item) -> str:
     return f"{item.n:>6}  {told.at:%H:%M:%S}  {told.type:<{_WIDEST}}  {words}".rstrip()
 
 
-def _words(told: Notice) -> Iterator[str]:
+def _words(told: FeedEvent) -> Iterator[str]:
     """What is worth a line: which thing, and what about it."""
     from . import render
 

@@ -17,7 +17,7 @@ from ..schedule.record import CATCH_UPS, OVERLAPS, Schedule
 from ..task.task import Task
 from ..trigger.crontab import read
 from . import records
-from .crontab_lines import STATUSES, Line, Status, compared, differing, line_of
+from .crontab_lines import STATUSES, CrontabLine, Status, compared, differing, line_of
 from .enqueue import task_of
 from .failure import hint
 from .loading import place, with_app
@@ -106,7 +106,7 @@ async def crontab(
     _report(app, getattr(file, "name", "<stdin>"), lines, write, as_json)
 
 
-def _check(app: Mainspring, runner: Task[Any, Any], lines: Sequence[Line]) -> None:
+def _check(app: Mainspring, runner: Task[Any, Any], lines: Sequence[CrontabLine]) -> None:
     """Refuses a task that cannot be given a command line before anything is said or made."""
     for line in lines[:1]:
         payload_of(line.name, runner, line.kwargs, app.settings.payload_limit)
@@ -119,7 +119,7 @@ async def _all(app: Mainspring) -> list[Schedule]:
     return found
 
 
-async def _made(app: Mainspring, line: Line, runner: Task[Any, Any], policies: dict[str, Any]) -> Line:
+async def _made(app: Mainspring, line: CrontabLine, runner: Task[Any, Any], policies: dict[str, Any]) -> CrontabLine:
     try:
         said: dict[str, Any] = {**policies, "kwargs": line.kwargs}
         await app.schedules.create(line.name, line.trigger, runner, **said)
@@ -128,7 +128,7 @@ async def _made(app: Mainspring, line: Line, runner: Task[Any, Any], policies: d
     return replace(line, status="made")
 
 
-def _report(app: Mainspring, file: str, lines: Sequence[Line], written: bool, as_json: bool) -> None:
+def _report(app: Mainspring, file: str, lines: Sequence[CrontabLine], written: bool, as_json: bool) -> None:
     counts: dict[Status, int] = {status: sum(line.status == status for line in lines) for status in STATUSES}
     if as_json:
         return records.emit({"file": file, "written": written, **counts, "lines": [_record(line) for line in lines]})
@@ -139,11 +139,11 @@ def _report(app: Mainspring, file: str, lines: Sequence[Line], written: bool, as
     return hint(_way_on(app, counts, written))
 
 
-def _record(line: Line) -> dict[str, Any]:
+def _record(line: CrontabLine) -> dict[str, Any]:
     return {name: getattr(line, name) for name in line.__struct_fields__} | {"meaning": line.rule}
 
 
-def _show(lines: Sequence[Line]) -> None:
+def _show(lines: Sequence[CrontabLine]) -> None:
     from rich.text import Text
 
     from . import render

@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from ..actor import acting
+from ..actor import act_as
 from ..app import Mainspring
 from ..errors import MainspringError
 from ..health import PATIENCE
@@ -70,7 +70,7 @@ def _choosing(command: Command, inside: Command) -> Callable[..., None]:
     @functools.wraps(command)
     def run(named: str | None, store: str | None, **given: Any) -> None:
         app = find(named, store)
-        with acting(operator()):
+        with act_as(operator()):
             asyncio.run(inside(app, **given))
 
     return run

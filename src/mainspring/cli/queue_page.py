@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from rich.table import Table
 from rich.text import Text
 
-from ..insight.queue_depth import Depth, Sample, grid_of
+from ..insight.queue_depth import Depth, DepthSample, grid_of
 from . import render
 from .figures import took
 from .sparkline import trail
@@ -18,7 +18,7 @@ WIDTH = 31
 Depths = Mapping[datetime, Depth]
 
 
-def depth_table(samples: Sequence[Sample], window: timedelta, now: datetime) -> Table:
+def depth_table(samples: Sequence[DepthSample], window: timedelta, now: datetime) -> Table:
     """What was pending, the deepest queue first; all of them below if there is not just one."""
     grid = grid_of(window)
     steps = [grid.begin(now - window) + n * grid.step for n in range(window // grid.step + 1)]

@@ -12,7 +12,7 @@ import msgspec
 from ..codec import data
 from ..records.job import Job
 from ..records.run import Execution, Failure
-from ..records.worker import LiveWorker
+from ..records.worker import WorkerRow
 from ..schedule.record import Schedule
 from ..trigger import Preview
 
@@ -40,7 +40,7 @@ def execution_records(executions: Sequence[Execution]) -> list[dict[str, Any]]:
     return [msgspec.to_builtins(run) | {"outcome": run.outcome, "failure": _failure(run.failure)} for run in executions]
 
 
-def worker_record(worker: LiveWorker) -> dict[str, Any]:
+def worker_record(worker: WorkerRow) -> dict[str, Any]:
     """Every field of the worker, its shown state and its orders; queues are null where it serves all."""
     record: dict[str, Any] = msgspec.to_builtins(worker.info)
     return record | {"state": worker.state, "until": worker.until, "orders": msgspec.structs.asdict(worker.orders)}

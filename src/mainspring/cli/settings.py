@@ -23,7 +23,7 @@ async def settings(app: Mainspring, names: tuple[str, ...], changed: bool, as_js
     found = report(app.settings, app.setting_sources)
     unknown = set(names) - {one.name for one in found}
     if unknown:
-        from ..suggest import hint as nearest
+        from ..suggest import did_you_mean as nearest
 
         name = min(unknown)
         raise click.UsageError(f"there is no setting {name!r}; {nearest(name, [one.name for one in found])}")

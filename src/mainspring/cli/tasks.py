@@ -15,7 +15,7 @@ from ..control.schedule_index import pages
 from ..errors import MainspringError
 from ..records.circuit import Breaker
 from ..retry import Backoff
-from ..task.task import Options, Task
+from ..task.task import Task, TaskOptions
 from . import records
 from .failure import Failed, hint
 from .loading import with_app
@@ -35,7 +35,7 @@ async def tasks(app: Mainspring, names: tuple[str, ...], as_json: bool) -> None:
         raise Failed("tasks are an app's code, and here is only a store: give --app MODULE:ATTR")
     for name in names:
         if name not in app.tasks:
-            from ..suggest import hint as nearest
+            from ..suggest import did_you_mean as nearest
 
             raise Failed(f"there is no task {name!r} in this app; {nearest(name, app.tasks)}")
     schedules = await _schedules(app)
@@ -65,10 +65,10 @@ def _record(task: Task[Any, Any], schedules: list[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-_DEFAULTS = asdict(Options())
+_DEFAULTS = asdict(TaskOptions())
 
 
-def _options(options: Options) -> dict[str, Any]:
+def _options(options: TaskOptions) -> dict[str, Any]:
     """Those that are not as usual; the queue has a column of its own."""
     given = {name: value for name, value in asdict(options).items() if value != _DEFAULTS[name] and name != "queue"}
     return {name: _plain(value) for name, value in given.items() if value is not UNSET}

@@ -18,8 +18,8 @@ from .. import config
 from ..app import Mainspring
 from ..errors import BadSetting
 from ..events import JobEnded, WorkerStarted, WorkerStopped, WorkerStopping
-from ..supervisor.channel import RECYCLED, Lifeline, Word
-from ..supervisor.command_line import Program, can_reload
+from ..supervisor.channel import RECYCLED, StatusMessage, SupervisorChannel
+from ..supervisor.command_line import CommandLine, can_reload
 from ..supervisor.supervisor import Supervisor
 from ..supervisor.systemd import notify, watchdog
 from ..worker.worker import Worker
@@ -27,7 +27,7 @@ from .failure import note
 from .loading import load, named_app, place
 from .loop import run
 from .stderr import log_option, log_to_stderr
-from .worker_metrics import Address, Figures, supervise
+from .worker_metrics import Address, ProcessFigures, supervise
 
 _logger = logging.getLogger("mainspring")
 
@@ -73,7 +73,7 @@ def worker(
     """
     name, source = named_app(app, named)
     wanted = _queues(queues)
-    program, line = Program.this(), Lifeline.grasp()
+    program, line = CommandLine.this(), SupervisorChannel.grasp()
     # The app looks at this level while it is built: too late to set it afterwards.
     logging.getLogger("mainspring").setLevel((log_level or "info").upper())
     found = load(name, source)
@@ -98,10 +98,10 @@ def worker(
 
 
 async def _work(
-    app: Mainspring, worker: Worker, queues: str, slots: int, line: Lifeline | None, metrics: Address | None
+    app: Mainspring, worker: Worker, queues: str, slots: int, line: SupervisorChannel | None, metrics: Address | None
 ) -> None:
     ended: Counter[str] = Counter()
-    figures = None if metrics is None else Figures(app)
+    figures = None if metrics is None else ProcessFigures(app)
     app.events.subscribe(JobEnded, lambda event: ended.update([event.outcome.state.value]))
     tasks = sum(not task.stub for task in app.tasks.values())
     about = f"worker {worker.id} on {place(app)}: {queues}, {tasks} task{'s' * (tasks != 1)}, {slots} slots"
@@ -115,7 +115,8 @@ async def _work(
         _obey(app, worker, line)
         # Before the worker lets go of the signals: one that comes after that ends the process without a word.
         app.events.subscribe(
-            WorkerStopped, lambda event: line.say(Word(ended=dict(ended), counts=figures.take() if figures else None))
+            WorkerStopped,
+            lambda event: line.say(StatusMessage(ended=dict(ended), counts=figures.take() if figures else None)),
         )
     if can_reload():
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: worker.recycle("SIGHUP"))
@@ -128,7 +129,7 @@ async def _work(
     click.echo(f"worker {worker.id} stopped: {_tally(ended)}")
 
 
-def _obey(app: Mainspring, worker: Worker, line: Lifeline) -> None:
+def _obey(app: Mainspring, worker: Worker, line: SupervisorChannel) -> None:
     """A supervised worker also stops when its supervisor is gone, and tells it how it is doing.
 
     SIGTERM is taken as said once, however often it comes: whoever signals a whole group of processes reaches
@@ -148,10 +149,10 @@ def _obey(app: Mainspring, worker: Worker, line: Lifeline) -> None:
         loop.add_signal_handler(signal.SIGTERM, stop)
         loop.add_signal_handler(signal.SIGINT, stop, 0.0)
         line.watch(gone)
-        line.say(Word(up=True))
+        line.say(StatusMessage(up=True))
 
     app.events.subscribe(WorkerStarted, started)
-    app.events.subscribe(WorkerStopping, lambda event: line.say(Word(recycling=worker.recycled or "")))
+    app.events.subscribe(WorkerStopping, lambda event: line.say(StatusMessage(recycling=worker.recycled or "")))
 
 
 def _metrics(app: Mainspring, host: str | None, port: int | None) -> Address | None:

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import click
 
 from ..app import Mainspring
-from ..counters import Counts
+from ..counters import CounterSnapshot
 from ..health import Health
-from ..supervisor.channel import Lifeline, Word
+from ..supervisor.channel import StatusMessage, SupervisorChannel
 from ..supervisor.supervisor import Supervisor
 
 # Seconds between two words of a supervised process about what it has counted: what a kill takes along.
@@ -20,7 +20,7 @@ PERIOD = 2.0
 Address = tuple[str, int]
 
 
-class Figures:
+class ProcessFigures:
     """What a worker counts; a supervised one tells its supervisor, any other serves it."""
 
     def __init__(self, app: Mainspring) -> None:
@@ -29,12 +29,12 @@ class Figures:
         self._app = app
         self._meter = measured(app)
 
-    def take(self) -> Counts:
+    def take(self) -> CounterSnapshot:
         """What its supervisor does not know yet."""
         return self._meter.take()
 
     @asynccontextmanager
-    async def kept(self, line: Lifeline | None, host: str, port: int) -> AsyncIterator[None]:
+    async def kept(self, line: SupervisorChannel | None, host: str, port: int) -> AsyncIterator[None]:
         """While the worker works."""
         from ..metrics.process import watch_loop
 
@@ -54,18 +54,18 @@ class Figures:
     async def _health(self, store: bool) -> Health:
         return await self._app.health(store=store)
 
-    async def _tell(self, line: Lifeline) -> None:
+    async def _tell(self, line: SupervisorChannel) -> None:
         while True:
             await self._app.clock.sleep(PERIOD)
             if not line.full:
-                line.say(Word(counts=self.take()))
+                line.say(StatusMessage(counts=self.take()))
 
 
 async def supervise(app: Mainspring, supervisor: Supervisor, host: str, port: int) -> None:
     """Serves what all processes have counted together, those that are gone as well: no sum ever goes back."""
     from ..metrics.process import STARTS
 
-    def counts() -> Counts:
+    def counts() -> CounterSnapshot:
         whole = supervisor.meter.whole()
         whole.count(STARTS, "", supervisor.started)
         return whole
@@ -84,7 +84,11 @@ async def supervise(app: Mainspring, supervisor: Supervisor, host: str, port: in
 
 @asynccontextmanager
 async def _served(
-    app: Mainspring, host: str, port: int, counts: Callable[[], Counts], health: Callable[[bool], Awaitable[Health]]
+    app: Mainspring,
+    host: str,
+    port: int,
+    counts: Callable[[], CounterSnapshot],
+    health: Callable[[bool], Awaitable[Health]],
 ) -> AsyncIterator[None]:
     from ..metrics.endpoint import Endpoint
     from ..metrics.pages import pages

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..records.job import Job
-from ..records.worker import LiveWorker, WorkerState
+from ..records.worker import WorkerRow, WorkerState
 from .render import WIDE, console, exact, facts, grid, line, progress, size, when
 from .text import clean
 
@@ -23,7 +23,7 @@ STATES: dict[WorkerState, tuple[str, str]] = {
 }
 
 
-def worker_table(workers: Sequence[LiveWorker], now: datetime) -> Table:
+def worker_table(workers: Sequence[WorkerRow], now: datetime) -> Table:
     """Host and process only where there is room: the id begins with them. Leaks only where there are any."""
     wide, leaks = console().width >= WIDE, any(worker.info.leaked for worker in workers)
     left = ("id", *(("host", "pid") if wide else ()), "state")
@@ -38,7 +38,7 @@ def worker_table(workers: Sequence[LiveWorker], now: datetime) -> Table:
     return table
 
 
-def worker_page(worker: LiveWorker, jobs: Sequence[Job], now: datetime) -> list[RenderableType]:
+def worker_page(worker: WorkerRow, jobs: Sequence[Job], now: datetime) -> list[RenderableType]:
     info = worker.info
     head = Text.assemble(state(worker), "  ", (clean(info.id), "bold"))
     about = {
@@ -58,20 +58,20 @@ def worker_page(worker: LiveWorker, jobs: Sequence[Job], now: datetime) -> list[
     return [*page, _runs(jobs, now) if jobs else Text("It runs nothing now.", style="dim")]
 
 
-def state(worker: LiveWorker) -> Text:
+def state(worker: WorkerRow) -> Text:
     word = worker.state
     symbol, style = STATES[word]
     return Text(f"{symbol} {word}", style=style, no_wrap=True)
 
 
-def slots(worker: LiveWorker) -> str:
+def slots(worker: WorkerRow) -> str:
     """3/100, and 3/100→50 while it has not heard that it is to have 50."""
     info, wanted = worker.info, worker.orders.concurrency
     ordered = f"→{wanted}" if wanted not in (None, info.concurrency) else ""
     return f"{info.running}/{info.concurrency}{ordered}"
 
 
-def queues(worker: LiveWorker) -> str:
+def queues(worker: WorkerRow) -> str:
     info = worker.info
     return "all" if info.queues is None else ", ".join(_limited(info.queues, info.queue_limits))
 

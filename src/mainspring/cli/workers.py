@@ -8,7 +8,7 @@ import click
 
 from ..app import Mainspring
 from ..control.workers import MOST, refusal
-from ..records.worker import Order
+from ..records.worker import WorkerCommand
 from . import records
 from .confirm import confirm
 from .failure import hint
@@ -150,7 +150,7 @@ def _all(app: Mainspring, named: Sequence[str]) -> str:
     return f"the only worker of {place(app)}" if len(named) == 1 else f"all {len(named):,} workers of {place(app)}"
 
 
-async def _named(app: Mainspring, action: Order, ids: tuple[str, ...], every: bool) -> list[str]:
+async def _named(app: Mainspring, action: WorkerCommand, ids: tuple[str, ...], every: bool) -> list[str]:
     """Those meant, by their whole ids: one that is unknown or cannot obey is told before any has got its orders."""
     if every == bool(ids):
         raise click.UsageError("which workers? Give ids, or --all")

@@ -8,13 +8,13 @@ from .jobs import PAGE, Jobs
 from .keys import Keys
 from .queues import Queues
 from .schedule_bulk import ManySchedules, ScheduleBulk, ScheduleFilter
-from .schedule_history import Sample, ScheduleRun, ScheduleStats
+from .schedule_history import RunSample, ScheduleRun, ScheduleStats
 from .schedules import Backfill, Schedules
 from .triggers import Triggers
 from .webhooks import Webhooks
 from .workers import Workers
 
 __all__ = [
-    "PAGE", "Audit", "Backfill", "Dead", "Executions", "Jobs", "Keys", "ManySchedules", "Page", "Queues", "Sample",
+    "PAGE", "Audit", "Backfill", "Dead", "Executions", "Jobs", "Keys", "ManySchedules", "Page", "Queues", "RunSample",
     "ScheduleBulk", "ScheduleFilter", "ScheduleRun", "ScheduleStats", "Schedules", "Triggers", "Webhooks", "Workers",
 ]  # fmt: skip

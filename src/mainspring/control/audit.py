@@ -9,13 +9,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..actor import actor
-from ..records.audit import Entry, Trail
+from ..actor import current_actor
+from ..records.audit import AuditEntry, AuditFilter
 from ..records.job import Job, NewJob
 from ..records.outcome import clean
 from ..records.query import Changed
 from ..task.handle import Handle
-from .audit_log import IDS, WHO, fitted, note, recorded
+from .audit_log import IDS, WHO, annotate, fitted, recorded
 from .ground import Ground
 from .job_page import is_askable
 from .jobs import PAGE, checked_limit
@@ -31,23 +31,25 @@ class Audit:
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
 
-    async def list(self, which: Trail | None = None, *, limit: int = 100, before: str | None = None) -> Sequence[Entry]:
+    async def list(
+        self, which: AuditFilter | None = None, *, limit: int = 100, before: str | None = None
+    ) -> Sequence[AuditEntry]:
         """Matching entries, newest first; give the last one's id as `before` for the next page."""
         checked_limit(limit, PAGE)
-        which = which or Trail()
+        which = which or AuditFilter()
         if any(text is not None and not is_askable(text) for text in (which.who, which.action, which.target, before)):
             return []  # no entry has that in it, and not every store can be asked for it
         return await (await self._ground.opened()).audit(which, limit=limit, before=before)
 
     async def enqueue(self, jobs: Sequence[NewJob], hand_over: HandOver) -> List[Handle[Any]]:
         """Stores them, as one act of the current actor."""
-        who = actor()
+        who = current_actor()
         if who is None or not jobs:
             return await hand_over(jobs)
 
         async def act() -> List[Handle[Any]]:
             handles = await hand_over([replace(job, enqueued_by=clean(who, WHO)) for job in jobs])
-            note(changed=Changed([handle.id for handle in handles], {}))
+            annotate(changed=Changed([handle.id for handle in handles], {}))
             return handles
 
         target = jobs[0].id if len(jobs) == 1 else fitted({"ids": [job.id for job in jobs[:IDS]]})
@@ -58,7 +60,7 @@ class Audit:
         """Who enqueued it: by hand, or over the API; None: code did, or its entry is no longer kept."""
         if job.enqueued_by is not None:
             return job.enqueued_by
-        near = Trail(
+        near = AuditFilter(
             action="jobs.enqueue", target=job.id, since=job.created_at - NEAR, until=job.created_at + NEAR
         )  # fmt: skip
         found = await self.list(near, limit=1)

@@ -13,15 +13,15 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
-from ..actor import actor
+from ..actor import current_actor
 from ..errors import MainspringError
 from ..ids import new_id
 from ..mask import mask_to_cut
-from ..records.audit import Entry
+from ..records.audit import AuditEntry
 from ..records.outcome import clean
 from ..records.query import Changed
 from ..records.queue import DeadGroup
-from ..records.worker import Orders
+from ..records.worker import WorkerCommands
 from ..schedule.record import Schedule, Spec
 from ..store import Store
 from ..survived_errors import count
@@ -52,7 +52,7 @@ T = TypeVar("T")
 Method = Callable[Concatenate[S, P], Coroutine[Any, Any, T]]
 
 
-class Deed(Struct):
+class AuditRecord(Struct):
     """What is known of a change while it is made."""
 
     changed: Changed | None = None
@@ -69,7 +69,7 @@ class Deed(Struct):
         return told
 
 
-_deed: ContextVar[Deed | None] = ContextVar("mainspring_deed", default=None)
+_deed: ContextVar[AuditRecord | None] = ContextVar("mainspring_deed", default=None)
 
 
 def audited(action: str) -> Callable[[Method[S, P, T]], Method[S, P, T]]:
@@ -85,7 +85,7 @@ def audited(action: str) -> Callable[[Method[S, P, T]], Method[S, P, T]]:
         @wraps(method)
         async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
             check_keywords(method.__qualname__, signature, kwargs)
-            who = actor()
+            who = current_actor()
             if who is None or _deed.get() is not None or kwargs.get("dry_run"):
                 return await method(self, *args, **kwargs)
             target, asked = _said(signature, signature.bind(self, *args, **kwargs).arguments)
@@ -101,13 +101,13 @@ async def recorded(
 ) -> T:
     """Does it, with an entry before it and the outcome after it."""
     store, now = await ground.opened(), ground.clock.now()
-    entry = Entry(id=new_id(now), at=now, who=clean(who, WHO), action=action, target=target, asked=asked)
+    entry = AuditEntry(id=new_id(now), at=now, who=clean(who, WHO), action=action, target=target, asked=asked)
     await store.record([entry])
     return await _done(store, entry, act)
 
 
-async def _done(store: Store, entry: Entry, act: Callable[[], Awaitable[T]]) -> T:
-    deed = Deed()
+async def _done(store: Store, entry: AuditEntry, act: Callable[[], Awaitable[T]]) -> T:
+    deed = AuditRecord()
     token = _deed.set(deed)
     try:
         value = await act()
@@ -121,7 +121,7 @@ async def _done(store: Store, entry: Entry, act: Callable[[], Awaitable[T]]) -> 
     return value
 
 
-async def _settle(store: Store, entry: Entry, outcome: Mapping[str, Any]) -> None:
+async def _settle(store: Store, entry: AuditEntry, outcome: Mapping[str, Any]) -> None:
     """The change is made, or failed for reasons of its own: trouble here is not its caller's."""
     try:
         await store.record([replace(entry, outcome=fitted(outcome))])
@@ -135,7 +135,7 @@ def noting() -> bool:
     return _deed.get() is not None
 
 
-def note(*, changed: Changed | None = None, before: Any = UNSET, after: Any = UNSET) -> None:
+def annotate(*, changed: Changed | None = None, before: Any = UNSET, after: Any = UNSET) -> None:
     """What belongs into the outcome of the change under way; of several, the first `before` and the last `after`."""
     if (deed := _deed.get()) is None:
         return
@@ -159,7 +159,7 @@ def differing(before: Any, after: Any) -> tuple[Any, Any]:
 
 def _facts(value: Any) -> Any:
     """By name; a trigger, for one, is told as a whole."""
-    if not isinstance(value, Schedule | Spec | Orders):
+    if not isinstance(value, Schedule | Spec | WorkerCommands):
         return value
     return {name: one for name, one in asdict(value).items() if name not in _OF_ITSELF}
 

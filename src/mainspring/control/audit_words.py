@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..codec import data
-from ..records.audit import Entry
+from ..records.audit import AuditEntry
 from ..records.job import FINAL, SHOWN
 
 # Names and ids in one text.
@@ -48,7 +48,7 @@ def target_text(action: str, target: str) -> str:
     return " ".join(words) if chosen or states else f"all {things}"
 
 
-def reason_of(entry: Entry) -> str | None:
+def reason_of(entry: AuditEntry) -> str | None:
     """The reason that was given: the reason of a cancel, the note of a pause."""
     asked = data(entry.asked)
     if not isinstance(asked, dict):

@@ -19,7 +19,7 @@ from ..suggest import unexpected
 Zoned = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
-class Part(TypedDict, total=False):
+class BulkPage(TypedDict, total=False):
     """How much of what a filter matches is done in one call: all of it, if nothing is said."""
 
     limit: int
@@ -29,11 +29,11 @@ class Part(TypedDict, total=False):
 
 
 def check_keywords(call: str, signature: Signature, given: Mapping[str, Any]) -> None:
-    """Refuses a keyword that a method does not have; options other than those of a Part it checks itself."""
+    """Refuses a keyword that a method does not have; options other than those of a BulkPage it checks itself."""
     last = list(signature.parameters.values())[-1]
-    if last.kind is last.VAR_KEYWORD and last.annotation != "Unpack[Part]":
+    if last.kind is last.VAR_KEYWORD and last.annotation != "Unpack[BulkPage]":
         return
-    more = Part.__annotations__ if last.kind is last.VAR_KEYWORD else {}
+    more = BulkPage.__annotations__ if last.kind is last.VAR_KEYWORD else {}
     for name in given:
         if name not in signature.parameters and name not in more:
             known = [one for one in signature.parameters if one not in ("self", "which", "part")]

@@ -14,7 +14,7 @@ from ..records.job import Action
 from ..records.query import Changed, Filter, Update
 from ..records.queue import DeadGroup
 from .audit_log import audited
-from .bulk_page import Part
+from .bulk_page import BulkPage
 from .ground import Ground
 from .job_page import Page
 from .jobs import PAGE, Jobs, checked_id, checked_limit
@@ -40,7 +40,7 @@ class Dead:
         which: JobId | Filter | DeadGroup,
         *,
         arguments: Mapping[str, Any] | UnsetType = UNSET,
-        **part: Unpack[Part],
+        **part: Unpack[BulkPage],
     ) -> Changed:
         """One, those that match, those of a group; Filter() is all. `arguments` go on top of those they have."""
         chosen = which if isinstance(which, str) else _meant(which)
@@ -51,7 +51,7 @@ class Dead:
         which: JobId | Filter | DeadGroup,
         *,
         arguments: Mapping[str, Any] | UnsetType = UNSET,
-        **part: Unpack[Part],
+        **part: Unpack[BulkPage],
     ) -> Changed:
         """What redrive() would do and refuse, without doing it."""
         return await self._jobs.preview(Action.RETRY, _meant(which), arguments, **part)

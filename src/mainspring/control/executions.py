@@ -9,7 +9,7 @@ from ..errors import BadInput
 from ..ids import JobId
 from ..insight.stats import Figures, figures
 from ..records.run import Execution
-from ..records.tally import NOT_COUNTED, Sums
+from ..records.tally import NOT_COUNTED, RunSums
 from ..task.handle import missing
 from .ground import Ground
 from .jobs import MOST, checked_id, checked_limit
@@ -39,7 +39,7 @@ class Executions:
 
     async def stats(self, job_id: JobId) -> Figures:
         """How the runs of a job have gone so far."""
-        sums, after = Sums(), 0
+        sums, after = RunSums(), 0
         while runs := await self.list(job_id=job_id, after=after, limit=RUNS_AT_ONCE):
             for run in runs:
                 if run.ending not in NOT_COUNTED:

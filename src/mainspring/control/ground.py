@@ -12,7 +12,7 @@ from ..config import Settings
 from ..events import Bus
 from ..store import Store
 from ..task.task import Task
-from ..webhook.dispatcher import Crier
+from ..webhook.dispatcher import WebhookDispatcher
 
 Opened = Callable[[], Awaitable[Store]]
 
@@ -23,4 +23,4 @@ class Ground(Struct, frozen=True):
     events: Bus
     tasks: Mapping[str, Task[Any, Any]]
     settings: Settings
-    crier: Crier
+    crier: WebhookDispatcher

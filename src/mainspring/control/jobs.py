@@ -15,18 +15,18 @@ from ..clock import is_instant
 from ..errors import BadInput, BadPayload, InvalidTransition, JobExists, MainspringError
 from ..events import JobsChanged
 from ..ids import JobId
-from ..insight.why import Facts, Reason, reasons
+from ..insight.why import JobSurroundings, Reason, reasons
 from ..records.job import ALLOWED, SHOWN, Action, Enqueued, Job, NewJob, Shown, State
 from ..records.outcome import clean
 from ..records.query import SORTS, Changed, Filter, Refusal, Sort, Update, Updates
 from ..records.run import PARTIAL, LogLine
 from ..span import Span, seconds
-from ..suggest import hint
+from ..suggest import did_you_mean
 from ..task.handle import Handle, missing
 from ..task.task import checked
 from ..webhook.seen_message import settle_open
-from .audit_log import audited, note
-from .bulk_page import Part, resumed, token
+from .audit_log import annotate, audited
+from .bulk_page import BulkPage, resumed, token
 from .bulk_steps import MAX_STEP_JOBS, Act, BulkSteps, in_parts
 from .computation import Computation
 from .edited import MAX_EDITED_JOBS, in_lots, with_arguments
@@ -127,7 +127,7 @@ class Jobs:
         job, store, now = await self.get(id), await self._ground.opened(), self._ground.clock.now()
         circuits = {circuit.task: circuit for circuit in await store.circuits()}
         paused = {queue.name: queue for queue in await self._queues.list() if queue.paused}
-        facts = Facts(
+        facts = JobSurroundings(
             now=now,
             paused=paused,
             pause=paused.get(job.queue),
@@ -182,36 +182,36 @@ class Jobs:
         job = await self.get(id)
         made = again(job, self._ground.tasks, id=new_id, now=self._ground.clock.now())
         (handle,) = await self._enqueue([made])
-        note(before=None, after={"job": handle.id})
+        annotate(before=None, after={"job": handle.id})
         return handle
 
     @audited("jobs.cancel")
     async def cancel(
-        self, which: JobId | Filter, reason: str = "cancelled by an operator", **part: Unpack[Part]
+        self, which: JobId | Filter, reason: str = "cancelled by an operator", **part: Unpack[BulkPage]
     ) -> Changed:
         """Waiting jobs never run; running ones are interrupted at their worker's next beat."""
         return await self._change(Action.CANCEL, which, reason, **part)
 
     @audited("jobs.retry")
-    async def retry(self, which: JobId | Filter, **part: Unpack[Part]) -> Changed:
+    async def retry(self, which: JobId | Filter, **part: Unpack[BulkPage]) -> Changed:
         """Dead, cancelled and expired jobs become pending, with all their retries."""
         return await self._change(Action.RETRY, which, **part)
 
     @audited("jobs.pause")
-    async def pause(self, which: JobId | Filter, **part: Unpack[Part]) -> Changed:
+    async def pause(self, which: JobId | Filter, **part: Unpack[BulkPage]) -> Changed:
         return await self._change(Action.PAUSE, which, **part)
 
     @audited("jobs.resume")
-    async def resume(self, which: JobId | Filter, **part: Unpack[Part]) -> Changed:
+    async def resume(self, which: JobId | Filter, **part: Unpack[BulkPage]) -> Changed:
         return await self._change(Action.RESUME, which, **part)
 
     @audited("jobs.delete")
-    async def delete(self, which: JobId | Filter, **part: Unpack[Part]) -> Changed:
+    async def delete(self, which: JobId | Filter, **part: Unpack[BulkPage]) -> Changed:
         """Gone with their history; running jobs are refused."""
         return await self._change(Action.DELETE, which, **part)
 
     @audited("jobs.reschedule")
-    async def reschedule(self, which: JobId | Filter, at: datetime | Span, **part: Unpack[Part]) -> Changed:
+    async def reschedule(self, which: JobId | Filter, at: datetime | Span, **part: Unpack[BulkPage]) -> Changed:
         """Waiting jobs are due at that instant, or after that span from now."""
         now = self._ground.clock.now()
         run_at = at if isinstance(at, datetime) else now + timedelta(seconds=seconds(at, "reschedule()"))
@@ -231,7 +231,7 @@ class Jobs:
         max_retries: int | UnsetType = UNSET,
         tags: Sequence[str] | UnsetType = UNSET,
         metadata: Mapping[str, Any] | UnsetType = UNSET,
-        **part: Unpack[Part],
+        **part: Unpack[BulkPage],
     ) -> Changed:
         """Waiting jobs get these values; what is left out stays. `arguments` go on top of those they have."""
         given = {
@@ -253,7 +253,7 @@ class Jobs:
         action: Action,
         which: Filter,
         arguments: Mapping[str, Any] | UnsetType = UNSET,
-        **part: Unpack[Part],
+        **part: Unpack[BulkPage],
     ) -> Changed:
         """What the action would do and refuse by the jobs' states and new arguments, without doing it.
 
@@ -289,7 +289,7 @@ class Jobs:
         which: JobId | Filter,
         update: Update,
         arguments: Mapping[str, Any] | UnsetType,
-        **part: Unpack[Part],
+        **part: Unpack[BulkPage],
     ) -> Changed:
         """An action that edits jobs; with arguments each gets a payload of its own."""
         if arguments is UNSET:
@@ -337,7 +337,7 @@ class Jobs:
         which: JobId | Filter,
         reason: str = "",
         update: Update | None = None,
-        **part: Unpack[Part],
+        **part: Unpack[BulkPage],
     ) -> Changed:
         reason = clean(str(reason), MAX_REASON_CHARACTERS)
         if isinstance(which, Filter):
@@ -350,7 +350,7 @@ class Jobs:
             return await self._by_filter(which, step, **part)
         which = checked_id(which)
         changed = await self._step(action, Filter(ids=(which,)), None, PAGE, reason, update)
-        note(changed=changed)
+        annotate(changed=changed)
         if which in changed.refused:
             raise refused_as(action, which, changed.refused[which])
         if not changed.done:
@@ -358,14 +358,14 @@ class Jobs:
         await self._tell(action, changed)
         return changed
 
-    async def _by_filter(self, which: Filter, act: Act, most: int = MAX_STEP_JOBS, **part: Unpack[Part]) -> Changed:
+    async def _by_filter(self, which: Filter, act: Act, most: int = MAX_STEP_JOBS, **part: Unpack[BulkPage]) -> Changed:
         """Step by step, in order of id; each is told of, so that a later one that fails hides nothing."""
         left = part.get("limit", MOST)
         checked_limit(left, MOST)
         which, after = resumed(checked_filter(which).by_error(), part.get("after"), self._ground.clock.now())
         total, steps = Changed([], {}), BulkSteps(self._ground.clock, most)
         act = act if which.ids is None else in_parts(which.ids, act)
-        note(changed=total)
+        annotate(changed=total)
         while True:
             changed = await act(which, after, steps.begin(left))
             steps.end()
@@ -422,7 +422,7 @@ def checked_filter(which: Filter) -> Filter:
         raise BadInput(f"unknown outcome {which.outcome!r:.80} (known: {PARTIAL}; for others use states)")
     for state in which.states or ():
         if state not in SHOWN:
-            raise BadInput(f"unknown state {state!r}; {hint(state, SHOWN)}")
+            raise BadInput(f"unknown state {state!r}; {did_you_mean(state, SHOWN)}")
     for name in ("created_after", "created_before"):
         at = getattr(which, name)
         if at is not None and not is_instant(at):

@@ -11,31 +11,31 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..actor import actor
+from ..actor import current_actor
 from ..clock import EPOCH, is_instant
 from ..config import span
 from ..errors import ApiKeyExists, ApiKeyNotFound, BadInput, StoreError
 from ..records.api_key import (
     KEY,
     ApiKey,
-    Kept,
     Role,
+    StoredKey,
     checked_key_name,
     checked_role,
     checked_scopes,
     fingerprint,
     id_of,
-    minted,
     new_key_id,
+    new_secret,
 )
 from ..records.document import Document
 from ..records.job import UnreadableRecord
 from ..records.unreadable import decoded_documents
 from ..span import Span
 from ..store import Store
-from ..suggest import hint
+from ..suggest import did_you_mean
 from ..survived_errors import SurvivedErrors
-from .audit_log import audited, note
+from .audit_log import annotate, audited
 from .ground import Ground
 
 _unnoted = SurvivedErrors("key_use", "it is not recorded that an API key was used")
@@ -66,7 +66,7 @@ class _Text(Struct, frozen=True, kw_only=True):
 class _Ring(Struct, frozen=True):
     """The keys by id, as they were at an instant of the monotonic clock."""
 
-    keys: dict[str, Kept]
+    keys: dict[str, StoredKey]
     at: float
 
 
@@ -87,7 +87,7 @@ class Keys:
     ) -> str:
         """The secret of a new key: it is told now and never again. `expires`: when, or how long from now."""
         key = self.draft(name, role, scopes, expires)
-        secret, store = minted(KEY, key.id), await self._ground.opened()
+        secret, store = new_secret(KEY, key.id), await self._ground.opened()
         if len(await store.documents("key", now=key.created_at, limit=MOST)) == MOST:
             raise BadInput(f"there are {MOST} API keys, and no room for more: revoke what nobody uses")
         text = _Text(
@@ -101,7 +101,7 @@ class Keys:
         if not stands:
             raise ApiKeyExists(f"there is an API key {name!r} already; revoke it, or give this one another name")
         self.forget()
-        note(before=None, after=key)
+        annotate(before=None, after=key)
         return secret
 
     def draft(self, name: str, role: Role, scopes: Collection[str] | None, expires: Span | datetime | None) -> ApiKey:
@@ -109,7 +109,7 @@ class Keys:
         now = self._ground.clock.now()
         return ApiKey(
             id=new_key_id(), name=checked_key_name(name), role=checked_role(role), scopes=checked_scopes(scopes),
-            created_at=now, created_by=actor(), expires_at=_end(expires, now),
+            created_at=now, created_by=current_actor(), expires_at=_end(expires, now),
         )  # fmt: skip
 
     async def list(self) -> Sequence[ApiKey]:
@@ -126,7 +126,7 @@ class Keys:
         known = [kept.key for kept in found] + [undecoded_key(one.name) for one in broken]
         named = [one for one in known if one.name == key] or [one for one in known if one.id == key]
         if not named or not await self._drop(named[0]):
-            raise ApiKeyNotFound(f"there is no API key {key!r:.80}; {hint(key, [one.name for one in known])}")
+            raise ApiKeyNotFound(f"there is no API key {key!r:.80}; {did_you_mean(key, [one.name for one in known])}")
         return named[0]
 
     # Not `revoke` itself: what it was given may be a secret by mistake, and belongs into no trail.
@@ -137,7 +137,7 @@ class Keys:
             return False
         self.forget()
         await store.drop_documents(_USE, [key.id])
-        note(before=key if key.id else None, after=None)
+        annotate(before=key if key.id else None, after=None)
         return True
 
     async def find(self, secret: str) -> ApiKey | None:
@@ -170,7 +170,7 @@ class Keys:
         """What this process knows of keys: the store is asked next time."""
         self._ring = self._reading = None
 
-    async def _kept(self, id: str | None) -> Kept | None:
+    async def _kept(self, id: str | None) -> StoredKey | None:
         if id is None:
             return None
         ring = self._ring
@@ -195,10 +195,10 @@ class Keys:
             self._noted = {id: at for id, at in self._noted.items() if id in ring.keys}
         return ring
 
-    async def _read(self, store: Store) -> Sequence[Kept]:
+    async def _read(self, store: Store) -> Sequence[StoredKey]:
         return (await self._decoded(store))[0]
 
-    async def _decoded(self, store: Store) -> tuple[List[Kept], List[UnreadableRecord]]:
+    async def _decoded(self, store: Store) -> tuple[List[StoredKey], List[UnreadableRecord]]:
         return decoded_documents(await store.documents("key", now=self._ground.clock.now(), limit=MOST), _kept)
 
     async def _note(self, key: ApiKey, now: datetime) -> None:
@@ -217,13 +217,13 @@ class Keys:
                     await store.put_documents([use], now=now)
 
 
-def _kept(document: Document) -> Kept:
+def _kept(document: Document) -> StoredKey:
     text = msgspec.json.decode(document.text, type=_Text)
     key = ApiKey(
         id=text.id, name=document.name, role=text.role, scopes=text.scopes, created_at=text.created_at,
         created_by=text.created_by, expires_at=document.expires_at,
     )  # fmt: skip
-    return Kept(key, text.hash)
+    return StoredKey(key, text.hash)
 
 
 def _used_at(use: Document) -> datetime:

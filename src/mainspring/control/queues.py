@@ -7,14 +7,14 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from ..actor import actor
+from ..actor import current_actor
 from ..events import QueuePaused, QueueResumed
-from ..insight.queue_depth import Sample, checked_window, history
+from ..insight.queue_depth import DepthSample, checked_window, history
 from ..records.queue import Queue
 from ..span import Span
 from ..task.task import check_name
+from .audit_log import annotate as annotate
 from .audit_log import audited, noting
-from .audit_log import note as annotate
 from .ground import Ground
 from .queue_pauses import Pause, begin_pause, checked_note, current, end_pause, pauses_of
 
@@ -37,7 +37,7 @@ class Queues:
         store, now = await self._ground.opened(), self._ground.clock.now()
         return (await pauses_of(store, [name], now)).get(name, ())[::-1]
 
-    async def history(self, window: Span = timedelta(hours=1), *, queue: str | None = None) -> Sequence[Sample]:
+    async def history(self, window: Span = timedelta(hours=1), *, queue: str | None = None) -> Sequence[DepthSample]:
         """How deep the queues were within the window, first to last: by the minute for three hours, every ten minutes
         for four days. With a queue, the total is its own. Where no worker lived there is no sample."""
         store = await self._ground.opened()
@@ -55,7 +55,7 @@ class Queues:
         store, now = await self._ground.opened(), self._ground.clock.now()
         was = name in _paused(await store.queues(now=now))
         # First the record: a queue is never paused without one. An open record of a queue that runs means nothing.
-        await begin_pause(store, name, actor(), words, paused=was, now=now)
+        await begin_pause(store, name, current_actor(), words, paused=was, now=now)
         await store.pause_queue(name, True)
         annotate(before={"paused": was}, after={"paused": True})
         self._ground.events.emit(QueuePaused(at=self._ground.clock.now(), queue=name))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from ..actor import actor
+from ..actor import current_actor
 from ..errors import BadInput, InvalidTransition
 from ..ids import JobId, new_id
 from ..records.job import Job, NewJob, is_internal
@@ -38,5 +38,5 @@ def again(job: Job, tasks: Mapping[str, Task[Any, Any]], *, id: JobId | None, no
         timeout=job.timeout, max_retries=job.max_retries, backoff=job.backoff, tags=job.tags,
         metadata={name: value for name, value in job.metadata.items() if name not in TRACE},
         unique_key=job.unique_key, on_conflict="raise", fingerprint=fingerprint,
-        enqueued_by=actor(),
+        enqueued_by=current_actor(),
     )  # fmt: skip

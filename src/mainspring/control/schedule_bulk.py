@@ -16,13 +16,13 @@ from ..ids import JobId, new_id
 from ..records.job import State
 from ..records.outcome import clean
 from ..records.query import Changed, Refusal
-from ..schedule.edit import paused, resumed, triggered
+from ..schedule.edit import pause, resume, trigger_now
 from ..schedule.record import BY_HAND, Firing, Owner, Schedule, Status
 from ..store import Store
 from ..task.task import check_name
 from ..webhook.record import noted
 from ..worker.scheduler import Scheduler, job_of
-from .audit_log import audited, note
+from .audit_log import annotate, audited
 from .ground import Ground
 from .job_page import cursor_name
 from .jobs import checked_limit
@@ -94,7 +94,7 @@ class ManySchedules:
         noted(reason)
 
         async def plan(row: Schedule, now: datetime) -> Firing | None:
-            return None if row.paused_at is not None else Firing(schedule=paused(row, reason, now=now))
+            return None if row.paused_at is not None else Firing(schedule=pause(row, reason, now=now))
 
         return await self._each(which, plan, "pause", **part)
 
@@ -103,7 +103,7 @@ class ManySchedules:
         """From now on, or with `catch_up` from where each left. One that is not paused stays as it is."""
 
         async def plan(row: Schedule, now: datetime) -> Firing | None:
-            return None if row.paused_at is None else resumed(row, from_now=not catch_up, now=now)
+            return None if row.paused_at is None else resume(row, from_now=not catch_up, now=now)
 
         return await self._each(which, plan, "resume", **part)
 
@@ -114,7 +114,7 @@ class ManySchedules:
 
         async def plan(row: Schedule, now: datetime) -> Firing | None:
             payload, fingerprint = await scheduler.payload(row, now), scheduler.fingerprint(row)
-            firing = triggered(row, [now], BY_HAND, now=now, mint=lambda: new_id(now), joins=True)
+            firing = trigger_now(row, [now], BY_HAND, now=now, mint=lambda: new_id(now), joins=True)
             return replace(firing, jobs=tuple(job_of(row, tick, payload, now, fingerprint) for tick in firing.ticks))
 
         return await self._each(which, plan, None, **part)
@@ -140,7 +140,7 @@ class ManySchedules:
         rows, refused, next = await self._chosen(which, limit, after)
         done, jobs = List[str](), dict[str, JobId]()
         changed = Changed(done, {name: Refusal(State.PENDING, error=why) for name, why in refused.items()})
-        note(changed=changed)
+        annotate(changed=changed)
         if dry_run:
             return ScheduleBulk(done=[row.name for row in rows], refused=refused, next=next, dry_run=True)
         for n in range(0, len(rows), LOT_ROWS):

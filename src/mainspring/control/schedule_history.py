@@ -16,7 +16,7 @@ from ..errors import BadInput
 from ..ids import JobId
 from ..insight.stats import LONGEST, Figures, Point, TopError, figures, resolution, series, top_errors
 from ..records.run import WENT_WRONG, Execution
-from ..records.tally import NOT_COUNTED, SECONDS, Sums, Tally, begin
+from ..records.tally import NOT_COUNTED, SECONDS, RunSums, Tally, begin
 from ..schedule.record import BACKFILL, BY_HAND, TICKS_KEPT, Schedule, Tick
 from ..store import Store
 
@@ -34,7 +34,7 @@ class ScheduleRun(Struct, frozen=True):
     execution: Execution
 
 
-class Sample(Struct, frozen=True, kw_only=True):
+class RunSample(Struct, frozen=True, kw_only=True):
     """What statistics were made from: the newest fired ticks of the window, and the runs of their jobs."""
 
     since: datetime
@@ -70,7 +70,7 @@ class ScheduleStats(Struct, frozen=True, kw_only=True):
     """Seconds from a tick's instant to when its job first started; ticks by hand and of backfills are left out."""
     series: list[Point] = []
     errors: list[TopError] = []
-    sample: Sample | None = None
+    sample: RunSample | None = None
     """None: of a server that knows no runs."""
 
 
@@ -119,7 +119,7 @@ async def stats_of(store: Store, row: Schedule, window: timedelta, now: datetime
         next_at=row.next_run_at if row.status == "active" else None, window=window, runs=_figures(counted),
         late_p50=_rank(late, 0.5), late_p95=_rank(late, 0.95), late_p99=_rank(late, 0.99),
         series=series(tallies, since, now, timedelta(seconds=SECONDS[span])), errors=top_errors(tallies),
-        sample=Sample(since=since, ticks=len(sampled), jobs=len(counted), runs=len(tallies),
+        sample=RunSample(since=since, ticks=len(sampled), jobs=len(counted), runs=len(tallies),
                       complete=whole and len(fired) <= SAMPLE_JOBS),
     )  # fmt: skip
 
@@ -140,7 +140,7 @@ async def _runs(store: Store, ticks: Sequence[Tick]) -> AsyncIterator[tuple[Tick
 
 
 def _tally(row: Schedule, run: Execution, at: datetime) -> Tally:
-    sums = Sums(last=micros(run.finished_at))
+    sums = RunSums(last=micros(run.finished_at))
     sums.count(run.outcome, [run.duration])
     if run.failure is not None and run.ending in WENT_WRONG:
         sums.meet(run.failure, run.finished_at)
@@ -149,7 +149,7 @@ def _tally(row: Schedule, run: Execution, at: datetime) -> Tally:
 
 def _figures(counted: Sequence[tuple[Tick, Sequence[Execution]]]) -> Figures:
     """Their percentiles are exact: each run is at hand."""
-    sums = Sums()
+    sums = RunSums()
     for _, runs in counted:
         for run in runs:
             sums.count(run.outcome, [run.duration])

@@ -49,7 +49,7 @@ class SchedulePage(NamedTuple):
     """Give it as `after` for the next page; None: there is none."""
 
 
-class Entry(Struct, frozen=True, gc=False):
+class IndexedSchedule(Struct, frozen=True, gc=False):
     """What is kept of a schedule: a hundred thousand of them take some ten megabytes, and the garbage collector, which
     would hold the event loop for them, does not look at them."""
 
@@ -61,7 +61,7 @@ class Entry(Struct, frozen=True, gc=False):
     next_run_at: datetime | None
 
 
-class Sums:
+class IndexSums:
     """Counters of all schedules together."""
 
     def __init__(self) -> None:
@@ -77,16 +77,16 @@ class Sums:
         self.under_way += len(row.active) + row.unlisted
 
 
-class Snapshot:
+class IndexSnapshot:
     """All schedules as they were when they were read, by name; while they are read, the first of them."""
 
     def __init__(self, as_of: datetime) -> None:
         self.as_of = as_of
         """When the reading began."""
         self.complete = False
-        self.entries: list[Entry] = []
+        self.entries: list[IndexedSchedule] = []
         self.counts: Counter[Status] = Counter()
-        self.sums = Sums()
+        self.sums = IndexSums()
         self.tripped: list[str] = []
         self.ticking: list[str] = []
         """Active ones, the soonest tick first, once all are read."""
@@ -96,7 +96,9 @@ class Snapshot:
 
     def add(self, rows: Iterable[Schedule]) -> None:
         for row in rows:
-            self.entries.append(Entry(row.name, row.spec.task, row.owner, row.status, row.due_at, row.next_run_at))
+            self.entries.append(
+                IndexedSchedule(row.name, row.spec.task, row.owner, row.status, row.due_at, row.next_run_at)
+            )
             self.counts[row.status] += 1
             self.sums.add(row)
             if row.tripped and len(self.tripped) < MAX_NAMES:
@@ -111,7 +113,7 @@ class Snapshot:
         self.complete = True
 
     async def chosen(
-        self, fitting: Callable[[Entry], bool], limit: int, after: str | None, without: Set[str]
+        self, fitting: Callable[[IndexedSchedule], bool], limit: int, after: str | None, without: Set[str]
     ) -> list[str]:
         """The names of the first that fit."""
         found = (entry.name for entry in self.beyond(after) if entry.name not in without and fitting(entry))
@@ -119,7 +121,7 @@ class Snapshot:
             return list(islice(found, limit))
         return await asyncio.to_thread(lambda: list(islice(found, limit)))
 
-    def beyond(self, name: str | None) -> Iterator[Entry]:
+    def beyond(self, name: str | None) -> Iterator[IndexedSchedule]:
         """The entries after this name."""
         start = 0 if name is None else bisect_right(self.entries, name, key=lambda entry: entry.name)
         return (self.entries[n] for n in range(start, len(self.entries)))
@@ -131,18 +133,18 @@ class ScheduleIndex:
     def __init__(self, opened: Opened, clock: Clock) -> None:
         self._opened = opened
         self._clock = clock
-        self._known: Snapshot | None = None
+        self._known: IndexSnapshot | None = None
         self._took = self._read_at = 0.0
         self._reading: asyncio.Task[None] | None = None
         self._begun: asyncio.Future[None]
-        self._partial: Snapshot | None = None
+        self._partial: IndexSnapshot | None = None
         self.touched: set[str] = set()
         """Schedules that were changed here since the reading of the index began."""
 
     def touch(self, names: Iterable[str]) -> None:
         self.touched.update(names)
 
-    async def look(self, wait: float = WAIT_SECONDS) -> Snapshot:
+    async def look(self, wait: float = WAIT_SECONDS) -> IndexSnapshot:
         """A fresh snapshot, if it can be had within `wait` seconds, or is of one page; else the last one, or what was
         read so far."""
         if self._known is None or self._stale():
@@ -153,10 +155,10 @@ class ScheduleIndex:
         if self._reading is not None and self._reading.done():
             reading, self._reading = self._reading, None
             reading.result()
-        return self._known or self._partial or Snapshot(self._clock.now())
+        return self._known or self._partial or IndexSnapshot(self._clock.now())
 
     async def page(
-        self, store: Store, fitting: Callable[[Entry | Schedule], bool], limit: int, after: str | None
+        self, store: Store, fitting: Callable[[IndexedSchedule | Schedule], bool], limit: int, after: str | None
     ) -> SchedulePage:
         """Those that fit, as the store has them now; without an index, those among the next SCAN_ROWS."""
         index = await self.look()
@@ -193,7 +195,7 @@ class ScheduleIndex:
 
     async def _read(self, begun: asyncio.Future[None]) -> None:
         began, before = self._clock.monotonic(), set(self.touched)
-        self._partial = snapshot = Snapshot(self._clock.now())
+        self._partial = snapshot = IndexSnapshot(self._clock.now())
         async for page in pages(await self._opened()):
             snapshot.add(page)
             if not begun.done():
@@ -214,7 +216,7 @@ def _report(reading: asyncio.Task[None]) -> None:
 
 
 async def scanned(
-    store: Store, fitting: Callable[[Entry | Schedule], bool], limit: int, after: str | None, most: float
+    store: Store, fitting: Callable[[IndexedSchedule | Schedule], bool], limit: int, after: str | None, most: float
 ) -> tuple[list[Schedule], str | None]:
     """Those that fit among the next `most`, up to the limit; and where to go on, if there may be more."""
     found: list[Schedule] = []
@@ -232,14 +234,14 @@ async def scanned(
 
 def fits(
     *, q: str | None = None, task: str | None = None, owner: Owner | None = None, status: Status | None = None
-) -> Callable[[Entry | Schedule], bool]:
+) -> Callable[[IndexedSchedule | Schedule], bool]:
     """Whether a schedule is one of those asked for; `q` is a part of its name, in any case."""
     part = q.lower() if q else None
 
-    def fitting(row: Entry | Schedule) -> bool:
+    def fitting(row: IndexedSchedule | Schedule) -> bool:
         return (
             (part is None or part in row.name.lower())
-            and (task is None or (row.task if isinstance(row, Entry) else row.spec.task) == task)
+            and (task is None or (row.task if isinstance(row, IndexedSchedule) else row.spec.task) == task)
             and (owner is None or row.owner == owner)
             and (status is None or row.status == status)
         )

@@ -21,18 +21,18 @@ from ..records.job import Enqueued, Shown
 from ..records.query import Cursor, Filter
 from ..schedule.balance.distribution import WEEK, Distribution, DistributionCount
 from ..schedule.balance.spread import Rebalance, place, rebalance, unplaced
-from ..schedule.edit import born, fingerprint, paused, redefined, rescheduled, resumed, triggered
+from ..schedule.edit import create, fingerprint, pause, redefine, reschedule, resume, trigger_now
 from ..schedule.options import ScheduleOptions, amended, declared, fingerprint_of, payload_of
 from ..schedule.record import BACKFILL, BY_HAND, Firing, Owner, Schedule, Spec, Status, Tick, key_of
 from ..store import Store
-from ..suggest import hint
+from ..suggest import did_you_mean
 from ..task.handle import Handle
 from ..task.task import Task, check_name
 from ..trigger import Preview
 from ..trigger.bounds import LAST_YEAR
 from ..webhook.record import noted
 from ..worker.scheduler import BATCH, LOAD, Scheduler, job_of, load_of
-from .audit_log import audited, note
+from .audit_log import annotate, audited
 from .computation import Computation, Kind
 from .ground import Ground
 from .job_page import cursor_name
@@ -177,7 +177,7 @@ class Schedules:
             fired = await store.fire([Firing(schedule=row) for row in some], now=now)
             changed += [row.name for row, done in zip(some, fired, strict=True) if not done.stands]
         moves = [move for move in planned.moves if move.name not in set(changed)]
-        note(before={move.name: move.from_at for move in moves}, after={move.name: move.to_at for move in moves})
+        annotate(before={move.name: move.from_at for move in moves}, after={move.name: move.to_at for move in moves})
         self._tell("rebalance", *(move.name for move in moves))
         return replace(planned, dry_run=False, moves=moves, changed=changed)
 
@@ -198,7 +198,7 @@ class Schedules:
             raise BadInput(f"schedule {name!r}: an input function is given in code, with app.schedule(…)")
         known = self._ground.tasks.get(task) if isinstance(task, str) else task
         if known is None and self._ground.tasks:
-            way_out = hint(task, self._ground.tasks)
+            way_out = did_you_mean(task, self._ground.tasks)
             raise BadInput(f"schedule {name!r}: no task {task!r:.80} is registered in this app; {way_out}")
         limit = self._ground.settings.payload_limit
         said = await self._computation(f"the check of {name!r}").run(
@@ -206,13 +206,13 @@ class Schedules:
         )
         store, now = await self._store(), self._ground.clock.now()
         anchor_at = await self._anchor(name, said.spec, None, now)
-        new = born(name, said.spec, owner="user", now=now, anchor_at=anchor_at)
+        new = create(name, said.spec, owner="user", now=now, anchor_at=anchor_at)
         if new.next_run_at is None:
             raise BadInput(f"schedule {name!r} would never run: {said.spec.trigger.explain()} has no tick to come")
         (fired,) = await store.fire([Firing(schedule=new)], now=now)
         if not fired.stands:
             raise ScheduleExists(f"a schedule named {name!r} is there already; change it with update()")
-        note(before=None, after=new)
+        annotate(before=None, after=new)
         self._tell("create", name)
         return new
 
@@ -242,7 +242,7 @@ class Schedules:
             task = self._ground.tasks.get(row.spec.task)
             computation = self._computation(f"the check of {name!r}")
             spec = await computation.run(lambda: amended(name, row.spec, given, task, limit))
-            return redefined(row, spec, now=now, anchor_at=await self._anchor(name, spec, row, now))
+            return redefine(row, spec, now=now, anchor_at=await self._anchor(name, spec, row, now))
 
         return await self._change(name, change, deed="update")
 
@@ -250,14 +250,14 @@ class Schedules:
     async def pause(self, name: str, note: str = "") -> Schedule:
         """It makes no jobs until it is resumed; its running jobs go on."""
         noted(note)
-        return await self._change(name, lambda row, now: Firing(schedule=paused(row, note, now=now)), deed="pause")
+        return await self._change(name, lambda row, now: Firing(schedule=pause(row, note, now=now)), deed="pause")
 
     @audited("schedules.resume")
     async def resume(self, name: str, *, catch_up: bool = False) -> Schedule:
         """From now on; or, with `catch_up`, from where it left: ticks it has missed are met by its catch-up rule."""
 
         def change(row: Schedule, now: datetime) -> Firing | None:
-            return None if row.paused_at is None else resumed(row, from_now=not catch_up, now=now)
+            return None if row.paused_at is None else resume(row, from_now=not catch_up, now=now)
 
         return await self._change(name, change, deed="resume")
 
@@ -276,7 +276,7 @@ class Schedules:
                 )
             if row.spec.max_runs is not None and row.fired >= row.spec.max_runs:
                 raise BadInput(f"schedule {name!r} has had all its {row.spec.max_runs} runs; raise max_runs first")
-            return rescheduled(row, at, now=now)
+            return reschedule(row, at, now=now)
 
         return await self._change(name, change, deed="reschedule")
 
@@ -289,7 +289,7 @@ class Schedules:
         row = next(iter(await store.schedules([name], limit=1)), None)  # None, too: one that cannot be decoded
         if not await store.drop_schedules([name]):
             raise await _missing(store, name)
-        note(before=row, after=None)
+        annotate(before=row, after=None)
         self._tell("delete", name)
 
     # running
@@ -314,7 +314,7 @@ class Schedules:
                 fingerprint = fingerprint_of(task)
             else:
                 payload, fingerprint = await scheduler.payload(row, now), scheduler.fingerprint(row)
-            firing = triggered(row, [now], BY_HAND, now=now, mint=lambda: id or new_id(now), joins=True)
+            firing = trigger_now(row, [now], BY_HAND, now=now, mint=lambda: id or new_id(now), joins=True)
             jobs = tuple(job_of(row, tick, payload, now, fingerprint) for tick in firing.ticks)
             return replace(firing, jobs=jobs)
 
@@ -364,7 +364,7 @@ class Schedules:
 
         async def change(row: Schedule, now: datetime) -> Firing | None:
             left = [tick for tick in ticks if tick not in there]
-            firing = triggered(row, left, BACKFILL, now=now, mint=lambda: new_id(now), joins=False)
+            firing = trigger_now(row, left, BACKFILL, now=now, mint=lambda: new_id(now), joins=False)
             inputs = [await scheduler.payload(row, tick.at) for tick in firing.ticks]
             pairs, fingerprint = zip(firing.ticks, inputs, strict=True), scheduler.fingerprint(row) if left else None
             jobs = tuple(job_of(row, tick, payload, now, fingerprint) for tick, payload in pairs)
@@ -407,7 +407,7 @@ class Schedules:
             (fired,) = await store.fire([firing], now=now)
             if fired.stands:
                 self._scheduler().tell(firing)
-                note(before=row, after=firing.schedule)
+                annotate(before=row, after=firing.schedule)
                 if deed is not None:
                     self._tell(deed, name)
                 await self._ground.crier.flush()
@@ -424,7 +424,7 @@ class Schedules:
 async def _missing(store: Store, name: str) -> ScheduleNotFound:
     rows = await store.schedules(limit=MAX_LIKE)
     known = [row.name for row in rows if len(row.name) <= MAX_LIKE_CHARACTERS]
-    return ScheduleNotFound(f"there is no schedule {name!r}; {hint(name[:MAX_LIKE_CHARACTERS], known)}")
+    return ScheduleNotFound(f"there is no schedule {name!r}; {did_you_mean(name[:MAX_LIKE_CHARACTERS], known)}")
 
 
 def _is_expected(spec: Spec, expected: str | Callable[[Spec], bool]) -> bool:

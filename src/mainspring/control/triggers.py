@@ -10,18 +10,18 @@ from typing import Any, Literal, TypedDict, Unpack
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..actor import acting
+from ..actor import act_as
 from ..errors import BadInput, UnknownTask
 from ..records.job import Enqueued, NewJob
 from ..span import Span, seconds
 from ..store import Store
-from ..suggest import hint, unexpected
+from ..suggest import did_you_mean, unexpected
 from ..task.handle import Handle
 from ..task.task import check_name, check_public, checked
-from ..webhook.inbound import MOST, TRIGGERS, Call, InboundTrigger, KeptTrigger, checked_arguments, checked_kwargs
-from ..webhook.record import Key, Keys, Unsaid, checked_name, facts, noted, secret_of
+from ..webhook.inbound import MOST, TRIGGERS, Call, InboundTrigger, StoredTrigger, checked_arguments, checked_kwargs
+from ..webhook.record import Redacted, SigningSecret, SigningSecrets, checked_name, facts, noted, secret_of
 from ..webhook.seen_message import job_made, seen_message
-from .audit_log import audited, note
+from .audit_log import annotate, audited
 from .computation import Computation
 from .ground import Ground
 from .schedules import Schedules
@@ -83,16 +83,16 @@ class Triggers:
         self, name: str, *, secret: str | None = None, **options: Unpack[TriggerOptions]
     ) -> NewTriggerSecret:  # fmt: skip
         """From now on a message signed with its secret makes a job of `task`, or fires `schedule`."""
-        return await self._create(name, options, Unsaid(secret_of(secret)))
+        return await self._create(name, options, Redacted(secret_of(secret)))
 
     @audited("triggers.create")
-    async def _create(self, name: str, options: TriggerOptions, secret: Unsaid) -> NewTriggerSecret:
+    async def _create(self, name: str, options: TriggerOptions, secret: Redacted) -> NewTriggerSecret:
         store, now = await self._ground.opened(), self._now()
         made = self._said(InboundTrigger(name=checked_name(name, "trigger"), created_at=now), options)
         if len(await TRIGGERS.find(store, None, now)) >= MOST:
             raise BadInput(f"there are {MOST:,} triggers already; delete one")
-        kept = await TRIGGERS.add(store, KeptTrigger(made, Keys((Key(secret.value),))), now)
-        note(before=None, after=facts(kept.shown))
+        kept = await TRIGGERS.add(store, StoredTrigger(made, SigningSecrets((SigningSecret(secret.value),))), now)
+        annotate(before=None, after=facts(kept.shown))
         return NewTriggerSecret(kept.shown, secret.value)
 
     @audited("triggers.update")
@@ -109,7 +109,7 @@ class Triggers:
             raise BadInput(f"update of trigger {name!r} was given nothing to change")
         now = self._now()
 
-        def act(kept: KeptTrigger) -> KeptTrigger:
+        def act(kept: StoredTrigger) -> StoredTrigger:
             said = self._said(kept.trigger, options)
             if disabled is not None:
                 said = replace(said, disabled_at=(said.disabled_at or now) if disabled else None)
@@ -119,10 +119,10 @@ class Triggers:
 
     async def rotate(self, name: str, *, overlap: Span = OVERLAP, secret: str | None = None) -> NewTriggerSecret:
         """A new secret, shown this once; messages signed with the one before it count for as long as `overlap`."""
-        return await self._rotate(name, seconds(overlap, "overlap"), Unsaid(secret_of(secret)))
+        return await self._rotate(name, seconds(overlap, "overlap"), Redacted(secret_of(secret)))
 
     @audited("triggers.rotate")
-    async def _rotate(self, name: str, overlap: float, secret: Unsaid) -> NewTriggerSecret:
+    async def _rotate(self, name: str, overlap: float, secret: Redacted) -> NewTriggerSecret:
         until = self._now() + timedelta(seconds=overlap)
         kept = await self._change(name, lambda kept: replace(kept, keys=kept.keys.rotated(secret.value, until)))
         return NewTriggerSecret(kept.shown, secret.value)
@@ -133,7 +133,7 @@ class Triggers:
         store = await self._ground.opened()
         kept = await TRIGGERS.get_readable(store, checked_name(name, "trigger"), self._now())
         await TRIGGERS.drop(store, name, self._now())
-        note(before=None if kept is None else facts(kept.shown), after=None)
+        annotate(before=None if kept is None else facts(kept.shown), after=None)
 
     # being called
 
@@ -150,7 +150,7 @@ class Triggers:
         found = await TRIGGERS.find(store, [wanted], now)
         trigger = call.checked(found[0] if found else None, now).trigger
         made = await self._taken(trigger, call.body)
-        with acting(f"trigger:{trigger.name}"):
+        with act_as(f"trigger:{trigger.name}"):
             if isinstance(made, NewJob):
                 return await self._enqueued(store, trigger, made, call, now)
             return await self._fired(store, trigger, made, call, now)
@@ -220,19 +220,21 @@ class Triggers:
         if said.task is not None:
             check_public(check_name(said.task, "task name"), what)
         if said.task is not None and tasks and said.task not in tasks:
-            raise UnknownTask(f"{what}: no task {said.task!r} is registered in this app; {hint(said.task, tasks)}")
+            raise UnknownTask(
+                f"{what}: no task {said.task!r} is registered in this app; {did_you_mean(said.task, tasks)}"
+            )
         return said
 
     async def _change(
-        self, name: str, act: Callable[[KeptTrigger], KeptTrigger], expected: int | None = None
-    ) -> KeptTrigger:
-        store, before = await self._ground.opened(), List[KeptTrigger]()
+        self, name: str, act: Callable[[StoredTrigger], StoredTrigger], expected: int | None = None
+    ) -> StoredTrigger:
+        store, before = await self._ground.opened(), List[StoredTrigger]()
 
-        def seen(kept: KeptTrigger) -> KeptTrigger:
+        def seen(kept: StoredTrigger) -> StoredTrigger:
             before[:] = [kept]
             return act(kept)
 
         name = checked_name(name, "trigger")
         kept = await TRIGGERS.change(store, name, self._now(), seen, expected=expected)
-        note(before=facts(before[0].shown), after=facts(kept.shown))
+        annotate(before=facts(before[0].shown), after=facts(kept.shown))
         return kept

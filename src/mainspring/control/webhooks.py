@@ -18,7 +18,7 @@ from ..records.query import Filter
 from ..span import Span, seconds
 from ..suggest import unexpected
 from ..task.handle import Handle
-from ..webhook.message import Event, delivery, prefix
+from ..webhook.message import WebhookEvent, delivery, prefix
 from ..webhook.record import (
     EVENTS,
     EXTRAS,
@@ -28,12 +28,12 @@ from ..webhook.record import (
     TEST,
     WEBHOOKS,
     Extra,
-    Kept,
-    Key,
-    Keys,
     Kind,
+    Redacted,
+    SigningSecret,
+    SigningSecrets,
     Standing,
-    Unsaid,
+    StoredWebhook,
     Webhook,
     abridged,
     checked_name,
@@ -43,7 +43,7 @@ from ..webhook.record import (
     noted,
     secret_of,
 )
-from .audit_log import audited, note
+from .audit_log import annotate, audited
 from .ground import Ground
 from .job_page import Page
 from .jobs import Jobs
@@ -123,17 +123,17 @@ class Webhooks:
     ) -> NewSecret:
         """From now on it is told of these events; workers know within a beat. The secret is shown this once."""
         given = {**options, "events": events}
-        return await self._create(name, abridged(str(url)), given, Unsaid((url, secret_of(secret))))
+        return await self._create(name, abridged(str(url)), given, Redacted((url, secret_of(secret))))
 
     @audited("webhooks.create")
-    async def _create(self, name: str, url: str, options: Mapping[str, Any], hidden: Unsaid) -> NewSecret:
+    async def _create(self, name: str, url: str, options: Mapping[str, Any], hidden: Redacted) -> NewSecret:
         (whole, secret), store, now = hidden.value, await self._ground.opened(), self._now()
         values = _checked({**options, "url": whole}, self._ground.settings)
         hook = Webhook(name=checked_name(name, "webhook"), **values, created_at=now)
         if len(await WEBHOOKS.find(store, None, now)) >= MOST:
             raise BadInput(f"there are {MOST} webhooks already; delete one")
-        kept = await WEBHOOKS.add(store, Kept(hook, Keys((Key(secret),))), now)
-        note(before=None, after=facts(kept.shown))
+        kept = await WEBHOOKS.add(store, StoredWebhook(hook, SigningSecrets((SigningSecret(secret),))), now)
+        annotate(before=None, after=facts(kept.shown))
         return NewSecret(kept.shown, secret)
 
     async def update(
@@ -149,15 +149,15 @@ class Webhooks:
             raise BadInput(f"update of webhook {name!r} was given nothing to change")
         given: dict[str, Any] = {**options}
         hidden = {"url": given.pop("url")} if "url" in given else {}
-        return await self._update(name, given, Unsaid(hidden), disabled=disabled, expected=expected)
+        return await self._update(name, given, Redacted(hidden), disabled=disabled, expected=expected)
 
     @audited("webhooks.update")
     async def _update(
-        self, name: str, options: Mapping[str, Any], hidden: Unsaid, *, disabled: bool | None, expected: int | None
+        self, name: str, options: Mapping[str, Any], hidden: Redacted, *, disabled: bool | None, expected: int | None
     ) -> Webhook:
         values, now = _checked({**options, **hidden.value}, self._ground.settings), self._now()
 
-        def act(kept: Kept) -> Kept:
+        def act(kept: StoredWebhook) -> StoredWebhook:
             hook = replace(kept.webhook, **values)
             if disabled is False:
                 hook = replace(hook, disabled_at=None, disabled_reason="")
@@ -169,10 +169,10 @@ class Webhooks:
 
     async def rotate(self, name: str, *, overlap: Span = OVERLAP, secret: str | None = None) -> NewSecret:
         """A new secret, shown this once; the one before it signs, too, for as long as `overlap`."""
-        return await self._rotate(name, seconds(overlap, "overlap"), Unsaid(secret_of(secret)))
+        return await self._rotate(name, seconds(overlap, "overlap"), Redacted(secret_of(secret)))
 
     @audited("webhooks.rotate")
-    async def _rotate(self, name: str, overlap: float, secret: Unsaid) -> NewSecret:
+    async def _rotate(self, name: str, overlap: float, secret: Redacted) -> NewSecret:
         until = self._now() + timedelta(seconds=overlap)
         kept = await self._change(name, lambda kept: replace(kept, keys=kept.keys.rotated(secret.value, until)))
         return NewSecret(kept.shown, secret.value)
@@ -184,13 +184,13 @@ class Webhooks:
         kept = await WEBHOOKS.get_readable(store, checked_name(name, "webhook"), self._now())
         await WEBHOOKS.drop(store, name, self._now())
         await store.drop_documents("webhook.standing", [name])
-        note(before=None if kept is None else facts(kept.shown), after=None)
+        annotate(before=None if kept is None else facts(kept.shown), after=None)
 
     @audited("webhooks.test")
     async def test(self, name: str) -> Handle[Any]:
         """Has a worker tell it of nothing in particular, once; the job's end says how that went."""
         hook, now = await self.get(name), self._now()
-        event = Event(
+        event = WebhookEvent(
             kind=TEST, at=now, about=new_id(now), facts={"webhook": name, "note": "a test; nothing has happened"}
         )
         (handle,) = await self._hand_over([delivery(hook, event, now, max_retries=0)])
@@ -201,19 +201,21 @@ class Webhooks:
     def _now(self) -> datetime:
         return self._ground.clock.now()
 
-    async def _kept(self, name: str) -> Kept:
+    async def _kept(self, name: str) -> StoredWebhook:
         return await WEBHOOKS.get(await self._ground.opened(), checked_name(name, "webhook"), self._now())
 
-    async def _change(self, name: str, act: Callable[[Kept], Kept], expected: int | None = None) -> Kept:
-        store, before = await self._ground.opened(), List[Kept]()
+    async def _change(
+        self, name: str, act: Callable[[StoredWebhook], StoredWebhook], expected: int | None = None
+    ) -> StoredWebhook:
+        store, before = await self._ground.opened(), List[StoredWebhook]()
 
-        def seen(kept: Kept) -> Kept:
+        def seen(kept: StoredWebhook) -> StoredWebhook:
             before[:] = [kept]
             return act(kept)
 
         name = checked_name(name, "webhook")
         kept = await WEBHOOKS.change(store, name, self._now(), seen, expected=expected)
-        note(before=facts(before[0].shown), after=facts(kept.shown))
+        annotate(before=facts(before[0].shown), after=facts(kept.shown))
         return kept
 
 

@@ -13,9 +13,9 @@ from ..events import WorkersOrdered
 from ..ids import WorkerId
 from ..records.job import Job
 from ..records.query import Filter
-from ..records.worker import LiveWorker, Order, Orders, WorkerState
+from ..records.worker import WorkerCommand, WorkerCommands, WorkerRow, WorkerState
 from ..store import Store
-from .audit_log import audited, note
+from .audit_log import annotate, audited
 from .ground import Ground
 from .jobs import PAGE, checked_limit
 
@@ -32,11 +32,11 @@ class Workers:
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
 
-    async def list(self) -> Sequence[LiveWorker]:
+    async def list(self) -> Sequence[WorkerRow]:
         """Those that have beaten lately; one that dies is gone when its lease is over."""
         return await (await self._ground.opened()).workers(now=self._ground.clock.now())
 
-    async def get(self, id: WorkerId) -> LiveWorker:
+    async def get(self, id: WorkerId) -> WorkerRow:
         """By its id, or the beginning of it if that is enough."""
         live = await self.list()
         found = [worker for worker in live if worker.info.id == id] or [
@@ -78,11 +78,11 @@ class Workers:
         """It takes no more jobs, what runs may finish within its grace, the rest is released; then it is gone."""
         return await self._order("stop", id, stopped=True)
 
-    async def _order(self, action: Order, id: WorkerId | None, **orders: Any) -> Sequence[WorkerId]:
+    async def _order(self, action: WorkerCommand, id: WorkerId | None, **orders: Any) -> Sequence[WorkerId]:
         store, now = await self._ground.opened(), self._ground.clock.now()
-        before: dict[WorkerId, Orders] = {}
-        after: dict[WorkerId, Orders] = {}
-        note(before=before, after=after)
+        before: dict[WorkerId, WorkerCommands] = {}
+        after: dict[WorkerId, WorkerCommands] = {}
+        annotate(before=before, after=after)
         for worker in await self._meant(action, id):
             row = await self._given(store, worker, action, orders, now, named=id is not None)
             if row is not None:
@@ -92,8 +92,15 @@ class Workers:
         return list(after)
 
     async def _given(
-        self, store: Store, worker: LiveWorker, action: Order, orders: dict[str, Any], now: datetime, *, named: bool
-    ) -> LiveWorker | None:
+        self,
+        store: Store,
+        worker: WorkerRow,
+        action: WorkerCommand,
+        orders: dict[str, Any],
+        now: datetime,
+        *,
+        named: bool,
+    ) -> WorkerRow | None:
         """The worker as it was when it got the order; None: it is gone, or the order is no longer for it."""
         for _ in range(ORDER_TRIES):
             if await store.order([worker.info.id], replace(worker.orders, **orders), now=now, seen=worker.orders):
@@ -108,7 +115,7 @@ class Workers:
             worker = rows[0]
         raise StoreUnavailable(f"worker {worker.info.id} gets other orders all the time: try again")
 
-    async def _meant(self, action: Order, id: WorkerId | None) -> Sequence[LiveWorker]:
+    async def _meant(self, action: WorkerCommand, id: WorkerId | None) -> Sequence[WorkerRow]:
         """An order for all passes by those that cannot obey."""
         if id is None:
             return [worker for worker in await self.list() if refusal(worker, action) is None]
@@ -118,7 +125,7 @@ class Workers:
         return [worker]
 
 
-def refusal(worker: LiveWorker, action: Order) -> MainspringError | None:
+def refusal(worker: WorkerRow, action: WorkerCommand) -> MainspringError | None:
     """Why this order is not for this worker."""
     id, state = worker.info.id, worker.state
     if action != "stop":
@@ -130,6 +137,6 @@ def refusal(worker: LiveWorker, action: Order) -> MainspringError | None:
     return None
 
 
-def _names(workers: Sequence[LiveWorker]) -> str:
+def _names(workers: Sequence[WorkerRow]) -> str:
     more = f" and {len(workers) - NAMED:,} more" if len(workers) > NAMED else ""
     return (", ".join(worker.info.id for worker in workers[:NAMED]) or "none") + more

@@ -15,7 +15,7 @@ from ..records.query import Filter
 from ..records.queue import Queue
 from ..schedule.record import Schedule
 from ..worker.worker import Worker
-from .tally import Tally
+from .tally import DemoTally
 
 RUNNING = 60
 LATEST = datetime.max.replace(tzinfo=UTC)
@@ -33,10 +33,10 @@ class Scene(Struct, frozen=True, kw_only=True):
     running: Sequence[Job]
     schedules: Sequence[Schedule]
     """The one that is due first comes first."""
-    tally: Tally
+    tally: DemoTally
 
 
-async def look(app: Mainspring, worker: Worker, slots: int, tally: Tally, *, draining: bool) -> Scene:
+async def look(app: Mainspring, worker: Worker, slots: int, tally: DemoTally, *, draining: bool) -> Scene:
     """What the store says now, beside what the events have added up to."""
     stats = await app.stats()
     found = {queue.name: queue for queue in stats.queues}

@@ -18,7 +18,7 @@ from .app import shop
 from .feeder import feed
 from .scene import look
 from .summary import summary
-from .tally import Tally
+from .tally import DemoTally
 from .view import LiveView, PlainView, View
 
 _unseen = SurvivedErrors("demo", "the screen shows what was there before")
@@ -33,7 +33,7 @@ async def play(store: str | None, *, seconds: float | None, plain: bool) -> None
         stack.enter_context(_quiet())
         url = store or f"sqlite:///{stack.enter_context(TemporaryDirectory(prefix='mainspring-demo-'))}/demo.db"
         app = shop(url)
-        tally = Tally(app)
+        tally = DemoTally(app)
         async with app:
             with view:
                 await Stage(app, tally, view).run(seconds)
@@ -44,7 +44,7 @@ async def play(store: str | None, *, seconds: float | None, plain: bool) -> None
 class Stage:
     """A worker and a feeder in one process, and a view of them."""
 
-    def __init__(self, app: Mainspring, tally: Tally, view: View) -> None:
+    def __init__(self, app: Mainspring, tally: DemoTally, view: View) -> None:
         self._app = app
         self._tally = tally
         self._view = view

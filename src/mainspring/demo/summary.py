@@ -12,13 +12,13 @@ from ..cli import render
 from ..cli.text import redacted
 from ..insight.stats import Stats
 from ..schedule.record import Schedule
-from .tally import Tally, TaskTally
+from .tally import DemoTally, TaskTally
 
 KEPT = "sqlite:///demo.db"
 
 
 def summary(
-    tally: Tally, left: Stats, schedules: Sequence[Schedule], *, kept: str | None
+    tally: DemoTally, left: Stats, schedules: Sequence[Schedule], *, kept: str | None
 ) -> list[RenderableType]:  # fmt: skip
     """A table by task, one by schedule, the sums, and where to go from here."""
     total, elapsed = tally.total, tally.elapsed

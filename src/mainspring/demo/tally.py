@@ -32,7 +32,7 @@ class TaskTally(Struct):
         return self
 
 
-class Tally:
+class DemoTally:
     """Counts from the moment it is made."""
 
     def __init__(self, app: Mainspring) -> None:

@@ -25,30 +25,30 @@ from ..clock import SystemClock
 from ..codec import Arguments, encode_result
 from ..errors import BadTask, JobTimeout
 from ..records.finding import size
-from ..records.outcome import MESSAGE_LIMIT, Cancel, Discard, Retry, Snooze, Steer, clean, failure_of, unfit
+from ..records.outcome import MESSAGE_LIMIT, Cancel, Directive, Discard, Retry, Snooze, clean, failure_of, unfit
 from ..records.run import Failure
-from ..task.context import NOTHING, Context, Desk, about, check_counts, finite, noted
+from ..task.context import NOTHING, Context, ReportBuffer, about, check_counts, finite, noted
 from ..task.interruption import Interrupted, TaskExit
 from ..task.task import Task
 from . import pool as processes
 from .interrupts import Interrupts
 from .protocol import (
-    Began,
-    Items,
+    ItemsMessage,
     Kind,
-    LogLine,
-    Note,
-    Order,
-    Progress,
+    LogMessage,
+    NoteMessage,
+    ProgressMessage,
     Raised,
-    Report,
     Returned,
-    Steered,
+    RunFinished,
+    RunRequest,
+    RunStarted,
+    RunSteered,
     as_decoded,
     frame,
     orders,
 )
-from .resource_limits import CpuLimitExceeded, Meter, limited, spent
+from .resource_limits import CpuLimitExceeded, UsageMeter, limited, spent
 
 LINE_LIMIT = 8_192
 # What runs may leave behind in memory, over what the first run of each function left. Imports, caches and models
@@ -60,7 +60,7 @@ LEAVE = 0.4
 _CUT = ("timeout", "memory", "cpu")
 
 
-class Line:
+class ParentPipe:
     """The connection to the worker. Any thread may speak."""
 
     def __init__(self, connection: socket.socket, interrupts: Interrupts) -> None:
@@ -81,7 +81,7 @@ class Line:
         with self._lock:
             self._socket.sendall(data)
 
-    def orders(self) -> Iterator[Order]:
+    def orders(self) -> Iterator[RunRequest]:
         """Until the worker hangs up."""
         while len(head := self._reader.read(4)) == 4:
             yield orders.decode(self._reader.read(int.from_bytes(head, "big")))
@@ -92,7 +92,7 @@ class Line:
 class _Teller(logging.Handler):
     """Log records become messages."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: ParentPipe) -> None:
         super().__init__()
         self._line = line
 
@@ -103,7 +103,7 @@ class _Teller(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._line.send(LogLine(record.levelno, clean(self.format(record), LINE_LIMIT)))
+            self._line.send(LogMessage(record.levelno, clean(self.format(record), LINE_LIMIT)))
         except Exception:
             self.handleError(record)
 
@@ -113,8 +113,8 @@ class ChildContext(Context):
 
     __slots__ = ("_adapter", "_line", "_noted")
 
-    def __init__(self, order: Order, line: Line, logger: logging.Logger) -> None:
-        super().__init__(order.job, order.timeout, order.deadline, Desk(SystemClock()))
+    def __init__(self, order: RunRequest, line: ParentPipe, logger: logging.Logger) -> None:
+        super().__init__(order.job, order.timeout, order.deadline, ReportBuffer(SystemClock()))
         self._line = line
         self._noted: dict[str, Any] = {}
         self._adapter = logging.LoggerAdapter(logger, about(order.job))
@@ -126,16 +126,16 @@ class ChildContext(Context):
     def progress(self, done: float, total: float | None = None, note: str = "") -> Awaitable[None]:
         """Told at once; the worker decides what to make of it."""
         done, total = finite(done), None if total is None else finite(total)
-        self._line.send(Progress(done, total, clean(str(note), MESSAGE_LIMIT)))
+        self._line.send(ProgressMessage(done, total, clean(str(note), MESSAGE_LIMIT)))
         return NOTHING
 
     def items(self, *, success: int = 0, failed: int = 0, skipped: int = 0) -> None:
         check_counts(success, failed, skipped)  # here, where it is the task's error: the worker could not refuse it
-        self._line.send(Items(success, failed, skipped))
+        self._line.send(ItemsMessage(success, failed, skipped))
 
     def note(self, **metadata: Any) -> None:
         self._noted = noted(self._noted, metadata)
-        self._line.send(Note({name: self._noted[name] for name in metadata}))
+        self._line.send(NoteMessage({name: self._noted[name] for name in metadata}))
 
 
 class Found(Struct, frozen=True):
@@ -145,7 +145,7 @@ class Found(Struct, frozen=True):
     arguments: Arguments
 
 
-def find(order: Order) -> Found:
+def find(order: RunRequest) -> Found:
     """Raises BadTask, with the way out, for what a child cannot reach."""
     name = order.job.task
     try:
@@ -168,7 +168,7 @@ def find(order: Order) -> Found:
     return Found(found, Arguments(found, name, Context))
 
 
-def _module(order: Order) -> ModuleType:
+def _module(order: RunRequest) -> ModuleType:
     if order.module != "__main__":
         return importlib.import_module(order.module)
     name = processes.MAIN
@@ -185,12 +185,12 @@ def _module(order: Order) -> ModuleType:
     return sys.modules[name]
 
 
-class Child:
+class ChildRun:
     """Runs one order after the other. Modules stay imported and functions found."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._interrupts = Interrupts()
-        self._line = Line(connection, self._interrupts)
+        self._line = ParentPipe(connection, self._interrupts)
         self._found: dict[tuple[str, str], Found] = {}
         self._held = 0
         self._ctx: ChildContext | None = None
@@ -205,7 +205,7 @@ class Child:
         signal.signal(signal.SIGPROF, self._out_of_cpu)
         own = os.getpid()
         for order in self._line.orders():
-            self._line.send(Began(spent()))
+            self._line.send(RunStarted(spent()))
             report = self._perform(order)
             for stream in (sys.stdout, sys.stderr):
                 with suppress(Exception):
@@ -225,9 +225,9 @@ class Child:
         else:
             self._interrupts.strike(CpuLimitExceeded("out of CPU time"))
 
-    def _perform(self, order: Order) -> Report:
+    def _perform(self, order: RunRequest) -> RunFinished:
         first = (order.module, order.qualname) not in self._found
-        meter = Meter()
+        meter = UsageMeter()
         ending = self._ending(order)
         usage, held = meter.read()
         if isinstance(ending, Raised) and ending.kind == "memory":
@@ -235,9 +235,9 @@ class Child:
         if first:
             self._held = max(self._held, held)
         cut = isinstance(ending, Raised) and ending.kind in _CUT
-        return Report(replace(ending, usage=usage), retire=cut or held > self._held + LEAK)
+        return RunFinished(replace(ending, usage=usage), retire=cut or held > self._held + LEAK)
 
-    def _ending(self, order: Order) -> Returned | Steered | Raised:
+    def _ending(self, order: RunRequest) -> Returned | RunSteered | Raised:
         place = (order.module, order.qualname)
         try:
             found = self._found.get(place) or self._found.setdefault(place, find(order))
@@ -254,7 +254,7 @@ class Child:
         try:
             with limited(order.memory_limit, order.cpu_limit) as self._cpu_left:
                 value = self._interrupts.call(lambda: found.fn(*args, **kwargs))
-            if isinstance(value, Steer):
+            if isinstance(value, Directive):
                 raise value
             return Returned(*encode_result(value, order.result_limit))
         except (Retry, Snooze, Discard, Cancel) as steer:
@@ -264,13 +264,13 @@ class Child:
         finally:
             self._ctx = None
 
-    def _steered(self, steer: Steer, order: Order) -> Steered | Raised:
+    def _steered(self, steer: Directive, order: RunRequest) -> RunSteered | Raised:
         try:
-            return Steered(as_decoded(steer))
+            return RunSteered(as_decoded(steer))
         except BaseException as error:  # the task has changed what it holds
             return self._raised(error, order)
 
-    def _raised(self, error: BaseException, order: Order) -> Raised:
+    def _raised(self, error: BaseException, order: RunRequest) -> Raised:
         kind, judged = self._judge(error, order)
         failure = replace(failure_of(judged, stack=False), stack=failure_of(error).stack)
         try:
@@ -278,7 +278,7 @@ class Child:
         except BaseException:  # its metaclass does not say what it is: the task's retry rules cannot be asked
             return Raised(failure, kind)
 
-    def _judge(self, error: BaseException, order: Order) -> tuple[Kind, BaseException]:
+    def _judge(self, error: BaseException, order: RunRequest) -> tuple[Kind, BaseException]:
         """What an error is, and what the task's retry rules are asked about."""
         cause = self._interrupts.cause
         if cause is not None and (error is cause or isinstance(error, asyncio.CancelledError)):
@@ -293,7 +293,7 @@ class Child:
         return "error", TaskExit(f"the task raised {told.type}: {told.message}")
 
 
-def _too_big(order: Order, peak: int, failure: Failure) -> Failure:
+def _too_big(order: RunRequest, peak: int, failure: Failure) -> Failure:
     limit = size(order.memory_limit or 0)
     text = f"needed more than its memory_limit of {limit} (peak of the whole process: {size(peak)})"
     return Failure("MemoryLimitExceeded", text, failure.stack)
@@ -311,7 +311,7 @@ def main(connection: int, lifeline: int) -> None:
     with suppress(OSError):  # if memory runs out, the system should end a child rather than the worker
         Path("/proc/self/oom_score_adj").write_text("500")
     processes.in_child = True
-    Child(socket.socket(fileno=connection)).serve()
+    ChildRun(socket.socket(fileno=connection)).serve()
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, LEAVE)
 

@@ -17,7 +17,7 @@ from ..records.run import Failure, Usage
 from ..survived_errors import count
 from ..task.task import Task
 from .process import Exit, Process
-from .protocol import Began, Died, Message, Order, Raised, Report, Returned, Steered
+from .protocol import Message, ProcessDiedMessage, Raised, Returned, RunFinished, RunRequest, RunStarted, RunSteered
 from .resource_limits import CpuLimitExceeded
 
 _logger = logging.getLogger("mainspring")
@@ -53,7 +53,7 @@ class Processes:
         self._timer: Timer | None = None
         self._closed = False
 
-    async def call(self, order: Order, hear: Hear) -> Returned | Steered | Raised | Died:
+    async def call(self, order: RunRequest, hear: Hear) -> Returned | RunSteered | Raised | ProcessDiedMessage:
         """How the run ended; `hear` is told what it says meanwhile.
 
         If cancelled: the child is killed and reaped, and `hear` is told what it had used.
@@ -119,16 +119,16 @@ class Processes:
 class _Run:
     """One order in one child."""
 
-    def __init__(self, process: Process, order: Order, hear: Hear, clock: Clock) -> None:
+    def __init__(self, process: Process, order: RunRequest, hear: Hear, clock: Clock) -> None:
         self.retire = False
         self._process = process
         self._order = order
         self._hear = hear
         self._clock = clock
-        self._began: Began | None = None
+        self._began: RunStarted | None = None
         self._timer: Timer | None = None
 
-    async def go(self) -> Returned | Steered | Raised | Died | Exit:
+    async def go(self) -> Returned | RunSteered | Raised | ProcessDiedMessage | Exit:
         """Exit: the child died before it had read the order, so the run has not begun."""
         try:
             told = await self._process.run(self._order, self._heard)
@@ -142,13 +142,13 @@ class _Run:
         finally:
             if self._timer is not None:
                 self._timer.cancel()
-        if isinstance(told, Report):
+        if isinstance(told, RunFinished):
             self.retire = told.retire
             return told.ending
         return told if self._began is None else self._died(told, self._began)
 
-    def _heard(self, message: Began | Message) -> None:
-        if isinstance(message, Began):
+    def _heard(self, message: RunStarted | Message) -> None:
+        if isinstance(message, RunStarted):
             self._began = message
             if self._order.soft_timeout is not None:
                 self._timer = _engine_timer(self._clock, self._order.soft_timeout, self._process.interrupt)
@@ -159,14 +159,14 @@ class _Run:
             _logger.exception("a listener failed on %r of job %s", message, self._order.job.id)
             count("process", error)
 
-    def _died(self, exit: Exit, began: Began) -> Died | Raised:
+    def _died(self, exit: Exit, began: RunStarted) -> ProcessDiedMessage | Raised:
         order = self._order
         usage = _usage(exit, began)
         if exit.code == -signal.SIGXCPU and order.cpu_limit is not None:
             text = f"used more than its cpu_limit of {order.cpu_limit:g} s, and was killed when its interruption failed"
             return Raised(Failure("CpuLimitExceeded", text), "cpu", bases_of(CpuLimitExceeded), usage)
         under = "" if order.memory_limit is None else f", under a memory_limit of {size(order.memory_limit)}"
-        return Died(exit.reason + under, usage)
+        return ProcessDiedMessage(exit.reason + under, usage)
 
 
 def _engine_timer(clock: Clock, seconds: float, act: Callable[[], object]) -> Timer:
@@ -174,7 +174,7 @@ def _engine_timer(clock: Clock, seconds: float, act: Callable[[], object]) -> Ti
     return ContextVars().run(clock.call_later, seconds, act)
 
 
-def _usage(exit: Exit, began: Began) -> Usage:
+def _usage(exit: Exit, began: RunStarted) -> Usage:
     return Usage(max(0.0, exit.cpu - began.spent), exit.memory)
 
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from .protocol import Began, Frames, Message, Order, Report, answers, frame
+from .protocol import Frames, Message, RunFinished, RunRequest, RunStarted, answers, frame
 
 # A fresh interpreter, never a fork of this process and its threads. It gets our path and arguments as they are now.
 _BOOT = (
@@ -75,15 +75,15 @@ class Process:
         self._why = ""
         self._frames = Frames()
         self._outbox = memoryview(b"")
-        self._hear: Callable[[Began | Message], object] | None = None
-        self._ended: asyncio.Future[Report | Exit] | None = None
+        self._hear: Callable[[RunStarted | Message], object] | None = None
+        self._ended: asyncio.Future[RunFinished | Exit] | None = None
         self._socket.setblocking(False)
         self._loop.add_reader(self._socket, self._read)
         self._pidfd = _pidfd(self.pid)
         if self._pidfd is not None:
             self._loop.add_reader(self._pidfd, self._exited)
 
-    async def run(self, order: Order, hear: Callable[[Began | Message], object]) -> Report | Exit:
+    async def run(self, order: RunRequest, hear: Callable[[RunStarted | Message], object]) -> RunFinished | Exit:
         """The child's report, or its exit if there is none."""
         if self.exit is not None:
             return self.exit
@@ -161,8 +161,8 @@ class Process:
             return 0
         return len(data)
 
-    def _heard(self, message: Began | Message | Report) -> None:
-        if not isinstance(message, Report):
+    def _heard(self, message: RunStarted | Message | RunFinished) -> None:
+        if not isinstance(message, RunFinished):
             if self._hear is not None:
                 self._hear(message)
         elif self._ended is not None and not self._ended.done():

@@ -10,14 +10,14 @@ import msgspec
 from msgspec import Struct
 
 from ..records.job import Job
-from ..records.outcome import Cancel, Discard, Retry, Snooze, Steer, failure_of
+from ..records.outcome import Cancel, Directive, Discard, Retry, Snooze, failure_of
 from ..records.run import Failure, Usage
 
 # Longer than any order or report: whoever announces more does not speak our language.
 LIMIT = 2**28
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class RunRequest(Struct, frozen=True, kw_only=True):
     """To a child: run this function. The place comes from the worker's own registry, never from stored data."""
 
     module: str
@@ -39,35 +39,35 @@ class Order(Struct, frozen=True, kw_only=True):
 # while it runs
 
 
-class Began(Struct, frozen=True, tag=True):
+class RunStarted(Struct, frozen=True, tag="Began"):
     """The child has read its order: from here on, its death is the run's."""
 
     spent: float
     """CPU seconds of its life so far."""
 
 
-class LogLine(Struct, frozen=True, tag=True):
+class LogMessage(Struct, frozen=True, tag="LogLine"):
     level: int
     text: str
 
 
-class Progress(Struct, frozen=True, tag=True):
+class ProgressMessage(Struct, frozen=True, tag="Progress"):
     done: float
     total: float | None = None
     note: str = ""
 
 
-class Items(Struct, frozen=True, tag=True):
+class ItemsMessage(Struct, frozen=True, tag="Items"):
     success: int = 0
     failed: int = 0
     skipped: int = 0
 
 
-class Note(Struct, frozen=True, tag=True):
+class NoteMessage(Struct, frozen=True, tag="Note"):
     metadata: dict[str, Any]
 
 
-Message = LogLine | Progress | Items | Note
+Message = LogMessage | ProgressMessage | ItemsMessage | NoteMessage
 
 
 # how it ended
@@ -75,7 +75,7 @@ Message = LogLine | Progress | Items | Note
 Kind = Literal["error", "timeout", "memory", "cpu", "unreadable"]
 
 
-class Returned(Struct, frozen=True, tag=True):
+class Returned(Struct, frozen=True, tag="Returned"):
     """The function returned. `note` says why its result could not be kept."""
 
     result: str | None = None
@@ -83,14 +83,14 @@ class Returned(Struct, frozen=True, tag=True):
     usage: Usage | None = None
 
 
-class Steered(Struct, frozen=True, tag=True):
+class RunSteered(Struct, frozen=True, tag="Steered"):
     """The function steers its job."""
 
-    steer: Steer
+    steer: Directive
     usage: Usage | None = None
 
 
-class Raised(Struct, frozen=True, tag=True):
+class Raised(Struct, frozen=True, tag="Raised"):
     """The function raised, was interrupted, or went over a limit."""
 
     failure: Failure
@@ -102,17 +102,17 @@ class Raised(Struct, frozen=True, tag=True):
     """If it is unreadable: the fingerprint and the parameters of the function in this process."""
 
 
-class Died(Struct, frozen=True):
+class ProcessDiedMessage(Struct, frozen=True):
     """The process ended under the run."""
 
     reason: str
     usage: Usage | None = None
 
 
-class Report(Struct, frozen=True, tag=True):
+class RunFinished(Struct, frozen=True, tag="Report"):
     """The last word of a child on a run."""
 
-    ending: Returned | Steered | Raised
+    ending: Returned | RunSteered | Raised
     retire: bool = False
     """The child should not be used again."""
 
@@ -131,7 +131,7 @@ def _enc_hook(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no place in a message")
 
 
-def _dec_hook(_wanted: Any, value: Any) -> Steer:
+def _dec_hook(_wanted: Any, value: Any) -> Directive:
     kind, number, reason = value
     match kind:
         case "retry":
@@ -143,14 +143,16 @@ def _dec_hook(_wanted: Any, value: Any) -> Steer:
     return Cancel(reason)
 
 
-def as_decoded(steer: Steer) -> Steer:
+def as_decoded(steer: Directive) -> Directive:
     """As the worker will decode it; raises for one that it could not."""
-    return _dec_hook(Steer, _enc_hook(steer))
+    return _dec_hook(Directive, _enc_hook(steer))
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_enc_hook)
-orders = msgspec.json.Decoder(Order, dec_hook=_dec_hook)
-answers = msgspec.json.Decoder(Began | LogLine | Progress | Items | Note | Report, dec_hook=_dec_hook)
+orders = msgspec.json.Decoder(RunRequest, dec_hook=_dec_hook)
+answers = msgspec.json.Decoder(
+    RunStarted | LogMessage | ProgressMessage | ItemsMessage | NoteMessage | RunFinished, dec_hook=_dec_hook
+)
 
 
 def frame(value: Struct) -> bytes:

@@ -13,7 +13,7 @@ from ..records.run import Usage
 from ..task.interruption import Interrupted
 
 # Where the interruption is not heeded, the system ends the process this many CPU seconds later.
-MERCY = 1
+KILL_AFTER_SECONDS = 1
 _STATUS = Path("/proc/self/status")
 _PEAK = Path("/proc/self/clear_refs")
 
@@ -22,7 +22,7 @@ class CpuLimitExceeded(Interrupted):
     """Raised inside a function that used more CPU time than it may."""
 
 
-class Meter:
+class UsageMeter:
     """Counts from its making."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ def limited(memory_limit: int | None, cpu_limit: float | None) -> Iterator[Calla
     end = math.inf if cpu_limit is None else _own() + cpu_limit
     try:
         if cpu_limit is not None:
-            resource.setrlimit(resource.RLIMIT_CPU, _lower(cpu, math.ceil(end) + MERCY))
+            resource.setrlimit(resource.RLIMIT_CPU, _lower(cpu, math.ceil(end) + KILL_AFTER_SECONDS))
             signal.setitimer(signal.ITIMER_PROF, cpu_limit)
         if memory_limit is not None:
             resource.setrlimit(resource.RLIMIT_DATA, _lower(data, _status("VmData")[0] + memory_limit))

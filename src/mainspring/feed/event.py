@@ -13,7 +13,7 @@ from ..ids import JobId, WorkerId
 from ..records.job import SHOWN, Shown
 from ..records.run import Failure, LogLine, Progress
 from ..schedule.record import Tick
-from ..suggest import hint
+from ..suggest import did_you_mean
 
 # The names are part of the API.
 DROPPED, RESET = "dropped", "reset"
@@ -43,14 +43,14 @@ class Summary(Struct, frozen=True, kw_only=True, omit_defaults=True):
     schedule: str | None = None
 
 
-class Leadership(Struct, frozen=True):
+class LeaderChange(Struct, frozen=True):
     name: str
     holder: str
     term: int
     leading: bool
 
 
-class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FeedEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One event of the feed."""
 
     type: str
@@ -79,12 +79,12 @@ class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     workers: tuple[WorkerId, ...] = ()
     running: int | None = None
     grace: float | None = None
-    leader: Leadership | None = None
+    leader: LeaderChange | None = None
     count: int | None = None
     reason: str | None = None
 
 
-class Wish(Struct, frozen=True, kw_only=True):
+class FeedFilter(Struct, frozen=True, kw_only=True):
     """Which notices: conjunctive. None means any. That some are missing is told to everybody."""
 
     types: tuple[str, ...] | None = None
@@ -95,7 +95,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     schedules: tuple[str, ...] | None = None
     states: tuple[Shown, ...] | None = None
 
-    def met(self, told: Notice) -> bool:
+    def met(self, told: FeedEvent) -> bool:
         if told.type in (DROPPED, RESET):
             return True
         job = told.job or _NOBODY
@@ -112,18 +112,18 @@ class Wish(Struct, frozen=True, kw_only=True):
 _NOBODY = Summary(id="", task="", queue="")
 
 
-def asked(**names: Sequence[str] | None) -> Wish:
+def feed_filter(**names: Sequence[str] | None) -> FeedFilter:
     """The Wish of these lists; refuses by name what no notice can ever meet."""
     for name, given in names.items():
         if isinstance(given, str):
             raise BadInput(f"{name} takes a list, got {given!r:.80}")
     for wanted in names.get("types") or ():
         if wanted not in _BOTH and not any(_of(type, wanted) for type in TYPES):
-            raise BadInput(f"there is no event type {wanted!r}; {hint(wanted, [*TYPES, *_BOTH])}")
+            raise BadInput(f"there is no event type {wanted!r}; {did_you_mean(wanted, [*TYPES, *_BOTH])}")
     for state in names.get("states") or ():
         if state not in SHOWN:
-            raise BadInput(f"unknown state {state!r}; {hint(state, SHOWN)}")
-    return msgspec.convert({name: tuple(given) for name, given in names.items() if given}, Wish)
+            raise BadInput(f"unknown state {state!r}; {did_you_mean(state, SHOWN)}")
+    return msgspec.convert({name: tuple(given) for name, given in names.items() if given}, FeedFilter)
 
 
 def _of(type: str, wanted: str) -> bool:
@@ -134,14 +134,14 @@ def _among(wanted: Sequence[str] | None, one: str | None, more: Sequence[str] = 
     return wanted is None or one in wanted or any(name in wanted for name in more)
 
 
-_encoder, _decoder = msgspec.json.Encoder(), msgspec.json.Decoder(Notice)
+_encoder, _decoder = msgspec.json.Encoder(), msgspec.json.Decoder(FeedEvent)
 
 
-def encode(notice: Notice) -> str:
+def encode(notice: FeedEvent) -> str:
     return _encoder.encode(notice).decode()
 
 
-def decode(text: str) -> Notice | None:
+def decode(text: str) -> FeedEvent | None:
     """The notice a text is; None: it is none, or one of a release that says other things."""
     try:
         return _decoder.decode(text)

@@ -32,24 +32,24 @@ from ..events import (
 from ..mask import mask_text
 from ..records.job import Job, Shown, State
 from ..records.run import PARTIAL, Ending, Failure, LogLine
-from .event import Leadership, Notice, Summary
+from .event import FeedEvent, LeaderChange, Summary
 
 # Names in one notice, lines of one report, and characters of a text: who wants all of it asks the store.
 NAMES, LINES, TEXT = 100, 100, 1000
 
 
-def _enqueued(event: JobEnqueued) -> Iterable[Notice]:
+def _enqueued(event: JobEnqueued) -> Iterable[FeedEvent]:
     state: Shown | None = None
     if event.status == "new":
         state = "scheduled" if event.run_at is not None and event.run_at > event.at else "pending"
     job = Summary(
         id=event.id, task=event.task, queue=event.queue, state=state, run_at=event.run_at, schedule=event.schedule
     )  # fmt: skip
-    return (Notice(type="job.enqueued", at=event.at, job=job, status=event.status),)
+    return (FeedEvent(type="job.enqueued", at=event.at, job=job, status=event.status),)
 
 
-def _started(event: JobStarted) -> Iterable[Notice]:
-    return (Notice(type="job.started", at=event.at, job=_summary(event.job, "running")),)
+def _started(event: JobStarted) -> Iterable[FeedEvent]:
+    return (FeedEvent(type="job.started", at=event.at, job=_summary(event.job, "running")),)
 
 
 _ENDS: Mapping[State, tuple[str, Shown]] = {
@@ -60,7 +60,7 @@ _ENDS: Mapping[State, tuple[str, Shown]] = {
 _AGAIN = {Ending.SNOOZED: "job.snoozed", Ending.RELEASED: "job.released"}
 
 
-def _ended(event: JobEnded) -> Iterable[Notice]:
+def _ended(event: JobEnded) -> Iterable[FeedEvent]:
     job, outcome = event.job, event.outcome
     known = _ENDS.get(outcome.state)
     type, state = known or (_AGAIN.get(outcome.ending, "job.retrying"), None)
@@ -70,7 +70,7 @@ def _ended(event: JobEnded) -> Iterable[Notice]:
         attempt = job.attempt - outcome.refund
         again: Shown = "scheduled" if outcome.run_at is not None and outcome.run_at > event.at else "pending"
         summary = replace(summary, state="retrying" if attempt else again, attempt=attempt, run_at=outcome.run_at)
-    told = Notice(
+    told = FeedEvent(
         type=type, at=event.at, job=summary, ending=outcome.ending.value,
         outcome=PARTIAL if outcome.partial else None,
         duration=None if began is None else round((outcome.finished_at - began).total_seconds(), 6),
@@ -79,82 +79,82 @@ def _ended(event: JobEnded) -> Iterable[Notice]:
     return (told,)
 
 
-def _lost(event: JobLost) -> Iterable[Notice]:
-    return (Notice(type="job.lost", at=event.at, job=_summary(event.job, None)),)
+def _lost(event: JobLost) -> Iterable[FeedEvent]:
+    return (FeedEvent(type="job.lost", at=event.at, job=_summary(event.job, None)),)
 
 
-def _reported(event: JobReported) -> Iterator[Notice]:
+def _reported(event: JobReported) -> Iterator[FeedEvent]:
     job, report = _summary(event.job, "running"), event.report
     lines = report.lines[-LINES:]
     for line in lines:
         left_out = len(report.lines) - len(lines) if line is lines[0] else 0
         shown = LogLine(line.run, line.n, line.at, line.level, _text(line.text))
-        yield Notice(type="job.log", at=line.at, job=job, line=shown, left_out=left_out)
+        yield FeedEvent(type="job.log", at=line.at, job=job, line=shown, left_out=left_out)
     if (progress := report.progress) is not None:
         progress = replace(progress, note=_text(progress.note))
-        yield Notice(type="job.progress", at=progress.at, job=job, progress=progress)
+        yield FeedEvent(type="job.progress", at=progress.at, job=job, progress=progress)
 
 
-def _expired(event: JobsExpired) -> Iterator[Notice]:
-    return (Notice(type="job.expired", at=event.at, ids=ids) for ids in _some(event.ids))
+def _expired(event: JobsExpired) -> Iterator[FeedEvent]:
+    return (FeedEvent(type="job.expired", at=event.at, ids=ids) for ids in _some(event.ids))
 
 
-def _changed(event: JobsChanged) -> Iterator[Notice]:
+def _changed(event: JobsChanged) -> Iterator[FeedEvent]:
     action = event.action.value
-    return (Notice(type="job.changed", at=event.at, action=action, ids=ids) for ids in _some(event.ids))
+    return (FeedEvent(type="job.changed", at=event.at, action=action, ids=ids) for ids in _some(event.ids))
 
 
-def _pruned(event: Pruned) -> Iterable[Notice]:
-    return (Notice(type="job.pruned", at=event.at, count=event.count),)
+def _pruned(event: Pruned) -> Iterable[FeedEvent]:
+    return (FeedEvent(type="job.pruned", at=event.at, count=event.count),)
 
 
-def _ticked(event: TickFired | TickPassed) -> Iterable[Notice]:
+def _ticked(event: TickFired | TickPassed) -> Iterable[FeedEvent]:
     type = "schedule.fired" if isinstance(event, TickFired) else "schedule.passed"
     tick = replace(event.tick, reason=_text(event.tick.reason)) if event.tick.reason else event.tick
-    return (Notice(type=type, at=event.at, schedule=event.schedule, tick=tick),)
+    return (FeedEvent(type=type, at=event.at, schedule=event.schedule, tick=tick),)
 
 
-def _paused(event: SchedulePaused) -> Iterable[Notice]:
-    return (Notice(type="schedule.paused", at=event.at, schedule=event.schedule, reason=_text(event.note)),)
+def _paused(event: SchedulePaused) -> Iterable[FeedEvent]:
+    return (FeedEvent(type="schedule.paused", at=event.at, schedule=event.schedule, reason=_text(event.note)),)
 
 
-def _schedules(event: SchedulesChanged) -> Iterator[Notice]:
+def _schedules(event: SchedulesChanged) -> Iterator[FeedEvent]:
     return (
-        Notice(type="schedule.changed", at=event.at, action=event.action, schedules=names)
+        FeedEvent(type="schedule.changed", at=event.at, action=event.action, schedules=names)
         for names in _some(event.names)
     )
 
 
-def _queue(event: QueuePaused | QueueResumed) -> Iterable[Notice]:
+def _queue(event: QueuePaused | QueueResumed) -> Iterable[FeedEvent]:
     type = "queue.paused" if isinstance(event, QueuePaused) else "queue.resumed"
-    return (Notice(type=type, at=event.at, queue=event.queue),)
+    return (FeedEvent(type=type, at=event.at, queue=event.queue),)
 
 
-def _worker(event: WorkerStarted | WorkerStopped) -> Iterable[Notice]:
+def _worker(event: WorkerStarted | WorkerStopped) -> Iterable[FeedEvent]:
     type = "worker.started" if isinstance(event, WorkerStarted) else "worker.stopped"
-    return (Notice(type=type, at=event.at, worker=event.worker),)
+    return (FeedEvent(type=type, at=event.at, worker=event.worker),)
 
 
-def _stopping(event: WorkerStopping) -> Iterable[Notice]:
-    told = Notice(
+def _stopping(event: WorkerStopping) -> Iterable[FeedEvent]:
+    told = FeedEvent(
         type="worker.stopping", at=event.at, worker=event.worker, running=event.running, grace=event.grace
     )  # fmt: skip
     return (told,)
 
 
-def _ordered(event: WorkersOrdered) -> Iterator[Notice]:
+def _ordered(event: WorkersOrdered) -> Iterator[FeedEvent]:
     return (
-        Notice(type="worker.changed", at=event.at, action=event.action, workers=ids) for ids in _some(event.workers)
+        FeedEvent(type="worker.changed", at=event.at, action=event.action, workers=ids) for ids in _some(event.workers)
     )
 
 
-def _led(event: LeaderChanged) -> Iterable[Notice]:
-    leader = Leadership(event.name, event.holder, event.term, event.leading)
-    return (Notice(type="leader.changed", at=event.at, leader=leader),)
+def _led(event: LeaderChanged) -> Iterable[FeedEvent]:
+    leader = LeaderChange(event.name, event.holder, event.term, event.leading)
+    return (FeedEvent(type="leader.changed", at=event.at, leader=leader),)
 
 
 # Each with those derived from it. JobsPruned is not among them: whoever wants that makes retention slow.
-TELLERS: Mapping[type[Event], Callable[[Any], Iterable[Notice]]] = {
+CONVERTERS: Mapping[type[Event], Callable[[Any], Iterable[FeedEvent]]] = {
     JobEnqueued: _enqueued,
     JobStarted: _started,
     JobEnded: _ended,

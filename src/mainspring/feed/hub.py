@@ -15,11 +15,11 @@ from msgspec import Struct
 
 from ..clock import Alarm, Clock
 from ..errors import ShuttingDown, StoreUnavailable
-from ..records.feed import Feed, News
+from ..records.feed import Feed, FeedItem
 from ..store import Store
 from ..survived_errors import SurvivedErrors
-from .event import RESET, Notice, decode, encode
-from .publisher import LOOK, Herald
+from .event import RESET, FeedEvent, decode, encode
+from .publisher import LOOK, FeedPublisher
 
 # Seconds between two looks, and after a store that failed; news taken at once.
 POLL, REST, PAGE = 0.2, 1.0, 1000
@@ -31,11 +31,11 @@ WATCH, RENEW = 60.0, 20.0
 
 class Item(Struct, frozen=True):
     n: int
-    notice: Notice
+    notice: FeedEvent
     text: str
 
 
-class TooSlow(Exception):
+class ReaderLagged(Exception):
     """A reader is so far behind that what it has not read is no longer at hand."""
 
 
@@ -45,7 +45,7 @@ class Reader:
     Later it may lag by AT_HAND; beyond that it is too slow, unless it is `patient` and reads from the store again.
     """
 
-    def __init__(self, stand: Newsstand, after: int, clock: Clock, *, patient: bool) -> None:
+    def __init__(self, stand: FeedHub, after: int, clock: Clock, *, patient: bool) -> None:
         self.after = after
         """The number up to which it has read."""
         self.alarm = Alarm(clock)
@@ -78,11 +78,11 @@ class Reader:
         if self.after > stand.last:
             return [stand.reset("began_anew", stand.last)]
         if not self._patient:
-            raise TooSlow(f"more than {AT_HAND:,} events behind: come back with the number of the last one")
+            raise ReaderLagged(f"more than {AT_HAND:,} events behind: come back with the number of the last one")
         return await stand.missed(self.after)
 
 
-class Newsstand:
+class FeedHub:
     """For one event loop. Looks while there are readers, and has workers told that somebody watches.
 
     A number says nothing of what was not published because nobody watched: so where a watch begins, a reset is
@@ -93,7 +93,7 @@ class Newsstand:
         self,
         opened: Callable[[], Awaitable[Store]],
         clock: Clock,
-        herald: Herald,
+        herald: FeedPublisher,
         *,
         beat: float,
         leaving: Callable[[], bool] = lambda: False,
@@ -172,7 +172,7 @@ class Newsstand:
 
     def reset(self, reason: str, n: int) -> Item:
         """For one reader: load everything anew, and go on from this number."""
-        notice = Notice(type=RESET, at=self._clock.now(), reason=reason)
+        notice = FeedEvent(type=RESET, at=self._clock.now(), reason=reason)
         return Item(n, notice, encode(notice))
 
     # looking
@@ -196,7 +196,7 @@ class Newsstand:
 
     async def _tell_reset(self, store: Store, reason: str) -> None:
         now = self._clock.now()
-        await store.publish([encode(Notice(type=RESET, at=now, reason=reason))], now=now)
+        await store.publish([encode(FeedEvent(type=RESET, at=now, reason=reason))], now=now)
 
     async def _run(self) -> None:
         try:
@@ -255,7 +255,7 @@ class Newsstand:
 _TYPE = re.compile(r"[a-z_.]{1,100}")
 
 
-def _items(news: list[News]) -> list[Item]:
+def _items(news: list[FeedItem]) -> list[Item]:
     """Each that can be read. What would not fit on one line of a stream is none of ours."""
     found = [(one, decode(one.text)) for one in news if "\n" not in one.text and "\r" not in one.text]
     return [Item(one.n, told, one.text) for one, told in found if told is not None and _TYPE.fullmatch(told.type)]

@@ -16,8 +16,8 @@ from ..errors import ShuttingDown, StoreUnavailable
 from ..events import Bus, Event
 from ..store import Store
 from ..survived_errors import SurvivedErrors
-from .event import DROPPED, Notice, encode
-from .from_events import TELLERS
+from .event import DROPPED, FeedEvent, encode
+from .from_events import CONVERTERS
 
 # Seconds for which notices gather, and how many go together: 5,000 a second at most. A store has other things to do.
 GATHER, BATCH = 0.1, 500
@@ -29,7 +29,7 @@ LOOK, REST = 5.0, 1.0
 LAST = 1.0
 
 
-class Herald:
+class FeedPublisher:
     """One for each app, for whatever loops use it. The engine never waits for it, nor makes events for it in vain.
 
     A worker hears with its beats whether somebody watches; who only enqueues looks now and then, in the background.
@@ -42,7 +42,7 @@ class Herald:
         self._wrap: Callable[[Store], Store] = lambda store: store
         self._until: datetime | None = None
         self._look_at = -math.inf
-        self._waiting: deque[Notice] = deque()
+        self._waiting: deque[FeedEvent] = deque()
         self._dropped = 0
         self._lock = threading.Lock()
         self._heard: list[tuple[type[Event], Callable[[Any], None]]] = []
@@ -130,12 +130,12 @@ class Herald:
 
     def _listen(self) -> object:
         self._hush()
-        self._heard = [(kind, self._hearing(tell)) for kind, tell in TELLERS.items()]
+        self._heard = [(kind, self._hearing(tell)) for kind, tell in CONVERTERS.items()]
         for kind, act in self._heard:
             self._bus.subscribe(kind, act)
         return self._heard
 
-    def _hearing(self, tell: Callable[[Any], Iterable[Notice]]) -> Callable[[Any], None]:
+    def _hearing(self, tell: Callable[[Any], Iterable[FeedEvent]]) -> Callable[[Any], None]:
         def hear(event: Any) -> None:
             notices = tell(event)
             with self._lock:
@@ -163,7 +163,7 @@ class Herald:
                 batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH))]
                 dropped, self._dropped = self._dropped, 0
             now = self._clock.now()
-            gone = [Notice(type=DROPPED, at=now, count=dropped)] if dropped else []
+            gone = [FeedEvent(type=DROPPED, at=now, count=dropped)] if dropped else []
             try:
                 self._learn(await store.publish([encode(notice) for notice in gone + batch], now=now))
             except BaseException:

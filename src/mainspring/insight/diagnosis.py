@@ -13,11 +13,11 @@ from ..records.finding import Finding, worst
 from ..records.job import FINAL, Job, State
 from ..records.queue import Queue
 from ..records.schema import Schema
-from ..records.worker import LiveWorker
+from ..records.worker import WorkerRow
 from ..schedule.record import Schedule, Status
 from .stats import Stats
 from .why import Code, reasons
-from .why import Facts as Surroundings
+from .why import JobSurroundings as Surroundings
 
 SLOW = timedelta(seconds=1)
 SKEWED = timedelta(seconds=1)
@@ -45,7 +45,7 @@ class ScheduleFact(Struct, frozen=True, gc=False):
         return cls(row.name, row.spec.task, row.status, row.due_at, row.spec.computed, failures)
 
 
-class Facts(Struct, frozen=True, kw_only=True):
+class DoctorFacts(Struct, frozen=True, kw_only=True):
     """What has to be known, each list of jobs in a bounded number."""
 
     now: datetime
@@ -55,7 +55,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     """The store's clock less ours."""
     schema: Schema
     stats: Stats
-    workers: Sequence[LiveWorker]
+    workers: Sequence[WorkerRow]
     running: Sequence[Job]
     lost: Sequence[Job]
     """Running ones whose worker is silent."""
@@ -72,7 +72,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     """The same of tasks that neither this app nor a live worker knows."""
 
 
-def findings(facts: Facts) -> list[Finding]:
+def findings(facts: DoctorFacts) -> list[Finding]:
     """One for each thing looked at, those that are well too."""
     return [
         _schema(facts), _clock(facts), _workers(facts), _slots(facts), _leases(facts), _backlog(facts),
@@ -87,7 +87,7 @@ def answer(place: str, answered: timedelta) -> Finding:
     return Finding("store", "warn", text, "look at its machine: load, disk, network")
 
 
-def _schema(facts: Facts) -> Finding:
+def _schema(facts: DoctorFacts) -> Finding:
     found = facts.schema
     if found.version == found.newest:
         return Finding("schema", "ok", f"{found.version}, the newest")
@@ -99,7 +99,7 @@ def _schema(facts: Facts) -> Finding:
     return Finding("schema", "bad", f"{found.version}, this release works with {found.newest}", way)
 
 
-def _clock(facts: Facts) -> Finding:
+def _clock(facts: DoctorFacts) -> Finding:
     if abs(facts.skew) < SKEWED:
         return Finding("clock", "ok", "agrees with the store's")
     side = "behind" if facts.skew > timedelta(0) else "ahead of"
@@ -107,7 +107,7 @@ def _clock(facts: Facts) -> Finding:
     return Finding("clock", "warn", text, "keep both in time with NTP")
 
 
-def _workers(facts: Facts) -> Finding:
+def _workers(facts: DoctorFacts) -> Finding:
     alive, waits = len(facts.workers), facts.stats.scheduled + facts.stats.retrying
     if alive:
         slots = sum(worker.info.concurrency for worker in facts.workers)
@@ -126,7 +126,7 @@ def _workers(facts: Facts) -> Finding:
     return Finding("workers", "ok", "none is alive, and nothing waits")
 
 
-def _slots(facts: Facts) -> Finding:
+def _slots(facts: DoctorFacts) -> Finding:
     leaky = [worker.info for worker in facts.workers if worker.info.leaked]
     if not leaky:
         return Finding("slots", "ok", "none leaked")
@@ -136,7 +136,7 @@ def _slots(facts: Facts) -> Finding:
     return Finding("slots", "bad" if stuck else "warn", text, remedy)
 
 
-def _leases(facts: Facts) -> Finding:
+def _leases(facts: DoctorFacts) -> Finding:
     if facts.lost:
         silent = _few(sorted({job.worker or "?" for job in facts.lost}))
         text = f"{_count(len(facts.lost), 'running job')} of silent workers: {silent}"
@@ -151,7 +151,7 @@ def _leases(facts: Facts) -> Finding:
     return Finding("leases", "ok", text)
 
 
-def _backlog(facts: Facts) -> Finding:
+def _backlog(facts: DoctorFacts) -> Finding:
     if not facts.due:
         return Finding("backlog", "ok", "nothing is due")
     waited = facts.now - facts.due[0].run_at
@@ -161,7 +161,7 @@ def _backlog(facts: Facts) -> Finding:
     return Finding("backlog", "warn", text, "more slots or workers; mainspring top shows what they do")
 
 
-def _due(facts: Facts) -> int:
+def _due(facts: DoctorFacts) -> int:
     """At least so many: those that retry are counted as far as they were seen."""
     return max(len(facts.due), sum(queue.pending for queue in facts.stats.queues if not queue.paused))
 
@@ -173,7 +173,7 @@ _STUCK: Mapping[Code, tuple[str, str]] = {
 }
 
 
-def _tasks(facts: Facts) -> Finding:
+def _tasks(facts: DoctorFacts) -> Finding:
     """Due jobs that no live worker will ever take; while none is alive that is another finding."""
     around = Surroundings(now=facts.now, paused=(), workers=facts.workers, running=facts.running)
     stuck: Counter[tuple[Code, str, str]] = Counter()
@@ -190,7 +190,7 @@ def _tasks(facts: Facts) -> Finding:
     return Finding("tasks", "warn" if only_drained else "bad", _few(said), "; ".join(sorted(ways)))
 
 
-def _queues(facts: Facts) -> Finding:
+def _queues(facts: DoctorFacts) -> Finding:
     paused = [queue for queue in facts.stats.queues if queue.paused]
     if not paused:
         return Finding("queues", "ok", "none is paused")
@@ -204,7 +204,7 @@ def _waiting(queue: Queue) -> int:
     return queue.pending + queue.retrying
 
 
-def _schedules(facts: Facts) -> Finding:
+def _schedules(facts: DoctorFacts) -> Finding:
     """Everything that keeps some of them from running, the worst first."""
     if not facts.schedules:
         return Finding("schedules", "ok", "there are none")
@@ -215,7 +215,7 @@ def _schedules(facts: Facts) -> Finding:
     return Finding("schedules", worst(troubles), said, ways)
 
 
-def _unmet(facts: Facts) -> Finding | None:
+def _unmet(facts: DoctorFacts) -> Finding | None:
     late = [row for row in facts.schedules if row.due_at is not None and facts.now - row.due_at >= UNMET]
     if not late:
         return None
@@ -228,7 +228,7 @@ def _unmet(facts: Facts) -> Finding | None:
     return Finding("schedules", "bad", f"overdue: {named}", way)
 
 
-def _unknown(facts: Facts) -> Finding | None:
+def _unknown(facts: DoctorFacts) -> Finding | None:
     """While no worker is alive that is another finding."""
     known = {task for worker in facts.workers for task in worker.info.tasks}
     lost = [row for row in facts.schedules if row.status == "active" and row.task not in known]
@@ -239,7 +239,7 @@ def _unknown(facts: Facts) -> Finding | None:
     return Finding("schedules", "bad", f"no live worker knows the task of {named}", way)
 
 
-def _tripped(facts: Facts) -> Finding | None:
+def _tripped(facts: DoctorFacts) -> Finding | None:
     """Those that paused themselves; what somebody paused is as it should be."""
     tripped = [row for row in facts.schedules if row.failures is not None]
     if not tripped:
@@ -249,7 +249,7 @@ def _tripped(facts: Facts) -> Finding | None:
     return Finding("schedules", "warn", f"paused by failures: {named}", way)
 
 
-def _ticking(facts: Facts) -> str:
+def _ticking(facts: DoctorFacts) -> str:
     counts = Counter(row.status for row in facts.schedules)
     said = ", ".join(f"{counts[status]:,} {status}" for status in ("active", "paused", "ended") if counts[status])
     coming = [(row.due_at, row.name) for row in facts.schedules if row.due_at is not None]
@@ -259,7 +259,7 @@ def _ticking(facts: Facts) -> str:
     return f"{said}; {name} is next, in {_span(max(timedelta(0), at - facts.now))}"
 
 
-def _breakers(facts: Facts) -> Finding:
+def _breakers(facts: DoctorFacts) -> Finding:
     open = [circuit for circuit in facts.circuits if circuit.open_until is not None]
     if not open:
         return Finding("breakers", "ok", "none is open")
@@ -267,14 +267,14 @@ def _breakers(facts: Facts) -> Finding:
     return Finding("breakers", "warn", text, "mend what the task needs; after its cooldown one job tries by itself")
 
 
-def _dead(facts: Facts) -> Finding:
+def _dead(facts: DoctorFacts) -> Finding:
     if not facts.stats.dead:
         return Finding("dead", "ok", "none")
     text = _count(facts.stats.dead, "job")
     return Finding("dead", "warn", text, "mainspring dead list; mainspring dead redrive --all")
 
 
-def _retention(facts: Facts) -> Finding:
+def _retention(facts: DoctorFacts) -> Finding:
     if facts.overdue:
         kept = _few(f"{state} {task}" for state, task in facts.overdue)
         remedy = "a worker removes them by itself, if its archive hook does not raise; or mainspring prune"

@@ -65,7 +65,7 @@ class Depth(Struct, frozen=True):
     """For how many seconds the job that waits longest has been due."""
 
 
-class Sample(Struct, frozen=True):
+class DepthSample(Struct, frozen=True):
     """The queues at a moment; one that is not there held nothing, unless `more` are not told apart."""
 
     at: datetime
@@ -73,24 +73,24 @@ class Sample(Struct, frozen=True):
     queues: dict[str, Depth]
     more: int = 0
 
-    def only(self, queue: str) -> Sample | None:
+    def only(self, queue: str) -> DepthSample | None:
         """As if there were no other queue; None: it may be among those that are not told apart."""
         found = self.queues.get(queue)
         if found is None and self.more:
             return None
         depth = found or Depth()
-        return Sample(self.at, depth, {queue: depth})
+        return DepthSample(self.at, depth, {queue: depth})
 
 
 _unsampled = SurvivedErrors("depth", "there is no sample of the queues' depth for this minute")
-_sample = msgspec.json.Decoder(Sample).decode
+_sample = msgspec.json.Decoder(DepthSample).decode
 _encode = msgspec.json.Encoder().encode
 
 
 # writing
 
 
-class Sounder:
+class DepthSampler:
     """Sees to it that there is a sample of every minute in which a worker lives."""
 
     def __init__(self, clock: Clock) -> None:
@@ -104,7 +104,7 @@ class Sounder:
             await self._clock.sleep(max(0.0, wait.total_seconds()))
             began = self._clock.monotonic()
             with _unsampled.survive(StoreError):
-                await sound(store, self._clock.now())
+                await sample_once(store, self._clock.now())
             rest = REST * (self._clock.monotonic() - began)
             after = self._clock.now() + timedelta(seconds=max(1.0, rest))  # who woke a little early has had this turn
 
@@ -115,12 +115,12 @@ def _turn(after: datetime, phase: float) -> datetime:
     return after + minute - (after - EPOCH - timedelta(seconds=phase * SPREAD)) % minute
 
 
-async def sound(store: Store, now: datetime) -> bool:
+async def sample_once(store: Store, now: datetime) -> bool:
     """Writes down how deep the queues are, unless somebody has done so in this minute; whether this one stands."""
     names = [grid.name(now) for grid in GRIDS]
     if await store.documents(KIND, names[:1], now=now, limit=1):
         return False
-    text = _encode(await sampled(store, now)).decode()
+    text = _encode(await take_sample(store, now)).decode()
     documents = [
         Document(kind=KIND, name=name, text=text, expires_at=grid.begin(now) + grid.kept + grid.step)
         for name, grid in zip(names, GRIDS, strict=True)
@@ -128,7 +128,7 @@ async def sound(store: Store, now: datetime) -> bool:
     return (await store.put_documents(documents, now=now))[0]
 
 
-async def sampled(store: Store, now: datetime) -> Sample:
+async def take_sample(store: Store, now: datetime) -> DepthSample:
     queues = await store.queues(now=now)
     some = sorted(queues, key=lambda one: (-_size(one), one.name))[:MOST]
     ages = await oldest(store, some, now)
@@ -137,7 +137,7 @@ async def sampled(store: Store, now: datetime) -> Sample:
         depths = dict(list(depths.items())[: len(depths) // 2])
     counts = {name: sum(getattr(one, name) for one in queues) for name in Depth.__struct_fields__[:-1]}
     total = Depth(**counts, oldest=max(ages.values(), default=0.0))
-    return Sample(now, total, dict(sorted(depths.items())), len(queues) - len(depths))
+    return DepthSample(now, total, dict(sorted(depths.items())), len(queues) - len(depths))
 
 
 async def oldest(store: Store, queues: Sequence[Queue], now: datetime) -> dict[str, float]:
@@ -176,7 +176,7 @@ def grid_of(window: timedelta) -> Grid:
     return next(grid for grid in GRIDS if window <= grid.kept)
 
 
-async def history(store: Store, window: timedelta, queue: str | None, *, now: datetime) -> list[Sample]:
+async def history(store: Store, window: timedelta, queue: str | None, *, now: datetime) -> list[DepthSample]:
     """The samples of the last `window`, first to last, of all queues or one; where nobody looked there is none."""
     names = grid_of(window).names(now - window, now)
     found = _samples(await store.documents(KIND, names, now=now, limit=len(names)))
@@ -185,9 +185,9 @@ async def history(store: Store, window: timedelta, queue: str | None, *, now: da
     return [one for sample in found if (one := sample.only(queue)) is not None]
 
 
-def _samples(documents: Sequence[Document]) -> list[Sample]:
+def _samples(documents: Sequence[Document]) -> list[DepthSample]:
     """Those that can be decoded."""
-    found = list[Sample]()
+    found = list[DepthSample]()
     for one in documents:
         with _undecoded.survive(msgspec.MsgspecError):
             found.append(_sample(one.text))

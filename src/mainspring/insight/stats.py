@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
+from ..histogram import percentile
 from ..records.queue import Queue
 from ..records.run import PARTIAL, WENT_WRONG, Ending
-from ..records.tally import Span, Sums, Tally, last_at, percentile
+from ..records.tally import RunSums, Span, Tally, last_at
 
 
 class Figures(Struct, frozen=True, kw_only=True):
@@ -111,12 +112,12 @@ def summed(tallies: Iterable[Tally]) -> list[Tally]:
     for tally in tallies:
         key = (tally.queue, tally.task)
         if key not in found:
-            found[key] = Tally(tally.at, tally.queue, tally.task, Sums())
+            found[key] = Tally(tally.at, tally.queue, tally.task, RunSums())
         found[key].sums.add(tally.sums)
     return list(found.values())
 
 
-def figures(sums: Sums) -> Figures:
+def figures(sums: RunSums) -> Figures:
     endings = sums.endings
     runs = sum(endings.values())
     if not runs:
@@ -134,14 +135,14 @@ def figures(sums: Sums) -> Figures:
 
 def grouped(tallies: Iterable[Tally], name: str) -> dict[str, Figures]:
     """Figures by "task" or "queue"."""
-    sums: dict[str, Sums] = {}
+    sums: dict[str, RunSums] = {}
     for tally in tallies:
-        sums.setdefault(getattr(tally, name), Sums()).add(tally.sums)
+        sums.setdefault(getattr(tally, name), RunSums()).add(tally.sums)
     return {key: figures(sums[key]) for key in sorted(sums)}
 
 
 def total(tallies: Iterable[Tally]) -> Figures:
-    sums = Sums()
+    sums = RunSums()
     for tally in tallies:
         sums.add(tally.sums)
     return figures(sums)
@@ -150,10 +151,10 @@ def total(tallies: Iterable[Tally]) -> Figures:
 def series(tallies: Sequence[Tally], since: datetime, until: datetime, step: timedelta) -> list[Point]:
     """One point a step, those without a run too. A run that ended after `until`, while figures were read, is in the
     last one, so that the points add up to the total."""
-    steps: dict[datetime, Sums] = {}
+    steps: dict[datetime, RunSums] = {}
     at = since
     while at <= until:
-        steps[at] = Sums()
+        steps[at] = RunSums()
         at += step
     last = max(steps, default=since)
     for tally in tallies:

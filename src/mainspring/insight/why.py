@@ -14,7 +14,7 @@ from ..records.circuit import Circuit
 from ..records.job import Job, State
 from ..records.queue import Queue
 from ..records.skew import waiting_since
-from ..records.worker import LiveWorker
+from ..records.worker import WorkerRow
 
 Code = Literal[
     "running", "stopping", "final", "paused", "waiting", "expired", "not_due", "queue_paused", "no_worker",
@@ -41,12 +41,12 @@ class Reason(Struct, frozen=True, kw_only=True):
     """The jobs that are in the way, if some are."""
 
 
-class Facts(Struct, frozen=True, kw_only=True):
+class JobSurroundings(Struct, frozen=True, kw_only=True):
     """What has to be known to say why."""
 
     now: datetime
     paused: Collection[str]
-    workers: Sequence[LiveWorker]
+    workers: Sequence[WorkerRow]
     running: Sequence[Job]
     """Everything that runs now, in a bounded number; of a job that is not pending it need not be known."""
     pause: Queue | None = None
@@ -56,7 +56,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     """Who holds the job's key, if it is final and another job does."""
 
 
-def reasons(job: Job, facts: Facts) -> list[Reason]:
+def reasons(job: Job, facts: JobSurroundings) -> list[Reason]:
     """Never empty: a job that nothing keeps is the next to be taken."""
     if job.state is State.RUNNING:
         return _running(job)
@@ -84,7 +84,7 @@ def _running(job: Job) -> list[Reason]:
     return found
 
 
-def _final(job: Job, facts: Facts) -> list[Reason]:
+def _final(job: Job, facts: JobSurroundings) -> list[Reason]:
     said = ""
     if job.cancel_reason:
         said = f": {job.cancel_reason}"
@@ -99,7 +99,7 @@ def _final(job: Job, facts: Facts) -> list[Reason]:
     return found
 
 
-def _pending(job: Job, facts: Facts) -> list[Reason]:
+def _pending(job: Job, facts: JobSurroundings) -> list[Reason]:
     if job.expires_at is not None and job.expires_at <= facts.now:
         return [Reason(code="expired", text=f"it was not started before {_at(job.expires_at)}, and never will be")]
     found: list[Reason] = []
@@ -113,7 +113,7 @@ def _pending(job: Job, facts: Facts) -> list[Reason]:
     return found + _workers(job, facts)
 
 
-def _queue_paused(queue: str, facts: Facts) -> str:
+def _queue_paused(queue: str, facts: JobSurroundings) -> str:
     pause = facts.pause
     if pause is None or pause.paused_at is None:
         return f"queue {queue!r} is paused; resume it to go on"
@@ -130,7 +130,7 @@ def _ago(span: timedelta) -> str:
     return f"{seconds // length} {unit} ago"
 
 
-def _skew(job: Job, facts: Facts) -> list[Reason]:
+def _skew(job: Job, facts: JobSurroundings) -> list[Reason]:
     """It waits for a worker with the version of its task that made its payload."""
     since, failure = waiting_since(job), job.failure
     if since is None or failure is None:
@@ -140,7 +140,7 @@ def _skew(job: Job, facts: Facts) -> list[Reason]:
     return [Reason(code="version_skew", text=text, until=job.run_at if job.run_at > facts.now else None)]
 
 
-def _matching(job: Job, facts: Facts) -> str:
+def _matching(job: Job, facts: JobSurroundings) -> str:
     """Which live workers have the version of the task that made the payload."""
     if job.fingerprint is None:
         return "Which version made them is not known: deploy workers that take them, or change them"
@@ -151,11 +151,11 @@ def _matching(job: Job, facts: Facts) -> str:
     return f"Version {job.fingerprint} of task {job.task!r} is live on {', '.join(match[:MAX_NAMED])}{more}"
 
 
-def _versions(worker: LiveWorker) -> Iterator[tuple[str, str]]:
+def _versions(worker: WorkerRow) -> Iterator[tuple[str, str]]:
     return zip(worker.info.tasks, worker.info.fingerprints, strict=False)
 
 
-def _breaker(job: Job, facts: Facts) -> list[Reason]:
+def _breaker(job: Job, facts: JobSurroundings) -> list[Reason]:
     circuit = facts.circuit
     if circuit is None or circuit.open_until is None:
         return []
@@ -168,7 +168,7 @@ def _breaker(job: Job, facts: Facts) -> list[Reason]:
     return []
 
 
-def _workers(job: Job, facts: Facts) -> list[Reason]:
+def _workers(job: Job, facts: JobSurroundings) -> list[Reason]:
     if not facts.workers:
         return [Reason(code="no_worker", text="no worker is alive: start one with `mainspring worker`")]
     know = [worker for worker in facts.workers if job.task in worker.info.tasks]
@@ -197,7 +197,7 @@ def _workers(job: Job, facts: Facts) -> list[Reason]:
     return blocked
 
 
-def _blocked(job: Job, worker: LiveWorker, mine: Sequence[Job]) -> Reason | None:
+def _blocked(job: Job, worker: WorkerRow, mine: Sequence[Job]) -> Reason | None:
     """Why this worker, which could take the job, does not; `mine` is what it runs."""
     info = worker.info
     room = worker.orders.concurrency or info.concurrency

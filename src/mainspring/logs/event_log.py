@@ -45,7 +45,7 @@ _REASONS: dict[str, tuple[int, str]] = {
 }
 
 
-def keep_journal(bus: Bus, *, debug: bool) -> None:
+def log_events(bus: Bus, *, debug: bool) -> None:
     """Failures are warnings, dead jobs are errors, the ordinary course of things is debug."""
     bus.subscribe(JobFailed, _ended)
     bus.subscribe(JobPartial, _ended)

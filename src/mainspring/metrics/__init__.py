@@ -15,7 +15,7 @@ except ImportError as missing:
     raise BadSetting("metrics need prometheus-client: pip install 'mainspring[metrics]'") from missing
 
 
-class Ready(Collector):
+class ReadyMetrics(Collector):
     """Families that are there already."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
@@ -28,6 +28,6 @@ class Ready(Collector):
 def exposition(families: Iterable[Metric], accept: str = "") -> tuple[bytes, str]:
     """The page as Prometheus reads it, and its content type: the format it accepts, or the plain text format."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Ready(families))
+    registry.register(ReadyMetrics(families))
     encode, kind = choose_encoder(accept)
     return encode(registry), kind

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from ..clock import Clock
 from ..sync import run
 from .families import gauge
-from .snapshot import Snapshot, read
+from .snapshot import ClusterSnapshot, read
 from .tables import families
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ FRESH, SHARE = 2.0, 10.0
 DEADLINE, STALE = 5.0, 60.0
 
 
-class Cluster:
+class ClusterMetrics:
     """Looks at the store when asked to, one look at a time; a scrape never waits for longer than its deadline."""
 
     def __init__(self, app: Mainspring, *, fresh: float = FRESH, deadline: float = DEADLINE) -> None:
@@ -33,7 +33,7 @@ class Cluster:
         self._fresh = fresh
         self._deadline = deadline
         self._look: asyncio.Task[None] | None = None
-        self._seen: Snapshot | None = None
+        self._seen: ClusterSnapshot | None = None
         self._seen_at = self._took = 0.0
 
     async def families(self) -> list[Metric]:
@@ -82,4 +82,4 @@ class ClusterCollector(Collector):
         return []  # the store need not be there when it is registered
 
     def collect(self) -> Iterable[Metric]:
-        return run(Cluster(self._app).families())
+        return run(ClusterMetrics(self._app).families())

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from ..counters import LABELS, OTHER
-from ..histogram import below
+from ..histogram import count_below
 
 Labels = tuple[str, ...]
 
@@ -36,7 +36,7 @@ def histogram(
     """Each value is a spread of bucket() and a sum; `bounds` names, for powers of two of its units, what is below."""
     family = HistogramMetricFamily(name, text, labels=labels)
     for key, (spread, total) in values.items():
-        buckets = [(str(bound), float(below(spread, power))) for power, bound in bounds.items()]
+        buckets = [(str(bound), float(count_below(spread, power))) for power, bound in bounds.items()]
         family.add_metric(key, [*buckets, ("+Inf", float(sum(spread.values())))], total)
     return family
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from ..counters import Counts
+from ..counters import CounterSnapshot
 from ..health import Health
 from . import exposition
-from .cluster import Cluster
+from .cluster import ClusterMetrics
 from .endpoint import Page
 from .process import families
 
@@ -21,10 +21,10 @@ JSON = "application/json"
 
 
 def pages(
-    app: Mainspring, counts: Callable[[], Counts], health: Callable[[bool], Awaitable[Health]]
+    app: Mainspring, counts: Callable[[], CounterSnapshot], health: Callable[[bool], Awaitable[Health]]
 ) -> dict[str, Page]:
     """`health` is told whether the store is to be asked."""
-    cluster = Cluster(app)
+    cluster = ClusterMetrics(app)
 
     async def own(accept: str) -> tuple[int, str, bytes]:
         body, kind = exposition(families(counts()), accept)

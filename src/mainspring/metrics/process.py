@@ -8,7 +8,7 @@ from msgspec import Struct
 from prometheus_client.core import Metric
 
 from ..clock import Clock
-from ..counters import Counts, Meter, values
+from ..counters import Counters, CounterSnapshot, values
 from ..survived_errors import METRIC as ERRORS_SURVIVED
 from ..survived_errors import UNREADABLE_METRIC as RECORDS_UNREADABLE
 from .families import counter, histogram, seconds
@@ -30,7 +30,7 @@ _CALLS, _WAITS = seconds(7, 24), seconds(10, 16, 2) | seconds(17, 24) | seconds(
 _SIZES = {20: 1.0, 21: 2.0, 22: 4.0, 23: 8.0, 24: 16.0, 25: 33.0, 26: 67.0, 27: 134.0, 28: 268.0, 30: 1073.0}
 
 
-class Kind(Struct, frozen=True):
+class MetricKind(Struct, frozen=True):
     """What a metric means."""
 
     text: str
@@ -39,24 +39,28 @@ class Kind(Struct, frozen=True):
     """Of a histogram; a counter has none."""
 
 
-KINDS: Mapping[str, Kind] = {
-    STORE_SECONDS: Kind("How long calls of the store took.", ("verb",), _CALLS),
-    STORE_ERRORS: Kind("Calls of the store that failed.", ("verb", "error")),
-    ERRORS_SURVIVED: Kind("Errors that a loop of the process has survived; the log says which.", ("loop", "error")),
-    FINISH_SIZE: Kind("How many outcomes were settled in one call.", (), _SIZES),
-    CLAIM_SIZE: Kind("How many jobs were taken in one call that found some.", (), _SIZES),
-    JOB_LAG: Kind("From when a job was due to when a worker took it.", ("queue",), _WAITS),
-    JOBS_EXPIRED: Kind("Jobs that were not started before their expires_at."),
-    JOBS_LOST: Kind("Runs whose lease was lost, so that they count for nothing."),
-    JOBS_POSTPONED: Kind("Runs that left a job to another version of its task, which made the payload.", ("job",)),
-    LEAKS: Kind("Runs that ignored their interruption, and kept their slot."),
-    RECORDS_UNREADABLE: Kind("Records that were set aside because they cannot be decoded.", ("kind",)),
-    LOOP_LAG: Kind("How late the event loop came back to a sleeper of one second.", (), seconds(10, 24, 2)),
-    STARTS: Kind("Processes that the supervisor has started."),
+KINDS: Mapping[str, MetricKind] = {
+    STORE_SECONDS: MetricKind("How long calls of the store took.", ("verb",), _CALLS),
+    STORE_ERRORS: MetricKind("Calls of the store that failed.", ("verb", "error")),
+    ERRORS_SURVIVED: MetricKind(
+        "Errors that a loop of the process has survived; the log says which.", ("loop", "error")
+    ),
+    FINISH_SIZE: MetricKind("How many outcomes were settled in one call.", (), _SIZES),
+    CLAIM_SIZE: MetricKind("How many jobs were taken in one call that found some.", (), _SIZES),
+    JOB_LAG: MetricKind("From when a job was due to when a worker took it.", ("queue",), _WAITS),
+    JOBS_EXPIRED: MetricKind("Jobs that were not started before their expires_at."),
+    JOBS_LOST: MetricKind("Runs whose lease was lost, so that they count for nothing."),
+    JOBS_POSTPONED: MetricKind(
+        "Runs that left a job to another version of its task, which made the payload.", ("job",)
+    ),
+    LEAKS: MetricKind("Runs that ignored their interruption, and kept their slot."),
+    RECORDS_UNREADABLE: MetricKind("Records that were set aside because they cannot be decoded.", ("kind",)),
+    LOOP_LAG: MetricKind("How late the event loop came back to a sleeper of one second.", (), seconds(10, 24, 2)),
+    STARTS: MetricKind("Processes that the supervisor has started."),
 }
 
 
-def families(counts: Counts) -> Iterator[Metric]:
+def families(counts: CounterSnapshot) -> Iterator[Metric]:
     """Every metric, those without a sample too."""
     for name, kind in KINDS.items():
         if kind.bounds:
@@ -68,11 +72,11 @@ def families(counts: Counts) -> Iterator[Metric]:
             yield counter(name, kind.text, kind.labels, {_labels(key, kind): n for key, n in totals.items()})
 
 
-def _labels(key: str, kind: Kind) -> tuple[str, ...]:
+def _labels(key: str, kind: MetricKind) -> tuple[str, ...]:
     return tuple(values(key)) if kind.labels else ()
 
 
-async def watch_loop(meter: Meter, clock: Clock) -> None:
+async def watch_loop(meter: Counters, clock: Clock) -> None:
     """Until cancelled."""
     while True:
         began = clock.monotonic()

@@ -14,15 +14,15 @@ from ..records.circuit import Circuit
 from ..records.job import Shown
 from ..records.queue import Queue
 from ..records.tally import Tally
-from ..records.worker import LiveWorker
-from ..schedule.record import Leadership, Schedule
+from ..records.worker import WorkerRow
+from ..schedule.record import LeaderTerm, Schedule
 from ..store import Store
 
 # So many schedules are read at a time, and at most.
 PAGE, MOST_SCHEDULES = 1_000, 10_000
 
 
-class Snapshot(Struct, frozen=True, kw_only=True):
+class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     at: datetime
     counts: dict[Shown, int]
     queues: list[Queue]
@@ -30,17 +30,17 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     """By queue that has a label of its own: for how many seconds the job that waits longest has been due."""
     tallies: list[Tally]
     """Of all runs ever, by task."""
-    workers: list[LiveWorker]
-    leaders: list[Leadership]
+    workers: list[WorkerRow]
+    leaders: list[LeaderTerm]
     circuits: list[Circuit]
     schedules: list[Schedule]
     """Oldest first, so that a new one does not change who has a label of its own."""
 
 
-async def read(store: Store, now: datetime) -> Snapshot:
+async def read(store: Store, now: datetime) -> ClusterSnapshot:
     queues = await store.queues(now=now)
     schedules = await _schedules(store)
-    return Snapshot(
+    return ClusterSnapshot(
         at=now, counts=await store.counts(now=now), queues=queues, oldest=await oldest(store, queues[:LABELS], now),
         tallies=summed(await store.tallies("ever", since=EPOCH)), workers=await store.workers(now=now),
         leaders=await store.leaders(now=now), circuits=await store.circuits(),

@@ -10,10 +10,10 @@ from prometheus_client.core import Metric
 
 from ..records.job import SHOWN
 from ..records.run import OUTCOMES, Ending
-from ..records.tally import NOT_COUNTED, Sums
+from ..records.tally import NOT_COUNTED, RunSums
 from ..schedule.record import Schedule
 from .families import Fold, Labels, counter, gauge, histogram, seconds
-from .snapshot import Snapshot
+from .snapshot import ClusterSnapshot
 
 STATUSES = tuple(name for name in OUTCOMES if name not in NOT_COUNTED)
 QUEUE_STATES = ("pending", "scheduled", "retrying", "running")
@@ -24,7 +24,7 @@ LEADERS = 200
 DURATIONS = seconds(10, 16, 2) | seconds(17, 24) | seconds(26, 32, 2)
 
 
-def families(seen: Snapshot) -> Iterator[Metric]:
+def families(seen: ClusterSnapshot) -> Iterator[Metric]:
     """All of them; every one is there in an empty store too, if only without a sample."""
     tasks, queues = Fold(sorted(_tasks(seen))), Fold(queue.name for queue in seen.queues)
     schedules = Fold(schedule.name for schedule in seen.schedules)
@@ -44,14 +44,14 @@ def families(seen: Snapshot) -> Iterator[Metric]:
     )  # fmt: skip
 
 
-def _tasks(seen: Snapshot) -> set[str]:
+def _tasks(seen: ClusterSnapshot) -> set[str]:
     return {tally.task for tally in seen.tallies} | {circuit.task for circuit in seen.circuits}
 
 
-def _runs(seen: Snapshot, tasks: Fold) -> Iterator[Metric]:
-    jobs: dict[str, Sums] = {}
+def _runs(seen: ClusterSnapshot, tasks: Fold) -> Iterator[Metric]:
+    jobs: dict[str, RunSums] = {}
     for tally in seen.tallies:
-        jobs.setdefault(tasks(tally.task), Sums()).add(tally.sums)
+        jobs.setdefault(tasks(tally.task), RunSums()).add(tally.sums)
     yield counter(
         "job_execution_total", "Runs that ended, by how; snoozed and released ones are not counted.", ["job", "status"],
         {(job, status): sums.endings.get(status, 0) for job, sums in jobs.items() for status in STATUSES},
@@ -78,12 +78,12 @@ def _runs(seen: Snapshot, tasks: Fold) -> Iterator[Metric]:
     )  # fmt: skip
 
 
-def _last_success(sums: Sums) -> int:
+def _last_success(sums: RunSums) -> int:
     """Counts of an earlier release tell only when the last run ended: that will do where all of them completed."""
     return sums.well or (sums.last if set(sums.endings) == {Ending.COMPLETED.value} else 0)
 
 
-def _queues(seen: Snapshot, names: Fold) -> Iterator[Metric]:
+def _queues(seen: ClusterSnapshot, names: Fold) -> Iterator[Metric]:
     jobs: dict[Labels, float] = {}
     for queue in seen.queues:
         for state in QUEUE_STATES:
@@ -104,7 +104,7 @@ def _queues(seen: Snapshot, names: Fold) -> Iterator[Metric]:
     )  # fmt: skip
 
 
-def _workers(seen: Snapshot) -> Iterator[Metric]:
+def _workers(seen: ClusterSnapshot) -> Iterator[Metric]:
     workers = [worker.info for worker in seen.workers]
     drained = [worker for worker in workers if worker.drained]
     for name, text, value in (
@@ -130,7 +130,7 @@ def _workers(seen: Snapshot) -> Iterator[Metric]:
     )  # fmt: skip
 
 
-def _schedules(seen: Snapshot, names: Fold) -> Iterator[Metric]:
+def _schedules(seen: ClusterSnapshot, names: Fold) -> Iterator[Metric]:
     for name, text, kinds in (
         ("mainspring_schedule_ticks_total", "What became of ticks.", ("fired", "skipped", "missed")),
         ("mainspring_schedule_runs_total", "How jobs of the schedule ended.", ("completed", "failed")),
@@ -146,14 +146,14 @@ def _schedules(seen: Snapshot, names: Fold) -> Iterator[Metric]:
         yield gauge(name, text, ["schedule"], _most(((label,), value) for label, value in figures if value is not None))
 
 
-def _overdue(one: Schedule, seen: Snapshot) -> float:
+def _overdue(one: Schedule, seen: ClusterSnapshot) -> float:
     """A held tick waits for something else than a worker."""
     if one.paused_at is not None or one.due_at is None:
         return 0.0
     return max(0.0, (seen.at - one.due_at).total_seconds())
 
 
-def _lateness(one: Schedule, seen: Snapshot) -> float | None:
+def _lateness(one: Schedule, seen: ClusterSnapshot) -> float | None:
     if one.last_fired_at is None or one.last_run_at is None:
         return None
     return max(0.0, (one.last_fired_at - one.last_run_at).total_seconds())
@@ -163,7 +163,7 @@ def _stamp(at: datetime | None) -> float | None:
     return None if at is None else at.timestamp()
 
 
-_OF_SCHEDULES: tuple[tuple[str, str, Callable[[Schedule, Snapshot], float | None]], ...] = (
+_OF_SCHEDULES: tuple[tuple[str, str, Callable[[Schedule, ClusterSnapshot], float | None]], ...] = (
     ("mainspring_schedule_overdue_seconds", "For how long a tick has been due that nobody has fired.", _overdue),
     ("mainspring_schedule_lateness_seconds", "How long after its instant the newest tick was fired.", _lateness),
     ("mainspring_schedule_failures", "Runs in a row that failed.", lambda one, seen: one.failures),

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
-from ..counters import Meter
+from ..counters import Counters
 from ..events import JobLost, JobPostponed, SlotLeaked, StoreTrouble
 from ..records.job import UnreadableRecord
 from ..records.worker import Claim
@@ -41,7 +41,7 @@ _VERBS = {
 class Timed:
     """Otherwise the store it wraps."""
 
-    def __init__(self, store: Store, meter: Meter, monotonic: Callable[[], float]) -> None:
+    def __init__(self, store: Store, meter: Counters, monotonic: Callable[[], float]) -> None:
         self._store = store
         self._meter = meter
         self._monotonic = monotonic
@@ -77,12 +77,12 @@ class Timed:
         return timed
 
 
-def _finished(meter: Meter, args: Sequence[Any], given: dict[str, Any], answer: Any) -> None:
+def _finished(meter: Counters, args: Sequence[Any], given: dict[str, Any], answer: Any) -> None:
     outcomes = args[0] if args else given["outcomes"]
     meter.observe(FINISH_SIZE, (len(outcomes),))
 
 
-def _claimed(meter: Meter, args: Sequence[Any], given: dict[str, Any], claim: Claim) -> None:
+def _claimed(meter: Counters, args: Sequence[Any], given: dict[str, Any], claim: Claim) -> None:
     now: datetime = given["now"]
     if claim.expired:
         meter.count(JOBS_EXPIRED, by=len(claim.expired))
@@ -97,16 +97,16 @@ def _claimed(meter: Meter, args: Sequence[Any], given: dict[str, Any], claim: Cl
         meter.observe(JOB_LAG, waited, queue)
 
 
-def _due(meter: Meter, args: Sequence[Any], given: dict[str, Any], due: Due) -> None:
+def _due(meter: Counters, args: Sequence[Any], given: dict[str, Any], due: Due) -> None:
     _set_aside(meter, due.unreadable)
 
 
-def _set_aside(meter: Meter, unreadable: Sequence[UnreadableRecord]) -> None:
+def _set_aside(meter: Counters, unreadable: Sequence[UnreadableRecord]) -> None:
     for one in unreadable:
         meter.count(RECORDS_UNREADABLE, one.kind)
 
 
-_NOTES: dict[str, Callable[[Meter, Sequence[Any], dict[str, Any], Any], None]] = {
+_NOTES: dict[str, Callable[[Counters, Sequence[Any], dict[str, Any], Any], None]] = {
     "finish": _finished,
     "claim": _claimed,
     "due": _due,
@@ -114,13 +114,13 @@ _NOTES: dict[str, Callable[[Meter, Sequence[Any], dict[str, Any], Any], None]] =
 
 
 # Of each app that is measured in this process.
-_METERS: WeakKeyDictionary[Mainspring, Meter] = WeakKeyDictionary()
+_METERS: WeakKeyDictionary[Mainspring, Counters] = WeakKeyDictionary()
 
 
-def measured(app: Mainspring) -> Meter:
+def measured(app: Mainspring) -> Counters:
     """What counts the doings of this app from now on; the first time it has to be before the app is opened."""
     if app not in _METERS:
-        meter = Meter()
+        meter = Counters()
         app.through(lambda store: cast(Store, Timed(store, meter, app.clock.monotonic)))
         app.events.subscribe(JobLost, lambda event: meter.count(JOBS_LOST))
         app.events.subscribe(JobPostponed, lambda event: meter.count(JOBS_POSTPONED, event.job.task))
@@ -131,6 +131,6 @@ def measured(app: Mainspring) -> Meter:
     return _METERS[app]
 
 
-def meter_of(app: Mainspring) -> Meter | None:
+def meter_of(app: Mainspring) -> Counters | None:
     """None: it is not measured."""
     return _METERS.get(app)

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Literal, get_args
 
 from ..errors import JobTimeout
-from ..records.outcome import Cancel, Discard, Snooze, Steer
+from ..records.outcome import Cancel, Directive, Discard, Snooze
 from ..task.context import Context
 
 Status = Literal["completed", "partial", "failed", "timeout", "snoozed", "discarded", "cancelled", "interrupted"]
@@ -33,7 +33,7 @@ def status_of(ended: Any, ctx: Context | None = None) -> Status:
             return "discarded"
         case Cancel():
             return "cancelled"
-        case Steer() | BaseException():
+        case Directive() | BaseException():
             return "failed"
         case _:
             return "completed" if ctx is None else _BY_ITEMS[ctx.verdict]

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ..mask import mask_text
 from ..records.job import NewJob
-from ..records.outcome import Abroad, failure_of
+from ..records.outcome import RemoteFailure, failure_of
 from ..task.context import Context
 from . import Next
 from .status import status_of
@@ -138,4 +138,4 @@ def _record(span: trace.Span, error: BaseException) -> None:
 def _kind(error: BaseException, name: str) -> str:
     """Its class with the module, as OpenTelemetry names it; that of an error in a child process has no module here."""
     module = type.__getattribute__(type(error), "__module__")
-    return name if issubclass(type(error), Abroad) or module == "builtins" else f"{module}.{name}"
+    return name if issubclass(type(error), RemoteFailure) or module == "builtins" else f"{module}.{name}"

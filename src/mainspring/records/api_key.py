@@ -49,7 +49,7 @@ class ApiKey(Struct, frozen=True, kw_only=True):
     """Some minutes may be missing, and the last use of a process that was killed."""
 
 
-class Kept(Struct, frozen=True):
+class StoredKey(Struct, frozen=True):
     """A key and what the store has of its secret."""
 
     key: ApiKey
@@ -60,7 +60,7 @@ class Kept(Struct, frozen=True):
         return hmac.compare_digest(self.hash, fingerprint(secret)) and not expired
 
 
-def minted(kind: str, id: str) -> str:
+def new_secret(kind: str, id: str) -> str:
     """A new secret: msk_ID_…"""
     return f"{kind}_{id}_{''.join(secrets.choice(_ALPHABET) for _ in range(_LENGTH))}"
 
@@ -80,7 +80,7 @@ def id_of(secret: str, kind: str = KEY) -> str | None:
     return parts[1] if len(parts) == 3 and parts[0] == kind else None
 
 
-def covers(scopes: Collection[str] | None, scope: str) -> bool:
+def scope_allows(scopes: Collection[str] | None, scope: str) -> bool:
     """Whether what is named there allows this; who may write may read."""
     noun, _, verb = scope.partition(":")
     return scopes is None or scope in scopes or (verb == "read" and f"{noun}:write" in scopes)

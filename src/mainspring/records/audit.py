@@ -7,7 +7,7 @@ from datetime import datetime
 from msgspec import Struct
 
 
-class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AuditEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who did what, when, to what; and how that ended."""
 
     id: str
@@ -24,7 +24,7 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What became of it, as JSON, with what was before and after; None: nobody lived to tell."""
 
 
-class Trail(Struct, frozen=True, kw_only=True):
+class AuditFilter(Struct, frozen=True, kw_only=True):
     """Which entries: conjunctive. None means any."""
 
     who: str | None = None

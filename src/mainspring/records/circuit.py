@@ -10,10 +10,10 @@ from msgspec.structs import force_setattr
 
 from ..ids import JobId
 from ..span import Span, seconds
-from ..suggest import HelpfulStruct
+from ..suggest import SuggestingStructMeta
 
 
-class Breaker(Struct, frozen=True, metaclass=HelpfulStruct):
+class Breaker(Struct, frozen=True, metaclass=SuggestingStructMeta):
     """Stops a task after `failures` failures in a row; after `cooldown`, a span such as 60 or "5m", one job may try."""
 
     failures: int = 5

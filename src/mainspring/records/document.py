@@ -7,7 +7,7 @@ from datetime import datetime
 from msgspec import Struct
 
 # A store that leaves something to the next tidying has taken as many at least.
-TIDIED = 500
+MIN_PRUNED_ROWS = 500
 
 
 class Document(Struct, frozen=True, kw_only=True):

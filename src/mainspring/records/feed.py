@@ -5,10 +5,10 @@ from __future__ import annotations
 from msgspec import Struct
 
 # As many news are kept at least: enough for a reader that was away for some minutes.
-NEWS_KEPT = 10_000
+MIN_FEED_ITEMS = 10_000
 
 
-class News(Struct, frozen=True):
+class FeedItem(Struct, frozen=True):
     """Something that has happened, for those who watch."""
 
     n: int
@@ -18,7 +18,7 @@ class News(Struct, frozen=True):
 class Feed(Struct, frozen=True):
     """Some news, and what there is to read."""
 
-    news: list[News]
+    news: list[FeedItem]
     first: int
     """The number of the oldest that is kept; one more than `last` if there is none."""
     last: int

@@ -21,7 +21,7 @@ MIN_PRIORITY, MAX_PRIORITY = -32768, 32767
 INTERNAL = "mainspring."
 # A job whose worker died under it this often is a suspect: a worker runs one of them at a time, so that a
 # poison pill, at its last crash, takes no innocent neighbour along.
-SUSPECT = 2
+POISON_SUSPECT_CRASHES = 2
 
 
 def is_internal(task: str) -> bool:

@@ -18,12 +18,12 @@ from ..ids import JobId, Lease, WorkerId
 from ..mask import CUT, MAX_TEXT_CHARACTERS, mask_to_cut
 from ..retry import Backoff
 from ..span import Span, seconds
-from ..suggest import Helpful
+from ..suggest import SuggestingMeta
 from ..survived_errors import SurvivedErrors
 from .circuit import Breaker
 from .job import Job, NewJob, State
-from .run import PARTIAL, PARTIAL_TYPE, Account, Ending, Failure, Items, outcome_of
-from .skew import Unreadable, skewed
+from .run import PARTIAL, PARTIAL_TYPE, Ending, Failure, Items, RunNotes, outcome_of
+from .skew import UndecodablePayload, skewed
 
 # An enum's member costs a look-up each time it is named.
 _COMPLETED, _WELL = State.COMPLETED, Ending.COMPLETED
@@ -36,11 +36,11 @@ _DEMO = str(Path(__file__).parents[1] / "demo")
 _broken_backoff = SurvivedErrors("backoff", "the default backoff is used instead")
 
 
-class Steer(Exception, metaclass=Helpful):
+class Directive(Exception, metaclass=SuggestingMeta):
     """A task steers its own job by raising, or returning, one of these."""
 
 
-class Retry(Steer):
+class Retry(Directive):
     """Run again `after` this long, e.g. Retry(after="5m") (default: the task's backoff); uses up a retry."""
 
     def __init__(self, after: Span | None = None, reason: str = "asked to be retried") -> None:
@@ -48,7 +48,7 @@ class Retry(Steer):
         self.after = None if after is None else seconds(after, "Retry(after=…)")
 
 
-class Snooze(Steer):
+class Snooze(Directive):
     """Run again after this long; costs no attempt."""
 
     def __init__(self, delay: Span, reason: str = "snoozed") -> None:
@@ -56,14 +56,14 @@ class Snooze(Steer):
         self.delay = seconds(delay, "Snooze(…)")
 
 
-class Discard(Steer):
+class Discard(Directive):
     """Dead at once, no retry."""
 
     def __init__(self, reason: str = "discarded") -> None:
         super().__init__(reason)
 
 
-class Cancel(Steer):
+class Cancel(Directive):
     """End as cancelled, no retry."""
 
     def __init__(self, reason: str = "cancelled by the task") -> None:
@@ -106,18 +106,18 @@ class Poisoned(Struct, frozen=True):
     max_crashes: int
 
 
-class Died(Struct, frozen=True):
+class ProcessDied(Struct, frozen=True):
     """The process of its own in which the task ran is gone: killed by a signal, or out of itself."""
 
     reason: str
     max_crashes: int
 
 
-class ProcessGone(Exception):
+class ProcessExited(Exception):
     """The process in which the task ran has ended under it: its text says how."""
 
 
-class Abroad(Exception):
+class RemoteFailure(Exception):
     """A failure in another process: as text, and whether the task's rules there want a retry."""
 
     def __init__(self, failure: Failure, *, retryable: bool, timeout: bool = False) -> None:
@@ -127,7 +127,7 @@ class Abroad(Exception):
         self.timeout = timeout
 
 
-class UnreadableAbroad(Abroad):
+class UnreadableAbroad(RemoteFailure):
     """The payload does not fit the task as another process has it; `version`: fingerprint and parameters there."""
 
     def __init__(self, failure: Failure, version: tuple[str, str] | None) -> None:
@@ -135,7 +135,7 @@ class UnreadableAbroad(Abroad):
         self.version = version
 
 
-Ended = Done | Released | Stopped | Crashed | Poisoned | Died | Unreadable | BaseException
+RunEnd = Done | Released | Stopped | Crashed | Poisoned | ProcessDied | UndecodablePayload | BaseException
 
 
 class BrokenBackoff(MainspringError):
@@ -170,7 +170,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """Accepted only while the run's worker is still silent."""
     result: str | None = None
     failure: Failure | None = None
-    account: Account | None = None
+    account: RunNotes | None = None
     then: tuple[NewJob, ...] = ()
     """Jobs that are enqueued if this is accepted, in the same step."""
     breaker: Breaker | None = None
@@ -193,11 +193,11 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 def decide(
     job: Job,
-    ended: Ended,
+    ended: RunEnd,
     *,
     now: datetime,
     policy: Policy = Policy(),  # noqa: B008
-    account: Account | None = None,
+    account: RunNotes | None = None,
 ) -> Outcome:
     """The one place that turns an ending into a state."""
     if type(ended) is Done and ended.note is None:  # what nearly all runs are, in as few steps as can be
@@ -228,7 +228,7 @@ def decide(
             return outcome(State.CANCELLED, Ending.CANCELLED, failure_of(ended, stack=False))
         case Discard():
             return outcome(State.DEAD, Ending.DISCARDED, failure_of(ended, stack=False))
-        case Unreadable():
+        case UndecodablePayload():
             failure, again = skewed(job, ended, now)
             if again is None:
                 return outcome(State.DEAD, Ending.FAILED, failure)
@@ -243,7 +243,7 @@ def decide(
             said = "no worker that knows its task was there when it crashed"
             poison = Failure("PoisonPill", f"{said}; {job.crashes} crashes of {limit} allowed")
             return outcome(State.DEAD, Ending.CRASHED, poison, refund=True)
-        case Died(reason=reason, max_crashes=limit):
+        case ProcessDied(reason=reason, max_crashes=limit):
             crashes = job.crashes + 1
             if crashes >= limit:
                 poison = Failure("PoisonPill", f"its process ended: {reason}; crash {crashes} of {limit} allowed")
@@ -252,7 +252,7 @@ def decide(
             return outcome(State.PENDING, Ending.CRASHED, Failure("ProcessDied", f"its process ended: {reason}"),
                            run_at=again, crash=True)  # fmt: skip
         case _:
-            late = isinstance(ended, JobTimeout) or (isinstance(ended, Abroad) and ended.timeout)
+            late = isinstance(ended, JobTimeout) or (isinstance(ended, RemoteFailure) and ended.timeout)
             ending = Ending.TIMEOUT if late else Ending.FAILED
             failure = failure_of(ended)
             wait = retry_delay(job, ended, policy)
@@ -269,7 +269,7 @@ def retry_delay(job: Job, error: BaseException, policy: Policy) -> float | None:
     if isinstance(error, Retry):
         if error.after is not None:
             return error.after
-    elif isinstance(error, Abroad):
+    elif isinstance(error, RemoteFailure):
         if not error.retryable:
             return None
     elif isinstance(error, policy.no_retry_on) or not isinstance(error, policy.retry_on):
@@ -292,8 +292,8 @@ def wait_after(job: Job, failed: int, policy: Policy) -> float:
 
 def failure_of(error: BaseException, *, stack: bool = True) -> Failure:
     """An exception as clean, bounded text, whatever its __str__ does."""
-    if issubclass(type(error), Abroad):  # not isinstance(), which asks the exception for its class
-        return cast("Abroad", error).failure
+    if issubclass(type(error), RemoteFailure):  # not isinstance(), which asks the exception for its class
+        return cast("RemoteFailure", error).failure
     # Of any kind: code of the exception's own class runs here, and it may raise SystemExit.
     try:
         message = str(error)

@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from ..ids import JobId, WorkerId
-from ..suggest import HelpfulStruct
+from ..suggest import SuggestingStructMeta
 from .job import Shown, State
 from .run import PARTIAL_KIND
 
@@ -60,7 +60,7 @@ class End(Struct, frozen=True):
     runs: int
 
 
-class Filter(Struct, metaclass=HelpfulStruct, frozen=True, kw_only=True):
+class Filter(Struct, metaclass=SuggestingStructMeta, frozen=True, kw_only=True):
     """Which jobs: closed and conjunctive. None means any."""
 
     ids: tuple[JobId, ...] | None = None

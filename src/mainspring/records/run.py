@@ -90,7 +90,7 @@ class Usage(Struct, frozen=True):
     """Bytes, at the peak of the whole process. If it died: at most this, since what its worker held counts in."""
 
 
-class Account(Struct, frozen=True, omit_defaults=True):
+class RunNotes(Struct, frozen=True, omit_defaults=True):
     """What a run has to say for itself beside its value."""
 
     items: Items | None = None
@@ -154,7 +154,7 @@ def outcome_of(ending: Ending, failure: Failure | None) -> str:
 OUTCOMES = (*(ending.value for ending in Ending), PARTIAL)
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class RunReport(Struct, frozen=True, kw_only=True):
     """What a run says while it goes on. The lease says which run."""
 
     id: JobId

@@ -20,7 +20,7 @@ FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 1.0, 60.0
 MAX_NAMES = 20
 
 
-class Unreadable(Struct, frozen=True):
+class UndecodablePayload(Struct, frozen=True):
     """The payload does not fit the task as this worker has it; another version of the task may still take it."""
 
     failure: Failure
@@ -33,7 +33,7 @@ class Unreadable(Struct, frozen=True):
     """Seconds before which it is not to be tried again, since this worker has others to try."""
 
 
-def skewed(job: Job, ended: Unreadable, now: datetime) -> tuple[Failure, datetime | None]:
+def skewed(job: Job, ended: UndecodablePayload, now: datetime) -> tuple[Failure, datetime | None]:
     """Why the payload does not fit this worker's version of the task, and when a worker tries again; None: never.
 
     A payload that was made by the same version is never tried again, any other one until `skew` seconds after the first

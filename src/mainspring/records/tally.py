@@ -9,14 +9,8 @@ from typing import Literal, TypeVar
 from msgspec import Struct
 
 from ..clock import EPOCH, instant, micros
-from ..histogram import bucket, middle, percentile
 from .outcome import Outcome
 from .run import WENT_WRONG, Ending, Failure, Items, outcome_of
-
-__all__ = [
-    "KEPT", "KINDS", "NOT_COUNTED", "OTHERS", "SECONDS", "Span", "Sums", "Tally", "begin", "bucket", "counted",
-    "last_at", "middle", "percentile",
-]  # fmt: skip
 
 K = TypeVar("K")
 Span = Literal["minute", "hour", "day", "ever"]
@@ -30,7 +24,7 @@ _MAX_MICROS = 2**63
 NOT_COUNTED = frozenset({Ending.SNOOZED, Ending.RELEASED})
 
 
-class Sums(Struct, omit_defaults=True):
+class RunSums(Struct, omit_defaults=True):
     """Counts of some runs; two of them can be added."""
 
     endings: dict[str, int] = {}
@@ -59,7 +53,7 @@ class Sums(Struct, omit_defaults=True):
     wait_ends: tuple[int, int] | None = None
     """The same of the waits."""
 
-    def add(self, other: Sums) -> None:
+    def add(self, other: RunSums) -> None:
         self.took_ends = _joined(self.took_ends, self.spread, other.took_ends, other.spread)
         self.wait_ends = _joined(self.wait_ends, self.waits, other.wait_ends, other.waits)
         _add(self.endings, other.endings)
@@ -107,12 +101,12 @@ class Tally(Struct, frozen=True):
     at: datetime
     queue: str
     task: str
-    sums: Sums
+    sums: RunSums
 
 
-def counted(outcomes: Iterable[Outcome]) -> dict[tuple[datetime, str, str], Sums]:
+def counted(outcomes: Iterable[Outcome]) -> dict[tuple[datetime, str, str], RunSums]:
     """Sums by minute, queue and task. Every run of a busy worker passes here: what went well is only collected."""
-    found: dict[tuple[datetime, str, str], Sums] = {}
+    found: dict[tuple[datetime, str, str], RunSums] = {}
     well: dict[tuple[str, str], tuple[list[timedelta], list[timedelta]]] = {}
     ends: dict[tuple[str, str], datetime] = {}
     minute, after, completed = EPOCH, EPOCH, Ending.COMPLETED
@@ -124,7 +118,7 @@ def counted(outcomes: Iterable[Outcome]) -> dict[tuple[datetime, str, str], Sums
             after = minute + timedelta(minutes=1)
         key = (outcome.queue, outcome.task)
         if outcome.account is not None and outcome.account.items is not None and outcome.task:
-            found.setdefault((minute, *key), Sums()).work(outcome.account.items)
+            found.setdefault((minute, *key), RunSums()).work(outcome.account.items)
         if outcome.ending is completed and outcome.failure is None and outcome.task:
             lists = well.get(key)
             if lists is None:
@@ -137,7 +131,7 @@ def counted(outcomes: Iterable[Outcome]) -> dict[tuple[datetime, str, str], Sums
             if due is not None:
                 lists[1].append(started - due)
         elif outcome.task and outcome.ending not in NOT_COUNTED:
-            sums = found.setdefault((minute, *key), Sums())
+            sums = found.setdefault((minute, *key), RunSums())
             started, due = outcome.started_at or at, outcome.due_at
             name = outcome_of(outcome.ending, outcome.failure)
             sums.count(name, [at - started], [] if due is None else [started - due])
@@ -154,13 +148,13 @@ def counted(outcomes: Iterable[Outcome]) -> dict[tuple[datetime, str, str], Sums
 
 
 def _gather(
-    found: dict[tuple[datetime, str, str], Sums],
+    found: dict[tuple[datetime, str, str], RunSums],
     well: dict[tuple[str, str], tuple[list[timedelta], list[timedelta]]],
     minute: datetime,
     ends: dict[tuple[str, str], datetime],
 ) -> None:
     for key, (spans, waits) in well.items():
-        sums = found.setdefault((minute, *key), Sums())
+        sums = found.setdefault((minute, *key), RunSums())
         sums.count(Ending.COMPLETED, spans, waits)
         sums.last = max(sums.last, micros(ends[key]))
         sums.well = max(sums.well, micros(ends[key]))
@@ -217,7 +211,7 @@ def begin(at: datetime, span: Span) -> datetime:
     return EPOCH
 
 
-def last_at(sums: Sums) -> datetime | None:
+def last_at(sums: RunSums) -> datetime | None:
     return instant(sums.last) if sums.last else None
 
 

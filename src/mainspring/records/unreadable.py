@@ -13,7 +13,7 @@ from ..survived_errors import count_unreadable
 from .document import Document
 from .finding import Finding
 from .job import UnreadableRecord
-from .tally import Sums
+from .tally import RunSums
 
 _logger = logging.getLogger("mainspring")
 T = TypeVar("T")
@@ -26,7 +26,7 @@ MAX_LOGGED = 10_000
 MAX_ERROR_CHARACTERS = 300
 
 _logged: set[tuple[str, str]] = set()
-_sums = msgspec.json.Decoder(Sums).decode
+_sums = msgspec.json.Decoder(RunSums).decode
 
 
 def unreadable(kind: str, name: str, error: Exception | str) -> UnreadableRecord:
@@ -101,9 +101,9 @@ def readable(kind: str, pairs: Iterable[tuple[Any, R]], decode: Callable[[R], T]
     return decoded(kind, pairs, decode)[0]
 
 
-def sums_of(text: bytes | str, name: object = "") -> Sums:
+def sums_of(text: bytes | str, name: object = "") -> RunSums:
     """Counts of runs; none where they cannot be decoded, so that later ones can be added."""
-    return next(iter(readable("tally", [(name, text)], _sums)), Sums())
+    return next(iter(readable("tally", [(name, text)], _sums)), RunSums())
 
 
 def _name(name: Any) -> str:

@@ -63,7 +63,7 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     """Arguments.fingerprint of each of its tasks, in their order; none: of a release that does not know."""
 
 
-class Orders(Struct, frozen=True, omit_defaults=True):
+class WorkerCommands(Struct, frozen=True, omit_defaults=True):
     """What an operator wants of a worker; it hears them at its next beat."""
 
     concurrency: int | None = None
@@ -74,15 +74,15 @@ class Orders(Struct, frozen=True, omit_defaults=True):
 
 
 WorkerState = Literal["open", "draining", "drained", "resuming", "stopping"]
-Order = Literal["resize", "drain", "resume", "stop"]
+WorkerCommand = Literal["resize", "drain", "resume", "stop"]
 
 
-class LiveWorker(Struct, frozen=True):
+class WorkerRow(Struct, frozen=True):
     """A worker's row in the store."""
 
     info: WorkerInfo
     until: datetime
-    orders: Orders = Orders()
+    orders: WorkerCommands = WorkerCommands()
 
     @property
     def state(self) -> WorkerState:
@@ -104,14 +104,14 @@ class LiveWorker(Struct, frozen=True):
         return self.until - timedelta(seconds=self.info.lease) if self.info.lease else None
 
 
-class Beat(Struct, frozen=True):
+class BeatReply(Struct, frozen=True):
     """What a worker hears when it says that it lives."""
 
     holds: dict[JobId, Lease]
     """The runs the store believes this worker has."""
     cancels: dict[JobId, str]
     """Those of them somebody asked to cancel, with the reason."""
-    orders: Orders = Orders()
+    orders: WorkerCommands = WorkerCommands()
     lost: bool = True
     """False: no silent worker holds runs, and a sweep would find nothing."""
     watched_until: datetime | None = None

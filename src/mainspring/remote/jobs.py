@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict
 
-from ..control.bulk_page import Part
+from ..control.bulk_page import BulkPage
 from ..control.job_counts import MAX_JOBS, FilteredCounts
 from ..control.job_page import Page
 from ..control.jobs import PAGE, Jobs, checked_filter, checked_id, checked_limit
@@ -20,7 +20,7 @@ from ..records.job import SHOWN, Action, Enqueued, Job, Shown, State
 from ..records.query import Changed, Filter, Refusal, Sort, Update
 from ..span import Span, seconds
 from ..stores.http.answers import ItemAnswer, JobAnswer
-from ..stores.http.answers import Page as Answers
+from ..stores.http.answers import PageAnswer as Answers
 from ..stores.http.store import MANY, WAIT
 from ..stores.http.store import PAGE as ANSWERS
 from ..task.handle import Handle
@@ -103,7 +103,7 @@ class RemoteJobs(Jobs):
         action: Action,
         which: Filter,
         arguments: Mapping[str, Any] | UnsetType = UNSET,
-        **part: Unpack[Part],
+        **part: Unpack[BulkPage],
     ) -> Changed:
         if arguments is UNSET:
             return await self._bulk(which, {"action": action, "dry_run": True}, part)
@@ -115,7 +115,7 @@ class RemoteJobs(Jobs):
         which: JobId | Filter,
         update: Update,
         arguments: Mapping[str, Any] | UnsetType,
-        **part: Unpack[Part],
+        **part: Unpack[BulkPage],
     ) -> Changed:
         """Arguments are merged where they are known in full: what the API shows has no secrets."""
         given = {name: value for name, value in asdict(update).items() if value is not UNSET}
@@ -128,7 +128,7 @@ class RemoteJobs(Jobs):
         await (await line_of(self._ground)).tell("PATCH", "jobs", checked_id(which), body=given)
         return Changed([which], {})
 
-    async def _redrive(self, which: JobId | Filter, given: Mapping[str, Any], part: Part) -> Changed:
+    async def _redrive(self, which: JobId | Filter, given: Mapping[str, Any], part: BulkPage) -> Changed:
         if isinstance(which, Filter):
             return await self._bulk(which, given, part, "dead", "redrive")
         changed = await self._bulk(Filter(ids=(which,)), given, part, "dead", "redrive")
@@ -142,7 +142,7 @@ class RemoteJobs(Jobs):
         which: JobId | Filter,
         reason: str = "",
         update: Update | None = None,
-        **part: Unpack[Part],
+        **part: Unpack[BulkPage],
     ) -> Changed:
         said = {"reason": str(reason)[:1024]} if reason else {}
         if isinstance(which, Filter):
@@ -154,7 +154,7 @@ class RemoteJobs(Jobs):
             await line.tell("POST", "jobs", id, action.value, body=said or None)
         return Changed([id], {})
 
-    async def _bulk(self, which: Filter, body: Mapping[str, Any], part: Part, *path: str) -> Changed:
+    async def _bulk(self, which: Filter, body: Mapping[str, Any], part: BulkPage, *path: str) -> Changed:
         """In calls as large as the API takes them, until `part` is done."""
         line, total, after = await line_of(self._ground), Changed([], {}), part.get("after")
         left = part.get("limit")

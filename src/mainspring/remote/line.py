@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..control.ground import Ground
-from ..stores.http.line import Line
+from ..stores.http.line import ApiConnection
 
 
-async def line_of(ground: Ground) -> Line:
+async def line_of(ground: Ground) -> ApiConnection:
     store: Any = await ground.opened()
-    found: Line = store.line
+    found: ApiConnection = store.line
     return found

@@ -11,7 +11,7 @@ from ..control.workers import Workers
 from ..ids import WorkerId
 from ..records.job import Job
 from ..records.query import Filter
-from ..records.worker import Order
+from ..records.worker import WorkerCommand
 from .line import line_of
 
 
@@ -35,7 +35,7 @@ class RemoteWorkers(Workers):
     async def stop(self, id: WorkerId | None) -> Sequence[WorkerId]:
         return await self._each(id, "stop")
 
-    async def _each(self, id: WorkerId | None, order: Order, body: Any = None) -> Sequence[WorkerId]:
+    async def _each(self, id: WorkerId | None, order: WorkerCommand, body: Any = None) -> Sequence[WorkerId]:
         line = await line_of(self._ground)
         ids = [worker.info.id for worker in (await self._meant(order, id) if id is None else [await self.get(id)])]
         for one in ids:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ..ids import JobId
 from ..trigger.zone import zone_of
 from .record import Firing, Owner, Schedule, Spec, Tick
-from .status import COUNTED, armed, begun, counted, listed, over, settled, tick_of
+from .status import COUNTED, counted, over, recorded_until, tick_of, with_active, with_due_at, with_first_tick
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -23,7 +23,7 @@ def fingerprint(spec: Spec) -> str:
     return blake2b(msgspec.json.encode(replace(spec, fingerprint=None), order="sorted"), digest_size=16).hexdigest()
 
 
-def born(
+def create(
     name: str, spec: Spec, *, owner: Owner, now: datetime, anchor_at: datetime | None = None
 ) -> Schedule:  # fmt: skip
     """A new schedule: its first tick is the next one, or at once if it is to run on start."""
@@ -32,7 +32,7 @@ def born(
         declared=fingerprint(spec) if owner == "code" else "", anchor_at=anchor_at or spec.start_at or now,
     )  # fmt: skip
     first = now if spec.run_on_start and _open(spec, now) else new.timetable.next(now)
-    return armed(replace(new, next_run_at=first), now)
+    return with_due_at(replace(new, next_run_at=first), now)
 
 
 def _open(spec: Spec, now: datetime) -> bool:
@@ -47,7 +47,7 @@ def _open(spec: Spec, now: datetime) -> bool:
 _WHEN = ("trigger", "window", "exclude", "start_at", "end_at", "after")
 
 
-def redefined(
+def redefine(
     schedule: Schedule, spec: Spec, *, now: datetime, declared: str | None = None, anchor_at: datetime | None = None
 ) -> Firing:
     """The schedule with another spec. Its next tick stays unless the spec says other instants.
@@ -65,7 +65,7 @@ def redefined(
     others = any(getattr(spec, name) != getattr(schedule.spec, name) for name in _WHEN)
     if others or over(schedule) != over(new):
         return _anew(schedule, new, "changed", now)
-    return Firing(schedule=armed(new, now))
+    return Firing(schedule=with_due_at(new, now))
 
 
 # What the results of runs depend on, or what is made of them.
@@ -82,7 +82,7 @@ def _unlearned(old: Schedule, new: Schedule, now: datetime) -> Schedule:
     return replace(new, next_run_at=new.timetable.next(now))
 
 
-def paused(schedule: Schedule, note: str, *, now: datetime) -> Schedule:
+def pause(schedule: Schedule, note: str, *, now: datetime) -> Schedule:
     """It keeps its place and makes no jobs."""
     return replace(
         schedule, revision=schedule.revision + 1, paused_at=schedule.paused_at or now, note=note, due_at=None,
@@ -90,26 +90,26 @@ def paused(schedule: Schedule, note: str, *, now: datetime) -> Schedule:
     )  # fmt: skip
 
 
-def resumed(schedule: Schedule, *, from_now: bool, now: datetime) -> Firing:
+def resume(schedule: Schedule, *, from_now: bool, now: datetime) -> Firing:
     """From now, leaving out what the pause covered, or from where it left, by its catch-up rule."""
     new = replace(schedule, revision=schedule.revision + 1, paused_at=None, note="", failures=0, updated_at=now)
     if from_now and new.next_run_at is not None and new.next_run_at <= now:
         return _anew(schedule, new, "paused", now)
     if new.spec.after == "finish" and new.next_run_at is None:
-        new = begun(replace(new, anchor_at=now), now)
-    return Firing(schedule=armed(new, now))
+        new = with_first_tick(replace(new, anchor_at=now), now)
+    return Firing(schedule=with_due_at(new, now))
 
 
-def rescheduled(schedule: Schedule, at: datetime, *, now: datetime) -> Firing:
+def reschedule(schedule: Schedule, at: datetime, *, now: datetime) -> Firing:
     """Its next tick is at `at`, or now if that is past; those after it follow the trigger again."""
     at = max(at, now)
     until = min(now, at - _MICROSECOND)
     reached = max(until, schedule.reached_at or until)
     new = replace(schedule, revision=schedule.revision + 1, next_run_at=at, reached_at=reached, updated_at=now)
-    return _recorded(armed(new, now), _passed(schedule, "changed", until), now)
+    return _recorded(with_due_at(new, now), _passed(schedule, "changed", until), now)
 
 
-def triggered(
+def trigger_now(
     schedule: Schedule, ticks: Sequence[datetime], reason: str, *, now: datetime, mint: Callable[[], JobId], joins: bool
 ) -> Firing:
     """Jobs for these instants at once, beside the series: its next tick, count and policies are left alone.
@@ -125,7 +125,7 @@ def triggered(
         schedule, revision=schedule.revision + 1, ticks=schedule.ticks + len(records),
         last_job_id=ids[-1] if ids else schedule.last_job_id,
     )  # fmt: skip
-    return Firing(schedule=listed(new, (*new.active, *ids)) if joins else new, ticks=tuple(records))
+    return Firing(schedule=with_active(new, (*new.active, *ids)) if joins else new, ticks=tuple(records))
 
 
 class _Fate(NamedTuple):
@@ -143,7 +143,7 @@ def _anew(old: Schedule, new: Schedule, reason: str, now: datetime) -> Firing:
     if over(new) and new.held_at is not None:
         fates.append(_Fate(reason, new.held_at, new.held_at))
         new = replace(new, held_at=None, waits_on=None)
-    return _recorded(armed(begun(replace(new, reached_at=now), now), now), fates, now)
+    return _recorded(with_due_at(with_first_tick(replace(new, reached_at=now), now), now), fates, now)
 
 
 def _passed(schedule: Schedule, reason: str, until: datetime) -> list[_Fate]:
@@ -151,7 +151,7 @@ def _passed(schedule: Schedule, reason: str, until: datetime) -> list[_Fate]:
     first = schedule.next_run_at
     if first is None:
         return []
-    gone = schedule.timetable.omitted(settled(schedule), until, limit=COUNTED)
+    gone = schedule.timetable.omitted(recorded_until(schedule), until, limit=COUNTED)
     fates = [_Fate(one.reason, one.first_at, one.last_at, one.count) for one in gone]
     if first <= until:
         single = schedule.spec.after == "finish"

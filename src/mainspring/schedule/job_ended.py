@@ -11,12 +11,14 @@ from ..ids import JobId
 from ..records.job import State
 from ..trigger import Every
 from .record import Schedule
-from .status import armed, begun, blocks, listed
+from .status import is_blocked, with_active, with_due_at, with_first_tick
 
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def ended(schedule: Schedule, job_id: JobId, state: State | None, at: datetime, result: str | None = None) -> Schedule:
+def after_job_ended(
+    schedule: Schedule, job_id: JobId, state: State | None, at: datetime, result: str | None = None
+) -> Schedule:
     """The schedule after one of its jobs became final; None: the job was deleted before it did."""
     listed = job_id in schedule.active
     if not listed and not schedule.unlisted:
@@ -33,25 +35,25 @@ def ended(schedule: Schedule, job_id: JobId, state: State | None, at: datetime, 
         limit = new.spec.pause_after_failures
         if limit is not None and new.failures >= limit and new.paused_at is None:
             new = replace(new, paused_at=at, due_at=None, note=f"paused after {new.failures} failures in a row")
-    if new.paused_at is not None or (new.due_at is None and blocks(new.spec, active)):
+    if new.paused_at is not None or (new.due_at is None and is_blocked(new.spec, active)):
         return new
     if new.spec.after == "finish" and new.next_run_at is None:
-        new = begun(replace(new, anchor_at=at), at)
-    return armed(new, at)
+        new = with_first_tick(replace(new, anchor_at=at), at)
+    return with_due_at(new, at)
 
 
-def revived(schedule: Schedule, job_id: JobId) -> Schedule:
+def after_job_revived(schedule: Schedule, job_id: JobId) -> Schedule:
     """The schedule after a final job of it was put back to work."""
     active = (*(id for id in schedule.active if id != job_id), job_id)
-    return listed(replace(schedule, revision=schedule.revision + 1), active)
+    return with_active(replace(schedule, revision=schedule.revision + 1), active)
 
 
-def roused(schedule: Schedule, at: datetime) -> Schedule:
+def after_dependency_succeeded(schedule: Schedule, at: datetime) -> Schedule:
     """The schedule after the one it waits on has succeeded."""
     if schedule.paused_at is not None:
         return schedule
     new = replace(schedule, revision=schedule.revision + 1, waits_on=None)
-    return new if blocks(new.spec, new.active) else armed(new, at)
+    return new if is_blocked(new.spec, new.active) else with_due_at(new, at)
 
 
 def _adapted(schedule: Schedule, result: str | None, at: datetime) -> Schedule:

@@ -16,8 +16,8 @@ from ..clock import is_instant
 from ..codec import encode_call
 from ..errors import BadInput, BadPayload
 from ..span import Span, seconds
-from ..suggest import hint, nearest
-from ..task.task import Options, Task, check_name, check_public
+from ..suggest import did_you_mean, nearest_name
+from ..task.task import Task, TaskOptions, check_name, check_public
 from ..task.task import checked as checked_options
 from ..trigger import AnyTrigger, Every, Timetable, Trigger, Window, every
 from ..trigger.bounds import LAST_YEAR, MAX_DEPENDENCIES, MAX_EXCLUDED_DATES, check_count
@@ -102,7 +102,7 @@ def _job(name: str, task: Task[Any, Any] | str) -> dict[str, Any]:
         raise BadInput(f"schedule {name!r} takes a task, got {task!r:.80}; make one of it with @app.task")
     own, asked = task.options, task.asked
     for option in ("delay", "run_at", "within", "unique_key", "idempotency_key"):
-        if getattr(asked, option) != getattr(Options(), option):
+        if getattr(asked, option) != getattr(TaskOptions(), option):
             raise BadInput(f"schedule {name!r}: option {option} does not belong here; its ticks say when, and once")
     if isinstance(own.expires, datetime):
         raise BadInput(f"schedule {name!r}: expires must be a span here: every job of it is made later")
@@ -116,7 +116,7 @@ def _job(name: str, task: Task[Any, Any] | str) -> dict[str, Any]:
 def check_own(call: str, options: Mapping[str, Any], own: Collection[str]) -> None:
     """Refuses a misspelt option of the call itself; those of the schedule are refused with its name, later."""
     for option in options:
-        if option not in _CHECKS and (meant := nearest(option, (*own, *_CHECKS))) in own:
+        if option not in _CHECKS and (meant := nearest_name(option, (*own, *_CHECKS))) in own:
             raise BadInput(f"{call} has no option {option!r}; did you mean {meant!r}?")
 
 
@@ -157,7 +157,7 @@ def checked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     for option, value in given.items():
         check = _CHECKS.get(option)
         if check is None:
-            raise BadInput(f"schedule {name!r} has no option {option!r}; {hint(option, _CHECKS)}")
+            raise BadInput(f"schedule {name!r} has no option {option!r}; {did_you_mean(option, _CHECKS)}")
         try:
             values[option] = check(value)
         except (BadInput, TypeError) as bad:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ..clock import EPOCH
 from ..ids import JobId
 from .record import Firing, Schedule, Tick
-from .status import COUNTED, blocks, counted, due_at, last_of, listing, settled, tick_of
+from .status import COUNTED, counted, due_at, is_blocked, last_of, listing, recorded_until, tick_of
 
 # Ticks that one step fires at most; the rest follow at once, in steps of their own.
 STEP = 100
@@ -79,7 +79,7 @@ class _Draft:
         """Meets every tick that is due, at most STEP of them."""
         if self._over():
             self.next = None
-        first, since = self.next, settled(self.old)
+        first, since = self.next, recorded_until(self.old)
         if first is None or first > self.horizon:
             return
         late_until = self.horizon - timedelta(seconds=self.spec.grace)
@@ -185,7 +185,7 @@ class _Draft:
     # what stands in the way
 
     def _overlaps(self) -> bool:
-        return blocks(self.spec, self.active)
+        return is_blocked(self.spec, self.active)
 
     def _unmet(self) -> str | None:
         """The first schedule it depends on that has not succeeded since this one ran last."""

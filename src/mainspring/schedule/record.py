@@ -210,7 +210,7 @@ class Fired(Struct, frozen=True):
     """Keys of its jobs that others hold: it was not written because of them."""
 
 
-class Leadership(Struct, frozen=True):
+class LeaderTerm(Struct, frozen=True):
     """Who leads, as the store has it."""
 
     name: str

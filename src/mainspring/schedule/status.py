@@ -27,7 +27,7 @@ def last_of(schedule: Schedule, first: datetime, until: datetime) -> datetime:
     return schedule.timetable.latest(first, until) or first
 
 
-def settled(schedule: Schedule) -> datetime:
+def recorded_until(schedule: Schedule) -> datetime:
     """The fate of what its timetable leaves out is on record up to here."""
     reached = schedule.reached_at or schedule.created_at
     # The grid of an interval that counts from a run's end begins there: what lies before has never been a tick.
@@ -47,12 +47,12 @@ def due_at(schedule: Schedule, next_run_at: datetime | None) -> datetime | None:
     return next_run_at + schedule.timetable.offset if schedule.spec.jitter else next_run_at
 
 
-def blocks(spec: Spec, active: Sequence[JobId]) -> bool:
+def is_blocked(spec: Spec, active: Sequence[JobId]) -> bool:
     """Whether these runs keep the next one from beginning."""
     return bool(active) and spec.exclusive
 
 
-def listed(schedule: Schedule, active: Sequence[JobId]) -> Schedule:
+def with_active(schedule: Schedule, active: Sequence[JobId]) -> Schedule:
     """The schedule with these unfinished jobs."""
     names, unlisted = listing(schedule, active)
     return replace(schedule, active=names, unlisted=unlisted)
@@ -67,10 +67,10 @@ def listing(schedule: Schedule, active: Sequence[JobId]) -> tuple[tuple[JobId, .
     return kept, schedule.unlisted + len(active) - len(kept)
 
 
-def armed(schedule: Schedule, now: datetime) -> Schedule:
+def with_due_at(schedule: Schedule, now: datetime) -> Schedule:
     """Due at once if a tick that was held is free to run, else at its next tick."""
     held = schedule.held_at is not None and schedule.waits_on is None and schedule.paused_at is None
-    free = held and not blocks(schedule.spec, schedule.active)
+    free = held and not is_blocked(schedule.spec, schedule.active)
     return replace(schedule, due_at=now if free else due(schedule))
 
 
@@ -78,7 +78,7 @@ def over(schedule: Schedule) -> bool:
     return schedule.spec.max_runs is not None and schedule.fired >= schedule.spec.max_runs
 
 
-def begun(schedule: Schedule, at: datetime) -> Schedule:
+def with_first_tick(schedule: Schedule, at: datetime) -> Schedule:
     """The schedule with the first tick later than `at` as its next, if there is to be one."""
     if schedule.spec.after == "finish":
         waits = bool(schedule.active) or schedule.held_at is not None

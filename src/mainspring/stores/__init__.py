@@ -70,12 +70,12 @@ def open_store(
                 raise BadSetting(
                     f"store URL {shown!r} needs {error.name}: pip install 'mainspring[postgres]'"
                 ) from None
-            from .postgres.url import Place
+            from .postgres.url import PostgresUrl
 
-            place = Place(url, shown, schema=postgres_schema, prefix=postgres_table_prefix)
+            place = PostgresUrl(url, shown, schema=postgres_schema, prefix=postgres_table_prefix)
             return PostgresStore(place, clock=clock, durability=durability)
         case _ if re.fullmatch(r"rediss?(\+(cluster|sentinel))?|redis\+unix", scheme):
-            from .redis.url import Place as RedisPlace
+            from .redis.url import RedisUrl as RedisPlace
 
             redis = RedisPlace(url, shown, prefix=redis_key_prefix.removesuffix(":"))
             try:
@@ -86,7 +86,7 @@ def open_store(
                 ) from None
             return RedisStore(redis, clock=clock, durability=durability)
         case "http" | "https":
-            from .http.place import Place as HttpPlace
+            from .http.place import ApiUrl as HttpPlace
 
             site = HttpPlace(url, shown)
             try:

@@ -8,7 +8,7 @@ import threading
 from ..clock import Alarm, Clock
 
 
-class Bell:
+class Broadcast:
     """A ring reaches everyone who waits at that moment."""
 
     def __init__(self, clock: Clock) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..ids import JobId
 from ..records.job import Job, State
-from ..schedule.job_ended import ended, revived, roused
+from ..schedule.job_ended import after_dependency_succeeded, after_job_ended, after_job_revived
 from ..schedule.record import Schedule
 
 
@@ -75,8 +75,8 @@ class ScheduleBatch:
             if (row := self.rows.get(one.schedule)) is None:
                 continue
             if isinstance(one, JobRevival):
-                self.put(revived(row, one.job_id))
-            elif (new := ended(row, one.job_id, one.state, one.at, one.result)) is not row:
+                self.put(after_job_revived(row, one.job_id))
+            elif (new := after_job_ended(row, one.job_id, one.state, one.at, one.result)) is not row:
                 self.put(new)
                 if one.state is State.COMPLETED:
                     self._rouse(one.schedule, one.at)
@@ -84,5 +84,5 @@ class ScheduleBatch:
     def _rouse(self, name: str, at: datetime) -> None:
         for waiting in sorted(self._waiting.get(name, ())):
             row = self.rows[waiting]
-            if row.waits_on == name and (new := roused(row, at)) is not row:
+            if row.waits_on == name and (new := after_dependency_succeeded(row, at)) is not row:
                 self.put(new)

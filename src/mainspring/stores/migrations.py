@@ -11,7 +11,7 @@ from ..records.schema import Schema
 _HEAD = re.compile(r"^-- (up|down) (\d+)(?:, for (\d+))?\n", re.MULTILINE)
 
 
-class Steps:
+class Migrations:
     """Read from a text in which `-- up N` and `-- down N` begin a step.
 
     After `-- up N, for M` a release that knows schema M still works on the tables. Where nothing is said, only one that
@@ -55,6 +55,6 @@ class Steps:
         return [(number - 1, self._bodies["down", number]) for number in range(at, target, -1)]
 
 
-def steps(name: str) -> Steps:
+def steps(name: str) -> Migrations:
     """Those of a file of this package."""
-    return Steps(files("mainspring.stores").joinpath(name).read_text(encoding="utf-8"))
+    return Migrations(files("mainspring.stores").joinpath(name).read_text(encoding="utf-8"))

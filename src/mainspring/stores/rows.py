@@ -14,7 +14,7 @@ from ..clock import EPOCH, instant, micros
 from ..ids import Lease, WorkerId
 from ..records.job import BRIEF_CHARACTERS, LEFT_OUT, UNREADABLE, Job, NewJob, Shown, State
 from ..records.query import End, Filter
-from ..records.run import Account, Ending, Execution, Failure, Progress
+from ..records.run import Ending, Execution, Failure, Progress, RunNotes
 from ..records.unreadable import readable, unreadable
 from ..retry import Backoff
 
@@ -46,7 +46,7 @@ _RUNNING = State.RUNNING
 _STATES: dict[str, State] = {state.value: state for state in State}
 
 
-class Options(Struct, omit_defaults=True, frozen=True):
+class StoredOptions(Struct, omit_defaults=True, frozen=True):
     """What a claim never looks at, in one column."""
 
     timeout: float | UnsetType | None = UNSET
@@ -63,16 +63,16 @@ class Options(Struct, omit_defaults=True, frozen=True):
     """Never stored: only tags, schedule and tick were read, since all of it is long."""
 
 
-_PLAIN = Options()
-_options = msgspec.json.Decoder(Options).decode
+_PLAIN = StoredOptions()
+_options = msgspec.json.Decoder(StoredOptions).decode
 # Nearly all jobs have no options but the fingerprint of their task: these are encoded and decoded once.
 MAX_REMEMBERED = 10_000
 _remembered_texts: dict[str | None, str] = {None: "{}"}
-_remembered_options: dict[str, Options] = {"{}": _PLAIN}
+_remembered_options: dict[str, StoredOptions] = {"{}": _PLAIN}
 _failure = msgspec.json.Decoder(Failure).decode
 _progress = msgspec.json.Decoder(Progress).decode
-_NO_ACCOUNT = Account()
-_account = msgspec.json.Decoder(Account).decode
+_NO_ACCOUNT = RunNotes()
+_account = msgspec.json.Decoder(RunNotes).decode
 
 
 def options_of(job: NewJob | Job) -> str:
@@ -82,7 +82,7 @@ def options_of(job: NewJob | Job) -> str:
         and not (job.backoff or job.tags or job.metadata or job.schedule or job.enqueued_by)
     ):
         return _remembered_texts.get(job.fingerprint) or _fingerprint_text(job.fingerprint)
-    options = Options(
+    options = StoredOptions(
         job.timeout,
         job.max_retries,
         job.backoff,
@@ -98,7 +98,7 @@ def options_of(job: NewJob | Job) -> str:
 
 
 def _fingerprint_text(fingerprint: str | None) -> str:
-    text = _encode(Options(fingerprint=fingerprint)).decode()
+    text = _encode(StoredOptions(fingerprint=fingerprint)).decode()
     if len(_remembered_texts) < MAX_REMEMBERED:
         _remembered_texts[fingerprint] = text
     return text
@@ -108,7 +108,7 @@ remembered_options = _remembered_options.get
 """The options of this text, if they are no more than a fingerprint, and were read before."""
 
 
-def read_options(text: str) -> Options:
+def read_options(text: str) -> StoredOptions:
     return _remembered_options.get(text) or _decoded_options(text)
 
 
@@ -118,10 +118,10 @@ def _check_parts(text: str) -> None:
         raise ValueError(f"its metadata have more than {MAX_CONTAINERS:,} lists and objects, or {MAX_TEXTS:,} texts")
 
 
-def _decoded_options(text: str) -> Options:
+def _decoded_options(text: str) -> StoredOptions:
     _check_parts(text)
     options = _options(text)
-    if options == Options(fingerprint=options.fingerprint) and len(_remembered_options) < MAX_REMEMBERED:
+    if options == StoredOptions(fingerprint=options.fingerprint) and len(_remembered_options) < MAX_REMEMBERED:
         _remembered_options[text] = options
     return options
 

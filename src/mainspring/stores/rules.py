@@ -12,14 +12,14 @@ from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
 from ..ids import JobId
-from ..records.audit import Entry, Trail
+from ..records.audit import AuditEntry, AuditFilter
 from ..records.circuit import Circuit
 from ..records.job import ALLOWED, BRIEF_CHARACTERS, LEFT_OUT, UNREADABLE, Action, Job, NewJob, State, is_internal
 from ..records.outcome import Outcome
 from ..records.query import End, Filter, Refusal, Update, Updates
-from ..records.run import WENT_WELL, WENT_WRONG, Account, Ending, Execution, Failure, Progress
-from ..records.worker import Orders
-from ..schedule.record import Firing, Leadership
+from ..records.run import WENT_WELL, WENT_WRONG, Ending, Execution, Failure, Progress, RunNotes
+from ..records.worker import WorkerCommands
+from ..schedule.record import Firing, LeaderTerm
 from .rows import options_of
 
 # A row of a worker that has been silent for so long says nothing any more: any beat removes it.
@@ -27,7 +27,7 @@ LONG_SILENT = timedelta(days=1)
 ACTIVE_HOLD = (State.PENDING, State.PAUSED)
 
 
-def admit(new: NewJob, now: datetime) -> Job:
+def to_job(new: NewJob, now: datetime) -> Job:
     """A request as the store keeps it."""
     return Job(
         id=new.id, task=new.task, payload=new.payload, queue=new.queue, priority=new.priority, state=State.PENDING,
@@ -47,7 +47,9 @@ def size_of(job: Job) -> int:
     return size + len(msgspec.json.encode(job.metadata)) if job.metadata else size
 
 
-def meet(held: Job, new: NewJob, now: datetime) -> tuple[Job, Literal["duplicate", "replaced", "debounced"]]:
+def resolve_conflict(
+    held: Job, new: NewJob, now: datetime
+) -> tuple[Job, Literal["duplicate", "replaced", "debounced"]]:
     """What becomes of the job that holds a key when another request for it comes."""
     changes = new.on_conflict in ("replace", "debounce") and not is_internal(held.task)
     if not changes or held.state not in ACTIVE_HOLD or held.unreadable:
@@ -104,7 +106,7 @@ def plain(outcome: Outcome) -> bool:
 
 def execution(job: Job, outcome: Outcome) -> Execution:
     """The history row of the run that this accepted outcome ends."""
-    account = outcome.account or Account()
+    account = outcome.account or RunNotes()
     return Execution(
         job_id=job.id, number=job.runs, attempt=job.attempt, ending=outcome.ending, worker=job.worker or "",
         lease=outcome.lease, started_at=job.started_at or outcome.finished_at, finished_at=outcome.finished_at,
@@ -122,7 +124,7 @@ def newer(told: Progress | None, kept: Progress | None) -> bool:
 _TRIPS = WENT_WRONG - {Ending.DISCARDED}
 
 
-def moved(circuit: Circuit | None, outcome: Outcome) -> Circuit | None:
+def next_circuit(circuit: Circuit | None, outcome: Outcome) -> Circuit | None:
     """A task's circuit after an accepted outcome; None: nothing to remember."""
     probing = circuit is not None and circuit.probe == outcome.id
     if outcome.task and outcome.ending in WENT_WELL:
@@ -148,7 +150,7 @@ def standing(firing: Firing, revision: Callable[[str], int]) -> bool:
     return all(revision(name) == expected for name, expected in seen)
 
 
-def taken(
+def held_keys(
     jobs: Sequence[NewJob], holder: Callable[[NewJob], tuple[str | None, Job | None]], now: datetime
 ) -> tuple[str, ...]:
     """Keys of these jobs that others hold, be it one of themselves."""
@@ -166,25 +168,25 @@ def taken(
     return tuple(keys)
 
 
-def led(known: Leadership | None, name: str, holder: str, until: datetime, now: datetime) -> Leadership:
+def next_term(known: LeaderTerm | None, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
     """Who leads after `holder` has asked to do so until then, or to end it."""
     live = known is not None and known.holder is not None and known.until > now
     if known is not None and live:
         if known.holder != holder:
             return known
-        return replace(known, until=until) if until > now else Leadership(name, None, known.term, now)
+        return replace(known, until=until) if until > now else LeaderTerm(name, None, known.term, now)
     term = 0 if known is None else known.term
-    return Leadership(name, holder, term + 1, until) if until > now else Leadership(name, None, term, now)
+    return LeaderTerm(name, holder, term + 1, until) if until > now else LeaderTerm(name, None, term, now)
 
 
-def ordered(known: Orders, orders: Orders, seen: Orders | None) -> Orders | None:
+def ordered(known: WorkerCommands, orders: WorkerCommands, seen: WorkerCommands | None) -> WorkerCommands | None:
     """A worker's orders after new ones; None: they are not for it, as its orders are not those that were seen."""
     if seen is not None and known != seen:
         return None
     return replace(orders, stopped=known.stopped or orders.stopped)
 
 
-def lapsed(job: Job, now: datetime) -> Job:
+def expire_if_due(job: Job, now: datetime) -> Job:
     """The job as an operator meets it: one that waited past its expires_at has expired."""
     if job.state is State.PENDING and job.shown(now) == "expired":
         return replace(job, state=State.EXPIRED, finished_at=now)
@@ -275,7 +277,7 @@ def _begins(job: Job, prefix: str) -> bool:
     return any(key is not None and key.startswith(prefix) for key in (job.unique_key, job.idempotency_key))
 
 
-def in_trail(entry: Entry, which: Trail) -> bool:
+def in_trail(entry: AuditEntry, which: AuditFilter) -> bool:
     named = which.action is None or entry.action == which.action or entry.action.startswith(f"{which.action}.")
     return (
         named

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import msgspec
 
-from ..counters import Counts
+from ..counters import CounterSnapshot
 from ..errors import BadSetting
 
 # The process's number and the descriptor of its end: "2:7".
@@ -19,7 +19,7 @@ VARIABLE = "MAINSPRING_SUPERVISED"
 RECYCLED = 75
 
 
-class Word(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StatusMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a process tells its supervisor, as one line of JSON."""
 
     up: bool = False
@@ -28,11 +28,11 @@ class Word(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why it is about to leave by itself."""
     ended: dict[str, int] = {}
     """How many runs left their job in which state."""
-    counts: Counts | None = None
+    counts: CounterSnapshot | None = None
     """What it has counted since it last told."""
 
 
-class Lifeline:
+class SupervisorChannel:
     """The process's end of the line."""
 
     def __init__(self, number: int, line: socket.socket) -> None:
@@ -43,7 +43,7 @@ class Lifeline:
         line.set_inheritable(False)
 
     @classmethod
-    def grasp(cls, environ: MutableMapping[str, str] = os.environ) -> Lifeline | None:
+    def grasp(cls, environ: MutableMapping[str, str] = os.environ) -> SupervisorChannel | None:
         """This process's line, if it has a supervisor; processes that it starts itself have none."""
         text = environ.pop(VARIABLE, "")
         if not text:
@@ -54,7 +54,7 @@ class Lifeline:
         except (ValueError, OSError):
             raise BadSetting(f"{VARIABLE}={text} is set by a supervisor for its own processes only: unset it") from None
 
-    def say(self, word: Word) -> None:
+    def say(self, word: StatusMessage) -> None:
         """What the line does not take at once goes with the next word; half a one would garble all that follow."""
         self._left += msgspec.json.encode(word) + b"\n"
         with suppress(OSError):  # nobody is there to hear it; `watch` has noticed. Or nobody listens just now

@@ -9,7 +9,7 @@ import sys
 from typing import NamedTuple, NoReturn
 
 
-class Program(NamedTuple):
+class CommandLine(NamedTuple):
     """Taken before the app is imported, which may change the directory and the environment."""
 
     argv: list[str]
@@ -17,7 +17,7 @@ class Program(NamedTuple):
     environ: dict[str, str]
 
     @classmethod
-    def this(cls) -> Program:
+    def this(cls) -> CommandLine:
         # orig_argv has the interpreter's own options too; its first word may be a mere "python".
         return cls([sys.executable, *sys.orig_argv[1:]], os.getcwd(), dict(os.environ))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..clock import Clock
-from .command_line import Program
+from .command_line import CommandLine
 from .imported_files import FOREIGN_FOLDERS, ImportedFiles
 from .signals import on_stop
 
@@ -82,7 +82,7 @@ class _Watched:
 class Reloader:
     """Until it is stopped. A process that ends by itself is started again when something has changed."""
 
-    def __init__(self, program: Program, folder: Path, clock: Clock, *, patience: float) -> None:
+    def __init__(self, program: CommandLine, folder: Path, clock: Clock, *, patience: float) -> None:
         self._program = program
         self._folder = folder
         self._clock = clock

@@ -14,11 +14,11 @@ from contextlib import contextmanager, suppress
 import msgspec
 
 from ..clock import Alarm, Clock
-from ..counters import Meter
+from ..counters import Counters
 from ..retry import Backoff
 from ..survived_errors import count, count_in
-from .channel import RECYCLED, VARIABLE, Word
-from .command_line import Program, can_reload
+from .channel import RECYCLED, VARIABLE, StatusMessage
+from .command_line import CommandLine, can_reload
 from .systemd import VARIABLES, notify, watchdog
 
 _logger = logging.getLogger("mainspring")
@@ -36,7 +36,7 @@ LONGEST_WORD = 4 << 20
 MOST = 1000
 
 
-class Child:
+class SupervisedProcess:
     """A numbered place, filled by one process after the other."""
 
     def __init__(self, number: int, clock: Clock) -> None:
@@ -70,12 +70,12 @@ class Child:
 class Supervisor:
     """Keeps `count` processes running until it is told to stop: gracefully, then at once, then by force."""
 
-    def __init__(self, program: Program, count: int, *, grace: float, clock: Clock) -> None:
+    def __init__(self, program: CommandLine, count: int, *, grace: float, clock: Clock) -> None:
         self._program = program
         self.count = count
         self._grace = grace
         self._clock = clock
-        self._children: dict[int, Child] = {}
+        self._children: dict[int, SupervisedProcess] = {}
         self._keepers: set[asyncio.Task[None]] = set()
         self._reloading = Alarm(clock)
         self._stops = 0
@@ -84,7 +84,7 @@ class Supervisor:
         self.started = 0
         self.ended: Counter[str] = Counter()
         """How many runs left their job in which state; a process that is killed takes its count along."""
-        self.meter = Meter()
+        self.meter = Counters()
         count_in(self.meter)
         """What all processes have counted, those that are gone too."""
         self.failed = 0
@@ -145,7 +145,7 @@ class Supervisor:
         if self._stops or len(self._children) >= MOST:
             return
         number = next(number for number in range(1, MOST + 1) if number not in self._children)
-        child = self._children[number] = Child(number, self._clock)
+        child = self._children[number] = SupervisedProcess(number, self._clock)
         keeper = self._group.create_task(self._keep(child))
         self._keepers.add(keeper)
         keeper.add_done_callback(self._keepers.discard)
@@ -172,7 +172,7 @@ class Supervisor:
                 if child.wanted and not await self._replace(child):
                     break
 
-    async def _replace(self, child: Child) -> bool:
+    async def _replace(self, child: SupervisedProcess) -> bool:
         """Whether a fresh process took the place. If not, the others had better stay as they are."""
         child.replaced = asyncio.get_running_loop().create_future()
         child.send(signal.SIGTERM)
@@ -184,16 +184,16 @@ class Supervisor:
 
     # ending a process
 
-    def _dismiss(self, child: Child) -> None:
+    def _dismiss(self, child: SupervisedProcess) -> None:
         child.wanted = False
         child.send(signal.SIGTERM)
         self._kill_later(child, self._grace + PATIENCE)
 
-    def _kill_later(self, child: Child, seconds: float) -> None:
+    def _kill_later(self, child: SupervisedProcess, seconds: float) -> None:
         process = child.process
         self._clock.call_later(seconds, lambda: self._kill(child, process))
 
-    def _kill(self, child: Child, process: asyncio.subprocess.Process | None) -> None:
+    def _kill(self, child: SupervisedProcess, process: asyncio.subprocess.Process | None) -> None:
         """By force, with whatever its jobs have started."""
         if process is not None and process.returncode is None:
             _logger.error("%s does not end: killing it", child)
@@ -202,7 +202,7 @@ class Supervisor:
 
     # keeping a place filled
 
-    async def _keep(self, child: Child) -> None:
+    async def _keep(self, child: SupervisedProcess) -> None:
         """One process after the other, for as long as the place is wanted."""
         while child.wanted:
             began = self._clock.monotonic()
@@ -214,7 +214,7 @@ class Supervisor:
         _settle(child.replaced, False)
         del self._children[child.number]
 
-    async def _live(self, child: Child) -> int | None:
+    async def _live(self, child: SupervisedProcess) -> int | None:
         """One process from start to end; its exit code, minus the signal that killed it, or None: it never began."""
         child.up, child.recycling, replaced = False, "", child.replaced
         ours, theirs = socket.socketpair()
@@ -241,7 +241,7 @@ class Supervisor:
         _settle(replaced, False)
         return code
 
-    async def _start(self, child: Child, line: socket.socket) -> asyncio.subprocess.Process:
+    async def _start(self, child: SupervisedProcess, line: socket.socket) -> asyncio.subprocess.Process:
         environ = {name: value for name, value in self._program.environ.items() if name not in VARIABLES}
         process = await asyncio.create_subprocess_exec(
             *self._program.argv,
@@ -254,10 +254,12 @@ class Supervisor:
         _logger.info("process %d started: pid %d", child.number, process.pid)
         return process
 
-    async def _listen(self, child: Child, reader: asyncio.StreamReader, replaced: asyncio.Future[bool] | None) -> None:
+    async def _listen(
+        self, child: SupervisedProcess, reader: asyncio.StreamReader, replaced: asyncio.Future[bool] | None
+    ) -> None:
         with suppress(ConnectionError):
             async for line in reader:
-                word = msgspec.json.decode(line, type=Word)
+                word = msgspec.json.decode(line, type=StatusMessage)
                 self.ended.update(word.ended)
                 if word.counts is not None:
                     self.meter.add(word.counts)
@@ -280,7 +282,7 @@ class Supervisor:
             _logger.info("all %d processes take jobs", len(self._children))
             notify("READY=1")
 
-    def _pause(self, child: Child, code: int | None, lived: float) -> float:
+    def _pause(self, child: SupervisedProcess, code: int | None, lived: float) -> float:
         """Says how the process ended; returns the seconds until the next one."""
         if child.up and code == RECYCLED:
             child.failures = 0

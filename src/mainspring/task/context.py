@@ -21,7 +21,7 @@ from ..errors import BadInput
 from ..ids import Lease
 from ..mask import MAX_TEXT_CHARACTERS, mask_to_cut
 from ..records.job import Job
-from ..records.run import Account, Items, LogLine, Progress, Report, Usage
+from ..records.run import Items, LogLine, Progress, RunNotes, RunReport, Usage
 
 if TYPE_CHECKING:
     from ..records.outcome import Outcome
@@ -58,7 +58,7 @@ class Context:
     )  # fmt: skip
 
     def __init__(
-        self, job: Job, timeout: float | None, deadline: datetime | None, desk: Desk, failed_ratio: float = 0.5
+        self, job: Job, timeout: float | None, deadline: datetime | None, desk: ReportBuffer, failed_ratio: float = 0.5
     ) -> None:
         self.job = job
         self.timeout = timeout
@@ -74,8 +74,8 @@ class Context:
         self.failed_ratio = failed_ratio
         """The task's: the share of its items that may fail."""
         self.usage: Usage | None = None
-        self.commitment: Commitment | None = None
-        self._said: Said | Desk = desk
+        self.commitment: CompletionCommit | None = None
+        self._said: RunReports | ReportBuffer = desk
 
     @property
     def attempt(self) -> int:
@@ -121,7 +121,7 @@ class Context:
         The last thing a task does. The block's end completes the job; an exception in it rolls all of it back, and
         counts as the run's. LeaseLost: the job is not this run's any more, and nothing was done.
         """
-        desk = self._said if isinstance(self._said, Desk) else self._said.desk
+        desk = self._said if isinstance(self._said, ReportBuffer) else self._said.desk
         return desk.transaction(self)
 
     def complete(self, result: Any) -> None:
@@ -133,18 +133,18 @@ class Context:
     # for the engine
 
     @property
-    def said(self) -> Said:
+    def said(self) -> RunReports:
         desk = self._said
-        if not isinstance(desk, Desk):
+        if not isinstance(desk, ReportBuffer):
             return desk
         with desk.lock:  # two threads of one task may speak up at once
-            if isinstance(self._said, Desk):
-                self._said = Said(self.job, desk)
+            if isinstance(self._said, ReportBuffer):
+                self._said = RunReports(self.job, desk)
             return self._said
 
     @property
     def counted(self) -> Items | None:
-        return None if isinstance(self._said, Desk) else self._said.counted
+        return None if isinstance(self._said, ReportBuffer) else self._said.counted
 
     @property
     def verdict(self) -> Literal["success", "partial", "failed"]:
@@ -159,18 +159,18 @@ class Context:
         if watch is not None:
             watch(self)
 
-    def account(self) -> Account | None:
+    def account(self) -> RunNotes | None:
         """What is kept with the execution; None: nothing was said."""
-        if isinstance(self._said, Desk):
-            return None if self.usage is None else Account(usage=self.usage)
+        if isinstance(self._said, ReportBuffer):
+            return None if self.usage is None else RunNotes(usage=self.usage)
         self._said.close()
         said = self._said
         if said.counted is None and self.usage is None and not said.metadata:
             return None
-        return Account(said.counted, self.usage, said.metadata)
+        return RunNotes(said.counted, self.usage, said.metadata)
 
 
-class Commitment:
+class CompletionCommit:
     """The end of a run that is committed together with its effect."""
 
     def __init__(self) -> None:
@@ -185,10 +185,10 @@ class Commitment:
         return self.under_way or self.outcome is not None
 
 
-class Said:
+class RunReports:
     """What one run has said so far, and what of it the store does not know yet. Any thread may add."""
 
-    def __init__(self, job: Job, desk: Desk) -> None:
+    def __init__(self, job: Job, desk: ReportBuffer) -> None:
         self.job = job
         self.desk = desk
         self._lock = threading.RLock()
@@ -261,14 +261,14 @@ class Said:
         if not self._kept:
             self.desk.lay(self.job, self)
 
-    def report(self) -> Report:
+    def report(self) -> RunReport:
         """Everything new; the store has it when the call that carries this returns."""
         with self._lock:
             lines, self._lines, self._due = self._lines, [], False
             progress, self._sent = None if self._told is self._sent else self._told, self._told
-            return Report(id=self.job.id, lease=self.job.lease or "", lines=tuple(lines), progress=progress)
+            return RunReport(id=self.job.id, lease=self.job.lease or "", lines=tuple(lines), progress=progress)
 
-    def untold(self, report: Report) -> None:
+    def untold(self, report: RunReport) -> None:
         """The store does not have it after all."""
         with self._lock:
             self._lines, self._sent, self._due = [*report.lines, *self._lines], None, True
@@ -279,7 +279,7 @@ class Said:
         self._lines.append(line)
 
 
-class Desk:
+class ReportBuffer:
     """Where runs lay what they say, until the worker carries it to the store. Any thread may lay."""
 
     def __init__(self, clock: Clock) -> None:
@@ -289,9 +289,9 @@ class Desk:
         self.transaction: Callable[[Context], AbstractAsyncContextManager[Any]] = _nowhere
         """Opens ctx.transaction()."""
         self.lock = threading.RLock()
-        self._laid: dict[tuple[str, Lease], Said] = {}
+        self._laid: dict[tuple[str, Lease], RunReports] = {}
 
-    def lay(self, job: Job, said: Said) -> None:
+    def lay(self, job: Job, said: RunReports) -> None:
         with self.lock:
             first = not self._laid
             self._laid[job.id, job.lease or ""] = said
@@ -299,7 +299,7 @@ class Desk:
             with suppress(RuntimeError):  # the worker's loop is closed: nobody carries any more
                 self.ring()
 
-    def take(self) -> list[tuple[Job, Report]]:
+    def take(self) -> list[tuple[Job, RunReport]]:
         with self.lock:
             laid, self._laid = self._laid, {}
         return [(said.job, said.report()) for said in laid.values()]

@@ -45,7 +45,7 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] = {}
 
 
-def letter(job: Job, outcome: Outcome) -> DeadLetter:
+def dead_letter_of(job: Job, outcome: Outcome) -> DeadLetter:
     return DeadLetter(
         job_id=job.id, task=job.task, queue=job.queue, arguments=data(job.payload),
         failure=outcome.failure or Failure("Dead", "no reason given"), attempts=job.attempt,
@@ -54,11 +54,11 @@ def letter(job: Job, outcome: Outcome) -> DeadLetter:
     )  # fmt: skip
 
 
-def mourned(job: Job, outcome: Outcome, handlers: Sequence[Task[Any, Any]]) -> Outcome:
+def with_dead_letter_jobs(job: Job, outcome: Outcome, handlers: Sequence[Task[Any, Any]]) -> Outcome:
     """The outcome with a job for each handler, if it means the job's death. Never keeps the job from dying."""
     if outcome.state is not State.DEAD or not handlers or MARK in job.metadata:
         return outcome
-    told, notices = letter(job, outcome), []
+    told, notices = dead_letter_of(job, outcome), []
     for handler in dict.fromkeys(handlers):
         try:
             notices.append(_notice(handler, told))

@@ -13,10 +13,10 @@ from msgspec import Struct
 from ..bounds import MAX_KEY_CHARACTERS, MAX_LONG_SPAN_SECONDS
 from ..errors import BadInput
 from ..span import Span, seconds
-from ..suggest import HelpfulStruct
+from ..suggest import SuggestingStructMeta
 
 
-class Key(Struct, frozen=True, metaclass=HelpfulStruct):
+class Key(Struct, frozen=True, metaclass=SuggestingStructMeta):
     """A key made of the task's name and, as asked, its arguments, its queue and a period of time.
 
     `Key(args=True, period="1h")`: the same call once an hour. Periods are counted from 1970 in UTC.

@@ -13,10 +13,10 @@ from ..config import Settings
 from ..errors import BadInput
 from ..records.job import FINAL, State
 from ..span import seconds
-from ..suggest import HelpfulStruct
+from ..suggest import SuggestingStructMeta
 
 
-class Retention(Struct, frozen=True, metaclass=HelpfulStruct):
+class Retention(Struct, frozen=True, metaclass=SuggestingStructMeta):
     """Kept: the `keep` jobs that finished last, and all that finished less than `age` ago (None: all).
 
     `age` is a timedelta or a text such as "7d".

@@ -41,7 +41,7 @@ Executor = Literal["async", "thread", "process"]
 _ON_CONFLICT = ("return", "raise", "replace", "debounce")
 
 
-class Options(Struct, frozen=True, kw_only=True):
+class TaskOptions(Struct, frozen=True, kw_only=True):
     """Everything a task or one call of it may ask for. UNSET: whatever the next wider level says."""
 
     queue: str = "default"
@@ -101,7 +101,7 @@ class Task(Generic[P, R]):
         app: Mainspring,
         name: str,
         fn: Callable[..., Any],
-        options: Options,
+        options: TaskOptions,
         middleware: Sequence[Middleware] = (),
         stub: bool = False,
     ) -> None:
@@ -114,7 +114,7 @@ class Task(Generic[P, R]):
         """True: known by name and signature only; the code is elsewhere."""
         self.executor: Executor = _executor(fn, options, name)
         # What travels with the job. The rest stays with the task, so that a deploy can change it.
-        self.asked = options if stub else Options()
+        self.asked = options if stub else TaskOptions()
         self.arguments = Arguments(fn, name, Context)
         self.results = Results(fn, name)
         self.__doc__ = fn.__doc__
@@ -190,8 +190,8 @@ class Task(Generic[P, R]):
 def new_job(
     task: str,
     payload: str,
-    options: Options,
-    asked: Options,
+    options: TaskOptions,
+    asked: TaskOptions,
     now: datetime,
     values: Callable[[], Mapping[str, Any]],
     fingerprint: str | None = None,
@@ -220,7 +220,7 @@ def new_job(
     )  # fmt: skip
 
 
-def exclusive(options: Options, task: str) -> Options:
+def exclusive(options: TaskOptions, task: str) -> TaskOptions:
     if options.unique_key is not None and options.idempotency_key is not None:
         raise BadInput(f"task {task!r}: unique_key and idempotency_key exclude each other; choose one")
     return options
@@ -241,7 +241,7 @@ def checked(given: Mapping[str, Any], of: str) -> dict[str, Any]:
     return values
 
 
-def _executor(fn: Callable[..., Any], options: Options, name: str) -> Executor:
+def _executor(fn: Callable[..., Any], options: TaskOptions, name: str) -> Executor:
     """Where the function runs; refuses what cannot be."""
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise BadTask(f"task {name!r} is a generator, and a call of it would run none of its code: do not use `yield`")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..clock import SystemClock
 from ..errors import BadInput
 from ..span import Span, seconds
-from ..suggest import hint
+from ..suggest import did_you_mean
 from ..task.context import Context, running
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -315,7 +315,7 @@ def span_of(span: Span | None, parts: dict[str, float]) -> timedelta:
         total = (given or timedelta(0)) + timedelta(**parts)
     except TypeError as bad:
         names = ["weeks", "days", "hours", "minutes", "seconds"]
-        raise BadInput(f"{bad}; {next(hint(part, names) for part in parts)}") from None
+        raise BadInput(f"{bad}; {next(did_you_mean(part, names) for part in parts)}") from None
     if total < timedelta(0):
         raise BadInput(f"time passes forward only, got {total}")
     return total

@@ -20,7 +20,7 @@ from ..schedule.record import Tick
 from ..span import Span
 from ..store import Store
 from ..stores import open_store
-from ..suggest import hint
+from ..suggest import did_you_mean
 from ..sync import Sync
 from ..task.context import running
 from ..task.handle import Handle
@@ -173,7 +173,7 @@ class Harness:
         """What became of a schedule's ticks, oldest first: fired, skipped or missed, and why."""
         known = {row.name for row in _at_once(self._store.schedules(limit=_EVERYTHING))} | set(self._app._declared)
         if schedule not in known:
-            raise ScheduleNotFound(f"there is no schedule {schedule!r}; {hint(schedule, known)}")
+            raise ScheduleNotFound(f"there is no schedule {schedule!r}; {did_you_mean(schedule, known)}")
         return _at_once(self._store.ticks(schedule, limit=_EVERYTHING))[::-1]
 
     def fired(self, schedule: str) -> list[datetime]:

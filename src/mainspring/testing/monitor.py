@@ -19,7 +19,7 @@ Depth = Literal["pending", "scheduled", "retrying", "running"]
 _EVERYTHING = 1 << 30
 
 
-class Sample(Struct, frozen=True):
+class QueueSample(Struct, frozen=True):
     """The queues at one instant."""
 
     at: datetime
@@ -35,7 +35,7 @@ class QueueMonitor:
         self._app = app
         self._every = every
         self._task: asyncio.Task[None] | None = None
-        self.samples: list[Sample] = []
+        self.samples: list[QueueSample] = []
 
     async def __aenter__(self) -> QueueMonitor:
         await self.start()
@@ -61,14 +61,14 @@ class QueueMonitor:
             await self.sample()
             await self._app.clock.sleep(self._every)
 
-    async def sample(self) -> Sample:
+    async def sample(self) -> QueueSample:
         store, now = await self._app.opened(), self._app.clock.now()
         due = await store.jobs(Filter(states=("pending", "retrying")), now=now, limit=_EVERYTHING)
         ages: dict[str, float] = {}
         for job in due:
             if job.run_at <= now:
                 ages[job.queue] = max(ages.get(job.queue, 0.0), (now - job.run_at).total_seconds())
-        sample = Sample(now, {queue.name: queue for queue in await store.queues(now=now)}, ages)
+        sample = QueueSample(now, {queue.name: queue for queue in await store.queues(now=now)}, ages)
         self.samples.append(sample)
         return sample
 
@@ -90,6 +90,6 @@ class QueueMonitor:
         return act([depth for _, depth in self.series(queue, state)] or [0])
 
 
-def _depth(sample: Sample, queue: str, state: Depth) -> int:
+def _depth(sample: QueueSample, queue: str, state: Depth) -> int:
     found = sample.queues.get(queue)
     return 0 if found is None else int(getattr(found, state))

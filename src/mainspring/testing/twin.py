@@ -18,9 +18,9 @@ from ..records.circuit import Breaker
 from ..records.job import SHOWN, Action, Job, NewJob, State
 from ..records.outcome import Outcome
 from ..records.query import SORTS, Changed, Cursor, Filter, Sort, Update
-from ..records.run import Account, Ending, Failure, Items, LogLine, Progress, Report, Usage
+from ..records.run import Ending, Failure, Items, LogLine, Progress, RunNotes, RunReport, Usage
 from ..records.tally import SECONDS, Span
-from ..records.worker import Claim, Orders, WorkerInfo
+from ..records.worker import Claim, WorkerCommands, WorkerInfo
 from ..retry import Backoff
 from ..store import Store
 from .twin_keeper import KEEPER_STEPS, KeeperSteps
@@ -102,7 +102,7 @@ _extras: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
         {"breaker": _BREAKER},
         {"breaker": _BREAKER, "silent": True},
         {"task": "", "queue": ""},
-        {"account": Account(Items(3, 1), Usage(0.5, 1 << 20), {"a": "é"})},
+        {"account": RunNotes(Items(3, 1), Usage(0.5, 1 << 20), {"a": "é"})},
     ]
 )
 _updates = st.sampled_from(
@@ -296,10 +296,10 @@ class _Twin(SeriesSteps, KeeperSteps, RuleBasedStateMachine):
         self._finish(outcomes)
 
     def report(self, chosen: list[int], progress: bool) -> None:
-        def real(store: Store) -> list[Report]:
+        def real(store: Store) -> list[RunReport]:
             leases = self.leases[self._stores.index(store)]
             return [
-                Report(
+                RunReport(
                     id=job_id, lease=leases.get(lease, "none"),
                     lines=tuple(LogLine(1, n, self.now, 20, f"é {n}") for n in (1, 2)),
                     progress=Progress(1, self.now, 3, 7, "ü") if progress else None,
@@ -311,7 +311,7 @@ class _Twin(SeriesSteps, KeeperSteps, RuleBasedStateMachine):
             self._both(lambda store: store.report(real(store)))
 
     def order(self, workers: Sequence[str] | None, drained: bool, stopped: bool) -> None:
-        self._both(lambda store: store.order(workers, Orders(3, drained, stopped), now=self.now))
+        self._both(lambda store: store.order(workers, WorkerCommands(3, drained, stopped), now=self.now))
 
     def prune(self, keep: int, age: float, limit: int) -> None:
         before = self.now - timedelta(seconds=age)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ..records.audit import Entry, Trail
+from ..records.audit import AuditEntry, AuditFilter
 from ..records.document import Document
 from ..store import Store
 
@@ -53,7 +53,7 @@ class KeeperSteps:
     """What the service does, on both stores alike; each step also reads in every way there is."""
 
     now: datetime
-    recorded: tuple[Entry, ...] = ()
+    recorded: tuple[AuditEntry, ...] = ()
     tidied: datetime | None = None
     """Entries from before then may be gone on one side and not yet on the other: nobody asks for them."""
 
@@ -102,7 +102,7 @@ class KeeperSteps:
 
     def record(self, acts: list[dict[str, Any]], again: list[tuple[int, str | None]]) -> None:
         count = len(self.recorded)
-        new = [Entry(id=ID.format(count + n), at=self.now, **act) for n, act in enumerate(acts)]
+        new = [AuditEntry(id=ID.format(count + n), at=self.now, **act) for n, act in enumerate(acts)]
         known = [one for one in self.recorded if self.tidied is None or one.at >= self.tidied]
         told = [replace(known[-1 - n % len(known)], who="mallory", outcome=said) for n, said in again if known]
         self.recorded += tuple(new)
@@ -120,7 +120,7 @@ class KeeperSteps:
 
     def _trail(self, *, limit: int = 100, before: str | None = None, **which: Any) -> None:
         since = max((at for at in (which.pop("since", None), self.tidied) if at is not None), default=None)
-        self._both(lambda store: store.audit(Trail(**which, since=since), limit=limit, before=before))
+        self._both(lambda store: store.audit(AuditFilter(**which, since=since), limit=limit, before=before))
 
     def tidy(self, age: float, acts: list[dict[str, Any]]) -> None:
         """How many went is for each store to say; what had to stay is there."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ..records.job import NewJob
-from ..schedule.edit import born, paused, redefined, resumed, triggered
+from ..schedule.edit import create, pause, redefine, resume, trigger_now
 from ..schedule.plan import plan
 from ..schedule.record import Due, Firing, Schedule, Spec, key_of
 from ..store import Store
@@ -68,9 +68,9 @@ class SeriesSteps:
         )
         row = self._row(name)
         if row is None:
-            self._fire([Firing(schedule=born(name, spec, owner="user", now=self.now))])
+            self._fire([Firing(schedule=create(name, spec, owner="user", now=self.now))])
         else:
-            self._fire([redefined(row, spec, now=self.now)])
+            self._fire([redefine(row, spec, now=self.now)])
 
     def tick(self, limit: int, computed: Sequence[str]) -> None:
         """What is due is fired, as a scheduler does it."""
@@ -95,7 +95,7 @@ class SeriesSteps:
         row = self._row(name)
         if row is not None:
             new = replace(row, revision=row.revision + by, note="in vain", ticks=row.ticks)
-            firing = triggered(replace(new, revision=new.revision - 1), [self.now], "in vain", now=self.now,
+            firing = trigger_now(replace(new, revision=new.revision - 1), [self.now], "in vain", now=self.now,
                                mint=self._mint, joins=True)  # fmt: skip
             seen = tuple((other, revision) for other, revision in reads)
             self._fire([replace(self._with_jobs(firing), reads=seen, cancel=row.active)])
@@ -104,15 +104,15 @@ class SeriesSteps:
         row = self._row(name)
         if row is not None:
             times = [self.now + timedelta(seconds=n) for n in ticks]
-            firing = triggered(row, times, "by_hand", now=self.now, mint=self._mint, joins=joins)
+            firing = trigger_now(row, times, "by_hand", now=self.now, mint=self._mint, joins=joins)
             self._fire([self._with_jobs(firing)])
 
     def pause_or_resume(self, name: str, from_now: bool) -> None:
         row = self._row(name)
         if row is not None and row.paused_at is not None:
-            self._fire([resumed(row, from_now=from_now, now=self.now)])
+            self._fire([resume(row, from_now=from_now, now=self.now)])
         elif row is not None:
-            self._fire([Firing(schedule=paused(row, "why", now=self.now))])
+            self._fire([Firing(schedule=pause(row, "why", now=self.now))])
 
     def drop_schedules(self, names: list[str]) -> None:
         self._both(lambda store: store.drop_schedules(names))

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, get_args
 import msgspec
 
 from ..errors import BadInput
-from ..suggest import hint
+from ..suggest import did_you_mean
 from . import cron_effects, cron_words
 from .bounds import MAX_NAME_CHARACTERS, quoted
 from .cron_effects import Effect
 from .cron_fields import LONGEST, read
-from .cron_plan import DayMatch, Plan
+from .cron_plan import CronPlan, DayMatch
 from .cron_walk import next_in, next_utc
 from .rule import Trigger
 from .zone import zone_of
@@ -53,7 +53,7 @@ class Cron(Trigger, frozen=True, kw_only=True, tag="cron"):
         _ = self.plan
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> CronPlan:
         return _plan(self.expr, self.day_match, self.name)
 
     def next(self, after: datetime) -> datetime | None:
@@ -105,10 +105,10 @@ def _parted(expr: Any, tz: Any) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=4096)
-def _plan(expr: str, day_match: DayMatch, name: str) -> Plan:
+def _plan(expr: str, day_match: DayMatch, name: str) -> CronPlan:
     """Tables are kept apart from the value, which is stored, sent and compared without them."""
     try:
-        return Plan(read(expr, name), day_match)
+        return CronPlan(read(expr, name), day_match)
     except BadInput as bad:
         raise BadInput(f"cron {_shown(expr)}: {bad}") from None
 
@@ -161,7 +161,7 @@ class Crons:
             if name.startswith("_"):
                 raise AttributeError(name)
             known = [one for one in vars(Crons) if one.isupper()]
-            raise BadInput(f"cron.{name[:80]}: there is no such constant; {hint(name.upper(), known)}")
+            raise BadInput(f"cron.{name[:80]}: there is no such constant; {did_you_mean(name.upper(), known)}")
 
 
 cron = Crons()

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from .cron_plan import Plan
+from .cron_plan import CronPlan
 from .cron_words import joined
 from .wall import spoken, written
 from .zone import Change, change_at, changes
@@ -24,13 +24,13 @@ class Effect(NamedTuple):
     note: str
 
 
-def effects(plan: Plan, place: ZoneInfo, *, after: datetime, until: datetime) -> list[Effect]:
+def effects(plan: CronPlan, place: ZoneInfo, *, after: datetime, until: datetime) -> list[Effect]:
     """Those later than `after` and not later than `until`."""
     told = [(change.at, _told(plan, change)) for change in changes(after, until, place)]
     return [Effect(at, text) for at, text in told if text]
 
 
-def note(plan: Plan, place: ZoneInfo, tick: datetime) -> str:
+def note(plan: CronPlan, place: ZoneInfo, tick: datetime) -> str:
     """What a change does to this tick; empty: nothing."""
     wall = tick.astimezone(place).replace(tzinfo=None, fold=0)
     change = change_at(wall, place)
@@ -41,7 +41,7 @@ def note(plan: Plan, place: ZoneInfo, tick: datetime) -> str:
     return _told(plan, moved) if moved is not None and moved.is_gap and _moves(plan, moved) else ""
 
 
-def _told(plan: Plan, change: Change) -> str:
+def _told(plan: CronPlan, change: Change) -> str:
     if _is_quiet(plan):
         return ""
     walls: list[datetime] = []
@@ -52,16 +52,16 @@ def _told(plan: Plan, change: Change) -> str:
     return _sentence(plan, change, walls) if walls else ""
 
 
-def _is_quiet(plan: Plan) -> bool:
+def _is_quiet(plan: CronPlan) -> bool:
     """Elapsed time all day round: nothing happens that a reader would not expect."""
     return plan.fields.follows and plan.hours == _EVERY_HOUR
 
 
-def _moves(plan: Plan, change: Change) -> bool:
+def _moves(plan: CronPlan, change: Change) -> bool:
     return change.is_daylight and not plan.fields.follows
 
 
-def _sentence(plan: Plan, change: Change, walls: list[datetime]) -> str:
+def _sentence(plan: CronPlan, change: Change, walls: list[datetime]) -> str:
     one = len(walls) == 1
     when = f"{spoken(walls[0])}, {_times(walls, change)}"
     if not change.is_gap:

@@ -45,7 +45,7 @@ class Special(NamedTuple):
     nth: int = 0
 
 
-class Kind(NamedTuple):
+class CronField(NamedTuple):
     """One of the six columns."""
 
     name: str
@@ -104,14 +104,14 @@ class Fields(NamedTuple):
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _PLAIN = "write *, 5, 1-5, */10, 5/10, H or a list of these"
-SECOND = Kind("second", 0, 59, _PLAIN)
-MINUTE = Kind("minute", 0, 59, _PLAIN)
-HOUR = Kind("hour", 0, 23, _PLAIN)
-DAY = Kind("day of month", 1, 31, "write *, ?, 5, 1-5, */10, L, L-2, LW, 15W, H or a list of these")
-MONTH = Kind(
+SECOND = CronField("second", 0, 59, _PLAIN)
+MINUTE = CronField("minute", 0, 59, _PLAIN)
+HOUR = CronField("hour", 0, 23, _PLAIN)
+DAY = CronField("day of month", 1, 31, "write *, ?, 5, 1-5, */10, L, L-2, LW, 15W, H or a list of these")
+MONTH = CronField(
     "month", 1, 12, "write *, 5, 1-5, */3, jan, H or a list of these", {name: n for n, name in enumerate(_MONTHS, 1)}
 )
-WEEKDAY = Kind(
+WEEKDAY = CronField(
     "day of week",
     0,
     6,
@@ -157,7 +157,7 @@ def _drawing(name: str) -> Below:
     return below
 
 
-def _field(kind: Kind, text: str, below: Below) -> Field:
+def _field(kind: CronField, text: str, below: Below) -> Field:
     if text == "?" and kind in (DAY, WEEKDAY):
         return Field(text, _bits(range(kind.low, kind.high + 1)))
     if _LONG_NUMBER.search(text):
@@ -178,7 +178,7 @@ def _bits(numbers: range | set[int]) -> int:
     return sum(1 << number for number in numbers)
 
 
-def _plain(kind: Kind, item: str) -> set[int]:
+def _plain(kind: CronField, item: str) -> set[int]:
     """`*`, `n`, `a-b`, each with or without `/step`; a range that wraps goes on in its phase."""
     match = _SPAN.fullmatch(item)
     if match is None:
@@ -197,7 +197,7 @@ def _plain(kind: Kind, item: str) -> set[int]:
     return {(number - kind.low) % kind.span + kind.low for number in range(start, end + 1, step)}
 
 
-def _hashed(kind: Kind, item: str, below: Below) -> set[int]:
+def _hashed(kind: CronField, item: str, below: Below) -> set[int]:
     """`H`, `H/step`, `H(a-b)`, `H(a-b)/step`."""
     match = _HASH.fullmatch(item)
     if match is None:
@@ -215,7 +215,7 @@ def _hashed(kind: Kind, item: str, below: Below) -> set[int]:
     return {number % 7 if kind is WEEKDAY else number for number in range(low + below(min(step, room)), high + 1, step)}
 
 
-def _special(kind: Kind, item: str) -> Special | None:
+def _special(kind: CronField, item: str) -> Special | None:
     if kind is DAY:
         if match := _LAST_DAY.fullmatch(item):
             before = int(match[1] or 0)
@@ -230,7 +230,7 @@ def _special(kind: Kind, item: str) -> Special | None:
     return None
 
 
-def _number(kind: Kind, text: str) -> int:
+def _number(kind: CronField, text: str) -> int:
     if not text[0].isdigit():
         if text not in kind.names:
             known = f"known: {', '.join(kind.names)}" if kind.names else "it has no names"
@@ -242,13 +242,13 @@ def _number(kind: Kind, text: str) -> int:
     return int(text)
 
 
-def _step(kind: Kind, item: str, text: str) -> int:
+def _step(kind: CronField, item: str, text: str) -> int:
     if not 1 <= int(text) <= kind.span:
         raise BadInput(f"{kind.name} {item!r}: a step is 1 to {kind.span}")
     return int(text)
 
 
-def _odd(kind: Kind, item: str) -> BadInput:
+def _odd(kind: CronField, item: str) -> BadInput:
     if not item:
         return BadInput(f"{kind.name}: an item of the list is empty; {kind.forms}")
     return BadInput(f"{kind.name} {item[:40]!r} is not understood; {kind.forms}")

@@ -17,7 +17,7 @@ _KINDS_OF_YEAR = 14
 Year = tuple[int, ...]
 
 
-class Plan:
+class CronPlan:
     """Which wall-clock times an expression means. Knows no zones.
 
     A year begins on one of seven weekdays and is leap or not: these 14 kinds are all the calendar has, and all

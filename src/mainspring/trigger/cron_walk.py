@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from ..clock import EPOCH
-from .cron_plan import Plan
+from .cron_plan import CronPlan
 from .zone import ahead, change_at, offsets
 
 # Walls are naive. Sums with these cost a fifth of what replace() and astimezone() do.
@@ -16,13 +16,13 @@ _NONE = timedelta(0)
 _BEGINNING = datetime.min + timedelta(days=1)
 
 
-def next_utc(plan: Plan, after: datetime) -> datetime | None:
+def next_utc(plan: CronPlan, after: datetime) -> datetime | None:
     wall = _later(after, _NONE)
     found = None if wall is None else plan.first(wall)
     return None if found is None else EPOCH + (found - _WALL_EPOCH)
 
 
-def next_in(plan: Plan, after: datetime, place: ZoneInfo) -> datetime | None:
+def next_in(plan: CronPlan, after: datetime, place: ZoneInfo) -> datetime | None:
     """The first tick later than `after`.
 
     A gap and the second pass of an overlap are the only places where the clock on the wall is not enough.
@@ -38,7 +38,7 @@ def next_in(plan: Plan, after: datetime, place: ZoneInfo) -> datetime | None:
     return _resolved(plan, wall, place) if first <= last else _next_repeated(plan, after, wall, place)
 
 
-def _next_repeated(plan: Plan, after: datetime, wall: datetime, place: ZoneInfo) -> datetime | None:
+def _next_repeated(plan: CronPlan, after: datetime, wall: datetime, place: ZoneInfo) -> datetime | None:
     """As next_in, if clocks show twice what they show now."""
     change = change_at(wall - timedelta(seconds=1), place)
     assert change is not None, "offsets() told of one"
@@ -56,7 +56,7 @@ def _next_repeated(plan: Plan, after: datetime, wall: datetime, place: ZoneInfo)
     return _resolved(plan, max(wall, change.high) if again or not first_pass else wall, place)
 
 
-def _resolved(plan: Plan, wall: datetime, place: ZoneInfo) -> datetime | None:
+def _resolved(plan: CronPlan, wall: datetime, place: ZoneInfo) -> datetime | None:
     """The instant of the first match from `wall` on: of two passes the first, of a gap its end."""
     while (found := plan.first(wall)) is not None:
         before, behind = offsets(found, place)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from .cron_fields import DAY, KINDS, Field, Kind, Special
-from .cron_plan import LENGTHS, Plan
+from .cron_fields import DAY, KINDS, CronField, Field, Special
+from .cron_plan import LENGTHS, CronPlan
 from .wall import MONTHS
 
 WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
@@ -23,7 +23,7 @@ _AGAIN = {
 }  # fmt: skip
 
 
-def explain(plan: Plan, tz: str, name: str) -> str:
+def explain(plan: CronPlan, tz: str, name: str) -> str:
     """When it runs: times, days, zone, and what H became."""
     zone = "" if tz == "UTC" else f", {tz}"
     return f"{_times(plan)}{_dates(plan)}{zone}{_hashes(plan, name)}"
@@ -41,7 +41,7 @@ def joined(words: Sequence[str], last: str = "and") -> str:
 # times
 
 
-def _times(plan: Plan) -> str:
+def _times(plan: CronPlan) -> str:
     seconds, minutes, hours = members(plan.seconds), members(plan.minutes), members(plan.hours)
     if len(seconds) * len(minutes) * len(hours) <= _FEW:
         return f"at {joined([_clock(h, m, s) for h in hours for m in minutes for s in seconds])}"
@@ -101,7 +101,7 @@ def _clock(hour: int, minute: int, second: int = 0) -> str:
 # dates
 
 
-def _dates(plan: Plan) -> str:
+def _dates(plan: CronPlan) -> str:
     day, month, weekday = plan.fields.day, plan.fields.month, plan.fields.weekday
     months = "" if month.bits.bit_count() == 12 else _named(members(month.bits), MONTHS)
     where = f" in {months}" if months else ""
@@ -116,7 +116,7 @@ def _dates(plan: Plan) -> str:
     return f"{', ' if ' to ' in _weekdays(weekday) else ' on '}{_weekdays(weekday)}{where}"
 
 
-def _is_exact(plan: Plan) -> bool:
+def _is_exact(plan: CronPlan) -> bool:
     return len(members(plan.seconds)) * len(members(plan.minutes)) * len(members(plan.hours)) <= _FEW
 
 
@@ -185,7 +185,7 @@ def _step(numbers: list[int]) -> int:
     return steps.pop() if len(numbers) > 2 and len(steps) == 1 and steps != {1} else 0
 
 
-def _hashes(plan: Plan, name: str) -> str:
+def _hashes(plan: CronPlan, name: str) -> str:
     found = [
         f"{kind.name} {_list(members(field.bits))}"
         for kind, field in zip(KINDS, plan.fields, strict=True)
@@ -197,18 +197,18 @@ def _hashes(plan: Plan, name: str) -> str:
 # warnings
 
 
-def warnings(plan: Plan) -> list[str]:
+def warnings(plan: CronPlan) -> list[str]:
     return [*_both_days(plan), *_uneven(plan), *_short_months(plan), *_many(plan)]
 
 
-def _both_days(plan: Plan) -> Iterator[str]:
+def _both_days(plan: CronPlan) -> Iterator[str]:
     if plan.both_days and plan.day_match == "or":
         yield "both day fields are set, and a date needs to meet only one of them; day_match='and' asks for both"
     elif plan.both_days:
         yield "both day fields are set, and a date must meet both of them; most crons ask for only one"
 
 
-def _uneven(plan: Plan) -> Iterator[str]:
+def _uneven(plan: CronPlan) -> Iterator[str]:
     """Steps that do not go on evenly where their field starts again."""
     above = {"second": plan.minutes, "minute": plan.hours}
     for kind, field in zip(KINDS, plan.fields, strict=True):
@@ -225,11 +225,11 @@ def _uneven(plan: Plan) -> Iterator[str]:
             yield f"{again}: after {kind.name} {numbers[-1]} the next comes {units} later, not {step}"
 
 
-def _unit(kind: Kind) -> str:
+def _unit(kind: CronField) -> str:
     return kind.name if kind.name in ("second", "minute", "hour", "month") else "day"
 
 
-def _short_months(plan: Plan) -> Iterator[str]:
+def _short_months(plan: CronPlan) -> Iterator[str]:
     if plan.both_days and plan.day_match == "or":
         return
     months, day = members(plan.fields.month.bits), plan.fields.day
@@ -245,7 +245,7 @@ def _short_months(plan: Plan) -> Iterator[str]:
             yield f"a fifth {WEEKDAYS[special.number]} does not come in every month; {special.number}L is the last one"
 
 
-def _many(plan: Plan) -> Iterator[str]:
+def _many(plan: CronPlan) -> Iterator[str]:
     """A star where a zero was meant."""
     second, minute, hour = plan.fields[:3]
     if second.starred and second.free and plan.minutes.bit_count() == 1:

@@ -32,7 +32,7 @@ _SAMPLE, _SEEN = datetime(2025, 1, 1, tzinfo=UTC), timedelta(days=366 * 30)
 _DAY = 86_400
 
 
-class Entry(NamedTuple):
+class CrontabEntry(NamedTuple):
     """One line that asks for something, or that changes what others mean."""
 
     line: int
@@ -49,14 +49,14 @@ class Entry(NamedTuple):
     """Seconds, counted from 1970 in UTC, of an interval with exactly the same ticks."""
 
 
-def read(text: str, *, system: bool = False, tz: str = "UTC", as_intervals: bool = False) -> list[Entry]:
+def read(text: str, *, system: bool = False, tz: str = "UTC", as_intervals: bool = False) -> list[CrontabEntry]:
     """The entries of a crontab in their order; `system`: lines name a user, as in /etc/crontab.
 
     A CRON_TZ line holds for what follows. With `as_intervals`, entries that are exactly an interval say so, and
     the others why they are not.
     """
     names: set[str] = set()
-    found: list[Entry] = []
+    found: list[CrontabEntry] = []
     for number, source in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         if not source.strip() or source.lstrip().startswith("#"):
             continue
@@ -64,7 +64,7 @@ def read(text: str, *, system: bool = False, tz: str = "UTC", as_intervals: bool
             name, value = setting[1], setting[2].strip("\"'")
             tz = value if name in _ZONES else tz
             if meaning := _meaning(name, value):
-                found.append(Entry(number, source, "", "", "", None, (f"{name}: {meaning}",)))
+                found.append(CrontabEntry(number, source, "", "", "", None, (f"{name}: {meaning}",)))
         else:
             found.append(_entry(number, source, tz, system, names))
     return list(map(_with_interval, found)) if as_intervals else found
@@ -81,7 +81,7 @@ def _meaning(name: str, value: str) -> str:
     return "read as the zone of the times below; many crons mean only that of the commands" if name == "TZ" else ""
 
 
-def _entry(number: int, source: str, place: str, system: bool, names: set[str]) -> Entry:
+def _entry(number: int, source: str, place: str, system: bool, names: set[str]) -> CrontabEntry:
     expr, rest = _parted(source.strip())
     user, _, command = rest.partition(" ") if system else ("", "", rest)
     command = command.strip()
@@ -94,7 +94,7 @@ def _entry(number: int, source: str, place: str, system: bool, names: set[str]) 
     elif trigger is not None:
         flags += [*trigger.warnings(), *_clocks(trigger)]
     usable = trigger if command else None
-    return Entry(number, source, _name(command, number, names), command, user, usable, tuple(flags))
+    return CrontabEntry(number, source, _name(command, number, names), command, user, usable, tuple(flags))
 
 
 def _parted(line: str) -> tuple[str, str]:
@@ -157,7 +157,7 @@ def _name(command: str, number: int, names: set[str]) -> str:
 # intervals
 
 
-def _with_interval(entry: Entry) -> Entry:
+def _with_interval(entry: CrontabEntry) -> CrontabEntry:
     if entry.trigger is None:
         return entry
     seconds, reason = interval(entry.trigger)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn, overload
 
 from ..errors import BadInput
 from ..span import Span, seconds
-from ..suggest import hint
+from ..suggest import did_you_mean
 from .calendar import Calendar
 from .every import Every
 from .wall import MICROSECOND
@@ -117,7 +117,7 @@ def _sum(units: dict[str, float]) -> timedelta:
     except (TypeError, ValueError, OverflowError):
         said = ", ".join(f"{unit}={number!r}" for unit, number in units.items())
         unknown = next((unit for unit in units if unit not in UNITS), None)
-        way = "" if unknown is None else f"; {hint(unknown, UNITS)}"
+        way = "" if unknown is None else f"; {did_you_mean(unknown, UNITS)}"
         raise BadInput(
             f"every({said}) is no interval: say numbers of {', '.join(UNITS)}; 36525 days at most{way}"
         ) from None

@@ -67,7 +67,7 @@ _GIVEN = IPv6Network("2000::/3")
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
-class Target(Struct, frozen=True):
+class WebhookTarget(Struct, frozen=True):
     """A URL, taken apart."""
 
     secure: bool
@@ -123,7 +123,7 @@ def closed(address: Address) -> str | None:
     return None
 
 
-def target(url: object) -> Target:
+def target(url: object) -> WebhookTarget:
     """Refuses a URL that is not plainly one, before anybody else has another idea of what it means."""
     if not isinstance(url, str) or not 0 < len(url) <= LONGEST or not _PRINTABLE.fullmatch(url) or "\\" in url:
         raise BadInput(f"a webhook's URL is up to {LONGEST:,} printable ASCII characters without spaces or backslashes")
@@ -143,7 +143,7 @@ def target(url: object) -> Target:
     if not (named or own) or isinstance(own, IPv6Address) != ("[" in parts.authority):
         raise BadInput("a webhook's URL names its host as hooks.example.com, 203.0.113.7 or [2001:db8::7]")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Target(parts.scheme == "https", host, port or PORTS[parts.scheme], parts.authority, path)
+    return WebhookTarget(parts.scheme == "https", host, port or PORTS[parts.scheme], parts.authority, path)
 
 
 def literal(host: str) -> Address | None:
@@ -154,7 +154,7 @@ def literal(host: str) -> Address | None:
         return None
 
 
-def checked(to: Target, addresses: Iterable[Address], allowed: Allowance) -> None:
+def checked(to: WebhookTarget, addresses: Iterable[Address], allowed: Allowance) -> None:
     """Refuses a target of which one address is closed, or that is not secure, unless it is allowed."""
     if allowed.host(to.host):
         return
@@ -168,7 +168,7 @@ def checked(to: Target, addresses: Iterable[Address], allowed: Allowance) -> Non
             raise _open_letter(to.host)
 
 
-def checked_url(url: object, allowed: Allowance) -> Target:
+def checked_url(url: object, allowed: Allowance) -> WebhookTarget:
     """As far as can be told without asking anybody: where a name leads is looked at when something is sent there."""
     to = target(url)
     own = literal(to.host)

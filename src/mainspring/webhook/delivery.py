@@ -23,16 +23,16 @@ from ..retry import Backoff
 from ..store import Store
 from ..survived_errors import count
 from ..task.context import Context
-from ..task.task import Options
+from ..task.task import TaskOptions
 from .document_repository import HookUnreadable
-from .record import QUEUE, STANDINGS, WEBHOOKS, Kept, Standing
+from .record import QUEUE, STANDINGS, WEBHOOKS, Standing, StoredWebhook
 
 if TYPE_CHECKING:
-    from .sender import Answer, Sender
+    from .sender import Sender, WebhookResponse
 
 _logger = logging.getLogger("mainspring")
 # Nine tries: after 10 s, 40 s, 3, 11 and 43 minutes, 3, 11 and 12 hours, each up to a quarter sooner. About a day.
-OPTIONS = Options(
+OPTIONS = TaskOptions(
     queue=QUEUE, max_retries=8, backoff=Backoff(initial=10.0, multiplier=4.0, max=12 * 3600.0), timeout=60.0
 )  # fmt: skip
 # A receiver that asks for more patience than this has no say in it.
@@ -88,7 +88,7 @@ class Delivery:
         finally:
             self._under_way[webhook] -= 1
 
-    async def _post(self, store: Store, kept: Kept, id: str, body: bytes) -> Answer:
+    async def _post(self, store: Store, kept: StoredWebhook, id: str, body: bytes) -> WebhookResponse:
         from .sender import Unsent
         from .signature import headers
 
@@ -107,7 +107,7 @@ class Delivery:
         self._sender = self._sender or Sender(Allowance(self._settings.webhook_allow))
         return self._sender
 
-    async def _judged(self, store: Store, kept: Kept, answer: Answer) -> dict[str, Any]:
+    async def _judged(self, store: Store, kept: StoredWebhook, answer: WebhookResponse) -> dict[str, Any]:
         if 200 <= answer.status < 300:
             await self._note(store, kept.name, _well)
             return {"status": answer.status}
@@ -121,7 +121,7 @@ class Delivery:
         raise await self._failed(store, kept, Undelivered, said)
 
     async def _failed(
-        self, store: Store, kept: Kept, error: Callable[[str], Exception], text: str
+        self, store: Store, kept: StoredWebhook, error: Callable[[str], Exception], text: str
     ) -> Exception:  # fmt: skip
         """The error to raise, once it is noted."""
         text = f"webhook {kept.name!r}: {text}"
@@ -148,7 +148,7 @@ class Delivery:
     async def _disable(self, store: Store, name: str) -> None:
         now, reason = self._clock.now(), "its receiver answered 410 Gone"
 
-        def off(kept: Kept) -> Kept:
+        def off(kept: StoredWebhook) -> StoredWebhook:
             if kept.webhook.disabled_at is not None:
                 return kept
             return replace(kept, webhook=replace(kept.webhook, disabled_at=now, disabled_reason=reason))
@@ -162,12 +162,12 @@ def _well(standing: Standing, now: datetime) -> Standing:
     return standing if lately and not standing.failures else replace(standing, failures=0, delivered_at=now)
 
 
-def _said(answer: Answer) -> str:
+def _said(answer: WebhookResponse) -> str:
     words = mask_text(" ".join(answer.words.split()))[:WORDS]
     return f"it answered {answer.status}{': ' * bool(words)}{words}"
 
 
-def _again(answer: Answer, now: datetime) -> float | None:
+def _again(answer: WebhookResponse, now: datetime) -> float | None:
     """Seconds that the receiver asks to be left alone; None: it does not say."""
     if answer.status not in (429, 503) or answer.retry_after is None:
         return None

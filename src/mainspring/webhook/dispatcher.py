@@ -20,9 +20,9 @@ from ..records.job import Action, Job, NewJob, State
 from ..records.outcome import Outcome
 from ..records.query import Filter
 from ..store import Store
-from ..store_retry import Insistence
+from ..store_retry import StoreRetry
 from ..survived_errors import SurvivedErrors, count
-from .message import Event, delivery, end_of, ended, passed, short, stopped
+from .message import WebhookEvent, delivery, end_of, ended, passed, short, stopped
 from .record import TASK, WEBHOOKS, Webhook
 
 _logger = logging.getLogger("mainspring")
@@ -40,7 +40,7 @@ HEARD: tuple[type[events.Event], ...] = (
 )  # fmt: skip
 
 
-class Crier:
+class WebhookDispatcher:
     """One for each app. A run's end is told with its outcome, in one step; everything else right after it."""
 
     def __init__(self, clock: Clock, bus: events.Bus, opened: Callable[[], Awaitable[Store]]) -> None:
@@ -119,7 +119,7 @@ class Crier:
 
     async def _meaning(
         self, store: Store, event: events.Event, hooks: Sequence[Webhook], now: datetime
-    ) -> list[Event]:  # fmt: skip
+    ) -> list[WebhookEvent]:  # fmt: skip
         if not any(hook.wants(kind) for hook in hooks for kind in _kinds(event)):
             return []
         match event:
@@ -137,7 +137,7 @@ class Crier:
                 return [_plain("worker.stopped", at, worker, worker=worker)]
         return []
 
-    def _deliveries(self, hooks: Iterable[Webhook], found: Sequence[Event], now: datetime) -> list[NewJob]:
+    def _deliveries(self, hooks: Iterable[Webhook], found: Sequence[WebhookEvent], now: datetime) -> list[NewJob]:
         return [
             delivery(hook, event, now)
             for event in found
@@ -166,7 +166,7 @@ class Crier:
         self._kinds = frozenset(kind for hook in self._hooks for kind in hook.events if kind.startswith("job."))
         self.listens = bool(self._kinds)
 
-    async def run(self, store: Store, insist: Insistence, every: float) -> Never:
+    async def run(self, store: Store, insist: StoreRetry, every: float) -> Never:
         """Keeps up with the webhooks there are, and tells what is heard, as long as the worker lives."""
         alarm, loop = Alarm(self._clock), asyncio.get_running_loop()
 
@@ -205,11 +205,11 @@ _KINDS: dict[type[events.Event], tuple[str, ...]] = {
 }
 
 
-async def _ends(store: Store, ids: Sequence[JobId], state: State, kind: str, now: datetime) -> list[Event]:
+async def _ends(store: Store, ids: Sequence[JobId], state: State, kind: str, now: datetime) -> list[WebhookEvent]:
     """Of those that are in that state now: one that runs has its end still to come, and that is told with it."""
     jobs = await store.jobs(Filter(ids=tuple(ids)), now=now, limit=len(ids))
     return [stopped(kind, job) for job in jobs if job.state is state]
 
 
-def _plain(kind: str, at: datetime, about: str, **facts: str) -> Event:
-    return Event(kind=kind, at=at, about=about, facts=facts)
+def _plain(kind: str, at: datetime, about: str, **facts: str) -> WebhookEvent:
+    return WebhookEvent(kind=kind, at=at, about=about, facts=facts)

@@ -14,7 +14,7 @@ from ..records.document import Document
 from ..records.job import UnreadableRecord
 from ..records.unreadable import decoded_documents
 from ..store import Store
-from ..suggest import hint
+from ..suggest import did_you_mean
 
 PAGE = 500
 # How often a change is tried again when others change the same record meanwhile.
@@ -35,7 +35,7 @@ class HookUnreadable(HookNotFound):
     """The record is there, and this release cannot decode it."""
 
 
-class Shelf(Generic[T]):
+class DocumentRepository(Generic[T]):
     def __init__(self, kind: str, shape: type[T], what: str) -> None:
         """`what` is how messages call such a record."""
         self._kind = kind
@@ -71,7 +71,7 @@ class Shelf(Generic[T]):
             )
         if not found:
             known = [record.name for record in await self.find(store, None, now)]
-            raise HookNotFound(f"there is no {self._what} {name!r}; {hint(name, known)}")
+            raise HookNotFound(f"there is no {self._what} {name!r}; {did_you_mean(name, known)}")
         return found[0]
 
     async def add(self, store: Store, record: T, now: datetime) -> T:

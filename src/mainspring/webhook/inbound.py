@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from ..bounds import MAX_CONTAINERS, MAX_TEXTS, MAX_TRIGGER_BYTES, has_too_many_parts
 from ..codec import encode
 from ..errors import BadInput, BadPayload, NotSigned, Stale
-from .document_repository import Shelf
-from .record import Keys
+from .document_repository import DocumentRepository
+from .record import SigningSecrets
 
 MOST = 1000
 # How far a message's timestamp may be from now, either way.
@@ -54,11 +54,11 @@ class InboundTrigger(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return {**taken, **self.kwargs}
 
 
-class KeptTrigger(Struct, frozen=True, omit_defaults=True):
+class StoredTrigger(Struct, frozen=True, omit_defaults=True):
     """A trigger as the store has it: with its secrets, which nobody else gets to see."""
 
     trigger: InboundTrigger
-    keys: Keys
+    keys: SigningSecrets
     revision: int = 1
 
     @property
@@ -70,7 +70,7 @@ class KeptTrigger(Struct, frozen=True, omit_defaults=True):
         return replace(self.trigger, revision=self.revision)
 
 
-TRIGGERS = Shelf("trigger", KeptTrigger, "trigger")
+TRIGGERS = DocumentRepository("trigger", StoredTrigger, "trigger")
 
 
 class Call(Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ class Call(Struct, frozen=True, kw_only=True):
     signature: str
     body: bytes
 
-    def checked(self, kept: KeptTrigger | None, now: datetime) -> KeptTrigger:
+    def checked(self, kept: StoredTrigger | None, now: datetime) -> StoredTrigger:
         """Who may be called by it. Takes as long for a trigger that is not there as for a wrong signature."""
         from .signature import verified
 

@@ -24,7 +24,7 @@ TEXT_LIMIT = 1_000
 _KINDS = {State.COMPLETED: "job.completed", State.DEAD: "job.dead", State.CANCELLED: "job.cancelled"}
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class WebhookEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Something to tell: `about` and `at` say which, so that two who saw it tell it once."""
 
     kind: str
@@ -46,22 +46,22 @@ def end_of(job: Job, outcome: Outcome) -> str | None:
     return None if postponed else "job.retrying"
 
 
-def ended(kind: str, job: Job, outcome: Outcome) -> Event:
-    return Event(kind=kind, at=outcome.finished_at, about=job.id, job=job, outcome=outcome)
+def ended(kind: str, job: Job, outcome: Outcome) -> WebhookEvent:
+    return WebhookEvent(kind=kind, at=outcome.finished_at, about=job.id, job=job, outcome=outcome)
 
 
-def stopped(kind: str, job: Job) -> Event:
+def stopped(kind: str, job: Job) -> WebhookEvent:
     """A job that ended without a run, as the store has it."""
-    return Event(kind=kind, at=job.finished_at or job.created_at, about=job.id, job=job)
+    return WebhookEvent(kind=kind, at=job.finished_at or job.created_at, about=job.id, job=job)
 
 
-def passed(schedule: str, tick: Tick) -> Event:
+def passed(schedule: str, tick: Tick) -> WebhookEvent:
     shown = msgspec.structs.replace(tick, reason=short(tick.reason))
     facts = {"schedule": schedule, "tick": msgspec.to_builtins(shown)}
-    return Event(kind=f"schedule.{tick.what}", at=tick.seen_at, about=f"{schedule}:{tick.n}", facts=facts)
+    return WebhookEvent(kind=f"schedule.{tick.what}", at=tick.seen_at, about=f"{schedule}:{tick.n}", facts=facts)
 
 
-def delivery(hook: Webhook, event: Event, now: datetime, **options: Any) -> NewJob:
+def delivery(hook: Webhook, event: WebhookEvent, now: datetime, **options: Any) -> NewJob:
     """The job that tells this webhook; whoever else makes one for the same event makes the same."""
     values = {
         "webhook": hook.name,

@@ -14,7 +14,7 @@ from ..bounds import MAX_NOTE_CHARACTERS
 from ..errors import BadInput
 from ..records.job import Job
 from ..task.task import check_name
-from .document_repository import Shelf
+from .document_repository import DocumentRepository
 
 # The task that delivers, and the queue of its jobs.
 TASK, QUEUE = "mainspring.webhook", "webhooks"
@@ -34,7 +34,7 @@ MOST = 100
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-class Unsaid:
+class Redacted:
     """Something on its way that no trail repeats."""
 
     __slots__ = ("value",)
@@ -53,24 +53,24 @@ def secret_of(given: str | None) -> str:
     return new_secret() if given is None else checked_secret(given)
 
 
-class Key(Struct, frozen=True, omit_defaults=True):
+class SigningSecret(Struct, frozen=True, omit_defaults=True):
     """A secret, and until when it holds; None: until another takes its place."""
 
     secret: str
     until: datetime | None = None
 
 
-class Keys(Struct, frozen=True, omit_defaults=True):
+class SigningSecrets(Struct, frozen=True, omit_defaults=True):
     """The newest first."""
 
-    keys: tuple[Key, ...] = ()
+    keys: tuple[SigningSecret, ...] = ()
 
     def valid(self, now: datetime) -> list[str]:
         return [key.secret for key in self.keys if key.until is None or key.until > now]
 
-    def rotated(self, secret: str, until: datetime) -> Keys:
+    def rotated(self, secret: str, until: datetime) -> SigningSecrets:
         """With a new one; the one before it holds until then, and any older one no longer."""
-        return Keys((Key(secret), *(replace(key, until=until) for key in self.keys[:1])))
+        return SigningSecrets((SigningSecret(secret), *(replace(key, until=until) for key in self.keys[:1])))
 
 
 class Standing(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -126,11 +126,11 @@ def abridged(url: str) -> str:
     return f"{scheme}://{rest.partition('/')[0].partition('?')[0]}/…"
 
 
-class Kept(Struct, frozen=True, omit_defaults=True):
+class StoredWebhook(Struct, frozen=True, omit_defaults=True):
     """A webhook as the store has it: with its secrets, which nobody else gets to see."""
 
     webhook: Webhook
-    keys: Keys
+    keys: SigningSecrets
     revision: int = 1
 
     @property
@@ -142,8 +142,8 @@ class Kept(Struct, frozen=True, omit_defaults=True):
         return replace(self.webhook, revision=self.revision)
 
 
-WEBHOOKS = Shelf("webhook", Kept, "webhook")
-STANDINGS = Shelf("webhook.standing", Standing, "webhook")
+WEBHOOKS = DocumentRepository("webhook", StoredWebhook, "webhook")
+STANDINGS = DocumentRepository("webhook.standing", Standing, "webhook")
 
 
 def checked_name(name: Any, what: str) -> str:

@@ -17,7 +17,7 @@ from socket import SOCK_STREAM
 from msgspec import Struct
 
 from ..errors import BadInput
-from .address import Address, Allowance, Target, checked, literal, target
+from .address import Address, Allowance, WebhookTarget, checked, literal, target
 
 # Seconds: for the connection to stand, for the whole exchange, and for some words on why the answer was no.
 CONNECT, TOTAL, WORDS = 5.0, 20.0, 1.0
@@ -35,7 +35,7 @@ class Unsent(Exception):
     """Nobody has answered, or nobody was asked."""
 
 
-class Answer(Struct, frozen=True):
+class WebhookResponse(Struct, frozen=True):
     status: int
     retry_after: str | None = None
     words: str = ""
@@ -57,7 +57,7 @@ class Sender:
         self._total = total
         self._trust: ssl.SSLContext | None = None
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
         """The answer, whatever it is; Unsent if there is none in time, or if the URL leads where it may not."""
         try:
             async with asyncio.timeout(self._total):
@@ -79,14 +79,14 @@ class Sender:
             raise Unsent(f"{type(error).__name__}: {error}") from None
 
     @asynccontextmanager
-    async def _connected(self, to: Target) -> AsyncIterator[Streams]:
+    async def _connected(self, to: WebhookTarget) -> AsyncIterator[Streams]:
         reader, writer = await self._reach(to, await self._addresses(to))
         try:
             yield reader, writer
         finally:
             writer.transport.abort()  # nothing is left to be said, nor to be heard
 
-    async def _addresses(self, to: Target) -> Sequence[Address]:
+    async def _addresses(self, to: WebhookTarget) -> Sequence[Address]:
         """Asked for once, so that those which are checked are those which are used."""
         own = literal(to.host)
         try:
@@ -98,7 +98,7 @@ class Sender:
         checked(to, found, self._allowed)
         return found[:TRIES]
 
-    async def _reach(self, to: Target, addresses: Sequence[Address]) -> Streams:
+    async def _reach(self, to: WebhookTarget, addresses: Sequence[Address]) -> Streams:
         last: Exception | None = None
         for address in addresses:
             try:
@@ -120,7 +120,7 @@ class Sender:
         return self._trust
 
 
-def _request(to: Target, headers: Mapping[str, str], body: bytes) -> bytes:
+def _request(to: WebhookTarget, headers: Mapping[str, str], body: bytes) -> bytes:
     lines = {
         "host": to.authority, "content-type": "application/json", "content-length": str(len(body)),
         "user-agent": "mainspring-webhooks", "accept": "*/*", "connection": "close", **headers,
@@ -129,7 +129,7 @@ def _request(to: Target, headers: Mapping[str, str], body: bytes) -> bytes:
     return f"POST {to.path} HTTP/1.1\r\n{head}\r\n".encode("ascii") + body
 
 
-async def _answer(reader: asyncio.StreamReader) -> Answer:
+async def _answer(reader: asyncio.StreamReader) -> WebhookResponse:
     for _ in range(PROVISIONAL):
         head = await reader.readuntil(b"\r\n\r\n")
         found = _STATUS.match(head)
@@ -138,7 +138,7 @@ async def _answer(reader: asyncio.StreamReader) -> Answer:
         status = int(found[1])
         if status >= 200:
             words = "" if status < 300 else await _words(reader)
-            return Answer(status, _header(head, b"retry-after"), words)
+            return WebhookResponse(status, _header(head, b"retry-after"), words)
     raise ValueError("no answer but provisional ones")
 
 

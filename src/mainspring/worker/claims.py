@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from ..clock import Alarm, Clock
-from ..poll_interval import patience
+from ..poll_interval import poll_interval
 from ..store import Store
-from ..store_retry import Insistence
+from ..store_retry import StoreRetry
 from .slots import Slots
 
 Rooms = Mapping[str, int | None]
@@ -21,7 +21,7 @@ MIN_REMEMBERED = 100
 GATHER = 0.005
 
 
-class Appetite(Alarm):
+class ClaimTrigger(Alarm):
     """Rings when it is time to ask, however slots became free."""
 
     def __init__(self, clock: Clock, slots: Slots, free: Callable[[], int]) -> None:
@@ -62,11 +62,11 @@ class Appetite(Alarm):
         self.ring()
 
     async def listen(
-        self, store: Store, insist: Insistence, queues: Collection[str] | None, poll: float, heard: Callable[[], object]
+        self, store: Store, insist: StoreRetry, queues: Collection[str] | None, poll: float, heard: Callable[[], object]
     ) -> None:
         """Rings whenever the store says that something changed, and tells whoever else wants to know."""
         while True:
-            await insist("waiting", lambda: store.wait(queues, patience(store, poll)))
+            await insist("waiting", lambda: store.wait(queues, poll_interval(store, poll)))
             self.ring()
             heard()
 

@@ -12,13 +12,13 @@ from ..events import Bus, JobEnded, JobLost, ended, enqueued
 from ..failpoint import failpoint
 from ..ids import JobId
 from ..records.job import Job
-from ..records.outcome import Done, Ended, Outcome, failure_of
+from ..records.outcome import Done, Outcome, RunEnd, failure_of
 from ..records.run import Ending
 from ..store import Store
-from ..store_retry import Insistence
+from ..store_retry import StoreRetry
 from ..survived_errors import SurvivedErrors
 from .batch_size import bytes_of
-from .reports import Courier
+from .reports import ReportSender
 from .slots import Run, RunKey
 
 _logger = logging.getLogger("mainspring")
@@ -29,14 +29,14 @@ LAST_FLUSHES, LAST_PAUSE = 10, 0.1
 _RELEASED = Ending.RELEASED
 
 
-class Settlement:
+class Completer:
     """Outcomes gather while the last batch is written, and go together as the next one."""
 
     def __init__(
         self,
         clock: Clock,
         bus: Bus,
-        courier: Courier,
+        courier: ReportSender,
         settled: Callable[[], object],
         bounded: Callable[[Store, Job, Outcome], Awaitable[Outcome]],
     ) -> None:
@@ -66,7 +66,7 @@ class Settlement:
         self._outcomes.append((run, outcome))
         self._gathered.ring()
 
-    def committed(self, run: Run, outcome: Outcome, ended: Ended) -> None:
+    def committed(self, run: Run, outcome: Outcome, ended: RunEnd) -> None:
         """The outcome is in the store, with what the task did: whatever came after that changes nothing."""
         if not isinstance(ended, Done) or ended.result not in (None, outcome.result):
             came = "a result" if isinstance(ended, Done) else type(ended).__name__
@@ -75,7 +75,7 @@ class Settlement:
                             run.job.id, run.job.task, came, said)  # fmt: skip
         self._tell([(run, outcome)], {outcome.id})
 
-    async def run(self, store: Store, insist: Insistence) -> None:
+    async def run(self, store: Store, insist: StoreRetry) -> None:
         while True:
             await self._gathered.wait(None)
             await insist("finishing", lambda: self.flush(store))

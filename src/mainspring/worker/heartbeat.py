@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ..clock import Alarm, StoreClock, Timer
 from ..errors import StoreUnavailable
 from ..events import Bus
-from ..records.worker import Beat, WorkerInfo
+from ..records.worker import BeatReply, WorkerInfo
 from ..store import Store
 from ..store_retry import trouble
 from ..survived_errors import SurvivedErrors
@@ -31,7 +31,7 @@ class _NoTimer:
         return None
 
 
-class Pulse:
+class Heartbeat:
     """Beats until stopped. On a virtual clock it runs in the worker's own loop, where tests can see it."""
 
     def __init__(
@@ -42,7 +42,7 @@ class Pulse:
         beat: float,
         lease: float,
         describe: Callable[[], tuple[WorkerInfo, set[RunKey]]],
-        heard: Callable[[Beat, set[RunKey]], object],
+        heard: Callable[[BeatReply, set[RunKey]], object],
         silent: Callable[[], object],
         turned: Callable[[], object],
     ) -> None:

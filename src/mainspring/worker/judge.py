@@ -8,8 +8,8 @@ from datetime import datetime
 
 from ..errors import MainspringError
 from ..records.job import Job, State
-from ..records.outcome import Ended, Outcome, Policy, clean, decide, failure_of
-from ..records.run import Account, Ending, Execution, Failure
+from ..records.outcome import Outcome, Policy, RunEnd, clean, decide, failure_of
+from ..records.run import Ending, Execution, Failure, RunNotes
 from ..store import Store
 from ..survived_errors import count
 
@@ -40,7 +40,7 @@ class Judge:
         self._told = told
 
     def outcome(
-        self, job: Job, ended: Ended, now: datetime, account: Callable[[], Account | None] = lambda: None
+        self, job: Job, ended: RunEnd, now: datetime, account: Callable[[], RunNotes | None] = lambda: None
     ) -> Outcome:
         """What the run's end means, with everything that follows from it; dead if that cannot be decided."""
         try:
@@ -85,7 +85,7 @@ def _given_back(one: Execution) -> bool:
     return one.ending is Ending.RELEASED
 
 
-def _undecided(job: Job, ended: Ended, error: BaseException, now: datetime) -> Outcome:
+def _undecided(job: Job, ended: RunEnd, error: BaseException, now: datetime) -> Outcome:
     """Dead, with the reason: to run it again would only bring the same about."""
     told, raised = _described(ended), failure_of(error)
     _logger.error("job %s (%s) is dead: %s raised while the end of its run was judged (%s)\n%s",
@@ -99,7 +99,7 @@ def _undecided(job: Job, ended: Ended, error: BaseException, now: datetime) -> O
     )  # fmt: skip
 
 
-def _described(ended: Ended) -> str:
+def _described(ended: RunEnd) -> str:
     if issubclass(type(ended), BaseException):  # not isinstance(), which asks the object for its class
         failure = failure_of(ended, stack=False)  # type: ignore[arg-type]
         return f"{failure.type}: {failure.message}"[:1000]

@@ -13,12 +13,12 @@ from ..clock import EPOCH, Clock
 from ..config import Settings
 from ..events import Bus, JobsPruned, Pruned
 from ..ids import JobId
-from ..records.document import TIDIED
+from ..records.document import MIN_PRUNED_ROWS
 from ..records.job import FINAL, Action, Job, State
 from ..records.query import End, Filter
 from ..records.run import Execution, LogLine
 from ..store import Store
-from ..store_retry import Insistence
+from ..store_retry import StoreRetry
 from ..survived_errors import count
 from ..task.retention import Retention, Rules, kept
 from .batch_size import BatchSize
@@ -70,7 +70,7 @@ class Pruner:
         self._tasks = tasks
         self._before = before
 
-    async def run(self, store: Store, insist: Insistence, phase: float) -> None:
+    async def run(self, store: Store, insist: StoreRetry, phase: float) -> None:
         """Looks after retention as long as the worker lives; `phase` (0 to 1) keeps workers from doing so together."""
         while True:
             await self._clock.sleep(self._every() * (0.5 + phase))
@@ -99,7 +99,7 @@ class Pruner:
         """Documents that have expired, and the audit trail from before what is kept of it."""
         now, began = self._clock.now(), self._clock.monotonic()
         since = now - min(timedelta(days=self._settings.audit_days), now - EPOCH)
-        while await store.tidy(audited_since=since, now=now) >= TIDIED:
+        while await store.tidy(audited_since=since, now=now) >= MIN_PRUNED_ROWS:
             await self._clock.sleep(max(PAUSE, self._clock.monotonic() - began))
             began = self._clock.monotonic()
 

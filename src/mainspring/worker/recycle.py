@@ -12,7 +12,7 @@ LOOK = 1.0
 MB = 1 << 20
 
 
-class Wear:
+class RecyclePolicy:
     """Counts runs, looks at the memory now and then, and says when a limit is reached; 0 is no limit."""
 
     def __init__(self, clock: Clock, *, jobs: int = 0, memory: int = 0) -> None:

@@ -8,27 +8,27 @@ from collections.abc import Sequence
 from ..clock import Alarm, Clock
 from ..events import Bus, JobReported
 from ..records.job import Job
-from ..records.run import Report
+from ..records.run import RunReport
 from ..store import Store
-from ..store_retry import Insistence
-from ..task.context import Desk
+from ..store_retry import StoreRetry
+from ..task.context import ReportBuffer
 
 # Log lines and progress wait this long for more of them.
 REPORT = 0.5
 
 
-class Courier:
+class ReportSender:
     """What lies on the desk reaches the store in order; what a failed call left unsent goes first."""
 
-    def __init__(self, desk: Desk, clock: Clock, bus: Bus) -> None:
+    def __init__(self, desk: ReportBuffer, clock: Clock, bus: Bus) -> None:
         self._desk = desk
         self._clock = clock
         self._bus = bus
         self._laid = Alarm(clock)
-        self._unsent: list[tuple[Job, Report]] = []
+        self._unsent: list[tuple[Job, RunReport]] = []
         self._carrying = asyncio.Lock()
 
-    async def run(self, store: Store, insist: Insistence) -> None:
+    async def run(self, store: Store, insist: StoreRetry) -> None:
         loop = asyncio.get_running_loop()
         self._desk.ring = lambda: loop.is_closed() or loop.call_soon_threadsafe(self._laid.ring)
         while True:
@@ -48,7 +48,7 @@ class Courier:
                 self._unsent = []
                 self.tell([(job, report) for job, report in reports if job.id in stands])
 
-    def tell(self, reports: Sequence[tuple[Job, Report]]) -> None:
+    def tell(self, reports: Sequence[tuple[Job, RunReport]]) -> None:
         """The store has accepted them."""
         if self._bus.wants(JobReported):
             for job, report in reports:

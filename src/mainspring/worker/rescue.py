@@ -21,7 +21,7 @@ from .slots import RunKey
 SWEEP_LIMIT = 200
 
 
-class Sweeper:
+class OrphanRescue:
     """Any number may sweep at the same time: the store's fence lets one outcome of a run through."""
 
     def __init__(

@@ -22,11 +22,21 @@ from ..middleware import Middleware, Next, onion
 from ..middleware.recovery import recovery
 from ..middleware.timeout import Timeout
 from ..records.job import Job
-from ..records.outcome import Abroad, Died, Done, Ended, Policy, ProcessGone, Steer, UnreadableAbroad, unfit
+from ..records.outcome import (
+    Directive,
+    Done,
+    Policy,
+    ProcessDied,
+    ProcessExited,
+    RemoteFailure,
+    RunEnd,
+    UnreadableAbroad,
+    unfit,
+)
 from ..records.run import Failure, Usage
-from ..records.skew import Unreadable
-from ..task.context import Context, Desk, running
-from ..task.task import Options, Task
+from ..records.skew import UndecodablePayload
+from ..task.context import Context, ReportBuffer, running
+from ..task.task import Task, TaskOptions
 
 # Tries of postponed jobs in a worker, beyond the first one of each.
 TRIES_PER_SECOND = 100
@@ -67,7 +77,7 @@ class Runner:
     ) -> None:
         """`skew`: seconds that a job may wait for a worker with the version of its task that made its payload."""
         self._clock = clock
-        self.desk = Desk(clock)
+        self.desk = ReportBuffer(clock)
         self.threads = Threads(clock)
         self._processes: Processes | None = None
         self._max_crashes = max_crashes
@@ -104,7 +114,7 @@ class Runner:
     def fingerprints(self, tasks: Iterable[str]) -> tuple[str, ...]:
         return tuple(self._tasks[name].arguments.fingerprint for name in tasks)
 
-    async def run(self, ctx: Context) -> Ended:
+    async def run(self, ctx: Context) -> RunEnd:
         """How the run ended; lets nothing through but its own cancellation."""
         job = ctx.job
         running.set(ctx)
@@ -117,8 +127,8 @@ class Runner:
             value = await self._calls[job.task](ctx)
         except asyncio.CancelledError:
             raise
-        except ProcessGone as gone:
-            return Died(str(gone), self._max_crashes)
+        except ProcessExited as gone:
+            return ProcessDied(str(gone), self._max_crashes)
         except UnreadableAbroad as abroad:
             return self._unreadable(job.task, abroad.failure, abroad.version)
         except BaseException as error:
@@ -130,15 +140,15 @@ class Runner:
         except BaseException as error:  # of any kind: code of the value's class runs there
             return error
 
-    def _unreadable(self, task: str, failure: Failure, version: tuple[str, str] | None = None) -> Unreadable:
+    def _unreadable(self, task: str, failure: Failure, version: tuple[str, str] | None = None) -> UndecodablePayload:
         """`version`: the fingerprint and the parameters of the task where it was to run, if that is elsewhere."""
         arguments = self._tasks[task].arguments
         fingerprint, parameters = version or (arguments.fingerprint, arguments.parameters)
-        return Unreadable(failure, fingerprint, parameters, self._skew, self._pace.reserve())
+        return UndecodablePayload(failure, fingerprint, parameters, self._skew, self._pace.reserve())
 
-    def judged(self, ctx: Context, value: Any) -> Done | Steer | ItemsFailed:
+    def judged(self, ctx: Context, value: Any) -> Done | Directive | ItemsFailed:
         """What it means that the task returned this."""
-        if isinstance(value, Steer):
+        if isinstance(value, Directive):
             return value
         items, verdict = ctx.counted, ctx.verdict
         if items is not None and verdict == "failed":
@@ -185,13 +195,13 @@ class Runner:
 
     async def _in_process(self, task: Task[Any, Any], place: tuple[str, str, str | None], ctx: Context) -> Any:
         """In a process of its own, for what may have to be killed."""
-        from ..executor.protocol import Died as Gone
-        from ..executor.protocol import Order, Raised, Steered
+        from ..executor.protocol import ProcessDiedMessage as Gone
+        from ..executor.protocol import Raised, RunRequest, RunSteered
 
         assert self._processes is not None
         options = task.options
         ended = await self._processes.call(
-            Order(
+            RunRequest(
                 module=place[0], qualname=place[1], main=place[2], job=ctx.job, timeout=ctx.timeout,
                 deadline=ctx.deadline, soft_timeout=options.soft_timeout, memory_limit=options.memory_limit,
                 cpu_limit=options.cpu_limit, result_limit=self._result_limit,
@@ -201,12 +211,12 @@ class Runner:
         ctx.usage = ended.usage
         match ended:
             case Gone(reason=reason):
-                raise ProcessGone(reason)
+                raise ProcessExited(reason)
             case Raised(failure=failure, kind="unreadable", version=version):
                 raise UnreadableAbroad(failure, version)
             case Raised(failure=failure, kind=kind):
-                raise Abroad(failure, retryable=_worth_a_retry(ended, options), timeout=kind == "timeout")
-            case Steered(steer=steer):
+                raise RemoteFailure(failure, retryable=_worth_a_retry(ended, options), timeout=kind == "timeout")
+            case RunSteered(steer=steer):
                 raise steer
             case _:
                 # Layers see the value; what could not be kept of it was said in the process.
@@ -217,7 +227,7 @@ def _deadline(began: datetime | None, timeout: float | None) -> datetime | None:
     return None if timeout is None or began is None else later(began, timeout)
 
 
-def _worth_a_retry(raised: Raised, options: Options) -> bool:
+def _worth_a_retry(raised: Raised, options: TaskOptions) -> bool:
     """What the task's rules say of an error that only its process has seen."""
     from ..executor.pool import bases_of
 
@@ -231,16 +241,16 @@ def _worth_a_retry(raised: Raised, options: Options) -> bool:
 
 def _hear(ctx: Context, message: Message | Usage) -> None:
     """What a task says in its process, said here."""
-    from ..executor.protocol import Items, LogLine, Note, Progress
+    from ..executor.protocol import ItemsMessage, LogMessage, NoteMessage, ProgressMessage
 
     match message:
-        case LogLine(level=level, text=text):
+        case LogMessage(level=level, text=text):
             ctx.log.log(level, "%s", text)
-        case Progress(done=done, total=total, note=note):
+        case ProgressMessage(done=done, total=total, note=note):
             ctx.progress(done, total, note)
-        case Items(success=success, failed=failed, skipped=skipped):
+        case ItemsMessage(success=success, failed=failed, skipped=skipped):
             ctx.items(success=success, failed=failed, skipped=skipped)
-        case Note(metadata=metadata):
+        case NoteMessage(metadata=metadata):
             ctx.note(**metadata)
         case _:
             ctx.usage = message

@@ -20,21 +20,21 @@ from ..events import Bus, SchedulePaused, SchedulesChanged, TickFired, TickPasse
 from ..failpoint import failpoint
 from ..ids import JobId, new_id
 from ..leader import Leader
-from ..poll_interval import patience
+from ..poll_interval import poll_interval
 from ..records.job import NewJob, State
 from ..records.outcome import clean, failure_of
 from ..records.query import Filter
-from ..schedule.balance.load import Board
+from ..schedule.balance.load import TickLoad
 from ..schedule.balance.spread import place, unplaced
-from ..schedule.edit import born, fingerprint, redefined
+from ..schedule.edit import create, fingerprint, redefine
 from ..schedule.options import Declared
 from ..schedule.plan import plan
 from ..schedule.record import BACKFILL, BY_HAND, INPUT, REASON_LIMIT, Firing, Schedule, Tick, key_of
 from ..store import Store
-from ..store_retry import Insistence
+from ..store_retry import StoreRetry
 from ..survived_errors import is_own_cancellation
 from .user_call import UserCalls
-from .watchdog import Vigil
+from .watchdog import Watchdog
 
 # Schedules that one turn fires at most, and one step reads or writes.
 BATCH = 500
@@ -64,9 +64,9 @@ def job_of(schedule: Schedule, tick: Tick, payload: str, now: datetime, fingerpr
     )  # fmt: skip
 
 
-async def load_of(store: Store, now: datetime, *, without: Collection[str]) -> Board:
+async def load_of(store: Store, now: datetime, *, without: Collection[str]) -> TickLoad:
     """All schedules as load, but for these, read page by page: there may be very many."""
-    board, after = Board((), now), None
+    board, after = TickLoad((), now), None
     while page := await store.schedules(limit=BATCH, after=after):
         for row in page:
             if row.status == "active" and row.name not in without:
@@ -122,7 +122,7 @@ class Scheduler:
             now = self._clock.now()
             known = {row.name: row for some in _sets(sorted(names)) for row in await store.schedules(some, limit=BATCH)}
             homeless = {name for name in names if unplaced(self._declared[name].spec, known.get(name))}
-            board = await load_of(store, now, without=homeless) if homeless else Board((), now)
+            board = await load_of(store, now, without=homeless) if homeless else TickLoad((), now)
             wanted = [self._said(name, known.get(name), now, missing_only, board) for name in sorted(names)]
             firings = [firing for firing in wanted if firing is not None]
             names, stand = set(), list[str]()
@@ -146,23 +146,23 @@ class Scheduler:
                 _logger.warning("schedule %r depends on %r, which there is not: it never fires", name, missing)
 
     def _said(
-        self, name: str, row: Schedule | None, now: datetime, missing_only: bool, board: Board
+        self, name: str, row: Schedule | None, now: datetime, missing_only: bool, board: TickLoad
     ) -> Firing | None:  # fmt: skip
         spec, digest = self._declared[name].spec, fingerprint(self._declared[name].spec)
         if row is not None and (missing_only or row.owner == "user" or row.declared == digest):
             return None
         anchor_at = place(name, spec, board, now) if unplaced(spec, row) else None
         if row is None:
-            firing = Firing(schedule=born(name, spec, owner="code", now=now, anchor_at=anchor_at))
+            firing = Firing(schedule=create(name, spec, owner="code", now=now, anchor_at=anchor_at))
         else:
-            firing = redefined(row, spec, now=now, declared=digest, anchor_at=anchor_at)
+            firing = redefine(row, spec, now=now, declared=digest, anchor_at=anchor_at)
         if anchor_at is not None:
             board.add(firing.schedule)
         return firing
 
     # what is due
 
-    async def run(self, store: Store, insist: Insistence, poll: float, vigil: Vigil) -> None:
+    async def run(self, store: Store, insist: StoreRetry, poll: float, vigil: Watchdog) -> None:
         """Sleeps until the next schedule is due, or `poll` at most if nothing is heard: clocks jump, and others change
         schedules."""
 
@@ -175,13 +175,13 @@ class Scheduler:
                 group.create_task(self._leader.run(asyncio.Event().wait))
                 await self._turns(store, insist, poll, vigil)
 
-    async def _turns(self, store: Store, insist: Insistence, poll: float, vigil: Vigil) -> Never:
+    async def _turns(self, store: Store, insist: StoreRetry, poll: float, vigil: Watchdog) -> Never:
         async def turn() -> float | None:
             vigil.turn("fire")
             return await self.turn(store)
 
         while True:
-            wait, rest = await insist("firing", turn), patience(store, poll)
+            wait, rest = await insist("firing", turn), poll_interval(store, poll)
             vigil.turn("fire", rest)
             await self._alarm.wait(rest if wait is None else min(wait, rest))
 

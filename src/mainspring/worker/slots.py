@@ -15,8 +15,8 @@ from ..clock import Alarm, Clock
 from ..errors import JobTimeout
 from ..ids import JobId, Lease
 from ..records.job import Job
-from ..records.outcome import Done, Ended, Released, Stopped
-from ..records.worker import Beat
+from ..records.outcome import Done, Released, RunEnd, Stopped
+from ..records.worker import BeatReply
 from ..task.context import Context
 from .runner import Runner
 
@@ -36,7 +36,7 @@ class Run:
         self.job = job
         self.ctx = ctx
         self.key: RunKey = (job.id, job.lease or "")
-        self.task: asyncio.Task[Ended] | None = None
+        self.task: asyncio.Task[RunEnd] | None = None
         self.why: Released | Stopped | None = None
         """Why the worker ended the run, if it did."""
         self.lost = False
@@ -64,7 +64,7 @@ class Slots:
         runner: Runner,
         size: int,
         clock: Clock,
-        ended: Callable[[Run, Ended], object],
+        ended: Callable[[Run, RunEnd], object],
         leaked: Callable[[Job, str], object],
     ) -> None:
         self._runner = runner
@@ -75,7 +75,7 @@ class Slots:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fewer = Alarm(clock)
         self._leaks: set[RunKey] = set()
-        self._deserted: set[asyncio.Task[Ended]] = set()
+        self._deserted: set[asyncio.Task[RunEnd]] = set()
         runner.threads.leaked = self._thread_leaked
         runner.threads.returned = self._thread_returned
         self.size = size
@@ -115,7 +115,7 @@ class Slots:
         run.task = self._loop.create_task(self._runner.run(run.ctx))
         run.task.add_done_callback(partial(self._done, run))
 
-    def _done(self, run: Run, task: asyncio.Task[Ended]) -> None:
+    def _done(self, run: Run, task: asyncio.Task[RunEnd]) -> None:
         if run.key not in self._runs:  # settled long ago; what it says now counts for nothing
             self._deserted.discard(task)
             self._leaks.discard(run.key)
@@ -123,7 +123,7 @@ class Slots:
                 task.exception()  # looked at, so that asyncio does not complain
             return
         if task.cancelled():
-            ended: Ended = run.why or asyncio.CancelledError("the task cancelled itself")
+            ended: RunEnd = run.why or asyncio.CancelledError("the task cancelled itself")
         elif (broken := task.exception()) is not None:  # a bug of ours: the run is settled all the same
             ended = broken
         else:
@@ -132,7 +132,7 @@ class Slots:
                 ended = run.why  # whatever it did on its way out, it was told to stop; a release lets it be done
         self.give_up(run, ended)
 
-    def give_up(self, run: Run, ended: Ended) -> None:
+    def give_up(self, run: Run, ended: RunEnd) -> None:
         """Settles the run and gives its slot back; one that was settled already is not heard a second time."""
         if self._runs.get(run.key) is run:
             del self._runs[run.key]
@@ -203,7 +203,7 @@ class Slots:
     def _thread_returned(self, ctx: Context) -> None:
         self._leaks.discard((ctx.job.id, ctx.lease))
 
-    def hear(self, beat: Beat, sent: set[RunKey]) -> None:
+    def hear(self, beat: BeatReply, sent: set[RunKey]) -> None:
         """Ends what the store says is cancelled, or is not ours any more, among the runs it was asked about."""
         for run in self:
             if run.ctx.commitment is not None and run.ctx.commitment.binding:

@@ -13,18 +13,18 @@ from ..failpoint import failpoint
 from ..records.job import Job
 from ..records.outcome import Outcome, decide
 from ..store import Store, Transaction
-from ..task.context import Commitment, Context
-from .reports import Courier
+from ..task.context import CompletionCommit, Context
+from .reports import ReportSender
 from .runner import Runner
 
 
-class Completion:
+class TransactionalCompletion:
     """What `ctx.transaction()` opens, for the runs of one worker."""
 
     def __init__(
         self,
         runner: Runner,
-        courier: Courier,
+        courier: ReportSender,
         clock: Clock,
         store: Callable[[], Store],
         told: Callable[[Job, Outcome], Outcome],
@@ -53,7 +53,7 @@ class Completion:
         # What was said so far needs no transaction. What is said in the block is told with its end: meanwhile the store
         # may be locked for everybody else, and afterwards it takes no more words of this run.
         await self._courier.carry(self._store())
-        ctx.commitment = commitment = Commitment()
+        ctx.commitment = commitment = CompletionCommit()
         try:
             async with AsyncExitStack() as stack:
                 with self._clock.outside():
@@ -69,7 +69,7 @@ class Completion:
             if commitment.outcome is None:
                 ctx.commitment = None
 
-    async def _commit(self, ctx: Context, commitment: Commitment, transaction: Transaction) -> None:
+    async def _commit(self, ctx: Context, commitment: CompletionCommit, transaction: Transaction) -> None:
         outcome = self._outcome(ctx, commitment)
         report = ctx.said.report()
         commitment.under_way = True
@@ -85,7 +85,7 @@ class Completion:
         failpoint("transaction.after_commit")
         self._courier.tell([(ctx.job, report)])
 
-    def _outcome(self, ctx: Context, commitment: Commitment) -> Outcome:
+    def _outcome(self, ctx: Context, commitment: CompletionCommit) -> Outcome:
         """As if the task had returned now; too many failed items, or a Snooze given as the result, end the block."""
         ended = self._runner.judged(ctx, commitment.result)
         if isinstance(ended, Exception):

@@ -18,7 +18,7 @@ LONG_CALL_SECONDS: Mapping[str, float] = {"prune": 600.0}
 _WAITS = ("wait", "wait_final")
 
 
-class Vigil:
+class Watchdog:
     """Knows when each loop turned last, and which calls of the store have not returned. A loop that has not begun to
     turn is not late, and neither is one that repeats calls because the store fails."""
 
@@ -67,7 +67,7 @@ class Vigil:
 class WatchedStore:
     """A store whose calls a vigil knows of until they return."""
 
-    def __init__(self, store: Store, vigil: Vigil, loop: str) -> None:
+    def __init__(self, store: Store, vigil: Watchdog, loop: str) -> None:
         self._store, self._vigil, self._loop = store, vigil, loop
 
     def __getattr__(self, name: str) -> Any:

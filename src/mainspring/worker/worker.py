@@ -21,30 +21,30 @@ from ..clock import StoreClock
 from ..config import Settings
 from ..errors import BadInput, MainspringError
 from ..events import Bus, JobLost, JobsExpired, JobStarted, SlotLeaked, WorkerStarted, WorkerStopped, WorkerStopping
-from ..feed.publisher import Herald
-from ..insight.queue_depth import Sounder
-from ..poll_interval import patience
+from ..feed.publisher import FeedPublisher
+from ..insight.queue_depth import DepthSampler
+from ..poll_interval import poll_interval
 from ..records.job import Job
-from ..records.outcome import Crashed, Ended, Outcome, Poisoned, decide
+from ..records.outcome import Crashed, Outcome, Poisoned, RunEnd, decide
 from ..records.run import Ending
-from ..records.worker import Beat, Orders, WorkerInfo
+from ..records.worker import BeatReply, WorkerCommands, WorkerInfo
 from ..store import Store
-from ..store_retry import Insistence
+from ..store_retry import StoreRetry
 from ..supervisor.signals import on_stop
-from ..webhook.dispatcher import Crier
-from .claims import Appetite, Limits, given
-from .completer import Settlement, tell
-from .heartbeat import Pulse
+from ..webhook.dispatcher import WebhookDispatcher
+from .claims import ClaimTrigger, Limits, given
+from .completer import Completer, tell
+from .heartbeat import Heartbeat
 from .judge import Judge
 from .pruner import Pruner
-from .recycle import Wear, resident
-from .reports import Courier
-from .rescue import Sweeper
+from .recycle import RecyclePolicy, resident
+from .reports import ReportSender
+from .rescue import OrphanRescue
 from .runner import Runner
 from .scheduler import Scheduler
 from .slots import Run, RunKey, Slots
-from .transaction import Completion
-from .watchdog import Vigil
+from .transaction import TransactionalCompletion
+from .watchdog import Watchdog
 
 _logger = logging.getLogger("mainspring")
 # Outcomes not yet stored, as a multiple of the slots, before the worker stops claiming.
@@ -71,8 +71,8 @@ class Worker:
         mourned: Callable[[Job, Outcome], Outcome] = lambda job, outcome: outcome,
         scheduler: Scheduler,
         pruner: Pruner | None = None,
-        herald: Herald,
-        crier: Crier,
+        herald: FeedPublisher,
+        crier: WebhookDispatcher,
     ) -> None:
         """`tasks` and `queues` (a mapping) say how many of each may run at once here; None: no limit.
 
@@ -91,23 +91,23 @@ class Worker:
         self._scheduler = scheduler
         self._crier = crier
         self._slots = Slots(runner, settings.concurrency, clock, self._on_end, self._on_leak)
-        self._appetite = Appetite(clock, self._slots, self._free)
-        self._courier = Courier(runner.desk, clock, bus)
+        self._appetite = ClaimTrigger(clock, self._slots, self._free)
+        self._courier = ReportSender(runner.desk, clock, bus)
         self._judge = Judge(runner.policy, self._died, self._told)
-        self._settlement = Settlement(clock, bus, self._courier, self._appetite.freed, self._judge.bounded)
-        self._completion = Completion(runner, self._courier, clock, lambda: self._store, self._told)
+        self._settlement = Completer(clock, bus, self._courier, self._appetite.freed, self._judge.bounded)
+        self._completion = TransactionalCompletion(runner, self._courier, clock, lambda: self._store, self._told)
         runner.desk.transaction = self._completion.transaction
-        self._sounder = Sounder(clock)
-        self._sweeper = Sweeper(clock, bus, self._crashed, self._judge.bounded)
-        self._orders = Orders()
-        self._vigil = Vigil(
+        self._sounder = DepthSampler(clock)
+        self._sweeper = OrphanRescue(clock, bus, self._crashed, self._judge.bounded)
+        self._orders = WorkerCommands()
+        self._vigil = Watchdog(
             clock, {"beat": settings.lease, "sweep": 3 * settings.sweep + settings.lease,
                     "fire": 3 * settings.poll_interval + settings.lease},
         )  # fmt: skip
         host = socket.gethostname()
         # Never the same twice: a restarted worker must not take what its predecessor left for its own.
         self.id = f"{settings.instance_id or host}-{os.getpid()}-{os.urandom(4).hex()}"
-        self._insist = Insistence(clock, bus, self.id)
+        self._insist = StoreRetry(clock, bus, self.id)
         served = self._limits.queues
         self._info = WorkerInfo(
             id=self.id, host=host, pid=os.getpid(), queues=None if served is None else tuple(served),
@@ -115,7 +115,7 @@ class Worker:
             grace=settings.grace, limits=given(tasks), queue_limits=given(served),
             fingerprints=runner.fingerprints(sorted(tasks)),
         )  # fmt: skip
-        self._pulse = Pulse(
+        self._pulse = Heartbeat(
             clock, bus, beat=settings.beat, lease=settings.lease, describe=self._describe, heard=self._heard,
             silent=self._fall_silent, turned=lambda: self._vigil.turn("beat"),
         )  # fmt: skip
@@ -127,7 +127,11 @@ class Worker:
         self._phase = crc32(self.id.encode()) / 2**32
         self._stopping = False
         self._grace = settings.grace
-        self._wear = Wear(clock, jobs=settings.recycle_jobs, memory=settings.recycle_memory) if recycle else Wear(clock)
+        self._wear = (
+            RecyclePolicy(clock, jobs=settings.recycle_jobs, memory=settings.recycle_memory)
+            if recycle
+            else RecyclePolicy(clock)
+        )
         self._recycles = recycle
         self.recycled: str | None = None
         """Why it stops or has stopped by itself, for a fresh process to take its place; None: it did not."""
@@ -285,7 +289,7 @@ class Worker:
 
     async def _claim(self, store: Store) -> float | None:
         """Fills free slots; returns the seconds until asking again can help, None: when a slot is free."""
-        wait = patience(store, self._settings.poll_interval)
+        wait = poll_interval(store, self._settings.poll_interval)
         self.claimable_at = None
         for queues, tasks, room in self._limits.requests(self._slots, self._free):
             now, silences = self._clock.now(), self._silences
@@ -333,7 +337,7 @@ class Worker:
             if wanted:
                 self._bus.emit(JobStarted(at=self._clock.now(), job=job))
 
-    def _on_end(self, run: Run, ended: Ended) -> None:
+    def _on_end(self, run: Run, ended: RunEnd) -> None:
         now, job = self._clock.now(), run.job
         self._wear.jobs += 1
         if (commitment := run.ctx.commitment) is not None and commitment.outcome is not None:
@@ -366,7 +370,7 @@ class Worker:
         )  # fmt: skip
         return about, runs
 
-    def _heard(self, beat: Beat, sent: set[RunKey]) -> None:
+    def _heard(self, beat: BeatReply, sent: set[RunKey]) -> None:
         if self._silent:
             self._silent = False
             self._appetite.ring()
@@ -378,7 +382,7 @@ class Worker:
         self._sweeper.hear(set() if self._claiming else set(beat.holds.items()) - known)
         self._sweeper.heed(beat.lost)
 
-    def _obey(self, orders: Orders) -> None:
+    def _obey(self, orders: WorkerCommands) -> None:
         _logger.info("worker %s has new orders: %s", self.id, orders)
         self._orders = orders
         self._slots.size = orders.concurrency or self._settings.concurrency

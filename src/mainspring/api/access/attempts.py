@@ -37,7 +37,7 @@ class Bucket:
         return 0.0
 
 
-class Attempts:
+class SignInAttempts:
     """Counts failures. Whoever is right comes in, however often others were wrong: secrets are of 256 bits, so there is
     nothing to be won by guessing, and nobody can lock out anybody else."""
 

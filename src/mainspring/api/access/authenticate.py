@@ -13,10 +13,10 @@ from litestar.handlers import BaseRouteHandler
 from litestar.types import ASGIApp, Receive, Scope, Send
 from msgspec import Struct
 
-from ...actor import acting
+from ...actor import act_as
 from ...app import Mainspring
 from ...errors import StoreUnavailable
-from ...records.api_key import ROLES, Role, covers
+from ...records.api_key import ROLES, Role, scope_allows
 from ..app_scope import served
 from ..path import found
 from ..problem import Problem
@@ -39,7 +39,7 @@ class Principal(Struct, frozen=True, kw_only=True):
     """When whatever it came in with ends."""
 
     def may(self, role: Role, scope: str | None = None) -> bool:
-        named = scope is None or covers(self.scopes, scope)
+        named = scope is None or scope_allows(self.scopes, scope)
         return named and ROLES.index(self.role) >= ROLES.index(role)
 
 
@@ -49,7 +49,7 @@ Who = NamedDependency[Principal]
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 # Says who it is, or None if it cannot tell; raises Problem(401) if somebody pretends.
-Way = Callable[[Connection], Awaitable[Principal | None]]
+Authenticator = Callable[[Connection], Awaitable[Principal | None]]
 
 
 def may(role: Role | Literal["anyone"], **opt: Any) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def may(role: Role | Literal["anyone"], **opt: Any) -> dict[str, Any]:
     return {"opt": {"role": role, **opt}}
 
 
-class Door:
+class Authenticate:
     """Finds out who asks, before anything else is done; the handler runs in that name."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -82,11 +82,11 @@ class Door:
         scope["user"] = principal = await _who(connection, here.ways)
         # Not as a guard of the framework, which copies the handler for each request: a tenth of what an enqueue costs.
         guard(connection, scope["route_handler"])
-        with acting(principal.name if principal else None), shown_to(principal, here.app.settings):
+        with act_as(principal.name if principal else None), shown_to(principal, here.app.settings):
             await self._app(scope, receive, send)
 
 
-async def _who(connection: Connection, ways: tuple[Way, ...]) -> Principal | None:
+async def _who(connection: Connection, ways: tuple[Authenticator, ...]) -> Principal | None:
     if connection.scope["route_handler"].opt.get("role") == ANYONE:
         return None
     for way in ways:

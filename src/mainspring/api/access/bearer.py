@@ -9,7 +9,7 @@ from litestar.types import Scope
 from ...app import Mainspring
 from ...records.api_key import ApiKey, id_of
 from ..security_headers import header
-from .attempts import Attempts
+from .attempts import SignInAttempts
 from .authenticate import Connection, Principal, unauthenticated
 from .first_run import FIRST, is_token, is_valid
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Bearer:
     """A way in."""
 
-    def __init__(self, app: Mainspring, attempts: Attempts, tokens: WebTokens | None) -> None:
+    def __init__(self, app: Mainspring, attempts: SignInAttempts, tokens: WebTokens | None) -> None:
         self._app = app
         self._attempts = attempts
         self._tokens = tokens

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from ...app import Mainspring
-from ...records.api_key import TOKEN, fingerprint, id_of, minted
+from ...records.api_key import TOKEN, fingerprint, id_of, new_secret
 from ...records.document import Document
 from .authenticate import Principal
 
@@ -21,7 +21,7 @@ async def welcome(app: Mainspring) -> str | None:
     """
     if app.settings.jwt_algorithm or await app.keys.any():
         return None
-    store, now, secret = await app.opened(), app.clock.now(), minted(TOKEN, "start")
+    store, now, secret = await app.opened(), app.clock.now(), new_secret(TOKEN, "start")
     before = await store.documents(_KIND, now=now, limit=100)
     await store.drop_documents(_KIND, [document.name for document in before])
     document = Document(kind=_KIND, name=fingerprint(secret), text="{}", expires_at=now + LASTS)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ...bounds import has_too_many_parts
 from ...codec import data
 from ...config import Settings
-from ...feed.event import Notice, encode
+from ...feed.event import FeedEvent, encode
 from ...mask import MASK, mask, mask_text
 from ...records.run import KIND_LIMIT, LINE_LIMIT, Failure
 from ...schedule.record import INPUT, REASON_LIMIT, Tick
@@ -122,7 +122,7 @@ def shown_line(text: str) -> str:
     return MASK if text and _hides.get() else mask_text(text)
 
 
-def shown_notice(notice: Notice, text: str) -> str:
+def shown_notice(notice: FeedEvent, text: str) -> str:
     """A live event as JSON: `text`, in which secrets are masked already, or that without what viewers may not see."""
     said = (notice.error, notice.line, notice.progress, notice.tick)
     if not _hides.get() or said == (None, None, None, None):

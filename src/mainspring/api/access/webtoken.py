@@ -27,7 +27,7 @@ _MOST = 1000
 _REMEMBERED_FOR = HOLDS
 
 
-class Refused(Exception):
+class TokenRefused(Exception):
     """Why a token is not believed."""
 
 
@@ -43,12 +43,12 @@ class WebTokens:
         """Whose it is; or nobody, and why not."""
         try:
             return await self._principal(token), ""
-        except Refused as refused:
+        except TokenRefused as refused:
             return None, f"this token is refused: {refused}"
 
     async def _principal(self, token: str) -> Principal:
         if len(token) > LONGEST:
-            raise Refused(f"it is longer than {LONGEST} characters")
+            raise TokenRefused(f"it is longer than {LONGEST} characters")
         digest, now = sha256(token.encode("latin-1")).digest(), self._clock.monotonic()
         if (known := self._known.get(digest)) and now - known[1] < _REMEMBERED_FOR:
             _check_end(known[0].expires_at, self._clock.now())
@@ -71,53 +71,53 @@ class WebTokens:
                 options={"require": _REQUIRED, "verify_exp": False, "verify_nbf": False, "verify_iat": False},
             )  # fmt: skip
         except MissingRequiredClaimError as missing:
-            raise Refused(f"it has no {missing.claim}") from None
+            raise TokenRefused(f"it has no {missing.claim}") from None
         except InvalidAudienceError:
-            raise Refused(f"it is not for the audience {settings.jwt_audience!r}") from None
+            raise TokenRefused(f"it is not for the audience {settings.jwt_audience!r}") from None
         except InvalidIssuerError:
-            raise Refused(f"it is not of the issuer {settings.jwt_issuer!r}") from None
+            raise TokenRefused(f"it is not of the issuer {settings.jwt_issuer!r}") from None
         except (PyJWTError, ValueError, RecursionError):
-            raise Refused("it is malformed, or its signature is wrong") from None
+            raise TokenRefused("it is malformed, or its signature is wrong") from None
         return claims
 
     async def _key(self, header: dict[str, Any]) -> Any:
         if header.get("alg") != self._settings.jwt_algorithm:
-            raise Refused(f"it is not signed by {self._settings.jwt_algorithm}")
+            raise TokenRefused(f"it is not signed by {self._settings.jwt_algorithm}")
         if named := [name for name in (*_TELLING, "crit") if name in header]:
-            raise Refused(f"it has a header {named[0]}, which nobody heeds here")
+            raise TokenRefused(f"it has a header {named[0]}, which nobody heeds here")
         if self._keys is None:
             return self._settings.jwt_secret
         kid = header.get("kid")
         key = await self._keys.get(kid) if isinstance(kid, str) else None
         if key is None:
-            raise Refused("its kid is missing, or names no key that signs here")
+            raise TokenRefused("its kid is missing, or names no key that signs here")
         return key
 
     def _believed(self, claims: dict[str, Any]) -> Principal:
         now, settings = self._clock.now(), self._settings
         for claim in ("nbf", "iat"):
             if _seconds(claims, claim) > now.timestamp() + LEEWAY:
-                raise Refused(f"it is not valid yet ({claim})")
+                raise TokenRefused(f"it is not valid yet ({claim})")
         end = _seconds(claims, "exp")
         if end >= 2**33:
-            raise Refused("it does not end (exp)")
+            raise TokenRefused("it does not end (exp)")
         expires_at = datetime.fromtimestamp(end, UTC)
         _check_end(expires_at, now)
         subject, role = claims.get(settings.jwt_subject_claim), claims.get(settings.jwt_role_claim)
         if not isinstance(subject, str) or not 0 < len(subject) <= 200 or not subject.isprintable():
-            raise Refused(f"it does not say who it is for ({settings.jwt_subject_claim})")
+            raise TokenRefused(f"it does not say who it is for ({settings.jwt_subject_claim})")
         if role not in ROLES:
-            raise Refused(f"its {settings.jwt_role_claim} is none of {', '.join(ROLES)}")
+            raise TokenRefused(f"its {settings.jwt_role_claim} is none of {', '.join(ROLES)}")
         return Principal(name=f"jwt:{subject}", role=role, expires_at=expires_at)
 
 
 def _seconds(claims: dict[str, Any], claim: str) -> float:
     value = claims.get(claim)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 10**15:
-        raise Refused(f"its {claim} is no instant")
+        raise TokenRefused(f"its {claim} is no instant")
     return value
 
 
 def _check_end(end: datetime | None, now: datetime) -> None:
     if end is not None and (now - end).total_seconds() >= LEEWAY:
-        raise Refused("it has expired")
+        raise TokenRefused("it has expired")

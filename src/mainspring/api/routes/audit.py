@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from ...control.audit_words import reason_of, target_text
-from ...records.audit import Entry, Trail
+from ...records.audit import AuditEntry, AuditFilter
 from ..access.authenticate import Spring, may
 from ..access.redaction import shown_data, shown_target, shown_text
 from ..parameters import When, instant
@@ -20,7 +20,7 @@ from ..showing import shown_each
 Limit = Annotated[int, QueryParameter(ge=1, le=200)]
 
 
-class EntryView(Entry, frozen=True, kw_only=True, omit_defaults=False):
+class EntryView(AuditEntry, frozen=True, kw_only=True, omit_defaults=False):
     """Who did what, when, to what; and how that ended."""
 
     target_text: str
@@ -39,7 +39,7 @@ class AuditPage(Struct, frozen=True):
     """Give it as `before` for the next page; null: there is none."""
 
 
-class Time(Struct, frozen=True):
+class ServerTime(Struct, frozen=True):
     now: datetime
 
 
@@ -55,19 +55,19 @@ async def list_audit(
     limit: Limit = 50,
 ) -> AuditPage:
     """Changes that were made in somebody's name, newest first."""
-    which = Trail(who=by, action=action, target=target, since=instant(since), until=instant(until))
+    which = AuditFilter(who=by, action=action, target=target, since=instant(since), until=instant(until))
     found = await spring.audit.list(which, limit=limit, before=before)
     return AuditPage(await shown_each(spring, found, _view), found[-1].id if len(found) == limit else None)
 
 
 @get("/time", **may("viewer", unscoped=True))
-async def get_time(spring: Spring) -> Time:
+async def get_time(spring: Spring) -> ServerTime:
     """What time it is for jobs and schedules."""
     await spring.opened()
-    return Time(spring.clock.now())
+    return ServerTime(spring.clock.now())
 
 
-def _view(entry: Entry) -> EntryView:
+def _view(entry: AuditEntry) -> EntryView:
     outcome = None if entry.outcome is None else shown_data(entry.outcome)
     target = shown_target(entry.target)
     shown = {"target": target, "asked": shown_data(entry.asked), "outcome": outcome}

@@ -25,7 +25,7 @@ from .jobs import JobEdit
 MANY = 1000
 
 
-class Choice(Struct, kw_only=True, forbid_unknown_fields=True):
+class BulkChoice(Struct, kw_only=True, forbid_unknown_fields=True):
     """The jobs meant: by id; by filter, in parts; or all."""
 
     ids: Annotated[list[str], Meta(min_length=1, max_length=MANY)] | None = None
@@ -42,7 +42,7 @@ class Choice(Struct, kw_only=True, forbid_unknown_fields=True):
         return {} if self.ids is not None else {"limit": self.limit, "after": self.after}
 
 
-class Bulk(Choice, kw_only=True, forbid_unknown_fields=True):
+class Bulk(BulkChoice, kw_only=True, forbid_unknown_fields=True):
     action: Literal["cancel", "retry", "pause", "resume", "delete", "update"]
     reason: Annotated[str, Meta(max_length=1024)] = "cancelled by an operator"
     """For cancel: kept with the jobs."""
@@ -52,7 +52,7 @@ class Bulk(Choice, kw_only=True, forbid_unknown_fields=True):
     """Only tell what would be done, going by the jobs' states."""
 
 
-class Refused(Struct, frozen=True):
+class RefusedJob(Struct, frozen=True):
     """A job that was left alone, and why."""
 
     id: JobId
@@ -66,7 +66,7 @@ class BulkResult(Struct, frozen=True, kw_only=True):
     done: int
     ids: list[JobId]
     """Those that were done."""
-    refused: list[Refused]
+    refused: list[RefusedJob]
     next: str | None
     """Give it as `after` to go on; null: there are no more."""
     dry_run: bool = False
@@ -94,7 +94,7 @@ async def _changed(spring: Mainspring, action: Action, which: Filter, data: Bulk
     return await act[action](which, **part)
 
 
-async def chosen(spring: Mainspring, data: Choice, states: tuple[Any, ...] | None) -> Filter:
+async def chosen(spring: Mainspring, data: BulkChoice, states: tuple[Any, ...] | None) -> Filter:
     """The filter that is meant; refuses one that says nothing unless it says so."""
     said = sum((data.ids is not None, data.filter is not None, data.all))
     if data.ids is not None and said == 1 and data.after is None:
@@ -111,14 +111,14 @@ async def chosen(spring: Mainspring, data: Choice, states: tuple[Any, ...] | Non
     return which if which.states is not None or which.ids is not None else replace(which, states=states)
 
 
-def result(action: Action, data: Choice, changed: Changed, *, dry_run: bool = False) -> BulkResult:
+def result(action: Action, data: BulkChoice, changed: Changed, *, dry_run: bool = False) -> BulkResult:
     errors = {id: refused_as(action, id, refusal) for id, refusal in changed.refused.items()}
     states = {id: refusal.state for id, refusal in changed.refused.items()}
-    refused = [Refused(id, code_of(error)[1], shown_line(str(error)), states[id]) for id, error in errors.items()]
+    refused = [RefusedJob(id, code_of(error)[1], shown_line(str(error)), states[id]) for id, error in errors.items()]
     met: Collection[JobId] = {*changed.done, *changed.refused}
     for id in dict.fromkeys(data.ids or ()):
         if id not in met:
-            refused.append(Refused(id, "job_not_found", str(missing(id)), None))
+            refused.append(RefusedJob(id, "job_not_found", str(missing(id)), None))
     return BulkResult(done=len(changed.done), ids=changed.done, refused=refused, next=changed.next, dry_run=dry_run)
 
 

@@ -19,7 +19,7 @@ from ..access.authenticate import Spring, may
 from ..access.redaction import shown_error, shown_message
 from ..response_cache import Lately
 from ..unchanged import given_values, kept_arguments
-from .bulk import BulkResult, Choice, chosen, result
+from .bulk import BulkChoice, BulkResult, chosen, result
 from .filters import GROUPS
 
 
@@ -32,7 +32,7 @@ class DeadPage(Struct, frozen=True):
     items: list[DeadGroupView]
 
 
-class Redrive(Choice, kw_only=True, forbid_unknown_fields=True):
+class Redrive(BulkChoice, kw_only=True, forbid_unknown_fields=True):
     arguments: dict[str, Any] | UnsetType = UNSET
     """By name, on top of those they have; each job's task checks them."""
     dry_run: bool = False

@@ -10,7 +10,7 @@ from litestar.params import QueryParameter
 from msgspec import Struct
 
 from ...config import span
-from ...insight.queue_depth import Sample, grid_of
+from ...insight.queue_depth import DepthSample, grid_of
 from ..access.authenticate import Spring, may
 
 Window = Annotated[str, QueryParameter(max_length=20, description="A span such as 15m, 1h, 24h, up to 4d.")]
@@ -20,7 +20,7 @@ Only = Annotated[str | None, QueryParameter(max_length=200, description="Only th
 class Depths(Struct, frozen=True):
     step: float
     """Seconds from one sample to the next, where none is missing."""
-    items: list[Sample]
+    items: list[DepthSample]
 
 
 # Not /queues/history, which is the queue of that name.

@@ -70,7 +70,7 @@ class JobRequest(Struct, kw_only=True, forbid_unknown_fields=True):
 _OPTIONS = tuple(name for name in JobRequest.__struct_fields__ if name not in ("task", "arguments", "id"))
 
 
-class Enqueue(JobRequest, kw_only=True, forbid_unknown_fields=True):
+class EnqueueRequest(JobRequest, kw_only=True, forbid_unknown_fields=True):
     """One job; or many, as `jobs` and nothing beside it."""
 
     jobs: Annotated[list[JobRequest], Meta(min_length=1, max_length=MANY)] | UnsetType = UNSET
@@ -96,7 +96,7 @@ class AllAccepted(Struct, frozen=True):
     **may("operator"),
 )
 async def enqueue(
-    spring: Spring, who: Who, data: JSONBody[Enqueue], request: Request[Any, Any, Any]
+    spring: Spring, who: Who, data: JSONBody[EnqueueRequest], request: Request[Any, Any, Any]
 ) -> Response[Accepted | AllAccepted]:
     """Stores a job, or up to 1,000 of them together; they are safe when the answer comes.
 
@@ -104,7 +104,7 @@ async def enqueue(
     theirs, unless their metadata has one.
     """
     if data.jobs is not UNSET:
-        if data != Enqueue(jobs=data.jobs):
+        if data != EnqueueRequest(jobs=data.jobs):
             raise Problem(422, "invalid", "`jobs` are many; what is said beside them belongs into each of them")
         return await _many(spring, who, data.jobs, request)
     job = _signed(await _made(spring, lambda: new_job(spring, data), request), who, request)

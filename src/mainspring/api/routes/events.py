@@ -8,7 +8,7 @@ from litestar import Request, get
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter, QueryParameter
 
-from ...feed.event import asked
+from ...feed.event import feed_filter
 from ...records.job import Shown
 from ..access.authenticate import Who, may, still_may
 from ..app_scope import served
@@ -50,7 +50,7 @@ async def follow_events(
     seen: AlsoSeen = None,
 ) -> EventStream:
     """Jobs, progress, log lines, schedules, queues and workers as server-sent events, until the client leaves."""
-    wish = asked(types=types, jobs=job, queues=queue, tasks=task, schedules=schedule, states=states)
+    wish = feed_filter(types=types, jobs=job, queues=queue, tasks=task, schedules=schedule, states=states)
     after = seen if last_event_id is None else last_event_id
     return EventStream(served(request.scope).streams, who.name, wish, after, lambda: still_may(request))
 

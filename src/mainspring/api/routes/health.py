@@ -6,7 +6,7 @@ from litestar import Response, get
 from litestar.datastructures import ResponseHeader
 from litestar.openapi.datastructures import ResponseSpec
 
-from ...health import Answer, Body
+from ...health import Body, ProbeResult
 from ..access.authenticate import ANYONE, Spring, may
 
 _FAILING = {503: ResponseSpec(Body, description="It is not, for these reasons.", generate_examples=False)}
@@ -25,7 +25,7 @@ async def ready(spring: Spring) -> Response[Body]:
     return _told((await spring.health()).answer("ready"))
 
 
-def _told(answer: Answer) -> Response[Body]:
+def _told(answer: ProbeResult) -> Response[Body]:
     return Response(answer.body, status_code=answer.code)
 
 

@@ -62,7 +62,7 @@ class JobEdit(Struct, kw_only=True, forbid_unknown_fields=True):
         return values
 
 
-class Counts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class JobCounts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many jobs are in each state that people see. Large figures may be estimates.
 
     Of a filter, a state is left out where counting would take too long.
@@ -107,13 +107,13 @@ async def list_jobs(
 
 
 @get("/jobs/counts", dependencies={"which": Provide(which_jobs)}, **may("viewer"))
-async def count_jobs(spring: Spring, recent: Lately, which: Which) -> Counts:
+async def count_jobs(spring: Spring, recent: Lately, which: Which) -> JobCounts:
     """How many jobs are in each state: all of them, or those of a filter, whose states do not matter."""
     which = replace(which, states=None)
     if which == Filter():
-        return Counts(**await recent.get("counts", spring.jobs.counts))
+        return JobCounts(**await recent.get("counts", spring.jobs.counts))
     found = await recent.get(("counts", which), lambda: spring.jobs.filtered_counts(which))
-    return Counts(**found.counts, up_to=found.up_to)
+    return JobCounts(**found.counts, up_to=found.up_to)
 
 
 @get("/jobs/{id:str}", **may("viewer", waits=True))

@@ -9,7 +9,7 @@ from litestar.params import FromPath, JSONBody
 from msgspec import Struct
 
 from ...errors import ApiKeyNotFound
-from ...records.api_key import ApiKey, Role, covers, id_of
+from ...records.api_key import ApiKey, Role, id_of, scope_allows
 from ..access.authenticate import Principal, Spring, Who, may, unauthenticated
 from ..access.bearer import bearer
 from ..access.first_run import FIRST, used_up
@@ -63,7 +63,7 @@ def _within(wanted: NewKey, who: Principal) -> None:
     """Roles need no look: only an admin gets here."""
     if who.scopes is None:
         return
-    beyond = [scope for scope in wanted.scopes or () if not covers(who.scopes, scope)]
+    beyond = [scope for scope in wanted.scopes or () if not scope_allows(who.scopes, scope)]
     if beyond or wanted.scopes is None:
         raise Problem(
             403, "forbidden", f"{who.name} may not make a key that may more than itself: scopes {', '.join(who.scopes)}"

@@ -17,7 +17,7 @@ from ...trigger import AnyTrigger, Cron, cron
 from ...trigger.bounds import MAX_NAME_CHARACTERS
 from ..access.authenticate import Spring, may
 from ..response_cache import Lately
-from .jobs import Counts
+from .jobs import JobCounts
 from .schedule_view import TickView, tick_views
 
 
@@ -38,7 +38,7 @@ class SchedulerFigures(Struct, frozen=True, kw_only=True):
     """Share of their jobs that ended well; null: none has ended."""
     under_way: int
     """Jobs of theirs that have not ended."""
-    jobs: Counts
+    jobs: JobCounts
     """All jobs by state, those that no schedule made as well."""
     next_at: datetime | None
     as_of: datetime
@@ -83,7 +83,7 @@ async def scheduler_metrics(spring: Spring, recent: Lately) -> SchedulerFigures:
         active=counts["active"], paused=counts["paused"], ended=counts["ended"],
         late=late, next_at=index.due[late] if late < len(index.due) else None,
         fired=sums.fired, skipped=sums.skipped, missed=sums.missed, completed=sums.completed, failed=sums.failed,
-        success_rate=sums.completed / ends if ends else None, under_way=sums.under_way, jobs=Counts(**jobs),
+        success_rate=sums.completed / ends if ends else None, under_way=sums.under_way, jobs=JobCounts(**jobs),
         as_of=index.as_of, complete=index.complete,
     )  # fmt: skip
 

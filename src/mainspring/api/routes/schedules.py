@@ -30,13 +30,13 @@ Before = Annotated[int | None, QueryParameter(ge=0, le=MAX_TICK_NUMBER, descript
 IfMatch = Annotated[str | None, HeaderParameter(name="If-Match")]
 
 
-class SchedulePage(Struct, frozen=True):
+class SchedulePageResponse(Struct, frozen=True):
     items: list[ScheduleView]
     next: str | None
     """Give it as `after` for the next page; null: there is none."""
 
 
-class Note(Struct, forbid_unknown_fields=True):
+class NoteRequest(Struct, forbid_unknown_fields=True):
     note: str = ""
     """Why; kept with the schedule."""
 
@@ -46,7 +46,7 @@ class Resumption(Struct, forbid_unknown_fields=True):
     """Meet the ticks of the pause by its catch-up rule; else they are let go."""
 
 
-class Trigger(Struct, forbid_unknown_fields=True):
+class TriggerRequest(Struct, forbid_unknown_fields=True):
     kwargs: dict[str, Any] | None = None
     """In place of its own input."""
 
@@ -75,13 +75,13 @@ async def list_schedules(
     status: FromQuery[Status | None] = None,
     after: FromQuery[str | None] = None,
     limit: Limit = 50,
-) -> SchedulePage:
+) -> SchedulePageResponse:
     """Schedules, by name; `q` is a part of it. A page may have fewer than `limit`: `next` says whether there are more.
 
     With filters, where there are very many, changes that others made in the last seconds may not be seen yet.
     """
     page = await spring.schedules.page(q=q, task=task, owner=owner, status=status, limit=limit, after=after)
-    return SchedulePage(await shown_each(spring, page.rows, schedule_view), page.next)
+    return SchedulePageResponse(await shown_each(spring, page.rows, schedule_view), page.next)
 
 
 @post("/schedules", **may("operator"))
@@ -120,7 +120,9 @@ async def delete_schedule(spring: Spring, name: FromPath[str]) -> None:
 
 
 @post("/schedules/{name:str}/pause", status_code=200, **may("operator"))
-async def pause_schedule(spring: Spring, name: FromPath[str], data: JSONBody[Note | None] = None) -> ScheduleView:
+async def pause_schedule(
+    spring: Spring, name: FromPath[str], data: JSONBody[NoteRequest | None] = None
+) -> ScheduleView:
     """It makes no jobs until it is resumed; its running jobs go on."""
     row = await spring.schedules.pause(name, data.note if data else "")
     return await shown_one(spring, row, schedule_view)
@@ -135,7 +137,9 @@ async def resume_schedule(
 
 
 @post("/schedules/{name:str}/trigger", **may("operator"))
-async def trigger_schedule(spring: Spring, name: FromPath[str], data: JSONBody[Trigger | None] = None) -> Triggered:
+async def trigger_schedule(
+    spring: Spring, name: FromPath[str], data: JSONBody[TriggerRequest | None] = None
+) -> Triggered:
     """One job at once, paused or not; its next tick is left alone."""
     kwargs = None if data is None else data.kwargs
     if kwargs is not None:

@@ -20,11 +20,11 @@ from ...app import Mainspring
 from ...control.keys import HOLDS
 from ...ids import new_id
 from ...records.api_key import fingerprint
-from ...records.audit import Entry
+from ...records.audit import AuditEntry
 from ...records.document import Document
 from ...records.unreadable import decoded_documents
 from ..access import cookie
-from ..access.attempts import Attempts, Bucket, address_of
+from ..access.attempts import Bucket, SignInAttempts, address_of
 from ..access.authenticate import ANYONE, UNSAFE, Connection, Principal, Who, may, unauthenticated
 from ..access.bearer import of_key
 from ..access.first_run import FIRST, is_token, used_up
@@ -49,7 +49,7 @@ class _Text(Struct, frozen=True, kw_only=True):
 class Sessions:
     """A way in, and what opens and closes it."""
 
-    def __init__(self, app: Mainspring, attempts: Attempts) -> None:
+    def __init__(self, app: Mainspring, attempts: SignInAttempts) -> None:
         self._app = app
         self.attempts = attempts
         # By hash: what the store said, and when; for a session that is not there it says so for good.
@@ -101,7 +101,9 @@ class Sessions:
     async def note(self, who: str, what: str, scope: Scope) -> None:
         """Into the audit trail, with the address it came from."""
         now = self._app.clock.now()
-        entry = Entry(id=new_id(now), at=now, who=who, action=f"session.{what}", target=address_of(scope), outcome="{}")
+        entry = AuditEntry(
+            id=new_id(now), at=now, who=who, action=f"session.{what}", target=address_of(scope), outcome="{}"
+        )
         await (await self._app.opened()).record([entry])
 
     async def close(self, secret: str) -> None:

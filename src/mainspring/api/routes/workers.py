@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 
 from ...app import Mainspring
 from ...control.workers import MOST
-from ...records.worker import LiveWorker, Orders, WorkerInfo, WorkerState
+from ...records.worker import WorkerCommands, WorkerInfo, WorkerRow, WorkerState
 from ..access.authenticate import Spring, may
 from ..showing import shown_each
 from .job_view import JobItem, job_item
@@ -26,7 +26,7 @@ class WorkerView(WorkerInfo, frozen=True, kw_only=True):
     until: datetime
     """When it is taken for dead, unless it beats again."""
     beat_at: datetime | None
-    orders: Orders
+    orders: WorkerCommands
 
 
 class WorkerPage(Struct, frozen=True):
@@ -92,7 +92,7 @@ async def _seen(spring: Mainspring, id: str) -> WorkerView:
     return _view(await spring.workers.get(id))
 
 
-def _view(worker: LiveWorker) -> WorkerView:
+def _view(worker: WorkerRow) -> WorkerView:
     return WorkerView(
         **asdict(worker.info), state=worker.state, until=worker.until, beat_at=worker.beat_at, orders=worker.orders
     )

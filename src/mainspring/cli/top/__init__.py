@@ -25,12 +25,12 @@ async def top(app: Mainspring, interval: float, once: bool) -> None:
     from .frame import whole
     from .live import live
     from .scene import look
-    from .view import View
+    from .view import TopView
 
     console = render.console()
     if not once and sys.stdout.isatty() and not console.is_dumb_terminal:
         return await live(app, interval, console)
-    view = View()
+    view = TopView()
     view.see(await look(app))
     if view.scene is None:
         raise Failed(view.trouble)

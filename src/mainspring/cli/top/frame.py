@@ -11,14 +11,14 @@ from rich.text import Text
 
 from ...records.job import Shown
 from ...records.queue import Queue
-from ...records.worker import LiveWorker
+from ...records.worker import WorkerRow
 from .. import figures, render
 from ..text import clean
 from ..worker_page import STATES, slots
 from .panes import PANES, cut, more
 from .scene import Scene
 from .view import PANES as NAMES
-from .view import View
+from .view import TopView
 
 # From this width on queues and workers stand side by side.
 BESIDE = 80
@@ -33,7 +33,7 @@ TALL = 30
 class Frame:
     """Fills the window, however large."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: TopView) -> None:
         self._view = view
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -59,7 +59,7 @@ def _lines(console: Console, options: ConsoleOptions, part: RenderableType) -> l
     return console.render_lines(part, options.update(height=None), pad=False)
 
 
-def whole(view: View, width: int) -> Group:
+def whole(view: TopView, width: int) -> Group:
     """Everything, one below the other, for pipes and --once."""
     assert view.scene is not None
     scene, parts = view.scene, [*_upper(view, width), Text()]
@@ -72,7 +72,7 @@ def whole(view: View, width: int) -> Group:
 # above
 
 
-def _upper(view: View, width: int, *, tall: bool = False) -> Iterator[RenderableType]:
+def _upper(view: TopView, width: int, *, tall: bool = False) -> Iterator[RenderableType]:
     yield _header(view, width)
     if view.trouble:
         lasted = (view.now - view.since).total_seconds() if view.now and view.since else 0.0
@@ -88,7 +88,7 @@ def _upper(view: View, width: int, *, tall: bool = False) -> Iterator[Renderable
     yield from figures.throughput(stats.series, width, newest=True, height=3 if tall else 1)
 
 
-def _header(view: View, width: int) -> Table:
+def _header(view: TopView, width: int) -> Table:
     line = Table.grid(expand=True, padding=(0, 2, 0, 0))
     line.add_column(no_wrap=True)
     line.add_column(no_wrap=True, overflow="ellipsis", ratio=1, style="dim")
@@ -171,7 +171,7 @@ def _workers(scene: Scene, room: int) -> Table:
     return more(table, left)
 
 
-def _worker(worker: LiveWorker, scene: Scene) -> list[Text]:
+def _worker(worker: WorkerRow, scene: Scene) -> list[Text]:
     info, state = worker.info, worker.state
     age = None if worker.beat_at is None else max(0.0, (scene.now - worker.beat_at).total_seconds())
     late = age is not None and age > info.lease / 2
@@ -211,7 +211,7 @@ def short(count: int) -> str:
 # below
 
 
-def _tabs(view: View, scene: Scene, width: int) -> Text:
+def _tabs(view: TopView, scene: Scene, width: int) -> Text:
     counts = (scene.stats.running, scene.stats.total.failed, scene.stats.dead, len(scene.ticking))
     title = Text()
     for n, (name, count) in enumerate(zip(NAMES, counts, strict=True)):
@@ -221,7 +221,7 @@ def _tabs(view: View, scene: Scene, width: int) -> Text:
     return _heading(title, width)
 
 
-def _footer(view: View, width: int) -> Table:
+def _footer(view: TopView, width: int) -> Table:
     line = Table.grid(expand=True)
     line.add_column(no_wrap=True, overflow="ellipsis", ratio=1, style="dim")
     line.add_column(no_wrap=True, style="dim")

@@ -15,7 +15,7 @@ from ..failure import Failed
 from .frame import Frame
 from .scene import look
 from .terminal import QUIT, Terminal
-from .view import View
+from .view import TopView
 
 # A look that takes long is followed by a pause this many times as long: looking costs the store a tenth at most.
 EASE = 9.0
@@ -23,7 +23,7 @@ EASE = 9.0
 
 async def live(app: Mainspring, interval: float, console: Console) -> None:
     """Until q is pressed."""
-    view, quit = View(interval=interval), asyncio.Event()
+    view, quit = TopView(interval=interval), asyncio.Event()
 
     def draw() -> None:
         terminal.show(Frame(view))
@@ -43,7 +43,7 @@ async def live(app: Mainspring, interval: float, console: Console) -> None:
         raise Failed(view.trouble)
 
 
-async def refresh(app: Mainspring, view: View, draw: Callable[[], object]) -> None:
+async def refresh(app: Mainspring, view: TopView, draw: Callable[[], object]) -> None:
     """Looks, one round each interval and none while paused; never ends by itself."""
     while True:
         pause = view.interval

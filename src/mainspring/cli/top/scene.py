@@ -15,7 +15,7 @@ from ...insight.stats import Stats
 from ...records.job import Job
 from ...records.query import Filter
 from ...records.queue import DeadGroup, Queue
-from ...records.worker import LiveWorker
+from ...records.worker import WorkerRow
 from ...schedule.record import Schedule
 from ..loading import place
 from ..text import safe
@@ -35,7 +35,7 @@ class Scene(Struct, frozen=True, kw_only=True):
     stats: Stats
     waits: Mapping[str, timedelta]
     """How long the oldest due job of a queue has waited, where that was asked."""
-    workers: Sequence[LiveWorker]
+    workers: Sequence[WorkerRow]
     running: Sequence[Job]
     """The longest first."""
     dead: Sequence[Job]
@@ -44,7 +44,7 @@ class Scene(Struct, frozen=True, kw_only=True):
     """Those that are active, the next to run first."""
 
 
-class Trouble(Struct, frozen=True):
+class TopTrouble(Struct, frozen=True):
     """Why there is no scene."""
 
     store: str
@@ -52,7 +52,7 @@ class Trouble(Struct, frozen=True):
     reason: str
 
 
-async def look(app: Mainspring) -> Scene | Trouble:
+async def look(app: Mainspring) -> Scene | TopTrouble:
     """Never raises for what the store does: it is told."""
     began, reason = app.clock.monotonic(), ""
     try:
@@ -65,7 +65,7 @@ async def look(app: Mainspring) -> Scene | Trouble:
         reason = f"the store has not answered within {PATIENCE:g} s"
     except MainspringError as error:
         reason = str(error)
-    return Trouble(place(app), app.clock.now(), safe(reason))
+    return TopTrouble(place(app), app.clock.now(), safe(reason))
 
 
 async def _scene(app: Mainspring, began: float) -> Scene:

@@ -6,13 +6,13 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from .scene import Scene, Trouble
+from .scene import Scene, TopTrouble
 
 PANES = ("running", "failures", "dead", "next")
 _KEYS = {str(n + 1): n for n in range(len(PANES))}
 
 
-class View(Struct):
+class TopView(Struct):
     scene: Scene | None = None
     trouble: str = ""
     since: datetime | None = None
@@ -23,7 +23,7 @@ class View(Struct):
     paused: bool = False
     interval: float = 1.0
 
-    def see(self, seen: Scene | Trouble) -> None:
+    def see(self, seen: Scene | TopTrouble) -> None:
         """A scene ends the trouble; trouble leaves the last scene to look at."""
         self.store, self.now = seen.store, seen.now
         if isinstance(seen, Scene):

@@ -12,7 +12,7 @@ from ...clock import micros
 from ...trigger import Cron, Timetable
 from ...trigger.zone import zone_of
 from ..record import Schedule
-from .load import Walk, beat_of
+from .load import TickWalker, beat_of
 
 # Days.
 WEEK = 7
@@ -110,8 +110,8 @@ class _Days:
         # By interval in microseconds and first second.
         self._intervals = Counter[tuple[int, int]]()
         self._until = since + timedelta(days=days)
-        self._walk = Walk(since, WALKED, timedelta(days=days))
-        self._hour = Walk(since, WALKED, timedelta(hours=1))
+        self._walk = TickWalker(since, WALKED, timedelta(days=days))
+        self._hour = TickWalker(since, WALKED, timedelta(hours=1))
 
     def add(self, row: Schedule) -> None:
         spec, every = row.spec, row.interval

@@ -27,14 +27,14 @@ WALKED = 10_000
 _MICROSECOND = timedelta(microseconds=1)
 
 
-class Beat(NamedTuple):
+class Phase(NamedTuple):
     """Something that comes again every `span`, at `phase` of it; both in microseconds."""
 
     span: int
     phase: int
 
 
-class Round:
+class IntervalWheel:
     """One interval, cut into slots, and the ticks that fall into each of them in a round on average."""
 
     def __init__(self, span: int, beats: Mapping[int, Mapping[int, int]]) -> None:
@@ -100,21 +100,21 @@ class Round:
         return begin + shift if begin + shift < self.span else begin
 
 
-class Board:
+class TickLoad:
     """All schedules as load, for those that are to be placed among them. What is paused or has ended is none."""
 
     def __init__(self, schedules: Iterable[Schedule], now: datetime) -> None:
         self._beats = defaultdict[int, Counter[int]](Counter)
-        self._round: Round | None = None
-        self._walk = Walk(now, WALKED)
+        self._round: IntervalWheel | None = None
+        self._walk = TickWalker(now, WALKED)
         for schedule in sorted(schedules, key=lambda row: row.name):
             if schedule.status == "active":
                 self.add(schedule)
 
-    def round(self, span: int) -> Round:
+    def round(self, span: int) -> IntervalWheel:
         """The same one until another is asked for: whoever places many does so interval by interval."""
         if self._round is None or self._round.span != span:
-            self._round = Round(span, self._beats)
+            self._round = IntervalWheel(span, self._beats)
         return self._round
 
     def add(self, schedule: Schedule, times: int = 1) -> None:
@@ -124,7 +124,7 @@ class Board:
             if self._round is not None:
                 self._round.add({span: {phase: shares * times}})
 
-    def _of(self, schedule: Schedule) -> list[tuple[Beat, int]]:
+    def _of(self, schedule: Schedule) -> list[tuple[Phase, int]]:
         trigger = schedule.spec.trigger
         if isinstance(trigger, Every):
             # Whose interval counts from the end of its runs has no phase.
@@ -133,13 +133,13 @@ class Board:
         walks = not isinstance(trigger, At) and self._walk.left > 0
         return [(beat, SHARE) for beat in self._walked(schedule)] if walks else []
 
-    def _walked(self, schedule: Schedule) -> list[Beat]:
+    def _walked(self, schedule: Schedule) -> list[Phase]:
         """The ticks of the coming day, as if every day were like it."""
         timetable = schedule.timetable
-        return [Beat(DAY, micros(timetable.fire_at(tick)) % DAY) for tick in self._walk.ticks(timetable)]
+        return [Phase(DAY, micros(timetable.fire_at(tick)) % DAY) for tick in self._walk.ticks(timetable)]
 
 
-class Walk:
+class TickWalker:
     """The ticks of timetables in the `span` after `since`, looked up one by one, so many at most."""
 
     def __init__(self, since: datetime, most: int, span: timedelta = timedelta(days=1)) -> None:
@@ -169,8 +169,8 @@ def _nameless(timetable: Timetable) -> Timetable:
     return replace(timetable, trigger=anchored, name=name, anchor_at=None)
 
 
-def beat_of(schedule: Schedule, every: Every) -> Beat:
+def beat_of(schedule: Schedule, every: Every) -> Phase:
     """When the jobs of this interval of a schedule are made: its ticks and its jitter."""
     span = every.span // _MICROSECOND
     offset = schedule.timetable.offset // _MICROSECOND if schedule.spec.jitter else 0
-    return Beat(span, (micros(every.anchor or schedule.anchor_at) + offset) % span)
+    return Phase(span, (micros(every.anchor or schedule.anchor_at) + offset) % span)

@@ -14,7 +14,7 @@ from ...trigger import Every, Timetable
 from ..record import Schedule, Spec
 from ..status import due
 from .distribution import distribution
-from .load import WHOLE, Board, beat_of
+from .load import WHOLE, TickLoad, beat_of
 
 # A tick as near as this is left alone, or as near as a quarter of its interval.
 IMMINENT = timedelta(minutes=1)
@@ -22,10 +22,10 @@ IMMINENT = timedelta(minutes=1)
 FRESH = timedelta(hours=1)
 _MICROSECOND = timedelta(microseconds=1)
 
-Why = Literal["running", "imminent", "fresh"]
+KeepReason = Literal["running", "imminent", "fresh"]
 
 
-class Move(Struct, frozen=True, kw_only=True):
+class MovedSchedule(Struct, frozen=True, kw_only=True):
     """A schedule's phase goes elsewhere: its next tick is at `to_at` instead of `from_at`."""
 
     name: str
@@ -35,7 +35,7 @@ class Move(Struct, frozen=True, kw_only=True):
     to_at: datetime
 
 
-class Stay(Struct, frozen=True):
+class KeptSchedule(Struct, frozen=True):
     """A schedule that is left where it is, wherever that is.
 
     Running: it has jobs that are not final, or a tick that waits for them. Imminent: its next tick is near, or due.
@@ -43,14 +43,14 @@ class Stay(Struct, frozen=True):
     """
 
     name: str
-    why: Why
+    why: KeepReason
 
 
 class Rebalance(Struct, frozen=True, kw_only=True):
     """Which schedules are moved, or would be; `before` and `after` are the scores of the distributions."""
 
-    moves: list[Move]
-    left: list[Stay]
+    moves: list[MovedSchedule]
+    left: list[KeptSchedule]
     before: float
     after: float
     dry_run: bool = True
@@ -58,7 +58,7 @@ class Rebalance(Struct, frozen=True, kw_only=True):
     """Were to be moved, but others have changed them meanwhile: they are as those want them."""
 
 
-def place(name: str, spec: Spec, board: Board, now: datetime) -> datetime:
+def place(name: str, spec: Spec, board: TickLoad, now: datetime) -> datetime:
     """Through which instant the grid of a new schedule goes: its first tick, at most one interval away.
 
     It is in the middle of the longest row of least loaded slots. One that runs on start comes in the second half of
@@ -84,10 +84,10 @@ def rebalance(schedules: Iterable[Schedule], now: datetime) -> tuple[Rebalance, 
     to one where at least every other run of it is spared company.
     """
     rows = {row.name: row for row in schedules if row.status == "active"}
-    board, left, new = Board(rows.values(), now), list[Stay](), dict[str, Schedule]()
+    board, left, new = TickLoad(rows.values(), now), list[KeptSchedule](), dict[str, Schedule]()
     for row in sorted((row for row in rows.values() if row.spec.spread), key=_order):
         if why := _stays(row, now):
-            left.append(Stay(row.name, why))
+            left.append(KeptSchedule(row.name, why))
         elif better := _moved(row, board, now):
             new[row.name] = better
     before, after = distribution(rows.values(), now).score, distribution((rows | new).values(), now).score
@@ -102,7 +102,7 @@ def _order(row: Schedule) -> tuple[float, str]:
     return _interval(row.spec).seconds, row.name
 
 
-def _stays(row: Schedule, now: datetime) -> Why | None:
+def _stays(row: Schedule, now: datetime) -> KeepReason | None:
     if row.active or row.held_at is not None or row.next_run_at is None:
         return "running"
     if row.next_run_at <= now + _near(row):
@@ -121,7 +121,7 @@ def _near(row: Schedule) -> timedelta:
     return min(IMMINENT, _interval(row.spec).span / 4)
 
 
-def _moved(row: Schedule, board: Board, now: datetime) -> Schedule | None:
+def _moved(row: Schedule, board: TickLoad, now: datetime) -> Schedule | None:
     """The row in a better slot, on the board too; None: it is well where it is, or nowhere else much better."""
     beat = beat_of(row, _interval(row.spec))
     round = board.round(beat.span)
@@ -153,11 +153,11 @@ def moved(row: Schedule, phase: int, now: datetime) -> Schedule | None:
     return None if new.next_run_at is None else replace(new, due_at=due(new))
 
 
-def _move(old: Schedule, new: Schedule) -> Move:
+def _move(old: Schedule, new: Schedule) -> MovedSchedule:
     assert old.next_run_at is not None
     assert new.next_run_at is not None
     interval = _interval(old.spec).seconds
-    return Move(name=old.name, interval=interval, from_at=old.next_run_at, to_at=new.next_run_at)
+    return MovedSchedule(name=old.name, interval=interval, from_at=old.next_run_at, to_at=new.next_run_at)
 
 
 def _interval(spec: Spec) -> Every:

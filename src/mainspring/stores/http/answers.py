@@ -8,10 +8,10 @@ from typing import Any, Generic, TypeVar
 from msgspec import Raw, Struct
 from msgspec.structs import asdict
 
-from ...records.audit import Entry
+from ...records.audit import AuditEntry
 from ...records.job import Job, State
 from ...records.run import Execution
-from ...records.worker import LiveWorker, Orders, WorkerInfo
+from ...records.worker import WorkerCommands, WorkerInfo, WorkerRow
 from ...schedule.record import Schedule, Spec, Tick
 
 T = TypeVar("T")
@@ -22,12 +22,12 @@ def _but(answer: Struct, **others: Any) -> dict[str, Any]:
     return {**asdict(answer), **others}
 
 
-class Page(Struct, Generic[T]):
+class PageAnswer(Struct, Generic[T]):
     items: list[T]
     next: str | None = None
 
 
-class Time(Struct):
+class TimeAnswer(Struct):
     now: datetime
 
 
@@ -45,22 +45,22 @@ class ItemAnswer(Struct):
     job: JobAnswer
 
 
-class EntryAnswer(Entry, frozen=True, kw_only=True):
+class EntryAnswer(AuditEntry, frozen=True, kw_only=True):
     asked: Raw  # type: ignore[assignment]
     outcome: Raw = Raw(b"null")  # type: ignore[assignment]
 
-    def record(self) -> Entry:
+    def record(self) -> AuditEntry:
         told = None if bytes(self.outcome) == b"null" else bytes(self.outcome).decode()
-        return Entry(**_but(self, asked=bytes(self.asked).decode(), outcome=told))
+        return AuditEntry(**_but(self, asked=bytes(self.asked).decode(), outcome=told))
 
 
 class WorkerAnswer(WorkerInfo, frozen=True, kw_only=True):
     until: datetime
-    orders: Orders = Orders()
+    orders: WorkerCommands = WorkerCommands()
 
-    def record(self) -> LiveWorker:
+    def record(self) -> WorkerRow:
         known = {name: getattr(self, name) for name in WorkerInfo.__struct_fields__}
-        return LiveWorker(WorkerInfo(**known), self.until, self.orders)
+        return WorkerRow(WorkerInfo(**known), self.until, self.orders)
 
 
 class SpecAnswer(Spec, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import httpx
 import msgspec
 
 from ... import errors
-from .place import Place
+from .place import ApiUrl
 
 T = TypeVar("T")
 # Seconds for an answer, beyond those that the server was asked to wait.
@@ -48,10 +48,10 @@ class _Problem(msgspec.Struct):
     allowed: str = ""
 
 
-class Line:
+class ApiConnection:
     """For one event loop. Redirects are not followed: they would take the key elsewhere."""
 
-    def __init__(self, place: Place, key: str) -> None:
+    def __init__(self, place: ApiUrl, key: str) -> None:
         self._place = place
         self._client = httpx.AsyncClient(
             base_url=f"{place.root}/api/v1", headers={"Authorization": f"Bearer {key}"}, verify=place.tls(),

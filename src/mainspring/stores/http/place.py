@@ -13,7 +13,7 @@ from ..redis.certificates import FILES, context
 _WAY_OUT = "use https://host/prefix, where the API is mounted"
 
 
-class Place:
+class ApiUrl:
     """https://host/prefix?ca=file: the API is under that prefix."""
 
     def __init__(self, url: str, shown: str) -> None:

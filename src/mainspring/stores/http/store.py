@@ -11,18 +11,18 @@ from msgspec.structs import asdict
 
 from ...errors import BadInput, BadSetting, StoreError, StoreUnavailable
 from ...ids import JobId
-from ...records.audit import Entry, Trail
+from ...records.audit import AuditEntry, AuditFilter
 from ...records.finding import Finding
 from ...records.job import Enqueued, NewJob, Shown
 from ...records.queue import DeadGroup, Queue
 from ...records.run import Execution, LogLine
 from ...records.schema import Schema
-from ...records.worker import LiveWorker
+from ...records.worker import WorkerRow
 from ...schedule.record import Schedule, Tick
 from ..rules import ids_in
-from .answers import EntryAnswer, Page, ScheduleAnswer, Time, WorkerAnswer
-from .line import Line
-from .place import Place
+from .answers import EntryAnswer, PageAnswer, ScheduleAnswer, TimeAnswer, WorkerAnswer
+from .line import ApiConnection
+from .place import ApiUrl
 
 T = TypeVar("T")
 # As many the API gives, or takes, at once; and seconds that it waits for a job to end.
@@ -39,17 +39,17 @@ class HttpStore:
     """Where one call of the API does what control does in several, control asks the API."""
     refuses_within = "an API has no transactions to enqueue within: use sqlite:///… or postgresql://…"
 
-    def __init__(self, place: Place, key: str) -> None:
+    def __init__(self, place: ApiUrl, key: str) -> None:
         if not key:
             raise BadSetting(f"store URL {place.shown!r} needs a key: give api_key=, or set $MAINSPRING_API_KEY")
         self._place = place
         self._key = key
-        self._line: Line | None = None
+        self._line: ApiConnection | None = None
 
     @property
-    def line(self) -> Line:
+    def line(self) -> ApiConnection:
         if self._line is None:
-            self._line = Line(self._place, self._key)
+            self._line = ApiConnection(self._place, self._key)
         return self._line
 
     def __getattr__(self, verb: str) -> NoReturn:
@@ -77,7 +77,7 @@ class HttpStore:
         return Schema(1, 1, 1)
 
     async def time(self) -> datetime:
-        return (await self.line.ask(Time, "GET", "time")).now
+        return (await self.line.ask(TimeAnswer, "GET", "time")).now
 
     async def diagnose(self) -> list[Finding]:
         await self.time()
@@ -114,13 +114,13 @@ class HttpStore:
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         query = {"limit": limit, "after": f"{after[0]}.{after[1]}"}
-        return (await self.line.ask(Page[LogLine], "GET", "jobs", job_id, "logs", query=query)).items
+        return (await self.line.ask(PageAnswer[LogLine], "GET", "jobs", job_id, "logs", query=query)).items
 
     async def counts(self, *, now: datetime) -> dict[Shown, int]:
         return await self.line.ask(dict[Shown, int], "GET", "jobs", "counts")
 
     async def dead(self, *, limit: int) -> list[DeadGroup]:
-        return (await self.line.ask(Page[DeadGroup], "GET", "dead", query={"limit": limit})).items
+        return (await self.line.ask(PageAnswer[DeadGroup], "GET", "dead", query={"limit": limit})).items
 
     # schedules
 
@@ -156,20 +156,20 @@ class HttpStore:
     # the rest
 
     async def queues(self, *, now: datetime) -> list[Queue]:
-        return (await self.line.ask(Page[Queue], "GET", "queues")).items
+        return (await self.line.ask(PageAnswer[Queue], "GET", "queues")).items
 
     async def pause_queue(self, name: str, paused: bool) -> None:
         await self.line.tell("PATCH", "queues", name, body={"paused": paused})
 
-    async def workers(self, *, now: datetime) -> list[LiveWorker]:
-        found = await self.line.ask(Page[WorkerAnswer], "GET", "workers")
+    async def workers(self, *, now: datetime) -> list[WorkerRow]:
+        found = await self.line.ask(PageAnswer[WorkerAnswer], "GET", "workers")
         return [worker.record() for worker in found.items]
 
-    async def audit(self, which: Trail, *, limit: int, before: str | None = None) -> list[Entry]:
+    async def audit(self, which: AuditFilter, *, limit: int, before: str | None = None) -> list[AuditEntry]:
         found = await self._all(EntryAnswer, "audit", limit=limit, before=before, **asdict(which))
         return [one.record() for one in found]
 
-    async def record(self, entries: Sequence[Entry]) -> None:
+    async def record(self, entries: Sequence[AuditEntry]) -> None:
         """The server writes down what its API is asked to do, under the name of the key."""
 
     async def watched(self) -> None:
@@ -181,7 +181,7 @@ class HttpStore:
         on = "before" if "before" in query else "after"
         while limit is None or len(found) < limit:
             query["limit"] = PAGE if limit is None else min(PAGE, limit - len(found))
-            page = await self.line.ask(Page[of], "GET", *path, query=query)  # type: ignore[valid-type]
+            page = await self.line.ask(PageAnswer[of], "GET", *path, query=query)  # type: ignore[valid-type]
             found += page.items
             if page.next is None:
                 break

@@ -7,15 +7,15 @@ from datetime import datetime
 from ...ids import JobId
 from ...records.job import Action, Job
 from ...records.query import Changed, Filter, Refusal, Updates
-from ..rules import act, lapsed, refused
-from .jobs import Jobs
-from .ledger import Ledger
+from ..rules import act, expire_if_due, refused
+from .jobs import JobTable
+from .ledger import RunLedger
 from .read import matching
 
 
 def change(
-    jobs: Jobs,
-    ledger: Ledger,
+    jobs: JobTable,
+    ledger: RunLedger,
     action: Action,
     which: Filter,
     now: datetime,
@@ -28,7 +28,7 @@ def change(
     refused: dict[JobId, Refusal] = {}
     chosen = [job for job in matching(jobs, which, now) if after is None or job.id > after][:limit]
     for job in chosen:
-        met = lapsed(job, now)
+        met = expire_if_due(job, now)
         refusal = _refusal(jobs, action, met)
         if refusal is not None:
             refused[job.id] = refusal
@@ -42,7 +42,7 @@ def change(
     return Changed(done, refused, chosen[-1].id if chosen and len(chosen) == limit else None)
 
 
-def _refusal(jobs: Jobs, action: Action, job: Job) -> Refusal | None:
+def _refusal(jobs: JobTable, action: Action, job: Job) -> Refusal | None:
     if (refusal := refused(action, job)) is not None:
         return refusal
     if action is Action.RETRY:

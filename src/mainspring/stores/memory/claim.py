@@ -12,18 +12,18 @@ from msgspec.structs import replace
 from ...bounds import CLAIM_BYTES
 from ...ids import JobId, Lease, WorkerId
 from ...records.circuit import Circuit
-from ...records.job import SUSPECT, Job, State
+from ...records.job import POISON_SUSPECT_CRASHES, Job, State
 from ..rules import size_of
-from .jobs import Group, Jobs
-from .ledger import Ledger
+from .jobs import Group, JobTable
+from .ledger import RunLedger
 
 Named = Callable[[str, str], bool]
 """Whether a worker may take from that queue and task."""
 
 
 def claim(
-    jobs: Jobs,
-    ledger: Ledger,
+    jobs: JobTable,
+    ledger: RunLedger,
     paused: Collection[str],
     queues: Collection[str] | None,
     worker: WorkerId,
@@ -45,7 +45,7 @@ def claim(
     left = CLAIM_BYTES - sum(map(size_of, taken))
     open = {circuit.task for circuit in circuits}
     first = [job for job in suspects if job.task not in open and job.run_at <= now]
-    if len(taken) < limit and left > 0 and first and not any(job.crashes >= SUSPECT for job in taken):
+    if len(taken) < limit and left > 0 and first and not any(job.crashes >= POISON_SUSPECT_CRASHES for job in taken):
         taken.append(_start(jobs, first[0], worker, lease, now))
         left -= size_of(first[0])
     free = [group for group in wanted if group[1] not in open]
@@ -56,17 +56,17 @@ def claim(
     return taken, _next_at(jobs, ledger, wanted, _suspects(jobs, worker, named))
 
 
-def _suspects(jobs: Jobs, worker: WorkerId, named: Named) -> list[Job]:
+def _suspects(jobs: JobTable, worker: WorkerId, named: Named) -> list[Job]:
     """The suspects this worker may take, in order: none while it runs one."""
-    if any(jobs[id].crashes >= SUSPECT for id in jobs.running.get(worker, ())):
+    if any(jobs[id].crashes >= POISON_SUSPECT_CRASHES for id in jobs.running.get(worker, ())):
         return []
     found = [job for job in (jobs[id] for id in jobs.suspects) if named(job.queue, job.task)]
     return sorted(found, key=_order)
 
 
 def _probes(
-    jobs: Jobs,
-    ledger: Ledger,
+    jobs: JobTable,
+    ledger: RunLedger,
     circuits: list[Circuit],
     wanted: list[Group],
     suspects: list[Job],
@@ -80,7 +80,7 @@ def _probes(
             continue
         heads = (head for group in wanted if group[1] == circuit.task and (head := jobs.head(group)))
         waiting = [jobs[id] for _, id in heads]
-        if not any(job.crashes >= SUSPECT for job in probes):
+        if not any(job.crashes >= POISON_SUSPECT_CRASHES for job in probes):
             waiting += [job for job in suspects if job.task == circuit.task]
         due = [job for job in waiting if job.run_at <= now]
         if due and len(probes) < limit and sum(map(size_of, probes)) < CLAIM_BYTES:
@@ -90,7 +90,7 @@ def _probes(
 
 
 def _take(
-    jobs: Jobs, wanted: list[Group], worker: WorkerId, lease: Lease, limit: int, left: int, now: datetime
+    jobs: JobTable, wanted: list[Group], worker: WorkerId, lease: Lease, limit: int, left: int, now: datetime
 ) -> tuple[list[Job], int]:
     """The jobs taken, and the bytes that are left for others."""
     heads = [(-group[2], *head, group) for group in wanted if (head := jobs.head(group)) and head[0] <= now]
@@ -106,7 +106,7 @@ def _take(
     return taken, left
 
 
-def _start(jobs: Jobs, job: Job, worker: WorkerId, lease: Lease, now: datetime) -> Job:
+def _start(jobs: JobTable, job: Job, worker: WorkerId, lease: Lease, now: datetime) -> Job:
     job = replace(
         job, state=State.RUNNING, worker=worker, lease=lease, started_at=now,
         attempt=job.attempt + 1, runs=job.runs + 1,
@@ -115,7 +115,7 @@ def _start(jobs: Jobs, job: Job, worker: WorkerId, lease: Lease, now: datetime) 
     return job
 
 
-def _next_at(jobs: Jobs, ledger: Ledger, wanted: list[Group], suspects: list[Job]) -> datetime | None:
+def _next_at(jobs: JobTable, ledger: RunLedger, wanted: list[Group], suspects: list[Job]) -> datetime | None:
     due = [(group[1], head[0]) for group in wanted if (head := jobs.head(group))]
     due += [(job.task, job.run_at) for job in suspects]
     instants = [_opens(ledger.circuits.get(task), run_at) for task, run_at in due] + [jobs.next_expiry()]

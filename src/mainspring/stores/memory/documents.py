@@ -9,9 +9,9 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from ...records.audit import Entry, Trail
+from ...records.audit import AuditEntry, AuditFilter
 from ...records.document import Document
-from ...records.feed import NEWS_KEPT, Feed, News
+from ...records.feed import MIN_FEED_ITEMS, Feed, FeedItem
 from ..rules import in_trail
 
 
@@ -20,8 +20,8 @@ class MemoryKeeper:
 
     def __init__(self) -> None:
         self._documents: dict[tuple[str, str], Document] = {}
-        self._entries: dict[str, Entry] = {}
-        self._news: deque[News] = deque(maxlen=NEWS_KEPT)
+        self._entries: dict[str, AuditEntry] = {}
+        self._news: deque[FeedItem] = deque(maxlen=MIN_FEED_ITEMS)
         self._told = 0
         self._watched: datetime | None = None
 
@@ -57,13 +57,13 @@ class MemoryKeeper:
             found = [self._there(kind, name, now) for name in sorted(chosen) if after is None or name > after]
             return [document for document in found if document is not None][:limit]
 
-    async def record(self, entries: Sequence[Entry]) -> None:
+    async def record(self, entries: Sequence[AuditEntry]) -> None:
         with self._turn():
             for entry in entries:
                 old = self._entries.get(entry.id, entry)
                 self._entries[entry.id] = old if old.outcome else replace(old, outcome=entry.outcome)
 
-    async def audit(self, which: Trail, *, limit: int, before: str | None = None) -> list[Entry]:
+    async def audit(self, which: AuditFilter, *, limit: int, before: str | None = None) -> list[AuditEntry]:
         with self._turn():
             ids = sorted((id for id in self._entries if before is None or id < before), reverse=True)
             return [self._entries[id] for id in ids if in_trail(self._entries[id], which)][:limit]
@@ -80,7 +80,7 @@ class MemoryKeeper:
         with self._turn():
             for text in news:
                 self._told += 1
-                self._news.append(News(self._told, text))
+                self._news.append(FeedItem(self._told, text))
             return self._watched
 
     async def news(self, *, after: int, limit: int) -> Feed:

@@ -8,11 +8,11 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from ...records.job import Enqueued, NewJob, State
-from ..rules import admit, meet
-from .jobs import Jobs
+from ..rules import resolve_conflict, to_job
+from .jobs import JobTable
 
 
-def enqueue(jobs: Jobs, news: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+def enqueue(jobs: JobTable, news: Sequence[NewJob], now: datetime) -> list[Enqueued]:
     # Only a job that may be refused makes the others worth remembering.
     jobs.remember(any(new.on_conflict == "raise" for new in news))
     answers: list[Enqueued] = []
@@ -25,7 +25,7 @@ def enqueue(jobs: Jobs, news: Sequence[NewJob], now: datetime) -> list[Enqueued]
     return answers
 
 
-def enqueue_one(jobs: Jobs, new: NewJob, now: datetime) -> Enqueued:
+def enqueue_one(jobs: JobTable, new: NewJob, now: datetime) -> Enqueued:
     if new.id in jobs:
         return Enqueued(new.id)
     if new.unique_key is not None or new.idempotency_key is not None:
@@ -36,8 +36,8 @@ def enqueue_one(jobs: Jobs, new: NewJob, now: datetime) -> Enqueued:
         if held is not None and new.on_conflict == "raise":
             return Enqueued(held.id, "refused", key)
         if held is not None:
-            changed, status = meet(held, new, now)
+            changed, status = resolve_conflict(held, new, now)
             jobs.put(changed)
             return Enqueued(held.id, status, key)
-    jobs.put(admit(new, now))
+    jobs.put(to_job(new, now))
     return Enqueued(new.id)

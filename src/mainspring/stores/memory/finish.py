@@ -6,15 +6,15 @@ from msgspec.structs import replace
 
 from ...records.job import State
 from ...records.outcome import Outcome
-from ...records.run import Report
+from ...records.run import RunReport
 from ..rules import newer, settle
 from .enqueue import enqueue
-from .jobs import Jobs
-from .ledger import Ledger
-from .workers import Workers
+from .jobs import JobTable
+from .ledger import RunLedger
+from .workers import WorkerTable
 
 
-def finish_one(jobs: Jobs, workers: Workers, ledger: Ledger, outcome: Outcome) -> bool:
+def finish_one(jobs: JobTable, workers: WorkerTable, ledger: RunLedger, outcome: Outcome) -> bool:
     """Whether the outcome is accepted; if so, it is written."""
     job = jobs.get(outcome.id)
     if job is None or job.state is not State.RUNNING or job.lease != outcome.lease:
@@ -27,7 +27,7 @@ def finish_one(jobs: Jobs, workers: Workers, ledger: Ledger, outcome: Outcome) -
     return True
 
 
-def report_one(jobs: Jobs, ledger: Ledger, report: Report) -> bool:
+def report_one(jobs: JobTable, ledger: RunLedger, report: RunReport) -> bool:
     """Whether the run goes on; if so, its lines and its progress are kept."""
     job = jobs.get(report.id)
     if job is None or job.state is not State.RUNNING or job.lease != report.lease:

@@ -7,18 +7,18 @@ from datetime import datetime
 from ...records.job import Action
 from ...records.query import Filter
 from ...schedule.record import Fired, Firing
-from ..rules import CANCELLED_BY, standing, taken
+from ..rules import CANCELLED_BY, held_keys, standing
 from .change import change
 from .enqueue import enqueue
-from .jobs import Jobs
-from .ledger import Ledger
+from .jobs import JobTable
+from .ledger import RunLedger
 
 
-def fire_one(jobs: Jobs, ledger: Ledger, firing: Firing, now: datetime) -> Fired:
+def fire_one(jobs: JobTable, ledger: RunLedger, firing: Firing, now: datetime) -> Fired:
     schedule = firing.schedule
     if not standing(firing, jobs.series.revision):
         return Fired(False)
-    if held := taken(firing.jobs, jobs.holder, now):
+    if held := held_keys(firing.jobs, jobs.holder, now):
         return Fired(False, held)
     jobs.series.write(schedule)
     enqueue(jobs, firing.jobs, now)

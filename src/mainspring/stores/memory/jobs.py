@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from msgspec.structs import replace
 
 from ...ids import JobId, WorkerId
-from ...records.job import IDEMPOTENT, SUSPECT, UNFINISHED, Job, NewJob, State
+from ...records.job import IDEMPOTENT, POISON_SUSPECT_CRASHES, UNFINISHED, Job, NewJob, State
 from .schedules import Series
 
 Group = tuple[str, str, int]
@@ -16,7 +16,7 @@ Group = tuple[str, str, int]
 Entry = tuple[datetime, JobId]
 
 
-class Jobs(dict[JobId, Job]):
+class JobTable(dict[JobId, Job]):
     """Every job by its id. `put` and `drop` keep the indexes in step."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Jobs(dict[JobId, Job]):
         if job.state is State.RUNNING:
             self.running.setdefault(job.worker or "", set()).add(job.id)
         elif job.state is State.PENDING:
-            if job.crashes < SUSPECT:
+            if job.crashes < POISON_SUSPECT_CRASHES:
                 heappush(self.ready.setdefault((job.queue, job.task, job.priority), []), (job.run_at, job.id))
             else:
                 self.suspects.add(job.id)
@@ -123,7 +123,12 @@ class Jobs(dict[JobId, Job]):
         while heap:
             run_at, id = heap[0]
             job = self.get(id)
-            if job and job.state is State.PENDING and job.crashes < SUSPECT and _place(job) == (*group, run_at):
+            if (
+                job
+                and job.state is State.PENDING
+                and job.crashes < POISON_SUSPECT_CRASHES
+                and _place(job) == (*group, run_at)
+            ):
                 return heap[0]
             heappop(heap)
         self.ready.pop(group, None)

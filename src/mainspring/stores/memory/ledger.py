@@ -14,8 +14,8 @@ from ...records.circuit import Circuit
 from ...records.job import Job
 from ...records.outcome import Outcome
 from ...records.run import Execution, LogLine
-from ...records.tally import KEPT, SECONDS, Span, Sums, Tally, begin, counted
-from ..rules import execution, moved
+from ...records.tally import KEPT, SECONDS, RunSums, Span, Tally, begin, counted
+from ..rules import execution, next_circuit
 
 # Outcomes that are added to the tallies together: adding each by itself takes longer than its run.
 COUNT_OUTCOMES = 500
@@ -23,14 +23,14 @@ _Key = tuple[datetime, str, str]
 """When the span begins, queue, task."""
 
 
-class Ledger:
+class RunLedger:
     """Kept in step by the store, under its lock."""
 
     def __init__(self) -> None:
         self.executions: dict[JobId, list[Execution]] = defaultdict(list)
         self.lines: dict[JobId, dict[tuple[int, int], LogLine]] = defaultdict(dict)
         self.circuits: dict[str, Circuit] = {}
-        self._tallies: dict[Span, dict[_Key, Sums]] = {span: {} for span in SECONDS}
+        self._tallies: dict[Span, dict[_Key, RunSums]] = {span: {} for span in SECONDS}
         self._uncounted: list[Outcome] = []
         # The keys of the tallies that are not kept for ever, oldest first.
         self._oldest: dict[Span, list[_Key]] = {span: [] for span in KEPT}
@@ -45,7 +45,7 @@ class Ledger:
 
     def accept(self, job: Job, outcome: Outcome) -> None:
         self.executions[job.id].append(execution(job, outcome))
-        circuit = moved(self.circuits.get(job.task), outcome)
+        circuit = next_circuit(self.circuits.get(job.task), outcome)
         if circuit is None:
             self.circuits.pop(job.task, None)
         else:
@@ -62,7 +62,7 @@ class Ledger:
             for span, tallies in self._tallies.items():
                 key = (begin(at, span), queue, task)
                 if key not in tallies:
-                    tallies[key] = Sums()
+                    tallies[key] = RunSums()
                     self._forget(span, key, at)
                 tallies[key].add(sums)
 
@@ -86,7 +86,7 @@ class Ledger:
         self.lines.pop(id, None)
 
 
-def _copy(sums: Sums) -> Sums:
-    copied = Sums()
+def _copy(sums: RunSums) -> RunSums:
+    copied = RunSums()
     copied.add(sums)
     return copied

@@ -13,10 +13,10 @@ from ...records.job import UNFINISHED, Job, Shown, State
 from ...records.query import Cursor, Filter, Sort
 from ...records.queue import DeadGroup, Queue
 from ..rules import matches
-from .jobs import Jobs
+from .jobs import JobTable
 
 
-def matching(jobs: Jobs, which: Filter, now: datetime) -> list[Job]:
+def matching(jobs: JobTable, which: Filter, now: datetime) -> list[Job]:
     """In order of id."""
     if which.ids is not None:
         ids: Collection[JobId] = {id for id in which.ids if id in jobs}
@@ -36,12 +36,12 @@ def _stored(state: State, shown: Collection[Shown]) -> bool:
 _OF_PENDING: frozenset[Shown] = frozenset({"pending", "scheduled", "retrying", "expired"})
 
 
-def _of(jobs: Jobs, states: Collection[State]) -> Iterator[Job]:
+def _of(jobs: JobTable, states: Collection[State]) -> Iterator[Job]:
     return (jobs[id] for state in states for id in jobs.by_state[state])
 
 
 def page(
-    jobs: Jobs, which: Filter, now: datetime, limit: int, after: Cursor | None, newest: bool, sort: Sort
+    jobs: JobTable, which: Filter, now: datetime, limit: int, after: Cursor | None, newest: bool, sort: Sort
 ) -> list[Job]:
     found = [(key, job) for job in matching(jobs, which, now) if (key := _key(job, sort)) is not None]
     found.sort(key=lambda pair: pair[0], reverse=newest)
@@ -62,7 +62,7 @@ def _key(job: Job, sort: Sort) -> tuple[datetime, JobId] | None:
             return (job.finished_at or EPOCH, job.id) if job.state.final else None
 
 
-def queues(jobs: Jobs, paused: Collection[str], now: datetime) -> list[Queue]:
+def queues(jobs: JobTable, paused: Collection[str], now: datetime) -> list[Queue]:
     tally: dict[str, Counter[str]] = {name: Counter() for name in paused}
     for job in _of(jobs, UNFINISHED):
         tally.setdefault(job.queue, Counter())[job.shown(now)] += 1
@@ -75,7 +75,7 @@ def queues(jobs: Jobs, paused: Collection[str], now: datetime) -> list[Queue]:
     ]  # fmt: skip
 
 
-def counts(jobs: Jobs, now: datetime) -> dict[Shown, int]:
+def counts(jobs: JobTable, now: datetime) -> dict[Shown, int]:
     found: Counter[Shown] = Counter(job.shown(now) for job in _of(jobs, [State.PENDING]))
     for state, ids in jobs.by_state.items():
         if state is not State.PENDING and ids:
@@ -83,7 +83,7 @@ def counts(jobs: Jobs, now: datetime) -> dict[Shown, int]:
     return dict(found)
 
 
-def dead(jobs: Jobs, limit: int) -> list[DeadGroup]:
+def dead(jobs: JobTable, limit: int) -> list[DeadGroup]:
     groups: dict[tuple[str, str], list[Job]] = defaultdict(list)
     for job in _of(jobs, [State.DEAD]):
         if job.failure is not None:
@@ -98,11 +98,11 @@ def _dead_group(task: str, error: str, jobs: list[Job]) -> DeadGroup:
     return DeadGroup(task=task, error=error, count=len(jobs), newest=newest.id, last_at=last_at)
 
 
-def groups(jobs: Jobs) -> list[tuple[State, str]]:
+def groups(jobs: JobTable) -> list[tuple[State, str]]:
     return sorted({(job.state, job.task) for job in _of(jobs, [state for state in State if state.final])})
 
 
-def surplus(jobs: Jobs, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Job]:
+def surplus(jobs: JobTable, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Job]:
     which = Filter(states=(state.value,), tasks=(task,))
     found = page(jobs, which, EPOCH, len(jobs), None, False, "finished")
     old = [job for job in found[: max(0, len(found) - keep)] if (job.finished_at or before) < before]

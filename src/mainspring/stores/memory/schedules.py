@@ -9,9 +9,9 @@ from datetime import datetime
 from heapq import heappop, heappush
 
 from ...records.job import Job, State
-from ...schedule.job_ended import ended, revived, roused
-from ...schedule.record import TICKS_KEPT, Due, Leadership, Schedule, Tick
-from ..rules import led
+from ...schedule.job_ended import after_dependency_succeeded, after_job_ended, after_job_revived
+from ...schedule.record import TICKS_KEPT, Due, LeaderTerm, Schedule, Tick
+from ..rules import next_term
 
 
 class Series:
@@ -22,7 +22,7 @@ class Series:
         # (due_at, name); entries that no longer fit are dropped when met.
         self._due: list[tuple[datetime, str]] = []
         self._ticks: dict[str, deque[Tick]] = {}
-        self._leaders: dict[str, Leadership] = {}
+        self._leaders: dict[str, LeaderTerm] = {}
         self._undo: dict[str, Schedule] | None = None
         # By the name of the one that they wait on; those that no longer do are dropped when met.
         self._waiting: defaultdict[str, set[str]] = defaultdict(set)
@@ -75,15 +75,15 @@ class Series:
         if final:
             self._end(row, job, None if new is None else new.state, at)
         else:
-            self.write(revived(row, job.id))
+            self.write(after_job_revived(row, job.id))
 
     def _end(self, row: Schedule, job: Job, state: State | None, at: datetime) -> None:
-        if (after := ended(row, job.id, state, at, job.result)) is row:
+        if (after := after_job_ended(row, job.id, state, at, job.result)) is row:
             return
         self.write(after)
         if state is State.COMPLETED:
             for waiting in self.waiting(row.name):
-                self.write(roused(waiting, at))
+                self.write(after_dependency_succeeded(waiting, at))
 
     def waiting(self, name: str) -> list[Schedule]:
         """Those that wait on that one."""
@@ -131,9 +131,9 @@ class Series:
 
     # leaders
 
-    def lead(self, name: str, holder: str, until: datetime, now: datetime) -> Leadership:
-        self._leaders[name] = led(self._leaders.get(name), name, holder, until, now)
+    def lead(self, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
+        self._leaders[name] = next_term(self._leaders.get(name), name, holder, until, now)
         return self._leaders[name]
 
-    def leaders(self, now: datetime) -> list[Leadership]:
+    def leaders(self, now: datetime) -> list[LeaderTerm]:
         return [one for _, one in sorted(self._leaders.items()) if one.holder is not None and one.until > now]

@@ -17,20 +17,20 @@ from ...records.job import Action, Enqueued, Job, NewJob, Shown, State
 from ...records.outcome import Outcome
 from ...records.query import Changed, Cursor, Filter, Sort, Updates
 from ...records.queue import DeadGroup, Queue
-from ...records.run import Execution, LogLine, Report
+from ...records.run import Execution, LogLine, RunReport
 from ...records.schema import Schema
 from ...records.tally import Span, Tally
-from ...records.worker import Beat, Claim, LiveWorker, Orders, WorkerInfo
-from ...schedule.record import Due, Fired, Firing, Leadership, Schedule, Tick
+from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
+from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
 from ...store import Store, Transaction
 from ...task.retention import Rules
-from ..broadcast import Bell
+from ..broadcast import Broadcast
 from ..rules import brief_job, ids_in
 from . import change, claim, enqueue, finish, fire, read
 from .documents import MemoryKeeper
-from .jobs import Jobs
-from .ledger import Ledger
-from .workers import Workers
+from .jobs import JobTable
+from .ledger import RunLedger
+from .workers import WorkerTable
 
 
 class MemoryStore(MemoryKeeper):
@@ -43,11 +43,11 @@ class MemoryStore(MemoryKeeper):
         self._clock = clock or SystemClock()
         self._lock = threading.RLock()
         self._closed = False
-        self._jobs = Jobs()
-        self._ledger = Ledger()
-        self._workers = Workers()
+        self._jobs = JobTable()
+        self._ledger = RunLedger()
+        self._workers = WorkerTable()
         self._paused: set[str] = set()
-        self._new, self._final = Bell(self._clock), Bell(self._clock)
+        self._new, self._final = Broadcast(self._clock), Broadcast(self._clock)
 
     def _turn(self) -> AbstractContextManager[object]:
         """The lock, while the store is open."""
@@ -133,12 +133,12 @@ class MemoryStore(MemoryKeeper):
             taken = claim.claim(self._jobs, self._ledger, self._paused, queues, worker, tasks, limit, now)
             return Claim(*taken, expired)
 
-    async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
+    async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> BeatReply:
         with self._turn():
             orders = self._workers.beat(worker, until, now)
             mine = [self._jobs[id] for id in self._jobs.running.get(worker.id, ())]
             cancels = {job.id: job.cancel_reason for job in mine if job.cancel_reason is not None}
-            return Beat({job.id: job.lease or "" for job in mine}, cancels, orders, watched_until=self._watched)
+            return BeatReply({job.id: job.lease or "" for job in mine}, cancels, orders, watched_until=self._watched)
 
     async def expired(self, *, now: datetime, limit: int) -> list[Job]:
         with self._turn():
@@ -163,7 +163,7 @@ class MemoryStore(MemoryKeeper):
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         raise BadInput("the memory store has no transactions: use ctx.transaction() on sqlite:///… or postgresql://…")
 
-    async def report(self, reports: Sequence[Report]) -> set[JobId]:
+    async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
         with self._turn():
             stands = {report.id for report in reports if finish.report_one(self._jobs, self._ledger, report)}
         self._final.ring()
@@ -195,14 +195,14 @@ class MemoryStore(MemoryKeeper):
         with self._turn():
             return self._jobs.series.ticks(name, limit, before)
 
-    async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> Leadership:
+    async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
         with self._turn():
             answer = self._jobs.series.lead(name, holder, until, now)
         if answer.holder is None:
             self._new.ring()
         return answer
 
-    async def leaders(self, *, now: datetime) -> list[Leadership]:
+    async def leaders(self, *, now: datetime) -> list[LeaderTerm]:
         with self._turn():
             return self._jobs.series.leaders(now)
 
@@ -231,7 +231,12 @@ class MemoryStore(MemoryKeeper):
         self._new.ring()
 
     async def order(
-        self, workers: Collection[WorkerId] | None, orders: Orders, *, now: datetime, seen: Orders | None = None
+        self,
+        workers: Collection[WorkerId] | None,
+        orders: WorkerCommands,
+        *,
+        now: datetime,
+        seen: WorkerCommands | None = None,
     ) -> list[WorkerId]:
         with self._turn():
             return self._workers.order(workers, orders, now, seen)
@@ -270,7 +275,7 @@ class MemoryStore(MemoryKeeper):
         with self._turn():
             return read.queues(self._jobs, self._paused, now)
 
-    async def workers(self, *, now: datetime) -> list[LiveWorker]:
+    async def workers(self, *, now: datetime) -> list[WorkerRow]:
         with self._turn():
             return self._workers.live(now)
 

@@ -8,35 +8,35 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from ...ids import WorkerId
-from ...records.worker import LiveWorker, Orders, WorkerInfo
+from ...records.worker import WorkerCommands, WorkerInfo, WorkerRow
 from ..rules import LONG_SILENT, ordered
 
 
-class Workers(dict[WorkerId, LiveWorker]):
+class WorkerTable(dict[WorkerId, WorkerRow]):
     """Every worker's row by its id, the silent ones too until they are forgotten."""
 
     def alive(self, worker: WorkerId, now: datetime) -> bool:
         row = self.get(worker)
         return row is not None and row.until > now
 
-    def live(self, now: datetime) -> list[LiveWorker]:
+    def live(self, now: datetime) -> list[WorkerRow]:
         return [row for _, row in sorted(self.items()) if row.until > now]
 
-    def beat(self, worker: WorkerInfo, until: datetime, now: datetime) -> Orders:
+    def beat(self, worker: WorkerInfo, until: datetime, now: datetime) -> WorkerCommands:
         """Writes the worker's row, or removes it if it leaves; what it was ordered to do."""
         for id in [id for id, row in self.items() if row.until <= now - LONG_SILENT]:
             del self[id]
         known = self.get(worker.id)
-        orders = known.orders if known else Orders()
+        orders = known.orders if known else WorkerCommands()
         if until > now:
             if known is None or worker.beats >= known.info.beats:
-                self[worker.id] = LiveWorker(worker, until, orders)
+                self[worker.id] = WorkerRow(worker, until, orders)
         else:
             self.pop(worker.id, None)
         return orders
 
     def order(
-        self, workers: Collection[WorkerId] | None, orders: Orders, now: datetime, seen: Orders | None
+        self, workers: Collection[WorkerId] | None, orders: WorkerCommands, now: datetime, seen: WorkerCommands | None
     ) -> list[WorkerId]:
         found = [id for id in sorted(self) if self.alive(id, now) and (workers is None or id in workers)]
         given = {id: new for id in found if (new := ordered(self[id].orders, orders, seen)) is not None}

@@ -8,11 +8,11 @@ from msgspec import Struct
 
 from ...clock import micros
 from ...records.worker import WorkerInfo
-from .claim import Asked, look
+from .claim import ClaimRequest, look
 from .pool import Session
 
 
-class News(Struct, frozen=True):
+class BeatFindings(Struct, frozen=True):
     crowd: int
     """Workers alive."""
     lost: bool
@@ -27,9 +27,9 @@ _NEWS = """WITH alive AS (SELECT id FROM mainspring_workers WHERE until > $1)
         EXISTS (SELECT 1 FROM mainspring_schedules WHERE due_at <= $1 AND NOT computed)"""
 
 
-async def news(db: Session, worker: WorkerInfo, now: datetime) -> News:
+async def news(db: Session, worker: WorkerInfo, now: datetime) -> BeatFindings:
     crowd, lost, due = await db.row(_NEWS, micros(now))
     if not due and worker.running < worker.concurrency and not worker.drained:
-        asked = Asked(worker.queues, worker.id, worker.tasks, 1, now)
+        asked = ClaimRequest(worker.queues, worker.id, worker.tasks, 1, now)
         due = (await look(db, asked)).acts(asked.now)
-    return News(crowd, lost, due)
+    return BeatFindings(crowd, lost, due)

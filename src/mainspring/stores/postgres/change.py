@@ -9,7 +9,7 @@ from ...ids import JobId
 from ...records.job import Action, Job
 from ...records.query import Changed, Cursor, Filter, Refusal, Updates
 from ..rows import job_of
-from ..rules import act, lapsed, matches, refused
+from ..rules import act, expire_if_due, matches, refused
 from . import schedules as series
 from .jobs import Holders, Pair, drop, follow, lock, lock_keys, series_of, write
 from .lists import jobs
@@ -40,7 +40,7 @@ async def change(
     gone: list[Job] = []
     pairs: list[Pair] = []
     for job in chosen:
-        met = lapsed(job, now)
+        met = expire_if_due(job, now)
         refusal = _refusal(holders, action, met)
         if refusal is not None:
             refused[job.id] = refusal

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from ...bounds import CLAIM_BYTES
 from ...clock import instant, micros
 from ...ids import JobId, Lease, WorkerId
-from ...records.job import SUSPECT, UNREADABLE, State
+from ...records.job import POISON_SUSPECT_CRASHES, UNREADABLE, State
 from ...records.outcome import Outcome
 from ...records.unreadable import readable
-from ...records.worker import Beat, Orders, WorkerInfo
+from ...records.worker import BeatReply, WorkerCommands, WorkerInfo
 from ..rows import CLAIMED, COLUMNS, job_of
 from ..rules import LONG_SILENT, ordered
 from . import schedules as series
@@ -34,7 +34,7 @@ BACKLOG = 50
 LOOK_EVERY, LOOK_SHARE, SLOW_LOOK = 2.0, 50.0, 0.01
 
 _encode = msgspec.json.encode
-_orders = msgspec.json.Decoder(Orders).decode
+_orders = msgspec.json.Decoder(WorkerCommands).decode
 
 # The index has what is running as well: rows that are passed over, as many as run.
 _READY = "crashes < 2 AND NOT parked AND state = 'pending'"
@@ -121,7 +121,7 @@ _SEEN = f"""WITH {_GROUPS}
     SELECT 'expiry', '', '', 0, min(expires_at), NULL, 0 FROM mainspring_jobs WHERE {_EXPIRES}"""
 
 
-class Asked:
+class ClaimRequest:
     """Who claims, and what."""
 
     def __init__(
@@ -131,7 +131,7 @@ class Asked:
         self.which = (worker, self.now, list(tasks), None if queues is None else list(queues))
 
 
-class View:
+class ClaimView:
     """What waits for one worker: groups and suspects, as the tasks' circuits let them."""
 
     def __init__(self, rows: list[Any]) -> None:
@@ -163,7 +163,7 @@ class View:
         return self.alive and self.next_at is not None and self.next_at <= now
 
 
-class Stride:
+class BacklogCursor:
     """Where claims of a long backlog go on. What lies before it is taken; but while some transaction keeps the server
     from clearing that away, each claim would pass over all of it. Only then is it used, as jobs may come to lie behind,
     or in a new group: so there is a fresh look every few seconds, beside the claims.
@@ -178,14 +178,14 @@ class Stride:
         """Whether it is time for a look."""
         return now >= self._look_at
 
-    def learn(self, view: View, asked: Asked, now: float, took: float) -> None:
+    def learn(self, view: ClaimView, asked: ClaimRequest, now: float, took: float) -> None:
         """What a look showed, and how long that took."""
         self._look_at = now + max(LOOK_EVERY, LOOK_SHARE * took)
         self._asked = asked.which[2:]
         groups = view.groups if took > SLOW_LOOK else ()
         self._after = {(queue, task, rank): (run_at, "") for _, queue, task, rank, run_at, *_ in groups}
 
-    def of(self, asked: Asked) -> list[list[Any]] | None:
+    def of(self, asked: ClaimRequest) -> list[list[Any]] | None:
         """The groups and where to go on in each, if a claim should."""
         if not self._after or self._asked != asked.which[2:]:
             return None
@@ -199,7 +199,7 @@ class Stride:
             self._after[row["queue"], row["task"], row["rank"]] = (row["run_at"], row["id"])
 
 
-class Leases:
+class OpenLeases:
     """How many jobs of each lease taken here are still out, so that the last one to end can take its row along.
     What is missed here, a beat clears away."""
 
@@ -224,20 +224,20 @@ class Leases:
         return self._worker, over
 
 
-async def take_plain(db: Session, asked: Asked) -> list[Any]:
+async def take_plain(db: Session, asked: ClaimRequest) -> list[Any]:
     """What is due, where nothing out of the ordinary has to be done first: one statement."""
     return await db.rows(TAKE_PLAIN, *asked.which, asked.lease, asked.limit)
 
 
-async def take_known(db: Session, asked: Asked, known: list[list[Any]]) -> list[Any]:
+async def take_known(db: Session, asked: ClaimRequest, known: list[list[Any]]) -> list[Any]:
     return await db.rows(TAKE_KNOWN, *asked.which, asked.lease, asked.limit, *known)
 
 
-async def look(db: Session, asked: Asked) -> View:
-    return View(await db.rows(_SEEN, *asked.which))
+async def look(db: Session, asked: ClaimRequest) -> ClaimView:
+    return ClaimView(await db.rows(_SEEN, *asked.which))
 
 
-async def claim(db: Session, asked: Asked) -> tuple[list[Any], int | None, list[JobId]]:
+async def claim(db: Session, asked: ClaimRequest) -> tuple[list[Any], int | None, list[JobId]]:
     """Inside a transaction: the rows taken, when to ask again, and what has expired."""
     expired = await _expire(db, asked.now)
     worker, now, *_ = asked.which
@@ -281,7 +281,7 @@ async def _expire(db: Session, now: int) -> list[JobId]:
     return sorted(expired)
 
 
-async def _firsts(db: Session, view: View, asked: Asked) -> list[Any]:
+async def _firsts(db: Session, view: ClaimView, asked: ClaimRequest) -> list[Any]:
     """Takes what comes before all others: a probe for each half-open circuit, and one suspect."""
     taken: list[Any] = []
     suspects = [row for row in view.suspects if row[4] <= asked.now]
@@ -291,7 +291,7 @@ async def _firsts(db: Session, view: View, asked: Asked) -> list[Any]:
         row = await _probe(db, view, task, [row for row in suspects if row[2] == task], asked)
         if row is not None:
             taken.append(row)
-            if row["crashes"] >= SUSPECT:
+            if row["crashes"] >= POISON_SUSPECT_CRASHES:
                 suspects = []
     suspects = [row for row in suspects if row[2] not in view.open]
     if suspects and len(taken) < asked.limit and _bytes(taken) < CLAIM_BYTES:
@@ -310,7 +310,7 @@ _HEAD = f"""SELECT 'group', queue, task, rank, run_at, id, crashes FROM mainspri
     ORDER BY run_at, id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED"""
 
 
-async def _probe(db: Session, view: View, task: str, suspects: list[Any], asked: Asked) -> Any:
+async def _probe(db: Session, view: ClaimView, task: str, suspects: list[Any], asked: ClaimRequest) -> Any:
     if not await db.value(_HALF_OPEN, task, asked.now):
         return None
     groups = [row for row in view.groups if row[2] == task and row[4] <= asked.now]
@@ -325,7 +325,7 @@ async def _probe(db: Session, view: View, task: str, suspects: list[Any], asked:
     return rows[0]
 
 
-async def _first(db: Session, row: Any, asked: Asked) -> list[Any]:
+async def _first(db: Session, row: Any, asked: ClaimRequest) -> list[Any]:
     return await db.rows(_TAKE_FIRST, asked.which[0], asked.now, row[5], row[6], asked.lease)
 
 
@@ -351,7 +351,7 @@ _HOLDS = """SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE state = '
     AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases WHERE worker = $1))"""
 
 
-async def beat(db: Session, worker: WorkerInfo, until: int, now: int) -> Beat:
+async def beat(db: Session, worker: WorkerInfo, until: int, now: int) -> BeatReply:
     silent = now - round(LONG_SILENT.total_seconds() * 1e6)
     await db.run("DELETE FROM mainspring_workers WHERE until <= $1", silent)
     if until > now:
@@ -362,7 +362,7 @@ async def beat(db: Session, worker: WorkerInfo, until: int, now: int) -> Beat:
     held: list[tuple[JobId, Lease, str | None]] = [(*row,) for row in await db.rows(_HOLDS, worker.id)]
     cancels = {id: reason for id, _, reason in held if reason is not None}
     until_when = None if watched is None else instant(watched)
-    return Beat({id: lease for id, lease, _ in held}, cancels, orders_of(orders), watched_until=until_when)
+    return BeatReply({id: lease for id, lease, _ in held}, cancels, orders_of(orders), watched_until=until_when)
 
 
 _SILENT = "worker <> ALL (ARRAY(SELECT id FROM mainspring_workers WHERE until > $1))"
@@ -387,10 +387,10 @@ async def set_aside(db: Session, ids: Collection[JobId], lease: Lease = "") -> N
     await db.run("UPDATE mainspring_circuits SET probe = NULL WHERE probe = ANY($1)", list(ids))
 
 
-def orders_of(text: str | None) -> Orders:
+def orders_of(text: str | None) -> WorkerCommands:
     """Nothing that cannot be decoded is obeyed."""
     found = [] if text is None else readable("orders of worker", [("", text)], _orders)
-    return found[0] if found else Orders()
+    return found[0] if found else WorkerCommands()
 
 
 _ORDERS = """SELECT id, orders FROM mainspring_workers WHERE until > $1 AND ($2::text[] IS NULL OR id = ANY($2))
@@ -400,7 +400,7 @@ _ORDER = """UPDATE mainspring_workers AS worker SET orders = given.orders
 
 
 async def order(
-    db: Session, workers: Collection[WorkerId] | None, orders: Orders, now: int, seen: Orders | None
+    db: Session, workers: Collection[WorkerId] | None, orders: WorkerCommands, now: int, seen: WorkerCommands | None
 ) -> list[WorkerId]:
     """Inside a transaction."""
     rows = await db.rows(_ORDERS, now, None if workers is None else list(workers))

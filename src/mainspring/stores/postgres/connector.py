@@ -21,7 +21,7 @@ _MOOT = ("plan_cache_mode",)
 SILENCE, IDLE, INTERVAL, COUNT = 15_000, 30, 5, 3
 
 
-class Route:
+class PostgresConnector:
     """Finds out by its first connection whether there is a pooler, unless it was told."""
 
     def __init__(self, dsn: str, settings: Mapping[str, str], pooler: Pooler = "auto", *, bounded: bool = True) -> None:

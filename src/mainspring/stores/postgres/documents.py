@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from ...clock import instant, micros
-from ...records.audit import Entry, Trail
+from ...records.audit import AuditEntry, AuditFilter
 from ...records.document import Document
-from ...records.feed import NEWS_KEPT, Feed, News
+from ...records.feed import MIN_FEED_ITEMS, Feed, FeedItem
 from .pool import Session, Verb
 
 T = TypeVar("T")
@@ -50,11 +50,11 @@ class PostgresKeeper:
 
     # the audit trail
 
-    async def record(self, entries: Sequence[Entry]) -> None:
+    async def record(self, entries: Sequence[AuditEntry]) -> None:
         rows = [_entry_row(entry) for entry in sorted(entries, key=lambda entry: entry.id)]
         await self._call(lambda db: db.many(_RECORD, rows))
 
-    async def audit(self, which: Trail, *, limit: int, before: str | None = None) -> list[Entry]:
+    async def audit(self, which: AuditFilter, *, limit: int, before: str | None = None) -> list[AuditEntry]:
         since, until = (None if at is None else micros(at) for at in (which.since, which.until))
         values = (before, which.who, which.action, which.target, since, until, limit)
         return [_entry(*row) for row in await self._look(lambda db: db.rows(_AUDIT, *values))]
@@ -70,12 +70,12 @@ class PostgresKeeper:
     async def publish(self, news: Sequence[str], *, now: datetime) -> datetime | None:
         if not news:
             return await self.watched()
-        return _at(await self._hot(lambda db: db.value(PUBLISH, list(news), db.place.lock, NEWS_KEPT)))
+        return _at(await self._hot(lambda db: db.value(PUBLISH, list(news), db.place.lock, MIN_FEED_ITEMS)))
 
     async def news(self, *, after: int, limit: int) -> Feed:
-        rows = await self._hot(lambda db: db.rows(_NEWS, after, limit, NEWS_KEPT))
+        rows = await self._hot(lambda db: db.rows(_NEWS, after, limit, MIN_FEED_ITEMS))
         _, _, first, last = rows[0]
-        return Feed([News(n, text) for n, text, *_ in rows if n is not None], first, last)
+        return Feed([FeedItem(n, text) for n, text, *_ in rows if n is not None], first, last)
 
     async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
         return await self._step(lambda db: _tidy(db, micros(audited_since), micros(now)))
@@ -135,12 +135,12 @@ _AUDIT = """SELECT id, at, who, action, target, asked, outcome FROM mainspring_a
     ORDER BY id DESC LIMIT $7"""
 
 
-def _entry_row(entry: Entry) -> tuple[Any, ...]:
+def _entry_row(entry: AuditEntry) -> tuple[Any, ...]:
     return entry.id, micros(entry.at), entry.who, entry.action, entry.target, entry.asked, entry.outcome
 
 
-def _entry(id: str, at: int, who: str, action: str, target: str, asked: str, outcome: str | None) -> Entry:
-    return Entry(id=id, at=instant(at), who=who, action=action, target=target, asked=asked, outcome=outcome)
+def _entry(id: str, at: int, who: str, action: str, target: str, asked: str, outcome: str | None) -> AuditEntry:
+    return AuditEntry(id=id, at=instant(at), who=who, action=action, target=target, asked=asked, outcome=outcome)
 
 
 # Locked first: what is written anew meanwhile has not expired.

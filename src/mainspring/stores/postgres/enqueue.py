@@ -13,7 +13,7 @@ from ...clock import micros
 from ...ids import JobId
 from ...records.job import Enqueued, Job, NewJob, State
 from ..rows import options_of
-from ..rules import admit, meet
+from ..rules import resolve_conflict, to_job
 from . import schedules as series
 from .jobs import Holders, Pair, array_text, create, follow, lock, lock_keys, series_of, write
 from .pool import NUMBERS, Session
@@ -65,7 +65,7 @@ async def insert(db: Session, jobs: Sequence[NewJob], now: datetime, word: str |
 _ENDED = "SELECT id FROM mainspring_finished WHERE id >= $1 AND id <= $2"
 
 
-class Known(Exception):
+class AlreadyInserted(Exception):
     """One of the jobs was there before."""
 
 
@@ -75,13 +75,13 @@ async def copy(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[Enque
     try:
         await db.copy("mainspring_jobs", _NEW.split(", "), [_row(job, us) for job in jobs])
     except asyncpg.UniqueViolationError as error:
-        raise Known from error
+        raise AlreadyInserted from error
     # Afterwards: what has ended by now is there, what has not would have been in the way. Ids grow with time, so
     # there is hardly one between the first and the last of these.
     ids = {job.id for job in jobs}
     ended = await db.rows(_ENDED, min(ids), max(ids))
     if any(id in ids for (id,) in ended):
-        raise Known
+        raise AlreadyInserted
     return [Enqueued(job.id) for job in jobs]
 
 
@@ -140,12 +140,12 @@ class Admission:
         if held is not None and new.on_conflict == "raise":
             return Enqueued(held.id, "refused", key)
         if held is not None:
-            changed, status = meet(held, new, self._now)
+            changed, status = resolve_conflict(held, new, self._now)
             if changed is not held:
                 self.put(held, changed)
             return Enqueued(held.id, status, key)
         self._known.add(new.id)
-        self.new[new.id] = job = admit(new, self._now)
+        self.new[new.id] = job = to_job(new, self._now)
         self.holders.put(job)
         return Enqueued(new.id)
 

@@ -14,11 +14,11 @@ from ...ids import JobId
 from ...records.circuit import Circuit
 from ...records.job import Job, State
 from ...records.outcome import Outcome
-from ...records.run import Execution, Report
+from ...records.run import Execution, RunReport
 from ...records.tally import counted
 from ..job_ends import JobEnd, JobNews, ScheduleBatch, news_of
 from ..rows import COLUMNS, failure_text, job_of, progress_or_none, text_of
-from ..rules import execution, moved, newer, plain, settle
+from ..rules import execution, newer, next_circuit, plain, settle
 from . import schedules as series
 from .enqueue import enqueue, keyed
 from .jobs import OVER, Pair, lock_keys, series_of, write
@@ -205,7 +205,7 @@ async def _move(db: Session, accepted: Sequence[Outcome]) -> None:
     after = dict(before)
     for outcome in accepted:
         task, _ = _task(after, outcome)
-        circuit = moved(after.pop(task, None), outcome)
+        circuit = next_circuit(after.pop(task, None), outcome)
         if circuit is not None:
             after[task] = circuit
     gone = [task for task in before if task not in after]
@@ -221,7 +221,7 @@ def _task(known: dict[str, Circuit], outcome: Outcome) -> tuple[str, bool]:
     """The outcome's task, and whether it moves that one's circuit."""
     # Whoever releases a run it has never heard of cannot name the task; its turn as a probe is over all the same.
     task = outcome.task or next((task for task, circuit in known.items() if circuit.probe == outcome.id), "")
-    return task, moved(known.get(task), outcome) != known.get(task)
+    return task, next_circuit(known.get(task), outcome) != known.get(task)
 
 
 # reports
@@ -231,7 +231,7 @@ _PROGRESS = """SELECT id, lease, progress FROM mainspring_jobs WHERE id = ANY($1
 _LINE = "INSERT INTO mainspring_logs VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING"
 
 
-async def report(db: Session, reports: Sequence[Report]) -> set[JobId]:
+async def report(db: Session, reports: Sequence[RunReport]) -> set[JobId]:
     """Inside a transaction."""
     if not reports:
         return set()

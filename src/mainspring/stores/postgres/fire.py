@@ -11,7 +11,7 @@ from ...ids import JobId
 from ...records.job import Action, Job, NewJob, State
 from ...schedule.record import Fired, Firing, Tick
 from ..job_ends import ScheduleBatch, news_of
-from ..rules import CANCELLED_BY, act, lapsed, refused, standing, taken
+from ..rules import CANCELLED_BY, act, expire_if_due, held_keys, refused, standing
 from . import schedules as series
 from .enqueue import Admission
 from .jobs import INSERT_NEW, Holders, Pair, find, lock, lock_names, new_columns, series_of
@@ -76,7 +76,7 @@ class _Batch:
     def fire(self, firing: Firing) -> Fired:
         if not standing(firing, self._revision):
             return Fired(False)
-        if held := taken(firing.jobs, self._admission.holders.holder, self._now):
+        if held := held_keys(firing.jobs, self._admission.holders.holder, self._now):
             return Fired(False, held)
         self._schedules.put(firing.schedule)
         seen = len(self._admission.ended)
@@ -91,7 +91,7 @@ class _Batch:
 
     def _cancel(self, id: JobId, reason: str) -> list[Pair]:
         job = self._admission.current(id) or self._met.get(id)
-        if job is None or refused(Action.CANCEL, lapsed(job, self._now)) is not None:
+        if job is None or refused(Action.CANCEL, expire_if_due(job, self._now)) is not None:
             return []
         new = act(Action.CANCEL, job, self._now, reason)
         if new is not job:

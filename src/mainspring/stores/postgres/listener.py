@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from ...survived_errors import SurvivedErrors
-from .notifier import Kin, aside
+from .notifier import ProcessWakeups, aside
 from .pool import Pool
 
 _deaf = SurvivedErrors("listener", "changes that others make are found by polling meanwhile")
@@ -28,10 +28,10 @@ class Deaf(Exception):
     """A word was sent, and not heard."""
 
 
-class Ear:
+class PostgresListener:
     """Listens as well as it can. A connection counts as hearing once a word sent through another one came back."""
 
-    def __init__(self, pool: Pool, kin: Kin) -> None:
+    def __init__(self, pool: Pool, kin: ProcessWakeups) -> None:
         self._pool, self._kin = pool, kin
         self._own = f"{pool.place.channel}_{kin.name}"
         self._echo = asyncio.Event()

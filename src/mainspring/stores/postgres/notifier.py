@@ -11,9 +11,9 @@ from typing import Literal
 from ...clock import Clock
 from ...errors import ShuttingDown, StoreError
 from ...survived_errors import SurvivedErrors
-from ..broadcast import Bell
+from ..broadcast import Broadcast
 from .pool import Pool, Verb
-from .url import Place
+from .url import PostgresUrl
 
 _unsent = SurvivedErrors("notify", "workers elsewhere find the change at their next poll")
 Word = Literal["new", "final"]
@@ -40,12 +40,12 @@ def aside(channel: str, text: str) -> Verb[None]:
     return lambda db: db.run(sql, channel, text)
 
 
-class Kin:
+class ProcessWakeups:
     """What the handles of one process on one store share: who is told here, and what is known of those elsewhere."""
 
-    def __init__(self, place: Place, clock: Clock) -> None:
+    def __init__(self, place: PostgresUrl, clock: Clock) -> None:
         self.place = place
-        self._new, self._final = Bell(clock), Bell(clock)
+        self._new, self._final = Broadcast(clock), Broadcast(clock)
         self._token = os.urandom(4).hex()
         self.ears: set[object] = set()
         """Those through which word from elsewhere reaches this process."""
@@ -61,7 +61,7 @@ class Kin:
         """A fork is somebody else."""
         return f"{self._token}{os.getpid():x}"
 
-    def bell(self, word: Word) -> Bell:
+    def bell(self, word: Word) -> Broadcast:
         return self._new if word == "new" else self._final
 
     def ring(self, *words: Word) -> None:
@@ -69,10 +69,10 @@ class Kin:
             self.bell(word).ring()
 
 
-class Wire:
+class Notifier:
     """Sends after the fact. Whoever is not told only waits longer."""
 
-    def __init__(self, pool: Pool, kin: Kin) -> None:
+    def __init__(self, pool: Pool, kin: ProcessWakeups) -> None:
         self._pool, self._kin = pool, kin
         self._words: set[Word] = set()
         self._closing = asyncio.Event()

@@ -13,9 +13,9 @@ import asyncpg
 from ...config import Durability
 from ...errors import ShuttingDown, StoreError, StoreUnavailable
 from ...survived_errors import SurvivedErrors
-from .connector import Route, hang_up
-from .stalled import Doubt
-from .url import Place
+from .connector import PostgresConnector, hang_up
+from .stalled import StallDetector
+from .url import PostgresUrl
 
 _cold = SurvivedErrors("warm_up", "connections are made when they are needed")
 T = TypeVar("T")
@@ -62,7 +62,7 @@ LOOK = f"""SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY;
 class Session:
     """One connection at work for one verb; statements name tables as postgres.sql does."""
 
-    def __init__(self, connection: Any, place: Place, doubt: Doubt | None = None) -> None:
+    def __init__(self, connection: Any, place: PostgresUrl, doubt: StallDetector | None = None) -> None:
         self.connection, self.place = connection, place  # Any: asyncpg's own types are not for every release
         self._doubt = doubt
 
@@ -106,17 +106,17 @@ Verb = Callable[[Session], Awaitable[T]]
 class Pool:
     """Connections of one event loop, SIZE of them at work at most. What a verb leaves half done goes with its own."""
 
-    def __init__(self, place: Place, durability: Durability = "full") -> None:
+    def __init__(self, place: PostgresUrl, durability: Durability = "full") -> None:
         self.place, self.loop, self.pid = place, asyncio.get_running_loop(), os.getpid()
         # In full, the server's own setting counts: it may be stricter than ours would be.
         more = {} if durability == "full" else {"synchronous_commit": "off"}
-        self.route = Route(place.dsn, {**SETTINGS, **more}, place.pooler)
-        self._hot = Route(place.dsn, {**HOT, **more}, place.pooler)
-        self._hot_begin = Route(place.dsn, {**HOT, **more}, "transaction").begin
-        self._ear = self.route if place.listen is None else Route(place.listen, SETTINGS)
-        self._idle: dict[Route, list[Any]] = {self.route: [], self._hot: []}
+        self.route = PostgresConnector(place.dsn, {**SETTINGS, **more}, place.pooler)
+        self._hot = PostgresConnector(place.dsn, {**HOT, **more}, place.pooler)
+        self._hot_begin = PostgresConnector(place.dsn, {**HOT, **more}, "transaction").begin
+        self._ear = self.route if place.listen is None else PostgresConnector(place.listen, SETTINGS)
+        self._idle: dict[PostgresConnector, list[Any]] = {self.route: [], self._hot: []}
         self._room = asyncio.Semaphore(SIZE)
-        self._doubt = Doubt(self.route.connect)
+        self._doubt = StallDetector(self.route.connect)
         self._closed = False
         self._failures = 0
         self._trying: asyncio.Task[None] | None = None
@@ -159,7 +159,9 @@ class Pool:
 
         return await self._call(seen, whole=True)
 
-    async def _call(self, verb: Verb[T], whole: bool, route: Route | None = None, begin: str | None = None) -> T:
+    async def _call(
+        self, verb: Verb[T], whole: bool, route: PostgresConnector | None = None, begin: str | None = None
+    ) -> T:
         for tries in range(1, TRIES + 1):
             try:
                 return await self._once(verb, whole, route or self.route, begin)
@@ -173,7 +175,7 @@ class Pool:
             await asyncio.sleep(random.uniform(0, 0.01 * 2**tries))
         raise AssertionError  # the last try returns or raises
 
-    async def _once(self, verb: Verb[T], whole: bool, route: Route, begin: str | None = None) -> T:
+    async def _once(self, verb: Verb[T], whole: bool, route: PostgresConnector, begin: str | None = None) -> T:
         await self._reached()
         async with self._room:
             if self._closed:
@@ -227,7 +229,7 @@ class Pool:
         finally:
             self._trying = None
 
-    async def _made(self, route: Route) -> Any:
+    async def _made(self, route: PostgresConnector) -> Any:
         try:
             connection = await route.connect()
         except Exception as error:
@@ -239,19 +241,19 @@ class Pool:
             self._failures = 0
         return connection
 
-    def _rested(self, route: Route) -> Any:
+    def _rested(self, route: PostgresConnector) -> Any:
         while self._idle[route]:
             if not (connection := self._idle[route].pop()).is_closed():
                 return connection
         return None
 
-    def _rest(self, connection: Any, route: Route) -> None:
+    def _rest(self, connection: Any, route: PostgresConnector) -> None:
         if self._closed:
             connection.terminate()
         elif not connection.is_closed():
             self._idle[route].append(connection)
 
-    async def _undo(self, connection: Any, route: Route) -> None:
+    async def _undo(self, connection: Any, route: PostgresConnector) -> None:
         try:
             if connection.is_in_transaction():
                 await connection.execute("ROLLBACK")

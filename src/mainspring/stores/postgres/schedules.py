@@ -11,9 +11,9 @@ import msgspec
 from ...clock import instant, micros, nearest_instant
 from ...records.job import UnreadableRecord
 from ...records.unreadable import decoded, readable
-from ...schedule.record import TICKS_KEPT, Due, Leadership, Schedule, Tick
+from ...schedule.record import TICKS_KEPT, Due, LeaderTerm, Schedule, Tick
 from ..job_ends import JobNews, ScheduleBatch, completed_of, schedules_of
-from ..rules import led
+from ..rules import next_term
 from .pool import NUMBERS, Session
 
 _encode = msgspec.json.Encoder().encode
@@ -185,14 +185,14 @@ _NOBODY = "INSERT INTO mainspring_leaders VALUES ($1, '', 0, $2) ON CONFLICT (na
 _PUT_LEADER = "UPDATE mainspring_leaders SET holder = $2, term = $3, until = $4 WHERE name = $1"
 
 
-async def lead(db: Session, name: str, holder: str, until: datetime, now: datetime) -> Leadership:
+async def lead(db: Session, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
     row = await db.row(_LEADER, name)
     if row is None:
         # A row that nobody leads by: of two who come first, one waits for the other here.
         await db.run(_NOBODY, name, micros(now))
         row = await db.row(_LEADER, name)
-    known = Leadership(name, row[0] or None, row[1], instant(row[2])) if row[1] else None
-    new = led(known, name, holder, until, now)
+    known = LeaderTerm(name, row[0] or None, row[1], instant(row[2])) if row[1] else None
+    new = next_term(known, name, holder, until, now)
     if new != known:
         await db.run(_PUT_LEADER, name, new.holder or "", new.term, micros(new.until))
     return new
@@ -201,6 +201,6 @@ async def lead(db: Session, name: str, holder: str, until: datetime, now: dateti
 _LEADERS = "SELECT name, holder, term, until FROM mainspring_leaders WHERE until > $1 AND holder <> '' ORDER BY name"
 
 
-async def leaders(db: Session, now: datetime) -> list[Leadership]:
+async def leaders(db: Session, now: datetime) -> list[LeaderTerm]:
     rows = await db.rows(_LEADERS, micros(now))
-    return [Leadership(name, who, term, instant(until)) for name, who, term, until in rows]
+    return [LeaderTerm(name, who, term, instant(until)) for name, who, term, until in rows]

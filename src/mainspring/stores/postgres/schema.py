@@ -12,7 +12,7 @@ import asyncpg
 from ...errors import SchemaMismatch, StoreError, StoreUnavailable
 from ...mask import mask_to_cut
 from ...records.schema import Schema
-from ..migrations import Steps, steps
+from ..migrations import Migrations, steps
 from . import script
 from .pool import Session
 
@@ -51,19 +51,19 @@ _THERE = """SELECT true FROM pg_class JOIN pg_namespace AS space ON space.oid = 
     WHERE nspname = $1 AND relname = $2"""
 
 
-async def found(db: Session, steps: Steps) -> Schema:
+async def found(db: Session, steps: Migrations) -> Schema:
     if not await db.value(_THERE, db.place.schema, f"{db.place.prefix}schema"):
         return steps.schema(0, 0)
     return await _read(db, steps)
 
 
-async def check(db: Session, steps: Steps) -> None:
+async def check(db: Session, steps: Migrations) -> None:
     """Raises if this release cannot work on the tables, as they are now."""
     if trouble := (await _read(db, steps)).trouble:
         raise SchemaMismatch(trouble)
 
 
-async def _read(db: Session, steps: Steps) -> Schema:
+async def _read(db: Session, steps: Migrations) -> Schema:
     version, *oldest = await db.row("SELECT * FROM mainspring_schema") or (0,)
     return steps.schema(version, *oldest or (None,))
 
@@ -77,7 +77,7 @@ def points_to_schema(error: StoreError) -> bool:
 # stepping
 
 
-async def migrate(db: Session, steps: Steps, target: int | None, *, only_up: bool = False) -> list[int]:
+async def migrate(db: Session, steps: Migrations, target: int | None, *, only_up: bool = False) -> list[int]:
     """Steps the schema to `target` in one transaction of its own; returns the versions it passed through.
 
     With `only_up` a later schema stays as it is, if this release can work on it.
@@ -104,7 +104,7 @@ async def migrate(db: Session, steps: Steps, target: int | None, *, only_up: boo
     )
 
 
-async def _once(db: Session, steps: Steps, target: int, only_up: bool) -> list[int]:
+async def _once(db: Session, steps: Migrations, target: int, only_up: bool) -> list[int]:
     run = db.connection.execute
     await run("BEGIN")
     await run(script.limits(db.place))
@@ -134,7 +134,7 @@ _HOLDERS = """SELECT pid, usename, application_name, coalesce(state, '?'),
     ORDER BY xact_start LIMIT 3"""
 
 
-async def _holders(db: Session, steps: Steps) -> list[str]:
+async def _holders(db: Session, steps: Migrations) -> list[str]:
     """Those who have held a lock on our tables for as long as we had waited, the longest first."""
     place = db.place
     names = [place.prefix + name for name in {*re.findall(r"mainspring_(\w+)", steps.text), "schema"}]
@@ -147,7 +147,7 @@ def _holder(pid: int, user: str, program: str, state: str, seconds: float, query
     return f"pid {pid} (user {user}, {program or 'no name'}, {state}, open for {seconds:.0f} s: {said})"
 
 
-async def _rights(db: Session, steps: Steps, target: int, said: str) -> str:
+async def _rights(db: Session, steps: Migrations, target: int, said: str) -> str:
     schema, shown = db.place.schema, db.place.shown
     role, base = await db.row("SELECT current_user, current_database()")
     at = (await found(db, steps)).version

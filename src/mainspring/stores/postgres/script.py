@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ..migrations import Steps
-from .url import Place
+from ..migrations import Migrations
+from .url import PostgresUrl
 
 # While a step waits for a table, everyone else waits behind it: it gives up soon, so that they get through.
 LOCK_SECONDS = 2.0
 
 
-def script(place: Place, steps: Steps, at: int, target: int | None) -> str:
+def script(place: PostgresUrl, steps: Migrations, at: int, target: int | None) -> str:
     """All that steps the schema from one version to another, in one transaction."""
     start, goal = steps.target(at), steps.target(target)
     where = f"{place.schema}.{place.prefix}*"
@@ -20,7 +20,7 @@ def script(place: Place, steps: Steps, at: int, target: int | None) -> str:
     return "\n".join(parts) + "\n"
 
 
-def limits(place: Place) -> str:
+def limits(place: PostgresUrl) -> str:
     """One at a time: whoever comes second finds nothing left to do. Names are looked up in our schema alone."""
     return f"""SET LOCAL lock_timeout = '{LOCK_SECONDS * 1000:.0f}ms';
 SET LOCAL statement_timeout = 0;
@@ -29,7 +29,7 @@ SET LOCAL search_path = "{place.schema}";
 DO $$ BEGIN PERFORM pg_advisory_xact_lock({place.lock}, -1); END $$;"""
 
 
-def body(place: Place, steps: Steps, at: int, target: int) -> str:
+def body(place: PostgresUrl, steps: Migrations, at: int, target: int) -> str:
     """The steps between two versions, inside a transaction that has set its limits."""
     parts = [_GUARD.format(target=target, oldest=steps.oldest(target))] if at else []
     parts += [f"-- to {after}\n{text}" for after, text in steps.way(at, target)]
@@ -37,7 +37,7 @@ def body(place: Place, steps: Steps, at: int, target: int) -> str:
     return ("" if at else _MAKE.format(schema=place.schema)) + place.bare("\n".join(parts))
 
 
-def _expect(place: Place, at: int) -> str:
+def _expect(place: PostgresUrl, at: int) -> str:
     return place.bare(_EXPECT.format(at=at))
 
 

@@ -17,7 +17,7 @@ _END = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE pid = ANY($1) AND application_name = current_setting('application_name')"""
 
 
-class Doubt:
+class StallDetector:
     """Asks about late ones at a new connection, and ends the connections of those that nobody works on.
 
     A way that was cut without a word, or that stands still, is not told from a long statement by waiting; and a bound

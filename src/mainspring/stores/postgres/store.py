@@ -23,16 +23,16 @@ from ...records.job import Action, Enqueued, Job, NewJob, Shown, State, Unreadab
 from ...records.outcome import Outcome
 from ...records.query import Changed, Cursor, Filter, Sort, Updates
 from ...records.queue import DeadGroup, Queue
-from ...records.run import Execution, LogLine, Report
+from ...records.run import Execution, LogLine, RunReport
 from ...records.schema import Schema
 from ...records.tally import Span, Tally
 from ...records.unreadable import decoded, readable
-from ...records.worker import Beat, Claim, LiveWorker, Orders, WorkerInfo
-from ...schedule.record import Due, Fired, Firing, Leadership, Schedule, Tick
+from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
+from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
 from ...store import Store, Transaction
 from ...survived_errors import SurvivedErrors
 from ...task.retention import Rules
-from ..migrations import Steps
+from ..migrations import Migrations
 from ..rows import Row, claimed_of, job_of
 from ..rules import ids_in
 from . import change, claim, count, enqueue, finish, fire, lists, read, schema, script, tally
@@ -40,14 +40,14 @@ from . import doctor as condition
 from . import partition_pruning as forget
 from . import partitions as days
 from . import schedules as series
-from .beat_findings import News, news
-from .claim import Asked
+from .beat_findings import BeatFindings, news
+from .claim import ClaimRequest
 from .documents import PostgresKeeper
-from .listener import Ear
-from .notifier import Kin, Wire, Word, soon
+from .listener import PostgresListener
+from .notifier import Notifier, ProcessWakeups, Word, soon
 from .pool import Pool, Session, Verb
 from .transaction import Lender
-from .url import Place
+from .url import PostgresUrl
 from .within import Within
 
 _unlearned = SurvivedErrors("backlog", "the next claim of a long backlog looks again")
@@ -61,12 +61,12 @@ _encode = msgspec.json.encode
 _info = msgspec.json.Decoder(WorkerInfo).decode
 
 
-def _live(row: Row) -> LiveWorker:
+def _live(row: Row) -> WorkerRow:
     _, info, until, orders = row
-    return LiveWorker(_info(info), instant(until), claim.orders_of(orders))
+    return WorkerRow(_info(info), instant(until), claim.orders_of(orders))
 
 
-async def _shut(learning: asyncio.Task[None] | None, *parts: Wire | Ear | Pool | None) -> None:
+async def _shut(learning: asyncio.Task[None] | None, *parts: Notifier | PostgresListener | Pool | None) -> None:
     if learning is not None:
         learning.cancel()
         await asyncio.gather(learning, return_exceptions=True)
@@ -86,28 +86,28 @@ class PostgresStore(PostgresKeeper):
 
     def __init__(
         self,
-        place: Place,
+        place: PostgresUrl,
         *,
         clock: Clock | None = None,
         durability: Durability = "full",
-        kin: Kin | None = None,
-        steps: Steps = schema.STEPS,
+        kin: ProcessWakeups | None = None,
+        steps: Migrations = schema.STEPS,
     ) -> None:
         self.place, self._steps = place, steps
         self._clock = clock or SystemClock()
         self._durability: Durability = durability
-        self._kin = kin or Kin(place, self._clock)
+        self._kin = kin or ProcessWakeups(place, self._clock)
         self._pool: Pool | None = None
-        self._wire: Wire | None = None
-        self._ear: Ear | None = None
+        self._wire: Notifier | None = None
+        self._ear: PostgresListener | None = None
         self._opening: asyncio.Lock | None = None
         self._within: Within | None = None
         self._lender: Lender | None = None
         self._idle = self._ready = False
         self._aside: set[str] = set()
-        self._stride = claim.Stride()
+        self._stride = claim.BacklogCursor()
         self._learning: asyncio.Task[None] | None = None
-        self._leases = claim.Leases()
+        self._leases = claim.OpenLeases()
         # Before these the parts of the history are not looked at again.
         self._make_at = self._forget_at = EPOCH
 
@@ -116,7 +116,7 @@ class PostgresStore(PostgresKeeper):
     async def open(self, *, migrate: bool = True) -> None:
         if self._pool is not None and (self._pool.pid != os.getpid() or self._pool.loop.is_closed()):
             if self._pool.pid != os.getpid():
-                self._kin = Kin(self.place, self._clock)
+                self._kin = ProcessWakeups(self.place, self._clock)
             elif self._ear is not None:
                 self._ear.forget()
             self._pool.forget()
@@ -140,8 +140,8 @@ class PostgresStore(PostgresKeeper):
             await pool.close()
             raise
         self._pool, self._idle, self._ready = pool, False, migrate
-        self._wire = Wire(pool, self._kin) if self._clock.real else None
-        self._ear = Ear(pool, self._kin) if self._clock.real and self.place.listens else None
+        self._wire = Notifier(pool, self._kin) if self._clock.real else None
+        self._ear = PostgresListener(pool, self._kin) if self._clock.real and self.place.listens else None
 
     async def _prepare(self, pool: Pool) -> None:
         """The schema is one that this release can work on."""
@@ -254,7 +254,7 @@ class PostgresStore(PostgresKeeper):
         if enqueue.keyed(jobs):
             return await self._step(lambda db: enqueue.enqueue(db, jobs, now))
         if len(jobs) >= enqueue.MANY:
-            with suppress(enqueue.Known):
+            with suppress(enqueue.AlreadyInserted):
                 return await self._step(lambda db: enqueue.copy(db, jobs, now))
         return await self._hot(lambda db: enqueue.insert(db, jobs, now))
 
@@ -274,7 +274,7 @@ class PostgresStore(PostgresKeeper):
         limit: int,
         now: datetime,
     ) -> Claim:
-        asked = Asked(queues, worker, tasks, limit, now)
+        asked = ClaimRequest(queues, worker, tasks, limit, now)
         expired: list[JobId] = []
         # Where nothing was due last time a look comes first, so that an idle worker asks once.
         rows = [] if self._idle else await self._take(asked)
@@ -301,7 +301,7 @@ class PostgresStore(PostgresKeeper):
         # What others had locked may be due still.
         return Claim(jobs, None if next_at is None else max(now, nearest_instant(next_at)), expired, broken)
 
-    async def _take(self, asked: Asked) -> list[Any]:
+    async def _take(self, asked: ClaimRequest) -> list[Any]:
         stride = self._stride
         if known := stride.of(asked):
             rows = await self._hot(lambda db: claim.take_known(db, asked, known))
@@ -315,17 +315,17 @@ class PostgresStore(PostgresKeeper):
                 await self._learning
         return rows
 
-    async def _learn(self, asked: Asked) -> None:
+    async def _learn(self, asked: ClaimRequest) -> None:
         with _unlearned.survive(StoreError), suppress(ShuttingDown):
             began = self._clock.monotonic()
             view = await self._hot(lambda db: claim.look(db, asked))
             now = self._clock.monotonic()
             self._stride.learn(view, asked, now, now - began)
 
-    async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
+    async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> BeatReply:
         hears = self._kin.hears
 
-        async def step(db: Session) -> tuple[Beat, News | None]:
+        async def step(db: Session) -> tuple[BeatReply, BeatFindings | None]:
             beat = await claim.beat(db, worker, micros(until), micros(now))
             if until > now:
                 await schema.check(db, self._steps)
@@ -377,7 +377,7 @@ class PostgresStore(PostgresKeeper):
             self._lender = Lender(self.place)
         return self._lender.begun(lambda outcome: self._ended([outcome]))
 
-    async def report(self, reports: Sequence[Report]) -> set[JobId]:
+    async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
         stands = await self._step(lambda db: finish.report(db, reports))
         self._tell("final")
         return stands
@@ -416,13 +416,13 @@ class PostgresStore(PostgresKeeper):
     async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
         return await self._call(lambda db: series.ticks(db, name, limit, before))
 
-    async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> Leadership:
+    async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
         answer = await self._step(lambda db: series.lead(db, name, holder, until, now))
         if answer.holder is None:
             self._tell("new")
         return answer
 
-    async def leaders(self, *, now: datetime) -> list[Leadership]:
+    async def leaders(self, *, now: datetime) -> list[LeaderTerm]:
         return await self._call(lambda db: series.leaders(db, now))
 
     # operators
@@ -450,7 +450,12 @@ class PostgresStore(PostgresKeeper):
         self._tell("new")
 
     async def order(
-        self, workers: Collection[WorkerId] | None, orders: Orders, *, now: datetime, seen: Orders | None = None
+        self,
+        workers: Collection[WorkerId] | None,
+        orders: WorkerCommands,
+        *,
+        now: datetime,
+        seen: WorkerCommands | None = None,
     ) -> list[WorkerId]:
         return await self._step(lambda db: claim.order(db, workers, orders, micros(now), seen))
 
@@ -482,7 +487,7 @@ class PostgresStore(PostgresKeeper):
     async def queues(self, *, now: datetime) -> list[Queue]:
         return await self._look(lambda db: count.queues(db, micros(now)))
 
-    async def workers(self, *, now: datetime) -> list[LiveWorker]:
+    async def workers(self, *, now: datetime) -> list[WorkerRow]:
         sql = "SELECT id, info, until, orders FROM mainspring_workers WHERE until > $1 ORDER BY id"
         rows = await self._call(lambda db: db.rows(sql, micros(now)))
         return readable("worker", [(row[0], row) for row in rows], _live)

@@ -9,7 +9,7 @@ import msgspec
 
 from ...clock import instant, micros
 from ...records.outcome import Outcome
-from ...records.tally import KEPT, SECONDS, Span, Sums, Tally, begin, counted
+from ...records.tally import KEPT, SECONDS, RunSums, Span, Tally, begin, counted
 from ...records.unreadable import sums_of
 from .pool import NUMBERS, Session
 
@@ -27,7 +27,7 @@ async def tally(db: Session, accepted: Iterable[Outcome]) -> None:
         await db.run(_COUNT, *columns(found))
 
 
-def columns(found: Mapping[tuple[datetime, str, str], Sums]) -> tuple[list[str], list[str], list[str], list[str]]:
+def columns(found: Mapping[tuple[datetime, str, str], RunSums]) -> tuple[list[str], list[str], list[str], list[str]]:
     """Sums by minute, queue and task, as a finish adds them."""
     return (
         [str(micros(at)) for at, _, _ in found],
@@ -49,11 +49,11 @@ async def fold(db: Session) -> None:
     """Adds what has been counted to all the spans it lies in, unless somebody else is at it."""
     if not await db.value("SELECT pg_try_advisory_xact_lock($1, -3)", db.place.lock):
         return
-    found: dict[Key, Sums] = {}
+    found: dict[Key, RunSums] = {}
     for at, queue, task, text in await db.rows(_LATEST):
         sums = sums_of(text)
         for span in SECONDS:
-            found.setdefault((span, micros(begin(instant(at), span)), queue, task), Sums()).add(sums)
+            found.setdefault((span, micros(begin(instant(at), span)), queue, task), RunSums()).add(sums)
     if not found:
         return
     for *key, text in await db.rows(_KEPT, *([*map(str, column)] for column in zip(*found, strict=True))):
@@ -71,9 +71,9 @@ _ALL = """SELECT at, queue, task, sums FROM mainspring_tallies WHERE span = $1 A
 
 
 async def tallies(db: Session, span: Span, since: datetime) -> list[Tally]:
-    found: dict[tuple[datetime, str, str], Sums] = {}
+    found: dict[tuple[datetime, str, str], RunSums] = {}
     for at, queue, task, text in await db.rows(_ALL, span, micros(since)):
         began = begin(instant(at), span)
         if began >= since:
-            found.setdefault((began, queue, task), Sums()).add(sums_of(text))
+            found.setdefault((began, queue, task), RunSums()).add(sums_of(text))
     return [Tally(*key, found[key]) for key in sorted(found)]

@@ -12,12 +12,12 @@ import asyncpg
 from ...errors import BadInput
 from ...ids import JobId, Lease
 from ...records.outcome import Outcome
-from ...records.run import Report
+from ...records.run import RunReport
 from . import finish
 from . import schedules as series
-from .connector import CALL_SECONDS, Route
+from .connector import CALL_SECONDS, PostgresConnector
 from .pool import SETTINGS, Pool, Session, translated
-from .url import Place
+from .url import PostgresUrl
 
 CLEAR_SECONDS = 5
 # A process that is stopped or cut off lets go of what its tasks have locked.
@@ -27,7 +27,7 @@ _HOLDS = "SELECT true FROM mainspring_jobs WHERE id = $1 AND lease = $2 AND stat
 
 
 class PostgresTransaction:
-    def __init__(self, connection: Any, place: Place, told: Callable[[Outcome], object]) -> None:
+    def __init__(self, connection: Any, place: PostgresUrl, told: Callable[[Outcome], object]) -> None:
         self.connection = connection
         self.committed = False
         self._db = Session(connection, place)
@@ -45,7 +45,7 @@ class PostgresTransaction:
         # Without a lock: whoever finds the worker silent must not have to wait for a run that may never go on.
         return bool(await self._db.value(_HOLDS, id, lease))
 
-    async def commit(self, outcome: Outcome, reports: Sequence[Report]) -> bool:
+    async def commit(self, outcome: Outcome, reports: Sequence[RunReport]) -> bool:
         if not self.connection.is_in_transaction():
             raise BadInput("ctx.transaction() was ended inside its block: leave COMMIT and ROLLBACK to the block")
         async with asyncio.timeout(CALL_SECONDS):
@@ -71,9 +71,9 @@ class PostgresTransaction:
 class Lender(Pool):
     """Connections for tasks, apart from the store's: tasks keep them for longer, and have settings of their own."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: PostgresUrl) -> None:
         super().__init__(place)
-        self.route = Route(place.dsn, _THEIRS, place.pooler, bounded=False)
+        self.route = PostgresConnector(place.dsn, _THEIRS, place.pooler, bounded=False)
         self._idle = {self.route: []}
 
     @asynccontextmanager

@@ -27,7 +27,7 @@ def named(option: str, in_url: str | None, setting: str, value: str, shown: str)
     return name
 
 
-class Place:
+class PostgresUrl:
     """Statements are written for tables named mainspring_…; `sql` puts them where they are."""
 
     def __init__(self, url: str, shown: str, *, schema: str = "", prefix: str = "") -> None:

@@ -16,7 +16,7 @@ from . import enqueue
 from .jobs import Holders, lock_keys
 from .notifier import notice, soon
 from .pool import AGAIN, PASSING, Pool, Session, translated
-from .url import Place
+from .url import PostgresUrl
 
 _ASYNCPG = ("asyncpg.connection.Connection", "asyncpg.pool.PoolConnectionProxy")
 _TAKES = "a connection of asyncpg or psycopg 3, a Session or Connection of SQLAlchemy over one of them, or Django's"
@@ -84,7 +84,7 @@ async def _lent(within: Any) -> Loan:
     return await borrowed_async(thing) if awaited(thing) else await aside(lambda: borrowed(thing))
 
 
-def _session(loan: Loan, place: Place, within: Any) -> Session:
+def _session(loan: Loan, place: PostgresUrl, within: Any) -> Session:
     """The connection at work for us; refuses what has no transaction to be within."""
     connection = loan.connection
     known = kinds(connection)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ...clock import micros
 from ...records.query import Filter
 from .index import LISTED, Arguments, ids_of
-from .shard import Home
+from .shard import Shard
 
 # The rank of the lowest priority.
 LAST = 65_535
@@ -50,12 +50,12 @@ class Names(NamedTuple):
         return [name for name in self.ends if _of(name, which.states, which.tasks)]
 
 
-async def names_in(home: Home) -> Names:
+async def names_in(home: Shard) -> Names:
     found = await home.many([("SMEMBERS", f"{home.base}:{register}") for register in Names._fields])
     return Names(*(sorted(name.decode() for name in names) for names in found))
 
 
-async def group_names(home: Home) -> list[str]:
+async def group_names(home: Shard) -> list[str]:
     return sorted(name.decode() for name in await home.call("SMEMBERS", f"{home.base}:groups"))
 
 
@@ -116,7 +116,7 @@ def _waiting(base: str, states: Collection[str], groups: Iterable[str], us: int)
         yield from (_sorted(f"{base}:again:{queue}") for queue in queues)
 
 
-async def early(home: Home, groups: Sequence[str], now: datetime) -> list[bytes]:
+async def early(home: Shard, groups: Sequence[str], now: datetime) -> list[bytes]:
     """Those among the ready that are due later: there are some where a clock was set back."""
     commands: list[Arguments] = []
     for name, ranks in (await ranks_in(home, groups)).items():
@@ -126,7 +126,7 @@ async def early(home: Home, groups: Sequence[str], now: datetime) -> list[bytes]
     return [_placed(entry) for entries in (await home.many(commands) if commands else []) for entry in entries]
 
 
-async def ranks_in(home: Home, groups: Sequence[str]) -> dict[str, list[int]]:
+async def ranks_in(home: Shard, groups: Sequence[str]) -> dict[str, list[int]]:
     """The priorities among those that are ready, each by a hop over the one before."""
     ranks: dict[str, list[int]] = {name: [] for name in groups}
     lows = dict.fromkeys(groups, b"-")

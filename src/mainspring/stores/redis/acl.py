@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .connection import Word
-from .shard import Home, Homes
+from .shard import Shard, Shards
 
 # The commands of the store on keys of its own, by how many words each needs after the key.
 _NEEDED = {
@@ -17,12 +17,12 @@ _NEEDED = {
 _OTHERS: tuple[tuple[Word, ...], ...] = (("TIME",), ("SCRIPT", "LOAD", "return 1"))
 
 
-async def demand(homes: Homes) -> None:
+async def demand(homes: Shards) -> None:
     """Raises StoreError if there is one that our user may not say, and says none of them."""
     await homes.each(_demand)
 
 
-async def _demand(home: Home) -> None:
+async def _demand(home: Shard) -> None:
     await home.many([])  # without transactions the rehearsal would be none
     await home.rehearse([*needed(home.base), *_OTHERS])
 

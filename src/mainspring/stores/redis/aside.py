@@ -16,7 +16,7 @@ from ...schedule.record import Schedule
 from .index import Arguments, final_spots
 from .known import read_home
 from .records import CLAIM_PARTS, Raw, aside_of, packed, unpacked
-from .shard import Home, Homes
+from .shard import Shard, Shards
 from .snapshot import Found
 from .two_phase import Unit, commit_one, has
 
@@ -25,7 +25,7 @@ _schedule = msgspec.json.Decoder(Schedule).decode
 BATCH_SCHEDULES = 500
 
 
-async def set_aside(homes: Homes, broken: Sequence[UnreadableRecord], worker: WorkerId, now: int) -> None:
+async def set_aside(homes: Shards, broken: Sequence[UnreadableRecord], worker: WorkerId, now: int) -> None:
     """Jobs that a claim took and cannot decode, or that their worker left: where no claim finds them."""
     ids = {packed(one.name): one for one in broken}
     for home in homes.all:
@@ -36,7 +36,7 @@ async def set_aside(homes: Homes, broken: Sequence[UnreadableRecord], worker: Wo
                 await commit_one(homes, Unit([has(f"{home.base}:run", id, said)], commands))
 
 
-def parked(home: Home, id: bytes, queue: str, task: str, one: UnreadableRecord, now: int) -> list[Arguments]:
+def parked(home: Shard, id: bytes, queue: str, task: str, one: UnreadableRecord, now: int) -> list[Arguments]:
     """The commands that put a job whose record cannot be decoded among those that are held back by hand."""
     base, park = home.base, f"{State.PAUSED.value}\0{queue}"
     return [
@@ -48,7 +48,7 @@ def parked(home: Home, id: bytes, queue: str, task: str, one: UnreadableRecord, 
 
 
 async def take_out(
-    homes: Homes, home: Home, found: Mapping[JobId, Found], placed: Sequence[tuple[str, bytes]], now: int
+    homes: Shards, home: Shard, found: Mapping[JobId, Found], placed: Sequence[tuple[str, bytes]], now: int
 ) -> list[UnreadableRecord]:
     """Sets aside the jobs that cannot be decoded, and removes entries without a job. `placed`: groups and entries."""
     broken = {
@@ -65,7 +65,7 @@ async def take_out(
 
 
 async def _take_out_entry(
-    homes: Homes, home: Home, group: str, entry: bytes, broken: UnreadableRecord | None, now: int
+    homes: Shards, home: Shard, group: str, entry: bytes, broken: UnreadableRecord | None, now: int
 ) -> None:
     """An entry that no claim can use; the record of its job stays, if there is one."""
     base, id = home.base, entry[10:]
@@ -82,7 +82,9 @@ async def _take_out_entry(
         await commit_one(homes, Unit([has(f"{base}:run", id, None)], commands))
 
 
-async def _aside_groupless(homes: Homes, home: Home, id: bytes, one: UnreadableRecord, found: Found, now: int) -> None:
+async def _aside_groupless(
+    homes: Shards, home: Shard, id: bytes, one: UnreadableRecord, found: Found, now: int
+) -> None:
     """A suspect or one that may expire: its own record says its queue and task, or else the index of its group."""
     base, (raw, job) = home.base, found
     group = None if job is None or raw[1] is not None else await _group_of(home, id, job)
@@ -95,7 +97,7 @@ async def _aside_groupless(homes: Homes, home: Home, id: bytes, one: UnreadableR
     await commit_one(homes, Unit(conditions, commands))
 
 
-async def _group_of(home: Home, id: bytes, job: Job) -> tuple[str, str] | None:
+async def _group_of(home: Shard, id: bytes, job: Job) -> tuple[str, str] | None:
     """The queue and the task of a job whose record may not have them."""
     if job.queue:
         return job.queue, job.task
@@ -108,7 +110,7 @@ async def _group_of(home: Home, id: bytes, job: Job) -> tuple[str, str] | None:
     return queue, task
 
 
-async def delete_queueless(homes: Homes, changed: Changed) -> Changed:
+async def delete_queueless(homes: Shards, changed: Changed) -> Changed:
     """Deletes those that were refused because their records do not even say their queue."""
     done, ids = list(changed.done), list(changed.refused)
     for home in homes.all:
@@ -119,7 +121,7 @@ async def delete_queueless(homes: Homes, changed: Changed) -> Changed:
     return replace(changed, done=sorted(done), refused=refused)
 
 
-async def _deleted(homes: Homes, home: Home, raw: Raw, job: Job) -> bool:
+async def _deleted(homes: Shards, home: Shard, raw: Raw, job: Job) -> bool:
     """Entries of its group and its tags that remain lead to no record; a claim that meets one takes it out."""
     base, id = home.base, packed(job.id)
     conditions = [has(f"{base}:{name}", id, value) for name, value in zip(("job", "run", "end"), raw, strict=True)]
@@ -135,7 +137,7 @@ async def _deleted(homes: Homes, home: Home, raw: Raw, job: Job) -> bool:
     return await commit_one(homes, Unit(conditions, commands))
 
 
-async def set_aside_schedules(homes: Homes, broken: Sequence[UnreadableRecord]) -> None:
+async def set_aside_schedules(homes: Shards, broken: Sequence[UnreadableRecord]) -> None:
     """These are due no more, and a new one may take the place of each; until then their records stay as they are."""
     home = homes.first
     for one in broken:
@@ -145,18 +147,18 @@ async def set_aside_schedules(homes: Homes, broken: Sequence[UnreadableRecord]) 
             await commit_one(homes, Unit([unread], [("ZREM", f"{home.base}:due", one.name)]))
 
 
-async def records(homes: Homes) -> Finding:
+async def records(homes: Shards) -> Finding:
     jobs = [id for some in await homes.each(_jobs) for id in some]
     return finding(jobs, sorted(await _schedules(homes.first)))
 
 
-async def _jobs(home: Home) -> list[str]:
+async def _jobs(home: Shard) -> list[str]:
     ids = await home.call("HKEYS", f"{home.base}:unreadable")
     found = await read_home(home, [unpacked(id) for id in ids])
     return [id for id, (_, job) in found.items() if job is not None and job.unreadable]
 
 
-async def _schedules(home: Home) -> list[str]:
+async def _schedules(home: Shard) -> list[str]:
     cursor, found = b"", list[str]()
     while cursor != b"0":
         cursor, pairs = await home.call("HSCAN", f"{home.base}:schedule", cursor or 0, "COUNT", BATCH_SCHEDULES)

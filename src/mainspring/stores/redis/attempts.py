@@ -6,7 +6,7 @@ import asyncio
 import random
 
 from ...errors import StoreUnavailable
-from .shard import Homes
+from .shard import Shards
 
 # Seconds: the longest pause after the first lost race, and after any.
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.0005, 0.05
@@ -17,7 +17,7 @@ GIVE_UP_SECONDS = 10.0
 class Attempts:
     """Of one call."""
 
-    def __init__(self, homes: Homes, doing: str) -> None:
+    def __init__(self, homes: Shards, doing: str) -> None:
         self._homes, self._doing = homes, doing
         self.lost = 0
         """Races since the call began."""

@@ -16,9 +16,9 @@ from ...clock import micros, nearest_instant
 from ...ids import JobId, WorkerId
 from ...records.job import Job, State, UnreadableRecord
 from ...records.unreadable import decoded, unreadable
-from ...records.worker import Beat, Claim, LiveWorker, Orders, WorkerInfo
+from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
 from ..memory import claim as memory
-from ..memory.workers import Workers
+from ..memory.workers import WorkerTable
 from .access_paths import group_names
 from .aside import set_aside, take_out
 from .attempts import Attempts
@@ -29,7 +29,7 @@ from .kept import instant_of, watched
 from .known import named, read_brief, read_hash, read_home, worker_text, workers_of
 from .reads import fetch
 from .records import taken, unpacked
-from .shard import Home, Homes
+from .shard import Shard, Shards
 from .snapshot import Found, Name, Snapshot
 from .tables import Tables
 from .transact import contend_one
@@ -46,7 +46,7 @@ WORDS = (b"silent", b"look", b"held")
 
 
 async def claim(
-    homes: Homes, queues: Collection[str] | None, worker: WorkerId, tasks: Collection[str], limit: int, now: datetime
+    homes: Shards, queues: Collection[str] | None, worker: WorkerId, tasks: Collection[str], limit: int, now: datetime
 ) -> Claim:
     lease, us = os.urandom(8).hex(), micros(now)
     named = list(queues) if queues is not None else []
@@ -74,9 +74,9 @@ async def claim(
         return Claim(jobs, max(now, min(instants)) if instants else None, [], broken)
 
 
-async def _across(homes: Homes, limit: int, words: Callable[[int, str], list[Word]], lease: str) -> list[Any]:
+async def _across(homes: Shards, limit: int, words: Callable[[int, str], list[Word]], lease: str) -> list[Any]:
     """Of each home what claim.lua answers: first all say what they have, then each gives what is among the best."""
-    offers: dict[Home, Any] = {}
+    offers: dict[Shard, Any] = {}
     asked = {home: min(limit, max(FEW, 2 * homes.gave.get(home, limit))) for home in homes.all}
     best, full, short = list[tuple[bytes, int]](), False, list(homes.all)
     while short:
@@ -122,7 +122,7 @@ def _fitting(entries: Sequence[tuple[bytes, int, int]]) -> tuple[list[tuple[byte
 
 
 async def _look(
-    homes: Homes, queues: Collection[str] | None, worker: WorkerId, tasks: Collection[str], limit: int, now: datetime
+    homes: Shards, queues: Collection[str] | None, worker: WorkerId, tasks: Collection[str], limit: int, now: datetime
 ) -> Claim:
     """A claim in which more than the order has a say: the rule runs on all that it may meet."""
     broken: dict[JobId, UnreadableRecord] = {}
@@ -159,7 +159,7 @@ def _claimed(
     return Claim(jobs, now if len(expired) >= MAX_EXPIRED else next_at, expired)
 
 
-async def paused_queues(homes: Homes) -> set[str]:
+async def paused_queues(homes: Shards) -> set[str]:
     sets = await homes.each(lambda home: home.call("SMEMBERS", f"{home.base}:paused"))
     return {name.decode() for some in sets for name in some}
 
@@ -171,7 +171,7 @@ def _schedules_of(snapshot: Snapshot, now: datetime) -> set[Name]:
 
 
 async def _candidates(
-    homes: Homes, home: Home, limit: int, now: datetime
+    homes: Shards, home: Shard, limit: int, now: datetime
 ) -> tuple[dict[JobId, Found], set[str], list[UnreadableRecord]]:
     """The first of every group, suspects, what has expired or will be the next to; the queues that are paused; and
     what could not be decoded, which was set aside."""
@@ -198,7 +198,7 @@ async def _candidates(
 
 
 async def _read_within_bytes(
-    home: Home, entries: Sequence[Sequence[bytes]], found: dict[JobId, Found], expired: set[bytes]
+    home: Shard, entries: Sequence[Sequence[bytes]], found: dict[JobId, Found], expired: set[bytes]
 ) -> list[list[bytes]]:
     """Reads of each group the first ones, into `found`, and returns these: about as many as a claim may take, beside
     those that have expired."""
@@ -219,14 +219,14 @@ async def _read_within_bytes(
         look *= 8
 
 
-async def beat(homes: Homes, worker: WorkerInfo, until: datetime, now: datetime) -> Beat:
+async def beat(homes: Shards, worker: WorkerInfo, until: datetime, now: datetime) -> BeatReply:
     """In the first home is its row, in each how long it lives: never longer than its row says."""
     base = homes.first.base
 
-    async def propose() -> tuple[tuple[Orders, LiveWorker | None, bytes | None], Unit]:
+    async def propose() -> tuple[tuple[WorkerCommands, WorkerRow | None, bytes | None], Unit]:
         rows, watched_until = await homes.first.many([("HGETALL", f"{base}:worker"), watched(homes.first)])
         known: dict[WorkerId, bytes | None] = {worker.id: None, **named(rows)}
-        workers = Workers(workers_of(known))
+        workers = WorkerTable(workers_of(known))
         orders = workers.beat(worker, until, now)
         return (orders, workers.get(worker.id), watched_until), _rows(base, known, workers)
 
@@ -235,10 +235,10 @@ async def beat(homes: Homes, worker: WorkerInfo, until: datetime, now: datetime)
     mine = [job for some in held for job in some]
     cancels = {job.id: job.cancel_reason for job in mine if job.cancel_reason is not None}
     leases = {job.id: job.lease or "" for job in mine}
-    return Beat(leases, cancels, orders, watched_until=instant_of(watched_until))
+    return BeatReply(leases, cancels, orders, watched_until=instant_of(watched_until))
 
 
-async def _held(homes: Homes, home: Home, worker: WorkerId, until: datetime | None) -> list[Job]:
+async def _held(homes: Shards, home: Shard, worker: WorkerId, until: datetime | None) -> list[Job]:
     key, commands = f"{home.base}:until", list[Arguments]()
     if home is not homes.first:
         commands.append(("HDEL", key, worker) if until is None else ("HSET", key, worker, micros(until)))
@@ -247,7 +247,7 @@ async def _held(homes: Homes, home: Home, worker: WorkerId, until: datetime | No
     return [job for job in await read_brief(home, [unpacked(id) for id in ids]) if job.state is State.RUNNING]
 
 
-def _rows(base: str, known: dict[WorkerId, bytes | None], workers: Workers) -> Unit:
+def _rows(base: str, known: dict[WorkerId, bytes | None], workers: WorkerTable) -> Unit:
     """What is to be written of workers; only those rows have to be as they were read."""
     conditions, commands = list[Condition](), list[Arguments]()
     for id, text in known.items():
@@ -264,19 +264,23 @@ def _rows(base: str, known: dict[WorkerId, bytes | None], workers: Workers) -> U
 
 
 async def order(
-    homes: Homes, workers: Collection[WorkerId] | None, orders: Orders, now: datetime, seen: Orders | None
+    homes: Shards,
+    workers: Collection[WorkerId] | None,
+    orders: WorkerCommands,
+    now: datetime,
+    seen: WorkerCommands | None,
 ) -> list[WorkerId]:
     base = homes.first.base
 
     async def propose() -> tuple[list[WorkerId], Unit]:
         known: dict[WorkerId, bytes | None] = {**await read_hash(homes.first, f"{base}:worker")}
-        rows = Workers(workers_of(known))
+        rows = WorkerTable(workers_of(known))
         return rows.order(workers, orders, now, seen), _rows(base, known, rows)
 
     return await contend_one(homes, "order", propose)
 
 
-async def expired(homes: Homes, now: datetime, limit: int) -> list[Job]:
+async def expired(homes: Shards, now: datetime, limit: int) -> list[Job]:
     # Not by their rows: one may be unreadable.
     rows = await read_hash(homes.first, f"{homes.first.base}:until")
     alive = {name for name, until in rows.items() if int(until) > micros(now)}
@@ -289,7 +293,7 @@ async def expired(homes: Homes, now: datetime, limit: int) -> list[Job]:
     return [job for job in jobs if not job.unreadable]
 
 
-async def _orphans(home: Home, alive: set[WorkerId], limit: int) -> list[Job]:
+async def _orphans(home: Shard, alive: set[WorkerId], limit: int) -> list[Job]:
     holders = [name.decode() for name in await home.call("SMEMBERS", f"{home.base}:holders")]
     silent = [name for name in holders if name not in alive]
     sets = await home.many([("SMEMBERS", f"{home.base}:held:{name}") for name in silent]) if silent else []

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from hiredis import HiredisError, Reader, ReplyError, pack_command
 
-from .url import Target
+from .url import ConnectTarget
 
 Word = str | bytes | int
 Answer = Any
@@ -28,7 +28,7 @@ class Lost(Exception):
     """The connection is gone, and nobody knows what became of what was asked."""
 
 
-class Line(asyncio.Protocol):
+class RedisConnection(asyncio.Protocol):
     """Commands may be asked while others wait for their answers. `heard` gets what comes without having been asked."""
 
     def __init__(self, heard: Callable[[Answer], None] | None = None) -> None:
@@ -117,9 +117,9 @@ class Line(asyncio.Protocol):
                 asked.exception()  # somebody may wait no longer, and need not be told
 
 
-async def connect(target: Target, heard: Callable[[Answer], None] | None = None) -> Line:
+async def connect(target: ConnectTarget, heard: Callable[[Answer], None] | None = None) -> RedisConnection:
     """A line whose server knows who asks, and for which database. Raises OSError, TimeoutError, Lost or ReplyError."""
-    line = Line()
+    line = RedisConnection()
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             await _lay(target, line)
@@ -131,7 +131,7 @@ async def connect(target: Target, heard: Callable[[Answer], None] | None = None)
     return line
 
 
-async def _lay(target: Target, line: Line) -> None:
+async def _lay(target: ConnectTarget, line: RedisConnection) -> None:
     loop, (host, port) = asyncio.get_running_loop(), target.address
     if target.socket:
         await loop.create_unix_connection(lambda: line, target.socket)
@@ -146,7 +146,7 @@ async def _lay(target: Target, line: Line) -> None:
         raise Lost(f"{why} ({_CERTIFICATE if ' alert ' in why else _PLAIN})") from error
 
 
-async def _greet(target: Target, line: Line) -> None:
+async def _greet(target: ConnectTarget, line: RedisConnection) -> None:
     commands = _greeting(target)
     try:
         answers = await line.ask(b"".join(map(pack, commands)), len(commands))
@@ -164,7 +164,7 @@ _PLAIN = "if it does not speak TLS, use redis://"
 _CERTIFICATE = "if it asks for a certificate, name one that it trusts with ?cert=file&key=file"
 
 
-def _guess(target: Target) -> str:
+def _guess(target: ConnectTarget) -> str:
     """Why a server may have gone before it has said a word: in TLS 1.3 it looks at our certificate last."""
     if target.socket:
         return ""
@@ -178,7 +178,7 @@ def _why(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _greeting(target: Target) -> Sequence[tuple[Word, ...]]:
+def _greeting(target: ConnectTarget) -> Sequence[tuple[Word, ...]]:
     commands: list[tuple[Word, ...]] = [("CLIENT", "SETNAME", "mainspring")]
     if target.user:  # one without a password is not somebody else, either
         commands.insert(0, ("AUTH", target.user, target.password or ""))

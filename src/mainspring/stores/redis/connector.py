@@ -8,20 +8,20 @@ from bisect import bisect_right
 from typing import Any
 
 from ...errors import StoreError, StoreUnavailable
-from .server import Server
-from .url import Address, Place
+from .server import RedisServer
+from .url import Address, RedisUrl
 
 # Seconds after which sentinels are asked anew, and for their answer: a master that they have replaced goes on to answer
 # for ten seconds, and what it is told then is lost.
 FRESH, BRIEFLY = 0.5, 0.2
 
 
-class Route:
+class RedisConnector:
     """Of one event loop. Once a server was not what it should be, the next call looks for it first."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RedisUrl) -> None:
         self.place, self.loop, self.pid = place, asyncio.get_running_loop(), os.getpid()
-        self._servers: dict[Address | None, Server] = {}
+        self._servers: dict[Address | None, RedisServer] = {}
         self._starts, self._masters = [0], list[Address | None]([None])
         self._doubtful = place.kind in ("cluster", "sentinel")
         self._looking: asyncio.Lock = asyncio.Lock()
@@ -31,7 +31,7 @@ class Route:
     def usable(self) -> bool:
         return self.pid == os.getpid() and not self.loop.is_closed()
 
-    async def to(self, slot: int) -> Server:
+    async def to(self, slot: int) -> RedisServer:
         if self._doubtful or self._stale():
             async with self._looking:
                 if self._doubtful:
@@ -44,14 +44,14 @@ class Route:
     def doubt(self) -> None:
         self._doubtful = self.place.kind in ("cluster", "sentinel")
 
-    async def servers(self) -> list[Server]:
+    async def servers(self) -> list[RedisServer]:
         """All that hold a part of the data."""
         await self.to(0)
         return [self._server(address) for address in dict.fromkeys(self._masters)]
 
-    def _server(self, address: Address | None) -> Server:
+    def _server(self, address: Address | None) -> RedisServer:
         if address not in self._servers:
-            self._servers[address] = Server(self.place.server(address), self.place.shown)
+            self._servers[address] = RedisServer(self.place.server(address), self.place.shown)
         return self._servers[address]
 
     def _stale(self) -> bool:
@@ -94,7 +94,7 @@ class Route:
         self._masters = [((master[0] or b"").decode() or address[0], master[1]) for _, _, master, *_ in ranges]
 
     async def _master(self, address: Address) -> None:
-        sentinel = Server(self.place.sentinel(address), self.place.shown)
+        sentinel = RedisServer(self.place.sentinel(address), self.place.shown)
         try:
             found = await sentinel.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.place.service)
         finally:

@@ -15,7 +15,7 @@ from .claim import paused_queues
 from .index import REGISTERS
 from .known import read_home
 from .records import CLAIM_PARTS, packed, unpacked
-from .shard import Home, Homes
+from .shard import Shard, Shards
 
 _ASIDE = UNREADABLE.encode()
 ByQueue = dict[str, Counter[str]]
@@ -27,7 +27,7 @@ MAX_LATE_JOBS, LATE_SAMPLE_JOBS = 5_000, 500
 READ_JOBS = 500
 
 
-async def waiting(home: Home, now: datetime) -> ByQueue:
+async def waiting(home: Shard, now: datetime) -> ByQueue:
     """Jobs that are not final, by queue and shown state."""
     base, us = home.base, micros(now)
     groups = await group_names(home)
@@ -67,14 +67,14 @@ async def waiting(home: Home, now: datetime) -> ByQueue:
     return {name: +count for name, count in found.items() if +count}
 
 
-async def _parked(home: Home, found: ByQueue, parks: list[str]) -> None:
+async def _parked(home: Shard, found: ByQueue, parks: list[str]) -> None:
     sizes = await home.many([("SCARD", f"{home.base}:parked:{name}") for name in parks]) if parks else []
     for name, size in zip(parks, sizes, strict=True):
         state, _, queue = name.partition("\0")
         found.setdefault(queue, Counter())[state] += size
 
 
-async def _late(home: Home, found: ByQueue, number: int, suspects: set[bytes], now: datetime) -> None:
+async def _late(home: Shard, found: ByQueue, number: int, suspects: set[bytes], now: datetime) -> None:
     """What has expired was counted as if it had not. Of very many jobs the first and the last say what all are."""
     key, us = f"{home.base}:expiring", micros(now)
     if not number:
@@ -90,7 +90,7 @@ async def _late(home: Home, found: ByQueue, number: int, suspects: set[bytes], n
         count["expired"] += size
 
 
-async def _pending(home: Home, ids: Sequence[bytes]) -> list[Job]:
+async def _pending(home: Shard, ids: Sequence[bytes]) -> list[Job]:
     """Those of them that wait, read some at a time."""
     jobs: list[Job] = []
     for start in range(0, len(ids), READ_JOBS):
@@ -105,14 +105,14 @@ def _as_if_fresh(job: Job, now: datetime) -> Shown:
     return "scheduled" if job.run_at > now else "pending"
 
 
-async def counts(homes: Homes, now: datetime) -> dict[Shown, int]:
+async def counts(homes: Shards, now: datetime) -> dict[Shown, int]:
     total: Counter[Any] = Counter()
     for count in await homes.each(lambda home: _counts(home, now)):
         total.update(count)
     return dict(+total)
 
 
-async def _counts(home: Home, now: datetime) -> Counter[Any]:
+async def _counts(home: Shard, now: datetime) -> Counter[Any]:
     total: Counter[Any] = Counter()
     for count in (await waiting(home, now)).values():
         total.update(count)
@@ -121,7 +121,7 @@ async def _counts(home: Home, now: datetime) -> Counter[Any]:
     return total
 
 
-async def _sizes(home: Home, register: str, prefix: str) -> dict[tuple[str, str], int]:
+async def _sizes(home: Shard, register: str, prefix: str) -> dict[tuple[str, str], int]:
     """How many there are behind each name of a register, by the two parts of it."""
     names = [name.decode() for name in await home.call("SMEMBERS", f"{home.base}:{register}")]
     sizes = await home.many([("ZCARD", f"{home.base}:{prefix}:{name}") for name in names]) if names else []
@@ -129,7 +129,7 @@ async def _sizes(home: Home, register: str, prefix: str) -> dict[tuple[str, str]
     return {(one, other): size for (one, _, other), size in pairs}
 
 
-async def queues(homes: Homes, now: datetime) -> list[Queue]:
+async def queues(homes: Shards, now: datetime) -> list[Queue]:
     found: ByQueue = {}
     for some in await homes.each(lambda home: waiting(home, now)):
         found |= some
@@ -143,7 +143,7 @@ async def queues(homes: Homes, now: datetime) -> list[Queue]:
     ]  # fmt: skip
 
 
-async def dead(homes: Homes, limit: int) -> list[DeadGroup]:
+async def dead(homes: Shards, limit: int) -> list[DeadGroup]:
     sizes: Counter[tuple[str, str]] = Counter()
     for some in await homes.each(lambda home: _sizes(home, "kinds", "dead")):
         sizes.update(some)
@@ -158,23 +158,23 @@ async def dead(homes: Homes, limit: int) -> list[DeadGroup]:
     return found
 
 
-async def _last(home: Home, groups: Sequence[tuple[str, str]]) -> list[tuple[int, bytes]]:
+async def _last(home: Shard, groups: Sequence[tuple[str, str]]) -> list[tuple[int, bytes]]:
     commands = [("ZREVRANGE", f"{home.base}:dead:{task}\0{error}", 0, 0, "WITHSCORES") for task, error in groups]
     return [(int(float(one[1])), one[0]) if one else (-1, b"") for one in await home.many(commands)]
 
 
-async def ended(homes: Homes) -> list[tuple[State, str]]:
+async def ended(homes: Shards) -> list[tuple[State, str]]:
     """Each final state and task for which there are jobs."""
     found = await homes.each(lambda home: _sizes(home, "ends", "ended"))
     return sorted({(State(state), task) for some in found for state, task in some})
 
 
-async def tidy(homes: Homes) -> None:
+async def tidy(homes: Shards) -> None:
     """Forgets queues, tasks, workers and errors of which there is no job any more."""
     await homes.each(_tidy)
 
 
-async def _tidy(home: Home) -> None:
+async def _tidy(home: Shard) -> None:
     names = await home.many([("SMEMBERS", f"{home.base}:{register}") for register in REGISTERS])
     pairs = zip(REGISTERS.items(), names, strict=True)
     words = [word for (register, prefix), some in pairs for name in some for word in (register, prefix, name)]
@@ -182,11 +182,11 @@ async def _tidy(home: Home) -> None:
         await home.script("tidy", words[start : start + 3 * TIDIED])
 
 
-async def surplus(homes: Homes, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Job]:
-    def key(home: Home) -> str:
+async def surplus(homes: Shards, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Job]:
+    def key(home: Shard) -> str:
         return f"{home.base}:ended:{state.value}\0{task}"
 
-    async def first(home: Home) -> list[Job]:
+    async def first(home: Shard) -> list[Job]:
         most = ("LIMIT", 0, min(limit, spare))
         found = await home.call("ZRANGEBYSCORE", key(home), "-inf", f"({micros(before)}", *most)
         jobs = (await read_home(home, [unpacked(id) for id in found])).values()

@@ -6,12 +6,12 @@ import logging
 import os
 from datetime import datetime
 
-from .shard import Home
+from .shard import Shard
 
 _logger = logging.getLogger("mainspring")
 
 
-class Epoch:
+class DataLossDetector:
     """What the handles of one process have seen last: a mark that is written once, and a count that only grows."""
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Epoch:
         self.renumbered = 0
         """After how many of them news are numbered from beyond all that anybody has seen."""
 
-    async def turn(self, home: Home, now: datetime) -> None:
+    async def turn(self, home: Shard, now: datetime) -> None:
         """Adds one to the count, and says so loudly if it is not the one it was."""
         key = f"{home.base}:meta"
         _, mark, count = await home.many(
@@ -38,7 +38,7 @@ class Epoch:
                 home, now, f"is an older copy of itself, by {seen[1] - count + 1} beats: what came since is gone"
             )
 
-    def _lost(self, home: Home, now: datetime, what: str) -> None:
+    def _lost(self, home: Shard, now: datetime, what: str) -> None:
         text = f"{home.shown} {what}"
         self.losses.append(f"{now:%Y-%m-%d %H:%M:%S} {text}")
         _logger.error("%s", text)

@@ -15,7 +15,7 @@ from ...records.tally import counted
 from ...schedule.record import TICKS_KEPT, Schedule
 from .index import Arguments, final_spots, held_keys, moves
 from .records import Raw, claim_of, last_run, packed, record
-from .shard import Homes
+from .shard import Shards
 from .snapshot import Found, Snapshot
 from .tables import NotRead, Tables
 from .two_phase import Condition, Unit, has, has_members, lacks_member
@@ -29,7 +29,7 @@ Changed = tuple[JobId, Found, Job | None]
 """A job's id, as it was read, and what has become of it."""
 
 
-def unit_of(homes: Homes, tables: Tables, now: int) -> Unit:
+def unit_of(homes: Shards, tables: Tables, now: int) -> Unit:
     """What the rule has changed. Only what decides is compared: a job that was looked at and left alone is not."""
     snapshot, jobs = tables.snapshot, tables.jobs
     changed = [(id, was, new) for id, was in snapshot.jobs.items() if (new := dict.get(jobs, id)) is not was[1]]
@@ -41,7 +41,7 @@ def unit_of(homes: Homes, tables: Tables, now: int) -> Unit:
     return Unit(conditions, commands)
 
 
-def _commands(homes: Homes, tables: Tables, changed: Sequence[Changed], now: int) -> Iterator[Arguments]:
+def _commands(homes: Shards, tables: Tables, changed: Sequence[Changed], now: int) -> Iterator[Arguments]:
     base, series = homes.first.base, tables.jobs.series
     for id, (raw, old), new in changed:
         yield from _of_job(homes, tables.snapshot, id, raw, old, new, now)
@@ -59,7 +59,7 @@ def _commands(homes: Homes, tables: Tables, changed: Sequence[Changed], now: int
         yield "RPUSH", f"{homes.of(queue).base}:counting", _encode((micros(at), queue, task, sums))
 
 
-def _conditions(homes: Homes, tables: Tables, changed: Sequence[Changed]) -> Iterator[Condition]:
+def _conditions(homes: Shards, tables: Tables, changed: Sequence[Changed]) -> Iterator[Condition]:
     snapshot, jobs, base = tables.snapshot, tables.jobs, homes.first.base
     for id in dict.fromkeys([*(id for id, _, _ in changed), *tables.bound]):
         raw, old = snapshot.jobs[id]
@@ -80,12 +80,12 @@ def _conditions(homes: Homes, tables: Tables, changed: Sequence[Changed]) -> Ite
         yield lacks_member(f"{homes.of(queue).base}:paused", queue)
 
 
-def _as_read(homes: Homes, id: JobId, raw: Raw, job: Job) -> Iterator[Condition]:
+def _as_read(homes: Shards, id: JobId, raw: Raw, job: Job) -> Iterator[Condition]:
     base, short = homes.of(job.queue).base, packed(id)
     return (has(f"{base}:{name}", short, value) for name, value in zip(("job", "run", "end"), raw, strict=True))
 
 
-def job_as_read(homes: Homes, snapshot: Snapshot, id: JobId) -> list[Condition]:
+def job_as_read(homes: Shards, snapshot: Snapshot, id: JobId) -> list[Condition]:
     """The job has to be as it was found, or nowhere."""
     raw, job = snapshot.jobs[id]
     if job is None:
@@ -93,7 +93,7 @@ def job_as_read(homes: Homes, snapshot: Snapshot, id: JobId) -> list[Condition]:
     return list(_as_read(homes, id, raw, job))
 
 
-def _told(homes: Homes, tables: Tables) -> Iterator[Arguments]:
+def _told(homes: Shards, tables: Tables) -> Iterator[Arguments]:
     """Of runs that have ended, and of those that go on."""
     for id, runs in tables.ledger.executions.items():
         base = homes.of(tables.jobs[id].queue).base
@@ -115,7 +115,7 @@ def _known(snapshot: Snapshot, id: JobId) -> Job:
 
 
 def _of_job(
-    homes: Homes, snapshot: Snapshot, id: JobId, raw: Raw, old: Job | None, new: Job | None, now: int
+    homes: Shards, snapshot: Snapshot, id: JobId, raw: Raw, old: Job | None, new: Job | None, now: int
 ) -> Iterator[Arguments]:
     there = None if old is None else homes.of(old.queue)
     here = None if new is None else homes.of(new.queue)
@@ -162,7 +162,7 @@ def _written(base: str, id: JobId, raw: Raw, old: Job | None, new: Job | None, n
         yield from (("ZREM", f"{base}:{spot.key}", short) for spot in final_spots(short, old.task))
 
 
-def _of_keys(homes: Homes, changed: Sequence[tuple[Job | None, Job | None]]) -> Iterator[Arguments]:
+def _of_keys(homes: Shards, changed: Sequence[tuple[Job | None, Job | None]]) -> Iterator[Arguments]:
     """A key that one of them lets go may be another's now."""
     freed = {key for old, _ in changed if old is not None for key in held_keys(old)}
     taken = {key: packed(new.id) for _, new in changed if new is not None for key in held_keys(new)}
@@ -173,7 +173,7 @@ def _of_keys(homes: Homes, changed: Sequence[tuple[Job | None, Job | None]]) -> 
 
 
 def _of_circuits(
-    homes: Homes, snapshot: Snapshot, new: dict[str, Circuit]
+    homes: Shards, snapshot: Snapshot, new: dict[str, Circuit]
 ) -> list[tuple[Condition, list[Arguments]]]:  # fmt: skip
     """Those that were changed: the first home has them, and every home until when open ones hold back their tasks."""
     old, base, found = snapshot.circuits or {}, homes.first.base, list[tuple[Condition, list[Arguments]]]()

@@ -8,19 +8,19 @@ from ...errors import StoreError
 from ...records.finding import Finding
 from .acl import demand
 from .aside import records
-from .server import Server
-from .shard import Homes
+from .server import RedisServer
+from .shard import Shards
 
 Info = dict[str, str]
 
 
-async def info(server: Server) -> Info:
+async def info(server: RedisServer) -> Info:
     text = (await server.call("INFO")).decode()
     lines = (line.partition(":") for line in text.splitlines() if ":" in line)
     return {name: value for name, _, value in lines}
 
 
-async def refuse(homes: Homes) -> None:
+async def refuse(homes: Shards) -> None:
     """A server that may throw keys away loses jobs, so none are given to it."""
     shown, kind = homes.place.shown, homes.place.kind
     for found in [await info(server) for server in await homes.route.servers()]:
@@ -37,7 +37,7 @@ async def refuse(homes: Homes) -> None:
         await _refuse_others(homes)
 
 
-async def _refuse_others(homes: Homes) -> None:
+async def _refuse_others(homes: Shards) -> None:
     """Where a queue is depends on how many homes there are."""
     count, home = len(homes.all), homes.anchor
     _, kept = await home.many([
@@ -48,7 +48,7 @@ async def _refuse_others(homes: Homes) -> None:
         raise StoreError(f"{shown} keeps its queues in {kept} homes, not {count}: use ?homes={kept}")
 
 
-async def condition(homes: Homes, losses: list[str]) -> list[Finding]:
+async def condition(homes: Shards, losses: list[str]) -> list[Finding]:
     servers = [await info(server) for server in await homes.route.servers()]
     stale = await homes.each(lambda home: home.call("HGET", f"{home.base}:health", "stale"))
     return [

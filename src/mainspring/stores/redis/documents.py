@@ -9,13 +9,13 @@ from datetime import datetime
 import msgspec
 
 from ...clock import Clock, micros
-from ...records.audit import Entry, Trail
+from ...records.audit import AuditEntry, AuditFilter
 from ...records.document import Document
-from ...records.feed import NEWS_KEPT, Feed, News
+from ...records.feed import MIN_FEED_ITEMS, Feed, FeedItem
 from ..rules import in_trail
 from .kept import document_of, entries_of, instant_of, play, watched
-from .listener import Kin
-from .shard import Home, Homes
+from .listener import RedisWakeups
+from .shard import Shard, Shards
 
 # So many are read at a time, and the entries of a span of time whole if there are no more than that.
 STEP, FEW = 200, 20_000
@@ -32,9 +32,9 @@ class RedisKeeper:
     """In the first home. Nothing of it expires by the server's own clock: what the time is, verbs say."""
 
     _clock: Clock
-    _kin: Kin
+    _kin: RedisWakeups
 
-    def _open(self) -> Homes:
+    def _open(self) -> Shards:
         raise NotImplementedError
 
     # documents
@@ -67,12 +67,12 @@ class RedisKeeper:
 
     # the audit trail
 
-    async def record(self, entries: Sequence[Entry]) -> None:
+    async def record(self, entries: Sequence[AuditEntry]) -> None:
         with self._clock.outside():
             await play(self._open(), lambda kept: kept.record(entries), entries=[entry.id for entry in entries])
 
-    async def audit(self, which: Trail, *, limit: int, before: str | None = None) -> list[Entry]:
-        home, found = self._open().first, list[Entry]()
+    async def audit(self, which: AuditFilter, *, limit: int, before: str | None = None) -> list[AuditEntry]:
+        home, found = self._open().first, list[AuditEntry]()
         with self._clock.outside():
             span, parts, step = await _span(home, which), _parts(which), STEP
             while len(found) < limit:
@@ -106,7 +106,7 @@ class RedisKeeper:
         losses = len(epoch.losses)
         least = micros(now) if epoch.renumbered < losses else 0
         with self._clock.outside():
-            until = await home.script("publish", [NEWS_KEPT, least, *news])
+            until = await home.script("publish", [MIN_FEED_ITEMS, least, *news])
         epoch.renumbered = losses
         return instant_of(until)
 
@@ -116,7 +116,7 @@ class RedisKeeper:
             last, kept, texts = await home.script("news", [after, limit])
         first = last - kept + 1
         start = max(first, after + 1)
-        return Feed([News(start + n, text.decode()) for n, text in enumerate(texts)], first, last)
+        return Feed([FeedItem(start + n, text.decode()) for n, text in enumerate(texts)], first, last)
 
     # forgetting
 
@@ -137,7 +137,7 @@ class RedisKeeper:
         return gone
 
 
-async def _names(home: Home, kind: str, names: Collection[str] | None, after: str | None) -> list[str]:
+async def _names(home: Shard, kind: str, names: Collection[str] | None, after: str | None) -> list[str]:
     """The next so many of them."""
     if names is not None:
         return sorted({name for name in names if after is None or name > after})[:STEP]
@@ -146,13 +146,13 @@ async def _names(home: Home, kind: str, names: Collection[str] | None, after: st
     return [name.decode() for name in found]
 
 
-def _parts(which: Trail) -> list[bytes]:
+def _parts(which: AuditFilter) -> list[bytes]:
     """What the record of an entry that matches has in it, so that one without them need not be decoded."""
     named = [] if which.action is None else [_encode(which.action)[:-1]]  # an action, or the noun that it begins with
     return [*named, *(_encode(part) for part in (which.who, which.target) if part is not None)]
 
 
-async def _ids(home: Home, span: Sequence[str] | None, before: str | None, step: int) -> list[str]:
+async def _ids(home: Shard, span: Sequence[str] | None, before: str | None, step: int) -> list[str]:
     """The next ones, the newest first."""
     if span is not None:
         end = len(span) if before is None else bisect_left(span, before)
@@ -162,7 +162,7 @@ async def _ids(home: Home, span: Sequence[str] | None, before: str | None, step:
     return [id.decode() for id in found]
 
 
-async def _span(home: Home, which: Trail) -> list[str] | None:
+async def _span(home: Shard, which: AuditFilter) -> list[str] | None:
     """The ids of the span of time that is asked for, in order, if they are few."""
     if which.since is None and which.until is None:
         return None

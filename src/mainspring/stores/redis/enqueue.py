@@ -13,7 +13,7 @@ from .connection import Word
 from .index import Arguments, group, tells
 from .reads import of_new_jobs
 from .records import new_record, packed, place
-from .shard import Home, Homes
+from .shard import Shard, Shards
 from .tables import Tables
 from .transact import transact
 from .two_phase import Condition, Unit, commit_one, has, settle
@@ -36,10 +36,10 @@ def plain(job: NewJob, id: bytes, now: int) -> bool:
     )
 
 
-async def enqueue(homes: Homes, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+async def enqueue(homes: Shards, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
     us, pairs = micros(now), [(job, packed(job.id)) for job in jobs]
     if all(plain(job, id, us) for job, id in pairs):
-        shares: dict[Home, list[tuple[NewJob, bytes]]] = {}
+        shares: dict[Shard, list[tuple[NewJob, bytes]]] = {}
         for pair in pairs:
             shares.setdefault(homes.of(pair[0].queue), []).append(pair)
         await _enqueue(homes, shares, us)
@@ -52,7 +52,7 @@ async def enqueue(homes: Homes, jobs: Sequence[NewJob], now: datetime) -> list[E
     return answers
 
 
-async def _enqueue(homes: Homes, shares: dict[Home, list[tuple[NewJob, bytes]]], now: int) -> None:
+async def _enqueue(homes: Shards, shares: dict[Shard, list[tuple[NewJob, bytes]]], now: int) -> None:
     """All of them or none, however many there are and wherever they go."""
     (home, jobs), *others = shares.items()
     if others or len(jobs) > MAX_TRANSACTION:
@@ -64,7 +64,7 @@ async def _enqueue(homes: Homes, shares: dict[Home, list[tuple[NewJob, bytes]]],
         await home.scripts("enqueue", [_words(jobs[start : start + MAX_JOBS], now) for start in starts])
 
 
-async def _as_step(homes: Homes, shares: dict[Home, list[tuple[NewJob, bytes]]], now: int) -> None:
+async def _as_step(homes: Shards, shares: dict[Shard, list[tuple[NewJob, bytes]]], now: int) -> None:
     """Those whose ids are known are left as they are: a call that is repeated finds all of them, or none."""
     attempts = Attempts(homes, "enqueue")
     while not await commit_one(homes, _unit(shares, now), "new"):
@@ -74,7 +74,7 @@ async def _as_step(homes: Homes, shares: dict[Home, list[tuple[NewJob, bytes]]],
             shares[home] = [(job, id) for job, id in jobs if id not in known]
 
 
-async def _known(homes: Homes, home: Home, ids: Sequence[bytes]) -> set[bytes]:
+async def _known(homes: Shards, home: Shard, ids: Sequence[bytes]) -> set[bytes]:
     """Those that are there, or were; a step that is about to write one of them is settled first."""
     known = set[bytes]()
     for start in range(0, len(ids), MAX_JOBS):
@@ -91,7 +91,7 @@ async def _known(homes: Homes, home: Home, ids: Sequence[bytes]) -> set[bytes]:
     return known
 
 
-def _unit(shares: dict[Home, list[tuple[NewJob, bytes]]], now: int) -> Unit:
+def _unit(shares: dict[Shard, list[tuple[NewJob, bytes]]], now: int) -> Unit:
     conditions, commands = list[Condition](), list[Arguments]()
     for home, jobs in shares.items():
         for _, id in jobs:

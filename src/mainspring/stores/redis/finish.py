@@ -15,7 +15,7 @@ from ...ids import JobId, Lease
 from ...records.job import Action
 from ...records.outcome import Outcome
 from ...records.query import Changed, Cursor, Filter, Refusal, Updates
-from ...records.run import Report
+from ...records.run import RunReport
 from ...records.tally import counted
 from .. import rules
 from ..memory import change as memory_change
@@ -26,7 +26,7 @@ from .known import read_jobs
 from .lists import page
 from .reads import of_change, of_outcome, of_report
 from .records import packed, unpacked
-from .shard import Home, Homes
+from .shard import Shard, Shards
 from .snapshot import Name, Snapshot
 from .tables import Tables
 from .transact import transact
@@ -36,7 +36,7 @@ _encode = msgspec.json.Encoder().encode
 MAX_PLAIN = 1_000
 
 
-async def finish(homes: Homes, outcomes: Sequence[Outcome]) -> set[JobId]:
+async def finish(homes: Shards, outcomes: Sequence[Outcome]) -> set[JobId]:
     failpoint("finish.mid_batch")
     times = Counter(outcome.id for outcome in outcomes)
     simple = await _simple(homes, outcomes, times)
@@ -48,7 +48,7 @@ async def finish(homes: Homes, outcomes: Sequence[Outcome]) -> set[JobId]:
     return done | await _finish(homes, left, times) if left else done
 
 
-async def _simple(homes: Homes, outcomes: Sequence[Outcome], times: Mapping[JobId, int]) -> list[Outcome]:
+async def _simple(homes: Shards, outcomes: Sequence[Outcome], times: Mapping[JobId, int]) -> list[Outcome]:
     """Those that may be plain. What becomes of a circuit depends on the order of all outcomes of its task."""
     tripping = {outcome.task for outcome in outcomes if outcome.breaker is not None and not rules.plain(outcome)}
     simple = [
@@ -63,11 +63,11 @@ async def _simple(homes: Homes, outcomes: Sequence[Outcome], times: Mapping[JobI
     return [outcome for outcome in simple if outcome.task not in moving]
 
 
-async def _finish_plain(homes: Homes, outcomes: Sequence[Outcome]) -> set[JobId]:
+async def _finish_plain(homes: Shards, outcomes: Sequence[Outcome]) -> set[JobId]:
     """The jobs that the script has ended."""
     if not outcomes:
         return set()
-    shares: dict[Home, list[Outcome]] = {}
+    shares: dict[Shard, list[Outcome]] = {}
     for outcome in outcomes:
         shares.setdefault(homes.of(outcome.queue), []).append(outcome)
     done = set[JobId]()
@@ -76,7 +76,7 @@ async def _finish_plain(homes: Homes, outcomes: Sequence[Outcome]) -> set[JobId]
     return done
 
 
-async def _finish_in(home: Home, outcomes: Sequence[Outcome]) -> set[JobId]:
+async def _finish_in(home: Shard, outcomes: Sequence[Outcome]) -> set[JobId]:
     done = set[JobId]()
     for start in range(0, len(outcomes), MAX_PLAIN):
         some = list(outcomes[start : start + MAX_PLAIN])
@@ -88,14 +88,14 @@ async def _finish_in(home: Home, outcomes: Sequence[Outcome]) -> set[JobId]:
     return done
 
 
-async def _finish_scheduled(homes: Homes, outcomes: Sequence[Outcome], simple: set[JobId]) -> set[JobId]:
+async def _finish_scheduled(homes: Shards, outcomes: Sequence[Outcome], simple: set[JobId]) -> set[JobId]:
     """The jobs whose plain end was written with what it means for their schedules."""
     chosen = [outcome for outcome in outcomes if outcome.schedule is not None and outcome.id in simple]
     others = {outcome.schedule for outcome in outcomes if outcome.schedule is not None and outcome.id not in simple}
     return await plain.finish(homes, chosen, others) if chosen else set()
 
 
-async def _finish(homes: Homes, outcomes: Sequence[Outcome], times: Mapping[JobId, int]) -> set[JobId]:
+async def _finish(homes: Shards, outcomes: Sequence[Outcome], times: Mapping[JobId, int]) -> set[JobId]:
     def needs(outcome: Outcome, snapshot: Snapshot) -> Iterator[Name]:
         return of_outcome(outcome, snapshot, times[outcome.id] > 1)
 
@@ -126,8 +126,8 @@ def _words(outcomes: Sequence[Outcome]) -> list[Word]:
     return words
 
 
-async def report(homes: Homes, reports: Sequence[Report]) -> set[JobId]:
-    shares: dict[Home, list[Report]] = {homes.first: list(reports)}
+async def report(homes: Shards, reports: Sequence[RunReport]) -> set[JobId]:
+    shares: dict[Shard, list[RunReport]] = {homes.first: list(reports)}
     if len(homes.all) > 1:
         found = await read_jobs(homes, list({report.id for report in reports}))
         shares.clear()
@@ -140,8 +140,8 @@ async def report(homes: Homes, reports: Sequence[Report]) -> set[JobId]:
     return stands
 
 
-async def _report(homes: Homes, reports: Sequence[Report]) -> set[JobId]:
-    def rule(tables: Tables, report: Report) -> bool:
+async def _report(homes: Shards, reports: Sequence[RunReport]) -> set[JobId]:
+    def rule(tables: Tables, report: RunReport) -> bool:
         tables.bound.add(report.id)  # lines are kept of runs that still go on
         return memory.report_one(tables.jobs, tables.ledger, report)
 
@@ -150,7 +150,7 @@ async def _report(homes: Homes, reports: Sequence[Report]) -> set[JobId]:
 
 
 async def change(
-    homes: Homes,
+    homes: Shards,
     action: Action,
     which: Filter,
     now: datetime,

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from ...clock import micros
-from ...records.job import FINAL, IDEMPOTENT, SUSPECT, UNFINISHED, Job, State
+from ...records.job import FINAL, IDEMPOTENT, POISON_SUSPECT_CRASHES, UNFINISHED, Job, State
 from .records import packed, place
 
 Arguments = tuple[str | bytes | int, ...]
@@ -17,7 +17,7 @@ NEAR = 60_000_000
 LISTED = ("dead", "cancelled")
 
 
-class Spot(NamedTuple):
+class IndexEntry(NamedTuple):
     """A member of a set, a sorted set, or of one of the two that claims read."""
 
     kind: Literal["set", "sorted", "ready"]
@@ -45,57 +45,57 @@ def ids_of(created_after: datetime | None, created_before: datetime | None) -> t
     return low, high
 
 
-def spots(job: Job) -> Iterator[Spot]:
+def spots(job: Job) -> Iterator[IndexEntry]:
     id, its = packed(job.id), group(job.queue, job.task)
-    yield Spot("sorted", f"made:{its}", id)
-    yield Spot("set", "groups", its.encode())
+    yield IndexEntry("sorted", f"made:{its}", id)
+    yield IndexEntry("set", "groups", its.encode())
     if not tells(id, micros(job.created_at)):
-        yield Spot("sorted", "odd", id)
+        yield IndexEntry("sorted", "odd", id)
     for tag in job.tags:
-        yield Spot("sorted", f"tag:{tag}", id)
+        yield IndexEntry("sorted", f"tag:{tag}", id)
     if job.schedule is not None:
-        yield Spot("sorted", f"made-by:{job.schedule}", id)
+        yield IndexEntry("sorted", f"made-by:{job.schedule}", id)
     if job.failure is not None:
-        yield Spot("sorted", f"error:{job.failure.kind}", id)
+        yield IndexEntry("sorted", f"error:{job.failure.kind}", id)
     for key in (job.unique_key, job.idempotency_key):
         if key is not None:
-            yield Spot("sorted", "keys", key.encode() + b"\0" + id)
+            yield IndexEntry("sorted", "keys", key.encode() + b"\0" + id)
     yield from _by_state(job, id, its)
 
 
-def _by_state(job: Job, id: bytes, its: str) -> Iterator[Spot]:
-    if job.crashes >= SUSPECT and job.state in (State.PENDING, State.RUNNING):
-        yield Spot("set", "suspect", id)
+def _by_state(job: Job, id: bytes, its: str) -> Iterator[IndexEntry]:
+    if job.crashes >= POISON_SUSPECT_CRASHES and job.state in (State.PENDING, State.RUNNING):
+        yield IndexEntry("set", "suspect", id)
     if job.state is State.PENDING:
         run_at = micros(job.run_at)
-        if job.crashes < SUSPECT:
-            yield Spot("ready", its, place(job.priority, run_at, id), run_at)
+        if job.crashes < POISON_SUSPECT_CRASHES:
+            yield IndexEntry("ready", its, place(job.priority, run_at, id), run_at)
         if job.expires_at is not None:
-            yield Spot("sorted", "expiring", id, micros(job.expires_at))
-        if job.attempt and job.crashes < SUSPECT:
-            yield Spot("sorted", f"again:{job.queue}", id, run_at)
+            yield IndexEntry("sorted", "expiring", id, micros(job.expires_at))
+        if job.attempt and job.crashes < POISON_SUSPECT_CRASHES:
+            yield IndexEntry("sorted", f"again:{job.queue}", id, run_at)
     elif job.state is State.RUNNING:
-        yield Spot("set", f"held:{job.worker}", id)
-        yield Spot("set", "holders", (job.worker or "").encode())
+        yield IndexEntry("set", f"held:{job.worker}", id)
+        yield IndexEntry("set", "holders", (job.worker or "").encode())
     elif not job.state.final:
-        yield Spot("set", f"parked:{job.state.value}\0{job.queue}", id)
-        yield Spot("set", "parks", f"{job.state.value}\0{job.queue}".encode())
+        yield IndexEntry("set", f"parked:{job.state.value}\0{job.queue}", id)
+        yield IndexEntry("set", "parks", f"{job.state.value}\0{job.queue}".encode())
     else:
         at = 0 if job.finished_at is None else micros(job.finished_at)
-        yield Spot("sorted", f"ended:{job.state.value}\0{job.task}", id, at)
-        yield Spot("set", "ends", f"{job.state.value}\0{job.task}".encode())
+        yield IndexEntry("sorted", f"ended:{job.state.value}\0{job.task}", id, at)
+        yield IndexEntry("set", "ends", f"{job.state.value}\0{job.task}".encode())
         if job.state.value in LISTED:
-            yield Spot("sorted", f"final:{job.state.value}\0{job.task}", id)
+            yield IndexEntry("sorted", f"final:{job.state.value}\0{job.task}", id)
         if job.state is State.DEAD and job.failure is not None:
-            yield Spot("sorted", f"dead:{job.task}\0{job.failure.kind}", id, at)
-            yield Spot("set", "kinds", f"{job.task}\0{job.failure.kind}".encode())
+            yield IndexEntry("sorted", f"dead:{job.task}\0{job.failure.kind}", id, at)
+            yield IndexEntry("set", "kinds", f"{job.task}\0{job.failure.kind}".encode())
 
 
-def final_spots(id: bytes, task: str) -> Iterator[Spot]:
+def final_spots(id: bytes, task: str) -> Iterator[IndexEntry]:
     """Where a job may be that has ended, if its record does not say how."""
     for state in sorted(FINAL):
-        yield Spot("sorted", f"ended:{state.value}\0{task}", id)
-        yield Spot("sorted", f"final:{state.value}\0{task}", id)
+        yield IndexEntry("sorted", f"ended:{state.value}\0{task}", id)
+        yield IndexEntry("sorted", f"final:{state.value}\0{task}", id)
 
 
 # Names of what there may be something of, and what its key begins with. They stay until tidy.lua finds nothing there.

@@ -11,12 +11,12 @@ import msgspec
 from msgspec.structs import replace
 
 from ...clock import EPOCH, instant, micros
-from ...records.audit import Entry
+from ...records.audit import AuditEntry
 from ...records.document import Document
 from ...records.unreadable import readable
 from ..memory.documents import MemoryKeeper
 from .index import Arguments
-from .shard import Home, Homes
+from .shard import Shard, Shards
 from .transact import contend_one
 from .two_phase import Condition, Unit, has
 
@@ -26,7 +26,7 @@ Key = tuple[str, str]
 
 _encode = msgspec.json.Encoder().encode
 _document = msgspec.json.Decoder(Document).decode
-_entry = msgspec.json.Decoder(Entry).decode
+_entry = msgspec.json.Decoder(AuditEntry).decode
 
 
 def document_of(key: Key, text: bytes) -> Document:
@@ -40,15 +40,15 @@ def _decoded(key: Key, text: bytes) -> Document | None:
     return found[0] if found else None
 
 
-def entries_of(pairs: Iterable[tuple[str, bytes | None]]) -> list[Entry]:
+def entries_of(pairs: Iterable[tuple[str, bytes | None]]) -> list[AuditEntry]:
     """Those that can be decoded."""
     return readable("audit entry", [(id, text) for id, text in pairs if text is not None], _entry)
 
 
-def _entry_of(id: str, text: bytes) -> Entry:
+def _entry_of(id: str, text: bytes) -> AuditEntry:
     """The entry; one that cannot be decoded stays as it is until it is tidied away."""
     found = entries_of([(id, text)])
-    return found[0] if found else Entry(id=id, at=EPOCH, who="", action="", target="", outcome="{}")
+    return found[0] if found else AuditEntry(id=id, at=EPOCH, who="", action="", target="", outcome="{}")
 
 
 class Kept(MemoryKeeper):
@@ -109,7 +109,7 @@ def _of_document(base: str, key: Key, new: Document | None) -> Iterator[Argument
         yield "ZADD", f"{base}:fading", micros(new.expires_at), f"{kind}\0{name}"
 
 
-def _of_entry(base: str, id: str, new: Entry | None) -> Iterator[Arguments]:
+def _of_entry(base: str, id: str, new: AuditEntry | None) -> Iterator[Arguments]:
     """By id, and by when it was."""
     if new is None:
         yield "HDEL", f"{base}:entry", id
@@ -125,13 +125,13 @@ def instant_of(text: bytes | None) -> datetime | None:
     return None if text is None else instant(int(text))
 
 
-def watched(home: Home) -> Arguments:
+def watched(home: Shard) -> Arguments:
     """Asks until when somebody wants news."""
     return "HGET", f"{home.base}:meta", "watched"
 
 
 async def play(
-    homes: Homes, verb: Callable[[Kept], Awaitable[T]], documents: Iterable[Key] = (), entries: Iterable[str] = ()
+    homes: Shards, verb: Callable[[Kept], Awaitable[T]], documents: Iterable[Key] = (), entries: Iterable[str] = ()
 ) -> T:
     """The verb's answer, once what it changed is written; it runs again if another writer was quicker."""
     keys, ids = sorted(set(documents)), sorted(set(entries))
@@ -143,7 +143,7 @@ async def play(
     return await contend_one(homes, "keeping", propose)
 
 
-async def _read(home: Home, keys: list[Key], ids: list[str]) -> Kept:
+async def _read(home: Shard, keys: list[Key], ids: list[str]) -> Kept:
     kinds: dict[str, list[str]] = {}
     for kind, name in keys:
         kinds.setdefault(kind, []).append(name)

@@ -11,11 +11,11 @@ from ...ids import JobId
 from ...records.job import Job
 from ...records.run import Execution, LogLine
 from ...records.unreadable import readable
-from ...records.worker import LiveWorker, Orders, WorkerInfo
+from ...records.worker import WorkerCommands, WorkerInfo, WorkerRow
 from ...schedule.record import Schedule
 from ..rules import brief_job
 from .records import Raw, job_from, last_run, packed
-from .shard import Home, Homes
+from .shard import Shard, Shards
 from .snapshot import Found
 
 # Bytes of a record beyond which it is not read with others.
@@ -32,18 +32,18 @@ class Row(msgspec.Struct, frozen=True):
 
     until: int
     info: WorkerInfo
-    orders: Orders = Orders()
+    orders: WorkerCommands = WorkerCommands()
 
 
 _row = msgspec.json.Decoder(Row).decode
 
 
-def live(text: bytes) -> LiveWorker:
+def live(text: bytes) -> WorkerRow:
     row = _row(text)
-    return LiveWorker(row.info, instant(row.until), row.orders)
+    return WorkerRow(row.info, instant(row.until), row.orders)
 
 
-def workers_of(texts: Mapping[str, bytes | None]) -> dict[str, LiveWorker]:
+def workers_of(texts: Mapping[str, bytes | None]) -> dict[str, WorkerRow]:
     """Those whose rows can be decoded, by id."""
     rows = [(id, (id, text)) for id, text in texts.items() if text is not None]
     return dict(readable("worker", rows, lambda row: (row[0], live(row[1]))))
@@ -54,11 +54,11 @@ def schedule_of(name: str, text: bytes | None) -> Schedule | None:
     return None if text is None else next(iter(readable("schedule", [(name, text)], _schedule)), None)
 
 
-def worker_text(worker: LiveWorker) -> bytes:
+def worker_text(worker: WorkerRow) -> bytes:
     return _encode(Row(micros(worker.until), worker.info, worker.orders))
 
 
-async def read_hash(home: Home, key: str) -> dict[str, bytes]:
+async def read_hash(home: Shard, key: str) -> dict[str, bytes]:
     return named(await home.call("HGETALL", key))
 
 
@@ -66,7 +66,7 @@ def named(pairs: Sequence[bytes]) -> dict[str, bytes]:
     return {field.decode(): value for field, value in zip(pairs[::2], pairs[1::2], strict=True)}
 
 
-async def read_jobs(homes: Homes, ids: Sequence[JobId]) -> dict[JobId, Found]:
+async def read_jobs(homes: Shards, ids: Sequence[JobId]) -> dict[JobId, Found]:
     """The jobs of these ids as they are at one moment in each home, each with what it was read from."""
     return merged(await homes.each(lambda home: read_home(home, ids)))
 
@@ -78,7 +78,7 @@ def merged(parts: Sequence[dict[JobId, Found]]) -> dict[JobId, Found]:
     return found
 
 
-async def read_home(home: Home, ids: Sequence[JobId]) -> dict[JobId, Found]:
+async def read_home(home: Shard, ids: Sequence[JobId]) -> dict[JobId, Found]:
     """The same of one home only."""
     if not ids:
         return {}
@@ -86,7 +86,7 @@ async def read_home(home: Home, ids: Sequence[JobId]) -> dict[JobId, Found]:
     return found_in(ids, await home.many(columns(home, shorts)))
 
 
-async def read_brief(home: Home, ids: Sequence[JobId]) -> list[Job]:
+async def read_brief(home: Shard, ids: Sequence[JobId]) -> list[Job]:
     """The brief jobs of these ids, in their order. A large record is read alone, so that only one is at hand."""
     if not ids:
         return []
@@ -104,7 +104,7 @@ async def read_brief(home: Home, ids: Sequence[JobId]) -> list[Job]:
     return [brief[id] for id in ids if id in brief]
 
 
-def columns(home: Home, shorts: Sequence[bytes]) -> list[tuple[str | bytes, ...]]:
+def columns(home: Shard, shorts: Sequence[bytes]) -> list[tuple[str | bytes, ...]]:
     return [("HMGET", f"{home.base}:{name}", *shorts) for name in ("job", "run", "end")]
 
 
@@ -113,14 +113,14 @@ def found_in(ids: Sequence[JobId], columns: Sequence[Sequence[bytes | None]]) ->
     return {id: (raw, job_from(id, raw)) for id, raw in raws.items()}
 
 
-async def executions(homes: Homes, ids: Sequence[JobId], after: int, limit: int | None) -> list[Execution]:
+async def executions(homes: Shards, ids: Sequence[JobId], after: int, limit: int | None) -> list[Execution]:
     """Of each home in two round trips: the jobs, and the records of their runs; one job's are read in pages."""
     found = {id: (raw, job) for id, (raw, job) in (await read_jobs(homes, ids)).items() if job is not None}
     if len(found) == 1 and limit is not None:
         ((id, (raw, job)),) = found.items()
         if not job.unreadable:
             return await _runs_page(homes.of(job.queue), job, raw, after, limit)
-    shares: dict[Home, list[JobId]] = {}
+    shares: dict[Shard, list[JobId]] = {}
     for id, (_, job) in found.items():
         shares.setdefault(homes.of(job.queue), []).append(id)
     texts: dict[JobId, Sequence[bytes]] = {}
@@ -130,7 +130,7 @@ async def executions(homes: Homes, ids: Sequence[JobId], after: int, limit: int 
     return [run for run in runs if run.number > after][:limit]
 
 
-async def _runs_page(home: Home, job: Job, raw: Raw, after: int, limit: int) -> list[Execution]:
+async def _runs_page(home: Shard, job: Job, raw: Raw, after: int, limit: int) -> list[Execution]:
     """A number that no run has ended with is passed over, so that a page is full as long as there are more."""
     found: list[Execution] = []
     while after < job.runs and len(found) < limit:
@@ -142,7 +142,7 @@ async def _runs_page(home: Home, job: Job, raw: Raw, after: int, limit: int) -> 
     return found
 
 
-async def _run_texts(home: Home, ids: Sequence[JobId]) -> dict[JobId, Sequence[bytes]]:
+async def _run_texts(home: Shard, ids: Sequence[JobId]) -> dict[JobId, Sequence[bytes]]:
     answers = await home.many([("HVALS", f"{home.base}:exec:{id}") for id in ids])
     return dict(zip(ids, answers, strict=True))
 
@@ -156,7 +156,7 @@ def runs_in(id: JobId, raw: Raw, texts: Iterable[bytes]) -> list[Execution]:
     return [runs[number] for number in sorted(runs)]
 
 
-async def lines(homes: Homes, id: JobId) -> list[LogLine]:
+async def lines(homes: Shards, id: JobId) -> list[LogLine]:
     _, job = (await read_jobs(homes, [id]))[id]
     if job is None:
         return []

@@ -10,9 +10,9 @@ from typing import Any, Literal
 from ...clock import Clock
 from ...errors import StoreError
 from ...survived_errors import SurvivedErrors
-from ..broadcast import Bell
-from .data_loss import Epoch
-from .shard import Homes
+from ..broadcast import Broadcast
+from .data_loss import DataLossDetector
+from .shard import Shards
 
 _deaf = SurvivedErrors("listener", "changes that others make are found by polling meanwhile")
 Word = Literal["new", "final"]
@@ -23,15 +23,15 @@ SOONEST, LATEST = 0.1, 10.0
 PROBE, ECHO = 30.0, 5.0
 
 
-class Kin:
+class RedisWakeups:
     """What the handles of one process on one store share."""
 
     def __init__(self, clock: Clock) -> None:
-        self._bells: dict[str, Bell] = {"new": Bell(clock), "final": Bell(clock)}
+        self._bells: dict[str, Broadcast] = {"new": Broadcast(clock), "final": Broadcast(clock)}
         self.ears: set[object] = set()
-        self.epoch = Epoch()
+        self.epoch = DataLossDetector()
 
-    def bell(self, word: Word) -> Bell:
+    def bell(self, word: Word) -> Broadcast:
         return self._bells[word]
 
     def ring(self, *words: str) -> None:
@@ -39,10 +39,10 @@ class Kin:
             self._bells[word].ring()
 
 
-class Ear:
+class RedisListener:
     """Listens as well as it can."""
 
-    def __init__(self, homes: Homes, kin: Kin) -> None:
+    def __init__(self, homes: Shards, kin: RedisWakeups) -> None:
         self._homes, self._kin = homes, kin
         self._listening: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()

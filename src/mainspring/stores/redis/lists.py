@@ -19,7 +19,7 @@ from .access_paths import Names, Way, early, end_of, names_in, ranks_in, ways
 from .index import Arguments, ids_of
 from .known import read_brief, read_home
 from .records import packed, place, unpacked
-from .shard import Home, Homes
+from .shard import Shard, Shards
 
 # A set is read whole if it has up to so many: their ids alone, or all of them where the order is not that of ids.
 FEW, FEW_WHOLE = 50_000, 5_000
@@ -37,7 +37,7 @@ Entry = tuple[int, bytes]
 Commands = list[Arguments]
 
 
-class Asked(NamedTuple):
+class ListRequest(NamedTuple):
     which: Filter
     now: datetime
     limit: int
@@ -73,7 +73,7 @@ def _is_beyond(entry: Entry, end: Entry | None, newest: bool) -> bool:
 
 
 async def page(
-    homes: Homes,
+    homes: Shards,
     which: Filter,
     now: datetime,
     limit: int,
@@ -83,14 +83,14 @@ async def page(
     brief: bool = False,
 ) -> list[Job]:
     beyond = None if after is None else _entry(after.at, after.id, sort)
-    asked = Asked(which, now, limit, beyond, newest, sort, brief)
+    asked = ListRequest(which, now, limit, beyond, newest, sort, brief)
     pages = await homes.each(lambda home: _page(home, asked))
     if len(pages) == 1:
         return pages[0]
     return asked.in_order([job for page in pages for job in page])[:limit]
 
 
-async def _page(home: Home, asked: Asked) -> list[Job]:
+async def _page(home: Shard, asked: ListRequest) -> list[Job]:
     if asked.which.ids is not None:
         return await _chosen(home, {packed(id) for id in asked.which.ids}, asked)
     names = await names_in(home)
@@ -103,7 +103,7 @@ async def _page(home: Home, asked: Asked) -> list[Job]:
     return await _chosen(home, set.intersection(*members), asked)
 
 
-async def _nearest(home: Home, asked: Asked, names: Names) -> tuple[Way, list[Way], bool]:
+async def _nearest(home: Shard, asked: ListRequest, names: Names) -> tuple[Way, list[Way], bool]:
     """The shortest way along an order; sets that are better read whole, if there are any: a match is in each of them;
     and whether to look along the order before."""
     which, created = asked.which, asked.sort == "created"
@@ -127,7 +127,7 @@ async def _nearest(home: Home, asked: Asked, names: Names) -> tuple[Way, list[Wa
 # a set
 
 
-async def _members(home: Home, asked: Asked, names: Names, way: Way) -> set[bytes]:
+async def _members(home: Shard, asked: ListRequest, names: Names, way: Way) -> set[bytes]:
     members = await home.many([one.read for one in way.sets]) if way.sets else []
     found = set[bytes]()
     for one, some in zip(way.sets, members, strict=True):
@@ -137,7 +137,7 @@ async def _members(home: Home, asked: Asked, names: Names, way: Way) -> set[byte
     return found
 
 
-async def _chosen(home: Home, ids: set[bytes], asked: Asked) -> list[Job]:
+async def _chosen(home: Shard, ids: set[bytes], asked: ListRequest) -> list[Job]:
     """The page of these."""
     beyond, newest, limit = asked.beyond, asked.newest, asked.limit
     if asked.sort != "created":
@@ -158,7 +158,7 @@ def _left(ids: set[bytes], beyond: Entry | None, newest: bool) -> list[bytes]:
     return found[::-1] if newest else found
 
 
-async def _read(home: Home, ids: Sequence[bytes], brief: bool = False) -> list[Job]:
+async def _read(home: Shard, ids: Sequence[bytes], brief: bool = False) -> list[Job]:
     if brief:
         return await read_brief(home, [unpacked(id) for id in ids])
     return [job for _, job in (await read_home(home, [unpacked(id) for id in ids])).values() if job is not None]
@@ -167,7 +167,9 @@ async def _read(home: Home, ids: Sequence[bytes], brief: bool = False) -> list[J
 # along the orders
 
 
-async def _walk(home: Home, orders: Sequence[Order], asked: Asked, patience: int | None = None) -> list[Job] | None:
+async def _walk(
+    home: Shard, orders: Sequence[ListOrder], asked: ListRequest, patience: int | None = None
+) -> list[Job] | None:
     """None if the page is not full after so many."""
     found, step, read, beyond, more = list[Job](), asked.first_step, 0, asked.beyond, bool(orders)
     while more and len(found) < asked.limit:
@@ -181,7 +183,7 @@ async def _walk(home: Home, orders: Sequence[Order], asked: Asked, patience: int
 
 
 async def _next(
-    home: Home, orders: Sequence[Order], beyond: Entry | None, newest: bool, count: int
+    home: Shard, orders: Sequence[ListOrder], beyond: Entry | None, newest: bool, count: int
 ) -> tuple[list[Entry], Entry | None]:
     """The next in the order of all of them together, so many at most, and from beyond where there may be more."""
     each = max(FEWEST, 2 * count // len(orders)) if len(orders) > 1 else count
@@ -200,7 +202,7 @@ async def _next(
     return found[:count], found[count - 1] if len(found) > count else end
 
 
-async def _orders(home: Home, asked: Asked, names: Names, along: Way) -> list[Order]:
+async def _orders(home: Shard, asked: ListRequest, names: Names, along: Way) -> list[ListOrder]:
     base, which = home.base, asked.which
     if asked.sort == "finished":
         return [Scored(f"{base}:ended:{name}") for name in names.ended(which)]
@@ -208,21 +210,21 @@ async def _orders(home: Home, asked: Asked, names: Names, along: Way) -> list[Or
         return await _by_due(home, names.wanted(which))
     low, high = ids_of(which.created_after, which.created_before)
     if (low, high) == (b"-", b"+"):
-        return [Order(one.key) for one in along.sets]
+        return [ListOrder(one.key) for one in along.sets]
     *sets, odd = along.sets
-    return [*(Order(one.key, low, high) for one in sets), Order(odd.key)]
+    return [*(ListOrder(one.key, low, high) for one in sets), ListOrder(odd.key)]
 
 
-async def _by_due(home: Home, groups: Sequence[str]) -> list[Order]:
+async def _by_due(home: Shard, groups: Sequence[str]) -> list[ListOrder]:
     base, ranks = home.base, await ranks_in(home, groups)
-    orders: list[Order] = [Later(f"{base}:later:{name}") for name in groups]
-    orders += [Ready(f"{base}:ready:{name}", rank) for name in groups for rank in ranks[name]]
+    orders: list[ListOrder] = [Later(f"{base}:later:{name}") for name in groups]
+    orders += [ReadyJobs(f"{base}:ready:{name}", rank) for name in groups for rank in ranks[name]]
     jobs = await _read(home, await home.call("SMEMBERS", f"{base}:suspect"))
     suspects = [(micros(job.run_at), packed(job.id)) for job in jobs if job.state is State.PENDING]
     return [*orders, Suspects(suspects)] if suspects else orders
 
 
-class Order:
+class ListOrder:
     """A sorted set in the order of creation, or a part of it."""
 
     words = 1
@@ -252,7 +254,7 @@ class Order:
         return last
 
 
-class Ready(Order):
+class ReadyJobs(ListOrder):
     """Those of one priority among the ready, by when they are due."""
 
     def __init__(self, key: str, rank: int) -> None:
@@ -266,7 +268,7 @@ class Ready(Order):
         return ((int.from_bytes(member[2:10], "big"), member[10:]) for answer in answers for member in answer)
 
 
-class Scored(Order):
+class Scored(ListOrder):
     """By an instant, and among those of one instant by id."""
 
     words = 2
@@ -301,7 +303,7 @@ class Later(Scored):
         return last[0], AFTER_ALL if newest else b""
 
 
-class Suspects(Order):
+class Suspects(ListOrder):
     """A few, read whole each time."""
 
     def __init__(self, entries: list[Entry]) -> None:

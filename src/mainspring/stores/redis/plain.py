@@ -19,15 +19,15 @@ from ...ids import JobId
 from ...records.job import Job, NewJob, State
 from ...records.outcome import Outcome
 from ...records.tally import counted
-from ...schedule.job_ended import ended
+from ...schedule.job_ended import after_job_ended
 from ...schedule.record import TICKS_KEPT, Firing, Schedule
-from ..rules import admit
+from ..rules import to_job
 from .connection import Word
 from .diff import schedule_moves
 from .index import Arguments, held_keys, spots
 from .known import schedule_of
 from .records import job_from, new_record, packed
-from .shard import Home, Homes
+from .shard import Shard, Shards
 from .two_phase import Condition, has, has_members
 
 Item = TypeVar("Item")
@@ -56,7 +56,7 @@ class Planned(msgspec.Struct, frozen=True):
 
 
 async def write(
-    home: Home,
+    home: Shard,
     items: Sequence[Item],
     planned: Sequence[Planned],
     more: Callable[[Sequence[Item]], list[Arguments]],
@@ -117,7 +117,7 @@ def all_plain(firings: Sequence[Firing]) -> bool:
     return len(names) == len(firings) and len(set(ids)) == len(ids) and len(set(keys)) == len(keys)
 
 
-async def fire(homes: Homes, firings: Sequence[Firing], now: datetime, before: Callable[[], object]) -> set[int]:
+async def fire(homes: Shards, firings: Sequence[Firing], now: datetime, before: Callable[[], object]) -> set[int]:
     """Numbers of the firings that were written: all of them but those that another writer was in the way of."""
     home, us = homes.first, micros(now)
     texts = await home.call("HMGET", f"{home.base}:schedule", *(firing.schedule.name for firing in firings))
@@ -157,7 +157,7 @@ def _fired(
 def _enqueued(
     base: str, new: NewJob, now: datetime, us: int, conditions: list[Condition], commands: list[Arguments]
 ) -> None:
-    job, short = admit(new, now), packed(new.id)
+    job, short = to_job(new, now), packed(new.id)
     conditions.append(has(f"{base}:job", short, None))
     commands.append(("HSET", f"{base}:job", short, new_record(new, us)))
     for key in held_keys(job):
@@ -178,7 +178,7 @@ def _enqueued(
 # ends of scheduled jobs
 
 
-async def finish(homes: Homes, outcomes: Sequence[Outcome], others: set[str]) -> set[JobId]:
+async def finish(homes: Shards, outcomes: Sequence[Outcome], others: set[str]) -> set[JobId]:
     """Jobs whose end was written. `others` are the schedules of outcomes that are settled in another way."""
     home, base = homes.first, homes.first.base
     shorts = [packed(outcome.id) for outcome in outcomes]
@@ -230,7 +230,7 @@ def _ended(
         ("SADD", f"{base}:ends", f"completed\0{job.task}"),
     ]
     name, conditions = row.name, [has(f"{base}:run", short, said)]
-    if (after := ended(row, job.id, State.COMPLETED, outcome.finished_at, outcome.result)) is not row:
+    if (after := after_job_ended(row, job.id, State.COMPLETED, outcome.finished_at, outcome.result)) is not row:
         conditions += (has(f"{base}:schedule", name, text), has_members(f"{base}:waits:{name}", ()))
         commands += schedule_moves(base, name, True, row.waits_on, after)
     return Planned(conditions, commands)

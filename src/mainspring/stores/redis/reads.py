@@ -15,13 +15,13 @@ from ...ids import JobId
 from ...records.job import Action, NewJob, State
 from ...records.outcome import Outcome
 from ...records.query import Update
-from ...records.run import Report
+from ...records.run import RunReport
 from ...schedule.record import Firing
 from .attempts import Attempts
 from .index import Arguments
 from .known import columns, found_in, merged, named, runs_in, schedule_of
 from .records import circuits_of, packed, unpacked
-from .shard import Home, Homes
+from .shard import Shard, Shards
 from .snapshot import Found, Name, Snapshot
 from .tables import keys_of
 from .two_phase import settle
@@ -89,7 +89,7 @@ def _of_waiting(outcome: Outcome, snapshot: Snapshot) -> Iterator[Name]:
         yield from (Name("schedule", name) for name in snapshot.waiting.get(series, ()))
 
 
-def of_report(report: Report, snapshot: Snapshot) -> Iterator[Name]:
+def of_report(report: RunReport, snapshot: Snapshot) -> Iterator[Name]:
     yield Name("job", report.id)
 
 
@@ -101,7 +101,7 @@ def of_firing(firing: Firing, snapshot: Snapshot) -> Iterator[Name]:
         yield from _of_job(id, snapshot)
 
 
-def of_change(homes: Homes, action: Action, update: Update | None, id: JobId, snapshot: Snapshot) -> Iterator[Name]:
+def of_change(homes: Shards, action: Action, update: Update | None, id: JobId, snapshot: Snapshot) -> Iterator[Name]:
     yield from _of_job(id, snapshot)
     if (job := snapshot.job(id)) is None:
         return
@@ -118,7 +118,7 @@ def of_change(homes: Homes, action: Action, update: Update | None, id: JobId, sn
 
 
 async def read_all(
-    homes: Homes, items: Sequence[Item], needs: Needs[Item], lock: str
+    homes: Shards, items: Sequence[Item], needs: Needs[Item], lock: str
 ) -> tuple[Snapshot, list[list[Name]]]:
     """What these items read, and the names of each. `lock` is a step of our own."""
     snapshot, open = Snapshot(), list(range(len(items)))
@@ -142,12 +142,12 @@ async def read_all(
 Take = Callable[[Any], None]
 
 
-async def fetch(homes: Homes, snapshot: Snapshot, names: Iterable[Name], lock: str = "") -> None:
+async def fetch(homes: Shards, snapshot: Snapshot, names: Iterable[Name], lock: str = "") -> None:
     """One round trip to every home that has some of them."""
     wanted: dict[str, list[str]] = {}
     for kind, name in names:
         wanted.setdefault("schedule" if kind == "seen" else kind, []).append(name)
-    asked: dict[Home, list[tuple[Arguments, Take]]] = {}
+    asked: dict[Shard, list[tuple[Arguments, Take]]] = {}
     for home, command, take in _questions(homes, snapshot, wanted):
         asked.setdefault(home, []).append((command, take))
     ids = wanted.get("job", [])
@@ -163,7 +163,7 @@ async def fetch(homes: Homes, snapshot: Snapshot, names: Iterable[Name], lock: s
 
 
 async def _read(
-    homes: Homes, home: Home, ids: Sequence[JobId], commands: Sequence[Arguments], lock: str
+    homes: Shards, home: Shard, ids: Sequence[JobId], commands: Sequence[Arguments], lock: str
 ) -> tuple[dict[JobId, Found], list[Any]]:
     """Jobs in a cluster are read after the steps that are about to write one of them: what else these wrote may have
     been seen."""
@@ -186,8 +186,8 @@ async def _read(
 
 
 def _questions(
-    homes: Homes, snapshot: Snapshot, wanted: dict[str, list[str]]
-) -> Iterator[tuple[Home, Arguments, Take]]:  # fmt: skip
+    homes: Shards, snapshot: Snapshot, wanted: dict[str, list[str]]
+) -> Iterator[tuple[Shard, Arguments, Take]]:  # fmt: skip
     first, base = homes.first, homes.first.base
     yield from _keys(homes, snapshot, wanted.get("key", []))
     if names := wanted.get("schedule"):
@@ -211,8 +211,8 @@ def _questions(
         yield home, ("HGETALL", f"{home.base}:log:{id}"), _taking_lines(snapshot, id)
 
 
-def _keys(homes: Homes, snapshot: Snapshot, names: Sequence[str]) -> Iterator[tuple[Home, Arguments, Take]]:
-    by_home: dict[Home, list[str]] = {}
+def _keys(homes: Shards, snapshot: Snapshot, names: Sequence[str]) -> Iterator[tuple[Shard, Arguments, Take]]:
+    by_home: dict[Shard, list[str]] = {}
     for name in names:
         by_home.setdefault(homes.keeping(name), []).append(name)
     for home, some in by_home.items():

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from ...ids import JobId
-from ...schedule.job_ended import ended
+from ...schedule.job_ended import after_job_ended
 from .access_paths import keeper
 from .diff import job_as_read
 from .index import held_keys
 from .reads import fetch
 from .records import packed, unpacked
 from .schedules import repair_index, schedules
-from .shard import Home, Homes
+from .shard import Shard, Shards
 from .snapshot import Name, Snapshot
 from .tables import Tables
 from .transact import transact
@@ -23,7 +23,7 @@ from .two_phase import Unit, commit_one, has
 STEP = 200
 
 
-async def mend(homes: Homes, now: datetime) -> None:
+async def mend(homes: Shards, now: datetime) -> None:
     """No schedule is held up by a job that is not there, and the index of schedules has them all."""
     await repair_index(homes.first)
     last: str | None = None
@@ -35,33 +35,33 @@ async def mend(homes: Homes, now: datetime) -> None:
         await _let_go(homes, held, gone, now)
 
 
-async def _gone(homes: Homes, ids: set[JobId]) -> set[JobId]:
+async def _gone(homes: Shards, ids: set[JobId]) -> set[JobId]:
     """Asked twice: one that is just moving from home to home may be seen in neither."""
     snapshot = Snapshot()
     await fetch(homes, snapshot, [Name("job", id) for id in ids])
     return {id for id, (_, job) in snapshot.jobs.items() if job is None}
 
 
-async def _let_go(homes: Homes, names: Sequence[str], gone: set[JobId], now: datetime) -> None:
+async def _let_go(homes: Shards, names: Sequence[str], gone: set[JobId], now: datetime) -> None:
     def needs(name: str, snapshot: Snapshot) -> Iterator[Name]:
         yield Name("schedule", name)
 
     def rule(tables: Tables, name: str) -> None:
         series = tables.jobs.series
         for id in () if (row := series.rows.get(name)) is None else gone.intersection(row.active):
-            series.write(ended(series.rows[name], id, None, now))
+            series.write(after_job_ended(series.rows[name], id, None, now))
 
     await transact(homes, "mend", names, needs, rule, now)
 
 
-async def mend_keys(homes: Homes) -> None:
+async def mend_keys(homes: Shards) -> None:
     """Every key is held by the job that has it, and by no other. It takes a look at all of them."""
     for home in homes.all:
         await _release(homes, home)
         await _return(homes, home)
 
 
-async def _release(homes: Homes, home: Home) -> None:
+async def _release(homes: Shards, home: Shard) -> None:
     """Keys of jobs that are gone, or do not hold them any more."""
     cursor, table = b"", f"{home.base}:key"
     while cursor != b"0":
@@ -75,7 +75,7 @@ async def _release(homes: Homes, home: Home) -> None:
                 await commit_one(homes, Unit(conditions, [("HDEL", table, key)]))
 
 
-async def _return(homes: Homes, home: Home) -> None:
+async def _return(homes: Shards, home: Shard) -> None:
     """Keys that jobs of this home hold, and of which nothing is written."""
     start = 0
     while entries := await home.call("ZRANGE", f"{home.base}:keys", start, start + STEP - 1):

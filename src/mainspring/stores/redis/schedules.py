@@ -12,14 +12,14 @@ from ...clock import instant, micros
 from ...failpoint import failpoint
 from ...records.job import UNREADABLE, UnreadableRecord
 from ...records.unreadable import decoded, readable
-from ...schedule.record import Due, Fired, Firing, Leadership, Schedule, Tick
+from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
 from ..memory import fire as memory
-from ..rules import led
+from ..rules import next_term
 from . import plain
 from .diff import schedule_moves
 from .index import Arguments
 from .reads import fetch, of_firing
-from .shard import Home, Homes
+from .shard import Shard, Shards
 from .snapshot import Name, Snapshot
 from .tables import Tables
 from .transact import Proposal, contend, contend_one, transact
@@ -27,7 +27,7 @@ from .two_phase import Unit, has
 
 _schedule = msgspec.json.Decoder(Schedule).decode
 _tick = msgspec.json.Decoder(Tick).decode
-_leadership = msgspec.json.Decoder(Leadership).decode
+_leadership = msgspec.json.Decoder(LeaderTerm).decode
 _encode = msgspec.json.Encoder().encode
 # Schedules that are read at a time, and names that are compared with the index at a time.
 MAX_ROWS, MAX_NAMES = 1_000, 1_000
@@ -37,7 +37,7 @@ AHEAD_ROWS = 4
 MAX_REPAIRS = 3
 
 
-async def due(home: Home, now: datetime, limit: int, computed: Collection[str]) -> Due:
+async def due(home: Shard, now: datetime, limit: int, computed: Collection[str]) -> Due:
     """By due_at and name, which is the order of the set: one round trip, and more past what is computed elsewhere."""
     found, seen, passed, ahead = list[Schedule](), 0, 0, AHEAD_ROWS
     broken = list[UnreadableRecord]()
@@ -71,7 +71,7 @@ def _mine(
     return mine, broken
 
 
-async def fire(homes: Homes, firings: Sequence[Firing], now: datetime) -> list[Fired]:
+async def fire(homes: Shards, firings: Sequence[Firing], now: datetime) -> list[Fired]:
     """Each for itself, but for those that have something to do with each other."""
 
     def rule(tables: Tables, firing: Firing) -> Fired:
@@ -90,7 +90,7 @@ async def fire(homes: Homes, firings: Sequence[Firing], now: datetime) -> list[F
     return fired
 
 
-async def drop(homes: Homes, names: Collection[str]) -> list[str]:
+async def drop(homes: Shards, names: Collection[str]) -> list[str]:
     wanted, found, base = sorted(set(names)), list[str](), homes.first.base
     for start in range(0, len(wanted), MAX_ROWS):
         some = wanted[start : start + MAX_ROWS]
@@ -115,7 +115,7 @@ def _gone(base: str, name: str, text: bytes | None, row: Schedule | None) -> Uni
     return Unit([has(f"{base}:schedule", name, text)], commands)
 
 
-async def schedules(home: Home, names: Collection[str] | None, limit: int, after: str | None) -> list[Schedule]:
+async def schedules(home: Shard, names: Collection[str] | None, limit: int, after: str | None) -> list[Schedule]:
     if names is None:
         return await _by_name(home, limit, after)
     wanted = [name for name in sorted(set(names)) if after is None or name > after]
@@ -129,7 +129,7 @@ async def schedules(home: Home, names: Collection[str] | None, limit: int, after
     return found[:limit]
 
 
-async def _by_name(home: Home, limit: int, after: str | None) -> list[Schedule]:
+async def _by_name(home: Shard, limit: int, after: str | None) -> list[Schedule]:
     found: list[Schedule] = []
     while len(found) < limit:
         wanted = min(limit - len(found), MAX_ROWS)
@@ -142,7 +142,7 @@ async def _by_name(home: Home, limit: int, after: str | None) -> list[Schedule]:
     return found
 
 
-async def _page(home: Home, low: bytes, wanted: int) -> list[tuple[bytes, bytes | None]]:
+async def _page(home: Shard, low: bytes, wanted: int) -> list[tuple[bytes, bytes | None]]:
     """The next names in the index, each with its text. An index that is not whole is repaired first."""
     whole, names, texts = await home.script("page", [low, wanted])
     for _ in range(0 if whole else MAX_REPAIRS):
@@ -153,7 +153,7 @@ async def _page(home: Home, low: bytes, wanted: int) -> list[tuple[bytes, bytes 
     return list(zip(names, texts, strict=True))
 
 
-async def repair_index(home: Home) -> None:
+async def repair_index(home: Shard) -> None:
     """Brings the index by name in line with the schedules: a release before it had one leaves it as it is."""
     keys, names = await home.many([("HKEYS", f"{home.base}:schedule"), ("ZRANGE", f"{home.base}:schedules", 0, -1)])
     odd = sorted({*keys} ^ {*names})
@@ -161,19 +161,19 @@ async def repair_index(home: Home) -> None:
         await home.script("names", odd[start : start + MAX_NAMES])
 
 
-async def ticks(home: Home, name: str, limit: int, before: int | None) -> list[Tick]:
+async def ticks(home: Shard, name: str, limit: int, before: int | None) -> list[Tick]:
     high = "+inf" if before is None else f"({before}"
     key = f"{home.base}:ticks:{name}"
     texts = await home.call("ZREVRANGEBYSCORE", key, high, "-inf", "LIMIT", 0, limit)
     return readable(f"tick of schedule {name}", zip(texts, texts, strict=True), _tick)
 
 
-async def lead(homes: Homes, name: str, holder: str, until: datetime, now: datetime) -> Leadership:
+async def lead(homes: Shards, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
     key = f"{homes.first.base}:leader"
 
-    async def propose() -> tuple[Leadership, Unit]:
+    async def propose() -> tuple[LeaderTerm, Unit]:
         text = await homes.first.call("HGET", key, name)
-        answer = led(_known_leader(name, text, until, now), name, holder, until, now)
+        answer = next_term(_known_leader(name, text, until, now), name, holder, until, now)
         commands: list[Arguments] = [("HSET", key, name, _encode(answer))]
         if answer.holder is None:
             commands.append(("PUBLISH", homes.first.base, "new"))
@@ -182,12 +182,12 @@ async def lead(homes: Homes, name: str, holder: str, until: datetime, now: datet
     return await contend_one(homes, "lead", propose)
 
 
-def _known_leader(name: str, text: bytes | None, until: datetime, now: datetime) -> Leadership | None:
+def _known_leader(name: str, text: bytes | None, until: datetime, now: datetime) -> LeaderTerm | None:
     """The leader. One whose record cannot be decoded may still lead: it is given the span that is asked for."""
     if text is None:
         return None
     found = readable("leader", [(name, text)], _leadership)
-    return found[0] if found else Leadership(name, UNREADABLE, _last_term(text, now), until)
+    return found[0] if found else LeaderTerm(name, UNREADABLE, _last_term(text, now), until)
 
 
 def _last_term(text: bytes, now: datetime) -> int:
@@ -196,7 +196,7 @@ def _last_term(text: bytes, now: datetime) -> int:
     return int(now.timestamp()) if term is None else int(term[1])
 
 
-async def leaders(home: Home, now: datetime) -> list[Leadership]:
+async def leaders(home: Shard, now: datetime) -> list[LeaderTerm]:
     pairs = await home.call("HGETALL", f"{home.base}:leader")
     found = readable("leader", zip(pairs[::2], pairs[1::2], strict=True), _leadership)
     return sorted((one for one in found if one.holder is not None and one.until > now), key=lambda one: one.name)

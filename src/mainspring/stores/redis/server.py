@@ -10,8 +10,8 @@ from ssl import SSLCertVerificationError
 from hiredis import ReplyError
 
 from ...errors import ShuttingDown, StoreError, StoreUnavailable
-from .connection import Answer, Line, Lost, Word, connect, pack
-from .url import Target
+from .connection import Answer, Lost, RedisConnection, Word, connect, pack
+from .url import ConnectTarget
 
 # What the server says when it cannot now: it is full, loads, is a copy of another, runs a script, looks for its master.
 PASSING = (
@@ -41,12 +41,12 @@ class Moved(StoreUnavailable):
     """The keys are at another server by now."""
 
 
-class Server:
+class RedisServer:
     """Of one event loop."""
 
-    def __init__(self, target: Target, shown: str) -> None:
+    def __init__(self, target: ConnectTarget, shown: str) -> None:
         self._target, self._shown = target, shown
-        self._line: Line | None = None
+        self._line: RedisConnection | None = None
         self._connecting = asyncio.Lock()
         self._known: dict[str, str] = {}
         self._closed = False
@@ -89,7 +89,7 @@ class Server:
         commands = [(*(("EVALSHA", sha) if n else first), 1, base, *words) for n, words in enumerate(lists)]
         return await self.many(commands)
 
-    async def listen(self, heard: Callable[[Answer], None]) -> Line:
+    async def listen(self, heard: Callable[[Answer], None]) -> RedisConnection:
         """A connection of its own, for what is said to all who share this store."""
         try:
             return await connect(self._target, heard)
@@ -111,7 +111,7 @@ class Server:
                 raise translated(answer, self._shown) from answer
         return answers
 
-    async def _connected(self) -> Line:
+    async def _connected(self) -> RedisConnection:
         async with self._connecting:
             if self._closed:
                 raise ShuttingDown(f"the store {self._shown} is closed")

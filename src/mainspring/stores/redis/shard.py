@@ -8,20 +8,20 @@ from typing import Any, TypeVar
 from zlib import crc32
 
 from ...errors import StoreUnavailable
-from .connection import Answer, Line, Word
-from .connector import Route
-from .server import Moved, Server
-from .url import Place, slot
+from .connection import Answer, RedisConnection, Word
+from .connector import RedisConnector
+from .server import Moved, RedisServer
+from .url import RedisUrl, slot
 
 T = TypeVar("T")
 # So often a call goes where it is sent on to; a cluster in which that does not end is being rebuilt.
 REDIRECTS = 4
 
 
-class Home:
+class Shard:
     """What begins with one base, on whichever server that is now."""
 
-    def __init__(self, route: Route, base: str) -> None:
+    def __init__(self, route: RedisConnector, base: str) -> None:
         self._route, self.base, self._slot, self.shown = route, base, slot(base), route.place.shown
 
     async def call(self, *words: Word) -> Any:
@@ -43,11 +43,11 @@ class Home:
         """The answers of one of our scripts, called with each of these in one transaction."""
         return await self._asked(lambda server: server.scripts(name, self.base, lists))
 
-    async def listen(self, heard: Callable[[Answer], None]) -> Line:
+    async def listen(self, heard: Callable[[Answer], None]) -> RedisConnection:
         """A connection of its own, for what is said to all who share this store."""
         return await (await self._route.to(self._slot)).listen(heard)
 
-    async def _asked(self, ask: Callable[[Server], Awaitable[T]]) -> T:
+    async def _asked(self, ask: Callable[[RedisServer], Awaitable[T]]) -> T:
         for again in reversed(range(REDIRECTS)):
             server = await self._route.to(self._slot)
             try:
@@ -59,34 +59,34 @@ class Home:
         raise AssertionError
 
 
-class Homes:
+class Shards:
     """All homes of a store. Schedules, workers and whoever leads are in the first."""
 
-    def __init__(self, route: Route) -> None:
-        self.route, self.all = route, [Home(route, base) for base in route.place.bases]
+    def __init__(self, route: RedisConnector) -> None:
+        self.route, self.all = route, [Shard(route, base) for base in route.place.bases]
         self.first = self.all[0]
-        self.anchor = Home(route, f"{{{route.place.prefix}}}")
+        self.anchor = Shard(route, f"{{{route.place.prefix}}}")
         """Where it is written how many there are."""
-        self.gave: dict[Home, int] = {}
+        self.gave: dict[Shard, int] = {}
         """How many jobs each gave to the last claim: about as many will be asked for next time."""
         self._named = {home.base: home for home in self.all}
 
     @property
-    def place(self) -> Place:
+    def place(self) -> RedisUrl:
         return self.route.place
 
-    def of(self, queue: str) -> Home:
+    def of(self, queue: str) -> Shard:
         """Where the jobs of a queue are, and all that is known of them."""
         return self.all[crc32(queue.encode()) % len(self.all)]
 
-    def keeping(self, key: str) -> Home:
+    def keeping(self, key: str) -> Shard:
         """Where it is written who holds a key."""
         return self.of(key)
 
-    def named(self, base: str) -> Home:
+    def named(self, base: str) -> Shard:
         return self._named[base]
 
-    async def each(self, ask: Callable[[Home], Awaitable[T]], which: Iterable[Home] | None = None) -> list[T]:
+    async def each(self, ask: Callable[[Shard], Awaitable[T]], which: Iterable[Shard] | None = None) -> list[T]:
         """The answers of all of them, or of these."""
         homes = self.all if which is None else list(which)
         if len(homes) == 1:

@@ -20,11 +20,11 @@ from ...records.job import Action, Enqueued, Job, NewJob, Shown, State
 from ...records.outcome import Outcome
 from ...records.query import Changed, Cursor, Filter, Sort, Updates
 from ...records.queue import DeadGroup, Queue
-from ...records.run import Execution, LogLine, Report
+from ...records.run import Execution, LogLine, RunReport
 from ...records.schema import Schema
 from ...records.tally import Span, Tally
-from ...records.worker import Beat, Claim, LiveWorker, Orders, WorkerInfo
-from ...schedule.record import Due, Fired, Firing, Leadership, Schedule, Tick
+from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
+from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
 from ...store import Store, Transaction
 from ...survived_errors import SurvivedErrors
 from ...task.retention import Rules
@@ -32,16 +32,16 @@ from ..rules import ids_in
 from . import claim, count, enqueue, finish, lists, tally
 from . import schedules as series
 from .aside import delete_queueless, set_aside_schedules
-from .connector import Route
+from .connector import RedisConnector
 from .doctor import condition, listener, refuse
 from .documents import RedisKeeper
 from .known import executions, lines, read_hash, workers_of
-from .listener import Ear, Kin, Word
+from .listener import RedisListener, RedisWakeups, Word
 from .records import circuits_of
 from .repair import mend, mend_keys
-from .shard import Homes
+from .shard import Shards
 from .two_phase import sweep
-from .url import Place
+from .url import RedisUrl
 
 _unfolded = SurvivedErrors("tally", "the next beat sums up the runs and ends what was left half done")
 # Seconds until it must be known whether word from others reaches us.
@@ -54,27 +54,32 @@ class RedisStore(RedisKeeper):
     refuses_within = "the Redis store has no transactions to enqueue within: use sqlite:///… or postgresql://…"
 
     def __init__(
-        self, place: Place, *, clock: Clock | None = None, durability: Durability = "full", kin: Kin | None = None
+        self,
+        place: RedisUrl,
+        *,
+        clock: Clock | None = None,
+        durability: Durability = "full",
+        kin: RedisWakeups | None = None,
     ) -> None:
         self.place = place
         self._clock = clock or SystemClock()
         self._durability: Durability = durability
-        self._kin = kin or Kin(self._clock)
-        self._homes: Homes | None = None
-        self._ear: Ear | None = None
+        self._kin = kin or RedisWakeups(self._clock)
+        self._homes: Shards | None = None
+        self._ear: RedisListener | None = None
 
     # life
 
     async def open(self, *, migrate: bool = True) -> None:
         if self._homes is not None and not self._homes.route.usable:
             if self._homes.route.pid != os.getpid():
-                self._kin = Kin(self._clock)
+                self._kin = RedisWakeups(self._clock)
             elif self._ear is not None:
                 self._ear.forget()
             self._homes.route.forget()
             self._homes = self._ear = None
         if self._homes is None:
-            homes = Homes(Route(self.place))
+            homes = Shards(RedisConnector(self.place))
             try:
                 with self._clock.outside():
                     await refuse(homes)
@@ -82,7 +87,7 @@ class RedisStore(RedisKeeper):
                 await homes.route.close()
                 raise
             self._homes = homes
-            self._ear = Ear(homes, self._kin) if self._clock.real else None
+            self._ear = RedisListener(homes, self._kin) if self._clock.real else None
 
     async def close(self) -> None:
         homes, ear = self._homes, self._ear
@@ -180,7 +185,7 @@ class RedisStore(RedisKeeper):
             self._kin.ring("final")
         return found
 
-    async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
+    async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> BeatReply:
         homes = self._open()
         with self._clock.outside():
             await homes.each(lambda home: self._kin.epoch.turn(home, now))
@@ -207,7 +212,7 @@ class RedisStore(RedisKeeper):
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         raise BadInput("the Redis store has no transactions: use ctx.transaction() on sqlite:///… or postgresql://…")
 
-    async def report(self, reports: Sequence[Report]) -> set[JobId]:
+    async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
         with self._clock.outside():
             stands = await finish.report(self._open(), reports)
         self._kin.ring("final")
@@ -242,14 +247,14 @@ class RedisStore(RedisKeeper):
         with self._clock.outside():
             return await series.ticks(self._open().first, name, limit, before)
 
-    async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> Leadership:
+    async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
         with self._clock.outside():
             answer = await series.lead(self._open(), name, holder, until, now)
         if answer.holder is None:
             self._kin.ring("new")
         return answer
 
-    async def leaders(self, *, now: datetime) -> list[Leadership]:
+    async def leaders(self, *, now: datetime) -> list[LeaderTerm]:
         with self._clock.outside():
             return await series.leaders(self._open().first, now)
 
@@ -282,7 +287,12 @@ class RedisStore(RedisKeeper):
         self._kin.ring("new")
 
     async def order(
-        self, workers: Collection[WorkerId] | None, orders: Orders, *, now: datetime, seen: Orders | None = None
+        self,
+        workers: Collection[WorkerId] | None,
+        orders: WorkerCommands,
+        *,
+        now: datetime,
+        seen: WorkerCommands | None = None,
     ) -> list[WorkerId]:
         with self._clock.outside():
             return await claim.order(self._open(), workers, orders, now, seen)
@@ -320,7 +330,7 @@ class RedisStore(RedisKeeper):
         with self._clock.outside():
             return await count.queues(self._open(), now)
 
-    async def workers(self, *, now: datetime) -> list[LiveWorker]:
+    async def workers(self, *, now: datetime) -> list[WorkerRow]:
         home = self._open().first
         with self._clock.outside():
             found = workers_of(await read_hash(home, f"{home.base}:worker"))
@@ -370,7 +380,7 @@ class RedisStore(RedisKeeper):
             await mend_keys(self._open())
             epoch.mended = losses
 
-    def _open(self) -> Homes:
+    def _open(self) -> Shards:
         if self._homes is None:
             raise ShuttingDown(f"the store {self.place.shown} is closed")
         if self._homes.route.loop is not asyncio.get_running_loop():
@@ -378,7 +388,7 @@ class RedisStore(RedisKeeper):
         return self._homes
 
 
-async def _shut(ear: Ear | None, route: Route) -> None:
+async def _shut(ear: RedisListener | None, route: RedisConnector) -> None:
     if ear is not None:
         await ear.close()
     await route.close()

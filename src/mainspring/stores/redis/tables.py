@@ -12,10 +12,10 @@ from ...records.job import Job, NewJob
 from ...records.outcome import Outcome
 from ...records.run import Execution
 from ...schedule.record import Schedule
-from ..memory.jobs import Jobs
-from ..memory.ledger import Ledger
+from ..memory.jobs import JobTable
+from ..memory.ledger import RunLedger
 from ..memory.schedules import Series
-from ..memory.workers import Workers
+from ..memory.workers import WorkerTable
 from .known import workers_of
 from .records import unpacked
 from .snapshot import Snapshot
@@ -28,7 +28,7 @@ class NotRead(RuntimeError):
         super().__init__(f"the read set lacks the {kind} {name!r}; please report this as a bug of the Redis store")
 
 
-class JobTable(Jobs):
+class SnapshotJobs(JobTable):
     series: ScheduleTable
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -145,7 +145,7 @@ class _Circuits(dict[str, Circuit]):
         return super().values()
 
 
-class RunTable(Ledger):
+class RunTable(RunLedger):
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__()
         self._snapshot, self.circuits = snapshot, _Circuits(snapshot)
@@ -166,7 +166,7 @@ class RunTable(Ledger):
         self.dropped.add(id)
 
 
-class WorkerTable(Workers):
+class SnapshotWorkers(WorkerTable):
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(workers_of(snapshot.workers))
         self._snapshot = snapshot
@@ -182,7 +182,7 @@ class Tables:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self.jobs, self.ledger, self.workers = JobTable(snapshot), RunTable(snapshot), WorkerTable(snapshot)
+        self.jobs, self.ledger, self.workers = SnapshotJobs(snapshot), RunTable(snapshot), SnapshotWorkers(snapshot)
         self.bound: set[JobId] = set()
         """Jobs that have to be as they were read, whether the rule changed them or not."""
         self.taken_from: set[str] = set()

@@ -11,7 +11,7 @@ from ...clock import micros
 from .attempts import Attempts
 from .diff import unit_of
 from .reads import Item, Needs, read_all
-from .shard import Homes
+from .shard import Shards
 from .snapshot import Name
 from .tables import Tables
 from .two_phase import Condition, Unit, commit, locked
@@ -36,7 +36,7 @@ class Proposal(NamedTuple, Generic[Answer]):
 
 
 async def transact(
-    homes: Homes,
+    homes: Shards,
     doing: str,
     items: Sequence[Item],
     needs: Needs[Item],
@@ -71,7 +71,7 @@ async def transact(
 
 
 async def contend(
-    homes: Homes,
+    homes: Shards,
     doing: str,
     count: int,
     propose: Callable[[Sequence[int], str], Awaitable[list[Proposal[Answer]]]],
@@ -101,7 +101,7 @@ async def contend(
 
 
 async def contend_one(
-    homes: Homes, doing: str, propose: Callable[[], Awaitable[tuple[Answer, Unit]]], word: str = ""
+    homes: Shards, doing: str, propose: Callable[[], Awaitable[tuple[Answer, Unit]]], word: str = ""
 ) -> Answer:
     """The same of one item."""
 
@@ -113,7 +113,7 @@ async def contend_one(
 
 
 @asynccontextmanager
-async def _turn(homes: Homes, lost: Iterable[Proposal[Answer]]) -> AsyncIterator[tuple[str, set[int]]]:
+async def _turn(homes: Shards, lost: Iterable[Proposal[Answer]]) -> AsyncIterator[tuple[str, set[int]]]:
     """A lock on the fields of the first of those that have lost, and their numbers; nothing if none have."""
     chosen, conditions = set[int](), dict[tuple[str, str | bytes], Condition]()
     for proposal in lost:

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, TypeVar
 from ...errors import StoreError
 from .connection import Word
 from .index import Arguments
-from .shard import Home, Homes
+from .shard import Shard, Shards
 
 T = TypeVar("T")
 Operator = Literal["=", "-", "~", "!"]
@@ -67,12 +67,12 @@ def lacks_member(key: str, member: str) -> Condition:
     return Condition(key, member, "!")
 
 
-async def commit_one(homes: Homes, unit: Unit, word: str = "") -> bool:
+async def commit_one(homes: Shards, unit: Unit, word: str = "") -> bool:
     """Whether it was written."""
     return (await commit(homes, [unit], word))[0]
 
 
-async def commit(homes: Homes, units: Sequence[Unit], word: str = "", lock: str = "") -> list[bool]:
+async def commit(homes: Shards, units: Sequence[Unit], word: str = "", lock: str = "") -> list[bool]:
     """For each unit whether it was written; where one was, the word is published. `lock` is a step of our own."""
     written = [True] * len(units)
     local: dict[str, list[tuple[int, list[Word]]]] = {}
@@ -130,7 +130,7 @@ def _lots(numbered: Sequence[tuple[int, T]], size: Callable[[T], int]) -> Iterat
 
 
 async def _commit(
-    homes: Homes, home: Home, lot: Sequence[tuple[int, list[Word]]], word: str, lock: str
+    homes: Shards, home: Shard, lot: Sequence[tuple[int, list[Word]]], word: str, lock: str
 ) -> list[bool]:  # fmt: skip
     words: list[Word] = [lock, word]
     for _, unit in lot:
@@ -139,7 +139,7 @@ async def _commit(
     return await _answered(homes, home, await home.script("commit", words))
 
 
-async def _answered(homes: Homes, home: Home, answers: Sequence[int | bytes]) -> list[bool]:
+async def _answered(homes: Shards, home: Shard, answers: Sequence[int | bytes]) -> list[bool]:
     """For each whether it was done; the steps that were in the way are settled first if that can be."""
     for step in {answer for answer in answers if isinstance(answer, bytes)}:
         await settle(homes, home, step.decode())
@@ -156,7 +156,7 @@ class Step(NamedTuple):
     shares: Shares
 
 
-def _step(homes: Homes, shares: Shares, word: str) -> Step:
+def _step(homes: Shards, shares: Shares, word: str) -> Step:
     bases = [home.base for home in homes.all if home.base in shares]  # all take them in one order
     for base, words in shares.items():
         if word and len(words) > 1 + 4 * int(words[0]):
@@ -168,10 +168,10 @@ def _new_id(base: str) -> str:
     return f"{base} {os.urandom(10).hex()}"
 
 
-async def _together(homes: Homes, steps: Sequence[Step], lock: str) -> list[bool]:
+async def _together(homes: Shards, steps: Sequence[Step], lock: str) -> list[bool]:
     """For each step whether it was written. The number of ways to the servers is that of homes and three."""
     left = {step.id: step for step in steps}
-    promised: dict[str, list[Home]] = {id: [] for id in left}
+    promised: dict[str, list[Shard]] = {id: [] for id in left}
     try:
         for home in homes.all:
             some = [step for step in left.values() if home.base in step.shares]
@@ -191,7 +191,7 @@ async def _together(homes: Homes, steps: Sequence[Step], lock: str) -> list[bool
 
 
 async def _promise(
-    homes: Homes, home: Home, steps: Sequence[Step], promised: dict[str, list[Home]], lock: str
+    homes: Shards, home: Shard, steps: Sequence[Step], promised: dict[str, list[Shard]], lock: str
 ) -> list[bool]:
     if not steps:
         return []
@@ -202,13 +202,13 @@ async def _promise(
     return await _answered(homes, home, await home.script("promise", words))
 
 
-async def _decided(homes: Homes, steps: Iterable[Step]) -> list[Step]:
+async def _decided(homes: Shards, steps: Iterable[Step]) -> list[Step]:
     """Those that are to be written, whatever happens to us."""
-    led: dict[Home, list[Step]] = {}
+    led: dict[Shard, list[Step]] = {}
     for step in steps:
         led.setdefault(homes.named(step.bases[0]), []).append(step)
 
-    async def begin(home: Home) -> list[int]:
+    async def begin(home: Shard) -> list[int]:
         pairs = [word for step in led[home] for word in (step.id, " ".join(step.bases))]
         answers: list[int] = await home.script("settle", ["begin", *pairs])
         return answers
@@ -218,9 +218,9 @@ async def _decided(homes: Homes, steps: Iterable[Step]) -> list[Step]:
     return [step for step, done in pairs if done]
 
 
-async def _write(homes: Homes, steps: Iterable[Step]) -> None:
-    shares: dict[Home, list[str]] = {}
-    led: dict[Home, list[str]] = {}
+async def _write(homes: Shards, steps: Iterable[Step]) -> None:
+    shares: dict[Shard, list[str]] = {}
+    led: dict[Shard, list[str]] = {}
     for step in steps:
         led.setdefault(homes.named(step.bases[0]), []).append(step.id)
         for base in step.bases[1:]:
@@ -236,11 +236,11 @@ async def _write(homes: Homes, steps: Iterable[Step]) -> None:
 
 class Piece(NamedTuple):
     id: str
-    home: Home
+    home: Shard
     words: list[Word]
 
 
-async def _in_pieces(homes: Homes, shares: Shares, word: str, lock: str) -> bool:
+async def _in_pieces(homes: Shards, shares: Shares, word: str, lock: str) -> bool:
     """Whether it was written: the same as a step, but of several shares in a home, none of them long.
 
     Each piece is a step of its own with the same leader, and they are decided together. What is decided is written
@@ -266,7 +266,7 @@ async def _in_pieces(homes: Homes, shares: Shares, word: str, lock: str) -> bool
     return decided
 
 
-async def _promise_all(homes: Homes, leader: Home, pieces: Sequence[Piece], promised: list[Piece], lock: str) -> bool:
+async def _promise_all(homes: Shards, leader: Shard, pieces: Sequence[Piece], promised: list[Piece], lock: str) -> bool:
     loop = asyncio.get_running_loop()
     kept = loop.time()
     for piece in pieces:
@@ -282,12 +282,12 @@ async def _promise_all(homes: Homes, leader: Home, pieces: Sequence[Piece], prom
     return True
 
 
-async def _begin_all(leader: Home, pieces: Sequence[Piece]) -> bool:
+async def _begin_all(leader: Shard, pieces: Sequence[Piece]) -> bool:
     pairs = [word for piece in pieces for word in (piece.id, f"{leader.base} {piece.home.base} {leader.base}")]
     return bool(await leader.script("settle", ["begin all", *pairs]))
 
 
-def _split(words: list[Word], home: Home, word: str) -> Iterator[list[Word]]:
+def _split(words: list[Word], home: Shard, word: str) -> Iterator[list[Word]]:
     """Conditions first, then commands in their order, as units of at most MAX_WORDS where that can be."""
     end, step = 1 + 4 * int(words[0]), MAX_WORDS // 4 * 4
     for at in range(1, end, step):
@@ -307,7 +307,7 @@ def _split(words: list[Word], home: Home, word: str) -> Iterator[list[Word]]:
         yield [0, *piece]
 
 
-async def settle(homes: Homes, home: Home, step: str, patience: int | None = None) -> None:
+async def settle(homes: Shards, home: Shard, step: str, patience: int | None = None) -> None:
     """Ends a step that this home has promised its share of, as was decided; a young one is left to its owner."""
     leader = homes.named(step.split(" ")[0])
     seconds = PATIENCE if patience is None else patience
@@ -318,12 +318,12 @@ async def settle(homes: Homes, home: Home, step: str, patience: int | None = Non
         await home.script("settle", [verdict, step])
 
 
-async def sweep(homes: Homes) -> None:
+async def sweep(homes: Shards) -> None:
     """Ends the steps whose owners are gone."""
     await homes.each(lambda home: _sweep(homes, home))
 
 
-async def _sweep(homes: Homes, home: Home) -> None:
+async def _sweep(homes: Shards, home: Shard) -> None:
     base = home.base
     (now, _), steps, decided = await home.many([
         ("TIME",), ("ZRANGE", f"{base}:promised", 0, SWEPT, "WITHSCORES"), ("HGETALL", f"{base}:decided"),
@@ -341,7 +341,7 @@ async def _sweep(homes: Homes, home: Home) -> None:
 
 
 @asynccontextmanager
-async def locked(homes: Homes, conditions: Iterable[Condition]) -> AsyncIterator[str]:
+async def locked(homes: Shards, conditions: Iterable[Condition]) -> AsyncIterator[str]:
     """A step that has locked these fields, so that others wait; nothing if one of them is locked already.
 
     Correctness does not rest on it: conditions are tested all the same, and a lock ends PATIENCE seconds after its
@@ -349,7 +349,7 @@ async def locked(homes: Homes, conditions: Iterable[Condition]) -> AsyncIterator
     """
     shares = _shares(Unit(list(conditions), ()))
     bases = [home.base for home in homes.all if home.base in shares]
-    step, taken, ours = _new_id(bases[0]), list[Home](), True
+    step, taken, ours = _new_id(bases[0]), list[Shard](), True
     try:
         for home in map(homes.named, bases):
             taken.append(home)

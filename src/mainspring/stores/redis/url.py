@@ -34,7 +34,7 @@ _LATE_AT = re.compile(r"//[^/?]*[/?].*@")
 Address = tuple[str, int]
 
 
-class Target(NamedTuple):
+class ConnectTarget(NamedTuple):
     """Where a connection goes to, and what is said first."""
 
     address: Address
@@ -50,7 +50,7 @@ def slot(key: str) -> int:
     return crc_hqx(key[key.index("{") + 1 : key.index("}")].encode(), 0) % SLOTS
 
 
-class Place:
+class RedisUrl:
     """Every key of the store begins with one of `bases`, whose braces keep those with the same one in one slot."""
 
     def __init__(self, url: str, shown: str, *, prefix: str = "") -> None:
@@ -92,9 +92,9 @@ class Place:
             )
         return name
 
-    def server(self, address: Address | None = None) -> Target:
+    def server(self, address: Address | None = None) -> ConnectTarget:
         """The one at that address, or the only one there is."""
-        return Target(
+        return ConnectTarget(
             address or (self.addresses or [("", 0)])[0],
             self.socket,
             self._user,
@@ -103,8 +103,8 @@ class Place:
             self._context,
         )
 
-    def sentinel(self, address: Address) -> Target:
-        return Target(address, "", "", self._sentinel_password, 0, self._context)
+    def sentinel(self, address: Address) -> ConnectTarget:
+        return ConnectTarget(address, "", "", self._sentinel_password, 0, self._context)
 
     @cached_property
     def _context(self) -> SSLContext | None:

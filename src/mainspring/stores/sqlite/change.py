@@ -12,7 +12,7 @@ from ...ids import JobId
 from ...records.job import Action, Job
 from ...records.query import Changed, Cursor, Filter, Refusal, Updates
 from ..rows import Row, job_of
-from ..rules import act, lapsed, refused
+from ..rules import act, expire_if_due, refused
 from .enqueue import drop, holder, save
 from .lists import jobs
 
@@ -44,7 +44,7 @@ def change(
     refused: dict[JobId, Refusal] = {}
     chosen = [job_of(row) for row in jobs(db, which, micros(now), limit, None if after is None else Cursor(after))]
     for job in chosen:
-        met = lapsed(job, now)
+        met = expire_if_due(job, now)
         refusal = _refusal(db, action, met)
         if refusal is not None:
             refused[job.id] = refusal

@@ -14,7 +14,7 @@ from ...clock import instant
 from ...ids import JobId, Lease, WorkerId
 from ...records.job import UNREADABLE, State
 from ...records.unreadable import readable
-from ...records.worker import Beat, Orders, WorkerInfo
+from ...records.worker import BeatReply, WorkerCommands, WorkerInfo
 from ..job_ends import JobEnd
 from ..rows import CLAIMED, HELD, Row, series_of
 from ..rules import LONG_SILENT, ordered
@@ -28,7 +28,7 @@ EXPIRE_LIMIT = 1000
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
-_orders = msgspec.json.Decoder(Orders).decode
+_orders = msgspec.json.Decoder(WorkerCommands).decode
 
 PAUSED = "SELECT name FROM mainspring_queues WHERE paused"
 _ALIVE = "SELECT 1 FROM mainspring_workers WHERE id = ? AND until > ?"
@@ -262,7 +262,7 @@ _BEAT = """INSERT INTO mainspring_workers (id, until, info) VALUES (?, ?, ?)
 _HOLDS = f"SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE {HELD} AND state = 'running' AND worker = ?"
 
 
-def beat(db: sqlite3.Connection, worker: WorkerInfo, until: int, now: int) -> Beat:
+def beat(db: sqlite3.Connection, worker: WorkerInfo, until: int, now: int) -> BeatReply:
     db.execute("DELETE FROM mainspring_workers WHERE until <= ?", (now - round(LONG_SILENT.total_seconds() * 1e6),))
     if until > now:
         row = db.execute(_BEAT, (worker.id, until, _encode(worker).decode())).fetchone()
@@ -271,17 +271,21 @@ def beat(db: sqlite3.Connection, worker: WorkerInfo, until: int, now: int) -> Be
     held = db.execute(_HOLDS, (worker.id,)).fetchall()
     cancels = {id: reason for id, _, reason in held if reason is not None}
     holds = {id: lease for id, lease, _ in held}
-    return Beat(holds, cancels, orders_of(row and row[0]), watched_until=watched(db))
+    return BeatReply(holds, cancels, orders_of(row and row[0]), watched_until=watched(db))
 
 
-def orders_of(text: str | None) -> Orders:
+def orders_of(text: str | None) -> WorkerCommands:
     """Nothing that cannot be decoded is obeyed."""
     found = [] if text is None else readable("orders of worker", [("", text)], _orders)
-    return found[0] if found else Orders()
+    return found[0] if found else WorkerCommands()
 
 
 def order(
-    db: sqlite3.Connection, workers: Collection[WorkerId] | None, orders: Orders, now: int, seen: Orders | None
+    db: sqlite3.Connection,
+    workers: Collection[WorkerId] | None,
+    orders: WorkerCommands,
+    now: int,
+    seen: WorkerCommands | None,
 ) -> list[WorkerId]:
     rows = db.execute("SELECT id, orders FROM mainspring_workers WHERE until > ? ORDER BY id", (now,)).fetchall()
     chosen = [(id, orders_of(text)) for id, text in rows if workers is None or id in workers]

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from ...clock import instant, micros
-from ...records.audit import Entry, Trail
+from ...records.audit import AuditEntry, AuditFilter
 from ...records.document import Document
-from ...records.feed import NEWS_KEPT, Feed, News
+from ...records.feed import MIN_FEED_ITEMS, Feed, FeedItem
 from ..rows import Row
 from .batch import chunks, flat, places
 from .lenient import rows_of
@@ -82,12 +82,12 @@ _PARTS = {
 }
 
 
-def _record(db: sqlite3.Connection, entries: Sequence[Entry]) -> None:
+def _record(db: sqlite3.Connection, entries: Sequence[AuditEntry]) -> None:
     rows = [(one.id, micros(one.at), one.who, one.action, one.target, one.asked, one.outcome) for one in entries]
     db.executemany(_RECORD, rows)
 
 
-def audit(db: sqlite3.Connection, which: Trail, limit: int, before: str | None) -> list[Entry]:
+def audit(db: sqlite3.Connection, which: AuditFilter, limit: int, before: str | None) -> list[AuditEntry]:
     asked = {**msgspec.structs.asdict(which), "since": _us(which.since), "until": _us(which.until), "before": before}
     given = {name: value for name, value in asked.items() if value is not None}
     condition = " AND ".join(_PARTS[name] for name in given) or "1"
@@ -95,7 +95,7 @@ def audit(db: sqlite3.Connection, which: Trail, limit: int, before: str | None) 
         WHERE {condition} ORDER BY id DESC LIMIT :limit"""
     rows = db.execute(sql, given | {"limit": limit}).fetchall()
     return [
-        Entry(id=id, at=instant(at), who=who, action=action, target=target, asked=asked, outcome=outcome)
+        AuditEntry(id=id, at=instant(at), who=who, action=action, target=target, asked=asked, outcome=outcome)
         for id, at, who, action, target, asked, outcome in rows
     ]
 
@@ -127,14 +127,14 @@ def _publish(db: sqlite3.Connection, news: Sequence[str]) -> datetime | None:
         db.execute(f"INSERT INTO mainspring_news (text) VALUES {places(len(some), 1)}", flat(some))
     last = _last(db)
     if last // SWEEP != (last - len(news)) // SWEEP:
-        db.execute("DELETE FROM mainspring_news WHERE n <= ?", (last - NEWS_KEPT,))
+        db.execute("DELETE FROM mainspring_news WHERE n <= ?", (last - MIN_FEED_ITEMS,))
     return watched(db)
 
 
 def _news(db: sqlite3.Connection, after: int, limit: int) -> Feed:
     rows = db.execute("SELECT n, text FROM mainspring_news WHERE n > ? ORDER BY n LIMIT ?", (after, limit)).fetchall()
     first, last = db.execute("SELECT min(n) FROM mainspring_news").fetchone()[0], _last(db)
-    return Feed([News(n, text) for n, text in rows], last + 1 if first is None else first, last)
+    return Feed([FeedItem(n, text) for n, text in rows], last + 1 if first is None else first, last)
 
 
 def _last(db: sqlite3.Connection) -> int:
@@ -169,10 +169,10 @@ class SqliteKeeper:
     ) -> list[Document]:
         return await self._read(lambda db: _documents(db, kind, names, micros(now), limit, after))
 
-    async def record(self, entries: Sequence[Entry]) -> None:
+    async def record(self, entries: Sequence[AuditEntry]) -> None:
         await self._write(lambda db: _record(db, entries))
 
-    async def audit(self, which: Trail, *, limit: int, before: str | None = None) -> list[Entry]:
+    async def audit(self, which: AuditFilter, *, limit: int, before: str | None = None) -> list[AuditEntry]:
         return await self._read(lambda db: audit(db, which, limit, before))
 
     async def watch(self, *, until: datetime, now: datetime) -> None:

@@ -13,7 +13,7 @@ from ...clock import micros
 from ...ids import JobId
 from ...records.job import Enqueued, Job, NewJob, State
 from ..rows import COLUMNS, NEW_COLUMNS, job_of, new_row, row_of
-from ..rules import meet
+from ..rules import resolve_conflict
 from . import out_of_order as odd
 from .batch import CHUNKS, chunks, flat, places
 from .lenient import rows_of
@@ -60,7 +60,7 @@ def _admit(db: sqlite3.Connection, new: NewJob, now: datetime, us: int) -> Enque
         return Enqueued(new.id)
     if new.on_conflict == "raise":
         return Enqueued(held.id, "refused", key)
-    changed, status = meet(held, new, now)
+    changed, status = resolve_conflict(held, new, now)
     if changed is not held:
         save(db, held, changed)
     return Enqueued(held.id, status, key)

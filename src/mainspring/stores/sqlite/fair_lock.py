@@ -15,7 +15,7 @@ STEP = 0.0002
 PATIENCE = 500
 
 
-class Turnstile:
+class FairFileLock:
     """Without it, SQLite lets the process that just committed take the lock again, for ever.
 
     Two locks: who has passed the turnstile writes; who stands in it is next. The last writer

@@ -11,7 +11,7 @@ from pathlib import Path
 from ...config import Durability
 from ...errors import BadInput, SchemaMismatch, StoreError, StoreUnavailable
 from ...records.schema import Schema
-from ..migrations import Steps, steps
+from ..migrations import Migrations, steps
 from ..rows import kind_of
 from .out_of_order import is_odd
 from .writer_thread import translated
@@ -104,14 +104,14 @@ def join(db: sqlite3.Connection, path: str) -> None:
 STEPS = steps("sqlite/tables.sql")
 
 
-def found(db: sqlite3.Connection, steps: Steps) -> Schema:
+def found(db: sqlite3.Connection, steps: Migrations) -> Schema:
     if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'mainspring_schema'").fetchone():
         return steps.schema(0, 0)
     version, *oldest = db.execute("SELECT * FROM mainspring_schema").fetchone() or (0,)
     return steps.schema(version, *oldest or (None,))
 
 
-def check(db: sqlite3.Connection, steps: Steps) -> None:
+def check(db: sqlite3.Connection, steps: Migrations) -> None:
     """Raises if this release cannot work on the tables, as they are now."""
     if trouble := found(db, steps).trouble:
         raise SchemaMismatch(trouble)
@@ -122,7 +122,9 @@ def points_to_schema(error: StoreError) -> bool:
     return any(words in str(error) for words in ("no such table", "no such column", "has no column"))
 
 
-def migrate(db: sqlite3.Connection, steps: Steps, target: int | None, now: int, *, only_up: bool = False) -> list[int]:
+def migrate(
+    db: sqlite3.Connection, steps: Migrations, target: int | None, now: int, *, only_up: bool = False
+) -> list[int]:
     """Steps the schema to `target`, all or nothing; returns the versions it passed through.
 
     With `only_up` a later schema stays as it is, if this release can work on it.
@@ -144,7 +146,7 @@ def migrate(db: sqlite3.Connection, steps: Steps, target: int | None, now: int, 
     return passed
 
 
-def _step(db: sqlite3.Connection, steps: Steps, target: int, now: int, only_up: bool) -> list[int]:
+def _step(db: sqlite3.Connection, steps: Migrations, target: int, now: int, only_up: bool) -> list[int]:
     schema = found(db, steps)
     if schema.version == target:
         return []

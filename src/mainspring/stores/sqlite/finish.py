@@ -12,10 +12,10 @@ from ...ids import JobId
 from ...records.circuit import Circuit
 from ...records.job import State
 from ...records.outcome import Outcome
-from ...records.run import Report
+from ...records.run import RunReport
 from ..job_ends import JobEnd
 from ..rows import Row, failure_text, progress_or_none, series_of, text_of
-from ..rules import moved, newer, plain
+from ..rules import newer, next_circuit, plain
 from .batch import CHUNKS, chunks, flat, places
 from .enqueue import count, enqueue
 from .schedules import tell
@@ -173,7 +173,7 @@ def _completion(outcome: Outcome) -> JobEnd | None:
 def _move(db: sqlite3.Connection, known: dict[str, Circuit], outcome: Outcome) -> None:
     # Whoever releases a run it has never heard of cannot name the task; its turn as a probe is over all the same.
     task = outcome.task or next((task for task, circuit in known.items() if circuit.probe == outcome.id), "")
-    circuit = moved(known.get(task), outcome)
+    circuit = next_circuit(known.get(task), outcome)
     if circuit is None:
         if known.pop(task, None):
             db.execute("DELETE FROM mainspring_circuits WHERE task = ?", (task,))
@@ -192,7 +192,7 @@ _RUNNING = "SELECT progress FROM mainspring_jobs WHERE id = ? AND lease = ? AND 
 _LINE = "INSERT OR IGNORE INTO mainspring_logs VALUES (?, ?, ?, ?, ?, ?)"
 
 
-def report(db: sqlite3.Connection, reports: Sequence[Report]) -> set[JobId]:
+def report(db: sqlite3.Connection, reports: Sequence[RunReport]) -> set[JobId]:
     stands: set[JobId] = set()
     for told in reports:
         row = db.execute(_RUNNING, (told.id, told.lease)).fetchone()

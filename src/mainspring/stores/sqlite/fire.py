@@ -11,7 +11,7 @@ from ...failpoint import failpoint
 from ...records.job import Action
 from ...records.query import Filter
 from ...schedule.record import Fired, Firing
-from ..rules import CANCELLED_BY, standing, taken
+from ..rules import CANCELLED_BY, held_keys, standing
 from .change import change
 from .enqueue import all_new, enqueue, holder, insert
 from .schedules import record, revisions, write
@@ -50,7 +50,7 @@ def _fire(db: sqlite3.Connection, firing: Firing, now: datetime) -> Fired:
     known = revisions(db, {schedule.name, *(name for name, _ in firing.reads)})
     if not standing(firing, lambda name: known.get(name, 0)):
         return Fired(False)
-    if held := taken(firing.jobs, lambda job: holder(db, job), now):
+    if held := held_keys(firing.jobs, lambda job: holder(db, job), now):
         return Fired(False, held)
     write(db, [schedule])
     failpoint("fire.mid_step")

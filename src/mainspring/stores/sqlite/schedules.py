@@ -11,9 +11,9 @@ import msgspec
 from ...clock import instant, micros, nearest_instant
 from ...records.job import Job, UnreadableRecord
 from ...records.unreadable import decoded, readable
-from ...schedule.record import TICKS_KEPT, Due, Leadership, Schedule, Tick
+from ...schedule.record import TICKS_KEPT, Due, LeaderTerm, Schedule, Tick
 from ..job_ends import JobEnd, JobNews, ScheduleBatch, completed_of, news_of, schedules_of
-from ..rules import led
+from ..rules import next_term
 
 _encode = msgspec.json.Encoder().encode
 _schedule = msgspec.json.Decoder(Schedule).decode
@@ -149,16 +149,16 @@ _LEADER = "SELECT holder, term, until FROM mainspring_leaders WHERE name = ?"
 _PUT_LEADER = "INSERT OR REPLACE INTO mainspring_leaders VALUES (?, ?, ?, ?)"
 
 
-def lead(db: sqlite3.Connection, name: str, holder: str, until: datetime, now: datetime) -> Leadership:
+def lead(db: sqlite3.Connection, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
     row = db.execute(_LEADER, (name,)).fetchone()
-    known = None if row is None else Leadership(name, row[0] or None, row[1], instant(row[2]))
-    new = led(known, name, holder, until, now)
+    known = None if row is None else LeaderTerm(name, row[0] or None, row[1], instant(row[2]))
+    new = next_term(known, name, holder, until, now)
     if new != known:
         db.execute(_PUT_LEADER, (name, new.holder or "", new.term, micros(new.until)))
     return new
 
 
-def leaders(db: sqlite3.Connection, now: datetime) -> list[Leadership]:
+def leaders(db: sqlite3.Connection, now: datetime) -> list[LeaderTerm]:
     sql = "SELECT name, holder, term, until FROM mainspring_leaders WHERE until > ? AND holder <> '' ORDER BY name"
     rows = db.execute(sql, (micros(now),)).fetchall()
-    return [Leadership(name, who, term, instant(until)) for name, who, term, until in rows]
+    return [LeaderTerm(name, who, term, instant(until)) for name, who, term, until in rows]

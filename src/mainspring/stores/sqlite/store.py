@@ -25,29 +25,29 @@ from ...records.job import Action, Enqueued, Job, NewJob, Shown, State, Unreadab
 from ...records.outcome import Outcome
 from ...records.query import Changed, Cursor, Filter, Sort, Updates
 from ...records.queue import DeadGroup, Queue
-from ...records.run import Execution, LogLine, Report
+from ...records.run import Execution, LogLine, RunReport
 from ...records.schema import Schema
 from ...records.tally import Span, Tally
 from ...records.unreadable import decoded, readable
-from ...records.worker import Beat, Claim, LiveWorker, Orders, WorkerInfo
-from ...schedule.record import Due, Fired, Firing, Leadership, Schedule, Tick
+from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
+from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
 from ...store import Store, Transaction
 from ...survived_errors import SurvivedErrors
 from ...sync import aside, plain
 from ...task.retention import Rules
-from ..broadcast import Bell
+from ..broadcast import Broadcast
 from ..caller_connection import awaited, borrowed, itself
-from ..migrations import Steps
+from ..migrations import Migrations
 from ..rows import COLUMNS, HELD, Row, claimed_of, executions_of, job_of
 from ..rules import ids_in
 from . import change, claim, enqueue, file, finish, fire, lists, read, tally, transaction
 from . import doctor as condition
 from . import schedules as series
 from .documents import SqliteKeeper
-from .fair_lock import Turnstile
+from .fair_lock import FairFileLock
 from .inotify import WriteWatch
 from .lenient import only_text, rows_of
-from .writer_thread import Lane, Watcher, translated
+from .writer_thread import Watcher, WriterThread, translated
 
 T = TypeVar("T")
 _unwatched = SurvivedErrors("listener", "changes by other processes are found by polling")
@@ -60,9 +60,9 @@ _decode = msgspec.json.decode
 _info = msgspec.json.Decoder(WorkerInfo).decode
 
 
-def _live(row: Row) -> LiveWorker:
+def _live(row: Row) -> WorkerRow:
     _, info, until, orders = row
-    return LiveWorker(_info(info), instant(until), claim.orders_of(orders))
+    return WorkerRow(_info(info), instant(until), claim.orders_of(orders))
 
 
 class SqliteStore(SqliteKeeper):
@@ -74,12 +74,12 @@ class SqliteStore(SqliteKeeper):
         *,
         clock: Clock | None = None,
         durability: Durability = "full",
-        steps: Steps = file.STEPS,
+        steps: Migrations = file.STEPS,
     ) -> None:
         self.path, self._steps = path, steps
         self._clock = clock or SystemClock()
         self._durability: Durability = durability
-        self._bell = Bell(self._clock)
+        self._bell = Broadcast(self._clock)
         self._opening = threading.Lock()
         self._pid = 0
         self._idle, self._migrates = False, True
@@ -103,17 +103,17 @@ class SqliteStore(SqliteKeeper):
 
     def _connect(self) -> None:
         place = file.prepare(self.path)
-        turnstile = Turnstile(f"{place}-lock")
+        turnstile = FairFileLock(f"{place}-lock")
         writer = file.connect(self.path, self._durability)
         if self._migrates:
             file.migrate(writer, self._steps, None, self._now(), only_up=True)
         reader, watcher = (file.connect(self.path, self._durability) for _ in range(2))
         self._watcher = Watcher(watcher)
-        self._bell = Bell(self._clock)
+        self._bell = Broadcast(self._clock)
         self._watch = self._watching() if self._clock.real else None
         self._turnstile = turnstile
-        self._writes = Lane("writer", writer, "BEGIN IMMEDIATE", turnstile)
-        self._reads = Lane("reader", reader, "BEGIN", nullcontext(), gives_up=True)
+        self._writes = WriterThread("writer", writer, "BEGIN IMMEDIATE", turnstile)
+        self._reads = WriterThread("reader", reader, "BEGIN", nullcontext(), gives_up=True)
         self._counted: tuple[tuple[int, int], read.Unfinished] | None = None
         self._place = place, file.inode(place)
         self._pid = os.getpid()
@@ -276,8 +276,8 @@ class SqliteStore(SqliteKeeper):
             await self._write(lambda db: claim.set_aside(db, [one.name for one in broken], lease))
         return Claim(jobs, None if next_at is None else nearest_instant(next_at), expired, broken)
 
-    async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
-        def beating(db: sqlite3.Connection) -> Beat:
+    async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> BeatReply:
+        def beating(db: sqlite3.Connection) -> BeatReply:
             if until > now:
                 file.check(db, self._steps)
                 file.check_place(*self._place)
@@ -310,7 +310,7 @@ class SqliteStore(SqliteKeeper):
         transaction.refuse_inside()
         return transaction.transaction(self._writes, self.path, self._durability, lambda outcome: self._told([outcome]))
 
-    async def report(self, reports: Sequence[Report]) -> set[JobId]:
+    async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
         stands = await self._write(lambda db: finish.report(db, reports))
         self._bell.ring()
         return stands
@@ -349,13 +349,13 @@ class SqliteStore(SqliteKeeper):
     async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
         return await self._read(lambda db: series.ticks(db, name, limit, before))
 
-    async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> Leadership:
+    async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
         answer = await self._write(lambda db: series.lead(db, name, holder, until, now))
         if answer.holder is None:
             self._bell.ring()
         return answer
 
-    async def leaders(self, *, now: datetime) -> list[Leadership]:
+    async def leaders(self, *, now: datetime) -> list[LeaderTerm]:
         return await self._read(lambda db: series.leaders(db, now))
 
     # operators
@@ -383,7 +383,12 @@ class SqliteStore(SqliteKeeper):
         self._bell.ring()
 
     async def order(
-        self, workers: Collection[WorkerId] | None, orders: Orders, *, now: datetime, seen: Orders | None = None
+        self,
+        workers: Collection[WorkerId] | None,
+        orders: WorkerCommands,
+        *,
+        now: datetime,
+        seen: WorkerCommands | None = None,
     ) -> list[WorkerId]:
         return await self._write(lambda db: claim.order(db, workers, orders, micros(now), seen))
 
@@ -415,7 +420,7 @@ class SqliteStore(SqliteKeeper):
     async def queues(self, *, now: datetime) -> list[Queue]:
         return await self._read(lambda db: read.queues(db, self._unfinished(db, micros(now))))
 
-    async def workers(self, *, now: datetime) -> list[LiveWorker]:
+    async def workers(self, *, now: datetime) -> list[WorkerRow]:
         sql = "SELECT id, info, until, orders FROM mainspring_workers WHERE until > :now ORDER BY id"
         rows = await self._rows(sql, {"now": micros(now)})
         return readable("worker", [(row[0], row) for row in rows], _live)
@@ -473,7 +478,7 @@ class SqliteStore(SqliteKeeper):
         with self._clock.outside():
             return await self._explained(self._reads, verb)
 
-    async def _explained(self, lane: Lane, verb: Callable[[sqlite3.Connection], T]) -> T:
+    async def _explained(self, lane: WriterThread, verb: Callable[[sqlite3.Connection], T]) -> T:
         """Says so if the schema was changed under us."""
         try:
             return await lane.call(verb)

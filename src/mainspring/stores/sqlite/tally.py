@@ -10,7 +10,7 @@ import msgspec
 
 from ...clock import instant, micros
 from ...records.outcome import Outcome
-from ...records.tally import KEPT, SECONDS, Span, Sums, Tally, begin, counted
+from ...records.tally import KEPT, SECONDS, RunSums, Span, Tally, begin, counted
 from ...records.unreadable import sums_of
 
 _OPEN = "SELECT at, sums FROM mainspring_counting WHERE queue = ? AND task = ?"
@@ -40,12 +40,12 @@ def tally(db: sqlite3.Connection, accepted: Iterable[Outcome]) -> None:
         db.execute(_PUT_OPEN, (queue, task, at, _encode(sums).decode()))
 
 
-def _fold(db: sqlite3.Connection, minute: datetime, queue: str, task: str, sums: Sums) -> None:
+def _fold(db: sqlite3.Connection, minute: datetime, queue: str, task: str, sums: RunSums) -> None:
     """A minute that is over is added to all the spans it lies in."""
     for span in SECONDS:
         key = (span, micros(begin(minute, span)), queue, task)
         row = db.execute(_TALLY, key).fetchone()
-        whole = Sums() if row is None else sums_of(row[0])
+        whole = RunSums() if row is None else sums_of(row[0])
         whole.add(sums)
         db.execute(_PUT_TALLY, (*key, _encode(whole).decode()))
         if row is None and span in KEPT:
@@ -58,5 +58,5 @@ def tallies(db: sqlite3.Connection, span: Span, since: datetime) -> list[Tally]:
     for at, queue, task, sums in db.execute("SELECT at, queue, task, sums FROM mainspring_counting").fetchall():
         began = begin(instant(at), span)
         if began >= since:
-            found.setdefault((micros(began), queue, task), Sums()).add(sums_of(sums))
+            found.setdefault((micros(began), queue, task), RunSums()).add(sums_of(sums))
     return [Tally(instant(at), queue, task, found[at, queue, task]) for at, queue, task in sorted(found)]

@@ -13,10 +13,10 @@ from ...config import Durability
 from ...errors import BadInput
 from ...ids import JobId, Lease
 from ...records.outcome import Outcome
-from ...records.run import Report
+from ...records.run import RunReport
 from ...sync import Errands
 from . import file, finish
-from .writer_thread import Lane, translated
+from .writer_thread import WriterThread, translated
 
 _inside: ContextVar[SqliteTransaction | None] = ContextVar("mainspring_sqlite_transaction", default=None)
 
@@ -48,7 +48,7 @@ class SqliteTransaction:
         if not self._begun.done():
             self._begun.set_result(connection)
 
-    async def begin(self, lane: Lane) -> None:
+    async def begin(self, lane: WriterThread) -> None:
         self._holding = asyncio.ensure_future(lane.alone(self.hold))
         # Whoever is cancelled meanwhile does not look at how it ended.
         self._holding.add_done_callback(lambda held: held.cancelled() or held.exception())
@@ -63,7 +63,7 @@ class SqliteTransaction:
         sql = "SELECT 1 FROM mainspring_jobs WHERE id = ? AND lease = ? AND state = 'running'"
         return self.connection.execute(sql, (id, lease)).fetchone() is not None
 
-    async def commit(self, outcome: Outcome, reports: Sequence[Report]) -> bool:
+    async def commit(self, outcome: Outcome, reports: Sequence[RunReport]) -> bool:
         if not self.connection.in_transaction:
             raise BadInput("ctx.transaction() was ended inside its block: leave COMMIT and ROLLBACK to the block")
         try:
@@ -74,7 +74,7 @@ class SqliteTransaction:
             self._told(outcome)
         return accepted
 
-    def _commit(self, outcome: Outcome, reports: Sequence[Report]) -> bool:
+    def _commit(self, outcome: Outcome, reports: Sequence[RunReport]) -> bool:
         self.connection.row_factory, self.connection.text_factory = None, str  # the task may have set others
         finish.report(self.connection, reports)
         if not finish.finish(self.connection, [(outcome, finish.ended_row(outcome))]):
@@ -93,7 +93,7 @@ class SqliteTransaction:
 
 @asynccontextmanager
 async def transaction(
-    lane: Lane, path: str, durability: Durability, told: Callable[[Outcome], object]
+    lane: WriterThread, path: str, durability: Durability, told: Callable[[Outcome], object]
 ) -> AsyncIterator[SqliteTransaction]:
     begun = SqliteTransaction(path, durability, told)
     try:

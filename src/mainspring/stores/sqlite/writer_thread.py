@@ -26,14 +26,14 @@ GROUP = 64
 LOOK_STEPS = 200_000
 
 
-class Alone(NamedTuple):
+class ExclusiveCall(NamedTuple):
     """A call that has the lane's thread and turn for itself, with a connection of its own."""
 
     act: Callable[[], Any]
     future: asyncio.Future[Any]
 
 
-class Guarded:
+class GuardedConnection:
     """A connection that a fork must not find at work.
 
     SQLite counts the locks of a file per process and does not notice a fork: a child that keeps its parent's
@@ -46,8 +46,8 @@ class Guarded:
         _guarded.add(self)
 
 
-_guarded: WeakSet[Guarded] = WeakSet()
-_held: list[Guarded] = []
+_guarded: WeakSet[GuardedConnection] = WeakSet()
+_held: list[GuardedConnection] = []
 
 
 def _before_fork() -> None:
@@ -72,7 +72,7 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-class Watcher(Guarded):
+class Watcher(GuardedConnection):
     """Tells whether somebody has committed."""
 
     def version(self) -> int:
@@ -86,7 +86,7 @@ class Watcher(Guarded):
             self.connection.close()
 
 
-class Lane(Guarded):
+class WriterThread(GuardedConnection):
     """Calls run in order, each seeing the last; what arrives while one commit is under way shares the next."""
 
     def __init__(
@@ -106,7 +106,7 @@ class Lane(Guarded):
             connection.set_progress_handler(self._given_up, LOOK_STEPS)
         self._begin = begin
         self._turn = turn
-        self._calls: SimpleQueue[Entry | Alone | None] = SimpleQueue()
+        self._calls: SimpleQueue[Entry | ExclusiveCall | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"mainspring-{name}", daemon=True)
         self._thread.start()
 
@@ -135,7 +135,7 @@ class Lane(Guarded):
     async def alone(self, act: Callable[[], T]) -> T:
         """The call's answer; it comes between two commits, in the order of all calls."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._calls.put(Alone(act, future))
+        self._calls.put(ExclusiveCall(act, future))
         return await future
 
     def close(self) -> None:
@@ -147,10 +147,10 @@ class Lane(Guarded):
         open = True
         while open:
             group: list[Entry] = []
-            alone: Alone | None = None
+            alone: ExclusiveCall | None = None
             entry = self._calls.get()
             while entry is not None:
-                if isinstance(entry, Alone):
+                if isinstance(entry, ExclusiveCall):
                     alone = entry
                     break
                 group.append(entry)
@@ -172,7 +172,7 @@ class Lane(Guarded):
             if entry := self._calls.get():
                 _deliver([(entry[1], None, ShuttingDown("the store is closed"))])
 
-    def _stand_aside(self, call: Alone) -> None:
+    def _stand_aside(self, call: ExclusiveCall) -> None:
         try:
             with self._turn:
                 answer = call.act()

@@ -8,7 +8,7 @@ import pytest
 
 from ...records.job import Action, State
 from ...records.outcome import Crashed, Done, Retry
-from ...records.worker import LiveWorker, Orders
+from ...records.worker import WorkerCommands, WorkerRow
 from .build import NOW, Contract, a_worker, act, beat, claim, claimed, later, new_job, put, see, settle, start
 
 
@@ -17,21 +17,21 @@ class BeatContract(Contract):
         async with self.opened() as store:
             info = a_worker("ada", queues=("a", "b"), tasks=("x", "y"), host="hôst", pid=7, running=3)
             await store.beat(info, until=later(20.000001), now=NOW)
-            assert await store.workers(now=NOW) == [LiveWorker(info, later(20.000001))]
+            assert await store.workers(now=NOW) == [WorkerRow(info, later(20.000001))]
 
     async def test_a_worker_has_one_row_with_its_latest_beat(self) -> None:
         async with self.opened() as store:
             await beat(store, until=later(20))
             info = a_worker(running=5)
             await store.beat(info, until=later(25), now=later(5))
-            assert await store.workers(now=later(5)) == [LiveWorker(info, later(25))]
+            assert await store.workers(now=later(5)) == [WorkerRow(info, later(25))]
 
     async def test_a_beat_that_was_overtaken_by_a_later_one_shortens_no_lease(self) -> None:
         async with self.opened() as store:
             info = a_worker(running=5, beats=12)
             await store.beat(info, until=later(25), now=later(5))
             await store.beat(a_worker(running=1, beats=9), until=later(20), now=NOW)
-            assert await store.workers(now=later(24)) == [LiveWorker(info, later(25))]
+            assert await store.workers(now=later(24)) == [WorkerRow(info, later(25))]
 
     async def test_a_later_beat_may_end_a_lease_sooner(self) -> None:
         async with self.opened() as store:
@@ -63,11 +63,11 @@ class BeatContract(Contract):
         async with self.opened() as store:
             job = await start(store, worker="ada")
             await beat(store, "ada", until=later(20))
-            await store.order(["ada"], Orders(drained=True), now=NOW)
+            await store.order(["ada"], WorkerCommands(drained=True), now=NOW)
             await beat(store, "bob", until=later(90_000), now=later(86_420))
             assert [lost.id for lost in await store.expired(now=later(86_420), limit=10)] == [job.id]
             told = await store.beat(a_worker("ada"), until=later(90_000), now=later(86_420))
-            assert told.orders == Orders()
+            assert told.orders == WorkerCommands()
 
     async def test_a_worker_that_left_claims_nothing(self) -> None:
         async with self.opened() as store:

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from ...ids import JobId, new_id
 from ...records.circuit import Breaker, Circuit
-from ...records.job import SUSPECT, Action, Job, NewJob, State
-from ...records.outcome import Crashed, Discard, Done, Ended, Policy, decide
+from ...records.job import POISON_SUSPECT_CRASHES, Action, Job, NewJob, State
+from ...records.outcome import Crashed, Discard, Done, Policy, RunEnd, decide
 from ...records.query import Changed, Filter, Update
-from ...records.run import LogLine, Report
-from ...records.worker import Beat, Claim, WorkerInfo
+from ...records.run import LogLine, RunReport
+from ...records.worker import BeatReply, Claim, WorkerInfo
 from ...schedule.record import Fired, Firing, Schedule, Spec, Tick, key_of
 from ...store import Store
 from ...trigger import Every
@@ -62,7 +62,9 @@ async def put(store: Store, *jobs: NewJob, now: datetime = NOW) -> list[JobId]:
     return [answer.id for answer in await store.enqueue(jobs, now=now)]
 
 
-async def beat(store: Store, worker: str = "ada", *, until: datetime = A_MINUTE_LATER, now: datetime = NOW) -> Beat:
+async def beat(
+    store: Store, worker: str = "ada", *, until: datetime = A_MINUTE_LATER, now: datetime = NOW
+) -> BeatReply:
     return await store.beat(a_worker(worker), until=until, now=now)
 
 
@@ -102,7 +104,7 @@ async def start(store: Store, *, worker: str = "ada", **fields: Any) -> Job:
 async def settle(
     store: Store,
     job: Job,
-    ended: Ended,
+    ended: RunEnd,
     *,
     now: datetime = A_SECOND_LATER,
     policy: Policy = Policy(),  # noqa: B008
@@ -132,7 +134,7 @@ async def circuit(store: Store, task: str = "task") -> Circuit | None:
 async def suspect(store: Store, **fields: Any) -> JobId:
     """A job under which two workers have died, the last of them in the past."""
     (job_id,) = await put(store, new_job(**fields), now=later(-100))
-    for n in range(SUSPECT):
+    for n in range(POISON_SUSPECT_CRASHES):
         at = later(10 * n - 90)
         await beat(store, "doomed", until=at + timedelta(seconds=5), now=at)
         taken = await claim(store, "doomed", tasks=[fields.get("task", "task")], now=at)
@@ -147,7 +149,7 @@ def a_line(n: int, text: str = "line", *, run: int = 1) -> LogLine:
 
 async def tell(store: Store, job: Job, *lines: LogLine, **fields: Any) -> set[JobId]:
     """Reports under the job's own lease."""
-    return await store.report([Report(id=job.id, lease=job.lease or "", lines=lines, **fields)])
+    return await store.report([RunReport(id=job.id, lease=job.lease or "", lines=lines, **fields)])
 
 
 async def act(

@@ -10,7 +10,19 @@ from msgspec.structs import replace
 from ...errors import JobTimeout
 from ...records.circuit import Breaker, Circuit
 from ...records.job import Action, State
-from ...records.outcome import Cancel, Crashed, Died, Discard, Done, Policy, Released, Retry, Snooze, Stopped, decide
+from ...records.outcome import (
+    Cancel,
+    Crashed,
+    Discard,
+    Done,
+    Policy,
+    ProcessDied,
+    Released,
+    Retry,
+    Snooze,
+    Stopped,
+    decide,
+)
 from ...records.run import Ending
 from .build import (
     BREAKER,
@@ -33,7 +45,7 @@ from .build import (
 
 GUARDED = Policy(breaker=BREAKER)
 NEUTRAL = [Discard(), Cancel(), Stopped("stop"), Snooze(5), Released()]
-WRONG = [ValueError("no"), JobTimeout("late"), Retry(5), Died("killed", 9)]
+WRONG = [ValueError("no"), JobTimeout("late"), Retry(5), ProcessDied("killed", 9)]
 
 
 def kind(ended: Any) -> str:

@@ -6,7 +6,7 @@ import asyncio
 from datetime import datetime, timedelta
 
 from ...clock import EPOCH
-from ...insight.queue_depth import KIND, Depth, Sample, history, sound
+from ...insight.queue_depth import KIND, Depth, DepthSample, history, sample_once
 from ...records.outcome import Retry
 from ...store import Store
 from .build import NOW, Contract, later, new_job, put, settle, start
@@ -26,12 +26,12 @@ async def minutes(store: Store, window: timedelta = HOUR, *, now: datetime) -> l
 class DepthContract(Contract):
     async def test_of_many_who_look_in_one_minute_one_writes(self) -> None:
         async with self.opened() as store:
-            told = await asyncio.gather(*(sound(store, later(n)) for n in range(10)))
+            told = await asyncio.gather(*(sample_once(store, later(n)) for n in range(10)))
             assert sum(told) == 1
             (sample,) = await history(store, HOUR, None, now=later(59))
             assert sample.at == later(told.index(True))
-            assert await sound(store, later(59)) is False
-            assert await sound(store, later(60)) is True
+            assert await sample_once(store, later(59)) is False
+            assert await sample_once(store, later(60)) is True
 
     async def test_a_sample_tells_what_each_queue_holds_and_for_how_long_it_has_been_due(self) -> None:
         async with self.opened() as store:
@@ -39,36 +39,36 @@ class DepthContract(Contract):
             await start(store, queue="busy")
             await put(store, new_job(queue="mail"), new_job(queue="mail", run_at=later(5)))
             await put(store, new_job(queue="mail", run_at=later(60)))
-            await sound(store, later(10))
+            await sample_once(store, later(10))
             again, busy, mail = Depth(retrying=1, oldest=8.0), Depth(running=1), Depth(2, 1, oldest=10.0)
-            whole = Sample(later(10), Depth(2, 1, 1, 1, 10.0), {"again": again, "busy": busy, "mail": mail})
+            whole = DepthSample(later(10), Depth(2, 1, 1, 1, 10.0), {"again": again, "busy": busy, "mail": mail})
             assert await history(store, HOUR, None, now=later(10)) == [whole]
-            assert await history(store, HOUR, "mail", now=later(10)) == [Sample(later(10), mail, {"mail": mail})]
-            none = Sample(later(10), Depth(), {"none": Depth()})
+            assert await history(store, HOUR, "mail", now=later(10)) == [DepthSample(later(10), mail, {"mail": mail})]
+            none = DepthSample(later(10), Depth(), {"none": Depth()})
             assert await history(store, HOUR, "none", now=later(10)) == [none]
 
     async def test_a_minute_in_which_nobody_looked_is_a_gap_and_one_without_jobs_is_none(self) -> None:
         async with self.opened() as store:
             for minute in (0, 1, 4):
-                await sound(store, later(60 * minute))
+                await sample_once(store, later(60 * minute))
             assert await minutes(store, now=later(300)) == [0, 1, 4]
             assert {one.total for one in await history(store, HOUR, None, now=later(300))} == {Depth()}
 
     async def test_a_window_ends_now_and_leaves_out_what_is_older(self) -> None:
         async with self.opened() as store:
             for minute in (-1, 30, 59, 61):
-                await sound(store, later(60 * minute))
+                await sample_once(store, later(60 * minute))
             assert await minutes(store, now=later(3600)) == [30, 59]
 
     async def test_over_days_the_first_sample_of_each_ten_minutes_stands_for_them(self) -> None:
         async with self.opened() as store:
             for minute in (3, 4, 9, 10, 19, 35):
-                await sound(store, later(60 * minute))
+                await sample_once(store, later(60 * minute))
             assert await minutes(store, DAYS, now=later(3600)) == [3, 10, 35]
 
     async def test_minutes_are_kept_for_hours_and_tens_of_them_for_days_and_no_longer(self) -> None:
         async with self.opened() as store:
-            await sound(store, NOW)
+            await sample_once(store, NOW)
             hours, end = NOW + timedelta(hours=3), NOW + DAYS
             assert await minutes(store, timedelta(hours=3), now=hours) == [0]
             assert len(await kept(store, hours + timedelta(minutes=1))) == 1

@@ -8,11 +8,11 @@ import pytest
 
 from ...records.job import Action, State
 from ...records.outcome import Discard, Done, Released, Retry, Snooze
-from ...records.run import Account, Ending, Items, Usage
+from ...records.run import Ending, Items, RunNotes, Usage
 from .build import NOW, Contract, act, bring, later, new_job, put, run_again, settle, start
 from .finish import FAILURE, kind, outcome
 
-ACCOUNT = Account(Items(3, 1, 2), Usage(0.25, 1 << 30), {"é": [1, None]})
+ACCOUNT = RunNotes(Items(3, 1, 2), Usage(0.25, 1 << 30), {"é": [1, None]})
 
 
 class ExecutionContract(Contract):

@@ -12,13 +12,13 @@ from ...records.job import Action, Job, State
 from ...records.outcome import (
     Cancel,
     Crashed,
-    Died,
     Discard,
     Done,
-    Ended,
     Outcome,
+    ProcessDied,
     Released,
     Retry,
+    RunEnd,
     Snooze,
     Stopped,
     decide,
@@ -49,7 +49,7 @@ def outcome(job: Job, state: State, ending: Ending, **fields: Any) -> Outcome:
     return Outcome(**{**given, **fields})
 
 
-def kind(ended: Ended) -> str:
+def kind(ended: RunEnd) -> str:
     return type(ended).__name__
 
 
@@ -144,7 +144,7 @@ class FinishContract(Contract):
 
     async def test_runs_of_one_call_are_settled_each_by_its_own_outcome(self) -> None:
         async with self.opened() as store:
-            endings: list[Ended] = [Done(), Retry(5), Discard(), Cancel(), Snooze(5)]
+            endings: list[RunEnd] = [Done(), Retry(5), Discard(), Cancel(), Snooze(5)]
             jobs = [await start(store) for _ in endings]
             pairs = zip(jobs, endings, strict=True)
             settled = await store.finish([decide(job, ended, now=later(1)) for job, ended in pairs])
@@ -209,7 +209,7 @@ class FinishContract(Contract):
     async def test_a_run_ends_once_however_many_tell_of_it_at_once(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            endings: list[Ended] = [Done(), Retry(5), Discard(), Cancel(), Snooze(5)] * 2
+            endings: list[RunEnd] = [Done(), Retry(5), Discard(), Cancel(), Snooze(5)] * 2
             told = await asyncio.gather(*(settle(store, job, ended) for ended in endings))
             assert job.id in set().union(*told)
             assert len(await store.executions(job.id)) == 1
@@ -217,7 +217,7 @@ class FinishContract(Contract):
     async def test_of_several_outcomes_of_one_run_in_one_call_the_first_stands(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            others: list[Ended] = [Done(), Retry(5), Cancel(), Snooze(5)]
+            others: list[RunEnd] = [Done(), Retry(5), Cancel(), Snooze(5)]
             await store.finish([decide(job, ended, now=later(1)) for ended in [Discard(), *others * 4]])
             assert (await see(store, job.id)).state is State.DEAD
             assert [row.ending for row in await store.executions(job.id)] == [Ending.DISCARDED]
@@ -281,7 +281,7 @@ class FinishContract(Contract):
     async def test_a_crash_that_does_not_ask_for_silence_is_accepted_though_the_worker_lives(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            assert await settle(store, job, Died("killed", 3), now=later(1)) == {job.id}
+            assert await settle(store, job, ProcessDied("killed", 3), now=later(1)) == {job.id}
             assert (await see(store, job.id)).crashes == 1
 
     @pytest.mark.parametrize("ended", [Done('"x"'), Retry(5), Snooze(5), Discard(), Cancel()], ids=kind)

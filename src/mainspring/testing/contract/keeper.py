@@ -9,9 +9,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...ids import new_id
-from ...records.audit import Entry, Trail
-from ...records.document import TIDIED, Document
-from ...records.feed import NEWS_KEPT
+from ...records.audit import AuditEntry, AuditFilter
+from ...records.document import MIN_PRUNED_ROWS, Document
+from ...records.feed import MIN_FEED_ITEMS
 from ...store import Store
 from .build import NOW, Contract, beat, later
 
@@ -22,9 +22,9 @@ def a_document(name: str = "one", text: str = "text", *, kind: str = "key", **fi
     return Document(kind=kind, name=name, text=text, **fields)
 
 
-def an_entry(n: int, **fields: Any) -> Entry:
+def an_entry(n: int, **fields: Any) -> AuditEntry:
     given = {"at": later(n), "who": "ada", "action": "jobs.cancel", "target": "a job"}
-    return Entry(**{"id": new_id(later(n)), **given, **fields})
+    return AuditEntry(**{"id": new_id(later(n)), **given, **fields})
 
 
 async def put(store: Store, *documents: Document, now: datetime = NOW) -> list[bool]:
@@ -103,15 +103,15 @@ class AuditContract(Contract):
     async def test_nothing_recorded_leaves_nothing_behind(self) -> None:
         async with self.opened() as store:
             await store.record([])
-            assert await store.audit(Trail(), limit=10) == []
+            assert await store.audit(AuditFilter(), limit=10) == []
 
     async def test_the_trail_is_read_newest_first_page_by_page(self) -> None:
         async with self.opened() as store:
             entries = [an_entry(n, who=who, asked='{"n":1}') for n, who in enumerate(EVIL)]
             await store.record(entries)
-            found = await store.audit(Trail(), limit=3)
+            found = await store.audit(AuditFilter(), limit=3)
             assert found == entries[:-4:-1]
-            assert await store.audit(Trail(), limit=100, before=found[-1].id) == entries[-4::-1]
+            assert await store.audit(AuditFilter(), limit=100, before=found[-1].id) == entries[-4::-1]
 
     async def test_the_trail_is_filtered_by_who_what_and_when(self) -> None:
         async with self.opened() as store:
@@ -122,7 +122,7 @@ class AuditContract(Contract):
             await store.record(entries)
 
             async def asked(**which: Any) -> list[str]:
-                return [one.target for one in await store.audit(Trail(**which), limit=100)]
+                return [one.target for one in await store.audit(AuditFilter(**which), limit=100)]
 
             assert await asked(who="bob") == ["t3", "t1"]
             assert await asked(action="jobs.cancel") == ["t0"]
@@ -139,7 +139,7 @@ class AuditContract(Contract):
             told = an_entry(1, id=entry.id, who="mallory", at=later(9), outcome='{"done":1}')
             await store.record([told])
             await store.record([an_entry(1, id=entry.id, who="eve", outcome='{"done":2}')])
-            (found,) = await store.audit(Trail(), limit=100)
+            (found,) = await store.audit(AuditFilter(), limit=100)
             assert (found.who, found.at, found.outcome) == ("ada", later(1), '{"done":1}')
 
     async def test_tidying_takes_what_expired_and_what_is_older_and_leaves_the_rest(self) -> None:
@@ -149,19 +149,19 @@ class AuditContract(Contract):
                 store, a_document("a", expires_at=later(1)), a_document("b", expires_at=later(9)), a_document("c")
             )
             assert await store.tidy(audited_since=later(2), now=later(1)) == 3
-            assert [entry.at for entry in await store.audit(Trail(), limit=100)] == [later(3), later(2)]
+            assert [entry.at for entry in await store.audit(AuditFilter(), limit=100)] == [later(3), later(2)]
             assert list(await texts(store, now=later(1))) == ["b", "c"]
             assert await store.tidy(audited_since=later(2), now=later(1)) == 0
 
     async def test_a_tidying_that_takes_few_has_left_nothing(self) -> None:
         async with self.opened() as store:
-            old = [a_document(f"{n}", expires_at=NOW) for n in range(3 * TIDIED)]
+            old = [a_document(f"{n}", expires_at=NOW) for n in range(3 * MIN_PRUNED_ROWS)]
             await put(store, *old, now=later(-1))
-            await store.record([an_entry(n) for n in range(2 * TIDIED)])
-            gone = [TIDIED]
-            while gone[-1] >= TIDIED:
+            await store.record([an_entry(n) for n in range(2 * MIN_PRUNED_ROWS)])
+            gone = [MIN_PRUNED_ROWS]
+            while gone[-1] >= MIN_PRUNED_ROWS:
                 gone.append(await store.tidy(audited_since=later(9999), now=NOW))
-            assert sum(gone[1:]) == 5 * TIDIED
+            assert sum(gone[1:]) == 5 * MIN_PRUNED_ROWS
             assert await store.tidy(audited_since=later(9999), now=NOW) == 0
 
 
@@ -202,12 +202,12 @@ class NewsContract(Contract):
 
     async def test_the_newest_are_kept_and_the_feed_says_what_is_not(self) -> None:
         async with self.opened() as store:
-            count = 2 * NEWS_KEPT + 3000
+            count = 2 * MIN_FEED_ITEMS + 3000
             for n in range(0, count, 1000):
                 await store.publish([str(n + i) for i in range(1000)], now=NOW)
             feed = await store.news(after=0, limit=5)
             assert feed.last == count
-            assert 1 < feed.first <= count - NEWS_KEPT + 1
+            assert 1 < feed.first <= count - MIN_FEED_ITEMS + 1
             assert [one.n for one in feed.news] == list(range(feed.first, feed.first + 5))
 
     async def test_who_wants_news_is_heard_by_those_who_have_some(self) -> None:

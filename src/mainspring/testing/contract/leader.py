@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime
 
-from ...schedule.record import Leadership
+from ...schedule.record import LeaderTerm
 from ...store import Store
 from .build import NOW, Contract, later
 
 
-async def lead(store: Store, holder: str, until: float, *, now: float = 0, name: str = "reindex") -> Leadership:
+async def lead(store: Store, holder: str, until: float, *, now: float = 0, name: str = "reindex") -> LeaderTerm:
     return await store.lead(name, holder, until=later(until), now=later(now))
 
 
-def leader(holder: str | None, term: int, until: datetime, name: str = "reindex") -> Leadership:
-    return Leadership(name, holder, term, until)
+def leader(holder: str | None, term: int, until: datetime, name: str = "reindex") -> LeaderTerm:
+    return LeaderTerm(name, holder, term, until)
 
 
 class LeaderContract(Contract):

@@ -12,7 +12,7 @@ from ...errors import ShuttingDown
 from ...records.job import Action, State
 from ...records.outcome import Done
 from ...records.query import Filter
-from ...records.worker import Orders
+from ...records.worker import WorkerCommands
 from ...store import Store
 from .build import NOW, Contract, a_worker, act, beat, claim, everything, new_job, put, see, settle
 
@@ -31,7 +31,7 @@ CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "report": lambda store: store.report([]),
     "change": lambda store: act(store, Action.CANCEL, "nobody"),
     "pause_queue": lambda store: store.pause_queue("default", True),
-    "order": lambda store: store.order(None, Orders(), now=NOW),
+    "order": lambda store: store.order(None, WorkerCommands(), now=NOW),
     "jobs": lambda store: store.jobs(Filter(), now=NOW, limit=1),
     "executions": lambda store: store.executions("nobody"),
     "logs": lambda store: store.logs("nobody", limit=1),

@@ -11,7 +11,7 @@ import pytest
 
 from ...ids import JobId
 from ...records.job import FINAL, Action, Job, State
-from ...records.outcome import Cancel, Discard, Done, Ended, Released, Retry, Snooze
+from ...records.outcome import Cancel, Discard, Done, Released, Retry, RunEnd, Snooze
 from ...records.query import SORTS, Cursor, Filter, Sort, Update
 from ...records.queue import DeadGroup
 from ...records.run import PARTIAL_KIND, Ending, Failure, Items
@@ -69,7 +69,7 @@ class ListsContract(Contract):
         async with self.opened() as store:
             for state in (State.PENDING, State.RUNNING, State.PAUSED):
                 await bring(store, state)
-            endings: list[tuple[float, Ended]] = [(5, Done()), (1, Discard()), (5, Cancel()), (3, Done()), (1, Done())]
+            endings: list[tuple[float, RunEnd]] = [(5, Done()), (1, Discard()), (5, Cancel()), (3, Done()), (1, Done())]
             jobs = [await start(store, task="task", queue="ab"[n % 2]) for n in range(len(endings))]
             for job, (at, ended) in zip(jobs, endings, strict=True):
                 await settle(store, job, ended, now=later(at))
@@ -97,7 +97,7 @@ class ListsContract(Contract):
         async with self.opened() as store:
             jobs = [await start(store, queue="ab"[n % 2], priority=n % 3) for n in range(10)]
             for n, job in enumerate(jobs):
-                over: Ended = Discard() if n // 2 % 2 else Done()
+                over: RunEnd = Discard() if n // 2 % 2 else Done()
                 if sort == "finished":
                     await settle(store, job, over, now=later(n // 4))
                 else:
@@ -319,7 +319,7 @@ async def shuffle(store: Store, draw: Random, now: datetime) -> None:
             await beat(store, until=now + timedelta(seconds=60), now=now)
             jobs = (await claim(store, limit=draw.randint(1, 4), now=now)).jobs
             for job in jobs[: draw.choice([1, 9, 9])]:
-                endings: list[Ended] = [Done(), Done(), Discard(), Retry(draw.randint(0, 3)), Snooze(2), Cancel()]
+                endings: list[RunEnd] = [Done(), Done(), Discard(), Retry(draw.randint(0, 3)), Snooze(2), Cancel()]
                 ended = draw.choice(endings)
                 for _ in range(draw.choice([1, 2])):
                     await settle(store, job, ended, now=now, then=(_any_job(draw, now),) * draw.choice([0, 0, 1]))

@@ -8,7 +8,7 @@ import pytest
 
 from ...ids import JobId
 from ...records.job import Action, Job, State
-from ...records.outcome import Cancel, Discard, Done, Ended
+from ...records.outcome import Cancel, Discard, Done, RunEnd
 from ...records.query import End, Filter
 from ...store import Store
 from .build import (
@@ -28,7 +28,7 @@ from .build import (
 )
 
 COMPLETED = State.COMPLETED
-ENDS: dict[State, Ended] = {COMPLETED: Done(), State.DEAD: Discard(), State.CANCELLED: Cancel()}
+ENDS: dict[State, RunEnd] = {COMPLETED: Done(), State.DEAD: Discard(), State.CANCELLED: Cancel()}
 
 
 async def finished(

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ...records.job import Action, Job, State
 from ...records.outcome import Crashed, Discard, Done, Released, Retry, Snooze
-from ...records.run import Progress, Report
+from ...records.run import Progress, RunReport
 from .build import (
     NOW,
     Contract,
@@ -75,7 +75,7 @@ class ReportContract(Contract):
     async def test_several_runs_report_in_one_call(self) -> None:
         async with self.opened() as store:
             first, second = await start(store), await start(store)
-            told = [Report(id=job.id, lease=job.lease or "", lines=(a_line(1, job.id),)) for job in (first, second)]
+            told = [RunReport(id=job.id, lease=job.lease or "", lines=(a_line(1, job.id),)) for job in (first, second)]
             assert await store.report(told) == {first.id, second.id}
             assert await store.logs(second.id, limit=10) == [a_line(1, second.id)]
 
@@ -121,8 +121,8 @@ class ReportContract(Contract):
     async def test_a_refused_report_does_not_harm_the_others_of_its_call(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            stranger = Report(id=new_job().id, lease=job.lease or "", lines=(a_line(1),))
-            mine = Report(id=job.id, lease=job.lease or "", lines=(a_line(1),))
+            stranger = RunReport(id=new_job().id, lease=job.lease or "", lines=(a_line(1),))
+            mine = RunReport(id=job.id, lease=job.lease or "", lines=(a_line(1),))
             assert await store.report([stranger, mine]) == {job.id}
             assert await store.logs(stranger.id, limit=10) == []
             assert await store.logs(job.id, limit=10) == [a_line(1)]

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from ...records.job import Action, State
-from ...records.outcome import Crashed, Discard, Done, Ended, Retry, Snooze, decide
+from ...records.outcome import Crashed, Discard, Done, Retry, RunEnd, Snooze, decide
 from ...records.query import Filter
 from .build import NOW, Contract, act, beat, claimed, everything, later, new_job, put, run_again, see, settle, start
 
@@ -66,7 +66,7 @@ class SequelContract(Contract):
         async with self.opened() as store:
             jobs = [await start(store) for _ in range(4)]
             after = [new_job() for _ in jobs]
-            how: list[Ended] = [Done(), Retry(5), Done(), Discard()]
+            how: list[RunEnd] = [Done(), Retry(5), Done(), Discard()]
             outcomes = [replace(decide(job, ended, now=NOW), then=(new,))
                         for job, ended, new in zip(jobs, how, after, strict=True)]  # fmt: skip
             outcomes[2] = replace(outcomes[2], lease="another")

@@ -12,8 +12,8 @@ from ...ids import JobId
 from ...records.job import Action, State
 from ...records.outcome import Cancel, Crashed, Discard, Done, Policy, Released, Retry, Snooze, decide
 from ...records.query import Filter, Update
-from ...records.run import Account, Failure, Items
-from ...schedule.job_ended import ended, revived, roused
+from ...records.run import Failure, Items, RunNotes
+from ...schedule.job_ended import after_dependency_succeeded, after_job_ended, after_job_revived
 from ...schedule.record import Schedule
 from ...store import Store
 from .build import (
@@ -39,7 +39,7 @@ from .build import (
 
 ENDINGS: list[tuple[Any, dict[str, Any], State]] = [
     (Done('"é"'), {}, State.COMPLETED),
-    (Done('"é"'), {"account": Account(Items(3, 1))}, State.COMPLETED),
+    (Done('"é"'), {"account": RunNotes(Items(3, 1))}, State.COMPLETED),
     (Done('"é"'), {"failure": Failure("ValueError", "half")}, State.COMPLETED),
     (Discard("no"), {}, State.DEAD),
     (Cancel("no"), {}, State.CANCELLED),
@@ -73,7 +73,7 @@ class SeriesContract(Contract):
             await run(store, job_id, how, **fields)
             assert (await see(store, job_id)).state is state
             result = '"é"' if state is State.COMPLETED else None
-            assert await row(store) == ended(old, job_id, state, AT, result)
+            assert await row(store) == after_job_ended(old, job_id, state, AT, result)
             assert (await row(store)).active == ()
 
     @pytest.mark.parametrize("how", [Retry(5), Snooze(5), Released(), ValueError("no")], ids=repr)
@@ -88,7 +88,7 @@ class SeriesContract(Contract):
             old, (job_id,) = await launch(store)
             await run(store, job_id, ValueError("no"), policy=Policy(max_retries=0))
             found = await row(store)
-            assert found == ended(old, job_id, State.DEAD, AT)
+            assert found == after_job_ended(old, job_id, State.DEAD, AT)
             assert (found.failed, found.failures, found.last_outcome) == (1, 1, State.DEAD)
 
     async def test_a_run_that_was_to_be_cancelled_and_would_run_again_has_been_cancelled(self) -> None:
@@ -98,7 +98,7 @@ class SeriesContract(Contract):
             await act(store, Action.CANCEL, job_id)
             assert await row(store) == old
             await settle(store, job, Retry(5), now=AT)
-            assert await row(store) == ended(old, job_id, State.CANCELLED, AT)
+            assert await row(store) == after_job_ended(old, job_id, State.CANCELLED, AT)
 
     async def test_a_run_whose_worker_died_ends_it_when_there_is_no_other_try(self) -> None:
         async with self.opened() as store:
@@ -106,7 +106,7 @@ class SeriesContract(Contract):
             job = await run_again(store, job_id)
             await beat(store, until=NOW)
             await settle(store, job, Crashed("ada", 1), now=AT)
-            assert await row(store) == ended(old, job_id, State.DEAD, AT)
+            assert await row(store) == after_job_ended(old, job_id, State.DEAD, AT)
 
     async def test_an_outcome_told_twice_counts_once(self) -> None:
         async with self.opened() as store:
@@ -139,7 +139,7 @@ class SeriesContract(Contract):
             wanted = old
             for n, (id, how) in enumerate(zip(ids, order, strict=True)):
                 state, result = (State.COMPLETED, f'"{n}"') if how == "c" else (State.DEAD, None)
-                wanted = ended(wanted, id, state, later(n), result)
+                wanted = after_job_ended(wanted, id, state, later(n), result)
             assert await row(store) == wanted
 
     async def test_an_outcome_that_is_refused_tells_nothing(self) -> None:
@@ -188,8 +188,8 @@ class SeriesContract(Contract):
             both = (first, Discard() if isinstance(first, Done) else Done())
             await store.finish([decide(job, how, now=AT) for job, how in zip(jobs, both, strict=True)])
             states = [State.COMPLETED if isinstance(how, Done) else State.DEAD for how in both]
-            once = ended(old, ids[0], states[0], AT)
-            assert await row(store) == ended(once, ids[1], states[1], AT)
+            once = after_job_ended(old, ids[0], states[0], AT)
+            assert await row(store) == after_job_ended(once, ids[1], states[1], AT)
 
     async def test_runs_of_several_schedules_in_one_batch_are_told_each_to_its_own(self) -> None:
         async with self.opened() as store:
@@ -201,7 +201,7 @@ class SeriesContract(Contract):
             assert loose in {job.id for job in jobs}
             await store.finish([decide(job, Done("1"), now=AT) for job in jobs])
             for name, (schedule, (job_id,)) in old.items():
-                assert await row(store, name) == ended(schedule, job_id, State.COMPLETED, AT, "1")
+                assert await row(store, name) == after_job_ended(schedule, job_id, State.COMPLETED, AT, "1")
 
     # without a run
 
@@ -209,7 +209,7 @@ class SeriesContract(Contract):
         async with self.opened() as store:
             old, (job_id,) = await launch(store)
             await act(store, Action.CANCEL, job_id, now=AT)
-            assert await row(store) == ended(old, job_id, State.CANCELLED, AT)
+            assert await row(store) == after_job_ended(old, job_id, State.CANCELLED, AT)
             await act(store, Action.CANCEL, job_id, now=later(2))
             assert (await row(store)).revision == old.revision + 1
 
@@ -219,14 +219,14 @@ class SeriesContract(Contract):
             await beat(store)
             assert (await claim(store, tasks=["another"], now=AT)).expired == [job_id]
             found = await row(store)
-            assert found == ended(old, job_id, State.EXPIRED, AT)
+            assert found == after_job_ended(old, job_id, State.EXPIRED, AT)
             assert found.failed == 1
 
     async def test_a_job_that_another_request_finds_expired_has_failed(self) -> None:
         async with self.opened() as store:
             old, (job_id,) = await launch(store, job={"expires_at": AT})
             await put(store, new_job(idempotency_key=tick_job(old).idempotency_key), now=AT)
-            assert await row(store) == ended(old, job_id, State.EXPIRED, AT)
+            assert await row(store) == after_job_ended(old, job_id, State.EXPIRED, AT)
 
     async def test_a_batch_that_is_refused_tells_nothing(self) -> None:
         async with self.opened() as store:
@@ -269,7 +269,7 @@ class SeriesContract(Contract):
             old, (job_id,) = await launch(store)
             assert (await act(store, Action.DELETE, job_id, now=AT)).done == [job_id]
             found = await row(store)
-            assert found == ended(old, job_id, None, AT)
+            assert found == after_job_ended(old, job_id, None, AT)
             assert (found.active, found.completed, found.failed, found.last_outcome) == ((), 0, 0, None)
 
     async def test_a_final_job_that_is_deleted_tells_nothing(self) -> None:
@@ -305,7 +305,7 @@ class SeriesContract(Contract):
             assert (before.active, (await see(store, job_id)).state) == ((other,), state)
             assert (await act(store, Action.RETRY, job_id, now=later(51))).done == [job_id]
             found = await row(store)
-            assert found == revived(before, job_id)
+            assert found == after_job_revived(before, job_id)
             assert set(found.active) == {job_id, other}
 
     async def test_a_job_that_was_put_back_to_work_ends_once_more(self) -> None:
@@ -347,8 +347,8 @@ class SeriesContract(Contract):
             first, second = await waiting(store), await waiting(store, name="another")
             other = await waiting(store, "else", name="else")
             await run(store, job_id)
-            assert await row(store, "dependent") == roused(first, AT)
-            assert await row(store, "another") == roused(second, AT)
+            assert await row(store, "dependent") == after_dependency_succeeded(first, AT)
+            assert await row(store, "another") == after_dependency_succeeded(second, AT)
             assert await row(store, "else") == other
             assert (await row(store, "dependent")).due_at == AT
 
@@ -356,8 +356,8 @@ class SeriesContract(Contract):
         async with self.opened() as store:
             _, (job_id,) = await launch(store)
             held = await waiting(store)
-            await run(store, job_id, account=Account(Items(1)))
-            assert await row(store, "dependent") == roused(held, AT)
+            await run(store, job_id, account=RunNotes(Items(1)))
+            assert await row(store, "dependent") == after_dependency_succeeded(held, AT)
 
     @pytest.mark.parametrize("how", [Discard(), Cancel(), Retry(1)], ids=repr)
     async def test_a_run_that_does_not_complete_rouses_nobody(self, how: Any) -> None:

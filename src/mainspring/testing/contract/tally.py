@@ -9,10 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from ...clock import EPOCH, micros
+from ...histogram import bucket_of
 from ...records.job import Action, Job, State
-from ...records.outcome import Crashed, Discard, Done, Ended, Outcome, Released, Retry, Snooze, decide
-from ...records.run import Account, Ending, Failure, Items
-from ...records.tally import KEPT, NOT_COUNTED, SECONDS, Span, Sums, Tally, bucket
+from ...records.outcome import Crashed, Discard, Done, Outcome, Released, Retry, RunEnd, Snooze, decide
+from ...records.run import Ending, Failure, Items, RunNotes
+from ...records.tally import KEPT, NOT_COUNTED, SECONDS, RunSums, Span, Tally
 from ...store import Store
 from .build import NOW, Contract, act, beat, claim, later, new_job, put, run_again, settle, start
 
@@ -22,7 +23,7 @@ BEGINS: dict[Span, datetime] = {"minute": NOW, "hour": NOW, "day": NOW.replace(h
 
 async def endings(store: Store, span: Span = "ever") -> dict[str, int]:
     """How many runs ended how, in all queues and tasks."""
-    total = Sums()
+    total = RunSums()
     for tally in await store.tallies(span, since=EPOCH):
         total.add(tally.sums)
     return total.endings
@@ -46,7 +47,7 @@ class TallyContract(Contract):
             job = await start(store, queue="mail", task="send")
             await settle(store, job, Done(), now=later(1.5))
             end = micros(later(1.5))
-            sums = Sums({"completed": 1}, 1_500_000, {bucket(1_500_000): 1}, {}, end, end, waits={0: 1})
+            sums = RunSums({"completed": 1}, 1_500_000, {bucket_of(1_500_000): 1}, {}, end, end, waits={0: 1})
             sums.took_ends, sums.wait_ends = (1_500_000, 1_500_000), (0, 0)
             assert await store.tallies(span, since=EPOCH) == [Tally(BEGINS[span], "mail", "send", sums)]
 
@@ -73,7 +74,7 @@ class TallyContract(Contract):
             (tally,) = await store.tallies("minute", since=NOW)
             assert tally.sums.endings == {"completed": 2, "discarded": 1}
             assert tally.sums.took == 4_000_000
-            assert tally.sums.spread == {bucket(1_000_000): 2, bucket(2_000_000): 1}
+            assert tally.sums.spread == {bucket_of(1_000_000): 2, bucket_of(2_000_000): 1}
             assert tally.sums.last == micros(later(2))
 
     async def test_how_long_a_job_had_been_due_when_it_was_taken_is_counted_beside_how_long_it_ran(self) -> None:
@@ -86,7 +87,7 @@ class TallyContract(Contract):
                 await settle(store, job, Done(), now=later(6))
             for span in SPANS:
                 (tally,) = await store.tallies(span, since=EPOCH)
-                assert tally.sums.waits == {bucket(5_000_000): 2, bucket(3_000_000): 1}
+                assert tally.sums.waits == {bucket_of(5_000_000): 2, bucket_of(3_000_000): 1}
                 assert (tally.sums.waited, tally.sums.took) == (13_000_000, 3_000_000)
 
     async def test_a_run_that_went_wrong_and_the_next_try_have_waited_too(self) -> None:
@@ -95,7 +96,7 @@ class TallyContract(Contract):
             await settle(store, job, Retry(10), now=later(1))
             await settle(store, await run_again(store, job.id, now=later(12)), Done(), now=later(13))
             (tally,) = await store.tallies("ever", since=EPOCH)
-            assert (tally.sums.waits, tally.sums.waited) == ({0: 1, bucket(1_000_000): 1}, 1_000_000)
+            assert (tally.sums.waits, tally.sums.waited) == ({0: 1, bucket_of(1_000_000): 1}, 1_000_000)
 
     async def test_a_run_whose_worker_is_gone_had_waited_too(self) -> None:
         async with self.opened() as store:
@@ -105,13 +106,13 @@ class TallyContract(Contract):
             (lost,) = await store.expired(now=later(60), limit=10)
             await store.finish([decide(lost, Crashed("ada", 3), now=later(60))])
             (tally,) = await store.tallies("ever", since=EPOCH)
-            assert (tally.sums.waits, tally.sums.endings) == ({bucket(3_000_000): 1}, {"crashed": 1})
+            assert (tally.sums.waits, tally.sums.endings) == ({bucket_of(3_000_000): 1}, {"crashed": 1})
 
     async def test_a_partial_run_is_counted_as_partial_and_not_as_completed_or_as_an_error(self) -> None:
         async with self.opened() as store:
             items = Items(success=9, failed=1)
             for done in (Done(), Done("1").partly(items)):
-                await settle(store, await start(store), done, now=later(1), account=Account(items=items))
+                await settle(store, await start(store), done, now=later(1), account=RunNotes(items=items))
             for span in SPANS:
                 (tally,) = await store.tallies(span, since=EPOCH)
                 assert tally.sums.endings == {"completed": 1, "partial": 1}
@@ -134,9 +135,9 @@ class TallyContract(Contract):
     async def test_items_are_counted_however_the_run_ended(self) -> None:
         async with self.opened() as store:
             jobs = [await start(store) for _ in range(3)]
-            endings: tuple[Ended, ...] = (Done(), Retry(60), Snooze(60))
+            endings: tuple[RunEnd, ...] = (Done(), Retry(60), Snooze(60))
             for job, how, items in zip(jobs, endings, (Items(5, 1, 0), Items(2, 0, 3), Items(10)), strict=True):
-                await store.finish([decide(job, how, now=NOW, account=Account(items=items))])
+                await store.finish([decide(job, how, now=NOW, account=RunNotes(items=items))])
             for span in SPANS:
                 (tally,) = await store.tallies(span, since=EPOCH)
                 assert tally.sums.items == {"success": 17, "failed": 1, "skipped": 3}
@@ -208,7 +209,7 @@ class TallyContract(Contract):
     async def test_a_batch_told_again_with_new_outcomes_counts_only_those(self) -> None:
         async with self.opened() as store:
             jobs = [await start(store) for _ in range(4)]
-            told: list[Ended] = [Done(), Discard(), Done(), Retry(5)]
+            told: list[RunEnd] = [Done(), Discard(), Done(), Retry(5)]
             outcomes = [decide(job, how, now=later(1)) for job, how in zip(jobs, told, strict=True)]
             await store.finish(outcomes[:2])
             assert await store.finish(outcomes) == {job.id for job in jobs}
@@ -284,6 +285,6 @@ class TallyContract(Contract):
     async def test_a_batch_counts_every_run_of_it(self) -> None:
         async with self.opened() as store:
             jobs = [await start(store) for _ in range(6)]
-            told: list[Ended] = [Done(), Done(), Done(), Discard(), Released(), Retry(1)]
+            told: list[RunEnd] = [Done(), Done(), Done(), Discard(), Released(), Retry(1)]
             await store.finish([decide(job, how, now=NOW) for job, how in zip(jobs, told, strict=True)])
             assert await endings(store) == {"completed": 3, "discarded": 1, "failed": 1}

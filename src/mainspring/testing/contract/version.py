@@ -10,7 +10,7 @@ from ...records.job import Action, Job, State
 from ...records.outcome import Discard, Done, Retry, Snooze
 from ...records.query import Filter, Update
 from ...records.run import Failure
-from ...records.skew import Unreadable
+from ...records.skew import UndecodablePayload
 from ...store import Store
 from .build import (
     A_MINUTE_LATER,
@@ -33,7 +33,7 @@ from .build import (
 )
 
 MADE_BY, OTHER = "0011223344", "aabbccddee"
-UNREADABLE = Unreadable(Failure("BadPayload", "no"), OTHER, "(n: int)", skew=3600)
+UNREADABLE = UndecodablePayload(Failure("BadPayload", "no"), OTHER, "(n: int)", skew=3600)
 # Beside these a fingerprint has to find its place.
 BESIDE: list[dict[str, Any]] = [
     {}, {"tags": ("a",)}, {"run_at": later(-5)}, {"expires_at": later(50)}, {"metadata": {"a": 1}, "timeout": None},

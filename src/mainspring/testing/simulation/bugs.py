@@ -14,14 +14,14 @@ from ...errors import StoreUnavailable
 from ...records.job import Enqueued, NewJob
 from ...records.outcome import Outcome
 from ...stores.memory import enqueue, finish
-from ...stores.memory.jobs import Jobs
+from ...stores.memory.jobs import JobTable
 from ...stores.memory.store import MemoryStore
-from ...stores.memory.workers import Workers
+from ...stores.memory.workers import WorkerTable
 from ...stores.rules import settle
 from ...task.handle import Handle
 from ...worker import claims
 from ...worker import heartbeat as pulse
-from ...worker.rescue import Sweeper
+from ...worker.rescue import OrphanRescue
 from ...worker.worker import Worker
 from . import bugs_of_schedules
 from .swap import swap
@@ -43,7 +43,7 @@ def _finish_without_fence() -> AbstractContextManager[None]:
 
 
 def _sweep_the_living() -> AbstractContextManager[None]:
-    return swap(Workers, "alive", lambda self, worker, now: False)
+    return swap(WorkerTable, "alive", lambda self, worker, now: False)
 
 
 def _hasty_takeover() -> AbstractContextManager[None]:
@@ -65,13 +65,13 @@ def _uncounted_crash() -> AbstractContextManager[None]:
 
 
 def _forgotten_orphans() -> AbstractContextManager[None]:
-    return swap(Sweeper, "hear", lambda self, strays: None)
+    return swap(OrphanRescue, "hear", lambda self, strays: None)
 
 
 def _same_id_twice() -> AbstractContextManager[None]:
     enqueue_one = enqueue.enqueue_one
 
-    def forgetful(jobs: Jobs, new: NewJob, now: Any) -> Enqueued:
+    def forgetful(jobs: JobTable, new: NewJob, now: Any) -> Enqueued:
         old = jobs.pop(new.id, None)
         answer = enqueue_one(jobs, new, now)
         if old is not None:
@@ -82,7 +82,7 @@ def _same_id_twice() -> AbstractContextManager[None]:
 
 
 def _ignored_key() -> AbstractContextManager[None]:
-    return swap(Jobs, "holder", lambda self, job: (None, None))
+    return swap(JobTable, "holder", lambda self, job: (None, None))
 
 
 def _deaf_clock() -> AbstractContextManager[None]:

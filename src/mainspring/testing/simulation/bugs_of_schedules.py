@@ -63,15 +63,15 @@ def _ticks_without_key() -> Iterator[None]:
 def _unheard(state: State | None) -> Plant:
     def plant() -> AbstractContextManager[None]:
         def deaf(row: Schedule, id: JobId, how: State | None, *rest: Any) -> Schedule:
-            return row if how is state else aftermath.ended(row, id, how, *rest)
+            return row if how is state else aftermath.after_job_ended(row, id, how, *rest)
 
-        return swap(series, "ended", deaf)
+        return swap(series, "after_job_ended", deaf)
 
     return plant
 
 
 def _unheard_success() -> AbstractContextManager[None]:
-    return swap(series, "roused", lambda row, at: row)
+    return swap(series, "after_dependency_succeeded", lambda row, at: row)
 
 
 def _catch_up_twice() -> AbstractContextManager[None]:
@@ -88,10 +88,10 @@ def _catch_up_twice() -> AbstractContextManager[None]:
 
 def _doubling_resume() -> AbstractContextManager[None]:
     def doubling(row: Schedule, *, from_now: bool, now: datetime) -> Firing:
-        firing = amendment.resumed(row, from_now=from_now, now=now)
+        firing = amendment.resume(row, from_now=from_now, now=now)
         return replace(firing, schedule=replace(firing.schedule, next_run_at=row.next_run_at, due_at=row.next_run_at))
 
-    return swap(schedules, "resumed", doubling)
+    return swap(schedules, "resume", doubling)
 
 
 class _Insistent:
@@ -131,7 +131,7 @@ def _late_release() -> Iterator[None]:
     def armed(row: Schedule, now: datetime) -> Schedule:
         return replace(row, due_at=standing.due(row))
 
-    with swap(aftermath, "armed", armed), swap(amendment, "armed", armed):
+    with swap(aftermath, "with_due_at", armed), swap(amendment, "with_due_at", armed):
         yield
 
 
@@ -141,14 +141,14 @@ def _deaf_to_pauses() -> Iterator[None]:
         return None if next_run_at is None else next_run_at + row.timetable.offset
 
     def paused(row: Schedule, note: str, *, now: datetime) -> Schedule:
-        return replace(amendment.paused(row, note, now=now), due_at=due_at(row, row.next_run_at))
+        return replace(amendment.pause(row, note, now=now), due_at=due_at(row, row.next_run_at))
 
-    with swap(standing, "due_at", due_at), swap(plan, "due_at", due_at), swap(schedules, "paused", paused):
+    with swap(standing, "due_at", due_at), swap(plan, "due_at", due_at), swap(schedules, "pause", paused):
         yield
 
 
 def _no_overlap_rule() -> AbstractContextManager[None]:
-    return swap(plan, "blocks", lambda spec, active: False)
+    return swap(plan, "is_blocked", lambda spec, active: False)
 
 
 def _drifting_grid() -> AbstractContextManager[None]:

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...errors import InvalidTransition, JobExists, JobNotFound, StoreUnavailable
-from ...schedule.edit import paused
+from ...schedule.edit import pause
 from ...schedule.record import Firing
 from .auditor import Auditor
 from .host import Host
@@ -152,7 +152,7 @@ class Cluster:
         self.auditor.almanac.calm()
         now, rows = self._clock.now(), await self.ledger.schedules(limit=100)
         self.ledger.by = ("cluster", "fire")
-        await self.ledger.fire([Firing(schedule=paused(row, "the end", now=now)) for row in rows], now=now)
+        await self.ledger.fire([Firing(schedule=pause(row, "the end", now=now)) for row in rows], now=now)
 
     async def _settle(self) -> None:
         """Until every job has ended, or patience has."""

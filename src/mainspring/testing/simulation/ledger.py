@@ -7,9 +7,9 @@ from datetime import datetime
 
 from ...records.job import Job
 from ...records.outcome import Outcome
-from ...records.worker import Beat, WorkerInfo
+from ...records.worker import BeatReply, WorkerInfo
 from ...schedule.record import Schedule, Tick
-from ...stores.memory.jobs import Jobs
+from ...stores.memory.jobs import JobTable
 from ...stores.memory.schedules import Series
 from ...stores.memory.store import MemoryStore
 from .auditor import Auditor
@@ -37,7 +37,7 @@ class Ledger(MemoryStore):
     def deleted(self, job: Job, at: datetime) -> None:
         self._auditor.deleted(job, at, self.by[0])
 
-    async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> Beat:
+    async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> BeatReply:
         self._auditor.beat(worker.id, until, now)
         return await super().beat(worker, until=until, now=now)
 
@@ -53,7 +53,7 @@ class Ledger(MemoryStore):
         return [self._jobs[id] for id in sorted(self._jobs)]
 
 
-class _WatchedJobs(Jobs):
+class _WatchedJobs(JobTable):
     """The table of jobs; tells the ledger of every job that is put, and of every one that is deleted."""
 
     def __init__(self, ledger: Ledger) -> None:
