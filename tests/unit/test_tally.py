@@ -10,22 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.clock import EPOCH, micros
-from mainspring.histogram import count_below
+from mainspring.histogram import bucket_of, count_below, midpoint, percentile
 from mainspring.records.job import State
 from mainspring.records.outcome import Outcome
 from mainspring.records.run import Ending, Failure, Items, RunNotes
-from mainspring.records.tally import (
-    KINDS,
-    NOT_COUNTED,
-    OTHERS,
-    RunSums,
-    begin,
-    bucket,
-    counted,
-    last_at,
-    middle,
-    percentile,
-)
+from mainspring.records.tally import KINDS, NOT_COUNTED, OTHERS, RunSums, begin, counted, last_at
 
 NOW = datetime(2030, 1, 1, 12, 34, 56, 789012, tzinfo=UTC)
 MINUTE = datetime(2030, 1, 1, 12, 34, tzinfo=UTC)
@@ -62,22 +51,22 @@ def test_a_span_begins_on_the_clock(span: Any, began: datetime) -> None:
     [(0, 0), (1, 1), (3, 3), (4, 12), (5, 13), (7, 15), (8, 16), (9, 16), (10, 17), (15, 19), (16, 20), (1024, 44)],
 )
 def test_there_are_four_buckets_to_each_doubling(us: int, number: int) -> None:
-    assert bucket(us) == number
+    assert bucket_of(us) == number
 
 
 @given(st.integers(0, 10**15), st.integers(0, 10**15))
 def test_a_longer_run_is_never_in_a_smaller_bucket(one: int, other: int) -> None:
-    assert bucket(min(one, other)) <= bucket(max(one, other))
+    assert bucket_of(min(one, other)) <= bucket_of(max(one, other))
 
 
 @given(st.integers(0, 10**15))
 def test_the_middle_of_a_bucket_is_near_every_duration_in_it(us: int) -> None:
-    assert abs(middle(bucket(us)) * 1e6 - us) <= 0.13 * us
+    assert abs(midpoint(bucket_of(us)) * 1e6 - us) <= 0.13 * us
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=50))
 def test_percentiles_lie_within_what_was_observed_and_near_the_truth(spans: list[int]) -> None:
-    spread = Counter(map(bucket, spans))
+    spread = Counter(map(bucket_of, spans))
     for share in (0.5, 0.95, 0.99, 1.0):
         exact = sorted(spans)[min(len(spans) - 1, -int(-share * len(spans) // 1) - 1)]
         found = percentile(spread, share, (min(spans), max(spans)))
@@ -116,11 +105,11 @@ def test_ends_are_unknown_where_an_earlier_release_counted_some_runs() -> None:
 
 @given(st.integers(0, 10**15))
 def test_the_middle_of_a_bucket_lies_in_it(us: int) -> None:
-    assert bucket(int(middle(bucket(us)) * 1e6 + 1e-6)) == bucket(us)
+    assert bucket_of(int(midpoint(bucket_of(us)) * 1e6 + 1e-6)) == bucket_of(us)
 
 
 def test_a_year_needs_few_buckets() -> None:
-    assert bucket(365 * 86_400 * 1_000_000) < 200
+    assert bucket_of(365 * 86_400 * 1_000_000) < 200
 
 
 # percentiles
@@ -134,7 +123,7 @@ def test_of_no_runs_there_is_no_percentile() -> None:
     ("share", "seconds"), [(0, 1), (0.5, 1), (0.8, 1), (0.81, 10), (0.95, 10), (0.96, 99), (1, 99)]
 )
 def test_a_percentile_is_how_long_that_share_took_at_most(share: float, seconds: int) -> None:
-    spread = {bucket(99_000_000): 5, bucket(1_000_000): 80, bucket(10_000_000): 15}
+    spread = {bucket_of(99_000_000): 5, bucket_of(1_000_000): 80, bucket_of(10_000_000): 15}
     found = percentile(spread, share)
     assert found == pytest.approx(seconds, rel=0.13)
 
@@ -157,7 +146,7 @@ def test_a_run_is_counted_with_its_ending_and_duration() -> None:
     sums = RunSums()
     for took in (1, 1, 3):
         count(sums, ended(took))
-    spread, end = {bucket(1_000_000): 2, bucket(3_000_000): 1}, micros(NOW)
+    spread, end = {bucket_of(1_000_000): 2, bucket_of(3_000_000): 1}, micros(NOW)
     assert sums == RunSums({"completed": 3}, 5_000_000, spread, {}, end, end, took_ends=(1_000_000, 3_000_000))
 
 
@@ -179,7 +168,7 @@ def test_a_run_is_counted_with_how_long_its_job_had_waited(ending: Ending) -> No
     start = NOW - timedelta(seconds=1)
     runs = [ended(ending=ending, due_at=start - timedelta(seconds=wait)) for wait in (0, 7, 7, -3)]
     (sums,) = counted([*runs, ended(ending=ending)]).values()
-    assert (sums.waits, sums.waited) == ({0: 2, bucket(7_000_000): 2}, 14_000_000)
+    assert (sums.waits, sums.waited) == ({0: 2, bucket_of(7_000_000): 2}, 14_000_000)
     assert sums.endings == {ending: 5}  # one does not know since when it was due
 
 
@@ -187,7 +176,7 @@ def test_sums_of_an_earlier_release_are_read_and_added_to() -> None:
     old = msgspec.json.decode(b'{"endings":{"completed":2},"took":5,"spread":{"3":2},"last":9}', type=RunSums)
     assert (old.waits, old.waited) == ({}, 0)
     count(old, ended(1, due_at=NOW - timedelta(seconds=3)))
-    assert (old.endings, old.waits) == ({"completed": 3}, {bucket(2_000_000): 1})
+    assert (old.endings, old.waits) == ({"completed": 3}, {bucket_of(2_000_000): 1})
     assert msgspec.json.decode(msgspec.json.encode(old), type=RunSums) == old
 
 
@@ -291,7 +280,7 @@ def test_the_later_end_is_the_last() -> None:
 
 @given(st.lists(st.integers(0, 10**12), max_size=30), st.integers(2, 40))
 def test_what_is_below_a_power_of_two_is_counted_exactly(spans: list[int], power: int) -> None:
-    spread = dict(Counter(map(bucket, spans)))
+    spread = dict(Counter(map(bucket_of, spans)))
     assert count_below(spread, power) == sum(us < 2**power for us in spans)
 
 

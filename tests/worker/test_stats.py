@@ -11,9 +11,10 @@ import pytest
 
 from mainspring import BadInput, Discard, Execution, Mainspring, Snooze
 from mainspring.clock import EPOCH
+from mainspring.histogram import bucket_of, midpoint, percentile
 from mainspring.insight.stats import Figures, TopError
 from mainspring.records.run import WENT_WRONG, Ending, Failure
-from mainspring.records.tally import KINDS, OTHERS, RunSums, bucket, middle, percentile
+from mainspring.records.tally import KINDS, OTHERS, RunSums
 from mainspring.testing import Faults, FaultStore, VirtualClock
 
 
@@ -200,11 +201,11 @@ def test_a_bucket_stands_for_its_durations_within_an_eighth(seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(200):
         took = int(10 ** chance.uniform(0, 12))
-        assert middle(bucket(took)) * 1e6 == pytest.approx(took, rel=0.125, abs=0.51)
+        assert midpoint(bucket_of(took)) * 1e6 == pytest.approx(took, rel=0.125, abs=0.51)
 
 
 def test_buckets_rise_with_durations() -> None:
-    numbers = [bucket(took) for took in range(100_000)]
+    numbers = [bucket_of(took) for took in range(100_000)]
     assert numbers == sorted(numbers)
 
 
