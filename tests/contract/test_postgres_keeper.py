@@ -204,7 +204,7 @@ class TestDocuments(Kept):
             assert await texts(store, now=later(2)) == {"a": "new"}
 
     async def test_tidying_goes_step_by_step(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(keeper, "MIN_PRUNED_ROWS", 2)
+        monkeypatch.setattr(keeper, "TIDIED", 2)
         async with self.opened() as store:
             await put(store, *(a_document(name, expires_at=later(1)) for name in "abc"))
             await store.record([an_entry(n) for n in range(3)])

@@ -121,7 +121,7 @@ class TestSteps(Served):
     async def test_many_are_tidied_in_steps_and_some_left_for_another_time(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(keeper, "MIN_PRUNED_ROWS", 3)
+        monkeypatch.setattr(keeper, "TIDIED", 3)
         monkeypatch.setattr(keeper, "TIMES", 2)
         async with self.opened() as store:
             await store.record([an_entry(n) for n in range(10)])
