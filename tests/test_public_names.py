@@ -18,6 +18,7 @@ from typing import Any, get_args, get_type_hints
 
 import click
 import msgspec
+import pytest
 
 import mainspring
 from mainspring import control, errors, events
@@ -323,3 +324,9 @@ def test_attributes_of_spans() -> None:
 def test_every_list_of_names_is_checked() -> None:
     source = Path(__file__).read_text(encoding="utf-8")
     assert [path.stem for path in LISTS.glob("*.txt") if f'"{path.stem}"' not in source] == []
+
+
+@pytest.mark.parametrize(("former", "now"), [("Entry", "AuditEntry"), ("Trail", "AuditFilter"), ("acting", "act_as")])
+def test_former_name_warns_and_works(former: str, now: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"mainspring.{former} is mainspring.{now} now"):
+        assert getattr(mainspring, former) is getattr(mainspring, now)

@@ -180,7 +180,7 @@ def test_a_version_without_an_interpreter_is_said_to_be_left_out(machine: Machin
     failing = machine.has("python3.13", "3.13.0")
     machine.set_up()
     done = machine.run("scripts/test-pythons")
-    assert (done.returncode, done.stderr) == (0, "setting up .venv (dev) with Python 3.11.7\n")
+    assert (done.returncode, done.stderr) == (0, "setting up .venv (pythons) with Python 3.11.7\n")
     assert done.stdout.splitlines() == [
         f"Python 3.13.0: 1 passed ({failing})",
         "Python 3.11.7: that of .venv, where scripts/test runs everything",

@@ -34,9 +34,9 @@ def pyright(out: str) -> Found:
     return found
 
 
-CHECKERS: dict[str, tuple[list[str], Callable[[str], Found]]] = {
-    "mypy": (["--strict", "--no-pretty"], mypy),
-    "pyright": (["--outputjson"], pyright),
+CHECKERS: dict[str, tuple[Path, list[str], Callable[[str], Found]]] = {
+    "mypy": (BIN / "mypy", ["--strict", "--no-pretty"], mypy),
+    "pyright": (ROOT / "scripts" / "pyright", ["--outputjson"], pyright),
 }
 
 
@@ -45,19 +45,19 @@ def said() -> dict[str, Found]:
     """What each checker says, both run side by side."""
     running = {
         name: subprocess.Popen(
-            [BIN / name, *options, *sorted(SAMPLES.glob("*.py"))],
+            [command, *options, *sorted(SAMPLES.glob("*.py"))],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        for name, (options, _) in CHECKERS.items()
+        for name, (command, options, _) in CHECKERS.items()
     }
     outs = {}
     for name, process in running.items():
         out, trouble = process.communicate(timeout=LIMIT)
         assert process.returncode == 1, f"{name} did not check the samples: {trouble or out}"
-        outs[name] = CHECKERS[name][1](out)
+        outs[name] = CHECKERS[name][2](out)
     return outs
 
 

@@ -1,7 +1,5 @@
 """Durable background jobs and schedules: one library, one command, the same behaviour on every store."""
 
-from typing import Any
-
 from .actor import act_as
 from .app import Mainspring
 from .clock import Clock, SystemClock
@@ -54,6 +52,7 @@ from .records.run import Execution, Failure, Items, LogLine
 from .retry import Backoff
 from .schedule.record import Schedule, Tick
 from .store import Store
+from .suggest import former_names
 from .task.context import Context
 from .task.dead_letter import DeadLetter
 from .task.dedup_key import Key
@@ -142,15 +141,5 @@ __all__ = [
     "every",
 ]
 
-# Names of earlier releases, and what they are now.
-_RENAMED = {"Entry": "AuditEntry", "Trail": "AuditFilter", "acting": "act_as"}
-
-
-def __getattr__(name: str) -> Any:
-    """The object behind a former name, with a warning."""
-    if name not in _RENAMED:
-        raise AttributeError(f"module 'mainspring' has no attribute {name!r}")
-    import warnings
-
-    warnings.warn(f"mainspring.{name} is mainspring.{_RENAMED[name]} now", DeprecationWarning, stacklevel=2)
-    return globals()[_RENAMED[name]]
+# Names of earlier releases.
+__getattr__ = former_names(__name__, Entry=AuditEntry, Trail=AuditFilter, acting=act_as)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import StructMeta
@@ -75,3 +75,18 @@ def _keywords(cls: type) -> Iterable[str]:
     init: Any = cls.__init__  # type: ignore[misc]
     fields: tuple[str, ...] | None = getattr(cls, "__struct_fields__", None)
     return [name for name in inspect.signature(init).parameters if name != "self"] if fields is None else fields
+
+
+def former_names(module: str, **renamed: Any) -> Callable[[str], Any]:
+    """Returns a module's `__getattr__`: a former name is the renamed object, with a DeprecationWarning."""
+
+    def find(name: str) -> Any:
+        if name not in renamed:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        import warnings
+
+        new = renamed[name].__name__
+        warnings.warn(f"{module}.{name} is {module}.{new} now", DeprecationWarning, stacklevel=2)
+        return renamed[name]
+
+    return find
