@@ -47,7 +47,9 @@ class Chromium:
         self._playwright = sync_playwright().start()
         # Root may not have a sandbox. One renderer for all pages is there at once for the next of them.
         return self._playwright.chromium.launch(
-            executable_path=program(), chromium_sandbox=os.geteuid() != 0, args=["--renderer-process-limit=1"]
+            executable_path=program(),
+            chromium_sandbox=os.geteuid() != 0,
+            args=["--renderer-process-limit=1", "--disable-gpu"],
         )
 
     def context(self, **options: Any) -> BrowserContext:
