@@ -31,8 +31,8 @@ from mainspring import (
 )
 from mainspring.api.server import Server, address, listen
 from mainspring.cli import main
+from mainspring.client import connection
 from mainspring.insight.queue_depth import sample_once
-from mainspring.stores.http import line
 
 NEW_YEAR = datetime(2040, 1, 1, tzinfo=UTC)
 
@@ -123,7 +123,7 @@ async def test_many_are_enqueued_all_or_none(near: Mainspring) -> None:
 async def test_an_enqueue_whose_answer_was_lost_may_be_repeated(
     near: Mainspring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(line, "PATIENCE", 0.5)
+    monkeypatch.setattr(connection, "RESPONSE_TIMEOUT_SECONDS", 0.5)
     async with serving(near) as (far, losing):
         job = far.tasks["add"].job(1)
         losing.lose = True

@@ -1,4 +1,4 @@
-"""app.keys over an API."""
+"""RemoteKeys: app.keys over an API."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from ..control.keys import Keys, undecoded_key
 from ..records.api_key import ApiKey, Role
 from ..span import Span
-from .line import line_of
+from .client import connection_of
 
 
 class RemoteKeys(Keys):
@@ -23,14 +23,14 @@ class RemoteKeys(Keys):
         key = self.draft(name, role, scopes, expires)
         left = None if key.expires_at is None else (key.expires_at - self._ground.clock.now()).total_seconds()
         body = {"name": key.name, "role": key.role, "scopes": key.scopes, "expires": left}
-        made = await (await line_of(self._ground)).ask(dict[str, Any], "POST", "keys", body=body)
+        made = await (await connection_of(self._ground)).call(dict[str, Any], "POST", "keys", body=body)
         return str(made["secret"])
 
     async def list(self) -> Sequence[ApiKey]:
-        return await (await line_of(self._ground)).ask(list[ApiKey], "GET", "keys")
+        return await (await connection_of(self._ground)).call(list[ApiKey], "GET", "keys")
 
     async def revoke(self, key: str) -> ApiKey:
-        line = await line_of(self._ground)
+        connection = await connection_of(self._ground)
         known = [one for one in await self.list() if key in (one.name, one.id)]
-        await line.tell("DELETE", "keys", key)
+        await connection.send("DELETE", "keys", key)
         return known[0] if known else undecoded_key(key)

@@ -1,4 +1,4 @@
-"""app.workers over an API."""
+"""RemoteWorkers: app.workers over an API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..ids import WorkerId
 from ..records.job import Job
 from ..records.query import Filter
 from ..records.worker import WorkerCommand
-from .line import line_of
+from .client import connection_of
 
 
 class RemoteWorkers(Workers):
@@ -36,8 +36,8 @@ class RemoteWorkers(Workers):
         return await self._each(id, "stop")
 
     async def _each(self, id: WorkerId | None, order: WorkerCommand, body: Any = None) -> Sequence[WorkerId]:
-        line = await line_of(self._ground)
+        connection = await connection_of(self._ground)
         ids = [worker.info.id for worker in (await self._meant(order, id) if id is None else [await self.get(id)])]
         for one in ids:
-            await line.tell("POST", "workers", one, order, body=body)
+            await connection.send("POST", "workers", one, order, body=body)
         return ids

@@ -1,4 +1,4 @@
-"""Control where the store is an API: one call of it does what control would do in several steps of its own."""
+"""The facades of an app whose store is an API."""
 
 from .jobs import RemoteJobs
 from .keys import RemoteKeys
@@ -9,5 +9,11 @@ from .webhooks import RemoteWebhooks
 from .workers import RemoteWorkers
 
 __all__ = [
-    "RemoteJobs", "RemoteKeys", "RemoteQueues", "RemoteSchedules", "RemoteTriggers", "RemoteWebhooks", "RemoteWorkers",
-]  # fmt: skip
+    "RemoteJobs",
+    "RemoteKeys",
+    "RemoteQueues",
+    "RemoteSchedules",
+    "RemoteTriggers",
+    "RemoteWebhooks",
+    "RemoteWorkers",
+]

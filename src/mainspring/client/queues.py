@@ -1,4 +1,4 @@
-"""app.queues over an API."""
+"""RemoteQueues: app.queues over an API."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..insight.queue_depth import DepthSample, checked_window
 from ..records.queue import Queue
 from ..span import Span
 from ..task.task import check_name
-from .line import line_of
+from .client import connection_of
 
 _logger = logging.getLogger("mainspring")
 
 
-class _Answer(Struct):
+class _DepthResponse(Struct):
     items: list[DepthSample]
 
 
@@ -30,23 +30,25 @@ class RemoteQueues(Queues):
 
     async def pauses(self, name: str) -> Sequence[Pause]:
         check_name(name, "queue name")
-        return await (await line_of(self._ground)).ask(tuple[Pause, ...], "GET", "queues", name, "pauses")
+        return await (await connection_of(self._ground)).call(tuple[Pause, ...], "GET", "queues", name, "pauses")
 
     async def pause(self, name: str, note: str = "") -> None:
         check_name(name, "queue name")
-        words = checked_note(note)
-        line = await line_of(self._ground)
-        queue = await line.ask(Queue, "POST", "queues", name, "pause", body={"note": words})
-        if words and not queue.note:
-            _logger.warning("queue %r is paused, but the server is of an earlier release and keeps no note", name)
+        note = checked_note(note)
+        connection = await connection_of(self._ground)
+        queue = await connection.call(Queue, "POST", "queues", name, "pause", body={"note": note})
+        if note and not queue.note:
+            _logger.warning(
+                "queue %r is paused, but the server runs an earlier release and does not store the note", name
+            )
         self._ground.events.emit(QueuePaused(at=self._ground.clock.now(), queue=name))
 
     async def resume(self, name: str) -> None:
         check_name(name, "queue name")
-        await (await line_of(self._ground)).tell("POST", "queues", name, "resume")
+        await (await connection_of(self._ground)).send("POST", "queues", name, "resume")
         self._ground.events.emit(QueueResumed(at=self._ground.clock.now(), queue=name))
 
     async def history(self, window: Span = timedelta(hours=1), *, queue: str | None = None) -> Sequence[DepthSample]:
         window = checked_window(window)
         query = {"window": f"{window.total_seconds():g}s", "queue": queue}
-        return (await (await line_of(self._ground)).ask(_Answer, "GET", "depth", query=query)).items
+        return (await (await connection_of(self._ground)).call(_DepthResponse, "GET", "depth", query=query)).items
