@@ -56,13 +56,12 @@ TIERS: list[set[str]] = [
     {"client", "metrics", "api", "cli", "dashboard", "demo", "testing"},
 ]
 TIER = {package: number for number, tier in enumerate(TIERS) for package in tier}
-# Imported when they are asked for and not before: the demo, the test harness, the HTTP API, its client.
+# Imported when they are asked for and not before: the test harness, the HTTP API, its client.
 UPWARD = {
     ("app", "api.service"),
     ("app", "client.facades"),
     ("app", "client.stats"),
     ("app", "testing.harness"),
-    ("cli.demo", "demo.stage"),
     ("stores.__init__", "client.client"),
     ("stores.__init__", "client.url"),
 }

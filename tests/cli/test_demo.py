@@ -10,24 +10,18 @@ import re
 import signal
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
 import pytest
-from msgspec.structs import replace
 from rich.console import Console
 
-from mainspring import every
+from mainspring.cli.top.frame import Frame
+from mainspring.cli.top.scene import look
+from mainspring.cli.top.view import TopView
 from mainspring.demo.app import shop as demo_shop
 from mainspring.demo.feeder import feed
-from mainspring.demo.scene import Scene, look
-from mainspring.demo.screen import countdown, screen
 from mainspring.demo.tally import DemoTally
-from mainspring.schedule.edit import create
-from mainspring.schedule.record import Spec
-
-NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
 def test_plain_lines_then_a_summary_and_no_control_codes(process, here):
@@ -89,16 +83,20 @@ def test_seconds_must_be_positive(cli):
     assert cli("demo", "--seconds", "0").exit_code == 2
 
 
-def test_the_live_screen_comes_and_goes_in_a_terminal():
+@pytest.mark.parametrize("ends", [("--seconds", "1.5"), ()])
+def test_the_live_view_comes_and_goes_in_a_terminal(ends):
+    """It ends after --seconds, or when q is pressed."""
     parent, child = pty.openpty()
     env = os.environ | {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
-    args = [sys.executable, "-m", "mainspring.cli", "demo", "--seconds", "1.5"]
+    args = [sys.executable, "-m", "mainspring.cli", "demo", *ends]
     demo = subprocess.Popen(args, stdin=child, stdout=child, stderr=child, env=env)
     os.close(child)
-    shown = b""
+    shown, pressed = b"", bool(ends)
     try:
         while chunk := os.read(parent, 65536):
             shown += chunk
+            if not pressed and b"[1 running " in shown:
+                pressed = os.write(parent, b"q") == 1
     except OSError:  # the other end is closed: Linux says so with EIO
         pass
     finally:
@@ -106,15 +104,14 @@ def test_the_live_screen_comes_and_goes_in_a_terminal():
         assert demo.wait(30) == 0
     text = shown.decode()
     enter, leave = text.index("\x1b[?1049h"), text.index("\x1b[?1049l")
-    assert enter < text.index("running: ") < leave < text.index("jobs completed in")
+    assert enter < text.index("[1 running ") < leave < text.index("jobs completed in")
     assert "draining: " in text
     assert "Traceback" not in text
     assert "mainspring: " not in text
 
 
-async def scene_of_a_busy_shop() -> Scene:
-    app = demo_shop("memory://")
-    tally = DemoTally(app)
+async def view_of_a_busy_shop() -> TopView:
+    app, view = demo_shop("memory://"), TopView(title="mainspring demo")
     async with app:
         tasks = app.tasks
         await app.enqueue_many([tasks["remind_of_cart"].job(n) for n in range(40)])
@@ -123,33 +120,37 @@ async def scene_of_a_busy_shop() -> Scene:
         async with app.worker(concurrency=3) as worker:
             jobs = [tasks["transcode"].job(f"clip-{n}") for n in range(5)]
             await app.enqueue_many(jobs)
-            while len((scene := await look(app, worker, 3, tally, draining=False)).running) < 3:
+            while view.scene is None or len(view.scene.running) < 3:
+                view.see(await look(app))
                 await app.clock.sleep(0)
             await worker.stop(grace=0)
-        return scene
+        return view
 
 
-@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (40, 12)])
-def test_the_screen_fits(monkeypatch, width, height):
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (60, 20)])
+def test_top_shows_the_busy_shop_at_every_size(monkeypatch, width, height):
     monkeypatch.setenv("MAINSPRING_FIRE", "never")  # a tick in between would be one more job
-    scene = asyncio.run(scene_of_a_busy_shop())
-    console = Console(width=width, height=height, force_terminal=True, color_system=None)
-    with console.capture() as capture:
-        console.print(screen(scene), height=height)
-    lines = capture.get().splitlines()
-    assert len(lines) == height
-    assert all(len(line) <= width for line in lines)
-    if width >= 80:
-        text = "\n".join(lines)
-        assert "running: 3" in text
-        assert "► transcode" in text
-        assert "PermissionError: 403, key expired" in text
-        assert "✓ remind_of_cart" in text
-        assert "completed 40" in text
-        assert re.search(r"media +2 +0 +0 +3", text)
-        assert re.search(r"reports +0 +0 +0 +0", text)
-        assert re.search(r"· count_stock +0 fired", text)
-        assert re.search(r"· send_bills +0 fired.* in \d+", text)
+    view = asyncio.run(view_of_a_busy_shop())
+
+    def lines() -> list[str]:
+        console = Console(width=width, height=height, force_terminal=True, color_system=None)
+        with console.capture() as capture:
+            console.print(Frame(view), height=height)
+        return capture.get().splitlines()
+
+    shown = lines()
+    assert len(shown) == height
+    assert all(len(line) <= width for line in shown)
+    text = "\n".join(shown)
+    assert text.startswith("mainspring demo")
+    assert "[1 running 3]" in text
+    assert "► transcode" in text
+    assert "40 completed" in text
+    assert re.search(r"media +2 +0 +0 +3", text)
+    view.press("2")
+    assert "PermissionError: 403, key expired" in "\n".join(lines())
+    view.press("4")
+    assert "count_stock" in "\n".join(lines())
 
 
 def test_the_feeder_makes_jobs_of_every_kind():
@@ -165,22 +166,6 @@ def test_the_feeder_makes_jobs_of_every_kind():
             return set(tally.tasks)
 
     assert len(asyncio.run(kinds())) == 7
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({}, "in 3s"),
-        ({"due_at": NOON}, "now"),
-        ({"due_at": NOON + timedelta(hours=14)}, "in 14h"),
-        ({"due_at": None, "held_at": NOON}, "when its run ends"),
-        ({"due_at": None, "paused_at": NOON}, "paused"),
-        ({"due_at": None, "next_run_at": None}, "ended"),
-    ],
-)
-def test_a_countdown_says_what_the_next_tick_waits_for(change, words):
-    row = replace(create("x", Spec(trigger=every(3).seconds, task="x"), owner="code", now=NOON), **change)
-    assert countdown(row, NOON) == words
 
 
 def test_the_busy_shop_is_full_of_life_and_leaves_nothing_behind(process, until, here):

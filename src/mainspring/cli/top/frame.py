@@ -98,7 +98,10 @@ def _header(view: TopView, width: int) -> Table:
     if view.paused:
         health = Text("‖ paused  ", "bold magenta").append_text(health)
     time = f"{view.now:%H:%M:%S}Z" if view.now else ""
-    line.add_row(Text("mainspring top", "bold"), render.line(view.store), health if view.store else "", time)
+    title = Text(view.title, "bold")
+    if view.note:
+        title.append(f"  {view.note}", "bold yellow")
+    line.add_row(title, render.line(view.store), health if view.store else "", time)
     return line
 
 

@@ -13,6 +13,9 @@ _KEYS = {str(n + 1): n for n in range(len(PANES))}
 
 
 class TopView(Struct):
+    title: str = "mainspring top"
+    note: str = ""
+    """A message beside the title."""
     scene: Scene | None = None
     trouble: str = ""
     since: datetime | None = None

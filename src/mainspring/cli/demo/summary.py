@@ -1,4 +1,4 @@
-"""What the demo did, when it is over."""
+"""The summary that the demo prints at its end."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..cli import render
-from ..cli.text import redacted
-from ..insight.stats import Stats
-from ..schedule.record import Schedule
-from .tally import DemoTally, TaskTally
+from ...demo.tally import DemoTally, TaskTally
+from ...insight.stats import Stats
+from ...schedule.record import Schedule
+from .. import render
+from ..text import redacted
 
-KEPT = "sqlite:///demo.db"
+SUGGESTED_STORE = "sqlite:///demo.db"
 
 
-def summary(
-    tally: DemoTally, left: Stats, schedules: Sequence[Schedule], *, kept: str | None
-) -> list[RenderableType]:  # fmt: skip
-    """A table by task, one by schedule, the sums, and where to go from here."""
+def summary(tally: DemoTally, left: Stats, schedules: Sequence[Schedule], *, kept: str | None) -> list[RenderableType]:
+    """Tables of tasks and schedules, totals, and commands to try next. `kept` is the store that stays, if any."""
     total, elapsed = tally.total, tally.elapsed
     table = render.grid("task", "enqueued", "completed", "retried", "dead", "avg wait", "avg run", cut=("task",))
     for column in table.columns[1:]:
@@ -33,11 +31,11 @@ def summary(
         f"{total.completed:,} jobs completed in {elapsed:.1f} s: {total.completed / elapsed:.1f} jobs/s, "
         f"{total.duplicates:,} duplicates not enqueued"
     )
-    rest = (
+    unfinished = (
         f"{waiting:,} left in the store: {left.pending:,} pending, {left.scheduled:,} scheduled, "
         f"{left.retrying:,} retrying"
     )
-    return [table, "", _schedules(schedules), "", Text(sums), Text(rest), "", *_next_steps(kept)]
+    return [table, "", _schedules(schedules), "", Text(sums), Text(unfinished), "", *_suggestions(kept)]
 
 
 def _schedules(schedules: Sequence[Schedule]) -> Table:
@@ -58,8 +56,8 @@ def _row(table: Table, name: str, task: TaskTally, style: str = "") -> None:
     table.add_row(render.line(name), *(f"{count:,}" for count in counts), dead, wait, run, style=style)
 
 
-def _next_steps(kept: str | None) -> list[Text]:
-    store = redacted(kept or KEPT)
+def _suggestions(kept: str | None) -> list[Text]:
+    store = redacted(kept or SUGGESTED_STORE)
     steps = {
         "see what died": f"mainspring jobs list --store {store} --state dead",
         "see schedules": f"mainspring schedules list --store {store}",
