@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 from clusters import RedisCluster, RedisWithSentinel
-from mainspring.cli.loop import collect_less
+from mainspring.cli.event_loop import collect_less
 from mainspring.stores import open_store
 from servers import PgBouncer, Postgres, Redis
 

@@ -15,7 +15,7 @@ import uvloop
 from meter import Meter, answer, instants, read_count
 
 from mainspring import Mainspring
-from mainspring.cli.loop import collect_less
+from mainspring.cli.event_loop import collect_less
 from mainspring.records.worker import WorkerInfo
 from mainspring.stores import open_store
 

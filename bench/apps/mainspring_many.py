@@ -17,7 +17,7 @@ from meter import answer, percentile
 from msgspec.structs import replace
 
 from mainspring import Context, Mainspring
-from mainspring.cli.loop import collect_less
+from mainspring.cli.event_loop import collect_less
 from mainspring.schedule.edit import create
 from mainspring.schedule.record import Firing, Schedule, Spec
 from mainspring.store import Store

@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 
 from mainspring import Mainspring
 from mainspring.cli import main
-from mainspring.cli.loading import load
+from mainspring.cli.app_loader import load
 from mainspring.testing import VirtualClock
 
 PATIENCE = 30.0

@@ -132,7 +132,7 @@ def test_a_question_counts_no_further_than_it_must(cli, shop, inside, monkeypatc
         await app.enqueue_many(app.tasks["add"].job(n) for n in range(1001))
 
     inside(fill)
-    monkeypatch.setattr("mainspring.cli.change.COUNTED", 1000)
+    monkeypatch.setattr("mainspring.cli.job_changes.MAX_COUNTED_JOBS", 1000)
     asked = cli("jobs", "cancel", "--all", "--app", shop, input="n\n")
     assert "cancel more than 1,000 jobs (" in asked.stderr
 

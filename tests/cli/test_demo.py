@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from mainspring.cli.top.frame import Frame
-from mainspring.cli.top.scene import look
+from mainspring.cli.top.snapshot import look
 from mainspring.cli.top.view import TopView
 from mainspring.demo.app import shop as demo_shop
 from mainspring.demo.feeder import feed

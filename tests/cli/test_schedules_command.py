@@ -13,11 +13,11 @@ import click
 import pytest
 
 from mainspring import Mainspring
+from mainspring.cli.app_loader import load
 from mainspring.cli.doctor import examine
-from mainspring.cli.loading import load
 from mainspring.cli.options import interval
 from mainspring.cli.top.frame import Frame, whole
-from mainspring.cli.top.scene import Scene, look
+from mainspring.cli.top.snapshot import Scene, look
 from mainspring.cli.top.view import TopView
 from mainspring.records.finding import Finding
 from mainspring.testing import VirtualClock

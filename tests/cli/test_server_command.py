@@ -157,7 +157,7 @@ def test_dev_serves_on_when_its_worker_is_stopped_from_afar(developing, cli, sho
 
 
 def test_dev_without_the_servers_parts_says_how_to_get_them_and_ends(cli, shop, monkeypatch):
-    monkeypatch.setattr("mainspring.cli.serving.find_spec", lambda name: None)
+    monkeypatch.setattr("mainspring.cli.service.find_spec", lambda name: None)
     done = cli("dev", shop)
     assert (done.exit_code, done.stdout) == (1, "")
     assert "this needs the server's parts: pip install 'mainspring[server]'" in done.stderr

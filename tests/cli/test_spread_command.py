@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mainspring import every
-from mainspring.cli.loading import load
-from mainspring.cli.spread import histogram, spread
+from mainspring.cli.app_loader import load
+from mainspring.cli.schedule_spread import histogram, spread
 from mainspring.schedule.balance.distribution import Distribution, Peak
 from mainspring.testing.contract.build import NOW
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mainspring.cli.figures import by_state, percent, summary, throughput
 from mainspring.cli.sparkline import bars_of, squeezed
+from mainspring.cli.stats_page import by_state, percent, summary, throughput
 from mainspring.insight.stats import Figures, Point, Stats
 
 

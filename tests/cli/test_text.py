@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mainspring.cli import job_page, render
+from mainspring.cli.messages import clean, redacted
 from mainspring.cli.render import facts
-from mainspring.cli.text import clean, redacted
 from mainspring.records.job import SHOWN
 from mainspring.records.run import PARTIAL, Ending
 

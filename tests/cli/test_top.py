@@ -16,7 +16,7 @@ from mainspring import Mainspring, cron, every
 from mainspring.cli.top.frame import Frame, short
 from mainspring.cli.top.live import refresh
 from mainspring.cli.top.panes import progress
-from mainspring.cli.top.scene import Scene, TopTrouble, look
+from mainspring.cli.top.snapshot import Scene, TopTrouble, look
 from mainspring.cli.top.view import TopView
 from mainspring.records.job import Shown
 from mainspring.records.run import Progress, RunReport
@@ -296,7 +296,7 @@ async def test_a_store_that_hangs_is_told_of_and_does_not_keep_the_view(monkeypa
         async def counts(self, *, now: datetime) -> dict[Shown, int]:
             return await asyncio.get_running_loop().create_future()
 
-    monkeypatch.setattr("mainspring.cli.top.scene.PATIENCE", 0.05)
+    monkeypatch.setattr("mainspring.cli.top.snapshot.PATIENCE", 0.05)
     async with Mainspring(Hanging()) as app:
         seen = await look(app)
     assert isinstance(seen, TopTrouble)

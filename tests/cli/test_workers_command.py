@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from mainspring.cli.loading import load
+from mainspring.cli.app_loader import load
 from mainspring.clock import EPOCH
 from mainspring.records.worker import WorkerCommands, WorkerInfo, WorkerRow
 

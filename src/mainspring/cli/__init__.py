@@ -11,7 +11,7 @@ import click
 
 from ..errors import MainspringError
 from ..suggest import nearest_name
-from .failure import Failed
+from .messages import Failed
 
 __all__ = ["COMMANDS", "main"]
 

@@ -13,9 +13,9 @@ from ..app import Mainspring
 from ..codec import data
 from ..control.audit_words import reason_of, target_text
 from ..records.audit import AuditEntry, AuditFilter
-from . import records
-from .failure import hint
-from .loading import place, with_app
+from .app_loader import place, with_app
+from .json_output import print_json
+from .messages import hint
 from .options import as_json, moment
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ async def audit(
     which = AuditFilter(since=now - since if isinstance(since, timedelta) else since, **parts)
     found = await app.audit.list(which, limit=limit, before=before)
     if as_json:
-        records.emit([_record(entry) for entry in found])
+        print_json([_record(entry) for entry in found])
     elif found:
         from . import render
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .failure import Failed
+from .messages import Failed
 
 
 def confirm(question: str) -> None:

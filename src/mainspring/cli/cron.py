@@ -10,7 +10,7 @@ import click
 from ..clock import SystemClock
 from ..trigger import Cron, Effect, Preview
 from ..trigger import cron as read
-from . import records
+from .json_output import print_json
 from .options import as_json, instant
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def cron(
     rule = read(expr, tz=tz, day_match=day_match).named(name)
     runs, effects = rule.preview(count, after=after), rule.effects(after=after)
     if as_json:
-        return records.emit(_record(rule, runs, effects))
+        return print_json(_record(rule, runs, effects))
     return _show(rule, runs, effects, now)
 
 

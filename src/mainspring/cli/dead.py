@@ -12,12 +12,12 @@ import msgspec
 from ..app import Mainspring
 from ..records.query import Filter
 from ..records.queue import DeadGroup
-from . import records
-from .change import ChangeCommand, JobChoice, carry_out
-from .edit import arg, arguments
-from .failure import hint
+from .app_loader import place, with_app
 from .filters import by_error, by_task, filter_of
-from .loading import place, with_app
+from .job_changes import ChangeCommand, JobChoice, carry_out
+from .job_edits import arg, arguments
+from .json_output import job_record, print_json
+from .messages import hint
 from .options import as_json, yes
 
 # As many kinds of failure are looked at.
@@ -48,7 +48,7 @@ async def list_(app: Mainspring, ids: bool, limit: int, after: str | None, as_js
 async def _jobs(app: Mainspring, which: Filter, limit: int, after: str | None, as_json: bool) -> None:
     page, now = await app.dead.list(which, limit=limit, after=after), app.clock.now()
     if as_json:
-        records.emit([records.job_record(job, now) for job in page])
+        print_json([job_record(job, now) for job in page])
     elif page:
         from . import render
 
@@ -63,7 +63,7 @@ async def _groups(app: Mainspring, which: Filter, limit: int, as_json: bool) -> 
     all = await app.dead.groups(limit=GROUPS)
     found = [group for group in all if _fits(group, which)]
     if as_json:
-        records.emit(msgspec.to_builtins(found[:limit]))
+        print_json(msgspec.to_builtins(found[:limit]))
     elif not found:
         return hint(_none(app, which))
     else:

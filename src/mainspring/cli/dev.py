@@ -17,11 +17,11 @@ from ..clock import SystemClock
 from ..supervisor.command_line import CommandLine
 from ..supervisor.imported_files import ImportReport
 from ..supervisor.reloader import VARIABLE, Reloader
-from .job_lines import JobLines
-from .loading import load, named_app, place
-from .loop import run
-from .serving import Service, check_parts, where
-from .stderr import log_option, log_to_stderr
+from .app_loader import load, named_app, place
+from .console_filter import JobLines
+from .event_loop import run
+from .messages import log_option, log_to_stderr
+from .service import Service, check_parts, where
 
 # Seconds that a process may take to end: for code that changes, not for work that counts.
 GRACE = 5.0

@@ -23,10 +23,10 @@ from ..store import Store
 from ..task.retention import kept
 from ..webhook.inbound import TRIGGERS
 from ..webhook.record import WEBHOOKS
-from . import records
-from .loading import place, with_any_app
+from .app_loader import place, with_any_app
+from .json_output import print_json
+from .messages import safe
 from .options import as_json
-from .text import safe
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -48,7 +48,7 @@ async def doctor(app: Mainspring, as_json: bool) -> None:
     found = await examine(app)
     if as_json:
         document = {"store": place(app), "verdict": worst(found), "findings": msgspec.to_builtins(found)}
-        records.emit(document)
+        print_json(document)
     else:
         _show(found)
     if worst(found) == "bad":
@@ -140,7 +140,7 @@ def _show(found: Sequence[Finding]) -> None:
     from rich.text import Text
 
     from . import render
-    from .text import clean
+    from .messages import clean
 
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)

@@ -11,13 +11,13 @@ from ..app import Mainspring
 from ..codec import data
 from ..errors import ResultTimeout, UnknownTask
 from ..records.job import MAX_PRIORITY, MIN_PRIORITY
-from ..suggest import did_you_mean as way_out
+from ..suggest import did_you_mean
 from ..task.handle import Handle
 from ..task.task import Task
-from . import records
+from .app_loader import place, with_app
 from .arguments import read, read_all
-from .failure import Failed, hint, note
-from .loading import place, with_app
+from .json_output import print_json
+from .messages import Failed, hint, note
 from .options import as_json, instant, span
 
 PRIORITY = click.IntRange(MIN_PRIORITY, MAX_PRIORITY)
@@ -76,9 +76,9 @@ async def enqueue(
     result = None if wait is None else await _result(app, handle, task, wait)
     if as_json:
         answer = {"id": handle.id, "status": handle.status, "duplicate": handle.duplicate}
-        records.emit(answer if wait is None else answer | {"result": result})
+        print_json(answer if wait is None else answer | {"result": result})
     elif wait is not None:
-        records.emit(result)
+        print_json(result)
 
 
 def task_of(app: Mainspring, name: str) -> tuple[Task[..., Any], bool]:
@@ -86,7 +86,7 @@ def task_of(app: Mainspring, name: str) -> tuple[Task[..., Any], bool]:
     if name in app.tasks:
         return app.tasks[name], True
     if app.tasks:
-        raise UnknownTask(f"no task {name!r} is registered in this app; {way_out(name, app.tasks)}")
+        raise UnknownTask(f"no task {name!r} is registered in this app; {did_you_mean(name, app.tasks)}")
 
     def unseen(**arguments: Any) -> Any: ...
 

@@ -13,9 +13,9 @@ from ..app import Mainspring
 from ..feed.event import FeedEvent
 from ..feed.hub import Item
 from ..records.job import SHOWN
-from .failure import hint
+from .app_loader import with_app
 from .filters import options
-from .loading import with_app
+from .messages import hint
 from .options import as_json
 
 _TYPE = "A whole type, job.log, or how it begins: job. May be repeated."

@@ -16,13 +16,12 @@ from ..schedule.options import payload_of
 from ..schedule.record import CATCH_UPS, OVERLAPS, Schedule
 from ..task.task import Task
 from ..trigger.crontab import read
-from . import records
+from .app_loader import place, with_app
 from .crontab_lines import STATUSES, CrontabLine, Status, compared, differing, line_of
 from .enqueue import task_of
-from .failure import hint
-from .loading import place, with_app
+from .json_output import print_json
+from .messages import clean, hint
 from .options import as_json
-from .text import clean
 
 LOOKS: dict[Status, tuple[str, str]] = {
     "made": ("✓", "green"),
@@ -131,7 +130,7 @@ async def _made(app: Mainspring, line: CrontabLine, runner: Task[Any, Any], poli
 def _report(app: Mainspring, file: str, lines: Sequence[CrontabLine], written: bool, as_json: bool) -> None:
     counts: dict[Status, int] = {status: sum(line.status == status for line in lines) for status in STATUSES}
     if as_json:
-        return records.emit({"file": file, "written": written, **counts, "lines": [_record(line) for line in lines]})
+        return print_json({"file": file, "written": written, **counts, "lines": [_record(line) for line in lines]})
     if not lines:
         return hint(f"{file} asks for nothing: it has no lines but empty ones and comments")
     _show(lines)

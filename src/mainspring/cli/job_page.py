@@ -14,8 +14,8 @@ from rich.text import Text
 from ..insight.why import Reason
 from ..records.job import Job, State
 from ..records.run import PARTIAL, Ending, Execution
+from .messages import clean
 from .render import LONG, exact, facts, grid, job_state, line, progress, section, size, span, when
-from .text import clean
 
 OUTCOMES: dict[str, tuple[str, str]] = {
     PARTIAL: ("◑", "yellow"),

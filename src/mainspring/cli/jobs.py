@@ -12,13 +12,13 @@ from ..errors import BadSetting
 from ..ids import JobId
 from ..records.job import Job
 from ..records.query import SORTS, Filter, Sort
-from . import records
-from .actions import cancel, delete, pause, resume, retry, run_again
-from .edit import reschedule, update
-from .failure import hint
+from .app_loader import place, with_app
 from .filters import filter_of, filters
-from .loading import place, with_app
-from .logs import logs
+from .job_actions import cancel, delete, pause, resume, retry, run_again
+from .job_edits import reschedule, update
+from .job_logs import logs
+from .json_output import execution_records, job_record, print_json
+from .messages import hint
 from .options import as_json
 
 # What a list in this order has at all.
@@ -54,7 +54,7 @@ async def list_(
     page = await app.jobs.list(which, limit=limit, after=after, newest=not oldest, sort=sort)
     now = app.clock.now()
     if as_json:
-        records.emit([records.job_record(job, now) for job in page])
+        print_json([job_record(job, now) for job in page])
     elif page:
         from . import render
 
@@ -85,8 +85,8 @@ async def show(app: Mainspring, id: JobId, as_json: bool) -> None:
     # That it is finished, and how, the page says anyway.
     why = [reason for reason in await app.jobs.why(id) if reason.code != "final"]
     if as_json:
-        more = {"enqueued_by": by, "why": msgspec.to_builtins(why), "executions": records.execution_records(runs)}
-        return records.emit(records.job_record(job, now) | more)
+        more = {"enqueued_by": by, "why": msgspec.to_builtins(why), "executions": execution_records(runs)}
+        return print_json(job_record(job, now) | more)
     from . import job_page, render
 
     return render.show(*job_page.job_page(job, runs, why, now, by))

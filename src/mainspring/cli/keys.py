@@ -7,9 +7,9 @@ import msgspec
 
 from ..app import Mainspring
 from ..records.api_key import ROLES, Role, id_of
-from . import records
-from .failure import hint
-from .loading import place, with_app
+from .app_loader import place, with_app
+from .json_output import print_json
+from .messages import hint
 from .options import as_json, span
 
 
@@ -32,7 +32,7 @@ async def create(
     secret = await app.keys.create(name, role, scopes or None, expires)
     if as_json:
         made = await app.keys.by_id(id_of(secret) or "")
-        return records.emit({"key": msgspec.to_builtins(made), "secret": secret})
+        return print_json({"key": msgspec.to_builtins(made), "secret": secret})
     click.echo(secret)
     return hint("nobody can show it again; it goes into the header Authorization, after the word Bearer")
 
@@ -44,7 +44,7 @@ async def list_(app: Mainspring, as_json: bool) -> None:
     """List valid keys, without their secrets."""
     found = await app.keys.list()
     if as_json:
-        return records.emit(msgspec.to_builtins(found))
+        return print_json(msgspec.to_builtins(found))
     if not found:
         return hint(f"{place(app)} has no API keys; make one: mainspring keys create NAME --role operator")
     from . import render
@@ -60,6 +60,6 @@ async def revoke(app: Mainspring, key: str, as_json: bool) -> None:
     """Revoke a key, and end the sessions that it opened."""
     gone = await app.keys.revoke(key)
     if as_json:
-        return records.emit(msgspec.to_builtins(gone))
+        return print_json(msgspec.to_builtins(gone))
     click.echo(f"API key {gone.name!r} ({gone.id}) is revoked")
     return hint("servers that knew it go by that within 5 seconds")

@@ -11,9 +11,9 @@ import click
 from ..app import Mainspring
 from ..errors import BadInput, StoreError
 from ..records.schema import Schema
-from . import records
+from .app_loader import place, with_closed_app
 from .confirm import confirm
-from .loading import place, with_closed_app
+from .json_output import print_json
 from .options import as_json, yes
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -49,7 +49,7 @@ async def status(app: Mainspring, as_json: bool) -> None:
     found = await _schema(app)
     if as_json:
         state = {"store": place(app), "version": found.version, "newest": found.newest, "oldest": found.oldest}
-        return records.emit({**state, "current": found.version == found.newest, "usable": found.usable})
+        return print_json({**state, "current": found.version == found.newest, "usable": found.usable})
     return click.echo(f"{place(app)} has schema {found.version} of {found.newest}: {_verdict(found)}")
 
 

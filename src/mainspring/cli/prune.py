@@ -6,9 +6,9 @@ import click
 
 from ..app import Mainspring
 from ..events import JobsPruned
-from . import records
+from .app_loader import place, with_app
 from .confirm import confirm
-from .loading import place, with_app
+from .json_output import print_json
 from .options import as_json, yes
 from .progress import counting
 
@@ -33,7 +33,7 @@ async def prune(app: Mainspring, tasks: tuple[str, ...], yes: bool, as_json: boo
     with counting(app, JobsPruned, "prune"):
         gone = await app.prune(tasks or None)
     if as_json:
-        return records.emit({"removed": gone})
+        return print_json({"removed": gone})
     return click.echo(f"{gone:,} finished job{'s' * (gone != 1)} removed" if gone else _nothing(app, tasks))
 
 

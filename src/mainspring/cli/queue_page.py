@@ -10,8 +10,8 @@ from rich.text import Text
 
 from ..insight.queue_depth import Depth, DepthSample, grid_of
 from . import render
-from .figures import took
 from .sparkline import trail
+from .stats_page import took
 
 # Blocks in a row: in an hour one for two minutes, its first and its last among them.
 WIDTH = 31

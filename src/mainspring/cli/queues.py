@@ -8,9 +8,9 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from . import records
-from .failure import hint
-from .loading import place, with_app
+from .app_loader import place, with_app
+from .json_output import print_json
+from .messages import hint
 from .options import as_json, span
 
 
@@ -26,7 +26,7 @@ async def list_(app: Mainspring, as_json: bool) -> None:
     """List queues that hold unfinished jobs, or are paused."""
     found = await app.queues.list()
     if as_json:
-        return records.emit(msgspec.to_builtins(found))
+        return print_json(msgspec.to_builtins(found))
     if not found:
         return hint(f"no queue of {place(app)} holds unfinished jobs; store one: mainspring enqueue TASK …")
     from . import render
@@ -47,7 +47,7 @@ async def history(app: Mainspring, name: str | None, window: str, as_json: bool)
     back = timedelta(seconds=span(window))
     found = await app.queues.history(back, queue=name)
     if as_json:
-        return records.emit(msgspec.to_builtins(found))
+        return print_json(msgspec.to_builtins(found))
     if not found:
         return hint(f"no worker of {place(app)} has looked at queues in the last {window}; they do so once a minute")
     from . import render

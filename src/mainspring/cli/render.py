@@ -19,7 +19,7 @@ from ..records.queue import DeadGroup, Queue
 from ..records.run import LogLine, Progress
 from ..webhook.inbound import InboundTrigger
 from ..webhook.record import Standing, Webhook, abridged
-from .text import clean
+from .messages import clean
 
 STATES: dict[Shown, tuple[str, str]] = {
     "pending": ("○", "cyan"),

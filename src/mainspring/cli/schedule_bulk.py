@@ -10,10 +10,10 @@ import msgspec
 from ..app import Mainspring
 from ..control import ScheduleBulk, ScheduleFilter
 from ..schedule.record import Owner, Status
-from . import records
+from .app_loader import place, with_app
 from .confirm import confirm
-from .failure import Failed, hint
-from .loading import place, with_app
+from .json_output import print_json
+from .messages import Failed, hint
 from .options import as_json, yes
 
 _DONE = {"pause": "paused", "resume": "resumed", "trigger": "triggered", "delete": "deleted"}
@@ -77,7 +77,7 @@ async def _whole(
 
 def _tell(app: Mainspring, action: str, found: ScheduleBulk, as_json: bool) -> None:
     if as_json:
-        records.emit({"action": action, **msgspec.to_builtins(found)})
+        print_json({"action": action, **msgspec.to_builtins(found)})
     elif not found.done and not found.refused:
         hint(f"nothing to {action}: no schedule of {place(app)} fits these options")
     else:

@@ -10,10 +10,10 @@ import click
 
 from ..app import Mainspring
 from ..schedule.record import Schedule
-from . import records
+from .app_loader import with_app
 from .enqueue import task_of
-from .failure import hint, note
-from .loading import with_app
+from .json_output import print_json, schedule_record
+from .messages import hint, note
 from .options import as_json, instant, span
 from .schedule_options import job_options, policies, policies_of, take_job, take_trigger, when
 
@@ -80,7 +80,7 @@ async def pause(app: Mainspring, names: tuple[str, ...], note: str, as_json: boo
     names = await _known(app, names)
     rows = [await app.schedules.pause(name, note) for name in names]
     if as_json:
-        return records.emit([records.schedule_record(row) for row in rows])
+        return print_json([schedule_record(row) for row in rows])
     for name in names:
         click.echo(f"schedule {name!r} is paused")
     return hint(f"to go on: mainspring schedules resume {' '.join(names)}")
@@ -99,7 +99,7 @@ async def resume(app: Mainspring, names: tuple[str, ...], catch_up: bool, as_jso
     before = [await app.schedules.get(name) for name in names]
     rows = [await app.schedules.resume(name, catch_up=catch_up) for name in names]
     if as_json:
-        return records.emit([records.schedule_record(row) for row in rows])
+        return print_json([schedule_record(row) for row in rows])
     for old, row in zip(before, rows, strict=True):
         _tell(app, row, "goes on" if old.paused_at is not None else "was not paused", as_json)
     return None
@@ -131,7 +131,7 @@ async def delete(app: Mainspring, names: tuple[str, ...], as_json: bool) -> None
     for name in names:
         await app.schedules.delete(name)
     if as_json:
-        return records.emit({"deleted": names})
+        return print_json({"deleted": names})
     for row in rows:
         click.echo(f"schedule {row.name!r} is deleted")
         if row.owner == "code":
@@ -148,7 +148,7 @@ async def _known(app: Mainspring, names: Sequence[str]) -> tuple[str, ...]:
 
 def _tell(app: Mainspring, row: Schedule, what: str, as_json: bool, *, ruled: bool = False) -> None:
     if as_json:
-        return records.emit(records.schedule_record(row))
+        return print_json(schedule_record(row))
     from .schedule_page import coming, rule
 
     said = f"{what}: {rule(row)}" if ruled else what

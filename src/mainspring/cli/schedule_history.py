@@ -12,9 +12,9 @@ import msgspec
 from ..app import Mainspring
 from ..control import ScheduleRun, ScheduleStats
 from ..insight.stats import LONGEST
-from . import records
-from .failure import hint
-from .loading import with_app
+from .app_loader import with_app
+from .json_output import execution_records, print_json
+from .messages import hint
 from .options import as_json, span
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ async def stats(app: Mainspring, name: str, seconds: float, as_json: bool) -> No
         raise click.BadParameter(f"figures reach back {LONGEST.days} days", param_hint="'--window'")
     found = await app.schedules.stats(name, timedelta(seconds=seconds))
     if as_json:
-        return records.emit({"schedule": name, **msgspec.to_builtins(found), "window": seconds})
+        return print_json({"schedule": name, **msgspec.to_builtins(found), "window": seconds})
     from . import render
 
     render.show(*_page(name, found, seconds))
@@ -51,18 +51,18 @@ async def stats(app: Mainspring, name: str, seconds: float, as_json: bool) -> No
 def _page(name: str, found: ScheduleStats, seconds: float) -> list[RenderableType]:
     from rich.text import Text
 
-    from . import figures, render
+    from . import render, stats_page
 
     width, title = render.console().width, render.span(seconds)
-    page: list[RenderableType] = [figures.summary(found.runs, f"{name}, last {title}", title, width)]
+    page: list[RenderableType] = [stats_page.summary(found.runs, f"{name}, last {title}", title, width)]
     late = found.late_p50, found.late_p95, found.late_p99
     if any(one is not None for one in late):
-        words = "  ".join(f"p{n} {figures.took(one)}" for n, one in zip((50, 95, 99), late, strict=True))
+        words = "  ".join(f"p{n} {stats_page.took(one)}" for n, one in zip((50, 95, 99), late, strict=True))
         page.append(Text.assemble(("late to start  ", "dim"), words))
     if found.runs.runs:
-        page += figures.throughput(found.series, width)
+        page += stats_page.throughput(found.series, width)
     if found.errors:
-        page += [Text(), figures.error_table(found.errors)]
+        page += [Text(), stats_page.error_table(found.errors)]
     return page
 
 
@@ -78,9 +78,9 @@ async def executions(app: Mainspring, name: str, limit: int, before: int | None,
     """List finished runs of a schedule's jobs, with their ticks, newest first."""
     found = await app.schedules.executions(name, limit=limit, before=before)
     if as_json:
-        runs = records.execution_records([one.execution for one in found])
+        runs = execution_records([one.execution for one in found])
         ticks = [msgspec.to_builtins(one.tick) for one in found]
-        records.emit([run | {"tick": tick} for run, tick in zip(runs, ticks, strict=True)])
+        print_json([run | {"tick": tick} for run, tick in zip(runs, ticks, strict=True)])
     elif found:
         from . import render
 

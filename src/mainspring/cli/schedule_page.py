@@ -16,9 +16,9 @@ from ..control import ScheduleStats
 from ..schedule.record import Schedule, Spec, Status, Tick
 from ..trigger import Preview, Window
 from . import render
-from .figures import percent, took
+from .messages import clean
 from .render import exact, facts, grid, line, when
-from .text import clean
+from .stats_page import percent, took
 
 STATUSES: dict[Status, tuple[str, str]] = {
     "active": ("►", "green"),

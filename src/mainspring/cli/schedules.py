@@ -13,15 +13,15 @@ from ..app import Mainspring
 from ..control.schedule_ticks import MAX_TICKS
 from ..control.schedules import Backfill
 from ..schedule.record import Owner, Schedule, Status
-from . import records
+from .app_loader import place, with_app
 from .confirm import confirm
-from .failure import hint
-from .loading import place, with_app
+from .json_output import preview_records, print_json, schedule_record
+from .messages import hint
 from .options import as_json, json_object, moment, yes
 from .schedule_bulk import bulk
 from .schedule_changes import create, delete, pause, reschedule, resume, update
 from .schedule_history import executions, stats
-from .spread import spread
+from .schedule_spread import spread
 
 # On the page of one: ticks to come, and records of those that have been.
 COMING, PAST = 5, 10
@@ -44,7 +44,7 @@ async def list_(app: Mainspring, limit: int, after: str | None, as_json: bool, *
     """List schedules by name."""
     rows = await app.schedules.list(limit=limit, after=after, **which)
     if as_json:
-        records.emit([records.schedule_record(row) for row in rows])
+        print_json([schedule_record(row) for row in rows])
     elif rows:
         from . import render, schedule_page
 
@@ -72,8 +72,8 @@ async def show(app: Mainspring, name: str, as_json: bool) -> None:
     row, went = await app.schedules.get(name), await app.schedules.stats(name)
     coming, ticks = await app.schedules.preview(name, COMING), await app.schedules.ticks(name, limit=PAST)
     if as_json:
-        told = {"next": records.preview_records(coming), "newest": [msgspec.structs.asdict(tick) for tick in ticks]}
-        return records.emit(records.schedule_record(row) | {"stats": went} | told)
+        told = {"next": preview_records(coming), "newest": [msgspec.structs.asdict(tick) for tick in ticks]}
+        return print_json(schedule_record(row) | {"stats": went} | told)
     from . import render, schedule_page
 
     return render.show(*schedule_page.schedule_page(row, went, ticks, coming, app.clock.now()))
@@ -88,7 +88,7 @@ async def preview(app: Mainspring, name: str, count: int, as_json: bool) -> None
     """Show the next ticks of a schedule, and how clock changes affect them."""
     row, coming = await app.schedules.get(name), await app.schedules.preview(name, count)
     if as_json:
-        return records.emit(records.preview_records(coming))
+        return print_json(preview_records(coming))
     if not coming:
         return hint(f"schedule {name!r} has no tick to come")
     from . import render, schedule_page
@@ -107,7 +107,7 @@ async def preview(app: Mainspring, name: str, count: int, as_json: bool) -> None
 async def trigger(app: Mainspring, name: str, kwargs: dict[str, Any] | None, as_json: bool) -> None:
     """Run a schedule now, once, and print the job's id; its next tick stays."""
     handle = await app.schedules.trigger(name, kwargs=kwargs)
-    return records.emit({"id": handle.id}) if as_json else click.echo(handle.id)
+    return print_json({"id": handle.id}) if as_json else click.echo(handle.id)
 
 
 @schedules.command()
@@ -147,7 +147,7 @@ async def backfill(
 
 def _tell_filled(row: Schedule, found: Backfill, as_json: bool) -> None:
     if as_json:
-        return records.emit({"schedule": row.name, **msgspec.structs.asdict(found)})
+        return print_json({"schedule": row.name, **msgspec.structs.asdict(found)})
     there = f"{len(found.there):,} of these ticks {'has its' if len(found.there) == 1 else 'have their'} job already"
     if not found.made:
         return hint(f"nothing to make: {there if found.there else f'schedule {row.name!r} has no tick there'}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from ..app import Mainspring
-from .loading import find, named_app, place
-from .loop import run
-from .serving import Service, described, where
-from .stderr import log_option, log_to_stderr
+from .app_loader import find, named_app, place
+from .event_loop import run
+from .messages import log_option, log_to_stderr
+from .service import Service, described, where
 
 
 @click.command()

@@ -7,9 +7,9 @@ import msgspec
 
 from ..app import Mainspring
 from ..insight.settings_report import Setting, report
-from . import records
-from .failure import hint
-from .loading import with_closed_app
+from .app_loader import with_closed_app
+from .json_output import print_json
+from .messages import hint
 from .options import as_json
 
 
@@ -23,13 +23,13 @@ async def settings(app: Mainspring, names: tuple[str, ...], changed: bool, as_js
     found = report(app.settings, app.setting_sources)
     unknown = set(names) - {one.name for one in found}
     if unknown:
-        from ..suggest import did_you_mean as nearest
+        from ..suggest import did_you_mean
 
         name = min(unknown)
-        raise click.UsageError(f"there is no setting {name!r}; {nearest(name, [one.name for one in found])}")
+        raise click.UsageError(f"there is no setting {name!r}; {did_you_mean(name, [one.name for one in found])}")
     found = [one for one in found if (not names or one.name in names) and (not changed or one.source != "default")]
     if as_json:
-        return records.emit(msgspec.to_builtins(found))
+        return print_json(msgspec.to_builtins(found))
     if not found:
         return hint("every setting is at its default")
     return _show(found)

@@ -12,9 +12,9 @@ import msgspec
 from ..app import Mainspring
 from ..insight.stats import LONGEST, Stats
 from ..schedule.record import Schedule, Status
-from . import records
-from .failure import hint
-from .loading import place, with_app
+from .app_loader import place, with_app
+from .json_output import print_json
+from .messages import hint
 from .options import as_json, span
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ async def stats(app: Mainspring, window_: str, by: By, queue: str | None, task: 
     if as_json:
         seconds = None if found.window is None else found.window.total_seconds()
         more = {"store": place(app), "window": seconds, "schedules": _counts(rows)}
-        return records.emit(msgspec.to_builtins(found) | more)
+        return print_json(msgspec.to_builtins(found) | more)
     _show(app, found, rows, by, window_)
     if not found.total.runs:
         further = "" if found.window is None else f"; --window {EVER if window_ == '7d' else '7d'} looks further back"
@@ -74,22 +74,22 @@ def _counts(rows: Sequence[Schedule]) -> dict[Status, int]:
 def _show(app: Mainspring, found: Stats, rows: Sequence[Schedule], by: By, window: str) -> None:
     from rich.text import Text
 
-    from . import figures, render
+    from . import render, stats_page
 
     width = render.console().width
-    page: list[RenderableType] = [*figures.state_lines(found, width)]
+    page: list[RenderableType] = [*stats_page.state_lines(found, width)]
     if rows:
         from .schedule_page import summary
 
         page.append(summary(_counts(rows), rows, app.clock.now()))
     if found.total.runs:
-        page += [Text(), figures.summary(found.total, _title(window), window, width)]
+        page += [Text(), stats_page.summary(found.total, _title(window), window, width)]
         if found.series:
-            page += figures.throughput(found.series, width)
+            page += stats_page.throughput(found.series, width)
         groups = found.by_task if by == "task" else found.by_queue
-        page += [Text(), figures.figure_table(by, groups, found.total, app.clock.now())]
+        page += [Text(), stats_page.figure_table(by, groups, found.total, app.clock.now())]
     if found.errors:
-        page += [Text(), figures.error_table(found.errors)]
+        page += [Text(), stats_page.error_table(found.errors)]
     render.show(*page)
 
 

@@ -16,9 +16,9 @@ from ..errors import MainspringError
 from ..records.circuit import Breaker
 from ..retry import Backoff
 from ..task.task import Task, TaskOptions
-from . import records
-from .failure import Failed, hint
-from .loading import with_app
+from .app_loader import with_app
+from .json_output import print_json
+from .messages import Failed, hint
 from .options import as_json
 
 # Schedules of a task that are named.
@@ -35,13 +35,13 @@ async def tasks(app: Mainspring, names: tuple[str, ...], as_json: bool) -> None:
         raise Failed("tasks are an app's code, and here is only a store: give --app MODULE:ATTR")
     for name in names:
         if name not in app.tasks:
-            from ..suggest import did_you_mean as nearest
+            from ..suggest import did_you_mean
 
-            raise Failed(f"there is no task {name!r} in this app; {nearest(name, app.tasks)}")
+            raise Failed(f"there is no task {name!r} in this app; {did_you_mean(name, app.tasks)}")
     schedules = await _schedules(app)
     chosen = [app.tasks[name] for name in sorted(names or app.tasks)]
     found = [_record(task, schedules.get(task.name, [])) for task in chosen]
-    return records.emit(found) if as_json else _show(found)
+    return print_json(found) if as_json else _show(found)
 
 
 async def _schedules(app: Mainspring) -> dict[str, list[str]]:

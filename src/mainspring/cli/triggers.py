@@ -8,9 +8,9 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from . import records
-from .failure import hint
-from .loading import place, with_app
+from .app_loader import place, with_app
+from .json_output import print_json
+from .messages import hint
 from .options import as_json, json_object, span
 from .webhooks import secret_shown
 
@@ -27,7 +27,7 @@ async def list_(app: Mainspring, as_json: bool) -> None:
     """List triggers, without their secrets."""
     found = await app.triggers.list()
     if as_json:
-        return records.emit(msgspec.to_builtins(found))
+        return print_json(msgspec.to_builtins(found))
     if not found:
         return hint(f"{place(app)} has no triggers; make one: mainspring triggers create NAME --task TASK --body")
     from . import render
@@ -79,7 +79,7 @@ async def show(app: Mainspring, name: str, as_json: bool) -> None:
     """Show the trigger NAME, without its secret."""
     trigger = await app.triggers.get(name)
     if as_json:
-        return records.emit(msgspec.to_builtins(trigger))
+        return print_json(msgspec.to_builtins(trigger))
     from . import hook_page, render
 
     return render.show(hook_page.trigger_page(trigger, app.clock.now()))
@@ -116,7 +116,7 @@ async def update(app: Mainspring, name: str, body: bool, parts: tuple[str, ...],
         raise click.UsageError("what is to be changed? Give --task, --schedule, --kwargs, --argument, --note, …")
     changed = await app.triggers.update(name, **changes)
     if as_json:
-        return records.emit(msgspec.to_builtins(changed))
+        return print_json(msgspec.to_builtins(changed))
     return click.echo(f"trigger {name!r} is changed: {', '.join(changes)}")
 
 

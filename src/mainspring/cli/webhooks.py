@@ -11,9 +11,9 @@ import msgspec
 from ..app import Mainspring
 from ..errors import JobUnfinished
 from ..webhook.record import EVENTS, EXTRAS, Extra, Kind
-from . import records
-from .failure import Failed, hint
-from .loading import place, with_app
+from .app_loader import place, with_app
+from .json_output import job_record, print_json
+from .messages import Failed, hint
 from .options import as_json, span
 
 # Seconds that `test` waits for a worker.
@@ -33,7 +33,7 @@ async def list_(app: Mainspring, as_json: bool) -> None:
     found, standings = await app.webhooks.list(), await app.webhooks.standings()
     if as_json:
         went = {one.name: {**msgspec.to_builtins(one)} for one in standings.values()}
-        return records.emit([msgspec.to_builtins(hook) | {"standing": went.get(hook.name)} for hook in found])
+        return print_json([msgspec.to_builtins(hook) | {"standing": went.get(hook.name)} for hook in found])
     if not found:
         return hint(
             f"{place(app)} has no webhooks; make one: mainspring webhooks create NAME https://… --event job.dead"
@@ -83,7 +83,7 @@ async def show(app: Mainspring, name: str, as_json: bool) -> None:
     """Show the webhook NAME, without its secret, and how its deliveries go."""
     hook, went = await app.webhooks.get(name), await app.webhooks.standing(name)
     if as_json:
-        return records.emit(msgspec.to_builtins(hook) | {"standing": msgspec.to_builtins(went)})
+        return print_json(msgspec.to_builtins(hook) | {"standing": msgspec.to_builtins(went)})
     from . import hook_page, render
 
     return render.show(hook_page.webhook_page(hook, went, app.clock.now()))
@@ -116,7 +116,7 @@ async def update(
         raise click.UsageError("what is to be changed? Give --url, --event, --queue, --task, --tag, --include, --note")
     hook = await app.webhooks.update(name, **given)
     if as_json:
-        return records.emit(msgspec.to_builtins(hook))
+        return print_json(msgspec.to_builtins(hook))
     return click.echo(f"webhook {name!r} is changed: {', '.join(given)}")
 
 
@@ -130,7 +130,7 @@ async def deliveries(app: Mainspring, name: str, limit: int, after: str | None, 
     """List the deliveries to NAME, newest first."""
     page, now = await app.webhooks.deliveries(name, limit=limit, after=after), app.clock.now()
     if as_json:
-        records.emit([records.job_record(job, now) for job in page])
+        print_json([job_record(job, now) for job in page])
     elif page:
         from . import hook_page, render
 
@@ -198,6 +198,6 @@ async def delete(app: Mainspring, name: str) -> None:
 def secret_shown(as_json: bool, what: str, record: Any, secret: str) -> None:
     """Alone on stdout, so that it can be taken from there."""
     if as_json:
-        return records.emit({what: msgspec.to_builtins(record), "secret": secret})
+        return print_json({what: msgspec.to_builtins(record), "secret": secret})
     click.echo(secret)
     return hint(f"this is the secret of {what} {record.name!r}; nobody can show it again")

@@ -7,8 +7,8 @@ import msgspec
 
 from ..app import Mainspring
 from ..ids import JobId
-from . import records
-from .loading import with_app
+from .app_loader import with_app
+from .json_output import print_json
 from .options import as_json
 
 
@@ -26,7 +26,7 @@ async def why(app: Mainspring, id: JobId, as_json: bool) -> None:
     if as_json:
         made = {"schedule": job.schedule, "scheduled_at": job.scheduled_at}
         told = {"id": id, "task": job.task, "shown": shown, **made, "reasons": msgspec.to_builtins(reasons)}
-        return records.emit(told)
+        return print_json(told)
     from . import job_page, render
 
     return render.show(job_page.head(job, now), *job_page.origin(job, now), job_page.why_lines(reasons, now))

@@ -23,10 +23,9 @@ from ..supervisor.command_line import CommandLine, can_reload
 from ..supervisor.supervisor import Supervisor
 from ..supervisor.systemd import notify, watchdog
 from ..worker.worker import Worker
-from .failure import note
-from .loading import load, named_app, place
-from .loop import run
-from .stderr import log_option, log_to_stderr
+from .app_loader import load, named_app, place
+from .event_loop import run
+from .messages import log_option, log_to_stderr, note
 from .worker_metrics import Address, ProcessFigures, supervise
 
 _logger = logging.getLogger("mainspring")

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from ..records.job import Job
 from ..records.worker import WorkerRow, WorkerState
+from .messages import clean
 from .render import WIDE, console, exact, facts, grid, line, progress, size, when
-from .text import clean
 
 STATES: dict[WorkerState, tuple[str, str]] = {
     "open": ("►", "green"),

@@ -9,12 +9,11 @@ import click
 from ..app import Mainspring
 from ..control.workers import MOST, refusal
 from ..records.worker import WorkerCommand
-from . import records
+from .app_loader import place, with_app
 from .confirm import confirm
-from .failure import hint
-from .loading import place, with_app
+from .json_output import job_record, print_json, worker_record
+from .messages import clean, hint
 from .options import as_json, yes
-from .text import clean
 
 NONE = "no worker of {} is alive; start one: mainspring worker MODULE:ATTR"
 
@@ -44,7 +43,7 @@ async def list_(app: Mainspring, as_json: bool) -> None:
     """List live workers: their slots, and what they run."""
     found, now = await app.workers.list(), app.clock.now()
     if as_json:
-        return records.emit([records.worker_record(worker) for worker in found])
+        return print_json([worker_record(worker) for worker in found])
     if not found:
         return hint(NONE.format(place(app)))
     from . import render, worker_page
@@ -61,8 +60,8 @@ async def show(app: Mainspring, id: str, as_json: bool) -> None:
     worker = await app.workers.get(id)
     jobs, now = await app.workers.running(worker.info.id), app.clock.now()
     if as_json:
-        runs = [records.job_record(job, now) for job in jobs]
-        return records.emit(records.worker_record(worker) | {"jobs": runs})
+        runs = [job_record(job, now) for job in jobs]
+        return print_json(worker_record(worker) | {"jobs": runs})
     from . import render, worker_page
 
     return render.show(*worker_page.worker_page(worker, jobs, now))
@@ -165,7 +164,7 @@ async def _named(app: Mainspring, action: WorkerCommand, ids: tuple[str, ...], e
 
 def _tell(app: Mainspring, ordered: Sequence[str], what: str, as_json: bool) -> None:
     if as_json:
-        return records.emit({"ordered": ordered})
+        return print_json({"ordered": ordered})
     if not ordered:
         return hint(NONE.format(place(app)))
     for id in ordered:

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from ..loop import run
+from ..event_loop import run
 
 
 @click.command()

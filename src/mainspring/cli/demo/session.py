@@ -17,7 +17,7 @@ from ...errors import StoreUnavailable
 from ...supervisor.signals import on_stop
 from ...survived_errors import SurvivedErrors
 from .. import render
-from ..loading import place
+from ..app_loader import place
 from ..top.live import quiet_log, show
 from ..top.view import TopView
 from .summary import summary

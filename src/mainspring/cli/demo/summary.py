@@ -12,7 +12,7 @@ from ...demo.tally import DemoTally, TaskTally
 from ...insight.stats import Stats
 from ...schedule.record import Schedule
 from .. import render
-from ..text import redacted
+from ..messages import redacted
 
 SUGGESTED_STORE = "sqlite:///demo.db"
 

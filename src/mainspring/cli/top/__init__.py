@@ -7,8 +7,8 @@ import sys
 import click
 
 from ...app import Mainspring
-from ..failure import Failed
-from ..loading import with_any_app
+from ..app_loader import with_any_app
+from ..messages import Failed
 from ..options import span
 
 
@@ -24,7 +24,7 @@ async def top(app: Mainspring, interval: float, once: bool) -> None:
     from .. import render
     from .frame import whole
     from .live import live
-    from .scene import look
+    from .snapshot import look
     from .view import TopView
 
     console = render.console()

@@ -12,11 +12,11 @@ from rich.text import Text
 from ...records.job import Shown
 from ...records.queue import Queue
 from ...records.worker import WorkerRow
-from .. import figures, render
-from ..text import clean
+from .. import render, stats_page
+from ..messages import clean
 from ..worker_page import STATES, slots
 from .panes import PANES, cut, more
-from .scene import Scene
+from .snapshot import Scene
 from .view import PANES as NAMES
 from .view import TopView
 
@@ -83,9 +83,9 @@ def _upper(view: TopView, width: int, *, tall: bool = False) -> Iterator[Rendera
             yield Text("  looking …", "dim")
         return
     stats = view.scene.stats
-    yield figures.by_state(stats, width)
-    yield _heading(figures.summary(stats.total, "last hour", "1h", width), width)
-    yield from figures.throughput(stats.series, width, newest=True, height=3 if tall else 1)
+    yield stats_page.by_state(stats, width)
+    yield _heading(stats_page.summary(stats.total, "last hour", "1h", width), width)
+    yield from stats_page.throughput(stats.series, width, newest=True, height=3 if tall else 1)
 
 
 def _header(view: TopView, width: int) -> Table:

@@ -11,9 +11,9 @@ from typing import Any
 from rich.console import Console
 
 from ...app import Mainspring
-from ..failure import Failed
+from ..messages import Failed
 from .frame import Frame
-from .scene import look
+from .snapshot import look
 from .terminal import QUIT, Terminal
 from .view import TopView
 

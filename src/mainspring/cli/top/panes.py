@@ -13,10 +13,10 @@ from rich.text import Text
 from ...records.job import Job, Shown
 from ...records.run import Progress
 from ...schedule.record import Schedule
-from .. import figures, render
+from .. import render, stats_page
+from ..messages import clean
 from ..schedule_page import STATUSES, local, rule
-from ..text import clean
-from .scene import Scene
+from .snapshot import Scene
 
 T = TypeVar("T")
 # From these widths on ids, and workers too, are shown whole.
@@ -78,7 +78,7 @@ def failures(scene: Scene, width: int, room: int) -> RenderableType:
     parts: list[RenderableType] = []
     if errors:
         shown, left = cut(errors, max(1, room // 3 if scene.dead else room - 1))
-        parts.append(more(figures.error_table(shown), left))
+        parts.append(more(stats_page.error_table(shown), left))
         room -= 1 + len(shown) + bool(left)
     if scene.dead and room > 1:
         parts.append(_died(scene, width, room))

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from .scene import Scene, TopTrouble
+from .snapshot import Scene, TopTrouble
 
 PANES = ("running", "failures", "dead", "next")
 _KEYS = {str(n + 1): n for n in range(len(PANES))}

@@ -12,9 +12,9 @@ import msgspec
 from ..app import Mainspring
 from ..ids import JobId
 from ..records.run import LogLine
-from . import records
-from .failure import Failed, hint
-from .loading import with_app
+from .app_loader import with_app
+from .json_output import print_json
+from .messages import Failed, hint
 from .options import as_json
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
@@ -39,7 +39,7 @@ async def logs(app: Mainspring, id: JobId, follow: bool, level: str | None, run:
     least = logging.getLevelNamesMapping()[(level or "notset").upper()]
     lines = _chosen(app.jobs.tail(id, after=(run or 0, 0)) if follow else _kept(app, id, run or 0), run, least)
     if as_json and not follow:
-        return records.emit([_record(line) async for line in lines])
+        return print_json([_record(line) async for line in lines])
     some = await _print(lines, as_json)
     if follow:
         hint(f"job {id} is {(await app.jobs.get(id)).shown(app.clock.now())}")

@@ -23,8 +23,7 @@ from ..actor import act_as
 from ..app import Mainspring
 from ..errors import MainspringError
 from ..health import PATIENCE
-from .failure import Failed
-from .text import redacted
+from .messages import Failed, redacted
 
 NOTHING = "which jobs? Give --app module:attribute or --store URL, or set $MAINSPRING_APP or $MAINSPRING_STORE"
 # Frames of a failed import that belong to the machinery, not to the user.

@@ -10,9 +10,9 @@ import click
 from ..app import Mainspring
 from ..ids import JobId
 from ..records.job import MEANT, Action
-from . import records
-from .change import ChangeCommand, carry_out, chosen, which_jobs
-from .loading import with_app
+from .app_loader import with_app
+from .job_changes import ChangeCommand, carry_out, chosen, which_jobs
+from .json_output import print_json
 from .options import as_json
 
 
@@ -59,7 +59,7 @@ async def run_again(app: Mainspring, id: JobId, as_json: bool) -> None:
     """
     made = await app.jobs.run_again(id)
     if as_json:
-        return records.emit({"id": made.id, "of": id})
+        return print_json({"id": made.id, "of": id})
     return click.echo(made.id)
 
 

@@ -12,8 +12,8 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from .failure import Failed, hint
 from .filters import options
+from .messages import Failed, hint
 
 where = options(
     click.option("--host", metavar="ADDRESS", help="Where to listen. Default: 127.0.0.1, this machine only."),

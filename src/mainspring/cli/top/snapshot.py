@@ -17,8 +17,8 @@ from ...records.query import Filter
 from ...records.queue import DeadGroup, Queue
 from ...records.worker import WorkerRow
 from ...schedule.record import Schedule
-from ..loading import place
-from ..text import safe
+from ..app_loader import place
+from ..messages import safe
 
 RUNNING, DEAD, GROUPS, SCHEDULES = 200, 50, 50, 1000
 # Queues asked for their oldest job, those with most pending first.

@@ -13,10 +13,10 @@ import click
 from ..app import Mainspring
 from ..records.job import MAX_PRIORITY, MIN_PRIORITY, Action, Shown
 from ..records.query import Filter
+from .app_loader import with_app
 from .arguments import read
-from .change import ChangeCommand, carry_out, chosen, first, which_jobs
 from .filters import options
-from .loading import with_app
+from .job_changes import ChangeCommand, carry_out, chosen, first, which_jobs
 from .options import instant, json_object, span
 
 WAITING: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "waiting", "paused")

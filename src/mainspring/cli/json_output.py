@@ -1,4 +1,4 @@
-"""Records as one JSON document."""
+"""JSON output: records as dictionaries, and one document on stdout."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ..schedule.record import Schedule
 from ..trigger import Preview
 
 
-def emit(document: Any) -> None:
+def print_json(document: Any) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
 
 
 def job_record(job: Job, now: datetime) -> dict[str, Any]:
     """Every field of the job and its shown state; payload and result as data, not as text.
 
-    `timeout` is missing where the task's own counts, null where there is none.
+    `timeout` is absent if the task's own applies, null if there is none.
     """
     record: dict[str, Any] = msgspec.to_builtins(job)
     return record | {
@@ -41,15 +41,15 @@ def execution_records(executions: Sequence[Execution]) -> list[dict[str, Any]]:
 
 
 def worker_record(worker: WorkerRow) -> dict[str, Any]:
-    """Every field of the worker, its shown state and its orders; queues are null where it serves all."""
+    """Every field of the worker, its state and its orders; queues are null if it serves all."""
     record: dict[str, Any] = msgspec.to_builtins(worker.info)
     return record | {"state": worker.state, "until": worker.until, "orders": msgspec.structs.asdict(worker.orders)}
 
 
 def schedule_record(row: Schedule) -> dict[str, Any]:
-    """Every field of the schedule and its status, its rule in words, its input as data, not as text.
+    """Every field of the schedule, its status and its rule in words; its input as data, not as text.
 
-    `timeout` is missing where the task's own counts, null where there is none.
+    `timeout` is absent if the task's own applies, null if there is none.
     """
     spec = msgspec.structs.asdict(row.spec)
     spec |= {"payload": data(row.spec.payload), "meaning": row.spec.trigger.named(row.name).explain()}
@@ -58,8 +58,8 @@ def schedule_record(row: Schedule) -> dict[str, Any]:
     return msgspec.structs.asdict(row) | {"status": row.status, "spec": spec}
 
 
-def preview_records(coming: Sequence[Preview]) -> list[dict[str, Any]]:
-    return [{"at": one.at, "local": one.local.isoformat(), "note": one.note} for one in coming]
+def preview_records(ticks: Sequence[Preview]) -> list[dict[str, Any]]:
+    return [{"at": tick.at, "local": tick.local.isoformat(), "note": tick.note} for tick in ticks]
 
 
 def _failure(failure: Failure | None) -> dict[str, Any] | None:

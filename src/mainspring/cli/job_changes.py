@@ -17,17 +17,17 @@ from ..ids import JobId
 from ..records.job import ALLOWED, Action, Job, Shown
 from ..records.query import Changed, Filter, Refusal
 from ..task.handle import missing
-from . import records
+from .app_loader import place
 from .confirm import confirm
-from .failure import Failed, hint
 from .filters import filter_of, filters, options, words
-from .loading import place
+from .json_output import print_json
+from .messages import Failed, hint
 from .options import as_json, yes
 from .progress import counting
 
 SHOWN_REFUSALS = 10
-# A question counts no further.
-COUNTED = 10_000
+# A confirmation question counts no further.
+MAX_COUNTED_JOBS = 10_000
 ABOUT = "--state, --queue, --task, …"
 
 
@@ -120,19 +120,19 @@ async def first(app: Mainspring, which: Filter) -> list[Job]:
 
 
 async def _count(app: Mainspring, which: Filter) -> int:
-    """Up to COUNTED, and one more if there are more."""
+    """Up to MAX_COUNTED_JOBS, and one more if there are more."""
     count, after = 0, None
-    while count <= COUNTED:
+    while count <= MAX_COUNTED_JOBS:
         page = await app.jobs.list(which, limit=PAGE, after=after, newest=False, sort="created")
         count, after = count + len(page), page.next
         if after is None:
             break
-    return min(count, COUNTED + 1)
+    return min(count, MAX_COUNTED_JOBS + 1)
 
 
 def _many(count: int) -> str:
-    if count > COUNTED:
-        return f"more than {COUNTED:,} jobs"
+    if count > MAX_COUNTED_JOBS:
+        return f"more than {MAX_COUNTED_JOBS:,} jobs"
     return f"{count:,} job{'s' * (count != 1)}"
 
 
@@ -175,7 +175,7 @@ def _tell(deed: ChangeCommand, report: ChangeSummary, as_json: bool) -> None:
     refused = list(report.refused.values())
     if as_json:
         told = [{"id": id, "error": error} for id, error in report.refused.items()]
-        records.emit({"action": deed.verb, "done": report.done, "stopping": report.stopping, "refused": told})
+        print_json({"action": deed.verb, "done": report.done, "stopping": report.stopping, "refused": told})
     else:
         _tell_done(deed, report)
     if len(refused) == 1 and not report.done:

@@ -11,12 +11,11 @@ import msgspec
 from ..app import Mainspring
 from ..schedule.balance.distribution import Distribution
 from ..schedule.balance.spread import Rebalance
-from . import records
+from .app_loader import place, with_app
 from .confirm import confirm
-from .failure import hint
-from .loading import place, with_app
+from .json_output import print_json
+from .messages import clean, hint
 from .options import as_json, yes
-from .text import clean
 
 WIDTH = 50
 SHOWN_MOVES = 20
@@ -43,13 +42,13 @@ async def spread(app: Mainspring, rebalance: bool, yes: bool, as_json: bool) -> 
             confirm(f"move {_many(len(planned.moves))} in {place(app)}?")
         planned = await app.schedules.rebalance()
     if as_json:
-        return records.emit(msgspec.to_builtins(planned))
+        return print_json(msgspec.to_builtins(planned))
     return _tell_done(planned)
 
 
 def _show(app: Mainspring, found: Distribution, as_json: bool) -> None:
     if as_json:
-        return records.emit(msgspec.to_builtins(found) | {"total": found.total})
+        return print_json(msgspec.to_builtins(found) | {"total": found.total})
     if found.peak is None:
         return hint(f"no schedule of {place(app)} has a tick in the next 24 hours")
     click.echo(f"{found.total:,} ticks of {_many(found.schedules)} in 24 hours; score {found.score:.2f} of 1")
