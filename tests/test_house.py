@@ -450,7 +450,7 @@ MAY_SWALLOW = {
     "cli.app_loader:inside": "the command says itself that the store cannot be opened",
     "cli.migrate:_question": "tables of another version cannot be counted: the question is put without a number",
     "cli.options:moment": "not a span of time: it is read as an instant, and refused if it is none",
-    "cli.top.terminal:_give_back": "the terminal itself is gone",
+    "cli.top.terminal:_restore": "the terminal itself is gone",
     "control.bulk_page:resumed": "a cursor that cannot be read is refused below",
     "executor.child:main": "a system that does not let a process change how it is chosen when memory runs out",
     "executor.child:serve": "a stream of the task's own that is closed: there is nothing left to flush",

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from mainspring import Filter
-from mainspring.cli.progress import counting
+from mainspring.cli.progress import count_on_stderr
 from mainspring.events import JobsChanged
 
 ACTIONS = ["cancel", "retry", "pause", "resume", "delete"]
@@ -145,7 +145,7 @@ class Terminal(io.StringIO):
 def test_a_long_change_shows_its_progress_on_a_terminal(inside, monkeypatch):
     async def cancel(app):
         await app.enqueue_many(app.tasks["add"].job(n) for n in range(2100))
-        with counting(app, JobsChanged, "cancel"):
+        with count_on_stderr(app, JobsChanged, "cancel"):
             await app.jobs.cancel(Filter())
 
     monkeypatch.setattr(sys, "stderr", seen := Terminal())
@@ -160,7 +160,7 @@ def test_a_long_change_shows_its_progress_on_a_terminal(inside, monkeypatch):
 def test_a_pipe_sees_no_progress(inside, capsys):
     async def cancel(app):
         await app.enqueue_many(app.tasks["add"].job(n) for n in range(1001))
-        with counting(app, JobsChanged, "cancel"):
+        with count_on_stderr(app, JobsChanged, "cancel"):
             await app.jobs.cancel(Filter())
 
     inside(cancel)

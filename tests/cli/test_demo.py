@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from mainspring.cli.top.frame import Frame
-from mainspring.cli.top.snapshot import look
+from mainspring.cli.top.snapshot import take_snapshot
 from mainspring.cli.top.view import TopView
 from mainspring.demo.app import shop as demo_shop
 from mainspring.demo.feeder import feed
@@ -120,8 +120,8 @@ async def view_of_a_busy_shop() -> TopView:
         async with app.worker(concurrency=3) as worker:
             jobs = [tasks["transcode"].job(f"clip-{n}") for n in range(5)]
             await app.enqueue_many(jobs)
-            while view.scene is None or len(view.scene.running) < 3:
-                view.see(await look(app))
+            while view.snapshot is None or len(view.snapshot.running) < 3:
+                view.update(await take_snapshot(app))
                 await app.clock.sleep(0)
             await worker.stop(grace=0)
         return view

@@ -26,7 +26,7 @@ def test_what_a_worker_does_elsewhere_is_shown_as_it_happens(process, cli, shop,
     assert {line.split()[2] for line in shown.splitlines()} <= {
         "job.enqueued", "job.started", "job.completed", "reset",
     }  # fmt: skip
-    assert "to go on from here: --after " in errors
+    assert "to continue from here: --after " in errors
     worker.signal(signal.SIGTERM)
     assert worker.end()[0] == 0
 
@@ -52,7 +52,7 @@ def test_what_came_after_a_number_is_shown_first(cli, shop, told):
         ["3", "queue.paused"], ["4", "queue.paused"], ["5", "queue.paused"],
     ]  # fmt: skip
     assert [line.split()[3] for line in shown.stdout.splitlines()] == ["q2", "q3", "q4"]
-    assert shown.stderr == "to go on from here: --after 5\n"
+    assert shown.stderr == "to continue from here: --after 5\n"
 
 
 def test_json_is_a_document_a_line_with_everything(cli, shop, told):

@@ -207,7 +207,7 @@ def test_a_crontab_comes_from_stdin_too(cli, shop):
 def test_a_file_without_lines_says_so(cli, shop, tab):
     done = cli("import", "crontab", tab("# nothing\n\n"), "--app", shop)
     assert (done.exit_code, done.stdout) == (0, "")
-    assert "tab asks for nothing" in done.stderr
+    assert "tab has no schedules" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ def test_a_key_is_made_listed_and_revoked(cli, shop):
     assert made.exit_code == 0
     assert made.stdout.count("\n") == 1
     assert secret.startswith("msk_")
-    assert "nobody can show it again" in made.stderr
+    assert "it cannot be shown again" in made.stderr
     title, row = cli("keys", "list", "--app", shop).stdout.splitlines()
     assert title.split() == ["NAME", "ID", "ROLE", "SCOPES", "MADE", "USED", "EXPIRES"]
     assert row.split()[:4] == ["deploy", secret.split("_")[1], "operator", "jobs:write"]

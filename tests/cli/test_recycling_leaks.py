@@ -124,7 +124,7 @@ def test_a_leaked_slot_makes_a_single_process_begin_anew_after_its_jobs(process,
     worker.signal(signal.SIGTERM)
     code, out, errors = worker.end()
     assert (code, out.count(" on sqlite")) == (0, 2)
-    assert f"pid {worker.popen.pid} starts anew: a slot leaked" in errors
+    assert f"pid {worker.popen.pid} restarts: a slot leaked" in errors
     assert books(inside, poison) == ("dead", ["timeout"])
     assert books(inside, held) == ("completed", ["completed"])
 

@@ -13,11 +13,11 @@ import click
 import pytest
 
 from mainspring import Mainspring
-from mainspring.cli.app_loader import load
+from mainspring.cli.app_loader import load_app
 from mainspring.cli.doctor import examine
 from mainspring.cli.options import interval
-from mainspring.cli.top.frame import Frame, whole
-from mainspring.cli.top.snapshot import Scene, look
+from mainspring.cli.top.frame import Frame, full_page
+from mainspring.cli.top.snapshot import TopSnapshot, take_snapshot
 from mainspring.cli.top.view import TopView
 from mainspring.records.finding import Finding
 from mainspring.testing import VirtualClock
@@ -90,7 +90,7 @@ def refused(cli: Callable[..., Any], shop: str) -> Callable[..., tuple[int, str]
 
 
 def clock_of(shop: str) -> VirtualClock:
-    load(shop)
+    load_app(shop)
     clock = sys.modules["shop"].clock
     assert isinstance(clock, VirtualClock)
     return clock
@@ -551,9 +551,9 @@ def test_stats_count_schedules_and_name_the_next(cli, run, shop):
 
 
 async def _seen(app: Mainspring) -> TopView:
-    view, scene = TopView(), await look(app)
-    assert isinstance(scene, Scene)
-    view.see(scene)
+    view, snapshot = TopView(), await take_snapshot(app)
+    assert isinstance(snapshot, TopSnapshot)
+    view.update(snapshot)
     return view
 
 
@@ -576,7 +576,7 @@ async def test_top_has_a_pane_of_the_next_ticks_with_a_countdown(here, clock):
     async def report() -> None: ...
 
     async with app:
-        assert "no schedule is active" in "\n".join(_drawn(whole(await _seen(app), 80), 80, 60))
+        assert "no schedule is active" in "\n".join(_drawn(full_page(await _seen(app), 80), 80, 60))
         await app.schedules.list()
         clock.advance(minutes=1)
         view = await _seen(app)
@@ -587,7 +587,7 @@ async def test_top_has_a_pane_of_the_next_ticks_with_a_countdown(here, clock):
         assert lines[at + 1] == "► 4m health health Wed 2020-01-01 00:05 +0000 every 5 minutes"
         assert lines[at + 2].startswith("► 8h report report Wed 2020-01-01 09:00 +0000 at 09:00 every day")
         clock.advance(minutes=10)
-        assert "6m late health" in " ".join(" ".join(_drawn(whole(await _seen(app), 80), 80, 60)).split())
+        assert "6m late health" in " ".join(" ".join(_drawn(full_page(await _seen(app), 80), 80, 60)).split())
 
 
 async def test_watching_writes_nothing_down(here, clock):
@@ -597,7 +597,7 @@ async def test_watching_writes_nothing_down(here, clock):
     async def health() -> None: ...
 
     async with app:
-        await look(app)
+        await take_snapshot(app)
         await examine(app)
         assert await (await app.opened()).schedules(limit=10) == []
 

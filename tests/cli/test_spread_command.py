@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mainspring import every
-from mainspring.cli.app_loader import load
+from mainspring.cli.app_loader import load_app
 from mainspring.cli.schedule_spread import histogram, spread
 from mainspring.schedule.balance.distribution import Distribution, Peak
 from mainspring.testing.contract.build import NOW
@@ -31,7 +31,7 @@ def crowd(shop: str) -> None:
     """Three hourly schedules at the same second."""
 
     async def make() -> None:
-        app = load(shop)
+        app = load_app(shop)
         async with app:
             began = app.clock.now().replace(microsecond=0)
             for name in "abc":

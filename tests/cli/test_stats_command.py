@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mainspring.cli.sparkline import bars_of, squeezed
-from mainspring.cli.stats_page import by_state, percent, summary, throughput
+from mainspring.cli.stats_page import percent, state_line, summary, throughput
 from mainspring.insight.stats import Figures, Point, Stats
 
 
@@ -120,10 +120,10 @@ def test_a_window_that_cannot_be_is_a_usage_error(cli, shop, window, why):
 
 def test_states_are_named_as_far_as_there_is_room():
     stats = Stats(pending=1234, scheduled=40, retrying=5, running=7, completed=303_000, dead=12)
-    assert by_state(stats, 200).plain.count("  ") == 9
-    assert by_state(stats, 95).plain.startswith("○ 1,234 pending  ◔ 40 scheduled  ↻ 5 retrying  ► 7 running  ✓")
-    assert by_state(stats, 70).plain.startswith("○ 1,234 pend ◔ 40 sched ↻ 5 retry")
-    assert by_state(stats, 50).plain == "○ 1,234  ◔ 40  ↻ 5  ► 7  ✓ 303,000  ✗ 12"
+    assert state_line(stats, 200).plain.count("  ") == 9
+    assert state_line(stats, 95).plain.startswith("○ 1,234 pending  ◔ 40 scheduled  ↻ 5 retrying  ► 7 running  ✓")
+    assert state_line(stats, 70).plain.startswith("○ 1,234 pend ◔ 40 sched ↻ 5 retry")
+    assert state_line(stats, 50).plain == "○ 1,234  ◔ 40  ↻ 5  ► 7  ✓ 303,000  ✗ 12"
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_instants_are_told_from_now(seconds, shown):
 def test_every_state_and_every_ending_has_a_symbol_of_its_own_colour():
     assert set(render.STATES) == set(SHOWN)
     assert len({symbol for symbol, _ in render.STATES.values()}) == len(SHOWN)
-    assert set(job_page.OUTCOMES) == {*Ending, PARTIAL}
+    assert set(job_page.OUTCOME_MARKS) == {*Ending, PARTIAL}
 
 
 def test_a_value_of_several_lines_forges_no_fact() -> None:

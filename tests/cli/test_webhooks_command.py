@@ -25,7 +25,7 @@ def hook(cli, shop):
 def test_a_webhook_is_made_listed_and_deleted(cli, shop, hook):
     assert hook.stdout.startswith("whsec_")
     assert hook.stdout.count("\n") == 1
-    assert "this is the secret of webhook 'ops'; nobody can show it again" in hook.stderr
+    assert "this is the secret of webhook 'ops'; it cannot be shown again" in hook.stderr
     title, row = cli("webhooks", "list", "--app", shop).stdout.splitlines()
     assert title.split() == ["NAME", "STATE", "TOLD", "FAILURES", "EVENTS", "URL"]
     assert row.split()[:6] == ["ops", "►", "open", "never", "0", "job.dead"]
@@ -80,7 +80,7 @@ def test_a_webhook_is_disabled_enabled_and_rotated(cli, shop, hook):
 
 
 def test_a_test_that_no_worker_takes_says_so(cli, shop, hook, monkeypatch):
-    monkeypatch.setattr(webhooks, "PATIENCE", 0.01)
+    monkeypatch.setattr(webhooks, "TEST_TIMEOUT_SECONDS", 0.01)
     refused = cli("webhooks", "test", "ops", "--app", shop)
     assert refused.exit_code == 1
     assert "no worker has taken it" in refused.stderr

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from mainspring.cli.app_loader import load
+from mainspring.cli.app_loader import load_app
 from mainspring.clock import EPOCH
 from mainspring.records.worker import WorkerCommands, WorkerInfo, WorkerRow
 
@@ -22,7 +22,7 @@ def crew(shop):
 
     def beat(*workers: WorkerInfo) -> None:
         async def inside() -> None:
-            app = load(shop)
+            app = load_app(shop)
             async with app:
                 now = app.clock.now()
                 for worker in workers:
@@ -143,10 +143,10 @@ def test_a_live_worker_obeys(cli, process, shop, enqueued, until):
 def test_resize_says_what_it_ordered_and_the_list_shows_it_on_its_way(cli, shop, crew):
     crew(info("web-7-aa"))
     done = cli("workers", "resize", "web", "50", "--app", shop)
-    assert done.stdout == "worker web-7-aa is told to have 50 slots\n"
+    assert done.stdout == "worker web-7-aa will have 50 slots from its next beat on\n"
     assert "0/10→50" in cli("workers", "--app", shop).stdout
     done = cli("workers", "resize", "--all", "default", "--app", shop)
-    assert done.stdout == "worker web-7-aa is told to have the slots it was started with\n"
+    assert done.stdout == "worker web-7-aa will have the slots it was started with from its next beat on\n"
     assert listed(cli, shop)[0]["orders"] == {"concurrency": None, "drained": False, "stopped": False}
 
 

@@ -1,4 +1,4 @@
-"""Finds the app, or only the store, that a command is about."""
+"""Loads the app, or only the store, that a command works on."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from ..errors import MainspringError
 from ..health import PATIENCE
 from .messages import Failed, redacted
 
-NOTHING = "which jobs? Give --app module:attribute or --store URL, or set $MAINSPRING_APP or $MAINSPRING_STORE"
-# Frames of a failed import that belong to the machinery, not to the user.
+NO_APP = "which jobs? Give --app module:attribute or --store URL, or set $MAINSPRING_APP or $MAINSPRING_STORE"
+# Files whose frames are left out of the traceback of a failed import.
 _MACHINERY = ("<frozen importlib", os.path.join("importlib", "__init__.py"), __file__)
-_TAIL = 4
+_MAX_FRAMES = 4
 _PACKAGE = str(Path(__file__).parents[1])
 Command = Callable[..., Coroutine[Any, Any, None]]
 
@@ -40,11 +40,11 @@ def with_app(command: Command) -> Callable[..., None]:
         async with app:
             await command(app, **given)
 
-    return _choosing(command, inside)
+    return _with_options(command, inside)
 
 
 def with_any_app(command: Command) -> Callable[..., None]:
-    """As with_app, for a command that has something to say even if the store cannot be opened."""
+    """Like with_app, for a command that also works if the store cannot be opened."""
 
     async def inside(app: Mainspring, **given: Any) -> None:
         with suppress(MainspringError, TimeoutError):
@@ -55,68 +55,71 @@ def with_any_app(command: Command) -> Callable[..., None]:
         finally:
             await app.close()
 
-    return _choosing(command, inside)
+    return _with_options(command, inside)
 
 
 def with_closed_app(command: Command) -> Callable[..., None]:
-    """As with_app, for a command that opens it by itself, or has no need to."""
-    return _choosing(command, command)
+    """Like with_app, for a command that opens the app itself, or does not need it open."""
+    return _with_options(command, command)
 
 
-def _choosing(command: Command, inside: Command) -> Callable[..., None]:
+def _with_options(command: Command, inside: Command) -> Callable[..., None]:
     @click.option("--app", "named", metavar="MODULE:ATTR", help="The app, e.g. shop:app [$MAINSPRING_APP].")
     @click.option("--store", metavar="URL", help="Only a store, without an app's code [$MAINSPRING_STORE].")
     @functools.wraps(command)
     def run(named: str | None, store: str | None, **given: Any) -> None:
-        app = find(named, store)
-        with act_as(operator()):
+        app = find_app(named, store)
+        with act_as(current_user()):
             asyncio.run(inside(app, **given))
 
     return run
 
 
-def operator() -> str:
-    """Whoever runs this command, as the audit trail has it."""
+def current_user() -> str:
+    """The user of this command, as recorded in the audit log."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a number without a name, as in many containers
+    except (KeyError, OSError):  # a user id without a name, as in many containers
         user = str(os.getuid())
     return f"cli:{user}@{socket.gethostname()}"
 
 
-def find(named: str | None, store: str | None) -> Mainspring:
-    """Options before variables, and among variables the app before the store, which it may well use."""
+def find_app(named: str | None, store: str | None) -> Mainspring:
+    """The app of --app or --store, else of $MAINSPRING_APP, else on the store of $MAINSPRING_STORE."""
     if named and store:
         raise click.UsageError("an app brings its own store: give --app or --store, not both")
     if named:
-        return load(named)
+        return load_app(named)
     if store:
         return Mainspring(store)
     if name := os.environ.get("MAINSPRING_APP", "").strip():
-        return load(name, " (from $MAINSPRING_APP)")
+        return load_app(name, " (from $MAINSPRING_APP)")
     if os.environ.get("MAINSPRING_STORE", "").strip():
         return Mainspring()
-    raise click.UsageError(NOTHING)
+    raise click.UsageError(NO_APP)
 
 
-def named_app(argument: str | None, option: str | None) -> tuple[str, str]:
-    """Which app a command that needs one is for, and where that was said if not on the command line."""
+def app_name(argument: str | None, option: str | None) -> tuple[str, str]:
+    """The name of the app, and where it comes from if not from the command line. For commands that need an app."""
     if argument and option and argument != option:
         raise click.UsageError(f"two apps are named, {argument} and {option}: give one")
-    if given := argument or option:
-        return given, ""
+    if name := argument or option:
+        return name, ""
     if variable := os.environ.get("MAINSPRING_APP", "").strip():
         return variable, " (from $MAINSPRING_APP)"
     raise click.UsageError("which app? Give module:attribute, e.g. shop:app, or set $MAINSPRING_APP")
 
 
-def place(app: Mainspring) -> str:
-    """The store, as it may be shown."""
+def store_name(app: Mainspring) -> str:
+    """The URL of the store, without its password."""
     return redacted(app.settings.store)
 
 
-def load(name: str, source: str = "") -> Mainspring:
-    """The Mainspring that module:attribute names, with the current directory on the path."""
+def load_app(name: str, source: str = "") -> Mainspring:
+    """Imports module:attribute, with the current directory on the path.
+
+    Raises UsageError or Failed, with advice, if that is not a Mainspring.
+    """
     module, _, attribute = name.partition(":")
     if os.sep in module or module.endswith(".py"):
         dotted = ".".join(Path(module).with_suffix("").parts)
@@ -130,10 +133,10 @@ def load(name: str, source: str = "") -> Mainspring:
     found: Any = loaded
     for part in attribute.split("."):
         if not hasattr(found, part):
-            raise Failed(f"module {module!r} has no {attribute!r}{source}{_instead(loaded)}")
+            raise Failed(f"module {module!r} has no {attribute!r}{source}{_suggestion(loaded)}")
         found = getattr(found, part)
     if not isinstance(found, Mainspring):
-        raise Failed(f"{name} is a {type(found).__name__}, not a Mainspring{source}{_instead(loaded)}")
+        raise Failed(f"{name} is a {type(found).__name__}, not a Mainspring{source}{_suggestion(loaded)}")
     return found
 
 
@@ -142,33 +145,33 @@ def _import(name: str, source: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and f"{name}.".startswith(f"{error.name}."):
-            raise Failed(f"there is no module {name!r} in {os.getcwd()}{source}{_similar(name)}") from None
-        raise _raised(name, error) from None
+            raise Failed(f"there is no module {name!r} in {os.getcwd()}{source}{_similar_module(name)}") from None
+        raise _import_failed(name, error) from None
     except (Exception, SystemExit) as error:
-        raise _raised(name, error) from None
+        raise _import_failed(name, error) from None
 
 
-def _similar(name: str) -> str:
+def _similar_module(name: str) -> str:
     here = Path.cwd()
     modules = [file.stem for file in here.glob("*.py")] + [file.parent.name for file in here.glob("*/__init__.py")]
     near = difflib.get_close_matches(name, modules, 1)
     return f"; did you mean {near[0]!r}?" if near else "; run this in the directory that holds it"
 
 
-def _raised(name: str, error: BaseException) -> Failed:
-    ours = isinstance(error, MainspringError)  # whose message says it all; where in our code it was raised, nothing
+def _import_failed(name: str, error: BaseException) -> Failed:
+    ours = isinstance(error, MainspringError)  # its message is enough: frames of our own code are left out
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith((_MACHINERY[0], *([_PACKAGE] if ours else [])))
         and not frame.filename.endswith(_MACHINERY[1:])
     ]
-    *where, what = traceback.format_exception_only(error)
-    said = f": {error}" if ours else f" raised {what.strip()}"
-    return Failed(f"importing {name!r}{said}", "".join([*traceback.format_list(frames[-_TAIL:]), *where]))
+    *where, last = traceback.format_exception_only(error)
+    reason = f": {error}" if ours else f" raised {last.strip()}"
+    return Failed(f"importing {name!r}{reason}", "".join([*traceback.format_list(frames[-_MAX_FRAMES:]), *where]))
 
 
-def _instead(module: ModuleType) -> str:
+def _suggestion(module: ModuleType) -> str:
     apps = [name for name, value in vars(module).items() if isinstance(value, Mainspring)]
     if len(apps) == 1:
         return f"; did you mean {module.__name__}:{apps[0]}?"

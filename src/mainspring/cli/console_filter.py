@@ -1,4 +1,4 @@
-"""Keeps a console readable when a job is chatty: some lines of each job, the number of the others, and every error."""
+"""JobLineFilter: limits the log lines of a chatty job on a console; errors are always shown."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from ..clock import Clock
 from ..events import Bus, JobEnded
 from ..task.context import running
 
-# Lines of one job, and of all jobs of one task, that are shown in a window of time.
+# Lines that are shown per window: of one job, and of all jobs of one task.
 MAX_JOB_LINES = 10
 MAX_TASK_LINES = 50
 WINDOW_SECONDS = 5.0
 
 
-class _Lines:
-    """Of one job or one task within the present window."""
+class _LineCount:
+    """The lines of one job or one task in the current window."""
 
-    def __init__(self, began: float) -> None:
-        self.began = began
+    def __init__(self, started: float) -> None:
+        self.started = started
         self.shown = 0
         self.hidden = 0
         self.last = ""
 
 
-class JobLines(logging.Filter):
-    """A filter for handlers that write to a console. What it hides is summed up when the window is over."""
+class JobLineFilter(logging.Filter):
+    """A filter for handlers that write to a console. A summary replaces hidden lines at the end of a window."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
         self._clock = clock
         self._lock = Lock()
-        self._jobs: dict[tuple[str, str], _Lines] = {}
-        self._tasks: dict[str, _Lines] = {}
+        self._jobs: dict[tuple[str, str], _LineCount] = {}
+        self._tasks: dict[str, _LineCount] = {}
         self._handlers: list[logging.Handler] = []
 
     @classmethod
-    def install(cls, clock: Clock, bus: Bus) -> JobLines:
-        """On the handlers of the root logger that write to this terminal; files of the app get every line."""
-        lines = cls(clock)
+    def install(cls, clock: Clock, bus: Bus) -> JobLineFilter:
+        """Adds it to the handlers of the root logger that write to this terminal; log files get every line."""
+        line_filter = cls(clock)
         for handler in logging.getLogger().handlers:
             if isinstance(handler, logging.StreamHandler) and handler.stream in (sys.stderr, sys.stdout):
-                handler.addFilter(lines)
-                lines._handlers.append(handler)
-        bus.subscribe(JobEnded, lines.ended)
-        return lines
+                handler.addFilter(line_filter)
+                line_filter._handlers.append(handler)
+        bus.subscribe(JobEnded, line_filter.job_ended)
+        return line_filter
 
     def filter(self, record: logging.LogRecord) -> bool:
         ctx = running.get()
@@ -61,34 +61,34 @@ class JobLines(logging.Filter):
 
     def _is_shown(self, task: str, id: str, text: str) -> bool:
         now = self._clock.monotonic()
-        ours = self._jobs.setdefault((task, id), _Lines(now))
-        all = self._tasks.setdefault(task, _Lines(now))
-        if text == ours.last or ours.shown >= MAX_JOB_LINES or all.shown >= MAX_TASK_LINES:
-            ours.hidden += 1
+        of_job = self._jobs.setdefault((task, id), _LineCount(now))
+        of_task = self._tasks.setdefault(task, _LineCount(now))
+        if text == of_job.last or of_job.shown >= MAX_JOB_LINES or of_task.shown >= MAX_TASK_LINES:
+            of_job.hidden += 1
             return False
-        ours.last = text
-        ours.shown += 1
-        all.shown += 1
+        of_job.last = text
+        of_job.shown += 1
+        of_task.shown += 1
         return True
 
-    def ended(self, event: JobEnded) -> None:
-        """The job's last word: how much of it is not here."""
+    def job_ended(self, event: JobEnded) -> None:
+        """Writes how many lines of the job were hidden."""
         with self._lock:
             lines = self._jobs.pop((event.job.task, event.job.id), None)
         if lines is not None and lines.hidden:
             self._write(_summary(event.job.task, event.job.id, lines.hidden))
 
     def flush(self, *, all: bool = False) -> None:
-        """Sums up the windows that are over."""
+        """Writes the summaries of windows that are over; with `all`, of the others, too."""
         with self._lock:
-            texts = list(self._over(self._clock.monotonic(), all))
+            texts = list(self._summaries(self._clock.monotonic(), all))
         for text in texts:
             self._write(text)
 
-    def _over(self, now: float, all: bool) -> Iterator[str]:
-        for task in [task for task, lines in self._tasks.items() if now - lines.began >= WINDOW_SECONDS]:
+    def _summaries(self, now: float, all: bool) -> Iterator[str]:
+        for task in [task for task, lines in self._tasks.items() if now - lines.started >= WINDOW_SECONDS]:
             del self._tasks[task]
-        over = [key for key, lines in self._jobs.items() if all or now - lines.began >= WINDOW_SECONDS]
+        over = [key for key, lines in self._jobs.items() if all or now - lines.started >= WINDOW_SECONDS]
         hidden = {key: self._jobs.pop(key).hidden for key in over}
         hidden = {key: number for key, number in hidden.items() if number}
         for task in {task for task, _ in hidden}:
@@ -105,8 +105,8 @@ class JobLines(logging.Filter):
             finally:
                 handler.release()
 
-    async def keep(self) -> None:
-        """Sums up now and then, until it is cancelled; then for the last time."""
+    async def run(self) -> None:
+        """Writes summaries until it is cancelled, and then the last ones."""
         try:
             while True:
                 await self._clock.sleep(WINDOW_SECONDS / 5)
@@ -115,13 +115,13 @@ class JobLines(logging.Filter):
             self.flush(all=True)
 
 
-def _lines(number: int) -> str:
+def _more_lines(number: int) -> str:
     return f"… {number:,} more line{'' if number == 1 else 's'}"
 
 
 def _summary(task: str, id: str, number: int) -> str:
-    return f"{_lines(number)} from {task} {id}: mainspring jobs logs {id}, or dev --all-lines"
+    return f"{_more_lines(number)} from {task} {id}: mainspring jobs logs {id}, or dev --all-lines"
 
 
 def _summary_of_many(task: str, jobs: int, number: int) -> str:
-    return f"{_lines(number)} from {jobs:,} jobs of {task}: mainspring jobs list --task {task}, or dev --all-lines"
+    return f"{_more_lines(number)} from {jobs:,} jobs of {task}: mainspring jobs list --task {task}, or dev --all-lines"

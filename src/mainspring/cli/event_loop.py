@@ -1,4 +1,4 @@
-"""The event loop of commands that stay: uvloop where it is installed."""
+"""The event loop of long-running commands: uvloop if it is installed."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from ..survived_errors import SurvivedErrors
 
 T = TypeVar("T")
 _ended_loop = SurvivedErrors("event_loop", "code of a job has ended the event loop, which goes on")
-# Seconds for the tasks that are left when the work is done.
-LAST = 1.0
+# Time for the remaining tasks when the work is done.
+LAST_TASKS_SECONDS = 1.0
 
 
 def run(work: Coroutine[Any, Any, T], *, goes_on: bool = False) -> T:
-    """The value of the work. A task that swallows its cancellation does not keep the process from ending.
+    """Runs the work and returns its value. A task that ignores its cancellation does not block the end of the process.
 
-    With `goes_on` the work goes on where other code on its loop ends that loop, by SystemExit or by stop().
+    With `goes_on` the work continues if other code on its loop ends that loop, by SystemExit or by stop().
     """
-    collect_less()
-    runner = asyncio.Runner(loop_factory=_factory())
+    tune_garbage_collector()
+    runner = asyncio.Runner(loop_factory=_loop_factory())
     try:
-        return _to_its_end(runner, work) if goes_on else runner.run(work)
+        return _run_to_end(runner, work) if goes_on else runner.run(work)
     finally:
-        # Closing the loop waits for its tasks, however long they take.
-        if runner.run(_left_alone()):
+        # Closing the loop would wait for its tasks without a limit.
+        if runner.run(_cancel_other_tasks()):
             runner.close()
 
 
-def _to_its_end(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
-    begun: list[asyncio.Task[T]] = []
+def _run_to_end(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
+    started: list[asyncio.Task[T]] = []
 
     async def main() -> T:
-        begun.append(cast("asyncio.Task[T]", asyncio.current_task()))
+        started.append(cast("asyncio.Task[T]", asyncio.current_task()))
         return await work
 
     try:
         return runner.run(main())
     except (SystemExit, RuntimeError) as error:
-        if not begun:
+        if not started:
             raise
-        return _again(runner.get_loop(), begun[0], error)
+        return _resume(runner.get_loop(), started[0], error)
 
 
-def _again(loop: asyncio.AbstractEventLoop, main: asyncio.Task[T], error: BaseException) -> T:
+def _resume(loop: asyncio.AbstractEventLoop, main: asyncio.Task[T], error: BaseException) -> T:
     while True:
         if main.done() or (isinstance(error, RuntimeError) and "stopped before" not in str(error)):
             raise error
@@ -56,16 +56,18 @@ def _again(loop: asyncio.AbstractEventLoop, main: asyncio.Task[T], error: BaseEx
             error = next_error
 
 
-def collect_less() -> None:
-    """A worker makes objects by the thousand that are gone in no time. With Python's own threshold, meant for programs
-    that make few, a busy one spent a sixth of its time looking for rings among them, and what was imported.
+def tune_garbage_collector() -> None:
+    """Raises the thresholds of the garbage collector.
+
+    A worker creates many short-lived objects. With Python's default thresholds a busy one spent a sixth of its time in
+    collections, which also visited all imported modules.
     """
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
 
 
-def _factory() -> Callable[[], asyncio.AbstractEventLoop]:
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     try:
         from uvloop import new_event_loop
     except ImportError:
@@ -73,9 +75,9 @@ def _factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return new_event_loop
 
 
-async def _left_alone() -> bool:
-    """Whether every other task of this loop has ended."""
+async def _cancel_other_tasks() -> bool:
+    """Cancels every other task of this loop. Returns whether all of them have ended in time."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
-    return not others or not (await asyncio.wait(others, timeout=LAST))[1]
+    return not others or not (await asyncio.wait(others, timeout=LAST_TASKS_SECONDS))[1]

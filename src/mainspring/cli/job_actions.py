@@ -1,4 +1,4 @@
-"""mainspring jobs cancel, retry, pause, resume, delete: by id or by filter; and run-again."""
+"""mainspring jobs cancel, retry, run-again, pause, resume, delete."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..app import Mainspring
 from ..ids import JobId
 from ..records.job import MEANT, Action
 from .app_loader import with_app
-from .job_changes import ChangeCommand, carry_out, chosen, which_jobs
+from .job_changes import ChangeCommand, apply_change, choose_jobs, which_jobs
 from .json_output import print_json
 from .options import as_json
 
@@ -26,9 +26,9 @@ async def cancel(app: Mainspring, reason: str | None, **given: Any) -> None:
     By id, or those that options choose: without --state, unfinished ones. Waiting jobs never run; running
     ones are interrupted at their worker's next heartbeat.
     """
-    choice = await chosen(app, MEANT[Action.CANCEL], given)
+    choice = await choose_jobs(app, MEANT[Action.CANCEL], given)
     act = app.jobs.cancel if reason is None else partial(app.jobs.cancel, reason=reason)
-    await carry_out(app, ChangeCommand.of(Action.CANCEL, "cancelled", act), choice)
+    await apply_change(app, ChangeCommand.of(Action.CANCEL, "cancelled", act), choice)
 
 
 @click.command()
@@ -40,10 +40,10 @@ async def retry(app: Mainspring, **given: Any) -> None:
     By id, or those that options choose: without --state, dead ones. They become pending, with all their
     retries.
     """
-    await carry_out(
+    await apply_change(
         app,
         ChangeCommand.of(Action.RETRY, "pending again", app.jobs.retry),
-        await chosen(app, MEANT[Action.RETRY], given),
+        await choose_jobs(app, MEANT[Action.RETRY], given),
     )
 
 
@@ -57,10 +57,10 @@ async def run_again(app: Mainspring, id: JobId, as_json: bool) -> None:
     It has the same task, queue, arguments, tags and options. The finished job stays as it is: to run a dead,
     cancelled or expired job itself again, use `jobs retry`.
     """
-    made = await app.jobs.run_again(id)
+    copy = await app.jobs.run_again(id)
     if as_json:
-        return print_json({"id": made.id, "of": id})
-    return click.echo(made.id)
+        return print_json({"id": copy.id, "of": id})
+    return click.echo(copy.id)
 
 
 @click.command()
@@ -71,8 +71,10 @@ async def pause(app: Mainspring, **given: Any) -> None:
 
     By id, or those that options choose: without --state, pending, scheduled and retrying ones.
     """
-    await carry_out(
-        app, ChangeCommand.of(Action.PAUSE, "paused", app.jobs.pause), await chosen(app, MEANT[Action.PAUSE], given)
+    await apply_change(
+        app,
+        ChangeCommand.of(Action.PAUSE, "paused", app.jobs.pause),
+        await choose_jobs(app, MEANT[Action.PAUSE], given),
     )
 
 
@@ -84,10 +86,10 @@ async def resume(app: Mainspring, **given: Any) -> None:
 
     By id, or those that options choose.
     """
-    await carry_out(
+    await apply_change(
         app,
         ChangeCommand.of(Action.RESUME, "pending again", app.jobs.resume),
-        await chosen(app, MEANT[Action.RESUME], given),
+        await choose_jobs(app, MEANT[Action.RESUME], given),
     )
 
 
@@ -100,6 +102,8 @@ async def delete(app: Mainspring, **given: Any) -> None:
     By id, or those that options choose: without --state, finished ones. Running jobs are refused: cancel
     them first.
     """
-    await carry_out(
-        app, ChangeCommand.of(Action.DELETE, "deleted", app.jobs.delete), await chosen(app, MEANT[Action.DELETE], given)
+    await apply_change(
+        app,
+        ChangeCommand.of(Action.DELETE, "deleted", app.jobs.delete),
+        await choose_jobs(app, MEANT[Action.DELETE], given),
     )

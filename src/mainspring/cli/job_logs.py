@@ -1,4 +1,4 @@
-"""mainspring jobs logs: what a job's runs have logged, and what they log now."""
+"""mainspring jobs logs: prints the log lines of a job, and follows them."""
 
 from __future__ import annotations
 
@@ -36,20 +36,22 @@ async def logs(app: Mainspring, id: JobId, follow: bool, level: str | None, run:
     job = await app.jobs.get(id)
     if run is not None and run > job.runs and not follow:
         raise Failed(f"job {id} has begun {job.runs} run{'s' * (job.runs != 1)}, so there is no run {run}")
-    least = logging.getLevelNamesMapping()[(level or "notset").upper()]
-    lines = _chosen(app.jobs.tail(id, after=(run or 0, 0)) if follow else _kept(app, id, run or 0), run, least)
+    min_level = logging.getLevelNamesMapping()[(level or "notset").upper()]
+    lines = _selected(
+        app.jobs.tail(id, after=(run or 0, 0)) if follow else _stored_lines(app, id, run or 0), run, min_level
+    )
     if as_json and not follow:
         return print_json([_record(line) async for line in lines])
-    some = await _print(lines, as_json)
+    printed = await _print(lines, as_json)
     if follow:
         hint(f"job {id} is {(await app.jobs.get(id)).shown(app.clock.now())}")
-    elif not some:
+    elif not printed:
         about = f" in run {run}" * (run is not None) + f" at level {level} or above" * (level is not None)
         hint(f"job {id} has logged nothing{about or ' so far'}")
     return None
 
 
-async def _kept(app: Mainspring, id: JobId, run: int) -> AsyncIterator[LogLine]:
+async def _stored_lines(app: Mainspring, id: JobId, run: int) -> AsyncIterator[LogLine]:
     after = (run, 0)
     while lines := await app.jobs.logs(id, after=after):
         for line in lines:
@@ -57,16 +59,16 @@ async def _kept(app: Mainspring, id: JobId, run: int) -> AsyncIterator[LogLine]:
         after = (lines[-1].run, lines[-1].n)
 
 
-async def _chosen(lines: AsyncIterator[LogLine], run: int | None, least: int) -> AsyncIterator[LogLine]:
+async def _selected(lines: AsyncIterator[LogLine], run: int | None, min_level: int) -> AsyncIterator[LogLine]:
     async for line in lines:
         if run is not None and line.run > run:
             return
-        if line.level >= least:
+        if line.level >= min_level:
             yield line
 
 
 async def _print(lines: AsyncIterator[LogLine], as_json: bool) -> bool:
-    """Each as it comes; whether there was any."""
+    """Prints each line as it comes. Returns whether there was one."""
     from . import render
 
     out, run = render.console(), 0

@@ -1,4 +1,4 @@
-"""mainspring queues: what waits where, and stopping a queue for a while."""
+"""mainspring queues: lists, pauses and resumes queues."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from .app_loader import place, with_app
+from .app_loader import store_name, with_app
 from .json_output import print_json
 from .messages import hint
 from .options import as_json, span
@@ -28,7 +28,7 @@ async def list_(app: Mainspring, as_json: bool) -> None:
     if as_json:
         return print_json(msgspec.to_builtins(found))
     if not found:
-        return hint(f"no queue of {place(app)} holds unfinished jobs; store one: mainspring enqueue TASK …")
+        return hint(f"no queue of {store_name(app)} holds unfinished jobs; store one: mainspring enqueue TASK …")
     from . import render
 
     return render.show(render.queue_table(found, app.clock.now()))
@@ -49,7 +49,9 @@ async def history(app: Mainspring, name: str | None, window: str, as_json: bool)
     if as_json:
         return print_json(msgspec.to_builtins(found))
     if not found:
-        return hint(f"no worker of {place(app)} has looked at queues in the last {window}; they do so once a minute")
+        return hint(
+            f"no worker of {store_name(app)} has sampled queues in the last {window}; workers do so once a minute"
+        )
     from . import render
     from .queue_page import depth_table
 

@@ -1,4 +1,4 @@
-"""mainspring schedules stats and executions: how one schedule has gone."""
+"""mainspring schedules stats and executions: the runs of one schedule."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 async def stats(app: Mainspring, name: str, seconds: float, as_json: bool) -> None:
     """Show how a schedule's runs went: times, success, lateness, errors.
 
-    Of its newest 500 jobs at most, as far as they are kept. Lateness is from a tick's instant to the start of its job.
+    Covers the newest 500 jobs that are kept. Lateness is the time from a tick to the start of its job.
     """
     if not 0 < seconds <= LONGEST.total_seconds():
         raise click.BadParameter(f"figures reach back {LONGEST.days} days", param_hint="'--window'")
@@ -57,8 +57,8 @@ def _page(name: str, found: ScheduleStats, seconds: float) -> list[RenderableTyp
     page: list[RenderableType] = [stats_page.summary(found.runs, f"{name}, last {title}", title, width)]
     late = found.late_p50, found.late_p95, found.late_p99
     if any(one is not None for one in late):
-        words = "  ".join(f"p{n} {stats_page.took(one)}" for n, one in zip((50, 95, 99), late, strict=True))
-        page.append(Text.assemble(("late to start  ", "dim"), words))
+        text = "  ".join(f"p{n} {stats_page.duration(one)}" for n, one in zip((50, 95, 99), late, strict=True))
+        page.append(Text.assemble(("late to start  ", "dim"), text))
     if found.runs.runs:
         page += stats_page.throughput(found.series, width)
     if found.errors:
@@ -95,16 +95,15 @@ def _table(found: Sequence[ScheduleRun]) -> Table:
     from rich.text import Text
 
     from . import render
-    from .job_page import OUTCOMES
+    from .job_page import OUTCOME_MARKS
 
     table = render.grid("tick", "ended", "try", "late", "took", "job", "reason", cut=("reason",))
     for one in found:
         run, tick = one.execution, one.tick
-        symbol, style = OUTCOMES[run.outcome]
+        symbol, style = OUTCOME_MARKS[run.outcome]
         late = "–" if tick.reason else render.span(max(0.0, (run.started_at - tick.at).total_seconds()))
         why = f"{run.failure.type}: {run.failure.message}" if run.failure else ""
-        table.add_row(
-            f"{tick.at:%Y-%m-%d %H:%M:%S}Z", Text(f"{symbol} {run.outcome}", style), str(run.attempt), late,
-            render.span(run.duration.total_seconds()), run.job_id, render.line(why),
-        )  # fmt: skip
+        outcome, took = Text(f"{symbol} {run.outcome}", style), render.span(run.duration.total_seconds())
+        tick_at = f"{tick.at:%Y-%m-%d %H:%M:%S}Z"
+        table.add_row(tick_at, outcome, str(run.attempt), late, took, run.job_id, render.line(why))
     return table

@@ -1,4 +1,4 @@
-"""Counts, figures, series and errors as people read them."""
+"""Statistics for people: counts by state, durations, throughput and errors."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ..records.job import SHOWN, Shown
 from . import render
 from .sparkline import bars_of, squeezed
 
-# Shown even if there are none.
+# States that are shown even if no job has them.
 _ALWAYS: frozenset[Shown] = frozenset({"pending", "running", "completed", "dead"})
-# What the mark before a row of bars takes, and the number behind it.
-LABEL = 19
-# Where room is short.
-SHORT: Mapping[Shown, str] = {
+# Columns of the symbol before a row of bars and of the number after it.
+LABEL_COLUMNS = 19
+# For narrow terminals.
+SHORT_NAMES: Mapping[Shown, str] = {
     "pending": "pend", "scheduled": "sched", "retrying": "retry", "running": "run", "waiting": "wait",
     "paused": "paused", "completed": "done", "dead": "dead", "cancelled": "cancel", "expired": "expired",
 }  # fmt: skip
 
 
-def by_state(stats: Stats, width: int) -> Text:
-    """Jobs by state on one line: with names if they fit, else short ones, else symbols alone."""
+def state_line(stats: Stats, width: int) -> Text:
+    """Jobs by state on one line: with full names if they fit, else with short ones, else with symbols only."""
     some = _counts(stats)
     forms = (_items(_counts(stats, every=True)), _items(some), _items(some, short=True), _items(some, names=False))
     lines = [Text(gap).join(items) for items in forms for gap in ("  ", " ")]
@@ -33,7 +33,7 @@ def by_state(stats: Stats, width: int) -> Text:
 
 
 def state_lines(stats: Stats, width: int) -> list[Text]:
-    """The same with full names, on as many lines as that takes."""
+    """Jobs by state with full names, on one or more lines."""
     lines = [Text()]
     for item in _items(_counts(stats)):
         if lines[-1] and lines[-1].cell_len + 2 + item.cell_len > width:
@@ -51,19 +51,19 @@ def _items(counts: Mapping[Shown, int], *, names: bool = True, short: bool = Fal
     items = []
     for state, count in counts.items():
         symbol, style = render.STATES[state]
-        name = SHORT[state] if short else state
+        name = SHORT_NAMES[state] if short else state
         items.append(Text(f"{symbol} {count:,}" + f" {name}" * names, style if count else "dim", no_wrap=True))
     return items
 
 
 def percent(share: float | None) -> str:
-    """Never 100 % unless it is."""
+    """A ratio in percent; 100 % only if it is exactly 1."""
     if share is None:
         return "–"
     return "100 %" if share == 1 else f"{min(share * 100, 99.9):.1f} %"
 
 
-def took(seconds: float | None) -> str:
+def duration(seconds: float | None) -> str:
     return "–" if seconds is None else render.span(seconds)
 
 
@@ -73,8 +73,10 @@ def success(share: float | None) -> Text:
 
 
 def summary(figures: Figures, title: str, short: str, width: int) -> Text:
-    """Runs, success, how long they take and wait, in one line; where room is short, without the waits, then with the
-    short title and gaps."""
+    """Runs, success rate, durations and waits on one line.
+
+    Without the waits if that is too wide; then also with the short title and narrow gaps.
+    """
     forms = [_summary(figures, title, "  ", waits=True), _summary(figures, title, "  ")]
     return next((line for line in forms if line.cell_len <= width), _summary(figures, short, " "))
 
@@ -83,15 +85,15 @@ def _summary(figures: Figures, title: str, gap: str, *, waits: bool = False) -> 
     line = Text.assemble((title, "bold"), f"{gap}{figures.runs:,} run{'s' * (figures.runs != 1)}{gap}")
     line.append_text(success(figures.success_rate)).append(" ok")
     for name, seconds in (("p50", figures.p50), ("p95", figures.p95), ("p99", figures.p99)):
-        line.append(f"{gap}{name} ", "dim").append(took(seconds))
+        line.append(f"{gap}{name} ", "dim").append(duration(seconds))
     if waits:
-        line.append(f"{gap}wait p50 ", "dim").append(took(figures.wait_p50))
-        line.append(f"{gap}p95 ", "dim").append(took(figures.wait_p95))
+        line.append(f"{gap}wait p50 ", "dim").append(duration(figures.wait_p50))
+        line.append(f"{gap}p95 ", "dim").append(duration(figures.wait_p95))
     return line
 
 
 def figure_table(title: str, groups: Mapping[str, Figures], total: Figures, now: datetime) -> Table:
-    """One row each, those with most runs first; the sum below if there is more than one."""
+    """One row per group, most runs first; a total below if there are several."""
     some = any(figures.partial for figures in groups.values())
     counts = ("runs", "ok", "failed", *(("partial",) if some else ()))
     titles = (*counts, "avg", "p50", "p95", "p99", "wait50", "wait95", "last")
@@ -110,7 +112,7 @@ def _cells(figures: Figures, now: datetime, some_partial: bool) -> list[str | Te
     partial = [Text(f"{figures.partial:,}", "yellow" if figures.partial else "dim")] if some_partial else []
     times = (figures.average, figures.p50, figures.p95, figures.p99, figures.wait_p50, figures.wait_p95)
     last = "–" if figures.last_at is None else render.when(figures.last_at, now)
-    return [f"{figures.runs:,}", success(figures.success_rate), failed, *partial, *map(took, times), last]
+    return [f"{figures.runs:,}", success(figures.success_rate), failed, *partial, *map(duration, times), last]
 
 
 def error_table(errors: Sequence[TopError]) -> Table:
@@ -123,11 +125,11 @@ def error_table(errors: Sequence[TopError]) -> Table:
 
 
 def throughput(series: Sequence[Point], width: int, *, newest: bool = False, height: int = 1) -> list[Text]:
-    """Rows for what completed, one for what failed, and how much the highest bar of each stands for.
+    """Bars of completed and failed runs, with the value of the highest bar of each.
 
-    All of the series is squeezed into the width; or, with `newest`, only as many points as fit are shown.
+    The whole series is squeezed into the width; with `newest`, only as many points as fit are shown.
     """
-    room = max(1, width - LABEL)
+    room = max(1, width - LABEL_COLUMNS)
     if newest:
         series = series[-room:]
     unit = _unit(series, room)
@@ -145,7 +147,7 @@ def _bars(mark: str, style: str, values: Sequence[int], room: int, height: int, 
 
 
 def _unit(series: Sequence[Point], room: int) -> str:
-    """How long one bar is."""
+    """The time that one bar covers."""
     if len(series) < 2:
         return ""
     step: timedelta = (series[1].at - series[0].at) * max(1, -(-len(series) // room))

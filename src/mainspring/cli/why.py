@@ -1,4 +1,4 @@
-"""mainspring why: what keeps a job from running."""
+"""mainspring why: explains why a job is not running."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ async def why(app: Mainspring, id: JobId, as_json: bool) -> None:
     job, reasons, now = await app.jobs.get(id), await app.jobs.why(id), app.clock.now()
     shown = job.shown(now)
     if as_json:
-        made = {"schedule": job.schedule, "scheduled_at": job.scheduled_at}
-        told = {"id": id, "task": job.task, "shown": shown, **made, "reasons": msgspec.to_builtins(reasons)}
-        return print_json(told)
+        origin = {"schedule": job.schedule, "scheduled_at": job.scheduled_at}
+        record = {"id": id, "task": job.task, "shown": shown, **origin, "reasons": msgspec.to_builtins(reasons)}
+        return print_json(record)
     from . import job_page, render
 
-    return render.show(job_page.head(job, now), *job_page.origin(job, now), job_page.why_lines(reasons, now))
+    return render.show(
+        job_page.job_heading(job, now), *job_page.schedule_lines(job, now), job_page.why_lines(reasons, now)
+    )

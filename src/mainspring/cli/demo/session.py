@@ -17,7 +17,7 @@ from ...errors import StoreUnavailable
 from ...supervisor.signals import on_stop
 from ...survived_errors import SurvivedErrors
 from .. import render
-from ..app_loader import place
+from ..app_loader import store_name
 from ..top.live import quiet_log, show
 from ..top.view import TopView
 from .summary import summary
@@ -107,7 +107,7 @@ class DemoSession:
     async def _print_lines(self, console: Console) -> None:
         """Prints a line a second, for pipes, logs and --plain."""
         draining = False
-        _print(console, f"worker {self._worker.id} on {place(self._app)}, {SLOTS} slots; Ctrl-C ends it")
+        _print(console, f"worker {self._worker.id} on {store_name(self._app)}, {SLOTS} slots; Ctrl-C ends it")
         while not self._ended.is_set():
             await self._alarm.wait(LINE_SECONDS)
             with _line_failed.survive(StoreUnavailable):

@@ -13,11 +13,11 @@ from rich.console import Console
 from ...app import Mainspring
 from ..messages import Failed
 from .frame import Frame
-from .snapshot import look
+from .snapshot import take_snapshot
 from .terminal import QUIT, Terminal
 from .view import TopView
 
-# The pause after a look is at least this many times as long as the look: a tenth of the store's time at most.
+# The pause after a snapshot is at least this many times as long: reading takes at most a tenth of the time.
 PAUSE_FACTOR = 9.0
 
 
@@ -26,7 +26,7 @@ async def live(app: Mainspring, interval: float, console: Console) -> None:
     view, quit = TopView(interval=interval), asyncio.Event()
     with quiet_log():
         await show(app, console, view, on_quit=quit.set, until=quit)
-    if view.scene is None and view.trouble:
+    if view.snapshot is None and view.trouble:
         raise Failed(view.trouble)
 
 
@@ -52,12 +52,12 @@ async def show(
 
 
 async def refresh(app: Mainspring, view: TopView, draw: Callable[[], object]) -> None:
-    """Looks once per interval, and not while paused; never returns."""
+    """Takes a snapshot once per interval, but not while paused; never returns."""
     while True:
         pause = view.interval
         if not view.paused:
             started = app.clock.monotonic()
-            view.see(await look(app))
+            view.update(await take_snapshot(app))
             pause = max(pause, PAUSE_FACTOR * (app.clock.monotonic() - started))
             draw()
         await app.clock.sleep(pause)

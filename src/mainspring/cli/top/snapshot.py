@@ -1,4 +1,4 @@
-"""One look at the store: everything the view shows, in one bounded round of reads."""
+"""TopSnapshot: everything that the view shows, read in one bounded round."""
 
 from __future__ import annotations
 
@@ -17,82 +17,92 @@ from ...records.query import Filter
 from ...records.queue import DeadGroup, Queue
 from ...records.worker import WorkerRow
 from ...schedule.record import Schedule
-from ..app_loader import place
+from ..app_loader import store_name
 from ..messages import safe
 
-RUNNING, DEAD, GROUPS, SCHEDULES = 200, 50, 50, 1000
-# Queues asked for their oldest job, those with most pending first.
-ASKED = 10
+MAX_RUNNING_JOBS = 200
+MAX_DEAD_JOBS = 50
+MAX_DEAD_GROUPS = 50
+MAX_SCHEDULES = 1000
+# Queues whose oldest job is read, those with most pending jobs first.
+MAX_WAITS = 10
 
 
-class Scene(Struct, frozen=True, kw_only=True):
-    """What the store said, and when."""
+class TopSnapshot(Struct, frozen=True, kw_only=True):
+    """The state of the store at an instant."""
 
     store: str
     now: datetime
     took: float
-    """Seconds that the look took."""
+    """Seconds that reading took."""
     stats: Stats
     waits: Mapping[str, timedelta]
-    """How long the oldest due job of a queue has waited, where that was asked."""
+    """How long the oldest due job of a queue has waited, for the busiest queues."""
     workers: Sequence[WorkerRow]
     running: Sequence[Job]
-    """The longest first."""
+    """The longest run first."""
     dead: Sequence[Job]
     groups: Sequence[DeadGroup]
-    ticking: Sequence[Schedule]
-    """Those that are active, the next to run first."""
+    schedules: Sequence[Schedule]
+    """The active ones, the next to run first."""
 
 
-class TopTrouble(Struct, frozen=True):
-    """Why there is no scene."""
+class SnapshotFailure(Struct, frozen=True):
+    """The reason why there is no snapshot."""
 
     store: str
     now: datetime
     reason: str
 
 
-async def look(app: Mainspring) -> Scene | TopTrouble:
-    """Never raises for what the store does: it is told."""
-    began, reason = app.clock.monotonic(), ""
+async def take_snapshot(app: Mainspring) -> TopSnapshot | SnapshotFailure:
+    """Reads a snapshot. An error of the store is returned, not raised."""
+    started, reason = app.clock.monotonic(), ""
     try:
         health = await app.health()
         if health.ready:
             async with asyncio.timeout(PATIENCE):
-                return await _scene(app, began)
+                return await _read(app, started)
         reason = "; ".join(health.reasons)
     except TimeoutError:
         reason = f"the store has not answered within {PATIENCE:g} s"
     except MainspringError as error:
         reason = str(error)
-    return TopTrouble(place(app), app.clock.now(), safe(reason))
+    return SnapshotFailure(store_name(app), app.clock.now(), safe(reason))
 
 
-async def _scene(app: Mainspring, began: float) -> Scene:
+async def _read(app: Mainspring, started: float) -> TopSnapshot:
     stats, workers = await app.stats(), await app.workers.list()
-    running = await app.jobs.list(Filter(states=("running",)), limit=RUNNING, newest=False)
-    dead, groups = await app.dead.list(limit=DEAD), await app.dead.groups(limit=GROUPS)
-    ticking = await _ticking(app)
+    running = await app.jobs.list(Filter(states=("running",)), limit=MAX_RUNNING_JOBS, newest=False)
+    dead, groups = await app.dead.list(limit=MAX_DEAD_JOBS), await app.dead.groups(limit=MAX_DEAD_GROUPS)
+    schedules = await _active_schedules(app)
     waits, now = await _waits(app, stats.queues), app.clock.now()
-    return Scene(
-        store=place(app), now=now, took=app.clock.monotonic() - began, stats=stats, waits=waits, workers=workers,
-        running=sorted(running, key=lambda job: job.started_at or now), dead=dead, groups=groups,
-        ticking=ticking,
-    )  # fmt: skip
+    return TopSnapshot(
+        store=store_name(app),
+        now=now,
+        took=app.clock.monotonic() - started,
+        stats=stats,
+        waits=waits,
+        workers=workers,
+        running=sorted(running, key=lambda job: job.started_at or now),
+        dead=dead,
+        groups=groups,
+        schedules=schedules,
+    )
 
 
 async def _waits(app: Mainspring, queues: Sequence[Queue]) -> dict[str, timedelta]:
     now, waits = app.clock.now(), {}
     busiest = sorted((queue for queue in queues if queue.pending), key=lambda queue: -queue.pending)
-    for queue in busiest[:ASKED]:
-        # Chosen by time and not by state: then an index finds it, however many are due later.
+    for queue in busiest[:MAX_WAITS]:
+        # Sorted by due time without a filter by state: an index finds it, however many jobs are due later.
         for job in await app.jobs.list(Filter(queues=(queue.name,)), limit=1, newest=False, sort="due"):
             waits[queue.name] = max(timedelta(0), now - job.run_at)
     return waits
 
 
-async def _ticking(app: Mainspring) -> list[Schedule]:
-    """Straight from the store: whoever watches writes nothing down, not even what the app declares."""
-    rows = await (await app.opened()).schedules(limit=SCHEDULES)
+async def _active_schedules(app: Mainspring) -> list[Schedule]:
+    """Read directly from the store: app.schedules would write declared schedules, and a view writes nothing."""
+    rows = await (await app.opened()).schedules(limit=MAX_SCHEDULES)
     active = [row for row in rows if row.status == "active"]
     return sorted(active, key=lambda row: (row.due_at is None, row.due_at or row.created_at, row.name))
