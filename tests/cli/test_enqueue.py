@@ -56,7 +56,7 @@ def test_a_duplicate_is_the_same_job_and_is_told(cli, enqueued, shop):
     again = cli("enqueue", "add", "a=2", "--idempotency-key", "k", "--app", shop)
     assert again.exit_code == 0
     assert again.stdout.strip() == id
-    assert again.stderr.startswith("duplicate: a job held this key already")
+    assert again.stderr.startswith("duplicate: another job holds this key")
 
 
 def test_json_has_id_and_status(cli, enqueued, shop):
@@ -102,7 +102,7 @@ def test_waiting_in_vain_says_that_no_worker_runs(cli, shop):
 def test_a_store_that_dies_with_the_process_is_warned_of(cli):
     done = cli("enqueue", "add", "--store", "memory://")
     assert done.exit_code == 0
-    assert done.stderr.startswith("warning: memory:// lives in this process only")
+    assert done.stderr.startswith("warning: memory:// exists in this process only")
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,8 @@ def test_without_a_sample_history_says_who_takes_them(cli, shop, enqueued):
     empty = cli("queues", "history", "--app", shop)
     assert (empty.exit_code, empty.stdout) == (0, "")
     assert (
-        empty.stderr == "no worker of sqlite:///jobs.db has looked at queues in the last 1h; they do so once a minute\n"
+        empty.stderr
+        == "no worker of sqlite:///jobs.db has sampled queues in the last 1h; workers do so once a minute\n"
     )
     assert json.loads(cli("queues", "history", "--app", shop, "--json").stdout) == []
 

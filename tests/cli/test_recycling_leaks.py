@@ -21,7 +21,9 @@ import signal
 import sys
 import threading
 import time
-from mainspring import Mainspring, slots, threads
+from mainspring import Mainspring
+from mainspring.executor import threads
+from mainspring.worker import slots
 
 if "worker" in sys.argv:  # not where a test's own process loads this app
     slots.PATIENCE = threads.PATIENCE = 0.3

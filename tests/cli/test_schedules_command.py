@@ -261,7 +261,7 @@ def test_where_the_run_decides_only_one_tick_is_known(run, make):
 
 def test_preview_of_a_paused_one_says_so(cli, shop, run):
     run("pause", "night")
-    assert "as if it were resumed now" in cli("schedules", "preview", "night", "--app", shop).stderr
+    assert "these are its ticks if it is resumed now" in cli("schedules", "preview", "night", "--app", shop).stderr
 
 
 def test_what_has_ended_has_no_preview(cli, make, shop, work):

@@ -27,7 +27,7 @@ def test_a_webhook_is_made_listed_and_deleted(cli, shop, hook):
     assert hook.stdout.count("\n") == 1
     assert "this is the secret of webhook 'ops'; it cannot be shown again" in hook.stderr
     title, row = cli("webhooks", "list", "--app", shop).stdout.splitlines()
-    assert title.split() == ["NAME", "STATE", "TOLD", "FAILURES", "EVENTS", "URL"]
+    assert title.split() == ["NAME", "STATE", "DELIVERED", "FAILURES", "EVENTS", "URL"]
     assert row.split()[:6] == ["ops", "►", "open", "never", "0", "job.dead"]
     assert "T0K3N" not in row
     assert cli("webhooks", "delete", "ops", "--app", shop).stdout == "webhook 'ops' is gone\n"
@@ -83,7 +83,7 @@ def test_a_test_that_no_worker_takes_says_so(cli, shop, hook, monkeypatch):
     monkeypatch.setattr(webhooks, "TEST_TIMEOUT_SECONDS", 0.01)
     refused = cli("webhooks", "test", "ops", "--app", shop)
     assert refused.exit_code == 1
-    assert "no worker has taken it" in refused.stderr
+    assert "no worker has delivered it" in refused.stderr
     assert "mainspring why" in refused.stderr
 
 
