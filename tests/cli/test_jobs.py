@@ -259,7 +259,7 @@ def test_cancelling_a_running_job_says_that_its_worker_stops_it(cli, process, sh
     worker.line("worker")
     id = enqueued("sleep", "seconds=60")
     until(lambda: listed(cli, shop)[0]["state"] == "running")
-    assert cli("jobs", "cancel", id, "--app", shop).stdout == "1 job is running and told to stop\n"
+    assert cli("jobs", "cancel", id, "--app", shop).stdout == "1 job is running, and will stop\n"
     until(lambda: listed(cli, shop)[0]["state"] == "cancelled")
 
 

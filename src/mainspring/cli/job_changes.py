@@ -197,7 +197,7 @@ def _print_done(change: ChangeCommand, report: ChangeSummary) -> None:
     if ended := len(report.done) - report.stopping:
         click.echo(f"{_jobs(ended)} {change.done}")
     if report.stopping:
-        click.echo(f"{_jobs(report.stopping)} running and told to stop")
+        click.echo(f"{_jobs(report.stopping)} running, and will stop")
 
 
 def _jobs(count: int) -> str:

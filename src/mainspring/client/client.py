@@ -131,10 +131,10 @@ class ApiClient(DatabaseOnly):
     async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
         ticks: list[Tick] = []
         while len(ticks) < limit:
-            asked = min(limit - len(ticks), PAGE_ITEMS)
-            page = await self._ticks(name, {"limit": asked, "before": before})
+            size = min(limit - len(ticks), PAGE_ITEMS)
+            page = await self._ticks(name, {"limit": size, "before": before})
             ticks += page
-            if len(page) < asked:
+            if len(page) < size:
                 break
             before = page[-1].n
         return ticks

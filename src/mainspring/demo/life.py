@@ -54,7 +54,7 @@ def busy_shop(store: str | None = None, clock: Clock | None = None) -> Mainsprin
         invoice = random.randint(10_000, 99_999)
         await app.clock.sleep(0.2)
         if random.random() < 0.5:
-            raise Discard(f"invoice {invoice} is in a currency that nobody knows: 'XQQ'")
+            raise Discard(f"invoice {invoice} is in an unknown currency: 'XQQ'")
         if random.random() < 0.4:
             raise TimeoutError(f"rates.example.org did not answer within 5 s (invoice {invoice})")
 
