@@ -84,10 +84,8 @@ def worker(
     if channel is not None:
         name = f"{found.settings.instance_id or socket.gethostname()}-{channel.number}"
         found.settings = replace(found.settings, instance_id=name)
-    one, metrics = (
-        found.worker(queues=slots_by_queue, concurrency=concurrency, recycle=True),
-        _metrics(found, host, port),
-    )
+    one = found.worker(queues=slots_by_queue, concurrency=concurrency, recycle=True)
+    metrics = _metrics(found, host, port)
     slots = concurrency or found.settings.concurrency
     count = 1 if channel is not None else workers or found.settings.workers
     if count > 1:

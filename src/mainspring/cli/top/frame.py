@@ -232,6 +232,6 @@ def _footer(view: TopView, width: int) -> Table:
     line.add_column(no_wrap=True, overflow="ellipsis", ratio=1, style="dim")
     line.add_column(no_wrap=True, style="dim")
     keys = f"q quit  p {'go on' if view.paused else 'pause'}  1 2 3 4 tab pane"
-    took = f"  look {render.span(view.snapshot.took)}" if view.snapshot else ""
+    took = f"  read in {render.span(view.snapshot.took)}" if view.snapshot else ""
     line.add_row(keys, f"every {view.interval:g}s{took}")
     return line
