@@ -1,4 +1,4 @@
-"""KEY=VALUE: text where the task takes text, JSON where it does not."""
+"""KEY=VALUE is text if the task accepts text, else JSON."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ from mainspring.cli.arguments import parse_args_option, parse_arguments
         ('x:="5"', int, "5"),
     ],
 )
-def test_a_word_becomes_what_the_task_takes(word, hint, value):
+def test_key_value_is_typed_by_the_task(word, hint, value):
     assert parse_arguments([word], {"x": hint}) == {"x": value}
 
 
-def test_a_name_the_task_does_not_have_is_text():
+def test_unknown_parameter_is_text():
     assert parse_arguments(["y=5"], {"x": int}) == {"y": "5"}
 
 
@@ -60,7 +60,7 @@ def test_a_name_the_task_does_not_have_is_text():
         (["x:="], "x=  sends text".replace("  ", " ")),
     ],
 )
-def test_a_word_that_cannot_be_read_says_what_to_write(words, said):
+def test_invalid_word_is_a_usage_error(words, said):
     with pytest.raises(click.UsageError, match=None) as refused:
         parse_arguments(words, {})
     assert said in refused.value.message
@@ -72,7 +72,7 @@ def test_args_takes_an_array_or_an_object():
 
 
 @pytest.mark.parametrize(("text", "said"), [("5", "write '[5]'"), ("nope", "is not JSON")])
-def test_args_of_another_kind_are_refused(text, said):
+def test_args_that_are_a_scalar_are_refused(text, said):
     with pytest.raises(click.UsageError) as refused:
         parse_args_option(text)
     assert said in refused.value.message

@@ -1,4 +1,4 @@
-"""mainspring demo: real jobs, shown truthfully, gone afterwards."""
+"""mainspring demo: plain lines, the live view, the summary; and the busy shop in mainspring dev."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mainspring.demo.feeder import feed
 from mainspring.demo.tally import DemoTally
 
 
-def test_plain_lines_then_a_summary_and_no_control_codes(process, here):
+def test_plain_demo_prints_lines_and_a_summary(process, here):
     code, out, errors = process("demo", "--plain", "--seconds", "2", TMPDIR=str(here)).end()
     assert (code, errors) == (0, "")
     assert "\x1b" not in out
@@ -39,7 +39,7 @@ def test_plain_lines_then_a_summary_and_no_control_codes(process, here):
     assert all(len(line) <= 80 for line in lines)
 
 
-def test_output_that_is_no_terminal_is_plain_and_a_signal_ends_it(process):
+def test_demo_in_a_pipe_is_plain_and_sigint_ends_it(process):
     demo = process("demo")
     demo.line("jobs/s")
     demo.signal(signal.SIGINT)
@@ -49,7 +49,7 @@ def test_output_that_is_no_terminal_is_plain_and_a_signal_ends_it(process):
     assert "jobs completed in" in out
 
 
-def test_a_second_signal_releases_what_runs(process, cli):
+def test_second_signal_releases_running_jobs(process, cli):
     demo = process("demo", "--store", "sqlite:///kept.db")
     demo.line("jobs/s")
     demo.signal(signal.SIGINT)
@@ -62,7 +62,7 @@ def test_a_second_signal_releases_what_runs(process, cli):
     assert any(job["runs"] == 1 for job in json.loads(cli(*args).stdout))
 
 
-def test_the_summary_agrees_with_a_kept_store(process, cli):
+def test_demo_summary_agrees_with_the_store(process, cli):
     code, out, _ = process("demo", "--seconds", "2", "--store", "sqlite:///kept.db").end()
     assert code == 0
     (completed,) = re.findall(r"^(\d+) jobs completed", out, re.MULTILINE)
@@ -73,18 +73,18 @@ def test_the_summary_agrees_with_a_kept_store(process, cli):
     assert "mainspring jobs list --store sqlite:///kept.db --state dead" in out
 
 
-def test_a_store_that_cannot_be_opened_is_told(cli):
+def test_demo_on_an_unknown_store_is_an_error(cli):
     refused = cli("demo", "--store", "nosuch://x", "--seconds", "1")
     assert refused.exit_code == 1
     assert "unknown store 'nosuch'" in refused.stderr
 
 
-def test_seconds_must_be_positive(cli):
+def test_demo_seconds_must_be_positive(cli):
     assert cli("demo", "--seconds", "0").exit_code == 2
 
 
 @pytest.mark.parametrize("ends", [("--seconds", "1.5"), ()])
-def test_the_live_view_comes_and_goes_in_a_terminal(ends):
+def test_demo_shows_top_in_a_terminal(ends):
     """It ends after --seconds, or when q is pressed."""
     parent, child = pty.openpty()
     env = os.environ | {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
@@ -153,7 +153,7 @@ def test_top_shows_the_busy_shop_at_every_size(monkeypatch, width, height):
     assert "count_stock" in "\n".join(lines())
 
 
-def test_the_feeder_makes_jobs_of_every_kind():
+def test_feeder_enqueues_every_task():
     async def kinds() -> set[str]:
         app = demo_shop("memory://")
         tally = DemoTally(app)
@@ -168,7 +168,7 @@ def test_the_feeder_makes_jobs_of_every_kind():
     assert len(asyncio.run(kinds())) == 7
 
 
-def test_the_busy_shop_is_full_of_life_and_leaves_nothing_behind(process, until, here):
+def test_busy_shop_runs_in_dev_and_removes_its_store(process, until, here):
     shop = process("dev", "mainspring.demo.life:app", "--no-reload", "--port", "0", "--log-level", "critical",
                    TMPDIR=str(here), MAINSPRING_STORE="")  # fmt: skip
     address, token = re.search(r"(http://\S+)/#token=(\S+)", shop.line("it signs you in")).groups()

@@ -1,4 +1,4 @@
-"""mainspring worker with jobs that will not end, and with processes of their own: leaked slots, SIGTERM, orphans."""
+"""mainspring worker with jobs that do not end: leaked slots, SIGTERM, orphaned processes."""
 
 from __future__ import annotations
 

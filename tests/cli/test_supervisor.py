@@ -1,4 +1,4 @@
-"""mainspring worker --workers N: one parent and N processes, as they are started, killed, recycled and stopped."""
+"""mainspring worker --workers N: start, kill, recycle and stop of processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""mainspring top: what it shows, at every size, in trouble too; and how it treats store and terminal."""
+"""mainspring top: frames at every size, trouble of the store, and the load on the store."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def seen(snapshot: TopSnapshot, **chosen: Any) -> TopView:
 
 @pytest.mark.parametrize("pane", [0, 1, 2, 3])
 @pytest.mark.parametrize(("width", "height"), SIZES)
-def test_it_fits_every_window_and_keeps_what_matters(snapshot, width, height, pane):
+def test_frame_fits_every_window(snapshot, width, height, pane):
     lines = drawn(seen(snapshot, pane=pane), width, height)
     assert len(lines) == height
     assert all(len(line) <= width for line in lines)
@@ -123,7 +123,7 @@ def test_it_fits_every_window_and_keeps_what_matters(snapshot, width, height, pa
 
 
 @pytest.mark.parametrize(("width", "height"), [(40, 10), (20, 5), (1, 1)])
-def test_a_window_that_is_too_small_is_filled_and_not_torn(snapshot, width, height):
+def test_frame_in_a_tiny_window(snapshot, width, height):
     lines = drawn(seen(snapshot), width, height)
     assert len(lines) <= height
     assert all(len(line) <= width for line in lines)
@@ -148,13 +148,13 @@ def test_failures_are_counted_by_kind_and_the_newest_dead_are_named(snapshot):
     assert all(job.id in wide for job in snapshot.dead)
 
 
-def test_dead_jobs_are_grouped_by_what_killed_them(snapshot):
+def test_dead_jobs_are_grouped_by_error(snapshot):
     text = "\n".join(drawn(seen(snapshot, pane=2), 140, 40))
     assert "[3 dead 3]" in text
     assert re.search(rf"3 charge PermissionError: order …: card refused 7s ago {snapshot.groups[0].newest}", text)
 
 
-def test_lists_that_do_not_fit_say_how_much_is_left_out(here, clock):
+def test_cut_lists_count_the_rest(here, clock):
     async def crowd() -> TopSnapshot | SnapshotFailure:
         async with small_shop("sqlite:///jobs.db", clock) as app:
             send, store = app.tasks["send"], await app.opened()
@@ -175,14 +175,14 @@ def test_lists_that_do_not_fit_say_how_much_is_left_out(here, clock):
     assert len(crowded.waits) == 10
 
 
-def test_a_name_that_is_too_long_is_cut_and_stays_on_its_line(snapshot):
+def test_long_name_is_cut(snapshot):
     queues = [replace(snapshot.stats.queues[0], name="a queue with a long name " * 5)]
     lines = drawn(seen(replace(snapshot, stats=replace(snapshot.stats, queues=queues))), 80, 24)
     assert re.match(r"‖ a queue[^…]*… +0 +0 +0 +0 +–  ► host-1-aaaaaaaa +2/5", lines[6])
     assert lines[8].startswith("[1 running 2]")
 
 
-def test_names_cannot_steer_the_terminal(snapshot):
+def test_names_cannot_control_the_terminal(snapshot):
     hostile = replace(snapshot.running[0], task="evil\x1b[2J\nname", queue="日本語" * 20)
     lines = drawn(seen(replace(snapshot, running=[hostile])), 80, 24)
     assert "\x1b" not in "\n".join(lines)
@@ -190,7 +190,7 @@ def test_names_cannot_steer_the_terminal(snapshot):
     assert len(lines) == 24
 
 
-def test_an_empty_store_is_shown_as_such(here, clock):
+def test_empty_store_is_shown(here, clock):
     async def see() -> TopSnapshot | SnapshotFailure:
         async with small_shop("sqlite:///jobs.db", clock) as app:
             return await take_snapshot(app)
@@ -271,7 +271,7 @@ def troubled(clock: VirtualClock) -> tuple[Mainspring, Faults]:
     return small_shop(store, clock), faults
 
 
-async def test_trouble_is_shown_over_the_last_figures_and_goes_again(here, clock):
+async def test_store_trouble_is_shown_above_the_last_snapshot(here, clock):
     app, faults = troubled(clock)
     view, frames = TopView(), []
     async with app:
@@ -291,7 +291,7 @@ async def test_trouble_is_shown_over_the_last_figures_and_goes_again(here, clock
     assert len(frames) == 4
 
 
-async def test_a_store_that_hangs_is_told_of_and_does_not_keep_the_view(monkeypatch):
+async def test_hanging_store_does_not_block_the_view(monkeypatch):
     class Hanging(MemoryStore):
         async def counts(self, *, now: datetime) -> dict[Shown, int]:
             return await asyncio.get_running_loop().create_future()
@@ -303,7 +303,7 @@ async def test_a_store_that_hangs_is_told_of_and_does_not_keep_the_view(monkeypa
     assert seen.reason == "the store has not answered within 0.05 s"
 
 
-async def test_a_store_that_was_never_there_is_shown_too(clock, tmp_path):
+async def test_missing_store_is_shown_as_trouble(clock, tmp_path):
     app = small_shop(f"sqlite:///{tmp_path}/nowhere/jobs.db", clock)
     view = TopView()
     view.update(await take_snapshot(app))
@@ -324,7 +324,7 @@ async def test_a_password_is_never_shown(monkeypatch, clock):
     assert "postgresql://me:***@host/db" in drawn(view, 80, 24)[0]
 
 
-async def test_one_round_of_reads_an_interval_whatever_is_pressed(here, clock):
+async def test_keys_do_not_cause_more_reads(here, clock):
     app, faults = troubled(clock)
     asked: list[str] = []
     for verb in ("time", "counts", "queues", "tallies", "workers", "jobs", "dead"):
@@ -350,7 +350,7 @@ async def test_one_round_of_reads_an_interval_whatever_is_pressed(here, clock):
         refreshing.cancel()
 
 
-async def test_a_slow_store_is_asked_less_often(here, clock):
+async def test_slow_store_is_read_less_often(here, clock):
     app, faults = troubled(clock)
     asked: list[float] = []
 
@@ -385,7 +385,7 @@ def test_once_prints_one_plain_frame_with_every_pane(cli, shop, enqueued, work):
         assert part in done.stdout
 
 
-def test_without_a_terminal_it_does_the_same(process, shop, enqueued):
+def test_top_without_a_terminal_prints_once(process, shop, enqueued):
     enqueued("add", "a=1")
     code, out, errors = process("top", "--app", shop).end()
     assert (code, errors) == (0, "")

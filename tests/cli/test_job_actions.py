@@ -1,4 +1,4 @@
-"""mainspring jobs cancel, retry, pause, resume, delete: which jobs, whether really, and what is said."""
+"""mainspring jobs cancel, retry, pause, resume, delete: choice, confirmation, report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def states(cli, shop):
     return look
 
 
-def test_a_paused_job_waits_until_it_is_resumed(cli, shop, enqueued, work):
+def test_pause_and_resume_a_job(cli, shop, enqueued, work):
     id = enqueued("add", "a=1")
     assert cli("jobs", "pause", id, "--app", shop).stdout == "1 job is paused\n"
     assert work() == 0
@@ -34,13 +34,13 @@ def test_a_paused_job_waits_until_it_is_resumed(cli, shop, enqueued, work):
     assert work() == 1
 
 
-def test_a_deleted_job_is_gone(cli, shop, enqueued, states):
+def test_delete_removes_a_job(cli, shop, enqueued, states):
     id = enqueued("add", "a=1")
     assert cli("jobs", "delete", id, "--app", shop).stdout == "1 job is deleted\n"
     assert states() == {}
 
 
-def test_a_filter_alone_is_a_choice_and_asks(cli, shop, enqueued, states):
+def test_filter_without_ids_asks_for_confirmation(cli, shop, enqueued, states):
     mail, other = enqueued("add", "a=1"), enqueued("greet", "name=Ann")
     asked = cli("jobs", "pause", "--queue", "mail", "--app", shop, input="y\n")
     assert asked.exit_code == 0
@@ -49,14 +49,14 @@ def test_a_filter_alone_is_a_choice_and_asks(cli, shop, enqueued, states):
     assert states() == {mail: "paused", other: "pending"}
 
 
-def test_the_question_says_all_that_chooses(cli, shop, enqueued):
+def test_confirmation_names_every_filter(cli, shop, enqueued):
     enqueued("add", "a=1", "--unique-key", "user:1", "--tag", "t")
     parts = ["--task", "add", "--tag", "t", "--key-prefix", "user:", "--since", "1h"]
     asked = cli("jobs", "cancel", *parts, "--app", shop, input="n\n")
     assert "; task add; tag t; key user:…; since 2" in asked.stderr
 
 
-def test_delete_leaves_unfinished_jobs_alone_unless_asked(cli, shop, enqueued, work, states):
+def test_delete_skips_unfinished_jobs_by_default(cli, shop, enqueued, work, states):
     enqueued("add", "a=1")
     work()
     waiting = enqueued("add", "a=1")
@@ -65,7 +65,7 @@ def test_delete_leaves_unfinished_jobs_alone_unless_asked(cli, shop, enqueued, w
     assert cli("jobs", "delete", "--state", "pending", "-y", "--app", shop).stdout == "1 job is deleted\n"
 
 
-def test_what_comes_after_the_question_is_left_alone(cli, shop, enqueued, process, states, monkeypatch):
+def test_jobs_enqueued_after_the_question_are_not_changed(cli, shop, enqueued, process, states, monkeypatch):
     first, second = enqueued("add", "a=1"), []
 
     def answer(*_: object, **__: object) -> bool:
@@ -78,7 +78,7 @@ def test_what_comes_after_the_question_is_left_alone(cli, shop, enqueued, proces
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_nothing_that_fits_is_said_and_no_error(cli, shop, action):
+def test_filter_that_matches_nothing_is_no_error(cli, shop, action):
     none = cli("jobs", action, "--task", "mnay", "--app", shop)
     assert none.exit_code == 0
     assert f"nothing to {action} in sqlite:///jobs.db: no job with state" in none.stderr
@@ -88,7 +88,7 @@ def test_nothing_that_fits_is_said_and_no_error(cli, shop, action):
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_without_a_choice_it_says_how_to_choose(cli, shop, action):
+def test_missing_choice_is_a_usage_error(cli, shop, action):
     refused = cli("jobs", action, "--app", shop)
     assert refused.exit_code == 2
     assert "which jobs? Give ids, or options that choose (--state, --queue, --task, …), or --all" in refused.stderr
@@ -96,20 +96,20 @@ def test_without_a_choice_it_says_how_to_choose(cli, shop, action):
 
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("more", [["--all"], ["--state", "dead"]])
-def test_ids_need_no_choice(cli, shop, action, more):
+def test_ids_exclude_filters(cli, shop, action, more):
     refused = cli("jobs", action, "x", *more, "--app", shop)
     assert refused.exit_code == 2
     assert "ids say which jobs are meant" in refused.stderr
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_an_unknown_id_is_the_error(cli, shop, action):
+def test_unknown_id_is_an_error(cli, shop, action):
     refused = cli("jobs", action, "nope", "--app", shop)
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr == "error: there is no job 'nope' in the store (never enqueued, or deleted)\n"
 
 
-def test_json_tells_each_job_and_what_stood_in_its_way(cli, shop, enqueued, work):
+def test_json_lists_done_and_refused_jobs(cli, shop, enqueued, work):
     done = enqueued("add", "a=1")
     work()
     waiting = enqueued("add", "a=1")
@@ -122,12 +122,12 @@ def test_json_tells_each_job_and_what_stood_in_its_way(cli, shop, enqueued, work
     assert mixed.stderr == "error: 2 of 3 jobs refused\n"
 
 
-def test_the_same_id_twice_counts_once(cli, shop, enqueued):
+def test_repeated_id_counts_once(cli, shop, enqueued):
     id = enqueued("add", "a=1")
     assert cli("jobs", "cancel", id, id, "--app", shop).stdout == "1 job is cancelled\n"
 
 
-def test_a_question_counts_no_further_than_it_must(cli, shop, inside, monkeypatch):
+def test_confirmation_count_is_capped(cli, shop, inside, monkeypatch):
     async def fill(app):
         await app.enqueue_many(app.tasks["add"].job(n) for n in range(1001))
 
@@ -142,7 +142,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_long_change_shows_its_progress_on_a_terminal(inside, monkeypatch):
+def test_progress_is_shown_on_a_terminal(inside, monkeypatch):
     async def cancel(app):
         await app.enqueue_many(app.tasks["add"].job(n) for n in range(2100))
         with count_on_stderr(app, JobsChanged, "cancel"):
@@ -157,7 +157,7 @@ def test_a_long_change_shows_its_progress_on_a_terminal(inside, monkeypatch):
     assert numbers
 
 
-def test_a_pipe_sees_no_progress(inside, capsys):
+def test_progress_is_not_shown_in_a_pipe(inside, capsys):
     async def cancel(app):
         await app.enqueue_many(app.tasks["add"].job(n) for n in range(1001))
         with count_on_stderr(app, JobsChanged, "cancel"):

@@ -1,4 +1,4 @@
-"""mainspring webhooks and triggers: shown, changed, and what was delivered."""
+"""mainspring webhooks and triggers: show, update, deliveries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def shown(cli, noun, name, shop):
     return json.loads(cli(noun, "show", name, "--json", "--app", shop).stdout)
 
 
-def test_a_webhook_is_changed_and_what_is_left_out_stays(cli, hook):
+def test_webhook_update_changes_only_given_options(cli, hook):
     done = cli(
         "webhooks", "update", "ops", "--event", "job.completed", "--include", "result", "--note", "n", "--app", hook
     )
@@ -39,14 +39,14 @@ def test_a_webhook_is_changed_and_what_is_left_out_stays(cli, hook):
     assert (found["url"], found["queues"]) == (URL, ["mail"])
 
 
-def test_a_list_of_a_webhook_is_emptied(cli, hook):
+def test_webhook_update_empties_a_list(cli, hook):
     assert cli("webhooks", "update", "ops", "--queue", "", "--include", "result", "--app", hook).exit_code == 0
     assert cli("webhooks", "update", "ops", "--include", "", "--app", hook).exit_code == 0
     found = shown(cli, "webhooks", "ops", hook)
     assert (found.get("queues"), found.get("include", [])) == (None, [])
 
 
-def test_the_page_of_a_webhook_has_its_facts_and_no_secret(cli, hook):
+def test_webhook_show_has_no_secret(cli, hook):
     page = cli("webhooks", "show", "ops", "--app", hook).stdout
     facts = dict(line.split(maxsplit=1) for line in page.splitlines())
     assert (facts["webhook"], facts["state"], facts["events"], facts["queues"]) == ("ops", "open", "job.dead", "mail")
@@ -93,7 +93,7 @@ def test_a_trigger_of_a_task_becomes_one_of_a_schedule(cli, trigger):
     assert (found.get("task"), found["schedule"], found.get("arguments", {})) == (None, "daily", {})
 
 
-def test_changes_that_cannot_be_are_refused_in_one_line(cli, hook, trigger):
+def test_invalid_hook_updates_are_one_error_line(cli, hook, trigger):
     for noun, words, code, message in (
         ("webhooks", ("update", "ops"), 2, "what is to be changed?"),
         ("webhooks", ("update", "opps", "--note", "n"), 1, "there is no webhook 'opps'"),
@@ -110,7 +110,7 @@ def test_changes_that_cannot_be_are_refused_in_one_line(cli, hook, trigger):
         assert (refused.exit_code, message in refused.stderr) == (code, True), (words, refused.stderr)
 
 
-def test_changes_are_in_the_audit_trail(cli, hook, trigger):
+def test_hook_updates_are_audited(cli, hook, trigger):
     cli("webhooks", "update", "ops", "--note", "n", "--app", hook)
     cli("triggers", "update", "paid", "--note", "n", "--app", trigger)
     acts = json.loads(cli("audit", "--json", "--app", hook).stdout)

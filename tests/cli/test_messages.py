@@ -1,4 +1,4 @@
-"""What is shown is safe, short and readable."""
+"""Messages and rendered text are safe, short and readable."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_spans_are_short(seconds, shown):
 @pytest.mark.parametrize(
     ("seconds", "shown"), [(0.5, "now"), (-0.5, "now"), (5, "in 5s"), (-59.9, "59s ago"), (7300, "in 2h")]
 )
-def test_instants_are_told_from_now(seconds, shown):
+def test_instants_are_relative_to_now(seconds, shown):
     assert render.when(NOW + timedelta(seconds=seconds), NOW) == shown
 
 
@@ -59,7 +59,7 @@ def test_every_state_and_every_ending_has_a_symbol_of_its_own_colour():
     assert set(job_page.OUTCOME_MARKS) == {*Ending, PARTIAL}
 
 
-def test_a_value_of_several_lines_forges_no_fact() -> None:
+def test_multiline_value_cannot_forge_a_fact() -> None:
     shown = facts({"cancel reason": "no\n  state          completed\r\nforged", "queue": "default"}).plain
     assert shown.splitlines() == [
         "  cancel reason  no",

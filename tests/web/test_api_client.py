@@ -1,4 +1,4 @@
-"""An API as a store: the same calls, the same answers, the same errors as where the database is."""
+"""ApiClient: the facades of an app over an API return and raise the same as with the database."""
 
 from __future__ import annotations
 
@@ -100,14 +100,14 @@ async def done(call: Awaitable[Any]) -> Any:
 # the path of a job
 
 
-async def test_a_job_is_enqueued_run_and_its_result_awaited(near: Mainspring) -> None:
+async def test_enqueue_and_await_a_result(near: Mainspring) -> None:
     async with serving(near) as (far, _), near.worker():
         job = await far.tasks["add"].using(priority=5, tags=["x"], metadata={"n": 2**60}).enqueue(40)
         assert await job.result(timeout=10) == 42
         assert await job.job() == await near.jobs.get(job.id)
 
 
-async def test_many_are_enqueued_all_or_none(near: Mainspring) -> None:
+async def test_enqueue_many_is_all_or_nothing(near: Mainspring) -> None:
     async with serving(near) as (far, _):
         add = far.tasks["add"]
         await far.enqueue_many(add.job(n) for n in range(500))
@@ -120,9 +120,7 @@ async def test_many_are_enqueued_all_or_none(near: Mainspring) -> None:
         assert (await near.jobs.counts())["pending"] == 501
 
 
-async def test_an_enqueue_whose_answer_was_lost_may_be_repeated(
-    near: Mainspring, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_enqueue_can_be_repeated_after_a_lost_response(near: Mainspring, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "RESPONSE_TIMEOUT_SECONDS", 0.5)
     async with serving(near) as (far, losing):
         job = far.tasks["add"].job(1)
@@ -134,7 +132,7 @@ async def test_an_enqueue_whose_answer_was_lost_may_be_repeated(
         assert [one.id for one in await near.jobs.list()] == [job.id]
 
 
-async def test_bad_arguments_are_refused_by_the_server_too(near: Mainspring) -> None:
+async def test_server_refuses_bad_arguments(near: Mainspring) -> None:
     async with serving(near) as (far, _):
         far.tasks.clear()
         with pytest.raises(BadPayload, match="Expected `int`, got `str`"):
@@ -220,7 +218,7 @@ async def prepared(app: Mainspring) -> str:
     return first.id
 
 
-async def test_every_call_of_control_answers_as_where_the_database_is() -> None:
+async def test_every_facade_call_returns_the_same_as_with_the_database() -> None:
     there, here = (with_tasks(Mainspring("memory://")) for _ in range(2))
     async with serving(there, "admin") as (far, _), here:
         ids = await prepared(here), await prepared(there)
@@ -239,14 +237,14 @@ def plain(answer: Any) -> str:
     return re.sub(r"20[23]\d-\d\d-\d\d[T ][0-9:.]+", "then", text)
 
 
-async def test_a_schedule_is_triggered_and_its_job_awaited(near: Mainspring) -> None:
+async def test_trigger_a_schedule_and_await_its_job(near: Mainspring) -> None:
     async with serving(near) as (far, _), near.worker():
         await far.schedules.create("s", HOURLY, "add", kwargs={"a": 1})
         fired = await far.schedules.trigger("s", kwargs={"a": 5})
         assert await fired.result(timeout=10) == 7
 
 
-async def test_workers_are_seen_and_ordered(near: Mainspring) -> None:
+async def test_list_and_order_workers(near: Mainspring) -> None:
     async with serving(near) as (far, _), near.worker() as worker:
         assert [one.info for one in await far.workers.list()] == [one.info for one in await near.workers.list()]
         assert await far.workers.resize(None, 7) == [worker.id]
@@ -256,7 +254,7 @@ async def test_workers_are_seen_and_ordered(near: Mainspring) -> None:
         assert await far.workers.running(worker.id) == []
 
 
-async def test_a_worker_is_stopped_from_afar_and_takes_no_other_orders(near: Mainspring) -> None:
+async def test_stopped_worker_refuses_other_orders(near: Mainspring) -> None:
     async with serving(near) as (far, _):
         worker, now = near.worker(), near.clock.now()  # not at work: one that is would hear it, and go
         await (await near.opened()).beat(worker._info, until=now + timedelta(seconds=60), now=now)
@@ -269,7 +267,7 @@ async def test_a_worker_is_stopped_from_afar_and_takes_no_other_orders(near: Mai
         assert await far.workers.stop(None) == [worker.id]
 
 
-async def test_statistics_health_and_the_trail_are_those_of_the_server(near: Mainspring) -> None:
+async def test_stats_health_and_audit_are_those_of_the_server(near: Mainspring) -> None:
     async with serving(near, "admin") as (far, _):
         await far.tasks["add"].enqueue(1)
         await near.drain()
@@ -288,7 +286,7 @@ async def test_statistics_health_and_the_trail_are_those_of_the_server(near: Mai
         assert (entry.who, entry.action, entry.target) == ("key:far-admin", "queues.pause", "mail")
 
 
-async def test_keys_are_made_listed_and_revoked(near: Mainspring) -> None:
+async def test_create_list_and_revoke_keys(near: Mainspring) -> None:
     async with serving(near, "admin") as (far, _):
         secret = await far.keys.create("mine", "operator", ["jobs:write"], "1h")
         assert await near.keys.find(secret) is not None
@@ -296,7 +294,7 @@ async def test_keys_are_made_listed_and_revoked(near: Mainspring) -> None:
         assert (await far.keys.revoke("mine")).name == "mine"
 
 
-async def test_a_secret_that_the_api_hides_is_not_lost_by_an_edit(near: Mainspring) -> None:
+async def test_update_keeps_secrets_that_the_api_hides(near: Mainspring) -> None:
     async with serving(near) as (far, _):
         job = await far.tasks["fail"].enqueue(token="hidden")
         assert "hidden" not in (await far.jobs.get(job.id)).payload
@@ -307,7 +305,7 @@ async def test_a_secret_that_the_api_hides_is_not_lost_by_an_edit(near: Mainspri
 # who may, and trouble
 
 
-async def test_a_key_that_is_not_known_or_may_too_little_is_named(near: Mainspring) -> None:
+async def test_unknown_or_insufficient_key_is_an_error(near: Mainspring) -> None:
     async with serving(near, "viewer") as (far, _):
         with pytest.raises(BadSetting, match=r"far-viewer is viewer, and this is for role operator.*API_KEY"):
             await far.tasks["add"].enqueue(1)
@@ -318,7 +316,7 @@ async def test_a_key_that_is_not_known_or_may_too_little_is_named(near: Mainspri
         assert "msk_nobody" not in repr(stranger.settings)
 
 
-async def test_a_server_that_is_away_may_be_asked_again(near: Mainspring) -> None:
+async def test_unreachable_server_is_store_unavailable(near: Mainspring) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         at = address(taken)
     far = Mainspring(at, api_key="msk_x")
@@ -336,7 +334,9 @@ IMPOSSIBLE: list[Callable[[Mainspring], Awaitable[Any]]] = [
 
 
 @pytest.mark.parametrize("call", IMPOSSIBLE)
-async def test_what_needs_the_database_says_so(near: Mainspring, call: Callable[[Mainspring], Awaitable[Any]]) -> None:
+async def test_database_only_features_raise_bad_input(
+    near: Mainspring, call: Callable[[Mainspring], Awaitable[Any]]
+) -> None:
     async with serving(near) as (far, _):
         with pytest.raises(BadInput, match="needs the database itself"):
             await call(far)
@@ -352,17 +352,17 @@ URLS = [
 
 
 @pytest.mark.parametrize(("url", "words"), URLS)
-async def test_a_url_that_names_no_api_is_refused(url: str, words: str) -> None:
+async def test_invalid_api_url_is_refused(url: str, words: str) -> None:
     with pytest.raises(BadSetting, match=words):
         await Mainspring(url, api_key="msk_x").jobs.list()
 
 
-def test_without_a_key_nothing_is_asked() -> None:
+def test_missing_api_key_is_refused() -> None:
     with pytest.raises(BadSetting, match="needs a key"):
         Mainspring("https://host")
 
 
-async def test_commands_go_by_an_api_too(near: Mainspring) -> None:
+async def test_commands_work_over_an_api(near: Mainspring) -> None:
     async with serving(near) as (far, _):
         job = await near.tasks["add"].enqueue(1)
         environ = {"MAINSPRING_API_KEY": far.settings.api_key, "COLUMNS": "200"}
@@ -377,7 +377,7 @@ async def test_commands_go_by_an_api_too(near: Mainspring) -> None:
         assert (await near.jobs.get(job.id)).state == "cancelled"
 
 
-async def test_code_that_does_not_await_can_use_it(near: Mainspring) -> None:
+async def test_sync_facade_over_an_api(near: Mainspring) -> None:
     async with serving(near) as (far, _):
         again = with_tasks(Mainspring(far.settings.store, api_key=far.settings.api_key))
         made = await asyncio.to_thread(lambda: again.tasks["add"].sync.enqueue(1))

@@ -1,4 +1,4 @@
-"""mainspring jobs update, reschedule: new values for jobs that wait."""
+"""mainspring jobs update, reschedule."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def job(cli, shop):
     return lambda id: json.loads(cli("jobs", "show", id, "--app", shop, "--json").stdout)
 
 
-def test_an_update_changes_what_is_given_and_leaves_the_rest(cli, shop, enqueued, job):
+def test_update_changes_only_given_options(cli, shop, enqueued, job):
     id = enqueued("add", "a=1", "--tag", "old", "--priority", "3", "--metadata", "who=me")
     given = ["--set-queue", "low", "--max-retries", "9", "--timeout", "90", "--set-tag", "red", "--set-tag", "big"]
     assert cli("jobs", "update", id, *given, "--app", shop).stdout == "1 job is updated\n"
@@ -23,7 +23,7 @@ def test_an_update_changes_what_is_given_and_leaves_the_rest(cli, shop, enqueued
     assert (now["priority"], now["metadata"], now["payload"]) == (3, {"who": "me"}, {"a": 1})
 
 
-def test_priority_metadata_and_expiry(cli, shop, enqueued, job):
+def test_update_priority_metadata_and_expiry(cli, shop, enqueued, job):
     id = enqueued("add", "a=1")
     given = ["--priority", "-7", "--metadata", '{"who": "ada"}', "--expires-at", "2999-01-01T00:00:00Z"]
     cli("jobs", "update", id, *given, "--app", shop)
@@ -31,7 +31,7 @@ def test_priority_metadata_and_expiry(cli, shop, enqueued, job):
     assert (now["priority"], now["metadata"], now["expires_at"]) == (-7, {"who": "ada"}, "2999-01-01T00:00:00Z")
 
 
-def test_none_takes_a_limit_away(cli, shop, enqueued, job):
+def test_update_none_removes_a_limit(cli, shop, enqueued, job):
     id = enqueued("add", "a=1", "--timeout", "90", "--tag", "red")
     cli("jobs", "update", id, "--expires-at", "2999-01-01T00:00:00Z", "--app", shop)
     cli("jobs", "update", id, "--timeout", "none", "--expires-at", "never", "--no-tags", "--app", shop)
@@ -39,14 +39,14 @@ def test_none_takes_a_limit_away(cli, shop, enqueued, job):
     assert (now["timeout"], now["expires_at"], now["tags"]) == (None, None, [])
 
 
-def test_an_argument_goes_on_top_of_those_the_job_has_typed_by_its_task(cli, shop, enqueued, job, work):
+def test_update_arg_is_merged_and_typed(cli, shop, enqueued, job, work):
     id = enqueued("add", "a=1", "b=1")
     assert cli("jobs", "update", id, "--arg", "b=41", "--app", shop).exit_code == 0
     work()
     assert (job(id)["payload"], job(id)["result"]) == ({"a": 1, "b": 41}, 42)
 
 
-def test_an_argument_that_does_not_fit_is_refused_and_nothing_changes(cli, shop, enqueued, job):
+def test_update_with_an_invalid_argument_is_refused(cli, shop, enqueued, job):
     id = enqueued("add", "a=1")
     refused = cli("jobs", "update", id, "--arg", "b=many", "--app", shop)
     assert refused.exit_code == 1
@@ -54,7 +54,7 @@ def test_an_argument_that_does_not_fit_is_refused_and_nothing_changes(cli, shop,
     assert job(id)["payload"] == {"a": 1}
 
 
-def test_among_several_tasks_each_checks_its_own(cli, shop, enqueued, job):
+def test_update_of_several_tasks_is_checked_by_each(cli, shop, enqueued, job):
     number, text = enqueued("add", "a=1"), enqueued("greet", "name=Ann")
     mixed = cli("jobs", "update", "--all", "--arg", "name=Bob", "-y", "--app", shop)
     assert (mixed.exit_code, mixed.stdout) == (1, "1 job is updated\n")
@@ -62,13 +62,13 @@ def test_among_several_tasks_each_checks_its_own(cli, shop, enqueued, job):
     assert job(text)["payload"]["name"] == "Bob"
 
 
-def test_without_the_apps_code_an_argument_is_text(cli, store, enqueued, job):
+def test_update_arg_without_an_app_is_text(cli, store, enqueued, job):
     id = enqueued("add", "a=1")
     cli("jobs", "update", id, "--arg", "a=2", "--arg", "b:=2", "--store", store)
     assert job(id)["payload"] == {"a": "2", "b": 2}
 
 
-def test_a_filter_updates_only_what_it_chooses(cli, shop, enqueued, job):
+def test_update_by_filter(cli, shop, enqueued, job):
     mail, other = enqueued("add", "a=1"), enqueued("greet", "name=Ann")
     done = cli("jobs", "update", "--queue", "mail", "--set-queue", "low", "-y", "--app", shop)
     assert done.stdout == "1 job is updated\n"
@@ -89,19 +89,19 @@ def test_a_filter_updates_only_what_it_chooses(cli, shop, enqueued, job):
         (["--expires-at", "soon"], "is not an ISO 8601 instant"),
     ],
 )
-def test_an_update_that_cannot_be_is_a_usage_error(cli, shop, enqueued, args, says):
+def test_invalid_update_is_a_usage_error(cli, shop, enqueued, args, says):
     refused = cli("jobs", "update", enqueued("add", "a=1"), *args, "--app", shop)
     assert refused.exit_code == 2
     assert says in " ".join(refused.stderr.split())
 
 
-def test_a_queue_that_can_be_none_is_refused(cli, shop, enqueued):
+def test_update_to_an_invalid_queue_is_refused(cli, shop, enqueued):
     refused = cli("jobs", "update", enqueued("add", "a=1"), "--set-queue", " ", "--app", shop)
     assert refused.exit_code == 1
     assert refused.stderr.startswith("error: option queue of this update: a queue name is 1 to 200 printable")
 
 
-def test_a_finished_job_cannot_be_changed(cli, shop, enqueued, work):
+def test_update_of_a_finished_job_is_refused(cli, shop, enqueued, work):
     id = enqueued("add", "a=1")
     work()
     refused = cli("jobs", "reschedule", id, "--in", "1h", "--app", shop)
@@ -109,7 +109,7 @@ def test_a_finished_job_cannot_be_changed(cli, shop, enqueued, work):
     assert "it is completed, reschedule needs paused, pending, waiting" in refused.stderr
 
 
-def test_a_job_is_due_when_it_is_told(cli, shop, enqueued, job, work):
+def test_reschedule_at(cli, shop, enqueued, job, work):
     id = enqueued("add", "a=1")
     done = cli("jobs", "reschedule", id, "--at", "2999-01-31T09:00:00+02:00", "--app", shop)
     assert done.stdout == "1 job is due at 2999-01-31 07:00:00Z\n"
@@ -119,7 +119,7 @@ def test_a_job_is_due_when_it_is_told(cli, shop, enqueued, job, work):
     assert work() == 1
 
 
-def test_a_span_counts_from_now(cli, shop, enqueued, job):
+def test_reschedule_in(cli, shop, enqueued, job):
     id = enqueued("add", "a=1")
     before = datetime.fromisoformat(job(id)["run_at"])
     cli("jobs", "reschedule", "--task", "add", "--in", "2h", "-y", "--app", shop)
@@ -128,7 +128,7 @@ def test_a_span_counts_from_now(cli, shop, enqueued, job):
 
 
 @pytest.mark.parametrize("args", [[], ["--in", "1h", "--at", "2999-01-01T00:00:00Z"]])
-def test_reschedule_wants_one_time(cli, shop, args):
+def test_reschedule_needs_exactly_one_time(cli, shop, args):
     refused = cli("jobs", "reschedule", "x", *args, "--app", shop)
     assert refused.exit_code == 2
     assert "when? Give --at INSTANT or --in SPAN" in refused.stderr

@@ -1,4 +1,4 @@
-"""Finding the app, and every way not to."""
+"""Loading the app or the store of a command, and its errors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_missing_module_with_a_similar_neighbour_is_suggested(cli, shop):
     assert "did you mean 'shop'?" in cli("jobs", "list", "--app", "shpo:app").stderr
 
 
-def test_a_name_from_the_environment_is_blamed_on_it(cli, monkeypatch):
+def test_app_error_names_the_environment_variable(cli, monkeypatch):
     monkeypatch.setenv("MAINSPRING_APP", "zzz:app")
     assert "(from $MAINSPRING_APP)" in cli("jobs", "list").stderr
 
@@ -54,14 +54,14 @@ def test_missing_submodule_of_a_present_module(cli, shop):
 
 
 @pytest.mark.parametrize("name", ["shop", "shop:", ":app"])
-def test_half_a_name_is_a_usage_error(cli, shop, name):
+def test_incomplete_app_name_is_a_usage_error(cli, shop, name):
     refused = cli("jobs", "list", "--app", name)
     assert refused.exit_code == 2
     assert "must be module:attribute, e.g. shop:app" in refused.stderr
 
 
 @pytest.mark.parametrize(("name", "better"), [("shop.py:app", "shop:app"), ("pkg/shop.py", "pkg.shop:app")])
-def test_a_path_is_answered_with_the_module_it_means(cli, name, better):
+def test_app_given_as_a_path_gets_the_module_name(cli, name, better):
     refused = cli("jobs", "list", "--app", name)
     assert refused.exit_code == 2
     assert f"write {better}" in refused.stderr
@@ -80,7 +80,7 @@ def test_missing_attribute_lists_several_apps(cli, here):
     assert "module 'two' has no 'app'; it has: one, two" in cli("jobs", "list", "--app", "two:app").stderr
 
 
-def test_something_else_than_an_app_is_named_by_its_type(cli, shop):
+def test_attribute_that_is_no_app_is_an_error(cli, shop):
     refused = cli("jobs", "list", "--app", "shop:add")
     assert refused.exit_code == 1
     assert refused.stderr == "error: shop:add is a Task, not a Mainspring; did you mean shop:app?\n"
@@ -143,7 +143,7 @@ def test_current_directory_is_on_the_path_of_the_installed_script(process, shop)
     assert code == 0, errors
 
 
-def test_a_bad_setting_in_the_environment_is_told(cli, monkeypatch):
+def test_bad_setting_in_the_environment_is_an_error(cli, monkeypatch):
     monkeypatch.setenv("MAINSPRING_BEAT", "soon")
     refused = cli("queues", "list", "--store", "sqlite:///jobs.db")
     assert refused.exit_code == 1
@@ -159,14 +159,14 @@ def test_a_bad_setting_in_the_environment_is_told(cli, monkeypatch):
         ("sqlite:////no/such/dir/jobs.db", "there is no directory '/no/such/dir'"),
     ],
 )
-def test_a_store_that_cannot_be_opened_says_why(cli, url, said):
+def test_store_that_cannot_be_opened_is_an_error(cli, url, said):
     refused = cli("jobs", "list", "--store", url)
     assert refused.exit_code == 1
     assert said in refused.stderr
     assert refused.stderr.count("\n") == 1
 
 
-def test_a_file_that_is_no_database_is_named(cli, here):
+def test_file_that_is_no_database_is_an_error(cli, here):
     here.joinpath("notes.db").write_text("these are not jobs " * 100)
     refused = cli("jobs", "list", "--store", "sqlite:///notes.db")
     assert refused.exit_code == 1
