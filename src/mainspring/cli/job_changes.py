@@ -71,7 +71,7 @@ which_jobs = combine_options(
 )
 
 
-async def choose_jobs_are(app: Mainspring, usual: tuple[Shown, ...], given: dict[str, Any]) -> JobChoice:
+async def choose_jobs(app: Mainspring, usual: tuple[Shown, ...], given: dict[str, Any]) -> JobChoice:
     """The jobs that the options of `which_jobs` choose; a filter without states means the `usual` ones."""
     ids: tuple[JobId, ...] = tuple(dict.fromkeys(given.pop("ids")))
     every, yes, as_json = given.pop("every"), given.pop("yes"), given.pop("as_json")
@@ -117,7 +117,7 @@ async def _confirmed(app: Mainspring, change: ChangeCommand, choice: JobChoice) 
     return which
 
 
-async def first_jobs_are(app: Mainspring, which: Filter) -> list[Job]:
+async def first_jobs(app: Mainspring, which: Filter) -> list[Job]:
     """The first PAGE jobs, oldest first."""
     return await app.jobs.list(which, limit=PAGE, newest=False, sort="created")
 
@@ -157,7 +157,7 @@ async def _unmatched(
     errors: dict[JobId, str] = {}
     rest = tuple(id for id in ids if id not in matched)
     for some in (rest[start : start + PAGE] for start in range(0, len(rest), PAGE)):
-        known = {job.id: job for job in await first_jobs_are(app, Filter(ids=some))}
+        known = {job.id: job for job in await first_jobs(app, Filter(ids=some))}
         for id in some:
             errors[id] = _wrong_state(change, id, known[id].state) if id in known else str(missing(id))
     return errors
