@@ -8,7 +8,7 @@ from ..app import Mainspring
 from .app_loader import app_name, find_app, store_name
 from .event_loop import run
 from .messages import log_option, log_to_stderr
-from .service import Service, address_options, openapi_document
+from .service import Service, address_options, openapi_json
 
 
 @click.command()
@@ -35,7 +35,7 @@ def server(
     """
     found = find_app(app_name(app, named)[0] if app or named else None, store)
     if openapi:
-        click.echo(openapi_document())
+        click.echo(openapi_json())
         return
     log_to_stderr(log_level or found.settings.log_level, found.settings.log_format)
     run(_serve(found, Service(found, host, port, no_auth)))

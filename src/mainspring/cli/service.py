@@ -22,7 +22,7 @@ address_options = combine_options(
 )
 
 
-def openapi_document() -> bytes:
+def openapi_json() -> bytes:
     """The OpenAPI document. Raises Failed if the server's parts are not installed."""
     try:
         from ..api.document import document
