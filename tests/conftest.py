@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 from clusters import RedisCluster, RedisWithSentinel
-from mainspring.cli.loop import collect_less
+from mainspring.cli.event_loop import tune_garbage_collector
 from mainspring.stores import open_store
 from servers import PgBouncer, Postgres, Redis
 
@@ -30,7 +30,7 @@ pytest_plugins = ["mainspring.testing.plugin"]
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Thousands of tests stay in memory to the end: no collection need look at them again."""
-    collect_less()
+    tune_garbage_collector()
 
 
 @pytest.fixture(scope="session")

@@ -53,16 +53,17 @@ TIERS: list[set[str]] = [
     {"stores", "feed", "insight", "webhook"},
     {"worker", "health", "supervisor"},
     {"control", "app", "__init__"},
-    {"remote", "metrics", "api", "cli", "dashboard", "demo", "testing"},
+    {"client", "metrics", "api", "cli", "dashboard", "demo", "testing"},
 ]
 TIER = {package: number for number, tier in enumerate(TIERS) for package in tier}
-# Imported when they are asked for and not before: the demo, the test harness, the HTTP API, its client.
+# Imported when they are asked for and not before: the test harness, the HTTP API, its client.
 UPWARD = {
     ("app", "api.service"),
-    ("app", "remote"),
-    ("app", "remote.stats"),
+    ("app", "client.facades"),
+    ("app", "client.stats"),
     ("app", "testing.harness"),
-    ("cli.demo", "demo.stage"),
+    ("stores.__init__", "client.client"),
+    ("stores.__init__", "client.url"),
 }
 
 
@@ -134,7 +135,7 @@ def test_the_imports_are_really_read() -> None:
 # stores
 
 STORES = re.compile("sqlite|postgres|redis", re.IGNORECASE)
-MAY_NAME_STORES = ("stores.", "cli.", "demo.", "insight.settings_report")
+MAY_NAME_STORES = ("stores.", "cli.", "client.", "demo.", "insight.settings_report")
 
 
 def words(tree: ast.Module) -> Iterator[str]:
@@ -446,10 +447,10 @@ ANSWERS = {
 MAY_SWALLOW = {
     "api.access.keyset:_key": "a key of another kind in a key set: a token that needs it is refused",
     "api.parameters:instant": "not a date in that form: another form is tried, then the caller is refused",
-    "cli.loading:inside": "the command says itself that the store cannot be opened",
+    "cli.app_loader:inside": "the command says itself that the store cannot be opened",
     "cli.migrate:_question": "tables of another version cannot be counted: the question is put without a number",
     "cli.options:moment": "not a span of time: it is read as an instant, and refused if it is none",
-    "cli.top.terminal:_give_back": "the terminal itself is gone",
+    "cli.top.terminal:_restore": "the terminal itself is gone",
     "control.bulk_page:resumed": "a cursor that cannot be read is refused below",
     "executor.child:main": "a system that does not let a process change how it is chosen when memory runs out",
     "executor.child:serve": "a stream of the task's own that is closed: there is nothing left to flush",

@@ -15,7 +15,7 @@ import uvloop
 from meter import Meter, answer, instants, read_count
 
 from mainspring import Mainspring
-from mainspring.cli.loop import collect_less
+from mainspring.cli.event_loop import tune_garbage_collector
 from mainspring.records.worker import WorkerInfo
 from mainspring.stores import open_store
 
@@ -171,7 +171,7 @@ def main() -> None:
 def _command(words: list[str]) -> Coroutine[object, object, None]:
     match words:
         case ["worker", slots]:
-            collect_less()  # as `mainspring worker` does
+            tune_garbage_collector()  # as `mainspring worker` does
             return app.worker(concurrency=int(slots)).run()
         case ["timed", slots]:
             return timed(int(slots))

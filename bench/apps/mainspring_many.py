@@ -17,7 +17,7 @@ from meter import answer, percentile
 from msgspec.structs import replace
 
 from mainspring import Context, Mainspring
-from mainspring.cli.loop import collect_less
+from mainspring.cli.event_loop import tune_garbage_collector
 from mainspring.schedule.edit import create
 from mainspring.schedule.record import Firing, Schedule, Spec
 from mainspring.store import Store
@@ -144,7 +144,7 @@ async def look(total: int, calls: int) -> None:
 
 
 def main() -> None:
-    collect_less()
+    tune_garbage_collector()
     uvloop.run(_closed(_command(sys.argv[1:])))
 
 

@@ -217,7 +217,7 @@ class Mainspring:
         return getattr(self._root, "remote", False) is True
 
     def _control_remotely(self, ground: Ground) -> None:
-        from .remote import (
+        from .client.facades import (
             RemoteJobs,
             RemoteKeys,
             RemoteQueues,
@@ -753,7 +753,7 @@ class Mainspring:
         if window is not None and not timedelta(0) < window <= LONGEST:
             raise BadInput(f"statistics reach back up to {LONGEST.days} days, or for ever (None); got {window}")
         if self._remote:
-            from .remote.stats import stats
+            from .client.stats import stats
 
             return await stats(self.opened, window, queue, task)
         store, now = await self.opened(), self.clock.now()

@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 
 from mainspring import Mainspring
 from mainspring.cli import main
-from mainspring.cli.loading import load
+from mainspring.cli.app_loader import load_app
 from mainspring.testing import VirtualClock
 
 PATIENCE = 30.0
@@ -128,7 +128,7 @@ def inside(shop: str) -> Callable[[Callable[[Mainspring], Coroutine[Any, Any, An
     """Runs a coroutine function of the shop's app, opened."""
 
     def run(act: Callable[[Mainspring], Coroutine[Any, Any, Any]]) -> Any:
-        app = load(shop)
+        app = load_app(shop)
 
         async def opened() -> Any:
             async with app:

@@ -1,4 +1,4 @@
-"""KEY=VALUE: text where the task takes text, JSON where it does not."""
+"""KEY=VALUE is text if the task accepts text, else JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import UUID
 import click
 import pytest
 
-from mainspring.cli.arguments import read, read_all
+from mainspring.cli.arguments import parse_args_option, parse_arguments
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,12 @@ from mainspring.cli.arguments import read, read_all
         ('x:="5"', int, "5"),
     ],
 )
-def test_a_word_becomes_what_the_task_takes(word, hint, value):
-    assert read([word], {"x": hint}) == {"x": value}
+def test_key_value_is_typed_by_the_task(word, hint, value):
+    assert parse_arguments([word], {"x": hint}) == {"x": value}
 
 
-def test_a_name_the_task_does_not_have_is_text():
-    assert read(["y=5"], {"x": int}) == {"y": "5"}
+def test_unknown_parameter_is_text():
+    assert parse_arguments(["y=5"], {"x": int}) == {"y": "5"}
 
 
 @pytest.mark.parametrize(
@@ -60,19 +60,19 @@ def test_a_name_the_task_does_not_have_is_text():
         (["x:="], "x=  sends text".replace("  ", " ")),
     ],
 )
-def test_a_word_that_cannot_be_read_says_what_to_write(words, said):
+def test_invalid_word_is_a_usage_error(words, said):
     with pytest.raises(click.UsageError, match=None) as refused:
-        read(words, {})
+        parse_arguments(words, {})
     assert said in refused.value.message
 
 
 def test_args_takes_an_array_or_an_object():
-    assert read_all("[1, 2]") == ([1, 2], {})
-    assert read_all('{"a": 1}') == ([], {"a": 1})
+    assert parse_args_option("[1, 2]") == ([1, 2], {})
+    assert parse_args_option('{"a": 1}') == ([], {"a": 1})
 
 
 @pytest.mark.parametrize(("text", "said"), [("5", "write '[5]'"), ("nope", "is not JSON")])
-def test_args_of_another_kind_are_refused(text, said):
+def test_args_that_are_a_scalar_are_refused(text, said):
     with pytest.raises(click.UsageError) as refused:
-        read_all(text)
+        parse_args_option(text)
     assert said in refused.value.message

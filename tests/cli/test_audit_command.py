@@ -1,4 +1,4 @@
-"""mainspring audit, and the name under which every command acts."""
+"""mainspring audit, and the author that is recorded for every command."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def entries(cli, shop):
     return listed
 
 
-def test_a_command_that_changes_something_is_in_the_trail(cli, shop, enqueued, entries, me):
+def test_changing_command_is_audited(cli, shop, enqueued, entries, me):
     id = enqueued("add", "a=1")
     cli("jobs", "cancel", id, "--reason", "why", "--app", shop)
     entry, _ = entries()
@@ -32,7 +32,7 @@ def test_a_command_that_changes_something_is_in_the_trail(cli, shop, enqueued, e
     assert entry["at"].endswith("Z")
 
 
-def test_every_kind_of_change_by_command_is_in_the_trail(cli, shop, enqueued, entries, me):
+def test_every_changing_command_is_audited(cli, shop, enqueued, entries, me):
     id = enqueued("add", "a=1", "--delay", "1h")
     for words in (
         ["jobs", "pause", id],
@@ -53,14 +53,14 @@ def test_every_kind_of_change_by_command_is_in_the_trail(cli, shop, enqueued, en
     assert {entry["who"] for entry in entries()} == {me}
 
 
-def test_commands_that_only_look_leave_no_entry(cli, shop, enqueued, entries):
+def test_reading_commands_are_not_audited(cli, shop, enqueued, entries):
     id = enqueued("add", "a=1")
     for words in (["jobs", "list"], ["jobs", "show", id], ["queues", "list"], ["stats"], ["audit"]):
         assert cli(*words, "--app", shop).exit_code == 0
     assert [entry["action"] for entry in entries()] == ["jobs.enqueue"]
 
 
-def test_who_enqueued_is_in_the_trail_and_on_the_page_of_the_job(cli, shop, enqueued, entries, me):
+def test_enqueue_is_audited_and_shown_on_the_job_page(cli, shop, enqueued, entries, me):
     id = enqueued("add", "a=1")
     (entry,) = entries()
     assert (entry["who"], entry["action"], entry["target"]) == (me, "jobs.enqueue", id)
@@ -68,7 +68,7 @@ def test_who_enqueued_is_in_the_trail_and_on_the_page_of_the_job(cli, shop, enqu
     assert ["made", "by", me] in [line.split() for line in cli("jobs", "show", id, "--app", shop).stdout.splitlines()]
 
 
-def test_a_filter_is_told_in_words_and_a_cancel_with_its_reason(cli, shop, enqueued, entries, monkeypatch):
+def test_audit_shows_filters_in_words_and_cancel_reasons(cli, shop, enqueued, entries, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     enqueued("add", "a=1", "--delay", "1h")
     done = cli("jobs", "cancel", "--queue", "mail", "--reason", "wrong price", "--yes", "--app", shop)
@@ -80,7 +80,7 @@ def test_a_filter_is_told_in_words_and_a_cancel_with_its_reason(cli, shop, enque
     assert "wrong price" in " ".join(listed.split())
 
 
-def test_a_user_without_a_name_is_known_by_number(cli, shop, entries, monkeypatch):
+def test_user_without_a_name_is_recorded_by_uid(cli, shop, entries, monkeypatch):
     def nameless() -> str:
         raise KeyError("getpwuid(): uid not found: 4711")
 
@@ -90,7 +90,7 @@ def test_a_user_without_a_name_is_known_by_number(cli, shop, entries, monkeypatc
     assert entries()[0]["who"] == f"cli:4711@{socket.gethostname()}"
 
 
-def test_the_trail_is_listed_newest_first(cli, shop, enqueued, monkeypatch, me):
+def test_audit_lists_newest_first(cli, shop, enqueued, monkeypatch, me):
     id = enqueued("add", "a=1")
     for words in (["queues", "pause", "mail"], ["jobs", "cancel", id], ["jobs", "pause", id]):
         cli(*words, "--app", shop)
@@ -103,7 +103,7 @@ def test_the_trail_is_listed_newest_first(cli, shop, enqueued, monkeypatch, me):
     assert table[3].split()[-2:] == ["mail", "paused"]
 
 
-def test_the_trail_is_narrowed_by_options(cli, shop, entries, me):
+def test_audit_filters(cli, shop, entries, me):
     for words in (["queues", "pause", "mail"], ["queues", "pause", "low"], ["queues", "resume", "mail"]):
         cli(*words, "--app", shop)
 
@@ -116,7 +116,7 @@ def test_the_trail_is_narrowed_by_options(cli, shop, entries, me):
     assert found("--who", "ada") == found("--action", "jobs") == found("--since", "2990-01-01T00:00:00Z") == []
 
 
-def test_a_page_says_how_to_go_on(cli, shop, entries):
+def test_full_audit_page_hints_at_the_next(cli, shop, entries):
     for name in ("a", "b", "c"):
         cli("queues", "pause", name, "--app", shop)
     page = cli("audit", "--app", shop, "--limit", "2")
@@ -126,7 +126,7 @@ def test_a_page_says_how_to_go_on(cli, shop, entries):
     assert "no more entries" in cli("audit", "--app", shop, "--before", "0").stderr
 
 
-def test_an_empty_trail_says_what_goes_there(cli, shop):
+def test_empty_audit_log_has_a_hint(cli, shop):
     empty = cli("audit", "--app", shop)
     assert (empty.exit_code, empty.stdout) == (0, "")
     assert "the audit trail of sqlite:///jobs.db is empty" in empty.stderr
@@ -134,7 +134,7 @@ def test_an_empty_trail_says_what_goes_there(cli, shop):
     assert json.loads(cli("audit", "--app", shop, "--json").stdout) == []
 
 
-def test_text_of_others_does_not_steer_the_terminal(cli, shop, inside):
+def test_audit_text_cannot_control_the_terminal(cli, shop, inside):
     from mainspring import act_as
 
     async def act(app):

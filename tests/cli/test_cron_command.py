@@ -9,7 +9,7 @@ import pytest
 START = "2026-03-27T12:00:00Z"
 
 
-def test_it_tells_the_meaning_the_next_runs_and_what_clocks_do(cli):
+def test_cron_prints_meaning_next_runs_and_clock_changes(cli):
     done = cli("cron", "30 2 * * *", "--tz", "Europe/Berlin", "--from", START, "--count", "3")
     assert (done.exit_code, done.stderr) == (0, "")
     lines = [line.rstrip() for line in done.stdout.splitlines()]
@@ -23,12 +23,12 @@ def test_it_tells_the_meaning_the_next_runs_and_what_clocks_do(cli):
     assert "WARNINGS" not in lines
 
 
-def test_it_says_how_far_away_a_run_is(cli):
+def test_cron_prints_the_time_until_a_run(cli):
     done = cli("cron", "* * * * *", "--count", "2")
     assert "in " in done.stdout.splitlines()[4]  # the first one may be now
 
 
-def test_it_warns(cli):
+def test_cron_prints_warnings(cli):
     done = cli("cron", "0 0 1 * mon", "--count", "1")
     assert "WARNINGS" in done.stdout
     assert "both day fields are set" in done.stdout
@@ -36,7 +36,7 @@ def test_it_warns(cli):
     assert done.stdout.startswith("at 00:00 on day 1 of the month, but only if that is Monday")
 
 
-def test_json_has_all_of_it(cli):
+def test_cron_json(cli):
     done = cli("cron", "30 2 */2 * *", "--tz", "Europe/Berlin", "--from", START, "--count", "2", "--json")
     assert json.loads(done.stdout) == {
         "expr": "30 2 */2 * *",
@@ -59,7 +59,7 @@ def test_json_has_all_of_it(cli):
     }
 
 
-def test_a_name_settles_h(cli):
+def test_cron_name_determines_h(cli):
     said = [cli("cron", "H H * * *", "--name", name, "--count", "1").stdout for name in ("report", "report", "backup")]
     assert said[0].splitlines()[0] == said[1].splitlines()[0] != said[2].splitlines()[0]
     assert "(H for 'report': minute " in said[0]
@@ -76,7 +76,7 @@ def test_a_name_settles_h(cli):
         ),
     ],
 )
-def test_what_is_refused_is_told_in_one_line(cli, args, reason):
+def test_invalid_cron_is_one_error_line(cli, args, reason):
     done = cli("cron", *args)
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith(reason)
@@ -84,10 +84,10 @@ def test_what_is_refused_is_told_in_one_line(cli, args, reason):
 
 
 @pytest.mark.parametrize("args", [("--count", "0"), ("--count", "1001"), ("--from", "noon"), ("--day-match", "xor")])
-def test_a_wrong_option_is_a_wrong_command_line(cli, args):
+def test_invalid_cron_option_is_a_usage_error(cli, args):
     assert cli("cron", "@daily", *args).exit_code == 2
 
 
-def test_the_end_of_time_is_told(cli):
+def test_cron_without_future_runs_says_so(cli):
     done = cli("cron", "0 0 1 1 *", "--from", "9999-06-01T00:00:00Z")
     assert (done.exit_code, "does not run again before the year 10000" in done.stdout) == (0, True)

@@ -19,7 +19,7 @@ def listed(cli, shop, *args: str) -> list[dict]:
     return json.loads(cli("dead", "list", "--app", shop, "--json", *args).stdout)
 
 
-def test_those_that_failed_in_the_same_way_stand_together(cli, shop, graves):
+def test_dead_list_groups_by_error(cli, shop, graves):
     shown = cli("dead", "list", "--app", shop)
     title, most, least = shown.stdout.splitlines()
     assert title.split() == ["JOBS", "TASK", "ERROR", "LAST", "DIED"]
@@ -28,7 +28,7 @@ def test_those_that_failed_in_the_same_way_stand_together(cli, shop, graves):
     assert "mainspring dead redrive --task NAME --error TEXT" in shown.stderr
 
 
-def test_groups_fit_80_columns_and_a_wide_terminal_names_the_newest(cli, shop, enqueued, work, monkeypatch):
+def test_dead_groups_fit_80_columns_and_show_the_newest_if_wide(cli, shop, enqueued, work, monkeypatch):
     id = enqueued("fail", f"why={'long ' * 40}")
     work()
     assert all(len(line) <= 80 for line in cli("dead", "list", "--app", shop).stdout.splitlines())
@@ -37,7 +37,7 @@ def test_groups_fit_80_columns_and_a_wide_terminal_names_the_newest(cli, shop, e
     assert id in cli("dead", "list", "--app", shop).stdout
 
 
-def test_groups_are_narrowed_by_task_and_error(cli, shop, graves):
+def test_dead_list_filters_by_task_and_error(cli, shop, graves):
     assert [group["count"] for group in listed(cli, shop)] == [2, 1]
     assert [group["error"] for group in listed(cli, shop, "--error", "ValueError: no l")] == ["ValueError: no luck"]
     assert [group["count"] for group in listed(cli, shop, "--task", "fail", "--limit", "1")] == [2]
@@ -45,7 +45,7 @@ def test_groups_are_narrowed_by_task_and_error(cli, shop, graves):
     assert "1 of 2 kinds of failure: --limit shows more" in cli("dead", "list", "--limit", "1", "--app", shop).stderr
 
 
-def test_ids_lists_the_jobs_and_pages_on(cli, shop, graves):
+def test_dead_list_ids_is_paged(cli, shop, graves):
     first = cli("dead", "list", "--ids", "--limit", "2", "--app", shop, "--json")
     cursor = first.stderr.removeprefix("there may be more: --after ").strip()
     rest = listed(cli, shop, "--ids", "--after", cursor)
@@ -56,7 +56,7 @@ def test_ids_lists_the_jobs_and_pages_on(cli, shop, graves):
     assert cli("dead", "list", "--after", cursor, "--app", shop).exit_code == 2
 
 
-def test_nothing_dead_is_said(cli, shop, graves):
+def test_empty_dead_list_has_a_hint(cli, shop, graves):
     assert "no dead job of sqlite:///jobs.db fits" in cli("dead", "list", "--task", "x", "--app", shop).stderr
     cli("jobs", "delete", "--all", "-y", "--app", shop)
     none = cli("dead", "list", "--app", shop)
@@ -64,12 +64,12 @@ def test_nothing_dead_is_said(cli, shop, graves):
     assert listed(cli, shop) == []
 
 
-def test_one_is_redriven_by_id(cli, shop, graves):
+def test_redrive_by_id(cli, shop, graves):
     assert cli("dead", "redrive", graves[0], "--app", shop).stdout == "1 job is pending again\n"
     assert len(listed(cli, shop, "--ids")) == 2
 
 
-def test_a_job_that_is_not_dead_is_refused(cli, shop, enqueued, graves):
+def test_redrive_refuses_a_job_that_is_not_dead(cli, shop, enqueued, graves):
     waiting = enqueued("add", "a=1")
     mixed = cli("dead", "redrive", graves[0], waiting, "nope", "--app", shop)
     assert (mixed.exit_code, mixed.stdout) == (1, "1 job is pending again\n")
@@ -77,33 +77,33 @@ def test_a_job_that_is_not_dead_is_refused(cli, shop, enqueued, graves):
     assert "there is no job 'nope'" in mixed.stderr
 
 
-def test_a_group_is_redriven_after_a_question(cli, shop, graves):
+def test_redrive_of_a_group_asks_for_confirmation(cli, shop, graves):
     done = cli("dead", "redrive", "--error", "ValueError: no user", "--app", shop, input="y\n")
     assert "redrive 2 jobs (state dead; error ValueError: no user …) in sqlite:///jobs.db?" in done.stderr
     assert done.stdout.endswith("2 jobs are pending again\n")
     assert [job["id"] for job in listed(cli, shop, "--ids")] == [graves[2]]
 
 
-def test_all_are_redriven_with_another_argument(cli, shop, graves, work):
+def test_redrive_all_with_a_new_argument(cli, shop, graves, work):
     done = cli("dead", "redrive", "--all", "--arg", "why=7", "-y", "--app", shop)
     assert done.stdout == "3 jobs are pending again\n"
     work()
     assert [group["error"] for group in listed(cli, shop)] == ["ValueError: …"]
 
 
-def test_an_argument_the_task_does_not_take_leaves_it_dead(cli, shop, graves):
+def test_redrive_with_an_invalid_argument_is_refused(cli, shop, graves):
     refused = cli("dead", "redrive", graves[0], "--arg", "what=x", "--app", shop)
     assert refused.exit_code == 1
     assert f"cannot redrive job {graves[0]}: arguments of task 'fail' do not fit" in refused.stderr
     assert len(listed(cli, shop, "--ids")) == 3
 
 
-def test_nothing_to_redrive_is_no_error(cli, shop):
+def test_redrive_of_nothing_is_no_error(cli, shop):
     none = cli("dead", "redrive", "--all", "--app", shop)
     assert none.exit_code == 0
     assert "nothing to redrive in sqlite:///jobs.db: no job with state dead" in none.stderr
 
 
 @pytest.mark.parametrize("args", [[], ["x", "--all"], ["x", "--task", "fail"]])
-def test_redrive_wants_one_choice(cli, shop, args):
+def test_redrive_needs_exactly_one_choice(cli, shop, args):
     assert cli("dead", "redrive", *args, "--app", shop).exit_code == 2

@@ -1,4 +1,4 @@
-"""mainspring demo: real jobs, shown truthfully, gone afterwards."""
+"""mainspring demo: plain lines, the live view, the summary; and the busy shop in mainspring dev."""
 
 from __future__ import annotations
 
@@ -10,27 +10,21 @@ import re
 import signal
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
 import pytest
-from msgspec.structs import replace
 from rich.console import Console
 
-from mainspring import every
+from mainspring.cli.top.frame import Frame
+from mainspring.cli.top.snapshot import take_snapshot
+from mainspring.cli.top.view import TopView
 from mainspring.demo.app import shop as demo_shop
 from mainspring.demo.feeder import feed
-from mainspring.demo.scene import Scene, look
-from mainspring.demo.screen import countdown, screen
 from mainspring.demo.tally import DemoTally
-from mainspring.schedule.edit import create
-from mainspring.schedule.record import Spec
-
-NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
-def test_plain_lines_then_a_summary_and_no_control_codes(process, here):
+def test_plain_demo_prints_lines_and_a_summary(process, here):
     code, out, errors = process("demo", "--plain", "--seconds", "2", TMPDIR=str(here)).end()
     assert (code, errors) == (0, "")
     assert "\x1b" not in out
@@ -45,7 +39,7 @@ def test_plain_lines_then_a_summary_and_no_control_codes(process, here):
     assert all(len(line) <= 80 for line in lines)
 
 
-def test_output_that_is_no_terminal_is_plain_and_a_signal_ends_it(process):
+def test_demo_in_a_pipe_is_plain_and_sigint_ends_it(process):
     demo = process("demo")
     demo.line("jobs/s")
     demo.signal(signal.SIGINT)
@@ -55,7 +49,7 @@ def test_output_that_is_no_terminal_is_plain_and_a_signal_ends_it(process):
     assert "jobs completed in" in out
 
 
-def test_a_second_signal_releases_what_runs(process, cli):
+def test_second_signal_releases_running_jobs(process, cli):
     demo = process("demo", "--store", "sqlite:///kept.db")
     demo.line("jobs/s")
     demo.signal(signal.SIGINT)
@@ -68,7 +62,7 @@ def test_a_second_signal_releases_what_runs(process, cli):
     assert any(job["runs"] == 1 for job in json.loads(cli(*args).stdout))
 
 
-def test_the_summary_agrees_with_a_kept_store(process, cli):
+def test_demo_summary_agrees_with_the_store(process, cli):
     code, out, _ = process("demo", "--seconds", "2", "--store", "sqlite:///kept.db").end()
     assert code == 0
     (completed,) = re.findall(r"^(\d+) jobs completed", out, re.MULTILINE)
@@ -79,26 +73,30 @@ def test_the_summary_agrees_with_a_kept_store(process, cli):
     assert "mainspring jobs list --store sqlite:///kept.db --state dead" in out
 
 
-def test_a_store_that_cannot_be_opened_is_told(cli):
+def test_demo_on_an_unknown_store_is_an_error(cli):
     refused = cli("demo", "--store", "nosuch://x", "--seconds", "1")
     assert refused.exit_code == 1
     assert "unknown store 'nosuch'" in refused.stderr
 
 
-def test_seconds_must_be_positive(cli):
+def test_demo_seconds_must_be_positive(cli):
     assert cli("demo", "--seconds", "0").exit_code == 2
 
 
-def test_the_live_screen_comes_and_goes_in_a_terminal():
+@pytest.mark.parametrize("ends", [("--seconds", "1.5"), ()])
+def test_demo_shows_top_in_a_terminal(ends):
+    """It ends after --seconds, or when q is pressed."""
     parent, child = pty.openpty()
     env = os.environ | {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
-    args = [sys.executable, "-m", "mainspring.cli", "demo", "--seconds", "1.5"]
+    args = [sys.executable, "-m", "mainspring.cli", "demo", *ends]
     demo = subprocess.Popen(args, stdin=child, stdout=child, stderr=child, env=env)
     os.close(child)
-    shown = b""
+    shown, pressed = b"", bool(ends)
     try:
         while chunk := os.read(parent, 65536):
             shown += chunk
+            if not pressed and b"[1 running " in shown:
+                pressed = os.write(parent, b"q") == 1
     except OSError:  # the other end is closed: Linux says so with EIO
         pass
     finally:
@@ -106,15 +104,14 @@ def test_the_live_screen_comes_and_goes_in_a_terminal():
         assert demo.wait(30) == 0
     text = shown.decode()
     enter, leave = text.index("\x1b[?1049h"), text.index("\x1b[?1049l")
-    assert enter < text.index("running: ") < leave < text.index("jobs completed in")
+    assert enter < text.index("[1 running ") < leave < text.index("jobs completed in")
     assert "draining: " in text
     assert "Traceback" not in text
     assert "mainspring: " not in text
 
 
-async def scene_of_a_busy_shop() -> Scene:
-    app = demo_shop("memory://")
-    tally = DemoTally(app)
+async def view_of_a_busy_shop() -> TopView:
+    app, view = demo_shop("memory://"), TopView(title="mainspring demo")
     async with app:
         tasks = app.tasks
         await app.enqueue_many([tasks["remind_of_cart"].job(n) for n in range(40)])
@@ -123,36 +120,40 @@ async def scene_of_a_busy_shop() -> Scene:
         async with app.worker(concurrency=3) as worker:
             jobs = [tasks["transcode"].job(f"clip-{n}") for n in range(5)]
             await app.enqueue_many(jobs)
-            while len((scene := await look(app, worker, 3, tally, draining=False)).running) < 3:
+            while view.snapshot is None or len(view.snapshot.running) < 3:
+                view.update(await take_snapshot(app))
                 await app.clock.sleep(0)
             await worker.stop(grace=0)
-        return scene
+        return view
 
 
-@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (40, 12)])
-def test_the_screen_fits(monkeypatch, width, height):
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (60, 20)])
+def test_top_shows_the_busy_shop_at_every_size(monkeypatch, width, height):
     monkeypatch.setenv("MAINSPRING_FIRE", "never")  # a tick in between would be one more job
-    scene = asyncio.run(scene_of_a_busy_shop())
-    console = Console(width=width, height=height, force_terminal=True, color_system=None)
-    with console.capture() as capture:
-        console.print(screen(scene), height=height)
-    lines = capture.get().splitlines()
-    assert len(lines) == height
-    assert all(len(line) <= width for line in lines)
-    if width >= 80:
-        text = "\n".join(lines)
-        assert "running: 3" in text
-        assert "► transcode" in text
-        assert "PermissionError: 403, key expired" in text
-        assert "✓ remind_of_cart" in text
-        assert "completed 40" in text
-        assert re.search(r"media +2 +0 +0 +3", text)
-        assert re.search(r"reports +0 +0 +0 +0", text)
-        assert re.search(r"· count_stock +0 fired", text)
-        assert re.search(r"· send_bills +0 fired.* in \d+", text)
+    view = asyncio.run(view_of_a_busy_shop())
+
+    def lines() -> list[str]:
+        console = Console(width=width, height=height, force_terminal=True, color_system=None)
+        with console.capture() as capture:
+            console.print(Frame(view), height=height)
+        return capture.get().splitlines()
+
+    shown = lines()
+    assert len(shown) == height
+    assert all(len(line) <= width for line in shown)
+    text = "\n".join(shown)
+    assert text.startswith("mainspring demo")
+    assert "[1 running 3]" in text
+    assert "► transcode" in text
+    assert "40 completed" in text
+    assert re.search(r"media +2 +0 +0 +3", text)
+    view.press("2")
+    assert "PermissionError: 403, key expired" in "\n".join(lines())
+    view.press("4")
+    assert "count_stock" in "\n".join(lines())
 
 
-def test_the_feeder_makes_jobs_of_every_kind():
+def test_feeder_enqueues_every_task():
     async def kinds() -> set[str]:
         app = demo_shop("memory://")
         tally = DemoTally(app)
@@ -167,23 +168,7 @@ def test_the_feeder_makes_jobs_of_every_kind():
     assert len(asyncio.run(kinds())) == 7
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({}, "in 3s"),
-        ({"due_at": NOON}, "now"),
-        ({"due_at": NOON + timedelta(hours=14)}, "in 14h"),
-        ({"due_at": None, "held_at": NOON}, "when its run ends"),
-        ({"due_at": None, "paused_at": NOON}, "paused"),
-        ({"due_at": None, "next_run_at": None}, "ended"),
-    ],
-)
-def test_a_countdown_says_what_the_next_tick_waits_for(change, words):
-    row = replace(create("x", Spec(trigger=every(3).seconds, task="x"), owner="code", now=NOON), **change)
-    assert countdown(row, NOON) == words
-
-
-def test_the_busy_shop_is_full_of_life_and_leaves_nothing_behind(process, until, here):
+def test_busy_shop_runs_in_dev_and_removes_its_store(process, until, here):
     shop = process("dev", "mainspring.demo.life:app", "--no-reload", "--port", "0", "--log-level", "critical",
                    TMPDIR=str(here), MAINSPRING_STORE="")  # fmt: skip
     address, token = re.search(r"(http://\S+)/#token=(\S+)", shop.line("it signs you in")).groups()

@@ -1,4 +1,4 @@
-"""mainspring dev in a process of its own: what restarts it, how often, and what its console shows."""
+"""mainspring dev as a process: reloads, and its console."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""mainspring doctor: what is wrong, and the way out."""
+"""mainspring doctor: findings and remedies."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ def shown(cli, id: str, store: str) -> dict:
     return json.loads(cli("jobs", "show", id, "--store", store, "--json").stdout)
 
 
-def test_it_prints_the_id_and_nothing_else(cli, shop, store):
+def test_enqueue_prints_only_the_id(cli, shop, store):
     done = cli("enqueue", "add", "a=5", "--app", shop)
     assert done.exit_code == 0
     assert done.stderr == ""
@@ -21,7 +21,7 @@ def test_it_prints_the_id_and_nothing_else(cli, shop, store):
     assert (job["task"], job["queue"], job["payload"], job["shown"]) == ("add", "mail", {"a": 5}, "pending")
 
 
-def test_words_are_typed_by_the_task(cli, enqueued, store):
+def test_enqueue_arguments_are_typed_by_the_task(cli, enqueued, store):
     id = enqueued("greet", "name=5", "loud=true", "at=2030-01-31T09:00:00Z", "ids=[1,2]")
     payload = {"name": "5", "loud": True, "at": "2030-01-31T09:00:00Z", "ids": [1, 2]}
     assert shown(cli, id, store)["payload"] == payload
@@ -32,7 +32,7 @@ def test_positional_and_named_arguments_as_json(cli, enqueued, store):
     assert shown(cli, enqueued("add", "b=3", "--args", '{"a": 1}'), store)["payload"] == {"a": 1, "b": 3}
 
 
-def test_every_option_reaches_the_job(cli, enqueued, store):
+def test_enqueue_options_reach_the_job(cli, enqueued, store):
     id = enqueued(
         "add", "a=1", "--queue", "low", "--priority", "-5", "--run-at", "2030-01-31T09:00:00+01:00",
         "--unique-key", "k", "--max-retries", "7", "--timeout", "5m", "--tag", "x", "--tag", "y",
@@ -51,33 +51,33 @@ def test_delay_counts_from_now(cli, enqueued, store):
     assert 7199 < (due - created).total_seconds() < 7201
 
 
-def test_a_duplicate_is_the_same_job_and_is_told(cli, enqueued, shop):
+def test_enqueue_of_a_duplicate_prints_the_holder(cli, enqueued, shop):
     id = enqueued("add", "a=1", "--idempotency-key", "k")
     again = cli("enqueue", "add", "a=2", "--idempotency-key", "k", "--app", shop)
     assert again.exit_code == 0
     assert again.stdout.strip() == id
-    assert again.stderr.startswith("duplicate: a job held this key already")
+    assert again.stderr.startswith("duplicate: another job holds this key")
 
 
-def test_json_has_id_and_status(cli, enqueued, shop):
+def test_enqueue_json(cli, enqueued, shop):
     id = enqueued("add", "a=1", "--unique-key", "k")
     again = json.loads(cli("enqueue", "add", "a=1", "--unique-key", "k", "--app", shop, "--json").stdout)
     assert again == {"id": id, "status": "duplicate", "duplicate": True}
 
 
-def test_only_a_store_sends_by_name_and_unchecked(cli, store):
+def test_enqueue_with_only_a_store_is_unchecked(cli, store):
     done = cli("enqueue", "of_another_service", "n=5", "m:=5", "--queue", "far", "--store", store)
     job = shown(cli, done.stdout.strip(), store)
     assert (job["task"], job["queue"], job["payload"]) == ("of_another_service", "far", {"n": "5", "m": 5})
 
 
-def test_an_app_without_tasks_sends_by_name_too(cli, here, store):
+def test_enqueue_with_an_app_without_tasks_is_unchecked(cli, here, store):
     here.joinpath("client.py").write_text("from mainspring import Mainspring\napp = Mainspring('sqlite:///jobs.db')\n")
     done = cli("enqueue", "elsewhere", "n=5", "--app", "client:app")
     assert shown(cli, done.stdout.strip(), store)["task"] == "elsewhere"
 
 
-def test_wait_prints_the_result(cli, process, shop):
+def test_enqueue_wait_prints_the_result(cli, process, shop):
     worker = process("worker", shop)
     worker.line("worker")
     done = cli("enqueue", "add", "a=5", "--app", shop, "--wait", "20")
@@ -92,17 +92,17 @@ def test_wait_prints_the_result(cli, process, shop):
     assert worker.end()[0] == 0
 
 
-def test_waiting_in_vain_says_that_no_worker_runs(cli, shop):
+def test_enqueue_wait_hints_if_no_worker_runs(cli, shop):
     late = cli("enqueue", "add", "a=5", "--app", shop, "--wait", "50ms")
     assert late.exit_code == 1
     assert "no worker that knows 'add' is running; start one: mainspring worker" in late.stderr
     assert "(add) is pending after 0.05 s" in late.stderr
 
 
-def test_a_store_that_dies_with_the_process_is_warned_of(cli):
+def test_enqueue_to_a_memory_store_warns(cli):
     done = cli("enqueue", "add", "--store", "memory://")
     assert done.exit_code == 0
-    assert done.stderr.startswith("warning: memory:// lives in this process only")
+    assert done.stderr.startswith("warning: memory:// exists in this process only")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_store_that_dies_with_the_process_is_warned_of(cli):
         (["add", "a=1", "--unique-key", "k", "--idempotency-key", "k"], "exclude each other; choose one"),
     ],
 )
-def test_what_the_app_refuses_is_exit_code_1(cli, shop, args, said):
+def test_refused_enqueue_exits_with_1(cli, shop, args, said):
     refused = cli("enqueue", *args, "--app", shop)
     assert refused.exit_code == 1
     assert said in refused.stderr
@@ -138,7 +138,7 @@ def test_what_the_app_refuses_is_exit_code_1(cli, shop, args, said):
         (["a=1", "--args", '{"a": 1}'], "'a' is given twice: in --args and as a word"),
     ],
 )
-def test_what_cannot_be_read_is_a_usage_error(cli, shop, args, said):
+def test_invalid_enqueue_is_a_usage_error(cli, shop, args, said):
     refused = cli("enqueue", "add", *args, "--app", shop)
     assert refused.exit_code == 2
     assert said in " ".join(refused.stderr.split())

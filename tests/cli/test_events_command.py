@@ -1,4 +1,4 @@
-"""mainspring events: what happens in other processes, as it happens."""
+"""mainspring events: the live feed of other processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from mainspring import Mainspring
 
 
-def test_what_a_worker_does_elsewhere_is_shown_as_it_happens(process, cli, shop, enqueued):
+def test_events_of_another_process_are_shown(process, cli, shop, enqueued):
     worker = process("worker", shop)
     following = process("events", "--type", "job", "--task", "add", "--app", shop)
     worker.line("worker ")
@@ -26,7 +26,7 @@ def test_what_a_worker_does_elsewhere_is_shown_as_it_happens(process, cli, shop,
     assert {line.split()[2] for line in shown.splitlines()} <= {
         "job.enqueued", "job.started", "job.completed", "reset",
     }  # fmt: skip
-    assert "to go on from here: --after " in errors
+    assert "to continue from here: --after " in errors
     worker.signal(signal.SIGTERM)
     assert worker.end()[0] == 0
 
@@ -46,16 +46,16 @@ def told(shop):
     asyncio.run(tell())
 
 
-def test_what_came_after_a_number_is_shown_first(cli, shop, told):
+def test_events_after_a_number_are_shown_first(cli, shop, told):
     shown = cli("events", "--after", "2", "--count", "3", "--app", shop)
     assert [line.split()[0::2] for line in shown.stdout.splitlines()] == [
         ["3", "queue.paused"], ["4", "queue.paused"], ["5", "queue.paused"],
     ]  # fmt: skip
     assert [line.split()[3] for line in shown.stdout.splitlines()] == ["q2", "q3", "q4"]
-    assert shown.stderr == "to go on from here: --after 5\n"
+    assert shown.stderr == "to continue from here: --after 5\n"
 
 
-def test_json_is_a_document_a_line_with_everything(cli, shop, told):
+def test_events_json_is_one_document_per_line(cli, shop, told):
     shown = cli("events", "--after", "3", "--count", "2", "--queue", "q3", "--queue", "q4", "--json", "--app", shop)
     documents = [json.loads(line) for line in shown.stdout.splitlines()]
     assert [(one["n"], one["type"], one["queue"]) for one in documents] == [
@@ -63,7 +63,7 @@ def test_json_is_a_document_a_line_with_everything(cli, shop, told):
     ]  # fmt: skip
 
 
-def test_a_type_there_is_not_is_refused(cli, shop):
+def test_unknown_event_type_is_refused(cli, shop):
     refused = cli("events", "--type", "job.strated", "--app", shop)
     assert refused.exit_code == 1
     assert "did you mean 'job.started'?" in refused.stderr

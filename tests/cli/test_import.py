@@ -1,4 +1,4 @@
-"""mainspring import crontab: what became of each line, and that nothing is guessed or done twice."""
+"""mainspring import crontab: the status of each line, and idempotence."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def became(told: dict[str, Any]) -> dict[int, str]:
     return {line["number"]: line["status"] for line in told["lines"]}
 
 
-def test_a_report_says_what_becomes_of_each_line(take, tab):
+def test_import_report_has_a_status_per_line(take, tab):
     told = take(tab())
     assert became(told) == {3: "ignored", 4: "new", 5: "new", 6: "refused", 7: "refused", 8: "flagged"}
     assert (told["new"], told["flagged"], told["refused"], told["ignored"], told["made"]) == (2, 1, 2, 1, 0)
@@ -88,7 +88,7 @@ def test_a_report_says_what_becomes_of_each_line(take, tab):
     assert backup["kwargs"] == {"command": "/usr/bin/backup --all"}
 
 
-def test_everything_that_is_not_taken_as_it_is_has_its_reason(cli, shop, tab):
+def test_import_report_has_reasons(cli, shop, tab):
     said = cli("import", "crontab", tab(), "--app", shop)
     assert said.exit_code == 0
     _, _, reasons = said.stdout.partition("REASONS\n")
@@ -100,12 +100,12 @@ def test_everything_that_is_not_taken_as_it_is_has_its_reason(cli, shop, tab):
     assert said.stderr == "nothing was written: --write --task NAME makes those that are new\n"
 
 
-def test_a_report_writes_nothing(take, tab, stored):
+def test_import_without_write_changes_nothing(take, tab, stored):
     take(tab(), "--task", "shell")
     assert stored() == {}
 
 
-def test_writing_makes_what_is_new_and_leaves_out_what_is_flagged(take, tab, stored):
+def test_import_write_creates_new_and_skips_flagged(take, tab, stored):
     told = take(tab(), "--task", "shell", "--write")
     assert became(told) == {3: "ignored", 4: "made", 5: "made", 6: "refused", 7: "refused", 8: "flagged"}
     assert set(stored()) == {"backup", "poll"}
@@ -113,7 +113,7 @@ def test_writing_makes_what_is_new_and_leaves_out_what_is_flagged(take, tab, sto
     assert (spec["task"], spec["payload"]) == ("shell", {"command": "/usr/bin/backup --all"})
 
 
-def test_schedules_behave_as_cron_does_unless_told_otherwise(take, tab, stored):
+def test_imported_schedules_have_the_policies_of_cron(take, tab, stored):
     take(tab("0 2 * * * a"), "--task", "shell", "--write")
     take(tab("0 3 * * * b"), "--task", "shell", "--write", "--overlap", "queue", "--catch-up", "latest")
     a, b = stored()["a"]["spec"], stored()["b"]["spec"]
@@ -121,12 +121,12 @@ def test_schedules_behave_as_cron_does_unless_told_otherwise(take, tab, stored):
     assert (b["overlap"], b["catch_up"]) == ("queue", "latest")
 
 
-def test_what_is_flagged_is_made_by_who_has_read_it(take, tab, stored):
+def test_import_flagged_creates_flagged_lines(take, tab, stored):
     assert became(take(tab(), "--task", "shell", "--write", "--flagged"))[8] == "made"
     assert "date" in stored()
 
 
-def test_importing_twice_changes_nothing_and_says_so(cli, shop, tab, take, stored):
+def test_import_is_idempotent(cli, shop, tab, take, stored):
     words = ("--task", "shell", "--write", "--flagged")
     take(tab(), *words)
     before = stored()
@@ -137,7 +137,7 @@ def test_importing_twice_changes_nothing_and_says_so(cli, shop, tab, take, store
     assert again.stderr == "nothing was changed in sqlite:///jobs.db\n"
 
 
-def test_lines_that_have_moved_are_known_by_what_they_say(take, tab, stored):
+def test_import_recognises_moved_lines(take, tab, stored):
     take(tab("0 1 * * * run a\n0 2 * * * run b\n"), "--task", "shell", "--write")
     assert set(stored()) == {"run", "run-2"}
     told = take(tab("# new\n\n0 2 * * * run b\n0 1 * * * run a\n"), "--task", "shell", "--write")
@@ -145,20 +145,20 @@ def test_lines_that_have_moved_are_known_by_what_they_say(take, tab, stored):
     assert len(stored()) == 2
 
 
-def test_a_line_that_is_there_twice_is_made_twice_and_only_once_each(take, tab, stored):
+def test_repeated_crontab_line_is_imported_twice_and_once_each(take, tab, stored):
     text = "0 1 * * * run\n0 1 * * * run\n"
     assert take(tab(text), "--task", "shell", "--write")["made"] == 2
     assert take(tab(text), "--task", "shell", "--write")["there"] == 2
     assert len(stored()) == 2
 
 
-def test_each_schedule_stands_for_one_line(take, tab):
+def test_existing_schedule_matches_one_line(take, tab):
     take(tab("0 1 * * * run\n"), "--task", "shell", "--write")
     again = take(tab("0 1 * * * run\n0 1 * * * run\n"), "--task", "shell", "--write")
     assert became(again) == {1: "there", 2: "made"}
 
 
-def test_a_schedule_of_that_name_that_says_something_else_is_left_alone(take, tab, stored):
+def test_import_does_not_change_another_schedule_of_that_name(take, tab, stored):
     take(tab("0 1 * * * run"), "--task", "shell", "--write")
     before = stored()
     (line,) = take(tab("0 2 * * * run"), "--task", "shell", "--write")["lines"]
@@ -169,7 +169,7 @@ def test_a_schedule_of_that_name_that_says_something_else_is_left_alone(take, ta
     assert set(stored()) == {"run", "cron-run"}
 
 
-def test_exact_intervals_become_intervals_if_asked(take, tab, stored):
+def test_import_as_intervals(take, tab, stored):
     told = take(
         tab("*/5 * * * * poll\n*/7 * * * * odd\n0 9 * * * daily\n"), "--task", "shell", "--as-intervals", "--write"
     )
@@ -181,33 +181,33 @@ def test_exact_intervals_become_intervals_if_asked(take, tab, stored):
     assert take(tab("*/5 * * * * poll"), "--task", "shell", "--as-intervals", "--write")["there"] == 1
 
 
-def test_the_zone_is_the_options_until_the_file_says_another(take, tab):
+def test_import_time_zone_and_cron_tz(take, tab):
     text = "0 9 * * * a\nCRON_TZ=Asia/Tokyo\n0 9 * * * b\n"
     meanings = [line["meaning"] for line in take(tab(text), "--tz", "Europe/Paris")["lines"]]
     assert meanings == ["at 09:00 every day, Europe/Paris", "at 09:00 every day, Asia/Tokyo"]
 
 
-def test_a_system_crontab_has_users_whom_the_task_is_told(take, tab, stored):
+def test_system_crontab_passes_the_user_to_the_task(take, tab, stored):
     take(tab("0 2 * * * root run it"), "--system", "--task", "shell_as", "--write")
     assert stored()["run"]["spec"]["payload"] == {"command": "run it", "user": "root"}
     assert take(tab("0 2 * * * root run it"), "--system", "--task", "shell_as", "--write")["there"] == 1
 
 
-def test_a_user_whom_the_task_cannot_be_told_is_flagged(take, tab):
+def test_system_crontab_user_without_a_parameter_is_flagged(take, tab):
     (line,) = take(tab("0 2 * * * root run it"), "--system", "--task", "shell")["lines"]
     assert line["status"] == "flagged"
     assert "runs as root in cron, and as the worker's own user here" in line["reasons"][0]
 
 
-def test_a_crontab_comes_from_stdin_too(cli, shop):
+def test_import_from_stdin(cli, shop):
     done = cli("import", "crontab", "-", "--app", shop, input="0 2 * * * run\n")
     assert "+ new  run" in done.stdout
 
 
-def test_a_file_without_lines_says_so(cli, shop, tab):
+def test_import_of_an_empty_file_has_a_hint(cli, shop, tab):
     done = cli("import", "crontab", tab("# nothing\n\n"), "--app", shop)
     assert (done.exit_code, done.stdout) == (0, "")
-    assert "tab asks for nothing" in done.stderr
+    assert "tab has no schedules" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_a_file_without_lines_says_so(cli, shop, tab):
         (["--task", "add"], 1, "task 'add' has no argument 'command' (takes: a)"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_made(cli, shop, tab, stored, options, code, said):
+def test_invalid_import_changes_nothing(cli, shop, tab, stored, options, code, said):
     refused = cli("import", "crontab", tab(), *options, "--app", shop)
     assert refused.exit_code == code
     assert said in refused.stderr
@@ -238,6 +238,6 @@ def test_a_file_that_is_not_there_is_a_usage_error(cli, shop):
     assert "nowhere" in refused.stderr
 
 
-def test_text_of_a_file_cannot_steer_the_terminal(cli, shop, tab):
+def test_crontab_text_cannot_control_the_terminal(cli, shop, tab):
     said = cli("import", "crontab", tab("0 2 * * * run \x1b[2J\n99 * * * * \x1b[2J\n"), "--app", shop).stdout
     assert "\x1b" not in said

@@ -27,7 +27,7 @@ def test_list_shows_newest_first_within_80_columns(cli, shop, enqueued):
     assert older.split()[:5] == [first, "○", "pending", "add", "mail"]
 
 
-def test_a_wide_terminal_also_shows_why(cli, shop, enqueued, work, monkeypatch):
+def test_wide_list_shows_reasons(cli, shop, enqueued, work, monkeypatch):
     enqueued("fail", "why=no luck")
     work()
     monkeypatch.setenv("COLUMNS", "120")
@@ -74,7 +74,7 @@ def test_list_sorts_oldest_first_if_asked(cli, shop, enqueued):
     assert [job["id"] for job in listed(cli, shop, "--oldest-first")] == ids
 
 
-def test_a_page_by_finish_goes_on_by_its_cursor(cli, shop, enqueued, work):
+def test_list_by_finish_is_paged(cli, shop, enqueued, work):
     ids = {enqueued("add", "a=1") for _ in range(3)}
     work()
     first = cli("jobs", "list", "--app", shop, "--state", "completed", "--limit", "2", "--json")
@@ -86,7 +86,7 @@ def test_a_page_by_finish_goes_on_by_its_cursor(cli, shop, enqueued, work):
     assert "sorted by 'finished', this one is sorted by 'due'" in wrong.stderr
 
 
-def test_an_empty_list_in_an_order_says_what_that_order_has(cli, shop, enqueued):
+def test_empty_sorted_list_has_a_hint(cli, shop, enqueued):
     assert (
         "holds no finished jobs, which is what --sort finished lists"
         in cli("jobs", "list", "--app", shop, "--sort", "finished").stderr
@@ -107,13 +107,13 @@ def test_an_empty_list_in_an_order_says_what_that_order_has(cli, shop, enqueued)
         (["--sort", "size"], "'size' is not one of"),
     ],
 )
-def test_a_choice_that_cannot_be_is_refused_with_the_way_out(cli, shop, args, says):
+def test_invalid_filter_is_refused_with_advice(cli, shop, args, says):
     refused = cli("jobs", "list", "--app", shop, *args)
     assert refused.exit_code == 2
     assert says in " ".join(refused.stderr.split())
 
 
-def test_list_goes_on_after_the_last_of_a_page(cli, shop, enqueued):
+def test_list_is_paged(cli, shop, enqueued):
     ids = [enqueued("add", "a=1") for _ in range(3)]
     page = cli("jobs", "list", "--app", shop, "--limit", "2")
     assert page.stderr == f"there may be more: --after {ids[1]}\n"
@@ -121,7 +121,7 @@ def test_list_goes_on_after_the_last_of_a_page(cli, shop, enqueued):
     assert cli("jobs", "list", "--app", shop, "--after", ids[0]).stderr == "no more jobs\n"
 
 
-def test_an_empty_list_says_what_to_do(cli, shop):
+def test_empty_job_list_has_a_hint(cli, shop):
     empty = cli("jobs", "list", "--app", shop)
     assert (empty.exit_code, empty.stdout) == (0, "")
     assert empty.stderr == "sqlite:///jobs.db holds no jobs; store one: mainspring enqueue TASK …\n"
@@ -129,7 +129,7 @@ def test_an_empty_list_says_what_to_do(cli, shop):
     assert listed(cli, shop) == []
 
 
-def test_json_has_every_field_and_iso_instants(cli, shop, enqueued, work):
+def test_list_json(cli, shop, enqueued, work):
     enqueued("add", "a=1")
     work()
     (job,) = listed(cli, shop)
@@ -139,11 +139,11 @@ def test_json_has_every_field_and_iso_instants(cli, shop, enqueued, work):
 
 
 @pytest.mark.parametrize("args", [["--state", "lost"], ["--limit", "0"], ["--limit", "1001"]])
-def test_list_refuses_what_cannot_be(cli, shop, args):
+def test_list_refuses_invalid_options(cli, shop, args):
     assert cli("jobs", "list", "--app", shop, *args).exit_code == 2
 
 
-def test_show_has_everything_on_a_page(cli, shop, enqueued, work):
+def test_show_job_page(cli, shop, enqueued, work):
     id = enqueued("fail", "why=[bold]no\x1b[2Jluck", "--tag", "red", "--metadata", "who=me", "--timeout", "90")
     work()
     page = cli("jobs", "show", id, "--app", shop).stdout
@@ -187,7 +187,7 @@ def test_show_says_why_a_job_waits(cli, shop, enqueued):
     assert [reason["code"] for reason in job["why"]] == ["not_due", "no_worker"]
 
 
-def test_show_of_a_finished_job_asks_no_why(cli, shop, enqueued, work):
+def test_show_of_a_finished_job_has_no_why(cli, shop, enqueued, work):
     id = enqueued("add", "a=1")
     work()
     assert "WHY" not in cli("jobs", "show", id, "--app", shop).stdout
@@ -228,7 +228,7 @@ def test_cancel_and_retry_by_id(cli, shop, enqueued):
     assert listed(cli, shop)[0]["state"] == "pending"
 
 
-def test_a_refused_job_is_the_error(cli, shop, enqueued):
+def test_refused_job_is_the_error(cli, shop, enqueued):
     id = enqueued("add", "a=1")
     refused = cli("jobs", "retry", id, "--app", shop)
     assert refused.exit_code == 1
@@ -236,7 +236,7 @@ def test_a_refused_job_is_the_error(cli, shop, enqueued):
     assert refused.stderr == f"error: cannot retry job {id}: {needs}\n"
 
 
-def test_one_unknown_among_several_does_not_stop_the_others(cli, shop, enqueued):
+def test_unknown_id_does_not_stop_the_others(cli, shop, enqueued):
     id = enqueued("add", "a=1")
     mixed = cli("jobs", "cancel", id, "nope", "--app", shop)
     assert mixed.exit_code == 1
@@ -259,11 +259,11 @@ def test_cancelling_a_running_job_says_that_its_worker_stops_it(cli, process, sh
     worker.line("worker")
     id = enqueued("sleep", "seconds=60")
     until(lambda: listed(cli, shop)[0]["state"] == "running")
-    assert cli("jobs", "cancel", id, "--app", shop).stdout == "1 job is running and told to stop\n"
+    assert cli("jobs", "cancel", id, "--app", shop).stdout == "1 job is running, and will stop\n"
     until(lambda: listed(cli, shop)[0]["state"] == "cancelled")
 
 
-def test_all_chooses_by_filter_and_leaves_the_rest(cli, shop, enqueued, work):
+def test_cancel_all_with_a_filter(cli, shop, enqueued, work):
     enqueued("fail", "why=x")
     enqueued("fail", "why=y", "--queue", "low")
     work()
@@ -272,14 +272,14 @@ def test_all_chooses_by_filter_and_leaves_the_rest(cli, shop, enqueued, work):
     assert [(job["queue"], job["state"]) for job in listed(cli, shop)] == [("low", "pending"), ("default", "dead")]
 
 
-def test_retry_all_leaves_cancelled_jobs_alone_unless_asked(cli, shop, enqueued):
+def test_retry_all_skips_cancelled_jobs_by_default(cli, shop, enqueued):
     cli("jobs", "cancel", enqueued("add", "a=1"), "--app", shop)
     assert "nothing to retry" in cli("jobs", "retry", "--all", "--app", shop).stderr
     assert cli("jobs", "retry", "--all", "--state", "cancelled", "-y", "--app", shop).exit_code == 0
     assert listed(cli, shop)[0]["state"] == "pending"
 
 
-def test_all_asks_first_and_says_how_many(cli, shop, enqueued):
+def test_all_asks_for_confirmation_with_a_count(cli, shop, enqueued):
     enqueued("add", "a=1")
     refused = cli("jobs", "cancel", "--all", "--task", "add", "--app", shop, input="n\n")
     assert refused.exit_code == 1
@@ -290,14 +290,14 @@ def test_all_asks_first_and_says_how_many(cli, shop, enqueued):
     assert listed(cli, shop)[0]["state"] == "cancelled"
 
 
-def test_all_without_anyone_to_answer_points_to_yes(cli, shop, enqueued):
+def test_all_without_an_answer_hints_at_yes(cli, shop, enqueued):
     enqueued("add", "a=1")
     refused = cli("jobs", "cancel", "--all", "--app", shop, input="")
     assert refused.exit_code == 1
     assert "--yes goes ahead without asking" in refused.stderr
 
 
-def test_all_reaches_beyond_one_page_and_ends(cli, shop, inside):
+def test_all_covers_several_pages(cli, shop, inside):
     async def fill(app):
         await app.enqueue_many(app.tasks["add"].job(n) for n in range(2100))
 
@@ -311,7 +311,7 @@ def test_all_reaches_beyond_one_page_and_ends(cli, shop, inside):
     assert "2,100 jobs are cancelled\n" in again.stdout
 
 
-def test_all_that_is_refused_is_counted_and_shortened(cli, shop, inside, work):
+def test_all_shortens_refusals(cli, shop, inside, work):
     async def fill(app):
         await app.enqueue_many(app.tasks["add"].job(n) for n in range(15))
 

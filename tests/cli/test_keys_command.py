@@ -7,13 +7,13 @@ import json
 import pytest
 
 
-def test_a_key_is_made_listed_and_revoked(cli, shop):
+def test_create_list_and_revoke_a_key(cli, shop):
     made = cli("keys", "create", "deploy", "--app", shop, "--role", "operator", "--scope", "jobs:write")
     secret = made.stdout.strip()
     assert made.exit_code == 0
     assert made.stdout.count("\n") == 1
     assert secret.startswith("msk_")
-    assert "nobody can show it again" in made.stderr
+    assert "it cannot be shown again" in made.stderr
     title, row = cli("keys", "list", "--app", shop).stdout.splitlines()
     assert title.split() == ["NAME", "ID", "ROLE", "SCOPES", "MADE", "USED", "EXPIRES"]
     assert row.split()[:4] == ["deploy", secret.split("_")[1], "operator", "jobs:write"]
@@ -23,12 +23,12 @@ def test_a_key_is_made_listed_and_revoked(cli, shop):
     assert cli("keys", "list", "--app", shop).stdout == ""
 
 
-def test_a_key_is_revoked_by_the_id_in_a_secret_that_got_out(cli, shop):
+def test_revoke_by_the_id_in_a_secret(cli, shop):
     secret = cli("keys", "create", "deploy", "--app", shop).stdout.strip()
     assert cli("keys", "revoke", secret.split("_")[1], "--app", shop).exit_code == 0
 
 
-def test_json_has_the_secret_when_it_is_made_and_never_again(cli, shop):
+def test_json_has_the_secret_only_at_creation(cli, shop):
     made = json.loads(cli("keys", "create", "deploy", "--app", shop, "--expires", "30d", "--json").stdout)
     assert made["key"]["name"] == "deploy"
     assert made["key"]["role"] == "viewer"
@@ -49,13 +49,13 @@ def test_json_has_the_secret_when_it_is_made_and_never_again(cli, shop):
         (["revoke", "deploy"], 1, "there is no API key 'deploy'; known: none"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(cli, shop, words, code, message):
+def test_invalid_key_command_is_one_error_line(cli, shop, words, code, message):
     done = cli("keys", *words, "--app", shop)
     assert done.exit_code == code
     assert message in done.stderr
 
 
-def test_an_empty_list_says_what_to_do(cli, shop):
+def test_empty_key_list_has_a_hint(cli, shop):
     empty = cli("keys", "list", "--app", shop)
     assert (empty.exit_code, empty.stdout) == (0, "")
     assert "has no API keys; make one: mainspring keys create NAME" in empty.stderr

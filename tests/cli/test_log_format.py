@@ -1,4 +1,4 @@
-"""MAINSPRING_LOG_FORMAT=json: every line of stderr is an object, with the job that it is about."""
+"""MAINSPRING_LOG_FORMAT=json: every line of stderr is an object that names its job."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def texts(shown: str) -> list[str]:
     return [line.split(maxsplit=3)[3] for line in shown.splitlines() if line.startswith("2")]
 
 
-def test_each_line_has_its_instant_and_level(cli, shop, talked):
+def test_log_line_has_instant_and_level(cli, shop, talked):
     title, *lines = cli("jobs", "logs", talked, "--app", shop).stdout.splitlines()
     assert title == "run 1"
     pattern = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}Z (info     hello|warning  careful|error    bad)"
@@ -36,19 +36,19 @@ def test_each_line_has_its_instant_and_level(cli, shop, talked):
 
 
 @pytest.mark.parametrize(("level", "style"), [(50, "bold red"), (30, "yellow"), (25, "green"), (10, "dim")])
-def test_a_level_has_its_colour(level, style):
+def test_log_level_has_a_colour(level, style):
     _, span = render.log_line(LogLine(1, 1, EPOCH, level, "x")).spans
     assert span.style == style
 
 
-def test_a_level_shows_that_and_above(cli, shop, talked):
+def test_logs_level_filter(cli, shop, talked):
     assert texts(cli("jobs", "logs", talked, "--level", "warning", "--app", shop).stdout) == ["careful", "bad"]
     none = cli("jobs", "logs", talked, "--level", "critical", "--app", shop)
     assert (none.exit_code, none.stdout) == (0, "")
     assert none.stderr == f"job {talked} has logged nothing at level critical or above\n"
 
 
-def test_one_run_among_several(cli, shop, enqueued, work):
+def test_logs_of_one_run(cli, shop, enqueued, work):
     id = enqueued("talk", SAY, "fail=true")
     work()
     cli("jobs", "retry", id, "--app", shop)
@@ -59,13 +59,13 @@ def test_one_run_among_several(cli, shop, enqueued, work):
     assert cli("jobs", "logs", id, "--run", "2", "--app", shop).stdout.splitlines() == both[4:]
 
 
-def test_a_run_that_is_not_there_is_told(cli, shop, talked):
+def test_logs_of_an_unknown_run_is_an_error(cli, shop, talked):
     refused = cli("jobs", "logs", talked, "--run", "3", "--app", shop)
     assert refused.exit_code == 1
     assert refused.stderr == f"error: job {talked} has begun 1 run, so there is no run 3\n"
 
 
-def test_a_job_that_has_said_nothing_is_no_error(cli, shop, enqueued):
+def test_logs_of_a_silent_job_is_no_error(cli, shop, enqueued):
     id = enqueued("add", "a=1")
     none = cli("jobs", "logs", id, "--app", shop)
     assert (none.exit_code, none.stdout, none.stderr) == (0, "", f"job {id} has logged nothing so far\n")
@@ -73,19 +73,19 @@ def test_a_job_that_has_said_nothing_is_no_error(cli, shop, enqueued):
 
 
 @pytest.mark.parametrize("more", [[], ["--follow"]])
-def test_an_unknown_job_is_an_error(cli, shop, more):
+def test_logs_of_an_unknown_job_is_an_error(cli, shop, more):
     refused = cli("jobs", "logs", "nope", *more, "--app", shop)
     assert refused.exit_code == 1
     assert "there is no job 'nope'" in refused.stderr
 
 
-def test_json_has_the_level_as_a_number_and_a_name(cli, shop, talked):
+def test_logs_json(cli, shop, talked):
     first, *_ = json.loads(cli("jobs", "logs", talked, "--json", "--app", shop).stdout)
     assert (first["run"], first["n"], first["level"], first["level_name"]) == (1, 1, 20, "info")
     assert (first["text"], first["at"][-1]) == ("hello", "Z")
 
 
-def test_a_line_cannot_pass_for_another_nor_steer_the_terminal(cli, shop, enqueued, work):
+def test_log_text_cannot_forge_lines_or_control_the_terminal(cli, shop, enqueued, work):
     id = enqueued("talk", "say:=" + json.dumps(["one\n2030-01-01 00:00:00.000Z error    forged \x1b[2J[bold]x"]))
     work()
     shown = cli("jobs", "logs", id, "--app", shop).stdout
@@ -93,7 +93,7 @@ def test_a_line_cannot_pass_for_another_nor_steer_the_terminal(cli, shop, enqueu
     assert "\n    2030-01-01 00:00:00.000Z error    forged \\x1b[2J[bold]x\n" in shown
 
 
-def test_more_lines_than_a_page_are_all_shown(cli, shop, enqueued, work):
+def test_logs_of_several_pages(cli, shop, enqueued, work):
     id = enqueued("talk", f"say:={json.dumps(['x'] * 700)}", "fail=true")
     work()
     cli("jobs", "retry", id, "--app", shop)

@@ -58,14 +58,14 @@ def test_unknown_command_is_a_usage_error(cli):
 
 
 @pytest.mark.parametrize("words", [["jobs", "list", "--queue"], ["why"], ["jobs", "cancel"], ["enqueue"]])
-def test_words_that_are_no_text_are_a_usage_error(shop, words):
+def test_argument_that_is_not_utf8_is_a_usage_error(shop, words):
     args = [sys.executable, "-m", "mainspring.cli", *words, b"\xff", "--app", shop]
     done = subprocess.run(args, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 2
     assert done.stderr.endswith("'\\udcff' is not UTF-8 text\n")
 
 
-def test_an_error_of_ours_is_one_line_and_exit_code_1(cli, store):
+def test_mainspring_error_is_one_line_and_exit_code_1(cli, store):
     refused = cli("jobs", "show", "nope", "--store", store)
     assert refused.exit_code == 1
     assert refused.stdout == ""
@@ -89,7 +89,7 @@ def test_ctrl_c_ends_with_130_and_no_traceback(process, enqueued, shop):
 
 
 @pytest.mark.parametrize("more", [[], ["--json"]])
-def test_a_reader_that_leaves_early_is_no_error_to_tell(enqueued, more):
+def test_closed_pipe_is_no_error(enqueued, more):
     enqueued("add", "a=1")
     read, write = os.pipe()
     os.close(read)

@@ -20,7 +20,7 @@ async def keep() -> None:
 """
 
 
-def test_what_retention_does_not_keep_is_removed_and_counted(cli, here, inside, shop):
+def test_prune_removes_and_counts(cli, here, inside, shop):
     here.joinpath("shop.py").write_text(SMALL)
 
     async def some(app):
@@ -35,12 +35,12 @@ def test_what_retention_does_not_keep_is_removed_and_counted(cli, here, inside, 
     assert again == "nothing to remove: retention keeps every finished job of sqlite:///jobs.db\n"
 
 
-def test_json_says_how_many(cli, shop, enqueued):
+def test_prune_json(cli, shop, enqueued):
     enqueued("add", "a=1")
     assert json.loads(cli("prune", "--json", "--app", shop).stdout) == {"removed": 0}
 
 
-def test_without_the_apps_code_it_asks(cli, store):
+def test_prune_without_an_app_asks_for_confirmation(cli, store):
     refused = cli("prune", "--store", store, input="n\n")
     assert refused.exit_code == 1
     assert "without its tasks' own retention and its archive hook?" in refused.stderr

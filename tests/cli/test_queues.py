@@ -15,7 +15,7 @@ from mainspring.records.document import Document
 from mainspring.stores import open_store
 
 
-def test_list_counts_what_waits(cli, shop, enqueued):
+def test_queue_list_counts_jobs(cli, shop, enqueued):
     enqueued("add", "a=1")
     enqueued("add", "a=1", "--delay", "1h")
     table = cli("queues", "list", "--app", shop).stdout.splitlines()
@@ -26,14 +26,14 @@ def test_list_counts_what_waits(cli, shop, enqueued):
     assert queue == {"name": "mail", "paused": False, **counts, "paused_at": None, "paused_by": None, "note": ""}
 
 
-def test_an_empty_list_says_what_to_do(cli, shop):
+def test_empty_queue_list_has_a_hint(cli, shop):
     empty = cli("queues", "list", "--app", shop)
     assert (empty.exit_code, empty.stdout) == (0, "")
     assert "no queue of sqlite:///jobs.db holds unfinished jobs; store one" in empty.stderr
     assert json.loads(cli("queues", "list", "--app", shop, "--json").stdout) == []
 
 
-def test_a_paused_queue_gives_no_jobs_until_it_is_resumed(cli, shop, enqueued, work):
+def test_pause_and_resume_a_queue(cli, shop, enqueued, work):
     enqueued("add", "a=1")
     paused = cli("queues", "pause", "mail", "--app", shop)
     assert paused.stdout == "queue 'mail' is paused; resume it with: mainspring queues resume mail\n"
@@ -44,7 +44,7 @@ def test_a_paused_queue_gives_no_jobs_until_it_is_resumed(cli, shop, enqueued, w
     assert work() == 1
 
 
-def test_a_pause_with_a_note_is_listed_with_its_author_and_explains_why(cli, shop, enqueued):
+def test_pause_note_and_author_are_listed(cli, shop, enqueued):
     id = enqueued("add", "a=1")
     cli("queues", "pause", "mail", "--note", "the provider\x1b[31m is down", "--app", shop)
     listed = cli("queues", "list", "--app", shop).stdout
@@ -58,7 +58,7 @@ def test_a_pause_with_a_note_is_listed_with_its_author_and_explains_why(cli, sho
     assert (too_long.exit_code, "at most 1,000 characters" in too_long.stderr) == (1, True)
 
 
-def test_a_name_nobody_uses_is_pointed_out(cli, shop, enqueued):
+def test_pause_of_an_unknown_queue_has_a_hint(cli, shop, enqueued):
     enqueued("add", "a=1")
     paused = cli("queues", "pause", "mial", "--app", shop)
     assert paused.exit_code == 0
@@ -67,7 +67,7 @@ def test_a_name_nobody_uses_is_pointed_out(cli, shop, enqueued):
 
 
 @pytest.mark.parametrize("action", ["pause", "resume"])
-def test_a_name_that_cannot_be_is_refused(cli, shop, action):
+def test_invalid_queue_name_is_refused(cli, shop, action):
     refused = cli("queues", action, " ", "--app", shop)
     assert refused.exit_code == 1
     assert "a queue name is 1 to 200 printable characters" in refused.stderr
@@ -92,7 +92,7 @@ def looked(folder, depths):
     asyncio.run(write())
 
 
-def test_history_draws_what_was_pending_and_dots_where_nobody_looked(cli, shop, tmp_path):
+def test_history_draws_pending_jobs_and_dots_for_gaps(cli, shop, tmp_path):
     looked(tmp_path, {59: {"a": 8}, 58: {"a": 4, "b": 1}, 30: {}, 0: {"a": 2, "b": 4}})
     lines = cli("queues", "history", "--app", shop).stdout.splitlines()
     assert lines[0].split() == ["QUEUE", "PENDING", "NOW", "MOST", "OLDEST"]
@@ -106,23 +106,24 @@ def test_history_draws_what_was_pending_and_dots_where_nobody_looked(cli, shop, 
     assert [sample["total"]["pending"] for sample in samples] == [8, 5, 0, 6]
 
 
-def test_without_a_sample_history_says_who_takes_them(cli, shop, enqueued):
+def test_history_without_samples_has_a_hint(cli, shop, enqueued):
     enqueued("add", "a=1")
     empty = cli("queues", "history", "--app", shop)
     assert (empty.exit_code, empty.stdout) == (0, "")
     assert (
-        empty.stderr == "no worker of sqlite:///jobs.db has looked at queues in the last 1h; they do so once a minute\n"
+        empty.stderr
+        == "no worker of sqlite:///jobs.db has sampled queues in the last 1h; workers do so once a minute\n"
     )
     assert json.loads(cli("queues", "history", "--app", shop, "--json").stdout) == []
 
 
-def test_a_history_of_too_long_is_refused(cli, shop):
+def test_history_window_is_limited(cli, shop):
     refused = cli("queues", "history", "--app", shop, "--window", "5d")
     assert refused.exit_code != 0
     assert "kept for 4 days" in refused.stderr
 
 
-def test_a_trail_shows_the_highest_of_neighbours_and_dots_for_none():
+def test_trail_shows_maxima_and_dots():
     assert trail([None, 0, 8, 4], 4) == "· █▄"
     assert trail([8, 1, None, None, None, 4], 3) == "█·▄"
     assert trail([1, 2, 8], 2) == "▁█"

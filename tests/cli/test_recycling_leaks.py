@@ -1,4 +1,4 @@
-"""mainspring worker with jobs that will not end, and with processes of their own: leaked slots, SIGTERM, orphans."""
+"""mainspring worker with jobs that do not end: leaked slots, SIGTERM, orphaned processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ import signal
 import sys
 import threading
 import time
-from mainspring import Mainspring, slots, threads
+from mainspring import Mainspring
+from mainspring.executor import threads
+from mainspring.worker import slots
 
 if "worker" in sys.argv:  # not where a test's own process loads this app
     slots.PATIENCE = threads.PATIENCE = 0.3
@@ -124,7 +126,7 @@ def test_a_leaked_slot_makes_a_single_process_begin_anew_after_its_jobs(process,
     worker.signal(signal.SIGTERM)
     code, out, errors = worker.end()
     assert (code, out.count(" on sqlite")) == (0, 2)
-    assert f"pid {worker.popen.pid} starts anew: a slot leaked" in errors
+    assert f"pid {worker.popen.pid} restarts: a slot leaked" in errors
     assert books(inside, poison) == ("dead", ["timeout"])
     assert books(inside, held) == ("completed", ["completed"])
 

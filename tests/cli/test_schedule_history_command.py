@@ -64,7 +64,7 @@ def test_many_schedules_are_paused_resumed_triggered_and_deleted(cli, ran):
     assert "x: there is no schedule 'x'" in gone.stderr
 
 
-def test_a_bulk_change_that_says_nothing_is_refused(cli, ran):
+def test_bulk_without_a_choice_is_refused(cli, ran):
     for words, message in (
         (("pause",), "which schedules?"),
         (("delete", "--all", "--note", "n"), "--note goes with pause"),

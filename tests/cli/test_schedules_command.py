@@ -1,4 +1,4 @@
-"""mainspring schedules: what runs when, seen and steered from a shell; and where other commands show it."""
+"""mainspring schedules, and schedules in other commands."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import click
 import pytest
 
 from mainspring import Mainspring
+from mainspring.cli.app_loader import load_app
 from mainspring.cli.doctor import examine
-from mainspring.cli.loading import load
 from mainspring.cli.options import interval
-from mainspring.cli.top.frame import Frame, whole
-from mainspring.cli.top.scene import Scene, look
+from mainspring.cli.top.frame import Frame, full_page
+from mainspring.cli.top.snapshot import TopSnapshot, take_snapshot
 from mainspring.cli.top.view import TopView
 from mainspring.records.finding import Finding
 from mainspring.testing import VirtualClock
@@ -90,7 +90,7 @@ def refused(cli: Callable[..., Any], shop: str) -> Callable[..., tuple[int, str]
 
 
 def clock_of(shop: str) -> VirtualClock:
-    load(shop)
+    load_app(shop)
     clock = sys.modules["shop"].clock
     assert isinstance(clock, VirtualClock)
     return clock
@@ -99,14 +99,14 @@ def clock_of(shop: str) -> VirtualClock:
 # the list
 
 
-def test_a_bare_group_helps(cli):
+def test_schedules_without_a_command_prints_help(cli):
     shown = cli("schedules")
     assert "List, show and change schedules." in shown.output
     for name in ("list", "show", "create", "update", "pause", "resume", "trigger", "reschedule", "delete", "preview"):
         assert f"  {name} " in shown.output
 
 
-def test_list_says_what_runs_when(run):
+def test_schedule_list(run):
     table = run("list").splitlines()
     assert table[0].split() == ["NAME", "STATE", "WHEN", "NEXT", "RUN", "LAST", "RUN", "OWNER"]
     assert " ".join(table[1].split()) == "health ► active every 5 minutes Fri 12:05, in 5m – code"
@@ -114,14 +114,14 @@ def test_list_says_what_runs_when(run):
     assert " ".join(table[2].split()).endswith("Sat 01:30, in 13h – code")
 
 
-def test_a_wide_list_has_tasks_and_whole_dates(run, monkeypatch):
+def test_wide_schedule_list_has_tasks_and_full_dates(run, monkeypatch):
     monkeypatch.setenv("COLUMNS", "140")
     night = " ".join(run("list").splitlines()[2].split())
     expected = "night ► active add at 01:30 every day, Europe/London Sat 2026-03-28 01:30 +0000, in 13h – code"
     assert night == expected
 
 
-def test_list_shows_how_the_last_run_ended(run, shop, work):
+def test_schedule_list_shows_the_last_outcome(run, shop, work):
     run("create", "bad", "--task", "fail", "--every", "1m")
     run("list")
     clock_of(shop).advance(minutes=5)
@@ -131,7 +131,7 @@ def test_list_shows_how_the_last_run_ended(run, shop, work):
     assert lines["health"] == "health ► active every 5 minutes Fri 12:10, in 5m ✓ now code"
 
 
-def test_a_run_under_way_is_shown_as_the_last(run):
+def test_schedule_list_shows_a_run_under_way(run):
     run("trigger", "health")
     assert "► now" in run("list")
 
@@ -146,13 +146,13 @@ def test_a_run_under_way_is_shown_as_the_last(run):
         (["--limit", "1", "--after", "health"], ["mine"]),
     ],
 )
-def test_options_choose(run, make, options, names):
+def test_schedule_list_filters(run, make, options, names):
     make("mine", "--every", "1h")
     run("pause", "night")
     assert [row["name"] for row in json.loads(run("list", "--json", *options))] == names
 
 
-def test_empty_lists_say_what_to_do(cli, store):
+def test_empty_schedule_list_has_a_hint(cli, store):
     empty = cli("schedules", "list", "--store", store)
     assert (empty.exit_code, empty.stdout) == (0, "")
     assert "sqlite:///jobs.db holds no schedules; make one: mainspring schedules create" in empty.stderr
@@ -160,12 +160,12 @@ def test_empty_lists_say_what_to_do(cli, store):
     assert "fits these options; without them all are listed" in chosen.stderr
 
 
-def test_a_page_that_is_full_says_how_to_go_on(cli, shop):
+def test_full_schedule_page_hints_at_the_next(cli, shop):
     shown = cli("schedules", "list", "--limit", "1", "--app", shop)
     assert shown.stderr == "there may be more: --after health\n"
 
 
-def test_names_cannot_steer_the_terminal(cli, inside, shop):
+def test_schedule_names_cannot_control_the_terminal(cli, inside, shop):
     from mainspring import every
 
     async def hostile(app: Mainspring) -> None:
@@ -180,7 +180,7 @@ def test_names_cannot_steer_the_terminal(cli, inside, shop):
 # one
 
 
-def test_show_has_words_zone_and_next_ticks_with_what_clocks_do(run):
+def test_show_has_rule_zone_next_ticks_and_clock_changes(run):
     page = run("show", "night")
     assert page.startswith("► active  night  at 01:30 every day, Europe/London\n")
     assert "zone      Europe/London\n" in page
@@ -192,7 +192,7 @@ def test_show_has_words_zone_and_next_ticks_with_what_clocks_do(run):
     assert sum(line.count(":00Z in ") for line in lines) == 5
 
 
-def test_show_has_only_policies_that_are_not_usual(run, make):
+def test_show_has_only_policies_that_differ_from_the_default(run, make):
     assert "POLICIES" not in run("show", "night")
     make("mine", "--every", "1h", "--overlap", "queue", "--jitter", "30s", "--window", "08:00-18:00 mon-fri")
     page = run("show", "mine")
@@ -224,7 +224,7 @@ def test_show_says_why_it_is_paused_and_since_when(run):
     assert "2026-03-27 12:00:00Z  (now): holidays\n" in page
 
 
-def test_json_has_everything_about_one(run, make):
+def test_show_json(run, make):
     told = make("mine", "--cron", "0 9 * * *", "--tz", "Europe/London")
     assert (told["name"], told["status"], told["owner"], told["fired"]) == ("mine", "active", "user", 0)
     assert (told["spec"]["meaning"], told["spec"]["payload"]) == ("at 09:00 every day, Europe/London", {"a": 1})
@@ -233,38 +233,38 @@ def test_json_has_everything_about_one(run, make):
     assert (told["newest"], told["stats"]["success"]) == ([], None)
 
 
-def test_an_unknown_name_is_told_with_the_nearest(refused):
+def test_unknown_schedule_suggests_the_nearest(refused):
     assert refused("show", "nihgt") == (1, "error: there is no schedule 'nihgt'; did you mean 'night'?")
 
 
 # preview
 
 
-def test_preview_shows_as_many_as_asked(run):
+def test_preview_count(run):
     shown = json.loads(run("preview", "night", "--count", "3", "--json"))
     assert [one["at"] for one in shown] == ["2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]
     assert "does not exist: runs at 02:00" in shown[1]["note"]
     assert "does not exist: runs at 02:00" in " ".join(run("preview", "night", "--count", "3").split())
 
 
-def test_a_tick_that_was_moved_is_the_first_of_a_preview(run):
+def test_preview_begins_with_a_rescheduled_tick(run):
     run("reschedule", "night", "--at", "2026-03-27T15:00:00Z")
     first, second = json.loads(run("preview", "night", "--count", "2", "--json"))
     assert (first["at"], first["note"]) == ("2026-03-27T15:00:00Z", "not by its trigger")
     assert second["at"] == "2026-03-28T01:30:00Z"
 
 
-def test_where_the_run_decides_only_one_tick_is_known(run, make):
+def test_preview_after_finish_has_one_tick(run, make):
     make("mine", "--every", "10m", "--after", "finish")
     assert len(json.loads(run("preview", "mine", "--json"))) == 1
 
 
-def test_preview_of_a_paused_one_says_so(cli, shop, run):
+def test_preview_of_a_paused_schedule_has_a_hint(cli, shop, run):
     run("pause", "night")
-    assert "as if it were resumed now" in cli("schedules", "preview", "night", "--app", shop).stderr
+    assert "these are its ticks if it is resumed now" in cli("schedules", "preview", "night", "--app", shop).stderr
 
 
-def test_what_has_ended_has_no_preview(cli, make, shop, work):
+def test_preview_of_an_ended_schedule_is_empty(cli, make, shop, work):
     make("mine", "--at", "2026-03-27T12:01:00Z")
     clock_of(shop).advance(minutes=2)
     work()
@@ -274,7 +274,7 @@ def test_what_has_ended_has_no_preview(cli, make, shop, work):
 # making
 
 
-def test_create_says_what_was_made_and_when_it_runs_first(run):
+def test_create_prints_the_rule_and_the_first_run(run):
     said = run("create", "mine", "--task", "add", "--kwargs", '{"a": 1}', "--cron", "0 9 * * mon-fri")
     words = "at 09:00, Monday to Friday; next run Mon 2026-03-30 09:00 +0000 (in 2d)"
     assert said == f"schedule 'mine' is made: {words}\n"
@@ -291,12 +291,12 @@ def test_create_says_what_was_made_and_when_it_runs_first(run):
         (["--at", "2030-01-31T09:00", "--tz", "Europe/Paris"], {"when": "2030-01-31T09:00:00", "tz": "Europe/Paris"}),
     ],
 )
-def test_the_rule_is_said_by_one_option(make, options, trigger):
+def test_create_takes_exactly_one_rule(make, options, trigger):
     stored = make("mine", *options)["spec"]["trigger"]
     assert {name: stored[name] for name in trigger} == trigger
 
 
-def test_every_policy_can_be_said(make):
+def test_create_takes_every_policy(make):
     spec = make(
         "mine", "--every", "10m", "--overlap", "cancel", "--catch-up", "all", "--catch-up-window", "2h",
         "--grace", "30", "--jitter", "20s", "--window", "08:00-18:00 mon-fri", "--outside", "move",
@@ -316,19 +316,19 @@ def test_every_policy_can_be_said(make):
     assert {name: spec[name] for name in expected} == expected
 
 
-def test_what_is_not_said_is_as_the_task_has_it(make):
+def test_create_uses_the_options_of_the_task(make):
     spec = make("mine", "--every", "10m")["spec"]
     assert (spec["queue"], spec["overlap"], spec["catch_up"], spec["window"]) == ("mail", "skip", "latest", None)
 
 
-def test_without_the_apps_code_the_task_goes_by_name(cli, store):
+def test_create_without_an_app_takes_a_task_name(cli, store):
     made = cli("schedules", "create", "mine", "--task", "far", "--every", "1h", "--queue", "q", "--store", store)
     assert made.exit_code == 0
     (row,) = json.loads(cli("schedules", "list", "--json", "--store", store).stdout)
     assert (row["spec"]["task"], row["spec"]["queue"]) == ("far", "q")
 
 
-def test_what_its_author_may_not_have_meant_is_a_warning(cli, shop):
+def test_create_prints_warnings(cli, shop):
     made = cli("schedules", "create", "x", "--task", "fail", "--cron", "0 9 1 * 1", "--app", shop)
     assert made.exit_code == 0
     assert "warning: both day fields are set" in made.stderr
@@ -361,7 +361,7 @@ ADD = ("create", "x", "--task", "add")
         ((*ADD, "--at", "2020-01-01T00:00:00Z", "--kwargs", '{"a": 1}'), 1, "schedule 'x'"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_with_the_way_out(refused, args, code, said):
+def test_invalid_create_is_refused_with_advice(refused, args, code, said):
     assert (refused(*args)[0], said in refused(*args)[1]) == (code, True), refused(*args)
 
 
@@ -372,14 +372,14 @@ def test_what_cannot_be_is_refused_with_the_way_out(refused, args, code, said):
         ("1w", 604_800), ("1 hour and 30 minutes", 5400), ("1 hour, 5 min", 3900), ("250ms", 0.25), (" 5 M ", 300),
     ],
 )  # fmt: skip
-def test_intervals_are_read_as_people_write_them(text, seconds):
+def test_intervals_are_parsed(text, seconds):
     assert interval(text) == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize(
     "text", ["", "m", "5x", "5m5m", "1h 30", "-5m", "1e3", "5m!", "٥m", "1.2.3m", "2 months", "9" * 99 + "w", "1m" * 99]
 )
-def test_what_is_no_interval_is_refused(text):
+def test_invalid_interval_is_refused(text):
     with pytest.raises(click.BadParameter):
         interval(text)
 
@@ -387,7 +387,7 @@ def test_what_is_no_interval_is_refused(text):
 # changing
 
 
-def test_update_says_some_of_it_anew(run, make):
+def test_update_changes_only_given_policies(run, make):
     make("mine", "--every", "1h", "--max-runs", "3", "--window", "08:00-18:00")
     said = run("update", "mine", "--every", "2h", "--max-runs", "none", "--overlap", "allow", "--outside", "move")
     assert said.startswith("schedule 'mine' is changed: every 2 hours; next run ")
@@ -396,13 +396,13 @@ def test_update_says_some_of_it_anew(run, make):
     assert (spec["window"]["outside"], spec["payload"]) == ("move", {"a": 1})
 
 
-def test_a_zone_alone_moves_the_rule_there(run):
+def test_update_tz_alone_keeps_the_rule(run):
     run("update", "night", "--tz", "Asia/Tokyo")
     trigger = json.loads(run("show", "night", "--json"))["spec"]["trigger"]
     assert (trigger["expr"], trigger["tz"]) == ("30 1 * * *", "Asia/Tokyo")
 
 
-def test_none_takes_a_policy_away(run, make):
+def test_update_none_removes_a_policy(run, make):
     make("mine", "--every", "1h", "--window", "08:00-18:00", "--exclude", "2026-12-25", "--jitter", "5s",
          "--end", "2027-01-01T00:00:00Z", "--depends-on", "night")  # fmt: skip
     run("update", "mine", "--window", "none", "--exclude", "none", "--jitter", "none", "--end", "none",
@@ -411,7 +411,7 @@ def test_none_takes_a_policy_away(run, make):
     assert [spec[name] for name in ("window", "exclude", "jitter", "end_at", "depends_on")] == [None, [], 0.0, None, []]
 
 
-def test_an_update_without_anything_new_is_refused(refused):
+def test_update_without_options_is_refused(refused):
     code, said = refused("update", "night")
     assert code == 2
     assert "what is to be changed?" in said
@@ -428,14 +428,14 @@ def test_pause_and_resume(cli, run, shop):
 
 
 @pytest.mark.parametrize(("options", "runs"), [([], 0), (["--catch-up"], 1)])
-def test_resume_meets_the_ticks_of_the_pause_only_if_asked(run, shop, work, options, runs):
+def test_resume_catches_up_only_if_asked(run, shop, work, options, runs):
     run("pause", "health")
     clock_of(shop).advance(minutes=32)
     run("resume", "health", *options)
     assert work() == runs
 
 
-def test_if_one_name_is_unknown_nothing_is_done(refused, run):
+def test_unknown_name_among_several_changes_nothing(refused, run):
     assert refused("pause", "night", "hleath")[0] == 1
     assert json.loads(run("list", "--status", "paused", "--json")) == []
 
@@ -447,17 +447,17 @@ def test_reschedule_moves_the_next_tick(run, when):
     )
 
 
-def test_reschedule_needs_to_know_when(refused):
+def test_reschedule_needs_a_time(refused):
     assert "when? Give --at INSTANT or --in SPAN" in refused("reschedule", "night")[1]
 
 
-def test_delete_forgets_it(run, make, refused):
+def test_delete_a_schedule(run, make, refused):
     make("mine", "--every", "1h")
     assert run("delete", "mine") == "schedule 'mine' is deleted\n"
     assert "there is no schedule 'mine'" in refused("show", "mine")[1]
 
 
-def test_deleting_what_code_declares_says_that_it_comes_back(cli, shop):
+def test_delete_of_a_declared_schedule_has_a_hint(cli, shop):
     done = cli("schedules", "delete", "night", "--app", shop)
     assert done.exit_code == 0
     assert "'night' is declared in code, and comes back" in done.stderr
@@ -467,7 +467,7 @@ def test_deleting_what_code_declares_says_that_it_comes_back(cli, shop):
     "args",
     [["pause"], ["resume"], ["reschedule", "--in", "1h"], ["update", "--jitter", "1s"]],
 )
-def test_changes_tell_the_schedule_as_json(run, args):
+def test_changes_print_the_schedule_as_json(run, args):
     told = json.loads(run(*args, "night", "--json"))
     assert (told[0] if isinstance(told, list) else told)["name"] == "night"
 
@@ -475,7 +475,7 @@ def test_changes_tell_the_schedule_as_json(run, args):
 # running
 
 
-def test_trigger_makes_a_job_at_once_and_leaves_the_next_tick(cli, run, shop):
+def test_trigger_enqueues_and_keeps_the_next_tick(cli, run, shop):
     id = run("trigger", "night", "--kwargs", '{"a": 40}').strip()
     job = json.loads(cli("jobs", "show", id, "--json", "--app", shop).stdout)
     assert (job["schedule"], job["payload"], job["shown"]) == ("night", {"a": 40}, "pending")
@@ -484,14 +484,14 @@ def test_trigger_makes_a_job_at_once_and_leaves_the_next_tick(cli, run, shop):
     assert "✓ by hand" in run("show", "night")
 
 
-def test_a_dry_backfill_says_what_it_would_do_and_does_nothing(cli, run, shop):
+def test_backfill_dry_run(cli, run, shop):
     said = run("backfill", "night", "--start", "2026-03-25T00:00:00Z", "--dry-run").splitlines()
     assert said[0] == "Wed 2026-03-25 01:30 +0000"
     assert said[-1] == "3 jobs would be made, for the ticks from 2026-03-25 01:30:00Z to 2026-03-27 01:30:00Z"
     assert json.loads(cli("jobs", "list", "--json", "--app", shop).stdout) == []
 
 
-def test_backfill_asks_first(cli, run, shop):
+def test_backfill_asks_for_confirmation(cli, run, shop):
     words = ["schedules", "backfill", "night", "--start", "3d", "--end", "1d", "--app", shop]
     refused = cli(*words, input="n\n")
     assert refused.exit_code == 1
@@ -502,7 +502,7 @@ def test_backfill_asks_first(cli, run, shop):
     assert len(json.loads(cli("jobs", "list", "--schedule", "night", "--json", "--app", shop).stdout)) == 2
 
 
-def test_a_tick_that_has_its_job_is_not_filled_again(cli, run, shop):
+def test_backfill_skips_ticks_with_jobs(cli, run, shop):
     run("backfill", "night", "--start", "2d", "--yes")
     again = cli("schedules", "backfill", "night", "--start", "2d", "--yes", "--app", shop)
     assert (again.exit_code, again.stdout) == (0, "")
@@ -511,7 +511,7 @@ def test_a_tick_that_has_its_job_is_not_filled_again(cli, run, shop):
     assert (told["made"], len(told["there"]), told["dry_run"]) == (["2026-03-25T01:30:00Z"], 2, True)
 
 
-def test_a_backfill_of_the_future_is_refused(refused):
+def test_backfill_of_the_future_is_refused(refused):
     code, said = refused("backfill", "night", "--start", "2027-01-01T00:00:00Z", "--end", "2027-01-02T00:00:00Z")
     assert code == 1
     assert "both past" in said
@@ -520,7 +520,7 @@ def test_a_backfill_of_the_future_is_refused(refused):
 # where other commands show it
 
 
-def test_jobs_know_their_schedule_and_tick(cli, run, shop):
+def test_job_page_has_schedule_and_tick(cli, run, shop):
     id = run("trigger", "night").strip()
     page = " ".join(cli("jobs", "show", id, "--app", shop).stdout.split())
     assert "schedule night tick 2026-03-27 12:00:00Z (now)" in page
@@ -530,7 +530,7 @@ def test_jobs_know_their_schedule_and_tick(cli, run, shop):
     assert (told["schedule"], told["scheduled_at"]) == ("night", "2026-03-27T12:00:00Z")
 
 
-def test_jobs_are_chosen_by_schedule(cli, run, shop):
+def test_job_list_filters_by_schedule(cli, run, shop):
     id = run("trigger", "night").strip()
     run("trigger", "health")
     assert [job["id"] for job in json.loads(_jobs(cli, shop, "night"))] == [id]
@@ -551,9 +551,9 @@ def test_stats_count_schedules_and_name_the_next(cli, run, shop):
 
 
 async def _seen(app: Mainspring) -> TopView:
-    view, scene = TopView(), await look(app)
-    assert isinstance(scene, Scene)
-    view.see(scene)
+    view, snapshot = TopView(), await take_snapshot(app)
+    assert isinstance(snapshot, TopSnapshot)
+    view.update(snapshot)
     return view
 
 
@@ -576,7 +576,7 @@ async def test_top_has_a_pane_of_the_next_ticks_with_a_countdown(here, clock):
     async def report() -> None: ...
 
     async with app:
-        assert "no schedule is active" in "\n".join(_drawn(whole(await _seen(app), 80), 80, 60))
+        assert "no schedule is active" in "\n".join(_drawn(full_page(await _seen(app), 80), 80, 60))
         await app.schedules.list()
         clock.advance(minutes=1)
         view = await _seen(app)
@@ -587,17 +587,17 @@ async def test_top_has_a_pane_of_the_next_ticks_with_a_countdown(here, clock):
         assert lines[at + 1] == "► 4m health health Wed 2020-01-01 00:05 +0000 every 5 minutes"
         assert lines[at + 2].startswith("► 8h report report Wed 2020-01-01 09:00 +0000 at 09:00 every day")
         clock.advance(minutes=10)
-        assert "6m late health" in " ".join(" ".join(_drawn(whole(await _seen(app), 80), 80, 60)).split())
+        assert "6m late health" in " ".join(" ".join(_drawn(full_page(await _seen(app), 80), 80, 60)).split())
 
 
-async def test_watching_writes_nothing_down(here, clock):
+async def test_top_does_not_write_declared_schedules(here, clock):
     app = Mainspring("sqlite:///jobs.db", clock=clock)
 
     @app.every(minutes=5)
     async def health() -> None: ...
 
     async with app:
-        await look(app)
+        await take_snapshot(app)
         await examine(app)
         assert await (await app.opened()).schedules(limit=10) == []
 
@@ -630,7 +630,7 @@ async def _finding(app: Mainspring, about: str = "schedules") -> Finding:
     return found
 
 
-async def test_schedules_that_are_well_are_counted(diary):
+async def test_doctor_counts_healthy_schedules(diary):
     async with diary as app:
         assert (await _finding(app)).text == "there are none"
         await app.schedules.create("a", Every(seconds=60), "fine")

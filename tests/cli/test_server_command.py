@@ -1,4 +1,4 @@
-"""mainspring server and mainspring dev, as processes of their own."""
+"""mainspring server and mainspring dev as processes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def key(cli: Callable[..., Any], shop: str) -> dict[str, str]:
 # server
 
 
-def test_the_server_lets_in_who_has_a_key_and_stops_when_told(process, shop, key):
+def test_server_accepts_keys_and_stops_on_a_signal(process, shop, key):
     serving = process("server", shop, "--port", "0")
     at = address(serving.line("serving sqlite:///jobs.db on"))
     assert httpx.get(f"{at}/api/v1/queues").status_code == 401
@@ -63,7 +63,7 @@ def test_the_server_lets_in_who_has_a_key_and_stops_when_told(process, shop, key
     assert (code, out.splitlines()[-1], errors) == (0, "server stopped", "")
 
 
-def test_a_first_start_prints_a_token_that_opens_once(process, shop):
+def test_first_start_prints_a_single_use_token(process, shop):
     serving = process("server", shop, "--port", "0")
     welcome = serving.line("first start")
     at = address(serving.line("serving"))
@@ -92,7 +92,7 @@ def test_a_request_that_has_begun_is_answered_after_the_signal(process, shop, ke
     assert serving.end()[0] == 0
 
 
-def test_a_second_signal_does_not_wait(process, shop, key):
+def test_second_signal_does_not_wait_for_requests(process, shop, key):
     serving = process("server", shop, "--port", "0")
     at = httpx.URL(address(serving.line("serving")))
     with socket.create_connection((at.host, at.port), timeout=30) as line:
@@ -115,13 +115,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("options", "words"), REFUSED)
-def test_an_address_that_cannot_be_is_refused(cli, shop, options, words):
+def test_invalid_address_is_refused(cli, shop, options, words):
     refused = cli("server", shop, *options)
     assert refused.exit_code == 1
     assert words in refused.stderr
 
 
-def test_a_port_that_is_taken_is_named(cli, shop):
+def test_port_in_use_is_an_error(cli, shop):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         refused = cli("server", shop, "--port", str(port))
@@ -136,7 +136,7 @@ def developing(process: Callable[..., Any], shop: str) -> Any:
     return process("dev", shop, "--port", "0", "--no-auth")
 
 
-def test_dev_works_and_serves(developing, cli, shop, enqueued, until):
+def test_dev_runs_jobs_and_serves(developing, cli, shop, enqueued, until):
     at = address(developing.line("running on sqlite:///jobs.db"))
     job = enqueued("add", "a=1")
     assert httpx.get(f"{at}/api/v1/queues").status_code == 200
@@ -145,7 +145,7 @@ def test_dev_works_and_serves(developing, cli, shop, enqueued, until):
     assert developing.end()[0] == 0
 
 
-def test_dev_serves_on_when_its_worker_is_stopped_from_afar(developing, cli, shop, until):
+def test_dev_serves_on_after_workers_stop(developing, cli, shop, until):
     at = address(developing.line("running on"))
     (worker,) = httpx.get(f"{at}/api/v1/workers").json()["items"]
     answer = httpx.post(f"{at}/api/v1/workers/{worker['id']}/stop")
@@ -156,21 +156,21 @@ def test_dev_serves_on_when_its_worker_is_stopped_from_afar(developing, cli, sho
     assert developing.end()[0] == 0
 
 
-def test_dev_without_the_servers_parts_says_how_to_get_them_and_ends(cli, shop, monkeypatch):
-    monkeypatch.setattr("mainspring.cli.serving.find_spec", lambda name: None)
+def test_dev_without_litestar_is_an_error(cli, shop, monkeypatch):
+    monkeypatch.setattr("mainspring.cli.service.find_spec", lambda name: None)
     done = cli("dev", shop)
     assert (done.exit_code, done.stdout) == (1, "")
     assert "this needs the server's parts: pip install 'mainspring[server]'" in done.stderr
 
 
-def test_dev_does_not_outlive_whoever_reloads_it(developing):
+def test_dev_does_not_outlive_its_reloader(developing):
     at = httpx.URL(address(developing.line("running on")))
     developing.signal(signal.SIGKILL)
     developing.end()
     assert any(refuses(at) for _ in range(100_000))
 
 
-def test_dev_starts_anew_when_the_code_changes_and_after_a_mistake(developing, here: Path):
+def test_dev_reloads_changed_code_and_after_an_error(developing, here: Path):
     source = here / "shop.py"
     first = developing.line("running on")
     good = source.read_text()

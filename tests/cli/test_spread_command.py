@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mainspring import every
-from mainspring.cli.loading import load
-from mainspring.cli.spread import histogram, spread
+from mainspring.cli.app_loader import load_app
+from mainspring.cli.schedule_spread import histogram, spread
 from mainspring.schedule.balance.distribution import Distribution, Peak
 from mainspring.testing.contract.build import NOW
 
@@ -31,7 +31,7 @@ def crowd(shop: str) -> None:
     """Three hourly schedules at the same second."""
 
     async def make() -> None:
-        app = load(shop)
+        app = load_app(shop)
         async with app:
             began = app.clock.now().replace(microsecond=0)
             for name in "abc":
@@ -42,7 +42,7 @@ def crowd(shop: str) -> None:
     asyncio.run(make())
 
 
-def test_the_day_is_shown_hour_by_hour(command: Command, shop: str, crowd: None) -> None:
+def test_spread_shows_ticks_by_hour(command: Command, shop: str, crowd: None) -> None:
     said = command("--app", shop).stdout.splitlines()
     assert said[0].startswith("72 ticks of 3 schedules in 24 hours; score 0.")
     assert len(said) == 26
@@ -50,19 +50,19 @@ def test_the_day_is_shown_hour_by_hour(command: Command, shop: str, crowd: None)
     assert said[25].startswith("peak: ")
 
 
-def test_a_day_without_ticks_is_said_so(command: Command, shop: str) -> None:
+def test_spread_without_ticks_has_a_hint(command: Command, shop: str) -> None:
     said = command("--app", shop)
     assert (said.exit_code, said.stdout) == (0, "")
     assert "no schedule of sqlite:///jobs.db has a tick in the next 24 hours" in said.stderr
 
 
-def test_the_day_as_json(command: Command, shop: str, crowd: None) -> None:
+def test_spread_json(command: Command, shop: str, crowd: None) -> None:
     found = json.loads(command("--app", shop, "--json").stdout)
     assert (found["hours"], found["total"], found["schedules"]) == ([3] * 24, 72, 3)
     assert found["peak"]["count"] >= 1
 
 
-def test_rebalancing_shows_what_it_would_move_and_asks(command: Command, shop: str, crowd: None) -> None:
+def test_rebalance_asks_for_confirmation(command: Command, shop: str, crowd: None) -> None:
     refused = command("--app", shop, "--rebalance", said="n\n")
     assert refused.exit_code == 1
     assert "2 schedules would move; score 0." in refused.stdout
@@ -74,14 +74,14 @@ def test_rebalancing_shows_what_it_would_move_and_asks(command: Command, shop: s
     assert "  2 schedules left alone: moved lately" in again.stdout
 
 
-def test_rebalancing_as_json_says_what_was_done(command: Command, shop: str, crowd: None) -> None:
+def test_rebalance_json(command: Command, shop: str, crowd: None) -> None:
     done = json.loads(command("--app", shop, "--rebalance", "--yes", "--json").stdout)
     assert [move["name"] for move in done["moves"]] == ["a", "b"]
     assert (done["dry_run"], done["changed"]) == (False, [])
     assert done["after"] > done["before"]
 
 
-def test_the_highest_bar_is_as_wide_as_may_be_and_the_lowest_can_be_seen() -> None:
+def test_histogram_bars_are_scaled_and_visible() -> None:
     hours = (1000, 1, 0, *[500] * 21)
     found = Distribution(since=NOW, schedules=1, hours=hours, minutes=(), peak=Peak(NOW, 1), score=1)
     lines = [line.split(" ", 1)[1] for line in histogram(found)]

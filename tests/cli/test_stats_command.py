@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mainspring.cli.figures import by_state, percent, summary, throughput
 from mainspring.cli.sparkline import bars_of, squeezed
+from mainspring.cli.stats_page import percent, state_line, summary, throughput
 from mainspring.insight.stats import Figures, Point, Stats
 
 
@@ -22,7 +22,7 @@ def busy(enqueued, work):
     work()
 
 
-def test_it_counts_by_state_and_tells_how_each_task_went(cli, shop, busy):
+def test_stats_counts_states_and_runs_by_task(cli, shop, busy):
     done = cli("stats", "--app", shop)
     assert (done.exit_code, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
@@ -39,7 +39,7 @@ def test_it_counts_by_state_and_tells_how_each_task_went(cli, shop, busy):
     assert lines[12].split() == ["1", "ValueError:", "no", "customer", "…", "fail"]
 
 
-def test_it_tells_of_one_queue_or_task(cli, shop, busy):
+def test_stats_of_one_queue_or_task(cli, shop, busy):
     found = {}
     for asked in (["--queue", "mail"], ["--task", "fail"], ["--queue", "mail", "--task", "fail"]):
         document = json.loads(cli("stats", "--app", shop, "--json", *asked).stdout)
@@ -49,7 +49,7 @@ def test_it_tells_of_one_queue_or_task(cli, shop, busy):
     }  # fmt: skip
 
 
-def test_the_waits_give_way_first_where_room_is_short():
+def test_narrow_summary_leaves_out_waits_first():
     figures = Figures(runs=4, success_rate=0.75, p50=0.005, p95=0.027, p99=0.027, wait_p50=1.5, wait_p95=3.25)
     wide, mid, narrow = (summary(figures, "last hour", "1h", width).plain for width in (90, 70, 50))
     assert wide == "last hour  4 runs  75.0 % ok  p50 5ms  p95 27ms  p99 27ms  wait p50 1.5s  p95 3.2s"
@@ -57,21 +57,21 @@ def test_the_waits_give_way_first_where_room_is_short():
     assert narrow == "1h 4 runs 75.0 % ok p50 5ms p95 27ms p99 27ms"
 
 
-def test_it_groups_by_queue(cli, shop, busy):
+def test_stats_by_queue(cli, shop, busy):
     lines = cli("stats", "--app", shop, "--by", "queue").stdout.splitlines()
     assert lines[6].startswith("QUEUE ")
     assert {line.split()[0] for line in lines[7:10]} == {"mail", "default", "all"}
 
 
 @pytest.mark.parametrize(("window", "unit"), [("24h", "in 1h"), ("7d", "in 1d"), ("90m", "in 2m")])
-def test_in_a_longer_window_a_bar_stands_for_more(cli, shop, busy, window, unit):
+def test_longer_window_has_longer_bars(cli, shop, busy, window, unit):
     lines = cli("stats", "--app", shop, "--window", window).stdout.splitlines()
     assert lines[2].startswith(f"last {window}  4 runs")
     assert re.fullmatch(rf"✓ +[▁-█]+ +max \d {unit}", lines[3])
     assert all(len(line) <= 80 for line in lines)
 
 
-def test_ever_has_figures_and_no_series(cli, shop, busy):
+def test_stats_ever_has_no_series(cli, shop, busy):
     lines = cli("stats", "--app", shop, "--window", "ever").stdout.splitlines()
     assert lines[2].startswith("ever  4 runs")
     assert lines[4].startswith("TASK ")
@@ -85,7 +85,7 @@ def test_ever_has_figures_and_no_series(cli, shop, busy):
         ("ever", "no run has ended yet\n"),
     ],
 )
-def test_when_nothing_has_run_it_says_so(cli, shop, enqueued, window, hint):
+def test_stats_without_runs_has_a_hint(cli, shop, enqueued, window, hint):
     enqueued("add", "a=1")
     done = cli("stats", "--app", shop, "--window", window)
     assert done.exit_code == 0
@@ -93,7 +93,7 @@ def test_when_nothing_has_run_it_says_so(cli, shop, enqueued, window, hint):
     assert done.stderr == hint
 
 
-def test_json_is_the_whole_of_it(cli, shop, busy):
+def test_stats_json(cli, shop, busy):
     document = json.loads(cli("stats", "--app", shop, "--json").stdout)
     assert (document["store"], document["window"]) == ("sqlite:///jobs.db", 3600)
     assert (document["scheduled"], document["completed"], document["dead"]) == (1, 3, 1)
@@ -112,24 +112,24 @@ def test_json_is_the_whole_of_it(cli, shop, busy):
 
 
 @pytest.mark.parametrize(("window", "why"), [("367d", "reach back 366 days, or"), ("soon", "a span such as")])
-def test_a_window_that_cannot_be_is_a_usage_error(cli, shop, window, why):
+def test_invalid_window_is_a_usage_error(cli, shop, window, why):
     refused = cli("stats", "--app", shop, "--window", window)
     assert refused.exit_code == 2
     assert why in " ".join(refused.stderr.split())
 
 
-def test_states_are_named_as_far_as_there_is_room():
+def test_state_line_fits_the_width():
     stats = Stats(pending=1234, scheduled=40, retrying=5, running=7, completed=303_000, dead=12)
-    assert by_state(stats, 200).plain.count("  ") == 9
-    assert by_state(stats, 95).plain.startswith("○ 1,234 pending  ◔ 40 scheduled  ↻ 5 retrying  ► 7 running  ✓")
-    assert by_state(stats, 70).plain.startswith("○ 1,234 pend ◔ 40 sched ↻ 5 retry")
-    assert by_state(stats, 50).plain == "○ 1,234  ◔ 40  ↻ 5  ► 7  ✓ 303,000  ✗ 12"
+    assert state_line(stats, 200).plain.count("  ") == 9
+    assert state_line(stats, 95).plain.startswith("○ 1,234 pending  ◔ 40 scheduled  ↻ 5 retrying  ► 7 running  ✓")
+    assert state_line(stats, 70).plain.startswith("○ 1,234 pend ◔ 40 sched ↻ 5 retry")
+    assert state_line(stats, 50).plain == "○ 1,234  ◔ 40  ↻ 5  ► 7  ✓ 303,000  ✗ 12"
 
 
 @pytest.mark.parametrize(
     ("share", "text"), [(None, "–"), (1.0, "100 %"), (0.99999, "99.9 %"), (0.5, "50.0 %"), (0.0, "0.0 %")]
 )
-def test_a_rate_is_100_percent_only_if_it_is(share, text):
+def test_percent_is_100_only_if_exact(share, text):
     assert percent(share) == text
 
 
@@ -140,11 +140,11 @@ def test_bars_fill_their_rows_in_proportion():
     assert bars_of([]) == ["", ""]
 
 
-def test_a_little_among_much_can_still_be_seen():
+def test_small_value_is_visible():
     assert bars_of([1, 100_000], height=1) == ["▁█"]
 
 
-def test_values_are_squeezed_from_the_newest_back_and_none_is_lost():
+def test_squeezed_keeps_the_sum():
     assert squeezed([1, 2, 3], 5) == [1, 2, 3]
     assert squeezed([1, 2, 3, 4, 5], 3) == [1, 5, 9]
     assert squeezed(range(1441), 61)[-1] == sum(range(1441)[-24:])
@@ -152,7 +152,7 @@ def test_values_are_squeezed_from_the_newest_back_and_none_is_lost():
     assert squeezed([], 3) == []
 
 
-def test_the_newest_points_are_kept_where_the_window_is_narrow():
+def test_narrow_throughput_shows_the_newest_points():
     start = datetime(2030, 1, 1, tzinfo=UTC)
     series = [Point(start + timedelta(minutes=n), n, 0) for n in range(61)]
     completed, failed = throughput(series, 40, newest=True)

@@ -1,4 +1,4 @@
-"""mainspring worker --workers N: one parent and N processes, as they are started, killed, recycled and stopped."""
+"""mainspring worker --workers N: start, kill, recycle and stop of processes."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_if_no_process_gets_to_work_at_first_it_gives_up(process, here):
     code, _, errors = process("worker", "lost:app", "--workers", "2").end()
     assert code == 1
     assert "error: cannot open SQLite file '/no/such/dir/jobs.db'" in errors
-    assert errors.endswith("error: no process got to work, for the reason above: not trying again")
+    assert errors.endswith("error: no process could start, for the reason above: giving up")
 
 
 def test_without_its_supervisor_a_process_lets_its_job_end_and_stops(team, enqueued, gate, cli, shop):

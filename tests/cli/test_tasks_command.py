@@ -1,4 +1,4 @@
-"""mainspring tasks and mainspring settings: what an app is, from a shell."""
+"""mainspring tasks and mainspring settings."""
 
 from __future__ import annotations
 

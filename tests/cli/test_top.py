@@ -1,4 +1,4 @@
-"""mainspring top: what it shows, at every size, in trouble too; and how it treats store and terminal."""
+"""mainspring top: frames at every size, trouble of the store, and the load on the store."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from mainspring import Mainspring, cron, every
-from mainspring.cli.top.frame import Frame, short
+from mainspring.cli.top.frame import Frame, short_count
 from mainspring.cli.top.live import refresh
 from mainspring.cli.top.panes import progress
-from mainspring.cli.top.scene import Scene, TopTrouble, look
+from mainspring.cli.top.snapshot import SnapshotFailure, TopSnapshot, take_snapshot
 from mainspring.cli.top.view import TopView
 from mainspring.records.job import Shown
 from mainspring.records.run import Progress, RunReport
@@ -78,12 +78,12 @@ async def make_busy(app: Mainspring, clock: VirtualClock) -> None:
 
 
 @pytest.fixture
-def scene(here: Path, clock: VirtualClock) -> Scene:
-    async def see() -> Scene:
+def snapshot(here: Path, clock: VirtualClock) -> TopSnapshot:
+    async def see() -> TopSnapshot:
         async with small_shop("sqlite:///jobs.db", clock) as app:
             await make_busy(app, clock)
-            seen = await look(app)
-        assert isinstance(seen, Scene)
+            seen = await take_snapshot(app)
+        assert isinstance(seen, TopSnapshot)
         return seen
 
     return asyncio.run(see())
@@ -96,9 +96,9 @@ def drawn(view: TopView, width: int, height: int) -> list[str]:
     return capture.get().splitlines()
 
 
-def seen(scene: Scene, **chosen: Any) -> TopView:
+def seen(snapshot: TopSnapshot, **chosen: Any) -> TopView:
     view = TopView(**chosen)
-    view.see(scene)
+    view.update(snapshot)
     return view
 
 
@@ -107,8 +107,8 @@ def seen(scene: Scene, **chosen: Any) -> TopView:
 
 @pytest.mark.parametrize("pane", [0, 1, 2, 3])
 @pytest.mark.parametrize(("width", "height"), SIZES)
-def test_it_fits_every_window_and_keeps_what_matters(scene, width, height, pane):
-    lines = drawn(seen(scene, pane=pane), width, height)
+def test_frame_fits_every_window(snapshot, width, height, pane):
+    lines = drawn(seen(snapshot, pane=pane), width, height)
     assert len(lines) == height
     assert all(len(line) <= width for line in lines)
     text = "\n".join(lines)
@@ -123,48 +123,48 @@ def test_it_fits_every_window_and_keeps_what_matters(scene, width, height, pane)
 
 
 @pytest.mark.parametrize(("width", "height"), [(40, 10), (20, 5), (1, 1)])
-def test_a_window_that_is_too_small_is_filled_and_not_torn(scene, width, height):
-    lines = drawn(seen(scene), width, height)
+def test_frame_in_a_tiny_window(snapshot, width, height):
+    lines = drawn(seen(snapshot), width, height)
     assert len(lines) <= height
     assert all(len(line) <= width for line in lines)
 
 
-def test_running_jobs_have_their_progress(scene):
-    text = "\n".join(drawn(seen(scene), 80, 24))
+def test_running_jobs_have_their_progress(snapshot):
+    text = "\n".join(drawn(seen(snapshot), 80, 24))
     assert "[1 running 2]" in text
     assert re.search(r"► transcode ████░░░░░░  45 % frames +7.0s +1 media", text)
     assert re.search(r"► transcode 1,200 frames +7.0s +1 media", text)
-    wide = "\n".join(drawn(seen(scene), 140, 40))
-    assert all(job.id in wide for job in scene.running)
+    wide = "\n".join(drawn(seen(snapshot), 140, 40))
+    assert all(job.id in wide for job in snapshot.running)
     assert "host-1-aaaaaaaa\n" in re.sub(" +\n", "\n", wide)
 
 
-def test_failures_are_counted_by_kind_and_the_newest_dead_are_named(scene):
-    text = "\n".join(drawn(seen(scene, pane=1), 80, 24))
+def test_failures_are_counted_by_kind_and_the_newest_dead_are_named(snapshot):
+    text = "\n".join(drawn(seen(snapshot, pane=1), 80, 24))
     assert "[2 failures 3]" in text
     assert re.search(r"3 PermissionError: order …: card refused +charge", text)
     assert len(re.findall(r"✗ 7s ago charge 1   PermissionError: order \d: card refused", text)) == 3
-    wide = "\n".join(drawn(seen(scene, pane=1), 140, 40))
-    assert all(job.id in wide for job in scene.dead)
+    wide = "\n".join(drawn(seen(snapshot, pane=1), 140, 40))
+    assert all(job.id in wide for job in snapshot.dead)
 
 
-def test_dead_jobs_are_grouped_by_what_killed_them(scene):
-    text = "\n".join(drawn(seen(scene, pane=2), 140, 40))
+def test_dead_jobs_are_grouped_by_error(snapshot):
+    text = "\n".join(drawn(seen(snapshot, pane=2), 140, 40))
     assert "[3 dead 3]" in text
-    assert re.search(rf"3 charge PermissionError: order …: card refused 7s ago {scene.groups[0].newest}", text)
+    assert re.search(rf"3 charge PermissionError: order …: card refused 7s ago {snapshot.groups[0].newest}", text)
 
 
-def test_lists_that_do_not_fit_say_how_much_is_left_out(here, clock):
-    async def crowd() -> Scene | TopTrouble:
+def test_cut_lists_count_the_rest(here, clock):
+    async def crowd() -> TopSnapshot | SnapshotFailure:
         async with small_shop("sqlite:///jobs.db", clock) as app:
             send, store = app.tasks["send"], await app.opened()
             await app.enqueue_many(send.using(queue=f"queue-{n:02}").job("x") for n in range(30) for _ in range(n + 1))
             for n in range(20):
                 await alive(store, clock, f"host-{n:02}-aaaaaaaa", leaked=int(n == 13))
-            return await look(app)
+            return await take_snapshot(app)
 
     crowded = asyncio.run(crowd())
-    assert isinstance(crowded, Scene)
+    assert isinstance(crowded, TopSnapshot)
     lines = drawn(seen(crowded), 80, 24)
     text = "\n".join(lines)
     assert len(lines) == 24
@@ -175,28 +175,28 @@ def test_lists_that_do_not_fit_say_how_much_is_left_out(here, clock):
     assert len(crowded.waits) == 10
 
 
-def test_a_name_that_is_too_long_is_cut_and_stays_on_its_line(scene):
-    queues = [replace(scene.stats.queues[0], name="a queue with a long name " * 5)]
-    lines = drawn(seen(replace(scene, stats=replace(scene.stats, queues=queues))), 80, 24)
+def test_long_name_is_cut(snapshot):
+    queues = [replace(snapshot.stats.queues[0], name="a queue with a long name " * 5)]
+    lines = drawn(seen(replace(snapshot, stats=replace(snapshot.stats, queues=queues))), 80, 24)
     assert re.match(r"‖ a queue[^…]*… +0 +0 +0 +0 +–  ► host-1-aaaaaaaa +2/5", lines[6])
     assert lines[8].startswith("[1 running 2]")
 
 
-def test_names_cannot_steer_the_terminal(scene):
-    hostile = replace(scene.running[0], task="evil\x1b[2J\nname", queue="日本語" * 20)
-    lines = drawn(seen(replace(scene, running=[hostile])), 80, 24)
+def test_names_cannot_control_the_terminal(snapshot):
+    hostile = replace(snapshot.running[0], task="evil\x1b[2J\nname", queue="日本語" * 20)
+    lines = drawn(seen(replace(snapshot, running=[hostile])), 80, 24)
     assert "\x1b" not in "\n".join(lines)
     assert "evil\\x1b[2J name" in "\n".join(lines)
     assert len(lines) == 24
 
 
-def test_an_empty_store_is_shown_as_such(here, clock):
-    async def see() -> Scene | TopTrouble:
+def test_empty_store_is_shown(here, clock):
+    async def see() -> TopSnapshot | SnapshotFailure:
         async with small_shop("sqlite:///jobs.db", clock) as app:
-            return await look(app)
+            return await take_snapshot(app)
 
     empty = asyncio.run(see())
-    assert isinstance(empty, Scene)
+    assert isinstance(empty, TopSnapshot)
     for pane, words in enumerate(("nothing runs", "nothing failed in the last hour", "no job is dead")):
         text = "\n".join(drawn(seen(empty, pane=pane), 80, 24))
         assert words in text
@@ -205,13 +205,13 @@ def test_an_empty_store_is_shown_as_such(here, clock):
 
 
 def test_no_worker_while_jobs_wait_is_marked(here, clock):
-    async def see() -> Scene | TopTrouble:
+    async def see() -> TopSnapshot | SnapshotFailure:
         async with small_shop("sqlite:///jobs.db", clock) as app:
             await app.tasks["send"].enqueue("x")
-            return await look(app)
+            return await take_snapshot(app)
 
     waiting = asyncio.run(see())
-    assert isinstance(waiting, Scene)
+    assert isinstance(waiting, TopSnapshot)
     assert "✗ none is alive" in "\n".join(drawn(seen(waiting), 80, 24))
 
 
@@ -238,7 +238,7 @@ def test_a_bar_is_never_fuller_than_its_job_is_done(clock, done, total, text):
      (123_456_789, "123M")],
 )  # fmt: skip
 def test_large_counts_are_short(count, text):
-    assert short(count) == text
+    assert short_count(count) == text
 
 
 # keys
@@ -256,8 +256,8 @@ def test_keys_choose_the_pane_and_pause():
     assert not view.paused
 
 
-def test_a_paused_view_says_so(scene):
-    lines = drawn(seen(scene, paused=True), 80, 24)
+def test_a_paused_view_says_so(snapshot):
+    lines = drawn(seen(snapshot, paused=True), 80, 24)
     assert "‖ paused  ✓ ready" in lines[0]
     assert "p go on" in lines[-1]
 
@@ -271,7 +271,7 @@ def troubled(clock: VirtualClock) -> tuple[Mainspring, Faults]:
     return small_shop(store, clock), faults
 
 
-async def test_trouble_is_shown_over_the_last_figures_and_goes_again(here, clock):
+async def test_store_trouble_is_shown_above_the_last_snapshot(here, clock):
     app, faults = troubled(clock)
     view, frames = TopView(), []
     async with app:
@@ -291,27 +291,27 @@ async def test_trouble_is_shown_over_the_last_figures_and_goes_again(here, clock
     assert len(frames) == 4
 
 
-async def test_a_store_that_hangs_is_told_of_and_does_not_keep_the_view(monkeypatch):
+async def test_hanging_store_does_not_block_the_view(monkeypatch):
     class Hanging(MemoryStore):
         async def counts(self, *, now: datetime) -> dict[Shown, int]:
             return await asyncio.get_running_loop().create_future()
 
-    monkeypatch.setattr("mainspring.cli.top.scene.PATIENCE", 0.05)
+    monkeypatch.setattr("mainspring.cli.top.snapshot.PATIENCE", 0.05)
     async with Mainspring(Hanging()) as app:
-        seen = await look(app)
-    assert isinstance(seen, TopTrouble)
+        seen = await take_snapshot(app)
+    assert isinstance(seen, SnapshotFailure)
     assert seen.reason == "the store has not answered within 0.05 s"
 
 
-async def test_a_store_that_was_never_there_is_shown_too(clock, tmp_path):
+async def test_missing_store_is_shown_as_trouble(clock, tmp_path):
     app = small_shop(f"sqlite:///{tmp_path}/nowhere/jobs.db", clock)
     view = TopView()
-    view.see(await look(app))
+    view.update(await take_snapshot(app))
     lines = drawn(view, 60, 20)
     assert "✗ trouble" in lines[0]
     assert "there is no directory" in " ".join(" ".join(lines).split())
     (tmp_path / "nowhere").mkdir()
-    view.see(await look(app))
+    view.update(await take_snapshot(app))
     assert "✓ ready" in drawn(view, 60, 20)[0]
     await app.close()
 
@@ -320,11 +320,11 @@ async def test_a_password_is_never_shown(monkeypatch, clock):
     monkeypatch.setenv("MAINSPRING_STORE", "postgresql://me:s3cret@host/db")
     async with Mainspring(open_store("memory://", clock=clock), clock=clock) as app:
         view = TopView()
-        view.see(await look(app))
+        view.update(await take_snapshot(app))
     assert "postgresql://me:***@host/db" in drawn(view, 80, 24)[0]
 
 
-async def test_one_round_of_reads_an_interval_whatever_is_pressed(here, clock):
+async def test_keys_do_not_cause_more_reads(here, clock):
     app, faults = troubled(clock)
     asked: list[str] = []
     for verb in ("time", "counts", "queues", "tallies", "workers", "jobs", "dead"):
@@ -350,7 +350,7 @@ async def test_one_round_of_reads_an_interval_whatever_is_pressed(here, clock):
         refreshing.cancel()
 
 
-async def test_a_slow_store_is_asked_less_often(here, clock):
+async def test_slow_store_is_read_less_often(here, clock):
     app, faults = troubled(clock)
     asked: list[float] = []
 
@@ -385,7 +385,7 @@ def test_once_prints_one_plain_frame_with_every_pane(cli, shop, enqueued, work):
         assert part in done.stdout
 
 
-def test_without_a_terminal_it_does_the_same(process, shop, enqueued):
+def test_top_without_a_terminal_prints_once(process, shop, enqueued):
     enqueued("add", "a=1")
     code, out, errors = process("top", "--app", shop).end()
     assert (code, errors) == (0, "")

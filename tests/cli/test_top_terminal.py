@@ -1,4 +1,4 @@
-"""mainspring top at a real terminal: keys, sizes, signals, and the terminal as it was afterwards."""
+"""mainspring top at a real terminal: keys, sizes, signals, and its restoration."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_session_at_a_terminal(session, enqueued):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)])
-def test_a_signal_leaves_the_terminal_as_it_was(session, number, code):
+def test_signal_restores_the_terminal(session, number, code):
     session.until("[1 running 0]")
     session.popen.send_signal(number)
     assert session.end() == code
@@ -119,14 +119,14 @@ def test_a_signal_leaves_the_terminal_as_it_was(session, number, code):
     assert session.restored
 
 
-def test_ctrl_c_ends_it(session):
+def test_ctrl_c_ends_top(session):
     session.until("[1 running 0]")
     session.press("\x03")
     assert session.end() == 130
     assert session.restored
 
 
-def test_ctrl_z_gives_the_terminal_back_until_it_goes_on(session):
+def test_ctrl_z_restores_the_terminal_until_fg(session):
     session.until("[1 running 0]")
     session.press("\x1a")
     session.until("\x1b[?1049l")
@@ -155,7 +155,7 @@ def test_trouble_and_recovery_at_a_terminal(here, shop):
         session.close()
 
 
-def test_a_store_that_never_answered_ends_in_an_error(here, shop):
+def test_store_that_never_answered_is_an_error(here, shop):
     session = Session("-m", "mainspring.cli", "top", "--store", "sqlite:///never/jobs.db", "--interval", "200ms")
     try:
         session.until("the store is in trouble")
@@ -179,7 +179,7 @@ asyncio.run(main())
 """
 
 
-def test_an_exception_leaves_the_terminal_as_it_was():
+def test_exception_restores_the_terminal():
     session = Session("-c", RAISES)
     try:
         session.until("inside")
@@ -191,7 +191,7 @@ def test_an_exception_leaves_the_terminal_as_it_was():
         session.close()
 
 
-def test_a_terminal_that_is_closed_ends_it(session):
+def test_closed_terminal_ends_top(session):
     session.until("[1 running 0]")
     os.close(session.child)
     os.close(session.parent)

@@ -22,12 +22,12 @@ def hook(cli, shop):
     return made
 
 
-def test_a_webhook_is_made_listed_and_deleted(cli, shop, hook):
+def test_create_list_and_delete_a_webhook(cli, shop, hook):
     assert hook.stdout.startswith("whsec_")
     assert hook.stdout.count("\n") == 1
-    assert "this is the secret of webhook 'ops'; nobody can show it again" in hook.stderr
+    assert "this is the secret of webhook 'ops'; it cannot be shown again" in hook.stderr
     title, row = cli("webhooks", "list", "--app", shop).stdout.splitlines()
-    assert title.split() == ["NAME", "STATE", "TOLD", "FAILURES", "EVENTS", "URL"]
+    assert title.split() == ["NAME", "STATE", "DELIVERED", "FAILURES", "EVENTS", "URL"]
     assert row.split()[:6] == ["ops", "►", "open", "never", "0", "job.dead"]
     assert "T0K3N" not in row
     assert cli("webhooks", "delete", "ops", "--app", shop).stdout == "webhook 'ops' is gone\n"
@@ -36,7 +36,7 @@ def test_a_webhook_is_made_listed_and_deleted(cli, shop, hook):
     assert "has no webhooks; make one" in empty.stderr
 
 
-def test_what_it_is_told_of_is_narrowed(cli, shop):
+def test_webhook_filters(cli, shop):
     words = ("--queue", "mail", "--task", "add", "--tag", "a", "--tag", "b", "--include", "result", "--note", "pager")
     made = cli("webhooks", "create", "ops", URL, "--event", "job.dead", *words, "--json", "--app", shop)
     hook = json.loads(made.stdout)["webhook"]
@@ -44,7 +44,7 @@ def test_what_it_is_told_of_is_narrowed(cli, shop):
     assert hook["note"] == "pager"
 
 
-def test_json_has_all_but_the_secret(cli, shop, hook, inside):
+def test_webhook_json_has_no_secret(cli, shop, hook, inside):
     async def went(app):
         from mainspring.webhook.record import STANDINGS
 
@@ -56,7 +56,7 @@ def test_json_has_all_but_the_secret(cli, shop, hook, inside):
     assert hook.stdout.strip() not in json.dumps(listed)
 
 
-def test_what_cannot_be_is_said_in_one_line(cli, shop, hook):
+def test_invalid_webhook_is_one_error_line(cli, shop, hook):
     for words, code, message in (
         (("create", "ops", URL, "--event", "job.dead"), 1, "a webhook named 'ops' is there already"),
         (("create", "it", "https://10.0.0.1/", "--event", "job.dead"), 1, "10.0.0.1 is not public (private)"),
@@ -79,11 +79,11 @@ def test_a_webhook_is_disabled_enabled_and_rotated(cli, shop, hook):
     assert rotated.stdout != hook.stdout
 
 
-def test_a_test_that_no_worker_takes_says_so(cli, shop, hook, monkeypatch):
-    monkeypatch.setattr(webhooks, "PATIENCE", 0.01)
+def test_webhook_test_without_a_worker_is_an_error(cli, shop, hook, monkeypatch):
+    monkeypatch.setattr(webhooks, "TEST_TIMEOUT_SECONDS", 0.01)
     refused = cli("webhooks", "test", "ops", "--app", shop)
     assert refused.exit_code == 1
-    assert "no worker has taken it" in refused.stderr
+    assert "no worker has delivered it" in refused.stderr
     assert "mainspring why" in refused.stderr
 
 
@@ -110,7 +110,7 @@ def receiver():
     server.server_close()
 
 
-def test_a_test_says_how_it_went(cli, shop, receiver, process, monkeypatch):
+def test_webhook_test_prints_the_response(cli, shop, receiver, process, monkeypatch):
     monkeypatch.setenv("MAINSPRING_WEBHOOK_ALLOW", "127.0.0.1")
     made = cli("webhooks", "create", "ops", receiver, "--event", "job.dead", "--store", "sqlite:///jobs.db")
     assert made.exit_code == 0, made.stderr
@@ -124,7 +124,7 @@ def test_a_test_says_how_it_went(cli, shop, receiver, process, monkeypatch):
 # triggers
 
 
-def test_a_trigger_is_made_listed_rotated_and_deleted(cli, shop):
+def test_create_list_rotate_and_delete_a_trigger(cli, shop):
     words = ("--task", "add", "--argument", "a=body.data.a", "--kwargs", '{"b": 3}', "--queue", "q", "--priority", "5")
     made = cli("triggers", "create", "sums", *words, "--app", shop)
     assert made.stdout.startswith("whsec_")
@@ -159,6 +159,6 @@ def test_a_trigger_fires_a_schedule_or_takes_a_whole_message(cli, shop):
         (["x y", "--task", "add"], 1, "a trigger's name is up to 100 letters"),
     ],
 )
-def test_a_trigger_that_cannot_be_is_said_in_one_line(cli, shop, words, code, message):
+def test_invalid_trigger_is_one_error_line(cli, shop, words, code, message):
     refused = cli("triggers", "create", *words, "--app", shop)
     assert (refused.exit_code, message in refused.stderr) == (code, True), refused.stderr

@@ -8,7 +8,7 @@ import re
 from msgspec.structs import replace
 
 
-def test_every_reason_is_told_with_when_it_ends(cli, shop, enqueued):
+def test_why_prints_reasons_and_when_they_end(cli, shop, enqueued):
     id = enqueued("add", "a=1", "--delay", "2h")
     cli("queues", "pause", "mail", "--app", shop)
     told = cli("why", id, "--app", shop)
@@ -21,7 +21,7 @@ def test_every_reason_is_told_with_when_it_ends(cli, shop, enqueued):
     assert nobody == "  • no worker is alive: start one with `mainspring worker`"
 
 
-def test_json_has_codes_and_instants(cli, shop, enqueued):
+def test_why_json(cli, shop, enqueued):
     id = enqueued("add", "a=1", "--delay", "2h")
     told = json.loads(cli("why", id, "--json", "--app", shop).stdout)
     assert (told["id"], told["task"], told["shown"]) == (id, "add", "scheduled")
@@ -29,7 +29,7 @@ def test_json_has_codes_and_instants(cli, shop, enqueued):
     assert (due["code"], due["until"][-1], nobody["code"], nobody["until"]) == ("not_due", "Z", "no_worker", None)
 
 
-def test_a_job_in_the_way_is_named(cli, shop, enqueued):
+def test_why_names_the_blocking_job(cli, shop, enqueued):
     first = enqueued("add", "a=1", "--unique-key", "k")
     cli("jobs", "cancel", first, "--app", shop)
     second = enqueued("add", "a=1", "--unique-key", "k")
@@ -38,7 +38,7 @@ def test_a_job_in_the_way_is_named(cli, shop, enqueued):
     assert told.endswith(f"    in the way: {second}\n")
 
 
-def test_a_finished_job_says_how_it_ended(cli, shop, enqueued, work):
+def test_why_of_a_finished_job(cli, shop, enqueued, work):
     id = enqueued("fail", "why=no\x1b[2J\nluck")
     work()
     told = cli("why", id, "--app", shop)
@@ -47,7 +47,7 @@ def test_a_finished_job_says_how_it_ended(cli, shop, enqueued, work):
     assert "ValueError: no\\x1b[2J luck" in told.stdout
 
 
-def test_a_job_of_another_version_says_what_it_waits_for(cli, shop, inside, work):
+def test_why_of_a_job_of_another_version(cli, shop, inside, work):
     async def enqueue(app):
         other = replace(app.tasks["add"].job(1), payload='{"a":1,"c":2}', fingerprint="aabbccddee")
         (handle,) = await app.enqueue_many([other])
@@ -65,13 +65,13 @@ def test_a_job_of_another_version_says_what_it_waits_for(cli, shop, inside, work
     assert reason["code"] == "version_skew"
 
 
-def test_an_unknown_job_is_an_error(cli, shop):
+def test_why_of_an_unknown_job_is_an_error(cli, shop):
     refused = cli("why", "nope", "--app", shop)
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert "there is no job 'nope' in the store" in refused.stderr
 
 
-def test_without_an_id_it_says_what_it_takes(cli, shop):
+def test_why_without_an_id_is_a_usage_error(cli, shop):
     refused = cli("why", "--app", shop)
     assert refused.exit_code == 2
     assert "mainspring why [OPTIONS] ID" in refused.stderr

@@ -1,4 +1,4 @@
-"""mainspring worker, as a process that is started and stopped."""
+"""mainspring worker as a process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_starts_runs_jobs_and_stops_on_a_signal(process, shop, enqueued, number):
+def test_worker_runs_jobs_and_stops_on_a_signal(process, shop, enqueued, number):
     enqueued("add", "a=1")
     worker = process("worker", shop, "--concurrency", "7", "--queues", "mail=5,default", "--log-level", "debug")
     start = worker.line("worker")
@@ -38,7 +38,7 @@ def test_failures_are_logged_to_stderr_without_control_codes(process, shop, enqu
     assert "1 dead" in out
 
 
-def test_a_second_signal_does_not_wait_for_running_jobs(process, shop, enqueued, cli, until):
+def test_second_signal_does_not_wait_for_running_jobs(process, shop, enqueued, cli, until):
     def job():
         return json.loads(cli("jobs", "list", "--app", shop, "--json").stdout)[0]
 
@@ -74,7 +74,7 @@ def test_logging_set_up_by_the_app_is_left_alone(process, here, shop, enqueued):
     assert "ERROR" not in errors
 
 
-def test_a_worn_process_begins_anew_in_its_place(process, shop, enqueued):
+def test_recycled_process_restarts_in_place(process, shop, enqueued):
     worker = process("worker", shop, "--queues", "mail", MAINSPRING_RECYCLE_JOBS="1")
     starts = [worker.line(" on sqlite")]
     for _ in range(2):
@@ -90,7 +90,7 @@ def test_a_worn_process_begins_anew_in_its_place(process, shop, enqueued):
     assert errors.count("recycles: ran 1 job\n") == 2
 
 
-def test_a_hangup_makes_it_begin_anew(process, shop):
+def test_sighup_restarts_the_process(process, shop):
     worker = process("worker", shop)
     first = worker.line(" on sqlite")
     worker.signal(signal.SIGHUP)
@@ -101,7 +101,7 @@ def test_a_hangup_makes_it_begin_anew(process, shop):
     assert worker.end()[0] == 0
 
 
-def test_a_process_that_is_stopped_from_afar_ends_well_and_does_not_begin_anew(process, cli, shop, enqueued, until):
+def test_workers_stop_ends_the_process_without_a_restart(process, cli, shop, enqueued, until):
     worker = process("worker", shop)
     name = worker.line(" on sqlite").split()[1]
     enqueued("sleep", "seconds=1")
@@ -115,7 +115,7 @@ def test_a_process_that_is_stopped_from_afar_ends_well_and_does_not_begin_anew(p
     assert cli("workers", "list", "--json", "--app", shop).stdout.strip() == "[]"
 
 
-def test_it_begins_anew_where_and_as_it_was_started(process, here, shop):
+def test_restart_keeps_arguments_and_directory(process, here, shop):
     here.joinpath("moved.py").write_text(
         "import os\nprint('FROM', os.environ.get('WHERE', 'here'), flush=True)\nos.environ['WHERE'] = 'elsewhere'\n"
         "from shop import app\nos.makedirs('elsewhere', exist_ok=True)\nos.chdir('elsewhere')\n"
@@ -140,20 +140,20 @@ def test_it_begins_anew_where_and_as_it_was_started(process, here, shop):
         (["shop:app", "--log-level", "loud"], 2, "'loud' is not one of"),
     ],
 )
-def test_what_cannot_start_says_why(cli, shop, args, code, said):
+def test_worker_that_cannot_start_says_why(cli, shop, args, code, said):
     refused = cli("worker", *args)
     assert refused.exit_code == code
     assert said in " ".join(refused.stderr.split())
 
 
-def test_an_app_without_tasks_has_nothing_to_run(cli, here):
+def test_worker_without_tasks_is_an_error(cli, here):
     here.joinpath("bare.py").write_text("from mainspring import Mainspring\napp = Mainspring('sqlite:///jobs.db')\n")
     refused = cli("worker", "bare:app")
     assert refused.exit_code == 1
     assert "register some with @app.task" in refused.stderr
 
 
-def test_a_store_that_cannot_be_opened_ends_it(cli, here):
+def test_worker_on_an_unopenable_store_is_an_error(cli, here):
     here.joinpath("lost.py").write_text(
         "from mainspring import Mainspring\napp = Mainspring('sqlite:////no/such/dir/jobs.db')\n"
         "@app.task\nasync def f() -> None: ...\n"
@@ -165,7 +165,7 @@ def test_a_store_that_cannot_be_opened_ends_it(cli, here):
     )
 
 
-def test_a_store_that_is_taken_away_ends_it_loudly(process, shop, here):
+def test_worker_ends_with_an_error_if_the_store_is_removed(process, shop, here):
     worker = process("worker", shop)
     worker.line("worker")
     with sqlite3.connect(here / "jobs.db") as db:

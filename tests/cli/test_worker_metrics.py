@@ -1,4 +1,4 @@
-"""mainspring worker --metrics: one endpoint for one process or many, and sums that never go back."""
+"""mainspring worker --metrics: one endpoint for one process or several."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def worker(process: Callable[..., Any], shop: str) -> Iterator[Callable[..., tup
             one.end()
 
 
-def test_one_process_serves_its_own_figures_the_clusters_and_its_health(worker, inside):
+def test_one_process_serves_metrics_and_health(worker, inside):
     one, url = worker("--metrics", "0")
     one.line("worker ")
     inside(lambda app: app.enqueue_many(app.tasks["mark"].job() for _ in range(10)))
@@ -87,7 +87,7 @@ def test_one_process_serves_its_own_figures_the_clusters_and_its_health(worker, 
         assert json.loads(page(f"{health}/{question}")) == {"status": "ok", "reasons": [], "notes": []}
 
 
-def test_several_processes_are_added_up_and_a_killed_one_takes_nothing_back(worker, inside):
+def test_supervisor_sums_processes_and_keeps_those_of_killed_ones(worker, inside):
     team, url = worker("--workers", "2", "--metrics", "0")
     team.logged("all 2 processes take jobs")
     inside(lambda app: app.enqueue_many(app.tasks["mark"].job() for _ in range(200)))
@@ -111,7 +111,7 @@ def ready(url: str) -> str:
         return error.read().decode()
 
 
-def test_the_setting_asks_for_them_too(worker):
+def test_metrics_port_setting(worker):
     import socket
 
     with socket.socket() as free:
@@ -122,7 +122,7 @@ def test_the_setting_asks_for_them_too(worker):
     assert figure(url, "mainspring_jobs_lost_total") == 0
 
 
-def test_a_port_that_is_taken_is_told(process, shop):
+def test_metrics_port_in_use_is_an_error(process, shop):
     import socket
 
     with socket.socket() as taken:
@@ -136,7 +136,7 @@ def test_a_port_that_is_taken_is_told(process, shop):
             assert "Traceback" not in errors
 
 
-def test_without_it_nothing_is_served_and_nothing_is_loaded(process, shop, inside, here):
+def test_without_metrics_nothing_is_loaded(process, shop, inside, here):
     here.joinpath("shop.py").write_text(
         TEAM + "\nimport sys\n@app.task\nasync def tell() -> str:\n"
         "    return str(sorted(name for name in sys.modules if 'prometheus' in name or 'mainspring.metrics' in name))\n"

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from mainspring.cli.loading import load
+from mainspring.cli.app_loader import load_app
 from mainspring.clock import EPOCH
 from mainspring.records.worker import WorkerCommands, WorkerInfo, WorkerRow
 
@@ -22,7 +22,7 @@ def crew(shop):
 
     def beat(*workers: WorkerInfo) -> None:
         async def inside() -> None:
-            app = load(shop)
+            app = load_app(shop)
             async with app:
                 now = app.clock.now()
                 for worker in workers:
@@ -41,7 +41,7 @@ def listed(cli, shop) -> list[dict]:
     return json.loads(cli("workers", "list", "--app", shop, "--json").stdout)
 
 
-def test_each_worker_is_a_line(cli, shop, crew):
+def test_worker_list_has_a_line_per_worker(cli, shop, crew):
     crew(info("web-7-aa", running=3, finished=1234), info("web-8-bb", queues=("mail", "low"), queue_limits={"mail": 5}))
     title, first, second = cli("workers", "list", "--app", shop).stdout.splitlines()
     assert title.split() == ["ID", "STATE", "SLOTS", "ENDED", "MEMORY", "BEAT", "BY", "QUEUES"]
@@ -49,7 +49,7 @@ def test_each_worker_is_a_line(cli, shop, crew):
     assert second.split()[-2:] == ["mail=5,", "low"]
 
 
-def test_workers_alone_is_the_list(cli, shop, crew, monkeypatch):
+def test_workers_without_a_command_lists(cli, shop, crew, monkeypatch):
     monkeypatch.setenv("MAINSPRING_APP", shop)
     crew(info("web-7-aa"))
     assert cli("workers").stdout == cli("workers", "list").stdout
@@ -67,7 +67,7 @@ def test_the_list_fits_80_columns_and_has_more_when_wide(cli, shop, crew, monkey
     assert {"web", "7", "2"} <= set(row.split())
 
 
-def test_what_a_worker_says_of_itself_cannot_steer_the_terminal(cli, shop, crew, monkeypatch):
+def test_worker_text_cannot_control_the_terminal(cli, shop, crew, monkeypatch):
     monkeypatch.setenv("COLUMNS", "140")
     crew(info("w\x1b[2J", host="\x1b]0;x\x07", queues=("[red]q\x1b[1m",), tasks=("\x1b[5m",)))
     for words in (["list"], ["show", "w"], ["resize", "w", "3"], ["drain", "w"], ["stop", "w"]):
@@ -77,7 +77,7 @@ def test_what_a_worker_says_of_itself_cannot_steer_the_terminal(cli, shop, crew,
         assert "w\\x1b[2J" in shown.stdout
 
 
-def test_no_worker_says_how_to_start_one(cli, shop):
+def test_empty_worker_list_has_a_hint(cli, shop):
     none = cli("workers", "list", "--app", shop)
     assert (none.exit_code, none.stdout) == (0, "")
     assert none.stderr == "no worker of sqlite:///jobs.db is alive; start one: mainspring worker MODULE:ATTR\n"
@@ -96,11 +96,11 @@ def test_no_worker_says_how_to_start_one(cli, shop):
         ({"drained": True}, WorkerCommands(drained=True, stopped=True), "stopping"),
     ],
 )
-def test_a_workers_state_shows_orders_on_their_way(about, orders, state):
+def test_worker_state_shows_pending_orders(about, orders, state):
     assert WorkerRow(info("w", **about), EPOCH, orders).state == state
 
 
-def test_show_has_everything_and_what_it_runs(cli, process, shop, enqueued, until):
+def test_show_worker_page(cli, process, shop, enqueued, until):
     worker = process("worker", shop, "--queues", "mail=5,default", "--concurrency", "7")
     worker.line("worker")
     id = enqueued("sleep", "seconds=60")
@@ -122,7 +122,7 @@ def test_show_has_everything_and_what_it_runs(cli, process, shop, enqueued, unti
     assert worker.end()[0] == 0
 
 
-def test_a_live_worker_obeys(cli, process, shop, enqueued, until):
+def test_live_worker_follows_orders(cli, process, shop, enqueued, until):
     worker = process("worker", shop, "--concurrency", "7")
     worker.line("worker")
     (live,) = listed(cli, shop)
@@ -140,18 +140,18 @@ def test_a_live_worker_obeys(cli, process, shop, enqueued, until):
     assert worker.end()[0] == 0
 
 
-def test_resize_says_what_it_ordered_and_the_list_shows_it_on_its_way(cli, shop, crew):
+def test_resize_is_printed_and_listed_as_pending(cli, shop, crew):
     crew(info("web-7-aa"))
     done = cli("workers", "resize", "web", "50", "--app", shop)
-    assert done.stdout == "worker web-7-aa is told to have 50 slots\n"
+    assert done.stdout == "worker web-7-aa will have 50 slots from its next beat on\n"
     assert "0/10→50" in cli("workers", "--app", shop).stdout
     done = cli("workers", "resize", "--all", "default", "--app", shop)
-    assert done.stdout == "worker web-7-aa is told to have the slots it was started with\n"
+    assert done.stdout == "worker web-7-aa will have the slots it was started with from its next beat on\n"
     assert listed(cli, shop)[0]["orders"] == {"concurrency": None, "drained": False, "stopped": False}
 
 
 @pytest.mark.parametrize("args", [[], ["web"], ["web", "0"], ["web", "x"], ["web", "100001"], ["web", "3", "--all"]])
-def test_resize_wants_a_worker_and_a_number(cli, shop, crew, args):
+def test_resize_needs_a_worker_and_a_number(cli, shop, crew, args):
     crew(info("web-7-aa"))
     assert cli("workers", "resize", *args, "--app", shop).exit_code == 2
 
@@ -178,7 +178,7 @@ def test_drain_of_all_asks(cli, shop, crew):
     assert [worker["state"] for worker in listed(cli, shop)] == ["draining", "draining"]
 
 
-def test_stop_of_some_and_what_they_no_longer_obey(cli, shop, crew):
+def test_stop_of_some_refuses_later_orders(cli, shop, crew):
     crew(info("web-7-aa"), info("web-8-bb"), info("web-9-cc"))
     done = cli("workers", "stop", "web-7", "web-8", "web-7", "--app", shop)
     says = "stops from its next beat on"
@@ -207,7 +207,7 @@ def test_stop_of_all_asks(cli, shop, crew):
 @pytest.mark.parametrize(
     "words", [["show", "x"], ["drain", "web-7", "x"], ["resume", "x"], ["resize", "x", "1"], ["stop", "web-7", "x"]]
 )
-def test_an_unknown_worker_is_an_error_before_anything_is_done(cli, shop, crew, words):
+def test_unknown_worker_is_an_error_before_any_order(cli, shop, crew, words):
     crew(info("web-7-aa"))
     refused = cli("workers", *words, "--app", shop)
     assert (refused.exit_code, refused.stdout) == (1, "")
@@ -215,7 +215,7 @@ def test_an_unknown_worker_is_an_error_before_anything_is_done(cli, shop, crew, 
     assert listed(cli, shop)[0]["state"] == "open"
 
 
-def test_a_beginning_that_fits_several_is_refused(cli, shop, crew):
+def test_ambiguous_worker_id_is_refused(cli, shop, crew):
     crew(info("web-7-aa"), info("web-8-bb"))
     refused = cli("workers", "drain", "web", "--app", shop)
     assert refused.exit_code == 1
@@ -223,7 +223,7 @@ def test_a_beginning_that_fits_several_is_refused(cli, shop, crew):
 
 
 @pytest.mark.parametrize("action", ["drain", "resume", "stop"])
-def test_all_of_none_is_no_error(cli, shop, action):
+def test_orders_to_no_workers_are_no_error(cli, shop, action):
     assert cli("workers", action, "--app", shop).exit_code == 2
     none = cli("workers", action, "--all", "--app", shop)
     assert none.exit_code == 0

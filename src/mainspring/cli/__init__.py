@@ -1,4 +1,4 @@
-"""The `mainspring` command: finds the sub-command, and ends in one clear line and an exit code."""
+"""The `mainspring` command: imports the sub-command, and turns errors into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import click
 
 from ..errors import MainspringError
 from ..suggest import nearest_name
-from .failure import Failed
+from .messages import Failed
 
 __all__ = ["COMMANDS", "main"]
 
-# Help shows these without importing a command; a test holds them to the commands' own words.
+# The help page shows these without importing commands; a test compares them with the commands' own docstrings.
 COMMANDS = {
     "audit": "List who changed what, newest first.",
     "cron": "Explain a cron expression and show its next runs.",
@@ -45,12 +45,12 @@ COMMANDS = {
 }
 
 
-# Modules that cannot be called as their command is.
+# Commands whose name cannot be a module's name.
 _MODULES = {"import": "importing"}
 
 
-class Lazy(click.Group):
-    """Imports a command's module when that command is called."""
+class LazyGroup(click.Group):
+    """A group that imports the module of a command when it is called."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         for word in args:
@@ -88,28 +88,28 @@ class Lazy(click.Group):
             ours, others = group.split(MainspringError)
             if ours is None or others is not None:
                 raise
-            raise Failed(str(_leaf(ours))) from group
+            raise Failed(str(_first_error(ours))) from group
         except KeyboardInterrupt:
             click.echo(err=True)
             ctx.exit(130)
 
 
-def _leaf(error: Exception) -> Exception:
+def _first_error(error: Exception) -> Exception:
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
-@click.group(cls=Lazy, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="mainspring", prog_name="mainspring", message="%(prog)s %(version)s")
 @click.pass_context
 def main(ctx: click.Context) -> None:
     """Durable background jobs for Python.
 
-    Commands find their jobs through an app (--app module:attribute, or $MAINSPRING_APP) or straight in a
+    Commands find their jobs through an app (--app module:attribute, or $MAINSPRING_APP) or directly in a
     store (--store URL, or $MAINSPRING_STORE).
     """
-    # Job data is anybody's text: a terminal that cannot show a character gets a "?" instead of a crash.
+    # Job data may be any text: characters that the terminal cannot show become "?" instead of an error.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

@@ -1,4 +1,4 @@
-"""python -m mainspring.cli: the command, where its script is not on the PATH."""
+"""python -m mainspring.cli: the command, for when its script is not on the PATH."""
 
 from . import main
 

@@ -1,4 +1,4 @@
-"""KEY=VALUE words as the arguments of a call."""
+"""Arguments of a task, parsed from KEY=VALUE words and from --args."""
 
 from __future__ import annotations
 
@@ -8,26 +8,29 @@ from typing import Any
 import click
 import msgspec
 
-UNNAMED = "arguments without a name go in --args '[…]'"
+UNNAMED_HINT = "arguments without a name go in --args '[…]'"
 
 
-def read(words: Sequence[str], hints: Mapping[str, Any], otherwise: str = UNNAMED) -> dict[str, Any]:
-    """Arguments by name. `hints` are the types the task declares; what it does not name is text."""
+def parse_arguments(words: Sequence[str], hints: Mapping[str, Any], otherwise: str = UNNAMED_HINT) -> dict[str, Any]:
+    """Arguments by name. `hints` are the types that the task declares; other values are text.
+
+    Raises UsageError, with `otherwise` as the advice, for a word that is not KEY=VALUE.
+    """
     values: dict[str, Any] = {}
     for word in words:
         name, equals, text = word.partition("=")
         if not equals or not name.strip(":"):
             raise click.UsageError(f"{word!r} is not KEY=VALUE; {otherwise}")
-        literal = name.endswith(":")
+        is_json = name.endswith(":")
         name = name.removesuffix(":")
         if name in values:
             raise click.UsageError(f"{name!r} is given twice")
-        values[name] = _literal(name, text) if literal else _plain(text, hints.get(name, Any))
+        values[name] = _parse_json(name, text) if is_json else _parse_text(text, hints.get(name, Any))
     return values
 
 
-def read_all(text: str) -> tuple[list[Any], dict[str, Any]]:
-    """--args: a JSON array of positional arguments, or an object of named ones."""
+def parse_args_option(text: str) -> tuple[list[Any], dict[str, Any]]:
+    """The value of --args: a JSON array of positional arguments, or an object of named ones."""
     try:
         value = msgspec.json.decode(text)
     except msgspec.DecodeError as bad:
@@ -40,15 +43,15 @@ def read_all(text: str) -> tuple[list[Any], dict[str, Any]]:
     raise click.UsageError(f"--args takes a JSON array or object, got {text!r}: write '[{text}]'")
 
 
-def _literal(name: str, text: str) -> Any:
+def _parse_json(name: str, text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as bad:
         raise click.UsageError(f"{name}:={text} is not JSON ({bad}); {name}={text} sends text") from None
 
 
-def _plain(text: str, hint: Any) -> Any:
-    """Text where the task takes this text, else what it says as JSON; the task judges the rest."""
+def _parse_text(text: str, hint: Any) -> Any:
+    """The text itself if the task accepts it, else the text decoded as JSON if it is JSON."""
     try:
         msgspec.convert(text, hint)
     except (msgspec.ValidationError, TypeError):

@@ -1,4 +1,4 @@
-"""mainspring audit: who changed what."""
+"""mainspring audit: lists the audit log."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from ..app import Mainspring
 from ..codec import data
 from ..control.audit_words import reason_of, target_text
 from ..records.audit import AuditEntry, AuditFilter
-from . import records
-from .failure import hint
-from .loading import place, with_app
+from .app_loader import store_name, with_app
+from .json_output import print_json
+from .messages import hint
 from .options import as_json, moment
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-_ACTION = "A whole one, jobs.cancel, or a noun alone: jobs."
-_TARGET = "A job's id, a schedule's or queue's name: as the list says it."
+_ACTION = "An action, jobs.cancel, or all of a noun: jobs."
+_TARGET = "A job's id, or the name of a schedule or queue, as listed."
 
 
 @click.command()
-@click.option("--who", metavar="NAME", help="The author, as the list shows it.")
+@click.option("--who", metavar="NAME", help="The author, as listed.")
 @click.option("--action", metavar="ACTION", help=_ACTION)
 @click.option("--target", metavar="TEXT", help=_TARGET)
 @click.option("--since", type=moment, metavar="INSTANT|SPAN", help="Then or later; 2h: two hours ago.")
@@ -45,7 +45,7 @@ async def audit(
     which = AuditFilter(since=now - since if isinstance(since, timedelta) else since, **parts)
     found = await app.audit.list(which, limit=limit, before=before)
     if as_json:
-        records.emit([_record(entry) for entry in found])
+        print_json([_record(entry) for entry in found])
     elif found:
         from . import render
 
@@ -58,55 +58,60 @@ async def audit(
 
 def _none(app: Mainspring, which: AuditFilter) -> str:
     if which == AuditFilter():
-        return f"the audit trail of {place(app)} is empty; changes by commands, or inside `with acting(…)`, go there"
-    return f"no entry in the audit trail of {place(app)} fits these options; without them all are listed"
+        return (
+            f"the audit trail of {store_name(app)} is empty; changes by commands, or inside `with act_as(…)`, go there"
+        )
+    return f"no entry in the audit trail of {store_name(app)} fits these options; without them all are listed"
 
 
 def _record(entry: AuditEntry) -> dict[str, Any]:
-    """Every field; what was asked and what became of it as data, not as text."""
-    told = None if entry.outcome is None else data(entry.outcome)
-    words = {"target_text": target_text(entry.action, entry.target), "reason": reason_of(entry)}
-    return msgspec.structs.asdict(entry) | {"asked": data(entry.asked), "outcome": told} | words
+    """Every field; parameters and outcome as data, not as text."""
+    values = {"asked": data(entry.asked), "outcome": _outcome(entry)}
+    texts = {"target_text": target_text(entry.action, entry.target), "reason": reason_of(entry)}
+    return msgspec.structs.asdict(entry) | values | texts
+
+
+def _outcome(entry: AuditEntry) -> Any:
+    return None if entry.outcome is None else data(entry.outcome)
 
 
 def _table(entries: Sequence[AuditEntry], now: datetime) -> Table:
     from . import render
 
-    wide = render.console().width >= render.WIDE
+    wide = render.console().width >= render.WIDE_COLUMNS
     more = ("outcome",) if wide else ()
     table = render.grid("when", "who", "action", "target", *more, cut=("who", "target", "outcome"))
     for entry in entries:
-        what = _what(entry) if wide else f"{_what(entry)}{_failed(entry)}"
-        said = (entry.who, entry.action, what, *((_told(entry),) if wide else ()))
-        table.add_row(render.when(entry.at, now), *map(render.line, said))
+        target = _target(entry) if wide else f"{_target(entry)}{_error(entry)}"
+        cells = (entry.who, entry.action, target, *((_outcome_text(entry),) if wide else ()))
+        table.add_row(render.when(entry.at, now), *map(render.line, cells))
     return table
 
 
-def _what(entry: AuditEntry) -> str:
-    """The target in words, and why."""
+def _target(entry: AuditEntry) -> str:
+    """The target in words, and the reason if one was given."""
     reason = reason_of(entry)
     return f"{target_text(entry.action, entry.target)}{f': {reason}' if reason else ''}"
 
 
-def _failed(entry: AuditEntry) -> str:
-    """Where there is no room for outcomes, those that would be taken for done."""
-    told = None if entry.outcome is None else data(entry.outcome)
-    return f" (failed: {told['error']})" if isinstance(told, dict) and "error" in told else ""
+def _error(entry: AuditEntry) -> str:
+    """The error of a failed action, for a table without a column of outcomes."""
+    outcome = _outcome(entry)
+    return f" (failed: {outcome['error']})" if isinstance(outcome, dict) and "error" in outcome else ""
 
 
-def _told(entry: AuditEntry) -> str:
-    """What became of it, in a few words."""
-    told = None if entry.outcome is None else data(entry.outcome)
-    if not isinstance(told, dict):
+def _outcome_text(entry: AuditEntry) -> str:
+    outcome = _outcome(entry)
+    if not isinstance(outcome, dict):
         return "unknown: the process died"
-    if "error" in told:
-        return str(told["error"])
-    if "done" in told:
-        refused = f", {told['refused']:,} refused" if told["refused"] else ""
+    if "error" in outcome:
+        return str(outcome["error"])
+    if "done" in outcome:
+        refused = f", {outcome['refused']:,} refused" if outcome["refused"] else ""
         thing = "schedule" if entry.action.startswith("schedules.") else "job"
-        return f"{told['done']:,} {thing}{'s' * (told['done'] != 1)}{refused}"
-    after = told.get("after", {})
+        return f"{outcome['done']:,} {thing}{'s' * (outcome['done'] != 1)}{refused}"
+    after = outcome.get("after", {})
     if after is None:
         return "deleted"
     names = ", ".join(after) if isinstance(after, dict) else "changed"
-    return names if told.get("before") is not None and after else "created" if after else "nothing to change"
+    return names if outcome.get("before") is not None and after else "created" if after else "nothing to change"

@@ -1,4 +1,4 @@
-"""mainspring cron: what an expression means, when it runs next, and what clocks do to it."""
+"""mainspring cron: explains an expression, its next runs, and how clock changes affect them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import click
 
 from ..clock import SystemClock
 from ..trigger import Cron, Effect, Preview
-from ..trigger import cron as read
-from . import records
+from ..trigger import cron as parse_cron
+from .json_output import print_json
 from .options import as_json, instant
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-MOST = 1000
+MAX_RUNS_SHOWN = 1000
 
 
 @click.command()
 @click.argument("expr")
 @click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="The time zone: Europe/London.")
-@click.option("--count", type=click.IntRange(1, MOST), default=5, show_default=True, help="Runs to show.")
+@click.option("--count", type=click.IntRange(1, MAX_RUNS_SHOWN), default=5, show_default=True, help="Runs to show.")
 @click.option("--from", "start", metavar="INSTANT", help="Runs after this instant, instead of now.")
 @click.option(
     "--day-match",
@@ -38,15 +38,15 @@ def cron(
 ) -> None:
     """Explain a cron expression and show its next runs.
 
-    Five fields, or six with seconds first. The effects of daylight saving time are those of the year that
-    follows.
+    Five fields, or six with seconds first. Shows the effects of daylight saving time in the next
+    year.
     """
     now = SystemClock().now()
     after = now if start is None else instant(start)
-    rule = read(expr, tz=tz, day_match=day_match).named(name)
+    rule = parse_cron(expr, tz=tz, day_match=day_match).named(name)
     runs, effects = rule.preview(count, after=after), rule.effects(after=after)
     if as_json:
-        return records.emit(_record(rule, runs, effects))
+        return print_json(_record(rule, runs, effects))
     return _show(rule, runs, effects, now)
 
 

@@ -1,4 +1,4 @@
-"""The lines of a crontab, and what is to become of each: pure, but for the schedules there are already."""
+"""The lines of a crontab, compared with the schedules of the store."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ..trigger.crontab import CrontabEntry
 
 Status = Literal["made", "new", "there", "differs", "flagged", "refused", "ignored"]
 STATUSES: tuple[Status, ...] = get_args(Status)
-# Said of every line that is no interval: no reason to look twice at it.
+# A flag that every line has which is not an interval; not a reason to report.
 _NOT_AN_INTERVAL = "not an interval: "
 
 
 class CrontabLine(Struct, frozen=True, kw_only=True):
-    """One line, the schedule it means, and what becomes of it.
+    """One line, the schedule it describes, and its status.
 
-    `new` may be made, `flagged` needs a look, `refused` cannot be converted, `ignored` asks for nothing; `there` is
-    one that the store has, `differs` one whose name it has for another.
+    `new` can be created, `made` was created, `flagged` has to be reviewed, `refused` cannot be converted, `ignored` is
+    not a schedule; `there` exists in the store, and `differs` if the store has another schedule of that name.
     """
 
     number: int
@@ -41,46 +41,52 @@ class CrontabLine(Struct, frozen=True, kw_only=True):
         return "" if self.trigger is None else self.trigger.named(self.name).explain()
 
 
-def line_of(entry: CrontabEntry, *, prefix: str, passes_user: bool) -> CrontabLine:
-    """What the reader says of it; `passes_user`: whoever runs the command is told whose it is."""
+def to_line(entry: CrontabEntry, *, prefix: str, passes_user: bool) -> CrontabLine:
+    """Converts an entry. `passes_user`: the task has a parameter `user`, which gets the user of the line."""
     reasons = tuple(flag for flag in entry.flags if not flag.startswith(_NOT_AN_INTERVAL))
     if entry.user and not passes_user:
-        way = "a task with a parameter `user` is told"
-        reasons = (*reasons, f"runs as {entry.user} in cron, and as the worker's own user here: {way}")
+        hint = "a task with a parameter `user` gets its name"
+        reasons = (*reasons, f"runs as {entry.user} in cron, and as the worker's own user here: {hint}")
     user = {"user": entry.user} if entry.user and passes_user else {}
     trigger = entry.trigger if entry.interval is None else Every(seconds=entry.interval, anchor=EPOCH)
     status: Status = "flagged" if reasons else "new"
     if trigger is None:
         status = "refused" if entry.name else "ignored"
     return CrontabLine(
-        number=entry.line, source=entry.source, status=status, name=f"{prefix}{entry.name}" if entry.name else "",
-        trigger=trigger, kwargs={"command": entry.command, **user}, reasons=reasons,
-    )  # fmt: skip
+        number=entry.line,
+        source=entry.source,
+        status=status,
+        name=f"{prefix}{entry.name}" if entry.name else "",
+        trigger=trigger,
+        kwargs={"command": entry.command, **user},
+        reasons=reasons,
+    )
 
 
-def compared(lines: Iterable[CrontabLine], rows: Sequence[Schedule], task: str | None) -> list[CrontabLine]:
-    """The lines beside the schedules that are there: what was imported before is known by what it says.
+def compare_lines(lines: Iterable[CrontabLine], rows: Sequence[Schedule], task: str | None) -> list[CrontabLine]:
+    """The lines with the status of each in the store.
 
-    Names may have changed with the numbers of lines. Each schedule stands for one line.
+    A line was imported before if a schedule has its trigger and arguments: names may have changed with line numbers.
+    Each schedule matches one line.
     """
-    left: dict[object, list[str]] = {}
+    unmatched: dict[object, list[str]] = {}
     for row in rows:
         if task in (None, row.spec.task):
-            left.setdefault((row.spec.trigger, _canonical(data(row.spec.payload))), []).append(row.name)
+            unmatched.setdefault((row.spec.trigger, _canonical(data(row.spec.payload))), []).append(row.name)
     known = {row.name: row for row in rows}
-    return [_beside(line, left, known) for line in lines]
+    return [_compare(line, unmatched, known) for line in lines]
 
 
-def _beside(line: CrontabLine, left: dict[object, list[str]], known: Mapping[str, Schedule]) -> CrontabLine:
+def _compare(line: CrontabLine, unmatched: dict[object, list[str]], known: Mapping[str, Schedule]) -> CrontabLine:
     if line.trigger is None:
         return line
-    same = left.get((line.trigger, _canonical(line.kwargs)), [])
+    same = unmatched.get((line.trigger, _canonical(line.kwargs)), [])
     if same:
         name = line.name if line.name in same else same[0]
         same.remove(name)
         return replace(line, status="there", name=name)
     if line.name in known:
-        return differing(line, f"{known[line.name].spec.task}, {known[line.name].spec.trigger.explain()}")
+        return with_conflict(line, f"{known[line.name].spec.task}, {known[line.name].spec.trigger.explain()}")
     return line
 
 
@@ -88,6 +94,6 @@ def _canonical(arguments: Any) -> bytes:
     return msgspec.json.encode(arguments, order="sorted")
 
 
-def differing(line: CrontabLine, what: str) -> CrontabLine:
-    reason = f"there is another schedule {line.name!r} ({what}): update or delete that one, or give --prefix"
+def with_conflict(line: CrontabLine, existing: str) -> CrontabLine:
+    reason = f"there is another schedule {line.name!r} ({existing}): update or delete that one, or give --prefix"
     return replace(line, status="differs", reasons=(*line.reasons, reason))

@@ -1,4 +1,4 @@
-"""mainspring dead: dead letters, seen together and sent on their way again."""
+"""mainspring dead: lists dead jobs by error, and redrives them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import msgspec
 from ..app import Mainspring
 from ..records.query import Filter
 from ..records.queue import DeadGroup
-from . import records
-from .change import ChangeCommand, JobChoice, carry_out
-from .edit import arg, arguments
-from .failure import hint
+from .app_loader import store_name, with_app
 from .filters import by_error, by_task, filter_of
-from .loading import place, with_app
+from .job_changes import ChangeCommand, JobChoice, apply_change
+from .job_edits import arg_option, parse_arg_options
+from .json_output import job_record, print_json
+from .messages import hint
 from .options import as_json, yes
 
-# As many kinds of failure are looked at.
-GROUPS = 1000
+# Groups of dead jobs that are read.
+MAX_GROUPS = 1000
 
 
 @click.group()
@@ -48,7 +48,7 @@ async def list_(app: Mainspring, ids: bool, limit: int, after: str | None, as_js
 async def _jobs(app: Mainspring, which: Filter, limit: int, after: str | None, as_json: bool) -> None:
     page, now = await app.dead.list(which, limit=limit, after=after), app.clock.now()
     if as_json:
-        records.emit([records.job_record(job, now) for job in page])
+        print_json([job_record(job, now) for job in page])
     elif page:
         from . import render
 
@@ -60,10 +60,10 @@ async def _jobs(app: Mainspring, which: Filter, limit: int, after: str | None, a
 
 
 async def _groups(app: Mainspring, which: Filter, limit: int, as_json: bool) -> None:
-    all = await app.dead.groups(limit=GROUPS)
-    found = [group for group in all if _fits(group, which)]
+    groups = await app.dead.groups(limit=MAX_GROUPS)
+    found = [group for group in groups if _matches(group, which)]
     if as_json:
-        records.emit(msgspec.to_builtins(found[:limit]))
+        print_json(msgspec.to_builtins(found[:limit]))
     elif not found:
         return hint(_none(app, which))
     else:
@@ -72,19 +72,19 @@ async def _groups(app: Mainspring, which: Filter, limit: int, as_json: bool) -> 
         render.show(render.group_table(found[:limit], app.clock.now()))
         hint("the jobs themselves: --ids; run them again: mainspring dead redrive --task NAME --error TEXT")
     if len(found) > limit:
-        more = " or more" if len(all) == GROUPS else ""
+        more = " or more" if len(groups) == MAX_GROUPS else ""
         hint(f"{limit:,} of {len(found):,}{more} kinds of failure: --limit shows more")
     return None
 
 
-def _fits(group: DeadGroup, which: Filter) -> bool:
+def _matches(group: DeadGroup, which: Filter) -> bool:
     return (which.tasks is None or group.task in which.tasks) and (which.errors is None or group.error in which.errors)
 
 
 def _none(app: Mainspring, which: Filter) -> str:
     if which == Filter():
-        return f"no job of {place(app)} is dead"
-    return f"no dead job of {place(app)} fits these options; without them all are listed"
+        return f"no job of {store_name(app)} is dead"
+    return f"no dead job of {store_name(app)} fits these options; without them all are listed"
 
 
 @dead.command()
@@ -92,7 +92,7 @@ def _none(app: Mainspring, which: Filter) -> str:
 @click.option("--all", "every", is_flag=True, help="All dead jobs; --task and --error narrow it.")
 @by_task
 @by_error
-@arg
+@arg_option
 @yes
 @as_json
 @with_app
@@ -119,6 +119,6 @@ async def redrive(
     which = Filter(ids=ids) if ids else await filter_of(app, parts | {"states": ("dead",)})
     act = app.dead.redrive
     if args:
-        act = partial(act, arguments=await arguments(app, args, which))
-    deed = ChangeCommand(verb="redrive", done="pending again", needs=("dead",), act=act)
-    await carry_out(app, deed, JobChoice(ids=ids, which=which, yes=yes or bool(ids), as_json=as_json))
+        act = partial(act, arguments=await parse_arg_options(app, args, which))
+    change = ChangeCommand(verb="redrive", done="pending again", needs=("dead",), act=act)
+    await apply_change(app, change, JobChoice(ids=ids, which=which, yes=yes or bool(ids), as_json=as_json))

@@ -1,4 +1,4 @@
-"""mainspring doctor: whether the store, the workers and their jobs are well, and what to do if not."""
+"""mainspring doctor: checks the store, the workers and their jobs, and prints what to do."""
 
 from __future__ import annotations
 
@@ -23,18 +23,21 @@ from ..store import Store
 from ..task.retention import kept
 from ..webhook.inbound import TRIGGERS
 from ..webhook.record import WEBHOOKS
-from . import records
-from .loading import place, with_any_app
+from .app_loader import store_name, with_any_app
+from .json_output import print_json
+from .messages import safe
 from .options import as_json
-from .text import safe
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-RUNNING, LOST, DUE = 1000, 1000, 200
-# Workers prune every few minutes; only what stays for longer than this was forgotten by them.
-SLACK = timedelta(hours=1)
-LOOKS: dict[Verdict, tuple[str, str]] = {"ok": ("✓", "green"), "warn": ("!", "bold yellow"), "bad": ("✗", "bold red")}
+# Jobs that are read of each kind.
+MAX_RUNNING_JOBS = 1000
+MAX_LOST_JOBS = 1000
+MAX_DUE_JOBS = 200
+# Workers prune every few minutes: a job is overdue only if it outlives its retention by this much.
+PRUNING_SLACK = timedelta(hours=1)
+MARKS: dict[Verdict, tuple[str, str]] = {"ok": ("✓", "green"), "warn": ("!", "bold yellow"), "bad": ("✗", "bold red")}
 
 
 @click.command()
@@ -47,8 +50,8 @@ async def doctor(app: Mainspring, as_json: bool) -> None:
     """
     found = await examine(app)
     if as_json:
-        document = {"store": place(app), "verdict": worst(found), "findings": msgspec.to_builtins(found)}
-        records.emit(document)
+        document = {"store": store_name(app), "verdict": worst(found), "findings": msgspec.to_builtins(found)}
+        print_json(document)
     else:
         _show(found)
     if worst(found) == "bad":
@@ -56,20 +59,20 @@ async def doctor(app: Mainspring, as_json: bool) -> None:
 
 
 async def examine(app: Mainspring) -> list[Finding]:
-    """Everything that can be said; if the store does not answer, only that."""
+    """All findings; only one if the store does not answer."""
     health = await app.health()
     if not health.ready:
-        remedy = "mend that first: nothing else can be looked at"
-        return [Finding("store", "bad", _named(app, "; ".join(health.reasons)), remedy)]
+        remedy = "fix that first: nothing else can be checked"
+        return [Finding("store", "bad", _with_store(app, "; ".join(health.reasons)), remedy)]
     try:
         store = await app.opened()
         before = app.clock.monotonic()
         await store.time()
         answered = timedelta(seconds=app.clock.monotonic() - before)
         own = [*await store.diagnose(), document_finding(await _unreadable_documents(app, store))]
-        return [answer(place(app), answered), *own, *findings(await _facts(app, store, answered))]
+        return [answer(store_name(app), answered), *own, *findings(await _facts(app, store, answered))]
     except MainspringError as error:
-        return [Finding("store", "bad", _named(app, str(error)), "look again, and at the store's own log")]
+        return [Finding("store", "bad", _with_store(app, str(error)), "try again, and look at the store's own log")]
 
 
 async def _unreadable_documents(app: Mainspring, store: Store) -> list[UnreadableRecord]:
@@ -78,10 +81,10 @@ async def _unreadable_documents(app: Mainspring, store: Store) -> list[Unreadabl
     return [*await app.keys.unreadable(), *hooks]
 
 
-def _named(app: Mainspring, trouble: str) -> str:
-    """Of which store, if it does not say so itself."""
-    said = safe(trouble)
-    return said if place(app) in said else f"{place(app)}: {said}"
+def _with_store(app: Mainspring, trouble: str) -> str:
+    """The text with the store's name, unless it is in there."""
+    text = safe(trouble)
+    return text if store_name(app) in text else f"{store_name(app)}: {text}"
 
 
 async def _facts(app: Mainspring, store: Store, answered: timedelta) -> DoctorFacts:
@@ -89,21 +92,29 @@ async def _facts(app: Mainspring, store: Store, answered: timedelta) -> DoctorFa
     workers = await store.workers(now=now)
     overdue, orphaned = await _overdue(app, store, workers, now) if app.tasks else (None, [])
     return DoctorFacts(
-        now=now, answered=answered, skew=app.clock.skew, schema=await store.schema(), stats=stats,
-        workers=workers, circuits=await store.circuits(),
-        running=await store.jobs(Filter(states=("running",)), now=now, limit=RUNNING, brief=True),
-        lost=await store.expired(now=now, limit=LOST), due=await due(store, stats.queues, now, DUE),
+        now=now,
+        answered=answered,
+        skew=app.clock.skew,
+        schema=await store.schema(),
+        stats=stats,
+        workers=workers,
+        circuits=await store.circuits(),
+        running=await store.jobs(Filter(states=("running",)), now=now, limit=MAX_RUNNING_JOBS, brief=True),
+        lost=await store.expired(now=now, limit=MAX_LOST_JOBS),
+        due=await due_jobs(store, stats.queues, now, MAX_DUE_JOBS),
         schedules=[ScheduleFact.of(row) async for page in pages(store) for row in page],
-        oldest=await _oldest(store, now), overdue=overdue, orphaned=orphaned,
-    )  # fmt: skip
+        oldest=await _oldest(store, now),
+        overdue=overdue,
+        orphaned=orphaned,
+    )
 
 
-async def due(store: Store, queues: Sequence[Queue], now: datetime, limit: int) -> list[Job]:
-    """The first jobs of those queues that could run now, paused queues left out."""
+async def due_jobs(store: Store, queues: Sequence[Queue], now: datetime, limit: int) -> list[Job]:
+    """The first jobs that could run now, without those of paused queues."""
     open = tuple(queue.name for queue in queues if not queue.paused and (queue.pending or queue.retrying))
     if not open:
         return []
-    # Chosen by time and not by state: then an index finds them, however many are due later.
+    # Sorted by due time without a filter by state: an index finds them, however many jobs are due later.
     first = await store.jobs(Filter(queues=open), now=now, limit=limit, sort="due", brief=True)
     return [job for job in first if job.run_at <= now and job.shown(now) in ("pending", "retrying")]
 
@@ -119,8 +130,10 @@ Groups = list[tuple[State, str]]
 
 
 async def _overdue(app: Mainspring, store: Store, workers: Sequence[WorkerRow], now: datetime) -> tuple[Groups, Groups]:
-    """States and tasks with jobs that retention should have removed: those of this app, and those that
-    neither it nor a live worker knows. What another app's workers know is theirs."""
+    """States and tasks with jobs that retention should have removed: tasks of this app, and tasks without code.
+
+    A task that only workers of another app know is left to them.
+    """
     elsewhere = {task for worker in workers for task in worker.info.tasks}
     overdue, orphaned = Groups(), Groups()
     for state, task in await store.groups():
@@ -129,7 +142,7 @@ async def _overdue(app: Mainspring, store: Store, workers: Sequence[WorkerRow], 
             continue
         rule = kept(state, app.tasks[task].options.retention if known else {}, app.settings)
         if rule.age is not None:
-            before = now - rule.age - SLACK
+            before = now - rule.age - PRUNING_SLACK
             if await store.surplus(state, task, keep=rule.keep, before=before, limit=1):
                 (overdue if known else orphaned).append((state, task))
     return overdue, orphaned
@@ -140,18 +153,18 @@ def _show(found: Sequence[Finding]) -> None:
     from rich.text import Text
 
     from . import render
-    from .text import clean
+    from .messages import clean
 
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for finding in found:
-        symbol, style = LOOKS[finding.verdict]
-        said = Text(clean(finding.text))
+        symbol, style = MARKS[finding.verdict]
+        text = Text(clean(finding.text))
         if finding.remedy:
-            said.append(f"\n→ {clean(finding.remedy)}", style="cyan")
-        table.add_row(Text(f"{symbol} {finding.verdict}", style), finding.about, said)
+            text.append(f"\n→ {clean(finding.remedy)}", style="cyan")
+        table.add_row(Text(f"{symbol} {finding.verdict}", style), finding.about, text)
     render.show(table, _summary(found))
 
 
@@ -163,4 +176,4 @@ def _summary(found: Sequence[Finding]) -> Text:
     if not warnings and not bad:
         return Text("\nall is well", "green")
     parts = [f"{bad} bad"] * bool(bad) + [f"{warnings} warning{'s' * (warnings != 1)}"] * bool(warnings)
-    return Text(f"\n{', '.join(parts)}", LOOKS[worst(found)][1])
+    return Text(f"\n{', '.join(parts)}", MARKS[worst(found)][1])

@@ -1,4 +1,4 @@
-"""mainspring events: what happens, as it happens."""
+"""mainspring events: prints the live feed."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ..app import Mainspring
 from ..feed.event import FeedEvent
 from ..feed.hub import Item
 from ..records.job import SHOWN
-from .failure import hint
-from .filters import options
-from .loading import with_app
+from .app_loader import with_app
+from .filters import combine_options
+from .messages import hint
 from .options import as_json
 
-_TYPE = "A whole type, job.log, or how it begins: job. May be repeated."
+_TYPE = "An event type, job.log, or its first part: job. May be repeated."
 _STATE = f"May be repeated. One of {', '.join(SHOWN)}."
-_AFTER = "The number of the last event seen: what came after it is shown first."
-_WIDEST = 16
+_AFTER = "Start after the event with this number."
+_TYPE_COLUMNS = 16
 
-wanted = options(
+event_filters = combine_options(
     click.option("--type", "types", metavar="TYPE", multiple=True, help=_TYPE),
     click.option("--job", "jobs", metavar="ID", multiple=True, help="May be repeated."),
     click.option("--queue", "queues", metavar="NAME", multiple=True, help="May be repeated."),
@@ -34,7 +34,7 @@ wanted = options(
 
 
 @click.command()
-@wanted
+@event_filters
 @click.option("--after", type=click.IntRange(0), metavar="N", help=_AFTER)
 @click.option("--count", type=click.IntRange(1), metavar="N", help="Stop after this number of events.")
 @as_json
@@ -54,7 +54,7 @@ async def events(app: Mainspring, after: int | None, count: int | None, as_json:
                     break
     finally:
         if last is not None and not as_json:
-            hint(f"to go on from here: --after {last}")
+            hint(f"to continue from here: --after {last}")
 
 
 def _json(item: Item) -> bytes:
@@ -64,31 +64,31 @@ def _json(item: Item) -> bytes:
 def _line(item: Item) -> str:
     from . import render
 
-    told = item.notice
-    words = " ".join(str(render.line(word)) for word in _words(told) if word)
-    return f"{item.n:>6}  {told.at:%H:%M:%S}  {told.type:<{_WIDEST}}  {words}".rstrip()
+    event = item.notice
+    words = " ".join(str(render.line(word)) for word in _words(event) if word)
+    return f"{item.n:>6}  {event.at:%H:%M:%S}  {event.type:<{_TYPE_COLUMNS}}  {words}".rstrip()
 
 
-def _words(told: FeedEvent) -> Iterator[str]:
-    """What is worth a line: which thing, and what about it."""
+def _words(event: FeedEvent) -> Iterator[str]:
+    """What the event is about, and its details."""
     from . import render
 
-    if (job := told.job) is not None:
+    if (job := event.job) is not None:
         yield f"{job.task} {job.id}"
-    yield told.action or ""
-    yield told.schedule or told.queue or told.worker or ""
-    yield ", ".join((*told.ids, *told.schedules, *told.workers))
-    if told.leader is not None:
-        yield f"{told.leader.name}: {told.leader.holder} {'leads' if told.leader.leading else 'no longer leads'}"
-    if told.tick is not None:
-        yield f"{told.tick.at:%Y-%m-%d %H:%M:%S}Z {told.tick.reason}"
-    if told.duration is not None:
-        yield f"after {render.span(told.duration)}"
-    if told.error is not None:
-        yield f"{told.error.type}: {told.error.message}"
-    if told.progress is not None:
-        yield render.progress(told.progress)
-    if told.line is not None:
-        yield told.line.text
-    yield "" if told.count is None else f"{told.count:,}"
-    yield told.reason or ""
+    yield event.action or ""
+    yield event.schedule or event.queue or event.worker or ""
+    yield ", ".join((*event.ids, *event.schedules, *event.workers))
+    if event.leader is not None:
+        yield f"{event.leader.name}: {event.leader.holder} {'leads' if event.leader.leading else 'no longer leads'}"
+    if event.tick is not None:
+        yield f"{event.tick.at:%Y-%m-%d %H:%M:%S}Z {event.tick.reason}"
+    if event.duration is not None:
+        yield f"after {render.span(event.duration)}"
+    if event.error is not None:
+        yield f"{event.error.type}: {event.error.message}"
+    if event.progress is not None:
+        yield render.progress(event.progress)
+    if event.line is not None:
+        yield event.line.text
+    yield "" if event.count is None else f"{event.count:,}"
+    yield event.reason or ""

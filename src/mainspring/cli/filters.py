@@ -1,4 +1,4 @@
-"""The options that choose jobs, and the Filter they make."""
+"""Options that choose jobs, and the Filter made of them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ..records.run import Failure
 from .options import F, moment
 
 _STATES = f"May be repeated. One of {', '.join(SHOWN)}."
-_WORKER = "What this worker runs now: its id, or how it begins. May be repeated."
-_ERROR = "What it failed with last: as `dead list` says it, or how that begins. May be repeated."
-_GROUPS = 1000
-# What a question calls the parts of a filter.
+_WORKER = "Jobs that this worker is running: its id, or the beginning of it. May be repeated."
+_ERROR = "The last error, as `dead list` shows it, or the beginning of it. May be repeated."
+_MAX_DEAD_GROUPS = 1000
+# Names of the parts of a filter, as a confirmation question shows them.
 _NAMES = {
     "state": "states", "queue": "queues", "task": "tasks", "schedule": "schedules", "tag": "tags",
     "worker": "workers", "error": "errors",
 }  # fmt: skip
 
 
-def options(*which: Callable[[F], F]) -> Callable[[F], F]:
-    """Several options as one decorator, shown in this order."""
+def combine_options(*which: Callable[[F], F]) -> Callable[[F], F]:
+    """One decorator that adds several options; the help page shows them in this order."""
 
     def add(command: F) -> F:
         for option in reversed(which):
@@ -39,7 +39,7 @@ def options(*which: Callable[[F], F]) -> Callable[[F], F]:
 
 by_task = click.option("--task", "tasks", metavar="NAME", multiple=True, help="May be repeated.")
 by_error = click.option("--error", "errors", metavar="TEXT", multiple=True, help=_ERROR)
-filters = options(
+filter_options = combine_options(
     click.option("--state", "states", type=click.Choice(SHOWN), metavar="STATE", multiple=True, help=_STATES),
     click.option("--queue", "queues", metavar="NAME", multiple=True, help="May be repeated."),
     by_task,
@@ -57,7 +57,7 @@ filters = options(
 
 
 async def filter_of(app: Mainspring, parts: Mapping[str, Any]) -> Filter:
-    """The Filter that these options mean; workers and errors may be given by their beginning."""
+    """The Filter that these options describe; workers and errors may be given by their beginning."""
     given = {name: value for name, value in parts.items() if value not in (None, ())}
     if given.get("key_prefix") == "":
         raise click.UsageError("--key-prefix is empty, and every key begins so")
@@ -77,22 +77,22 @@ def _instant(given: datetime | timedelta | None, now: datetime) -> datetime | No
 
 
 async def _workers(app: Mainspring, given: Sequence[str]) -> tuple[WorkerId, ...]:
-    """Live ones that begin so; a name that fits none may be that of one which is gone, and is taken as it is."""
+    """Ids of live workers that begin with a text; a text that matches none is taken as the id of a dead worker."""
     live = [worker.info.id for worker in await app.workers.list()]
-    return _distinct(one for text in given for one in _begun(text, live) or [text])
+    return _unique(one for text in given for one in _starting_with(text, live) or [text])
 
 
 async def _errors(app: Mainspring, given: Sequence[str]) -> tuple[str, ...]:
-    """Kinds of failure that dead letters have and that begin so; else the kind a message of that text is of."""
-    known = sorted({group.error for group in await app.dead.groups(limit=_GROUPS)})
-    return _distinct(one for text in given for one in _begun(text, known) or [text, _kind(text)])
+    """Errors of dead jobs that begin with a text; a text that matches none is taken as an error itself."""
+    known = sorted({group.error for group in await app.dead.groups(limit=_MAX_DEAD_GROUPS)})
+    return _unique(one for text in given for one in _starting_with(text, known) or [text, _kind(text)])
 
 
-def _begun(text: str, known: Sequence[str]) -> list[str]:
+def _starting_with(text: str, known: Sequence[str]) -> list[str]:
     return [text] if text in known else [one for one in known if text and one.startswith(text)]
 
 
-def _distinct(texts: Iterable[str]) -> tuple[str, ...]:
+def _unique(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts))
 
 
@@ -101,16 +101,16 @@ def _kind(text: str) -> str:
     return Failure(type, message).kind
 
 
-def words(which: Filter) -> str:
-    """The filter as a question says it."""
+def filter_text(which: Filter) -> str:
+    """The filter in words, for a question."""
     parts = [(name, getattr(which, field)) for name, field in _NAMES.items()]
-    said = [f"{name} {', '.join(values)}" for name, values in parts if values]
+    texts = [f"{name} {', '.join(values)}" for name, values in parts if values]
     if which.outcome:
-        said.append(f"outcome {which.outcome}")
+        texts.append(f"outcome {which.outcome}")
     if which.key_prefix:
-        said.append(f"key {which.key_prefix}…")
+        texts.append(f"key {which.key_prefix}…")
     if which.created_after:
-        said.append(f"since {which.created_after:%Y-%m-%d %H:%M:%S}Z")
+        texts.append(f"since {which.created_after:%Y-%m-%d %H:%M:%S}Z")
     if which.created_before:
-        said.append(f"until {which.created_before:%Y-%m-%d %H:%M:%S}Z")
-    return "; ".join(said)
+        texts.append(f"until {which.created_before:%Y-%m-%d %H:%M:%S}Z")
+    return "; ".join(texts)

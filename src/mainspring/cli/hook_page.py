@@ -1,4 +1,4 @@
-"""Webhooks, their deliveries and triggers as people read them."""
+"""Webhooks, their deliveries and triggers, for people."""
 
 from __future__ import annotations
 
@@ -16,31 +16,47 @@ from ..webhook.record import Standing, Webhook, abridged
 from . import render
 
 
-def webhook_page(hook: Webhook, went: Standing, now: datetime) -> Text:
+def webhook_page(hook: Webhook, standing: Standing, now: datetime) -> Text:
     def at(instant: datetime | None) -> str:
         return "" if instant is None else render.exact(instant, now)
 
     state = "open" if hook.disabled_at is None else f"disabled {at(hook.disabled_at)}: {hook.disabled_reason}"
-    return render.facts({
-        "webhook": hook.name, "state": state, "url": abridged(hook.url), "events": " ".join(hook.events),
-        "queues": _names(hook.queues), "tasks": _names(hook.tasks), "tags": _names(hook.tags),
-        "include": " ".join(hook.include), "note": hook.note, "made": at(hook.created_at),
-        "delivered": at(went.delivered_at), "failed": at(went.failed_at),
-        "failures": f"{went.failures:,} in a row" if went.failures else "", "error": went.error,
-    })  # fmt: skip
+    facts = {
+        "webhook": hook.name,
+        "state": state,
+        "url": abridged(hook.url),
+        "events": " ".join(hook.events),
+        "queues": _names(hook.queues),
+        "tasks": _names(hook.tasks),
+        "tags": _names(hook.tags),
+        "include": " ".join(hook.include),
+        "note": hook.note,
+        "made": at(hook.created_at),
+        "delivered": at(standing.delivered_at),
+        "failed": at(standing.failed_at),
+        "failures": f"{standing.failures:,} in a row" if standing.failures else "",
+        "error": standing.error,
+    }
+    return render.facts(facts)
 
 
 def trigger_page(trigger: InboundTrigger, now: datetime) -> Text:
-    does = f"task {trigger.task}" if trigger.task is not None else f"schedule {trigger.schedule}"
-    off = "" if trigger.disabled_at is None else render.exact(trigger.disabled_at, now)
+    target = f"task {trigger.task}" if trigger.task is not None else f"schedule {trigger.schedule}"
+    disabled_at = "" if trigger.disabled_at is None else render.exact(trigger.disabled_at, now)
     arguments = trigger.arguments
     parts = "the whole message" if arguments == "body" else _pairs(arguments)
-    return render.facts({
-        "trigger": trigger.name, "state": f"disabled {off}" if off else "open", "sets off": does,
-        "queue": trigger.queue or "", "priority": "" if trigger.priority is None else str(trigger.priority),
-        "arguments": parts, "kwargs": msgspec.json.encode(trigger.kwargs).decode() if trigger.kwargs else "",
-        "note": trigger.note, "made": render.exact(trigger.created_at, now),
-    })  # fmt: skip
+    facts = {
+        "trigger": trigger.name,
+        "state": f"disabled {disabled_at}" if disabled_at else "open",
+        "sets off": target,
+        "queue": trigger.queue or "",
+        "priority": "" if trigger.priority is None else str(trigger.priority),
+        "arguments": parts,
+        "kwargs": msgspec.json.encode(trigger.kwargs).decode() if trigger.kwargs else "",
+        "note": trigger.note,
+        "made": render.exact(trigger.created_at, now),
+    }
+    return render.facts(facts)
 
 
 def delivery_table(jobs: Sequence[Job], now: datetime) -> Table:
@@ -49,16 +65,16 @@ def delivery_table(jobs: Sequence[Job], now: datetime) -> Table:
         payload = data(job.payload)
         event = payload.get("type", "") if isinstance(payload, dict) else ""
         at = render.when(job.finished_at or job.started_at or job.created_at, now)
-        about = _answer(job) if job.result is not None else render.reason(job)
+        about = _response_status(job) if job.result is not None else render.reason(job)
         table.add_row(
             job.id, render.job_state(job, now), render.line(str(event)), str(job.attempt), at, render.line(about)
         )
     return table
 
 
-def _answer(job: Job) -> str:
-    answer = data(job.result or "null")
-    return f"answered {answer['status']}" if isinstance(answer, dict) and "status" in answer else ""
+def _response_status(job: Job) -> str:
+    response = data(job.result or "null")
+    return f"answered {response['status']}" if isinstance(response, dict) and "status" in response else ""
 
 
 def _names(names: Sequence[str] | None) -> str:

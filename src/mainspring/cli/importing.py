@@ -1,4 +1,4 @@
-"""mainspring import: what other schedulers have been told, as schedules."""
+"""mainspring import: creates schedules from a crontab."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from ..errors import ScheduleExists
 from ..schedule.options import payload_of
 from ..schedule.record import CATCH_UPS, OVERLAPS, Schedule
 from ..task.task import Task
-from ..trigger.crontab import read
-from . import records
-from .crontab_lines import STATUSES, CrontabLine, Status, compared, differing, line_of
+from ..trigger.crontab import read as parse_crontab
+from .app_loader import store_name, with_app
+from .crontab_lines import STATUSES, CrontabLine, Status, compare_lines, to_line, with_conflict
 from .enqueue import task_of
-from .failure import hint
-from .loading import place, with_app
+from .json_output import print_json
+from .messages import clean, hint
 from .options import as_json
-from .text import clean
 
-LOOKS: dict[Status, tuple[str, str]] = {
+MARKS: dict[Status, tuple[str, str]] = {
     "made": ("✓", "green"),
     "new": ("+", "cyan"),
     "there": ("=", "dim"),
@@ -94,49 +93,49 @@ async def crontab(
     if flagged and not write:
         raise click.UsageError("--flagged goes with --write; the report names them anyway")
     runner = None if task is None else task_of(app, task)[0]
-    told = runner is not None and "user" in inspect.signature(runner.fn).parameters
-    entries = read(file.read(), system=system, tz=tz, as_intervals=as_intervals)
-    lines = [line_of(entry, prefix=prefix, passes_user=told) for entry in entries]
+    passes_user = runner is not None and "user" in inspect.signature(runner.fn).parameters
+    entries = parse_crontab(file.read(), system=system, tz=tz, as_intervals=as_intervals)
+    lines = [to_line(entry, prefix=prefix, passes_user=passes_user) for entry in entries]
     if runner is not None:
         _check(app, runner, lines)
-    lines = compared(lines, await _all(app), task)
+    lines = compare_lines(lines, await _all_schedules(app), task)
     if write and runner is not None:
-        wanted = ("new", "flagged") if flagged else ("new",)
-        lines = [await _made(app, line, runner, policies) if line.status in wanted else line for line in lines]
+        created = ("new", "flagged") if flagged else ("new",)
+        lines = [await _create(app, line, runner, policies) if line.status in created else line for line in lines]
     _report(app, getattr(file, "name", "<stdin>"), lines, write, as_json)
 
 
 def _check(app: Mainspring, runner: Task[Any, Any], lines: Sequence[CrontabLine]) -> None:
-    """Refuses a task that cannot be given a command line before anything is said or made."""
+    """Raises BadInput if the task does not accept a command line."""
     for line in lines[:1]:
         payload_of(line.name, runner, line.kwargs, app.settings.payload_limit)
 
 
-async def _all(app: Mainspring) -> list[Schedule]:
+async def _all_schedules(app: Mainspring) -> list[Schedule]:
     found: list[Schedule] = []
     while page := await app.schedules.list(limit=PAGE, after=found[-1].name if found else None):
         found += page
     return found
 
 
-async def _made(app: Mainspring, line: CrontabLine, runner: Task[Any, Any], policies: dict[str, Any]) -> CrontabLine:
+async def _create(app: Mainspring, line: CrontabLine, runner: Task[Any, Any], policies: dict[str, Any]) -> CrontabLine:
     try:
-        said: dict[str, Any] = {**policies, "kwargs": line.kwargs}
-        await app.schedules.create(line.name, line.trigger, runner, **said)
+        options: dict[str, Any] = {**policies, "kwargs": line.kwargs}
+        await app.schedules.create(line.name, line.trigger, runner, **options)
     except ScheduleExists as error:
-        return differing(line, str(error))
+        return with_conflict(line, str(error))
     return replace(line, status="made")
 
 
 def _report(app: Mainspring, file: str, lines: Sequence[CrontabLine], written: bool, as_json: bool) -> None:
     counts: dict[Status, int] = {status: sum(line.status == status for line in lines) for status in STATUSES}
     if as_json:
-        return records.emit({"file": file, "written": written, **counts, "lines": [_record(line) for line in lines]})
+        return print_json({"file": file, "written": written, **counts, "lines": [_record(line) for line in lines]})
     if not lines:
-        return hint(f"{file} asks for nothing: it has no lines but empty ones and comments")
+        return hint(f"{file} has no schedules: only empty lines and comments")
     _show(lines)
     click.echo(f"\n{', '.join(f'{count:,} {status}' for status, count in counts.items() if count)}")
-    return hint(_way_on(app, counts, written))
+    return hint(_next_step(app, counts, written))
 
 
 def _record(line: CrontabLine) -> dict[str, Any]:
@@ -151,17 +150,17 @@ def _show(lines: Sequence[CrontabLine]) -> None:
     table = render.grid("line", "became", "schedule", "when", "command", cut=("schedule", "when", "command"))
     table.columns[0].justify = "right"
     for line in lines:
-        symbol, style = LOOKS[line.status]
+        symbol, style = MARKS[line.status]
         cells = [render.line(text) for text in (line.name, line.rule, line.kwargs["command"] or line.source)]
         table.add_row(str(line.number), Text(f"{symbol} {line.status}", style), *cells)
     reasons = [f"line {line.number}: {clean(reason)}" for line in lines for reason in line.reasons]
     render.show(table, *(render.section("reasons", "\n".join(reasons)) if reasons else []))
 
 
-def _way_on(app: Mainspring, counts: dict[Status, int], written: bool) -> str:
+def _next_step(app: Mainspring, counts: dict[Status, int], written: bool) -> str:
     if not written:
         return (
             "nothing was written: --write --task NAME makes those that are new" if counts["new"] else "nothing to make"
         )
-    said = f"schedules made in {place(app)}" if counts["made"] else f"nothing was changed in {place(app)}"
-    return f"{said}; those flagged are left out: --flagged makes them, too" if counts["flagged"] else said
+    done = f"schedules made in {store_name(app)}" if counts["made"] else f"nothing was changed in {store_name(app)}"
+    return f"{done}; those flagged are left out: --flagged makes them, too" if counts["flagged"] else done

@@ -1,4 +1,4 @@
-"""One job on a page: what it is, why it waits, how its runs went."""
+"""A page about one job: its fields, why it waits, and its runs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rich.text import Text
 from ..insight.why import Reason
 from ..records.job import Job, State
 from ..records.run import PARTIAL, Ending, Execution
-from .render import LONG, exact, facts, grid, job_state, line, progress, section, size, span, when
-from .text import clean
+from .messages import clean
+from .render import MAX_SECTION_CHARACTERS, exact, facts, grid, job_state, line, progress, section, size, span, when
 
-OUTCOMES: dict[str, tuple[str, str]] = {
+OUTCOME_MARKS: dict[str, tuple[str, str]] = {
     PARTIAL: ("◑", "yellow"),
     Ending.COMPLETED: ("✓", "green"),
     Ending.FAILED: ("✗", "red"),
@@ -33,8 +33,8 @@ OUTCOMES: dict[str, tuple[str, str]] = {
 def job_page(
     job: Job, executions: Sequence[Execution], reasons: Sequence[Reason], now: datetime, by: str | None = None
 ) -> list[RenderableType]:
-    """`by`: who enqueued it by hand."""
-    page: list[RenderableType] = [head(job, now), facts(_pairs(job, now) | {"made by": by or ""})]
+    """The page; `by` is the user who enqueued the job."""
+    page: list[RenderableType] = [job_heading(job, now), facts(_pairs(job, now) | {"made by": by or ""})]
     if reasons:
         page += [Text(), Text("WHY", style="dim"), why_lines(reasons, now)]
     page += section("arguments", _json(job.payload))
@@ -47,12 +47,12 @@ def job_page(
     return page
 
 
-def head(job: Job, now: datetime) -> Text:
+def job_heading(job: Job, now: datetime) -> Text:
     return Text.assemble(job_state(job, now), "  ", (clean(job.task), "bold"), f"  {clean(job.id)}")
 
 
-def origin(job: Job, now: datetime) -> list[Text]:
-    """The schedule and the tick that a job is of, if it is of one."""
+def schedule_lines(job: Job, now: datetime) -> list[Text]:
+    """The schedule and the tick of the job, if a schedule created it."""
     if job.schedule is None or job.scheduled_at is None:
         return []
     tick = f"for its tick {exact(job.scheduled_at, now)}"
@@ -60,11 +60,11 @@ def origin(job: Job, now: datetime) -> list[Text]:
 
 
 def why_lines(reasons: Sequence[Reason], now: datetime) -> Text:
-    """Each reason with when it may end, and below it the jobs that are in the way."""
+    """Each reason with the time at which it may end, and the jobs that block this one."""
     lines: list[Text] = []
     for reason in reasons:
         until = f" ({when(reason.until, now)})" if reason.until is not None else ""
-        lines.append(Text.assemble(("  • ", "dim"), line(f"{reason.text[:LONG]}{until}")))
+        lines.append(Text.assemble(("  • ", "dim"), line(f"{reason.text[:MAX_SECTION_CHARACTERS]}{until}")))
         lines += [Text.assemble(("    in the way: ", "dim"), clean(holder)) for holder in reason.holders]
     return Text("\n").join(lines)
 
@@ -106,25 +106,24 @@ def _json(text: str) -> str:
 
 
 def _executions(executions: Sequence[Execution]) -> Table:
-    """A row each; what no run has, has no column."""
-    more = [column for column in (_ITEMS, _USAGE) if any(column.of(run) for run in executions)]
-    titles = [title for column in more for title in column.titles]
+    """One row per run; columns that would be empty are left out."""
+    optional = [column for column in (_ITEMS, _USAGE) if any(column.of(run) for run in executions)]
+    titles = [title for column in optional for title in column.titles]
     table = grid("run", "try", "ended", "started", "took", *titles, "reason", "worker", cut=("reason", "worker"))
     for column in table.columns[5 : 5 + len(titles)]:
         column.justify = "right"
     for run in executions:
-        symbol, style = OUTCOMES[run.outcome]
+        symbol, style = OUTCOME_MARKS[run.outcome]
         why = f"{run.failure.type}: {run.failure.message}" if run.failure else ""
-        cells = [cell for column in more for cell in column.of(run) or [""] * len(column.titles)]
-        table.add_row(
-            str(run.number), str(run.attempt), Text(f"{symbol} {run.outcome}", style), f"{run.started_at:%H:%M:%S}",
-            span(run.duration.total_seconds()), *cells, line(why), line(run.worker),
-        )  # fmt: skip
+        cells = [cell for column in optional for cell in column.of(run) or [""] * len(column.titles)]
+        outcome = Text(f"{symbol} {run.outcome}", style)
+        times = f"{run.started_at:%H:%M:%S}", span(run.duration.total_seconds())
+        table.add_row(str(run.number), str(run.attempt), outcome, *times, *cells, line(why), line(run.worker))
     return table
 
 
 class _Columns(Struct, frozen=True):
-    """Columns that only some jobs need; `of` has nothing for a run without them."""
+    """Columns that only some jobs need; `of` returns their cells, none for a run without values."""
 
     titles: tuple[str, ...]
     of: Callable[[Execution], Sequence[str]]
@@ -144,4 +143,7 @@ _USAGE = _Columns(("cpu", "memory"), _usage)
 
 def _notes(executions: Sequence[Execution]) -> list[RenderableType]:
     noted = [run for run in executions if run.metadata]
-    return [Text(clean(f"run {run.number}: {msgspec.json.encode(run.metadata).decode()[:LONG]}")) for run in noted]
+    return [
+        Text(clean(f"run {run.number}: {msgspec.json.encode(run.metadata).decode()[:MAX_SECTION_CHARACTERS]}"))
+        for run in noted
+    ]

@@ -1,4 +1,4 @@
-"""mainspring jobs: seeing them; what is done to them stands in files of its own."""
+"""mainspring jobs: lists and shows jobs; job_actions and job_edits change them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from ..errors import BadSetting
 from ..ids import JobId
 from ..records.job import Job
 from ..records.query import SORTS, Filter, Sort
-from . import records
-from .actions import cancel, delete, pause, resume, retry, run_again
-from .edit import reschedule, update
-from .failure import hint
-from .filters import filter_of, filters
-from .loading import place, with_app
-from .logs import logs
+from .app_loader import store_name, with_app
+from .filters import filter_of, filter_options
+from .job_actions import cancel, delete, pause, resume, retry, run_again
+from .job_edits import reschedule, update
+from .job_logs import logs
+from .json_output import execution_records, job_record, print_json
+from .messages import hint
 from .options import as_json
 
-# What a list in this order has at all.
+# The jobs that a list in this order contains.
 _ONLY = {"due": "pending, scheduled and retrying jobs", "finished": "finished jobs"}
-_SORT = "created, due (waiting jobs by when) or finished. Default: finished for completed, dead, cancelled ones."
+_SORT = "created, due (waiting jobs by due time) or finished. Default: finished for completed, dead, cancelled ones."
 
 
 @click.group()
@@ -32,7 +32,7 @@ def jobs() -> None:
 
 
 @jobs.command("list")
-@filters
+@filter_options
 @click.option("--sort", type=click.Choice(SORTS), metavar="ORDER", help=_SORT)
 @click.option("--oldest-first/--newest-first", default=None, help="Default: newest first; with --sort due, soonest.")
 @click.option("--limit", type=click.IntRange(1, 1000), metavar="N", default=20, show_default=True)
@@ -54,7 +54,7 @@ async def list_(
     page = await app.jobs.list(which, limit=limit, after=after, newest=not oldest, sort=sort)
     now = app.clock.now()
     if as_json:
-        records.emit([records.job_record(job, now) for job in page])
+        print_json([job_record(job, now) for job in page])
     elif page:
         from . import render
 
@@ -67,11 +67,11 @@ async def list_(
 
 def _none(app: Mainspring, which: Filter, sort: Sort | None) -> str:
     if which == Filter() and sort in _ONLY:
-        return f"{place(app)} holds no {_ONLY[sort]}, which is what --sort {sort} lists"
+        return f"{store_name(app)} holds no {_ONLY[sort]}, which is what --sort {sort} lists"
     if which == Filter():
-        return f"{place(app)} holds no jobs; store one: mainspring enqueue TASK …"
+        return f"{store_name(app)} holds no jobs; store one: mainspring enqueue TASK …"
     only = f" (--sort {sort} lists {_ONLY[sort]} only)" if sort in _ONLY else ""
-    return f"no job in {place(app)} fits these options{only}; without them all are listed"
+    return f"no job in {store_name(app)} fits these options{only}; without them all are listed"
 
 
 @jobs.command()
@@ -81,19 +81,19 @@ def _none(app: Mainspring, which: Filter, sort: Sort | None) -> str:
 async def show(app: Mainspring, id: JobId, as_json: bool) -> None:
     """Show one job: why it waits, and all its runs."""
     job, now = await app.jobs.get(id), app.clock.now()
-    runs, by = await app.executions.list(job_id=id), await _maker(app, job)
-    # That it is finished, and how, the page says anyway.
+    runs, by = await app.executions.list(job_id=id), await _enqueued_by(app, job)
+    # The page shows anyway that the job is finished.
     why = [reason for reason in await app.jobs.why(id) if reason.code != "final"]
     if as_json:
-        more = {"enqueued_by": by, "why": msgspec.to_builtins(why), "executions": records.execution_records(runs)}
-        return records.emit(records.job_record(job, now) | more)
+        more = {"enqueued_by": by, "why": msgspec.to_builtins(why), "executions": execution_records(runs)}
+        return print_json(job_record(job, now) | more)
     from . import job_page, render
 
     return render.show(*job_page.job_page(job, runs, why, now, by))
 
 
-async def _maker(app: Mainspring, job: Job) -> str | None:
-    """Who enqueued it by hand. Over an API a key may see jobs and not the audit trail."""
+async def _enqueued_by(app: Mainspring, job: Job) -> str | None:
+    """The user who enqueued it; None if unknown, or if the key of an API may not read the audit log."""
     try:
         return await app.audit.enqueued_by(job)
     except BadSetting as refused:

@@ -1,4 +1,4 @@
-"""mainspring keys: who may use the API, and how far."""
+"""mainspring keys: creates, lists and revokes API keys."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import msgspec
 
 from ..app import Mainspring
 from ..records.api_key import ROLES, Role, id_of
-from . import records
-from .failure import hint
-from .loading import place, with_app
+from .app_loader import store_name, with_app
+from .json_output import print_json
+from .messages import hint
 from .options import as_json, span
 
 
@@ -31,10 +31,10 @@ async def create(
     """Create a key called NAME and print its secret, which is not shown again."""
     secret = await app.keys.create(name, role, scopes or None, expires)
     if as_json:
-        made = await app.keys.by_id(id_of(secret) or "")
-        return records.emit({"key": msgspec.to_builtins(made), "secret": secret})
+        key = await app.keys.by_id(id_of(secret) or "")
+        return print_json({"key": msgspec.to_builtins(key), "secret": secret})
     click.echo(secret)
-    return hint("nobody can show it again; it goes into the header Authorization, after the word Bearer")
+    return hint("it cannot be shown again; send it in the header Authorization, after the word Bearer")
 
 
 @keys.command("list")
@@ -44,9 +44,9 @@ async def list_(app: Mainspring, as_json: bool) -> None:
     """List valid keys, without their secrets."""
     found = await app.keys.list()
     if as_json:
-        return records.emit(msgspec.to_builtins(found))
+        return print_json(msgspec.to_builtins(found))
     if not found:
-        return hint(f"{place(app)} has no API keys; make one: mainspring keys create NAME --role operator")
+        return hint(f"{store_name(app)} has no API keys; make one: mainspring keys create NAME --role operator")
     from . import render
 
     return render.show(render.key_table(found, app.clock.now()))
@@ -58,8 +58,8 @@ async def list_(app: Mainspring, as_json: bool) -> None:
 @with_app
 async def revoke(app: Mainspring, key: str, as_json: bool) -> None:
     """Revoke a key, and end the sessions that it opened."""
-    gone = await app.keys.revoke(key)
+    revoked = await app.keys.revoke(key)
     if as_json:
-        return records.emit(msgspec.to_builtins(gone))
-    click.echo(f"API key {gone.name!r} ({gone.id}) is revoked")
-    return hint("servers that knew it go by that within 5 seconds")
+        return print_json(msgspec.to_builtins(revoked))
+    click.echo(f"API key {revoked.name!r} ({revoked.id}) is revoked")
+    return hint("servers that have used it refuse it within 5 seconds")

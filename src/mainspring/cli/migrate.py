@@ -1,4 +1,4 @@
-"""mainspring migrate: the store's schema, step by step."""
+"""mainspring migrate: upgrades and downgrades the store's schema."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import click
 from ..app import Mainspring
 from ..errors import BadInput, StoreError
 from ..records.schema import Schema
-from . import records
+from .app_loader import store_name, with_closed_app
 from .confirm import confirm
-from .loading import place, with_closed_app
+from .json_output import print_json
 from .options import as_json, yes
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,7 +29,7 @@ def migrate() -> None:
 
 
 def sql(command: F) -> F:
-    """Options of a command that may only say what it would do."""
+    """Adds --sql and --from: print the statements instead of running them."""
     start = click.option(
         "--from",
         "start",
@@ -48,9 +48,9 @@ async def status(app: Mainspring, as_json: bool) -> None:
     """Show the store's schema version, and the newest that this release knows."""
     found = await _schema(app)
     if as_json:
-        state = {"store": place(app), "version": found.version, "newest": found.newest, "oldest": found.oldest}
-        return records.emit({**state, "current": found.version == found.newest, "usable": found.usable})
-    return click.echo(f"{place(app)} has schema {found.version} of {found.newest}: {_verdict(found)}")
+        state = {"store": store_name(app), "version": found.version, "newest": found.newest, "oldest": found.oldest}
+        return print_json({**state, "current": found.version == found.newest, "usable": found.usable})
+    return click.echo(f"{store_name(app)} has schema {found.version} of {found.newest}: {_verdict(found)}")
 
 
 def _verdict(found: Schema) -> str:
@@ -72,7 +72,7 @@ async def up(app: Mainspring, target: int | None, only_sql: bool, start: int | N
         raise BadInput(f"the schema is {at} already; mainspring migrate down --to {target} goes back")
     if only_sql:
         return click.echo(app.migration(at, target), nl=False)
-    return _tell(app, at, await app.migrate(target))
+    return _print_steps(app, at, await app.migrate(target))
 
 
 @migrate.command()
@@ -90,11 +90,11 @@ async def down(app: Mainspring, target: int | None, yes: bool, only_sql: bool, s
         return click.echo(app.migration(at, wanted), nl=False)
     if wanted < at and not yes:
         confirm(await _question(app, wanted))
-    return _tell(app, at, await app.migrate(wanted))
+    return _print_steps(app, at, await app.migrate(wanted))
 
 
 async def _start(app: Mainspring, only_sql: bool, start: int | None) -> int:
-    """The version the steps begin with."""
+    """The version to migrate from."""
     if start is None:
         return (await _schema(app)).version
     if not only_sql:
@@ -109,14 +109,14 @@ async def _schema(app: Mainspring) -> Schema:
 
 async def _question(app: Mainspring, wanted: int) -> str:
     if wanted:
-        return f"take the schema of {place(app)} back to version {wanted}?"
+        return f"take the schema of {store_name(app)} back to version {wanted}?"
     jobs = "all jobs"
     with suppress(StoreError):  # tables of another version cannot be counted
         async with app.unmigrated() as store:
             jobs = f"{sum((await store.counts(now=app.clock.now())).values()):,} job(s)"
-    return f"drop every table of {place(app)}? {jobs} and their history are lost."
+    return f"drop every table of {store_name(app)}? {jobs} and their history are lost."
 
 
-def _tell(app: Mainspring, version: int, passed: list[int]) -> None:
+def _print_steps(app: Mainspring, version: int, passed: list[int]) -> None:
     steps = " -> ".join(map(str, [version, *passed]))
-    click.echo(f"{place(app)}: schema {steps}" + ("" if passed else ", nothing to do"))
+    click.echo(f"{store_name(app)}: schema {steps}" + ("" if passed else ", nothing to do"))

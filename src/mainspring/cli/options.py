@@ -1,4 +1,4 @@
-"""Kinds of option values, and options that several commands share."""
+"""Parsers of option values, and options that several commands share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def span(text: str) -> float:
-    """30, 30s, 5m, 1h30m, 2d -> seconds."""
+    """Seconds from a text such as 30, 30s, 5m, 1h30m or 2d."""
     try:
         return seconds(text, "it")
     except BadSetting as bad:
@@ -26,7 +26,7 @@ def span(text: str) -> float:
 
 
 def interval(text: str) -> timedelta:
-    """5m, 30 seconds, 1h30m, 1 hour and 30 minutes; a number alone is of seconds."""
+    """An interval from a text such as 5m, 30 seconds or 1 hour and 30 minutes; a number alone is in seconds."""
     found = parsed(text)
     if found is None:
         way = "; those differ in length: --cron '0 9 1 * *'" if re.search("month|year", text.lower()) else ""
@@ -38,7 +38,7 @@ def interval(text: str) -> timedelta:
 
 
 def instant(text: str) -> datetime:
-    """An ISO 8601 instant with its zone."""
+    """An instant from ISO 8601 text with a time zone."""
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
@@ -50,7 +50,7 @@ def instant(text: str) -> datetime:
 
 
 def moment(text: str) -> datetime | timedelta:
-    """An instant, or how long ago it was."""
+    """An instant, or the time since then."""
     try:
         return timedelta(seconds=seconds(text, "it"))
     except BadSetting:

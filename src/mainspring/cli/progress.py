@@ -1,4 +1,4 @@
-"""A running count while many jobs go by."""
+"""A running count on stderr while many jobs are changed."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ import click
 from ..app import Mainspring
 from ..events import JobsChanged, JobsPruned
 
-# Fewer are done before anybody has read it.
-MANY = 1000
+# Smaller changes are over before the count could be read.
+MIN_JOBS_FOR_PROGRESS = 1000
 
 
 @contextmanager
-def counting(app: Mainspring, kind: type[JobsChanged | JobsPruned], verb: str) -> Iterator[None]:
-    """On stderr, for as long as it takes, if that is a terminal."""
+def count_on_stderr(app: Mainspring, kind: type[JobsChanged | JobsPruned], verb: str) -> Iterator[None]:
+    """Shows the count during the block, if stderr is a terminal."""
     count = 0
 
-    def tick(event: JobsChanged | JobsPruned) -> None:
+    def add(event: JobsChanged | JobsPruned) -> None:
         nonlocal count
         count += len(event.ids)
-        if count >= MANY:
+        if count >= MIN_JOBS_FOR_PROGRESS:
             click.echo(f"\r{verb}: {count:,} jobs …", nl=False, err=True)
 
     if not sys.stderr.isatty():
         yield
         return
-    app.events.subscribe(kind, tick)
+    app.events.subscribe(kind, add)
     try:
         yield
     finally:
-        app.events.unsubscribe(kind, tick)
-        if count >= MANY:
+        app.events.unsubscribe(kind, add)
+        if count >= MIN_JOBS_FOR_PROGRESS:
             click.echo("\r\x1b[K", nl=False, err=True)

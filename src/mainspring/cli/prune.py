@@ -1,4 +1,4 @@
-"""mainspring prune: retention, now."""
+"""mainspring prune: applies retention now."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import click
 
 from ..app import Mainspring
 from ..events import JobsPruned
-from . import records
+from .app_loader import store_name, with_app
 from .confirm import confirm
-from .loading import place, with_app
+from .json_output import print_json
 from .options import as_json, yes
-from .progress import counting
+from .progress import count_on_stderr
 
 
 @click.command()
@@ -29,14 +29,14 @@ async def prune(app: Mainspring, tasks: tuple[str, ...], yes: bool, as_json: boo
     unknown = [name for name in tasks if name not in app.tasks]
     if (unknown or not app.tasks) and not yes:
         what = f"prune {', '.join(unknown)} in" if unknown else "prune"
-        confirm(f"{what} {place(app)} without the app, so without its tasks' own retention and its archive hook?")
-    with counting(app, JobsPruned, "prune"):
-        gone = await app.prune(tasks or None)
+        confirm(f"{what} {store_name(app)} without the app, so without its tasks' own retention and its archive hook?")
+    with count_on_stderr(app, JobsPruned, "prune"):
+        removed = await app.prune(tasks or None)
     if as_json:
-        return records.emit({"removed": gone})
-    return click.echo(f"{gone:,} finished job{'s' * (gone != 1)} removed" if gone else _nothing(app, tasks))
+        return print_json({"removed": removed})
+    return click.echo(f"{removed:,} finished job{'s' * (removed != 1)} removed" if removed else _nothing(app, tasks))
 
 
 def _nothing(app: Mainspring, tasks: tuple[str, ...]) -> str:
     whose = f" of {', '.join(tasks)}" if tasks else ""
-    return f"nothing to remove: retention keeps every finished job{whose} of {place(app)}"
+    return f"nothing to remove: retention keeps every finished job{whose} of {store_name(app)}"

@@ -1,4 +1,4 @@
-"""mainspring queues: what waits where, and stopping a queue for a while."""
+"""mainspring queues: lists, pauses and resumes queues."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from . import records
-from .failure import hint
-from .loading import place, with_app
+from .app_loader import store_name, with_app
+from .json_output import print_json
+from .messages import hint
 from .options import as_json, span
 
 
@@ -26,9 +26,9 @@ async def list_(app: Mainspring, as_json: bool) -> None:
     """List queues that hold unfinished jobs, or are paused."""
     found = await app.queues.list()
     if as_json:
-        return records.emit(msgspec.to_builtins(found))
+        return print_json(msgspec.to_builtins(found))
     if not found:
-        return hint(f"no queue of {place(app)} holds unfinished jobs; store one: mainspring enqueue TASK …")
+        return hint(f"no queue of {store_name(app)} holds unfinished jobs; store one: mainspring enqueue TASK …")
     from . import render
 
     return render.show(render.queue_table(found, app.clock.now()))
@@ -47,9 +47,11 @@ async def history(app: Mainspring, name: str | None, window: str, as_json: bool)
     back = timedelta(seconds=span(window))
     found = await app.queues.history(back, queue=name)
     if as_json:
-        return records.emit(msgspec.to_builtins(found))
+        return print_json(msgspec.to_builtins(found))
     if not found:
-        return hint(f"no worker of {place(app)} has looked at queues in the last {window}; they do so once a minute")
+        return hint(
+            f"no worker of {store_name(app)} has sampled queues in the last {window}; workers do so once a minute"
+        )
     from . import render
     from .queue_page import depth_table
 

@@ -1,4 +1,4 @@
-"""Things as people read them: tables, ages, sizes, colours. A state has a symbol as well as a colour."""
+"""Output for people: tables, ages, sizes and colours. Each state has a symbol as well as a colour."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..records.queue import DeadGroup, Queue
 from ..records.run import LogLine, Progress
 from ..webhook.inbound import InboundTrigger
 from ..webhook.record import Standing, Webhook, abridged
-from .text import clean
+from .messages import clean
 
 STATES: dict[Shown, tuple[str, str]] = {
     "pending": ("○", "cyan"),
@@ -34,29 +34,29 @@ STATES: dict[Shown, tuple[str, str]] = {
     "expired": ("◌", "red"),
 }
 LEVELS = ((logging.ERROR, "bold red"), (logging.WARNING, "yellow"), (logging.INFO, "green"))
-# A console this wide also has room for attempts and reasons.
-WIDE = 110
-LONG = 4000
-NAME = 9
+# From this width on, tables also show attempts and reasons.
+WIDE_COLUMNS = 110
+MAX_SECTION_CHARACTERS = 4000
+LEVEL_COLUMNS = 9
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"))
 
 
 def console(*, plain: bool = False) -> Console:
-    """What is printed is data: no markup is read from it."""
+    """A console that does not interpret markup, because it prints data."""
     if plain:
         return Console(markup=False, highlight=False, emoji=False, color_system=None, force_terminal=False)
     return Console(markup=False, highlight=False, emoji=False)
 
 
 def show(*parts: RenderableType) -> None:
-    """Tables fit the width; text is left whole, so that it can be copied."""
+    """Prints tables fitted to the width; text is not wrapped, so that it can be copied."""
     out = console()
     for part in parts:
         out.print(part, soft_wrap=isinstance(part, Text))
 
 
 def line(text: str) -> Text:
-    """One line, cut where its column ends."""
+    """The text on one line, cut at the end of its column."""
     return Text(" ".join(clean(text).split()), no_wrap=True, overflow="ellipsis")
 
 
@@ -66,7 +66,7 @@ def state(shown: Shown) -> Text:
 
 
 def span(seconds: float) -> str:
-    """3ms, 2.4s, 59s, 12m, 3h, 2d: short and never more than five characters."""
+    """3ms, 2.4s, 59s, 12m, 3h, 2d: at most five characters."""
     if seconds < 0.9995:
         return f"{max(0.0, seconds) * 1000:.0f}ms"
     if seconds < 9.95:
@@ -78,55 +78,57 @@ def span(seconds: float) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes: 312B, 4.2K, 48M, 1.5G."""
+    """A number of bytes: 312B, 4.2K, 48M, 1.5G."""
     amount, unit = finding.size(count).split()
     return f"{amount}{unit[0]}"
 
 
 def when(at: datetime, now: datetime) -> str:
-    """An instant from here: 12m ago, in 3h."""
+    """An instant relative to now: 12m ago, in 3h."""
     distance = (at - now).total_seconds()
     if abs(distance) < 1:
         return "now"
-    return f"in {_whole(distance)}" if distance > 0 else f"{_whole(-distance)} ago"
+    return f"in {_whole_seconds(distance)}" if distance > 0 else f"{_whole_seconds(-distance)} ago"
 
 
-def _whole(seconds: float) -> str:
+def _whole_seconds(seconds: float) -> str:
     return f"{int(seconds)}s" if seconds < 60 else span(seconds)
 
 
 def exact(at: datetime, now: datetime) -> str:
-    """The instant itself, and from here."""
+    """The instant, and its distance from now."""
     return f"{at:%Y-%m-%d %H:%M:%S}Z  ({when(at, now)})"
 
 
-def progress(far: Progress) -> str:
+def progress(made: Progress) -> str:
     """40 of 100 (40 %): rows."""
-    of = "" if far.total is None else f" of {far.total:g}"
-    share = f" ({100 * far.done / far.total:.0f} %)" if far.total else ""
-    return f"{far.done:g}{of}{share}{': ' * bool(far.note)}{far.note}"
+    of = "" if made.total is None else f" of {made.total:g}"
+    share = f" ({100 * made.done / made.total:.0f} %)" if made.total else ""
+    return f"{made.done:g}{of}{share}{': ' * bool(made.note)}{made.note}"
 
 
 def facts(pairs: Mapping[str, str]) -> Text:
-    """Name and value, a line each; those without a value are left out.
+    """One line per name and value; empty values are left out.
 
-    Further lines of a value are below its first one, so that none looks like a fact.
+    Further lines of a value are indented, so that none looks like another fact.
     """
-    said = [(name, value) for name, value in pairs.items() if value]
-    width = max(len(name) for name, _ in said)
-    below = "\n" + " " * (width + 4)
-    lines = [(f"  {name:<{width}}  ", clean(value.rstrip()).replace("\n", below)) for name, value in said]
+    present = [(name, value) for name, value in pairs.items() if value]
+    width = max(len(name) for name, _ in present)
+    line_break = "\n" + " " * (width + 4)
+    lines = [(f"  {name:<{width}}  ", clean(value.rstrip()).replace("\n", line_break)) for name, value in present]
     return Text("\n").join(Text.assemble((name, "dim"), value) for name, value in lines)
 
 
 def section(title: str, text: str) -> list[RenderableType]:
-    if len(text) > LONG:
-        text = f"{text[:LONG]}\n… {len(text) - LONG:,} characters more; --json has all"
+    if len(text) > MAX_SECTION_CHARACTERS:
+        text = (
+            f"{text[:MAX_SECTION_CHARACTERS]}\n… {len(text) - MAX_SECTION_CHARACTERS:,} characters more; --json has all"
+        )
     return [Text(), Text(title.upper(), style="dim"), Text(indent(clean(text.rstrip()), "  "))]
 
 
 def grid(*titles: str, cut: Collection[str] = ()) -> Table:
-    """A table without lines, titles in dim capitals; where room is short, the columns in `cut` give."""
+    """A table without lines, titles in dim capitals. The columns in `cut` shrink if the terminal is narrow."""
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     for title in titles:
         table.add_column(title.upper(), no_wrap=title not in cut)
@@ -134,12 +136,12 @@ def grid(*titles: str, cut: Collection[str] = ()) -> Table:
 
 
 def job_state(job: Job, now: datetime) -> Text:
-    """Its state as people see it; one that completed in part is partial."""
+    """The shown state of a job; `partial` if some of its items failed."""
     return Text("◑ partial", "yellow") if job.partial else state(job.shown(now))
 
 
 def job_table(jobs: Sequence[Job], now: datetime, sort: Sort | None = None) -> Table:
-    wide = console().width >= WIDE
+    wide = console().width >= WIDE_COLUMNS
     titles = ("id", "state", "task", "queue", "due" if sort == "due" else "when", *(("try", "about") if wide else ()))
     table = grid(*titles, cut=("task", "queue", "about"))
     for job in jobs:
@@ -147,13 +149,13 @@ def job_table(jobs: Sequence[Job], now: datetime, sort: Sort | None = None) -> T
         at = when(job.run_at if sort == "due" else _instant(job, shown), now)
         row: list[RenderableType] = [clean(job.id), job_state(job, now), line(job.task), line(job.queue), at]
         if wide:
-            row += [str(job.attempt), line(about(job))]
+            row += [str(job.attempt), line(progress_or_reason(job))]
         table.add_row(*row)
     return table
 
 
 def _instant(job: Job, shown: Shown) -> datetime:
-    """The instant that says most about a job in this state."""
+    """The most relevant instant of a job in this state."""
     if shown in ("scheduled", "retrying"):
         return job.run_at
     if shown == "running":
@@ -161,8 +163,8 @@ def _instant(job: Job, shown: Shown) -> datetime:
     return job.finished_at or job.created_at
 
 
-def about(job: Job) -> str:
-    """How far it is, or why it is where it is."""
+def progress_or_reason(job: Job) -> str:
+    """The progress of a running job, else the reason of its state."""
     if job.progress is not None and job.worker is not None:
         return progress(job.progress)
     return reason(job)
@@ -175,7 +177,7 @@ def reason(job: Job) -> str:
 
 
 def queue_table(queues: Sequence[Queue], now: datetime) -> Table:
-    """Who paused a queue and why has a column only if a pause was recorded."""
+    """One row per queue; the column `paused by` only if a pause is recorded."""
     noted = any(queue.paused_at is not None for queue in queues)
     names = ("queue", "state", "pending", "scheduled", "retrying", "running", *(["paused by"] if noted else []))
     table = grid(*names, cut=("queue", "paused by") if noted else ("queue",))
@@ -195,8 +197,8 @@ def _pause(queue: Queue, now: datetime) -> Text:
     if queue.paused_at is None:
         return Text("")
     who = [queue.paused_by] if queue.paused_by else []
-    words = " ".join([*who, when(queue.paused_at, now)])
-    return line(f"{words}: {queue.note}" if queue.note else words)
+    text = " ".join([*who, when(queue.paused_at, now)])
+    return line(f"{text}: {queue.note}" if queue.note else text)
 
 
 def key_table(keys: Sequence[ApiKey], now: datetime) -> Table:
@@ -210,24 +212,25 @@ def key_table(keys: Sequence[ApiKey], now: datetime) -> Table:
 
 
 def webhook_table(hooks: Sequence[Webhook], standings: Mapping[str, Standing], now: datetime) -> Table:
-    table = grid("name", "state", "told", "failures", "events", "url", cut=("name", "events", "url"))
+    table = grid("name", "state", "delivered", "failures", "events", "url", cut=("name", "events", "url"))
     for hook in hooks:
-        went = standings.get(hook.name) or Standing(name=hook.name)
+        standing = standings.get(hook.name) or Standing(name=hook.name)
         mark = Text("► open", "green") if hook.disabled_at is None else Text("‖ disabled", "magenta")
-        told = when(went.delivered_at, now) if went.delivered_at else Text("never", "dim")
+        delivered = when(standing.delivered_at, now) if standing.delivered_at else Text("never", "dim")
         events = line(" ".join(hook.events))
-        table.add_row(line(hook.name), mark, told, str(went.failures), events, line(abridged(hook.url)))
+        table.add_row(line(hook.name), mark, delivered, str(standing.failures), events, line(abridged(hook.url)))
     return table
 
 
 def trigger_table(triggers: Sequence[InboundTrigger], now: datetime) -> Table:
     table = grid("name", "state", "sets off", "arguments", "made", cut=("name", "sets off", "arguments"))
-    for one in triggers:
-        mark = Text("► open", "green") if one.disabled_at is None else Text("‖ disabled", "magenta")
-        does = f"task {one.task}" if one.task is not None else f"schedule {one.schedule}"
-        taken = [one.arguments] if isinstance(one.arguments, str) else [f"{k}={v}" for k, v in one.arguments.items()]
-        arguments = " ".join([*taken, *(f"{name}=…" for name in one.kwargs)])
-        table.add_row(line(one.name), mark, line(does), line(arguments), when(one.created_at, now))
+    for trigger in triggers:
+        mark = Text("► open", "green") if trigger.disabled_at is None else Text("‖ disabled", "magenta")
+        target = f"task {trigger.task}" if trigger.task is not None else f"schedule {trigger.schedule}"
+        parts = trigger.arguments
+        taken = [parts] if isinstance(parts, str) else [f"{name}={part}" for name, part in parts.items()]
+        arguments = " ".join([*taken, *(f"{name}=…" for name in trigger.kwargs)])
+        table.add_row(line(trigger.name), mark, line(target), line(arguments), when(trigger.created_at, now))
     return table
 
 
@@ -239,7 +242,7 @@ def dead_table(jobs: Sequence[Job], now: datetime) -> Table:
 
 
 def group_table(groups: Sequence[DeadGroup], now: datetime) -> Table:
-    wide = console().width >= WIDE
+    wide = console().width >= WIDE_COLUMNS
     table = grid("jobs", "task", "error", "last died", *(("newest",) if wide else ()), cut=("task", "error"))
     table.columns[0].justify = "right"
     for group in groups:
@@ -252,10 +255,10 @@ def run_title(run: int) -> Text:
     return Text(f"run {run}", style="dim")
 
 
-def log_line(said: LogLine) -> Text:
-    """Its instant, its level in colour, and the text; further lines of it stand apart from lines of their own."""
-    level = logging.getLevelName(said.level).lower()
-    style = next((style for least, style in LEVELS if said.level >= least), "dim")
-    at = f"{said.at:%Y-%m-%d %H:%M:%S}.{said.at.microsecond // 1000:03}Z "
-    text = clean(said.text).replace("\n", "\n    ")
-    return Text.assemble((at, "dim"), (f"{level:<{NAME}}", style), text)
+def log_line(entry: LogLine) -> Text:
+    """The instant, the level in colour, and the text, whose further lines are indented."""
+    name = logging.getLevelName(entry.level).lower()
+    style = next((style for level, style in LEVELS if entry.level >= level), "dim")
+    at = f"{entry.at:%Y-%m-%d %H:%M:%S}.{entry.at.microsecond // 1000:03}Z "
+    text = clean(entry.text).replace("\n", "\n    ")
+    return Text.assemble((at, "dim"), (f"{name:<{LEVEL_COLUMNS}}", style), text)

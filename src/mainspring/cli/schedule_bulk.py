@@ -1,4 +1,4 @@
-"""mainspring schedules bulk: the same to many schedules."""
+"""mainspring schedules bulk: one action on many schedules."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import msgspec
 from ..app import Mainspring
 from ..control import ScheduleBulk, ScheduleFilter
 from ..schedule.record import Owner, Status
-from . import records
+from .app_loader import store_name, with_app
 from .confirm import confirm
-from .failure import Failed, hint
-from .loading import place, with_app
+from .json_output import print_json
+from .messages import Failed, hint
 from .options import as_json, yes
 
 _DONE = {"pause": "paused", "resume": "resumed", "trigger": "triggered", "delete": "deleted"}
-_SHOWN = 10
+_MAX_REFUSALS_SHOWN = 10
 
 
 @click.command()
@@ -39,9 +39,16 @@ _SHOWN = 10
 @as_json
 @with_app
 async def bulk(
-    app: Mainspring, action: str, every: bool, note: str, catch_up: bool, dry_run: bool, yes: bool, as_json: bool,
+    app: Mainspring,
+    action: str,
+    every: bool,
+    note: str,
+    catch_up: bool,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
     **given: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Pause, resume, trigger or delete many schedules, by name or by filter."""
     parts = {name: value for name, value in given.items() if value not in (None, ())}
     if not parts and not every:
@@ -50,20 +57,20 @@ async def bulk(
         if {"note": note, "catch_up": catch_up}[option] and action != allowed:
             raise click.UsageError(f"--{option.replace('_', '-')} goes with {allowed}, and only with that")
     which = ScheduleFilter(**parts)
-    own: dict[str, dict[str, Any]] = {"pause": {"reason": note}, "resume": {"catch_up": catch_up}}
-    extra = own.get(action, {})
+    by_action: dict[str, dict[str, Any]] = {"pause": {"reason": note}, "resume": {"catch_up": catch_up}}
+    extra = by_action.get(action, {})
     if dry_run or not yes:
-        meant = await _whole(app, action, which, extra, dry_run=True)
-        if dry_run or not meant.done:
-            return _tell(app, action, meant, as_json)
-        confirm(f"{action} {_many(len(meant.done))} in {place(app)}?")
-    return _tell(app, action, await _whole(app, action, which, extra, dry_run=False), as_json)
+        planned = await _apply(app, action, which, extra, dry_run=True)
+        if dry_run or not planned.done:
+            return _print_report(app, action, planned, as_json)
+        confirm(f"{action} {_schedules_text(len(planned.done))} in {store_name(app)}?")
+    return _print_report(app, action, await _apply(app, action, which, extra, dry_run=False), as_json)
 
 
-async def _whole(
+async def _apply(
     app: Mainspring, action: str, which: ScheduleFilter, extra: dict[str, Any], *, dry_run: bool
 ) -> ScheduleBulk:
-    """All parts of it."""
+    """Applies the action page by page, and returns the sum of the pages."""
     total, after = ScheduleBulk(done=[], refused={}, jobs={}, dry_run=dry_run), None
     while True:
         part = await getattr(app.schedules.many, action)(which, **extra, after=after, dry_run=dry_run)
@@ -75,26 +82,26 @@ async def _whole(
             return total
 
 
-def _tell(app: Mainspring, action: str, found: ScheduleBulk, as_json: bool) -> None:
+def _print_report(app: Mainspring, action: str, result: ScheduleBulk, as_json: bool) -> None:
     if as_json:
-        records.emit({"action": action, **msgspec.to_builtins(found)})
-    elif not found.done and not found.refused:
-        hint(f"nothing to {action}: no schedule of {place(app)} fits these options")
+        print_json({"action": action, **msgspec.to_builtins(result)})
+    elif not result.done and not result.refused:
+        hint(f"nothing to {action}: no schedule of {store_name(app)} fits these options")
     else:
-        _say(action, found)
-    for name, why in [] if as_json else list(found.refused.items())[:_SHOWN]:
+        _print_done(action, result)
+    for name, why in [] if as_json else list(result.refused.items())[:_MAX_REFUSALS_SHOWN]:
         hint(f"{name}: {why}")
-    if found.refused:
-        raise Failed(f"{len(found.refused):,} of {len(found.refused) + len(found.done):,} schedules refused")
+    if result.refused:
+        raise Failed(f"{len(result.refused):,} of {len(result.refused) + len(result.done):,} schedules refused")
 
 
-def _say(action: str, found: ScheduleBulk) -> None:
-    if found.dry_run:
-        for name in found.done:
+def _print_done(action: str, result: ScheduleBulk) -> None:
+    if result.dry_run:
+        for name in result.done:
             click.echo(name)
-    be = "would be" if found.dry_run else "is" if len(found.done) == 1 else "are"
-    click.echo(f"{_many(len(found.done))} {be} {_DONE[action]}")
+    be = "would be" if result.dry_run else "is" if len(result.done) == 1 else "are"
+    click.echo(f"{_schedules_text(len(result.done))} {be} {_DONE[action]}")
 
 
-def _many(count: int) -> str:
+def _schedules_text(count: int) -> str:
     return f"{count:,} schedule{'s' * (count != 1)}"

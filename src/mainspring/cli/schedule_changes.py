@@ -1,4 +1,4 @@
-"""mainspring schedules create, update, pause, resume, reschedule, delete: by name."""
+"""mainspring schedules create, update, pause, resume, reschedule, delete."""
 
 from __future__ import annotations
 
@@ -10,22 +10,29 @@ import click
 
 from ..app import Mainspring
 from ..schedule.record import Schedule
-from . import records
+from .app_loader import with_app
 from .enqueue import task_of
-from .failure import hint, note
-from .loading import with_app
+from .json_output import print_json, schedule_record
+from .messages import hint, note
 from .options import as_json, instant, span
-from .schedule_options import job_options, policies, policies_of, take_job, take_trigger, when
+from .schedule_options import (
+    job_options,
+    parse_policies,
+    policy_options,
+    take_job_options,
+    take_trigger,
+    trigger_options,
+)
 
 which_schedules = click.argument("names", nargs=-1, required=True, metavar="NAME...")
-WHEN = "when? Give --cron '0 9 * * mon-fri', --every 5m or --at 2030-01-31T09:00:00Z"
+WHEN_HINT = "when? Give --cron '0 9 * * mon-fri', --every 5m or --at 2030-01-31T09:00:00Z"
 
 
 @click.command()
 @click.argument("name")
 @click.option("--task", required=True, metavar="NAME", help="The task that it runs.")
-@when
-@policies
+@trigger_options
+@policy_options
 @click.option("--run-on-start", is_flag=True, help="Run once at creation.")
 @job_options
 @as_json
@@ -35,22 +42,22 @@ async def create(app: Mainspring, name: str, task: str, run_on_start: bool, as_j
 
     With an app the task checks --kwargs before anything is stored.
     """
-    trigger, own = take_trigger(given), take_job(given)
+    trigger, own = take_trigger(given), take_job_options(given)
     if trigger is None:
-        raise click.UsageError(WHEN)
+        raise click.UsageError(WHEN_HINT)
     chosen, _ = task_of(app, task)
-    said: dict[str, Any] = policies_of(given) | own
+    options: dict[str, Any] = parse_policies(given) | own
     if run_on_start:
-        said["run_on_start"] = True
-    row = await app.schedules.create(name, trigger, chosen, **said)
-    _tell(app, row, "is made", as_json, ruled=True)
+        options["run_on_start"] = True
+    row = await app.schedules.create(name, trigger, chosen, **options)
+    _print_schedule(app, row, "is made", as_json, ruled=True)
     _warn(row)
 
 
 @click.command()
 @click.argument("name")
-@when
-@policies
+@trigger_options
+@policy_options
 @job_options
 @as_json
 @with_app
@@ -60,12 +67,12 @@ async def update(app: Mainspring, name: str, as_json: bool, **given: Any) -> Non
     A schedule declared in code keeps the change until its declaration in the code changes.
     """
     spec = (await app.schedules.get(name)).spec
-    trigger, own = take_trigger(given, spec), take_job(given)
-    said = policies_of(given, spec) | own
-    if trigger is None and not said:
+    trigger, own = take_trigger(given, spec), take_job_options(given)
+    options = parse_policies(given, spec) | own
+    if trigger is None and not options:
         raise click.UsageError("what is to be changed? Give --cron, --every, --at, --kwargs, --overlap, …")
-    row = await app.schedules.update(name, trigger=trigger, **said)
-    _tell(app, row, "is changed", as_json, ruled=True)
+    row = await app.schedules.update(name, trigger=trigger, **options)
+    _print_schedule(app, row, "is changed", as_json, ruled=True)
     if trigger is not None:
         _warn(row)
 
@@ -77,10 +84,10 @@ async def update(app: Mainspring, name: str, as_json: bool, **given: Any) -> Non
 @with_app
 async def pause(app: Mainspring, names: tuple[str, ...], note: str, as_json: bool) -> None:
     """Pause schedules: they create no jobs. Running jobs finish."""
-    names = await _known(app, names)
+    names = await _checked_names(app, names)
     rows = [await app.schedules.pause(name, note) for name in names]
     if as_json:
-        return records.emit([records.schedule_record(row) for row in rows])
+        return print_json([schedule_record(row) for row in rows])
     for name in names:
         click.echo(f"schedule {name!r} is paused")
     return hint(f"to go on: mainspring schedules resume {' '.join(names)}")
@@ -95,13 +102,13 @@ async def pause(app: Mainspring, names: tuple[str, ...], note: str, as_json: boo
 @with_app
 async def resume(app: Mainspring, names: tuple[str, ...], catch_up: bool, as_json: bool) -> None:
     """Resume paused schedules."""
-    names = await _known(app, names)
+    names = await _checked_names(app, names)
     before = [await app.schedules.get(name) for name in names]
     rows = [await app.schedules.resume(name, catch_up=catch_up) for name in names]
     if as_json:
-        return records.emit([records.schedule_record(row) for row in rows])
+        return print_json([schedule_record(row) for row in rows])
     for old, row in zip(before, rows, strict=True):
-        _tell(app, row, "goes on" if old.paused_at is not None else "was not paused", as_json)
+        _print_schedule(app, row, "goes on" if old.paused_at is not None else "was not paused", as_json)
     return None
 
 
@@ -115,9 +122,9 @@ async def reschedule(app: Mainspring, name: str, at: datetime | None, later: flo
     """Move a schedule's next tick; later ticks follow its rule."""
     if (at is None) == (later is None):
         raise click.UsageError("when? Give --at INSTANT or --in SPAN")
-    moved = at if later is None else app.clock.now() + timedelta(seconds=later)
-    assert moved is not None
-    _tell(app, await app.schedules.reschedule(name, moved), "is moved", as_json)
+    next_at = at if later is None else app.clock.now() + timedelta(seconds=later)
+    assert next_at is not None
+    _print_schedule(app, await app.schedules.reschedule(name, next_at), "is moved", as_json)
 
 
 @click.command()
@@ -126,12 +133,12 @@ async def reschedule(app: Mainspring, name: str, at: datetime | None, later: flo
 @with_app
 async def delete(app: Mainspring, names: tuple[str, ...], as_json: bool) -> None:
     """Delete schedules and their history; jobs that they have created stay."""
-    names = await _known(app, names)
+    names = await _checked_names(app, names)
     rows = [await app.schedules.get(name) for name in names]
     for name in names:
         await app.schedules.delete(name)
     if as_json:
-        return records.emit({"deleted": names})
+        return print_json({"deleted": names})
     for row in rows:
         click.echo(f"schedule {row.name!r} is deleted")
         if row.owner == "code":
@@ -141,18 +148,18 @@ async def delete(app: Mainspring, names: tuple[str, ...], as_json: bool) -> None
     return None
 
 
-async def _known(app: Mainspring, names: Sequence[str]) -> tuple[str, ...]:
-    """Each once; one that is unknown is told before anything is done."""
+async def _checked_names(app: Mainspring, names: Sequence[str]) -> tuple[str, ...]:
+    """The names without repetitions. Raises ScheduleNotFound before anything is changed."""
     return tuple(dict.fromkeys([(await app.schedules.get(name)).name for name in names]))
 
 
-def _tell(app: Mainspring, row: Schedule, what: str, as_json: bool, *, ruled: bool = False) -> None:
+def _print_schedule(app: Mainspring, row: Schedule, done: str, as_json: bool, *, ruled: bool = False) -> None:
     if as_json:
-        return records.emit(records.schedule_record(row))
-    from .schedule_page import coming, rule
+        return print_json(schedule_record(row))
+    from .schedule_page import next_run_text, rule
 
-    said = f"{what}: {rule(row)}" if ruled else what
-    return click.echo(f"schedule {row.name!r} {said}; {coming(row, app.clock.now())}")
+    text = f"{done}: {rule(row)}" if ruled else done
+    return click.echo(f"schedule {row.name!r} {text}; {next_run_text(row, app.clock.now())}")
 
 
 def _warn(row: Schedule) -> None:

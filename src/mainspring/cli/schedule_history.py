@@ -1,4 +1,4 @@
-"""mainspring schedules stats and executions: how one schedule has gone."""
+"""mainspring schedules stats and executions: the runs of one schedule."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import msgspec
 from ..app import Mainspring
 from ..control import ScheduleRun, ScheduleStats
 from ..insight.stats import LONGEST
-from . import records
-from .failure import hint
-from .loading import with_app
+from .app_loader import with_app
+from .json_output import execution_records, print_json
+from .messages import hint
 from .options import as_json, span
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 async def stats(app: Mainspring, name: str, seconds: float, as_json: bool) -> None:
     """Show how a schedule's runs went: times, success, lateness, errors.
 
-    Of its newest 500 jobs at most, as far as they are kept. Lateness is from a tick's instant to the start of its job.
+    Covers the newest 500 jobs that are kept. Lateness is the time from a tick to the start of its job.
     """
     if not 0 < seconds <= LONGEST.total_seconds():
         raise click.BadParameter(f"figures reach back {LONGEST.days} days", param_hint="'--window'")
     found = await app.schedules.stats(name, timedelta(seconds=seconds))
     if as_json:
-        return records.emit({"schedule": name, **msgspec.to_builtins(found), "window": seconds})
+        return print_json({"schedule": name, **msgspec.to_builtins(found), "window": seconds})
     from . import render
 
     render.show(*_page(name, found, seconds))
@@ -51,18 +51,18 @@ async def stats(app: Mainspring, name: str, seconds: float, as_json: bool) -> No
 def _page(name: str, found: ScheduleStats, seconds: float) -> list[RenderableType]:
     from rich.text import Text
 
-    from . import figures, render
+    from . import render, stats_page
 
     width, title = render.console().width, render.span(seconds)
-    page: list[RenderableType] = [figures.summary(found.runs, f"{name}, last {title}", title, width)]
+    page: list[RenderableType] = [stats_page.summary(found.runs, f"{name}, last {title}", title, width)]
     late = found.late_p50, found.late_p95, found.late_p99
     if any(one is not None for one in late):
-        words = "  ".join(f"p{n} {figures.took(one)}" for n, one in zip((50, 95, 99), late, strict=True))
-        page.append(Text.assemble(("late to start  ", "dim"), words))
+        text = "  ".join(f"p{n} {stats_page.duration(one)}" for n, one in zip((50, 95, 99), late, strict=True))
+        page.append(Text.assemble(("late to start  ", "dim"), text))
     if found.runs.runs:
-        page += figures.throughput(found.series, width)
+        page += stats_page.throughput(found.series, width)
     if found.errors:
-        page += [Text(), figures.error_table(found.errors)]
+        page += [Text(), stats_page.error_table(found.errors)]
     return page
 
 
@@ -78,9 +78,9 @@ async def executions(app: Mainspring, name: str, limit: int, before: int | None,
     """List finished runs of a schedule's jobs, with their ticks, newest first."""
     found = await app.schedules.executions(name, limit=limit, before=before)
     if as_json:
-        runs = records.execution_records([one.execution for one in found])
+        runs = execution_records([one.execution for one in found])
         ticks = [msgspec.to_builtins(one.tick) for one in found]
-        records.emit([run | {"tick": tick} for run, tick in zip(runs, ticks, strict=True)])
+        print_json([run | {"tick": tick} for run, tick in zip(runs, ticks, strict=True)])
     elif found:
         from . import render
 
@@ -95,16 +95,15 @@ def _table(found: Sequence[ScheduleRun]) -> Table:
     from rich.text import Text
 
     from . import render
-    from .job_page import OUTCOMES
+    from .job_page import OUTCOME_MARKS
 
     table = render.grid("tick", "ended", "try", "late", "took", "job", "reason", cut=("reason",))
     for one in found:
         run, tick = one.execution, one.tick
-        symbol, style = OUTCOMES[run.outcome]
+        symbol, style = OUTCOME_MARKS[run.outcome]
         late = "–" if tick.reason else render.span(max(0.0, (run.started_at - tick.at).total_seconds()))
         why = f"{run.failure.type}: {run.failure.message}" if run.failure else ""
-        table.add_row(
-            f"{tick.at:%Y-%m-%d %H:%M:%S}Z", Text(f"{symbol} {run.outcome}", style), str(run.attempt), late,
-            render.span(run.duration.total_seconds()), run.job_id, render.line(why),
-        )  # fmt: skip
+        outcome, took = Text(f"{symbol} {run.outcome}", style), render.span(run.duration.total_seconds())
+        tick_at = f"{tick.at:%Y-%m-%d %H:%M:%S}Z"
+        table.add_row(tick_at, outcome, str(run.attempt), late, took, run.job_id, render.line(why))
     return table

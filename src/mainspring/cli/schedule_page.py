@@ -1,4 +1,4 @@
-"""Schedules as people read them: all in a table, one on a page."""
+"""Schedules for people: a table of all, and a page about one."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ..control import ScheduleStats
 from ..schedule.record import Schedule, Spec, Status, Tick
 from ..trigger import Preview, Window
 from . import render
-from .figures import percent, took
+from .messages import clean
 from .render import exact, facts, grid, line, when
-from .text import clean
+from .stats_page import duration, percent
 
 STATUSES: dict[Status, tuple[str, str]] = {
     "active": ("►", "green"),
     "paused": ("‖", "magenta"),
     "ended": ("◌", "dim"),
 }
-WHATS = {"fired": ("✓", "green"), "skipped": ("⊘", "yellow"), "missed": ("✗", "red")}
-# What is behind the reasons on record.
+TICK_MARKS = {"fired": ("✓", "green"), "skipped": ("⊘", "yellow"), "missed": ("✗", "red")}
+# Explanations of the recorded reasons.
 REASONS = {
     "overlap": "the run before had not ended",
     "catch_up": "it came too late to be run by its catch-up rule",
@@ -45,19 +45,19 @@ _POLICIES = (
 )  # fmt: skip
 _DEFAULTS = {field.name: field.default for field in fields(Spec)}
 _SPANS = ("timeout", "expires", "catch_up_window", "grace", "jitter", "adapt")
-# Nearer ticks are known by their weekday.
+# Ticks nearer than this are shown by their weekday.
 _NEAR = timedelta(days=6)
 
 
-# words
+# texts
 
 
 def rule(row: Schedule) -> str:
     return row.spec.trigger.named(row.name).explain()
 
 
-def local(at: datetime, tz: str) -> str:
-    """Mon 2026-11-16 09:00 +0000, on the clocks of the zone; seconds only where there are any."""
+def local_time(at: datetime, tz: str) -> str:
+    """Mon 2026-11-16 09:00 +0000, in the time zone; seconds only if they are not 0."""
     there = at.astimezone(ZoneInfo(tz))
     return f"{there:%a %Y-%m-%d} {_time(there)} {there:%z}"
 
@@ -71,16 +71,16 @@ def _short(at: datetime, tz: str, now: datetime) -> str:
     return f"{there:%a} {_time(there)}" if abs(at - now) < _NEAR else f"{there:%Y-%m-%d}"
 
 
-def coming(row: Schedule, now: datetime) -> str:
-    """As a sentence ends with it: next run Mon 2026-11-16 09:00 +0000 (in 3h)."""
+def next_run_text(row: Schedule, now: datetime) -> str:
+    """The end of a sentence: next run Mon 2026-11-16 09:00 +0000 (in 3h)."""
     if row.next_run_at is None or row.status == "ended":
-        return waits(row) or "it has no run to come"
+        return wait_reason(row) or "it has no run to come"
     resumed = ", once it is resumed" if row.paused_at is not None else ""
-    return f"next run {local(row.next_run_at, row.spec.trigger.tz)} ({when(row.next_run_at, now)}){resumed}"
+    return f"next run {local_time(row.next_run_at, row.spec.trigger.tz)} ({when(row.next_run_at, now)}){resumed}"
 
 
-def waits(row: Schedule) -> str:
-    """What its next run waits for, if that is not time."""
+def wait_reason(row: Schedule) -> str:
+    """What its next run waits for, other than time; empty if nothing."""
     if row.held_at is not None:
         return f"waits for schedule {row.waits_on!r}" if row.waits_on else "waits for its run to end"
     if row.status == "active" and row.next_run_at is None:
@@ -93,12 +93,12 @@ def status(row: Schedule) -> Text:
     return Text(f"{symbol} {row.status}", style, no_wrap=True)
 
 
-# all of them
+# table
 
 
 def schedule_table(rows: Sequence[Schedule], now: datetime) -> Table:
-    """Tasks, and dates in full, only where there is room."""
-    wide = render.console().width >= render.WIDE
+    """One row per schedule; tasks and full dates only on wide terminals."""
+    wide = render.console().width >= render.WIDE_COLUMNS
     titles = ("name", "state", *(("task",) if wide else ()), "when", "next run", "last run", "owner")
     table = grid(*titles, cut=("name", "task", "when"))
     for row in rows:
@@ -113,13 +113,13 @@ def next_run(row: Schedule, now: datetime, *, wide: bool) -> Text:
     if row.status != "active":
         return Text("–", "dim")
     if at is None or row.held_at is not None:
-        return line(waits(row) if wide else "waits")
+        return line(wait_reason(row) if wide else "waits")
     late = row.due_at is not None and now - row.due_at > timedelta(seconds=row.spec.grace)
-    return Text(f"{local(at, tz) if wide else _short(at, tz, now)}, {when(at, now)}", "bold red" if late else "")
+    return Text(f"{local_time(at, tz) if wide else _short(at, tz, now)}, {when(at, now)}", "bold red" if late else "")
 
 
 def _last(row: Schedule, now: datetime, *, wide: bool) -> Text:
-    """How the last run ended, or that one is under way."""
+    """The outcome of the last run, or that a run is under way."""
     if row.active:
         at, (symbol, style), word = row.last_fired_at or row.updated_at, render.STATES["running"], "under way"
     elif row.last_outcome is not None and row.last_finished_at is not None:
@@ -142,7 +142,7 @@ def summary(counts: Mapping[Status, int], rows: Sequence[Schedule], now: datetim
     return Text("  ").join(parts)
 
 
-# one of them
+# page
 
 
 def schedule_page(
@@ -150,8 +150,8 @@ def schedule_page(
 ) -> list[RenderableType]:
     head = Text.assemble(status(row), "  ", (clean(row.name), "bold"), f"  {clean(rule(row))}")
     page: list[RenderableType] = [head, facts(_pairs(row, stats, now))]
-    if said := _policies(row.spec):
-        page += [Text(), Text("POLICIES", style="dim"), facts(said)]
+    if policies := _policies(row.spec):
+        page += [Text(), Text("POLICIES", style="dim"), facts(policies)]
     if previews:
         page += [Text(), preview_table(previews, row.spec.trigger.tz, now)]
     if ticks:
@@ -163,7 +163,7 @@ def _pairs(row: Schedule, stats: ScheduleStats, now: datetime) -> dict[str, str]
     spec, tz = row.spec, row.spec.trigger.tz
 
     def at(instant: datetime | None) -> str:
-        return "" if instant is None else f"{local(instant, tz)}  ({when(instant, now)})"
+        return "" if instant is None else f"{local_time(instant, tz)}  ({when(instant, now)})"
 
     outcome = "" if row.last_outcome is None else row.last_outcome.value
     ended = f"{outcome} {when(row.last_finished_at, now)}" if row.last_finished_at else ""
@@ -171,11 +171,13 @@ def _pairs(row: Schedule, stats: ScheduleStats, now: datetime) -> dict[str, str]
         "zone": tz,
         "task": spec.task,
         "queue": spec.queue,
-        "input": "made by a function in code when a tick fires" if spec.computed else spec.payload[: render.LONG],
+        "input": "made by a function in code when a tick fires"
+        if spec.computed
+        else spec.payload[: render.MAX_SECTION_CHARACTERS],
         "owner": "code, which declares it when it runs" if row.owner == "code" else "user: no deploy touches it",
         "paused": f"{exact(row.paused_at, now)}{f': {row.note}' * bool(row.note)}" if row.paused_at else "",
         "next run": at(row.next_run_at) if row.status != "ended" else "",
-        "waits": waits(row),
+        "waits": wait_reason(row),
         "due": at(row.due_at) if row.due_at != row.next_run_at else "",
         "under way": ", ".join(row.active[:10]),
         "last run": at(row.last_run_at),
@@ -197,12 +199,12 @@ def _runs(stats: ScheduleStats) -> str:
 
 
 def _took(stats: ScheduleStats) -> str:
-    """Of the runs of the last week."""
+    """Durations of the runs of the last week."""
     if not stats.runs.runs:
         return ""
     times = (("p50", stats.runs.p50), ("p95", stats.runs.p95), ("p99", stats.runs.p99))
-    late = f"; late to start p95 {took(stats.late_p95)}" if stats.late_p95 is not None else ""
-    return f"{', '.join(f'{name} {took(one)}' for name, one in times)} in {stats.runs.runs:,} runs of 7 days{late}"
+    late = f"; late to start p95 {duration(stats.late_p95)}" if stats.late_p95 is not None else ""
+    return f"{', '.join(f'{name} {duration(one)}' for name, one in times)} in {stats.runs.runs:,} runs of 7 days{late}"
 
 
 def _not_run(stats: ScheduleStats) -> str:
@@ -213,12 +215,12 @@ def _not_run(stats: ScheduleStats) -> str:
 
 
 def _policies(spec: Spec) -> dict[str, str]:
-    """Those that somebody has said something else about than is usual."""
-    said = {name: getattr(spec, name) for name in _POLICIES}
-    return {name: _word(name, value) for name, value in said.items() if value != _DEFAULTS[name]}
+    """The policies that differ from their default."""
+    policies = {name: getattr(spec, name) for name in _POLICIES}
+    return {name: _value_text(name, value) for name, value in policies.items() if value != _DEFAULTS[name]}
 
 
-def _word(name: str, value: Any) -> str:
+def _value_text(name: str, value: Any) -> str:
     match value:
         case None | False:
             return "none"
@@ -229,33 +231,33 @@ def _word(name: str, value: Any) -> str:
         case datetime() | date():
             return value.isoformat()
         case tuple():
-            return ", ".join(_word(name, one) for one in value)
+            return ", ".join(_value_text(name, one) for one in value)
         case float() if name in _SPANS:
             return render.span(value) if value else "none"
     return str(value)
 
 
 def preview_table(previews: Sequence[Preview], tz: str, now: datetime) -> Table:
-    noted = any(one.note for one in previews)
+    noted = any(tick.note for tick in previews)
     table = grid(f"next, {tz}", "utc", "when", *(["note"] if noted else []), cut=("note",))
-    for one in previews:
-        instants = local(one.at, tz), f"{one.at:%Y-%m-%d %H:%M:%S}Z", when(one.at, now)
-        table.add_row(*instants, *([Text(one.note, style="yellow")] if noted else []))
+    for tick in previews:
+        instants = local_time(tick.at, tz), f"{tick.at:%Y-%m-%d %H:%M:%S}Z", when(tick.at, now)
+        table.add_row(*instants, *([Text(tick.note, style="yellow")] if noted else []))
     return table
 
 
 def _ticks(ticks: Sequence[Tick], tz: str, now: datetime) -> Table:
-    wide = render.console().width >= render.WIDE
+    wide = render.console().width >= render.WIDE_COLUMNS
     table = grid("tick", "became", *(("seen",) if wide else ()), "why, or its job", cut=("why, or its job",))
     for tick in ticks:
         seen = [when(tick.seen_at, now)] if wide else []
-        table.add_row(local(tick.at, tz), _became(tick), *seen, _why(tick, tz))
+        table.add_row(local_time(tick.at, tz), _outcome(tick), *seen, _why(tick, tz))
     return table
 
 
-def _became(tick: Tick) -> Text:
+def _outcome(tick: Tick) -> Text:
     """✓ fired, ✓ by hand, ✗ 9 missed."""
-    symbol, style = WHATS[tick.what]
+    symbol, style = TICK_MARKS[tick.what]
     word = tick.reason.replace("_", " ") if tick.what == "fired" and tick.reason else tick.what
     return Text(f"{symbol} {f'{tick.count:,} ' * (tick.count > 1)}{word}", style)
 
@@ -263,6 +265,6 @@ def _became(tick: Tick) -> Text:
 def _why(tick: Tick, tz: str) -> Text:
     if tick.what == "fired":
         return line(tick.job_id or "")
-    behind = f": {REASONS[tick.reason]}" if tick.reason in REASONS else ""
-    several = f", until {local(tick.last_at, tz)}" if tick.last_at is not None else ""
-    return Text(clean(f"{tick.reason}{behind}{several}"))
+    explanation = f": {REASONS[tick.reason]}" if tick.reason in REASONS else ""
+    several = f", until {local_time(tick.last_at, tz)}" if tick.last_at is not None else ""
+    return Text(clean(f"{tick.reason}{explanation}{several}"))

@@ -1,4 +1,4 @@
-"""mainspring schedules: seeing them, and running them beside their ticks; what changes them stands elsewhere."""
+"""mainspring schedules: lists, shows, triggers and backfills schedules; schedule_changes has the other commands."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from ..app import Mainspring
 from ..control.schedule_ticks import MAX_TICKS
 from ..control.schedules import Backfill
 from ..schedule.record import Owner, Schedule, Status
-from . import records
+from .app_loader import store_name, with_app
 from .confirm import confirm
-from .failure import hint
-from .loading import place, with_app
+from .json_output import preview_records, print_json, schedule_record
+from .messages import hint
 from .options import as_json, json_object, moment, yes
 from .schedule_bulk import bulk
 from .schedule_changes import create, delete, pause, reschedule, resume, update
 from .schedule_history import executions, stats
-from .spread import spread
+from .schedule_spread import spread
 
-# On the page of one: ticks to come, and records of those that have been.
-COMING, PAST = 5, 10
+# Ticks on the page of one schedule.
+NEXT_TICKS = 5
+PAST_TICKS = 10
 
 
 @click.group()
@@ -44,7 +45,7 @@ async def list_(app: Mainspring, limit: int, after: str | None, as_json: bool, *
     """List schedules by name."""
     rows = await app.schedules.list(limit=limit, after=after, **which)
     if as_json:
-        records.emit([records.schedule_record(row) for row in rows])
+        print_json([schedule_record(row) for row in rows])
     elif rows:
         from . import render, schedule_page
 
@@ -59,8 +60,9 @@ def _none(app: Mainspring, which: dict[str, Any], after: str | None) -> str:
     if after is not None:
         return "no more schedules"
     if any(which.values()):
-        return f"no schedule of {place(app)} fits these options; without them all are listed"
-    return f"{place(app)} holds no schedules; make one: mainspring schedules create NAME --task TASK --cron '0 9 * * *'"
+        return f"no schedule of {store_name(app)} fits these options; without them all are listed"
+    example = "mainspring schedules create NAME --task TASK --cron '0 9 * * *'"
+    return f"{store_name(app)} holds no schedules; make one: {example}"
 
 
 @schedules.command()
@@ -69,14 +71,14 @@ def _none(app: Mainspring, which: dict[str, Any], after: str | None) -> str:
 @with_app
 async def show(app: Mainspring, name: str, as_json: bool) -> None:
     """Show one schedule: its rule, its next ticks, and how the last ones went."""
-    row, went = await app.schedules.get(name), await app.schedules.stats(name)
-    coming, ticks = await app.schedules.preview(name, COMING), await app.schedules.ticks(name, limit=PAST)
+    row, figures = await app.schedules.get(name), await app.schedules.stats(name)
+    upcoming, ticks = await app.schedules.preview(name, NEXT_TICKS), await app.schedules.ticks(name, limit=PAST_TICKS)
     if as_json:
-        told = {"next": records.preview_records(coming), "newest": [msgspec.structs.asdict(tick) for tick in ticks]}
-        return records.emit(records.schedule_record(row) | {"stats": went} | told)
+        history = {"next": preview_records(upcoming), "newest": [msgspec.structs.asdict(tick) for tick in ticks]}
+        return print_json(schedule_record(row) | {"stats": figures} | history)
     from . import render, schedule_page
 
-    return render.show(*schedule_page.schedule_page(row, went, ticks, coming, app.clock.now()))
+    return render.show(*schedule_page.schedule_page(row, figures, ticks, upcoming, app.clock.now()))
 
 
 @schedules.command()
@@ -86,16 +88,16 @@ async def show(app: Mainspring, name: str, as_json: bool) -> None:
 @with_app
 async def preview(app: Mainspring, name: str, count: int, as_json: bool) -> None:
     """Show the next ticks of a schedule, and how clock changes affect them."""
-    row, coming = await app.schedules.get(name), await app.schedules.preview(name, count)
+    row, upcoming = await app.schedules.get(name), await app.schedules.preview(name, count)
     if as_json:
-        return records.emit(records.preview_records(coming))
-    if not coming:
+        return print_json(preview_records(upcoming))
+    if not upcoming:
         return hint(f"schedule {name!r} has no tick to come")
     from . import render, schedule_page
 
-    render.show(schedule_page.preview_table(coming, row.spec.trigger.tz, app.clock.now()))
+    render.show(schedule_page.preview_table(upcoming, row.spec.trigger.tz, app.clock.now()))
     if row.paused_at is not None:
-        hint(f"as if it were resumed now: mainspring schedules resume {name}")
+        hint(f"these are its ticks if it is resumed now: mainspring schedules resume {name}")
     return None
 
 
@@ -107,7 +109,7 @@ async def preview(app: Mainspring, name: str, count: int, as_json: bool) -> None
 async def trigger(app: Mainspring, name: str, kwargs: dict[str, Any] | None, as_json: bool) -> None:
     """Run a schedule now, once, and print the job's id; its next tick stays."""
     handle = await app.schedules.trigger(name, kwargs=kwargs)
-    return records.emit({"id": handle.id}) if as_json else click.echo(handle.id)
+    return print_json({"id": handle.id}) if as_json else click.echo(handle.id)
 
 
 @schedules.command()
@@ -140,22 +142,22 @@ async def backfill(
     found = await app.schedules.backfill(name, first, last, dry_run=True, limit=limit)
     if not dry_run and found.made:
         if not yes:
-            confirm(f"make {_jobs(found)} of schedule {name!r}, {_range(found)}, in {place(app)}?")
+            confirm(f"make {_jobs(found)} of schedule {name!r}, {_range(found)}, in {store_name(app)}?")
         found = await app.schedules.backfill(name, first, last, limit=limit)
-    _tell_filled(row, found, as_json)
+    _print_backfill(row, found, as_json)
 
 
-def _tell_filled(row: Schedule, found: Backfill, as_json: bool) -> None:
+def _print_backfill(row: Schedule, found: Backfill, as_json: bool) -> None:
     if as_json:
-        return records.emit({"schedule": row.name, **msgspec.structs.asdict(found)})
+        return print_json({"schedule": row.name, **msgspec.structs.asdict(found)})
     there = f"{len(found.there):,} of these ticks {'has its' if len(found.there) == 1 else 'have their'} job already"
     if not found.made:
         return hint(f"nothing to make: {there if found.there else f'schedule {row.name!r} has no tick there'}")
     if found.dry_run:
-        from .schedule_page import local
+        from .schedule_page import local_time
 
         for at in found.made:
-            click.echo(local(at, row.spec.trigger.tz))
+            click.echo(local_time(at, row.spec.trigger.tz))
     click.echo(f"{_jobs(found)} {'would be' if found.dry_run else 'made'}{' made' * found.dry_run}, {_range(found)}")
     return hint(there) if found.there else None
 

@@ -1,4 +1,4 @@
-"""mainspring settings: what this app would be started with here."""
+"""mainspring settings: the settings of an app as it would start here."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import msgspec
 
 from ..app import Mainspring
 from ..insight.settings_report import Setting, report
-from . import records
-from .failure import hint
-from .loading import with_closed_app
+from .app_loader import with_closed_app
+from .json_output import print_json
+from .messages import hint
 from .options import as_json
 
 
@@ -21,15 +21,21 @@ from .options import as_json
 async def settings(app: Mainspring, names: tuple[str, ...], changed: bool, as_json: bool) -> None:
     """List settings, where each value comes from, and what it does."""
     found = report(app.settings, app.setting_sources)
-    unknown = set(names) - {one.name for one in found}
+    unknown = set(names) - {setting.name for setting in found}
     if unknown:
-        from ..suggest import did_you_mean as nearest
+        from ..suggest import did_you_mean
 
         name = min(unknown)
-        raise click.UsageError(f"there is no setting {name!r}; {nearest(name, [one.name for one in found])}")
-    found = [one for one in found if (not names or one.name in names) and (not changed or one.source != "default")]
+        raise click.UsageError(
+            f"there is no setting {name!r}; {did_you_mean(name, [setting.name for setting in found])}"
+        )
+    found = [
+        setting
+        for setting in found
+        if (not names or setting.name in names) and (not changed or setting.source != "default")
+    ]
     if as_json:
-        return records.emit(msgspec.to_builtins(found))
+        return print_json(msgspec.to_builtins(found))
     if not found:
         return hint("every setting is at its default")
     return _show(found)
@@ -41,18 +47,20 @@ def _show(found: list[Setting]) -> None:
     from . import render
 
     table = render.grid("setting", "value", "from", "what it does", cut=("value", "what it does"))
-    for one in found:
-        source = one.variable if one.source == "environment" else one.source
-        style = "dim" if one.source == "default" else "bold"
-        table.add_row(one.name, render.line(_words(one)), Text(source, style), render.line(one.meaning))
+    for setting in found:
+        source = setting.variable if setting.source == "environment" else setting.source
+        style = "dim" if setting.source == "default" else "bold"
+        table.add_row(
+            setting.name, render.line(_value_text(setting)), Text(source, style), render.line(setting.meaning)
+        )
     render.show(table)
 
 
-def _words(one: Setting) -> str:
-    value = one.value
-    if one.unit is not None:
+def _value_text(setting: Setting) -> str:
+    value = setting.value
+    if setting.unit is not None:
         figure = f"{value:,}" if isinstance(value, int) else f"{value:,.10g}"
-        return f"{figure} {one.unit[:-1] if value == 1 else one.unit}"
+        return f"{figure} {setting.unit[:-1] if value == 1 else setting.unit}"
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, tuple):

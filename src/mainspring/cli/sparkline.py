@@ -1,4 +1,4 @@
-"""Numbers as rows of blocks. Pure."""
+"""Sparklines: numbers as rows of block characters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ BARS = " ▁▂▃▄▅▆▇█"
 
 
 def bars_of(values: Sequence[int], height: int = 2) -> list[str]:
-    """Rows of block characters, top first; the highest value fills them all, and more than 0 can be seen."""
+    """Rows of block characters, top first. The highest value fills all rows, and any value above 0 is visible."""
     top = max(values, default=0) or 1
     full = len(BARS) - 1
     levels = [max(round(value / top * full * height), value > 0) for value in values]
@@ -16,14 +16,14 @@ def bars_of(values: Sequence[int], height: int = 2) -> list[str]:
 
 
 def squeezed(values: Sequence[int], width: int) -> list[int]:
-    """At most so many values, neighbours added up from the newest back; the oldest sum may be of fewer."""
+    """At most `width` sums of neighbouring values, grouped from the newest; the oldest group may be smaller."""
     size = max(1, -(-len(values) // max(1, width)))
     sums = [sum(values[max(0, end - size) : end]) for end in range(len(values), 0, -size)]
     return sums[::-1]
 
 
 def trail(values: Sequence[int | None], width: int) -> str:
-    """One row of at most so many blocks, each for the highest of its neighbours; a dot where there is no value."""
+    """One row of at most `width` blocks, each the maximum of its group; a dot if the group has no value."""
     size = max(1, -(-len(values) // max(1, width)))
     groups = [values[max(0, end - size) : end] for end in range(len(values), 0, -size)][::-1]
     peaks = [max((value for value in group if value is not None), default=None) for group in groups]

@@ -1,4 +1,4 @@
-"""mainspring stats: how many jobs there are, and how runs have gone."""
+"""mainspring stats: counts of jobs, and statistics of runs."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import msgspec
 from ..app import Mainspring
 from ..insight.stats import LONGEST, Stats
 from ..schedule.record import Schedule, Status
-from . import records
-from .failure import hint
-from .loading import place, with_app
+from .app_loader import store_name, with_app
+from .json_output import print_json
+from .messages import hint
 from .options import as_json, span
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 EVER = "ever"
-# As many are looked at.
-SCHEDULES = 1000
+# Schedules that are read.
+MAX_SCHEDULES = 1000
 By = Literal["task", "queue"]
 
 
-def window(text: str) -> timedelta | None:
-    """A span back from now; None for ever."""
+def parse_window(text: str) -> timedelta | None:
+    """The time before now that is covered; None for 'ever'."""
     if text == EVER:
         return None
     seconds = span(text)
@@ -46,15 +46,15 @@ def window(text: str) -> timedelta | None:
 async def stats(app: Mainspring, window_: str, by: By, queue: str | None, task: str | None, as_json: bool) -> None:
     """Count jobs by state, and show how runs went.
 
-    Durations are those of single runs; a wait is from when a job was due until it started. Percentiles are within 13 %
-    of the exact value.
+    A duration is that of one run; a wait is the time from when a job was due until it started. Percentiles are
+    within 13 % of the exact value.
     """
-    found = await app.stats(window(window_), queue=queue, task=task)
-    rows = await (await app.opened()).schedules(limit=SCHEDULES)
+    found = await app.stats(parse_window(window_), queue=queue, task=task)
+    rows = await (await app.opened()).schedules(limit=MAX_SCHEDULES)
     if as_json:
         seconds = None if found.window is None else found.window.total_seconds()
-        more = {"store": place(app), "window": seconds, "schedules": _counts(rows)}
-        return records.emit(msgspec.to_builtins(found) | more)
+        more = {"store": store_name(app), "window": seconds, "schedules": _counts(rows)}
+        return print_json(msgspec.to_builtins(found) | more)
     _show(app, found, rows, by, window_)
     if not found.total.runs:
         further = "" if found.window is None else f"; --window {EVER if window_ == '7d' else '7d'} looks further back"
@@ -74,22 +74,22 @@ def _counts(rows: Sequence[Schedule]) -> dict[Status, int]:
 def _show(app: Mainspring, found: Stats, rows: Sequence[Schedule], by: By, window: str) -> None:
     from rich.text import Text
 
-    from . import figures, render
+    from . import render, stats_page
 
     width = render.console().width
-    page: list[RenderableType] = [*figures.state_lines(found, width)]
+    page: list[RenderableType] = [*stats_page.state_lines(found, width)]
     if rows:
         from .schedule_page import summary
 
         page.append(summary(_counts(rows), rows, app.clock.now()))
     if found.total.runs:
-        page += [Text(), figures.summary(found.total, _title(window), window, width)]
+        page += [Text(), stats_page.summary(found.total, _title(window), window, width)]
         if found.series:
-            page += figures.throughput(found.series, width)
+            page += stats_page.throughput(found.series, width)
         groups = found.by_task if by == "task" else found.by_queue
-        page += [Text(), figures.figure_table(by, groups, found.total, app.clock.now())]
+        page += [Text(), stats_page.figure_table(by, groups, found.total, app.clock.now())]
     if found.errors:
-        page += [Text(), figures.error_table(found.errors)]
+        page += [Text(), stats_page.error_table(found.errors)]
     render.show(*page)
 
 

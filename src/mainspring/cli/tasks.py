@@ -1,4 +1,4 @@
-"""mainspring tasks: what an app can run, and where its code is."""
+"""mainspring tasks: lists the tasks of an app, and where their code is."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ..errors import MainspringError
 from ..records.circuit import Breaker
 from ..retry import Backoff
 from ..task.task import Task, TaskOptions
-from . import records
-from .failure import Failed, hint
-from .loading import with_app
+from .app_loader import with_app
+from .json_output import print_json
+from .messages import Failed, hint
 from .options import as_json
 
-# Schedules of a task that are named.
-_NAMED = 5
+# Schedules of a task that are named in the table.
+_MAX_NAMED = 5
 
 
 @click.command()
@@ -35,20 +35,20 @@ async def tasks(app: Mainspring, names: tuple[str, ...], as_json: bool) -> None:
         raise Failed("tasks are an app's code, and here is only a store: give --app MODULE:ATTR")
     for name in names:
         if name not in app.tasks:
-            from ..suggest import did_you_mean as nearest
+            from ..suggest import did_you_mean
 
-            raise Failed(f"there is no task {name!r} in this app; {nearest(name, app.tasks)}")
+            raise Failed(f"there is no task {name!r} in this app; {did_you_mean(name, app.tasks)}")
     schedules = await _schedules(app)
     chosen = [app.tasks[name] for name in sorted(names or app.tasks)]
     found = [_record(task, schedules.get(task.name, [])) for task in chosen]
-    return records.emit(found) if as_json else _show(found)
+    return print_json(found) if as_json else _show(found)
 
 
 async def _schedules(app: Mainspring) -> dict[str, list[str]]:
-    """By task, the names of those in the store; without it those that the code declares are not left out."""
+    """The names of schedules by task; empty, with a hint, if the store cannot be read."""
     found: dict[str, list[str]] = {}
     try:
-        await app.schedules.list(limit=1)  # brings what the code declares
+        await app.schedules.list(limit=1)  # writes declared schedules to the store
         async for page in pages(await app.opened()):
             for row in page:
                 found.setdefault(row.spec.task, []).append(row.name)
@@ -59,36 +59,42 @@ async def _schedules(app: Mainspring) -> dict[str, list[str]]:
 
 def _record(task: Task[Any, Any], schedules: list[str]) -> dict[str, Any]:
     return {
-        "name": task.name, "queue": task.options.queue, "executor": task.executor, "stub": task.stub,
-        "arguments": task.arguments.parameters, "options": _options(task.options), "schedules": schedules,
-        "code": None if task.stub else _place(task), "doc": (inspect.getdoc(task.fn) or "").partition("\n")[0],
-    }  # fmt: skip
+        "name": task.name,
+        "queue": task.options.queue,
+        "executor": task.executor,
+        "stub": task.stub,
+        "arguments": task.arguments.parameters,
+        "options": _options(task.options),
+        "schedules": schedules,
+        "code": None if task.stub else _source(task),
+        "doc": (inspect.getdoc(task.fn) or "").partition("\n")[0],
+    }
 
 
 _DEFAULTS = asdict(TaskOptions())
 
 
 def _options(options: TaskOptions) -> dict[str, Any]:
-    """Those that are not as usual; the queue has a column of its own."""
+    """The options that differ from their default, without the queue, which has its own column."""
     given = {name: value for name, value in asdict(options).items() if value != _DEFAULTS[name] and name != "queue"}
-    return {name: _plain(value) for name, value in given.items() if value is not UNSET}
+    return {name: _to_builtins(value) for name, value in given.items() if value is not UNSET}
 
 
-def _plain(value: Any) -> Any:
+def _to_builtins(value: Any) -> Any:
     match value:
         case bool() | int() | float() | str() | None:
             return value
         case Backoff() | Breaker():
             return asdict(value)
         case tuple() | list():
-            return [_plain(one) for one in value]
+            return [_to_builtins(one) for one in value]
         case dict():
-            return {str(name): _plain(one) for name, one in value.items()}
+            return {str(name): _to_builtins(one) for name, one in value.items()}
     return getattr(value, "name", None) or getattr(value, "__qualname__", None) or str(value)
 
 
-def _place(task: Task[Any, Any]) -> str:
-    """shop/mail.py:12, from the current directory where it is below."""
+def _source(task: Task[Any, Any]) -> str:
+    """shop/mail.py:12; relative to the current directory if the file is below it."""
     fn = inspect.unwrap(task.fn)
     code = getattr(fn, "__code__", None)
     if code is None:
@@ -102,13 +108,12 @@ def _show(found: list[dict[str, Any]]) -> None:
 
     cut = ("task", "options", "schedules", "code")
     table = render.grid("task", "queue", "runs in", "options", "schedules", "code", cut=cut)
-    for one in found:
-        options = ", ".join(f"{name}={value}" for name, value in one["options"].items())
-        more = f", {len(one['schedules']) - _NAMED:,} more" if len(one["schedules"]) > _NAMED else ""
-        schedules = ", ".join(one["schedules"][:_NAMED]) + more
-        where = "elsewhere" if one["stub"] else one["executor"]
-        table.add_row(
-            render.line(one["name"]), render.line(one["queue"]), where, render.line(options), render.line(schedules),
-            render.line(one["code"] or "elsewhere"),
-        )  # fmt: skip
+    for task in found:
+        options = ", ".join(f"{name}={value}" for name, value in task["options"].items())
+        more = f", {len(task['schedules']) - _MAX_NAMED:,} more" if len(task["schedules"]) > _MAX_NAMED else ""
+        schedules = ", ".join(task["schedules"][:_MAX_NAMED]) + more
+        where = "elsewhere" if task["stub"] else task["executor"]
+        code = task["code"] or "elsewhere"
+        name, queue = render.line(task["name"]), render.line(task["queue"])
+        table.add_row(name, queue, where, render.line(options), render.line(schedules), render.line(code))
     render.show(table)

@@ -1,4 +1,4 @@
-"""mainspring triggers: what others may set off by a signed message."""
+"""mainspring triggers: endpoints that start jobs or schedules on signed messages."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from . import records
-from .failure import hint
-from .loading import place, with_app
+from .app_loader import store_name, with_app
+from .json_output import print_json
+from .messages import hint
 from .options import as_json, json_object, span
-from .webhooks import secret_shown
+from .webhooks import print_secret
 
 
 @click.group()
@@ -27,9 +27,9 @@ async def list_(app: Mainspring, as_json: bool) -> None:
     """List triggers, without their secrets."""
     found = await app.triggers.list()
     if as_json:
-        return records.emit(msgspec.to_builtins(found))
+        return print_json(msgspec.to_builtins(found))
     if not found:
-        return hint(f"{place(app)} has no triggers; make one: mainspring triggers create NAME --task TASK --body")
+        return hint(f"{store_name(app)} has no triggers; make one: mainspring triggers create NAME --task TASK --body")
     from . import render
 
     return render.show(render.trigger_table(found, app.clock.now()))
@@ -63,12 +63,18 @@ async def create(
     """Create a trigger at /hooks/NAME, and print the secret that signs its messages, which is not shown again."""
     if body and parts:
         raise click.UsageError("--body makes the whole message arguments: give it, or --argument, not both")
-    arguments: Literal["body"] | dict[str, str] = "body" if body else dict(map(_part, parts))
-    made = await app.triggers.create(
-        name, task=task, schedule=schedule, queue=queue, priority=priority, kwargs=kwargs, arguments=arguments,
+    arguments: Literal["body"] | dict[str, str] = "body" if body else dict(map(_parse_part, parts))
+    created = await app.triggers.create(
+        name,
+        task=task,
+        schedule=schedule,
+        queue=queue,
+        priority=priority,
+        kwargs=kwargs,
+        arguments=arguments,
         note=note,
-    )  # fmt: skip
-    secret_shown(as_json, "trigger", made.trigger, made.secret)
+    )
+    print_secret(as_json, "trigger", created.trigger, created.secret)
 
 
 @triggers.command()
@@ -79,7 +85,7 @@ async def show(app: Mainspring, name: str, as_json: bool) -> None:
     """Show the trigger NAME, without its secret."""
     trigger = await app.triggers.get(name)
     if as_json:
-        return records.emit(msgspec.to_builtins(trigger))
+        return print_json(msgspec.to_builtins(trigger))
     from . import hook_page, render
 
     return render.show(hook_page.trigger_page(trigger, app.clock.now()))
@@ -93,7 +99,7 @@ async def show(app: Mainspring, name: str, as_json: bool) -> None:
 @click.option("--priority", metavar="NUMBER", help="Of the job; '' for the task's own.")
 @click.option("--kwargs", type=json_object, metavar="JSON", help="Fixed arguments, as a JSON object.")
 @click.option("--body", is_flag=True, help="Pass all members of the message as arguments.")
-@click.option("--argument", "parts", multiple=True, metavar="NAME=PART", help="All of them; '' for none.")
+@click.option("--argument", "parts", multiple=True, metavar="NAME=PART", help="Replaces all arguments; '' for none.")
 @click.option("--note", help="A note for others.")
 @as_json
 @with_app
@@ -109,14 +115,14 @@ async def update(app: Mainspring, name: str, body: bool, parts: tuple[str, ...],
             changes[other] = None
     changes |= {option: None for option in ("queue", "priority") if changes.get(option) == ""}
     if changes.get("priority") is not None:
-        changes["priority"] = _number(changes["priority"])
+        changes["priority"] = _parse_number(changes["priority"])
     if body or parts:
-        changes["arguments"] = "body" if body else dict(_part(part) for part in parts if part)
+        changes["arguments"] = "body" if body else dict(_parse_part(part) for part in parts if part)
     if not changes:
         raise click.UsageError("what is to be changed? Give --task, --schedule, --kwargs, --argument, --note, …")
     changed = await app.triggers.update(name, **changes)
     if as_json:
-        return records.emit(msgspec.to_builtins(changed))
+        return print_json(msgspec.to_builtins(changed))
     return click.echo(f"trigger {name!r} is changed: {', '.join(changes)}")
 
 
@@ -145,8 +151,8 @@ async def enable(app: Mainspring, name: str) -> None:
 @with_app
 async def rotate(app: Mainspring, name: str, overlap: float, as_json: bool) -> None:
     """Give NAME a new secret and print it; it is not shown again."""
-    made = await app.triggers.rotate(name, overlap=overlap)
-    secret_shown(as_json, "trigger", made.trigger, made.secret)
+    rotated = await app.triggers.rotate(name, overlap=overlap)
+    print_secret(as_json, "trigger", rotated.trigger, rotated.secret)
 
 
 @triggers.command()
@@ -158,14 +164,14 @@ async def delete(app: Mainspring, name: str) -> None:
     click.echo(f"trigger {name!r} is gone")
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     try:
         return int(text)
     except ValueError:
         raise click.BadParameter(f"{text!r} is not a whole number", param_hint="'--priority'") from None
 
 
-def _part(text: str) -> tuple[str, str]:
+def _parse_part(text: str) -> tuple[str, str]:
     name, equals, part = text.partition("=")
     if not equals:
         raise click.BadParameter(f"{text!r} is not NAME=PART, such as event=body", param_hint="'--argument'")

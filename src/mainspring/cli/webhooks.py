@@ -1,4 +1,4 @@
-"""mainspring webhooks: who is told of what, and how that goes."""
+"""mainspring webhooks: creates, lists, tests and changes webhooks."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import msgspec
 from ..app import Mainspring
 from ..errors import JobUnfinished
 from ..webhook.record import EVENTS, EXTRAS, Extra, Kind
-from . import records
-from .failure import Failed, hint
-from .loading import place, with_app
+from .app_loader import store_name, with_app
+from .json_output import job_record, print_json
+from .messages import Failed, hint
 from .options import as_json, span
 
-# Seconds that `test` waits for a worker.
-PATIENCE = 30.0
+# How long `test` waits for a worker.
+TEST_TIMEOUT_SECONDS = 30.0
 
 
 @click.group()
@@ -32,11 +32,11 @@ async def list_(app: Mainspring, as_json: bool) -> None:
     """List webhooks, without their secrets, and how deliveries go."""
     found, standings = await app.webhooks.list(), await app.webhooks.standings()
     if as_json:
-        went = {one.name: {**msgspec.to_builtins(one)} for one in standings.values()}
-        return records.emit([msgspec.to_builtins(hook) | {"standing": went.get(hook.name)} for hook in found])
+        by_name = {one.name: {**msgspec.to_builtins(one)} for one in standings.values()}
+        return print_json([msgspec.to_builtins(hook) | {"standing": by_name.get(hook.name)} for hook in found])
     if not found:
         return hint(
-            f"{place(app)} has no webhooks; make one: mainspring webhooks create NAME https://… --event job.dead"
+            f"{store_name(app)} has no webhooks; make one: mainspring webhooks create NAME https://… --event job.dead"
         )
     from . import render
 
@@ -69,10 +69,10 @@ async def create(
     as_json: bool,
 ) -> None:
     """Send events to URL from now on, and print the secret that signs them, which is not shown again."""
-    made = await app.webhooks.create(
+    created = await app.webhooks.create(
         name, url, events, queues=queues or None, tasks=tasks or None, tags=tags or None, include=include, note=note
     )
-    secret_shown(as_json, "webhook", made.webhook, made.secret)
+    print_secret(as_json, "webhook", created.webhook, created.secret)
 
 
 @webhooks.command()
@@ -81,12 +81,12 @@ async def create(
 @with_app
 async def show(app: Mainspring, name: str, as_json: bool) -> None:
     """Show the webhook NAME, without its secret, and how its deliveries go."""
-    hook, went = await app.webhooks.get(name), await app.webhooks.standing(name)
+    hook, standing = await app.webhooks.get(name), await app.webhooks.standing(name)
     if as_json:
-        return records.emit(msgspec.to_builtins(hook) | {"standing": msgspec.to_builtins(went)})
+        return print_json(msgspec.to_builtins(hook) | {"standing": msgspec.to_builtins(standing)})
     from . import hook_page, render
 
-    return render.show(hook_page.webhook_page(hook, went, app.clock.now()))
+    return render.show(hook_page.webhook_page(hook, standing, app.clock.now()))
 
 
 @webhooks.command()
@@ -109,14 +109,14 @@ async def update(
     given: dict[str, Any] = {"url": url, "note": note}
     given = {option: value for option, value in given.items() if value is not None}
     for option, values in lists.items():
-        kept = [value for value in values if value]
+        names = [value for value in values if value]
         if values:
-            given[option] = kept or ([] if option == "include" else None)
+            given[option] = names or ([] if option == "include" else None)
     if not given:
         raise click.UsageError("what is to be changed? Give --url, --event, --queue, --task, --tag, --include, --note")
     hook = await app.webhooks.update(name, **given)
     if as_json:
-        return records.emit(msgspec.to_builtins(hook))
+        return print_json(msgspec.to_builtins(hook))
     return click.echo(f"webhook {name!r} is changed: {', '.join(given)}")
 
 
@@ -130,7 +130,7 @@ async def deliveries(app: Mainspring, name: str, limit: int, after: str | None, 
     """List the deliveries to NAME, newest first."""
     page, now = await app.webhooks.deliveries(name, limit=limit, after=after), app.clock.now()
     if as_json:
-        records.emit([records.job_record(job, now) for job in page])
+        print_json([job_record(job, now) for job in page])
     elif page:
         from . import hook_page, render
 
@@ -148,8 +148,8 @@ async def deliveries(app: Mainspring, name: str, limit: int, after: str | None, 
 @with_app
 async def rotate(app: Mainspring, name: str, overlap: float, as_json: bool) -> None:
     """Give NAME a new secret and print it; it is not shown again."""
-    made = await app.webhooks.rotate(name, overlap=overlap)
-    secret_shown(as_json, "webhook", made.webhook, made.secret)
+    rotated = await app.webhooks.rotate(name, overlap=overlap)
+    print_secret(as_json, "webhook", rotated.webhook, rotated.secret)
 
 
 @webhooks.command()
@@ -159,13 +159,15 @@ async def test(app: Mainspring, name: str) -> None:
     """Send a test event to NAME, and print the result."""
     handle = await app.webhooks.test(name)
     try:
-        answer = await handle.result(PATIENCE)
+        response = await handle.result(TEST_TIMEOUT_SECONDS)
     except TimeoutError:
-        raise Failed(f"no worker has taken it for {PATIENCE:.0f} s: mainspring why {handle.id}") from None
+        raise Failed(
+            f"no worker has delivered it within {TEST_TIMEOUT_SECONDS:.0f} s: mainspring why {handle.id}"
+        ) from None
     except JobUnfinished:
         job = await handle.job()
         raise Failed(job.failure.message if job.failure else f"it is {job.state}") from None
-    click.echo(f"webhook {name!r} answered {answer['status']}")
+    click.echo(f"webhook {name!r} answered {response['status']}")
 
 
 @webhooks.command()
@@ -195,9 +197,9 @@ async def delete(app: Mainspring, name: str) -> None:
     click.echo(f"webhook {name!r} is gone")
 
 
-def secret_shown(as_json: bool, what: str, record: Any, secret: str) -> None:
-    """Alone on stdout, so that it can be taken from there."""
+def print_secret(as_json: bool, what: str, record: Any, secret: str) -> None:
+    """Prints the secret alone on stdout, so that scripts can read it."""
     if as_json:
-        return records.emit({what: msgspec.to_builtins(record), "secret": secret})
+        return print_json({what: msgspec.to_builtins(record), "secret": secret})
     click.echo(secret)
-    return hint(f"this is the secret of {what} {record.name!r}; nobody can show it again")
+    return hint(f"this is the secret of {what} {record.name!r}; it cannot be shown again")

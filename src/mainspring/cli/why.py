@@ -1,4 +1,4 @@
-"""mainspring why: what keeps a job from running."""
+"""mainspring why: explains why a job is not running."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import msgspec
 
 from ..app import Mainspring
 from ..ids import JobId
-from . import records
-from .loading import with_app
+from .app_loader import with_app
+from .json_output import print_json
 from .options import as_json
 
 
@@ -24,9 +24,11 @@ async def why(app: Mainspring, id: JobId, as_json: bool) -> None:
     job, reasons, now = await app.jobs.get(id), await app.jobs.why(id), app.clock.now()
     shown = job.shown(now)
     if as_json:
-        made = {"schedule": job.schedule, "scheduled_at": job.scheduled_at}
-        told = {"id": id, "task": job.task, "shown": shown, **made, "reasons": msgspec.to_builtins(reasons)}
-        return records.emit(told)
+        origin = {"schedule": job.schedule, "scheduled_at": job.scheduled_at}
+        record = {"id": id, "task": job.task, "shown": shown, **origin, "reasons": msgspec.to_builtins(reasons)}
+        return print_json(record)
     from . import job_page, render
 
-    return render.show(job_page.head(job, now), *job_page.origin(job, now), job_page.why_lines(reasons, now))
+    return render.show(
+        job_page.job_heading(job, now), *job_page.schedule_lines(job, now), job_page.why_lines(reasons, now)
+    )

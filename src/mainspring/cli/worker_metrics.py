@@ -1,4 +1,4 @@
-"""What `mainspring worker --metrics PORT` serves: the figures of its processes, and how they are."""
+"""The metrics and health that `mainspring worker --metrics PORT` serves for its processes."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from ..health import Health
 from ..supervisor.channel import StatusMessage, SupervisorChannel
 from ..supervisor.supervisor import Supervisor
 
-# Seconds between two words of a supervised process about what it has counted: what a kill takes along.
-PERIOD = 2.0
-# A host and a port.
+# How often a supervised process sends its counters; a kill loses the counts since then.
+REPORT_SECONDS = 2.0
+# Host and port.
 Address = tuple[str, int]
 
 
-class ProcessFigures:
-    """What a worker counts; a supervised one tells its supervisor, any other serves it."""
+class ProcessCounters:
+    """The counters of a worker: sent to the supervisor if there is one, else served."""
 
     def __init__(self, app: Mainspring) -> None:
         from ..metrics.timed import measured
 
         self._app = app
-        self._meter = measured(app)
+        self._counters = measured(app)
 
     def take(self) -> CounterSnapshot:
-        """What its supervisor does not know yet."""
-        return self._meter.take()
+        """The counts since the last take, for the supervisor."""
+        return self._counters.take()
 
     @asynccontextmanager
-    async def kept(self, line: SupervisorChannel | None, host: str, port: int) -> AsyncIterator[None]:
-        """While the worker works."""
+    async def reported(self, channel: SupervisorChannel | None, host: str, port: int) -> AsyncIterator[None]:
+        """Sends or serves the counters during the block."""
         from ..metrics.process import watch_loop
 
-        tasks = [asyncio.create_task(watch_loop(self._meter, self._app.clock))]
-        if line is not None:
-            tasks.append(asyncio.create_task(self._tell(line)))
+        tasks = [asyncio.create_task(watch_loop(self._counters, self._app.clock))]
+        if channel is not None:
+            tasks.append(asyncio.create_task(self._send(channel)))
         try:
-            if line is not None:
+            if channel is not None:
                 yield
             else:
-                async with _served(self._app, host, port, self._meter.whole, self._health):
+                async with _served(self._app, host, port, self._counters.whole, self._health):
                     yield
         finally:
             for task in tasks:
@@ -54,15 +54,15 @@ class ProcessFigures:
     async def _health(self, store: bool) -> Health:
         return await self._app.health(store=store)
 
-    async def _tell(self, line: SupervisorChannel) -> None:
+    async def _send(self, channel: SupervisorChannel) -> None:
         while True:
-            await self._app.clock.sleep(PERIOD)
-            if not line.full:
-                line.say(StatusMessage(counts=self.take()))
+            await self._app.clock.sleep(REPORT_SECONDS)
+            if not channel.full:
+                channel.say(StatusMessage(counts=self.take()))
 
 
-async def supervise(app: Mainspring, supervisor: Supervisor, host: str, port: int) -> None:
-    """Serves what all processes have counted together, those that are gone as well: no sum ever goes back."""
+async def supervise_with_metrics(app: Mainspring, supervisor: Supervisor, host: str, port: int) -> None:
+    """Runs the supervisor and serves the sum of all processes, dead ones included, so that no counter decreases."""
     from ..metrics.process import STARTS
 
     def counts() -> CounterSnapshot:
@@ -79,7 +79,7 @@ async def supervise(app: Mainspring, supervisor: Supervisor, host: str, port: in
         async with _served(app, host, port, counts, health):
             await supervisor.run()
     finally:
-        await app.close()  # opened by the first who asked, if somebody did
+        await app.close()  # the first request has opened it, if there was one
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Workers as people read them: all in a table, one on a page."""
+"""Workers for people: a table of all, and a page about one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rich.text import Text
 
 from ..records.job import Job
 from ..records.worker import WorkerRow, WorkerState
-from .render import WIDE, console, exact, facts, grid, line, progress, size, when
-from .text import clean
+from .messages import clean
+from .render import WIDE_COLUMNS, console, exact, facts, grid, line, progress, size, when
 
 STATES: dict[WorkerState, tuple[str, str]] = {
     "open": ("►", "green"),
@@ -24,8 +24,8 @@ STATES: dict[WorkerState, tuple[str, str]] = {
 
 
 def worker_table(workers: Sequence[WorkerRow], now: datetime) -> Table:
-    """Host and process only where there is room: the id begins with them. Leaks only where there are any."""
-    wide, leaks = console().width >= WIDE, any(worker.info.leaked for worker in workers)
+    """One row per worker; host and process only on wide terminals, leaked slots only if there are any."""
+    wide, leaks = console().width >= WIDE_COLUMNS, any(worker.info.leaked for worker in workers)
     left = ("id", *(("host", "pid") if wide else ()), "state")
     table = grid(
         *left, "slots", *(("leaked",) if leaks else ()), "ended", "memory", "beat by", "queues", cut=("queues",)
@@ -48,7 +48,7 @@ def worker_page(worker: WorkerRow, jobs: Sequence[Job], now: datetime) -> list[R
         "beat by": exact(worker.until, now),
         "slots": f"{slots(worker)} taken",
         "leaked": f"{info.leaked} of them by runs that ignore their interruption" if info.leaked else "",
-        "deaf": "hears of no new jobs, and looks for them at intervals" if info.deaf else "",
+        "deaf": "not notified of new jobs: it polls for them" if info.deaf else "",
         "ended": f"{info.finished:,} runs",
         "memory": size(info.memory),
         "queues": queues(worker),
@@ -65,7 +65,7 @@ def state(worker: WorkerRow) -> Text:
 
 
 def slots(worker: WorkerRow) -> str:
-    """3/100, and 3/100→50 while it has not heard that it is to have 50."""
+    """3/100; 3/100→50 until the worker has applied an order to have 50."""
     info, wanted = worker.info, worker.orders.concurrency
     ordered = f"→{wanted}" if wanted not in (None, info.concurrency) else ""
     return f"{info.running}/{info.concurrency}{ordered}"
@@ -87,7 +87,7 @@ def _leaked(count: int) -> Text:
 def _runs(jobs: Sequence[Job], now: datetime) -> Table:
     table = grid("id", "task", "queue", "try", "started", "progress", cut=("task", "queue", "progress"))
     for job in jobs:
-        far = "" if job.progress is None else progress(job.progress)
+        made = "" if job.progress is None else progress(job.progress)
         started = when(job.started_at or job.created_at, now)
-        table.add_row(clean(job.id), line(job.task), line(job.queue), str(job.attempt), started, line(far))
+        table.add_row(clean(job.id), line(job.task), line(job.queue), str(job.attempt), started, line(made))
     return table

@@ -1,4 +1,4 @@
-"""mainspring workers: who is alive, what they run, and orders for them."""
+"""mainspring workers: lists live workers, and gives them orders."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ import click
 from ..app import Mainspring
 from ..control.workers import MOST, refusal
 from ..records.worker import WorkerCommand
-from . import records
+from .app_loader import store_name, with_app
 from .confirm import confirm
-from .failure import hint
-from .loading import place, with_app
+from .json_output import job_record, print_json, worker_record
+from .messages import clean, hint
 from .options import as_json, yes
-from .text import clean
 
-NONE = "no worker of {} is alive; start one: mainspring worker MODULE:ATTR"
+NO_WORKERS = "no worker of {} is alive; start one: mainspring worker MODULE:ATTR"
 
 
-class Listing(click.Group):
-    """A group that lists when it is given no command."""
+class ListByDefault(click.Group):
+    """A group whose default command is `list`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
@@ -28,7 +27,7 @@ class Listing(click.Group):
         return super().parse_args(ctx, args)
 
 
-@click.group(cls=Listing)
+@click.group(cls=ListByDefault)
 def workers() -> None:
     """List, resize, drain, resume and stop workers.
 
@@ -44,9 +43,9 @@ async def list_(app: Mainspring, as_json: bool) -> None:
     """List live workers: their slots, and what they run."""
     found, now = await app.workers.list(), app.clock.now()
     if as_json:
-        return records.emit([records.worker_record(worker) for worker in found])
+        return print_json([worker_record(worker) for worker in found])
     if not found:
-        return hint(NONE.format(place(app)))
+        return hint(NO_WORKERS.format(store_name(app)))
     from . import render, worker_page
 
     return render.show(worker_page.worker_table(found, now))
@@ -61,8 +60,8 @@ async def show(app: Mainspring, id: str, as_json: bool) -> None:
     worker = await app.workers.get(id)
     jobs, now = await app.workers.running(worker.info.id), app.clock.now()
     if as_json:
-        runs = [records.job_record(job, now) for job in jobs]
-        return records.emit(records.worker_record(worker) | {"jobs": runs})
+        runs = [job_record(job, now) for job in jobs]
+        return print_json(worker_record(worker) | {"jobs": runs})
     from . import render, worker_page
 
     return render.show(*worker_page.worker_page(worker, jobs, now))
@@ -80,10 +79,10 @@ async def resize(app: Mainspring, words: tuple[str, ...], every: bool, as_json: 
     """
     if len(words) != (1 if every else 2):
         raise click.UsageError("give a worker and its slots: ID N, or ID default; or --all and the slots")
-    slots = _slots(words[-1])
+    slots = _parse_slots(words[-1])
     ordered = await app.workers.resize(None if every else words[0], slots)
     size = "the slots it was started with" if slots is None else f"{slots:,} slot{'s' * (slots != 1)}"
-    _tell(app, ordered, f"is told to have {size}", as_json)
+    _print_ordered(app, ordered, f"will have {size} from its next beat on", as_json)
 
 
 @workers.command()
@@ -97,11 +96,11 @@ async def drain(app: Mainspring, ids: tuple[str, ...], every: bool, yes: bool, a
 
     Running jobs finish, and the workers stay alive until they are resumed or stopped.
     """
-    named = await _named(app, "drain", ids, every)
+    named = await _checked_ids(app, "drain", ids, every)
     if every and named and not yes:
-        confirm(f"drain {_all(app, named)}, so that nothing more is started?")
+        confirm(f"drain {_workers_text(app, named)}, so that nothing more is started?")
     ordered = [id for one in named for id in await app.workers.drain(one)]
-    _tell(app, ordered, "takes no more jobs from its next beat on", as_json)
+    _print_ordered(app, ordered, "takes no more jobs from its next beat on", as_json)
     if ordered and not as_json:
         hint(f"to go on: mainspring workers resume {'--all' if every else ' '.join(ordered)}")
 
@@ -113,8 +112,8 @@ async def drain(app: Mainspring, ids: tuple[str, ...], every: bool, yes: bool, a
 @with_app
 async def resume(app: Mainspring, ids: tuple[str, ...], every: bool, as_json: bool) -> None:
     """Resume drained workers."""
-    ordered = [id for one in await _named(app, "resume", ids, every) for id in await app.workers.resume(one)]
-    _tell(app, ordered, "takes jobs again from its next beat on", as_json)
+    ordered = [id for one in await _checked_ids(app, "resume", ids, every) for id in await app.workers.resume(one)]
+    _print_ordered(app, ordered, "takes jobs again from its next beat on", as_json)
 
 
 @workers.command()
@@ -129,14 +128,14 @@ async def stop(app: Mainspring, ids: tuple[str, ...], every: bool, yes: bool, as
     They start no new jobs; running jobs may finish within the grace period, and other workers run the rest. A process
     manager may start the workers again; a supervisor (--workers) does.
     """
-    named = await _named(app, "stop", ids, every)
+    named = await _checked_ids(app, "stop", ids, every)
     if every and named and not yes:
-        confirm(f"stop {_all(app, named)}, so that nothing runs until others are started?")
+        confirm(f"stop {_workers_text(app, named)}, so that nothing runs until others are started?")
     ordered = [id for one in named for id in await app.workers.stop(one)]
-    _tell(app, ordered, "stops from its next beat on", as_json)
+    _print_ordered(app, ordered, "stops from its next beat on", as_json)
 
 
-def _slots(text: str) -> int | None:
+def _parse_slots(text: str) -> int | None:
     if text == "default":
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= MOST):
@@ -146,12 +145,19 @@ def _slots(text: str) -> int | None:
     return int(text)
 
 
-def _all(app: Mainspring, named: Sequence[str]) -> str:
-    return f"the only worker of {place(app)}" if len(named) == 1 else f"all {len(named):,} workers of {place(app)}"
+def _workers_text(app: Mainspring, named: Sequence[str]) -> str:
+    return (
+        f"the only worker of {store_name(app)}"
+        if len(named) == 1
+        else f"all {len(named):,} workers of {store_name(app)}"
+    )
 
 
-async def _named(app: Mainspring, action: WorkerCommand, ids: tuple[str, ...], every: bool) -> list[str]:
-    """Those meant, by their whole ids: one that is unknown or cannot obey is told before any has got its orders."""
+async def _checked_ids(app: Mainspring, action: WorkerCommand, ids: tuple[str, ...], every: bool) -> list[str]:
+    """The full ids of the chosen workers.
+
+    Raises WorkerNotFound or InvalidTransition before any of them gets an order.
+    """
     if every == bool(ids):
         raise click.UsageError("which workers? Give ids, or --all")
     if every:
@@ -163,11 +169,11 @@ async def _named(app: Mainspring, action: WorkerCommand, ids: tuple[str, ...], e
     return list(found)
 
 
-def _tell(app: Mainspring, ordered: Sequence[str], what: str, as_json: bool) -> None:
+def _print_ordered(app: Mainspring, ordered: Sequence[str], effect: str, as_json: bool) -> None:
     if as_json:
-        return records.emit({"ordered": ordered})
+        return print_json({"ordered": ordered})
     if not ordered:
-        return hint(NONE.format(place(app)))
+        return hint(NO_WORKERS.format(store_name(app)))
     for id in ordered:
-        click.echo(f"worker {clean(id)} {what}")
+        click.echo(f"worker {clean(id)} {effect}")
     return None

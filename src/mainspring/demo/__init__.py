@@ -1,1 +1,1 @@
-"""The demo: an example shop, somebody who keeps it busy, and a view of what its jobs do."""
+"""The example shop that `mainspring demo` and `mainspring dev mainspring.demo.life:app` run."""

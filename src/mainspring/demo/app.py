@@ -1,4 +1,4 @@
-"""The example app: a shop that sells video clips. Its sleeps stand for the services it would call."""
+"""The example app: a shop that sells video clips. Its sleeps stand in for the services it would call."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import random
 
 from .. import Backoff, Clock, Context, Mainspring
 
-# Of the payments this share fails at first.
-UNLUCKY = 0.06
+# The share of payment attempts that fail.
+PAYMENT_FAILURE_RATIO = 0.06
 
 
 def shop(store: str | None, clock: Clock | None = None) -> Mainspring:
-    """The app on this store, or on that of the settings, with the tasks it registers."""
+    """The app with its tasks, on this store or on that of the settings."""
     app = Mainspring(store, clock=clock, beat=1, lease=5, grace=10)
 
     @app.task(queue="mail", priority=10)
@@ -27,7 +27,7 @@ def shop(store: str | None, clock: Clock | None = None) -> Mainspring:
     @app.task(max_retries=4, backoff=Backoff(initial=0.5, max=4))
     async def charge_card(order: int, cents: int) -> None:
         await app.clock.sleep(random.uniform(0.1, 0.4))
-        if random.random() < UNLUCKY:
+        if random.random() < PAYMENT_FAILURE_RATIO:
             raise ConnectionError("the bank timed out")
         await send_receipt.enqueue(order)
 
@@ -53,7 +53,7 @@ def shop(store: str | None, clock: Clock | None = None) -> Mainspring:
         await app.clock.sleep(random.uniform(0.1, 0.3))
         raise PermissionError("403, key expired")
 
-    @app.every(seconds=3, overlap="skip")  # now and then a count takes longer than that
+    @app.every(seconds=3, overlap="skip")  # some counts take longer than the interval
     @app.task(queue="reports")
     async def count_stock() -> None:
         await app.clock.sleep(random.uniform(1.5, 3.5))

@@ -1,4 +1,4 @@
-"""The example shop as an app of its own, kept busy by its schedules: `mainspring dev mainspring.demo.life:app`."""
+"""The example shop with customers who come by its own schedules: `mainspring dev mainspring.demo.life:app`."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tempfile import TemporaryDirectory
 from .. import Backoff, Clock, Context, Discard, every
 from ..app import Mainspring
 from .app import shop
-from .feeder import wishes
+from .feeder import round_of_jobs
 
-# What customers ask for in the first moment, so that there is something to see at once.
-HASTE = 60
+# Rounds of customers at the start, so that there is something to see at once.
+FIRST_ROUNDS = 60
 PARTNERS = ("Acme", "Globex", "Initech", "Umbrella")
 
 
-def crowd(at: datetime) -> int:
-    """How many customers come in this second: more and fewer by turns, every twenty minutes."""
+def customers_at(at: datetime) -> int:
+    """How many customers come in this second: a wave with a period of twenty minutes."""
     return round(0.8 + 0.7 * math.sin(at.timestamp() / 190) + random.uniform(-0.5, 0.5))
 
 
 def busy_shop(store: str | None = None, clock: Clock | None = None) -> Mainspring:
-    """The shop, with somebody who buys, and more to look at."""
+    """The shop with customers, progress, logs, failures, a paused queue and a paused schedule."""
     app = shop(store, clock)
 
     @app.every(seconds=1, overlap="skip")
@@ -32,7 +32,7 @@ def busy_shop(store: str | None = None, clock: Clock | None = None) -> Mainsprin
     async def serve_customers(ctx: Context) -> int:
         assert ctx.scheduled_at
         second = int(ctx.scheduled_at.timestamp())
-        jobs = [job for n in range(crowd(ctx.scheduled_at)) for job in wishes(app, second + 7 * n)]
+        jobs = [job for n in range(customers_at(ctx.scheduled_at)) for job in round_of_jobs(app, second + 7 * n)]
         await app.enqueue_many(jobs)
         return len(jobs)
 
@@ -54,7 +54,7 @@ def busy_shop(store: str | None = None, clock: Clock | None = None) -> Mainsprin
         invoice = random.randint(10_000, 99_999)
         await app.clock.sleep(0.2)
         if random.random() < 0.5:
-            raise Discard(f"invoice {invoice} is in a currency that nobody knows: 'XQQ'")
+            raise Discard(f"invoice {invoice} is in an unknown currency: 'XQQ'")
         if random.random() < 0.4:
             raise TimeoutError(f"rates.example.org did not answer within 5 s (invoice {invoice})")
 
@@ -67,21 +67,22 @@ def busy_shop(store: str | None = None, clock: Clock | None = None) -> Mainsprin
     async def weekly_trailer(clip: str, frames: int) -> None:
         await render_trailer.enqueue(clip, frames)
 
-    app.schedule("publish_catalogues", every().weekday.at("07:30", tz="America/New_York"), publish_catalogue,
-                 kwargs={"partner": PARTNERS[0], "products": 1200})  # fmt: skip
+    weekday_mornings = every().weekday.at("07:30", tz="America/New_York")
+    kwargs = {"partner": PARTNERS[0], "products": 1200}
+    app.schedule("publish_catalogues", weekday_mornings, publish_catalogue, kwargs=kwargs)
 
     @app.every(days=365, name="open_shop", run_on_start=True, max_runs=1)
     @app.task(queue="customers", max_retries=0)
     async def open_shop(ctx: Context) -> None:
-        """Once: a queue that somebody has paused, a schedule too, and a first rush of customers."""
+        """Runs once: pauses a queue and a schedule, and enqueues the first rounds of customers."""
         await app.queues.pause("partners")
         await app.enqueue_many(publish_catalogue.job(name, random.randint(50, 5000)) for name in PARTNERS * 3)
         await app.schedules.pause("send_bills", note="until the tax office answers")
-        for n in range(HASTE):
-            await app.enqueue_many(wishes(app, n))
+        for n in range(FIRST_ROUNDS):
+            await app.enqueue_many(round_of_jobs(app, n))
 
     return app
 
 
-_place = None if os.environ.get("MAINSPRING_STORE") else TemporaryDirectory(prefix="mainspring-demo-")
-app = busy_shop(f"sqlite:///{_place.name}/demo.db" if _place else None)  # gone with this process
+_folder = None if os.environ.get("MAINSPRING_STORE") else TemporaryDirectory(prefix="mainspring-demo-")
+app = busy_shop(f"sqlite:///{_folder.name}/demo.db" if _folder else None)  # removed when this process ends

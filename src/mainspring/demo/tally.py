@@ -1,17 +1,16 @@
-"""What the app's own events add up to."""
+"""DemoTally: counts per task, added up from the events of the app."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 
 from msgspec import Struct
 
 from ..app import Mainspring
-from ..events import JobEnded, JobEnqueued, StoreTrouble
-from ..records.job import Job, State
+from ..events import JobEnded, JobEnqueued
+from ..records.job import State
 
-REMEMBERED = 50
-WINDOW = 5
+RATE_SECONDS = 5
 
 
 class TaskTally(Struct):
@@ -24,33 +23,29 @@ class TaskTally(Struct):
     waited: float = 0.0
     """Seconds from due to started, over all runs."""
     ran: float = 0.0
-    failure: str = ""
+    """Seconds from started to finished, over all runs."""
 
     def __iadd__(self, other: TaskTally) -> TaskTally:
-        for name in ("enqueued", "duplicates", "completed", "retried", "dead", "runs", "waited", "ran"):
+        for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         return self
 
 
 class DemoTally:
-    """Counts from the moment it is made."""
+    """Counts from the moment it is created."""
 
     def __init__(self, app: Mainspring) -> None:
         self._clock = app.clock
-        self._began = app.clock.monotonic()
+        self._started = app.clock.monotonic()
+        self._per_second: Counter[int] = Counter()
         self.tasks: dict[str, TaskTally] = defaultdict(TaskTally)
-        self.completed: deque[tuple[Job, float]] = deque(maxlen=REMEMBERED)
-        """The last ones and the seconds they took, newest first."""
-        self.per_second: Counter[int] = Counter()
-        self.trouble = ""
-        """What the store last failed at, until a run can be settled again."""
         app.events.subscribe(JobEnqueued, self._on_enqueued)
         app.events.subscribe(JobEnded, self._on_ended)
-        app.events.subscribe(StoreTrouble, self._on_trouble)
 
     @property
     def elapsed(self) -> float:
-        return self._clock.monotonic() - self._began
+        """Seconds since it was created."""
+        return self._clock.monotonic() - self._started
 
     @property
     def total(self) -> TaskTally:
@@ -60,15 +55,10 @@ class DemoTally:
         return total
 
     def rate(self) -> float:
-        """Jobs completed a second, over the last whole seconds."""
+        """Jobs completed per second, over the last RATE_SECONDS whole seconds."""
         now = int(self.elapsed)
-        seconds = range(max(0, now - WINDOW), now)
-        return sum(self.per_second[second] for second in seconds) / len(seconds) if seconds else 0.0
-
-    def history(self, seconds: int) -> list[int]:
-        """Jobs completed in each of the last whole seconds, oldest first."""
-        now = int(self.elapsed)
-        return [self.per_second[second] for second in range(max(0, now - seconds), now)]
+        seconds = range(max(0, now - RATE_SECONDS), now)
+        return sum(self._per_second[second] for second in seconds) / len(seconds) if seconds else 0.0
 
     def _on_enqueued(self, event: JobEnqueued) -> None:
         task = self.tasks[event.task]
@@ -78,22 +68,15 @@ class DemoTally:
             task.duplicates += 1
 
     def _on_ended(self, event: JobEnded) -> None:
-        self.trouble = ""
         job, outcome = event.job, event.outcome
         task = self.tasks[job.task]
         started = job.started_at or outcome.finished_at
-        took = (outcome.finished_at - started).total_seconds()
         task.runs += 1
         task.waited += max(0.0, (started - job.run_at).total_seconds())
-        task.ran += took
+        task.ran += (outcome.finished_at - started).total_seconds()
         if outcome.state is State.COMPLETED:
             task.completed += 1
-            self.per_second[int(self.elapsed)] += 1
-            self.completed.appendleft((job, took))
+            self._per_second[int(self.elapsed)] += 1
         if outcome.failure is not None:
             task.retried += outcome.state is State.PENDING
             task.dead += outcome.state is State.DEAD
-            task.failure = f"{outcome.failure.type}: {outcome.failure.message}"
-
-    def _on_trouble(self, event: StoreTrouble) -> None:
-        self.trouble = f"store trouble while {event.doing}: {event.error}"

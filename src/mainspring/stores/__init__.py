@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import cast
 
 from ..clock import Clock
 from ..config import Durability
@@ -86,14 +85,14 @@ def open_store(
                 ) from None
             return RedisStore(redis, clock=clock, durability=durability)
         case "http" | "https":
-            from .http.place import ApiUrl as HttpPlace
+            from ..client.url import ApiUrl
 
-            site = HttpPlace(url, shown)
+            api = ApiUrl(url, shown)
             try:
-                from .http.store import HttpStore
+                from ..client.client import ApiClient
             except ModuleNotFoundError as error:
                 raise BadSetting(f"store URL {shown!r} needs {error.name}: pip install 'mainspring[http]'") from None
-            return cast(Store, HttpStore(site, api_key))
+            return ApiClient(api, api_key)
         case unknown:
             what = f"unknown store {unknown!r}" if unknown else "no store named"
             raise BadSetting(f"{what} in URL {shown!r}: use {_FORMS}")

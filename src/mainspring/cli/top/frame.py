@@ -1,4 +1,4 @@
-"""The whole picture: what goes where, from 60 columns by 20 rows up."""
+"""Frame: the layout of the view, from 60 columns by 20 rows up."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from rich.text import Text
 from ...records.job import Shown
 from ...records.queue import Queue
 from ...records.worker import WorkerRow
-from .. import figures, render
-from ..text import clean
+from .. import render, stats_page
+from ..messages import clean
 from ..worker_page import STATES, slots
-from .panes import PANES, cut, more
-from .scene import Scene
-from .view import PANES as NAMES
+from .panes import PANES, add_more_row, fit
+from .snapshot import TopSnapshot
+from .view import PANE_NAMES as NAMES
 from .view import TopView
 
-# From this width on queues and workers stand side by side.
-BESIDE = 80
-# Rows of each list when there is no window to fit into.
-ROWS = 21
-# The share of the rows below throughput that they may take.
-LISTS = 0.6
-# From this height on the bars of throughput are higher.
-TALL = 30
+# From this width on queues and workers are side by side.
+SIDE_BY_SIDE_COLUMNS = 80
+# Rows of each list if there is no window to fit into.
+LIST_ROWS = 21
+# The share of the rows below the throughput that queues and workers may take.
+LISTS_SHARE = 0.6
+# From this height on the bars of the throughput are higher.
+TALL_ROWS = 30
 
 
 class Frame:
-    """Fills the window, however large."""
+    """Renders the view to the size of the window."""
 
     def __init__(self, view: TopView) -> None:
         self._view = view
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width, height = options.max_width, options.height or console.height
-        upper = list(_upper(self._view, width, tall=height >= TALL))
+        upper = list(_upper(self._view, width, tall=height >= TALL_ROWS))
         lines = _lines(console, options, Group(*upper))
-        if self._view.scene is not None:
+        if self._view.snapshot is not None:
             room = max(2, height - len(lines) - 2)
-            lines += _lines(console, options, _lists(self._view.scene, width, int(room * LISTS)))
-            lines += _lines(console, options, _tabs(self._view, self._view.scene, width))
-            pane = PANES[self._view.pane](self._view.scene, width, max(1, height - 1 - len(lines)))
+            lines += _lines(console, options, _lists(self._view.snapshot, width, int(room * LISTS_SHARE)))
+            lines += _lines(console, options, _tabs(self._view, self._view.snapshot, width))
+            pane = PANES[self._view.pane](self._view.snapshot, width, max(1, height - 1 - len(lines)))
             lines += _lines(console, options, pane)
         lines = lines[: height - 1]
         lines += [[] for _ in range(height - 1 - len(lines))]
@@ -59,33 +59,33 @@ def _lines(console: Console, options: ConsoleOptions, part: RenderableType) -> l
     return console.render_lines(part, options.update(height=None), pad=False)
 
 
-def whole(view: TopView, width: int) -> Group:
-    """Everything, one below the other, for pipes and --once."""
-    assert view.scene is not None
-    scene, parts = view.scene, [*_upper(view, width), Text()]
-    parts += [_queues(scene, ROWS), Text(), _workers(scene, ROWS)]
+def full_page(view: TopView, width: int) -> Group:
+    """All parts below each other, for pipes and --once."""
+    assert view.snapshot is not None
+    snapshot, parts = view.snapshot, [*_upper(view, width), Text()]
+    parts += [_queues(snapshot, LIST_ROWS), Text(), _workers(snapshot, LIST_ROWS)]
     for name, pane in zip(NAMES, PANES, strict=True):
-        parts += [Text(), _heading(Text(name, "bold"), width), pane(scene, width, ROWS)]
+        parts += [Text(), _heading(Text(name, "bold"), width), pane(snapshot, width, LIST_ROWS)]
     return Group(*parts)
 
 
-# above
+# top
 
 
 def _upper(view: TopView, width: int, *, tall: bool = False) -> Iterator[RenderableType]:
     yield _header(view, width)
     if view.trouble:
         lasted = (view.now - view.since).total_seconds() if view.now and view.since else 0.0
-        said = f" for {render.span(lasted)}" if lasted >= 1 else ""
-        yield Text(f"✗ the store is in trouble{said}: {clean(view.trouble)}", "bold red")
-    if view.scene is None:
+        duration = f" for {render.span(lasted)}" if lasted >= 1 else ""
+        yield Text(f"✗ the store is in trouble{duration}: {clean(view.trouble)}", "bold red")
+    if view.snapshot is None:
         if not view.trouble:
             yield Text("  looking …", "dim")
         return
-    stats = view.scene.stats
-    yield figures.by_state(stats, width)
-    yield _heading(figures.summary(stats.total, "last hour", "1h", width), width)
-    yield from figures.throughput(stats.series, width, newest=True, height=3 if tall else 1)
+    stats = view.snapshot.stats
+    yield stats_page.state_line(stats, width)
+    yield _heading(stats_page.summary(stats.total, "last hour", "1h", width), width)
+    yield from stats_page.throughput(stats.series, width, newest=True, height=3 if tall else 1)
 
 
 def _header(view: TopView, width: int) -> Table:
@@ -98,7 +98,10 @@ def _header(view: TopView, width: int) -> Table:
     if view.paused:
         health = Text("‖ paused  ", "bold magenta").append_text(health)
     time = f"{view.now:%H:%M:%S}Z" if view.now else ""
-    line.add_row(Text("mainspring top", "bold"), render.line(view.store), health if view.store else "", time)
+    title = Text(view.title, "bold")
+    if view.note:
+        title.append(f"  {view.note}", "bold yellow")
+    line.add_row(title, render.line(view.store), health if view.store else "", time)
     return line
 
 
@@ -114,66 +117,69 @@ def _heading(title: Text, width: int) -> Text:
 # queues and workers
 
 
-def _lists(scene: Scene, width: int, room: int) -> RenderableType:
-    if width < BESIDE:
-        rows, queues, workers = room - 2, max(1, len(scene.stats.queues)), max(1, len(scene.workers))
+def _lists(snapshot: TopSnapshot, width: int, room: int) -> RenderableType:
+    if width < SIDE_BY_SIDE_COLUMNS:
+        rows, queues, workers = room - 2, max(1, len(snapshot.stats.queues)), max(1, len(snapshot.workers))
         low = min(workers, max(1, rows // 2, rows - queues))
-        return Group(_queues(scene, 1 + max(1, rows - low)), _workers(scene, 1 + low))
-    beside = Table.grid(expand=True, padding=(0, 2, 0, 0))
-    beside.add_column(ratio=1)
-    beside.add_column(ratio=1)
-    beside.add_row(_queues(scene, room), _workers(scene, room))
-    return beside
+        return Group(_queues(snapshot, 1 + max(1, rows - low)), _workers(snapshot, 1 + low))
+    columns = Table.grid(expand=True, padding=(0, 2, 0, 0))
+    columns.add_column(ratio=1)
+    columns.add_column(ratio=1)
+    columns.add_row(_queues(snapshot, room), _workers(snapshot, room))
+    return columns
 
 
-def _queues(scene: Scene, room: int) -> Table:
+def _queues(snapshot: TopSnapshot, room: int) -> Table:
     table = _counts("queue", "pend", "sched", "retry", "run", "wait")
-    queues = scene.stats.queues
+    queues = snapshot.stats.queues
     if len(queues) >= room:
         queues = sorted(queues, key=lambda queue: (-queue.pending - queue.running - queue.retrying, queue.name))
-    shown, left = cut(queues, room - 1)
+    shown, left = fit(queues, room - 1)
     for queue in shown:
         mark = ("‖", "magenta", "paused") if queue.paused else ("►", "green", "")
-        table.add_row(_named(queue.name, *mark), *_waiting(queue), _wait(scene, queue))
+        table.add_row(_named(queue.name, *mark), *_queue_counts(queue), _wait(snapshot, queue))
     if not queues:
         table.add_row(Text("none", "dim"))
-    return more(table, left)
+    return add_more_row(table, left)
 
 
-def _waiting(queue: Queue) -> list[Text]:
+def _queue_counts(queue: Queue) -> list[Text]:
     counts: dict[Shown, int] = {
-        "pending": queue.pending, "scheduled": queue.scheduled, "retrying": queue.retrying, "running": queue.running,
-    }  # fmt: skip
-    return [Text(short(count), render.STATES[state][1] if count else "dim") for state, count in counts.items()]
+        "pending": queue.pending,
+        "scheduled": queue.scheduled,
+        "retrying": queue.retrying,
+        "running": queue.running,
+    }
+    return [Text(short_count(count), render.STATES[state][1] if count else "dim") for state, count in counts.items()]
 
 
-def _wait(scene: Scene, queue: Queue) -> Text:
-    waited = scene.waits.get(queue.name)
+def _wait(snapshot: TopSnapshot, queue: Queue) -> Text:
+    waited = snapshot.waits.get(queue.name)
     if waited is None:
         return Text("–", "dim")
     seconds = waited.total_seconds()
     return Text(render.span(seconds), "bold red" if seconds >= 300 else "yellow" if seconds >= 60 else "")
 
 
-def _workers(scene: Scene, room: int) -> Table:
+def _workers(snapshot: TopSnapshot, room: int) -> Table:
     table = _counts("worker", "run", "leak", "mem", "beat")
-    workers = scene.workers
+    workers = snapshot.workers
     if len(workers) >= room:
         workers = sorted(
             workers, key=lambda one: (-one.info.leaked, not one.info.drained, -one.info.running, one.info.id)
         )
-    shown, left = cut(workers, room - 1)
+    shown, left = fit(workers, room - 1)
     for worker in shown:
-        table.add_row(*_worker(worker, scene))
+        table.add_row(*_worker(worker, snapshot))
     if not workers:
-        waits = scene.stats.pending + scene.stats.retrying
+        waits = snapshot.stats.pending + snapshot.stats.retrying
         table.add_row(Text("✗ none is alive", "bold red") if waits else Text("none is alive", "dim"))
-    return more(table, left)
+    return add_more_row(table, left)
 
 
-def _worker(worker: WorkerRow, scene: Scene) -> list[Text]:
+def _worker(worker: WorkerRow, snapshot: TopSnapshot) -> list[Text]:
     info, state = worker.info, worker.state
-    age = None if worker.beat_at is None else max(0.0, (scene.now - worker.beat_at).total_seconds())
+    age = None if worker.beat_at is None else max(0.0, (snapshot.now - worker.beat_at).total_seconds())
     late = age is not None and age > info.lease / 2
     return [
         _named(info.id, *STATES[state], "" if state == "open" else state),
@@ -185,7 +191,7 @@ def _worker(worker: WorkerRow, scene: Scene) -> list[Text]:
 
 
 def _named(name: str, symbol: str, style: str, word: str) -> Text:
-    """The name behind a symbol, and the word if there is one and room for it."""
+    """A symbol, the name, and the word if there is one."""
     line = Text(f"{symbol} ", style, no_wrap=True, overflow="ellipsis")
     return line.append(render.line(name).plain, "default").append(f" {word}" if word else "")
 
@@ -199,8 +205,8 @@ def _counts(*titles: str) -> Table:
     return table
 
 
-def short(count: int) -> str:
-    """9,999, 12.3k, 1.2M: never more than five characters."""
+def short_count(count: int) -> str:
+    """9,999, 12.3k, 1.2M: at most five characters."""
     for step, unit in ((1_000_000, "M"), (1_000, "k")):
         if count >= max(step, 10_000):
             tenths = count * 10 // step
@@ -208,14 +214,14 @@ def short(count: int) -> str:
     return f"{count:,}"
 
 
-# below
+# bottom
 
 
-def _tabs(view: TopView, scene: Scene, width: int) -> Text:
-    counts = (scene.stats.running, scene.stats.total.failed, scene.stats.dead, len(scene.ticking))
+def _tabs(view: TopView, snapshot: TopSnapshot, width: int) -> Text:
+    counts = (snapshot.stats.running, snapshot.stats.total.failed, snapshot.stats.dead, len(snapshot.schedules))
     title = Text()
     for n, (name, count) in enumerate(zip(NAMES, counts, strict=True)):
-        text = f"{n + 1} {name} {short(count)}"
+        text = f"{n + 1} {name} {short_count(count)}"
         title.append(f"[{text}] " if n == view.pane else f" {text}  ", "bold" if n == view.pane else "dim")
     title.rstrip()
     return _heading(title, width)
@@ -226,6 +232,6 @@ def _footer(view: TopView, width: int) -> Table:
     line.add_column(no_wrap=True, overflow="ellipsis", ratio=1, style="dim")
     line.add_column(no_wrap=True, style="dim")
     keys = f"q quit  p {'go on' if view.paused else 'pause'}  1 2 3 4 tab pane"
-    took = f"  look {render.span(view.scene.took)}" if view.scene else ""
+    took = f"  read in {render.span(view.snapshot.took)}" if view.snapshot else ""
     line.add_row(keys, f"every {view.interval:g}s{took}")
     return line

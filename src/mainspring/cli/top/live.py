@@ -1,4 +1,4 @@
-"""The live view: looks at intervals, draws, and obeys keys meanwhile."""
+"""The live view: refreshes at an interval, and handles keys meanwhile."""
 
 from __future__ import annotations
 
@@ -11,53 +11,61 @@ from typing import Any
 from rich.console import Console
 
 from ...app import Mainspring
-from ..failure import Failed
+from ..messages import Failed
 from .frame import Frame
-from .scene import look
+from .snapshot import take_snapshot
 from .terminal import QUIT, Terminal
 from .view import TopView
 
-# A look that takes long is followed by a pause this many times as long: looking costs the store a tenth at most.
-EASE = 9.0
+# The pause after a snapshot is at least this many times as long: reading takes at most a tenth of the time.
+PAUSE_FACTOR = 9.0
 
 
 async def live(app: Mainspring, interval: float, console: Console) -> None:
-    """Until q is pressed."""
+    """Shows the view until q is pressed. Raises Failed if the store never answered."""
     view, quit = TopView(interval=interval), asyncio.Event()
+    with quiet_log():
+        await show(app, console, view, on_quit=quit.set, until=quit)
+    if view.snapshot is None and view.trouble:
+        raise Failed(view.trouble)
+
+
+async def show(
+    app: Mainspring, console: Console, view: TopView, *, on_quit: Callable[[], object], until: asyncio.Event
+) -> None:
+    """Takes the terminal and shows the view until the event is set. `on_quit` is called for q and for SIGTERM."""
 
     def draw() -> None:
         terminal.show(Frame(view))
 
     def pressed(key: str) -> None:
         if key == QUIT:
-            quit.set()
+            on_quit()
         else:
             view.press(key)
-            draw()
+        draw()
 
     terminal = Terminal(console, pressed, draw)
-    with _quiet(), terminal:
+    with terminal:
         draw()
-        await _until(quit, refresh(app, view, draw))
-    if view.scene is None and view.trouble:
-        raise Failed(view.trouble)
+        await _run_until(until, refresh(app, view, draw))
 
 
 async def refresh(app: Mainspring, view: TopView, draw: Callable[[], object]) -> None:
-    """Looks, one round each interval and none while paused; never ends by itself."""
+    """Takes a snapshot once per interval, but not while paused; never returns."""
     while True:
         pause = view.interval
         if not view.paused:
-            began = app.clock.monotonic()
-            view.see(await look(app))
-            pause = max(pause, EASE * (app.clock.monotonic() - began))
+            started = app.clock.monotonic()
+            view.update(await take_snapshot(app))
+            pause = max(pause, PAUSE_FACTOR * (app.clock.monotonic() - started))
             draw()
         await app.clock.sleep(pause)
 
 
-async def _until(over: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
-    """Works until it is over; an error of the work ends it too, and is raised."""
-    working, waiting = asyncio.ensure_future(work), asyncio.ensure_future(over.wait())
+async def _run_until(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    """Runs the work until the event is set. Raises what the work raises."""
+    working, waiting = asyncio.ensure_future(work), asyncio.ensure_future(event.wait())
     try:
         await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
         if working.done():
@@ -69,8 +77,8 @@ async def _until(over: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Log lines would tear the picture."""
+def quiet_log() -> Iterator[None]:
+    """Disables the log, whose lines would garble the screen."""
     logger = logging.getLogger("mainspring")
     before, logger.disabled = logger.disabled, True
     try:

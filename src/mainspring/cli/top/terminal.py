@@ -1,4 +1,4 @@
-"""The terminal while the view is on: keys one by one without waiting for them, and all as it was afterwards."""
+"""Terminal: takes the screen and the keyboard, and restores both at the end."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-# Arrows and the like: an escape and what belongs to it.
+# Escape sequences, such as those of arrow keys.
 _ESCAPED = re.compile(r"\x1b(?:[\[O][0-9;]*.?)?")
 QUIT = "q"
 
 
 class Terminal:
-    """Takes the screen and the keyboard; `with` gives both back whatever happens inside.
+    """A context manager that shows frames on the alternate screen and reads single keys.
 
-    `pressed` gets each key, and QUIT when the terminal is gone or the process is asked to end. `resized` is
-    called when the window has another size.
+    Calls `pressed` with each key, and with QUIT if the terminal is closed or on SIGTERM and SIGHUP. Calls `resized` if
+    the size of the window changes.
     """
 
     def __init__(self, console: Console, pressed: Callable[[str], object], resized: Callable[[], object]) -> None:
@@ -36,7 +36,7 @@ class Terminal:
 
     def __enter__(self) -> Terminal:
         try:
-            self._take()
+            self._acquire()
             self._listen()
         except BaseException:
             self.__exit__()
@@ -44,8 +44,8 @@ class Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ignore()
-        self._give_back()
+        self._unlisten()
+        self._restore()
 
     def show(self, frame: RenderableType) -> None:
         if self._live is not None:
@@ -53,9 +53,9 @@ class Terminal:
 
     # screen and keyboard
 
-    def _take(self) -> None:
+    def _acquire(self) -> None:
         if self._fd is not None:
-            with suppress(ImportError):  # Windows: no keys, Ctrl-C ends it
+            with suppress(ImportError):  # Windows: no keys, only Ctrl-C
                 import termios
                 import tty
 
@@ -64,7 +64,7 @@ class Terminal:
         self._live = Live(console=self._console, screen=True, auto_refresh=False)
         self._live.start()
 
-    def _give_back(self) -> None:
+    def _restore(self) -> None:
         live, self._live = self._live, None
         before, self._before = self._before, None
         try:
@@ -77,17 +77,17 @@ class Terminal:
                 with suppress(termios.error):  # the terminal itself is gone
                     termios.tcsetattr(self._fd, termios.TCSADRAIN, before)
 
-    # what comes from outside
+    # keys and signals
 
     def _listen(self) -> None:
         loop = asyncio.get_running_loop()
-        with suppress(NotImplementedError):  # Windows has none of this
+        with suppress(NotImplementedError):  # Windows has no readers and no such signals
             if self._before is not None and self._fd is not None:
                 loop.add_reader(self._fd, self._read)
             for number, act in self._signals().items():
                 loop.add_signal_handler(number, act)
 
-    def _ignore(self) -> None:
+    def _unlisten(self) -> None:
         loop = asyncio.get_running_loop()
         with suppress(NotImplementedError):
             if self._fd is not None:
@@ -106,10 +106,10 @@ class Terminal:
         }
 
     def _suspend(self) -> None:
-        """Ctrl-Z: the shell gets its terminal as it was; `fg` comes back to the view."""
-        self._give_back()
+        """Ctrl-Z: restores the terminal for the shell; `fg` continues the view."""
+        self._restore()
         os.kill(os.getpid(), signal.SIGSTOP)
-        self._take()
+        self._acquire()
         self._resized()
 
     def _read(self) -> None:
@@ -118,6 +118,6 @@ class Terminal:
             keys = os.read(self._fd, 1024).decode(errors="ignore")
         except OSError:
             keys = ""
-        # Nothing to read although something came: the terminal is closed.
+        # Readable, but nothing to read: the terminal is closed.
         for key in _ESCAPED.sub("", keys) if keys else QUIT:
             self._pressed(key)

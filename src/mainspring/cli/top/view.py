@@ -1,4 +1,4 @@
-"""What the person at the terminal sees and has chosen: the last scene, trouble since, the pane, paused or not."""
+"""TopView: the last snapshot, the trouble since then, and what the user has chosen."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from .scene import Scene, TopTrouble
+from .snapshot import SnapshotFailure, TopSnapshot
 
-PANES = ("running", "failures", "dead", "next")
-_KEYS = {str(n + 1): n for n in range(len(PANES))}
+PANE_NAMES = ("running", "failures", "dead", "next")
+_KEYS = {str(n + 1): n for n in range(len(PANE_NAMES))}
 
 
 class TopView(Struct):
-    scene: Scene | None = None
+    title: str = "mainspring top"
+    note: str = ""
+    """A message beside the title."""
+    snapshot: TopSnapshot | None = None
     trouble: str = ""
+    """Why the last snapshot failed; empty if it did not."""
     since: datetime | None = None
     """When the trouble began."""
     store: str = ""
@@ -23,19 +27,19 @@ class TopView(Struct):
     paused: bool = False
     interval: float = 1.0
 
-    def see(self, seen: Scene | TopTrouble) -> None:
-        """A scene ends the trouble; trouble leaves the last scene to look at."""
-        self.store, self.now = seen.store, seen.now
-        if isinstance(seen, Scene):
-            self.scene, self.trouble, self.since = seen, "", None
+    def update(self, taken: TopSnapshot | SnapshotFailure) -> None:
+        """A snapshot ends the trouble; a failure leaves the last snapshot."""
+        self.store, self.now = taken.store, taken.now
+        if isinstance(taken, TopSnapshot):
+            self.snapshot, self.trouble, self.since = taken, "", None
         else:
-            self.trouble, self.since = seen.reason, self.since or seen.now
+            self.trouble, self.since = taken.reason, self.since or taken.now
 
     def press(self, key: str) -> None:
-        """Keys that mean nothing do nothing."""
+        """Handles a key; others than those of the view have no effect."""
         if key == "p":
             self.paused = not self.paused
         elif key == "\t":
-            self.pane = (self.pane + 1) % len(PANES)
+            self.pane = (self.pane + 1) % len(PANE_NAMES)
         else:
             self.pane = _KEYS.get(key, self.pane)

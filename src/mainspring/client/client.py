@@ -1,0 +1,186 @@
+"""ApiClient: the store of an app whose URL is https://…, for processes that cannot reach the database."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, cast
+
+from msgspec import UNSET, Raw
+from msgspec.structs import asdict
+
+from ..control.ground import Ground
+from ..errors import BadInput, BadSetting, StoreError, StoreUnavailable
+from ..ids import JobId
+from ..records.audit import AuditEntry, AuditFilter
+from ..records.finding import Finding
+from ..records.job import Enqueued, NewJob, Shown
+from ..records.queue import DeadGroup, Queue
+from ..records.run import Execution, LogLine
+from ..records.schema import Schema
+from ..records.worker import WorkerRow
+from ..schedule.record import Schedule, Tick
+from ..stores.rules import ids_in
+from .connection import MAX_BATCH_JOBS, MAX_WAIT_SECONDS, ApiConnection
+from .database_only import DatabaseOnly
+from .paging import PAGE_ITEMS, read_pages
+from .responses import AuditEntryResponse, PageResponse, ScheduleResponse, TimeResponse, WorkerResponse
+from .url import ApiUrl
+
+# Fields of a NewJob that have the same name in a request.
+_SAME_FIELDS = ("id", "task", "queue", "priority", "run_at", "timeout", "max_retries", "backoff", "tags", "metadata")
+_KEY_FIELDS = ("unique_key", "idempotency_key", "on_conflict", "debounce_limit")
+
+
+class ApiClient(DatabaseOnly):
+    """The Store verbs that one or a few requests express, with the contracts of the Store protocol."""
+
+    remote = True
+    """Mainspring uses the facades of this package."""
+    refuses_within = "an API has no transactions to enqueue within: use sqlite:///… or postgresql://…"
+
+    def __init__(self, url: ApiUrl, key: str) -> None:
+        if not key:
+            raise BadSetting(f"store URL {url.shown!r} needs a key: give api_key=, or set $MAINSPRING_API_KEY")
+        super().__init__(url.shown)
+        self._url = url
+        self._key = key
+        self._connection: ApiConnection | None = None
+
+    @property
+    def connection(self) -> ApiConnection:
+        if self._connection is None:
+            self._connection = ApiConnection(self._url, self._key)
+        return self._connection
+
+    # lifecycle
+
+    async def open(self, *, migrate: bool = True) -> None:
+        await self.time()
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    def beside(self) -> ApiClient:
+        return ApiClient(self._url, self._key)
+
+    async def schema(self) -> Schema:
+        return Schema(1, 1, 1)
+
+    async def time(self) -> datetime:
+        return (await self.connection.call(TimeResponse, "GET", "time")).now
+
+    async def diagnose(self) -> list[Finding]:
+        await self.time()
+        return []
+
+    def hears(self) -> bool | None:
+        return None
+
+    async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
+        """Waits for the first job only; callers check all of them again."""
+        wait = min(max(timeout, 0.0), MAX_WAIT_SECONDS)
+        await self.connection.send("GET", "jobs", next(iter(ids)), query={"wait": wait}, wait=wait)
+
+    # jobs
+
+    async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
+        if within is not None:
+            raise BadInput(self.refuses_within)
+        if len(jobs) > MAX_BATCH_JOBS:
+            raise BadInput(f"an API takes {MAX_BATCH_JOBS:,} jobs at once, all or nothing; got {len(jobs):,}")
+        body = {"jobs": [_request(job) for job in jobs]}
+        return (await self.connection.call(dict[str, list[Enqueued]], "POST", "jobs", body=body))["jobs"]
+
+    async def executions(
+        self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
+    ) -> list[Execution]:
+        found = list[Execution]()
+        for id in sorted(ids_in(job_id)):
+            left = None if limit is None else limit - len(found)
+            if left == 0:
+                break
+            found += await read_pages(self.connection, Execution, "jobs", id, "executions", limit=left, after=after)
+        return found
+
+    async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
+        query = {"limit": limit, "after": f"{after[0]}.{after[1]}"}
+        return (await self.connection.call(PageResponse[LogLine], "GET", "jobs", job_id, "logs", query=query)).items
+
+    async def counts(self, *, now: datetime) -> dict[Shown, int]:
+        return await self.connection.call(dict[Shown, int], "GET", "jobs", "counts")
+
+    async def dead(self, *, limit: int) -> list[DeadGroup]:
+        return (await self.connection.call(PageResponse[DeadGroup], "GET", "dead", query={"limit": limit})).items
+
+    # schedules
+
+    async def schedules(
+        self, names: Collection[str] | None = None, *, limit: int, after: str | None = None
+    ) -> list[Schedule]:
+        if names is None:
+            rows = await read_pages(self.connection, ScheduleResponse, "schedules", limit=limit, after=after)
+        else:
+            rows = [
+                await self.connection.call(ScheduleResponse, "GET", "schedules", name) for name in sorted(set(names))
+            ]
+        return [row.to_record() for row in rows]
+
+    async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
+        ticks: list[Tick] = []
+        while len(ticks) < limit:
+            size = min(limit - len(ticks), PAGE_ITEMS)
+            page = await self._ticks(name, {"limit": size, "before": before})
+            ticks += page
+            if len(page) < size:
+                break
+            before = page[-1].n
+        return ticks
+
+    async def _ticks(self, name: str, query: Mapping[str, Any]) -> list[Tick]:
+        try:
+            return await self.connection.call(list[Tick], "GET", "schedules", name, "ticks", query=query)
+        except StoreError as error:
+            if isinstance(error, StoreUnavailable):
+                raise
+            # A server of an earlier release returns ticks at another address.
+            return await self.connection.call(list[Tick], "GET", "schedules", name, "executions", query=query)
+
+    # queues, workers, audit
+
+    async def queues(self, *, now: datetime) -> list[Queue]:
+        return (await self.connection.call(PageResponse[Queue], "GET", "queues")).items
+
+    async def pause_queue(self, name: str, paused: bool) -> None:
+        await self.connection.send("PATCH", "queues", name, body={"paused": paused})
+
+    async def workers(self, *, now: datetime) -> list[WorkerRow]:
+        page = await self.connection.call(PageResponse[WorkerResponse], "GET", "workers")
+        return [worker.to_record() for worker in page.items]
+
+    async def audit(self, which: AuditFilter, *, limit: int, before: str | None = None) -> list[AuditEntry]:
+        query = asdict(which)
+        entries = await read_pages(self.connection, AuditEntryResponse, "audit", limit=limit, before=before, **query)
+        return [entry.to_record() for entry in entries]
+
+    async def record(self, entries: Sequence[AuditEntry]) -> None:
+        """Does nothing: the server records each request in the audit log, under the name of the key."""
+
+    async def watched(self) -> None:
+        """Always None: the server publishes the events of the live feed."""
+
+
+async def connection_of(ground: Ground) -> ApiConnection:
+    """The connection that a Remote* facade sends its requests by: the app's store is an ApiClient, maybe wrapped."""
+    return cast(ApiClient, await ground.opened()).connection
+
+
+def _request(job: NewJob) -> dict[str, Any]:
+    """The job as the API takes it, without defaults."""
+    fields = {name: getattr(job, name) for name in (*_SAME_FIELDS, *_KEY_FIELDS)} | {"expires": job.expires_at}
+    fields = {name: value for name, value in fields.items() if value not in (None, UNSET)}
+    if job.timeout is None:
+        fields["timeout"] = None
+    return fields | {"arguments": Raw(job.payload.encode())}

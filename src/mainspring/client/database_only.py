@@ -1,0 +1,123 @@
+"""The Store verbs that need the database itself: over an API each of them raises BadInput."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from ..errors import BadInput
+
+
+class DatabaseOnly:
+    """Base class of ApiClient. An error names the feature, not the verb, because users call features."""
+
+    def __init__(self, shown: str) -> None:
+        self._shown = shown
+
+    def _refuse(self, feature: str) -> NoReturn:
+        raise BadInput(
+            f"{feature} needs the database itself, and {self._shown} is an API: give this process the URL of the "
+            "database, or do it where the database can be reached"
+        )
+
+    # migrations
+
+    @property
+    def newest_schema(self) -> int:
+        self._refuse("running a worker")
+
+    async def migrate(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("migrating the schema")
+
+    def script(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("migrating the schema")
+
+    # running jobs
+
+    async def claim(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("running a worker")
+
+    async def beat(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("running a worker")
+
+    async def expired(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("running a worker")
+
+    async def finish(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("running a worker")
+
+    async def report(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("running a worker")
+
+    async def wait(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("running a worker")
+
+    def transaction(self) -> NoReturn:
+        self._refuse("a transaction")
+
+    # schedules and leaders
+
+    async def due(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("firing schedules")
+
+    async def fire(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("firing schedules")
+
+    async def drop_schedules(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("dropping schedules")
+
+    async def lead(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("electing a leader")
+
+    async def leaders(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("the list of leaders")
+
+    # operators and reading
+
+    async def change(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("changing jobs in the store")
+
+    async def order(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("commanding workers in the store")
+
+    async def jobs(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("reading jobs from the store")
+
+    async def tallies(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("reading tallies")
+
+    async def circuits(self) -> NoReturn:
+        self._refuse("reading circuit breakers")
+
+    # retention
+
+    async def groups(self) -> NoReturn:
+        self._refuse("pruning jobs")
+
+    async def surplus(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("pruning jobs")
+
+    async def forget(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("pruning jobs")
+
+    async def tidy(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("pruning documents")
+
+    # documents and the live feed
+
+    async def put_documents(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("writing documents")
+
+    async def drop_documents(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("dropping documents")
+
+    async def documents(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("reading documents")
+
+    async def watch(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("watching the live feed")
+
+    async def publish(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("publishing to the live feed")
+
+    async def news(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("watching the live feed")
