@@ -12,7 +12,7 @@ from playwright.sync_api import Request, expect
 from scenery import shown
 from visit import Visits
 
-from mainspring.api.routes.site import site
+from mainspring.api.routes.dashboard_files import site
 
 BYTES, REQUESTS = 200_000, 80
 

@@ -8,7 +8,7 @@ from live import Live
 from playwright.sync_api import Page, expect
 from visit import Visits
 
-from mainspring.api.access.first_run import address, welcome
+from mainspring.api.access.first_run import create_token, sign_in_url
 
 # What a browser says by itself when the page asks who is there, and nobody is.
 REFUSED = "status of 401"
@@ -22,10 +22,10 @@ def form(page: Page, secret: str) -> None:
 def test_the_link_of_a_first_start_signs_in_and_does_not_stay_in_the_address(visit: Visits, tmp_path: Path) -> None:
     live = Live(tmp_path, keys=False, works=False)
     try:
-        token = live.do(welcome(live.app))
+        token = live.do(create_token(live.app))
         assert token is not None
         page = visit.browser().new_page()
-        page.goto(address(live.address, token))
+        page.goto(sign_in_url(live.address, token))
         expect(page.get_by_role("navigation", name="Pages", exact=True)).to_be_visible()
         expect(page.get_by_label("Signed in as first-start")).to_be_visible()
         assert page.url == f"{live.address}/"

@@ -172,7 +172,7 @@ def test_the_badge_says_that_the_feed_stands_still_and_the_page_goes_on(
 def test_a_live_feed_that_falls_silent_is_not_shown_as_live_and_opened_again(
     visit: Visits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.api.stream.HEARTBEAT", 0.5)
+    monkeypatch.setattr("mainspring.api.event_stream.HEARTBEAT_SECONDS", 0.5)
     silent = threading.Event()
 
     def half_open(service: ASGIApp) -> ASGIApp:

@@ -12,7 +12,7 @@ from scenery import shown
 from visit import Visits
 
 from mainspring import Filter, act_as, cron
-from mainspring.api.routes.site import HOME
+from mainspring.api.routes.dashboard_files import DASHBOARD
 
 MODULE = "(name) => import(new URL(`${name}.js`, document.querySelector(`[href$='/format.js']`).href))"
 
@@ -72,7 +72,7 @@ UNWANTED = (
 
 
 def test_no_module_of_the_dashboard_has_an_unwanted_phrase() -> None:
-    modules = [path for path in HOME.rglob("*.js") if path.parent.name != "vendor"]
+    modules = [path for path in DASHBOARD.rglob("*.js") if path.parent.name != "vendor"]
     assert len(modules) > 80
     found = [
         f"{path.name}: {phrase}"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from test_schemathesis import served
 
-from mainspring.api.codes import CODES
+from mainspring.api.problem_codes import CODES
 from pages import ROOT, blocks, commands, fits
 
 PAGE = ROOT / "docs" / "api.md"

@@ -12,8 +12,8 @@ from route_table import Route, call, routes
 
 from mainspring import Context, Failure, LogLine, Mainspring, act_as, every
 from mainspring.api.access.authenticate import Principal
-from mainspring.api.access.redaction import shown_notice, shown_to
-from mainspring.api.service import asgi, litestar
+from mainspring.api.access.redaction import redact_event, redact_for
+from mainspring.api.service import asgi, litestar_app
 from mainspring.clock import EPOCH
 from mainspring.config import Settings
 from mainspring.feed.event import FeedEvent, encode
@@ -25,7 +25,7 @@ from mainspring.testing import VirtualClock
 CANARY = "kan4rienvogel"
 # What is no secret by its name, and still nobody's business where payloads are hidden.
 PRIVATE = "lebenslauf"
-TABLE = list(routes(litestar()))
+TABLE = list(routes(litestar_app()))
 
 
 class Planted(NamedTuple):
@@ -160,12 +160,12 @@ async def test_live_events_are_no_way_around(hidden: Planted) -> None:
         progress=Progress(1, EPOCH, 1, note=PRIVATE),
     )  # fmt: skip
     settings, viewer = Settings(hide_payloads=True), Principal(name="key:v", role="viewer")
-    with shown_to(viewer, settings):
-        assert PRIVATE not in shown_notice(said, encode(said))
-    with shown_to(Principal(name="key:o", role="operator"), settings):
-        assert shown_notice(said, encode(said)) == encode(said)
-    with shown_to(viewer, Settings()):
-        assert shown_notice(said, encode(said)) == encode(said)
+    with redact_for(viewer, settings):
+        assert PRIVATE not in redact_event(said, encode(said))
+    with redact_for(Principal(name="key:o", role="operator"), settings):
+        assert redact_event(said, encode(said)) == encode(said)
+    with redact_for(viewer, Settings()):
+        assert redact_event(said, encode(said)) == encode(said)
 
 
 async def test_who_steers_sees_what_viewers_do_not(hidden: Planted) -> None:

@@ -11,12 +11,12 @@ from http_client import Client
 from litestar.routes import HTTPRoute
 from route_table import routes
 
-from mainspring.api.codes import CODES
-from mainspring.api.document import document
-from mainspring.api.service import litestar
+from mainspring.api.openapi import openapi_document
+from mainspring.api.problem_codes import CODES
+from mainspring.api.service import litestar_app
 
-APP = litestar()
-DOCUMENT = document(APP)
+APP = litestar_app()
+DOCUMENT = openapi_document(APP)
 OPERATIONS = [
     (path, method, operation) for path, methods in DOCUMENT["paths"].items() for method, operation in methods.items()
 ]

@@ -15,11 +15,11 @@ from route_table import Route, call, routes
 from mainspring import Mainspring
 from mainspring.api import service as services
 from mainspring.api.access.authenticate import ANYONE
-from mainspring.api.service import asgi, litestar
+from mainspring.api.service import asgi, litestar_app
 from mainspring.records.api_key import NOUNS, ROLES, Role
 from mainspring.testing import VirtualClock
 
-TABLE = list(routes(litestar()))
+TABLE = list(routes(litestar_app()))
 # Those that ask nobody who he is: health for whoever watches, /session to sign in, /hooks as its bodies are signed.
 EXEMPT = {"GET /health/live", "GET /health/ready", "POST /api/v1/session", "POST /hooks/{name:str}"}
 # What the dashboard's pages and files, the same for anybody, say for themselves: see test_pages.py.
@@ -140,7 +140,7 @@ async def forgotten() -> str:
 
 def with_route(monkeypatch: pytest.MonkeyPatch, route: HTTPRouteHandler) -> None:
     monkeypatch.setattr(services, "ROUTES", [*services.ROUTES, route])
-    monkeypatch.setattr(services, "litestar", litestar.__wrapped__)
+    monkeypatch.setattr(services, "litestar_app", litestar_app.__wrapped__)
 
 
 async def test_a_route_that_does_not_say_who_may_is_for_nobody(

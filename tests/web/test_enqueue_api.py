@@ -12,7 +12,7 @@ from http_client import Client, browser
 from mainspring import Mainspring, StoreUnavailable
 from mainspring.api import asgi
 from mainspring.api.access.authenticate import Principal
-from mainspring.api.routes.intake import BATCH
+from mainspring.api.routes.enqueue_batcher import MAX_BATCH_JOBS
 from mainspring.retry import Backoff
 from mainspring.testing import VirtualClock
 
@@ -119,7 +119,7 @@ async def test_an_app_without_tasks_takes_any_name() -> None:
     async def way(_: Any) -> Principal:
         return Principal(name="key:one", role="operator")
 
-    async with browser(asgi(app, ways=[way])) as http:
+    async with browser(asgi(app, authenticators=[way])) as http:
         answer = await http.post("/jobs", json={"task": "far", "arguments": {"n": 1}, "queue": "q"})
         assert answer.status_code == 201
         assert (await http.post("/jobs", json={"task": "far\n"})).json()["code"] == "bad_input"
@@ -217,8 +217,8 @@ async def test_requests_that_come_together_share_a_round_trip(client: Client, co
 
 async def test_a_round_trip_takes_a_bounded_number(client: Client, counted: Counted) -> None:
     async with client("operator") as http:
-        await crowd(http, counted, BATCH + 5)
-    assert counted.calls == [1, BATCH, 5]
+        await crowd(http, counted, MAX_BATCH_JOBS + 5)
+    assert counted.calls == [1, MAX_BATCH_JOBS, 5]
 
 
 async def test_those_who_would_take_others_with_them_go_alone(client: Client, counted: Counted) -> None:
@@ -269,7 +269,7 @@ async def test_who_leaves_before_all_is_said_has_said_nothing(
         "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8000),
         "headers": [(name.lower().encode(), value.encode()) for name, value in sent.items()],
     }  # fmt: skip
-    await asgi(spring, ways=[way])(scope, receive, send)  # type: ignore[arg-type]
+    await asgi(spring, authenticators=[way])(scope, receive, send)  # type: ignore[arg-type]
     assert answers[0]["status"] == 400
     assert await spring.jobs.list() == []
     assert caplog.records == []

@@ -22,8 +22,14 @@ from http_client import Client
 from sse import PATIENCE, Site, Stream, Told, serving
 
 from mainspring import Mainspring
+from mainspring.api.event_stream import (
+    HEARTBEAT_SECONDS,
+    MAX_PRINCIPAL_STREAMS,
+    MAX_STREAM_SECONDS,
+    SEND_TIMEOUT_SECONDS,
+    Streams,
+)
 from mainspring.api.problem import Problem
-from mainspring.api.stream import EACH, HEARTBEAT, LIFE, SLOW, Streams
 from mainspring.feed.event import FeedEvent, Summary, encode
 from mainspring.feed.hub import AT_HAND
 from mainspring.records.feed import MIN_FEED_ITEMS
@@ -281,11 +287,11 @@ async def test_a_quiet_stream_has_heartbeats_that_carry_the_number(spring: Mains
         assert (await stream.next()).type == "reset"
         await publish(spring, *[about(spring, "queue.paused")] * 3)
         for _ in range(2):
-            await clock.elapse(seconds=HEARTBEAT)
+            await clock.elapse(seconds=HEARTBEAT_SECONDS)
             beat = await stream.block()
             assert beat is not None
             assert (beat.type, beat.data, beat.id, stream.last) == (
-                "heartbeat", {"type": "heartbeat", "seconds": HEARTBEAT}, 5, 5,
+                "heartbeat", {"type": "heartbeat", "seconds": HEARTBEAT_SECONDS}, 5, 5,
             )  # fmt: skip
 
 
@@ -294,7 +300,7 @@ async def test_a_stream_ends_after_a_while_so_that_keys_are_asked_for_anew(
 ) -> None:
     async with serving(spring) as site, site.events() as stream:
         await stream.block()
-        await clock.elapse(seconds=LIFE + 1)
+        await clock.elapse(seconds=MAX_STREAM_SECONDS + 1)
         *_, closing = await stream.rest()
         assert (closing.type, closing.data["reason"]) == ("closing", "age")
 
@@ -304,20 +310,20 @@ async def test_a_stream_ends_after_a_while_so_that_keys_are_asked_for_anew(
 
 async def test_one_principal_has_so_many_streams_and_no_more(spring: Mainspring, clock: VirtualClock) -> None:
     async with serving(spring) as site, AsyncExitStack() as stack:
-        streams = [await stack.enter_async_context(site.events()) for _ in range(EACH)]
+        streams = [await stack.enter_async_context(site.events()) for _ in range(MAX_PRINCIPAL_STREAMS)]
         answer = await site.http.get("/events")
         assert (answer.status_code, answer.json()["code"]) == (429, "too_many_streams")
         assert answer.headers["retry-after"] == "2"
         other = {"Authorization": f"Bearer {await spring.keys.create('other', 'viewer')}"}
         async with site.http.stream("GET", "/events", headers=other) as response:
             assert response.status_code == 200
-        assert len(streams) == EACH
+        assert len(streams) == MAX_PRINCIPAL_STREAMS
 
 
 async def test_a_stream_that_has_ended_makes_room(spring: Mainspring, clock: VirtualClock) -> None:
     async with serving(spring) as site:
         async with AsyncExitStack() as stack:
-            for _ in range(EACH):
+            for _ in range(MAX_PRINCIPAL_STREAMS):
                 await (await stack.enter_async_context(site.events())).block()
         status = 429
         async with asyncio.timeout(PATIENCE):
@@ -328,7 +334,7 @@ async def test_a_stream_that_has_ended_makes_room(spring: Mainspring, clock: Vir
 
 
 def test_a_process_has_so_many_streams_and_no_more(spring: Mainspring) -> None:
-    streams = Streams(spring, most=2)
+    streams = Streams(spring, max_total=2)
     with streams.seat("ada"), streams.seat("bob"):
         with pytest.raises(Problem) as full, streams.seat("eve"):
             pass
@@ -384,7 +390,7 @@ async def test_a_reader_that_takes_nothing_is_cut_off_while_others_and_the_engin
             await clock.elapse(seconds=1)
             assert (await handle.job()).state == "completed"
         assert (await other.next("job.completed")).data["job"]["id"] == handle.id
-        await clock.elapse(seconds=2 * SLOW)
+        await clock.elapse(seconds=2 * SEND_TIMEOUT_SECONDS)
         taken = await swallow(slow)
         assert not taken.endswith(END)
         assert taken.count(b"queue.paused") < 1000

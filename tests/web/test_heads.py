@@ -10,7 +10,7 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.api import request_limits as head_of_request
-from mainspring.api.request_limits import LONGEST
+from mainspring.api.request_limits import MAX_HEAD_BYTES
 from mainspring.api.server import Server, listen
 
 START = b"GET /health/live HTTP/1.1\r\nHost: x\r\n"
@@ -47,9 +47,9 @@ async def answered(spring: Mainspring, *parts: bytes) -> bytes:
 @pytest.mark.parametrize(
     "head",
     [
-        START + b"X: " + b"a" * (LONGEST - 100) + b"\r\n\r\n",
-        START + b"X: abcdefgh\r\n" * (LONGEST // 20) + b"\r\n",
-        b"GET /health/live?" + b"a" * (LONGEST - 100) + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        START + b"X: " + b"a" * (MAX_HEAD_BYTES - 100) + b"\r\n\r\n",
+        START + b"X: abcdefgh\r\n" * (MAX_HEAD_BYTES // 20) + b"\r\n",
+        b"GET /health/live?" + b"a" * (MAX_HEAD_BYTES - 100) + b" HTTP/1.1\r\nHost: x\r\n\r\n",
         b"POST /health/live HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + b" " * 1_000_000,
     ],
     ids=["one header", "many headers", "the first line", "a body is none"],
@@ -61,9 +61,9 @@ async def test_a_head_that_fits_is_read(spring: Mainspring, head: bytes) -> None
 @pytest.mark.parametrize(
     "head",
     [
-        START + b"X: " + b"a" * LONGEST + b"\r\n\r\n",
-        START + b"X: abcdefgh\r\n" * (LONGEST // 8) + b"\r\n",
-        b"GET /health/live?" + b"a" * 2 * LONGEST + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        START + b"X: " + b"a" * MAX_HEAD_BYTES + b"\r\n\r\n",
+        START + b"X: abcdefgh\r\n" * (MAX_HEAD_BYTES // 8) + b"\r\n",
+        b"GET /health/live?" + b"a" * 2 * MAX_HEAD_BYTES + b" HTTP/1.1\r\nHost: x\r\n\r\n",
     ],
     ids=["one header", "many headers", "the first line"],
 )
@@ -81,7 +81,7 @@ async def test_the_next_request_on_a_connection_has_all_its_room_again(spring: M
     async with served(spring) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for _ in range(3):
-            writer.write(START + b"X: " + b"a" * (LONGEST - 1000) + b"\r\n\r\n")
+            writer.write(START + b"X: " + b"a" * (MAX_HEAD_BYTES - 1000) + b"\r\n\r\n")
             async with asyncio.timeout(20):
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = next(int(line.split()[1]) for line in head.splitlines() if line.startswith(b"content-length"))

@@ -10,8 +10,8 @@ from http_client import Client
 
 from mainspring import Mainspring
 from mainspring.api.body import MAX_EXPLAINED_BYTES
-from mainspring.api.service import litestar
-from mainspring.api.unknown_field import is_lenient, lenient_parts
+from mainspring.api.service import litestar_app
+from mainspring.api.unknown_field import is_lenient, lenient_members
 
 JOB = {"task": "send", "arguments": {"to": "ada"}}
 PLAN = {"name": "x", "task": "fail", "trigger": {"kind": "every", "seconds": 60}}
@@ -141,9 +141,9 @@ async def test_a_part_that_is_too_large_to_look_at_is_refused(client: Client) ->
 
 
 def test_of_each_body_the_lenient_parts_are_known() -> None:
-    fields = [handler.parsed_data_field for route in litestar().routes for handler in _handlers(route)]
+    fields = [handler.parsed_data_field for route in litestar_app().routes for handler in _handlers(route)]
     lenient = {field.annotation for field in fields if field is not None and is_lenient(field.annotation)}
-    assert {kind.__name__: set(lenient_parts(kind).shapes) for kind in lenient} == {
+    assert {kind.__name__: set(lenient_members(kind).shapes) for kind in lenient} == {
         "NewSchedule": {"trigger", "window"}, "Rules": {"trigger", "window"}, "Rule": {"trigger"},
     }  # fmt: skip
 

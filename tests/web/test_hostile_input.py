@@ -18,7 +18,7 @@ from msgspec import inspect
 from mainspring import Mainspring
 from mainspring.api import asgi
 from mainspring.api.access.authenticate import Principal
-from mainspring.api.service import litestar
+from mainspring.api.service import litestar_app
 from mainspring.trigger import AnyTrigger
 
 STRINGS = [
@@ -71,7 +71,7 @@ def loop_and_http(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
     loop = asyncio.new_event_loop()
     loop.run_until_complete(app.enqueue("t"))
-    yield loop, browser(asgi(app, ways=[way]))
+    yield loop, browser(asgi(app, authenticators=[way]))
     loop.run_until_complete(app.close())
     loop.close()
 
@@ -193,7 +193,7 @@ class Route(NamedTuple):
 
 def every_route() -> Iterator[Route]:
     """All but pages, and the live stream, which has no end."""
-    for route in litestar().routes:
+    for route in litestar_app().routes:
         for method, (handler, expected) in route.route_handler_map.items():  # type: ignore[union-attr]
             path = re.sub(r":[a-z]+\}", "}", route.path)
             if method != "OPTIONS" and not handler.opt.get("page") and not path.endswith("/events"):

@@ -29,7 +29,7 @@ from mainspring import (
     cron,
     every,
 )
-from mainspring.api.server import Server, address, listen
+from mainspring.api.server import Server, listen, url_of
 from mainspring.cli import main
 from mainspring.insight.queue_depth import sample_once
 from mainspring.stores.http import line
@@ -80,7 +80,7 @@ async def serving(near: Mainspring, role: Any = "operator") -> AsyncIterator[tup
     async with near:
         running = asyncio.create_task(server.run(listener))
         key = await near.keys.create(f"far-{role}", role)
-        far = with_tasks(Mainspring(address(listener), api_key=key))
+        far = with_tasks(Mainspring(url_of(listener), api_key=key))
         try:
             async with asyncio.timeout(30), far:
                 yield far, losing
@@ -320,7 +320,7 @@ async def test_a_key_that_is_not_known_or_may_too_little_is_named(near: Mainspri
 
 async def test_a_server_that_is_away_may_be_asked_again(near: Mainspring) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        at = address(taken)
+        at = url_of(taken)
     far = Mainspring(at, api_key="msk_x")
     with pytest.raises(StoreUnavailable, match="does not answer"):
         await far.jobs.list()

@@ -14,9 +14,9 @@ from route_table import routes
 from mainspring import Mainspring, StoreUnavailable
 from mainspring.api import asgi
 from mainspring.api.access.authenticate import Principal
-from mainspring.api.document import document
 from mainspring.api.idempotency import KIND
-from mainspring.api.service import litestar
+from mainspring.api.openapi import openapi_document
+from mainspring.api.service import litestar_app
 from mainspring.testing import VirtualClock
 
 SEND = {"task": "send", "arguments": {"to": "a@example.com"}}
@@ -153,10 +153,12 @@ async def test_an_answer_with_a_secret_is_neither_kept_nor_given_again(
 
 async def test_every_answer_that_has_a_secret_is_one_that_is_not_kept(spring: Mainspring) -> None:
     """Whoever adds a route that tells a secret is reminded."""
-    app = litestar()
+    app = litestar_app()
     told = {f"/api/v1{path}".replace("/ops/", "/{name}/").replace("/orders/", "/{name}/") for path, _ in SECRETS}
     found = {
-        path for path, item in document(app)["paths"].items() if "post" in item and tells(document(app), item["post"])
+        path
+        for path, item in openapi_document(app)["paths"].items()
+        if "post" in item and tells(openapi_document(app), item["post"])
     }
     unkept = {re.sub(r":\w+}", "}", route.path) for route in routes(app) if route.opt.get("unkept")}
     assert found == unkept == told
@@ -217,7 +219,7 @@ def elsewhere(spring: Mainspring) -> Any:
     async def way(_: Any) -> Principal:
         return Principal(name="key:one", role="operator")
 
-    return browser(asgi(spring, ways=[way]))
+    return browser(asgi(spring, authenticators=[way]))
 
 
 async def test_after_a_crash_between_the_job_and_the_answer_a_repeat_makes_no_second_job(

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
 from authority import Authority
-from mainspring.api.access.keyset import AGAIN, KeySet
+from mainspring.api.access.jwks import RETRY_SECONDS, KeySet
 from mainspring.api.problem import Problem
 from mainspring.testing import VirtualClock
 
@@ -91,7 +91,7 @@ async def test_unknown_ids_do_not_make_us_ask_again_and_again(site: Site) -> Non
     for n in range(20):
         assert await keys.get(f"two{n}") is None
     assert len(site.asked) == 1
-    clock.advance(seconds=AGAIN)
+    clock.advance(seconds=RETRY_SECONDS)
     assert await keys.get("two") is None
     assert len(site.asked) == 2
 

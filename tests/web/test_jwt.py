@@ -19,7 +19,7 @@ from http_client import browser
 from jwt.algorithms import RSAAlgorithm
 
 from mainspring import BadSetting, Mainspring
-from mainspring.api.access import keyset
+from mainspring.api.access import jwks as keyset
 from mainspring.testing import VirtualClock
 
 SECRET = "a secret of at least thirty-two bytes"
@@ -327,7 +327,7 @@ async def test_a_new_key_is_read_when_a_token_names_it_but_not_at_every_turn(
     key_file.write_text(json.dumps({"keys": [jwk(OTHER, "two")]}))
     new = rs256(claims, OTHER, kid="two")
     assert await status(new) == 401
-    clock.advance(seconds=keyset.AGAIN)
+    clock.advance(seconds=keyset.RETRY_SECONDS)
     assert await status(new) == 200
     assert await status(rs256(claims)) == 401
 

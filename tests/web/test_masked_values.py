@@ -8,7 +8,7 @@ import pytest
 from http_client import Client
 
 from mainspring import Mainspring, cron
-from mainspring.api.unchanged import MAX_VALUES, kept
+from mainspring.api.masked_values import MAX_VALUES, restore_masked
 from mainspring.errors import BadInput
 
 SECRET = "kan4ri"
@@ -32,7 +32,7 @@ SHOWN = "postgres://user:***@host/db"
     ],
 )
 def test_a_masked_value_is_what_is_stored_at_its_place(given: Any, stored: Any, meant: Any) -> None:
-    assert kept(given, stored) == meant
+    assert restore_masked(given, stored) == meant
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_masked_value_is_what_is_stored_at_its_place(given: Any, stored: Any, 
 )
 def test_a_masked_value_that_stands_for_nothing_is_refused(given: Any, stored: Any) -> None:
     with pytest.raises(BadInput, match=r"\*\*\*"):
-        kept(given, stored)
+        restore_masked(given, stored)
 
 
 async def test_a_schedule_that_is_saved_as_it_is_shown_keeps_its_secrets(spring: Mainspring, client: Client) -> None:

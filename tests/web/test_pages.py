@@ -9,8 +9,8 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.api import asgi
-from mainspring.api.routes.pages import NAMES
-from mainspring.api.routes.site import HOME, site
+from mainspring.api.routes.dashboard_files import DASHBOARD, site
+from mainspring.api.routes.dashboard_pages import PAGE_NAMES
 
 STRANGE = ["nowhere.js", "..%2Fapi%2Fdoor.py", "%2Fetc%2Fpasswd", "index.html", "vendor/versions"]
 MARKUP = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|dangerouslySet|\beval\(")
@@ -28,7 +28,7 @@ def plain(app: Mainspring, root: str = "") -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(asgi(app), root_path=root), base_url="http://here")
 
 
-@pytest.mark.parametrize("path", ["/", *(f"/{name}" for name in NAMES), "/jobs/17", "/schedules/a%2Fb/c"])
+@pytest.mark.parametrize("path", ["/", *(f"/{name}" for name in PAGE_NAMES), "/jobs/17", "/schedules/a%2Fb/c"])
 async def test_every_page_is_the_same_one_for_anybody(app: Mainspring, path: str) -> None:
     async with plain(app) as http:
         answer = await http.get(path)
@@ -83,8 +83,8 @@ async def test_a_page_names_all_that_it_begins_with_and_no_other_page(app: Mains
     async with plain(app) as http:
         named = {name.split("/", 2)[2] for name in LINK.findall((await http.get(path)).text)}
     for name in [name for name in named if name.endswith(".js")]:
-        for other in re.findall(r'from "(.+)";', (HOME / name).read_text(encoding="utf-8")):
-            assert str((HOME / name).parent.joinpath(other).resolve().relative_to(HOME)) in named
+        for other in re.findall(r'from "(.+)";', (DASHBOARD / name).read_text(encoding="utf-8")):
+            assert str((DASHBOARD / name).parent.joinpath(other).resolve().relative_to(DASHBOARD)) in named
     assert f"pages/{own}.js" in named
     assert "pages/audit.js" not in named
 
@@ -92,7 +92,7 @@ async def test_a_page_names_all_that_it_begins_with_and_no_other_page(app: Mains
 def test_the_styles_are_one_file_in_which_the_special_comes_last() -> None:
     text = site().files["style.css"].body.decode()
     assert [name for name in site().files if name.endswith(".css")] == ["style.css"]
-    assert all(path.read_text(encoding="utf-8") in text for path in HOME.rglob("*.css"))
+    assert all(path.read_text(encoding="utf-8") in text for path in DASHBOARD.rglob("*.css"))
     assert text.index("color-scheme: light dark") < text.index(".dead-head")
 
 
@@ -101,7 +101,7 @@ async def test_who_cannot_unzip_gets_it_plain(app: Mainspring) -> None:
         answer = await http.get(f"/ui/{site().digest}/main.js", headers={"Accept-Encoding": "identity"})
     assert "content-encoding" not in answer.headers
     assert answer.headers["content-type"].startswith("text/javascript")
-    assert answer.text == (HOME / "main.js").read_text(encoding="utf-8")
+    assert answer.text == (DASHBOARD / "main.js").read_text(encoding="utf-8")
 
 
 async def test_a_file_of_another_release_is_answered_and_not_kept(app: Mainspring) -> None:
@@ -147,7 +147,7 @@ def test_all_of_it_is_small() -> None:
 
 
 def test_every_library_has_its_version_and_licence() -> None:
-    vendor = HOME / "vendor"
+    vendor = DASHBOARD / "vendor"
     for line in (vendor / "versions").read_text(encoding="utf-8").splitlines():
         name, version = line.split()
         assert re.fullmatch(r"\d+\.\d+\.\d+", version)
@@ -155,7 +155,7 @@ def test_every_library_has_its_version_and_licence() -> None:
 
 
 def test_no_module_reaches_for_another_place() -> None:
-    for path in [*HOME.rglob("*.js"), *HOME.rglob("*.css")]:
+    for path in [*DASHBOARD.rglob("*.js"), *DASHBOARD.rglob("*.css")]:
         if path.parent.name != "vendor":
             text = path.read_text(encoding="utf-8")
             assert not re.search(r"https?://", text), path
@@ -165,7 +165,7 @@ def test_no_module_reaches_for_another_place() -> None:
 
 
 def test_every_module_says_what_it_is_and_stays_small() -> None:
-    for path in [path for path in HOME.rglob("*.js") if path.parent.name != "vendor"]:
+    for path in [path for path in DASHBOARD.rglob("*.js") if path.parent.name != "vendor"]:
         lines = path.read_text(encoding="utf-8").splitlines()
         assert lines[0].startswith("// "), path
         assert len(lines) <= 250, path

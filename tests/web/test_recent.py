@@ -10,7 +10,7 @@ import pytest
 from http_client import Client
 
 from mainspring import Mainspring
-from mainspring.api.response_cache import LONGEST, MOST, ResponseCache
+from mainspring.api.response_cache import MAX_AGE_SECONDS, MAX_CACHED_RESPONSES, ResponseCache
 from mainspring.control.queues import Queues
 from mainspring.records.queue import Queue
 from mainspring.testing import VirtualClock
@@ -34,7 +34,7 @@ def clock() -> VirtualClock:
 
 
 @pytest.mark.parametrize(
-    ("cost", "later", "asked"), [(0.01, 0.0, 2), (0.1, 1.9, 1), (0.1, 2.1, 2), (9, LONGEST - 1, 1)]
+    ("cost", "later", "asked"), [(0.01, 0.0, 2), (0.1, 1.9, 1), (0.1, 2.1, 2), (9, MAX_AGE_SECONDS - 1, 1)]
 )
 async def test_what_was_dear_is_said_again_for_twenty_times_as_long(
     clock: VirtualClock, cost: float, later: float, asked: int
@@ -105,7 +105,7 @@ async def test_what_a_client_has_changed_it_sees(
 
 async def test_the_oldest_answer_goes_where_there_are_too_many(clock: VirtualClock) -> None:
     recent, store = ResponseCache(clock), Store(clock, 0.1)
-    for n in range(MOST + 5):
+    for n in range(MAX_CACHED_RESPONSES + 5):
         await recent.get(n, Store(clock, 0.05).count)
     assert await recent.get("jobs", store.count) == 1
     assert await recent.get("jobs", store.count) == 1

@@ -12,7 +12,7 @@ import pytest
 from sse import PATIENCE, serving
 
 from mainspring import Mainspring, every
-from mainspring.api import stream as module
+from mainspring.api import event_stream as module
 from servers import Redis
 
 SECRET = "kanarivogel"

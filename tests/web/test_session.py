@@ -9,7 +9,7 @@ import pytest
 from http_client import ORIGIN, Http, browser
 
 from mainspring import AuditFilter, Mainspring
-from mainspring.api.access.attempts import BURST
+from mainspring.api.access.sign_in_attempts import ADDRESS_BURST
 from mainspring.api.routes.session import MAX_OPENED, MAX_SIGN_IN_BYTES
 from mainspring.control.keys import HOLDS
 from mainspring.testing import VirtualClock
@@ -333,14 +333,14 @@ async def test_who_signs_in_and_out_is_in_the_audit_trail(http: Http, spring: Ma
 async def test_wrong_keys_are_in_it_once_a_minute_when_there_are_too_many(
     http: Http, spring: Mainspring, clock: VirtualClock
 ) -> None:
-    for _ in range(BURST):
+    for _ in range(ADDRESS_BURST):
         assert (await http.post("/session", json={"key": "wrong"})).status_code == 401
     assert await came_and_went(spring) == []
     for _ in range(20):
         assert (await http.post("/session", json={"key": "wrong"})).status_code == 429
     assert await came_and_went(spring) == [("nobody", "session.refuse", "127.0.0.1")]
     clock.advance(seconds=60)
-    for _ in range(BURST * 2):
+    for _ in range(ADDRESS_BURST * 2):
         await http.post("/session", json={"key": "wrong"})
     assert len(await came_and_went(spring)) == 2
 

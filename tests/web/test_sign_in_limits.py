@@ -10,8 +10,8 @@ import pytest
 from http_client import Client, browser
 
 from mainspring import Mainspring
-from mainspring.api.access import attempts
-from mainspring.api.access.attempts import SignInAttempts, address_of
+from mainspring.api.access import sign_in_attempts as attempts
+from mainspring.api.access.sign_in_attempts import SignInAttempts, address_of
 from mainspring.api.problem import Problem
 from mainspring.testing import VirtualClock
 
@@ -94,8 +94,8 @@ def test_one_customer_is_one_address() -> None:
 
 
 def test_however_many_addresses_there_are_few_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempts, "REMEMBERED", 100)
-    monkeypatch.setattr(attempts, "BURST_OF_ALL", sys.maxsize)
+    monkeypatch.setattr(attempts, "MAX_ADDRESSES", 100)
+    monkeypatch.setattr(attempts, "TOTAL_BURST", sys.maxsize)
     limited = SignInAttempts(VirtualClock())
     for n in range(5000):
         limited.failed(scope(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"))

@@ -15,7 +15,7 @@ import pytest
 from http_client import Client
 
 from mainspring import Mainspring, Retention, every
-from mainspring.api.routes.triggers import LIMIT
+from mainspring.api.routes.triggers import MAX_MESSAGE_BYTES
 from mainspring.testing import VirtualClock
 from mainspring.webhook.record import STANDINGS, Standing
 
@@ -242,7 +242,7 @@ async def test_a_message_that_is_too_long_is_413_however_it_comes(
     client: Client, spring: Mainspring, clock: VirtualClock, name: str
 ) -> None:
     await made(spring)
-    whole = b"x" * (LIMIT + 1)
+    whole = b"x" * (MAX_MESSAGE_BYTES + 1)
     sent = 0
 
     async def parts() -> AsyncIterator[bytes]:
@@ -250,7 +250,7 @@ async def test_a_message_that_is_too_long_is_413_however_it_comes(
         nonlocal sent
         while sent < 100:
             sent += 1
-            yield b"x" * (LIMIT // 4)
+            yield b"x" * (MAX_MESSAGE_BYTES // 4)
 
     async with client(None) as http:
         assert (await http.post(f"/hooks/{name}", content=whole, headers=signed(whole, clock))).status_code == 413
@@ -258,7 +258,7 @@ async def test_a_message_that_is_too_long_is_413_however_it_comes(
         assert sent <= 1
         assert (await http.post(f"/hooks/{name}", content=parts(), headers=signed(b"", clock))).status_code == 413
         assert sent < 10
-        short = b" " * (LIMIT - 13) + b'{"to": "ada"}'
+        short = b" " * (MAX_MESSAGE_BYTES - 13) + b'{"to": "ada"}'
         fits = await http.post("/hooks/orders", content=short, headers=signed(short, clock))
         assert fits.status_code == 202
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from mainspring import BadInput, HookChanged, HookExists, HookNotFound, Mainspring, State
-from mainspring.api.server import Server, address, listen
+from mainspring.api.server import Server, listen, url_of
 from mainspring.records.api_key import Role
 from receiver import receiving
 
@@ -25,7 +25,7 @@ async def far_from(near: Mainspring, role: Role = "admin") -> AsyncIterator[Main
         try:
             async with (
                 asyncio.timeout(30),
-                Mainspring(address(listener), api_key=await near.keys.create("far", role)) as far,
+                Mainspring(url_of(listener), api_key=await near.keys.create("far", role)) as far,
             ):
                 yield far
         finally:

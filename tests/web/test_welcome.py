@@ -9,7 +9,7 @@ import pytest
 from http_client import Http, browser
 
 from mainspring import Mainspring
-from mainspring.api.access.first_run import address, welcome
+from mainspring.api.access.first_run import create_token, sign_in_url
 from mainspring.testing import VirtualClock
 
 
@@ -19,7 +19,7 @@ def http(service: Any) -> Http:
 
 
 async def token_of(spring: Mainspring) -> str:
-    token = await welcome(spring)
+    token = await create_token(spring)
     assert token is not None
     return token
 
@@ -93,10 +93,10 @@ async def test_only_its_hash_is_kept(spring: Mainspring) -> None:
 
 async def test_there_is_none_where_somebody_can_come_in(spring: Mainspring, clock: VirtualClock) -> None:
     await spring.keys.create("root", "admin")
-    assert await welcome(spring) is None
+    assert await create_token(spring) is None
     tokens = {"jwt_algorithm": "HS256", "jwt_secret": "s" * 32, "jwt_issuer": "a", "jwt_audience": "b"}
-    assert await welcome(Mainspring("memory://", clock=clock, **tokens)) is None
+    assert await create_token(Mainspring("memory://", clock=clock, **tokens)) is None
 
 
 def test_it_stands_where_no_server_sees_it() -> None:
-    assert address("http://127.0.0.1:8765", "mst_start_abc") == "http://127.0.0.1:8765/#token=mst_start_abc"
+    assert sign_in_url("http://127.0.0.1:8765", "mst_start_abc") == "http://127.0.0.1:8765/#token=mst_start_abc"

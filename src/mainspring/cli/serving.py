@@ -25,11 +25,11 @@ where = options(
 def described() -> bytes:
     """The OpenAPI document, for generators of clients."""
     try:
-        from ..api.document import document
-        from ..api.service import litestar
+        from ..api.openapi import openapi_document
+        from ..api.service import litestar_app
     except ImportError as missing:
         raise _without(missing) from None
-    return msgspec.json.encode(document(litestar()))
+    return msgspec.json.encode(openapi_document(litestar_app()))
 
 
 def check_parts() -> None:
@@ -57,14 +57,14 @@ class Service:
         self._app, self._auth, self._meter = app, not no_auth, measured(app)
         self._server = server
         self.listener: socket.socket = server.listen(host, app.settings.port if port is None else port)
-        self.address = server.address(self.listener)
+        self.address = server.url_of(self.listener)
 
     async def run(self, ready: Callable[[], object]) -> None:
         """Until it is told to stop; what has begun is answered."""
         from ..api.service import asgi
         from ..metrics.process import watch_loop
 
-        made: Any = asgi(self._app, auth=self._auth, greets=False)
+        made: Any = asgi(self._app, auth=self._auth, sign_in_hint=False)
         serving = self._server.Server(made, grace=self._app.settings.grace, ready=ready)
         self.stop = serving.stop
         watch = asyncio.create_task(watch_loop(self._meter, self._app.clock))
@@ -78,11 +78,11 @@ class Service:
         if not self._auth:
             hint("anyone on this machine can open it, as an admin (--no-auth)")
             return self._open(self.address) if opens else self.address
-        from ..api.access.first_run import address, welcome
+        from ..api.access.first_run import create_token, sign_in_url
 
-        if not (token := await welcome(self._app)):
+        if not (token := await create_token(self._app)):
             return self._open(self.address) if opens else self.address
-        page = address(self.address, token)
+        page = sign_in_url(self.address, token)
         if opens:
             return self._open(page, " (it signs you in: once, within an hour)")
         click.echo(f"first start: sign in once, within an hour, at {page}")

@@ -1,4 +1,4 @@
-"""What there is, as OpenAPI 3.1: the routes by the framework, the records by those who encode them."""
+"""The OpenAPI 3.1 document: routes as Litestar describes them, schemas of records as msgspec describes them."""
 
 from __future__ import annotations
 
@@ -9,76 +9,78 @@ import msgspec
 from litestar import Litestar, Response
 from litestar.handlers import HTTPRouteHandler
 
-from .access.cookie import NAME
-from .codes import CODES
-from .operation import REF, complete
+from .access.cookie import COOKIE_NAME
+from .openapi_operation import REF, complete_operation
+from .problem_codes import CODES
 
 _PROBLEM = {
     "type": "object",
-    "description": "What is wrong, and what to do about it; `code` is for programs, and stays.",
+    "description": "An error. `detail` says what is wrong and what to do; programs use `code`, which never changes.",
     "properties": {
         "type": {"type": "string", "const": "about:blank"},
         "status": {"type": "integer", "minimum": 400, "maximum": 599},
         "code": {"type": "string", "enum": sorted(CODES)},
         "detail": {"type": "string"},
-        "instance": {"type": "string", "description": "The path that was asked for."},
+        "instance": {"type": "string", "description": "The path of the request."},
     },
     "required": ["type", "status", "code", "detail", "instance"],
 }
-_WAYS_IN = {
-    "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, or a JSON web token."},
-    "cookie": {"type": "apiKey", "in": "cookie", "name": NAME, "description": "A browser's, from POST /session."},
+_SECURITY_SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "An API key or a JSON web token."},
+    "cookie": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": COOKIE_NAME,
+        "description": "The session of a browser, opened by POST /session.",
+    },
 }
 
 
-def document(app: Litestar, root: str = "") -> dict[str, Any]:
-    """The framework's description of the routes, with our records as they are and our answers to what goes wrong.
-
-    `root` is where another application has put us.
-    """
+def openapi_document(app: Litestar, root: str = "") -> dict[str, Any]:
+    """The OpenAPI document. `root` is the path under which another application has mounted this one."""
     known: dict[str, Any] | None = app.state.get("document")
     if known is None:
-        known = app.state.document = _made(app)
+        known = app.state.document = _build(app)
     return known | {"servers": [{"url": root or "/"}]}
 
 
 def operation_id(handler: HTTPRouteHandler, *_: Any) -> str:
-    """list_jobs as listJobs."""
+    """The operation id of a handler: listJobs for list_jobs."""
     first, *others = handler.handler_name.split("_")
     return first + "".join(word.capitalize() for word in others)
 
 
-def _made(app: Litestar) -> dict[str, Any]:
+def _build(app: Litestar) -> dict[str, Any]:
     made = app.openapi_schema.to_schema()
     handlers = [(route.path, handler) for route in app.routes for handler in getattr(route, "route_handlers", ())]
     parts: dict[str, Any] = made.setdefault("components", {})
     schemas: dict[str, Any] = parts.setdefault("schemas", {})
-    for name, record in _records(handler for _, handler in handlers).items():
+    for name, record in _schemas(handler for _, handler in handlers).items():
         schemas[name] = _with_formats(record, schemas.get(name, {}))
     schemas["Problem"] = _PROBLEM
-    parts["securitySchemes"] = _WAYS_IN
+    parts["securitySchemes"] = _SECURITY_SCHEMES
     for path, handler in handlers:
         for method in handler.http_methods:
             operation = made["paths"].get(_template(path), {}).get(method.lower())
             if operation is not None:
-                complete(operation, handler, method, path)
+                complete_operation(operation, handler, method, path)
     return made
 
 
 def _template(path: str) -> str:
-    """/jobs/{id:str} as /jobs/{id}."""
+    """The path as OpenAPI writes it: /jobs/{id} for /jobs/{id:str}."""
     return "/".join(f"{part.partition(':')[0]}}}" if part.startswith("{") else part for part in path.split("/"))
 
 
-def _records(handlers: Iterable[HTTPRouteHandler]) -> dict[str, Any]:
-    """The schemas of what is sent and answered, by those who decode and encode it."""
-    kinds = {id(kind): kind for handler in handlers for kind in _kinds(handler) if _tells(kind)}
+def _schemas(handlers: Iterable[HTTPRouteHandler]) -> dict[str, Any]:
+    """The schemas of request and response types, by name, as msgspec encodes and decodes them."""
+    kinds = {id(kind): kind for handler in handlers for kind in _types(handler) if _has_schema(kind)}
     _, found = msgspec.json.schema_components(list(kinds.values()), ref_template=REF)
     return found
 
 
 def _with_formats(record: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """The record with the formats of texts (instants, spans) that the other knows of."""
+    """The schema `record` with the text formats (date-time, duration) that Litestar's schema `other` has."""
     for name, theirs in other.get("properties", {}).items():
         formats = [one["format"] for one in (theirs, *theirs.get("oneOf", ())) if "format" in one]
         ours = record.get("properties", {}).get(name, {})
@@ -88,15 +90,15 @@ def _with_formats(record: dict[str, Any], other: dict[str, Any]) -> dict[str, An
     return record
 
 
-def _kinds(handler: HTTPRouteHandler) -> Iterable[Any]:
+def _types(handler: HTTPRouteHandler) -> Iterable[Any]:
     if handler.parsed_data_field is not None:
         yield handler.parsed_data_field.annotation
     answer = handler.parsed_return_field.annotation
     for kind in get_args(answer) if get_origin(answer) is Response else [answer]:
-        yield from [kind] if _tells(kind) else get_args(kind)
+        yield from [kind] if _has_schema(kind) else get_args(kind)
 
 
-def _tells(kind: Any) -> bool:
+def _has_schema(kind: Any) -> bool:
     try:
         msgspec.json.schema(kind)
     except TypeError:

@@ -1,4 +1,4 @@
-"""Kinds of values in bodies, as narrow as what they are given to."""
+"""Types of fields in request bodies, with their limits."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ...retry import Backoff
 from ...span import parsed
 
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
-# Of what stands in URLs: webhooks and triggers.
+# Names of webhooks and triggers, which are parts of URLs.
 Slug = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$(?!\\n)")]
 KeyName = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$(?!\\n)")]
 Instant = Annotated[datetime, Meta(tz=True)]
-# Checked and turned into seconds by what it is given to.
+# Parsed by the method that it is passed to.
 SpanText = Annotated[str, Meta(max_length=100, description="A span of time such as 4s, 1h30m or 2 days.")]
 Seconds = Annotated[float, Meta(ge=0, le=MAX_SPAN_SECONDS)] | SpanText
-# Something that ends after a while.
+# A span greater than zero.
 Limit = Annotated[float, Meta(gt=0, le=MAX_SPAN_SECONDS)] | SpanText
 # A text is a span, or an instant with its zone.
 LimitOrInstant = (
@@ -36,7 +36,7 @@ Priority = Annotated[int, Meta(ge=MIN_PRIORITY, le=MAX_PRIORITY)]
 
 
 class BackoffRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """How long to wait before each retry."""
+    """The delay before each retry."""
 
     initial: Seconds = 1.0
     multiplier: float = 2.0
@@ -49,11 +49,11 @@ class BackoffRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def span_or_instant(given: float | str | None, name: str) -> float | str | datetime | None:
-    """What a text means that is a span or an instant."""
+    """The given span, or the instant in the given text. Raises BadInput if the text is neither."""
     if not isinstance(given, str) or parsed(given) is not None:
         return given
     try:
         return msgspec.convert(given, Instant)
     except msgspec.ValidationError:
-        way = "a span such as 3600 or '1h30m', or an instant with its zone such as 2030-01-01T09:00:00Z"
-        raise BadInput(f"{name} takes {way}; got {given!r:.80}") from None
+        accepted = "a span such as 3600 or '1h30m', or an instant with its zone such as 2030-01-01T09:00:00Z"
+        raise BadInput(f"{name} takes {accepted}; got {given!r:.80}") from None
