@@ -57,11 +57,11 @@ def test_the_heat_map_has_one_scale_from_zero_without_steps(visit: Visits, live:
     live.do(live.app.schedules.create("heat", cron("*/7 * * * *"), "sync_crm"))
     page = visit(live, "/schedules")
     expect(shown(page).get_by_text("Ticks per hour: 0")).to_be_visible()
-    shades = [call(page, "parts/heat", "intensity", ticks, 161) for ticks in (0, 1, 80, 158, 161)]
+    shades = [call(page, "parts/heat_map", "intensity", ticks, 161) for ticks in (0, 1, 80, 158, 161)]
     assert shades == sorted(shades)
     assert (shades[0], shades[-1]) == (0, 1)
     assert shades[-1] - shades[-2] == pytest.approx(3 / 161)
-    assert call(page, "parts/heat", "intensity", 0, 0) == 0
+    assert call(page, "parts/heat_map", "intensity", 0, 0) == 0
 
 
 # Phrases that engineers do not use for buttons, messages and comments.

@@ -96,8 +96,12 @@ def test_a_post_may_have_a_key() -> None:
 
 def test_records_are_described_as_they_are_read_and_written() -> None:
     schemas = DOCUMENT["components"]["schemas"]
-    assert schemas["Enqueue"]["additionalProperties"] is False
-    assert schemas["Enqueue"]["properties"]["priority"] == {"type": "integer", "minimum": -32768, "maximum": 32767}
+    assert schemas["EnqueueRequest"]["additionalProperties"] is False
+    assert schemas["EnqueueRequest"]["properties"]["priority"] == {
+        "type": "integer",
+        "minimum": -32768,
+        "maximum": 32767,
+    }
     assert schemas["JobView"]["properties"]["run_at"] == {"type": "string", "format": "date-time"}
     assert "timeout" not in schemas["JobView"]["required"]
     assert {"200", "201"} <= set(DOCUMENT["paths"]["/api/v1/jobs"]["post"]["responses"])

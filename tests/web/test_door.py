@@ -124,7 +124,7 @@ async def test_a_scope_does_not_raise_a_role(client: Client) -> None:
         assert (await http.get("/queues")).status_code == 200
         refused = await http.post("/queues/mail/pause")
         assert refused.status_code == 403
-        assert "key:viewer-0 is viewer, and this is for role operator or above" in refused.json()["detail"]
+        assert "key:viewer-0 has role viewer; this needs role operator or above" in refused.json()["detail"]
 
 
 async def test_who_lacks_a_scope_is_told_which(client: Client) -> None:

@@ -95,7 +95,7 @@ async def test_who_wants_to_be_told_of_a_held_key_is_told(spring: Mainspring, cl
         ({"task": "fail", "arguments": {"why": "\x00"}}, "bad_payload", "NUL"),
         ({"task": "fail", "arguments": {"why": "x" * (1 << 20)}}, "bad_payload", "payload_limit"),
         ({"task": "x" * 201}, "invalid", "$.task"),
-        ({"task": "fail", "jobs": [{"task": "fail"}]}, "invalid", "`jobs` are many"),
+        ({"task": "fail", "jobs": [{"task": "fail"}]}, "invalid", "`jobs` cannot be combined with other fields"),
         ({"jobs": []}, "invalid", "$.jobs"),
         ({"jobs": [{"task": "fail"}] * 1001}, "invalid", "$.jobs"),
         ({"jobs": [{"jobs": []}]}, "invalid", "$.jobs[0]"),

@@ -335,11 +335,11 @@ async def test_a_stream_that_has_ended_makes_room(spring: Mainspring, clock: Vir
 
 def test_a_process_has_so_many_streams_and_no_more(spring: Mainspring) -> None:
     streams = Streams(spring, max_total=2)
-    with streams.seat("ada"), streams.seat("bob"):
-        with pytest.raises(Problem) as full, streams.seat("eve"):
+    with streams.counted("ada"), streams.counted("bob"):
+        with pytest.raises(Problem) as full, streams.counted("eve"):
             pass
         assert (full.value.status, full.value.code) == (503, "streams_full")
-    with streams.seat("eve"), streams.seat("eve"):
+    with streams.counted("eve"), streams.counted("eve"):
         pass
 
 

@@ -309,7 +309,7 @@ async def test_a_secret_that_the_api_hides_is_not_lost_by_an_edit(near: Mainspri
 
 async def test_a_key_that_is_not_known_or_may_too_little_is_named(near: Mainspring) -> None:
     async with serving(near, "viewer") as (far, _):
-        with pytest.raises(BadSetting, match=r"far-viewer is viewer, and this is for role operator.*API_KEY"):
+        with pytest.raises(BadSetting, match=r"far-viewer has role viewer; this needs role operator.*API_KEY"):
             await far.tasks["add"].enqueue(1)
         stranger = Mainspring(far.settings.store, api_key="msk_nobody")
         with pytest.raises(BadSetting, match="MAINSPRING_API_KEY"):

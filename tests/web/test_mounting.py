@@ -212,7 +212,7 @@ async def test_a_link_that_was_not_used_yet_stays_valid(spring: Mainspring, capl
             async with browser(in_fastapi(spring)) as http:
                 await http.get(url("/health/live"))
             assert caplog.text.count("it signs you in") == 1
-            assert caplog.text.count("with the link of the first start") == n
+            assert caplog.text.count("with the link that the first start logged") == n
         token = re.findall(r"#token=(\S+)", caplog.text)[0]
         async with browser(in_fastapi(spring)) as http:
             assert (await http.post(url("/api/v1/session"), json={"key": token})).status_code == 200

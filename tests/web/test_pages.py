@@ -143,7 +143,7 @@ def test_every_module_is_needed_by_another() -> None:
 
 
 def test_all_of_it_is_small() -> None:
-    assert sum(len(file.zipped) for file in site().files.values()) < 200 * 1024
+    assert sum(len(file.gzipped) for file in site().files.values()) < 200 * 1024
 
 
 def test_every_library_has_its_version_and_licence() -> None:

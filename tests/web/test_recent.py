@@ -75,7 +75,7 @@ async def test_a_change_forgets_what_was_said_and_what_is_being_asked(clock: Vir
     recent, store = ResponseCache(clock), Store(clock, 1)
     before = asyncio.create_task(recent.get("jobs", store.count))
     await asyncio.sleep(0)
-    recent.forget()
+    recent.clear()
     assert await recent.get("jobs", store.count) == 2
     assert await before == 1
     assert await recent.get("jobs", store.count) == 2

@@ -107,7 +107,7 @@ async def test_a_session_ends_after_its_hours_however_it_is_used(
     clock.advance(hours=1)
     over = await http.get("/session")
     assert over.status_code == 401
-    assert "this session is over" in over.json()["detail"]
+    assert "this session has ended" in over.json()["detail"]
     assert "Max-Age=0" in said_of(over)[1]
 
 

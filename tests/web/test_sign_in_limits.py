@@ -99,7 +99,7 @@ def test_however_many_addresses_there_are_few_are_remembered(monkeypatch: pytest
     limited = SignInAttempts(VirtualClock())
     for n in range(5000):
         limited.failed(scope(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"))
-    assert len(limited._of) == 100
+    assert len(limited._by_address) == 100
 
 
 def test_attempts_come_back_and_never_more_than_there_were() -> None:

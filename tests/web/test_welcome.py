@@ -64,7 +64,7 @@ async def test_it_is_good_for_nothing_else(http: Http, spring: Mainspring, path:
     mine = {"Authorization": f"Bearer {await token_of(spring)}"}
     answer = await http.get(path, headers=mine)
     assert answer.status_code == 401
-    assert "this token is for once: POST /session or POST /keys" in answer.json()["detail"]
+    assert "this token works once: for POST /session or POST /keys" in answer.json()["detail"]
 
 
 async def test_it_ends_after_an_hour(http: Http, spring: Mainspring, clock: VirtualClock) -> None:

@@ -1,19 +1,22 @@
-// A job's life to scale: what it waited for, and each run. Pure: what is drawn is in lifeline.js.
+// The layout of a job's timeline: its waits and runs, to scale. Pure functions; job_timeline.js renders the result.
 const ms = (at) => Date.parse(at);
 const UNCOUNTED = new Set(["snoozed", "released"]);
-// In percent of the width: the least that a run and a wait have, and the most of times in which nothing happens.
-const RUN = 2, WAIT = 0.5, IDLE = 30;
+// Of the width: minimum of a run, minimum of a wait, and maximum of all times in which nothing happens.
+const MIN_RUN_PERCENT = 2;
+const MIN_WAIT_PERCENT = 0.5;
+const MAX_IDLE_PERCENT = 30;
 
 /**
- * [{kind, from, until, words, run}], without gaps; `kind` of a run is its outcome. Times in milliseconds. `pauses` are
- * those of the job's queue, the newest first.
+ * The segments of a job's timeline, without gaps: [{kind, from, until, words, run}]. The `kind` of a run is its
+ * outcome. Times are milliseconds. `pauses` are the pauses of the job's queue, newest first.
  */
-export function stretches(job, runs, now, pauses = []) {
-  return whole(job, runs, now).flatMap((one) => (one.kind === "pending" ? withoutPauses(one, pauses, now) : [one]));
+export function timelineSegments(job, runs, now, pauses = []) {
+  const split = (one) => (one.kind === "pending" ? splitByPauses(one, pauses, now) : [one]);
+  return allSegments(job, runs, now).flatMap(split);
 }
 
-/** The waits for a worker in which the queue was not paused, and the pauses among them. */
-function withoutPauses(wait, pauses, now) {
+/** Splits a wait for a worker into the parts before, during and after pauses of the queue. */
+function splitByPauses(wait, pauses, now) {
   const found = [];
   let at = wait.from;
   for (const pause of pauses.toReversed()) { // oldest first
@@ -25,7 +28,7 @@ function withoutPauses(wait, pauses, now) {
   return at < wait.until ? [...found, { ...wait, from: at }] : found;
 }
 
-function whole(job, runs, now) {
+function allSegments(job, runs, now) {
   const found = [];
   let at = ms(job.created_at);
   let before = null;
@@ -68,19 +71,19 @@ const WORDS = {
   pending: "waiting for a worker",
 };
 
-/** As what it waits for its next run. */
-function kindAfter(run) {
+/** The kind of the wait after a run. */
+function waitKindAfter(run) {
   if (!run) return "scheduled";
   if (run.ending === "snoozed") return "snoozed";
   return run.ending === "released" ? "pending" : "retrying";
 }
 
-/** From the end of one run to the begin of the next: until it was due, and then until a worker took it. */
+/** The waits between two runs: until the job was due, and then until a worker took it. */
 function waits(job, from, until, before, last) {
   if (job.state === "paused" && last) return [{ kind: "paused", from, until, words: "paused" }];
   if (job.state === "waiting" && last) return [{ kind: "waiting", from, until, words: "waiting for other jobs" }];
-  const kind = kindAfter(before);
-  // When it was due is kept only of the newest: what lies between two older runs is of one kind.
+  const kind = waitKindAfter(before);
+  // The due time is stored only for the last run: the wait between two older runs is one segment.
   const known = last || (!before && job.runs <= 1);
   const due = Math.min(Math.max(known ? ms(job.run_at) : before ? until : from, from), until);
   return [
@@ -90,16 +93,17 @@ function waits(job, from, until, before, last) {
 }
 
 /**
- * The same with `left` and `width` in percent: to scale, but none too narrow to be seen. What is still to come, and
- * the time between an end and a redrive, would leave no room for the rest: it is `cut` where it is too long.
+ * The segments with `left` and `width` in percent: to scale, but none too narrow to be visible. The future, and the
+ * time between an end and a redrive, would leave no room for the rest: such a segment is `cut` if it is too long.
  */
-export function scaled(found) {
+export function scaleSegments(found) {
   const idle = (one) => one.toCome || one.kind === "ended";
   const busy = found.filter((one) => !idle(one)).reduce((sum, one) => sum + one.until - one.from, 0);
-  const most = busy ? (busy * IDLE) / (100 - IDLE) / found.filter(idle).length : Infinity;
+  const most = busy ? (busy * MAX_IDLE_PERCENT) / (100 - MAX_IDLE_PERCENT) / found.filter(idle).length : Infinity;
   const length = (one) => (idle(one) ? Math.min(one.until - one.from, most) : one.until - one.from);
   const runs = found.filter((one) => one.run).length;
-  const least = (one) => (one.run ? Math.min(RUN, 60 / runs) : Math.min(WAIT, 15 / found.length));
+  const least = (one) =>
+    (one.run ? Math.min(MIN_RUN_PERCENT, 60 / runs) : Math.min(MIN_WAIT_PERCENT, 15 / found.length));
   const narrow = new Set();
   let rest = 100, sum = found.reduce((all, one) => all + length(one), 0) || 1;
   for (let again = true; again;) {
@@ -118,8 +122,8 @@ export function scaled(found) {
   });
 }
 
-/** [{left, at}]: where a time is written below, no two too near to each other. */
-export function marks(drawn, apart = 14) {
+/** The positions of time labels, [{left, at}], at least `apart` percent from each other. */
+export function timeLabels(drawn, apart = 14) {
   const ends = drawn.map((one) => ({ left: one.left, at: one.from, run: one.run }));
   const last = drawn.at(-1);
   const chosen = [ends[0], { left: last.left + last.width, at: last.until, end: true }];

@@ -1,22 +1,22 @@
-// Text into the clipboard, also where the browser lends none because the page came without TLS.
+// A button that copies text to the clipboard, also in pages without TLS, where browsers offer no clipboard API.
 import { html } from "../html.js";
 import { Icon } from "./icons.js";
 import { toast } from "./toast.js";
 
-export async function copy(text) {
+export async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    byHand(text);
+    copyWithoutClipboard(text);
   }
   toast("Copied.");
 }
 
-function byHand(text) {
+function copyWithoutClipboard(text) {
   const field = document.createElement("textarea");
   field.value = text;
   field.className = "unseen";
-  const place = document.querySelector("dialog[open]") ?? document.body; // what is behind a dialog takes no focus
+  const place = document.querySelector("dialog[open]") ?? document.body; // a dialog keeps the focus
   const before = document.activeElement;
   place.append(field);
   field.select();
@@ -25,10 +25,10 @@ function byHand(text) {
   before?.focus();
 }
 
-/** `text` may be a function that makes it; `name` says what it is: "Copy the id". */
-export function Copy({ text, name, words }) {
+/** `text` may be a function that returns it; `name` completes the label: "Copy the id". */
+export function CopyButton({ text, name, words }) {
   const label = `Copy ${name}`;
   return html`<button type="button" class="quiet copy" aria-label=${label} title=${label}
-      onClick=${() => copy(typeof text === "function" ? text() : text)}>
+      onClick=${() => copyText(typeof text === "function" ? text() : text)}>
     <${Icon} name="copy" />${words}</button>`;
 }

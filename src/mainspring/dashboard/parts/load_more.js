@@ -1,10 +1,11 @@
-// A long list in parts: its first rows, and a button for more of them.
+// Long lists: the first rows, and a button that shows more.
 import { html, useEffect, useState } from "../html.js";
 
 const NARROW = "(max-width: 640px)";
 
-/** [rows, more]: how many to show at first and how to show more; `name` is of the list, `wide` for a wide screen. */
-export function useShown(name, narrow = 15, wide = Infinity) {
+/** [rows, showMore]: the number of rows to show, and a function that increases it. `name` identifies the list; `narrow`
+ * and `wide` are the numbers for narrow and wide screens. */
+export function useRowLimit(name, narrow = 15, wide = Infinity) {
   const part = matchMedia(NARROW).matches ? narrow : wide;
   const [parts, set] = useState(1);
   useEffect(() => set(1), [name]);

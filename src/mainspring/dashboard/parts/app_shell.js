@@ -1,4 +1,4 @@
-// What is around every page: where one can go, how the feed is, and who one is.
+// The frame of every page: navigation, state of the live feed, and the user menu.
 import { get } from "../api.js";
 import { count } from "../format.js";
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
@@ -9,10 +9,10 @@ import { signOut, useSession } from "../session.js";
 import { setTheme, theme } from "../theme.js";
 import { Dialog, Questions } from "./dialog.js";
 import { Icon } from "./icons.js";
-import { Mark } from "./mark.js";
+import { Logo } from "./logo.js";
 import { Toasts } from "./toast.js";
 
-/** name: words, key after "g", and who may see it (a scope of the API, and a role). */
+/** [name, label, key after "g", required scope, required role] of each page. */
 export const PAGES = [
   ["", "Overview", "o", null], ["jobs", "Jobs", "j", "jobs"], ["schedules", "Schedules", "s", "schedules"],
   ["queues", "Queues", "q", "queues"], ["dead", "Dead letters", "d", "dead"], ["workers", "Workers", "w", "workers"],
@@ -30,7 +30,7 @@ export function Shell({ children, onLeft }) {
   const { paused } = useFeed();
   const keys = useMemo(() => ({
     "?": { words: "this help", run: () => showHelp(true) },
-    "/": { words: "search jobs", run: search },
+    "/": { words: "search jobs", run: focusSearch },
     p: { words: "pause and resume live updates", run: () => setPaused(!feed.paused) },
     ...Object.fromEntries(seen.map(
       ([name, words, key]) => [`g ${key}`, { words: `go to ${words}`, run: () => go(name || "./") }],
@@ -41,7 +41,7 @@ export function Shell({ children, onLeft }) {
   return html`
     <a class="skip" href="#main" data-plain>Skip to content</a>
     <header class="shell">
-      <a class="brand" href="./"><${Mark} />Mainspring</a>
+      <a class="brand" href="./"><${Logo} />Mainspring</a>
       <button class="quiet menu" aria-expanded=${menu} aria-controls="nav" aria-label="Menu"
         onClick=${() => showMenu(!menu)}><${Icon} name="menu" /></button>
       <nav id="nav" aria-label="Pages" class=${menu ? "open" : ""}>${seen.map(([name, words]) => html`
@@ -49,11 +49,11 @@ export function Shell({ children, onLeft }) {
           ${words}${name === "dead" && html`<${DeadCount} />`}</a>`)}
       </nav>
       <div class="tools">
-        <${Live} />
+        <${LiveButton} />
         <${ThemeButton} />
         <button class="quiet" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)"
           onClick=${() => showHelp(true)}>?</button>
-        <${Who} session=${session} onLeave=${leave} />
+        <${UserMenu} session=${session} onLeave=${leave} />
       </div>
     </header>
     <main id="main">${children}</main>
@@ -64,20 +64,20 @@ export function Shell({ children, onLeft }) {
     </dl><//>`}`;
 }
 
-/** The page of jobs has the field; elsewhere one goes there first. */
-function search() {
+/** Focuses the search field. It is on the jobs page, so that page is opened first. */
+function focusSearch() {
   if (!document.getElementById("search")) go("jobs");
-  focusSoon("search", 100);
+  focusWhenRendered("search", 100);
 }
 
-/** As soon as it is drawn, within so many frames. */
-function focusSoon(id, frames) {
+/** Focuses an element when it is rendered, within this number of frames. */
+function focusWhenRendered(id, frames) {
   const found = document.getElementById(id);
   if (found) found.focus();
-  else if (frames) requestAnimationFrame(() => focusSoon(id, frames - 1));
+  else if (frames) requestAnimationFrame(() => focusWhenRendered(id, frames - 1));
 }
 
-function Who({ session, onLeave }) {
+function UserMenu({ session, onLeave }) {
   const ref = useRef();
   useEffect(() => {
     const elsewhere = (event) => {
@@ -88,7 +88,7 @@ function Who({ session, onLeave }) {
     addEventListener("keydown", elsewhere);
     return () => (removeEventListener("click", elsewhere), removeEventListener("keydown", elsewhere));
   }, []);
-  const initial = session.name.replace(/^\w+:/, "").slice(0, 1).toUpperCase(); // of key:ada that is A
+  const initial = session.name.replace(/^\w+:/, "").slice(0, 1).toUpperCase(); // A for key:ada
   return html`<details class="who" ref=${ref}>
     <summary aria-label=${`Signed in as ${session.name}`}>${initial}</summary>
     <div class="card"><p><b>${session.name}</b><br /><span class="muted">${session.role}</span></p>
@@ -96,7 +96,7 @@ function Who({ session, onLeave }) {
   </details>`;
 }
 
-function Live() {
+function LiveButton() {
   const { paused, state, reason } = useFeed();
   const words = { live: "Live", connecting: "Connecting", paused: "Paused", stalled: "Not live" }[state];
   const title = state === "stalled" ? `No live updates, reloading every 5 s: ${reason}` : "Pause live updates (p)";
@@ -110,13 +110,13 @@ function DeadCount() {
   return value?.dead ? html`<span class="badge" title="dead jobs">${count(value.dead)}</span>` : null;
 }
 
-const NEXT = { auto: "light", light: "dark", dark: "auto" };
-const LOOK = { auto: "auto", light: "sun", dark: "moon" };
+const NEXT_THEME = { auto: "light", light: "dark", dark: "auto" };
+const THEME_ICONS = { auto: "auto", light: "sun", dark: "moon" };
 
 function ThemeButton() {
   const [now, set] = useState(theme());
-  const turn = () => (setTheme(NEXT[now]), set(NEXT[now]));
+  const turn = () => (setTheme(NEXT_THEME[now]), set(NEXT_THEME[now]));
   const words = `Theme: ${now === "auto" ? "system" : now}`;
   return html`<button class="quiet" aria-label=${words} title=${words} onClick=${turn}>
-    <${Icon} name=${LOOK[now]} /></button>`;
+    <${Icon} name=${THEME_ICONS[now]} /></button>`;
 }

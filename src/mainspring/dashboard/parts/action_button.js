@@ -1,10 +1,10 @@
-// A button that calls the API: busy meanwhile, with a message if it fails.
+// A button that calls the API: busy during the call, with a message if it fails.
 import { html, useState } from "../html.js";
 import { Icon } from "./icons.js";
 import { toast } from "./toast.js";
 
-/** `run` is async; a text it returns is shown. While busy it is not disabled: it would lose the focus. */
-export function Act({ run, icon, label, children, kind = "", disabled = false, title }) {
+/** `run` is async; a text that it returns is shown. The busy button is not disabled, since it would lose the focus. */
+export function ActionButton({ run, icon, label, children, kind = "", disabled = false, title }) {
   const [busy, set] = useState(false);
   const act = async () => {
     if (busy) return;

@@ -1,8 +1,8 @@
-// How deep queues were, minute by minute; where no worker lived there is a gap.
+// The history of queue depths, one sample per minute, with gaps for times without a worker.
 import { get } from "../api.js";
-import { figure } from "../format.js";
+import { toNumber } from "../format.js";
 
-/** { at: seconds, sample }; a gap has null for a sample. */
+/** Loads [{ at: seconds, sample }]; the sample of a gap is null. */
 export async function loadDepth(query, signal) {
   const { step, items } = await get("depth", query, signal);
   const found = [];
@@ -15,11 +15,11 @@ export async function loadDepth(query, signal) {
   return found;
 }
 
-/** The figures of one queue, or of all; a queue that a sample does not name held nothing. */
+/** One number of each sample, for one queue or for all. A queue that a sample does not name was empty. */
 export function depthsOf(samples, name, queue = null) {
   return samples.map(({ sample }) => {
     if (!sample) return null;
     const one = queue === null ? sample.total : sample.queues[queue];
-    return one ? figure(one[name]) : sample.more ? null : 0;
+    return one ? toNumber(one[name]) : sample.more ? null : 0;
   });
 }

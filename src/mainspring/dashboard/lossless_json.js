@@ -1,7 +1,7 @@
-// JSON whose numbers stay what they are: an integer past 2^53, or 1.0, is kept as it was written.
+// JSON without loss of digits: a number that JavaScript would change, such as 2^53 + 1 or 1.0, is kept as text.
 
-/** A number that JavaScript would round or write otherwise. */
-export class Exact {
+/** A number that JavaScript would round or format differently. */
+export class LosslessNumber {
   constructor(text) {
     this.text = text;
   }
@@ -10,10 +10,10 @@ export class Exact {
   }
 }
 
-/** JSON text that stands for itself inside of what stringify() is given. */
-export class Raw extends Exact {}
+/** JSON text that stringify() inserts unchanged. */
+export class Raw extends LosslessNumber {}
 
-const DELICATE = /[\d.][eE.]|\d\.\d|-0|\d{16}/;
+const MAY_LOSE_DIGITS = /[\d.][eE.]|\d\.\d|-0|\d{16}/;
 const PARTS = [
   /([{}[\],:])/,
   /("(?:[^"\\\u0000-\u001f]|\\.)*")/,
@@ -22,14 +22,14 @@ const PARTS = [
 ];
 const TOKEN = new RegExp(`\\s*(?:${PARTS.map((part) => part.source).join("|")})`, "y");
 
-/** Without what every object has: a queue may be called "constructor". */
-const bare = (one) =>
+/** Removes the prototype of an object: a queue may be named "constructor". */
+const withoutPrototype = (one) =>
   (one !== null && typeof one === "object" && !Array.isArray(one) ? Object.setPrototypeOf(one, null) : one);
 
-/** Like JSON.parse; throws SyntaxError with the place. */
+/** Like JSON.parse, with LosslessNumber for numbers that would change. Throws SyntaxError with the position. */
 export function parse(text) {
-  if (!DELICATE.test(text)) return JSON.parse(text, (_, one) => bare(one));
-  JSON.parse(text); // for its errors: what follows may assume that the text is right
+  if (!MAY_LOSE_DIGITS.test(text)) return JSON.parse(text, (_, one) => withoutPrototype(one));
+  JSON.parse(text); // throws if the text is invalid: the code below assumes that it is valid
   TOKEN.lastIndex = 0;
   return value(text, next(text));
 }
@@ -41,7 +41,7 @@ function next(text) {
 function value(text, token) {
   const [, mark, string, number, word] = token;
   if (string !== undefined) return JSON.parse(string);
-  if (number !== undefined) return String(Number(number)) === number ? Number(number) : new Exact(number);
+  if (number !== undefined) return String(Number(number)) === number ? Number(number) : new LosslessNumber(number);
   if (word !== undefined) return JSON.parse(word);
   return mark === "{" ? members(text) : elements(text);
 }
@@ -70,9 +70,9 @@ function elements(text) {
   return found;
 }
 
-/** Like JSON.stringify, numbers as they were. */
+/** Like JSON.stringify; each LosslessNumber is written unchanged. */
 export function stringify(data, indent = "", margin = "") {
-  if (data instanceof Exact) return data.text;
+  if (data instanceof LosslessNumber) return data.text;
   if (data === null || typeof data !== "object") return JSON.stringify(data) ?? "null";
   const [open, close] = Array.isArray(data) ? "[]" : "{}";
   const inner = margin + indent;
@@ -84,10 +84,10 @@ export function stringify(data, indent = "", margin = "") {
   return indent ? `${open}\n${inner}${parts.join(`,\n${inner}`)}\n${margin}${close}` : open + parts.join(",") + close;
 }
 
-/** The same with ordinary numbers, to be reckoned with: of figures, not of what users wrote. */
-export function plain(data) {
+/** The data with ordinary numbers, for calculation. For statistics, not for user data. */
+export function withPlainNumbers(data) {
   if (data === null || typeof data !== "object") return data;
-  if (data instanceof Exact) return Number(data.text);
-  if (Array.isArray(data)) return data.map(plain);
-  return Object.fromEntries(Object.entries(data).map(([name, one]) => [name, plain(one)]));
+  if (data instanceof LosslessNumber) return Number(data.text);
+  if (Array.isArray(data)) return data.map(withPlainNumbers);
+  return Object.fromEntries(Object.entries(data).map(([name, one]) => [name, withPlainNumbers(one)]));
 }
