@@ -444,8 +444,8 @@ ANSWERS = {
 }
 # Where any other exception may end without a log line and a count, and why. By module and function.
 MAY_SWALLOW = {
-    "api.access.keyset:_key": "a key of another kind in a key set: a token that needs it is refused",
-    "api.parameters:instant": "not a date in that form: another form is tried, then the caller is refused",
+    "api.access.jwks:_parse_key": "a key of another kind in a key set: a token that needs it is refused",
+    "api.parameters:parse_instant": "not a date in that form: another form is tried, then the caller is refused",
     "cli.loading:inside": "the command says itself that the store cannot be opened",
     "cli.migrate:_question": "tables of another version cannot be counted: the question is put without a number",
     "cli.options:moment": "not a span of time: it is read as an instant, and refused if it is none",

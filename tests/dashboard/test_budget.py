@@ -54,7 +54,7 @@ def test_a_cold_load_is_small(fetched: list[Fetched]) -> None:
 
 
 def test_all_files_together_fit_into_200_kib() -> None:
-    assert sum(len(file.zipped) for file in site().files.values()) <= 200 * 1024
+    assert sum(len(file.gzipped) for file in site().files.values()) <= 200 * 1024
 
 
 def test_a_cold_load_asks_few_times(fetched: list[Fetched]) -> None:

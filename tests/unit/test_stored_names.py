@@ -212,7 +212,7 @@ def test_actions_of_the_audit_trail() -> None:
         "webhooks.rotate", "webhooks.test", "webhooks.update", "workers.drain", "workers.resize", "workers.resume",
         "workers.stop",
     }  # fmt: skip
-    assert says('action=f"session.{what}"')
+    assert says('action=f"session.{verb}"')
 
 
 def test_reasons_of_ticks() -> None:

@@ -67,7 +67,7 @@ async def test_a_schedule_that_is_saved_as_it_is_shown_keeps_its_secrets(spring:
         new = {"name": "other", "task": "send", "trigger": "0 8 * * *", "kwargs": {"to": "x", "token": "***"}}
         refused = await http.post("/schedules", json=new)
         assert (refused.status_code, refused.json()["code"]) == (422, "bad_input")
-        assert "token is ***, which stands for a hidden secret" in refused.json()["detail"]
+        assert "token is ***, which stands for a secret" in refused.json()["detail"]
 
 
 async def test_a_job_that_is_saved_as_it_is_shown_keeps_its_secrets(spring: Mainspring, client: Client) -> None:

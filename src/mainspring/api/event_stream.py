@@ -118,7 +118,7 @@ class EventStream:
         with self._streams.counted(self._name):
             async with hub.reader(self._after) as reader:
                 sending = asyncio.ensure_future(self._send_events(reader, hub, send))
-                disconnected = asyncio.ensure_future(_wait_for_disconnect(receive))
+                disconnected = asyncio.ensure_future(_until_disconnected(receive))
                 tasks = [sending, disconnected, asyncio.ensure_future(hub.closed.wait())]
                 try:
                     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -209,7 +209,7 @@ def _feed_state_block(trouble: str | None) -> str:
     return f"event: {data['type']}\ndata: {json.dumps(data)}\n\n"
 
 
-async def _wait_for_disconnect(receive: Receive) -> None:
+async def _until_disconnected(receive: Receive) -> None:
     """Returns when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass

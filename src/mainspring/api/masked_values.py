@@ -97,7 +97,7 @@ def _restore_text(given: str, stored: Any, path: str) -> Any:
     masked_in_part = given != MASK and mask_text(given.replace(MASK, _SAMPLE)) == given
     if (given == MASK and is_secret(name)) or masked_in_part:
         raise BadInput(
-            f"{path} is {given:.80}, which stands for a hidden secret, but no secret is stored there: "
+            f"{path} is {given:.80}, which stands for a secret, but none is stored there: "
             "send the value itself, or omit it"
         )
     return given

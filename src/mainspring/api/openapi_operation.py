@@ -17,7 +17,7 @@ _DESCRIPTIONS = {
     401: "The credentials are missing or not valid.",
     403: "The caller's role or scopes do not allow this.",
     404: "There is no such resource.",
-    409: "The resource's state, or another one, does not allow this.",
+    409: "The resource's state does not allow this, or it already exists.",
     412: "The resource was changed since it was read.",
     413: "The body exceeds a limit.",
     415: "The Content-Type is not application/json.",
@@ -82,11 +82,11 @@ def _headers(operation: dict[str, Any], handler: HTTPRouteHandler) -> Iterator[t
 
 
 def _problem_statuses(handler: HTTPRouteHandler, method: str, path: str) -> list[int]:
-    known = {400, 429, 503}
-    known |= {401, 403} if handler.opt.get("role") != ANYONE or method in UNSAFE_METHODS else set()
-    known |= {404} if "{" in path or method in UNSAFE_METHODS else set()
-    known |= {409, 412, 413, 415, 422} if method in UNSAFE_METHODS else set()
-    return sorted(known)
+    statuses = {400, 429, 503}
+    statuses |= {401, 403} if handler.opt.get("role") != ANYONE or method in UNSAFE_METHODS else set()
+    statuses |= {404} if "{" in path or method in UNSAFE_METHODS else set()
+    statuses |= {409, 412, 413, 415, 422} if method in UNSAFE_METHODS else set()
+    return sorted(statuses)
 
 
 def _problem_response(status: int) -> dict[str, Any]:
@@ -115,12 +115,12 @@ def response_types(handler: HTTPRouteHandler) -> tuple[Any, ...]:
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema of a parameter without null: a parameter is present or absent."""
-    kept = {name: value for name, value in schema.items() if name not in ("oneOf", "type", "enum")}
-    ways = [one for one in schema.get("oneOf", ()) if one != {"type": "null"}]
-    kept |= ways[0] if len(ways) == 1 else {"oneOf": ways} if ways else {}
+    found = {name: value for name, value in schema.items() if name not in ("oneOf", "type", "enum")}
+    options = [one for one in schema.get("oneOf", ()) if one != {"type": "null"}]
+    found |= options[0] if len(options) == 1 else {"oneOf": options} if options else {}
     if "type" in schema:
         types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
-        kept["type"] = next(one for one in types if one != "null")
+        found["type"] = next(one for one in types if one != "null")
     if "enum" in schema:
-        kept["enum"] = [value for value in schema["enum"] if value is not None]
-    return kept
+        found["enum"] = [value for value in schema["enum"] if value is not None]
+    return found

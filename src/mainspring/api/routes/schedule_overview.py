@@ -48,7 +48,8 @@ async def scheduler_outlook(app: App, limit: Limit = 10) -> ScheduleOverview:
     index = await app.schedules.index.look()
     coming = await store.due(now=now + _FAR_FUTURE, limit=limit)
     overdue = await store.due(now=now - LATE_AFTER, limit=limit)
-    # The store's due list lacks schedules that are blocked, and those whose input only some workers can compute.
+    # The store's due list lacks schedules that wait for a run or a dependency, and those whose input only some workers
+    # can compute.
     names = {*index.ticking[:limit], *index.due_first[:limit], *index.tripped[:limit]}
     rows = {row.name: row for row in (*coming.schedules, *overdue.schedules)}
     rows |= {row.name: row for row in await store.schedules(names, limit=len(names))} if names else {}

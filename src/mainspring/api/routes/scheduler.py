@@ -59,7 +59,7 @@ class RulePreviewRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     tz: str = "UTC"
     """For a cron expression."""
     name: Annotated[str, Meta(max_length=MAX_NAME_CHARACTERS)] = ""
-    """Name of the schedule: jitter and `H` in a cron expression depend on it."""
+    """Name of the schedule: the value of `H` in a cron expression depends on it."""
     count: Annotated[int, Meta(ge=1, le=1000)] = 10
     after: datetime | None = None
     """Preview the ticks after this instant instead of now."""

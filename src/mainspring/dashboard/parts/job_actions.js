@@ -14,7 +14,7 @@ import { toInstant, InstantField, toFieldText } from "./instant_field.js";
 const at = (job, action) => `jobs/${segment(job.id)}/${action}`;
 
 /**
- * The actions that the job's state and the viewer's role allow, except those that make it run: they are shown with the
+ * The actions that the job's state and the viewer's role allow, except those that start it: they are shown with the
  * reasons in why.js. `changed` is called after each action.
  */
 export function JobActions({ job, changed }) {

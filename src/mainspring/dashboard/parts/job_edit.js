@@ -29,7 +29,7 @@ function argumentsProblem(before, text) {
 
 function maskProblem(changed) {
   if (!stringify(changed).includes(MASK)) return null;
-  return `${MASK} stands for a secret that is not shown: write what it is, or leave that value as it was.`;
+  return `${MASK} stands for a secret that is hidden: enter the secret, or leave the value unchanged.`;
 }
 
 /** Number of rows of a text field: one more than the text has, up to `most`. */
