@@ -70,11 +70,11 @@ async def this_process(app: Mainspring) -> AsyncIterator[None]:
         yield
 
 
-async def test_whoever_comes_back_misses_nothing_of_another_process_under_load(store: str) -> None:
+async def test_a_reconnecting_reader_misses_no_event_of_another_process(store: str) -> None:
     await comes_and_goes(laborer.make(store), lambda: another_process(store))
 
 
-async def test_whoever_comes_back_misses_nothing_of_this_process_under_load() -> None:
+async def test_a_reconnecting_reader_misses_no_event_of_this_process() -> None:
     app = laborer.make("memory://")
     await comes_and_goes(app, lambda: this_process(app))
 
@@ -149,7 +149,7 @@ async def passing(clock: VirtualClock) -> AsyncIterator[None]:
         going.cancel()
 
 
-async def test_the_answer_is_a_stream_that_nobody_keeps(spring: Mainspring, clock: VirtualClock) -> None:
+async def test_the_event_stream_is_not_cached(spring: Mainspring, clock: VirtualClock) -> None:
     async with serving(spring) as site, site.events() as stream:
         assert stream.headers["content-type"] == "text/event-stream; charset=utf-8"
         assert stream.headers["cache-control"] == "no-store"
@@ -191,7 +191,7 @@ FILTERS: list[tuple[dict[str, Any], list[int]]] = [
 ]
 
 
-async def test_filters_leave_out_the_rest(spring: Mainspring, clock: VirtualClock) -> None:
+async def test_event_filters(spring: Mainspring, clock: VirtualClock) -> None:
     now = clock.now()
     some = [
         about(spring, "queue.paused", 1),
@@ -220,7 +220,7 @@ REFUSED: list[tuple[dict[str, str], int, str]] = [
 ]
 
 
-async def test_what_cannot_be_meant_is_refused(client: Client) -> None:
+async def test_an_invalid_event_filter_is_refused(client: Client) -> None:
     async with client("viewer") as http:
         for filters, status, words in REFUSED:
             answer = await http.get("/events", params=filters)
@@ -229,16 +229,14 @@ async def test_what_cannot_be_meant_is_refused(client: Client) -> None:
         assert answer.status_code == 400
 
 
-async def test_only_who_may_read_events_does(client: Client) -> None:
+async def test_events_need_the_scope_events_read(client: Client) -> None:
     async with client(None) as http:
         assert (await http.get("/events")).status_code == 401
     async with client("admin", scopes=["jobs:read"]) as http:
         assert (await http.get("/events")).status_code == 403
 
 
-async def test_a_client_that_cannot_set_headers_says_where_it_was_in_the_address(
-    spring: Mainspring, clock: VirtualClock
-) -> None:
+async def test_last_event_id_as_a_query_parameter(spring: Mainspring, clock: VirtualClock) -> None:
     async with serving(spring) as site, site.events() as first:
         await first.block()
         await publish(spring, about(spring, "queue.paused", 1), about(spring, "queue.paused", 2))
@@ -249,7 +247,7 @@ async def test_a_client_that_cannot_set_headers_says_where_it_was_in_the_address
             assert (await stream.next()).id == 2
 
 
-async def test_whoever_was_away_too_long_is_told_to_load_anew(spring: Mainspring, clock: VirtualClock) -> None:
+async def test_a_reader_that_was_away_too_long_gets_a_reset(spring: Mainspring, clock: VirtualClock) -> None:
     async with serving(spring) as site, site.events() as first:
         await first.block()
         await publish(spring, *[about(spring, "queue.paused")] * (MIN_FEED_ITEMS + 5))
@@ -261,7 +259,9 @@ async def test_whoever_was_away_too_long_is_told_to_load_anew(spring: Mainspring
             assert (reset.type, reset.data["reason"]) == ("reset", "began_anew")
 
 
-async def test_whoever_comes_after_nobody_watched_is_told_to_load_anew(spring: Mainspring, clock: VirtualClock) -> None:
+async def test_a_reader_gets_a_reset_if_nothing_was_published_meanwhile(
+    spring: Mainspring, clock: VirtualClock
+) -> None:
     async with serving(spring) as site:
         async with site.events() as stream:
             await stream.block()
@@ -295,9 +295,7 @@ async def test_a_quiet_stream_has_heartbeats_that_carry_the_number(spring: Mains
             )  # fmt: skip
 
 
-async def test_a_stream_ends_after_a_while_so_that_keys_are_asked_for_anew(
-    spring: Mainspring, clock: VirtualClock
-) -> None:
+async def test_a_stream_ends_after_its_maximum_age(spring: Mainspring, clock: VirtualClock) -> None:
     async with serving(spring) as site, site.events() as stream:
         await stream.block()
         await clock.elapse(seconds=MAX_STREAM_SECONDS + 1)
@@ -308,7 +306,7 @@ async def test_a_stream_ends_after_a_while_so_that_keys_are_asked_for_anew(
 # limits
 
 
-async def test_one_principal_has_so_many_streams_and_no_more(spring: Mainspring, clock: VirtualClock) -> None:
+async def test_streams_of_one_principal_are_limited(spring: Mainspring, clock: VirtualClock) -> None:
     async with serving(spring) as site, AsyncExitStack() as stack:
         streams = [await stack.enter_async_context(site.events()) for _ in range(MAX_PRINCIPAL_STREAMS)]
         answer = await site.http.get("/events")
@@ -320,7 +318,7 @@ async def test_one_principal_has_so_many_streams_and_no_more(spring: Mainspring,
         assert len(streams) == MAX_PRINCIPAL_STREAMS
 
 
-async def test_a_stream_that_has_ended_makes_room(spring: Mainspring, clock: VirtualClock) -> None:
+async def test_an_ended_stream_no_longer_counts(spring: Mainspring, clock: VirtualClock) -> None:
     async with serving(spring) as site:
         async with AsyncExitStack() as stack:
             for _ in range(MAX_PRINCIPAL_STREAMS):
@@ -333,7 +331,7 @@ async def test_a_stream_that_has_ended_makes_room(spring: Mainspring, clock: Vir
         assert status == 200
 
 
-def test_a_process_has_so_many_streams_and_no_more(spring: Mainspring) -> None:
+def test_streams_of_a_process_are_limited(spring: Mainspring) -> None:
     streams = Streams(spring, max_total=2)
     with streams.counted("ada"), streams.counted("bob"):
         with pytest.raises(Problem) as full, streams.counted("eve"):
@@ -376,9 +374,7 @@ def long(app: Mainspring) -> list[FeedEvent]:
     return [about(app, "queue.paused", n, reason="x" * 200) for n in range(1000)]
 
 
-async def test_a_reader_that_takes_nothing_is_cut_off_while_others_and_the_engine_go_on(
-    spring: Mainspring, clock: VirtualClock
-) -> None:
+async def test_a_reader_that_does_not_read_is_disconnected(spring: Mainspring, clock: VirtualClock) -> None:
     async with serving(spring, buffer=32768) as site, site.events(type="job") as other:
         await other.block()
         slow = await unread(site)
@@ -400,9 +396,7 @@ async def test_a_reader_that_takes_nothing_is_cut_off_while_others_and_the_engin
         assert (await other.next("job.pruned")).type == "job.pruned"
 
 
-async def test_a_reader_that_falls_too_far_behind_is_sent_away_and_may_come_back(
-    spring: Mainspring, clock: VirtualClock
-) -> None:
+async def test_a_lagging_reader_is_disconnected_and_may_reconnect(spring: Mainspring, clock: VirtualClock) -> None:
     async with serving(spring, buffer=32768) as site, site.events() as quick:
         slow = await unread(site)
         await clock.elapse(seconds=0.5)
@@ -430,7 +424,9 @@ async def test_a_server_that_stops_does_not_wait_for_its_streams(spring: Mainspr
         assert (closing.type, closing.data["reason"]) == ("closing", "stopping")
 
 
-async def test_nor_for_a_reader_that_takes_nothing(spring: Mainspring, clock: VirtualClock) -> None:
+async def test_a_server_that_stops_does_not_wait_for_a_reader_that_does_not_read(
+    spring: Mainspring, clock: VirtualClock
+) -> None:
     async with serving(spring, buffer=32768) as site:
         slow = await unread(site)
         await publish(spring, *long(spring))
@@ -440,7 +436,7 @@ async def test_nor_for_a_reader_that_takes_nothing(spring: Mainspring, clock: Vi
     slow.close()
 
 
-async def test_nor_does_a_server_that_is_not_ours() -> None:
+async def test_another_asgi_server_that_stops_does_not_wait_for_streams() -> None:
     process = await asyncio.create_subprocess_exec(sys.executable, foreign.__file__, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None

@@ -72,12 +72,12 @@ async def test_a_head_that_is_too_long_is_refused(spring: Mainspring, head: byte
 
 
 @pytest.mark.parametrize("part", [b"a" * 1000, b"X: abcdefgh\r\n" * 80])
-async def test_a_head_without_an_end_is_not_read_for_ever(spring: Mainspring, part: bytes) -> None:
+async def test_an_endless_head_is_refused(spring: Mainspring, part: bytes) -> None:
     begun = START + (b"X: " if part.startswith(b"a") else b"")
     assert (await answered(spring, begun, *[part] * 2000)).split()[1:2] in ([b"400"], [])
 
 
-async def test_the_next_request_on_a_connection_has_all_its_room_again(spring: Mainspring) -> None:
+async def test_head_limits_apply_to_each_request_of_a_connection(spring: Mainspring) -> None:
     async with served(spring) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for _ in range(3):
@@ -130,13 +130,13 @@ async def test_a_connection_that_stays_silent_is_closed(spring: Mainspring) -> N
 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("begun", [b"GET /hea", START, START + b"X: "])
-async def test_a_head_that_comes_byte_by_byte_is_not_waited_for(spring: Mainspring, begun: bytes) -> None:
+async def test_a_slow_head_is_refused(spring: Mainspring, begun: bytes) -> None:
     assert (await closed(spring, begun, b"a", every=0.05)).startswith((b"HTTP/1.1 408 ", b"HTTP/1.1 400 ", b"cut"))
 
 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("body", [b"Content-Length: 1000000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n"])
-async def test_a_body_that_comes_byte_by_byte_is_not_waited_for(spring: Mainspring, body: bytes) -> None:
+async def test_a_slow_body_is_refused(spring: Mainspring, body: bytes) -> None:
     begun = b"POST /api/v1/session HTTP/1.1\r\nHost: x\r\n" + body
     part = b"1\r\na\r\n" if b"chunked" in body else b"a"
     assert (await closed(spring, begun, part, every=0.05)).startswith((b"HTTP/1.1 408 ", b"cut"))
@@ -144,7 +144,7 @@ async def test_a_body_that_comes_byte_by_byte_is_not_waited_for(spring: Mainspri
 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("path", [b"POST /api/v1/session", b"GET /health/live", b"POST /api/v1/jobs"])
-async def test_a_body_without_an_end_is_not_read_for_ever(spring: Mainspring, path: bytes) -> None:
+async def test_an_endless_body_is_closed(spring: Mainspring, path: bytes) -> None:
     begun = path + b" HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     answer = await closed(spring, begun, b"10000\r\n" + b" " * 65_536 + b"\r\n")
     assert answer.split()[1:2] in ([b"413"], [b"200"], [b"401"], [])
@@ -167,7 +167,7 @@ async def test_a_stream_of_events_outlives_the_deadlines_of_its_request(spring: 
 # what a stranger writes into the log
 
 
-async def test_what_is_no_http_is_logged_once_a_minute(spring: Mainspring, caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_http_is_logged_once_a_minute(spring: Mainspring, caplog: pytest.LogCaptureFixture) -> None:
     async with served(spring) as port:
         for _ in range(30):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)

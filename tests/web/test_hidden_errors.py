@@ -150,7 +150,7 @@ async def test_an_etag_cannot_be_tried_offline_and_is_the_same_on_every_server(
         assert (await http.patch(path, json=edit, headers={"If-Match": f'"{tag}"'})).status_code == 412
 
 
-async def test_strangers_are_not_told_where_the_store_is(
+async def test_anonymous_callers_do_not_see_store_errors(
     spring: Mainspring, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = await spring.keys.create("viewer", "viewer")
@@ -171,7 +171,7 @@ async def test_strangers_are_not_told_where_the_store_is(
             assert "inside.example" not in answer.text, path
 
 
-async def test_strangers_do_not_fill_the_log_while_the_store_is_away(
+async def test_store_errors_of_anonymous_callers_are_logged_once_a_minute(
     client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def away(*_: Any, **__: Any) -> Any:

@@ -318,7 +318,7 @@ async def test_a_key_that_is_not_known_or_may_too_little_is_named(near: Mainspri
         assert "msk_nobody" not in repr(stranger.settings)
 
 
-async def test_a_server_that_is_away_may_be_asked_again(near: Mainspring) -> None:
+async def test_an_unreachable_server_raises_store_unavailable(near: Mainspring) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         at = url_of(taken)
     far = Mainspring(at, api_key="msk_x")
@@ -336,7 +336,9 @@ IMPOSSIBLE: list[Callable[[Mainspring], Awaitable[Any]]] = [
 
 
 @pytest.mark.parametrize("call", IMPOSSIBLE)
-async def test_what_needs_the_database_says_so(near: Mainspring, call: Callable[[Mainspring], Awaitable[Any]]) -> None:
+async def test_calls_that_need_the_database_are_refused(
+    near: Mainspring, call: Callable[[Mainspring], Awaitable[Any]]
+) -> None:
     async with serving(near) as (far, _):
         with pytest.raises(BadInput, match="needs the database itself"):
             await call(far)
@@ -357,7 +359,7 @@ async def test_a_url_that_names_no_api_is_refused(url: str, words: str) -> None:
         await Mainspring(url, api_key="msk_x").jobs.list()
 
 
-def test_without_a_key_nothing_is_asked() -> None:
+def test_a_client_without_a_key_sends_no_request() -> None:
     with pytest.raises(BadSetting, match="needs a key"):
         Mainspring("https://host")
 

@@ -31,7 +31,7 @@ SHOWN = "postgres://user:***@host/db"
         ({"token": "***"}, {"token": "***"}, {"token": "***"}),
     ],
 )
-def test_a_masked_value_is_what_is_stored_at_its_place(given: Any, stored: Any, meant: Any) -> None:
+def test_a_masked_value_is_restored_from_the_stored_one(given: Any, stored: Any, meant: Any) -> None:
     assert restore_masked(given, stored) == meant
 
 
@@ -46,7 +46,7 @@ def test_a_masked_value_is_what_is_stored_at_its_place(given: Any, stored: Any, 
         ({"rows": ["***"] * (MAX_VALUES + 1)}, {}),
     ],
 )
-def test_a_masked_value_that_stands_for_nothing_is_refused(given: Any, stored: Any) -> None:
+def test_a_masked_value_without_a_stored_one_is_refused(given: Any, stored: Any) -> None:
     with pytest.raises(BadInput, match=r"\*\*\*"):
         restore_masked(given, stored)
 
@@ -104,7 +104,7 @@ async def test_a_dead_job_that_is_redriven_as_it_is_shown_keeps_its_secrets(spri
         ("/triggers", {"name": "in", "task": "send", "kwargs": {"token": "***"}}),
     ],
 )
-async def test_where_nothing_is_stored_a_masked_value_is_refused(
+async def test_a_masked_value_in_a_new_record_is_refused(
     spring: Mainspring, client: Client, path: str, body: Any
 ) -> None:
     async with client("admin") as http:

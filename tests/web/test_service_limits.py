@@ -36,7 +36,7 @@ async def test_a_body_that_is_too_large_is_refused(client: Client, key: str | No
 
 
 @pytest.mark.parametrize("key", [None, "once"])
-async def test_a_body_in_parts_is_counted_as_it_comes(client: Client, key: str | None) -> None:
+async def test_a_chunked_body_is_limited_while_it_arrives(client: Client, key: str | None) -> None:
     async def parts() -> AsyncIterator[bytes]:
         for _ in range(MAX_BODY_BYTES // 2**16 + 1):
             yield b" " * 2**16
@@ -46,7 +46,7 @@ async def test_a_body_in_parts_is_counted_as_it_comes(client: Client, key: str |
         assert code(await http.post("/jobs", content=parts(), headers=headers)) == (413, "too_large")
 
 
-async def test_deep_nesting_is_refused_and_the_server_lives_on(client: Client) -> None:
+async def test_a_deeply_nested_body_is_refused(client: Client) -> None:
     opening = b'{"task": "send", "arguments": {"to": '
     async with client("operator") as http:
         answer = await http.post("/jobs", content=opening + b"[" * DEEP + b"]" * DEEP, headers=JSON)
@@ -80,12 +80,12 @@ LONG: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("path", "body"), LONG, ids=lambda one: json.dumps(one)[:40])
-async def test_a_body_that_asks_for_too_much_is_refused(client: Client, path: str, body: dict[str, Any]) -> None:
+async def test_a_body_value_out_of_its_range_is_refused(client: Client, path: str, body: dict[str, Any]) -> None:
     async with client("operator") as http:
         assert (await http.post(path, json=body)).status_code == 422
 
 
-async def test_a_read_that_takes_too_long_is_given_up() -> None:
+async def test_a_read_beyond_its_deadline_is_503() -> None:
     stopped = asyncio.Event()
 
     @get("/slow")
@@ -103,6 +103,6 @@ async def test_a_read_that_takes_too_long_is_given_up() -> None:
     assert stopped.is_set()
 
 
-def test_only_who_is_asked_to_wait_may_be_slow() -> None:
+def test_only_routes_that_wait_have_no_deadline() -> None:
     waiting = {handler.handler_name for handler in (*ROUTES, *ROOT_ROUTES) if handler.opt.get("waits")}
     assert waiting == {"get_job", "follow_events"}
