@@ -1,4 +1,4 @@
-"""An app at work: a worker and the server on a SQLite file, in a thread of their own."""
+"""An app with a worker and the server on a SQLite file, in its own thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signing in: with the link of a first start, with a key, with a wrong one; and out again."""
+"""Signing in with the first-run link, a key or a wrong key, and signing out."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_key_signs_in_and_opens_the_page_that_was_asked_for(visit: Visits, liv
     expect(page.get_by_label("Signed in as key:operator")).to_be_visible()
 
 
-def test_a_wrong_key_is_told_so(visit: Visits, live: Live) -> None:
+def test_a_wrong_key_shows_a_message(visit: Visits, live: Live) -> None:
     visit.expects(REFUSED)
     page = visit(live, role=None)
     form(page, "msk_0123456789ab_" + "a" * 43)
@@ -51,7 +51,7 @@ def test_a_wrong_key_is_told_so(visit: Visits, live: Live) -> None:
     expect(page.get_by_role("navigation", name="Pages", exact=True)).to_be_visible()
 
 
-def test_who_is_signed_in_stays_so_after_a_reload(visit: Visits, live: Live) -> None:
+def test_a_session_survives_a_reload(visit: Visits, live: Live) -> None:
     page = visit(live)
     page.reload()
     expect(page.get_by_label("Signed in as key:operator")).to_be_visible()

@@ -1,4 +1,4 @@
-"""A server for a fuzzer, with a few jobs to find and patience with wrong keys: `python fuzzed.py STORE-URL`.
+"""A server for the fuzzer, with a few jobs and high limits for wrong keys: `python fuzzed.py STORE-URL`.
 
 It prints its address and the key of an admin, and ends with SIGTERM. With `worker` as well there is a worker beside
 it, and nothing to find.

@@ -1,4 +1,4 @@
-"""Requests that are large, deep, many or costly: what a test sends to every route to see whether a server minds."""
+"""Requests that are large, deeply nested, numerous or expensive, for every route."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/api.md does what it says: its calls against a server, and its table of codes."""
+"""docs/api.md: its example calls against a server, and its table of codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""POST /jobs/bulk and /dead: the same to many, each done or refused for itself."""
+"""POST /jobs/bulk and /dead: bulk changes, in which each job is changed or refused separately."""
 
 from __future__ import annotations
 

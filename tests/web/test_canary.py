@@ -1,4 +1,4 @@
-"""A secret planted wherever users put something comes out of no route; what viewers may not see, neither."""
+"""Secrets planted in user data appear in no response; hidden payloads do not reach viewers."""
 
 from __future__ import annotations
 

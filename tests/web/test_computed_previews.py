@@ -1,4 +1,4 @@
-"""What is computed for a request is bounded, beside the event loop, and given up when it takes too long."""
+"""Computations for a request are bounded, run outside of the event loop, and have a deadline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document says what the routes are, take and answer."""
+"""The OpenAPI document describes the routes, their parameters and their responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may call which route: the whole table, for everybody, and what no answer leaves out."""
+"""Authentication and authorization of every route, and the security headers of every response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""POST /jobs: one job or many, checked by their tasks, safe when the answer comes."""
+"""POST /jobs: one job or a batch, validated by their tasks, stored when the response arrives."""
 
 from __future__ import annotations
 

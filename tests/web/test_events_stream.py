@@ -1,4 +1,4 @@
-"""Live events over HTTP: nothing is lost by who comes back, slow readers harm nobody, and the limits hold."""
+"""Live events over HTTP: reconnecting readers miss nothing, slow readers are disconnected, limits hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request's first line and headers are as long as the server says, and no longer."""
+"""Limits of a request's head and of the time in which a request has to arrive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies: a field that is not there gets the nearest one, and a span may be text."""
+"""Request bodies: unknown fields get a suggestion, and spans may be text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of inputs, audit targets, ETags, streams and answers to strangers: none of them shows what is hidden."""
+"""Errors of inputs, audit targets, ETags, streams and anonymous responses reveal nothing that is hidden."""
 
 from __future__ import annotations
 

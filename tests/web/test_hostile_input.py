@@ -1,4 +1,4 @@
-"""Strings and bodies that hurt: a refusal with a reason or an honest answer, on every store, never a 500."""
+"""Hostile strings and bodies get a refusal with a reason or a valid response, on every store, never a 500."""
 
 from __future__ import annotations
 

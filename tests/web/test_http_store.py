@@ -1,4 +1,4 @@
-"""An API as a store: the same calls, the same answers, the same errors as where the database is."""
+"""The HTTP client: the same calls, results and errors as with direct access to the store."""
 
 from __future__ import annotations
 

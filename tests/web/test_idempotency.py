@@ -1,4 +1,4 @@
-"""Idempotency-Key: a repeated request is answered as the first time, and not carried out again."""
+"""Idempotency-Key: a repeated request gets the stored response, and is not executed again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/executions, /workers, /stats, /tasks, /queues and /depth: what there is, and how it has gone."""
+"""/executions, /workers, /stats, /tasks, /queues and /depth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/jobs/{id}/…: what operators do to one job, and what its state does not allow."""
+"""/jobs/{id}/…: actions on one job, and those that its state does not allow."""
 
 from __future__ import annotations
 

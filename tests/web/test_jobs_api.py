@@ -1,4 +1,4 @@
-"""/jobs: lists and details, editing, waiting for an end; what is asked wrongly is refused with a reason."""
+"""/jobs: lists, details, edits, waiting for the end, and refusals of invalid requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public keys of a token's issuer, asked for over HTTPS: no redirects, no strangers, no end of bytes."""
+"""Key sets over HTTPS: no redirects, no untrusted certificates, bounded size."""
 
 from __future__ import annotations
 

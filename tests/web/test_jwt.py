@@ -1,4 +1,4 @@
-"""JSON web tokens: what is signed as the settings say is believed, and nothing else."""
+"""JSON web tokens: valid ones are accepted, all others are refused with a reason."""
 
 from __future__ import annotations
 

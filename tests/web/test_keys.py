@@ -1,4 +1,4 @@
-"""API keys: shown once, kept as a hash, recognised without asking the store, gone when they are revoked."""
+"""API keys: shown once, stored as a hash, cached, and revoked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists and reasons on a store whose jobs are large: what is read and shown is bounded."""
+"""Lists and reasons with large jobs: reads and responses are bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No request of any role holds the event loop of a server: hostile ones through every route, on large records."""
+"""No request of any role blocks the event loop of a server: hostile requests to every route, on large records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A masked value that comes back means the secret it stands for, or is refused: it is never written over one."""
+"""A masked value in a request is replaced by the stored secret, or refused; it never overwrites a secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/metrics and /health: what a Prometheus, a balancer and a stranger get."""
+"""/metrics and /health for Prometheus, load balancers and anonymous callers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""app.asgi() inside other applications, under a prefix of theirs."""
+"""app.asgi() mounted in other applications, under a path prefix."""
 
 from __future__ import annotations
 

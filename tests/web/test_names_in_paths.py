@@ -1,4 +1,4 @@
-"""Names with a slash of their own stand in a path as %2F."""
+"""Names with a slash, sent as %2F in a path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sign-in turned off: this machine is served, and nobody else, not even by way of a browser on it."""
+"""Sign-in turned off: only this machine is served, and no page of another site in a browser on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document says what there is: all of it, and nothing else."""
+"""The OpenAPI document is complete: all routes, codes and references, and no others."""
 
 from __future__ import annotations
 

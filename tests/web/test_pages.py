@@ -1,4 +1,4 @@
-"""The dashboard's page and files, as a server gives them."""
+"""The page and the static files of the dashboard, as the server sends them."""
 
 from __future__ import annotations
 

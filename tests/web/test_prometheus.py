@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes a real server and a real worker, and loads the rules that are shipped."""
+"""A real Prometheus scrapes a real server and a real worker, and loads the shipped rules."""
 
 from __future__ import annotations
 

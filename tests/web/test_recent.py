@@ -1,4 +1,4 @@
-"""Answers that cost a store much are given again for a while, and whoever changes something sees it at once."""
+"""The response cache: slow results are cached, and changes clear it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/schedules, /scheduler and /cron over the API."""
+"""/schedules, /scheduler and /cron."""
 
 from __future__ import annotations
 

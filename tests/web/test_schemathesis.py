@@ -1,4 +1,4 @@
-"""Schemathesis finds no difference between the document and the service. Its settings: schemathesis.toml."""
+"""Schemathesis finds no difference between the OpenAPI document and the API. Settings: schemathesis.toml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nobody gets more out of the service, or into it, than it says."""
+"""Limits of bodies, parameters and the time of a read."""
 
 from __future__ import annotations
 

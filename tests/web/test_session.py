@@ -1,4 +1,4 @@
-"""Sessions: a browser signs in once, is known by its cookie, and cannot be made to act for another site."""
+"""Sessions: sign-in, cookie, expiry, and protection against other sites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/settings: what this server was started with, for admins."""
+"""/settings: the settings of this server, for admins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Being wrong about who one is: often enough to help nobody, and never a harm to anybody else."""
+"""Failed sign-ins are rate limited, without locking out other callers."""
 
 from __future__ import annotations
 

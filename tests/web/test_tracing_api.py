@@ -1,4 +1,4 @@
-"""POST /jobs carries the trace of whoever asks."""
+"""POST /jobs: the trace context of the request is stored with its jobs."""
 
 from __future__ import annotations
 

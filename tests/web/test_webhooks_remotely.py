@@ -1,4 +1,4 @@
-"""app.webhooks and app.triggers where the store is an API."""
+"""app.webhooks and app.triggers through the HTTP client."""
 
 from __future__ import annotations
 

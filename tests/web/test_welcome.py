@@ -1,4 +1,4 @@
-"""The first start: nobody has a key, so a token is printed that works once."""
+"""The token of a first run: printed while there is no key, and valid once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server whose event loop is watched, on a store with large records: `python watched.py STORE-URL`.
+"""A server whose event loop is monitored, on a store with large records: `python watched.py STORE-URL`.
 
 It prints its address, a key for each role, and names of large records. GET /held says for how long, since the last such
 question, the loop was held at most, in seconds, and begins anew.
