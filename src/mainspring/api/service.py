@@ -67,13 +67,12 @@ def asgi(
     attempts = SignInAttempts(app.clock)
     sessions = Sessions(app, attempts)
     hint = SignInHint(app, silent=not sign_in_hint or not auth or authenticators is not None)
-    if authenticators is None:
-        bearer = BearerAuthenticator(app, attempts, _jwt_verifier(app))
-        authenticators = (bearer, sessions) if auth else (local_admin,)
+    if authenticators is None and auth:
+        authenticators = (BearerAuthenticator(app, attempts, _jwt_verifier(app)), sessions)
     scope = AppScope(
         framework=litestar_app(),
         app=app,
-        authenticators=tuple(authenticators),
+        authenticators=(local_admin,) if authenticators is None else tuple(authenticators),
         sessions=sessions,
         cache=ResponseCache(app.clock),
         responses=StoredResponses(app),
