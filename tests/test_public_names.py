@@ -22,8 +22,8 @@ import pytest
 
 import mainspring
 from mainspring import control, errors, events
-from mainspring.api.document import document
-from mainspring.api.service import litestar
+from mainspring.api.openapi import openapi_document
+from mainspring.api.service import litestar_app
 from mainspring.cli import COMMANDS, main
 from mainspring.config import Settings
 from mainspring.control.bulk_page import BulkPage
@@ -224,7 +224,7 @@ def test_commands_and_options() -> None:
 
 def api() -> Iterator[str]:
     """Routes with their parameters, and the fields of every schema."""
-    spec = document(litestar())
+    spec = openapi_document(litestar_app())
     for path, methods in spec["paths"].items():
         for method, operation in methods.items():
             route = f"{method.upper()} {path}"

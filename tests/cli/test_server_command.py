@@ -108,7 +108,7 @@ def test_second_signal_does_not_wait_for_requests(process, shop, key):
 
 
 REFUSED = [
-    (("--host", "0.0.0.0", "--no-auth"), "without sign-in anybody who reaches 0.0.0.0 would be an admin"),
+    (("--host", "0.0.0.0", "--no-auth"), "without sign-in everyone who can reach 0.0.0.0 would be an admin"),
     (("--host", "nowhere.invalid"), "cannot listen on 'nowhere.invalid'"),
     (("--host", "192.0.2.1"), "cannot listen on 192.0.2.1 port 8765"),
 ]

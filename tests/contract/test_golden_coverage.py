@@ -191,9 +191,9 @@ IN_COLUMNS: dict[Any, str] = {
     FeedEvent: "SELECT text FROM mainspring_news",
 }
 IN_DOCUMENTS: dict[str, Any] = {
-    "answer": idempotency.Once, "depth": DepthSample, "key": keys._Text, "queue_pauses": queue_pauses.Pauses,
-    "session": session._Text, "trigger": inbound.StoredTrigger, "webhook": record.StoredWebhook,
-    "webhook.standing": record.Standing,
+    "answer": idempotency.IdempotentRequest, "depth": DepthSample, "key": keys._Text,
+    "queue_pauses": queue_pauses.Pauses, "session": session._SessionRecord,
+    "trigger": inbound.StoredTrigger, "webhook": record.StoredWebhook, "webhook.standing": record.Standing,
 }  # fmt: skip
 # Texts of another form.
 PLAIN_DOCUMENTS = {"etag", "key_use", "trigger.call", "welcome"}

@@ -1,4 +1,4 @@
-"""A Chromium of this machine, driven by Playwright; all that touches it happens in one thread."""
+"""A local Chromium, driven by Playwright in one thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strings that are code to a page that is not careful, or break its sentences and addresses."""
+"""Strings that are code to a careless page, or that break its sentences and URLs."""
 
 from __future__ import annotations
 

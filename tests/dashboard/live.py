@@ -1,4 +1,4 @@
-"""An app at work: a worker and the server on a SQLite file, in a thread of their own."""
+"""An app with a worker and the server on a SQLite file, in its own thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from litestar.types import ASGIApp
 from stories import Cues, stories
 
 from mainspring import Mainspring
-from mainspring.api.server import Server, address, listen
+from mainspring.api.server import Server, listen, url_of
 from mainspring.records.api_key import Role
 
 # Seconds that anything asked of the app may take.
@@ -36,7 +36,7 @@ class Live:
         self._works, self._ready = works, threading.Event()
         self._server = Server(wrap(service) if wrap else service, grace=1, ready=self._ready.set)
         self._listener = listen("127.0.0.1", 0)
-        self.origin = address(self._listener)
+        self.origin = url_of(self._listener)
         self.address = self.origin + under
         self._thread = threading.Thread(target=lambda: asyncio.run(self._life()), name="live", daemon=True)
         self._thread.start()

@@ -1,4 +1,4 @@
-"""Something of everything, so that every page has what it can show."""
+"""Data of every kind, so that every page has all that it can show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tasks that the stories are told with."""
+"""The tasks that the tests run."""
 
 from __future__ import annotations
 

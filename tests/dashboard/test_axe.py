@@ -1,4 +1,4 @@
-"""Every page, light and dark, as axe sees it: nothing serious, nothing critical. And no page wider than a phone."""
+"""axe finds no serious or critical problem on any page, light or dark; and every page fits a phone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a first visit costs: bytes and requests, all of them ours."""
+"""The cost of a first visit: bytes and requests, all from this server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from playwright.sync_api import Request, expect
 from scenery import shown
 from visit import Visits
 
-from mainspring.api.routes.site import site
+from mainspring.api.routes.dashboard_files import site
 
 BYTES, REQUESTS = 200_000, 80
 
@@ -54,14 +54,14 @@ def test_a_cold_load_is_small(fetched: list[Fetched]) -> None:
 
 
 def test_all_files_together_fit_into_200_kib() -> None:
-    assert sum(len(file.zipped) for file in site().files.values()) <= 200 * 1024
+    assert sum(len(file.gzipped) for file in site().files.values()) <= 200 * 1024
 
 
-def test_a_cold_load_asks_few_times(fetched: list[Fetched]) -> None:
+def test_a_cold_load_has_few_requests(fetched: list[Fetched]) -> None:
     assert len(fetched) < REQUESTS
 
 
-def test_nothing_comes_from_elsewhere(fetched: list[Fetched], live: Live) -> None:
+def test_all_requests_go_to_this_server(fetched: list[Fetched], live: Live) -> None:
     assert {one.url.startswith(f"{live.origin}/") for one in fetched} == {True}
 
 
@@ -81,7 +81,7 @@ def test_a_second_load_fetches_the_page_and_figures_only(visit: Visits, live: Li
     assert [url for url in sent if not urlsplit(url).path.startswith("/api/")] == []
 
 
-def test_the_page_itself_is_never_taken_from_a_cache_unasked(visit: Visits, live: Live) -> None:
+def test_the_html_page_is_revalidated(visit: Visits, live: Live) -> None:
     page = visit(live)
     answer = page.reload()
     assert answer is not None

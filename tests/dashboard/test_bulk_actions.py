@@ -1,4 +1,4 @@
-"""Many jobs at once, by a filter or by hand: a question says how many, and a result what came of it."""
+"""Bulk actions on jobs, by filter or selection: the question has the count, the result the refusals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def ask(page: Page, action: str) -> None:
     page.get_by_role("region", name="Selected jobs").get_by_role("button", name=action).click()
 
 
-def test_all_that_a_filter_means_are_cancelled_after_a_question(visit: Visits, live: Live) -> None:
+def test_all_jobs_of_a_filter_are_cancelled_after_a_question(visit: Visits, live: Live) -> None:
     later(live, "campaign", 60)
     later(live, "other", 3)
     page = visit(live, "/jobs?tag=campaign&state=scheduled")
@@ -47,7 +47,7 @@ def test_all_that_a_filter_means_are_cancelled_after_a_question(visit: Visits, l
     assert jobs[0].cancel_reason == "the campaign is off"
 
 
-def test_what_a_job_does_not_allow_is_counted_and_said(visit: Visits, live: Live) -> None:
+def test_refused_jobs_are_counted_with_the_reason(visit: Visits, live: Live) -> None:
     later(live, "mixed", 2)
     id = live.enqueue("send_email", "done@example.org", options={"tags": ["mixed"]})
     live.do(live.app.jobs.wait(id, 20))
@@ -61,7 +61,7 @@ def test_what_a_job_does_not_allow_is_counted_and_said(visit: Visits, live: Live
     assert states(live, "mixed") == {"paused", "completed"}
 
 
-def test_some_are_chosen_by_hand(visit: Visits, live: Live) -> None:
+def test_selected_jobs_are_changed(visit: Visits, live: Live) -> None:
     later(live, "few", 3)
     page = visit(live, "/jobs?tag=few")
     boxes = shown(page).get_by_role("checkbox", name="Select send_email")
@@ -73,7 +73,7 @@ def test_some_are_chosen_by_hand(visit: Visits, live: Live) -> None:
     assert states(live, "few") == {"cancelled", "pending"}
 
 
-def test_who_leaves_them_has_changed_nothing(visit: Visits, live: Live) -> None:
+def test_closing_the_bulk_dialog_changes_nothing(visit: Visits, live: Live) -> None:
     later(live, "kept", 2)
     page = visit(live, "/jobs?tag=kept")
     shown(page).get_by_label("Select all on this page").check()

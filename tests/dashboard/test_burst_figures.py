@@ -1,4 +1,4 @@
-"""The overview after a burst of runs: its figures count the current minute, and agree with each other."""
+"""The overview after a burst of runs: its numbers include the current minute, and agree with each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters: find what failed, read why, edit it and redrive it, alone or in a group."""
+"""Dead letters: find a failure, read it, edit and redrive jobs, alone or in a group."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def dead(live: Live, task: str, **arguments: object) -> str:
     return id
 
 
-def test_a_failure_is_found_understood_mended_and_redriven(visit: Visits, live: Live) -> None:
+def test_a_dead_job_is_found_edited_and_redriven(visit: Visits, live: Live) -> None:
     id = dead(live, "charge", customer=7, plan="gold")
     page = visit(live, "/dead")
     mine = group(page, "no plan gold")
@@ -65,7 +65,7 @@ def test_arguments_that_do_not_fit_the_task_are_refused_with_the_reason(visit: V
     expect(dialog.get_by_role("alert").last).to_contain_text("customer")
 
 
-def test_a_group_is_redriven_at_once_after_a_question_and_tells_what_came_of_it(visit: Visits, live: Live) -> None:
+def test_a_group_is_redriven_after_a_question_with_a_result(visit: Visits, live: Live) -> None:
     for depth in (3, 4, 5):
         dead(live, "sync_crm", depth=depth)
     page = visit(live, "/dead")
@@ -121,7 +121,7 @@ def test_a_group_is_redriven_with_changed_arguments(visit: Visits, live: Live) -
     assert results == [f'{{"customer":{n},"paid":10}}' for n in range(3)]
 
 
-def test_somebody_who_leaves_it_has_changed_nothing(visit: Visits, live: Live) -> None:
+def test_closing_the_redrive_dialog_changes_nothing(visit: Visits, live: Live) -> None:
     dead(live, "charge", customer=10, plan="iron")
     page = visit(live, "/dead")
     mine = group(page, "no plan iron")
@@ -133,7 +133,7 @@ def test_somebody_who_leaves_it_has_changed_nothing(visit: Visits, live: Live) -
     assert any("iron" in str(job.payload) for job in found)
 
 
-def test_the_list_grows_while_one_looks_at_it(visit: Visits, live: Live) -> None:
+def test_the_dead_letter_page_follows_new_failures(visit: Visits, live: Live) -> None:
     page = visit(live, "/dead")
     shown(page)
     dead(live, "charge", customer=11, plan="tin")

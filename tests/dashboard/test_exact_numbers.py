@@ -1,4 +1,4 @@
-"""Numbers that JavaScript would round are shown, edited and sent as they were written."""
+"""Numbers that JavaScript would round are shown, edited and sent without loss."""
 
 from __future__ import annotations
 

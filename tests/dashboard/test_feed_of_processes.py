@@ -1,4 +1,4 @@
-"""The live feed of real processes: what `mainspring dev`, `server` and `worker --metrics` do is seen on open pages.
+"""The live feed between processes: open pages show the events of `mainspring dev`, `server` and `worker --metrics`.
 
 The pages cannot poll here, so whatever changes on them was published by the process that did it.
 """

@@ -1,4 +1,4 @@
-"""Finding jobs: by state, by words, by an address that can be sent to somebody else."""
+"""Finding jobs: by state, by search terms, by a URL that can be shared."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_tabs_count_the_jobs_of_any_filter(visit: Visits, live: Live, found: dic
     live.do(live.app.jobs.delete(Filter(tags=("bulk",))))
 
 
-def test_words_find_jobs(visit: Visits, live: Live, found: dict[str, str]) -> None:
+def test_search_terms_find_jobs(visit: Visits, live: Live, found: dict[str, str]) -> None:
     page = visit(live, "/jobs")
     for words, names in WORDS.items():
         page.goto(f"{live.address}/jobs")
@@ -79,13 +79,13 @@ def test_words_find_jobs(visit: Visits, live: Live, found: dict[str, str]) -> No
         seen(page, found, *names)
 
 
-def test_an_id_leads_to_its_job(visit: Visits, live: Live, found: dict[str, str]) -> None:
+def test_searching_an_id_opens_its_job(visit: Visits, live: Live, found: dict[str, str]) -> None:
     page = visit(live, "/jobs")
     search(page, found["dead"])
     expect(shown(page).get_by_role("heading", name="charge", level=1)).to_be_visible()
 
 
-def test_words_that_find_nothing_are_told_so(visit: Visits, live: Live, found: dict[str, str]) -> None:
+def test_a_search_without_result_shows_a_message(visit: Visits, live: Live, found: dict[str, str]) -> None:
     page = visit(live, "/jobs")
     search(page, "state:lost")
     expect(shown(page).get_by_role("alert")).to_contain_text("Unknown state lost")
@@ -102,7 +102,7 @@ def test_a_job_is_enqueued_from_the_page(visit: Visits, live: Live, found: dict[
     expect(page.get_by_role("main")).to_contain_text("sent to new@example.org")
 
 
-def test_without_jobs_the_page_teaches_how_to_make_one(visit: Visits, empty: Live) -> None:
+def test_an_empty_job_list_has_an_example(visit: Visits, empty: Live) -> None:
     page = visit(empty, "/jobs")
     expect(shown(page)).to_contain_text("No jobs yet")
     expect(page.get_by_role("main")).to_contain_text(".enqueue(")

@@ -1,4 +1,4 @@
-"""Strings that want to be code, in every field that has text: they stay text, on every page."""
+"""Hostile strings in every field with text stay text, on every page."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def unharmed(page: Page) -> None:
     expect(page.get_by_role("navigation", name="Pages", exact=True)).to_be_visible()
 
 
-def test_no_list_takes_text_for_code(visit: Visits, hostile: Hostile) -> None:
+def test_hostile_strings_in_lists_stay_text(visit: Visits, hostile: Hostile) -> None:
     page = visit(hostile, role="admin")
     for path in LISTS:
         page.goto(hostile.address + path)
         unharmed(page)
 
 
-def test_names_are_told_as_they_are(visit: Visits, hostile: Hostile) -> None:
+def test_hostile_names_are_shown_unchanged(visit: Visits, hostile: Hostile) -> None:
     page = visit(hostile, role="admin")
     for path in ("/queues", "/schedules", "/jobs"):
         page.goto(hostile.address + path)
@@ -101,7 +101,7 @@ def test_every_name_has_a_page_of_its_own(visit: Visits, hostile: Hostile) -> No
     expect(page.get_by_role("heading", level=1)).to_contain_text(hostile.worker.id)
 
 
-def test_an_address_that_wants_to_be_code_is_text(visit: Visits, hostile: Hostile) -> None:
+def test_a_hostile_url_stays_text(visit: Visits, hostile: Hostile) -> None:
     visit.expects("status of 4")
     page = visit(hostile, role="operator")
     for name in ("queue", "task", "tag", "error", "key_prefix", "state", "after", "sort"):
@@ -111,7 +111,7 @@ def test_an_address_that_wants_to_be_code_is_text(visit: Visits, hostile: Hostil
     unharmed(page)
 
 
-def test_what_a_job_says_while_one_looks_is_text_too(visit: Visits, hostile: Hostile) -> None:
+def test_hostile_live_progress_and_logs_stay_text(visit: Visits, hostile: Hostile) -> None:
     id = hostile.enqueue("export", "live")
     page = visit(hostile, f"/jobs/{id}", role="operator")
     shown(page)

@@ -1,4 +1,4 @@
-"""Without a mouse: search, go to a page, help, and out of it again."""
+"""Keyboard shortcuts: search, navigation and help."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_p_pauses_the_live_updates(visit: Visits, live: Live) -> None:
     expect(page.get_by_role("button", name="Live")).to_be_visible()
 
 
-def test_the_first_tab_skips_what_every_page_has(visit: Visits, live: Live) -> None:
+def test_the_first_tab_skips_the_navigation(visit: Visits, live: Live) -> None:
     page = visit(live)
     shown(page)
     page.keyboard.press("Tab")
@@ -64,7 +64,7 @@ def test_the_first_tab_skips_what_every_page_has(visit: Visits, live: Live) -> N
 
 
 @pytest.mark.parametrize("path", ["/", "/jobs", "/schedules"])
-def test_what_has_the_focus_is_seen_to_have_it(visit: Visits, live: Live, path: str) -> None:
+def test_the_focus_is_visible(visit: Visits, live: Live, path: str) -> None:
     page = visit(live, path)
     shown(page)
     for _ in range(12):

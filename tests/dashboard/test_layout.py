@@ -1,4 +1,4 @@
-"""What belongs together stands together."""
+"""The layout of pages on wide and narrow screens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A browser that one test lends to the next remembers nothing but the dashboard's files."""
+"""A browser that is reused by the next test keeps nothing but the dashboard's files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The modules themselves, without a browser: what one takes from another is there."""
+"""The JavaScript modules, without a browser: every imported name is exported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def given(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(HOME).as_posix())
-def test_what_a_module_takes_from_another_is_there(path: Path) -> None:
+def test_every_imported_name_is_exported(path: Path) -> None:
     missing = []
     for some, _, address in TAKEN.findall(path.read_text(encoding="utf-8")):
         other = (path.parent / address).resolve()

@@ -1,4 +1,4 @@
-"""Settings, statistics of a schedule, partial runs, and who enqueued: what an operator looks for."""
+"""Settings, statistics of a schedule, partial runs, and enqueuers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same dashboard inside another application, without anybody to sign in, and without JavaScript."""
+"""The dashboard under a path prefix, without sign-in, and without JavaScript."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A change made on a page is shown there at once, also while live updates are paused."""
+"""A change made on a page shows there at once, also while live updates are paused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pause a queue, read on a job's page why it waits, and let it go on with one click."""
+"""Pause a queue, read on a job's page why it waits, and resume the queue there."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_queue_is_paused_and_resumed_where_the_queues_are(visit: Visits, live:
     expect(page.get_by_role("button", name="Pause queue mail")).to_be_visible()
 
 
-def test_the_page_of_a_job_says_why_it_waits_and_has_the_remedy(visit: Visits, live: Live) -> None:
+def test_the_page_of_a_job_has_the_reason_why_it_waits_and_the_fix(visit: Visits, live: Live) -> None:
     live.do(live.app.queues.pause("any"))
     id = live.enqueue("echo", "patience")
     page = visit(live, f"/jobs/{id}")
@@ -87,7 +87,7 @@ def test_a_job_that_is_due_later_can_be_run_now(visit: Visits, live: Live) -> No
     expect(page.get_by_role("main").get_by_role("status").first).to_have_text("completed")
 
 
-def test_a_dead_job_is_mended_on_its_own_page(visit: Visits, live: Live) -> None:
+def test_a_dead_job_is_edited_and_redriven_on_its_page(visit: Visits, live: Live) -> None:
     id = live.enqueue("charge", customer=12, plan="copper")
     live.do(live.app.jobs.wait(id, 20))
     page = visit(live, f"/jobs/{id}")
@@ -101,7 +101,7 @@ def test_a_dead_job_is_mended_on_its_own_page(visit: Visits, live: Live) -> None
     expect(page.get_by_role("group", name="Result")).to_contain_text("paid: 0")
 
 
-def test_a_job_nobody_serves_says_what_to_start(visit: Visits, empty: Live) -> None:
+def test_a_job_in_an_unserved_queue_has_the_command_to_start_a_worker(visit: Visits, empty: Live) -> None:
     id = empty.enqueue("echo", "alone")
     page = visit(empty, f"/jobs/{id}")
     why = shown(page).get_by_role("region", name="Why")

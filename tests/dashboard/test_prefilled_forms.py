@@ -69,7 +69,7 @@ def test_a_backfill_has_no_range(visit: Visits, live: Live) -> None:
 
 
 @pytest.mark.parametrize("button", ["New webhook", "New trigger"])
-def test_webhooks_and_triggers_need_what_is_typed(visit: Visits, live: Live, button: str) -> None:
+def test_webhook_and_trigger_forms_are_empty(visit: Visits, live: Live, button: str) -> None:
     page = visit(live, "/webhooks", role="admin")
     dialog = ask(page, button)
     dialog.get_by_role("button", name="Create").click()

@@ -1,4 +1,4 @@
-"""Many schedules at once: selected by hand or by a filter, after a question that counts them."""
+"""Bulk actions on schedules: selected by hand or by a filter, after a question with the count."""
 
 from __future__ import annotations
 

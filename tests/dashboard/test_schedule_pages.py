@@ -1,4 +1,4 @@
-"""Make a schedule and see what it means while one types; run it, pause it, make up for what it has missed."""
+"""Schedule pages: create with a preview, run, pause, and backfill."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_schedule_is_paused_with_a_note_and_resumed(visit: Visits, live: Live)
     assert live.do(live.app.schedules.get("hourly")).paused_at is None
 
 
-def test_past_ticks_are_looked_at_first_and_then_made(visit: Visits, live: Live) -> None:
+def test_a_backfill_is_previewed_and_then_created(visit: Visits, live: Live) -> None:
     live.do(live.app.schedules.create("daily", every(1).days, "send_email", kwargs={"to": "past@example.org"}))
     page = visit(live, "/schedules/daily")
     shown(page).get_by_role("button", name="Backfill").click()
@@ -88,7 +88,7 @@ def made(live: Live) -> int:
     return len(live.do(live.app.jobs.list(Filter(schedules=("daily",)), limit=50)))
 
 
-def test_what_has_ended_is_not_paused(visit: Visits, live: Live) -> None:
+def test_an_ended_schedule_cannot_be_paused(visit: Visits, live: Live) -> None:
     soon = datetime.now(UTC) + timedelta(seconds=1)
     live.do(live.app.schedules.create("once", at(soon), "send_email", kwargs={"to": "once@example.org"}))
     page = visit(live, "/schedules")

@@ -1,4 +1,4 @@
-"""Signing in: with the link of a first start, with a key, with a wrong one; and out again."""
+"""Signing in with the first-run link, a key or a wrong key, and signing out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from live import Live
 from playwright.sync_api import Page, expect
 from visit import Visits
 
-from mainspring.api.access.first_run import address, welcome
+from mainspring.api.access.first_run import create_token, sign_in_url
 
 # What a browser says by itself when the page asks who is there, and nobody is.
 REFUSED = "status of 401"
@@ -22,10 +22,10 @@ def form(page: Page, secret: str) -> None:
 def test_the_link_of_a_first_start_signs_in_and_does_not_stay_in_the_address(visit: Visits, tmp_path: Path) -> None:
     live = Live(tmp_path, keys=False, works=False)
     try:
-        token = live.do(welcome(live.app))
+        token = live.do(create_token(live.app))
         assert token is not None
         page = visit.browser().new_page()
-        page.goto(address(live.address, token))
+        page.goto(sign_in_url(live.address, token))
         expect(page.get_by_role("navigation", name="Pages", exact=True)).to_be_visible()
         expect(page.get_by_label("Signed in as first-start")).to_be_visible()
         assert page.url == f"{live.address}/"
@@ -41,7 +41,7 @@ def test_a_key_signs_in_and_opens_the_page_that_was_asked_for(visit: Visits, liv
     expect(page.get_by_label("Signed in as key:operator")).to_be_visible()
 
 
-def test_a_wrong_key_is_told_so(visit: Visits, live: Live) -> None:
+def test_a_wrong_key_shows_a_message(visit: Visits, live: Live) -> None:
     visit.expects(REFUSED)
     page = visit(live, role=None)
     form(page, "msk_0123456789ab_" + "a" * 43)
@@ -51,7 +51,7 @@ def test_a_wrong_key_is_told_so(visit: Visits, live: Live) -> None:
     expect(page.get_by_role("navigation", name="Pages", exact=True)).to_be_visible()
 
 
-def test_who_is_signed_in_stays_so_after_a_reload(visit: Visits, live: Live) -> None:
+def test_a_session_survives_a_reload(visit: Visits, live: Live) -> None:
     page = visit(live)
     page.reload()
     expect(page.get_by_label("Signed in as key:operator")).to_be_visible()

@@ -1,4 +1,4 @@
-"""Stop a worker where the workers are: asked first, seen on its way, and gone."""
+"""Stopping a worker from its list and its page."""
 
 from __future__ import annotations
 

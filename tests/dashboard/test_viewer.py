@@ -1,4 +1,4 @@
-"""Who may only look sees everything, and nothing to act with."""
+"""Viewers see every page, but no actions."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def test_an_operator_sees_actions_so_the_test_above_can_fail(visit: Visits, live
         assert acts(page)
 
 
-def test_what_is_for_admins_is_not_offered_to_others(visit: Visits, live: Live) -> None:
+def test_admin_pages_are_hidden_from_operators(visit: Visits, live: Live) -> None:
     page = visit(live, role="viewer")
     pages = page.get_by_role("navigation", name="Pages", exact=True)
     expect(pages.get_by_role("link", name="Jobs")).to_be_visible()
     expect(pages.get_by_role("link", name="API keys")).to_have_count(0)
 
 
-def test_an_address_that_one_may_not_see_says_so(visit: Visits, live: Live) -> None:
+def test_a_forbidden_page_says_so(visit: Visits, live: Live) -> None:
     visit.expects("status of 403")
     page = visit(live, "/keys", role="viewer")
     expect(shown(page)).to_contain_text("admin")

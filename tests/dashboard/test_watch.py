@@ -1,4 +1,4 @@
-"""What the other tests rely on: nothing that goes wrong on a page goes unnoticed."""
+"""The checks that other tests rely on: every error on a page is noticed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IMAGE = "() => document.body.append(Object.assign(document.createElement('img'),
 
 
 @pytest.mark.parametrize("said", WRONG)
-def test_what_goes_wrong_on_a_page_is_a_complaint(visit: Visits, live: Live, said: str) -> None:
+def test_an_error_on_a_page_is_a_complaint(visit: Visits, live: Live, said: str) -> None:
     visit.expects(".")
     page = visit(live, "/health/live")
     page.goto("about:blank")  # where a page may do anything
@@ -26,14 +26,14 @@ def test_what_goes_wrong_on_a_page_is_a_complaint(visit: Visits, live: Live, sai
     visit.hear(page, said)
 
 
-def test_what_a_page_may_not_do_is_a_complaint(visit: Visits, live: Live) -> None:
+def test_a_policy_violation_is_a_complaint(visit: Visits, live: Live) -> None:
     visit.expects(".")
     page = visit(live, "/health/live")
     page.evaluate(IMAGE)
     visit.hear(page, "content security policy: img-src data")
 
 
-def test_a_complaint_that_nobody_expected_fails_the_test(visit: Visits, live: Live) -> None:
+def test_an_unexpected_complaint_fails_the_test(visit: Visits, live: Live) -> None:
     visit.expects("known")
     page = visit(live, "/health/live")
     page.evaluate("() => { console.error('a known one'); console.error('a new one') }")

@@ -1,4 +1,4 @@
-"""Watch a job run: it comes, tells how far it is and what it does, and ends, without anybody reloading a page."""
+"""Pages follow a running job live: progress, log and end, without a reload."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_paused_feed_leaves_the_page_as_it_is(visit: Visits, live: Live) -> No
     expect(state(page)).to_have_text("completed")
 
 
-def test_a_server_that_goes_and_comes_back_is_followed_again(visit: Visits, live: Live) -> None:
+def test_the_feed_reconnects_after_a_server_restart(visit: Visits, live: Live) -> None:
     id = live.enqueue("export", "patient")
     page = visit(live, f"/jobs/{id}")
     expect(state(page)).to_have_text("running")
@@ -143,9 +143,7 @@ def test_a_server_that_goes_and_comes_back_is_followed_again(visit: Visits, live
 
 
 @pytest.mark.parametrize("verb", ["news", "publish"])
-def test_the_badge_says_that_the_feed_stands_still_and_the_page_goes_on(
-    visit: Visits, tmp_path: Path, verb: str
-) -> None:
+def test_the_badge_shows_a_stalled_feed_and_the_page_polls(visit: Visits, tmp_path: Path, verb: str) -> None:
     faults, broken = Faults(), [False]
     faults.when(verb, lambda: broken[0], error=lambda: StoreUnavailable("no route to the store"))
     store = FaultStore(open_store(f"sqlite:///{tmp_path}/jobs.db"), faults)
@@ -172,7 +170,7 @@ def test_the_badge_says_that_the_feed_stands_still_and_the_page_goes_on(
 def test_a_live_feed_that_falls_silent_is_not_shown_as_live_and_opened_again(
     visit: Visits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.api.stream.HEARTBEAT", 0.5)
+    monkeypatch.setattr("mainspring.api.event_stream.HEARTBEAT_SECONDS", 0.5)
     silent = threading.Event()
 
     def half_open(service: ASGIApp) -> ASGIApp:

@@ -1,4 +1,4 @@
-"""How figures, times and failures are written on the pages."""
+"""Numbers, times and failures as the pages write them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scenery import shown
 from visit import Visits
 
 from mainspring import Filter, act_as, cron
-from mainspring.api.routes.site import HOME
+from mainspring.api.routes.dashboard_files import DASHBOARD
 
 MODULE = "(name) => import(new URL(`${name}.js`, document.querySelector(`[href$='/format.js']`).href))"
 
@@ -57,11 +57,11 @@ def test_the_heat_map_has_one_scale_from_zero_without_steps(visit: Visits, live:
     live.do(live.app.schedules.create("heat", cron("*/7 * * * *"), "sync_crm"))
     page = visit(live, "/schedules")
     expect(shown(page).get_by_text("Ticks per hour: 0")).to_be_visible()
-    shades = [call(page, "parts/heat", "intensity", ticks, 161) for ticks in (0, 1, 80, 158, 161)]
+    shades = [call(page, "parts/heat_map", "intensity", ticks, 161) for ticks in (0, 1, 80, 158, 161)]
     assert shades == sorted(shades)
     assert (shades[0], shades[-1]) == (0, 1)
     assert shades[-1] - shades[-2] == pytest.approx(3 / 161)
-    assert call(page, "parts/heat", "intensity", 0, 0) == 0
+    assert call(page, "parts/heat_map", "intensity", 0, 0) == 0
 
 
 # Phrases that engineers do not use for buttons, messages and comments.
@@ -72,7 +72,7 @@ UNWANTED = (
 
 
 def test_no_module_of_the_dashboard_has_an_unwanted_phrase() -> None:
-    modules = [path for path in HOME.rglob("*.js") if path.parent.name != "vendor"]
+    modules = [path for path in DASHBOARD.rglob("*.js") if path.parent.name != "vendor"]
     assert len(modules) > 80
     found = [
         f"{path.name}: {phrase}"
@@ -104,7 +104,7 @@ def test_clocks_that_show_the_same_are_one_column(
 
 
 @pytest.mark.parametrize(("viewer", "times"), [("UTC", 1), ("Asia/Tokyo", 2)])
-def test_who_lives_in_utc_reads_a_time_once(visit: Visits, live: Live, viewer: str, times: int) -> None:
+def test_a_viewer_in_utc_sees_each_time_once(visit: Visits, live: Live, viewer: str, times: int) -> None:
     id = live.enqueue("send_email", "ada@example.org")
     done = live.do(live.app.jobs.wait(id, 20))
     page = visit(live, f"/jobs/{id}", timezone_id=viewer)
@@ -113,7 +113,7 @@ def test_who_lives_in_utc_reads_a_time_once(visit: Visits, live: Live, viewer: s
     assert created.inner_text().count(f"{done.created_at:%M:%S}") == times
 
 
-def test_a_failure_is_told_as_it_was_said_and_leads_to_all_of_its_kind(visit: Visits, live: Live) -> None:
+def test_a_failure_shows_its_message_and_links_to_its_group(visit: Visits, live: Live) -> None:
     id = live.enqueue("sync_crm", 1)
     live.do(live.app.jobs.wait(id, 20))
     said = "ConnectionError: the CRM does not answer: 503 Service Unavailable"
@@ -128,7 +128,7 @@ def test_a_failure_is_told_as_it_was_said_and_leads_to_all_of_its_kind(visit: Vi
     expect(shown(page).get_by_role("region", name="the CRM does not answer: …")).to_contain_text(said)
 
 
-def test_the_title_of_the_window_counts_what_needs_somebody(visit: Visits, live: Live) -> None:
+def test_the_window_title_has_the_number_of_problems(visit: Visits, live: Live) -> None:
     live.do(live.app.queues.pause("any"))
     id = live.enqueue("echo", 1)
     page = visit(live)
@@ -158,7 +158,7 @@ def test_the_list_of_workers_tells_what_they_run(visit: Visits, live: Live) -> N
         live.cue(f"list {n}", "end", None)
 
 
-def test_the_trail_tells_in_words_which_jobs_were_meant(visit: Visits, live: Live) -> None:
+def test_the_audit_page_has_the_filter_in_words(visit: Visits, live: Live) -> None:
     async def cancel() -> None:
         with act_as("ada"):
             await live.app.jobs.cancel(Filter(tasks=("echo", "export"), queues=("nowhere",)), "not needed")
@@ -169,7 +169,7 @@ def test_the_trail_tells_in_words_which_jobs_were_meant(visit: Visits, live: Liv
     expect(row).to_contain_text("not needed")
 
 
-def test_the_trail_tells_what_was_changed_and_nothing_else(visit: Visits, live: Live) -> None:
+def test_the_audit_page_shows_only_changed_fields(visit: Visits, live: Live) -> None:
     async def change() -> None:
         with act_as("ada"):
             await live.app.schedules.create("moved", cron("0 9 * * *"), "sync_crm")
@@ -180,7 +180,7 @@ def test_the_trail_tells_what_was_changed_and_nothing_else(visit: Visits, live: 
     expect(row).to_contain_text("trigger.expr: 0 9 * * * → 30 8 * * *")
 
 
-def test_keys_and_names_are_not_spelt_for_anybody(visit: Visits, live: Live) -> None:
+def test_keys_and_names_are_not_spell_checked(visit: Visits, live: Live) -> None:
     visit.expects("status of 401")
     page = visit(live, role=None)
     expect(page.get_by_label("API key")).to_have_attribute("spellcheck", "false")

@@ -1,4 +1,4 @@
-"""Visits: pages in a browser of their own each, and all that went wrong on them."""
+"""Visits: pages in their own browser contexts, and all errors on them."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ from golden.decoded import decoded
 from golden.fill import HOOK_SECRET, NEXT_HOOK_SECRET, ORIGIN, POSTED_ID, message
 from golden.shop import BREAKER, shop
 from mainspring import Filter, Mainspring, act_as, every
-from mainspring.api.document import document
-from mainspring.api.service import litestar
+from mainspring.api.openapi import openapi_document
+from mainspring.api.service import litestar_app
 from mainspring.cli import main
 from mainspring.testing import VirtualClock
 from mainspring.webhook.signature import verified
@@ -286,7 +286,7 @@ ENDLESS = ("/events",)
 
 @cache
 def get_paths() -> tuple[str, ...]:
-    paths = document(litestar())["paths"]
+    paths = openapi_document(litestar_app())["paths"]
     return tuple(path for path, methods in paths.items() if "get" in methods and not path.endswith(ENDLESS))
 
 

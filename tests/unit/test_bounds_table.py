@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mainspring.api import deadline, stream
+from mainspring.api import deadline
+from mainspring.api import event_stream as stream
 from mainspring.api import request_limits as head
-from mainspring.api.routes import bulk, enqueue, filters, job_actions, jobs, session, triggers
-from mainspring.api.service import BODY_LIMIT
+from mainspring.api.routes import enqueue, job_actions, jobs, session, triggers
+from mainspring.api.routes import job_bulk as bulk
+from mainspring.api.routes import job_filters as filters
+from mainspring.api.service import MAX_BODY_BYTES
 from mainspring.bounds import (
     CLAIM_BYTES,
     MAX_CONTAINERS,
@@ -39,22 +42,22 @@ def most(annotated: object) -> int:
 
 
 BOUNDS: dict[str, float] = {
-    "request line and headers": head.LONGEST,
+    "request line and headers": head.MAX_HEAD_BYTES,
     "seconds until they have arrived": head.HEAD_SECONDS,
     "seconds from then on until the body has": head.BODY_SECONDS,
     "sessions that a key opens one after the other": session.MAX_OPENED,
-    "body": BODY_LIMIT,
+    "body": MAX_BODY_BYTES,
     "lists and objects in a body": MAX_CONTAINERS,
     "members of the objects in a body": MAX_MEMBERS,
     "texts in a body, names of members among them": MAX_TEXTS,
     "levels of a body": MAX_DEPTH,
-    "message to `/hooks`": triggers.LIMIT,
+    "message to `/hooks`": triggers.MAX_MESSAGE_BYTES,
     "body of a sign-in": session.MAX_SIGN_IN_BYTES,
     "arguments of a job": Settings().payload_limit,
-    "jobs in one request": enqueue.MANY,
-    "ids in one bulk action": bulk.MANY,
-    "values of one filter in a query": filters.MANY,
-    "values of one filter in a body": bulk.MANY,
+    "jobs in one request": enqueue.MAX_BATCH_JOBS,
+    "ids in one bulk action": bulk.MAX_BULK_JOBS,
+    "values of one filter in a query": filters.MAX_FILTER_VALUES,
+    "values of one filter in a body": bulk.MAX_BULK_JOBS,
     "rows of a page": most(jobs.Limit),
     "log lines of a page": most(jobs.Lines),
     "characters of a page with `full`": jobs.MAX_ANSWER_CHARACTERS,
@@ -74,10 +77,10 @@ BOUNDS: dict[str, float] = {
     "ticks of a preview": PAGE,
     "ticks of a backfill": schedule_ticks.MAX_TICKS,
     "seconds of a computation": computation.DEADLINE_SECONDS,
-    "seconds of a read": deadline.LONGEST,
-    "seconds of `wait`": jobs.LONGEST,
-    "live streams of one principal": stream.EACH,
-    "live streams of a server": stream.MOST,
+    "seconds of a read": deadline.RESPONSE_DEADLINE_SECONDS,
+    "seconds of `wait`": jobs.MAX_WAIT_SECONDS,
+    "live streams of one principal": stream.MAX_PRINCIPAL_STREAMS,
+    "live streams of a server": stream.MAX_PROCESS_STREAMS,
     "seconds until a stream ends whose key was revoked": stream.CHECK_SECONDS,
     "characters of a text that is shown": MAX_TEXT_CHARACTERS,
     "parts of a value that is shown": MAX_PARTS,

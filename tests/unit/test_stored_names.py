@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 import mainspring
 from mainspring import Cancel, DeadLetter, Discard, Mainspring, Retry, Snooze, cron, every
-from mainspring.api import edit_claim, etag, idempotency
+from mainspring.api import etag, idempotency
 from mainspring.api.access import cookie
 from mainspring.api.access import first_run as welcome
 from mainspring.api.routes import session
@@ -181,7 +181,7 @@ def test_names_of_internal_tasks_queues_and_leaders() -> None:
 def test_kinds_of_documents() -> None:
     known = [depth.KIND, etag.KIND, idempotency.KIND, keys._USE, queue_pauses.KIND, session._KIND]
     known += [
-        edit_claim.KIND,
+        etag.EDIT_KIND,
         seen_message._OPEN,
         seen_message._SEEN,
         welcome._KIND,
@@ -197,7 +197,7 @@ def test_kinds_of_documents() -> None:
 
 
 def test_forms_of_secrets_and_cookies() -> None:
-    assert (KEY, TOKEN, PREFIX, cookie.NAME) == ("msk", "mst", "whsec_", "__Host-mainspring")
+    assert (KEY, TOKEN, PREFIX, cookie.COOKIE_NAME) == ("msk", "mst", "whsec_", "__Host-mainspring")
     assert {scope.partition(":")[2] for scope in SCOPES} == {"read", "write"}
 
 
@@ -212,7 +212,7 @@ def test_actions_of_the_audit_trail() -> None:
         "webhooks.rotate", "webhooks.test", "webhooks.update", "workers.drain", "workers.resize", "workers.resume",
         "workers.stop",
     }  # fmt: skip
-    assert says('action=f"session.{what}"')
+    assert says('action=f"session.{verb}"')
 
 
 def test_reasons_of_ticks() -> None:

@@ -1,4 +1,4 @@
-"""The service as its users have it, on a memory store and a clock that stands still.
+"""Fixtures for tests of the API: an app on a memory store with a virtual clock, and HTTP clients for it.
 
 - `spring`: an app with a task or two, opened by the first request. `clock`: its VirtualClock.
 - `client`: `async with client("operator") as http: await http.get("/queues")`: an httpx client whose paths are under

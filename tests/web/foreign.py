@@ -1,4 +1,4 @@
-"""The service under a server that somebody else runs: says its port, and serves until a signal."""
+"""The API in an ASGI server that is not ours: prints its port, and serves until a signal."""
 
 from __future__ import annotations
 

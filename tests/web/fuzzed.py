@@ -1,4 +1,4 @@
-"""A server for a fuzzer, with a few jobs to find and patience with wrong keys: `python fuzzed.py STORE-URL`.
+"""A server for the fuzzer, with a few jobs and high limits for wrong keys: `python fuzzed.py STORE-URL`.
 
 It prints its address and the key of an admin, and ends with SIGTERM. With `worker` as well there is a worker beside
 it, and nothing to find.
@@ -13,8 +13,8 @@ from functools import partial
 
 from mainspring import Mainspring, cron
 from mainspring.api import service
-from mainspring.api.access import attempts
-from mainspring.api.server import Server, address, listen
+from mainspring.api.access import sign_in_attempts as attempts
+from mainspring.api.server import Server, listen, url_of
 
 
 def made(url: str) -> Mainspring:
@@ -34,7 +34,7 @@ async def fill(app: Mainspring) -> None:
 
 async def main(url: str, worker: bool) -> None:
     # That many wrong keys are answered 429 is looked at elsewhere; here each is to be answered 401.
-    attempts.BURST_OF_ALL = 10**9
+    attempts.TOTAL_BURST = 10**9
     service.SignInAttempts = partial(attempts.SignInAttempts, burst=10**9)  # type: ignore[assignment,misc]
     app = made(url)
     async with app, app.worker() if worker else nullcontext():
@@ -42,7 +42,7 @@ async def main(url: str, worker: bool) -> None:
             await fill(app)
         secret = await app.keys.create("fuzzer", "admin")
         listener = listen("127.0.0.1", 0)
-        print(address(listener), secret, flush=True)
+        print(url_of(listener), secret, flush=True)
         await Server(app.asgi(), grace=1).run(listener)
 
 

@@ -1,4 +1,4 @@
-"""Requests that are large, deep, many or costly: what a test sends to every route to see whether a server minds."""
+"""Requests that are large, deeply nested, numerous or expensive, for every route."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from route_table import Route
 
-from mainspring.api.service import BODY_LIMIT
+from mainspring.api.service import MAX_BODY_BYTES
 
 SECONDS = [f"{n // 3600:02}:{n // 60 % 60:02}:{n % 60:02}" for n in range(86_400)]
 BOMB = "eyJ-" * 60_000
@@ -28,18 +28,18 @@ def filled(limit: int, begin: bytes, unit: bytes, end: bytes) -> bytes:
 
 # Whatever is sent to whatever takes a body.
 ANYWHERE = {
-    "lists": filled(BODY_LIMIT, b'{"x":[', b"[],", b"1]}"),
+    "lists": filled(MAX_BODY_BYTES, b'{"x":[', b"[],", b"1]}"),
     "fewer lists": filled(600_000, b'{"x":[', b"[],", b"1]}"),
     "nested": b'{"x":' + b"[" * 500_000 + b"]" * 500_000 + b"}",
     "members": b"{" + b",".join(b'"%d":1' % n for n in range(700_000)) + b"}",
     "fewer members": b"{" + b",".join(b'"%d":1' % n for n in range(190_000)) + b"}",
-    "texts": filled(BODY_LIMIT, b'{"x":[', b'"a",', b"1]}"),
-    "numbers": filled(BODY_LIMIT, b'{"x":[', b"1,", b"1]}"),
-    "one text": filled(BODY_LIMIT, b'{"x":"', b"a", b'"}'),
-    "escapes": filled(BODY_LIMIT, b'{"x":"', rb"\u0000", b'"}'),
+    "texts": filled(MAX_BODY_BYTES, b'{"x":[', b'"a",', b"1]}"),
+    "numbers": filled(MAX_BODY_BYTES, b'{"x":[', b"1,", b"1]}"),
+    "one text": filled(MAX_BODY_BYTES, b'{"x":"', b"a", b'"}'),
+    "escapes": filled(MAX_BODY_BYTES, b'{"x":"', rb"\u0000", b'"}'),
     "digits": filled(1_000_000, b'{"x":', b"1", b"}"),
     "no JSON": b"{" * 8_000_000,
-    "quotes": filled(BODY_LIMIT, b'{"x":', b'"', b"}"),
+    "quotes": filled(MAX_BODY_BYTES, b'{"x":', b'"', b"}"),
     "nothing": b"",
 }
 EVERYWHERE = {"fewer lists", "fewer members", "nested", "nothing"}

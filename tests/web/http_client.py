@@ -1,4 +1,4 @@
-"""HTTP clients that talk to the service in this process."""
+"""HTTP clients for the API in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker in a process of its own, until its standard input ends: python laborer.py STORE."""
+"""A worker in its own process, until its standard input ends: python laborer.py STORE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every route of the service as it really is, and a way to call it that does not wait for the end of a stream."""
+"""All routes of the API, and a call that does not wait for the end of a stream."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import httpx
 from msgspec import Struct
 
 from mainspring import Mainspring
-from mainspring.api.server import Server, address, listen
+from mainspring.api.server import Server, listen, url_of
 
 # Real seconds for whatever a test waits for.
 PATIENCE = 30.0
@@ -34,7 +34,7 @@ class Site:
         self._server, self._stopped = server, False
         self.port: int = listener.getsockname()[1]
         self.headers = {"Authorization": f"Bearer {key}"}
-        self.http = httpx.AsyncClient(base_url=f"{address(listener)}/api/v1", headers=self.headers, timeout=PATIENCE)
+        self.http = httpx.AsyncClient(base_url=f"{url_of(listener)}/api/v1", headers=self.headers, timeout=PATIENCE)
 
     def stop(self) -> None:
         """Once: a second stop would not wait for anybody."""

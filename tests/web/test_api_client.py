@@ -1,4 +1,4 @@
-"""ApiClient: the facades of an app over an API return and raise the same as with the database."""
+"""The HTTP client: the same calls, results and errors as with direct access to the store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mainspring import (
     cron,
     every,
 )
-from mainspring.api.server import Server, address, listen
+from mainspring.api.server import Server, listen, url_of
 from mainspring.cli import main
 from mainspring.client import connection
 from mainspring.insight.queue_depth import sample_once
@@ -80,7 +80,7 @@ async def serving(near: Mainspring, role: Any = "operator") -> AsyncIterator[tup
     async with near:
         running = asyncio.create_task(server.run(listener))
         key = await near.keys.create(f"far-{role}", role)
-        far = with_tasks(Mainspring(address(listener), api_key=key))
+        far = with_tasks(Mainspring(url_of(listener), api_key=key))
         try:
             async with asyncio.timeout(30), far:
                 yield far, losing
@@ -307,7 +307,7 @@ async def test_update_keeps_secrets_that_the_api_hides(near: Mainspring) -> None
 
 async def test_unknown_or_insufficient_key_is_an_error(near: Mainspring) -> None:
     async with serving(near, "viewer") as (far, _):
-        with pytest.raises(BadSetting, match=r"far-viewer is viewer, and this is for role operator.*API_KEY"):
+        with pytest.raises(BadSetting, match=r"far-viewer has role viewer; this needs role operator.*API_KEY"):
             await far.tasks["add"].enqueue(1)
         stranger = Mainspring(far.settings.store, api_key="msk_nobody")
         with pytest.raises(BadSetting, match="MAINSPRING_API_KEY"):
@@ -316,9 +316,9 @@ async def test_unknown_or_insufficient_key_is_an_error(near: Mainspring) -> None
         assert "msk_nobody" not in repr(stranger.settings)
 
 
-async def test_unreachable_server_is_store_unavailable(near: Mainspring) -> None:
+async def test_an_unreachable_server_raises_store_unavailable(near: Mainspring) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        at = address(taken)
+        at = url_of(taken)
     far = Mainspring(at, api_key="msk_x")
     with pytest.raises(StoreUnavailable, match="does not answer"):
         await far.jobs.list()
@@ -334,7 +334,7 @@ IMPOSSIBLE: list[Callable[[Mainspring], Awaitable[Any]]] = [
 
 
 @pytest.mark.parametrize("call", IMPOSSIBLE)
-async def test_database_only_features_raise_bad_input(
+async def test_calls_that_need_the_database_are_refused(
     near: Mainspring, call: Callable[[Mainspring], Awaitable[Any]]
 ) -> None:
     async with serving(near) as (far, _):
@@ -357,7 +357,7 @@ async def test_invalid_api_url_is_refused(url: str, words: str) -> None:
         await Mainspring(url, api_key="msk_x").jobs.list()
 
 
-def test_missing_api_key_is_refused() -> None:
+def test_a_client_without_a_key_sends_no_request() -> None:
     with pytest.raises(BadSetting, match="needs a key"):
         Mainspring("https://host")
 

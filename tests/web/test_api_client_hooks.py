@@ -1,4 +1,4 @@
-"""app.webhooks and app.triggers over an API."""
+"""app.webhooks and app.triggers through the HTTP client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from mainspring import BadInput, HookChanged, HookExists, HookNotFound, Mainspring, State
-from mainspring.api.server import Server, address, listen
+from mainspring.api.server import Server, listen, url_of
 from mainspring.records.api_key import Role
 from receiver import receiving
 
@@ -25,7 +25,7 @@ async def far_from(near: Mainspring, role: Role = "admin") -> AsyncIterator[Main
         try:
             async with (
                 asyncio.timeout(30),
-                Mainspring(address(listener), api_key=await near.keys.create("far", role)) as far,
+                Mainspring(url_of(listener), api_key=await near.keys.create("far", role)) as far,
             ):
                 yield far
         finally:
@@ -33,7 +33,7 @@ async def far_from(near: Mainspring, role: Role = "admin") -> AsyncIterator[Main
             await running
 
 
-async def test_webhooks_facade_over_an_api() -> None:
+async def test_webhooks_through_the_http_client() -> None:
     near = Mainspring("memory://")
     async with far_from(near) as far:
         made = await far.webhooks.create("ops", URL, ["job.dead"], tags=["x"])
@@ -57,7 +57,7 @@ async def test_webhooks_facade_over_an_api() -> None:
             await far.webhooks.get("ops")
 
 
-async def test_triggers_facade_over_an_api() -> None:
+async def test_triggers_through_the_http_client() -> None:
     near = Mainspring("memory://")
     async with far_from(near) as far:
         made = await far.triggers.create("orders", task="ship", arguments={"order": "body.id"}, kwargs={"a": 1})
@@ -69,7 +69,7 @@ async def test_triggers_facade_over_an_api() -> None:
         assert list(await near.triggers.list()) == []
 
 
-async def test_cancel_over_an_api_is_delivered_once() -> None:
+async def test_a_remote_cancel_is_delivered_to_webhooks_once() -> None:
     near = Mainspring("memory://", webhook_allow="127.0.0.1")
 
     @near.task

@@ -1,4 +1,4 @@
-"""docs/api.md does what it says: its calls against a server, and its table of codes."""
+"""docs/api.md: its example calls against a server, and its table of codes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from test_schemathesis import served
 
-from mainspring.api.codes import CODES
+from mainspring.api.problem_codes import CODES
 from pages import ROOT, blocks, commands, fits
 
 PAGE = ROOT / "docs" / "api.md"

@@ -1,4 +1,4 @@
-"""What a client sends has bounds: beyond them it is refused by name, and nothing is written."""
+"""Bounds of requests: a value beyond one is refused by name, and nothing is stored."""
 
 from __future__ import annotations
 

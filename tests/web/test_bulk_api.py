@@ -1,4 +1,4 @@
-"""POST /jobs/bulk and /dead: the same to many, each done or refused for itself."""
+"""POST /jobs/bulk and /dead: bulk changes, in which each job is changed or refused separately."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def dead(spring: Mainspring, why: str = "no") -> str:
     return id
 
 
-async def test_jobs_are_changed_by_id_and_each_refusal_is_told(spring: Mainspring, client: Client) -> None:
+async def test_jobs_are_changed_by_id_and_refusals_are_listed(spring: Mainspring, client: Client) -> None:
     one, two = await fill(spring, 2)
     gone = await dead(spring)
     async with client("operator") as http:
@@ -68,7 +68,7 @@ async def test_paused_jobs_are_resumed_and_ended_ones_deleted(spring: Mainspring
     assert (resumed.json()["ids"], deleted.json()["ids"]) == ([id], [gone])
 
 
-async def test_a_change_by_filter_goes_on_where_it_was_cut(spring: Mainspring, client: Client) -> None:
+async def test_a_bulk_change_by_filter_continues_after_next(spring: Mainspring, client: Client) -> None:
     ids = await fill(spring, 5)
     asked = {"action": "cancel", "filter": {"tasks": ["send"]}, "limit": 2}
     done: list[str] = []
@@ -119,22 +119,25 @@ async def test_a_retry_of_what_others_hold_names_the_key(spring: Mainspring, cli
         ({"action": "cancel", "filter": {}}, "which jobs?"),
         ({"action": "cancel", "ids": []}, "$.ids"),
         ({"action": "cancel", "ids": ["x"] * 1001}, "$.ids"),
-        ({"action": "cancel", "ids": ["x"], "all": True}, "`ids` say which jobs are meant"),
-        ({"action": "cancel", "ids": ["x"], "filter": {"tasks": ["a"]}}, "`ids` say which jobs are meant"),
-        ({"action": "cancel", "ids": ["x"], "after": "y"}, "`ids` say which jobs are meant"),
+        ({"action": "cancel", "ids": ["x"], "all": True}, "`ids` selects the jobs"),
+        ({"action": "cancel", "ids": ["x"], "filter": {"tasks": ["a"]}}, "`ids` selects the jobs"),
+        ({"action": "cancel", "ids": ["x"], "after": "y"}, "`ids` selects the jobs"),
         ({"action": "cancel", "filter": {"task": ["send"]}}, "`task`"),
         ({"action": "cancel", "filter": {"states": ["odd"]}}, "$.filter.states"),
         ({"action": "cancel", "filter": {"created_after": "2030-01-01T00:00:00"}}, "created_after"),
         ({"action": "cancel", "all": True, "limit": 1001}, "$.limit"),
         ({"action": "cancel", "all": True, "after": "x"}, "give its `next`"),
-        ({"action": "update", "all": True}, "`update` has the new values"),
+        ({"action": "update", "all": True}, "`update` (the new values) is required for action update"),
         ({"action": "update", "all": True, "update": {}}, "nothing to change"),
-        ({"action": "pause", "all": True, "update": {"priority": 1}}, "`update` has the new values"),
+        (
+            {"action": "pause", "all": True, "update": {"priority": 1}},
+            "`update` (the new values) is required for action update",
+        ),
         ({"action": "explode", "all": True}, "$.action"),
         ({"all": True}, "`action`"),
     ],
 )
-async def test_a_change_that_is_not_clear_is_422(spring: Mainspring, client: Client, asked: Any, named: str) -> None:
+async def test_an_ambiguous_bulk_request_is_422(spring: Mainspring, client: Client, asked: Any, named: str) -> None:
     await fill(spring, 1)
     async with client("operator") as http:
         answer = await http.post("/jobs/bulk", json=asked)
@@ -146,7 +149,7 @@ async def test_a_change_that_is_not_clear_is_422(spring: Mainspring, client: Cli
 # dead letters
 
 
-async def test_dead_jobs_are_seen_together(spring: Mainspring, client: Client) -> None:
+async def test_dead_jobs_are_grouped_by_error(spring: Mainspring, client: Client) -> None:
     for n in range(3):
         await dead(spring, f"no {n}")
     newest = await dead(spring, "quite another")
@@ -189,7 +192,7 @@ async def test_dead_jobs_are_redriven_some_at_a_time(spring: Mainspring, client:
     assert (first["ids"] + rest["ids"], rest["next"]) == (ids, None)
 
 
-async def test_what_is_not_dead_is_not_redriven(spring: Mainspring, client: Client, clock: VirtualClock) -> None:
+async def test_only_dead_jobs_are_redriven(spring: Mainspring, client: Client, clock: VirtualClock) -> None:
     (id,) = await fill(spring, 1)
     async with client("operator") as http:
         told = (await http.post("/dead/redrive", json={"ids": [id]})).json()

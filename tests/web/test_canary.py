@@ -1,4 +1,4 @@
-"""A secret planted wherever users put something comes out of no route; what viewers may not see, neither."""
+"""Secrets planted in user data appear in no response; hidden payloads do not reach viewers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from route_table import Route, call, routes
 
 from mainspring import Context, Failure, LogLine, Mainspring, act_as, every
 from mainspring.api.access.authenticate import Principal
-from mainspring.api.access.redaction import shown_notice, shown_to
-from mainspring.api.service import asgi, litestar
+from mainspring.api.access.redaction import redact_event, redact_for
+from mainspring.api.service import asgi, litestar_app
 from mainspring.clock import EPOCH
 from mainspring.config import Settings
 from mainspring.feed.event import FeedEvent, encode
@@ -25,7 +25,7 @@ from mainspring.testing import VirtualClock
 CANARY = "kan4rienvogel"
 # What is no secret by its name, and still nobody's business where payloads are hidden.
 PRIVATE = "lebenslauf"
-TABLE = list(routes(litestar()))
+TABLE = list(routes(litestar_app()))
 
 
 class Planted(NamedTuple):
@@ -112,7 +112,7 @@ def path(route: Route, names: dict[str, str]) -> str:
 
 @pytest.mark.parametrize("who", ["admin", "viewer"])
 @pytest.mark.parametrize("route", TABLE, ids=str)
-async def test_no_route_tells_a_secret(usual: Planted, condemned: Planted, route: Route, who: str) -> None:
+async def test_no_route_reveals_a_secret(usual: Planted, condemned: Planted, route: Route, who: str) -> None:
     there = condemned if route.method == "DELETE" else usual
     answer = await call(there.service, route, getattr(there, who), path=path(route, there.names))
     for secret in (CANARY, *there.names["secrets"].split()):
@@ -121,7 +121,7 @@ async def test_no_route_tells_a_secret(usual: Planted, condemned: Planted, route
 
 
 @pytest.mark.parametrize("route", [route for route in TABLE if route.method == "GET"], ids=str)
-async def test_no_route_tells_viewers_what_is_hidden_from_them(hidden: Planted, route: Route) -> None:
+async def test_no_route_reveals_hidden_payloads_to_viewers(hidden: Planted, route: Route) -> None:
     answer = await call(hidden.service, route, hidden.viewer, path=path(route, hidden.names))
     assert PRIVATE not in answer.text
     assert CANARY not in answer.text
@@ -132,7 +132,7 @@ def of(noun: str, ending: str) -> Route:
     return next(route for route in gets if route.path.endswith(ending))
 
 
-async def test_viewers_cannot_ask_for_a_text_that_is_hidden_from_them(hidden: Planted) -> None:
+async def test_viewers_cannot_filter_by_hidden_texts(hidden: Planted) -> None:
     async def found(who: dict[str, str], error: str) -> list[Any]:
         async with browser(hidden.service, headers=who) as http:
             answer = await http.get("/jobs", params={"state": "dead", "error": error})
@@ -145,7 +145,7 @@ async def test_viewers_cannot_ask_for_a_text_that_is_hidden_from_them(hidden: Pl
     assert await found(hidden.viewer, "ValueError: ***") == ["ValueError: ***"]
 
 
-async def test_a_list_with_arguments_is_no_way_around(hidden: Planted) -> None:
+async def test_a_list_with_arguments_reveals_no_hidden_payload(hidden: Planted) -> None:
     async def said(who: dict[str, str]) -> str:
         async with browser(hidden.service, headers=who) as http:
             return (await http.get("/jobs", params={"arguments": "true"})).text
@@ -154,21 +154,21 @@ async def test_a_list_with_arguments_is_no_way_around(hidden: Planted) -> None:
     assert CANARY not in await said(hidden.admin)
 
 
-async def test_live_events_are_no_way_around(hidden: Planted) -> None:
+async def test_live_events_reveal_no_hidden_payload(hidden: Planted) -> None:
     said = FeedEvent(
         type="job.log", at=EPOCH, line=LogLine(1, 1, EPOCH, 20, PRIVATE), error=Failure("ValueError", PRIVATE, PRIVATE),
         progress=Progress(1, EPOCH, 1, note=PRIVATE),
     )  # fmt: skip
     settings, viewer = Settings(hide_payloads=True), Principal(name="key:v", role="viewer")
-    with shown_to(viewer, settings):
-        assert PRIVATE not in shown_notice(said, encode(said))
-    with shown_to(Principal(name="key:o", role="operator"), settings):
-        assert shown_notice(said, encode(said)) == encode(said)
-    with shown_to(viewer, Settings()):
-        assert shown_notice(said, encode(said)) == encode(said)
+    with redact_for(viewer, settings):
+        assert PRIVATE not in redact_event(said, encode(said))
+    with redact_for(Principal(name="key:o", role="operator"), settings):
+        assert redact_event(said, encode(said)) == encode(said)
+    with redact_for(viewer, Settings()):
+        assert redact_event(said, encode(said)) == encode(said)
 
 
-async def test_who_steers_sees_what_viewers_do_not(hidden: Planted) -> None:
+async def test_operators_see_hidden_payloads(hidden: Planted) -> None:
     one = of("schedules", "/schedules/{name:str}")
     admin = await call(hidden.service, one, hidden.admin, path=path(one, hidden.names))
     viewer = await call(hidden.service, one, hidden.viewer, path=path(one, hidden.names))

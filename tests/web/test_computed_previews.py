@@ -1,4 +1,4 @@
-"""What is computed for a request is bounded, beside the event loop, and given up when it takes too long."""
+"""Computations for a request are bounded, run outside of the event loop, and have a deadline."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_previews_hold_up_nothing_but_previews() -> None:
         await late
 
 
-async def test_what_was_not_begun_may_be_asked_for_again(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_preview_that_did_not_start_is_503(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     async def busy(self: Computation, calculate: Any) -> Any:
         raise Busy("the preview of this rule waited 5 s for others and was not begun: ask again")
 

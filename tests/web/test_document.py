@@ -1,4 +1,4 @@
-"""The OpenAPI document says what the routes are, take and answer."""
+"""The OpenAPI document describes the routes, their parameters and their responses."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from http_client import Client
 from litestar.routes import HTTPRoute
 from route_table import routes
 
-from mainspring.api.codes import CODES
-from mainspring.api.document import document
-from mainspring.api.service import litestar
+from mainspring.api.openapi import openapi_document
+from mainspring.api.problem_codes import CODES
+from mainspring.api.service import litestar_app
 
-APP = litestar()
-DOCUMENT = document(APP)
+APP = litestar_app()
+DOCUMENT = openapi_document(APP)
 OPERATIONS = [
     (path, method, operation) for path, methods in DOCUMENT["paths"].items() for method, operation in methods.items()
 ]
@@ -44,7 +44,7 @@ def test_every_route_is_in_the_document() -> None:
     assert {path for _, path in there - told if path.startswith("/api/")} == set()
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_reference_resolves() -> None:
     schemas = DOCUMENT["components"]["schemas"]
     assert {ref for ref in refs(DOCUMENT) if ref.rpartition("/")[2] not in schemas} == set()
 
@@ -69,7 +69,7 @@ def test_no_parameter_may_be_null(path: str, method: str, operation: dict[str, A
         assert "null" not in str(parameter["schema"])
 
 
-def test_a_body_that_may_be_left_out_is_said_so() -> None:
+def test_an_optional_body_is_not_required() -> None:
     optional = set[str]()
     for path, method, operation in OPERATIONS:
         if "requestBody" in operation:
@@ -80,21 +80,21 @@ def test_a_body_that_may_be_left_out_is_said_so() -> None:
     assert "/api/v1/triggers/{name}/rotate" in optional
 
 
-def test_who_must_sign_in_is_told_how() -> None:
+def test_authenticated_operations_have_security() -> None:
     for path, method, operation in OPERATIONS:
         anyone = HANDLERS[(method.upper(), path)].opt.get("role") == "anyone"
         assert ("security" in operation) is not anyone
         assert "401" in operation["responses"] or anyone
 
 
-def test_a_post_may_have_a_key() -> None:
+def test_posts_take_an_idempotency_key() -> None:
     told = {path: str(operation.get("parameters")) for path, method, operation in OPERATIONS if method == "post"}
     assert "Idempotency-Key" in told["/api/v1/jobs"]
     assert "Idempotency-Key" in told["/api/v1/schedules/{name}/trigger"]
     assert "Idempotency-Key" not in told["/api/v1/keys"]
 
 
-def test_records_are_described_as_they_are_read_and_written() -> None:
+def test_schemas_match_the_encoded_records() -> None:
     schemas = DOCUMENT["components"]["schemas"]
     assert schemas["EnqueueRequest"]["additionalProperties"] is False
     assert schemas["EnqueueRequest"]["properties"]["priority"] == {

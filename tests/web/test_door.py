@@ -1,4 +1,4 @@
-"""Who may call which route: the whole table, for everybody, and what no answer leaves out."""
+"""Authentication and authorization of every route, and the security headers of every response."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from route_table import Route, call, routes
 from mainspring import Mainspring
 from mainspring.api import service as services
 from mainspring.api.access.authenticate import ANYONE
-from mainspring.api.service import asgi, litestar
+from mainspring.api.service import asgi, litestar_app
 from mainspring.records.api_key import NOUNS, ROLES, Role
 from mainspring.testing import VirtualClock
 
-TABLE = list(routes(litestar()))
+TABLE = list(routes(litestar_app()))
 # Those that ask nobody who he is: health for whoever watches, /session to sign in, /hooks as its bodies are signed.
 EXEMPT = {"GET /health/live", "GET /health/ready", "POST /api/v1/session", "POST /hooks/{name:str}"}
 # What the dashboard's pages and files, the same for anybody, say for themselves: see test_pages.py.
@@ -55,48 +55,46 @@ async def key_of(app: Mainspring, name: str, role: Role, scopes: list[str] | Non
     return {"Authorization": f"Bearer {await app.keys.create(name, role, scopes)}"}
 
 
-def test_the_table_is_really_read() -> None:
+def test_the_table_of_roles_in_the_docs_is_parsed() -> None:
     named = {str(route) for route in TABLE}
     assert {"GET /api/v1/queues", "POST /api/v1/keys", "DELETE /api/v1/session", "GET /openapi.json"} <= named
 
 
-def test_only_what_is_named_here_asks_nobody_who_he_is() -> None:
+def test_routes_without_authentication_are_these() -> None:
     assert {str(route) for route in TABLE if route.role == ANYONE and not route.is_page} <= EXEMPT
 
 
 @pytest.mark.parametrize("route", TABLE, ids=str)
-def test_every_route_says_who_may_call_it(route: Route) -> None:
+def test_every_route_declares_a_role(route: Route) -> None:
     assert route.role in (*ROLES, ANYONE)
 
 
 @pytest.mark.parametrize("route", GUARDED, ids=str)
-def test_every_route_has_a_noun_that_a_key_can_be_limited_to(route: Route) -> None:
+def test_every_route_has_a_scope_noun(route: Route) -> None:
     assert route.opt.get("unscoped") or route.noun in NOUNS
 
 
 @pytest.mark.parametrize("route", GUARDED, ids=str)
-def test_whoever_only_looks_changes_nothing(route: Route) -> None:
+def test_viewer_routes_change_nothing(route: Route) -> None:
     assert route.method == "GET" or route.role != "viewer" or route.opt.get("reads") or route.opt.get("unscoped")
 
 
 @pytest.mark.parametrize("route", GUARDED, ids=str)
-async def test_nobody_gets_in_without_saying_who_he_is(whole: Any, route: Route) -> None:
+async def test_every_route_refuses_a_request_without_credentials(whole: Any, route: Route) -> None:
     answer = await call(whole, route)
     assert answer.status == 401
     assert answer.headers["www-authenticate"] == 'Bearer realm="mainspring"'
 
 
 @pytest.mark.parametrize("said", ["Basic YTpi", "Bearer", "Bearer ", "bearer msk_0_a", "msk_0_a", "Bearer\tmsk_0_a"])
-async def test_what_is_no_key_is_nobody(client: Client, said: str) -> None:
+async def test_an_invalid_key_is_401(client: Client, said: str) -> None:
     async with client(None) as http:
         assert (await http.get("/queues", headers={"Authorization": said})).status_code == 401
 
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("route", GUARDED, ids=str)
-async def test_a_role_opens_what_is_for_it_and_nothing_above(
-    app: Mainspring, whole: Any, route: Route, role: Role
-) -> None:
+async def test_a_role_allows_its_routes_and_no_others(app: Mainspring, whole: Any, route: Route, role: Role) -> None:
     answer = await call(whole, route, await key_of(app, role, role))
     if route.role is not None and ROLES.index(role) >= ROLES.index(route.role):  # type: ignore[arg-type]
         assert answer.status not in (401, 403)
@@ -105,7 +103,7 @@ async def test_a_role_opens_what_is_for_it_and_nothing_above(
 
 
 @pytest.mark.parametrize("route", [route for route in GUARDED if route.scope], ids=str)
-async def test_a_scope_opens_what_it_names_and_nothing_else(app: Mainspring, whole: Any, route: Route) -> None:
+async def test_a_scope_allows_its_routes_and_no_others(app: Mainspring, whole: Any, route: Route) -> None:
     scope = route.scope or ""
     noun, verb = scope.split(":")
     other = "audit" if noun != "audit" else "jobs"
@@ -124,10 +122,10 @@ async def test_a_scope_does_not_raise_a_role(client: Client) -> None:
         assert (await http.get("/queues")).status_code == 200
         refused = await http.post("/queues/mail/pause")
         assert refused.status_code == 403
-        assert "key:viewer-0 is viewer, and this is for role operator or above" in refused.json()["detail"]
+        assert "key:viewer-0 has role viewer; this needs role operator or above" in refused.json()["detail"]
 
 
-async def test_who_lacks_a_scope_is_told_which(client: Client) -> None:
+async def test_a_missing_scope_is_named(client: Client) -> None:
     async with client("admin", ["jobs:write"]) as http:
         refused = await http.get("/queues")
         assert refused.json()["detail"] == "key:admin-0 lacks the scope queues:read"
@@ -140,12 +138,10 @@ async def forgotten() -> str:
 
 def with_route(monkeypatch: pytest.MonkeyPatch, route: HTTPRouteHandler) -> None:
     monkeypatch.setattr(services, "ROUTES", [*services.ROUTES, route])
-    monkeypatch.setattr(services, "litestar", litestar.__wrapped__)
+    monkeypatch.setattr(services, "litestar_app", litestar_app.__wrapped__)
 
 
-async def test_a_route_that_does_not_say_who_may_is_for_nobody(
-    spring: Mainspring, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_route_without_a_role_is_closed(spring: Mainspring, monkeypatch: pytest.MonkeyPatch) -> None:
     with_route(monkeypatch, forgotten)
     admin = {"Authorization": f"Bearer {await spring.keys.create('root', 'admin')}"}
     async with browser(spring.asgi()) as http:
@@ -171,7 +167,7 @@ def test_the_page_about_roles_is_the_table() -> None:
 
 
 @pytest.mark.parametrize("route", TABLE, ids=str)
-async def test_every_answer_has_the_headers_that_browsers_heed(app: Mainspring, whole: Any, route: Route) -> None:
+async def test_every_response_has_the_security_headers(app: Mainspring, whole: Any, route: Route) -> None:
     for who in ({}, await key_of(app, "root", "admin")):
         answer = await call(whole, route, who)
         expected = {name: value for name, value in HEADERS.items() if not route.is_page or name not in OWN}
@@ -179,7 +175,7 @@ async def test_every_answer_has_the_headers_that_browsers_heed(app: Mainspring, 
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", "/nowhere"), ("PUT", "/queues"), ("OPTIONS", "/queues")])
-async def test_an_answer_about_no_route_has_them_too(client: Client, method: str, path: str) -> None:
+async def test_a_404_response_has_the_security_headers(client: Client, method: str, path: str) -> None:
     async with client("admin") as http:
         answer = await http.request(method, path)
         assert answer.status_code in (404, 405)
@@ -191,7 +187,7 @@ async def broken() -> str:
     raise RuntimeError("canary")
 
 
-async def test_an_answer_of_what_went_wrong_has_them_too_and_tells_nothing(
+async def test_a_500_response_has_the_security_headers_and_no_details(
     spring: Mainspring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_route(monkeypatch, broken)

@@ -1,4 +1,4 @@
-"""POST /jobs: one job or many, checked by their tasks, safe when the answer comes."""
+"""POST /jobs: one job or a batch, validated by their tasks, stored when the response arrives."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from http_client import Client, browser
 from mainspring import Mainspring, StoreUnavailable
 from mainspring.api import asgi
 from mainspring.api.access.authenticate import Principal
-from mainspring.api.routes.intake import BATCH
+from mainspring.api.routes.enqueue_batcher import MAX_BATCH_JOBS
 from mainspring.retry import Backoff
 from mainspring.testing import VirtualClock
 
 
-async def test_a_new_job_is_201_and_says_where_it_is(spring: Mainspring, client: Client) -> None:
+async def test_a_new_job_is_201_with_its_location(spring: Mainspring, client: Client) -> None:
     async with client("operator") as http:
         answer = await http.post("/jobs", json={"task": "send", "arguments": {"to": "a"}})
         assert (answer.status_code, answer.json()["status"], answer.json()["duplicate"]) == (201, "new", False)
@@ -50,7 +50,7 @@ async def test_instants_may_be_of_any_zone(spring: Mainspring, client: Client) -
     assert (job.run_at, job.expires_at) == (datetime(2031, 1, 1, tzinfo=UTC), datetime(2031, 1, 2, tzinfo=UTC))
 
 
-async def test_a_job_that_is_there_already_is_200(spring: Mainspring, client: Client) -> None:
+async def test_a_duplicate_job_is_200(spring: Mainspring, client: Client) -> None:
     asked = {"task": "send", "arguments": {"to": "a"}, "unique_key": "k"}
     async with client("operator") as http:
         first = await http.post("/jobs", json=asked)
@@ -60,7 +60,7 @@ async def test_a_job_that_is_there_already_is_200(spring: Mainspring, client: Cl
     assert (replaced.status_code, replaced.json()["status"]) == (200, "replaced")
 
 
-async def test_who_wants_to_be_told_of_a_held_key_is_told(spring: Mainspring, client: Client) -> None:
+async def test_on_conflict_raise_is_409_for_a_held_key(spring: Mainspring, client: Client) -> None:
     asked = {"task": "send", "arguments": {"to": "a"}, "unique_key": "k", "on_conflict": "raise"}
     async with client("operator") as http:
         first = await http.post("/jobs", json=asked)
@@ -95,7 +95,7 @@ async def test_who_wants_to_be_told_of_a_held_key_is_told(spring: Mainspring, cl
         ({"task": "fail", "arguments": {"why": "\x00"}}, "bad_payload", "NUL"),
         ({"task": "fail", "arguments": {"why": "x" * (1 << 20)}}, "bad_payload", "payload_limit"),
         ({"task": "x" * 201}, "invalid", "$.task"),
-        ({"task": "fail", "jobs": [{"task": "fail"}]}, "invalid", "`jobs` are many"),
+        ({"task": "fail", "jobs": [{"task": "fail"}]}, "invalid", "`jobs` cannot be combined with other fields"),
         ({"jobs": []}, "invalid", "$.jobs"),
         ({"jobs": [{"task": "fail"}] * 1001}, "invalid", "$.jobs"),
         ({"jobs": [{"jobs": []}]}, "invalid", "$.jobs[0]"),
@@ -103,7 +103,7 @@ async def test_who_wants_to_be_told_of_a_held_key_is_told(spring: Mainspring, cl
         (None, "invalid", "this needs a JSON body"),
     ],
 )
-async def test_what_cannot_be_a_job_is_422_and_named(
+async def test_an_invalid_job_is_422_with_the_reason(
     spring: Mainspring, client: Client, asked: Any, code: str, named: str
 ) -> None:
     async with client("operator") as http:
@@ -113,13 +113,13 @@ async def test_what_cannot_be_a_job_is_422_and_named(
     assert await spring.jobs.list() == []
 
 
-async def test_an_app_without_tasks_takes_any_name() -> None:
+async def test_an_app_without_tasks_accepts_any_task_name() -> None:
     app = Mainspring("memory://", clock=VirtualClock())
 
     async def way(_: Any) -> Principal:
         return Principal(name="key:one", role="operator")
 
-    async with browser(asgi(app, ways=[way])) as http:
+    async with browser(asgi(app, authenticators=[way])) as http:
         answer = await http.post("/jobs", json={"task": "far", "arguments": {"n": 1}, "queue": "q"})
         assert answer.status_code == 201
         assert (await http.post("/jobs", json={"task": "far\n"})).json()["code"] == "bad_input"
@@ -130,7 +130,7 @@ async def test_an_app_without_tasks_takes_any_name() -> None:
 # many
 
 
-async def test_many_jobs_are_stored_together(spring: Mainspring, client: Client) -> None:
+async def test_a_batch_of_jobs_is_stored_in_one_transaction(spring: Mainspring, client: Client) -> None:
     asked = [{"task": "send", "arguments": {"to": str(n)}} for n in range(1000)]
     async with client("operator") as http:
         answer = await http.post("/jobs", json={"jobs": asked})
@@ -139,7 +139,7 @@ async def test_many_jobs_are_stored_together(spring: Mainspring, client: Client)
     assert sorted(made) == made == [job.id for job in await spring.jobs.list(newest=False, limit=1000)]
 
 
-async def test_one_that_cannot_be_keeps_all_out_and_is_named_by_its_place(spring: Mainspring, client: Client) -> None:
+async def test_an_invalid_job_refuses_the_batch_with_its_index(spring: Mainspring, client: Client) -> None:
     asked = [{"task": "fail"}, {"task": "send", "arguments": {"to": 5}}]
     async with client("operator") as http:
         answer = await http.post("/jobs", json={"jobs": asked})
@@ -149,7 +149,7 @@ async def test_one_that_cannot_be_keeps_all_out_and_is_named_by_its_place(spring
     assert await spring.jobs.list() == []
 
 
-async def test_one_whose_key_is_held_keeps_all_out(spring: Mainspring, client: Client) -> None:
+async def test_a_held_key_refuses_the_batch(spring: Mainspring, client: Client) -> None:
     held = {"task": "fail", "unique_key": "k", "on_conflict": "raise"}
     async with client("operator") as http:
         await http.post("/jobs", json=held)
@@ -158,7 +158,7 @@ async def test_one_whose_key_is_held_keeps_all_out(spring: Mainspring, client: C
     assert len(await spring.jobs.list()) == 1
 
 
-async def test_many_that_are_all_there_are_200(client: Client) -> None:
+async def test_a_batch_of_duplicates_is_200(client: Client) -> None:
     asked = {"jobs": [{"task": "fail", "unique_key": "k"}] * 2}
     async with client("operator") as http:
         first = await http.post("/jobs", json=asked)
@@ -207,7 +207,7 @@ async def crowd(http: Any, counted: Counted, count: int, **more: Any) -> list[An
     return list(await asyncio.gather(*posts))
 
 
-async def test_requests_that_come_together_share_a_round_trip(client: Client, counted: Counted) -> None:
+async def test_concurrent_enqueue_requests_share_a_round_trip(client: Client, counted: Counted) -> None:
     async with client("operator") as http:
         answers = await crowd(http, counted, 20)
     assert [answer.status_code for answer in answers] == [201] * 21
@@ -215,20 +215,20 @@ async def test_requests_that_come_together_share_a_round_trip(client: Client, co
     assert counted.calls == [1, 20]
 
 
-async def test_a_round_trip_takes_a_bounded_number(client: Client, counted: Counted) -> None:
+async def test_a_batch_of_concurrent_enqueues_is_bounded(client: Client, counted: Counted) -> None:
     async with client("operator") as http:
-        await crowd(http, counted, BATCH + 5)
-    assert counted.calls == [1, BATCH, 5]
+        await crowd(http, counted, MAX_BATCH_JOBS + 5)
+    assert counted.calls == [1, MAX_BATCH_JOBS, 5]
 
 
-async def test_those_who_would_take_others_with_them_go_alone(client: Client, counted: Counted) -> None:
+async def test_on_conflict_raise_is_enqueued_outside_of_the_batch(client: Client, counted: Counted) -> None:
     async with client("operator") as http:
         answers = await crowd(http, counted, 3, unique_key="k", on_conflict="raise")
     assert sorted(answer.status_code for answer in answers) == [201, 201, 409, 409]
     assert set(counted.calls) == {1}
 
 
-async def test_a_store_that_is_away_is_503_for_all_of_them(client: Client, counted: Counted) -> None:
+async def test_an_unavailable_store_is_503_for_the_whole_batch(client: Client, counted: Counted) -> None:
     counted.fail = StoreUnavailable("restarting")
     async with client("operator") as http:
         first, *answers = await crowd(http, counted, 3)
@@ -236,7 +236,7 @@ async def test_a_store_that_is_away_is_503_for_all_of_them(client: Client, count
     assert {(answer.status_code, answer.headers["Retry-After"]) for answer in answers} == {(503, "1")}
 
 
-async def test_those_that_cannot_go_together_go_one_by_one(client: Client, counted: Counted) -> None:
+async def test_a_refused_batch_is_enqueued_one_by_one(client: Client, counted: Counted) -> None:
     counted.fail = ValueError("one of them is odd")
     async with client("operator") as http:
         answers = await crowd(http, counted, 3)
@@ -245,7 +245,7 @@ async def test_those_that_cannot_go_together_go_one_by_one(client: Client, count
 
 
 @pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "k"}])
-async def test_who_leaves_before_all_is_said_has_said_nothing(
+async def test_a_client_that_disconnects_within_the_body_enqueues_nothing(
     spring: Mainspring, caplog: pytest.LogCaptureFixture, headers: dict[str, str]
 ) -> None:
     """The first part of a body may be a whole job."""
@@ -269,7 +269,7 @@ async def test_who_leaves_before_all_is_said_has_said_nothing(
         "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8000),
         "headers": [(name.lower().encode(), value.encode()) for name, value in sent.items()],
     }  # fmt: skip
-    await asgi(spring, ways=[way])(scope, receive, send)  # type: ignore[arg-type]
+    await asgi(spring, authenticators=[way])(scope, receive, send)  # type: ignore[arg-type]
     assert answers[0]["status"] == 400
     assert await spring.jobs.list() == []
     assert caplog.records == []

@@ -1,4 +1,4 @@
-"""Each job has the name of who enqueued it; people are in the audit trail, too, whose entries say targets in words."""
+"""The enqueuer of a job, the audit of jobs enqueued by people, and audit targets in words."""
 
 from __future__ import annotations
 

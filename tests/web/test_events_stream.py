@@ -1,4 +1,4 @@
-"""Live events over HTTP: nothing is lost by who comes back, slow readers harm nobody, and the limits hold."""
+"""Live events over HTTP: reconnecting readers miss nothing, slow readers are disconnected, limits hold."""
 
 from __future__ import annotations
 
@@ -22,8 +22,14 @@ from http_client import Client
 from sse import PATIENCE, Site, Stream, Told, serving
 
 from mainspring import Mainspring
+from mainspring.api.event_stream import (
+    HEARTBEAT_SECONDS,
+    MAX_PRINCIPAL_STREAMS,
+    MAX_STREAM_SECONDS,
+    SEND_TIMEOUT_SECONDS,
+    Streams,
+)
 from mainspring.api.problem import Problem
-from mainspring.api.stream import EACH, HEARTBEAT, LIFE, SLOW, Streams
 from mainspring.feed.event import FeedEvent, Summary, encode
 from mainspring.feed.hub import AT_HAND
 from mainspring.records.feed import MIN_FEED_ITEMS
@@ -64,11 +70,11 @@ async def this_process(app: Mainspring) -> AsyncIterator[None]:
         yield
 
 
-async def test_whoever_comes_back_misses_nothing_of_another_process_under_load(store: str) -> None:
+async def test_a_reconnecting_reader_misses_no_event_of_another_process(store: str) -> None:
     await comes_and_goes(laborer.make(store), lambda: another_process(store))
 
 
-async def test_whoever_comes_back_misses_nothing_of_this_process_under_load() -> None:
+async def test_a_reconnecting_reader_misses_no_event_of_this_process() -> None:
     app = laborer.make("memory://")
     await comes_and_goes(app, lambda: this_process(app))
 
@@ -143,7 +149,7 @@ async def passing(clock: VirtualClock) -> AsyncIterator[None]:
         going.cancel()
 
 
-async def test_the_answer_is_a_stream_that_nobody_keeps(spring: Mainspring, clock: VirtualClock) -> None:
+async def test_the_event_stream_is_not_cached(spring: Mainspring, clock: VirtualClock) -> None:
     async with serving(spring) as site, site.events() as stream:
         assert stream.headers["content-type"] == "text/event-stream; charset=utf-8"
         assert stream.headers["cache-control"] == "no-store"
@@ -185,7 +191,7 @@ FILTERS: list[tuple[dict[str, Any], list[int]]] = [
 ]
 
 
-async def test_filters_leave_out_the_rest(spring: Mainspring, clock: VirtualClock) -> None:
+async def test_event_filters(spring: Mainspring, clock: VirtualClock) -> None:
     now = clock.now()
     some = [
         about(spring, "queue.paused", 1),
@@ -214,7 +220,7 @@ REFUSED: list[tuple[dict[str, str], int, str]] = [
 ]
 
 
-async def test_what_cannot_be_meant_is_refused(client: Client) -> None:
+async def test_an_invalid_event_filter_is_refused(client: Client) -> None:
     async with client("viewer") as http:
         for filters, status, words in REFUSED:
             answer = await http.get("/events", params=filters)
@@ -223,16 +229,14 @@ async def test_what_cannot_be_meant_is_refused(client: Client) -> None:
         assert answer.status_code == 400
 
 
-async def test_only_who_may_read_events_does(client: Client) -> None:
+async def test_events_need_the_scope_events_read(client: Client) -> None:
     async with client(None) as http:
         assert (await http.get("/events")).status_code == 401
     async with client("admin", scopes=["jobs:read"]) as http:
         assert (await http.get("/events")).status_code == 403
 
 
-async def test_a_client_that_cannot_set_headers_says_where_it_was_in_the_address(
-    spring: Mainspring, clock: VirtualClock
-) -> None:
+async def test_last_event_id_as_a_query_parameter(spring: Mainspring, clock: VirtualClock) -> None:
     async with serving(spring) as site, site.events() as first:
         await first.block()
         await publish(spring, about(spring, "queue.paused", 1), about(spring, "queue.paused", 2))
@@ -243,7 +247,7 @@ async def test_a_client_that_cannot_set_headers_says_where_it_was_in_the_address
             assert (await stream.next()).id == 2
 
 
-async def test_whoever_was_away_too_long_is_told_to_load_anew(spring: Mainspring, clock: VirtualClock) -> None:
+async def test_a_reader_that_was_away_too_long_gets_a_reset(spring: Mainspring, clock: VirtualClock) -> None:
     async with serving(spring) as site, site.events() as first:
         await first.block()
         await publish(spring, *[about(spring, "queue.paused")] * (MIN_FEED_ITEMS + 5))
@@ -255,7 +259,9 @@ async def test_whoever_was_away_too_long_is_told_to_load_anew(spring: Mainspring
             assert (reset.type, reset.data["reason"]) == ("reset", "began_anew")
 
 
-async def test_whoever_comes_after_nobody_watched_is_told_to_load_anew(spring: Mainspring, clock: VirtualClock) -> None:
+async def test_a_reader_gets_a_reset_if_nothing_was_published_meanwhile(
+    spring: Mainspring, clock: VirtualClock
+) -> None:
     async with serving(spring) as site:
         async with site.events() as stream:
             await stream.block()
@@ -281,20 +287,18 @@ async def test_a_quiet_stream_has_heartbeats_that_carry_the_number(spring: Mains
         assert (await stream.next()).type == "reset"
         await publish(spring, *[about(spring, "queue.paused")] * 3)
         for _ in range(2):
-            await clock.elapse(seconds=HEARTBEAT)
+            await clock.elapse(seconds=HEARTBEAT_SECONDS)
             beat = await stream.block()
             assert beat is not None
             assert (beat.type, beat.data, beat.id, stream.last) == (
-                "heartbeat", {"type": "heartbeat", "seconds": HEARTBEAT}, 5, 5,
+                "heartbeat", {"type": "heartbeat", "seconds": HEARTBEAT_SECONDS}, 5, 5,
             )  # fmt: skip
 
 
-async def test_a_stream_ends_after_a_while_so_that_keys_are_asked_for_anew(
-    spring: Mainspring, clock: VirtualClock
-) -> None:
+async def test_a_stream_ends_after_its_maximum_age(spring: Mainspring, clock: VirtualClock) -> None:
     async with serving(spring) as site, site.events() as stream:
         await stream.block()
-        await clock.elapse(seconds=LIFE + 1)
+        await clock.elapse(seconds=MAX_STREAM_SECONDS + 1)
         *_, closing = await stream.rest()
         assert (closing.type, closing.data["reason"]) == ("closing", "age")
 
@@ -302,22 +306,22 @@ async def test_a_stream_ends_after_a_while_so_that_keys_are_asked_for_anew(
 # limits
 
 
-async def test_one_principal_has_so_many_streams_and_no_more(spring: Mainspring, clock: VirtualClock) -> None:
+async def test_streams_of_one_principal_are_limited(spring: Mainspring, clock: VirtualClock) -> None:
     async with serving(spring) as site, AsyncExitStack() as stack:
-        streams = [await stack.enter_async_context(site.events()) for _ in range(EACH)]
+        streams = [await stack.enter_async_context(site.events()) for _ in range(MAX_PRINCIPAL_STREAMS)]
         answer = await site.http.get("/events")
         assert (answer.status_code, answer.json()["code"]) == (429, "too_many_streams")
         assert answer.headers["retry-after"] == "2"
         other = {"Authorization": f"Bearer {await spring.keys.create('other', 'viewer')}"}
         async with site.http.stream("GET", "/events", headers=other) as response:
             assert response.status_code == 200
-        assert len(streams) == EACH
+        assert len(streams) == MAX_PRINCIPAL_STREAMS
 
 
-async def test_a_stream_that_has_ended_makes_room(spring: Mainspring, clock: VirtualClock) -> None:
+async def test_an_ended_stream_no_longer_counts(spring: Mainspring, clock: VirtualClock) -> None:
     async with serving(spring) as site:
         async with AsyncExitStack() as stack:
-            for _ in range(EACH):
+            for _ in range(MAX_PRINCIPAL_STREAMS):
                 await (await stack.enter_async_context(site.events())).block()
         status = 429
         async with asyncio.timeout(PATIENCE):
@@ -327,13 +331,13 @@ async def test_a_stream_that_has_ended_makes_room(spring: Mainspring, clock: Vir
         assert status == 200
 
 
-def test_a_process_has_so_many_streams_and_no_more(spring: Mainspring) -> None:
-    streams = Streams(spring, most=2)
-    with streams.seat("ada"), streams.seat("bob"):
-        with pytest.raises(Problem) as full, streams.seat("eve"):
+def test_streams_of_a_process_are_limited(spring: Mainspring) -> None:
+    streams = Streams(spring, max_total=2)
+    with streams.counted("ada"), streams.counted("bob"):
+        with pytest.raises(Problem) as full, streams.counted("eve"):
             pass
         assert (full.value.status, full.value.code) == (503, "streams_full")
-    with streams.seat("eve"), streams.seat("eve"):
+    with streams.counted("eve"), streams.counted("eve"):
         pass
 
 
@@ -370,9 +374,7 @@ def long(app: Mainspring) -> list[FeedEvent]:
     return [about(app, "queue.paused", n, reason="x" * 200) for n in range(1000)]
 
 
-async def test_a_reader_that_takes_nothing_is_cut_off_while_others_and_the_engine_go_on(
-    spring: Mainspring, clock: VirtualClock
-) -> None:
+async def test_a_reader_that_does_not_read_is_disconnected(spring: Mainspring, clock: VirtualClock) -> None:
     async with serving(spring, buffer=32768) as site, site.events(type="job") as other:
         await other.block()
         slow = await unread(site)
@@ -384,7 +386,7 @@ async def test_a_reader_that_takes_nothing_is_cut_off_while_others_and_the_engin
             await clock.elapse(seconds=1)
             assert (await handle.job()).state == "completed"
         assert (await other.next("job.completed")).data["job"]["id"] == handle.id
-        await clock.elapse(seconds=2 * SLOW)
+        await clock.elapse(seconds=2 * SEND_TIMEOUT_SECONDS)
         taken = await swallow(slow)
         assert not taken.endswith(END)
         assert taken.count(b"queue.paused") < 1000
@@ -394,9 +396,7 @@ async def test_a_reader_that_takes_nothing_is_cut_off_while_others_and_the_engin
         assert (await other.next("job.pruned")).type == "job.pruned"
 
 
-async def test_a_reader_that_falls_too_far_behind_is_sent_away_and_may_come_back(
-    spring: Mainspring, clock: VirtualClock
-) -> None:
+async def test_a_lagging_reader_is_disconnected_and_may_reconnect(spring: Mainspring, clock: VirtualClock) -> None:
     async with serving(spring, buffer=32768) as site, site.events() as quick:
         slow = await unread(site)
         await clock.elapse(seconds=0.5)
@@ -424,7 +424,9 @@ async def test_a_server_that_stops_does_not_wait_for_its_streams(spring: Mainspr
         assert (closing.type, closing.data["reason"]) == ("closing", "stopping")
 
 
-async def test_nor_for_a_reader_that_takes_nothing(spring: Mainspring, clock: VirtualClock) -> None:
+async def test_a_server_that_stops_does_not_wait_for_a_reader_that_does_not_read(
+    spring: Mainspring, clock: VirtualClock
+) -> None:
     async with serving(spring, buffer=32768) as site:
         slow = await unread(site)
         await publish(spring, *long(spring))
@@ -434,7 +436,7 @@ async def test_nor_for_a_reader_that_takes_nothing(spring: Mainspring, clock: Vi
     slow.close()
 
 
-async def test_nor_does_a_server_that_is_not_ours() -> None:
+async def test_another_asgi_server_that_stops_does_not_wait_for_streams() -> None:
     process = await asyncio.create_subprocess_exec(sys.executable, foreign.__file__, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""A request's first line and headers are as long as the server says, and no longer."""
+"""Limits of a request's head and of the time in which a request has to arrive."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.api import request_limits as head_of_request
-from mainspring.api.request_limits import LONGEST
+from mainspring.api.request_limits import MAX_HEAD_BYTES
 from mainspring.api.server import Server, listen
 
 START = b"GET /health/live HTTP/1.1\r\nHost: x\r\n"
@@ -47,9 +47,9 @@ async def answered(spring: Mainspring, *parts: bytes) -> bytes:
 @pytest.mark.parametrize(
     "head",
     [
-        START + b"X: " + b"a" * (LONGEST - 100) + b"\r\n\r\n",
-        START + b"X: abcdefgh\r\n" * (LONGEST // 20) + b"\r\n",
-        b"GET /health/live?" + b"a" * (LONGEST - 100) + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        START + b"X: " + b"a" * (MAX_HEAD_BYTES - 100) + b"\r\n\r\n",
+        START + b"X: abcdefgh\r\n" * (MAX_HEAD_BYTES // 20) + b"\r\n",
+        b"GET /health/live?" + b"a" * (MAX_HEAD_BYTES - 100) + b" HTTP/1.1\r\nHost: x\r\n\r\n",
         b"POST /health/live HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + b" " * 1_000_000,
     ],
     ids=["one header", "many headers", "the first line", "a body is none"],
@@ -61,9 +61,9 @@ async def test_a_head_that_fits_is_read(spring: Mainspring, head: bytes) -> None
 @pytest.mark.parametrize(
     "head",
     [
-        START + b"X: " + b"a" * LONGEST + b"\r\n\r\n",
-        START + b"X: abcdefgh\r\n" * (LONGEST // 8) + b"\r\n",
-        b"GET /health/live?" + b"a" * 2 * LONGEST + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        START + b"X: " + b"a" * MAX_HEAD_BYTES + b"\r\n\r\n",
+        START + b"X: abcdefgh\r\n" * (MAX_HEAD_BYTES // 8) + b"\r\n",
+        b"GET /health/live?" + b"a" * 2 * MAX_HEAD_BYTES + b" HTTP/1.1\r\nHost: x\r\n\r\n",
     ],
     ids=["one header", "many headers", "the first line"],
 )
@@ -72,16 +72,16 @@ async def test_a_head_that_is_too_long_is_refused(spring: Mainspring, head: byte
 
 
 @pytest.mark.parametrize("part", [b"a" * 1000, b"X: abcdefgh\r\n" * 80])
-async def test_a_head_without_an_end_is_not_read_for_ever(spring: Mainspring, part: bytes) -> None:
+async def test_an_endless_head_is_refused(spring: Mainspring, part: bytes) -> None:
     begun = START + (b"X: " if part.startswith(b"a") else b"")
     assert (await answered(spring, begun, *[part] * 2000)).split()[1:2] in ([b"400"], [])
 
 
-async def test_the_next_request_on_a_connection_has_all_its_room_again(spring: Mainspring) -> None:
+async def test_head_limits_apply_to_each_request_of_a_connection(spring: Mainspring) -> None:
     async with served(spring) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for _ in range(3):
-            writer.write(START + b"X: " + b"a" * (LONGEST - 1000) + b"\r\n\r\n")
+            writer.write(START + b"X: " + b"a" * (MAX_HEAD_BYTES - 1000) + b"\r\n\r\n")
             async with asyncio.timeout(20):
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = next(int(line.split()[1]) for line in head.splitlines() if line.startswith(b"content-length"))
@@ -130,13 +130,13 @@ async def test_a_connection_that_stays_silent_is_closed(spring: Mainspring) -> N
 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("begun", [b"GET /hea", START, START + b"X: "])
-async def test_a_head_that_comes_byte_by_byte_is_not_waited_for(spring: Mainspring, begun: bytes) -> None:
+async def test_a_slow_head_is_refused(spring: Mainspring, begun: bytes) -> None:
     assert (await closed(spring, begun, b"a", every=0.05)).startswith((b"HTTP/1.1 408 ", b"HTTP/1.1 400 ", b"cut"))
 
 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("body", [b"Content-Length: 1000000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n"])
-async def test_a_body_that_comes_byte_by_byte_is_not_waited_for(spring: Mainspring, body: bytes) -> None:
+async def test_a_slow_body_is_refused(spring: Mainspring, body: bytes) -> None:
     begun = b"POST /api/v1/session HTTP/1.1\r\nHost: x\r\n" + body
     part = b"1\r\na\r\n" if b"chunked" in body else b"a"
     assert (await closed(spring, begun, part, every=0.05)).startswith((b"HTTP/1.1 408 ", b"cut"))
@@ -144,7 +144,7 @@ async def test_a_body_that_comes_byte_by_byte_is_not_waited_for(spring: Mainspri
 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("path", [b"POST /api/v1/session", b"GET /health/live", b"POST /api/v1/jobs"])
-async def test_a_body_without_an_end_is_not_read_for_ever(spring: Mainspring, path: bytes) -> None:
+async def test_an_endless_body_is_closed(spring: Mainspring, path: bytes) -> None:
     begun = path + b" HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     answer = await closed(spring, begun, b"10000\r\n" + b" " * 65_536 + b"\r\n")
     assert answer.split()[1:2] in ([b"413"], [b"200"], [b"401"], [])
@@ -167,7 +167,7 @@ async def test_a_stream_of_events_outlives_the_deadlines_of_its_request(spring: 
 # what a stranger writes into the log
 
 
-async def test_what_is_no_http_is_logged_once_a_minute(spring: Mainspring, caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_http_is_logged_once_a_minute(spring: Mainspring, caplog: pytest.LogCaptureFixture) -> None:
     async with served(spring) as port:
         for _ in range(30):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -1,4 +1,4 @@
-"""Errors of inputs, audit targets, ETags, streams and answers to strangers: none of them shows what is hidden."""
+"""Errors of inputs, audit targets, ETags, streams and anonymous responses reveal nothing that is hidden."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from http_client import Client, browser
 
 from mainspring import Key, Mainspring, StoreUnavailable, every
 from mainspring.api.access.authenticate import Principal
-from mainspring.api.access.redaction import shown_notice, shown_to
+from mainspring.api.access.redaction import redact_event, redact_for
 from mainspring.api.etag import TAG_BYTES
-from mainspring.api.routes.job_view import editable
-from mainspring.api.stream import CHECK_SECONDS
+from mainspring.api.event_stream import CHECK_SECONDS
+from mainspring.api.routes.job_view import editable_fields
 from mainspring.config import Settings
 from mainspring.events import TickPassed
 from mainspring.feed.event import encode
@@ -74,8 +74,8 @@ def test_the_error_of_an_input_is_masked_in_webhooks_and_hidden_in_live_events()
     assert SECRET not in str(passed("nightly", tick).facts)
     (notice,) = CONVERTERS[TickPassed](TickPassed(at=NOW, schedule="nightly", tick=tick))
     viewer = Principal(name="v", role="viewer")
-    with shown_to(viewer, Settings(hide_payloads=True)):
-        shown = shown_notice(notice, encode(notice))
+    with redact_for(viewer, Settings(hide_payloads=True)):
+        shown = redact_event(notice, encode(notice))
     assert msgspec.json.decode(shown)["tick"]["reason"] == "input: ValueError: ***"
 
 
@@ -136,12 +136,12 @@ async def test_an_etag_cannot_be_tried_offline_and_is_the_same_on_every_server(
     async with client("viewer") as http:
         tag = (await http.get(f"/jobs/{handle.id}")).headers["etag"].strip('"')
         again = (await http.get(f"/jobs/{handle.id}")).headers["etag"].strip('"')
-    text = editable(await spring.jobs.get(handle.id))
+    text = editable_fields(await spring.jobs.get(handle.id))
     assert tag == again
     assert tag != hashlib.blake2b(text, digest_size=TAG_BYTES).hexdigest()
     from mainspring.api import etag
 
-    etag._known.clear()  # as another server of the same store
+    etag._secrets.clear()  # as another server of the same store
     async with client("operator") as http:
         assert (await http.get(f"/jobs/{handle.id}")).headers["etag"].strip('"') == tag
         edit = {"priority": 3}
@@ -150,7 +150,7 @@ async def test_an_etag_cannot_be_tried_offline_and_is_the_same_on_every_server(
         assert (await http.patch(path, json=edit, headers={"If-Match": f'"{tag}"'})).status_code == 412
 
 
-async def test_strangers_are_not_told_where_the_store_is(
+async def test_anonymous_callers_do_not_see_store_errors(
     spring: Mainspring, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = await spring.keys.create("viewer", "viewer")
@@ -171,7 +171,7 @@ async def test_strangers_are_not_told_where_the_store_is(
             assert "inside.example" not in answer.text, path
 
 
-async def test_strangers_do_not_fill_the_log_while_the_store_is_away(
+async def test_store_errors_of_anonymous_callers_are_logged_once_a_minute(
     client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def away(*_: Any, **__: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Strings and bodies that hurt: a refusal with a reason or an honest answer, on every store, never a 500."""
+"""Hostile strings and bodies get a refusal with a reason or a valid response, on every store, never a 500."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from msgspec import inspect
 from mainspring import Mainspring
 from mainspring.api import asgi
 from mainspring.api.access.authenticate import Principal
-from mainspring.api.service import litestar
+from mainspring.api.service import litestar_app
 from mainspring.trigger import AnyTrigger
 
 STRINGS = [
@@ -71,7 +71,7 @@ def loop_and_http(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
     loop = asyncio.new_event_loop()
     loop.run_until_complete(app.enqueue("t"))
-    yield loop, browser(asgi(app, ways=[way]))
+    yield loop, browser(asgi(app, authenticators=[way]))
     loop.run_until_complete(app.close())
     loop.close()
 
@@ -87,7 +87,7 @@ def honest(answer: Any) -> bool:
 
 
 @pytest.mark.parametrize("parameter", LISTS)
-def test_no_string_in_a_list_hurts(loop_and_http: Any, parameter: str) -> None:
+def test_hostile_strings_in_lists(loop_and_http: Any, parameter: str) -> None:
     for text in STRINGS:
         answer = ask(loop_and_http, "GET", f"/jobs?{parameter}={quote(text)}")
         assert honest(answer), (text, answer.text)
@@ -95,7 +95,7 @@ def test_no_string_in_a_list_hurts(loop_and_http: Any, parameter: str) -> None:
 
 
 @pytest.mark.parametrize("query", ["queue=%ff", "queue=%ED%A0%80", "%00=1", "=", "&&&", "queue[]=1", "limit=1&limit=2"])
-def test_no_odd_query_hurts(loop_and_http: Any, query: str) -> None:
+def test_hostile_queries(loop_and_http: Any, query: str) -> None:
     assert honest(ask(loop_and_http, "GET", f"/jobs?{query}"))
 
 
@@ -108,7 +108,7 @@ def test_no_odd_query_hurts(loop_and_http: Any, query: str) -> None:
         ("GET", "/queues/{}"), ("POST", "/queues/{}/resume"),
     ],
 )  # fmt: skip
-def test_no_name_in_an_address_hurts(loop_and_http: Any, method: str, path: str) -> None:
+def test_hostile_names_in_paths(loop_and_http: Any, method: str, path: str) -> None:
     for text in STRINGS:
         answer = ask(loop_and_http, method, path.format(quote(text, safe="")))
         assert honest(answer), (text, answer.text)
@@ -122,7 +122,7 @@ def test_no_name_in_an_address_hurts(loop_and_http: Any, method: str, path: str)
         ("POST", "/workers/w/resize"),
     ],
 )  # fmt: skip
-def test_no_body_hurts(loop_and_http: Any, method: str, path: str) -> None:
+def test_hostile_bodies(loop_and_http: Any, method: str, path: str) -> None:
     (job, *_) = ask(loop_and_http, "GET", "/jobs?state=pending&state=scheduled&limit=1").json()["items"] or [
         {"id": "x"}
     ]
@@ -142,7 +142,7 @@ def test_a_body_over_the_limit_is_413(loop_and_http: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "x", ";;"])
-def test_what_is_no_json_is_415(loop_and_http: Any, kind: str) -> None:
+def test_a_body_of_another_content_type_is_415(loop_and_http: Any, kind: str) -> None:
     answer = ask(loop_and_http, "POST", "/jobs", content=b'{"task":"t"}', headers={"Content-Type": kind})
     assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
 
@@ -193,7 +193,7 @@ class Route(NamedTuple):
 
 def every_route() -> Iterator[Route]:
     """All but pages, and the live stream, which has no end."""
-    for route in litestar().routes:
+    for route in litestar_app().routes:
         for method, (handler, expected) in route.route_handler_map.items():  # type: ignore[union-attr]
             path = re.sub(r":[a-z]+\}", "}", route.path)
             if method != "OPTIONS" and not handler.opt.get("page") and not path.endswith("/events"):
@@ -221,7 +221,7 @@ def known(loop_and_http: Any) -> str:
     return str(ask(loop_and_http, "POST", "/jobs", json=RIGHT["POST /jobs"]).json()["id"])
 
 
-def test_no_parameter_of_any_route_hurts(loop_and_http: Any, known: str) -> None:
+def test_hostile_parameters_of_every_route(loop_and_http: Any, known: str) -> None:
     hurt = []
     for route in every_route():
         for name, value in product(route.parameters, QUERY_VALUES):
@@ -231,7 +231,7 @@ def test_no_parameter_of_any_route_hurts(loop_and_http: Any, known: str) -> None
     assert hurt == []
 
 
-def test_no_name_in_any_address_hurts(loop_and_http: Any) -> None:
+def test_hostile_names_in_every_path(loop_and_http: Any) -> None:
     hurt = []
     for route, text in product(every_route(), STRINGS):
         if "{" in route.path:
@@ -241,7 +241,7 @@ def test_no_name_in_any_address_hurts(loop_and_http: Any) -> None:
     assert hurt == []
 
 
-def test_no_field_of_any_body_hurts(loop_and_http: Any, known: str) -> None:
+def test_hostile_fields_of_every_body(loop_and_http: Any, known: str) -> None:
     hurt = []
     for route in every_route():
         for name, value in product(route.fields, FIELD_VALUES):
@@ -265,7 +265,7 @@ TRIGGERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", TRIGGERS)
-async def test_no_member_of_a_rule_hurts(client: Client, kind: str) -> None:
+async def test_hostile_members_of_a_rule(client: Client, kind: str) -> None:
     names = {name for one in get_args(AnyTrigger) for name in one.__struct_fields__}
     async with client() as http:
         for name, value in product(sorted(names), FIELD_VALUES):
@@ -277,7 +277,7 @@ async def test_no_member_of_a_rule_hurts(client: Client, kind: str) -> None:
                 assert honest(answer), (rule, after, answer.text)
 
 
-def test_whatever_was_taken_can_be_read(loop_and_http: Any) -> None:
+def test_accepted_hostile_input_can_be_read(loop_and_http: Any) -> None:
     for path in READS:
         answer = ask(loop_and_http, "GET", path)
         assert answer.status_code == 200, (path, answer.text)

@@ -1,4 +1,4 @@
-"""Idempotency-Key: a repeated request is answered as the first time, and not carried out again."""
+"""Idempotency-Key: a repeated request gets the stored response, and is not executed again."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from route_table import routes
 from mainspring import Mainspring, StoreUnavailable
 from mainspring.api import asgi
 from mainspring.api.access.authenticate import Principal
-from mainspring.api.document import document
 from mainspring.api.idempotency import KIND
-from mainspring.api.service import litestar
+from mainspring.api.openapi import openapi_document
+from mainspring.api.service import litestar_app
 from mainspring.testing import VirtualClock
 
 SEND = {"task": "send", "arguments": {"to": "a@example.com"}}
@@ -27,9 +27,7 @@ async def jobs(spring: Mainspring) -> int:
     return len(await spring.jobs.list())
 
 
-async def test_a_repeated_request_gets_the_first_answer_and_makes_no_second_job(
-    spring: Mainspring, client: Client
-) -> None:
+async def test_a_repeated_request_is_replayed_and_creates_no_second_job(spring: Mainspring, client: Client) -> None:
     async with client("operator") as http:
         first = await http.post("/jobs", json=SEND, headers=KEY)
         again = await http.post("/jobs", json=SEND, headers=KEY)
@@ -41,7 +39,7 @@ async def test_a_repeated_request_gets_the_first_answer_and_makes_no_second_job(
     assert await jobs(spring) == 1
 
 
-async def test_without_the_header_every_request_is_a_new_one(spring: Mainspring, client: Client) -> None:
+async def test_requests_without_idempotency_key_are_not_replayed(spring: Mainspring, client: Client) -> None:
     async with client("operator") as http:
         for _ in range(2):
             await http.post("/jobs", json=SEND)
@@ -49,7 +47,7 @@ async def test_without_the_header_every_request_is_a_new_one(spring: Mainspring,
     assert await (await spring.opened()).documents("answer", now=spring.clock.now(), limit=10) == []
 
 
-async def test_many_jobs_are_made_once_too(spring: Mainspring, client: Client) -> None:
+async def test_a_repeated_batch_creates_no_second_jobs(spring: Mainspring, client: Client) -> None:
     async with client("operator") as http:
         first = await http.post("/jobs", json={"jobs": [SEND] * 3}, headers=KEY)
         again = await http.post("/jobs", json={"jobs": [SEND] * 3}, headers=KEY)
@@ -66,7 +64,7 @@ async def test_another_request_under_the_same_key_is_refused(spring: Mainspring,
     assert await jobs(spring) == 1
 
 
-async def test_a_key_means_its_route_and_its_owner_only(spring: Mainspring, client: Client) -> None:
+async def test_an_idempotency_key_is_scoped_to_route_and_caller(spring: Mainspring, client: Client) -> None:
     async with client("operator") as http, client("operator") as other:
         first = (await http.post("/jobs", json=SEND, headers=KEY)).json()
         assert (await other.post("/jobs", json=SEND, headers=KEY)).json() != first
@@ -75,7 +73,7 @@ async def test_a_key_means_its_route_and_its_owner_only(spring: Mainspring, clie
     assert await jobs(spring) == 2
 
 
-async def test_a_refusal_is_kept_as_well(spring: Mainspring, client: Client) -> None:
+async def test_a_refusal_is_replayed(spring: Mainspring, client: Client) -> None:
     async with client("operator") as http:
         first = await http.post("/jobs/nope/cancel", headers=KEY)
         again = await http.post("/jobs/nope/cancel", headers=KEY)
@@ -85,7 +83,7 @@ async def test_a_refusal_is_kept_as_well(spring: Mainspring, client: Client) -> 
     assert again.headers["Idempotent-Replayed"] == "true"
 
 
-async def test_an_answer_is_kept_for_a_day(spring: Mainspring, client: Client, clock: VirtualClock) -> None:
+async def test_a_response_is_replayed_for_a_day(spring: Mainspring, client: Client, clock: VirtualClock) -> None:
     async with client("operator") as http:
         await http.post("/jobs", json=SEND, headers=KEY)
         clock.advance(hours=23, minutes=59)
@@ -95,7 +93,7 @@ async def test_an_answer_is_kept_for_a_day(spring: Mainspring, client: Client, c
     assert await jobs(spring) == 2
 
 
-async def test_whoever_may_not_leaves_no_trace(spring: Mainspring, client: Client) -> None:
+async def test_a_forbidden_request_stores_no_response(spring: Mainspring, client: Client) -> None:
     async with client("viewer") as viewer, client(None) as nobody:
         assert (await viewer.post("/jobs", json=SEND, headers=KEY)).status_code == 403
         assert (await nobody.post("/jobs", json=SEND, headers=KEY)).status_code == 401
@@ -112,7 +110,7 @@ async def test_a_request_that_only_reads_leaves_nothing_in_the_store(spring: Mai
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "caf\xe9", "a\tb"])
-async def test_a_strange_key_is_refused(client: Client, key: str) -> None:
+async def test_an_invalid_idempotency_key_is_refused(client: Client, key: str) -> None:
     async with client("operator") as http:
         answer = await http.post("/jobs", json=SEND, headers={"Idempotency-Key": key.encode("latin-1")})  # type: ignore[dict-item]
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_parameter")
@@ -133,9 +131,7 @@ SECRETS = [
 
 
 @pytest.mark.parametrize(("path", "body"), SECRETS)
-async def test_an_answer_with_a_secret_is_neither_kept_nor_given_again(
-    spring: Mainspring, client: Client, path: str, body: Any
-) -> None:
+async def test_a_response_with_a_secret_is_not_stored(spring: Mainspring, client: Client, path: str, body: Any) -> None:
     await spring.webhooks.create("ops", "https://hooks.example.com/", ["job.dead"])
     await spring.triggers.create("orders", task="send")
     async with client("admin") as http:
@@ -151,12 +147,14 @@ async def test_an_answer_with_a_secret_is_neither_kept_nor_given_again(
     assert await kept(spring) == []
 
 
-async def test_every_answer_that_has_a_secret_is_one_that_is_not_kept(spring: Mainspring) -> None:
+async def test_every_route_that_returns_a_secret_is_unkept(spring: Mainspring) -> None:
     """Whoever adds a route that tells a secret is reminded."""
-    app = litestar()
+    app = litestar_app()
     told = {f"/api/v1{path}".replace("/ops/", "/{name}/").replace("/orders/", "/{name}/") for path, _ in SECRETS}
     found = {
-        path for path, item in document(app)["paths"].items() if "post" in item and tells(document(app), item["post"])
+        path
+        for path, item in openapi_document(app)["paths"].items()
+        if "post" in item and tells(openapi_document(app), item["post"])
     }
     unkept = {re.sub(r":\w+}", "}", route.path) for route in routes(app) if route.opt.get("unkept")}
     assert found == unkept == told
@@ -194,7 +192,7 @@ class Stuck:
         return await self._act(*args, **options)
 
 
-async def test_while_the_first_is_carried_out_the_second_is_told_to_come_again(
+async def test_a_repeated_request_during_the_first_is_409(
     spring: Mainspring, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await spring.opened()
@@ -217,10 +215,10 @@ def elsewhere(spring: Mainspring) -> Any:
     async def way(_: Any) -> Principal:
         return Principal(name="key:one", role="operator")
 
-    return browser(asgi(spring, ways=[way]))
+    return browser(asgi(spring, authenticators=[way]))
 
 
-async def test_after_a_crash_between_the_job_and_the_answer_a_repeat_makes_no_second_job(
+async def test_a_repeat_after_a_crash_before_the_response_creates_no_second_job(
     spring: Mainspring, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await spring.opened()
@@ -246,7 +244,7 @@ async def test_after_a_crash_between_the_job_and_the_answer_a_repeat_makes_no_se
     assert await jobs(spring) == 1
 
 
-async def test_after_an_answer_was_lost_in_the_store_the_repeat_has_the_same_job(
+async def test_a_repeat_after_a_lost_response_has_the_same_job(
     spring: Mainspring, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await spring.opened()
@@ -265,7 +263,7 @@ async def test_after_an_answer_was_lost_in_the_store_the_repeat_has_the_same_job
     assert [job.id for job in await spring.jobs.list()] == [again.json()["id"]]
 
 
-async def test_a_store_that_is_away_when_the_answer_is_kept_keeps_nobody_waiting(
+async def test_a_response_is_sent_if_it_cannot_be_stored(
     spring: Mainspring, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await spring.opened()

@@ -1,4 +1,4 @@
-"""/executions, /workers, /stats, /tasks, /queues and /depth: what there is, and how it has gone."""
+"""/executions, /workers, /stats, /tasks, /queues and /depth."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_a_worker_is_shown_with_what_it_runs(spring: Mainspring, client: C
     assert worker["jobs"][0]["worker"] == "web-1"
 
 
-async def test_a_worker_hears_orders(spring: Mainspring, client: Client) -> None:
+async def test_a_worker_receives_commands(spring: Mainspring, client: Client) -> None:
     await beat(spring, "web-1")
     async with client("operator") as http:
         assert (await http.post("/workers/web-1/drain")).json()["state"] == "draining"
@@ -113,7 +113,7 @@ async def test_a_worker_hears_orders(spring: Mainspring, client: Client) -> None
         assert answer.json()["orders"] == {}
 
 
-async def test_a_worker_that_is_own_cancellation_hears_nothing_else(spring: Mainspring, client: Client) -> None:
+async def test_a_stopping_worker_accepts_no_other_command(spring: Mainspring, client: Client) -> None:
     await beat(spring, "web-1")
     async with client("operator") as http:
         for _ in range(2):
@@ -130,13 +130,13 @@ async def test_a_worker_that_is_own_cancellation_hears_nothing_else(spring: Main
 
 
 @pytest.mark.parametrize("size", [{"concurrency": 0}, {"concurrency": 10**6}, {"concurrency": "5"}, {}, {"size": 5}])
-async def test_a_size_that_is_none_is_422(spring: Mainspring, client: Client, size: Any) -> None:
+async def test_an_invalid_worker_size_is_422(spring: Mainspring, client: Client, size: Any) -> None:
     await beat(spring, "web-1")
     async with client("operator") as http:
         assert (await http.post("/workers/web-1/resize", json=size)).status_code == 422
 
 
-async def test_a_worker_that_is_not_there_is_404_and_two_are_one_too_many(spring: Mainspring, client: Client) -> None:
+async def test_an_unknown_worker_id_is_404_and_an_ambiguous_one_is_refused(spring: Mainspring, client: Client) -> None:
     await beat(spring, "web-1", "web-2")
     async with client("operator") as http:
         for method, path in (("GET", ""), ("POST", "/drain"), ("POST", "/resume")):
@@ -149,7 +149,7 @@ async def test_a_worker_that_is_not_there_is_404_and_two_are_one_too_many(spring
 # stats
 
 
-async def test_stats_tell_of_a_window(spring: Mainspring, client: Client, clock: VirtualClock) -> None:
+async def test_stats_are_of_a_window(spring: Mainspring, client: Client, clock: VirtualClock) -> None:
     await run(spring, "send", "a")
     await run(spring)
     async with client("viewer") as http:
@@ -184,7 +184,7 @@ async def test_stats_tell_how_long_jobs_ran_and_waited_in_all_and_of_one_queue_o
 
 
 @pytest.mark.parametrize("window", ["", "x", "-1h", "0", "367d", "1h1h", "9" * 21])
-async def test_a_window_that_is_none_is_400(client: Client, window: str) -> None:
+async def test_an_invalid_window_is_400(client: Client, window: str) -> None:
     async with client("viewer") as http:
         answer = await http.get("/stats", params={"window": window})
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_parameter")
@@ -193,7 +193,7 @@ async def test_a_window_that_is_none_is_400(client: Client, window: str) -> None
 # tasks
 
 
-async def test_tasks_say_what_they_take(spring: Mainspring, client: Client) -> None:
+async def test_tasks_have_a_schema_of_their_arguments(spring: Mainspring, client: Client) -> None:
     @spring.stub(queue="far")
     async def elsewhere(n: int) -> None:
         """Runs on another machine."""
@@ -207,7 +207,7 @@ async def test_tasks_say_what_they_take(spring: Mainspring, client: Client) -> N
     assert tasks["send"]["arguments"]["properties"]["to"] == {"type": "string"}
 
 
-async def test_tasks_say_how_often_they_are_tried(spring: Mainspring, client: Client) -> None:
+async def test_tasks_have_their_retry_defaults(spring: Mainspring, client: Client) -> None:
     @spring.task(max_retries=7, timeout=None, backoff=Backoff.linear(2))
     async def stubborn() -> None: ...
 
@@ -247,7 +247,7 @@ async def test_queues_are_listed_and_filtered(spring: Mainspring, client: Client
         assert (await http.get("/queues/unused")).json()["pending"] == 0
 
 
-async def test_a_queue_is_paused_and_let_go_on(spring: Mainspring, client: Client) -> None:
+async def test_a_queue_is_paused_and_resumed(spring: Mainspring, client: Client) -> None:
     async with client("operator") as http:
         assert (await http.patch("/queues/mail", json={"paused": True})).json()["paused"] is True
         assert [queue.name for queue in await spring.queues.list() if queue.paused] == ["mail"]
@@ -268,7 +268,7 @@ async def look(spring: Mainspring) -> None:
     await sample_once(await spring.opened(), spring.clock.now())
 
 
-async def test_the_depth_of_queues_is_told_in_time_and_of_one_queue(
+async def test_depth_history_is_of_a_window_and_of_one_queue(
     spring: Mainspring, client: Client, clock: VirtualClock
 ) -> None:
     await spring.tasks["send"].enqueue("a")
@@ -305,7 +305,7 @@ async def test_a_queue_may_be_called_history_or_depth(spring: Mainspring, client
             assert (await http.get(f"/queues/{name}")).json()["pending"] == 1
 
 
-async def test_a_queue_is_paused_with_a_note_and_tells_who_did_it(
+async def test_a_paused_queue_has_its_note_and_the_actor(
     spring: Mainspring, client: Client, clock: VirtualClock
 ) -> None:
     job = await spring.tasks["send"].enqueue("ada@example.org")

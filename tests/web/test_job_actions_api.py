@@ -1,4 +1,4 @@
-"""/jobs/{id}/…: what operators do to one job, and what its state does not allow."""
+"""/jobs/{id}/…: actions on one job, and those that its state does not allow."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ async def test_a_job_is_cancelled_with_a_reason(spring: Mainspring, client: Clie
         assert (await http.post(f"/jobs/{id}/cancel")).status_code == 200
 
 
-async def test_a_dead_job_is_tried_again(spring: Mainspring, client: Client) -> None:
+async def test_a_dead_job_is_retried(spring: Mainspring, client: Client) -> None:
     id = await dead(spring)
     async with client("operator") as http:
         answer = await http.post(f"/jobs/{id}/retry")
     assert (answer.status_code, answer.json()["state"], answer.json()["attempt"]) == (200, "pending", 0)
 
 
-async def test_a_job_whose_key_is_held_is_not_tried_again(spring: Mainspring, client: Client) -> None:
+async def test_a_job_whose_key_is_held_is_not_retried(spring: Mainspring, client: Client) -> None:
     task = spring.tasks["send"].using(delay=60, unique_key="k")
     first = await task.enqueue("a")
     await spring.jobs.cancel(first.id)
@@ -56,7 +56,7 @@ async def test_a_job_whose_key_is_held_is_not_tried_again(spring: Mainspring, cl
     assert (answer.status_code, answer.json()["code"], answer.json()["job_id"]) == (409, "job_exists", holder.id)
 
 
-async def test_a_job_is_put_off(spring: Mainspring, client: Client, clock: VirtualClock) -> None:
+async def test_a_job_is_rescheduled(spring: Mainspring, client: Client, clock: VirtualClock) -> None:
     id = await waiting(spring)
     async with client("operator") as http:
         await http.post(f"/jobs/{id}/reschedule", json={"delay": 5})
@@ -69,7 +69,7 @@ async def test_a_job_is_put_off(spring: Mainspring, client: Client, clock: Virtu
 @pytest.mark.parametrize(
     "when", [{}, {"at": "2031-01-01T00:00:00Z", "delay": 5}, {"delay": -1}, {"at": "2031-01-01"}, {"delay": []}, []]
 )
-async def test_a_time_that_is_none_or_two_is_422(spring: Mainspring, client: Client, when: Any) -> None:
+async def test_reschedule_needs_at_or_delay(spring: Mainspring, client: Client, when: Any) -> None:
     id = await waiting(spring)
     async with client("operator") as http:
         answer = await http.post(f"/jobs/{id}/reschedule", json=when)
@@ -85,7 +85,7 @@ async def test_a_time_that_is_none_or_two_is_422(spring: Mainspring, client: Cli
         ("reschedule", "paused, pending, waiting"),
     ],
 )
-async def test_what_a_state_does_not_allow_is_409_and_names_both(
+async def test_an_invalid_transition_is_409_with_state_and_allowed(
     spring: Mainspring, client: Client, act: str, allowed: str
 ) -> None:
     id = await dead(spring)
@@ -97,14 +97,14 @@ async def test_what_a_state_does_not_allow_is_409_and_names_both(
 
 
 @pytest.mark.parametrize("act", ["pause", "resume", "cancel", "retry", "reschedule"])
-async def test_nothing_is_done_to_a_job_that_is_not_there(client: Client, act: str) -> None:
+async def test_an_action_on_an_unknown_job_is_404(client: Client, act: str) -> None:
     async with client("operator") as http:
         answer = await http.post(f"/jobs/nope/{act}", json={"delay": 1} if act == "reschedule" else None)
     assert (answer.status_code, answer.json()["code"]) == (404, "job_not_found")
 
 
 @pytest.mark.parametrize("act", ["pause", "resume", "cancel", "retry", "reschedule"])
-async def test_a_viewer_looks_and_does_not_touch(spring: Mainspring, client: Client, act: str) -> None:
+async def test_job_actions_need_the_operator_role(spring: Mainspring, client: Client, act: str) -> None:
     id = await waiting(spring)
     async with client("viewer") as http:
         answer = await http.post(f"/jobs/{id}/{act}", json={"delay": 1} if act == "reschedule" else None)

@@ -1,4 +1,4 @@
-"""/jobs: lists and details, editing, waiting for an end; what is asked wrongly is refused with a reason."""
+"""/jobs: lists, details, edits, waiting for the end, and refusals of invalid requests."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_a_job_that_has_ended_is_shown_with_its_result(spring: Mainspring,
     assert rebuilt(answer.content) == await spring.jobs.get(id)
 
 
-async def test_what_follows_from_a_job_is_shown_with_it(spring: Mainspring, client: Client) -> None:
+async def test_a_job_is_shown_with_derived_fields(spring: Mainspring, client: Client) -> None:
     id = await send(spring, delay=60)
     async with client("viewer") as http:
         job = (await http.get(f"/jobs/{id}")).json()
@@ -71,7 +71,7 @@ async def test_what_follows_from_a_job_is_shown_with_it(spring: Mainspring, clie
     assert job["since"] == job["created_at"]
 
 
-async def test_a_job_that_is_tried_again_says_when(spring: Mainspring, client: Client) -> None:
+async def test_a_retrying_job_has_next_retry_at(spring: Mainspring, client: Client) -> None:
     @spring.task(name="flaky")
     async def flaky() -> None:
         raise ValueError("no")
@@ -96,14 +96,14 @@ async def test_whole_numbers_stay_exact(spring: Mainspring, client: Client) -> N
     assert (job["payload"], job["result"]) == ({"n": 2**63 - 1}, 2**63 - 1)
 
 
-async def test_a_payload_that_no_program_can_read_is_text(spring: Mainspring, client: Client) -> None:
+async def test_a_payload_that_is_not_json_is_shown_as_text(spring: Mainspring, client: Client) -> None:
     store = await spring.opened()
     await store.enqueue([NewJob(id="torn", task="send", payload="{torn")], now=spring.clock.now())
     async with client("viewer") as http:
         assert (await http.get("/jobs/torn")).json()["payload"] == "{torn"
 
 
-async def test_a_job_that_is_not_there_is_404(client: Client) -> None:
+async def test_an_unknown_job_is_404(client: Client) -> None:
     async with client("viewer") as http:
         for path in ("", "/why", "/logs", "/executions", "/stats"):
             answer = await http.get(f"/jobs/nope{path}")
@@ -136,7 +136,7 @@ async def test_waiting_for_a_job_ends_after_its_time(spring: Mainspring, client:
 
 
 @pytest.mark.parametrize("wait", ["-1", "30.1", "nan", "inf", "x"])
-async def test_nobody_waits_for_ever(client: Client, wait: str) -> None:
+async def test_the_wait_for_a_job_is_limited(client: Client, wait: str) -> None:
     async with client("viewer") as http:
         answer = await http.get(f"/jobs/x?wait={wait}")
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_parameter")
@@ -155,7 +155,7 @@ async def test_a_list_is_newest_first_and_leaves_the_payload_out(spring: Mainspr
     assert page["items"][0]["task"] == "send"
 
 
-async def test_a_list_says_what_may_be_done_to_each_job(spring: Mainspring, client: Client) -> None:
+async def test_a_list_has_the_allowed_actions_of_each_job(spring: Mainspring, client: Client) -> None:
     await send(spring)
     await spring.drain()
     await send(spring)
@@ -164,7 +164,7 @@ async def test_a_list_says_what_may_be_done_to_each_job(spring: Mainspring, clie
     assert [job["can"] for job in page["items"]] == [["cancel", "pause", "update", "delete"], ["delete"]]
 
 
-async def test_a_list_tells_how_arguments_begin_if_asked(spring: Mainspring, client: Client) -> None:
+async def test_a_list_with_arguments_has_their_beginning(spring: Mainspring, client: Client) -> None:
     for to in ("a", "https://me:hush@host", "b" * 500, "c" * 5000):
         await send(spring, to)
     async with client("viewer") as http:
@@ -255,14 +255,14 @@ async def test_an_error_that_was_shown_without_its_secret_still_filters(spring: 
         "&".join(["queue=q"] * 101),
     ],
 )  # fmt: skip
-async def test_a_list_that_is_asked_for_wrongly_is_400_with_a_reason(client: Client, query: str) -> None:
+async def test_an_invalid_list_parameter_is_400_with_the_reason(client: Client, query: str) -> None:
     async with client("viewer") as http:
         answer = await http.get(f"/jobs?{query}")
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_parameter"), answer.text
     assert answer.json()["detail"]
 
 
-async def test_a_parameter_nobody_knows_is_named_with_its_neighbour(client: Client) -> None:
+async def test_an_unknown_parameter_is_400_with_the_nearest_one(client: Client) -> None:
     async with client("viewer") as http:
         answer = await http.get("/jobs?stats=dead")
     assert answer.json()["detail"] == "/api/v1/jobs has no parameter 'stats'; did you mean 'state'?"
@@ -279,7 +279,7 @@ async def test_counts_have_every_state(spring: Mainspring, client: Client) -> No
 # editing
 
 
-async def test_an_edit_changes_what_it_says_and_nothing_else(spring: Mainspring, client: Client) -> None:
+async def test_an_edit_changes_only_the_given_fields(spring: Mainspring, client: Client) -> None:
     id = await send(spring, delay=60, tags=["old"])
     before = await spring.jobs.get(id)
     async with client("operator") as http:
@@ -307,7 +307,7 @@ async def test_an_edit_changes_what_it_says_and_nothing_else(spring: Mainspring,
         ([], "object"),
     ],
 )
-async def test_an_edit_that_cannot_be_names_what_is_wrong(
+async def test_an_invalid_edit_is_refused_with_the_reason(
     spring: Mainspring, client: Client, edit: Any, named: str
 ) -> None:
     id = await send(spring)
@@ -317,7 +317,7 @@ async def test_an_edit_that_cannot_be_names_what_is_wrong(
     assert named in answer.json()["detail"]
 
 
-async def test_a_job_that_has_ended_is_not_edited(spring: Mainspring, client: Client) -> None:
+async def test_a_finished_job_cannot_be_edited(spring: Mainspring, client: Client) -> None:
     id = await dead(spring)
     async with client("operator") as http:
         answer = await http.patch(f"/jobs/{id}", json={"priority": 1})
@@ -325,7 +325,7 @@ async def test_a_job_that_has_ended_is_not_edited(spring: Mainspring, client: Cl
     assert (answer.json()["state"], answer.json()["allowed"]) == ("dead", "paused, pending, waiting")
 
 
-async def test_an_edit_of_what_others_have_edited_is_refused(spring: Mainspring, client: Client) -> None:
+async def test_an_edit_with_an_outdated_etag_is_412(spring: Mainspring, client: Client) -> None:
     id = await send(spring)
     async with client("operator") as http:
         read = (await http.get(f"/jobs/{id}")).headers["ETag"]
@@ -339,7 +339,7 @@ async def test_an_edit_of_what_others_have_edited_is_refused(spring: Mainspring,
     assert done.headers["ETag"] not in (read, now)
 
 
-async def test_a_pause_in_between_is_no_edit(spring: Mainspring, client: Client) -> None:
+async def test_a_pause_does_not_change_the_etag(spring: Mainspring, client: Client) -> None:
     id = await send(spring)
     async with client("operator") as http:
         read = (await http.get(f"/jobs/{id}")).headers["ETag"]
@@ -360,7 +360,7 @@ async def test_a_deleted_job_is_gone(spring: Mainspring, client: Client) -> None
 # why, logs
 
 
-async def test_why_says_what_keeps_a_job(spring: Mainspring, client: Client) -> None:
+async def test_why_has_the_reason_why_a_job_waits(spring: Mainspring, client: Client) -> None:
     id = await send(spring)
     await spring.queues.pause("mail")
     async with client("viewer") as http:
@@ -412,7 +412,7 @@ async def test_logs_come_in_pages(spring: Mainspring, client: Client) -> None:
 
 
 @pytest.mark.parametrize("after", ["x", "1", "1.", ".1", "-1.2", "1.2.3", "9" * 30 + ".1", "¹.²"])
-async def test_a_strange_place_in_the_logs_is_refused(spring: Mainspring, client: Client, after: str) -> None:
+async def test_an_invalid_log_position_is_refused(spring: Mainspring, client: Client, after: str) -> None:
     id = await send(spring)
     async with client("viewer") as http:
         answer = await http.get(f"/jobs/{id}/logs", params={"after": after})
@@ -445,7 +445,7 @@ async def test_counts_are_of_the_filter_that_is_asked_for(spring: Mainspring, cl
         assert (await http.get("/jobs/counts?state=dead")).json() == everything
 
 
-async def test_of_several_edits_from_one_etag_one_is_made(tmp_path: Path) -> None:
+async def test_one_of_concurrent_edits_with_the_same_etag_succeeds(tmp_path: Path) -> None:
     """Two servers of one store, and all at once: none overwrites what another has just edited."""
     apps = [Mainspring(f"sqlite:///{tmp_path}/jobs.db") for _ in range(2)]
     id = (await apps[0].enqueue_many([apps[0].job("send", {}, delay=3600)]))[0].id

@@ -1,4 +1,4 @@
-"""The public keys of a token's issuer, asked for over HTTPS: no redirects, no strangers, no end of bytes."""
+"""Key sets over HTTPS: no redirects, no untrusted certificates, bounded size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
 from authority import Authority
-from mainspring.api.access.keyset import AGAIN, KeySet
+from mainspring.api.access.jwks import RETRY_SECONDS, KeySet
 from mainspring.api.problem import Problem
 from mainspring.testing import VirtualClock
 
@@ -84,14 +84,14 @@ async def test_keys_are_read_over_https_and_kept(site: Site, keys: KeySet) -> No
     assert site.asked == ["/keys"]
 
 
-async def test_unknown_ids_do_not_make_us_ask_again_and_again(site: Site) -> None:
+async def test_unknown_kids_do_not_refetch_the_key_set(site: Site) -> None:
     clock = VirtualClock()
     keys = KeySet(site.url, clock)
     site.answer = (200, {}, SET)
     for n in range(20):
         assert await keys.get(f"two{n}") is None
     assert len(site.asked) == 1
-    clock.advance(seconds=AGAIN)
+    clock.advance(seconds=RETRY_SECONDS)
     assert await keys.get("two") is None
     assert len(site.asked) == 2
 
@@ -107,7 +107,7 @@ async def test_unknown_ids_do_not_make_us_ask_again_and_again(site: Site) -> Non
     ],
     ids=["a redirect", "too much", "a page", "a list", "an error"],
 )
-async def test_what_is_no_set_of_keys_is_none(site: Site, keys: KeySet, answer: Any) -> None:
+async def test_an_invalid_key_set_has_no_keys(site: Site, keys: KeySet, answer: Any) -> None:
     site.answer = answer
     with pytest.raises(Problem) as refused:
         await keys.get("one")
@@ -115,7 +115,7 @@ async def test_what_is_no_set_of_keys_is_none(site: Site, keys: KeySet, answer: 
     assert site.asked == ["/keys"]
 
 
-async def test_a_site_that_nobody_vouches_for_is_not_believed(
+async def test_a_key_set_with_an_untrusted_certificate_is_refused(
     site: Site, keys: KeySet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SSL_CERT_FILE")
@@ -125,6 +125,6 @@ async def test_a_site_that_nobody_vouches_for_is_not_believed(
     assert site.asked == []
 
 
-async def test_a_file_that_is_not_there_is_no_set_of_keys() -> None:
+async def test_a_missing_key_set_file_has_no_keys() -> None:
     with pytest.raises(Problem):
         await KeySet("/nowhere/keys.json", VirtualClock()).get("one")

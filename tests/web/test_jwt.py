@@ -1,4 +1,4 @@
-"""JSON web tokens: what is signed as the settings say is believed, and nothing else."""
+"""JSON web tokens: valid ones are accepted, all others are refused with a reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from http_client import browser
 from jwt.algorithms import RSAAlgorithm
 
 from mainspring import BadSetting, Mainspring
-from mainspring.api.access import keyset
+from mainspring.api.access import jwks as keyset
 from mainspring.testing import VirtualClock
 
 SECRET = "a secret of at least thirty-two bytes"
@@ -110,11 +110,11 @@ def rs256(claims: dict[str, Any], key: Any = PRIVATE, **header: Any) -> str:
 # what is believed
 
 
-async def test_a_token_signed_with_the_secret_is_believed(secretive: Any, claims: dict[str, Any]) -> None:
+async def test_a_token_signed_with_the_secret_is_accepted(secretive: Any, claims: dict[str, Any]) -> None:
     assert await asked(secretive, jwt.encode(claims, SECRET, "HS256")) == (200, "jwt:alice")
 
 
-async def test_a_token_signed_by_a_key_of_the_set_is_believed(pinned: Any, claims: dict[str, Any]) -> None:
+async def test_a_token_signed_by_a_key_of_the_set_is_accepted(pinned: Any, claims: dict[str, Any]) -> None:
     assert await asked(pinned, rs256(claims)) == (200, "jwt:alice")
 
 
@@ -124,7 +124,7 @@ async def test_the_role_and_the_subject_may_be_in_other_claims(clock: VirtualClo
     assert await asked(app.asgi(), jwt.encode(named, SECRET, "HS256")) == (200, "jwt:alice@example.com")
 
 
-async def test_the_role_of_a_token_is_what_it_may(hs: Mainspring, claims: dict[str, Any]) -> None:
+async def test_the_role_claim_decides_what_a_token_allows(hs: Mainspring, claims: dict[str, Any]) -> None:
     viewer = jwt.encode(claims | {"role": "viewer"}, SECRET, "HS256")
     async with browser(hs.asgi(), headers={"Authorization": f"Bearer {viewer}"}) as http:
         assert (await http.get("/queues")).status_code == 200
@@ -136,9 +136,7 @@ async def test_one_of_several_audiences_is_enough(secretive: Any, claims: dict[s
     assert await asked(secretive, token) == (200, "jwt:alice")
 
 
-async def test_a_token_ends_when_it_says_even_if_it_was_believed_just_before(
-    hs: Mainspring, clock: VirtualClock, claims: dict[str, Any]
-) -> None:
+async def test_a_cached_token_expires(hs: Mainspring, clock: VirtualClock, claims: dict[str, Any]) -> None:
     token = jwt.encode(claims | {"exp": claims["iat"] + 3}, SECRET, "HS256")
     async with browser(hs.asgi(), headers={"Authorization": f"Bearer {token}"}) as http:
         clock.advance(seconds=12)  # a leeway of ten, for clocks that differ
@@ -147,7 +145,7 @@ async def test_a_token_ends_when_it_says_even_if_it_was_believed_just_before(
         assert (await http.get("/session")).status_code == 401
 
 
-async def test_clocks_may_differ_a_little(secretive: Any, claims: dict[str, Any]) -> None:
+async def test_time_claims_have_a_leeway(secretive: Any, claims: dict[str, Any]) -> None:
     ahead = claims | {"iat": claims["iat"] + 10, "nbf": claims["nbf"] + 10}
     assert await asked(secretive, jwt.encode(ahead, SECRET, "HS256")) == (200, "jwt:alice")
 
@@ -173,8 +171,8 @@ def swapped(claims: dict[str, Any]) -> str:
 
 
 MALFORMED = "malformed, or its signature is wrong"
-ALGORITHM = "it is not signed by RS256"
-KID = "its kid is missing, or names no key that signs here"
+ALGORITHM = "it is not signed with RS256"
+KID = "its kid is missing or unknown"
 
 ATTACKS: dict[str, tuple[Attack, str]] = {
     "no signature at all": (lambda claims: by_hand(NOBODY, claims), ALGORITHM),
@@ -216,27 +214,27 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
     "expired long ago": (but(exp=1), "it has expired"),
     "not valid yet": (lambda claims: rs256(claims | {"nbf": claims["nbf"] + 11}), "it is not valid yet (nbf)"),
     "issued in the future": (lambda claims: rs256(claims | {"iat": claims["iat"] + 11}), "it is not valid yet (iat)"),
-    "for ever": (but(exp=2**40), "it does not end"),
-    "an end that is no number": (but(exp="never"), "its exp is no instant"),
-    "an end that is a truth": (but(exp=True), "its exp is no instant"),
+    "for ever": (but(exp=2**40), "it does not expire"),
+    "an end that is no number": (but(exp="never"), "its exp is not a timestamp"),
+    "an end that is a truth": (but(exp=True), "its exp is not a timestamp"),
     "an end beyond numbers": (but(exp=float("inf")), "it"),
     "another audience": (but(aud="payments"), "not for the audience 'mainspring'"),
     "an audience that begins alike": (but(aud="mainspring2"), "not for the audience"),
     "no audience": (without("aud"), "it has no aud"),
     "an empty list of audiences": (but(aud=[]), "it has no aud"),
-    "another issuer": (but(iss="https://evil.example"), "not of the issuer 'https://id.example'"),
-    "an issuer that ends alike": (but(iss="https://evil.example/https://id.example"), "not of the issuer"),
+    "another issuer": (but(iss="https://evil.example"), "not from the issuer 'https://id.example'"),
+    "an issuer that ends alike": (but(iss="https://evil.example/https://id.example"), "not from the issuer"),
     "no issuer": (without("iss"), "it has no iss"),
     "no end": (without("exp"), "it has no exp"),
     "no beginning": (without("nbf"), "it has no nbf"),
     "no date": (without("iat"), "it has no iat"),
-    "no role": (without("role"), "its role is none of viewer, operator, admin"),
-    "an unknown role": (but(role="root"), "its role is none of"),
-    "a list of roles": (but(role=["admin"]), "its role is none of"),
-    "a role in other letters": (but(role="ADMIN"), "its role is none of"),
-    "no subject": (without("sub"), "it does not say who it is for"),
-    "an empty subject": (but(sub=""), "it does not say who it is for"),
-    "a subject with a line break": (but(sub="a\nkey:root"), "it does not say who it is for"),
+    "no role": (without("role"), "its role is not one of viewer, operator, admin"),
+    "an unknown role": (but(role="root"), "its role is not one of"),
+    "a list of roles": (but(role=["admin"]), "its role is not one of"),
+    "a role in other letters": (but(role="ADMIN"), "its role is not one of"),
+    "no subject": (without("sub"), "it has no valid subject"),
+    "an empty subject": (but(sub=""), "it has no valid subject"),
+    "a subject with a line break": (but(sub="a\nkey:root"), "it has no valid subject"),
     "truncated": (lambda claims: rs256(claims)[:-10], MALFORMED),
     "without its signature": (lambda claims: rs256(claims).rpartition(".")[0] + ".", MALFORMED),
     "two parts": (lambda claims: rs256(claims).rpartition(".")[0], MALFORMED),
@@ -254,7 +252,7 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-async def test_a_token_that_is_not_as_pinned_is_refused(pinned: Any, claims: dict[str, Any], name: str) -> None:
+async def test_an_invalid_token_is_refused_with_the_reason(pinned: Any, claims: dict[str, Any], name: str) -> None:
     attack, words = ATTACKS[name]
     status, said = await asked(pinned, attack(claims))
     assert status == 401, said
@@ -279,13 +277,13 @@ async def test_a_forged_token_is_refused_where_a_secret_signs(
     assert (await asked(secretive, forge(claims)))[0] == 401
 
 
-async def test_no_token_is_believed_where_they_are_off(spring: Mainspring, claims: dict[str, Any]) -> None:
+async def test_tokens_are_refused_if_jwt_is_off(spring: Mainspring, claims: dict[str, Any]) -> None:
     status, said = await asked(spring.asgi(), jwt.encode(claims, SECRET, "HS256"))
     assert status == 401
     assert "JSON web tokens are off (setting jwt_algorithm)" in said
 
 
-async def test_keys_still_open_where_tokens_are_on(rs: Mainspring) -> None:
+async def test_api_keys_are_accepted_if_jwt_is_on(rs: Mainspring) -> None:
     assert await asked(rs.asgi(), await rs.keys.create("deploy")) == (200, "key:deploy")
 
 
@@ -306,7 +304,7 @@ async def test_keys_still_open_where_tokens_are_on(rs: Mainspring) -> None:
         ({"jwt_algorithm": "HS256", "jwt_jwks": "keys", "jwt_secret": SECRET, **COMMON}, "jwt_jwks is not for"),
     ],
 )
-def test_settings_that_do_not_fit_together_are_refused(settings: dict[str, Any], message: str) -> None:
+def test_inconsistent_jwt_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(BadSetting, match=message):
         Mainspring("memory://", **settings).asgi()
 
@@ -314,7 +312,7 @@ def test_settings_that_do_not_fit_together_are_refused(settings: dict[str, Any],
 # the set of keys
 
 
-async def test_a_new_key_is_read_when_a_token_names_it_but_not_at_every_turn(
+async def test_an_unknown_kid_rereads_the_key_set_at_most_every_30_seconds(
     rs: Mainspring, clock: VirtualClock, claims: dict[str, Any], key_file: Path
 ) -> None:
     service = rs.asgi()
@@ -327,12 +325,12 @@ async def test_a_new_key_is_read_when_a_token_names_it_but_not_at_every_turn(
     key_file.write_text(json.dumps({"keys": [jwk(OTHER, "two")]}))
     new = rs256(claims, OTHER, kid="two")
     assert await status(new) == 401
-    clock.advance(seconds=keyset.AGAIN)
+    clock.advance(seconds=keyset.RETRY_SECONDS)
     assert await status(new) == 200
     assert await status(rs256(claims)) == 401
 
 
-async def test_keys_that_cannot_be_read_any_more_count_for_an_hour(
+async def test_cached_signing_keys_are_trusted_for_an_hour(
     rs: Mainspring, clock: VirtualClock, claims: dict[str, Any], key_file: Path
 ) -> None:
     service = rs.asgi()

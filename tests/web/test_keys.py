@@ -1,4 +1,4 @@
-"""API keys: shown once, kept as a hash, recognised without asking the store, gone when they are revoked."""
+"""API keys: shown once, stored as a hash, cached, and revoked."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Reads:
 # making
 
 
-async def test_a_secret_is_told_once_and_only_its_hash_is_kept(spring: Mainspring) -> None:
+async def test_a_key_is_stored_as_the_hash_of_its_secret(spring: Mainspring) -> None:
     secret = await spring.keys.create("deploy", "operator")
     kept = await everything(spring)
     assert secret not in kept
@@ -52,7 +52,7 @@ async def test_a_secret_is_told_once_and_only_its_hash_is_kept(spring: Mainsprin
     assert secret not in str(await spring.keys.list())
 
 
-async def test_a_secret_is_known_for_what_it_is_and_names_its_key(spring: Mainspring) -> None:
+async def test_a_secret_has_a_prefix_and_the_id_of_its_key(spring: Mainspring) -> None:
     secret = await spring.keys.create("deploy")
     kind, id, rest = secret.split("_")
     assert (kind, id) == ("msk", (await spring.keys.list())[0].id)
@@ -63,7 +63,7 @@ async def test_no_two_secrets_are_the_same(spring: Mainspring) -> None:
     assert len({(await spring.keys.create(f"k{n}")).rpartition("_")[2] for n in range(50)}) == 50
 
 
-async def test_a_list_says_everything_but_the_secret(spring: Mainspring, clock: VirtualClock) -> None:
+async def test_a_list_of_keys_has_no_secrets(spring: Mainspring, clock: VirtualClock) -> None:
     with act_as("key:root"):
         await spring.keys.create("deploy", "operator", ["jobs:write", "jobs:write", "dead:read"], "30d")
     (key,) = await spring.keys.list()
@@ -72,7 +72,7 @@ async def test_a_list_says_everything_but_the_secret(spring: Mainspring, clock: 
     assert (key.expires_at, key.last_used_at) == (clock.now() + timedelta(days=30), None)
 
 
-async def test_a_name_is_given_once(spring: Mainspring) -> None:
+async def test_the_name_of_a_key_is_unique(spring: Mainspring) -> None:
     await spring.keys.create("deploy")
     with pytest.raises(ApiKeyExists, match="there is an API key 'deploy' already; revoke it, or give this one another"):
         await spring.keys.create("deploy")
@@ -104,15 +104,13 @@ async def test_the_name_of_an_expired_key_is_free_again(spring: Mainspring, cloc
         ({"expires": datetime.max.replace(tzinfo=timezone(-timedelta(hours=5)))}, "at an instant with its zone"),
     ],
 )
-async def test_what_is_no_key_is_refused_with_the_way_out(
-    spring: Mainspring, given: dict[str, Any], message: str
-) -> None:
+async def test_an_invalid_key_is_refused_with_a_hint(spring: Mainspring, given: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         await spring.keys.create(**{"name": "deploy", **given})
     assert await spring.keys.list() == []
 
 
-async def test_there_is_no_room_for_any_number_of_keys(spring: Mainspring, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_keys_is_limited(spring: Mainspring, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys, "MOST", 2)
     await spring.keys.create("a")
     await spring.keys.create("b")
@@ -201,7 +199,7 @@ async def test_a_key_is_revoked_by_name_or_id(spring: Mainspring) -> None:
     assert await spring.keys.find(first) is None
 
 
-async def test_a_key_made_again_under_a_name_is_another_one(spring: Mainspring, clock: VirtualClock) -> None:
+async def test_a_new_key_with_an_old_name_is_another_key(spring: Mainspring, clock: VirtualClock) -> None:
     old = await spring.keys.create("deploy")
     await spring.keys.find(old)
     await spring.keys.revoke("deploy")
@@ -212,13 +210,13 @@ async def test_a_key_made_again_under_a_name_is_another_one(spring: Mainspring, 
     assert await spring.keys.find(old) is None
 
 
-async def test_revoking_what_is_not_there_names_what_is(spring: Mainspring) -> None:
+async def test_revoking_an_unknown_key_names_the_known_ones(spring: Mainspring) -> None:
     await spring.keys.create("deploy")
     with pytest.raises(ApiKeyNotFound, match="no API key 'deplyo'; did you mean 'deploy'"):
         await spring.keys.revoke("deplyo")
 
 
-async def test_who_made_and_revoked_a_key_is_on_record_without_its_secret(spring: Mainspring) -> None:
+async def test_creating_and_revoking_a_key_is_audited_without_its_secret(spring: Mainspring) -> None:
     with act_as("key:root"):
         secret = await spring.keys.create("deploy", "operator", ["jobs:write"])
         await spring.keys.revoke("deploy")
@@ -237,7 +235,7 @@ async def test_who_made_and_revoked_a_key_is_on_record_without_its_secret(spring
 # uses
 
 
-async def test_the_last_use_is_written_down_now_and_then(spring: Mainspring, clock: VirtualClock) -> None:
+async def test_the_last_use_of_a_key_is_stored_periodically(spring: Mainspring, clock: VirtualClock) -> None:
     secret, first = await spring.keys.create("deploy"), clock.now()
     await spring.keys.find(secret)
     clock.advance(minutes=9)
@@ -248,7 +246,7 @@ async def test_the_last_use_is_written_down_now_and_then(spring: Mainspring, clo
     assert [key.last_used_at for key in await spring.keys.list()] == [clock.now()]
 
 
-async def test_a_use_that_cannot_be_written_down_fails_nobody(clock: VirtualClock) -> None:
+async def test_a_request_succeeds_if_the_last_use_of_its_key_cannot_be_stored(clock: VirtualClock) -> None:
     app = Mainspring("memory://", clock=clock)
     secret = await app.keys.create("deploy")
     faults = Faults()
@@ -300,7 +298,7 @@ async def test_bad_keys_are_refused_over_http(client: Client) -> None:
         (["keys:write"], ["keys:write"], 201),
     ],
 )
-async def test_nobody_makes_a_key_that_may_more_than_he(
+async def test_a_key_with_more_scopes_than_its_creator_is_refused(
     client: Client, own: Collection[str] | None, wanted: list[str] | None, status: int
 ) -> None:
     async with client("admin", own) as http:

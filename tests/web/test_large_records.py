@@ -1,4 +1,4 @@
-"""Lists and reasons on a store whose jobs are large: what is read and shown is bounded."""
+"""Lists and reasons with large jobs: reads and responses are bounded."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ async def test_a_list_of_large_jobs_is_read_brief(
         assert asked == [(200, True)]
 
 
-async def test_arguments_that_are_long_are_not_looked_at_in_a_list(spring: Mainspring, client: Client) -> None:
+async def test_long_arguments_are_not_masked_for_a_list(spring: Mainspring, client: Client) -> None:
     await put(spring, 1, payload=f'{{"to":"{"a" * BRIEF_CHARACTERS}"}}')
     async with client() as http:
         assert (await http.get("/jobs?arguments=true")).json()["items"][0]["arguments"] == "…"
 
 
-async def test_a_full_page_of_large_jobs_has_fewer_of_them_and_goes_on(
+async def test_a_full_page_of_large_jobs_is_cut_and_continues(
     spring: Mainspring, client: Client, asked: list[tuple[int, bool]]
 ) -> None:
     ids = await put(spring, 10)
@@ -159,7 +159,7 @@ async def test_a_job_with_metadata_of_countless_parts_is_set_aside_alone(tmp_pat
     await app.close()
 
 
-async def test_whoever_waits_for_a_large_job_reads_it_brief(
+async def test_waiting_for_a_large_job_reads_it_brief(
     spring: Mainspring, client: Client, asked: list[tuple[int, bool]]
 ) -> None:
     (id,) = await put(spring, 1)

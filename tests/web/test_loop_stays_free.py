@@ -1,4 +1,4 @@
-"""No request of any role holds the event loop of a server: hostile ones through every route, on large records."""
+"""No request of any role blocks the event loop of a server: hostile requests to every route, on large records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from hostile_requests import FILTERS, HEADERS, OF_ROUTE, OF_STORE, Asked, own_path, requests, requests_of_store
 from route_table import Route, routes
 
-from mainspring.api.service import litestar
+from mainspring.api.service import litestar_app
 from servers import Postgres, Redis
 
 HERE = Path(__file__).parent
@@ -62,7 +62,7 @@ def other_server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 def all_routes() -> list[Route]:
     """Deletes come last, since others ask for what they delete; the live stream has no end, and a test of its own."""
-    found = [route for route in routes(litestar()) if not route.path.endswith("/events")]
+    found = [route for route in routes(litestar_app()) if not route.path.endswith("/events")]
     return sorted(found, key=lambda route: route.method == "DELETE")
 
 

@@ -1,4 +1,4 @@
-"""Very many schedules over the API: pages stay pages, whatever was asked, and answers say how old they are."""
+"""Very many schedules: pages read few of them, and responses have the time they are as of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts that are cut hold no part of a secret for a viewer: failures, log lines and the audit trail."""
+"""Texts are masked before they are cut: viewers see no part of a secret in failures, log lines and audit entries."""
 
 from __future__ import annotations
 

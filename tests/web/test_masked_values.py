@@ -1,4 +1,4 @@
-"""A masked value that comes back means the secret it stands for, or is refused: it is never written over one."""
+"""A masked value in a request is replaced by the stored secret, or refused; it never overwrites a secret."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from http_client import Client
 
 from mainspring import Mainspring, cron
-from mainspring.api.unchanged import MAX_VALUES, kept
+from mainspring.api.masked_values import MAX_VALUES, restore_masked
 from mainspring.errors import BadInput
 
 SECRET = "kan4ri"
@@ -31,8 +31,8 @@ SHOWN = "postgres://user:***@host/db"
         ({"token": "***"}, {"token": "***"}, {"token": "***"}),
     ],
 )
-def test_a_masked_value_is_what_is_stored_at_its_place(given: Any, stored: Any, meant: Any) -> None:
-    assert kept(given, stored) == meant
+def test_a_masked_value_is_restored_from_the_stored_one(given: Any, stored: Any, meant: Any) -> None:
+    assert restore_masked(given, stored) == meant
 
 
 @pytest.mark.parametrize(
@@ -46,9 +46,9 @@ def test_a_masked_value_is_what_is_stored_at_its_place(given: Any, stored: Any, 
         ({"rows": ["***"] * (MAX_VALUES + 1)}, {}),
     ],
 )
-def test_a_masked_value_that_stands_for_nothing_is_refused(given: Any, stored: Any) -> None:
+def test_a_masked_value_without_a_stored_one_is_refused(given: Any, stored: Any) -> None:
     with pytest.raises(BadInput, match=r"\*\*\*"):
-        kept(given, stored)
+        restore_masked(given, stored)
 
 
 async def test_a_schedule_that_is_saved_as_it_is_shown_keeps_its_secrets(spring: Mainspring, client: Client) -> None:
@@ -104,7 +104,7 @@ async def test_a_dead_job_that_is_redriven_as_it_is_shown_keeps_its_secrets(spri
         ("/triggers", {"name": "in", "task": "send", "kwargs": {"token": "***"}}),
     ],
 )
-async def test_where_nothing_is_stored_a_masked_value_is_refused(
+async def test_a_masked_value_in_a_new_record_is_refused(
     spring: Mainspring, client: Client, path: str, body: Any
 ) -> None:
     async with client("admin") as http:

@@ -1,4 +1,4 @@
-"""/metrics and /health: what a Prometheus, a balancer and a stranger get."""
+"""/metrics and /health for Prometheus, load balancers and anonymous callers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def test_a_viewer_gets_the_clusters_figures(client: Client, spring: Mainsp
     assert "mainspring_store_seconds" not in names  # nobody has asked for this process to be measured
 
 
-async def test_a_server_tells_its_own_figures_as_well(clock: VirtualClock) -> None:
+async def test_metrics_include_those_of_the_server_process(clock: VirtualClock) -> None:
     app = Mainspring("memory://", clock=clock)
     measured(app)
     key = await app.keys.create("prometheus", "viewer")
@@ -35,7 +35,7 @@ async def test_a_server_tells_its_own_figures_as_well(clock: VirtualClock) -> No
     assert answer.text.endswith("# EOF\n")
 
 
-async def test_a_stranger_and_a_key_for_other_things_get_no_figures(client: Client) -> None:
+async def test_metrics_need_the_scope_metrics_read(client: Client) -> None:
     async with client(None) as http:
         assert (await http.get("/metrics")).status_code == 401
     async with client("viewer", scopes=["jobs:read"]) as http:
@@ -44,7 +44,7 @@ async def test_a_stranger_and_a_key_for_other_things_get_no_figures(client: Clie
         assert (await http.get("/metrics")).status_code == 200
 
 
-async def test_anybody_may_ask_how_it_is(client: Client) -> None:
+async def test_health_needs_no_authentication(client: Client) -> None:
     async with client(None) as http:
         for question in ("live", "ready"):
             answer = await http.get(f"/health/{question}")
@@ -52,7 +52,7 @@ async def test_anybody_may_ask_how_it_is(client: Client) -> None:
             assert answer.headers["cache-control"] == "no-store"
 
 
-async def test_a_store_that_is_away_makes_it_unready_and_not_dead(clock: VirtualClock) -> None:
+async def test_an_unreachable_store_makes_the_server_unready_but_live(clock: VirtualClock) -> None:
     app, faults = Mainspring("memory://", clock=clock), Faults()
     app.through(lambda store: FaultStore(store, faults))  # type: ignore[arg-type, return-value]
     canary = "kan4ri-vogel"
@@ -66,7 +66,7 @@ async def test_a_store_that_is_away_makes_it_unready_and_not_dead(clock: Virtual
     assert canary not in answer.text
 
 
-async def test_a_worker_whose_loops_stand_still_is_dead(
+async def test_a_stalled_loop_makes_the_worker_not_live(
     spring: Mainspring, clock: VirtualClock, client: Client
 ) -> None:
     async with spring, spring.worker() as worker, client(None) as http:

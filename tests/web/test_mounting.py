@@ -1,4 +1,4 @@
-"""app.asgi() inside other applications, under a prefix of theirs."""
+"""app.asgi() mounted in other applications, under a path prefix."""
 
 from __future__ import annotations
 
@@ -94,19 +94,19 @@ async def test_routes_are_under_the_prefix(spring: Mainspring, inside: Inside) -
 
 
 @EVERYWHERE
-async def test_nobody_comes_in_without_a_key(spring: Mainspring, inside: Inside) -> None:
+async def test_a_mounted_api_needs_authentication(spring: Mainspring, inside: Inside) -> None:
     async with browser(inside(spring)) as http, spring:
         assert (await http.get(url("/api/v1/jobs"))).status_code == 401
 
 
 @EVERYWHERE
-async def test_the_document_says_where_it_is_served(spring: Mainspring, inside: Inside) -> None:
+async def test_the_openapi_document_has_the_mount_path(spring: Mainspring, inside: Inside) -> None:
     async with admin(inside(spring), spring) as http:
         assert (await http.get(url("/openapi.json"))).json()["servers"] == [{"url": PREFIX}]
 
 
 @EVERYWHERE
-async def test_a_browser_signs_in_and_other_origins_do_nothing(spring: Mainspring, inside: Inside) -> None:
+async def test_a_mounted_api_checks_the_origin_of_a_browser(spring: Mainspring, inside: Inside) -> None:
     secret = await spring.keys.create("me", "operator")
     async with browser(inside(spring)) as http, spring:
         page = {"Origin": "http://127.0.0.1:8000"}
@@ -118,7 +118,7 @@ async def test_a_browser_signs_in_and_other_origins_do_nothing(spring: Mainsprin
         assert (foreign.status_code, foreign.json()["code"]) == (403, "csrf")
 
 
-async def test_a_path_that_only_begins_like_the_prefix_is_not_ours(spring: Mainspring) -> None:
+async def test_a_path_that_only_starts_like_the_mount_path_is_not_found(spring: Mainspring) -> None:
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await spring.asgi()({**scope, "root_path": "/ops"}, receive, send)
 
@@ -126,7 +126,7 @@ async def test_a_path_that_only_begins_like_the_prefix_is_not_ours(spring: Mains
         assert (await http.get("http://127.0.0.1:8000/opshealth/live")).status_code == 404
 
 
-async def test_two_apps_of_one_process_do_not_meet(spring: Mainspring) -> None:
+async def test_two_apps_in_one_process_are_separate(spring: Mainspring) -> None:
     other = Mainspring("memory://")
     near, far = spring.asgi(), other.asgi(auth=False)
     async with admin(behind(near), spring) as ours, browser(far) as theirs:
@@ -170,7 +170,7 @@ async def test_a_worker_lives_in_the_lifespan_beside_the_api() -> None:
     assert (ended.json()["state"], ended.json()["result"]) == ("completed", 42)
 
 
-async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(spring: Mainspring) -> None:
+async def test_a_client_that_disconnects_while_waiting_leaks_nothing(spring: Mainspring) -> None:
     app = in_fastapi(spring)
     async with admin(app, spring) as http:
         job = await spring.tasks["send"].enqueue(to="a@b.c")
@@ -181,7 +181,7 @@ async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(spring:
         assert (await http.get(url(f"/api/v1/jobs/{job.id}"))).status_code == 200
 
 
-def test_making_the_application_opens_nothing() -> None:
+def test_building_the_asgi_application_opens_no_store() -> None:
     code = "from mainspring import Mainspring; app = Mainspring('memory://'); app.asgi(); assert not app.is_open"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)
 
@@ -205,28 +205,28 @@ async def test_the_first_request_logs_a_link_that_signs_in(
         assert "signs you in" not in caplog.text
 
 
-async def test_a_link_that_was_not_used_yet_stays_valid(spring: Mainspring, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unused_sign_in_link_stays_valid(spring: Mainspring, caplog: pytest.LogCaptureFixture) -> None:
     """As where a host has several processes, each with a first request."""
     async with spring:
         for n in range(2):
             async with browser(in_fastapi(spring)) as http:
                 await http.get(url("/health/live"))
             assert caplog.text.count("it signs you in") == 1
-            assert caplog.text.count("with the link of the first start") == n
+            assert caplog.text.count("with the link that the first start logged") == n
         token = re.findall(r"#token=(\S+)", caplog.text)[0]
         async with browser(in_fastapi(spring)) as http:
             assert (await http.post(url("/api/v1/session"), json={"key": token})).status_code == 200
 
 
-async def test_nothing_is_logged_where_there_is_a_key(spring: Mainspring, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_sign_in_hint_is_logged_if_there_is_a_key(
+    spring: Mainspring, caplog: pytest.LogCaptureFixture
+) -> None:
     async with admin(in_fastapi(spring), spring) as http:
         await http.get(url("/api/v1/jobs"))
     assert "sign" not in caplog.text
 
 
-async def test_nothing_is_logged_where_everybody_may_come_in(
-    spring: Mainspring, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_no_sign_in_hint_is_logged_without_sign_in(spring: Mainspring, caplog: pytest.LogCaptureFixture) -> None:
     async with browser(spring.asgi(auth=False)) as http, spring:
         await http.get("/queues")
     assert "sign" not in caplog.text

@@ -1,4 +1,4 @@
-"""Names with a slash of their own stand in a path as %2F."""
+"""Names with a slash, sent as %2F in a path."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_a_queue_is_paused_by_a_name_with_slashes(client: Client, spring: 
     assert [queue.name for queue in await spring.queues.list() if queue.paused] == ["mail/bulk"]
 
 
-async def test_a_slash_that_was_not_encoded_goes_on_to_the_next_part(client: Client, spring: Mainspring) -> None:
+async def test_an_unencoded_slash_separates_path_parts(client: Client, spring: Mainspring) -> None:
     await spring.schedules.create("a/pause", every(5).minutes, "send", kwargs={"to": "all"})
     await spring.schedules.create("a", every(5).minutes, "send", kwargs={"to": "all"})
     async with client("operator") as http:
@@ -49,7 +49,7 @@ async def test_a_refusal_names_the_path_that_was_asked_for(client: Client) -> No
     assert (nowhere.status_code, nowhere.json()["instance"]) == (404, "/api/v1/nothing/a/b")
 
 
-async def test_one_name_is_not_taken_for_another_that_was_asked_for_before(client: Client, spring: Mainspring) -> None:
+async def test_names_with_slashes_are_not_mixed_up_between_requests(client: Client, spring: Mainspring) -> None:
     for name in ("a/b", "a\udc2fb".encode("utf-8", "surrogatepass").decode("utf-8", "replace")):
         await spring.schedules.create(name, every(5).minutes, "send", kwargs={"to": "all"})
     async with client("viewer") as http:
@@ -58,7 +58,7 @@ async def test_one_name_is_not_taken_for_another_that_was_asked_for_before(clien
             assert (await http.get("/schedules/a%ED%B0%AFb")).json()["name"] == "a\ufffd\ufffd\ufffdb"
 
 
-async def test_a_guard_is_not_passed_by_a_slash(client: Client, spring: Mainspring) -> None:
+async def test_an_encoded_slash_does_not_bypass_authorization(client: Client, spring: Mainspring) -> None:
     async with client(None) as nobody, client("viewer") as viewer:
         assert (await nobody.get("/health%2Flive/../api/v1/keys")).status_code in (401, 404)
         assert (await nobody.get("/schedules/a%2Fb")).status_code == 401
@@ -72,7 +72,7 @@ async def test_names_with_slashes_are_found_under_a_prefix(spring: Mainspring, i
         assert (await http.get("/schedules/a%2Fb")).json()["name"] == "a/b"
 
 
-async def test_a_server_that_does_not_say_what_was_sent_is_served_too(spring: Mainspring, service: Any) -> None:
+async def test_names_work_without_a_raw_path(spring: Mainspring, service: Any) -> None:
     async def untold(scope: Any, receive: Any, send: Any) -> None:
         scope.pop("raw_path", None)
         await service(scope, receive, send)

@@ -1,4 +1,4 @@
-"""What is shipped for operators: alert rules, a page for each of them, a dashboard; all of it about what there is."""
+"""Files for operators: alert rules, a runbook for each alert, and a dashboard, checked against the metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dashboard's page and files, as a server gives them."""
+"""The page and the static files of the dashboard, as the server sends them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.api import asgi
-from mainspring.api.routes.pages import NAMES
-from mainspring.api.routes.site import HOME, site
+from mainspring.api.routes.dashboard_files import DASHBOARD, site
+from mainspring.api.routes.dashboard_pages import PAGE_NAMES
 
 STRANGE = ["nowhere.js", "..%2Fapi%2Fdoor.py", "%2Fetc%2Fpasswd", "index.html", "vendor/versions"]
 MARKUP = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|dangerouslySet|\beval\(")
@@ -28,8 +28,8 @@ def plain(app: Mainspring, root: str = "") -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(asgi(app), root_path=root), base_url="http://here")
 
 
-@pytest.mark.parametrize("path", ["/", *(f"/{name}" for name in NAMES), "/jobs/17", "/schedules/a%2Fb/c"])
-async def test_every_page_is_the_same_one_for_anybody(app: Mainspring, path: str) -> None:
+@pytest.mark.parametrize("path", ["/", *(f"/{name}" for name in PAGE_NAMES), "/jobs/17", "/schedules/a%2Fb/c"])
+async def test_every_dashboard_path_serves_the_page_without_authentication(app: Mainspring, path: str) -> None:
     async with plain(app) as http:
         answer = await http.get(path)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
@@ -55,7 +55,7 @@ async def test_an_unknown_address_is_a_page_for_browsers_and_a_problem_for_progr
     assert "content-security-policy" in answer.headers or kind != "text/html"
 
 
-async def test_a_page_runs_and_shows_only_what_this_server_gives(app: Mainspring) -> None:
+async def test_the_content_security_policy_allows_only_this_server(app: Mainspring) -> None:
     async with plain(app) as http:
         policy = (await http.get("/")).headers["content-security-policy"]
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
@@ -65,7 +65,7 @@ async def test_a_page_runs_and_shows_only_what_this_server_gives(app: Mainspring
     assert rules["require-trusted-types-for"] == "'script'"
 
 
-async def test_every_file_that_a_page_names_is_there_and_kept_for_good(app: Mainspring) -> None:
+async def test_every_file_of_a_page_exists_and_is_cached_forever(app: Mainspring) -> None:
     async with plain(app) as http:
         for name in LINK.findall((await http.get("/")).text):
             answer = await http.get(f"/{name}")
@@ -79,32 +79,32 @@ OWN = [("/", "overview"), ("/jobs", "jobs"), ("/jobs/17", "job"), ("/dead", "dea
 
 
 @pytest.mark.parametrize(("path", "own"), OWN)
-async def test_a_page_names_all_that_it_begins_with_and_no_other_page(app: Mainspring, path: str, own: str) -> None:
+async def test_a_page_preloads_its_modules_and_those_of_no_other_page(app: Mainspring, path: str, own: str) -> None:
     async with plain(app) as http:
         named = {name.split("/", 2)[2] for name in LINK.findall((await http.get(path)).text)}
     for name in [name for name in named if name.endswith(".js")]:
-        for other in re.findall(r'from "(.+)";', (HOME / name).read_text(encoding="utf-8")):
-            assert str((HOME / name).parent.joinpath(other).resolve().relative_to(HOME)) in named
+        for other in re.findall(r'from "(.+)";', (DASHBOARD / name).read_text(encoding="utf-8")):
+            assert str((DASHBOARD / name).parent.joinpath(other).resolve().relative_to(DASHBOARD)) in named
     assert f"pages/{own}.js" in named
     assert "pages/audit.js" not in named
 
 
-def test_the_styles_are_one_file_in_which_the_special_comes_last() -> None:
+def test_the_style_sheets_are_one_file_with_special_rules_last() -> None:
     text = site().files["style.css"].body.decode()
     assert [name for name in site().files if name.endswith(".css")] == ["style.css"]
-    assert all(path.read_text(encoding="utf-8") in text for path in HOME.rglob("*.css"))
+    assert all(path.read_text(encoding="utf-8") in text for path in DASHBOARD.rglob("*.css"))
     assert text.index("color-scheme: light dark") < text.index(".dead-head")
 
 
-async def test_who_cannot_unzip_gets_it_plain(app: Mainspring) -> None:
+async def test_a_client_without_gzip_gets_plain_files(app: Mainspring) -> None:
     async with plain(app) as http:
         answer = await http.get(f"/ui/{site().digest}/main.js", headers={"Accept-Encoding": "identity"})
     assert "content-encoding" not in answer.headers
     assert answer.headers["content-type"].startswith("text/javascript")
-    assert answer.text == (HOME / "main.js").read_text(encoding="utf-8")
+    assert answer.text == (DASHBOARD / "main.js").read_text(encoding="utf-8")
 
 
-async def test_a_file_of_another_release_is_answered_and_not_kept(app: Mainspring) -> None:
+async def test_a_file_of_another_release_is_served_but_not_cached(app: Mainspring) -> None:
     async with plain(app) as http:
         answer = await http.get("/ui/0123456789abcdef/main.js")
     assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-store")
@@ -113,13 +113,13 @@ async def test_a_file_of_another_release_is_answered_and_not_kept(app: Mainsprin
 @pytest.mark.parametrize(
     "name", ["nowhere.js", "..%2Fapi%2Fdoor.py", "../api/door.py", "index.html", "vendor/versions"]
 )
-async def test_nothing_else_is_given_away(app: Mainspring, name: str) -> None:
+async def test_no_other_files_are_served(app: Mainspring, name: str) -> None:
     async with plain(app) as http:
         answer = await http.get(f"/ui/{site().digest}/{name}")
     assert answer.status_code == 404
 
 
-async def test_under_another_application_s_path_it_finds_its_own(app: Mainspring) -> None:
+async def test_a_mounted_dashboard_finds_its_files(app: Mainspring) -> None:
     async with plain(app, root="/ops/jobs") as http:
         page = (await http.get("/ops/jobs/queues")).text
         assert '<base href="/ops/jobs/">' in page
@@ -131,7 +131,7 @@ async def test_a_hostile_path_stays_text(app: Mainspring) -> None:
         assert "<script>alert" not in (await http.get('/"><script>alert(1)</script>/')).text
 
 
-def test_every_import_leads_to_a_module() -> None:
+def test_every_import_resolves() -> None:
     missing = {name: found - site().files.keys() for name, found in site().imports.items()}
     assert {name: found for name, found in missing.items() if found} == {}
 
@@ -142,20 +142,20 @@ def test_every_module_is_needed_by_another() -> None:
     assert texts.keys() - needed == {"main.js"}
 
 
-def test_all_of_it_is_small() -> None:
-    assert sum(len(file.zipped) for file in site().files.values()) < 200 * 1024
+def test_all_dashboard_files_fit_into_200_kib() -> None:
+    assert sum(len(file.gzipped) for file in site().files.values()) < 200 * 1024
 
 
 def test_every_library_has_its_version_and_licence() -> None:
-    vendor = HOME / "vendor"
+    vendor = DASHBOARD / "vendor"
     for line in (vendor / "versions").read_text(encoding="utf-8").splitlines():
         name, version = line.split()
         assert re.fullmatch(r"\d+\.\d+\.\d+", version)
         assert (vendor / f"{name}.LICENSE").stat().st_size > 500
 
 
-def test_no_module_reaches_for_another_place() -> None:
-    for path in [*HOME.rglob("*.js"), *HOME.rglob("*.css")]:
+def test_no_module_names_another_host() -> None:
+    for path in [*DASHBOARD.rglob("*.js"), *DASHBOARD.rglob("*.css")]:
         if path.parent.name != "vendor":
             text = path.read_text(encoding="utf-8")
             assert not re.search(r"https?://", text), path
@@ -164,8 +164,8 @@ def test_no_module_reaches_for_another_place() -> None:
             )
 
 
-def test_every_module_says_what_it_is_and_stays_small() -> None:
-    for path in [path for path in HOME.rglob("*.js") if path.parent.name != "vendor"]:
+def test_every_module_has_a_head_comment_and_a_limited_size() -> None:
+    for path in [path for path in DASHBOARD.rglob("*.js") if path.parent.name != "vendor"]:
         lines = path.read_text(encoding="utf-8").splitlines()
         assert lines[0].startswith("// "), path
         assert len(lines) <= 250, path

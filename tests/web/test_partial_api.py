@@ -59,7 +59,7 @@ async def test_those_who_may_not_see_payloads_can_ask_for_partial_jobs(
     client: Client, spring: Mainspring, hidden: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = await counted(spring)
-    monkeypatch.setattr("mainspring.api.routes.filters.hiding", lambda: hidden)
+    monkeypatch.setattr("mainspring.api.routes.job_filters.is_hiding", lambda: hidden)
     async with client() as http:
         found = (await http.get("/jobs", params={"outcome": "partial"})).json()["items"]
     assert [job["id"] for job in found] == [ids[1]]

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes a real server and a real worker, and loads the rules that are shipped."""
+"""A real Prometheus scrapes a real server and a real worker, and loads the shipped rules."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def value(prometheus: Prometheus, query: str, at_least: float) -> float:
     return prometheus.until(asked)
 
 
-def test_both_are_scraped(prometheus: Prometheus) -> None:
+def test_worker_and_server_are_scraped(prometheus: Prometheus) -> None:
     def up() -> bool:
         found = prometheus.ask("targets")["activeTargets"]
         return [target["health"] for target in found] == ["up", "up"]
@@ -99,7 +99,7 @@ def test_both_are_scraped(prometheus: Prometheus) -> None:
     assert prometheus.until(up)
 
 
-def test_what_happened_is_what_prometheus_has(prometheus: Prometheus) -> None:
+def test_prometheus_has_the_metrics_of_finished_jobs(prometheus: Prometheus) -> None:
     assert value(prometheus, 'job_execution_total{job="send",status="failed"}', 1) == 1
     assert value(prometheus, 'mainspring_job_deaths_total{job="send"}', 1) == 1
     assert value(prometheus, 'job_items_processed_total{job="send",result="success"}', 9) % 3 == 0

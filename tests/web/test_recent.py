@@ -1,4 +1,4 @@
-"""Answers that cost a store much are given again for a while, and whoever changes something sees it at once."""
+"""The response cache: slow results are cached, and changes clear it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from http_client import Client
 
 from mainspring import Mainspring
-from mainspring.api.response_cache import LONGEST, MOST, ResponseCache
+from mainspring.api.response_cache import MAX_AGE_SECONDS, MAX_CACHED_RESPONSES, ResponseCache
 from mainspring.control.queues import Queues
 from mainspring.records.queue import Queue
 from mainspring.testing import VirtualClock
@@ -34,9 +34,9 @@ def clock() -> VirtualClock:
 
 
 @pytest.mark.parametrize(
-    ("cost", "later", "asked"), [(0.01, 0.0, 2), (0.1, 1.9, 1), (0.1, 2.1, 2), (9, LONGEST - 1, 1)]
+    ("cost", "later", "asked"), [(0.01, 0.0, 2), (0.1, 1.9, 1), (0.1, 2.1, 2), (9, MAX_AGE_SECONDS - 1, 1)]
 )
-async def test_what_was_dear_is_said_again_for_twenty_times_as_long(
+async def test_a_slow_result_is_cached_for_twenty_times_its_load_time(
     clock: VirtualClock, cost: float, later: float, asked: int
 ) -> None:
     recent, store = ResponseCache(clock), Store(clock, cost)
@@ -46,12 +46,12 @@ async def test_what_was_dear_is_said_again_for_twenty_times_as_long(
     assert await recent.get("others", store.count) == asked + 1
 
 
-async def test_those_who_ask_at_once_ask_once(clock: VirtualClock) -> None:
+async def test_concurrent_reads_share_one_load(clock: VirtualClock) -> None:
     recent, store = ResponseCache(clock), Store(clock, 0.01)
     assert await asyncio.gather(*(recent.get("jobs", store.count) for _ in range(50))) == [1] * 50
 
 
-async def test_who_goes_leaves_the_others_their_answer(clock: VirtualClock) -> None:
+async def test_a_cancelled_reader_does_not_cancel_the_shared_load(clock: VirtualClock) -> None:
     recent, store = ResponseCache(clock), Store(clock, 1)
     gone, stays = [asyncio.create_task(recent.get("jobs", store.count)) for _ in range(2)]
     await asyncio.sleep(0)
@@ -59,7 +59,7 @@ async def test_who_goes_leaves_the_others_their_answer(clock: VirtualClock) -> N
     assert await stays == 1
 
 
-async def test_trouble_is_not_kept(clock: VirtualClock) -> None:
+async def test_an_error_is_not_cached(clock: VirtualClock) -> None:
     recent, store = ResponseCache(clock), Store(clock, 1)
 
     async def fail() -> int:
@@ -71,17 +71,17 @@ async def test_trouble_is_not_kept(clock: VirtualClock) -> None:
     assert await recent.get("jobs", store.count) == 1
 
 
-async def test_a_change_forgets_what_was_said_and_what_is_being_asked(clock: VirtualClock) -> None:
+async def test_clear_drops_results_and_loads_under_way(clock: VirtualClock) -> None:
     recent, store = ResponseCache(clock), Store(clock, 1)
     before = asyncio.create_task(recent.get("jobs", store.count))
     await asyncio.sleep(0)
-    recent.forget()
+    recent.clear()
     assert await recent.get("jobs", store.count) == 2
     assert await before == 1
     assert await recent.get("jobs", store.count) == 2
 
 
-async def test_what_a_client_has_changed_it_sees(
+async def test_a_change_through_the_api_clears_the_cache(
     client: Client, spring: Mainspring, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = Queues.list
@@ -103,9 +103,9 @@ async def test_what_a_client_has_changed_it_sees(
         assert await names(http) == ["elsewhere", "mail"]
 
 
-async def test_the_oldest_answer_goes_where_there_are_too_many(clock: VirtualClock) -> None:
+async def test_the_cache_drops_the_oldest_result_when_it_is_full(clock: VirtualClock) -> None:
     recent, store = ResponseCache(clock), Store(clock, 0.1)
-    for n in range(MOST + 5):
+    for n in range(MAX_CACHED_RESPONSES + 5):
         await recent.get(n, Store(clock, 0.05).count)
     assert await recent.get("jobs", store.count) == 1
     assert await recent.get("jobs", store.count) == 1
@@ -122,7 +122,7 @@ async def test_the_oldest_answer_goes_where_there_are_too_many(clock: VirtualClo
         ("operator", "/jobs/nothing/cancel", {}),
     ],
 )
-async def test_what_changes_nothing_does_not_make_the_store_count_again(
+async def test_refused_requests_and_reads_do_not_clear_the_cache(
     client: Client,
     clock: VirtualClock,
     monkeypatch: pytest.MonkeyPatch,

@@ -1,4 +1,4 @@
-"""/schedules, /scheduler and /cron over the API."""
+"""/schedules, /scheduler and /cron."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def call(app: Mainspring) -> Call:
     async def way(connection: Connection) -> Principal:
         return Principal(name="key:test", role="operator")
 
-    client = httpx.AsyncClient(transport=httpx.ASGITransport(asgi(app, ways=[way])), base_url="http://test/api/v1")
+    client = httpx.AsyncClient(
+        transport=httpx.ASGITransport(asgi(app, authenticators=[way])), base_url="http://test/api/v1"
+    )
 
     async def call(method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
         named = {name.replace("_", "-"): value for name, value in headers.items()}

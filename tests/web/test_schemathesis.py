@@ -1,4 +1,4 @@
-"""Schemathesis finds no difference between the document and the service. Its settings: schemathesis.toml."""
+"""Schemathesis finds no difference between the OpenAPI document and the API. Settings: schemathesis.toml."""
 
 from __future__ import annotations
 
@@ -65,5 +65,5 @@ def runs(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -> Iterat
 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgresql"])
-def test_what_a_fuzzer_thinks_of_is_answered_as_the_document_says(runs: Runs, store: str) -> None:
+def test_fuzzed_requests_get_documented_responses(runs: Runs, store: str) -> None:
     runs[store].result()

@@ -1,4 +1,4 @@
-"""A server at an address of its own: streams hide what is hidden and end with their key, strangers learn no store."""
+"""A real server: streams hide payloads and end with their key, and anonymous callers see no store address."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from sse import PATIENCE, serving
 
 from mainspring import Mainspring, every
-from mainspring.api import stream as module
+from mainspring.api import event_stream as module
 from servers import Redis
 
 SECRET = "kanarivogel"

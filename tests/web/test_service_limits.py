@@ -1,4 +1,4 @@
-"""Nobody gets more out of the service, or into it, than it says."""
+"""Limits of bodies, parameters and the time of a read."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from litestar import Litestar, get
 from litestar.middleware import DefineMiddleware
 
 from mainspring.api.deadline import Deadline
-from mainspring.api.parameters import MANY
+from mainspring.api.parameters import MAX_PARAMETERS
 from mainspring.api.problem import HANDLERS
-from mainspring.api.routes import BESIDE, ROUTES
-from mainspring.api.service import BODY_LIMIT
+from mainspring.api.routes import ROOT_ROUTES, ROUTES
+from mainspring.api.service import MAX_BODY_BYTES
 
 JSON = {"Content-Type": "application/json"}
 DEEP = 100_000
@@ -31,14 +31,14 @@ def code(answer: httpx.Response) -> tuple[int, str]:
 async def test_a_body_that_is_too_large_is_refused(client: Client, key: str | None) -> None:
     headers = JSON | ({"Idempotency-Key": key} if key else {})
     async with client("operator") as http:
-        answer = await http.post("/jobs", content=b" " * (BODY_LIMIT + 1), headers=headers)
+        answer = await http.post("/jobs", content=b" " * (MAX_BODY_BYTES + 1), headers=headers)
         assert code(answer) == (413, "too_large")
 
 
 @pytest.mark.parametrize("key", [None, "once"])
-async def test_a_body_in_parts_is_counted_as_it_comes(client: Client, key: str | None) -> None:
+async def test_a_chunked_body_is_limited_while_it_arrives(client: Client, key: str | None) -> None:
     async def parts() -> AsyncIterator[bytes]:
-        for _ in range(BODY_LIMIT // 2**16 + 1):
+        for _ in range(MAX_BODY_BYTES // 2**16 + 1):
             yield b" " * 2**16
 
     headers = JSON | ({"Idempotency-Key": key} if key else {})
@@ -46,7 +46,7 @@ async def test_a_body_in_parts_is_counted_as_it_comes(client: Client, key: str |
         assert code(await http.post("/jobs", content=parts(), headers=headers)) == (413, "too_large")
 
 
-async def test_deep_nesting_is_refused_and_the_server_lives_on(client: Client) -> None:
+async def test_a_deeply_nested_body_is_refused(client: Client) -> None:
     opening = b'{"task": "send", "arguments": {"to": '
     async with client("operator") as http:
         answer = await http.post("/jobs", content=opening + b"[" * DEEP + b"]" * DEEP, headers=JSON)
@@ -57,7 +57,7 @@ async def test_deep_nesting_is_refused_and_the_server_lives_on(client: Client) -
 TOO_MUCH = [
     "/jobs?limit=201", "/jobs?limit=0", "/schedules?limit=1000", "/audit?limit=201", "/jobs/x/logs?limit=1001",
     "/jobs/x?wait=31", "/schedules/x/preview?count=1001", "/dead?limit=1001", f"/jobs?{'task=x&' * 101}",
-    f"/jobs?{'tag=x&' * (MANY + 1)}", "/jobs?stat=dead", "/jobs?limit=1&limit=2", "/queues?paused=null",
+    f"/jobs?{'tag=x&' * (MAX_PARAMETERS + 1)}", "/jobs?stat=dead", "/jobs?limit=1&limit=2", "/queues?paused=null",
     "/jobs?created_after=2026-01-01T00:00:00", "/jobs?created_after=1767225600", "/stats?window=0",
 ]  # fmt: skip
 
@@ -80,12 +80,12 @@ LONG: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("path", "body"), LONG, ids=lambda one: json.dumps(one)[:40])
-async def test_a_body_that_asks_for_too_much_is_refused(client: Client, path: str, body: dict[str, Any]) -> None:
+async def test_a_body_value_out_of_its_range_is_refused(client: Client, path: str, body: dict[str, Any]) -> None:
     async with client("operator") as http:
         assert (await http.post(path, json=body)).status_code == 422
 
 
-async def test_a_read_that_takes_too_long_is_given_up() -> None:
+async def test_a_read_beyond_its_deadline_is_503() -> None:
     stopped = asyncio.Event()
 
     @get("/slow")
@@ -103,6 +103,6 @@ async def test_a_read_that_takes_too_long_is_given_up() -> None:
     assert stopped.is_set()
 
 
-def test_only_who_is_asked_to_wait_may_be_slow() -> None:
-    waiting = {handler.handler_name for handler in (*ROUTES, *BESIDE) if handler.opt.get("waits")}
+def test_only_routes_that_wait_have_no_deadline() -> None:
+    waiting = {handler.handler_name for handler in (*ROUTES, *ROOT_ROUTES) if handler.opt.get("waits")}
     assert waiting == {"get_job", "follow_events"}

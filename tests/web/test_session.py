@@ -1,4 +1,4 @@
-"""Sessions: a browser signs in once, is known by its cookie, and cannot be made to act for another site."""
+"""Sessions: sign-in, cookie, expiry, and protection against other sites."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from http_client import ORIGIN, Http, browser
 
 from mainspring import AuditFilter, Mainspring
-from mainspring.api.access.attempts import BURST
+from mainspring.api.access.sign_in_attempts import ADDRESS_BURST
 from mainspring.api.routes.session import MAX_OPENED, MAX_SIGN_IN_BYTES
 from mainspring.control.keys import HOLDS
 from mainspring.testing import VirtualClock
@@ -38,7 +38,7 @@ def said_of(answer: httpx.Response) -> tuple[str, set[str]]:
 # in and out
 
 
-async def test_a_browser_signs_in_with_a_key_and_is_told_who_it_is(
+async def test_a_browser_signs_in_with_a_key_and_reads_its_session(
     http: Http, spring: Mainspring, clock: VirtualClock
 ) -> None:
     answer = await sign_in(http, spring, scopes=["queues:write"])
@@ -50,12 +50,12 @@ async def test_a_browser_signs_in_with_a_key_and_is_told_who_it_is(
     assert (await http.get("/queues")).status_code == 200
 
 
-async def test_what_a_session_may_is_what_its_key_may(http: Http, spring: Mainspring) -> None:
+async def test_a_session_has_the_role_and_scopes_of_its_key(http: Http, spring: Mainspring) -> None:
     await sign_in(http, spring, role="viewer")
     assert (await http.post("/queues/mail/pause", headers=HERE)).status_code == 403
 
 
-async def test_the_secret_of_a_session_is_not_kept(http: Http, spring: Mainspring) -> None:
+async def test_the_secret_of_a_session_is_stored_as_a_hash(http: Http, spring: Mainspring) -> None:
     answer = await sign_in(http, spring)
     secret = answer.headers["Set-Cookie"].split(";")[0].partition("=")[2]
     (kept,) = await (await spring.opened()).documents("session", now=spring.clock.now(), limit=9)
@@ -63,7 +63,7 @@ async def test_the_secret_of_a_session_is_not_kept(http: Http, spring: Mainsprin
     assert secret not in str(kept)
 
 
-async def test_signing_out_ends_the_session_and_takes_the_cookie(http: Http, spring: Mainspring) -> None:
+async def test_signing_out_ends_the_session_and_clears_the_cookie(http: Http, spring: Mainspring) -> None:
     await sign_in(http, spring)
     secret = dict(http.cookies)
     gone = await http.delete("/session", headers=HERE)
@@ -83,11 +83,11 @@ async def test_signing_out_with_a_key_alone_ends_nothing(http: Http, spring: Mai
 
 
 @pytest.mark.parametrize("body", [{}, {"key": 5}, {"key": "a", "role": "admin"}, [], "key"])
-async def test_what_is_no_sign_in_is_refused(http: Http, body: Any) -> None:
+async def test_an_invalid_sign_in_body_is_refused(http: Http, body: Any) -> None:
     assert (await http.post("/session", json=body)).status_code == 422
 
 
-async def test_a_wrong_key_signs_nobody_in(http: Http, spring: Mainspring) -> None:
+async def test_a_wrong_key_opens_no_session(http: Http, spring: Mainspring) -> None:
     await spring.keys.create("ada")
     wrong = await http.post("/session", json={"key": "msk_0123456789ab_" + "a" * 43})
     assert (wrong.status_code, wrong.json()["code"]) == (401, "unauthenticated")
@@ -107,11 +107,11 @@ async def test_a_session_ends_after_its_hours_however_it_is_used(
     clock.advance(hours=1)
     over = await http.get("/session")
     assert over.status_code == 401
-    assert "this session is over" in over.json()["detail"]
+    assert "this session has ended" in over.json()["detail"]
     assert "Max-Age=0" in said_of(over)[1]
 
 
-async def test_how_long_is_a_setting(clock: VirtualClock) -> None:
+async def test_session_hours_is_a_setting(clock: VirtualClock) -> None:
     app = Mainspring("memory://", clock=clock, session_hours=0.5)
     async with browser(app.asgi()) as http:
         await sign_in(http, app)
@@ -193,7 +193,7 @@ def shared() -> tuple[Mainspring, Any]:
     ],
     ids=str,
 )
-async def test_a_change_by_cookie_must_come_from_a_page_of_ours(
+async def test_a_change_by_cookie_needs_the_same_origin(
     shared: tuple[Mainspring, Any], headers: dict[str, str], status: int
 ) -> None:
     spring, service = shared
@@ -208,14 +208,14 @@ async def test_a_change_by_cookie_must_come_from_a_page_of_ours(
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-async def test_no_unsafe_method_is_left_out(http: Http, spring: Mainspring, method: str) -> None:
+async def test_every_unsafe_method_by_cookie_needs_the_same_origin(http: Http, spring: Mainspring, method: str) -> None:
     await sign_in(http, spring)
     paths = {"POST": "/queues/mail/pause", "DELETE": "/session", "PATCH": "/schedules/daily", "PUT": "/session"}
     answer = await http.request(method, paths[method])
     assert answer.status_code == (405 if method == "PUT" else 403)
 
 
-async def test_plain_http_is_no_page_of_ours_where_we_have_tls(service: Any, spring: Mainspring) -> None:
+async def test_an_http_origin_is_foreign_to_an_https_server(service: Any, spring: Mainspring) -> None:
     async with browser(service, base_url="https://jobs.example") as http:
         await sign_in(http, spring)
         away = await http.post("/queues/mail/pause", headers={"Origin": "http://jobs.example"})
@@ -223,12 +223,12 @@ async def test_plain_http_is_no_page_of_ours_where_we_have_tls(service: Any, spr
         assert (away.status_code, home.status_code) == (403, 200)
 
 
-async def test_a_key_needs_no_origin(http: Http, spring: Mainspring) -> None:
+async def test_a_change_by_key_needs_no_origin(http: Http, spring: Mainspring) -> None:
     mine = {"Authorization": f"Bearer {await spring.keys.create('ada', 'operator')}", "Origin": "https://evil.example"}
     assert (await http.post("/queues/mail/pause", headers=mine)).status_code == 200
 
 
-async def test_reading_needs_no_origin(http: Http, spring: Mainspring) -> None:
+async def test_a_read_by_cookie_needs_no_origin(http: Http, spring: Mainspring) -> None:
     await sign_in(http, spring)
     assert (await http.get("/queues")).status_code == 200
 
@@ -241,7 +241,7 @@ async def test_another_site_cannot_sign_a_browser_in(http: Http, spring: Mainspr
 
 
 @pytest.mark.parametrize("path", ["/queues", "/session", "/openapi.json", "/nowhere"])
-async def test_no_other_origin_is_ever_let_in(http: Http, spring: Mainspring, path: str) -> None:
+async def test_cors_allows_no_other_origin(http: Http, spring: Mainspring, path: str) -> None:
     await sign_in(http, spring)
     asking = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
     before = await http.options(path, headers=asking)
@@ -254,7 +254,7 @@ async def test_no_other_origin_is_ever_let_in(http: Http, spring: Mainspring, pa
 # the cookie
 
 
-async def test_over_tls_the_cookie_is_for_this_host_alone(service: Any, spring: Mainspring) -> None:
+async def test_the_cookie_over_tls_has_the_host_prefix(service: Any, spring: Mainspring) -> None:
     async with browser(service, base_url="https://jobs.example") as http:
         name, words = said_of(await sign_in(http, spring))
         assert (name, words) == ("__Host-mainspring", {"Path=/", "HttpOnly", "SameSite=Strict", "Secure"})
@@ -262,24 +262,20 @@ async def test_over_tls_the_cookie_is_for_this_host_alone(service: Any, spring: 
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8765", "localhost:8765", "[::1]:8765"])
-async def test_without_tls_on_this_machine_it_is_one_that_every_browser_takes(
-    service: Any, spring: Mainspring, host: str
-) -> None:
+async def test_the_cookie_without_tls_on_loopback_is_not_secure(service: Any, spring: Mainspring, host: str) -> None:
     async with browser(service, base_url=f"http://{host}") as http:
         name, words = said_of(await sign_in(http, spring))
         assert (name, words) == ("mainspring-8765", {"Path=/", "HttpOnly", "SameSite=Strict"})
         assert (await http.get("/session")).status_code == 200
 
 
-async def test_without_tls_elsewhere_it_is_still_the_one_for_tls(service: Any, spring: Mainspring) -> None:
+async def test_the_cookie_without_tls_elsewhere_is_secure(service: Any, spring: Mainspring) -> None:
     """TLS may end at a proxy before us; if it does not, the browser refuses the cookie."""
     async with browser(service, base_url="http://jobs.example") as http:
         assert said_of(await sign_in(http, spring))[0] == "__Host-mainspring"
 
 
-async def test_a_page_behind_a_proxy_gets_the_one_for_tls_whatever_host_the_proxy_names(
-    service: Any, spring: Mainspring
-) -> None:
+async def test_the_cookie_behind_a_tls_proxy_is_secure_for_any_host(service: Any, spring: Mainspring) -> None:
     secret = await spring.keys.create("ada")
     page = {"Origin": "https://jobs.example", "Sec-Fetch-Site": "same-origin"}
     async with browser(service, headers=page) as http:
@@ -289,7 +285,7 @@ async def test_a_page_behind_a_proxy_gets_the_one_for_tls_whatever_host_the_prox
         assert (await http.get("/session", headers={"Cookie": cookie})).status_code == 200
 
 
-async def test_the_cookie_without_tls_counts_on_this_machine_only(service: Any, spring: Mainspring) -> None:
+async def test_the_cookie_without_tls_is_accepted_on_loopback_only(service: Any, spring: Mainspring) -> None:
     async with browser(service) as http:
         answer = await sign_in(http, spring)
     secret = answer.headers["Set-Cookie"].partition(";")[0].partition("=")[2]
@@ -298,7 +294,7 @@ async def test_the_cookie_without_tls_counts_on_this_machine_only(service: Any, 
         assert planted.status_code == 401
 
 
-async def test_a_cookie_among_others_is_found(http: Http, spring: Mainspring) -> None:
+async def test_the_session_cookie_is_found_among_others(http: Http, spring: Mainspring) -> None:
     await sign_in(http, spring)
     ((name, secret),) = http.cookies.items()
     http.cookies.clear()
@@ -306,7 +302,7 @@ async def test_a_cookie_among_others_is_found(http: Http, spring: Mainspring) ->
     assert (await http.get("/session", headers={"Cookie": crowd})).status_code == 200
 
 
-async def test_a_key_counts_before_a_cookie(http: Http, spring: Mainspring) -> None:
+async def test_a_bearer_key_takes_precedence_over_a_cookie(http: Http, spring: Mainspring) -> None:
     await sign_in(http, spring)
     other = {"Authorization": f"Bearer {await spring.keys.create('bob')}"}
     assert (await http.get("/session", headers=other)).json()["name"] == "key:bob"
@@ -320,7 +316,7 @@ async def came_and_went(spring: Mainspring) -> list[tuple[str, str, str]]:
     return [(entry.who, entry.action, entry.target) for entry in reversed(found)]
 
 
-async def test_who_signs_in_and_out_is_in_the_audit_trail(http: Http, spring: Mainspring) -> None:
+async def test_signing_in_and_out_is_audited(http: Http, spring: Mainspring) -> None:
     key = await spring.keys.create("ada", "admin")
     await http.post("/session", json={"key": key})
     await http.delete("/session", headers={"Origin": ORIGIN})
@@ -330,17 +326,17 @@ async def test_who_signs_in_and_out_is_in_the_audit_trail(http: Http, spring: Ma
     ]
 
 
-async def test_wrong_keys_are_in_it_once_a_minute_when_there_are_too_many(
+async def test_too_many_failed_sign_ins_are_audited_once_a_minute(
     http: Http, spring: Mainspring, clock: VirtualClock
 ) -> None:
-    for _ in range(BURST):
+    for _ in range(ADDRESS_BURST):
         assert (await http.post("/session", json={"key": "wrong"})).status_code == 401
     assert await came_and_went(spring) == []
     for _ in range(20):
         assert (await http.post("/session", json={"key": "wrong"})).status_code == 429
     assert await came_and_went(spring) == [("nobody", "session.refuse", "127.0.0.1")]
     clock.advance(seconds=60)
-    for _ in range(BURST * 2):
+    for _ in range(ADDRESS_BURST * 2):
         await http.post("/session", json={"key": "wrong"})
     assert len(await came_and_went(spring)) == 2
 
@@ -348,9 +344,7 @@ async def test_wrong_keys_are_in_it_once_a_minute_when_there_are_too_many(
 # bounds
 
 
-async def test_a_key_opens_only_so_many_sessions_one_after_the_other(
-    http: Http, spring: Mainspring, clock: VirtualClock
-) -> None:
+async def test_sessions_of_one_key_are_rate_limited(http: Http, spring: Mainspring, clock: VirtualClock) -> None:
     secret = await spring.keys.create("ada", "viewer")
     other = await spring.keys.create("bob", "viewer")
     for _ in range(MAX_OPENED):

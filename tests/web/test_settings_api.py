@@ -1,4 +1,4 @@
-"""/settings: what this server was started with, for admins."""
+"""/settings: the settings of this server, for admins."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainspring.insight.settings_report import MEANINGS
 ROOT = Path(__file__).parents[2]
 
 
-async def test_settings_have_their_value_and_where_it_came_from(
+async def test_settings_have_a_value_and_a_source(
     client: Client, spring: Mainspring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with client("admin") as http:
@@ -27,7 +27,7 @@ async def test_settings_have_their_value_and_where_it_came_from(
     assert found["lease"]["meaning"].startswith("when a worker has sent no heartbeat for this long")
 
 
-async def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_secrets_in_settings_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAINSPRING_JWT_SECRET", "s3cr3t" * 8)
     app = Mainspring("postgresql://ada:hunter2@127.0.0.1:1/jobs", api_key="msk_abcdef", jwt_algorithm="HS256")
     shown = {one.name: one for one in _report(app)}
@@ -52,12 +52,12 @@ async def test_settings_are_for_admins(client: Client, role: str) -> None:
         assert (await http.get("/settings")).status_code == 403
 
 
-async def test_nobody_sees_settings_without_signing_in(service: object) -> None:
+async def test_settings_need_authentication(service: object) -> None:
     async with browser(service, "127.0.0.1", headers={}) as http:
         assert (await http.get("/settings")).status_code == 401
 
 
-def test_what_settings_mean_is_as_the_documentation_has_it() -> None:
+def test_descriptions_of_settings_are_those_of_the_docs() -> None:
     rows = re.findall(
         r"^\| `(\w+)` \| `MAINSPRING_\w+` \| .*? \| (.*) \|$", (ROOT / "docs/settings.md").read_text(), re.M
     )

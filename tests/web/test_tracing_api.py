@@ -1,4 +1,4 @@
-"""POST /jobs carries the trace of whoever asks."""
+"""POST /jobs: the trace context of the request is stored with its jobs."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ async def test_the_context_of_a_request_is_that_of_its_jobs(client: Client, spri
     assert found == {"traceparent": PARENT, "tracestate": "vendor=1"}
 
 
-async def test_metadata_of_ones_own_come_first(client: Client, spring: Mainspring) -> None:
+async def test_traceparent_in_metadata_takes_precedence(client: Client, spring: Mainspring) -> None:
     found = await metadata(client, spring, SEND | {"metadata": {"traceparent": "mine", "x": 1}}, traceparent=PARENT)
     assert found == {"traceparent": "mine", "x": 1}
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", PARENT.upper(), PARENT + "-x", "x" * 5000])
-async def test_a_context_that_is_none_is_left_out(client: Client, spring: Mainspring, text: str) -> None:
+async def test_an_invalid_traceparent_is_ignored(client: Client, spring: Mainspring, text: str) -> None:
     assert await metadata(client, spring, SEND, traceparent=text) == {}
 
 

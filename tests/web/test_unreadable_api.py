@@ -1,4 +1,4 @@
-"""What the service shows of a job whose record cannot be decoded."""
+"""A job whose record cannot be decoded, in the API."""
 
 import sqlite3
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""A document of the service that cannot be decoded stops nothing else, and is shown."""
+"""A document that cannot be decoded affects nothing else, and is shown."""
 
 from __future__ import annotations
 

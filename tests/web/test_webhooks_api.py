@@ -15,7 +15,7 @@ import pytest
 from http_client import Client
 
 from mainspring import Mainspring, Retention, every
-from mainspring.api.routes.triggers import LIMIT
+from mainspring.api.routes.triggers import MAX_MESSAGE_BYTES
 from mainspring.testing import VirtualClock
 from mainspring.webhook.record import STANDINGS, Standing
 
@@ -41,7 +41,7 @@ def signed(
 # webhooks
 
 
-async def test_a_webhook_is_made_and_its_secret_told_once(client: Client) -> None:
+async def test_a_webhook_is_created_and_its_secret_returned_once(client: Client) -> None:
     async with client("admin") as http:
         made = await http.post("/webhooks", json=HOOK | {"queues": ["mail"], "include": ["result"]})
         assert made.status_code == 201
@@ -79,7 +79,7 @@ async def test_the_path_of_a_url_is_for_admins(client: Client) -> None:
         ({"name": "there"}, 409, "hook_exists"),
     ],
 )
-async def test_a_webhook_that_cannot_be_is_refused(
+async def test_an_invalid_webhook_is_refused(
     client: Client, spring: Mainspring, given: Any, status: int, code: str
 ) -> None:
     await spring.webhooks.create("there", URL, ["job.dead"])
@@ -88,7 +88,7 @@ async def test_a_webhook_that_cannot_be_is_refused(
         assert (answer.status_code, answer.json()["code"]) == (status, code)
 
 
-async def test_an_edit_counts_only_on_what_was_read(client: Client, spring: Mainspring) -> None:
+async def test_a_webhook_edit_with_an_outdated_etag_is_412(client: Client, spring: Mainspring) -> None:
     await spring.webhooks.create("ops", URL, ["job.dead"])
     async with client("admin") as http:
         etag = (await http.get("/webhooks/ops")).headers["etag"]
@@ -119,7 +119,9 @@ async def test_a_webhook_is_rotated_tested_and_deleted(client: Client, spring: M
             assert (gone.status_code, gone.json()["code"]) == (404, "hook_not_found")
 
 
-async def test_how_deliveries_went_is_shown(client: Client, spring: Mainspring, clock: VirtualClock) -> None:
+async def test_a_webhook_is_shown_with_the_state_of_its_deliveries(
+    client: Client, spring: Mainspring, clock: VirtualClock
+) -> None:
     await spring.webhooks.create("ops", URL, ["job.dead"])
     went = Standing(name="ops", failures=3, failed_at=clock.now(), error="it answered 500: token=s3cret")
     await STANDINGS.add(await spring.opened(), went, clock.now())
@@ -205,7 +207,7 @@ async def test_a_signed_message_fires_a_schedule(client: Client, spring: Mainspr
     assert (answer.status_code, job.schedule) == (202, "nightly")
 
 
-async def test_nobody_learns_whether_a_trigger_is_there(
+async def test_an_unknown_trigger_is_indistinguishable_from_a_wrong_signature(
     client: Client, spring: Mainspring, clock: VirtualClock
 ) -> None:
     await made(spring)
@@ -242,7 +244,7 @@ async def test_a_message_that_is_too_long_is_413_however_it_comes(
     client: Client, spring: Mainspring, clock: VirtualClock, name: str
 ) -> None:
     await made(spring)
-    whole = b"x" * (LIMIT + 1)
+    whole = b"x" * (MAX_MESSAGE_BYTES + 1)
     sent = 0
 
     async def parts() -> AsyncIterator[bytes]:
@@ -250,7 +252,7 @@ async def test_a_message_that_is_too_long_is_413_however_it_comes(
         nonlocal sent
         while sent < 100:
             sent += 1
-            yield b"x" * (LIMIT // 4)
+            yield b"x" * (MAX_MESSAGE_BYTES // 4)
 
     async with client(None) as http:
         assert (await http.post(f"/hooks/{name}", content=whole, headers=signed(whole, clock))).status_code == 413
@@ -258,7 +260,7 @@ async def test_a_message_that_is_too_long_is_413_however_it_comes(
         assert sent <= 1
         assert (await http.post(f"/hooks/{name}", content=parts(), headers=signed(b"", clock))).status_code == 413
         assert sent < 10
-        short = b" " * (LIMIT - 13) + b'{"to": "ada"}'
+        short = b" " * (MAX_MESSAGE_BYTES - 13) + b'{"to": "ada"}'
         fits = await http.post("/hooks/orders", content=short, headers=signed(short, clock))
         assert fits.status_code == 202
 

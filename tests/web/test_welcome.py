@@ -1,4 +1,4 @@
-"""The first start: nobody has a key, so a token is printed that works once."""
+"""The token of a first run: printed while there is no key, and valid once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from http_client import Http, browser
 
 from mainspring import Mainspring
-from mainspring.api.access.first_run import address, welcome
+from mainspring.api.access.first_run import create_token, sign_in_url
 from mainspring.testing import VirtualClock
 
 
@@ -19,12 +19,12 @@ def http(service: Any) -> Http:
 
 
 async def token_of(spring: Mainspring) -> str:
-    token = await welcome(spring)
+    token = await create_token(spring)
     assert token is not None
     return token
 
 
-async def test_a_first_start_gives_a_token_that_opens_a_session_once(http: Http, spring: Mainspring) -> None:
+async def test_the_first_run_token_opens_a_session_once(http: Http, spring: Mainspring) -> None:
     token = await token_of(spring)
     first = await http.post("/session", json={"key": token})
     assert (first.status_code, first.json()["name"], first.json()["role"]) == (200, "first-start", "admin")
@@ -33,7 +33,7 @@ async def test_a_first_start_gives_a_token_that_opens_a_session_once(http: Http,
     assert again.status_code == 401
 
 
-async def test_or_makes_the_first_key_once(http: Http, spring: Mainspring) -> None:
+async def test_the_first_run_token_creates_a_key_once(http: Http, spring: Mainspring) -> None:
     mine = {"Authorization": f"Bearer {await token_of(spring)}"}
     made = await http.post("/keys", json={"name": "root", "role": "admin"}, headers=mine)
     assert made.status_code == 201
@@ -42,13 +42,13 @@ async def test_or_makes_the_first_key_once(http: Http, spring: Mainspring) -> No
     assert [key.name for key in await spring.keys.list()] == ["root"]
 
 
-async def test_a_slip_of_the_pen_does_not_use_it_up(http: Http, spring: Mainspring) -> None:
+async def test_an_invalid_request_does_not_use_up_the_first_run_token(http: Http, spring: Mainspring) -> None:
     mine = {"Authorization": f"Bearer {await token_of(spring)}"}
     assert (await http.post("/keys", json={"name": "a b"}, headers=mine)).status_code == 422
     assert (await http.post("/keys", json={"name": "root"}, headers=mine)).status_code == 201
 
 
-async def test_of_many_at_once_one_uses_it(service: Any, spring: Mainspring) -> None:
+async def test_one_of_concurrent_requests_uses_the_first_run_token(service: Any, spring: Mainspring) -> None:
     token = await token_of(spring)
 
     async def use(n: int) -> int:
@@ -60,43 +60,45 @@ async def test_of_many_at_once_one_uses_it(service: Any, spring: Mainspring) -> 
 
 
 @pytest.mark.parametrize("path", ["/keys", "/queues", "/session"])
-async def test_it_is_good_for_nothing_else(http: Http, spring: Mainspring, path: str) -> None:
+async def test_the_first_run_token_is_refused_by_other_routes(http: Http, spring: Mainspring, path: str) -> None:
     mine = {"Authorization": f"Bearer {await token_of(spring)}"}
     answer = await http.get(path, headers=mine)
     assert answer.status_code == 401
-    assert "this token is for once: POST /session or POST /keys" in answer.json()["detail"]
+    assert "this token works once: for POST /session or POST /keys" in answer.json()["detail"]
 
 
-async def test_it_ends_after_an_hour(http: Http, spring: Mainspring, clock: VirtualClock) -> None:
+async def test_the_first_run_token_expires_after_an_hour(http: Http, spring: Mainspring, clock: VirtualClock) -> None:
     token = await token_of(spring)
     clock.advance(hours=1)
     assert (await http.post("/session", json={"key": token})).status_code == 401
 
 
-async def test_it_ends_when_there_is_a_key(http: Http, spring: Mainspring) -> None:
+async def test_the_first_run_token_is_void_when_there_is_a_key(http: Http, spring: Mainspring) -> None:
     token = await token_of(spring)
     await spring.keys.create("root", "admin")
     assert (await http.post("/session", json={"key": token})).status_code == 401
 
 
-async def test_it_ends_with_the_next_start(http: Http, spring: Mainspring) -> None:
+async def test_the_next_start_replaces_the_first_run_token(http: Http, spring: Mainspring) -> None:
     first, second = await token_of(spring), await token_of(spring)
     assert (await http.post("/session", json={"key": first})).status_code == 401
     assert (await http.post("/session", json={"key": second})).status_code == 200
 
 
-async def test_only_its_hash_is_kept(spring: Mainspring) -> None:
+async def test_the_first_run_token_is_stored_as_a_hash(spring: Mainspring) -> None:
     token = await token_of(spring)
     assert token.startswith("mst_")
     assert token not in str(await (await spring.opened()).documents("welcome", now=spring.clock.now(), limit=9))
 
 
-async def test_there_is_none_where_somebody_can_come_in(spring: Mainspring, clock: VirtualClock) -> None:
+async def test_there_is_no_first_run_token_if_there_is_another_way_to_sign_in(
+    spring: Mainspring, clock: VirtualClock
+) -> None:
     await spring.keys.create("root", "admin")
-    assert await welcome(spring) is None
+    assert await create_token(spring) is None
     tokens = {"jwt_algorithm": "HS256", "jwt_secret": "s" * 32, "jwt_issuer": "a", "jwt_audience": "b"}
-    assert await welcome(Mainspring("memory://", clock=clock, **tokens)) is None
+    assert await create_token(Mainspring("memory://", clock=clock, **tokens)) is None
 
 
-def test_it_stands_where_no_server_sees_it() -> None:
-    assert address("http://127.0.0.1:8765", "mst_start_abc") == "http://127.0.0.1:8765/#token=mst_start_abc"
+def test_the_first_run_token_is_in_the_url_fragment() -> None:
+    assert sign_in_url("http://127.0.0.1:8765", "mst_start_abc") == "http://127.0.0.1:8765/#token=mst_start_abc"

@@ -1,4 +1,4 @@
-"""For the fuzzer, which loads it: which of the many borders that it knows are tried on this store.
+"""A hook for the fuzzer: selects which of its boundary values are tried on this store.
 
 Of all the wrong types it has for one place of a body, one is sent; what is wrong never gets to a store. Of what is
 right, each store gets every other one.

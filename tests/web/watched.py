@@ -1,4 +1,4 @@
-"""A server whose event loop is watched, on a store with large records: `python watched.py STORE-URL`.
+"""A server whose event loop is monitored, on a store with large records: `python watched.py STORE-URL`.
 
 It prints its address, a key for each role, and names of large records. GET /held says for how long, since the last such
 question, the loop was held at most, in seconds, and begins anew.
@@ -14,8 +14,8 @@ from typing import Any
 
 from mainspring import Mainspring, every
 from mainspring.api import service
-from mainspring.api.access import attempts
-from mainspring.api.server import Server, address, listen
+from mainspring.api.access import sign_in_attempts as attempts
+from mainspring.api.server import Server, listen, url_of
 from mainspring.feed.event import FeedEvent, Summary, encode
 from mainspring.ids import new_id
 from mainspring.records.api_key import ROLES
@@ -126,7 +126,7 @@ async def publish(app: Mainspring) -> None:
 
 
 async def main(url: str) -> None:
-    attempts.BURST_OF_ALL = 10**9
+    attempts.TOTAL_BURST = 10**9
     service.SignInAttempts = partial(attempts.SignInAttempts, burst=10**9)  # type: ignore[assignment,misc]
     app, watch = made(url), Watch()
     async with app:
@@ -134,7 +134,7 @@ async def main(url: str) -> None:
         keys = [await app.keys.create(role, role) for role in ROLES]
         listener = listen("127.0.0.1", 0)
         looking = asyncio.ensure_future(watch.look())
-        print(address(listener), *keys, *(f"{kind}={name}" for kind, name in names.items()), flush=True)
+        print(url_of(listener), *keys, *(f"{kind}={name}" for kind, name in names.items()), flush=True)
         await Server(watched(app.asgi(), watch), grace=1).run(listener)
         looking.cancel()
 

@@ -1,4 +1,4 @@
-"""REST over the app, and nothing else."""
+"""The REST API of an app, as an ASGI application."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom a request is for: there is one application of the framework in a process, whatever number of apps it serves."""
+"""The app that a request is for. A process has one Litestar application, which serves any number of apps."""
 
 from __future__ import annotations
 
@@ -16,46 +16,49 @@ from ..app import Mainspring
 if TYPE_CHECKING:
     from ..metrics.cluster import ClusterMetrics
     from .access.authenticate import Authenticator
-    from .access.greeting import Greeting
-    from .idempotency import Answers
+    from .access.sign_in_hint import SignInHint
+    from .event_stream import Streams
+    from .idempotency import StoredResponses
     from .response_cache import ResponseCache
     from .routes.session import Sessions
-    from .stream import Streams
 
-SERVED = "mainspring.served"
-_living: ContextVar[Mainspring] = ContextVar("mainspring.living")
+# The key in an ASGI scope under which the AppScope of the request is stored.
+SCOPE_KEY = "mainspring.served"
+_app: ContextVar[Mainspring] = ContextVar("mainspring.living")
 
 
 @dataclass(frozen=True)
 class AppScope:
-    """One app, and what is remembered of its requests."""
+    """One app and the state that its requests share."""
 
-    through: ASGIApp
+    framework: ASGIApp
     app: Mainspring
-    ways: tuple[Authenticator, ...]
+    authenticators: tuple[Authenticator, ...]
     sessions: Sessions
-    recent: ResponseCache
-    answers: Answers
+    cache: ResponseCache
+    responses: StoredResponses
     streams: Streams
     cluster: ClusterMetrics
-    greeting: Greeting
+    sign_in_hint: SignInHint
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope[SERVED] = self  # type: ignore[literal-required]
-        _living.set(self.app)
-        await self.greeting(scope)
-        await self.through(scope, receive, send)
+        scope[SCOPE_KEY] = self  # type: ignore[literal-required]
+        _app.set(self.app)
+        await self.sign_in_hint(scope)
+        await self.framework(scope, receive, send)
 
 
-def served(scope: Any) -> AppScope:
-    found: AppScope = scope[SERVED]
+def app_scope(scope: Any) -> AppScope:
+    """The AppScope of a request."""
+    found: AppScope = scope[SCOPE_KEY]
     return found
 
 
 @asynccontextmanager
-async def opened(_: Litestar) -> AsyncIterator[None]:
-    """Whoever has opened the app before, a worker beside us perhaps, closes it himself."""
-    app = _living.get()
+async def open_app(_: Litestar) -> AsyncIterator[None]:
+    """Opens the app for the life of the server, unless something else has opened it (and closes it), such as a worker
+    in the same process."""
+    app = _app.get()
     if app.is_open:
         yield
     else:

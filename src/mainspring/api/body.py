@@ -1,4 +1,4 @@
-"""What comes with a request: JSON, taken at its word."""
+"""Request bodies: JSON, decoded strictly."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ..bounds import MAX_CONTAINERS, MAX_MEMBERS, MAX_TEXTS
 from ..codec import too_deep
 from .problem import Problem
 from .security_headers import header
-from .unknown_field import is_lenient, lenient_parts, unknown_field, unknown_in_part
+from .unknown_field import is_lenient, lenient_members, unknown_field, unknown_in_member
 
-# A larger body, or part of it, is not decoded a second time to find members that its type does not have.
+# A larger body, or member of it, is not decoded a second time to find fields that its type does not have.
 MAX_EXPLAINED_BYTES = 512 << 10
 
 
 class StrictRequest(Request[Any, Any, Any]):
-    """A request whose body is decoded once, as the handler's `data`, and in which "5" is no number."""
+    """A request whose body is decoded once, to the type of the handler's `data`, and strictly: "5" is no number."""
 
     async def body(self) -> bytes:
         if self._body is Empty:
-            self._body = await read(self.receive, self.route_handler.resolve_request_max_body_size())
+            self._body = await read_body(self.receive, self.route_handler.resolve_request_max_body_size())
         return self._body
 
     async def json(self) -> Any:
@@ -33,25 +33,26 @@ class StrictRequest(Request[Any, Any, Any]):
         if kind is not None and kind.partition(";")[0].strip().lower() != "application/json":
             raise Problem(415, "unsupported_media_type", "send JSON, with Content-Type: application/json")
         field = self.route_handler.parsed_data_field
-        return decoded(await self.body(), _decoder(Any if field is None else field.annotation))
+        return decode_body(await self.body(), _decoder(Any if field is None else field.annotation))
 
 
-async def read(receive: Receive, limit: int | None) -> bytes:
-    """All of a body, up to that many bytes."""
+async def read_body(receive: Receive, limit: int | None) -> bytes:
+    """The whole body. Raises Problem(413) if it is larger than `limit` bytes."""
     body = bytearray()
     while True:
         message: Any = await receive()
         if message["type"] == "http.disconnect":
-            raise Problem(400, "malformed", "whoever asks has gone before the body was complete")
+            raise Problem(400, "malformed", "the client disconnected before the body was complete")
         body += message.get("body", b"")
         if limit is not None and len(body) > limit:
-            raise Problem(413, "too_large", f"a body has at most {limit:,} bytes here")
+            raise Problem(413, "too_large", f"the body is too large: at most {limit:,} bytes here")
         if not message.get("more_body"):
             return bytes(body)
 
 
-def decoded(body: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
-    _check_parts(body)
+def decode_body(body: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
+    """The decoded body. Raises Problem(400) if it is not JSON, 422 if it has the wrong type, 413 if it is too large."""
+    _check_size(body)
     kind: Any = decoder.type
     try:
         if too_deep(body):
@@ -61,46 +62,50 @@ def decoded(body: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
             _check_members(body, kind)
         return value
     except msgspec.ValidationError as bad:
-        raise Problem(422, "invalid", _explained(bad, body, kind)) from None
+        raise Problem(422, "invalid", _explain(bad, body, kind)) from None
     except RecursionError:
         raise Problem(400, "malformed", "the body is nested too deeply") from None
-    except ValueError as bad:  # no JSON, no UTF-8, or a number of more digits than anybody counts
+    except ValueError as bad:  # not JSON, not UTF-8, or a number with too many digits
         raise Problem(400, "malformed", f"the body is not JSON: {bad}") from None
 
 
 def _check_members(body: bytes, kind: Any) -> None:
-    """Refuses a member that means nothing in the parts of a body that would take it, however large the rest is."""
-    parts = lenient_parts(kind)
-    found = parts.decoder.decode(body)
-    for name, shape in parts.shapes.items():
-        part = getattr(found, name, UNSET)
-        if part is UNSET:
+    """Raises Problem(422) for an unknown field in a member whose type would ignore it."""
+    lenient = lenient_members(kind)
+    found = lenient.decoder.decode(body)
+    for name, shape in lenient.shapes.items():
+        member = getattr(found, name, UNSET)
+        if member is UNSET:
             continue
-        if len(part) > MAX_EXPLAINED_BYTES:
-            raise Problem(413, "too_large", f"`{name}` has at most {MAX_EXPLAINED_BYTES:,} bytes here")
-        if unknown := unknown_in_part(msgspec.json.decode(part), shape, name):
+        if len(member) > MAX_EXPLAINED_BYTES:
+            raise Problem(413, "too_large", f"`{name}` is too large: at most {MAX_EXPLAINED_BYTES:,} bytes here")
+        if unknown := unknown_in_member(msgspec.json.decode(member), shape, name):
             raise Problem(422, "invalid", str(unknown))
 
 
-def _explained(bad: msgspec.ValidationError, body: bytes, kind: Any) -> str:
-    """The error in words, with the nearest field if it is about one that is not there."""
+def _explain(bad: msgspec.ValidationError, body: bytes, kind: Any) -> str:
+    """The error's text; for an unknown field with the nearest known one."""
     if len(body) > MAX_EXPLAINED_BYTES or "unknown field" not in str(bad):
         return str(bad)
     try:
         return str(unknown_field(msgspec.json.decode(body), kind) or bad)
-    except (ValueError, RecursionError):  # it is not JSON beyond that field
+    except (ValueError, RecursionError):  # the body is not JSON after that field
         return str(bad)
 
 
-def _check_parts(body: bytes) -> None:
-    """At most as many as there are signs for them, those in texts included: to tell these apart would take longer."""
+def _check_size(body: bytes) -> None:
+    """Raises Problem(413) if the body has too many values.
+
+    Counts brackets, colons and quotes, also those inside texts: to tell them apart would take longer. The counts are
+    upper bounds.
+    """
     if body.count(b"[") + body.count(b"{") > MAX_CONTAINERS:
-        raise Problem(413, "too_large", f"a body has at most {MAX_CONTAINERS:,} lists and objects here")
+        raise Problem(413, "too_large", f"the body is too large: at most {MAX_CONTAINERS:,} lists and objects here")
     texts = body.count(b'"') // 2
     if min(body.count(b":"), texts) > MAX_MEMBERS:
-        raise Problem(413, "too_large", f"the objects of a body have at most {MAX_MEMBERS:,} members here")
+        raise Problem(413, "too_large", f"the body is too large: at most {MAX_MEMBERS:,} members of objects here")
     if texts > MAX_TEXTS:
-        raise Problem(413, "too_large", f"a body has at most {MAX_TEXTS:,} texts here")
+        raise Problem(413, "too_large", f"the body is too large: at most {MAX_TEXTS:,} texts here")
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Reads that take too long are given up, so that nobody can keep the store busy by asking for everything."""
+"""The deadline of reads: one that takes too long is aborted, so that no client can keep the store busy."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from .problem import Problem
 
-# Seconds until an answer must have begun.
-LONGEST = 10.0
+# Until the response has begun.
+RESPONSE_DEADLINE_SECONDS = 10.0
 
 
 class Deadline:
-    """Around every GET but those that say `waits`: they take their time, as they were asked to."""
+    """Middleware that aborts a GET whose response has not begun in time. Routes with the option `waits` have no
+    deadline: the caller chose how long to wait."""
 
-    def __init__(self, app: ASGIApp, seconds: float = LONGEST) -> None:
+    def __init__(self, app: ASGIApp, seconds: float = RESPONSE_DEADLINE_SECONDS) -> None:
         self._app = app
         self._seconds = seconds
 
@@ -28,15 +29,15 @@ class Deadline:
 
         limit = asyncio.timeout(self._seconds)
 
-        async def begun(message: Message) -> None:
-            limit.reschedule(None)  # from here on it is the client who may be slow
+        async def send_and_disarm(message: Message) -> None:
+            limit.reschedule(None)  # from here on the client may be slow
             await send(message)
 
         try:
             async with limit:
-                await self._app(scope, receive, begun)
+                await self._app(scope, receive, send_and_disarm)
         except TimeoutError:
             if not limit.expired():
                 raise
-            text = f"this took more than {self._seconds:g} s and was given up: ask for less, or by fewer filters"
+            text = f"this took more than {self._seconds:g} s and was aborted: request less, or use fewer filters"
             raise Problem(503, "too_slow", text, headers={"Retry-After": "10"}) from None

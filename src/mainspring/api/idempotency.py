@@ -1,4 +1,4 @@
-"""Idempotency-Key: a request that is repeated gets the answer of the first time, and is not carried out again."""
+"""Idempotency-Key: a repeated request is not executed again, but gets the stored response of the first one."""
 
 from __future__ import annotations
 
@@ -21,53 +21,55 @@ from ..records.document import Document
 from ..records.unreadable import decoded_documents
 from ..survived_errors import SurvivedErrors
 from .access.authenticate import ANYONE
-from .app_scope import served
-from .body import read
+from .app_scope import app_scope
+from .body import read_body
 from .problem import Problem
 from .security_headers import header
 
-_unkept = SurvivedErrors("idempotency", "an answer is not kept, so a request that is repeated is run again")
+_unstored = SurvivedErrors("idempotency", "a response is not stored, so a repeated request is executed again")
 KIND = "answer"
 HEADER = b"idempotency-key"
-LONGEST = 255
-KEPT = timedelta(hours=24)
-# A request that has not been answered by then has died with its server, and may be taken over.
-PATIENCE = timedelta(seconds=60)
-# Answers that say: not you, not like this, not now. Nothing was done, so nothing is kept.
-_PASSING = frozenset({401, 403, 408, 413, 415, 429})
-_TRIES = 3
+MAX_KEY_CHARACTERS = 255
+RETENTION = timedelta(hours=24)
+# A request without a response after this time has died with its server: a repeated request may execute it.
+TAKEOVER_AFTER = timedelta(seconds=60)
+# Responses to requests that were refused before anything was done: not stored.
+_UNSTORED_STATUSES = frozenset({401, 403, 408, 413, 415, 429})
+_MAX_TRIES = 3
 
 _series: ContextVar[str | None] = ContextVar("mainspring.series", default=None)
 
 
-def minted(n: int = 0) -> str | None:
-    """The id that the n-th job of this request has, however often it is repeated; None: any will do."""
+def job_id(n: int = 0) -> str | None:
+    """The id of the n-th job that this request creates, the same in every repetition. None without Idempotency-Key."""
     first = _series.get()
     return None if first is None else following(first, n)
 
 
 class StoredResponse(Struct, frozen=True, omit_defaults=True):
+    """The response of the first request with a key."""
+
     status: int
     headers: list[tuple[str, str]]
     body: str
 
 
-class Once(Struct, frozen=True, omit_defaults=True):
-    """One request under its key, as a document has it."""
+class IdempotentRequest(Struct, frozen=True, omit_defaults=True):
+    """The stored record of a request with an Idempotency-Key."""
 
     fingerprint: str
-    """Of what was asked."""
+    """Digest of the query and the body."""
     series: str
-    """The first of the ids for jobs it makes."""
+    """The id of the first job that the request creates; the others follow from it."""
     holder: str
-    """Which server carries it out, and which time."""
+    """The server process that executes the request, and a token of this execution."""
     until: datetime
-    """When another may."""
+    """When another execution may take over."""
     answer: StoredResponse | None = None
 
 
 class Idempotency:
-    """Around every POST that names a key; others pass."""
+    """Middleware that executes a POST with an Idempotency-Key once. Other requests pass through."""
 
     def __init__(self, app: ASGIApp, limit: int) -> None:
         self._app = app
@@ -79,46 +81,50 @@ class Idempotency:
             return
         opt = scope["route_handler"].opt
         if opt.get("role") == ANYONE or opt.get("unkept"):
-            raise Problem(400, "bad_parameter", "the answer to this is never kept: leave Idempotency-Key out")
-        if opt.get("reads"):  # to run it again changes nothing, and a viewer is to write nothing into the store
+            raise Problem(400, "bad_parameter", "the response to this request is never stored: omit Idempotency-Key")
+        if opt.get("reads"):  # repeating it changes nothing, and a viewer must not write to the store
             await self._app(scope, receive, send)
             return
-        body = await read(receive, self._limit)
+        body = await read_body(receive, self._limit)
         name = _hash(scope["user"].name, scope["path"], key)
         exchange = _Exchange(self._app, scope, receive, send, body)
-        await served(scope).answers.once(name, _hash(scope["query_string"], body), exchange)
+        await app_scope(scope).responses.execute_once(name, _hash(scope["query_string"], body), exchange)
 
 
-class Answers:
-    """What an app's requests were answered, kept in its store."""
+class StoredResponses:
+    """The responses to an app's idempotent requests, in its store."""
 
-    def __init__(self, spring: Mainspring) -> None:
-        self._spring = spring
-        self._me = secrets.token_hex(8)
-        self._under_way: set[str] = set()
+    def __init__(self, app: Mainspring) -> None:
+        self._app = app
+        self._process_id = secrets.token_hex(8)
+        self._running: set[str] = set()
 
-    async def once(self, name: str, fingerprint: str, exchange: _Exchange) -> None:
+    async def execute_once(self, name: str, fingerprint: str, exchange: _Exchange) -> None:
+        """Executes the request and stores its response, or replays the stored one."""
         document = await self._begin(name, fingerprint)
-        once = _read(document)
-        if once.answer is not None:
-            await exchange.give(once.answer, replayed=True)
+        stored = _read(document)
+        if stored.answer is not None:
+            await exchange.send(stored.answer, replayed=True)
             return
-        token = _series.set(once.series)
-        self._under_way.add(name)
+        token = _series.set(stored.series)
+        self._running.add(name)
         try:
-            answer = await exchange.carry_out()
-            await self._end(document, once, answer)
+            response = await exchange.execute()
+            await self._end(document, stored, response)
         finally:
-            self._under_way.discard(name)
+            self._running.discard(name)
             _series.reset(token)
-        await exchange.give(answer)
+        await exchange.send(response)
 
     async def _begin(self, name: str, fingerprint: str) -> Document:
-        """The document of this request: with its answer, or for us to bring one."""
-        store, now = await self._spring.opened(), self._spring.clock.now()
-        once = Once(fingerprint, new_series(now), self._token(), now + PATIENCE)
-        ours = Document(kind=KIND, name=name, text=_write(once), expires_at=now + KEPT)
-        for _ in range(_TRIES):
+        """The request's document: with a response to replay, or held by this process, which executes the request.
+
+        Raises Problem(422) if the key belongs to another request, 409 if another process is executing this one.
+        """
+        store, now = await self._app.opened(), self._app.clock.now()
+        request = IdempotentRequest(fingerprint, new_series(now), self._token(), now + TAKEOVER_AFTER)
+        ours = Document(kind=KIND, name=name, text=_write(request), expires_at=now + RETENTION)
+        for _ in range(_MAX_TRIES):
             if (await store.put_documents([ours], now=now))[0]:
                 return ours
             found = await store.documents(KIND, [name], now=now, limit=1)
@@ -126,75 +132,79 @@ class Answers:
                 continue
             known = next(iter(decoded_documents(found, _read)[0]), None)
             if known is None or known.fingerprint != fingerprint:
-                text = "this Idempotency-Key came with another request before: each request needs one of its own"
+                text = "this Idempotency-Key was used with a different request: use a new key for each request"
                 raise Problem(422, "idempotency_mismatch", text)
             if known.answer is not None:
                 return found[0]
             if known.until > now and not self._is_lost(name, known):
                 break
-            once = replace(known, holder=self._token(), until=now + PATIENCE)
-            ours = replace(found[0], text=_write(once), revision=found[0].revision + 1)
-        text = "the first request with this Idempotency-Key is not answered yet: ask again"
+            request = replace(known, holder=self._token(), until=now + TAKEOVER_AFTER)
+            ours = replace(found[0], text=_write(request), revision=found[0].revision + 1)
+        text = "the first request with this Idempotency-Key is still running: try again"
         raise Problem(409, "idempotency_in_progress", text, headers={"Retry-After": "1"})
 
     def _token(self) -> str:
-        return f"{self._me}.{secrets.token_hex(4)}"
+        return f"{self._process_id}.{secrets.token_hex(4)}"
 
-    def _is_lost(self, name: str, once: Once) -> bool:
-        """Whether it was ours, and we do not carry it out any more: the store was away when we wanted to say so."""
-        return once.holder.startswith(f"{self._me}.") and name not in self._under_way
+    def _is_lost(self, name: str, request: IdempotentRequest) -> bool:
+        """Whether this process held the request but no longer executes it: the store was unreachable when it ended."""
+        return request.holder.startswith(f"{self._process_id}.") and name not in self._running
 
-    async def _end(self, document: Document, once: Once, answer: StoredResponse) -> None:
-        """Keeps the answer. After an error nobody knows what was done: whoever repeats it does so with the same ids."""
-        now = self._spring.clock.now()
-        kept = replace(once, until=now) if answer.status >= 500 else replace(once, answer=answer)
-        with _unkept.survive(StoreError):  # what was done is done, and the caller gets its answer
-            store = await self._spring.opened()
-            if answer.status in _PASSING:
+    async def _end(self, document: Document, request: IdempotentRequest, response: StoredResponse) -> None:
+        """Stores the response. After a server error (5xx) the result is unknown: a repeated request is executed again,
+        with the same job ids."""
+        now = self._app.clock.now()
+        updated = replace(request, until=now) if response.status >= 500 else replace(request, answer=response)
+        with _unstored.survive(StoreError):  # the request was executed, so the caller gets its response anyway
+            store = await self._app.opened()
+            if response.status in _UNSTORED_STATUSES:
                 await store.drop_documents(KIND, [document.name])
             else:
-                ended = replace(document, text=_write(kept), revision=document.revision + 1)
+                ended = replace(document, text=_write(updated), revision=document.revision + 1)
                 await store.put_documents([ended], now=now)
 
 
 class _Exchange:
-    """A request whose body was read already, and the answer to it."""
+    """A request whose body has been read, and its response."""
 
     def __init__(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         self._app, self._scope, self._receive, self._send = app, scope, receive, send
         self._body: bytes | None = body
-        self._said: list[Any] = []
+        self._messages: list[Any] = []
 
-    async def carry_out(self) -> StoredResponse:
-        await self._app(self._scope, self._again, self._hear)
-        start, *parts = self._said
+    async def execute(self) -> StoredResponse:
+        """Runs the handler and returns its response without sending it."""
+        await self._app(self._scope, self._receive_again, self._record)
+        start, *parts = self._messages
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start["headers"]]
         body = b"".join(part.get("body", b"") for part in parts)
         return StoredResponse(start["status"], headers, body.decode())
 
-    async def _again(self) -> Any:
+    async def _receive_again(self) -> Any:
         if self._body is None:
             return await self._receive()
         body, self._body = self._body, None
         return {"type": "http.request", "body": body, "more_body": False}
 
-    async def _hear(self, message: Message) -> None:
-        self._said.append(message)
+    async def _record(self, message: Message) -> None:
+        self._messages.append(message)
 
-    async def give(self, answer: StoredResponse, *, replayed: bool = False) -> None:
-        headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
+    async def send(self, response: StoredResponse, *, replayed: bool = False) -> None:
+        headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers]
         if replayed:
             headers.append((b"idempotent-replayed", b"true"))
-        start: Any = {"type": "http.response.start", "status": answer.status, "headers": headers}
+        start: Any = {"type": "http.response.start", "status": response.status, "headers": headers}
         await self._send(start)
-        body: Any = {"type": "http.response.body", "body": answer.body.encode(), "more_body": False}
+        body: Any = {"type": "http.response.body", "body": response.body.encode(), "more_body": False}
         await self._send(body)
 
 
 def _key(scope: Scope) -> str | None:
     key = header(scope, HEADER)
-    if key is not None and (not 0 < len(key) <= LONGEST or not key.isascii() or not key.isprintable()):
-        raise Problem(400, "bad_parameter", f"an Idempotency-Key has 1 to {LONGEST} printable ASCII characters")
+    if key is not None and (not 0 < len(key) <= MAX_KEY_CHARACTERS or not key.isascii() or not key.isprintable()):
+        raise Problem(
+            400, "bad_parameter", f"an Idempotency-Key has 1 to {MAX_KEY_CHARACTERS} printable ASCII characters"
+        )
     return key
 
 
@@ -206,9 +216,9 @@ def _hash(*parts: str | bytes) -> str:
     return found.hexdigest()
 
 
-def _write(once: Once) -> str:
-    return msgspec.json.encode(once).decode()
+def _write(request: IdempotentRequest) -> str:
+    return msgspec.json.encode(request).decode()
 
 
-def _read(document: Document) -> Once:
-    return msgspec.json.decode(document.text, type=Once)
+def _read(document: Document) -> IdempotentRequest:
+    return msgspec.json.decode(document.text, type=IdempotentRequest)

@@ -1,4 +1,4 @@
-"""Answers that cost a store much are given again for a while."""
+"""A cache of results that are expensive for the store."""
 
 from __future__ import annotations
 
@@ -10,75 +10,76 @@ from litestar.di import NamedDependency
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..clock import Clock
-from .access.authenticate import UNSAFE
-from .app_scope import served
+from .access.authenticate import UNSAFE_METHODS
+from .app_scope import app_scope
 
 T = TypeVar("T")
-# Seconds: what cost less is asked for each time, and the longest that an answer is given again.
-DEAR, LONGEST = 0.05, 60.0
-# However many look, and however often: counting takes a twentieth of a store's time.
-SHARE = 20
-# Questions that are remembered; they come with parameters, so there is no end of them. Beyond, the oldest goes.
-MOST = 1000
+# A result that loaded faster is not cached.
+MIN_LOAD_SECONDS = 0.05
+MAX_AGE_SECONDS = 60.0
+# A result is cached for 20 times as long as it took to load: so loading uses at most 1/20 of the store's time.
+AGE_PER_LOAD_SECOND = 20
+# Cache keys include parameters of requests. Beyond this number the oldest result is dropped.
+MAX_CACHED_RESPONSES = 1000
 
 
 class ResponseCache:
-    """What was asked lately. Whoever changes something here is told the truth at once; others a little later."""
+    """Results of slow reads, by cache key. Changes made through this server are visible at once, others after the
+    result's age limit."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._kept: dict[Any, tuple[object, float]] = {}
-        self._asked: dict[Any, asyncio.Future[Any]] = {}
+        self._results: dict[Any, tuple[object, float]] = {}
+        self._loading: dict[Any, asyncio.Future[Any]] = {}
 
-    async def get(self, question: Any, load: Callable[[], Awaitable[T]]) -> T:
-        """Those who ask the same at once ask once."""
-        value, until = self._kept.get(question, (None, 0.0))
+    async def get(self, key: Any, load: Callable[[], Awaitable[T]]) -> T:
+        """The cached result, or that of `load`. Concurrent calls with the same key share one load."""
+        value, until = self._results.get(key, (None, 0.0))
         if self._clock.monotonic() < until:
             return value  # type: ignore[return-value]
-        asked = self._asked
-        if question not in asked:
-            asked[question] = asyncio.ensure_future(self._load(question, load))
-            asked[question].add_done_callback(lambda _: asked.pop(question))
-        return await asyncio.shield(asked[question])
+        loading = self._loading
+        if key not in loading:
+            loading[key] = asyncio.ensure_future(self._load(key, load))
+            loading[key].add_done_callback(lambda _: loading.pop(key))
+        return await asyncio.shield(loading[key])
 
-    async def _load(self, question: Any, load: Callable[[], Awaitable[T]]) -> T:
-        begun, kept = self._clock.monotonic(), self._kept
+    async def _load(self, key: Any, load: Callable[[], Awaitable[T]]) -> T:
+        begun, results = self._clock.monotonic(), self._results
         value = await load()
         now = self._clock.monotonic()
-        if now - begun >= DEAR:
-            kept.pop(question, None)
-            kept[question] = value, now + min(LONGEST, SHARE * (now - begun))
-            if len(kept) > MOST:
-                del kept[next(iter(kept))]
+        if now - begun >= MIN_LOAD_SECONDS:
+            results.pop(key, None)
+            results[key] = value, now + min(MAX_AGE_SECONDS, AGE_PER_LOAD_SECOND * (now - begun))
+            if len(results) > MAX_CACHED_RESPONSES:
+                del results[next(iter(results))]
         return value
 
-    def forget(self) -> None:
-        """Also of what is being asked: its answer may be of before."""
-        self._kept = {}
-        self._asked = {}
+    def clear(self) -> None:
+        """Drops all results, and those of loads under way: they may be from before the change."""
+        self._results = {}
+        self._loading = {}
 
 
-Lately = NamedDependency[ResponseCache]
+Cache = NamedDependency[ResponseCache]
 
 
 class InvalidateCache:
-    """An application after whose changes nothing is known from before.
+    """Middleware that clears the cache when a request has changed something.
 
-    A request that is refused changes nothing, nor does a POST that only reads: else anyone could make the store count
-    all the time.
+    A refused request (4xx) and a POST that only reads do not clear it: else any caller could disable the cache.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def told(message: Message) -> None:
+        async def clear_and_send(message: Message) -> None:
             if message["type"] == "http.response.start" and not 400 <= message["status"] < 500:
-                served(scope).recent.forget()
+                app_scope(scope).cache.clear()
             await send(message)
 
-        await self._app(scope, receive, told if _changes(scope) else send)
+        await self._app(scope, receive, clear_and_send if _changes(scope) else send)
 
 
 def _changes(scope: Scope) -> bool:
-    return scope.get("method") in UNSAFE and not scope["route_handler"].opt.get("reads")
+    return scope.get("method") in UNSAFE_METHODS and not scope["route_handler"].opt.get("reads")

@@ -1,4 +1,4 @@
-"""Headers: those of a request, and those that every answer has."""
+"""The security headers of every response; and the reading of request headers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from litestar.types import ASGIApp, Message, Scope
 
-# Browsers may do nothing with what the API says but hand it to the page of the same origin that asked.
-ALWAYS: dict[bytes, bytes] = {
+# A browser may give a response only to the page of the same origin that requested it.
+SECURITY_HEADERS: dict[bytes, bytes] = {
     b"cache-control": b"no-store",
     b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
     b"cross-origin-resource-policy": b"same-origin",
@@ -18,7 +18,7 @@ ALWAYS: dict[bytes, bytes] = {
 
 
 def header(scope: Scope, name: bytes) -> str | None:
-    """The first of that name, which is in lower case. Cheaper than reading them all."""
+    """The first header with this name (lower case). None if there is none. Cheaper than reading all of them."""
     for key, value in scope["headers"]:
         if key == name:
             return value.decode("latin-1")
@@ -26,18 +26,21 @@ def header(scope: Scope, name: bytes) -> str | None:
 
 
 class SecurityHeaders:
-    """An application whose answers have the headers above, unless they say otherwise themselves."""
+    """ASGI middleware that adds the headers above, unless the response sets them itself."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Plain ASGI: frameworks that mount it have names of their own for these types."""
+        """The parameters have no types, since frameworks that mount it define their own."""
 
-        async def guarded(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                said = {name.lower() for name, _ in message["headers"]}
-                message["headers"] = [*message["headers"], *(one for one in ALWAYS.items() if one[0] not in said)]
+                present = {name.lower() for name, _ in message["headers"]}
+                message["headers"] = [
+                    *message["headers"],
+                    *(one for one in SECURITY_HEADERS.items() if one[0] not in present),
+                ]
             await send(message)
 
-        await self._app(scope, receive, guarded)
+        await self._app(scope, receive, send_with_headers)

@@ -1,4 +1,4 @@
-"""Serves the API at an address of its own until it is told to stop."""
+"""The HTTP server of the API: listens on an address until it is stopped."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from ..errors import BadSetting
 from ..supervisor.signals import on_stop
 from ..survived_errors import LOG_EVERY_SECONDS
-from .request_limits import Bounded
-from .stream import STOPPING
+from .event_stream import STOPPING
+from .request_limits import LimitedProtocol
 
-# How many connections may wait to be taken.
-BACKLOG = 1024
-# Milliseconds after which a connection ends whose other side takes nothing of what it was sent.
-STALLED = 30_000
-# Seconds after which a server that stops waits no more for those who do so.
-HANG_UP = 3.0
-# Kinds of warnings that are remembered.
+# Connections that wait to be accepted.
+MAX_PENDING_CONNECTIONS = 1024
+# A connection ends if the client acknowledges no data for this time.
+TCP_USER_TIMEOUT_MS = 30_000
+# After this time a stopping server aborts connections whose client does not read.
+ABORT_AFTER_SECONDS = 3.0
+# Different warnings whose time is recorded.
 MAX_WARNINGS = 100
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Bound and listening; port 0 is any that is free."""
+    """A listening socket. Port 0 chooses a free port. Raises BadSetting if the address cannot be used."""
     try:
         family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
@@ -40,42 +40,50 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALLED)
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, TCP_USER_TIMEOUT_MS)
         listener.bind(address)
     except OSError as error:
         listener.close()
-        taken = error.errno == errno.EADDRINUSE
-        way_out = "another program has it; choose one with --port" if taken else error.strerror
-        raise BadSetting(f"cannot listen on {host} port {port}: {way_out}") from None
-    listener.listen(BACKLOG)
+        in_use = error.errno == errno.EADDRINUSE
+        reason = "another program has it; choose one with --port" if in_use else error.strerror
+        raise BadSetting(f"cannot listen on {host} port {port}: {reason}") from None
+    listener.listen(MAX_PENDING_CONNECTIONS)
     return listener
 
 
-def address(listener: socket.socket) -> str:
-    """Where a browser finds it."""
+def url_of(listener: socket.socket) -> str:
+    """The URL of a listening socket."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class Server:
-    """Stops gracefully: what has begun is answered, within `grace` seconds; a second stop does not wait."""
+    """Serves an ASGI application. A stop waits up to `grace` seconds for requests under way; a second stop does not."""
 
     def __init__(self, app: ASGIApp, *, grace: float, ready: Callable[[], object] = lambda: None) -> None:
-        async def told(scope: Scope, receive: Receive, send: Send) -> None:
-            # It waits for streams to end, so they must know.
+        async def with_stopping(scope: Scope, receive: Receive, send: Send) -> None:
+            # uvicorn waits for event streams to end, so they have to know that it stops.
             scope[STOPPING] = lambda: self._server.should_exit  # type: ignore[literal-required]
             await app(scope, receive, send)
 
         config = uvicorn.Config(
-            told, http=Bounded, ws="none", lifespan="on", log_config=None, log_level="warning", access_log=False,
-            server_header=False, proxy_headers=False, timeout_graceful_shutdown=max(1, round(grace)),
-        )  # fmt: skip
-        logging.getLogger("uvicorn.error").addFilter(_seldom)
+            with_stopping,
+            http=LimitedProtocol,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=max(1, round(grace)),
+        )
+        logging.getLogger("uvicorn.error").addFilter(_rate_limited_warnings)
         self._server = _Uvicorn(config)
         self._server.ready = ready
 
     async def run(self, listener: socket.socket) -> None:
-        """Until SIGTERM, SIGINT or stop()."""
+        """Serves until SIGTERM, SIGINT or stop()."""
         with on_stop(self.stop):
             await self._server.serve([listener])
 
@@ -84,8 +92,8 @@ class Server:
         self._server.should_exit = True
 
 
-class _Seldom(logging.Filter):
-    """A warning of the server is logged once a minute: anyone may send what is no HTTP, as often as they like."""
+class _RateLimitedWarnings(logging.Filter):
+    """A log filter that passes each warning of uvicorn once a minute: anyone can send invalid HTTP."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +110,7 @@ class _Seldom(logging.Filter):
         return True
 
 
-_seldom = _Seldom()
+_rate_limited_warnings = _RateLimitedWarnings()
 
 
 class _Uvicorn(uvicorn.Server):
@@ -110,18 +118,19 @@ class _Uvicorn(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are ours: its own way ends the process by the signal, as if it had not stopped well."""
+        """Does nothing: Server handles signals. uvicorn's handler would end the process by the signal, as if it had not
+        stopped cleanly."""
         yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        timer = asyncio.get_running_loop().call_later(HANG_UP, self._hang_up)
+        timer = asyncio.get_running_loop().call_later(ABORT_AFTER_SECONDS, self._abort_closing)
         try:
             await super().shutdown(sockets)
         finally:
             timer.cancel()
 
-    def _hang_up(self) -> None:
-        """On those who were told everything, and do not take it."""
+    def _abort_closing(self) -> None:
+        """Aborts connections whose last response was sent but is not read."""
         for connection in list(self.server_state.connections):
             transport = getattr(connection, "transport", None)
             if transport is not None and transport.is_closing():

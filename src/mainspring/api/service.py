@@ -1,4 +1,4 @@
-"""The whole of it as one ASGI application, alone or under any prefix of another."""
+"""The ASGI application of the API and the dashboard, served alone or mounted under a path of another."""
 
 from __future__ import annotations
 
@@ -16,107 +16,128 @@ from litestar.types import Scope
 
 from ..app import Mainspring
 from ..metrics.cluster import ClusterMetrics
-from .access.attempts import SignInAttempts
-from .access.authenticate import Authenticate, Authenticator, Principal, may
-from .access.bearer import Bearer
-from .access.greeting import Greeting
-from .access.issuer import check_jwt
-from .access.no_auth import anyone
-from .app_scope import AppScope, opened, served
+from .access.authenticate import Authenticate, Authenticator, Principal, allow
+from .access.bearer import BearerAuthenticator
+from .access.jwt_settings import check_jwt
+from .access.no_auth import local_admin
+from .access.sign_in_attempts import SignInAttempts
+from .access.sign_in_hint import SignInHint
+from .app_scope import AppScope, app_scope, open_app
 from .body import StrictRequest
 from .deadline import Deadline
-from .document import document, operation_id
-from .idempotency import Answers, Idempotency
+from .event_stream import Streams
+from .idempotency import Idempotency, StoredResponses
 from .mount_path import ROOT, MountPath
-from .parameters import known_only
+from .openapi import openapi_document, operation_id
+from .parameters import check_query
 from .problem import HANDLERS
 from .response_cache import InvalidateCache, ResponseCache
-from .routes import BESIDE, ROUTES
-from .routes.pages import no_such_address
+from .routes import ROOT_ROUTES, ROUTES
+from .routes.dashboard_pages import not_found
 from .routes.session import Sessions
 from .security_headers import SecurityHeaders
-from .stream import Streams
 
 if TYPE_CHECKING:
-    from .access.webtoken import WebTokens
+    from .access.jwt_verifier import JwtVerifier
 
 PREFIX = "/api/v1"
-# A job's payload has a limit of its own; a body may carry many jobs.
-BODY_LIMIT = 8 << 20
+# A body may have many jobs; each payload has its own limit.
+MAX_BODY_BYTES = 8 << 20
 
 
-@get("/openapi.json", **may("viewer", unscoped=True))
+@get("/openapi.json", **allow("viewer", unscoped=True))
 async def get_openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
-    """What there is, as OpenAPI 3.1."""
-    return document(request.app, str(request.scope.get(ROOT, "")))
+    """This API as an OpenAPI 3.1 document."""
+    return openapi_document(request.app, str(request.scope.get(ROOT, "")))
 
 
 def asgi(
-    app: Mainspring, *, auth: bool = True, ways: Sequence[Authenticator] | None = None, greets: bool = True
+    app: Mainspring,
+    *,
+    auth: bool = True,
+    authenticators: Sequence[Authenticator] | None = None,
+    sign_in_hint: bool = True,
 ) -> SecurityHeaders:
-    """The API of an app. `ways` say who asks, in place of keys, tokens and sessions: the first that can tell does.
+    """The ASGI application of an app.
 
-    Without `auth` everybody is an admin, and only this machine is served. `greets`: the first request logs how to
-    sign in, while there is no key.
+    `authenticators` replace keys, tokens and sessions: the first that returns a principal decides. Without `auth`
+    every caller is an admin, and only this machine is served. `sign_in_hint`: while there is no key, the first
+    request logs how to sign in.
     """
     attempts = SignInAttempts(app.clock)
-    known = Sessions(app, attempts)
-    greeting = Greeting(app, silent=not greets or not auth or ways is not None)
-    if ways is None:
-        ways = (Bearer(app, attempts, _web_tokens(app)), known) if auth else (anyone,)
-    kept = ResponseCache(app.clock), Answers(app), Streams(app), ClusterMetrics(app), greeting
-    return SecurityHeaders(MountPath(AppScope(litestar(), app, tuple(ways), known, *kept)))
+    sessions = Sessions(app, attempts)
+    hint = SignInHint(app, silent=not sign_in_hint or not auth or authenticators is not None)
+    if authenticators is None and auth:
+        authenticators = (BearerAuthenticator(app, attempts, _jwt_verifier(app)), sessions)
+    scope = AppScope(
+        framework=litestar_app(),
+        app=app,
+        authenticators=(local_admin,) if authenticators is None else tuple(authenticators),
+        sessions=sessions,
+        cache=ResponseCache(app.clock),
+        responses=StoredResponses(app),
+        streams=Streams(app),
+        cluster=ClusterMetrics(app),
+        sign_in_hint=hint,
+    )
+    return SecurityHeaders(MountPath(scope))
 
 
-# What a handler may ask for.
+async def _app(scope: Scope) -> Mainspring:
+    return app_scope(scope).app
 
 
-async def spring(scope: Scope) -> Mainspring:
-    return served(scope).app
-
-
-async def who(scope: Scope) -> Principal:
+async def _caller(scope: Scope) -> Principal:
     principal: Principal = scope["user"]
     return principal
 
 
-async def sessions(scope: Scope) -> Sessions:
-    return served(scope).sessions
+async def _sessions(scope: Scope) -> Sessions:
+    return app_scope(scope).sessions
 
 
-async def recent(scope: Scope) -> ResponseCache:
-    return served(scope).recent
+async def _cache(scope: Scope) -> ResponseCache:
+    return app_scope(scope).cache
+
+
+# Injected into handlers by parameter name.
+_DEPENDENCIES = {
+    "app": Provide(_app),
+    "caller": Provide(_caller),
+    "sessions": Provide(_sessions),
+    "cache": Provide(_cache),
+}
 
 
 @cache
-def litestar() -> Litestar:
-    """Made once: nothing in it is of one app, and it takes a sixth of a second."""
+def litestar_app() -> Litestar:
+    """The Litestar application. All apps share it, since building it takes a sixth of a second."""
     return Litestar(
-        [Router(PREFIX, route_handlers=ROUTES, before_request=known_only), *BESIDE],
-        dependencies={one.__name__: Provide(one) for one in (spring, who, sessions, recent)},
+        [Router(PREFIX, route_handlers=ROUTES, before_request=check_query), *ROOT_ROUTES],
+        dependencies=_DEPENDENCIES,
         middleware=[
             DefineMiddleware(Authenticate),
             DefineMiddleware(InvalidateCache),
-            DefineMiddleware(Idempotency, limit=BODY_LIMIT),
+            DefineMiddleware(Idempotency, limit=MAX_BODY_BYTES),
             DefineMiddleware(Deadline),
         ],
-        exception_handlers={**HANDLERS, NotFoundException: no_such_address},
+        exception_handlers={**HANDLERS, NotFoundException: not_found},
         request_class=StrictRequest,
-        request_max_body_size=BODY_LIMIT,
+        request_max_body_size=MAX_BODY_BYTES,
         openapi_config=_document(),
-        lifespan=[opened],
+        lifespan=[open_app],
         logging_config=None,
         debug=False,
     )
 
 
-def _web_tokens(app: Mainspring) -> WebTokens | None:
+def _jwt_verifier(app: Mainspring) -> JwtVerifier | None:
     check_jwt(app.settings)
     if not app.settings.jwt_algorithm:
         return None
-    from .access.webtoken import WebTokens  # cryptography takes longer to import than all of ours
+    from .access.jwt_verifier import JwtVerifier  # cryptography takes longer to import than all of Mainspring
 
-    return WebTokens(app.settings, app.clock)
+    return JwtVerifier(app.settings, app.clock)
 
 
 def _document() -> OpenAPIConfig:
@@ -127,6 +148,6 @@ def _document() -> OpenAPIConfig:
         use_handler_docstrings=True,
         operation_id_creator=operation_id,
     )
-    # In place of pages for people, made by scripts from elsewhere: this is only put among the routes.
+    # Replaces Litestar's HTML pages, which load scripts from other sites: Litestar only adds this to the routes.
     config.openapi_controller = get_openapi  # type: ignore[assignment]
     return config

@@ -1,4 +1,4 @@
-"""Members of a JSON body that its type does not have, each with the nearest one that it has."""
+"""Unknown fields in a JSON body, each with the nearest known one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..suggest import did_you_mean
 
 
 class UnknownField(NamedTuple):
-    """A member that means nothing there."""
+    """A field that its object's type does not have."""
 
     name: str
     path: str
@@ -24,40 +24,40 @@ class UnknownField(NamedTuple):
         return f"Object contains unknown field `{self.name[:80]}`{where}; {did_you_mean(self.name, self.known)}"
 
 
-class LenientParts(NamedTuple):
-    """The members of a body whose types take members that they do not have, as records that are stored do."""
+class LenientMembers(NamedTuple):
+    """The members of a body whose types ignore unknown fields, as stored records do."""
 
     decoder: msgspec.json.Decoder[Any]
-    """Finds them as they were sent, and passes over the rest."""
+    """Decodes these members as raw JSON, and ignores the others."""
     shapes: dict[str, inspect.Type]
 
 
 def unknown_field(value: Any, kind: Any) -> UnknownField | None:
-    """The first one in a body that was decoded as plain data."""
+    """The first unknown field in a body that was decoded as plain data. None if there is none."""
     return next(_unknown(value, _shape(kind), "$"), None)
 
 
-def unknown_in_part(value: Any, shape: inspect.Type, name: str) -> UnknownField | None:
-    """The first one in a member of a body."""
+def unknown_in_member(value: Any, shape: inspect.Type, name: str) -> UnknownField | None:
+    """The first unknown field in a member of a body. None if there is none."""
     return next(_unknown(value, shape, f"$.{name}"), None)
 
 
 @cache
 def is_lenient(kind: Any) -> bool:
-    """Whether a part of the type takes members that it does not have."""
+    """Whether the type, or a part of it, ignores unknown fields."""
     return _lenient(_shape(kind), set())
 
 
 @cache
-def lenient_parts(kind: Any) -> LenientParts:
-    """Of a struct, or of one that may be left out."""
+def lenient_members(kind: Any) -> LenientMembers:
+    """The lenient members of a struct, or of a union with one struct."""
     shape = _shape(kind)
     struct = _chosen({}, shape) if isinstance(shape, inspect.UnionType) else shape
     if not isinstance(struct, inspect.StructType) or not struct.forbid_unknown_fields:
-        raise TypeError(f"{kind} takes any member, so its own are not told from others: let it forbid unknown fields")
+        raise TypeError(f"{kind} ignores unknown fields: a request type must forbid them")
     shapes = {field.encode_name: field.type for field in struct.fields if _lenient(field.type, set())}
-    parts = msgspec.defstruct("Parts", [(name, msgspec.Raw | UnsetType, UNSET) for name in shapes])
-    return LenientParts(msgspec.json.Decoder(parts | None), shapes)
+    members = msgspec.defstruct("Members", [(name, msgspec.Raw | UnsetType, UNSET) for name in shapes])
+    return LenientMembers(msgspec.json.Decoder(members | None), shapes)
 
 
 @cache
@@ -89,7 +89,7 @@ def _of_struct(value: dict[str, Any], shape: inspect.StructType, path: str) -> I
 
 
 def _chosen(value: Any, union: inspect.UnionType) -> inspect.Type | None:
-    """The part of a union that the value is read as, if it may hold members."""
+    """The type of a union that the value is decoded as. None if it has no fields."""
     kinds = [one.type if isinstance(one, inspect.Metadata) else one for one in union.types]
     if isinstance(value, list):
         return next((one for one in kinds if isinstance(one, inspect.ListType)), None)

@@ -25,8 +25,8 @@ address_options = combine_options(
 def openapi_json() -> bytes:
     """The OpenAPI document. Raises Failed if the server's parts are not installed."""
     try:
-        from ..api.document import document
-        from ..api.service import litestar
+        from ..api.openapi import openapi_document
+        from ..api.service import litestar_app
     except ImportError as missing:
         raise _not_installed(missing) from None
     return msgspec.json.encode(document(litestar()))
@@ -57,7 +57,7 @@ class Service:
         self._app, self._auth, self._meter = app, not no_auth, measured(app)
         self._server = server
         self.listener: socket.socket = server.listen(host, app.settings.port if port is None else port)
-        self.address = server.address(self.listener)
+        self.address = server.url_of(self.listener)
 
     async def run(self, ready: Callable[[], object]) -> None:
         """Serves until a signal, and finishes open requests. Calls `ready` when it accepts connections."""

@@ -1,8 +1,8 @@
-// The REST API, as the pages ask it.
-import { parse, stringify } from "./exact.js";
+// Requests to the REST API.
+import { parse, stringify } from "./lossless_json.js";
 
-/** The API said no; `message` is for people. */
-export class Refusal extends Error {
+/** An error response of the API. `message` is for people. */
+export class ApiError extends Error {
   constructor(status, problem) {
     super(problem.detail || `the server answered ${status}`);
     this.status = status;
@@ -11,7 +11,7 @@ export class Refusal extends Error {
   }
 }
 
-/** Nothing answered. */
+/** The server did not respond. */
 export class Unreachable extends Error {
   constructor() {
     super("The server does not answer. Retrying until it does.");
@@ -20,24 +20,24 @@ export class Unreachable extends Error {
 
 const signedOut = new Set();
 
-/** Calls `told` whenever the API no longer knows who we are. */
-export function onSignedOut(told) {
-  signedOut.add(told);
+/** Calls `listener` with the error when the session has ended. */
+export function onSignedOut(listener) {
+  signedOut.add(listener);
 }
 
 const changes = new Set();
 
-/** Calls `told` after each change that this page has made; returns a function that ends it. */
-export function onChange(told) {
-  changes.add(told);
-  return () => changes.delete(told);
+/** Calls `listener` after each change that this page has made. Returns a function that removes the listener. */
+export function onChange(listener) {
+  changes.add(listener);
+  return () => changes.delete(listener);
 }
 
-/** A POST that only asks. */
-const reads = (path, body) => path === "cron/preview" || path === "session" || body?.dry_run === true;
+/** Whether a POST changes nothing. */
+const isRead = (path, body) => path === "cron/preview" || path === "session" || body?.dry_run === true;
 
-/** The address of a path of the API, wherever this page is mounted; what is undefined, null or "" is left out. */
-export function address(path, query = {}) {
+/** The URL of a path of the API, below the page's mount path. Parameters that are undefined, null or "" are omitted. */
+export function apiUrl(path, query = {}) {
   const url = new URL(`api/v1/${path}`, document.baseURI);
   for (const [name, value] of Object.entries(query)) {
     for (const one of Array.isArray(value) ? value : [value]) {
@@ -47,13 +47,13 @@ export function address(path, query = {}) {
   return url;
 }
 
-/** One path segment: names may have any character. */
+/** Encodes one path segment: names may contain any character. */
 export const segment = encodeURIComponent;
 
-export async function ask(method, path, { query, body, headers = {}, signal } = {}) {
+export async function request(method, path, { query, body, headers = {}, signal } = {}) {
   let response, text;
   try {
-    response = await fetch(address(path, query), {
+    response = await fetch(apiUrl(path, query), {
       method, signal, credentials: "same-origin",
       headers: body === undefined ? headers : { "Content-Type": "application/json", ...headers },
       body: body === undefined ? undefined : stringify(body),
@@ -66,12 +66,12 @@ export async function ask(method, path, { query, body, headers = {}, signal } = 
     const answer = text ? parse(text) : null;
     const etag = response.headers.get("ETag");
     if (etag && answer) Object.defineProperty(answer, "etag", { value: etag });
-    if (method !== "GET" && !reads(path, body)) changes.forEach((told) => told());
+    if (method !== "GET" && !isRead(path, body)) changes.forEach((listener) => listener());
     return answer;
   }
-  const refusal = new Refusal(response.status, problem(text));
-  if (response.status === 401 && path !== "session") signedOut.forEach((told) => told(refusal));
-  throw refusal;
+  const error = new ApiError(response.status, problem(text));
+  if (response.status === 401 && path !== "session") signedOut.forEach((listener) => listener(error));
+  throw error;
 }
 
 function problem(text) {
@@ -82,8 +82,8 @@ function problem(text) {
   }
 }
 
-export const get = (path, query, signal) => ask("GET", path, { query, signal });
-export const post = (path, body, options) => ask("POST", path, { body, ...options });
-/** With `etag`, only if it was not changed since it was read. */
-export const patch = (path, body, etag) => ask("PATCH", path, { body, headers: etag ? { "If-Match": etag } : {} });
-export const remove = (path) => ask("DELETE", path);
+export const get = (path, query, signal) => request("GET", path, { query, signal });
+export const post = (path, body, options) => request("POST", path, { body, ...options });
+/** With `etag`, fails if the resource was changed since it was read. */
+export const patch = (path, body, etag) => request("PATCH", path, { body, headers: etag ? { "If-Match": etag } : {} });
+export const remove = (path) => request("DELETE", path);

@@ -1,74 +1,77 @@
-// The same to many jobs or schedules, in lots: how many it would be, then doing it, and why some were skipped.
+// Bulk actions on jobs or schedules, in batches: a count first, then the change; with the reasons for skipped ones.
 import { post } from "./api.js";
 
-const LOT = 1000;
-const EDITED = 200; // jobs of a lot whose arguments are changed: each of them is written by itself
-const ENOUGH = 50; // lots that are counted before the question; what is more is "more than"
+const BATCH_ROWS = 1000;
+const EDIT_BATCH_ROWS = 200; // jobs of a batch whose arguments change: each is written separately
+const MAX_COUNT_BATCHES = 50; // batches counted before the question; beyond, the count is "more than"
 
 /**
- * `choice`: { ids } or { filter }. `send(which)` posts one lot: { done: ids, refused: [{ id, words }], next }. Calls
- * `told({ done, ids, refused, left, more })` after each lot, and begins no other when `signal` says so; `ids` are those
- * of a count, which ends after `most` lots.
+ * `choice` is { ids } or { filter }. `send(selection)` posts one batch and returns { done: ids, refused: [{ id, words
+ * }], next }. Calls `onProgress({ done, ids, refused, left, more })` after each batch, and stops when `signal` is
+ * aborted. A count ends after `maxBatches`, and has the `ids`.
  */
-async function lots(send, choice, told, signal, { most = Infinity, limit = LOT } = {}) {
-  const sum = nothing();
-  const parts = choice.ids ? slices(choice.ids) : null;
+async function inBatches(send, choice, onProgress, signal, { maxBatches = Infinity, limit = BATCH_ROWS } = {}) {
+  const total = emptyResult();
+  const parts = choice.ids ? batchesOf(choice.ids) : null;
   let after = null;
-  for (let n = 0; n < most && !signal.aborted; n++) {
-    // A lot that has been sent is not aborted: what it did would not be known.
+  for (let n = 0; n < maxBatches && !signal.aborted; n++) {
+    // A batch that was sent is not aborted: its result would be unknown.
     const answer = await send(parts ? { ids: parts[n] } : { filter: choice.filter, limit, after });
-    sum.done += answer.done.length;
-    if (most < Infinity) sum.ids.push(...answer.done);
-    answer.refused.forEach((one) => refuse(sum, one));
+    total.done += answer.done.length;
+    if (maxBatches < Infinity) total.ids.push(...answer.done);
+    answer.refused.forEach((one) => addRefusal(total, one));
     after = answer.next;
-    sum.more = parts ? n + 1 < parts.length : after !== null;
-    told({ ...sum });
-    if (!sum.more) break;
+    total.more = parts ? n + 1 < parts.length : after !== null;
+    onProgress({ ...total });
+    if (!total.more) break;
   }
-  return sum;
+  return total;
 }
 
-/** What lots() answers where none is meant. */
-export const nothing = () => ({ done: 0, ids: [], refused: new Map(), left: 0, more: false });
+/** The result of inBatches() if nothing is selected. */
+export const emptyResult = () => ({ done: 0, ids: [], refused: new Map(), left: 0, more: false });
 
-function slices(ids) {
-  return Array.from({ length: Math.ceil(ids.length / LOT) }, (_, n) => ids.slice(n * LOT, (n + 1) * LOT));
+function batchesOf(ids) {
+  const length = Math.ceil(ids.length / BATCH_ROWS);
+  return Array.from({ length }, (_, n) => ids.slice(n * BATCH_ROWS, (n + 1) * BATCH_ROWS));
 }
 
-/** Those that were refused for the same reason are one: { words, count, id }. */
-export function refuse(sum, { id, words }) {
-  const group = sum.refused.get(words) ?? { words, count: 0, id };
-  sum.refused.set(words, { ...group, count: group.count + 1 });
-  sum.left += 1;
+/** Adds a refusal to the result. Refusals with the same reason are one entry: { words, count, id }. */
+export function addRefusal(total, { id, words }) {
+  const group = total.refused.get(words) ?? { words, count: 0, id };
+  total.refused.set(words, { ...group, count: group.count + 1 });
+  total.left += 1;
 }
 
-const sendJobs = (path, wish) => async (which) => {
-  const { ids, refused, next } = await post(path, { ...wish, ...which });
-  return { done: ids, refused: refused.map((one) => ({ id: one.id, words: whyJob(one) })), next };
+const batchLimit = (request) => (request.dry_run ? MAX_COUNT_BATCHES : Infinity);
+
+const sendJobs = (path, request) => async (which) => {
+  const { ids, refused, next } = await post(path, { ...request, ...which });
+  return { done: ids, refused: refused.map((one) => ({ id: one.id, words: refusalText(one) })), next };
 };
 
-const whyJob = ({ id, code, detail, state }) =>
+const refusalText = ({ id, code, detail, state }) =>
   (code === "invalid_transition" && state ? `they are ${state}` : detail.replaceAll(id, "…"));
 
-/** Jobs: `wish` as POST jobs/bulk takes it; with `dry_run` only how many would be changed. */
-export const changeJobs = (choice, wish, told, signal) =>
-  lots(sendJobs("jobs/bulk", wish), choice, told, signal, { most: wish.dry_run ? ENOUGH : Infinity });
+/** Changes jobs. `request` is the body of POST jobs/bulk; with `dry_run` the jobs are only counted. */
+export const changeJobs = (choice, request, onProgress, signal) =>
+  inBatches(sendJobs("jobs/bulk", request), choice, onProgress, signal, { maxBatches: batchLimit(request) });
 
-/** Dead jobs, with some of their arguments changed; with `dry_run` only how many would be redriven. */
-export const redriveJobs = (choice, wish, told, signal) =>
-  lots(sendJobs("dead/redrive", wish), choice, told, signal,
-    { most: wish.dry_run ? ENOUGH : Infinity, limit: wish.arguments ? EDITED : LOT });
+/** Redrives dead jobs, optionally with changed arguments; with `dry_run` they are only counted. */
+export const redriveJobs = (choice, request, onProgress, signal) =>
+  inBatches(sendJobs("dead/redrive", request), choice, onProgress, signal,
+    { maxBatches: batchLimit(request), limit: request.arguments ? EDIT_BATCH_ROWS : BATCH_ROWS });
 
-/** An empty filter means all of them. */
-const schedulesMeant = ({ ids, filter, ...rest }) =>
+/** The selection in a request body. An empty filter selects all schedules. */
+const selectionBody = ({ ids, filter, ...rest }) =>
   (ids ? { names: ids } : Object.keys(filter).length ? { filter, ...rest } : { all: true, ...rest });
 
-/** Schedules: `wish` as POST scheduler/bulk takes it. */
-export function changeSchedules(choice, wish, told, signal) {
+/** Changes schedules. `request` is the body of POST scheduler/bulk. */
+export function changeSchedules(choice, request, onProgress, signal) {
   const send = async (which) => {
-    const { done, refused, next } = await post("scheduler/bulk", { ...wish, ...schedulesMeant(which) });
+    const { done, refused, next } = await post("scheduler/bulk", { ...request, ...selectionBody(which) });
     const why = Object.entries(refused).map(([id, words]) => ({ id, words: words.replaceAll(id, "…") }));
     return { done, refused: why, next };
   };
-  return lots(send, choice, told, signal, { most: wish.dry_run ? ENOUGH : Infinity });
+  return inBatches(send, choice, onProgress, signal, { maxBatches: batchLimit(request) });
 }

@@ -1,4 +1,4 @@
-// The server's time: what is "3 s ago" must not depend on how this machine's clock is set.
+// The server's time: "3 s ago" must not depend on this machine's clock.
 import { get } from "./api.js";
 import { useEffect, useState } from "./html.js";
 
@@ -7,9 +7,9 @@ let offset = 0;
 export const now = () => Date.now() + offset;
 
 export async function setClock() {
-  const asked = Date.now();
-  const { now: theirs } = await get("time");
-  offset = Date.parse(theirs) - (asked + Date.now()) / 2;
+  const sentAt = Date.now();
+  const { now: serverNow } = await get("time");
+  offset = Date.parse(serverNow) - (sentAt + Date.now()) / 2;
   if (Math.abs(offset) < 2000) offset = 0;
 }
 

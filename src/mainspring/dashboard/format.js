@@ -1,13 +1,13 @@
-// Figures and times as people read them.
+// Numbers and times as text.
 
-/** A figure of the API, which may be an Exact, as a number to reckon with; null stays. */
-export const figure = (n) => (n === null || n === undefined ? null : Number(n));
+/** A number from the API, possibly a LosslessNumber, as an ordinary number. null stays null. */
+export const toNumber = (n) => (n === null || n === undefined ? null : Number(n));
 
 const STEPS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 
 /** 0.00042 -> "<1 ms", 0.0042 -> "4.2 ms", 75 -> "1 min 15 s", 90000 -> "1 d 1 h". */
 export function duration(given) {
-  const seconds = figure(given);
+  const seconds = toNumber(given);
   if (seconds === null) return "–";
   if (seconds < 0) return `−${duration(-seconds)}`;
   if (seconds < 0.00095) return seconds ? "<1 ms" : "0 ms";
@@ -25,7 +25,7 @@ export function duration(given) {
   }
   return parts.join(" ");
 }
-/** The same beside an axis, where no two may be alike. */
+/** A duration as an axis label: two different values never have the same label. */
 export const axisDuration = (seconds) =>
   (seconds && seconds < 0.0095 ? `${Number((seconds * 1000).toPrecision(2))} ms` : duration(seconds));
 
@@ -48,26 +48,26 @@ export const local = (at) => LOCAL.format(new Date(at));
 export const clockTime = (at) => CLOCK.format(new Date(at));
 /** 2030-01-01 09:30:00 UTC. */
 export const utc = (at) => `${new Date(at).toISOString().slice(0, 19).replace("T", " ")} UTC`;
-/** Whether the viewer's clock shows UTC then, so that one of the two is enough. */
+/** Whether local time equals UTC at that instant, so that one of them is enough. */
 export const isUtc = (at) => utc(at).startsWith(local(at));
-export const both = (at) => (isUtc(at) ? utc(at) : `${local(at)} ${zone}\n${utc(at)}`);
+export const localAndUtc = (at) => (isUtc(at) ? utc(at) : `${local(at)} ${zone}\n${utc(at)}`);
 
 /** 1234567 -> "1,234,567". */
 export const count = (n) => (n === null || n === undefined ? "–" : Number(n).toLocaleString("en"));
 /** 1234567 -> "1.2 M". */
-export function short(n) {
+export function shortCount(n) {
   const [unit, size] = [["G", 1e9], ["M", 1e6], ["k", 1e3]].find(([, size]) => n >= size) ?? ["", 1];
   return unit ? `${(n / size).toFixed(n / size < 10 ? 1 : 0)} ${unit}` : String(Math.round(n * 10) / 10);
 }
 /** 0.04 -> "<0.1", 4.25 -> "4.3", 1234 -> "1.2 k". */
-export const rate = (n) => (!n || n >= 10 ? short(Math.round(n)) : n < 0.05 ? "<0.1" : n.toFixed(1));
+export const rate = (n) => (!n || n >= 10 ? shortCount(Math.round(n)) : n < 0.05 ? "<0.1" : n.toFixed(1));
 export function bytes(n) {
   const [unit, size] = [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]].find(([, size]) => n >= size) ?? ["B", 1];
   return `${(n / size).toFixed(size === 1 || n / size >= 100 ? 0 : 1)} ${unit}`;
 }
-/** 0.9996 -> "99.9 %": only all of them are 100 %. */
+/** 0.9996 -> "99.9 %": only 1 is 100 %. */
 export function percent(given) {
-  const share = figure(given);
+  const share = toNumber(given);
   if (share === null) return "–";
   return share === 0 || share === 1 ? `${share * 100} %` : `${Math.min(99.9, Math.max(0.1, share * 100)).toFixed(1)} %`;
 }

@@ -1,4 +1,4 @@
-// What every page is written with.
+// The rendering library: Preact, its hooks, and htm templates.
 import htm from "./vendor/htm.js";
 import { h } from "./vendor/preact.js";
 

@@ -1,10 +1,10 @@
-// Keys, alone or one after the other: "g j". Not while typing.
+// Keyboard shortcuts: one key, or two in sequence ("g j"). Ignored while the viewer types in a field.
 import { useEffect } from "./html.js";
 
 const SEQUENCE_MS = 1200; // between two keys of one shortcut
 const typing = (element) => element?.matches?.("input, textarea, select, [contenteditable]");
 
-/** `keys`: {"/": {words, run}, "g j": …}. */
+/** `keys` is {"/": {words, run}, "g j": …}. */
 export function useKeys(keys) {
   useEffect(() => {
     let before = "", at = 0;

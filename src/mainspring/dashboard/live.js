@@ -1,7 +1,7 @@
-// The live feed, and pages that follow it: without flicker, and not while they are paused or out of sight.
-import { address, onChange } from "./api.js";
+// The live event feed, and data that reloads when events arrive. Stops while the page is paused or hidden.
+import { apiUrl, onChange } from "./api.js";
 import { useCallback, useEffect, useRef, useState } from "./html.js";
-import { parse } from "./exact.js";
+import { parse } from "./lossless_json.js";
 import { useSession } from "./session.js";
 
 const TYPES = [
@@ -10,21 +10,21 @@ const TYPES = [
   "schedule.fired", "schedule.passed", "schedule.paused", "schedule.changed", "queue.paused", "queue.resumed",
   "worker.started", "worker.stopping", "worker.stopped", "worker.changed", "leader.changed", "dropped", "reset",
 ];
-// Milliseconds: between two loads for events, and between loads while there is no feed.
-const AT_MOST = 1000;
-const WITHOUT = 5000;
-// A source that is silent for longer than this number of heartbeats is lost, though the browser has not noticed.
-const HEARTBEATS = 2;
+// Between two reloads because of events, and between reloads without a feed.
+const MIN_RELOAD_MS = 1000;
+const POLL_MS = 5000;
+// A source that is silent for this number of heartbeats is reopened: the browser may not notice a lost connection.
+const MAX_MISSED_HEARTBEATS = 2;
 
-/** What the shell shows of it: "live", "connecting", "paused", or "stalled" for a reason. */
+/** The state of the feed, shown in the header: "live", "connecting", "paused", or "stalled" with a reason. */
 export const feed = { paused: false, state: "live", reason: "", listeners: new Set() };
 
-function tell(change) {
+function updateFeed(change) {
   Object.assign(feed, change);
   feed.listeners.forEach((listener) => listener());
 }
 
-export const setPaused = (paused) => tell({ paused });
+export const setPaused = (paused) => updateFeed({ paused });
 
 export function useFeed() {
   const [, redraw] = useState(0);
@@ -47,115 +47,115 @@ function useVisible() {
 }
 
 /**
- * Calls `heard` with each notice that meets the wish ({type, job, queue, task, schedule, state}, as the API's filters;
- * null: none), and `lost` when some are missing and everything is to be reloaded.
+ * Calls `onEvent` with each event that matches `filter` ({type, job, queue, task, schedule, state}, as in the API; null
+ * for none), and `onGap` when events were lost and the data has to be reloaded.
  */
-export function useNotices(wish, heard, lost) {
+export function useEvents(filter, onEvent, onGap) {
   const { paused } = useFeed();
   const visible = useVisible();
   const calls = useRef({});
-  calls.current = { heard, lost };
-  const url = wish && !paused && visible ? address("events", wish).href : null;
+  calls.current = { onEvent, onGap };
+  const url = filter && !paused && visible ? apiUrl("events", filter).href : null;
   const may = useSession()?.sees("events");
   useEffect(() => {
     if (!url) return;
-    if (may) return listen(url, (notice) => calls.current.heard(notice), () => calls.current.lost());
-    const timer = setInterval(() => calls.current.lost(), WITHOUT);
+    if (may) return listen(url, (event) => calls.current.onEvent(event), () => calls.current.onGap());
+    const timer = setInterval(() => calls.current.onGap(), POLL_MS);
     return () => clearInterval(timer);
   }, [url, may]);
 }
 
-// What each open source says, and why if it stands still. The badge shows the worst of them.
+// The state of each open source, with a reason if it is stalled. The header shows the worst of them.
 const sources = new Map();
 
-function mark(key, state, reason = "") {
+function setSource(key, state, reason = "") {
   if (state) sources.set(key, { state, reason });
   else sources.delete(key);
-  const said = [...sources.values()];
-  const worst = ["stalled", "connecting"].find((one) => said.some((source) => source.state === one)) ?? "live";
-  tell({ state: worst, reason: said.find((source) => source.state === worst)?.reason ?? "" });
+  const all = [...sources.values()];
+  const worst = ["stalled", "connecting"].find((one) => all.some((source) => source.state === one)) ?? "live";
+  updateFeed({ state: worst, reason: all.find((source) => source.state === worst)?.reason ?? "" });
 }
 
-function listen(url, heard, lost) {
+function listen(url, onEvent, onGap) {
   const key = {};
   let source = null;
-  let silence = null;
-  let seconds = 0; // between two heartbeats; 0: an older server, which sends no such event
-  const awake = () => {
-    clearTimeout(silence);
-    if (seconds) silence = setTimeout(reopen, 1000 * HEARTBEATS * seconds);
+  let silenceTimer = null;
+  let seconds = 0; // between two heartbeats; 0 for an older server, which sends none
+  const resetTimer = () => {
+    clearTimeout(silenceTimer);
+    if (seconds) silenceTimer = setTimeout(reopen, 1000 * MAX_MISSED_HEARTBEATS * seconds);
   };
   const open = (missed = false) => {
     source?.close();
     source = new EventSource(url);
-    const on = (type, act) => source.addEventListener(type, (event) => (awake(), act(event)));
-    source.onopen = () => (awake(), mark(key, "live"), missed && lost());
-    source.onerror = () => (clearTimeout(silence), mark(key, "connecting"));
-    on("stalled", (event) => mark(key, "stalled", parse(event.data).reason));
-    on("resumed", () => mark(key, "live"));
-    on("heartbeat", (event) => ((seconds = Number(parse(event.data).seconds)), awake()));
+    const on = (type, act) => source.addEventListener(type, (event) => (resetTimer(), act(event)));
+    source.onopen = () => (resetTimer(), setSource(key, "live"), missed && onGap());
+    source.onerror = () => (clearTimeout(silenceTimer), setSource(key, "connecting"));
+    on("stalled", (event) => setSource(key, "stalled", parse(event.data).reason));
+    on("resumed", () => setSource(key, "live"));
+    on("heartbeat", (event) => ((seconds = Number(parse(event.data).seconds)), resetTimer()));
     for (const type of TYPES) {
       const lossy = type === "reset" || type === "dropped";
-      on(type, (event) => (lossy ? lost() : heard(parse(event.data))));
+      on(type, (event) => (lossy ? onGap() : onEvent(parse(event.data))));
     }
   };
-  // The new source does not know the last number: what was missed is loaded. It has to speak in time, too.
-  const reopen = () => (mark(key, "connecting"), open(true), awake());
-  mark(key, "connecting");
+  // The new source does not resume from the last event, so the data is reloaded. It has to send heartbeats, too.
+  const reopen = () => (setSource(key, "connecting"), open(true), resetTimer());
+  setSource(key, "connecting");
   open();
-  // While nothing comes, the page loads now and then. A browser gives up a source that was refused: it is opened again.
+  // Without a live source the page polls. A browser closes a source that was refused: it is opened again.
   const timer = setInterval(() => {
     if (sources.get(key).state === "live") return;
-    lost();
+    onGap();
     if (source.readyState === EventSource.CLOSED) open();
-  }, WITHOUT);
-  return () => (clearInterval(timer), clearTimeout(silence), source.close(), mark(key, null));
+  }, POLL_MS);
+  return () => (clearInterval(timer), clearTimeout(silenceTimer), source.close(), setSource(key, null));
 }
 
 /**
- * What `load(signal)` answers, kept while it is loaded again: when `deps` change, after each change that this page has
- * made, when something happens that meets `live`, and every `every` seconds. { value, error, loading, reload, soon };
- * `soon` loads too, once a second at most.
+ * The result of `load(signal)`. It is loaded again when `deps` change, after each change that this page makes, when an
+ * event matches the filter `live`, and every `every` seconds; the old value stays meanwhile. Returns { value, error,
+ * loading, reload, soon }; `soon` reloads at most once a second.
  */
 export function useData(load, deps, { live = null, every = 0 } = {}) {
   const [state, set] = useState({ value: undefined, error: null, loading: true });
   const { paused } = useFeed();
   const visible = useVisible();
-  const turn = useRef(null);
-  const again = useRef(false);
+  const request = useRef(null);
+  const pending = useRef(false);
   const reload = useCallback(async () => {
-    turn.current?.abort();
-    again.current = false;
-    const mine = (turn.current = new AbortController());
+    request.current?.abort();
+    pending.current = false;
+    const current = (request.current = new AbortController());
     try {
-      const value = await load(mine.signal);
-      if (turn.current === mine) set({ value, error: null, loading: false });
+      const value = await load(current.signal);
+      if (request.current === current) set({ value, error: null, loading: false });
     } catch (error) {
-      if (turn.current === mine) set((before) => ({ value: before.value, error, loading: false }));
+      if (request.current === current) set((before) => ({ value: before.value, error, loading: false }));
     } finally {
-      if (turn.current === mine) {
-        turn.current = null;
-        if (again.current) reload();
+      if (request.current === current) {
+        request.current = null;
+        if (pending.current) reload();
       }
     }
   }, deps);
-  // An answer that takes longer than the next reason to ask would never come if that put an end to it.
-  const after = useCallback(() => void (turn.current ? (again.current = true) : reload()), [reload]);
-  const idly = useCallback(() => void (turn.current || reload()), [reload]);
+  // A request under way is not aborted by the next event: else frequent events would prevent every response.
+  const reloadAfter = useCallback(() => void (request.current ? (pending.current = true) : reload()), [reload]);
+  const reloadIfIdle = useCallback(() => void (request.current || reload()), [reload]);
   useEffect(() => {
     set((before) => ({ ...before, loading: true }));
     reload();
-    return () => (turn.current?.abort(), (turn.current = null));
+    return () => (request.current?.abort(), (request.current = null));
   }, [reload]);
-  const soon = useSoon(after);
-  useNotices(live, soon, soon);
-  // What this page has changed is shown at once, with or without a feed.
+  const soon = useThrottled(reloadAfter);
+  useEvents(live, soon, soon);
+  // Changes made by this page show at once, with or without a feed.
   useEffect(() => onChange(soon), [soon]);
   useEffect(() => {
     if (paused || !visible || !every) return;
-    const timer = setInterval(idly, every * 1000);
+    const timer = setInterval(reloadIfIdle, every * 1000);
     return () => clearInterval(timer);
-  }, [idly, every, paused, visible]);
+  }, [reloadIfIdle, every, paused, visible]);
   const first = useRef(true);
   useEffect(() => {
     if (!first.current && !paused && visible) reload();
@@ -164,14 +164,14 @@ export function useData(load, deps, { live = null, every = 0 } = {}) {
   const failed = state.error && !(state.error.status < 500);
   useEffect(() => {
     if (!failed || !visible) return;
-    const timer = setTimeout(reload, WITHOUT);
+    const timer = setTimeout(reload, POLL_MS);
     return () => clearTimeout(timer);
   }, [state, visible]);
   return { ...state, reload, soon };
 }
 
-/** Calls of the answer become one call a second at most, and none is forgotten. */
-function useSoon(call) {
+/** A function that calls `call` at most once a second. The last call is never dropped. */
+function useThrottled(call) {
   const timer = useRef(null);
   const last = useRef(0);
   const latest = useRef(call);
@@ -183,6 +183,6 @@ function useSoon(call) {
       timer.current = null;
       last.current = Date.now();
       latest.current();
-    }, Math.max(100, last.current + AT_MOST - Date.now()));
+    }, Math.max(100, last.current + MIN_RELOAD_MS - Date.now()));
   }, []);
 }

@@ -1,10 +1,10 @@
-// Addresses of pages: they are real paths below the base, and filters are in their query.
+// The URLs of pages: paths below the base URL, with filters in the query.
 import { useEffect, useState } from "./html.js";
 
 const CHANGED = "mainspring:address";
 const base = () => new URL(document.baseURI);
 
-/** { page, rest, query }: of jobs/17?queue=a they are "jobs", "17" and URLSearchParams. */
+/** The parts of the URL as { page, rest, query }: for jobs/17?queue=a "jobs", "17" and URLSearchParams. */
 export function route() {
   const path = location.pathname.slice(base().pathname.length);
   const [page = "", ...rest] = path.split("/").filter(Boolean).map(decodeURIComponent);
@@ -22,7 +22,7 @@ export function useRoute() {
   return now;
 }
 
-/** A relative address, for <a href>: link("jobs", {state: ["dead"]}). */
+/** A relative URL for <a href>: link("jobs", {state: ["dead"]}). */
 export function link(path, query = {}) {
   const found = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
@@ -33,28 +33,28 @@ export function link(path, query = {}) {
 }
 
 export const jobLink = (id) => `jobs/${encodeURIComponent(id)}`;
-/** Jobs by the filters of their list. */
-export const jobsOf = (filter) => link("jobs", filter);
+/** The list of jobs with these filters. */
+export const jobsLink = (filter) => link("jobs", filter);
 export const scheduleLink = (name) => `schedules/${encodeURIComponent(name)}`;
 
-let arriving = false;
+let navigated = false;
 
-/** Whether this page was just reached from another one: true once. */
-export function arrived() {
-  const now = arriving;
-  arriving = false;
+/** Whether the viewer came to this page from another one. True once. */
+export function wasNavigated() {
+  const now = navigated;
+  navigated = false;
   return now;
 }
 
-/** Goes to a relative address without reloading the page. */
+/** Navigates to a relative URL without reloading the document. */
 export function go(href, { replace = false } = {}) {
-  arriving = new URL(href, base()).pathname !== location.pathname;
+  navigated = new URL(href, base()).pathname !== location.pathname;
   history[replace ? "replaceState" : "pushState"](null, "", new URL(href, base()));
   dispatchEvent(new Event(CHANGED));
   if (!replace) scrollTo(0, 0);
 }
 
-/** Links within the dashboard are followed here; those with a modifier key, or to elsewhere, by the browser. */
+/** Handles clicks on links within the dashboard. Clicks with a modifier key, and other links, are the browser's. */
 export function followLinks() {
   addEventListener("click", (event) => {
     const anchor = event.target.closest?.("a[href]");

@@ -1,11 +1,11 @@
-// Rows of a list that are selected, on any of its pages, or all that its filter means.
+// The selected rows of a list: some, on any of its pages, or all that match its filter.
 import { plural } from "./format.js";
 import { useEffect, useRef, useState } from "./html.js";
 
 /**
- * `name` is the query of the list: the selection ends when its filter changes. Rows have an `id` and `can`, the actions
- * that they allow. `noun` and `inWords` name what is selected; `filter(at)` is what the API takes for all of them, with
- * what `everything(at)` was given.
+ * `name` is the query of the list: the selection is cleared when its filter changes. Rows have an `id` and `can`, the
+ * actions that they allow. `noun` and `inWords` describe the rows. `filter(at)` returns the API's filter for all rows;
+ * `at` is the argument of `everything(at)`.
  */
 export function useSelection(name, { noun, inWords, filter }) {
   const [ids, set] = useState(new Map());
@@ -41,6 +41,6 @@ export function useSelection(name, { noun, inWords, filter }) {
     everything: (at) => all(at),
     words: some ? `${plural(ids.size, noun)} selected` : `All ${inWords}`,
     what: some ? plural(ids.size, `selected ${noun}`) : `all ${inWords}`,
-    meant: some ? { ids: [...ids.keys()], can: ids } : { filter: filter(since) },
+    choice: some ? { ids: [...ids.keys()], can: ids } : { filter: filter(since) },
   };
 }

@@ -1,14 +1,14 @@
-// Who has signed in, and what they may.
-import { ask, get, post } from "./api.js";
+// The session: the signed-in principal and its permissions.
+import { request, get, post } from "./api.js";
 import { createContext, useContext } from "./html.js";
 
 const RANK = { viewer: 0, operator: 1, admin: 2 };
 
-/** The principal, with `may(role, scope)`. */
+/** The principal, with `may(role, scope)` and `sees(scope, role)`. */
 export const Session = createContext(null);
 export const useSession = () => useContext(Session);
 
-/** `scope` is a noun of the API: what a key with scopes may change, or see with `read`. */
+/** Adds the permission checks to a principal: `may` for changes, `sees` for reads. `scope` is a noun of the API. */
 export function session(principal) {
   const has = (scope, verb) =>
     principal.scopes.includes(`${scope}:${verb}`) || (verb === "read" && has(scope, "write"));
@@ -20,7 +20,7 @@ export function session(principal) {
   };
 }
 
-/** The current one; null if the viewer is not signed in. */
+/** The current session. null if the viewer is not signed in. */
 export async function current() {
   try {
     return session(await get("session"));
@@ -30,11 +30,11 @@ export async function current() {
   }
 }
 
-/** With an API key, or with the token that a first start printed. */
+/** Signs in with an API key, or with the token of a first run. */
 export const signIn = async (key) => session(await post("session", { key }));
-export const signOut = () => ask("DELETE", "session");
+export const signOut = () => request("DELETE", "session");
 
-/** The token in the address behind #, once: it is removed, so that it is not shared. */
+/** The token after # in the URL. It is removed from the URL, so that it is not shared. */
 export function tokenInAddress() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   if (token) history.replaceState(null, "", location.pathname + location.search);

@@ -1,4 +1,4 @@
-// Light or dark: as the system prefers, unless the viewer has chosen.
+// The colour theme: light or dark, by default as the system prefers.
 const KEY = "mainspring.theme";
 const CHANGED = "mainspring:theme";
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -17,9 +17,9 @@ export function apply() {
   dispatchEvent(new Event(CHANGED));
 }
 
-/** Calls `told` when the colours on the screen have changed. */
-export function onTheme(told) {
-  dark.addEventListener("change", told);
-  addEventListener(CHANGED, told);
-  return () => (dark.removeEventListener("change", told), removeEventListener(CHANGED, told));
+/** Calls `listener` when the theme has changed. Returns a function that removes the listener. */
+export function onTheme(listener) {
+  dark.addEventListener("change", listener);
+  addEventListener(CHANGED, listener);
+  return () => (dark.removeEventListener("change", listener), removeEventListener(CHANGED, listener));
 }

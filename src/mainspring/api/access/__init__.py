@@ -1,1 +1,1 @@
-"""Who may come in, what they may do, and what they are shown."""
+"""Authentication, roles and scopes, and the redaction of secrets."""

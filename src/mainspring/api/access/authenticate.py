@@ -1,4 +1,4 @@
-"""Who may come in, and how far: principals, roles, and the guard of every route."""
+"""Authentication and authorization: principals, roles, and the check of every route."""
 
 from __future__ import annotations
 
@@ -17,53 +17,55 @@ from ...actor import act_as
 from ...app import Mainspring
 from ...errors import StoreUnavailable
 from ...records.api_key import ROLES, Role, scope_allows
-from ..app_scope import served
-from ..path import found
+from ..app_scope import app_scope
+from ..path import unescape_path
 from ..problem import Problem
-from .redaction import shown_to
+from .redaction import redact_for
 
-# For routes that anybody may use, and for those that check by themselves who it is.
+# The role of routes that are open to everyone, or that authenticate callers themselves.
 ANYONE: Literal["anyone"] = "anyone"
-UNSAFE = {"POST", "PUT", "PATCH", "DELETE"}
+UNSAFE_METHODS = {"POST", "PUT", "PATCH", "DELETE"}
 
 
 class Principal(Struct, frozen=True, kw_only=True):
-    """Whoever a request comes from."""
+    """The authenticated caller of a request."""
 
     name: str
-    """As the audit trail has it: key:deploy, jwt:alice."""
+    """As in the audit trail: key:deploy, jwt:alice."""
     role: Role
     scopes: tuple[str, ...] | None = None
-    """Nouns with :read or :write, such as jobs:write; None: whatever the role may."""
+    """Nouns with :read or :write, such as jobs:write. None: everything that the role allows."""
     expires_at: datetime | None = None
-    """When whatever it came in with ends."""
+    """When the key, token or session expires."""
 
-    def may(self, role: Role, scope: str | None = None) -> bool:
-        named = scope is None or scope_allows(self.scopes, scope)
-        return named and ROLES.index(self.role) >= ROLES.index(role)
+    def has(self, role: Role, scope: str | None = None) -> bool:
+        """Whether it has this role, or a higher one, and this scope."""
+        in_scope = scope is None or scope_allows(self.scopes, scope)
+        return in_scope and ROLES.index(self.role) >= ROLES.index(role)
 
 
-# What a handler may ask for: the app as `spring`, whoever asks as `who`.
-Spring = NamedDependency[Mainspring]
-Who = NamedDependency[Principal]
+# Injected into a handler by the parameter names `app` and `caller`.
+App = NamedDependency[Mainspring]
+Caller = NamedDependency[Principal]
 
 Connection = ASGIConnection[Any, Any, Any, Any]
-# Says who it is, or None if it cannot tell; raises Problem(401) if somebody pretends.
+# Returns the caller's principal; None if the request has no credentials of its kind. Raises Problem(401) if they are
+# not valid.
 Authenticator = Callable[[Connection], Awaitable[Principal | None]]
 
 
-def may(role: Role | Literal["anyone"], **opt: Any) -> dict[str, Any]:
-    """What a route handler says of who may call it: @get("/queues", **may("viewer")).
+def allow(role: Role | Literal["anyone"], **opt: Any) -> dict[str, Any]:
+    """The options of a route handler that name the role it needs: @get("/queues", **allow("viewer")).
 
-    Its scope is the first word of its path with :read or :write. `noun` is another word, `reads` says that a POST
-    changes nothing, `unscoped` that no scope is needed, `unkept` that its answer is a secret, not to be kept for who
-    repeats a request, `waits` that it may take longer than reads do.
+    Its scope is the first part of its path with :read or :write. `noun` replaces that part. `reads`: a POST that
+    changes nothing. `unscoped`: no scope is needed. `unkept`: the response is secret and not stored for repeated
+    requests. `waits`: no deadline for a read.
     """
     return {"opt": {"role": role, **opt}}
 
 
 class Authenticate:
-    """Finds out who asks, before anything else is done; the handler runs in that name."""
+    """Middleware that authenticates and authorizes the caller. The handler then runs as this actor."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -73,42 +75,42 @@ class Authenticate:
             scope["user"] = None
             await self._app(scope, receive, send)
             return
-        found(scope)
-        # No other origin is ever told that it may ask, so nobody has to ask whether.
+        unescape_path(scope)
+        # CORS allows no other origin, so there are no preflight requests to answer.
         if scope["method"] == "OPTIONS":
             raise Problem(405, "method_not_allowed", "there is no OPTIONS here: other origins have no access")
         connection: Connection = ASGIConnection(scope)
-        here = served(scope)
-        scope["user"] = principal = await _who(connection, here.ways)
-        # Not as a guard of the framework, which copies the handler for each request: a tenth of what an enqueue costs.
-        guard(connection, scope["route_handler"])
-        with act_as(principal.name if principal else None), shown_to(principal, here.app.settings):
+        served = app_scope(scope)
+        scope["user"] = principal = await _authenticate(connection, served.authenticators)
+        # Not a guard of Litestar, which copies the handler for each request: a tenth of the cost of an enqueue.
+        check_allowed(connection, scope["route_handler"])
+        with act_as(principal.name if principal else None), redact_for(principal, served.app.settings):
             await self._app(scope, receive, send)
 
 
-async def _who(connection: Connection, ways: tuple[Authenticator, ...]) -> Principal | None:
+async def _authenticate(connection: Connection, authenticators: tuple[Authenticator, ...]) -> Principal | None:
     if connection.scope["route_handler"].opt.get("role") == ANYONE:
         return None
-    for way in ways:
-        if (principal := await way(connection)) is not None:
+    for authenticator in authenticators:
+        if (principal := await authenticator(connection)) is not None:
             return principal
     return None
 
 
-async def still_may(connection: Connection) -> bool:
-    """Whether the caller would still be let in: its key may be revoked, its session ended."""
+async def is_still_allowed(connection: Connection) -> bool:
+    """Whether the caller's credentials are still valid: its key may be revoked, its session ended."""
     try:
-        principal = await _who(connection, served(connection.scope).ways)
+        principal = await _authenticate(connection, app_scope(connection.scope).authenticators)
     except Problem as refused:
-        return refused.status == 503  # the store does not answer: the stream stays open
+        return refused.status == 503  # the store is not reachable: the stream stays open
     except StoreUnavailable:
         return True
     before: Principal = connection.scope["user"]
     return principal is not None and (principal.role, principal.scopes) == (before.role, before.scopes)
 
 
-def guard(connection: Connection, handler: BaseRouteHandler) -> None:
-    """Deny by default: a route that does not say who may call it is for nobody."""
+def check_allowed(connection: Connection, handler: BaseRouteHandler) -> None:
+    """Raises Problem(401 or 403) unless the caller may use the route. A route that declares no role is closed."""
     role = handler.opt.get("role")
     if role == ANYONE:
         return
@@ -116,19 +118,19 @@ def guard(connection: Connection, handler: BaseRouteHandler) -> None:
     if principal is None:
         raise unauthenticated("this needs an API key, a token or a session: send Authorization: Bearer …")
     if role is None:
-        raise Problem(403, "forbidden", "this route says of nobody that he may call it")
-    if not principal.may(role):
-        raise Problem(403, "forbidden", f"{principal.name} is {principal.role}, and this is for role {role} or above")
-    if not principal.may(role, scope := scope_of(connection, handler)):
+        raise Problem(403, "forbidden", "this route declares no role and is closed")
+    if not principal.has(role):
+        raise Problem(403, "forbidden", f"{principal.name} has role {principal.role}; this needs role {role} or above")
+    if not principal.has(role, scope := scope_of(connection, handler)):
         raise Problem(403, "forbidden", f"{principal.name} lacks the scope {scope}")
 
 
 def scope_of(connection: Connection, handler: BaseRouteHandler) -> str | None:
-    """The route's noun, and whether it changes something: jobs:write. None: it needs no scope."""
+    """The scope that a request needs: the route's noun with :read or :write. None if it needs no scope."""
     if handler.opt.get("unscoped"):
         return None
     noun: str = handler.opt.get("noun") or next(iter(handler.paths)).strip("/").split("/")[0]
-    writes = connection.scope.get("method") in UNSAFE and not handler.opt.get("reads")
+    writes = connection.scope.get("method") in UNSAFE_METHODS and not handler.opt.get("reads")
     return f"{noun}:{'write' if writes else 'read'}"
 
 

@@ -1,4 +1,4 @@
-"""Who sends Authorization: Bearer …: an API key, a JSON web token, or the token of a first start."""
+"""Authentication by `Authorization: Bearer …`: an API key, a JSON web token, or the token of a first run."""
 
 from __future__ import annotations
 
@@ -9,36 +9,34 @@ from litestar.types import Scope
 from ...app import Mainspring
 from ...records.api_key import ApiKey, id_of
 from ..security_headers import header
-from .attempts import SignInAttempts
 from .authenticate import Connection, Principal, unauthenticated
-from .first_run import FIRST, is_token, is_valid
+from .first_run import FIRST_RUN, is_token, is_valid
+from .sign_in_attempts import SignInAttempts
 
 if TYPE_CHECKING:
-    from .webtoken import WebTokens
+    from .jwt_verifier import JwtVerifier
 
 
-class Bearer:
-    """A way in."""
+class BearerAuthenticator:
+    """Authenticates a caller by its bearer token. `tokens` is None if JSON web tokens are off."""
 
-    def __init__(self, app: Mainspring, attempts: SignInAttempts, tokens: WebTokens | None) -> None:
+    def __init__(self, app: Mainspring, attempts: SignInAttempts, tokens: JwtVerifier | None) -> None:
         self._app = app
         self._attempts = attempts
         self._tokens = tokens
 
     async def __call__(self, connection: Connection) -> Principal | None:
-        if (secret := bearer(connection.scope)) is None:
+        if (secret := bearer_token(connection.scope)) is None:
             return None
         if id_of(secret) is not None:
             found, refused = await self._by_key(secret), "this API key is not valid: mistyped, revoked or expired"
         elif is_token(secret):
-            found, refused = (
-                await self._by_first_start(secret, connection),
-                ("this token is for once: POST /session or POST /keys, within an hour, before there is any key"),
-            )
+            found = await self._by_first_run(secret, connection)
+            refused = "this token works once: for POST /session or POST /keys, within an hour, before there is a key"
         elif self._tokens is not None:
             found, refused = await self._tokens.read(secret)
         else:
-            found, refused = None, "this is no API key, and JSON web tokens are off (setting jwt_algorithm)"
+            found, refused = None, "this is not an API key, and JSON web tokens are off (setting jwt_algorithm)"
         if found is None:
             self._attempts.failed(connection.scope)
             raise unauthenticated(refused)
@@ -46,22 +44,22 @@ class Bearer:
 
     async def _by_key(self, secret: str) -> Principal | None:
         key = await self._app.keys.find(secret)
-        return None if key is None else of_key(key)
+        return None if key is None else principal_of(key)
 
-    async def _by_first_start(self, secret: str, connection: Connection) -> Principal | None:
-        """Only looked at here: the route that takes it uses it up."""
-        takes = connection.scope["route_handler"].opt.get("first_start")
-        return FIRST if takes and await is_valid(self._app, secret) else None
+    async def _by_first_run(self, secret: str, connection: Connection) -> Principal | None:
+        """Checks the token of a first run. The route that accepts it then uses it up."""
+        accepts = connection.scope["route_handler"].opt.get("first_run")
+        return FIRST_RUN if accepts and await is_valid(self._app, secret) else None
 
 
-def of_key(key: ApiKey) -> Principal:
+def principal_of(key: ApiKey) -> Principal:
     return Principal(name=f"key:{key.name}", role=key.role, scopes=key.scopes, expires_at=key.expires_at)
 
 
-def bearer(scope: Scope) -> str | None:
-    """What stands behind Bearer; other schemes are none of ours."""
-    said = header(scope, b"authorization")
-    if said is None:
+def bearer_token(scope: Scope) -> str | None:
+    """The token of the Authorization header. None without one, or with another scheme."""
+    authorization = header(scope, b"authorization")
+    if authorization is None:
         return None
-    scheme, _, secret = said.partition(" ")
+    scheme, _, secret = authorization.partition(" ")
     return secret.strip() if scheme.lower() == "bearer" else None

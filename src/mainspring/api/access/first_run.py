@@ -1,4 +1,4 @@
-"""The first start: a token for once, where nobody could come in otherwise."""
+"""The token of a first run: signs in once, while there is no other way to sign in."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from ...records.api_key import TOKEN, fingerprint, id_of, new_secret
 from ...records.document import Document
 from .authenticate import Principal
 
-LASTS = timedelta(hours=1)
+TOKEN_LIFETIME = timedelta(hours=1)
 _KIND = "welcome"
-FIRST = Principal(name="first-start", role="admin")
+FIRST_RUN = Principal(name="first-start", role="admin")
 
 
-async def welcome(app: Mainspring) -> str | None:
-    """A token that opens one session, or makes one key, within an hour and before there is a key. Others are void.
+async def create_token(app: Mainspring) -> str | None:
+    """Creates a token that opens one session, or creates one key, within an hour and while there is no key.
 
-    None if somebody can come in already: there is a key, or JSON web tokens are on.
+    Earlier tokens become invalid. Returns None if there is a key, or JSON web tokens are on.
     """
     if app.settings.jwt_algorithm or await app.keys.any():
         return None
     store, now, secret = await app.opened(), app.clock.now(), new_secret(TOKEN, "start")
     before = await store.documents(_KIND, now=now, limit=100)
     await store.drop_documents(_KIND, [document.name for document in before])
-    document = Document(kind=_KIND, name=fingerprint(secret), text="{}", expires_at=now + LASTS)
+    document = Document(kind=_KIND, name=fingerprint(secret), text="{}", expires_at=now + TOKEN_LIFETIME)
     await store.put_documents([document], now=now)
     return secret
 
 
 async def is_pending(app: Mainspring) -> bool:
-    """Whether a token that was made before can still be used."""
+    """Whether a token exists that can still be used."""
     if app.settings.jwt_algorithm or await app.keys.any():
         return False
     return bool(await (await app.opened()).documents(_KIND, now=app.clock.now(), limit=1))
@@ -45,12 +45,12 @@ async def is_valid(app: Mainspring, secret: str) -> bool:
     return bool(await store.documents(_KIND, [fingerprint(secret)], now=now, limit=1)) and not await app.keys.any()
 
 
-async def used_up(app: Mainspring, secret: str) -> bool:
-    """Whether it was valid until now; of several who ask at once, one is told so."""
+async def use_token(app: Mainspring, secret: str) -> bool:
+    """Uses up the token. Returns True if it was valid: for one of several concurrent calls."""
     valid = await is_valid(app, secret)
     return valid and bool(await (await app.opened()).drop_documents(_KIND, [fingerprint(secret)]))
 
 
-def address(origin: str, token: str) -> str:
-    """Where a browser signs in with it: behind the #, so that it is in no log of any server."""
+def sign_in_url(origin: str, token: str) -> str:
+    """The URL at which a browser signs in. The token follows the #, so no server logs it."""
     return f"{origin}/#token={token}"

@@ -1,4 +1,4 @@
-"""What is this machine and nobody else."""
+"""Loopback addresses: those that only this machine can reach."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...errors import BadSetting
 
 @lru_cache(256)
 def is_loopback(host: str) -> bool:
-    """Whether an address, or the name localhost, can be reached from this machine alone."""
+    """Whether only this machine can reach the host: a loopback address or the name localhost."""
     host = host.removeprefix("[").removesuffix("]").partition("%")[0]
     try:
         address = ip_address(host)
@@ -21,20 +21,20 @@ def is_loopback(host: str) -> bool:
 
 
 def check_bind(host: str, auth: bool) -> None:
-    """Refuses to serve others without asking who they are."""
+    """Raises BadSetting if sign-in is off and other machines could reach the host."""
     if not auth and not is_loopback(host):
         raise BadSetting(
-            f"without sign-in anybody who reaches {host or 'this machine'} would be an admin: "
-            "listen on 127.0.0.1, or leave sign-in on and make keys (mainspring keys create NAME)"
+            f"without sign-in everyone who can reach {host or 'this machine'} would be an admin: "
+            "listen on 127.0.0.1, or leave sign-in on and create keys (mainspring keys create NAME)"
         )
 
 
-def name_of(host: str) -> str:
+def host_name(host: str) -> str:
     """The Host header without its port."""
     if host.startswith("["):
         return host.partition("]")[0] + "]"
     return host.partition(":")[0]
 
 
-def port_of(host: str) -> str:
-    return host.removeprefix(name_of(host)).removeprefix(":")
+def host_port(host: str) -> str:
+    return host.removeprefix(host_name(host)).removeprefix(":")

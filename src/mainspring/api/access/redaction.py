@@ -1,6 +1,6 @@
-"""What may be seen of what users have put in: secrets by nobody, and, where it is so set, nothing of it by viewers.
+"""Redaction of user data: secrets are masked for every caller and, with `hide_payloads`, all of it for viewers.
 
-The door says for each request who looks; a handler shows such things through these functions and need not know.
+The authentication middleware sets the caller of each request; handlers pass user data through these functions.
 """
 
 from __future__ import annotations
@@ -28,41 +28,41 @@ if TYPE_CHECKING:
 _hides: ContextVar[bool] = ContextVar("mainspring.hides", default=False)
 
 
-def hides_from(who: Principal | None, settings: Settings) -> bool:
-    """Whether arguments, results, metadata, log lines and error texts are not for them."""
-    return settings.hide_payloads and (who is None or who.role == "viewer")
+def hides_payloads(principal: Principal | None, settings: Settings) -> bool:
+    """Whether arguments, results, metadata, log lines and error texts are hidden from this caller."""
+    return settings.hide_payloads and (principal is None or principal.role == "viewer")
 
 
 @contextmanager
-def shown_to(who: Principal | None, settings: Settings) -> Iterator[None]:
-    """What is shown inside is for their eyes."""
-    token = _hides.set(hides_from(who, settings))
+def redact_for(principal: Principal | None, settings: Settings) -> Iterator[None]:
+    """Redacts for this caller within the block."""
+    token = _hides.set(hides_payloads(principal, settings))
     try:
         yield
     finally:
         _hides.reset(token)
 
 
-def hiding() -> bool:
-    """Whether whoever asks is one of those from whom such things are hidden."""
+def is_hiding() -> bool:
+    """Whether user data is hidden from the caller of this request."""
     return _hides.get()
 
 
-def shown_data(text: str) -> Raw:
-    """JSON without its secrets; what is no JSON becomes text, and what has too many parts to look at is hidden."""
+def redact_data(text: str) -> Raw:
+    """JSON with its secrets masked. A text that is not JSON becomes a string; one with too many parts is hidden."""
     hidden = _hides.get() or has_too_many_parts(text)
     return Raw(msgspec.json.encode(MASK if hidden else mask(data(text))))
 
 
-def shown_mapping(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata, or arguments by name. Names are shown to everybody."""
+def redact_mapping(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata, or arguments by name. Names are never hidden."""
     if _hides.get():
         return {mask_text(name): MASK for name in values}
     masked: dict[str, Any] = mask(values)
     return masked
 
 
-def shown_failure(failure: Failure | None) -> Failure | None:
+def redact_failure(failure: Failure | None) -> Failure | None:
     if failure is None:
         return None
     if _hides.get():
@@ -70,75 +70,75 @@ def shown_failure(failure: Failure | None) -> Failure | None:
     return replace(failure, message=mask_text(failure.message), stack=mask_text(failure.stack))
 
 
-def shown_error(kind: str, limit: int = KIND_LIMIT) -> str:
-    """A Failure.kind. Where it was cut, what stands last may be half a secret that no mask would know."""
+def redact_error(kind: str, limit: int = KIND_LIMIT) -> str:
+    """A Failure.kind. If it was cut, its last word is dropped: it may be a part of a secret, which no mask matches."""
     if _hides.get():
         name, colon, _ = kind.partition(":")
         return f"{name}: {MASK}" if colon else name
     return mask_text(kind if len(kind) < limit else f"{kind.rpartition(' ')[0]} …")
 
 
-def shown_message(line: str) -> str:
+def redact_message(line: str) -> str:
     """A Failure.line."""
-    return shown_error(line, LINE_LIMIT)
+    return redact_error(line, LINE_LIMIT)
 
 
-def shown_reason(reason: str) -> str:
-    """A Tick.reason: a word of ours, or the error of a schedule's input function."""
+def redact_reason(reason: str) -> str:
+    """A Tick.reason: one of the engine's, or the error of a schedule's input function."""
     if not reason.startswith(INPUT):
         return mask_text(reason)
-    return INPUT + shown_error(reason.removeprefix(INPUT), limit=REASON_LIMIT)
+    return INPUT + redact_error(reason.removeprefix(INPUT), limit=REASON_LIMIT)
 
 
-def shown_tick(tick: Tick) -> Tick:
-    return replace(tick, reason=shown_reason(tick.reason)) if tick.reason else tick
+def redact_tick(tick: Tick) -> Tick:
+    return replace(tick, reason=redact_reason(tick.reason)) if tick.reason else tick
 
 
-def shown_target(target: str) -> str:
-    """What an entry of the audit trail is about: a name, an id, or a choice as JSON, in which errors may stand."""
+def redact_target(target: str) -> str:
+    """The target of an audit entry: a name, an id, or a filter as JSON, which may contain error texts."""
     if not _hides.get() or not target.startswith("{"):
         return mask_text(target)
-    chosen = data(target)
-    if not isinstance(chosen, dict):  # it was cut
+    members = data(target)
+    if not isinstance(members, dict):  # it was cut
         return MASK
-    return msgspec.json.encode({name: _chosen(name, value) for name, value in chosen.items()}).decode()
+    return msgspec.json.encode({name: _redact_member(name, value) for name, value in members.items()}).decode()
 
 
-def _chosen(name: str, value: Any) -> Any:
+def _redact_member(name: str, value: Any) -> Any:
     if name == "error":
-        return shown_error(str(value))
+        return redact_error(str(value))
     if name == "key_prefix":
         return MASK
-    return [shown_error(str(one)) for one in value] if name == "errors" else mask(value)
+    return [redact_error(str(one)) for one in value] if name == "errors" else mask(value)
 
 
-def shown_key(key: str | None) -> str | None:
-    """A job's unique or idempotency key, which may be made of its arguments: a digest of few of them can be tried."""
+def redact_key(key: str | None) -> str | None:
+    """A job's unique or idempotency key. It may be a digest of its arguments, which can be guessed if they are few."""
     return MASK if key is not None and _hides.get() else key
 
 
-def shown_line(text: str) -> str:
-    """What a run has logged or noted."""
+def redact_line(text: str) -> str:
+    """A log line or progress note of a run."""
     return MASK if text and _hides.get() else mask_text(text)
 
 
-def shown_notice(notice: FeedEvent, text: str) -> str:
-    """A live event as JSON: `text`, in which secrets are masked already, or that without what viewers may not see."""
-    said = (notice.error, notice.line, notice.progress, notice.tick)
-    if not _hides.get() or said == (None, None, None, None):
+def redact_event(event: FeedEvent, text: str) -> str:
+    """A live event as JSON. `text` is its encoding with secrets masked; user data is removed for viewers."""
+    user_data = (event.error, event.line, event.progress, event.tick)
+    if not _hides.get() or user_data == (None, None, None, None):
         return text
-    error, line, progress = notice.error, notice.line, notice.progress
+    error, line, progress = event.error, event.line, event.progress
     return encode(
         replace(
-            notice,
-            error=shown_failure(error),
+            event,
+            error=redact_failure(error),
             line=line and replace(line, text=MASK),
-            tick=notice.tick and shown_tick(notice.tick),
-            progress=progress and replace(progress, note=shown_line(progress.note)),
+            tick=event.tick and redact_tick(event.tick),
+            progress=progress and replace(progress, note=redact_line(progress.note)),
         )
     )
 
 
-def shown_text(text: str | None) -> str | None:
-    """What an operator wrote: reasons and notes."""
+def mask_note(text: str | None) -> str | None:
+    """A reason or note that an operator wrote, with secrets masked. Never hidden."""
     return None if text is None else mask_text(text)

@@ -1,4 +1,4 @@
-"""Every route there is."""
+"""All routes of the API and the dashboard."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from litestar.handlers import HTTPRouteHandler
 
 from . import (
     audit,
-    bulk,
     dead,
     depth,
     enqueue,
@@ -19,8 +18,6 @@ from . import (
     jobs,
     keys,
     metrics,
-    outlook,
-    pages,
     queues,
     schedule_bulk,
     scheduler,
@@ -33,6 +30,9 @@ from . import (
     webhooks,
     workers,
 )
+from . import dashboard_pages as pages
+from . import job_bulk as bulk
+from . import schedule_overview as outlook
 
 # Under /api/v1.
 ROUTES: list[HTTPRouteHandler] = [
@@ -59,5 +59,5 @@ ROUTES: list[HTTPRouteHandler] = [
     *webhooks.ROUTES,
     *workers.ROUTES,
 ]
-# At the root.
-BESIDE: list[Any] = [*health.BESIDE, *metrics.BESIDE, *pages.BESIDE, *triggers.BESIDE]
+# Outside /api/v1.
+ROOT_ROUTES: list[Any] = [*health.ROOT_ROUTES, *metrics.ROOT_ROUTES, *pages.ROOT_ROUTES, *triggers.ROOT_ROUTES]

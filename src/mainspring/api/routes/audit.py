@@ -1,4 +1,4 @@
-"""/audit: who did what; and /time, for those who go by the same clock."""
+"""/audit: the audit trail; and /time: the clock of the store's app."""
 
 from __future__ import annotations
 
@@ -12,67 +12,67 @@ from msgspec.structs import asdict
 
 from ...control.audit_words import reason_of, target_text
 from ...records.audit import AuditEntry, AuditFilter
-from ..access.authenticate import Spring, may
-from ..access.redaction import shown_data, shown_target, shown_text
-from ..parameters import When, instant
-from ..showing import shown_each
+from ..access.authenticate import App, allow
+from ..access.redaction import mask_note, redact_data, redact_target
+from ..parameters import InstantText, parse_instant
+from ..views import build_views
 
 Limit = Annotated[int, QueryParameter(ge=1, le=200)]
 
 
-class EntryView(AuditEntry, frozen=True, kw_only=True, omit_defaults=False):
-    """Who did what, when, to what; and how that ended."""
+class AuditEntryView(AuditEntry, frozen=True, kw_only=True, omit_defaults=False):
+    """One action: who did what to which target, when, and the result."""
 
     target_text: str
-    """The target in words, where it is a filter; else as it is."""
+    """The target for people: a filter in words, anything else unchanged."""
     reason: str | None
-    """Why, as it was given: the reason of a cancel, the note of a pause; null: none was."""
+    """The reason of a cancel, the note of a pause; null if none was given."""
     asked: Any = None
-    """The arguments, as data."""
+    """The arguments, as JSON."""
     outcome: Any = None
-    """What became of it, with what was before and after; null: nobody lived to tell."""
+    """The result, with the values before and after; null if the process died before it could record the result."""
 
 
 class AuditPage(Struct, frozen=True):
-    items: list[EntryView]
+    items: list[AuditEntryView]
     next: str | None
-    """Give it as `before` for the next page; null: there is none."""
+    """Pass it as `before` to get the next page; null on the last page."""
 
 
 class ServerTime(Struct, frozen=True):
     now: datetime
 
 
-@get("/audit", **may("viewer"))
+@get("/audit", **allow("viewer"))
 async def list_audit(
-    spring: Spring,
-    by: Annotated[str | None, QueryParameter(name="who", description="As the trail names them.")] = None,
-    action: Annotated[str | None, QueryParameter(description="A whole action, jobs.cancel, or a noun: jobs.")] = None,
+    app: App,
+    actor: Annotated[str | None, QueryParameter(name="who", description="The actor, such as key:deploy.")] = None,
+    action: Annotated[str | None, QueryParameter(description="An action (jobs.cancel) or a noun (jobs).")] = None,
     target: FromQuery[str | None] = None,
-    since: When = None,
-    until: When = None,
+    since: InstantText = None,
+    until: InstantText = None,
     before: FromQuery[str | None] = None,
     limit: Limit = 50,
 ) -> AuditPage:
-    """Changes that were made in somebody's name, newest first."""
-    which = AuditFilter(who=by, action=action, target=target, since=instant(since), until=instant(until))
-    found = await spring.audit.list(which, limit=limit, before=before)
-    return AuditPage(await shown_each(spring, found, _view), found[-1].id if len(found) == limit else None)
+    """Actions in the audit trail, newest first."""
+    which = AuditFilter(who=actor, action=action, target=target, since=parse_instant(since), until=parse_instant(until))
+    found = await app.audit.list(which, limit=limit, before=before)
+    return AuditPage(await build_views(app, found, _view), found[-1].id if len(found) == limit else None)
 
 
-@get("/time", **may("viewer", unscoped=True))
-async def get_time(spring: Spring) -> ServerTime:
-    """What time it is for jobs and schedules."""
-    await spring.opened()
-    return ServerTime(spring.clock.now())
+@get("/time", **allow("viewer", unscoped=True))
+async def get_time(app: App) -> ServerTime:
+    """The current time by which jobs and schedules run."""
+    await app.opened()
+    return ServerTime(app.clock.now())
 
 
-def _view(entry: AuditEntry) -> EntryView:
-    outcome = None if entry.outcome is None else shown_data(entry.outcome)
-    target = shown_target(entry.target)
-    shown = {"target": target, "asked": shown_data(entry.asked), "outcome": outcome}
-    words = {"target_text": target_text(entry.action, target), "reason": shown_text(reason_of(entry))}
-    return EntryView(**(asdict(entry) | shown | words))
+def _view(entry: AuditEntry) -> AuditEntryView:
+    outcome = None if entry.outcome is None else redact_data(entry.outcome)
+    target = redact_target(entry.target)
+    shown = {"target": target, "asked": redact_data(entry.asked), "outcome": outcome}
+    words = {"target_text": target_text(entry.action, target), "reason": mask_note(reason_of(entry))}
+    return AuditEntryView(**(asdict(entry) | shown | words))
 
 
 ROUTES = [list_audit, get_time]

@@ -1,4 +1,4 @@
-"""/dead: dead letters, seen together and sent on their way again."""
+"""/dead: dead jobs in groups by failure, and their redrive."""
 
 from __future__ import annotations
 
@@ -15,74 +15,74 @@ from ...ids import JobId
 from ...records.job import Action
 from ...records.query import Filter
 from ...records.queue import DeadGroup
-from ..access.authenticate import Spring, may
-from ..access.redaction import shown_error, shown_message
-from ..response_cache import Lately
-from ..unchanged import given_values, kept_arguments
-from .bulk import BulkChoice, BulkResult, chosen, result
-from .filters import GROUPS
+from ..access.authenticate import App, allow
+from ..access.redaction import redact_error, redact_message
+from ..masked_values import restore_arguments, restore_in_thread
+from ..response_cache import Cache
+from .job_bulk import BulkJobsResult, JobSelection, bulk_result, selected
+from .job_filters import MAX_DEAD_GROUPS
 
 
 class DeadGroupView(DeadGroup, frozen=True, kw_only=True):
     message: str
-    """How the newest of them failed, with all that `error` leaves out."""
+    """The full error message of the newest job; `error` has it without numbers, ids and quoted values."""
 
 
-class DeadPage(Struct, frozen=True):
+class DeadGroupPage(Struct, frozen=True):
     items: list[DeadGroupView]
 
 
-class Redrive(BulkChoice, kw_only=True, forbid_unknown_fields=True):
+class RedriveRequest(JobSelection, kw_only=True, forbid_unknown_fields=True):
     arguments: dict[str, Any] | UnsetType = UNSET
-    """By name, on top of those they have; each job's task checks them."""
+    """By parameter name. They replace those of the jobs; the others stay. Each job's task validates them."""
     dry_run: bool = False
-    """Only tell what would be redriven, and what the tasks would refuse."""
+    """Change nothing, and report what would be redriven and what the tasks would refuse."""
 
 
-@get("/dead", **may("viewer"))
+@get("/dead", **allow("viewer"))
 async def list_dead(
-    spring: Spring,
-    recent: Lately,
+    app: App,
+    cache: Cache,
     task: FromQuery[str | None] = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=GROUPS)] = 100,
-) -> DeadPage:
-    """Dead jobs of one task that failed in the same way together, most first. The jobs: /jobs?state=dead&error=…"""
-    most = limit if task is None else GROUPS
-    groups = await recent.get(("dead", most), lambda: spring.dead.groups(limit=most))
+    limit: Annotated[int, QueryParameter(ge=1, le=MAX_DEAD_GROUPS)] = 100,
+) -> DeadGroupPage:
+    """Dead jobs in groups by task and error, the largest group first. GET /jobs?state=dead&error=… lists the jobs."""
+    group_limit = limit if task is None else MAX_DEAD_GROUPS
+    groups = await cache.get(("dead", group_limit), lambda: app.dead.groups(limit=group_limit))
     found = [group for group in groups if task in (None, group.task)][:limit]
-    lines = await _lines(spring, found)
-    return DeadPage([_view(group, lines.get(group.newest, group.error)) for group in found])
+    lines = await _failure_lines(app, found)
+    return DeadGroupPage([_view(group, lines.get(group.newest, group.error)) for group in found])
 
 
-async def _lines(spring: Mainspring, groups: Sequence[DeadGroup]) -> dict[JobId, str]:
-    """Of the newest of each, as far as they are still there."""
+async def _failure_lines(app: Mainspring, groups: Sequence[DeadGroup]) -> dict[JobId, str]:
+    """The failure of each group's newest job, by job id. Without jobs that are deleted."""
     if not groups:
         return {}
     newest = Filter(ids=tuple(group.newest for group in groups))
-    jobs = await spring.jobs.list(newest, limit=len(groups), brief=True)
+    jobs = await app.jobs.list(newest, limit=len(groups), brief=True)
     return {job.id: job.failure.line for job in jobs if job.failure is not None}
 
 
 def _view(group: DeadGroup, line: str) -> DeadGroupView:
-    return DeadGroupView(**asdict(replace(group, error=shown_error(group.error))), message=shown_message(line))
+    return DeadGroupView(**asdict(replace(group, error=redact_error(group.error))), message=redact_message(line))
 
 
-@post("/dead/redrive", status_code=200, **may("operator"))
-async def redrive_dead(spring: Spring, data: JSONBody[Redrive]) -> BulkResult:
-    """Dead jobs become pending, with all their retries, up to 1,000 a call; some of their arguments may be changed."""
-    which = await chosen(spring, data, None)
-    arguments = await _meant(spring, data)
-    act = spring.dead.preview if data.dry_run else spring.dead.redrive
-    return result(Action.RETRY, data, await act(which, arguments=arguments, **data.part()), dry_run=data.dry_run)
+@post("/dead/redrive", status_code=200, **allow("operator"))
+async def redrive_dead(app: App, data: JSONBody[RedriveRequest]) -> BulkJobsResult:
+    """Makes up to 1,000 dead jobs pending again, with all their retries, and optionally with changed arguments."""
+    which = await selected(app, data, None)
+    arguments = await _unmasked_arguments(app, data)
+    act = app.dead.preview if data.dry_run else app.dead.redrive
+    return bulk_result(Action.RETRY, data, await act(which, arguments=arguments, **data.page()), dry_run=data.dry_run)
 
 
-async def _meant(spring: Mainspring, data: Redrive) -> dict[str, Any] | UnsetType:
-    """What is masked is as the one job has it that is named; of many, none is the one whose secret is to be kept."""
+async def _unmasked_arguments(app: Mainspring, data: RedriveRequest) -> dict[str, Any] | UnsetType:
+    """The given arguments. A masked value is restored from the stored one if the selection is a single job id."""
     given = data.arguments
     if isinstance(given, UnsetType):
         return given
-    stored = (await spring.jobs.get(data.ids[0])).payload if data.ids is not None and len(data.ids) == 1 else "{}"
-    return await given_values(spring, lambda: kept_arguments(given, stored))
+    stored = (await app.jobs.get(data.ids[0])).payload if data.ids is not None and len(data.ids) == 1 else "{}"
+    return await restore_in_thread(app, lambda: restore_arguments(given, stored))
 
 
 ROUTES = [list_dead, redrive_dead]

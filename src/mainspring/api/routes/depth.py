@@ -1,4 +1,4 @@
-"""/depth: how deep the queues were."""
+"""/depth: the history of queue depths."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from msgspec import Struct
 
 from ...config import span
 from ...insight.queue_depth import DepthSample, grid_of
-from ..access.authenticate import Spring, may
+from ..access.authenticate import App, allow
 
 Window = Annotated[str, QueryParameter(max_length=20, description="A span such as 15m, 1h, 24h, up to 4d.")]
-Only = Annotated[str | None, QueryParameter(max_length=200, description="Only this queue.")]
+QueueName = Annotated[str | None, QueryParameter(max_length=200, description="Only this queue.")]
 
 
-class Depths(Struct, frozen=True):
+class QueueDepthHistory(Struct, frozen=True):
     step: float
-    """Seconds from one sample to the next, where none is missing."""
+    """Seconds from one sample to the next, if none is missing."""
     items: list[DepthSample]
 
 
-# Not /queues/history, which is the queue of that name.
-@get("/depth", **may("viewer", noun="queues"))
-async def list_depths(spring: Spring, window: Window = "1h", queue: Only = None) -> Depths:
-    """How deep the queues were within the window, first to last; where no worker lived there is no sample."""
+# Not /queues/history: that is the queue named "history".
+@get("/depth", **allow("viewer", noun="queues"))
+async def list_depths(app: App, window: Window = "1h", queue: QueueName = None) -> QueueDepthHistory:
+    """Queue depths within the window, oldest first. There are no samples of times without a live worker."""
     back = timedelta(seconds=span(window, "window"))
     step = grid_of(back).step.total_seconds()
-    return Depths(step, list(await spring.queues.history(back, queue=queue)))
+    return QueueDepthHistory(step, list(await app.queues.history(back, queue=queue)))
 
 
 ROUTES = [list_depths]

@@ -1,4 +1,4 @@
-"""POST /jobs: one job, or many that are taken together or not at all."""
+"""POST /jobs: enqueues one job, or many: all of them or none."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from ...control.computation import Computation
 from ...errors import BadInput, UnknownTask
 from ...records.job import NewJob, OnConflict
 from ...task.handle import Handle
-from ..access.authenticate import Principal, Spring, Who, may
-from ..access.bearer import bearer
-from ..access.no_auth import ANYBODY
-from ..idempotency import minted
+from ..access.authenticate import App, Caller, Principal, allow
+from ..access.bearer import bearer_token
+from ..access.no_auth import LOCAL_ADMIN
+from ..idempotency import job_id
+from ..masked_values import restore_masked
 from ..problem import Problem, code_of
 from ..security_headers import header
-from ..unchanged import kept
-from .intake import intake
-from .values import BackoffRequest, Count, Instant, Limit, LimitOrInstant, Name, Priority, Seconds, span_or_instant
+from .enqueue_batcher import batcher_of
+from .field_types import BackoffRequest, Count, Instant, Limit, LimitOrInstant, Name, Priority, Seconds, span_or_instant
 
-MANY = 1000
-# Bytes of a body whose jobs are made in the event loop.
+MAX_BATCH_JOBS = 1000
+# A larger body is converted to jobs in a thread.
 MAX_AT_ONCE_BYTES = 64 << 10
 T = TypeVar("T")
 _TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -47,16 +47,16 @@ class JobRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     arguments: dict[str, Any] = {}
     """By parameter name."""
     id: JobUuid | UnsetType = UNSET
-    """A UUIDv7 minted by whoever asks, so that the same request sent twice is one job."""
+    """A UUIDv7 chosen by the client, so that the same request sent twice creates one job."""
     queue: Name | UnsetType = UNSET
     priority: Priority | UnsetType = UNSET
     delay: Seconds | UnsetType = UNSET
     """Seconds from now, or a span such as 1h30m."""
     run_at: Instant | UnsetType = UNSET
     expires: LimitOrInstant | UnsetType | None = UNSET
-    """An instant, or a span (seconds, or text) from when it is due: not started by then, it never is."""
+    """The job expires if it has not started by then: an instant, or a span (seconds or text) after it is due."""
     timeout: Limit | UnsetType | None = UNSET
-    """Seconds, or a span such as 5m; null: no limit."""
+    """Seconds, or a span such as 5m; null for no limit."""
     max_retries: Count | UnsetType = UNSET
     backoff: BackoffRequest | UnsetType = UNSET
     unique_key: Key | UnsetType | None = UNSET
@@ -71,115 +71,120 @@ _OPTIONS = tuple(name for name in JobRequest.__struct_fields__ if name not in ("
 
 
 class EnqueueRequest(JobRequest, kw_only=True, forbid_unknown_fields=True):
-    """One job; or many, as `jobs` and nothing beside it."""
+    """One job; or many in `jobs`, without any other field."""
 
-    jobs: Annotated[list[JobRequest], Meta(min_length=1, max_length=MANY)] | UnsetType = UNSET
+    jobs: Annotated[list[JobRequest], Meta(min_length=1, max_length=MAX_BATCH_JOBS)] | UnsetType = UNSET
 
 
-class Accepted(Struct, frozen=True):
-    """A job that is safe in the store."""
+class EnqueueResult(Struct, frozen=True):
+    """A job that is stored."""
 
     id: str
     status: str
     """new, duplicate, replaced or debounced."""
     duplicate: bool
-    """A job held the key already, and this is that job."""
+    """true if another job already held the key; `id` is that job."""
 
 
-class AllAccepted(Struct, frozen=True):
-    jobs: list[Accepted]
+class EnqueueResults(Struct, frozen=True):
+    jobs: list[EnqueueResult]
 
 
 @post(
     "/jobs",
-    responses={200: ResponseSpec(Accepted | AllAccepted, False, "They were there already.")},
-    **may("operator"),
+    responses={200: ResponseSpec(EnqueueResult | EnqueueResults, False, "All of them existed already.")},
+    **allow("operator"),
 )
 async def enqueue(
-    spring: Spring, who: Who, data: JSONBody[EnqueueRequest], request: Request[Any, Any, Any]
-) -> Response[Accepted | AllAccepted]:
-    """Stores a job, or up to 1,000 of them together; they are safe when the answer comes.
+    app: App, caller: Caller, data: JSONBody[EnqueueRequest], request: Request[Any, Any, Any]
+) -> Response[EnqueueResult | EnqueueResults]:
+    """Enqueues one job, or up to 1,000 in one transaction. They are stored when the response arrives.
 
-    Each keeps the name of the key or token that asked for it, as `enqueued_by`. A `traceparent` of the request becomes
-    theirs, unless their metadata has one.
+    Each job records the name of the caller's key or token as `enqueued_by`, and the request's `traceparent` unless its
+    metadata has one.
     """
     if data.jobs is not UNSET:
         if data != EnqueueRequest(jobs=data.jobs):
-            raise Problem(422, "invalid", "`jobs` are many; what is said beside them belongs into each of them")
-        return await _many(spring, who, data.jobs, request)
-    job = _signed(await _made(spring, lambda: new_job(spring, data), request), who, request)
-    if _by_hand(request):
-        (handle,) = await spring.enqueue_by_hand([job])
+            raise Problem(422, "invalid", "`jobs` cannot be combined with other fields: put them into each job")
+        return await _enqueue_many(app, caller, data.jobs, request)
+    job = _with_caller(await _build(app, lambda: build_job(app, data), request), caller, request)
+    if _is_from_browser(request):
+        (handle,) = await app.enqueue_by_hand([job])
     else:
-        handle = await intake(spring).take(job)
-    made = accepted(handle)
+        handle = await batcher_of(app).enqueue(job)
+    result = enqueue_result(handle)
     headers = {"Location": f"jobs/{handle.id}"}
-    return Response(made, status_code=200 if made.duplicate else 201, headers=headers)
+    return Response(result, status_code=200 if result.duplicate else 201, headers=headers)
 
 
-async def _many(
-    spring: Mainspring, who: Principal, asked: Sequence[JobRequest], request: Request[Any, Any, Any]
-) -> Response[Accepted | AllAccepted]:
-    made_jobs = await _made(spring, lambda: [_one_of(spring, one, n) for n, one in enumerate(asked)], request)
-    jobs = [_signed(job, who, request) for job in made_jobs]
-    handles = await (spring.enqueue_by_hand(jobs) if _by_hand(request) else spring.hand_over(jobs))
-    made = [accepted(handle) for handle in handles]
-    return Response(AllAccepted(made), status_code=200 if all(one.duplicate for one in made) else 201)
+async def _enqueue_many(
+    app: Mainspring, caller: Principal, wanted: Sequence[JobRequest], request: Request[Any, Any, Any]
+) -> Response[EnqueueResult | EnqueueResults]:
+    built = await _build(app, lambda: [_nth_job(app, one, n) for n, one in enumerate(wanted)], request)
+    jobs = [_with_caller(job, caller, request) for job in built]
+    handles = await (app.enqueue_by_hand(jobs) if _is_from_browser(request) else app.hand_over(jobs))
+    results = [enqueue_result(handle) for handle in handles]
+    return Response(EnqueueResults(results), status_code=200 if all(one.duplicate for one in results) else 201)
 
 
-def _by_hand(request: Request[Any, Any, Any]) -> bool:
-    """Whether a person asks, in a browser. Programs come with a key or a token, and would fill the audit trail."""
-    if bearer(request.scope) is not None:
+def _is_from_browser(request: Request[Any, Any, Any]) -> bool:
+    """Whether a person sent the request, in a browser: that is audited. Requests of programs, which send a key or a
+    token, are not: they would fill the audit trail."""
+    if bearer_token(request.scope) is not None:
         return False
     return header(request.scope, b"cookie") is not None or header(request.scope, b"sec-fetch-site") is not None
 
 
-async def _made(spring: Mainspring, make: Callable[[], T], request: Request[Any, Any, Any]) -> T:
-    """Of a large body in a thread: all that it holds is looked at, and encoded."""
+async def _build(app: Mainspring, make: Callable[[], T], request: Request[Any, Any, Any]) -> T:
+    """Runs `make`, in a thread if the body is large: its values are validated and encoded."""
     if len(await request.body()) <= MAX_AT_ONCE_BYTES:
         return make()
-    return await Computation(spring.clock, "the check of these jobs").run(make)
+    return await Computation(app.clock, "the check of these jobs").run(make)
 
 
-def _one_of(spring: Mainspring, asked: JobRequest, n: int) -> NewJob:
+def _nth_job(app: Mainspring, wanted: JobRequest, n: int) -> NewJob:
+    """The n-th job of a request. Its index is in the error if it is refused."""
     try:
-        return new_job(spring, asked, n)
+        return build_job(app, wanted, n)
     except (BadInput, UnknownTask) as bad:
         raise Problem(422, code_of(bad)[1], f"jobs[{n}]: {bad}", index=n) from None
 
 
-def _signed(job: NewJob, who: Principal, request: Request[Any, Any, Any]) -> NewJob:
-    """With the name of the caller, unless sign-in is off, and the context of its trace."""
-    by = None if who is ANYBODY else who.name
-    return replace(_traced(job, request), enqueued_by=by)
+def _with_caller(job: NewJob, caller: Principal, request: Request[Any, Any, Any]) -> NewJob:
+    """The job with the caller's name, unless sign-in is off, and its trace context."""
+    name = None if caller is LOCAL_ADMIN else caller.name
+    return replace(_with_trace(job, request), enqueued_by=name)
 
 
-def _traced(job: NewJob, request: Request[Any, Any, Any]) -> NewJob:
-    """With the W3C context of whoever asks."""
+def _with_trace(job: NewJob, request: Request[Any, Any, Any]) -> NewJob:
+    """The job with the W3C trace context of the request, unless its metadata has one."""
     parent = header(request.scope, b"traceparent")
     if parent is None or not _TRACEPARENT.fullmatch(parent) or "traceparent" in job.metadata:
         return job
     state = header(request.scope, b"tracestate")
-    carried = {"traceparent": parent, **({"tracestate": state[:512]} if state else {})}
-    return replace(job, metadata={**job.metadata, **carried})
+    trace = {"traceparent": parent, **({"tracestate": state[:512]} if state else {})}
+    return replace(job, metadata={**job.metadata, **trace})
 
 
-def accepted(handle: Handle[Any]) -> Accepted:
-    return Accepted(handle.id, handle.status, handle.duplicate)
+def enqueue_result(handle: Handle[Any]) -> EnqueueResult:
+    return EnqueueResult(handle.id, handle.status, handle.duplicate)
 
 
-def new_job(spring: Mainspring, asked: JobRequest, n: int = 0) -> NewJob:
-    """The job that is asked for, the n-th of its request."""
-    if asked.task is UNSET:
+def build_job(app: Mainspring, wanted: JobRequest, n: int = 0) -> NewJob:
+    """The job for a request's n-th entry. Raises BadInput or UnknownTask if it is refused."""
+    if wanted.task is UNSET:
         raise Problem(422, "invalid", "Object missing required field `task`")
-    given = {name: value for name in _OPTIONS if (value := getattr(asked, name)) is not UNSET}
-    if asked.backoff is not UNSET:
-        given["backoff"] = asked.backoff.backoff()
-    if isinstance(asked.expires, str):
-        given["expires"] = span_or_instant(asked.expires, "expires")
+    given = {name: value for name in _OPTIONS if (value := getattr(wanted, name)) is not UNSET}
+    if wanted.backoff is not UNSET:
+        given["backoff"] = wanted.backoff.backoff()
+    if isinstance(wanted.expires, str):
+        given["expires"] = span_or_instant(wanted.expires, "expires")
     if "metadata" in given:
-        given["metadata"] = kept(given["metadata"])
-    job, id = spring.job(asked.task, kept(asked.arguments), **given), minted(n) if asked.id is UNSET else asked.id
+        given["metadata"] = restore_masked(given["metadata"])
+    job, id = (
+        app.job(wanted.task, restore_masked(wanted.arguments), **given),
+        job_id(n) if wanted.id is UNSET else wanted.id,
+    )
     return job if id is None else replace(job, id=id)
 
 

@@ -1,4 +1,4 @@
-"""/events: what happens, as it happens."""
+"""/events: live events as server-sent events."""
 
 from __future__ import annotations
 
@@ -10,24 +10,30 @@ from litestar.params import HeaderParameter, QueryParameter
 
 from ...feed.event import feed_filter
 from ...records.job import Shown
-from ..access.authenticate import Who, may, still_may
-from ..app_scope import served
-from ..stream import EventStream
+from ..access.authenticate import Caller, allow, is_still_allowed
+from ..app_scope import app_scope
+from ..event_stream import EventStream
 
-# How often a filter may be repeated, and the highest number that every client can say.
-MANY, MOST = 100, 2**53 - 1
-_ANY = "May be repeated: any of them."
-_AFTER = "The number of the last event seen: what came after it is sent first."
-Names = Annotated[list[str] | None, QueryParameter(max_items=MANY, description=_ANY)]
+# Of one query parameter.
+MAX_FILTER_VALUES = 100
+# The largest integer that every JSON client can represent.
+MAX_EVENT_NUMBER = 2**53 - 1
+_ANY = "May be repeated: any of the values."
+_AFTER = "The number of the last event received: later events are sent first."
+Names = Annotated[list[str] | None, QueryParameter(max_items=MAX_FILTER_VALUES, description=_ANY)]
 Types = Annotated[
     list[str] | None,
-    QueryParameter(name="type", max_items=MANY, description=f"job.log, or all that begin so: job. {_ANY}"),
+    QueryParameter(name="type", max_items=MAX_FILTER_VALUES, description=f"A type (job.log) or a prefix (job). {_ANY}"),
 ]
-States = Annotated[list[Shown] | None, QueryParameter(name="state", max_items=MANY, description=_ANY)]
-Seen = Annotated[int | None, HeaderParameter(name="Last-Event-ID", ge=0, le=MOST, description=_AFTER)]
-AlsoSeen = Annotated[
+States = Annotated[list[Shown] | None, QueryParameter(name="state", max_items=MAX_FILTER_VALUES, description=_ANY)]
+LastEventId = Annotated[
+    int | None, HeaderParameter(name="Last-Event-ID", ge=0, le=MAX_EVENT_NUMBER, description=_AFTER)
+]
+LastEventIdQuery = Annotated[
     int | None,
-    QueryParameter(name="last_event_id", ge=0, le=MOST, description=f"For clients without headers. {_AFTER}"),
+    QueryParameter(
+        name="last_event_id", ge=0, le=MAX_EVENT_NUMBER, description=f"For clients that cannot send headers. {_AFTER}"
+    ),
 ]
 
 
@@ -35,24 +41,26 @@ AlsoSeen = Annotated[
     "/events",
     media_type="text/event-stream",
     responses={200: ResponseSpec(str, media_type="text/event-stream", description="Server-sent events.")},
-    **may("viewer", waits=True),
+    **allow("viewer", waits=True),
 )
 async def follow_events(
     request: Request[Any, Any, Any],
-    who: Who,
+    caller: Caller,
     types: Types = None,
     job: Names = None,
     queue: Names = None,
     task: Names = None,
     schedule: Names = None,
     states: States = None,
-    last_event_id: Seen = None,
-    seen: AlsoSeen = None,
+    last_event_id: LastEventId = None,
+    last_event_id_query: LastEventIdQuery = None,
 ) -> EventStream:
-    """Jobs, progress, log lines, schedules, queues and workers as server-sent events, until the client leaves."""
-    wish = feed_filter(types=types, jobs=job, queues=queue, tasks=task, schedules=schedule, states=states)
-    after = seen if last_event_id is None else last_event_id
-    return EventStream(served(request.scope).streams, who.name, wish, after, lambda: still_may(request))
+    """Streams the events of jobs, progress, log lines, schedules, queues and workers until the client disconnects."""
+    event_filter = feed_filter(types=types, jobs=job, queues=queue, tasks=task, schedules=schedule, states=states)
+    after = last_event_id_query if last_event_id is None else last_event_id
+    return EventStream(
+        app_scope(request.scope).streams, caller.name, event_filter, after, lambda: is_still_allowed(request)
+    )
 
 
 ROUTES = [follow_events]

@@ -1,4 +1,4 @@
-"""/executions: the runs of jobs, once they have ended."""
+"""/executions: finished runs of jobs."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from litestar.params import FromPath, QueryParameter
 from ...control.jobs import MOST
 from ...insight.stats import Figures
 from ...task.handle import missing
-from ..access.authenticate import Spring, may
-from ..showing import shown_each, shown_one
+from ..access.authenticate import App, allow
+from ..views import build_view, build_views
 from .job_view import ExecutionPage, ExecutionView, execution_view
 
 
-@get("/executions/{id:str}", **may("viewer"))
-async def get_execution(spring: Spring, id: FromPath[str]) -> ExecutionView:
-    """One run, by its job's id and its number with a dot between them."""
+@get("/executions/{id:str}", **allow("viewer"))
+async def get_execution(app: App, id: FromPath[str]) -> ExecutionView:
+    """One run. Its id is the job's id and the run's number, separated by a dot."""
     job_id, dot, number = id.rpartition(".")
     if not dot or not (number.isascii() and number.isdigit()) or len(number) > 10:
         raise missing(id)
-    return await shown_one(spring, await spring.executions.get(job_id, int(number)), execution_view)
+    return await build_view(app, await app.executions.get(job_id, int(number)), execution_view)
 
 
-@get("/jobs/{id:str}/executions", **may("viewer"))
+@get("/jobs/{id:str}/executions", **allow("viewer"))
 async def list_executions(
-    spring: Spring,
+    app: App,
     id: FromPath[str],
     after: Annotated[int, QueryParameter(ge=0, le=MOST, description="A run's number.")] = 0,
     limit: Annotated[int, QueryParameter(ge=1, le=200)] = 50,
 ) -> ExecutionPage:
-    """The runs of a job that have ended, first to last."""
-    await spring.jobs.get(id)
-    runs = await spring.executions.list(job_id=id, after=after, limit=limit + 1)
+    """The finished runs of a job, oldest first."""
+    await app.jobs.get(id)
+    runs = await app.executions.list(job_id=id, after=after, limit=limit + 1)
     page = runs[:limit]
-    views = await shown_each(spring, page, execution_view)
+    views = await build_views(app, page, execution_view)
     return ExecutionPage(views, page[-1].number if len(runs) > limit else None)
 
 
-@get("/jobs/{id:str}/stats", **may("viewer"))
-async def job_stats(spring: Spring, id: FromPath[str]) -> Figures:
-    """How its runs have gone so far."""
-    await spring.jobs.get(id)
-    return await spring.executions.stats(id)
+@get("/jobs/{id:str}/stats", **allow("viewer"))
+async def job_stats(app: App, id: FromPath[str]) -> Figures:
+    """Statistics of a job's runs."""
+    await app.jobs.get(id)
+    return await app.executions.stats(id)
 
 
 ROUTES = [get_execution, list_executions, job_stats]

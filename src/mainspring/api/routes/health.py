@@ -1,4 +1,4 @@
-"""/health: whether this process lives, and whether it can serve. For anybody: balancers have no keys."""
+"""/health: liveness and readiness of this process. Open to everyone: load balancers have no keys."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from litestar.datastructures import ResponseHeader
 from litestar.openapi.datastructures import ResponseSpec
 
 from ...health import Body, ProbeResult
-from ..access.authenticate import ANYONE, Spring, may
+from ..access.authenticate import ANYONE, App, allow
 
-_FAILING = {503: ResponseSpec(Body, description="It is not, for these reasons.", generate_examples=False)}
-_FRESH = [ResponseHeader(name="Cache-Control", value="no-store")]
-
-
-@get("/health/live", responses=_FAILING, response_headers=_FRESH, **may(ANYONE))
-async def live(spring: Spring) -> Response[Body]:
-    """Whether every loop here has turned recently. The store is not asked: if it is away, starting anew is no help."""
-    return _told((await spring.health(store=False)).answer("live"))
+_FAILING = {503: ResponseSpec(Body, description="Not live or not ready, for these reasons.", generate_examples=False)}
+_NO_STORE = [ResponseHeader(name="Cache-Control", value="no-store")]
 
 
-@get("/health/ready", responses=_FAILING, response_headers=_FRESH, **may(ANYONE))
-async def ready(spring: Spring) -> Response[Body]:
-    """Whether it lives and the store answers."""
-    return _told((await spring.health()).answer("ready"))
+@get("/health/live", responses=_FAILING, response_headers=_NO_STORE, **allow(ANYONE))
+async def live(app: App) -> Response[Body]:
+    """Whether every loop of this process has run recently. The store is not checked: a restart would not help it."""
+    return _response((await app.health(store=False)).answer("live"))
 
 
-def _told(answer: ProbeResult) -> Response[Body]:
+@get("/health/ready", responses=_FAILING, response_headers=_NO_STORE, **allow(ANYONE))
+async def ready(app: App) -> Response[Body]:
+    """Whether this process is live and the store is reachable."""
+    return _response((await app.health()).answer("ready"))
+
+
+def _response(answer: ProbeResult) -> Response[Body]:
     return Response(answer.body, status_code=answer.code)
 
 
-BESIDE = [live, ready]
+ROOT_ROUTES = [live, ready]

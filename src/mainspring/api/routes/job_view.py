@@ -1,4 +1,4 @@
-"""Jobs and their runs as the API shows them: the records themselves, with what follows from them."""
+"""Jobs and their runs in responses: the records with derived fields, and user data redacted."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from ...records.job import BRIEF_CHARACTERS, Action, Job, Shown, State
 from ...records.query import Update
 from ...records.run import Execution, LogLine, Progress
 from ..access.redaction import (
-    shown_data,
-    shown_error,
-    shown_failure,
-    shown_key,
-    shown_line,
-    shown_mapping,
-    shown_message,
-    shown_text,
+    mask_note,
+    redact_data,
+    redact_error,
+    redact_failure,
+    redact_key,
+    redact_line,
+    redact_mapping,
+    redact_message,
 )
 
-# Characters of arguments that a list shows, and of those it looks at.
-BRIEF, LONG = 160, BRIEF_CHARACTERS
+# Of the arguments that a list shows.
+MAX_EXCERPT_CHARACTERS = 160
 
 
 class JobView(Job, frozen=True, kw_only=True):
-    """A job, with what follows from it. `timeout` is missing where the task's own counts."""
+    """A job with derived fields. `timeout` is absent if the task's own applies."""
 
     payload: Any
-    """Its arguments by name, as data. A payload that no program can read is text."""
+    """Its arguments by parameter name. A payload that is not JSON is a string."""
     result: Any = None
     shown: Shown  # type: ignore[assignment]
-    """Its state as people see it: a pending job may be scheduled or retrying."""
+    """The displayed state: a pending job may be scheduled or retrying."""
     outcome: str | None  # type: ignore[assignment]
-    """How it ended: its state, but `partial` where it completed and some items of its last run failed; null: it has
-    not ended."""
+    """The final state, or `partial` if it completed but some items of its last run failed; null while it is not
+    finished."""
     since: datetime | None
-    """When it came into that state, where that is kept."""
+    """When it entered the displayed state; null if that is not recorded."""
     next_retry_at: datetime | None
     can: tuple[Action, ...]
-    """What may be done to it now."""
+    """The actions that its state allows now."""
 
 
 class JobItem(Struct, frozen=True, kw_only=True):
-    """A job in a list; all of it stands under its id."""
+    """A job in a list. GET /jobs/{id} has all of its fields."""
 
     id: str
     task: str
@@ -56,8 +56,8 @@ class JobItem(Struct, frozen=True, kw_only=True):
     state: State
     shown: Shown
     outcome: str | None
-    """How it ended: `shown`, but `partial` where it completed and some items of its last run failed; null: it has not
-    ended."""
+    """The final state, or `partial` if it completed but some items of its last run failed; null while it is not
+    finished."""
     run_at: datetime
     created_at: datetime
     started_at: datetime | None
@@ -73,113 +73,123 @@ class JobItem(Struct, frozen=True, kw_only=True):
     idempotency_key: str | None
     cancel_reason: str | None
     error: str | None
-    """What it failed with last, in one line: that which `error` filters by."""
+    """The last error in one line, without numbers, ids and quoted values: the value that `error` filters by."""
     message: str | None
-    """The same as it was said, with all that `error` leaves out."""
+    """The full text of the last error in one line."""
     progress: Progress | None
     can: tuple[Action, ...]
-    """What may be done to it now."""
+    """The actions that its state allows now."""
     arguments: str | UnsetType = UNSET
-    """With `arguments`: how they begin, on one line."""
+    """With `arguments`: the beginning of its arguments, in one line."""
     job: JobView | UnsetType = UNSET
-    """With `full`: all of it."""
+    """With `full`: all fields of the job."""
 
 
 class JobPage(Struct, frozen=True):
     items: list[JobItem]
     next: str | None
-    """Give it as `after` for the next page; null: there is none."""
+    """Pass it as `after` to get the next page; null on the last page."""
 
 
 class ExecutionView(Execution, frozen=True, kw_only=True):
-    """One run that has ended."""
+    """A finished run."""
 
     id: str
-    """The job's id and the run's number, with a dot between them."""
+    """The job's id and the run's number, separated by a dot."""
     seconds: float
-    """How long it took."""
-    outcome: str  # pyright: ignore[reportIncompatibleMethodOverride]  # stored, where an Execution computes it
-    """Its `ending`, but `partial` where it completed and some of its items failed."""
+    """Duration."""
+    outcome: str  # pyright: ignore[reportIncompatibleMethodOverride]  # a field here, a property in Execution
+    """Its `ending`, or `partial` if it completed but some of its items failed."""
 
 
 class ExecutionPage(Struct, frozen=True):
     items: list[ExecutionView]
     next: int | None
-    """Give it as `after` for the next page; null: there is none."""
+    """Pass it as `after` to get the next page; null on the last page."""
 
 
 class LogPage(Struct, frozen=True):
     items: list[LogLine]
     next: str | None
-    """Run and line of the last one, to give as `after`; null: there are no more now."""
+    """Run and number of the last line: pass it as `after` to get the next page; null if there are no more lines yet."""
 
 
 def job_view(job: Job, now: datetime) -> JobView:
     shown = job.shown(now)
-    known = asdict(job) | {
-        "payload": shown_data(job.payload),
-        "result": None if job.result is None else shown_data(job.result),
-        "metadata": shown_mapping(job.metadata),
-        "failure": shown_failure(job.failure),
-        "cancel_reason": shown_text(job.cancel_reason),
-        "progress": _shown_progress(job.progress),
-        **_shown_keys(job),
+    fields = asdict(job) | {
+        "payload": redact_data(job.payload),
+        "result": None if job.result is None else redact_data(job.result),
+        "metadata": redact_mapping(job.metadata),
+        "failure": redact_failure(job.failure),
+        "cancel_reason": mask_note(job.cancel_reason),
+        "progress": _redact_progress(job.progress),
+        **_redact_keys(job),
     }
-    waits = job.run_at if shown == "retrying" else None
     return JobView(
-        **known, shown=shown, outcome=job.outcome(now), since=job.state_since(now), next_retry_at=waits,
+        **fields,
+        shown=shown,
+        outcome=job.outcome(now),
+        since=job.state_since(now),
+        next_retry_at=job.run_at if shown == "retrying" else None,
         can=job.actions(now),
-    )  # fmt: skip
+    )
 
 
-_COMMON = tuple(name for name in JobItem.__struct_fields__ if name in Job.__struct_fields__)
+_SHARED_FIELDS = tuple(name for name in JobItem.__struct_fields__ if name in Job.__struct_fields__)
 
 
 def job_item(job: Job, now: datetime, *, arguments: bool = False, full: bool = False) -> JobItem:
-    known = {name: getattr(job, name) for name in _COMMON} | {
-        "cancel_reason": shown_text(job.cancel_reason),
-        "progress": _shown_progress(job.progress),
-        **_shown_keys(job),
+    fields = {name: getattr(job, name) for name in _SHARED_FIELDS} | {
+        "cancel_reason": mask_note(job.cancel_reason),
+        "progress": _redact_progress(job.progress),
+        **_redact_keys(job),
     }
-    error = None if job.failure is None else shown_error(job.failure.kind)
-    message = None if job.failure is None else shown_message(job.failure.line)
+    error = None if job.failure is None else redact_error(job.failure.kind)
+    message = None if job.failure is None else redact_message(job.failure.line)
     return JobItem(
-        **known, shown=job.shown(now), outcome=job.outcome(now), error=error, message=message, can=job.actions(now),
-        arguments=_beginning(job.payload) if arguments else UNSET, job=job_view(job, now) if full else UNSET,
-    )  # fmt: skip
+        **fields,
+        shown=job.shown(now),
+        outcome=job.outcome(now),
+        error=error,
+        message=message,
+        can=job.actions(now),
+        arguments=_arguments_excerpt(job.payload) if arguments else UNSET,
+        job=job_view(job, now) if full else UNSET,
+    )
 
 
-def _beginning(payload: str) -> str:
-    """Secrets are masked in the whole before it is cut, so a list does not look into what is long."""
-    if not payload or len(payload) > LONG:  # a brief job has no longer one
+def _arguments_excerpt(payload: str) -> str:
+    """The beginning of the arguments. "…" for a long payload: secrets have to be masked before the text is cut, which
+    would take too long."""
+    if not payload or len(payload) > BRIEF_CHARACTERS:  # brief jobs have no longer payloads
         return "…"
-    text = bytes(shown_data(payload)).decode()
-    return text if len(text) <= BRIEF else f"{text[: BRIEF - 1]}…"
+    text = bytes(redact_data(payload)).decode()
+    return text if len(text) <= MAX_EXCERPT_CHARACTERS else f"{text[: MAX_EXCERPT_CHARACTERS - 1]}…"
 
 
 def execution_view(run: Execution) -> ExecutionView:
-    known = asdict(run) | {"failure": shown_failure(run.failure), "metadata": shown_mapping(run.metadata)}
+    fields = asdict(run) | {"failure": redact_failure(run.failure), "metadata": redact_mapping(run.metadata)}
     return ExecutionView(
-        **known, id=f"{run.job_id}.{run.number}", seconds=run.duration.total_seconds(), outcome=run.outcome
+        **fields, id=f"{run.job_id}.{run.number}", seconds=run.duration.total_seconds(), outcome=run.outcome
     )
 
 
 def log_line(line: LogLine) -> LogLine:
-    return replace(line, text=shown_line(line.text))
+    return replace(line, text=redact_line(line.text))
 
 
-def _shown_progress(progress: Progress | None) -> Progress | None:
-    return progress and replace(progress, note=shown_line(progress.note))
+def _redact_progress(progress: Progress | None) -> Progress | None:
+    return progress and replace(progress, note=redact_line(progress.note))
 
 
-def _shown_keys(job: Job) -> dict[str, str | None]:
-    return {"unique_key": shown_key(job.unique_key), "idempotency_key": shown_key(job.idempotency_key)}
+def _redact_keys(job: Job) -> dict[str, str | None]:
+    return {"unique_key": redact_key(job.unique_key), "idempotency_key": redact_key(job.idempotency_key)}
 
 
 _EDITABLE = Update.__struct_fields__
 
 
-def editable(job: Job) -> bytes:
-    """What can be edited: a run that comes and goes in between is no change of that, unless it moves run_at."""
-    edited: Mapping[str, Any] = {name: getattr(job, name) for name in _EDITABLE}
-    return msgspec.json.encode({name: value for name, value in edited.items() if value is not msgspec.UNSET})
+def editable_fields(job: Job) -> bytes:
+    """The editable fields of a job, encoded: its ETag is made from them. A run changes none but run_at."""
+    fields: Mapping[str, Any] = {name: getattr(job, name) for name in _EDITABLE}
+    return msgspec.json.encode({name: value for name, value in fields.items() if value is not msgspec.UNSET})

@@ -1,4 +1,4 @@
-"""/jobs: seeing them, one at a time or in pages, and editing those that wait."""
+"""/jobs: reads jobs, one or a page of them, and edits or deletes one."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ from ...errors import BadInput
 from ...insight.why import Reason
 from ...records.job import Job
 from ...records.query import Filter, Sort
-from ..access.authenticate import Spring, may
-from ..access.redaction import shown_line, shown_text
-from ..edit_claim import unchanged
-from ..etag import etag
-from ..response_cache import Lately
-from ..showing import shown_each, shown_one
-from ..unchanged import given_values, kept, kept_arguments
-from . import values
-from .filters import Which, which_jobs
-from .job_view import JobPage, JobView, LogPage, editable, job_item, job_view, log_line
-from .values import Count, Instant, Name, Priority
+from ..access.authenticate import App, allow
+from ..access.redaction import mask_note, redact_line
+from ..etag import claim_edit, etag
+from ..masked_values import restore_arguments, restore_in_thread, restore_masked
+from ..response_cache import Cache
+from ..views import build_view, build_views
+from . import field_types as values
+from .field_types import Count, Instant, Name, Priority
+from .job_filters import QueryFilter, filter_from_query
+from .job_view import JobPage, JobView, LogPage, editable_fields, job_item, job_view, log_line
 
-# Seconds that a request may wait for a job to end.
-LONGEST = 30.0
-# Characters of the jobs in one answer with `full`: a page that has more ends before, but for its first job.
+# That a request may wait for a job to finish.
+MAX_WAIT_SECONDS = 30.0
+# Of the jobs in one page with `full`: a page ends before the job that exceeds it, but has at least one job.
 MAX_ANSWER_CHARACTERS = 4 << 20
 Limit = Annotated[int, QueryParameter(ge=1, le=200)]
 Lines = Annotated[int, QueryParameter(ge=1, le=1000)]
@@ -38,34 +37,34 @@ IfMatch = Annotated[str | None, HeaderParameter(name="If-Match")]
 
 
 class JobEdit(Struct, kw_only=True, forbid_unknown_fields=True):
-    """New values for a job that waits; what is left out stays."""
+    """New values for a waiting job. Absent fields stay unchanged."""
 
     arguments: dict[str, Any] | UnsetType = UNSET
-    """By name, on top of those it has."""
+    """By parameter name. They replace those of the job; the others stay."""
     queue: Name | UnsetType = UNSET
     priority: Priority | UnsetType = UNSET
     run_at: Instant | UnsetType = UNSET
     expires_at: Instant | UnsetType | None = UNSET
     timeout: values.Limit | UnsetType | None = UNSET
-    """Seconds, or a span such as 5m; null: no limit."""
+    """Seconds, or a span such as 5m; null for no limit."""
     max_retries: Count | UnsetType = UNSET
     tags: list[Name] | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET
 
     def given(self, job: Job | None = None) -> dict[str, Any]:
-        """As app.jobs.update takes them; what is masked is as the job has it."""
+        """The given fields as keyword arguments of app.jobs.update. Masked values are restored from the job."""
         values = {name: value for name, value in asdict(self).items() if value is not UNSET}
         if "arguments" in values:
-            values["arguments"] = kept_arguments(values["arguments"], "{}" if job is None else job.payload)
+            values["arguments"] = restore_arguments(values["arguments"], "{}" if job is None else job.payload)
         if "metadata" in values:
-            values["metadata"] = kept(values["metadata"], None if job is None else job.metadata)
+            values["metadata"] = restore_masked(values["metadata"], None if job is None else job.metadata)
         return values
 
 
 class JobCounts(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How many jobs are in each state that people see. Large figures may be estimates.
+    """Number of jobs by displayed state. Large numbers may be estimates.
 
-    Of a filter, a state is left out where counting would take too long.
+    With a filter, a state is absent if counting would take too long.
     """
 
     pending: int | UnsetType = UNSET
@@ -79,101 +78,102 @@ class JobCounts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cancelled: int | UnsetType = UNSET
     expired: int | UnsetType = UNSET
     up_to: int | UnsetType = UNSET
-    """Of a filter: a figure as large as this may be larger."""
+    """With a filter: counting stops at this number, so an equal count means this many or more."""
 
 
-@get("/jobs", dependencies={"which": Provide(which_jobs)}, **may("viewer"))
+@get("/jobs", dependencies={"which": Provide(filter_from_query)}, **allow("viewer"))
 async def list_jobs(
-    spring: Spring,
-    which: Which,
+    app: App,
+    which: QueryFilter,
     sort: FromQuery[Sort | None] = None,
     order: FromQuery[Literal["asc", "desc"] | None] = None,
     after: FromQuery[str | None] = None,
     limit: Limit = 50,
-    arguments: Annotated[bool, QueryParameter(description="How each job's arguments begin.")] = False,
-    full: Annotated[bool, QueryParameter(description="All of each job, as under its id.")] = False,
+    arguments: Annotated[bool, QueryParameter(description="Include the beginning of each job's arguments.")] = False,
+    full: Annotated[bool, QueryParameter(description="Include all fields of each job.")] = False,
 ) -> JobPage:
-    """Jobs, newest first; those that are due by `sort=due`, soonest first.
+    """Jobs, newest first; with `sort=due` the jobs that are due soonest first.
 
-    With `full`, a page of large jobs may have fewer than `limit`: `next` says whether there are more.
+    With `full`, a page of large jobs may have fewer than `limit` jobs. `next` is null on the last page only.
     """
     newest = sort != "due" if order is None else order == "desc"
-    page = await spring.jobs.list(which, limit=limit, after=after, newest=newest, sort=sort, brief=True)
+    page = await app.jobs.list(which, limit=limit, after=after, newest=newest, sort=sort, brief=True)
     if full:
-        page = await whole_page(await spring.opened(), page, MAX_ANSWER_CHARACTERS, spring.clock.now())
-    now = spring.clock.now()
-    items = await shown_each(spring, page, lambda job: job_item(job, now, arguments=arguments, full=full))
+        page = await whole_page(await app.opened(), page, MAX_ANSWER_CHARACTERS, app.clock.now())
+    now = app.clock.now()
+    items = await build_views(app, page, lambda job: job_item(job, now, arguments=arguments, full=full))
     return JobPage(items, page.next)
 
 
-@get("/jobs/counts", dependencies={"which": Provide(which_jobs)}, **may("viewer"))
-async def count_jobs(spring: Spring, recent: Lately, which: Which) -> JobCounts:
-    """How many jobs are in each state: all of them, or those of a filter, whose states do not matter."""
+@get("/jobs/counts", dependencies={"which": Provide(filter_from_query)}, **allow("viewer"))
+async def count_jobs(app: App, cache: Cache, which: QueryFilter) -> JobCounts:
+    """Counts jobs by state: all jobs, or those that match the filter. The filter's `state` is ignored."""
     which = replace(which, states=None)
     if which == Filter():
-        return JobCounts(**await recent.get("counts", spring.jobs.counts))
-    found = await recent.get(("counts", which), lambda: spring.jobs.filtered_counts(which))
+        return JobCounts(**await cache.get("counts", app.jobs.counts))
+    found = await cache.get(("counts", which), lambda: app.jobs.filtered_counts(which))
     return JobCounts(**found.counts, up_to=found.up_to)
 
 
-@get("/jobs/{id:str}", **may("viewer", waits=True))
+@get("/jobs/{id:str}", **allow("viewer", waits=True))
 async def get_job(
-    spring: Spring, id: FromPath[str], wait: Annotated[float, QueryParameter(ge=0, le=LONGEST)] = 0.0
+    app: App, id: FromPath[str], wait: Annotated[float, QueryParameter(ge=0, le=MAX_WAIT_SECONDS)] = 0.0
 ) -> Response[JobView]:
-    """All of a job. With `wait` the answer comes when it has ended, or after so many seconds."""
-    return await tagged(spring, await (spring.jobs.wait(id, wait) if wait else spring.jobs.get(id)))
+    """One job. With `wait` the response arrives when the job has finished, or after this number of seconds."""
+    return await with_etag(app, await (app.jobs.wait(id, wait) if wait else app.jobs.get(id)))
 
 
-@patch("/jobs/{id:str}", **may("operator"))
+@patch("/jobs/{id:str}", **allow("operator"))
 async def update_job(
-    spring: Spring, id: FromPath[str], data: JSONBody[JobEdit], if_match: IfMatch = None
+    app: App, id: FromPath[str], data: JSONBody[JobEdit], if_match: IfMatch = None
 ) -> Response[JobView]:
-    """Edits a job that waits; with If-Match only if nobody has edited it since it was read."""
-    async with unchanged(spring, await spring.jobs.get(id), "*" if if_match is None else if_match, editable) as job:
-        await spring.jobs.update(id, **await given_values(spring, lambda: data.given(job)))
-    return await tagged(spring, await spring.jobs.get(id))
+    """Edits a waiting job. With If-Match, only if it was not edited since it was read."""
+    async with claim_edit(app, await app.jobs.get(id), "*" if if_match is None else if_match, editable_fields) as job:
+        await app.jobs.update(id, **await restore_in_thread(app, lambda: data.given(job)))
+    return await with_etag(app, await app.jobs.get(id))
 
 
-@delete("/jobs/{id:str}", status_code=204, **may("operator"))
-async def delete_job(spring: Spring, id: FromPath[str]) -> None:
-    """Gone with its history. A running job is refused: cancel it first."""
-    await spring.jobs.delete(id)
+@delete("/jobs/{id:str}", status_code=204, **allow("operator"))
+async def delete_job(app: App, id: FromPath[str]) -> None:
+    """Deletes a job and its history. A running job is refused: cancel it first."""
+    await app.jobs.delete(id)
 
 
-@get("/jobs/{id:str}/why", **may("viewer"))
-async def why_job(spring: Spring, id: FromPath[str]) -> list[Reason]:
-    """Every reason why it is not running, or where it runs; never empty."""
-    return [_shown(reason) for reason in await spring.jobs.why(id)]
+@get("/jobs/{id:str}/why", **allow("viewer"))
+async def why_job(app: App, id: FromPath[str]) -> list[Reason]:
+    """All reasons why a job is not running, or where it runs. Never empty."""
+    return [_redacted(reason) for reason in await app.jobs.why(id)]
 
 
-@get("/jobs/{id:str}/logs", **may("viewer"))
-async def job_logs(
-    spring: Spring, id: FromPath[str], after: FromQuery[str | None] = None, limit: Lines = 200
-) -> LogPage:
-    """What its runs have logged, first to last."""
-    lines = await spring.jobs.logs(id, limit=limit, after=(0, 0) if after is None else _line(after))
+@get("/jobs/{id:str}/logs", **allow("viewer"))
+async def job_logs(app: App, id: FromPath[str], after: FromQuery[str | None] = None, limit: Lines = 200) -> LogPage:
+    """The log lines of a job's runs, oldest first."""
+    lines = await app.jobs.logs(id, limit=limit, after=(0, 0) if after is None else _line_position(after))
     more = f"{lines[-1].run}.{lines[-1].n}" if len(lines) == limit else None
-    return LogPage(await shown_each(spring, lines, log_line), more)
+    return LogPage(await build_views(app, lines, log_line), more)
 
 
-def _shown(reason: Reason) -> Reason:
-    """How it ended, why it shall, why its arguments do not fit or which key is held is in words of others."""
+def _redacted(reason: Reason) -> Reason:
+    """The reason with user data redacted: results, cancel reasons, arguments and keys appear in these texts."""
     if reason.code == "queue_paused":
-        return replace(reason, text=shown_text(reason.text) or "")
-    said = reason.code in ("final", "stopping", "version_skew", "key_held")
-    return replace(reason, text=shown_line(reason.text)) if said else reason
+        return replace(reason, text=mask_note(reason.text) or "")
+    has_user_data = reason.code in ("final", "stopping", "version_skew", "key_held")
+    return replace(reason, text=redact_line(reason.text)) if has_user_data else reason
 
 
-async def tagged(spring: Mainspring, job: Job) -> Response[JobView]:
-    now = spring.clock.now()
-    view = await shown_one(spring, job, lambda job: job_view(job, now))
-    return Response(view, headers={"ETag": f'"{await etag(spring, editable(job))}"'})
+async def with_etag(app: Mainspring, job: Job) -> Response[JobView]:
+    """A response with the job and its ETag."""
+    now = app.clock.now()
+    view = await build_view(app, job, lambda job: job_view(job, now))
+    return Response(view, headers={"ETag": f'"{await etag(app, editable_fields(job))}"'})
 
 
-def _line(after: str) -> tuple[int, int]:
+def _line_position(after: str) -> tuple[int, int]:
     run, dot, n = after.partition(".")
     if not dot or not (run.isascii() and n.isascii() and run.isdigit() and n.isdigit()) or len(after) > 20:
-        raise BadInput(f"after={after[:80]!r} is not the run and the number of a line, such as 1.20; give `next`")
+        raise BadInput(
+            f"after={after[:80]!r} is not a run and a line number, such as 1.20; use `next` of the previous page"
+        )
     return int(run), int(n)
 
 

@@ -1,4 +1,4 @@
-"""/keys: API keys, made, seen and revoked."""
+"""/keys: creates, lists and revokes API keys."""
 
 from __future__ import annotations
 
@@ -10,63 +10,66 @@ from msgspec import Struct
 
 from ...errors import ApiKeyNotFound
 from ...records.api_key import ApiKey, Role, id_of, scope_allows
-from ..access.authenticate import Principal, Spring, Who, may, unauthenticated
-from ..access.bearer import bearer
-from ..access.first_run import FIRST, used_up
+from ..access.authenticate import App, Caller, Principal, allow, unauthenticated
+from ..access.bearer import bearer_token
+from ..access.first_run import FIRST_RUN, use_token
 from ..problem import Problem
-from .values import KeyName
+from .field_types import KeyName
 
 
 class NewKey(Struct, kw_only=True, forbid_unknown_fields=True):
     name: KeyName
     role: Role = "viewer"
     scopes: list[str] | None = None
-    """Such as jobs:write; null: whatever the role may."""
+    """Such as jobs:write; null for everything that the role allows."""
     expires: float | str | None = None
-    """Seconds from now, or a span such as 30d; null: never."""
+    """Seconds from now, or a span such as 30d; null for never."""
 
 
-class MadeKey(Struct, kw_only=True):
-    """A key and, this once, its secret."""
+class CreatedKey(Struct, kw_only=True):
+    """A new key and its secret, which is shown only here."""
 
     key: ApiKey
     secret: str
 
 
-@get("/keys", **may("admin"))
-async def list_keys(spring: Spring) -> list[ApiKey]:
-    """Those that have not expired, by name; never their secrets."""
-    return list(await spring.keys.list())
+@get("/keys", **allow("admin"))
+async def list_keys(app: App) -> list[ApiKey]:
+    """The keys that have not expired, by name, without their secrets."""
+    return list(await app.keys.list())
 
 
-@post("/keys", **may("admin", first_start=True, unkept=True))
-async def create_key(request: Request[Any, Any, Any], spring: Spring, who: Who, data: JSONBody[NewKey]) -> MadeKey:
-    """Makes a key that may no more than whoever makes it. Its secret is told now and never again."""
-    _within(data, who)
-    spring.keys.draft(data.name, data.role, data.scopes, data.expires)
-    if who is FIRST and not await used_up(spring, bearer(request.scope) or ""):
-        raise unauthenticated("this token was used by somebody else just now")
-    secret = await spring.keys.create(data.name, data.role, data.scopes, data.expires)
-    made = await spring.keys.by_id(id_of(secret) or "")
-    if made is None:
-        raise ApiKeyNotFound(f"API key {data.name!r} was revoked while it was made")
-    return MadeKey(key=made, secret=secret)
+@post("/keys", **allow("admin", first_run=True, unkept=True))
+async def create_key(request: Request[Any, Any, Any], app: App, caller: Caller, data: JSONBody[NewKey]) -> CreatedKey:
+    """Creates a key with at most the caller's own rights. Its secret is returned only now."""
+    _check_scopes(data, caller)
+    app.keys.draft(data.name, data.role, data.scopes, data.expires)
+    if caller is FIRST_RUN and not await use_token(app, bearer_token(request.scope) or ""):
+        raise unauthenticated("another request has just used this token")
+    secret = await app.keys.create(data.name, data.role, data.scopes, data.expires)
+    created = await app.keys.by_id(id_of(secret) or "")
+    if created is None:
+        raise ApiKeyNotFound(f"API key {data.name!r} was revoked while it was created")
+    return CreatedKey(key=created, secret=secret)
 
 
-@delete("/keys/{name:str}", **may("admin"))
-async def revoke_key(spring: Spring, name: FromPath[str]) -> None:
-    """By name or id: it opens nothing any more, nor do the sessions it opened."""
-    await spring.keys.revoke(name)
+@delete("/keys/{name:str}", **allow("admin"))
+async def revoke_key(app: App, name: FromPath[str]) -> None:
+    """Revokes a key, by name or id, and ends the sessions that were opened with it."""
+    await app.keys.revoke(name)
 
 
-def _within(wanted: NewKey, who: Principal) -> None:
-    """Roles need no look: only an admin gets here."""
-    if who.scopes is None:
+def _check_scopes(wanted: NewKey, caller: Principal) -> None:
+    """Raises Problem(403) if the key would have scopes that the caller lacks. Only admins get here, so any role is
+    allowed."""
+    if caller.scopes is None:
         return
-    beyond = [scope for scope in wanted.scopes or () if not scope_allows(who.scopes, scope)]
+    beyond = [scope for scope in wanted.scopes or () if not scope_allows(caller.scopes, scope)]
     if beyond or wanted.scopes is None:
         raise Problem(
-            403, "forbidden", f"{who.name} may not make a key that may more than itself: scopes {', '.join(who.scopes)}"
+            403,
+            "forbidden",
+            f"{caller.name} may not create a key with more scopes than its own: {', '.join(caller.scopes)}",
         )
 
 

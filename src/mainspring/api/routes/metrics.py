@@ -1,4 +1,4 @@
-"""/metrics: the cluster's figures and those of this process, for Prometheus."""
+"""/metrics: metrics of the cluster and of this process, for Prometheus."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from litestar import Request, Response, get
 from ...metrics import exposition
 from ...metrics.process import families
 from ...metrics.timed import meter_of
-from ..access.authenticate import Spring, may
-from ..app_scope import served
+from ..access.authenticate import App, allow
+from ..app_scope import app_scope
 
 
-@get("/metrics", media_type="text/plain", **may("viewer"))
-async def metrics(spring: Spring, request: Request[Any, Any, Any]) -> Response[bytes]:
-    """In the text format of Prometheus, or as OpenMetrics for those who accept it."""
-    found, meter = await served(request.scope).cluster.families(), meter_of(spring)
+@get("/metrics", media_type="text/plain", **allow("viewer"))
+async def metrics(app: App, request: Request[Any, Any, Any]) -> Response[bytes]:
+    """Metrics in the Prometheus text format, or as OpenMetrics if the client accepts it."""
+    found, meter = await app_scope(request.scope).cluster.families(), meter_of(app)
     if meter is not None:
         found += families(meter.whole())
     body, kind = exposition(found, request.headers.get("accept", ""))
     return Response(body, media_type=kind)
 
 
-BESIDE = [metrics]
+ROOT_ROUTES = [metrics]

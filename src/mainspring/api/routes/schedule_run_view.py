@@ -1,4 +1,4 @@
-"""Ticks, runs and statistics of a schedule as the API shows them."""
+"""Runs and statistics of a schedule in responses."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Literal
 from msgspec.structs import asdict, replace
 
 from ...control.schedule_history import ScheduleRun, ScheduleStats
-from ..access.redaction import shown_error, shown_message, shown_reason
+from ..access.redaction import redact_error, redact_message, redact_reason
 from .job_view import ExecutionView, execution_view
 
 
 class ScheduleExecution(ExecutionView, frozen=True, kw_only=True):
-    """One run that has ended, with the tick that its job was made for. A Tick can be read from it, too: that is what
-    this address answered with before ticks had their own."""
+    """A finished run, with the tick that its job was created for. It has all fields of a Tick, for clients from before
+    ticks had their own route."""
 
     n: int
     """The tick's number in its schedule."""
     at: datetime
-    """The tick's own instant."""
+    """The tick's instant."""
     seen_at: datetime
     """When it was fired."""
     what: Literal["fired"] = "fired"
     reason: str = ""
-    """by_hand or backfill, where no trigger fired it."""
+    """by_hand or backfill, if no trigger fired it."""
 
 
 def schedule_execution(run: ScheduleRun) -> ScheduleExecution:
@@ -34,10 +34,11 @@ def schedule_execution(run: ScheduleRun) -> ScheduleExecution:
     )
 
 
-def shown_stats(stats: ScheduleStats) -> ScheduleStats:
+def redact_stats(stats: ScheduleStats) -> ScheduleStats:
+    """The statistics with error texts redacted. Reasons that become equal are added up."""
     reasons: dict[str, int] = {}
     for reason, count in stats.reasons.items():
-        shown = shown_reason(reason)
-        reasons[shown] = reasons.get(shown, 0) + count
-    errors = [replace(one, error=shown_error(one.error), message=shown_message(one.message)) for one in stats.errors]
+        redacted = redact_reason(reason)
+        reasons[redacted] = reasons.get(redacted, 0) + count
+    errors = [replace(one, error=redact_error(one.error), message=redact_message(one.message)) for one in stats.errors]
     return replace(stats, reasons=reasons, errors=errors)

@@ -1,4 +1,4 @@
-"""Schedules as the API takes and shows them."""
+"""Schedules in requests and responses."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from msgspec.structs import asdict
 
 from ...schedule.record import CatchUp, Overlap, Schedule, Spec, Status
 from ...trigger import AnyTrigger, Preview, Window, cron
-from ..access.redaction import shown_data, shown_mapping, shown_text
-from ..unchanged import kept, kept_arguments
-from .values import SpanText
+from ..access.redaction import mask_note, redact_data, redact_mapping
+from ..masked_values import restore_arguments, restore_masked
+from .field_types import SpanText
 
 Span = Annotated[float, Meta(ge=0, description="Seconds.")] | SpanText
 
 
-class Policies(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What is left out is as it was, or the default."""
+class ScheduleFields(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The options of a schedule. An absent field is unchanged, or the default for a new schedule."""
 
     kwargs: dict[str, Any] | UnsetType = UNSET
     overlap: Overlap | UnsetType = UNSET
@@ -47,25 +47,25 @@ class Policies(Struct, kw_only=True, forbid_unknown_fields=True):
     metadata: dict[str, Any] | UnsetType = UNSET
 
     def given(self, spec: Spec | None = None) -> dict[str, Any]:
-        """As app.schedules takes them; what is masked is as the schedule has it."""
+        """The given fields as keyword arguments of app.schedules. Masked values are restored from `spec`."""
         found = {name: value for name, value in asdict(self).items() if value is not UNSET}
         if "kwargs" in found:
-            found["kwargs"] = kept_arguments(found["kwargs"], "{}" if spec is None else spec.payload)
+            found["kwargs"] = restore_arguments(found["kwargs"], "{}" if spec is None else spec.payload)
         if "metadata" in found:
-            found["metadata"] = kept(found["metadata"], None if spec is None else spec.metadata)
+            found["metadata"] = restore_masked(found["metadata"], None if spec is None else spec.metadata)
         if isinstance(found.get("trigger"), str):
             found["trigger"] = cron(found["trigger"])
         return found
 
 
-class Rules(Policies, kw_only=True, forbid_unknown_fields=True):
-    """When a schedule runs and by which policies, said anew."""
+class ScheduleEdit(ScheduleFields, kw_only=True, forbid_unknown_fields=True):
+    """New values for a schedule. Absent fields stay unchanged."""
 
     trigger: AnyTrigger | str | UnsetType = UNSET
     """A trigger with its kind, or a cron expression."""
 
 
-class NewSchedule(Policies, kw_only=True, forbid_unknown_fields=True):
+class NewSchedule(ScheduleFields, kw_only=True, forbid_unknown_fields=True):
     name: str
     task: str
     trigger: AnyTrigger | str
@@ -77,38 +77,39 @@ class NewSchedule(Policies, kw_only=True, forbid_unknown_fields=True):
 
 class SpecView(Spec, frozen=True, kw_only=True, omit_defaults=False):
     payload: Any = UNSET
-    """The arguments of its jobs, as data."""
+    """The arguments of its jobs, as JSON."""
     meaning: str = ""
-    """Its rule in words."""
+    """The trigger in words."""
 
 
 class ScheduleView(Schedule, frozen=True, kw_only=True, omit_defaults=False):
-    """A schedule with what follows from it."""
+    """A schedule with derived fields."""
 
     spec: SpecView
-    status: Status  # pyright: ignore[reportIncompatibleMethodOverride]  # said, where a Schedule reckons it
+    status: Status  # pyright: ignore[reportIncompatibleMethodOverride]  # a field here, a property in Schedule
     warnings: Sequence[str] = ()
-    """What its author may not have meant."""
+    """Effects of the trigger that may be unintended."""
 
 
 class TickView(Struct, frozen=True):
-    """A tick to come."""
+    """A future tick."""
 
     at: datetime
     local: str
-    """The same instant on the clocks of its zone."""
+    """The same instant in local time."""
     note: str
-    """What a change of the clocks does to it; empty: nothing."""
+    """The effect of a clock change on it; empty if there is none."""
 
 
 def schedule_view(row: Schedule) -> ScheduleView:
     rule = row.spec.trigger.named(row.name)
     spec = asdict(row.spec) | {
-        "payload": shown_data(row.spec.payload), "metadata": shown_mapping(row.spec.metadata),
+        "payload": redact_data(row.spec.payload),
+        "metadata": redact_mapping(row.spec.metadata),
         "meaning": rule.explain(),
-    }  # fmt: skip
-    known = asdict(row) | {"spec": SpecView(**spec), "note": shown_text(row.note)}
-    return ScheduleView(**known, status=row.status, warnings=rule.warnings())
+    }
+    fields = asdict(row) | {"spec": SpecView(**spec), "note": mask_note(row.note)}
+    return ScheduleView(**fields, status=row.status, warnings=rule.warnings())
 
 
 def tick_views(coming: Sequence[Preview]) -> list[TickView]:

@@ -1,4 +1,4 @@
-"""/session: a browser signs in with an API key, is told who it is, and signs out."""
+"""/session: the sign-in and sign-out of browsers, and their sessions."""
 
 from __future__ import annotations
 
@@ -24,106 +24,108 @@ from ...records.audit import AuditEntry
 from ...records.document import Document
 from ...records.unreadable import decoded_documents
 from ..access import cookie
-from ..access.attempts import Bucket, SignInAttempts, address_of
-from ..access.authenticate import ANYONE, UNSAFE, Connection, Principal, Who, may, unauthenticated
-from ..access.bearer import of_key
-from ..access.first_run import FIRST, is_token, used_up
+from ..access.authenticate import ANYONE, UNSAFE_METHODS, Caller, Connection, Principal, allow, unauthenticated
+from ..access.bearer import principal_of
+from ..access.first_run import FIRST_RUN, is_token, use_token
 from ..access.origin import check_not_foreign, check_same_origin
+from ..access.sign_in_attempts import SignInAttempts, TokenBucket, address_of
 from ..problem import Problem
 
-# Sessions that a process remembers.
-_MOST = 10_000
+# Of this process.
+_MAX_CACHED_SESSIONS = 10_000
 _KIND = "session"
-# Seconds between two entries of the audit trail that too many keys were wrong.
-_SELDOM = 60.0
-# Sessions that one key opens at once, and how many more in a second: each is kept in the store.
-MAX_OPENED, OPENED_PER_SECOND = 60, 1 / 6
+# Between two audit entries about too many failed sign-ins.
+_AUDIT_EVERY_SECONDS = 60.0
+# Sessions that one key may open at once, and then per second: each is stored.
+MAX_OPENED = 60
+OPENED_PER_SECOND = 1 / 6
 
 
-class _Text(Struct, frozen=True, kw_only=True):
+class _SessionRecord(Struct, frozen=True, kw_only=True):
+    """A session in the store."""
+
     key: str | None
-    """The id of the API key that opened it, without which it is void; None: a first start did."""
+    """Id of the API key that opened it: the session ends with the key. None if the token of a first run opened it."""
     created_at: datetime
 
 
 class Sessions:
-    """A way in, and what opens and closes it."""
+    """Opens and closes sessions, and authenticates callers by their session cookie."""
 
     def __init__(self, app: Mainspring, attempts: SignInAttempts) -> None:
         self._app = app
         self.attempts = attempts
-        # By hash: what the store said, and when; for a session that is not there it says so for good.
-        self._known: OrderedDict[str, tuple[Document | None, float]] = OrderedDict()
-        self._warned_at: float | None = None
-        self._opened: dict[str, Bucket] = {}
+        # Sessions by hash of their secret, with the time they were read. None: there is no such session, for good.
+        self._cached: OrderedDict[str, tuple[Document | None, float]] = OrderedDict()
+        self._audited_at: float | None = None
+        self._opened_by_key: dict[str, TokenBucket] = {}
 
     async def open(self, secret: str) -> tuple[str, Principal] | None:
-        """The secret for the cookie, and who came in; None if nobody."""
+        """Opens a session. Returns the secret for the cookie and the principal; None if the key is not valid."""
         key = await self._app.keys.find(secret)
-        if key is None and not (is_token(secret) and await used_up(self._app, secret)):
+        if key is None and not (is_token(secret) and await use_token(self._app, secret)):
             return None
         if key is not None:
-            self._check_pace(key.id)
+            self._check_rate(key.id)
         now = self._app.clock.now()
         end = now + timedelta(hours=self._app.settings.session_hours)
         if key is not None and key.expires_at is not None:
             end = min(end, key.expires_at)
-        fresh = secrets.token_urlsafe(32)
-        text = msgspec.json.encode(_Text(key=None if key is None else key.id, created_at=now)).decode()
-        document = Document(kind=_KIND, name=fingerprint(fresh), text=text, expires_at=end)
+        session = secrets.token_urlsafe(32)
+        text = msgspec.json.encode(_SessionRecord(key=None if key is None else key.id, created_at=now)).decode()
+        document = Document(kind=_KIND, name=fingerprint(session), text=text, expires_at=end)
         await (await self._app.opened()).put_documents([document], now=now)
-        return fresh, replace(FIRST if key is None else of_key(key), expires_at=end)
+        return session, replace(FIRST_RUN if key is None else principal_of(key), expires_at=end)
 
-    def _check_pace(self, key: str) -> None:
-        """Raises Problem(429) if this key opens session after session."""
+    def _check_rate(self, key: str) -> None:
+        """Raises Problem(429) if this key opens too many sessions."""
         now = self._app.clock.monotonic()
-        if key not in self._opened and len(self._opened) >= _MOST:
-            self._opened.clear()
-        bucket = self._opened.setdefault(key, Bucket(MAX_OPENED, OPENED_PER_SECOND, now))
+        if key not in self._opened_by_key and len(self._opened_by_key) >= _MAX_CACHED_SESSIONS:
+            self._opened_by_key.clear()
+        bucket = self._opened_by_key.setdefault(key, TokenBucket(MAX_OPENED, OPENED_PER_SECOND, now))
         if wait := bucket.take(now):
-            again = math.ceil(wait)
-            text = f"this key has opened {MAX_OPENED} sessions one after the other; try again in {again} s"
-            raise Problem(429, "too_many_attempts", text, headers={"Retry-After": str(again)})
+            seconds = math.ceil(wait)
+            text = f"this key has opened {MAX_OPENED} sessions in a short time; try again in {seconds} s"
+            raise Problem(429, "too_many_attempts", text, headers={"Retry-After": str(seconds)})
 
     async def failed(self, scope: Scope) -> None:
-        """Raises Problem(429) if there were too many, and puts it into the audit trail: once a minute, so that nobody
-        can fill it.
-        """
+        """Counts a failed sign-in. Raises Problem(429) if there were too many, and records that in the audit trail:
+        once a minute, so that no client can fill it."""
         try:
             self.attempts.failed(scope)
         except Problem:
             now = self._app.clock.monotonic()
-            if self._warned_at is None or now - self._warned_at >= _SELDOM:
-                self._warned_at = now
-                await self.note("nobody", "refuse", scope)
+            if self._audited_at is None or now - self._audited_at >= _AUDIT_EVERY_SECONDS:
+                self._audited_at = now
+                await self.audit("nobody", "refuse", scope)
             raise
 
-    async def note(self, who: str, what: str, scope: Scope) -> None:
-        """Into the audit trail, with the address it came from."""
+    async def audit(self, actor: str, verb: str, scope: Scope) -> None:
+        """Records an action on a session in the audit trail, with the client's address."""
         now = self._app.clock.now()
         entry = AuditEntry(
-            id=new_id(now), at=now, who=who, action=f"session.{what}", target=address_of(scope), outcome="{}"
+            id=new_id(now), at=now, who=actor, action=f"session.{verb}", target=address_of(scope), outcome="{}"
         )
         await (await self._app.opened()).record([entry])
 
     async def close(self, secret: str) -> None:
         name = fingerprint(secret)
         await (await self._app.opened()).drop_documents(_KIND, [name])
-        self._keep(name, None)
+        self._cache(name, None)
 
     async def __call__(self, connection: Connection) -> Principal | None:
         scope = connection.scope
-        if (secret := cookie.read(scope)) is None:
+        if (secret := cookie.session_secret(scope)) is None:
             return None
         name = fingerprint(secret)
         if (found := await self._principal(name)) is None:
-            if name not in self._known:
+            if name not in self._cached:
                 self.attempts.failed(scope)
-                self._keep(name, None)
-            over = unauthenticated("this session is over: sign in again with POST /session")
-            over.headers["Set-Cookie"] = cookie.taken(scope)
-            raise over
-        if scope.get("method") in UNSAFE:
+                self._cache(name, None)
+            refused = unauthenticated("this session has ended: sign in again with POST /session")
+            refused.headers["Set-Cookie"] = cookie.clear_cookie(scope)
+            raise refused
+        if scope.get("method") in UNSAFE_METHODS:
             check_same_origin(scope)
         return found
 
@@ -131,71 +133,71 @@ class Sessions:
         document = await self._document(name)
         if document is None or (document.expires_at is not None and document.expires_at <= self._app.clock.now()):
             return None
-        found, _ = decoded_documents([document], lambda one: msgspec.json.decode(one.text, type=_Text))
+        found, _ = decoded_documents([document], lambda one: msgspec.json.decode(one.text, type=_SessionRecord))
         if not found:
             return None
         opened_by = found[0].key
         if opened_by is None:
-            return replace(FIRST, expires_at=document.expires_at)
+            return replace(FIRST_RUN, expires_at=document.expires_at)
         key = await self._app.keys.by_id(opened_by)
-        return None if key is None else replace(of_key(key), expires_at=document.expires_at)
+        return None if key is None else replace(principal_of(key), expires_at=document.expires_at)
 
     async def _document(self, name: str) -> Document | None:
-        document, at = self._known.get(name, (None, 0.0))
-        if name in self._known and (document is None or self._app.clock.monotonic() - at < HOLDS):
+        document, at = self._cached.get(name, (None, 0.0))
+        if name in self._cached and (document is None or self._app.clock.monotonic() - at < HOLDS):
             return document
         found = await (await self._app.opened()).documents(_KIND, [name], now=self._app.clock.now(), limit=1)
         if found:
-            self._keep(name, found[0])
+            self._cache(name, found[0])
         elif document is not None:
-            self._keep(name, None)
+            self._cache(name, None)
         return found[0] if found else None
 
-    def _keep(self, name: str, document: Document | None) -> None:
-        self._known[name] = (document, self._app.clock.monotonic())
-        self._known.move_to_end(name)
-        if len(self._known) > _MOST:
-            self._known.popitem(last=False)
+    def _cache(self, name: str, document: Document | None) -> None:
+        self._cached[name] = (document, self._app.clock.monotonic())
+        self._cached.move_to_end(name)
+        if len(self._cached) > _MAX_CACHED_SESSIONS:
+            self._cached.popitem(last=False)
 
 
-# Bytes of a body, which anyone may send.
+# Of a sign-in body, which anyone can send.
 MAX_SIGN_IN_BYTES = 16 << 10
 
 
-class SignIn(Struct, forbid_unknown_fields=True):
+class SignInRequest(Struct, forbid_unknown_fields=True):
     key: str
-    """An API key, or the token that a first start printed."""
+    """An API key, or the token of a first run."""
 
 
-@get("/session", **may("viewer", unscoped=True))
-async def show_session(who: Who) -> Principal:
-    """Who you are, and what you may."""
-    return who
+@get("/session", **allow("viewer", unscoped=True))
+async def show_session(caller: Caller) -> Principal:
+    """The caller: its name, role and scopes."""
+    return caller
 
 
-@post("/session", status_code=200, request_max_body_size=MAX_SIGN_IN_BYTES, **may(ANYONE, reads=True))
+@post("/session", status_code=200, request_max_body_size=MAX_SIGN_IN_BYTES, **allow(ANYONE, reads=True))
 async def open_session(
-    request: Request[Any, Any, Any], sessions: NamedDependency[Sessions], data: JSONBody[SignIn]
+    request: Request[Any, Any, Any], sessions: NamedDependency[Sessions], data: JSONBody[SignInRequest]
 ) -> Response[Principal]:
-    """Signs a browser in: its cookie counts from now on."""
+    """Signs a browser in, with a session cookie."""
     check_not_foreign(request.scope)
     if (opened := await sessions.open(data.key)) is None:
         await sessions.failed(request.scope)
         raise unauthenticated("this API key or token is not valid: mistyped, used, revoked or expired")
-    secret, who = opened
-    await sessions.note(who.name, "open", request.scope)
-    return Response(who, headers={"Set-Cookie": cookie.given(request.scope, secret)})
+    secret, principal = opened
+    await sessions.audit(principal.name, "open", request.scope)
+    return Response(principal, headers={"Set-Cookie": cookie.set_cookie(request.scope, secret)})
 
 
-@delete("/session", status_code=204, **may("viewer", unscoped=True))
+@delete("/session", status_code=204, **allow("viewer", unscoped=True))
 async def close_session(
-    request: Request[Any, Any, Any], sessions: NamedDependency[Sessions], who: Who
+    request: Request[Any, Any, Any], sessions: NamedDependency[Sessions], caller: Caller
 ) -> Response[None]:
-    """Signs a browser out."""
-    if (secret := cookie.read(request.scope)) is not None:
+    """Signs a browser out, and ends its session."""
+    if (secret := cookie.session_secret(request.scope)) is not None:
         await sessions.close(secret)
-        await sessions.note(who.name, "close", request.scope)
-    return Response(None, headers={"Set-Cookie": cookie.taken(request.scope)})
+        await sessions.audit(caller.name, "close", request.scope)
+    return Response(None, headers={"Set-Cookie": cookie.clear_cookie(request.scope)})
 
 
 ROUTES = [show_session, open_session, close_session]

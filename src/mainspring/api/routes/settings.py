@@ -1,4 +1,4 @@
-"""/settings: what this server was started with."""
+"""/settings: the settings of this server."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from litestar import get
 from msgspec import Struct
 
 from ...insight.settings_report import Setting, report
-from ..access.authenticate import Spring, may
+from ..access.authenticate import App, allow
 
 
 class SettingPage(Struct, frozen=True):
     items: list[Setting]
 
 
-@get("/settings", **may("admin"))
-async def list_settings(spring: Spring) -> SettingPage:
-    """Each setting of this server's process: its value without secrets, where it came from, and what it does.
+@get("/settings", **allow("admin"))
+async def list_settings(app: App) -> SettingPage:
+    """The settings of this server process: value (secrets masked), source and description.
 
-    Workers are other processes, and may have been started with others.
+    Workers are other processes and may have other settings.
     """
-    return SettingPage(report(spring.settings, spring.setting_sources))
+    return SettingPage(report(app.settings, app.setting_sources))
 
 
 ROUTES = [list_settings]

@@ -1,4 +1,4 @@
-"""/stats: how many jobs there are, and how runs have gone."""
+"""/stats: numbers of jobs and statistics of runs."""
 
 from __future__ import annotations
 
@@ -11,29 +11,27 @@ from msgspec.structs import replace
 
 from ...config import span
 from ...insight.stats import Stats, TopError
-from ..access.authenticate import Spring, may
-from ..access.redaction import shown_error, shown_message, shown_text
-from ..response_cache import Lately
+from ..access.authenticate import App, allow
+from ..access.redaction import mask_note, redact_error, redact_message
+from ..response_cache import Cache
 
-EVER = "ever"
+ALL_TIME = "ever"
 Window = Annotated[str, QueryParameter(max_length=20, description="A span such as 15m, 1h, 24h, 7d; or ever.")]
 
-Only = Annotated[str | None, QueryParameter(max_length=200, description="Only runs of this one.")]
+Only = Annotated[str | None, QueryParameter(max_length=200, description="Only runs of this queue or task.")]
 
 
-@get("/stats", **may("viewer"))
-async def get_stats(
-    spring: Spring, recent: Lately, window: Window = "1h", queue: Only = None, task: Only = None
-) -> Stats:
-    """Jobs by state, and how runs went within the window: by task, by queue, in time. Durations are seconds."""
-    back = None if window == EVER else timedelta(seconds=span(window, "window"))
-    found = await recent.get(("stats", back, queue, task), lambda: spring.stats(back, queue=queue, task=task))
-    queues = [replace(queue, note=shown_text(queue.note) or "") for queue in found.queues]
-    return replace(found, queues=queues, errors=[_shown(one) for one in found.errors])
+@get("/stats", **allow("viewer"))
+async def get_stats(app: App, cache: Cache, window: Window = "1h", queue: Only = None, task: Only = None) -> Stats:
+    """Jobs by state, and statistics of runs within the window: by task, by queue, over time. Durations are seconds."""
+    back = None if window == ALL_TIME else timedelta(seconds=span(window, "window"))
+    found = await cache.get(("stats", back, queue, task), lambda: app.stats(back, queue=queue, task=task))
+    queues = [replace(queue, note=mask_note(queue.note) or "") for queue in found.queues]
+    return replace(found, queues=queues, errors=[_redacted(one) for one in found.errors])
 
 
-def _shown(one: TopError) -> TopError:
-    return replace(one, error=shown_error(one.error), message=shown_message(one.message))
+def _redacted(one: TopError) -> TopError:
+    return replace(one, error=redact_error(one.error), message=redact_message(one.message))
 
 
 ROUTES = [get_stats]

@@ -1,4 +1,4 @@
-"""/tasks: what can be enqueued, and with which arguments."""
+"""/tasks: the tasks that can be enqueued, and their parameters."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ...config import Settings
 from ...records.outcome import Policy
 from ...retry import Backoff
 from ...task.task import Task
-from ..access.authenticate import Spring, may
+from ..access.authenticate import App, allow
 
-# Tasks after which other requests have their turn: the first time, each takes some hundred microseconds.
-TURN_TASKS = 50
+# After this number of tasks other requests run: the first time, each task takes some hundred microseconds.
+YIELD_EVERY_TASKS = 50
 
 
 class TaskView(Struct, frozen=True, kw_only=True):
@@ -24,42 +24,48 @@ class TaskView(Struct, frozen=True, kw_only=True):
     queue: str
     priority: int
     stub: bool
-    """Its code is elsewhere."""
+    """true if this server has no code for it, only its signature."""
     doc: str
     arguments: dict[str, Any]
-    """What POST /jobs takes as `arguments`, as JSON Schema."""
+    """JSON Schema of `arguments` in POST /jobs."""
     max_retries: int | None
-    """Of jobs that ask for nothing else, as are the next two; null: its code is elsewhere, which decides."""
+    """Default for jobs of this task (as the next two fields); null for stubs."""
     timeout: float | None
-    """Seconds; null: no limit, or decided elsewhere."""
+    """Seconds; null for no limit, and for stubs."""
     backoff: Backoff | None
-    """null: a function of its own, or decided elsewhere."""
+    """null for a custom function, and for stubs."""
 
 
 class TaskPage(Struct, frozen=True):
     items: list[TaskView]
 
 
-@get("/tasks", **may("viewer"))
-async def list_tasks(spring: Spring) -> TaskPage:
-    """The tasks that this server's app knows, by name. If it knows none, jobs are taken by any name, unchecked."""
+@get("/tasks", **allow("viewer"))
+async def list_tasks(app: App) -> TaskPage:
+    """The tasks that are registered in this server, by name. If there are none, jobs of any task are accepted,
+    unchecked."""
     views: list[TaskView] = []
-    for name in sorted(spring.tasks):
-        views.append(_view(spring.tasks[name], spring.settings))
-        if len(views) % TURN_TASKS == 0:
+    for name in sorted(app.tasks):
+        views.append(_view(app.tasks[name], app.settings))
+        if len(views) % YIELD_EVERY_TASKS == 0:
             await asyncio.sleep(0)
     return TaskPage(views)
 
 
 def _view(task: Task[Any, Any], settings: Settings) -> TaskView:
-    own = task.options
-    rules = task.policy(Policy(settings.retry_max, settings.backoff))
+    options = task.options
+    policy = task.policy(Policy(settings.retry_max, settings.backoff))
     return TaskView(
-        name=task.name, queue=own.queue, priority=own.priority, stub=task.stub, arguments=task.arguments.json_schema,
-        doc=inspect.cleandoc(task.__doc__ or ""), max_retries=None if task.stub else rules.max_retries,
+        name=task.name,
+        queue=options.queue,
+        priority=options.priority,
+        stub=task.stub,
+        doc=inspect.cleandoc(task.__doc__ or ""),
+        arguments=task.arguments.json_schema,
+        max_retries=None if task.stub else policy.max_retries,
         timeout=None if task.stub else task.timeout(settings.default_timeout),
-        backoff=rules.backoff if isinstance(rules.backoff, Backoff) and not task.stub else None,
-    )  # fmt: skip
+        backoff=policy.backoff if isinstance(policy.backoff, Backoff) and not task.stub else None,
+    )
 
 
 ROUTES = [list_tasks]

@@ -1,4 +1,4 @@
-"""/triggers: what others may set off by a signed message; and /hooks, where such messages come in."""
+"""/triggers: inbound webhooks, which create jobs from signed messages; and /hooks, which receives the messages."""
 
 from __future__ import annotations
 
@@ -12,30 +12,32 @@ from msgspec.structs import asdict, replace
 from ...errors import NotSigned
 from ...webhook.inbound import UNSIGNED, Call, InboundTrigger
 from ...webhook.signature import ID, SIGNATURE, TIMESTAMP
-from ..access.authenticate import Spring, may
-from ..access.redaction import shown_mapping, shown_text
-from ..showing import shown_each
-from ..unchanged import given_values, kept
-from .schedules import Triggered
-from .values import Slug
-from .webhooks import IfMatch, Rotation, revision
+from ..access.authenticate import App, allow
+from ..access.redaction import mask_note, redact_mapping
+from ..masked_values import restore_in_thread, restore_masked
+from ..views import build_views
+from .field_types import Slug
+from .schedules import TriggeredJob
+from .webhooks import IfMatch, SecretRotation, revision
 
-# Bytes of a message. They are counted as they come.
-LIMIT = 1 << 20
+# Counted while the message arrives.
+MAX_MESSAGE_BYTES = 1 << 20
 
 
 class TriggerEdit(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What is left out stays."""
+    """New values for a trigger. Absent fields stay unchanged."""
 
     task: str | UnsetType | None = UNSET
-    """Of which it makes a job; else the schedule that it fires."""
+    """The task of the job that it creates. A trigger has either a task or a schedule."""
     schedule: str | UnsetType | None = UNSET
+    """The schedule that it fires."""
     queue: str | UnsetType | None = UNSET
     priority: int | UnsetType | None = UNSET
     kwargs: dict[str, Any] | UnsetType = UNSET
-    """The same each time."""
+    """Fixed arguments of every job."""
     arguments: Literal["body"] | dict[str, str] | UnsetType = UNSET
-    """"body": the members of the message are arguments. Else by argument what of it: {"order": "body.data.id"}."""
+    """Arguments from the message: "body" for all of its members, or a path for each argument, such as
+    {"order": "body.data.id"}."""
     note: str | UnsetType = UNSET
     disabled: bool | UnsetType = UNSET
 
@@ -53,91 +55,91 @@ class NewTrigger(Struct, kw_only=True, forbid_unknown_fields=True):
     arguments: Literal["body"] | dict[str, str] = {}
     note: str = ""
     secret: str | None = None
-    """One of your own; null: you are given one."""
+    """Your own secret; null to generate one."""
 
 
 class TriggerView(InboundTrigger, frozen=True, kw_only=True, omit_defaults=False):
-    """A trigger; a message to /hooks/{name} sets it off."""
+    """A trigger. A signed message to /hooks/{name} fires it."""
 
 
-class MadeTrigger(Struct, frozen=True):
-    """A trigger and, this once, its secret."""
+class CreatedTrigger(Struct, frozen=True):
+    """A trigger and its secret, which is shown only here."""
 
     trigger: TriggerView
     secret: str
 
 
-@get("/triggers", **may("viewer"))
-async def list_triggers(spring: Spring) -> list[TriggerView]:
-    """All of them, by name; never their secrets."""
-    return await shown_each(spring, await spring.triggers.list(), _view)
+@get("/triggers", **allow("viewer"))
+async def list_triggers(app: App) -> list[TriggerView]:
+    """All triggers, by name, without their secrets."""
+    return await build_views(app, await app.triggers.list(), _view)
 
 
-@post("/triggers", **may("admin", unkept=True))
-async def create_trigger(spring: Spring, data: JSONBody[NewTrigger]) -> MadeTrigger:
-    """From now on a signed message sets it off. Its secret is told now and never again."""
-    given: dict[str, Any] = asdict(data) | {"kwargs": kept(data.kwargs)}
-    made = await spring.triggers.create(**given)
-    return MadeTrigger(_view(made.trigger), made.secret)
+@post("/triggers", **allow("admin", unkept=True))
+async def create_trigger(app: App, data: JSONBody[NewTrigger]) -> CreatedTrigger:
+    """Creates a trigger, which signed messages fire. Its secret is returned only now."""
+    given: dict[str, Any] = asdict(data) | {"kwargs": restore_masked(data.kwargs)}
+    created = await app.triggers.create(**given)
+    return CreatedTrigger(_view(created.trigger), created.secret)
 
 
-@get("/triggers/{name:str}", **may("viewer"))
-async def get_trigger(spring: Spring, name: FromPath[str]) -> Response[TriggerView]:
-    return _tagged(await spring.triggers.get(name))
+@get("/triggers/{name:str}", **allow("viewer"))
+async def get_trigger(app: App, name: FromPath[str]) -> Response[TriggerView]:
+    """One trigger, without its secret."""
+    return _with_etag(await app.triggers.get(name))
 
 
-@patch("/triggers/{name:str}", **may("admin"))
+@patch("/triggers/{name:str}", **allow("admin"))
 async def update_trigger(
-    spring: Spring, name: FromPath[str], data: JSONBody[TriggerEdit], if_match: IfMatch = None
+    app: App, name: FromPath[str], data: JSONBody[TriggerEdit], if_match: IfMatch = None
 ) -> Response[TriggerView]:
-    """Says some of it anew; with If-Match only if nobody has changed it since it was read."""
+    """Edits a trigger. With If-Match, only if it was not changed since it was read."""
     given = data.given()
     if "kwargs" in given:
-        kwargs, stored = given["kwargs"], (await spring.triggers.get(name)).kwargs
-        given["kwargs"] = await given_values(spring, lambda: kept(kwargs, stored))
-    return _tagged(await spring.triggers.update(name, expected=revision(if_match), **given))
+        kwargs, stored = given["kwargs"], (await app.triggers.get(name)).kwargs
+        given["kwargs"] = await restore_in_thread(app, lambda: restore_masked(kwargs, stored))
+    return _with_etag(await app.triggers.update(name, expected=revision(if_match), **given))
 
 
-@delete("/triggers/{name:str}", status_code=204, **may("admin"))
-async def delete_trigger(spring: Spring, name: FromPath[str]) -> None:
-    """Jobs that it has made are left alone."""
-    await spring.triggers.delete(name)
+@delete("/triggers/{name:str}", status_code=204, **allow("admin"))
+async def delete_trigger(app: App, name: FromPath[str]) -> None:
+    """Deletes a trigger. The jobs that it created stay."""
+    await app.triggers.delete(name)
 
 
-@post("/triggers/{name:str}/rotate", status_code=200, **may("admin", unkept=True))
-async def rotate_trigger(spring: Spring, name: FromPath[str], data: JSONBody[Rotation | None] = None) -> MadeTrigger:
-    """A new secret, told now and never again; messages signed with the one before it count for a while."""
-    asked = data or Rotation()
-    made = await spring.triggers.rotate(name, overlap=asked.overlap, secret=asked.secret)
-    return MadeTrigger(_view(made.trigger), made.secret)
+@post("/triggers/{name:str}/rotate", status_code=200, **allow("admin", unkept=True))
+async def rotate_trigger(app: App, name: FromPath[str], data: JSONBody[SecretRotation | None] = None) -> CreatedTrigger:
+    """Replaces the secret. The new one is returned only now; the old one stays valid for the overlap."""
+    rotation = data or SecretRotation()
+    rotated = await app.triggers.rotate(name, overlap=rotation.overlap, secret=rotation.secret)
+    return CreatedTrigger(_view(rotated.trigger), rotated.secret)
 
 
-@post("/hooks/{name:str}", status_code=202, request_max_body_size=LIMIT, **may("anyone"))
+@post("/hooks/{name:str}", status_code=202, request_max_body_size=MAX_MESSAGE_BYTES, **allow("anyone"))
 async def receive_hook(
     request: Request[Any, Any, Any],
-    spring: Spring,
+    app: App,
     name: FromPath[str],
     webhook_id: Annotated[str | None, HeaderParameter(name=ID)] = None,
     webhook_timestamp: Annotated[str | None, HeaderParameter(name=TIMESTAMP)] = None,
     webhook_signature: Annotated[str | None, HeaderParameter(name=SIGNATURE)] = None,
-) -> Triggered:
-    """A message signed as Standard Webhooks says sets the trigger off; sent again, it is answered as the first time."""
-    if not (webhook_id and webhook_timestamp and webhook_signature):  # and no more is read of it
+) -> TriggeredJob:
+    """Receives a message, signed according to Standard Webhooks, and fires the trigger. A repeated message gets the
+    response of the first one."""
+    if not (webhook_id and webhook_timestamp and webhook_signature):  # the body is not read
         raise NotSigned(UNSIGNED)
-    call = Call(
-        id=webhook_id, timestamp=webhook_timestamp, signature=webhook_signature, body=await request.body()
-    )  # fmt: skip
-    return Triggered((await spring.triggers.receive(name, call)).id)
+    call = Call(id=webhook_id, timestamp=webhook_timestamp, signature=webhook_signature, body=await request.body())
+    return TriggeredJob((await app.triggers.receive(name, call)).id)
 
 
 def _view(trigger: InboundTrigger) -> TriggerView:
-    shown = replace(trigger, kwargs=shown_mapping(trigger.kwargs), note=shown_text(trigger.note) or "")
-    return TriggerView(**asdict(shown))
+    redacted = replace(trigger, kwargs=redact_mapping(trigger.kwargs), note=mask_note(trigger.note) or "")
+    return TriggerView(**asdict(redacted))
 
 
-def _tagged(trigger: InboundTrigger) -> Response[TriggerView]:
+def _with_etag(trigger: InboundTrigger) -> Response[TriggerView]:
     return Response(_view(trigger), headers={"ETag": f'"{trigger.revision}"'})
 
 
 ROUTES = [list_triggers, create_trigger, get_trigger, update_trigger, delete_trigger, rotate_trigger]
-BESIDE = [receive_hook]
+ROOT_ROUTES = [receive_hook]

@@ -1,4 +1,4 @@
-"""/webhooks: who is told of what, and how that goes."""
+"""/webhooks: outbound webhooks and their deliveries."""
 
 from __future__ import annotations
 
@@ -13,33 +13,34 @@ from msgspec.structs import asdict
 from ...app import Mainspring
 from ...span import seconds
 from ...webhook.record import Extra, Kind, Standing, Webhook, abridged
-from ..access.authenticate import Principal, Spring, Who, may
-from ..access.redaction import shown_line, shown_text
+from ..access.authenticate import App, Caller, Principal, allow
+from ..access.redaction import mask_note, redact_line
+from ..masked_values import restore_text
 from ..problem import Problem
-from ..showing import shown_each
-from ..unchanged import kept_text
-from .enqueue import Accepted
+from ..views import build_views
+from .enqueue import EnqueueResult
+from .field_types import Slug, SpanText
 from .job_view import JobPage, job_item
 from .jobs import Limit
-from .values import Slug, SpanText
 
 MAX_OVERLAP_SECONDS = 366 * 86_400
 IfMatch = Annotated[str | None, HeaderParameter(name="If-Match")]
 Overlap = Annotated[float, Meta(ge=0, le=MAX_OVERLAP_SECONDS, description="Seconds.")] | SpanText
-# Of the secret before.
-DAY = 86_400.0
+# For which a rotated secret stays valid.
+DEFAULT_OVERLAP_SECONDS = 86_400.0
 
 
 class WebhookEdit(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What is left out stays."""
+    """New values for a webhook. Absent fields stay unchanged."""
 
     url: str | UnsetType = UNSET
     events: Annotated[list[Kind], Meta(min_length=1)] | UnsetType = UNSET
     queues: list[str] | UnsetType | None = UNSET
-    """Of which jobs it is told; null: all. These filters are for jobs; schedules and workers pass them."""
+    """Only jobs of these queues; null for all. This filter and the next two do not apply to events of schedules and
+    workers."""
     tasks: list[str] | UnsetType | None = UNSET
     tags: list[str] | UnsetType | None = UNSET
-    """All of them must be on the job."""
+    """Only jobs that have all of these tags."""
     include: list[Extra] | UnsetType = UNSET
     note: str | UnsetType = UNSET
     disabled: bool | UnsetType = UNSET
@@ -58,29 +59,29 @@ class NewWebhook(Struct, kw_only=True, forbid_unknown_fields=True):
     include: list[Extra] = []
     note: str = ""
     secret: str | None = None
-    """One of your own; null: you are given one."""
+    """Your own secret; null to generate one."""
 
 
 class WebhookView(Webhook, frozen=True, kw_only=True, omit_defaults=False):
-    """A webhook, and how its deliveries have gone. The path of its URL is for admins only."""
+    """A webhook and the state of its deliveries. Only admins see the path of its URL."""
 
     failures: int
-    """In a row, up to now."""
+    """Consecutive failed deliveries."""
     failed_at: datetime | None
     error: str
     delivered_at: datetime | None
 
 
-class MadeWebhook(Struct, frozen=True):
-    """A webhook and, this once, its secret."""
+class CreatedWebhook(Struct, frozen=True):
+    """A webhook and its secret, which is shown only here."""
 
     webhook: WebhookView
     secret: str
 
 
-class Rotation(Struct, forbid_unknown_fields=True):
-    overlap: Overlap = DAY
-    """How long the secret before still counts, beside the new one: seconds, or a span such as 2d."""
+class SecretRotation(Struct, forbid_unknown_fields=True):
+    overlap: Overlap = DEFAULT_OVERLAP_SECONDS
+    """How long the old secret stays valid: seconds, or a span such as 2d."""
     secret: str | None = None
 
     def __post_init__(self) -> None:
@@ -88,95 +89,106 @@ class Rotation(Struct, forbid_unknown_fields=True):
             raise ValueError(f"overlap is at most 366 days, got {self.overlap!r}")
 
 
-@get("/webhooks", **may("viewer"))
-async def list_webhooks(spring: Spring, who: Who) -> list[WebhookView]:
-    """All of them, by name; never their secrets."""
-    standings = await spring.webhooks.standings()
-    return [_view(hook, standings.get(hook.name), who) for hook in await spring.webhooks.list()]
+@get("/webhooks", **allow("viewer"))
+async def list_webhooks(app: App, caller: Caller) -> list[WebhookView]:
+    """All webhooks, by name, without their secrets."""
+    standings = await app.webhooks.standings()
+    return [_view(hook, standings.get(hook.name), caller) for hook in await app.webhooks.list()]
 
 
-@post("/webhooks", **may("admin", unkept=True))
-async def create_webhook(spring: Spring, who: Who, data: JSONBody[NewWebhook]) -> MadeWebhook:
-    """From now on it is told of these events. Its secret is told now and never again."""
-    made = await spring.webhooks.create(**asdict(data))
-    return MadeWebhook(_view(made.webhook, None, who), made.secret)
+@post("/webhooks", **allow("admin", unkept=True))
+async def create_webhook(app: App, caller: Caller, data: JSONBody[NewWebhook]) -> CreatedWebhook:
+    """Creates a webhook, which receives these events from now on. Its secret is returned only now."""
+    created = await app.webhooks.create(**asdict(data))
+    return CreatedWebhook(_view(created.webhook, None, caller), created.secret)
 
 
-@get("/webhooks/{name:str}", **may("viewer"))
-async def get_webhook(spring: Spring, who: Who, name: FromPath[str]) -> Response[WebhookView]:
-    return await _tagged(spring, await spring.webhooks.get(name), who)
+@get("/webhooks/{name:str}", **allow("viewer"))
+async def get_webhook(app: App, caller: Caller, name: FromPath[str]) -> Response[WebhookView]:
+    """One webhook, without its secret."""
+    return await _with_etag(app, await app.webhooks.get(name), caller)
 
 
-@patch("/webhooks/{name:str}", **may("admin"))
+@patch("/webhooks/{name:str}", **allow("admin"))
 async def update_webhook(
-    spring: Spring, who: Who, name: FromPath[str], data: JSONBody[WebhookEdit], if_match: IfMatch = None
+    app: App, caller: Caller, name: FromPath[str], data: JSONBody[WebhookEdit], if_match: IfMatch = None
 ) -> Response[WebhookView]:
-    """Says some of it anew; with If-Match only if nobody has changed it since it was read."""
+    """Edits a webhook. With If-Match, only if it was not changed since it was read."""
     given = data.given()
     if "url" in given:
-        given["url"] = kept_text(given["url"], (await spring.webhooks.get(name)).url, "url")
-    return await _tagged(spring, await spring.webhooks.update(name, expected=revision(if_match), **given), who)
+        given["url"] = restore_text(given["url"], (await app.webhooks.get(name)).url, "url")
+    return await _with_etag(app, await app.webhooks.update(name, expected=revision(if_match), **given), caller)
 
 
-@delete("/webhooks/{name:str}", status_code=204, **may("admin"))
-async def delete_webhook(spring: Spring, name: FromPath[str]) -> None:
-    """Deliveries that have not been made are cancelled when their turn comes."""
-    await spring.webhooks.delete(name)
+@delete("/webhooks/{name:str}", status_code=204, **allow("admin"))
+async def delete_webhook(app: App, name: FromPath[str]) -> None:
+    """Deletes a webhook. Its pending deliveries are cancelled when they are due."""
+    await app.webhooks.delete(name)
 
 
-@post("/webhooks/{name:str}/rotate", status_code=200, **may("admin", unkept=True))
+@post("/webhooks/{name:str}/rotate", status_code=200, **allow("admin", unkept=True))
 async def rotate_webhook(
-    spring: Spring, who: Who, name: FromPath[str], data: JSONBody[Rotation | None] = None
-) -> MadeWebhook:
-    """A new secret, told now and never again; the one before it signs, too, for a while."""
-    asked = data or Rotation()
-    made = await spring.webhooks.rotate(name, overlap=asked.overlap, secret=asked.secret)
-    return MadeWebhook(_view(made.webhook, await spring.webhooks.standing(name), who), made.secret)
+    app: App, caller: Caller, name: FromPath[str], data: JSONBody[SecretRotation | None] = None
+) -> CreatedWebhook:
+    """Replaces the secret. The new one is returned only now; messages carry signatures of both for the overlap."""
+    rotation = data or SecretRotation()
+    rotated = await app.webhooks.rotate(name, overlap=rotation.overlap, secret=rotation.secret)
+    return CreatedWebhook(_view(rotated.webhook, await app.webhooks.standing(name), caller), rotated.secret)
 
 
-@post("/webhooks/{name:str}/test", status_code=202, **may("admin"))
-async def test_webhook(spring: Spring, name: FromPath[str]) -> Accepted:
-    """Has a worker tell it of nothing in particular, once; the job's end says how that went."""
-    handle = await spring.webhooks.test(name)
-    return Accepted(handle.id, handle.status, handle.duplicate)
+@post("/webhooks/{name:str}/test", status_code=202, **allow("admin"))
+async def test_webhook(app: App, name: FromPath[str]) -> EnqueueResult:
+    """Enqueues a job that sends a test event to the webhook once. The job has the result."""
+    handle = await app.webhooks.test(name)
+    return EnqueueResult(handle.id, handle.status, handle.duplicate)
 
 
-@get("/webhooks/{name:str}/deliveries", **may("viewer"))
+@get("/webhooks/{name:str}/deliveries", **allow("viewer"))
 async def webhook_deliveries(
-    spring: Spring, name: FromPath[str], after: FromQuery[str | None] = None, limit: Limit = 50
+    app: App, name: FromPath[str], after: FromQuery[str | None] = None, limit: Limit = 50
 ) -> JobPage:
-    """The jobs that tell it, or have told it, newest first."""
-    page, now = await spring.webhooks.deliveries(name, limit=limit, after=after), spring.clock.now()
-    return JobPage(await shown_each(spring, page, lambda job: job_item(job, now)), page.next)
+    """The jobs that deliver events to a webhook, newest first."""
+    page, now = await app.webhooks.deliveries(name, limit=limit, after=after), app.clock.now()
+    return JobPage(await build_views(app, page, lambda job: job_item(job, now)), page.next)
 
 
 def revision(if_match: str | None) -> int | None:
-    """The one that an ETag of ours names; None: any."""
-    said = (if_match or "*").removeprefix("W/").strip('"')
-    if said == "*":
+    """The revision in an ETag. None without one, or for `*`. Raises Problem(412) if the ETag is malformed."""
+    tag = (if_match or "*").removeprefix("W/").strip('"')
+    if tag == "*":
         return None
-    if not said.isascii() or not said.isdigit():
-        raise Problem(412, "hook_changed", f"If-Match {said[:80]!r} is no ETag of this; read it again")
-    return int(said[:18])
+    if not tag.isascii() or not tag.isdigit():
+        raise Problem(412, "hook_changed", f"If-Match {tag[:80]!r} is not its ETag; read it again")
+    return int(tag[:18])
 
 
-async def _tagged(spring: Mainspring, hook: Webhook, who: Principal) -> Response[WebhookView]:
-    view = _view(hook, await spring.webhooks.standing(hook.name), who)
+async def _with_etag(app: Mainspring, hook: Webhook, caller: Principal) -> Response[WebhookView]:
+    view = _view(hook, await app.webhooks.standing(hook.name), caller)
     return Response(view, headers={"ETag": f'"{hook.revision}"'})
 
 
-def _view(hook: Webhook, standing: Standing | None, who: Principal) -> WebhookView:
-    went = standing or Standing(name=hook.name)
-    known: dict[str, Any] = asdict(hook) | {
-        "url": shown_text(hook.url) if who.role == "admin" else abridged(hook.url), "note": shown_text(hook.note),
-    }  # fmt: skip
+def _view(hook: Webhook, standing: Standing | None, caller: Principal) -> WebhookView:
+    state = standing or Standing(name=hook.name)
+    fields: dict[str, Any] = asdict(hook) | {
+        "url": mask_note(hook.url) if caller.role == "admin" else abridged(hook.url),
+        "note": mask_note(hook.note),
+    }
     return WebhookView(
-        **known, failures=went.failures, failed_at=went.failed_at, error=shown_line(went.error) if went.error else "",
-        delivered_at=went.delivered_at,
-    )  # fmt: skip
+        **fields,
+        failures=state.failures,
+        failed_at=state.failed_at,
+        error=redact_line(state.error) if state.error else "",
+        delivered_at=state.delivered_at,
+    )
 
 
 ROUTES = [
-    list_webhooks, create_webhook, get_webhook, update_webhook, delete_webhook, rotate_webhook, test_webhook,
+    list_webhooks,
+    create_webhook,
+    get_webhook,
+    update_webhook,
+    delete_webhook,
+    rotate_webhook,
+    test_webhook,
     webhook_deliveries,
-]  # fmt: skip
+]

@@ -1,4 +1,4 @@
-"""/workers: who is alive, and orders for them."""
+"""/workers: live workers, and commands to them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from msgspec.structs import asdict, replace
 from ...app import Mainspring
 from ...control.workers import MOST
 from ...records.worker import WorkerCommands, WorkerInfo, WorkerRow, WorkerState
-from ..access.authenticate import Spring, may
-from ..showing import shown_each
+from ..access.authenticate import App, allow
+from ..views import build_views
 from .job_view import JobItem, job_item
 
 
 class WorkerView(WorkerInfo, frozen=True, kw_only=True):
-    """A worker as its beat describes it; `queues` is null where it serves all."""
+    """A worker, as reported by its last beat. `queues` is null if it serves all queues."""
 
     state: WorkerState
-    """Orders it has not heard yet are on their way: draining, resuming, stopping."""
+    """draining, resuming and stopping: the worker has not received the command yet."""
     until: datetime
-    """When it is taken for dead, unless it beats again."""
+    """When it counts as dead unless it beats again."""
     beat_at: datetime | None
     orders: WorkerCommands
 
@@ -35,61 +35,62 @@ class WorkerPage(Struct, frozen=True):
 
 class WorkerDetails(WorkerView, frozen=True, kw_only=True):
     jobs: list[JobItem]
-    """What it runs now."""
+    """The jobs that it runs now."""
 
 
-class Size(Struct, forbid_unknown_fields=True):
+class WorkerResizeRequest(Struct, forbid_unknown_fields=True):
     concurrency: Annotated[int, Meta(ge=1, le=MOST)] | None
-    """Slots from now on; null: as it was started."""
+    """New number of slots; null for the number it was started with."""
 
 
-@get("/workers", **may("viewer"))
-async def list_workers(spring: Spring) -> WorkerPage:
-    """Those that have beaten lately, by id."""
-    return WorkerPage([_view(worker) for worker in await spring.workers.list()])
+@get("/workers", **allow("viewer"))
+async def list_workers(app: App) -> WorkerPage:
+    """The live workers, by id."""
+    return WorkerPage([_view(worker) for worker in await app.workers.list()])
 
 
-@get("/workers/{id:str}", **may("viewer"))
-async def get_worker(spring: Spring, id: FromPath[str]) -> WorkerDetails:
-    """One of them, by its id or the beginning of it, and what it runs."""
-    worker, now = await spring.workers.get(id), spring.clock.now()
-    running = await spring.workers.running(worker.info.id, brief=True)
-    jobs = await shown_each(spring, running, lambda job: job_item(job, now))
+@get("/workers/{id:str}", **allow("viewer"))
+async def get_worker(app: App, id: FromPath[str]) -> WorkerDetails:
+    """One worker, by its id or a prefix of it, and the jobs that it runs."""
+    worker, now = await app.workers.get(id), app.clock.now()
+    running = await app.workers.running(worker.info.id, brief=True)
+    jobs = await build_views(app, running, lambda job: job_item(job, now))
     return WorkerDetails(**asdict(_view(worker)), jobs=jobs)
 
 
-@post("/workers/{id:str}/resize", status_code=200, **may("operator"))
-async def resize_worker(spring: Spring, id: FromPath[str], data: JSONBody[Size]) -> WorkerView:
-    """It has so many slots from its next beat on; running jobs are left alone."""
-    await spring.workers.resize(id, data.concurrency)
-    return await _seen(spring, id)
+@post("/workers/{id:str}/resize", status_code=200, **allow("operator"))
+async def resize_worker(app: App, id: FromPath[str], data: JSONBody[WorkerResizeRequest]) -> WorkerView:
+    """Sets the worker's number of slots, from its next beat on. Running jobs continue."""
+    await app.workers.resize(id, data.concurrency)
+    return await _current(app, id)
 
 
-@post("/workers/{id:str}/drain", status_code=200, **may("operator"))
-async def drain_worker(spring: Spring, id: FromPath[str]) -> WorkerView:
-    """It takes no more jobs from its next beat on; what runs goes on."""
-    await spring.workers.drain(id)
-    return await _seen(spring, id)
+@post("/workers/{id:str}/drain", status_code=200, **allow("operator"))
+async def drain_worker(app: App, id: FromPath[str]) -> WorkerView:
+    """Drains a worker: it claims no more jobs from its next beat on. Running jobs continue."""
+    await app.workers.drain(id)
+    return await _current(app, id)
 
 
-@post("/workers/{id:str}/resume", status_code=200, **may("operator"))
-async def resume_worker(spring: Spring, id: FromPath[str]) -> WorkerView:
-    """It takes jobs again from its next beat on."""
-    await spring.workers.resume(id)
-    return await _seen(spring, id)
+@post("/workers/{id:str}/resume", status_code=200, **allow("operator"))
+async def resume_worker(app: App, id: FromPath[str]) -> WorkerView:
+    """Resumes a drained worker: it claims jobs again from its next beat on."""
+    await app.workers.resume(id)
+    return await _current(app, id)
 
 
-@post("/workers/{id:str}/stop", status_code=200, **may("operator"))
-async def stop_worker(spring: Spring, id: FromPath[str]) -> WorkerView:
-    """It ends: nothing new from its next beat on, what runs may finish within its grace, the rest runs elsewhere."""
-    worker = await spring.workers.get(id)
-    await spring.workers.stop(worker.info.id)
-    # It may be gone already, so it is not looked up again.
+@post("/workers/{id:str}/stop", status_code=200, **allow("operator"))
+async def stop_worker(app: App, id: FromPath[str]) -> WorkerView:
+    """Stops a worker from its next beat on: it claims no more jobs, running ones may finish within its grace, and the
+    rest are released to other workers."""
+    worker = await app.workers.get(id)
+    await app.workers.stop(worker.info.id)
+    # The worker may have stopped already, so it is not read again.
     return _view(replace(worker, orders=replace(worker.orders, stopped=True)))
 
 
-async def _seen(spring: Mainspring, id: str) -> WorkerView:
-    return _view(await spring.workers.get(id))
+async def _current(app: Mainspring, id: str) -> WorkerView:
+    return _view(await app.workers.get(id))
 
 
 def _view(worker: WorkerRow) -> WorkerView:

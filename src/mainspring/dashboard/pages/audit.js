@@ -1,18 +1,18 @@
 // /audit: who did what to what, when, and the outcome.
 import { get } from "../api.js";
-import { Exact, stringify } from "../exact.js";
+import { LosslessNumber, stringify } from "../lossless_json.js";
 import { count, local } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
 import { useData } from "../live.js";
 import { Columns } from "../parts/columns.js";
 import { Icon } from "../parts/icons.js";
 import { Empty, Head, Loaded, Pager } from "../parts/page.js";
-import { Target } from "../parts/target.js";
+import { AuditTarget } from "../parts/audit_target.js";
 import { Time } from "../parts/time.js";
-import { Tree } from "../parts/tree.js";
+import { JsonTree } from "../parts/json_tree.js";
 import { go, jobLink, link, useRoute } from "../route.js";
 
-/** Noun and verbs of what is recorded. */
+/** The recorded actions: verbs by noun. */
 const ACTIONS = {
   jobs: ["enqueue", "run_again", "cancel", "retry", "pause", "resume", "reschedule", "update", "delete"],
   schedules: ["create", "update", "pause", "resume", "trigger", "reschedule", "backfill", "rebalance", "delete"],
@@ -42,14 +42,14 @@ function Nothing({ filtered }) {
     Changes made through the API, the dashboard and the command line are recorded here:<//>`;
 }
 
-/** Texts count when one leaves the field or presses Enter, the rest at once. */
+/** Text filters apply when the field loses the focus or on Enter, the others at once. */
 function Filters({ asked, filtered }) {
   const set = (change) => go(link("audit", { ...asked, ...change }), { replace: true });
   const text = (name, label, hint) => html`<${TextFilter} name=${name} label=${label} hint=${hint} value=${asked[name]}
     onValue=${(value) => set({ [name]: value })} />`;
   const moment = (event) => event.target.value && new Date(event.target.value).toISOString();
-  const when = (name, label) => html`<label>${label}<input type="datetime-local" name=${name} value=${here(asked[name])}
-    onChange=${(event) => set({ [name]: moment(event) })} /></label>`;
+  const when = (name, label) => html`<label>${label}<input type="datetime-local" name=${name}
+    value=${toFieldText(asked[name])} onChange=${(event) => set({ [name]: moment(event) })} /></label>`;
   return html`<form class="filters" role="search" aria-label="Filter the audit log"
     onSubmit=${(event) => event.preventDefault()}>
     ${text("who", "Who", "anyone")}
@@ -72,8 +72,8 @@ function TextFilter({ name, label, hint, value, onValue }) {
     autocomplete="off" onInput=${(event) => set(event.target.value)} onChange=${() => onValue(text.trim())} /></label>`;
 }
 
-/** An instant as the field wants it: in the viewer's zone, to the minute. */
-function here(instant) {
+/** The value of a datetime-local field for an instant: in the viewer's zone, without seconds. */
+function toFieldText(instant) {
   const at = Date.parse(instant);
   return Number.isNaN(at) ? "" : new Date(at - new Date(at).getTimezoneOffset() * 60000).toISOString().slice(0, 16);
 }
@@ -91,7 +91,7 @@ function Row({ entry }) {
       <td data-label="Who"><a href=${link("audit", { who: entry.who })}>${entry.who}</a></td>
       <td class="nowrap" data-label="Action">
         <a href=${link("audit", { action: entry.action })}><code>${entry.action}</code></a></td>
-      <td data-label="Target"><${Target} action=${entry.action} target=${entry.target} text=${entry.target_text} />
+      <td data-label="Target"><${AuditTarget} action=${entry.action} target=${entry.target} text=${entry.target_text} />
         ${entry.reason && html`<div class="small muted audit-reason">${entry.reason}</div>`}</td>
       <td data-label="Outcome"><${Outcome} action=${entry.action} of=${entry.outcome} /></td>
       <td class="tight" data-label=""><button class="quiet" aria-expanded=${open}
@@ -99,8 +99,8 @@ function Row({ entry }) {
         <${Icon} name=${open ? "down" : "next"} /> Details</button></td></tr>
     ${open && html`<tr class="details"><td colspan="6"><div class="grid">
       <div><h3>When</h3><p><${Time} at=${entry.at} exact /></p><h3>Request</h3>
-        <${Tree} value=${entry.asked} name="the request" /></div>
-      <div><h3>Outcome</h3><${Tree} value=${entry.outcome} name="the outcome" /></div></div></td></tr>`}`;
+        <${JsonTree} value=${entry.asked} name="the request" /></div>
+      <div><h3>Outcome</h3><${JsonTree} value=${entry.outcome} name="the outcome" /></div></div></td></tr>`}`;
 }
 
 function Outcome({ action, of: outcome }) {
@@ -114,9 +114,9 @@ function Outcome({ action, of: outcome }) {
   return html`<span class="outcome">${changes(action, outcome).join(", ")}</span>`;
 }
 
-const SHOWN = 3; // changes in a row of the table
+const MAX_CHANGES = 3; // changes in a row of the table
 const isObject = (value) =>
-  value !== null && typeof value === "object" && !Array.isArray(value) && !(value instanceof Exact);
+  value !== null && typeof value === "object" && !Array.isArray(value) && !(value instanceof LosslessNumber);
 
 function brief(value) {
   if (value === null || value === undefined || value === "") return "none";
@@ -125,7 +125,7 @@ function brief(value) {
   return text.length > 60 ? `${text.slice(0, 59)}…` : text;
 }
 
-/** [["spec.trigger.expr", before, after], …] of what differs, as deep as both sides have the same things in it. */
+/** The differences between two objects, also in nested ones: [["spec.trigger.expr", before, after], …]. */
 function differences(before, after, path = "") {
   const names = Object.keys({ ...before, ...after });
   return names.filter((name) => stringify(before[name] ?? null) !== stringify(after[name] ?? null)).flatMap((name) => {
@@ -135,29 +135,30 @@ function differences(before, after, path = "") {
   });
 }
 
-/** What was done, where no more is to be said about it. */
+/** The result of actions without further details. */
 const DONE = {
   pause: "paused", resume: "resumed", drain: "drained", stop: "stopped", reschedule: "rescheduled", rotate: "rotated",
   enqueue: "enqueued", revoke: "revoked", test: "queued",
 };
-/** What follows from a change, or stands beside its target; all of it is in the details. */
+/** Fields that are omitted in the table: they follow from the action, or are shown with the target. */
 const IMPLIED = new Set([
   "paused", "paused_at", "paused_by", "note", "active", "anchor_at", "due_at", "last_job_id", "ticks", "drained",
   "reached_at",
 ]);
 const NAMES = { concurrency: "slots", next_run_at: "next tick" };
 
-/** trigger.expr, of spec.trigger.expr; slots, of the concurrency of the worker that is the target. */
+/** The displayed name of a field: trigger.expr for spec.trigger.expr, slots for concurrency. */
 const fieldName = (path) => NAMES[path.split(".").pop()] ?? path.replace(/^spec\./, "");
 
-/** "trigger.expr: 0 9 * * * → 30 8 * * *" of what was before and after, or how many were changed. */
+/** The changes in words: "trigger.expr: 0 9 * * * → 30 8 * * *", or the number of changed rows. */
 function changes(action, { before, after, done, refused }) {
   if (done !== undefined) return [`${count(done)} done`, ...(refused ? [`${count(refused)} refused`] : [])];
   if (!isObject(before) && isObject(after)) return ["created"];
   if (isObject(before) && !isObject(after)) return ["deleted"];
   const all = isObject(before) ? differences(before, after) : [];
   const found = all.filter(([name]) => !IMPLIED.has(name.split(".").pop()));
-  const told = found.slice(0, SHOWN).map(([name, old, now]) => `${fieldName(name)}: ${brief(old)} → ${brief(now)}`);
-  if (!told.length) return [DONE[action.split(".")[1]] ?? "done"];
-  return found.length > SHOWN ? [...told, `${found.length - SHOWN} more`] : told;
+  const text = ([name, old, now]) => `${fieldName(name)}: ${brief(old)} → ${brief(now)}`;
+  const texts = found.slice(0, MAX_CHANGES).map(text);
+  if (!texts.length) return [DONE[action.split(".")[1]] ?? "done"];
+  return found.length > MAX_CHANGES ? [...texts, `${found.length - MAX_CHANGES} more`] : texts;
 }

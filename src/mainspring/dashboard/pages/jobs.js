@@ -2,9 +2,9 @@
 import { get } from "../api.js";
 import { now } from "../clock.js";
 import { plural } from "../format.js";
-import { useAim, useHeld } from "../held.js";
+import { useHover, useStableRows } from "../stable_rows.js";
 import { html, useMemo, useState } from "../html.js";
-import { bodyOf, filterOf, inWords, isEmpty } from "../job_filter.js";
+import { bodyOf, filterOf, describeFilter, isEmpty } from "../job_filter.js";
 import { useData } from "../live.js";
 import { BulkBar } from "../parts/bulk.js";
 import { EnqueueDialog } from "../parts/enqueue.js";
@@ -12,27 +12,27 @@ import { Icon } from "../parts/icons.js";
 import { JOBS } from "../parts/job_bulk.js";
 import { Chips, JobSearch, MoreFilters } from "../parts/job_search.js";
 import { JobTable } from "../parts/job_table.js";
-import { LoadMore, useShown } from "../parts/more.js";
+import { LoadMore, useRowLimit } from "../parts/load_more.js";
 import { Empty, Head, Loaded, Pager } from "../parts/page.js";
 import { StateTabs } from "../parts/state_tabs.js";
 import { go, link, useRoute } from "../route.js";
 import { useSelection } from "../selection.js";
 import { useSession } from "../session.js";
 
-/** value in the field: the API's sort and order, and the label. Without one, finished jobs are sorted by when they
- * finished, unless the filter is about when they were created. */
+/** value of the field: [sort, order, label]. By default finished jobs are sorted by the time they finished, unless the
+ * filter restricts their creation time. */
 const SORTS = {
   "created.desc": ["created", "desc", "newest first"], "created.asc": ["created", "asc", "oldest first"],
   "due.asc": ["due", "asc", "due soonest"], "due.desc": ["due", "desc", "due last"],
   "finished.desc": ["finished", "desc", "finished last"], "finished.asc": ["finished", "asc", "finished first"],
 };
-const AT_REST = ["completed", "dead", "cancelled"];
+const FINISHED = ["completed", "dead", "cancelled"];
 // Log lines change nothing in a list.
 const TYPES = [
   "job.enqueued", "job.started", "job.completed", "job.retrying", "job.dead", "job.cancelled", "job.snoozed",
   "job.released", "job.expired", "job.lost", "job.changed", "job.progress", "job.pruned",
 ];
-const FIRST = `@app.task
+const EXAMPLE = `@app.task
 async def greet(name: str) -> None:
     print(f"Hello, {name}")
 
@@ -47,7 +47,7 @@ export function Jobs() {
     sort: query.get("sort") ?? "", order: query.get("order") ?? "", after: query.get("after") ?? "",
   }), [text]);
   const [asking, ask] = useState(false);
-  const known = useKnown();
+  const known = useNames();
   const list = useList(text, { ...filter, sort, order, after });
   const { state: states, ...others } = filter;
   const counts = useCounts(others);
@@ -70,14 +70,14 @@ export function Jobs() {
     ${asking && html`<${EnqueueDialog} onClose=${() => ask(false)} />`}`;
 }
 
-/** One page of jobs, with the address it is of. Also now and then: that a job's time has come is no event. */
+/** One page of jobs, with its query as `name`. Reloaded periodically, too: there is no event when a job becomes due. */
 function useList(name, { state, task, queue, schedule, ...rest }) {
   const wanted = { state, task, queue, schedule, ...rest, limit: 50, arguments: true };
   const load = async (signal) => ({ name, ...(await get("jobs", wanted, signal)) });
   return useData(load, [name], { live: { type: TYPES, task, queue, schedule }, every: 15 });
 }
 
-/** By state, of the jobs that a filter without states means; null while those of another filter are loaded. */
+/** The numbers of jobs by state for a filter without states. null while they load. */
 function useCounts(filter) {
   const name = JSON.stringify(filter);
   const load = async (signal) => ({ name, counts: await get("jobs/counts", filter, signal) });
@@ -85,8 +85,8 @@ function useCounts(filter) {
   return value?.name === name ? value.counts : null;
 }
 
-/** Names to offer where one types, and which queues are paused. */
-function useKnown() {
+/** The names of tasks and queues to suggest, and the paused queues. */
+function useNames() {
   const tasks = useData((signal) => get("tasks", {}, signal), []);
   const queues = useData((signal) => get("queues", {}, signal), [], { every: 10 });
   return useMemo(() => {
@@ -101,7 +101,7 @@ function useKnown() {
 }
 
 function SortField({ filter, sort, order, onSort }) {
-  const ended = filter.state?.every((state) => AT_REST.includes(state));
+  const ended = filter.state?.every((state) => FINISHED.includes(state));
   const usual = ended && !filter.created_after && !filter.created_before ? "finished" : "created";
   const by = sort || usual;
   const chosen = `${by}.${order || (by === "due" ? "asc" : "desc")}`;
@@ -113,12 +113,14 @@ function SortField({ filter, sort, order, onSort }) {
 
 function List({ value, name, list, filter, first, paused, onClear, onAsk }) {
   const acts = useSession().may("operator", "jobs");
-  // New jobs that come while one thinks are not meant.
+  // Jobs that are created after the selection are not included.
   const until = (at) => bodyOf({ ...filter, created_before: filter.created_before ?? at });
-  const choice = useSelection(name, { noun: "job", inWords: inWords(filter), filter: until });
-  const { aiming, ref } = useAim();
-  const [shown, showMore] = useShown(name);
-  const { items, gone, fresh, release } = useHeld(value.name, value.items, value.next !== null, choice.any || aiming);
+  const selection = useSelection(name, { noun: "job", inWords: describeFilter(filter), filter: until });
+  const { hovering, ref } = useHover();
+  const [shown, showMore] = useRowLimit(name);
+  const { items, gone, added, showNew } = useStableRows(
+    value.name, value.items, value.next !== null, selection.any || hovering,
+  );
   const stale = value.name !== name;
   const rows = items.slice(0, shown);
   if (!items.length && !stale) {
@@ -127,25 +129,25 @@ function List({ value, name, list, filter, first, paused, onClear, onAsk }) {
   return html`
     <div class="list-line" aria-live="polite">
       ${acts && html`<label class="select-page"><input type="checkbox"
-        checked=${rows.every((job) => choice.shown(rows).has(job.id))}
-        onChange=${(event) => choice.page(rows, event.target.checked)} /> Select page</label>`}
+        checked=${rows.every((job) => selection.shown(rows).has(job.id))}
+        onChange=${(event) => selection.page(rows, event.target.checked)} /> Select page</label>`}
       <span class="muted">${plural(rows.length, "job")}${value.next || !first ? " on this page" : ""}</span>
-      ${fresh > 0 && html`<button class="fresh" onClick=${release}><${Icon} name="retrying" size=${14} />
-        ${fresh >= 50 ? "50 or more new jobs" : plural(fresh, "new job")}</button>`}
+      ${added > 0 && html`<button class="fresh" onClick=${showNew}><${Icon} name="retrying" size=${14} />
+        ${added >= 50 ? "50 or more new jobs" : plural(added, "new job")}</button>`}
     </div>
     <div ref=${ref} class=${stale ? "stale" : ""}>
       <${JobTable} jobs=${rows} gone=${gone} paused=${paused} busy=${stale}
-        selected=${choice.shown(rows)} onDone=${list.reload}
-        onSelect=${acts && ((job, event) => choice.toggle(rows, job, event.shiftKey))}
-        onSelectAll=${(all) => choice.page(rows, all)} />
+        selected=${selection.shown(rows)} onDone=${list.reload}
+        onSelect=${acts && ((job, event) => selection.toggle(rows, job, event.shiftKey))}
+        onSelectAll=${(all) => selection.page(rows, all)} />
     </div>
     ${items.length > shown
       ? html`<${LoadMore} onMore=${showMore} />`
       : html`<${Pager} next=${value.next} />`}
-    ${choice.any && html`<${BulkBar} kind=${JOBS} words=${choice.words} what=${choice.what} choice=${choice.meant}
-      onClear=${choice.clear} allows=${choice.allows(rows)}
-      onDone=${list.reload}>${!choice.all && value.next !== null && html`
-        <button class="quiet link" onClick=${() => choice.everything(new Date(now()).toISOString())}>
+    ${selection.any && html`<${BulkBar} kind=${JOBS} words=${selection.words} what=${selection.what}
+      choice=${selection.choice} onClear=${selection.clear} allows=${selection.allows(rows)}
+      onDone=${list.reload}>${!selection.all && value.next !== null && html`
+        <button class="quiet link" onClick=${() => selection.everything(new Date(now()).toISOString())}>
           ${isEmpty(filter) ? "Select all jobs" : "Select all that match this filter"}</button>`}
     <//>`}`;
 }
@@ -155,7 +157,7 @@ function Nothing({ filter, first, onClear, onAsk }) {
     return html`<${Empty} title=${first ? "No job matches this filter" : "There are no more jobs"}>
       <button onClick=${onClear}>${first ? "Clear filters" : "First page"}</button><//>`;
   }
-  return html`<${Empty} title="No jobs yet" code=${FIRST}>
+  return html`<${Empty} title="No jobs yet" code=${EXAMPLE}>
     <p>A job is one call of a task. Your program enqueues it, and a worker runs it:</p>
     ${onAsk && html`<button onClick=${onAsk}><${Icon} name="plus" />Enqueue a job</button>`}<//>`;
 }

@@ -19,23 +19,23 @@ const ROLES = [
   ["viewer", "viewer: read only"], ["operator", "operator: also runs, cancels, pauses, edits"],
   ["admin", "admin: also keys and webhooks"],
 ];
-const ENDS = [
+const EXPIRIES = [
   ["1d", "in a day"], ["7d", "in a week"], ["30d", "in 30 days"], ["90d", "in 90 days"], ["365d", "in a year"],
   ["", "never"],
 ];
-const SOON = 7 * 86400 * 1000;
-const FIRST = "first-start"; // who signs in with the token of a first start
+const SOON_MS = 7 * 86400 * 1000;
+const FIRST_RUN = "first-start"; // the name of a principal that signed in with the token of a first run
 
 export function Keys() {
   const session = useSession();
   const data = useData((signal) => get("keys", {}, signal), [], { every: 15 });
   const [making, make] = useState(false);
-  const [made, tell] = useState(null);
-  const closed = (answer) => (make(false), answer && (tell(answer), data.reload()));
+  const [made, showSecret] = useState(null);
+  const closed = (answer) => (make(false), answer && (showSecret(answer), data.reload()));
   const may = session.may("admin", "keys");
   return html`<${Head} title="API keys" actions=${may && html`<button class="primary" onClick=${() => make(true)}>
     <${Icon} name="plus" /> New key</button>`} />
-    ${session.name === FIRST && html`<p class="notice" role="status"><${Icon} name="warning" />
+    ${session.name === FIRST_RUN && html`<p class="notice" role="status"><${Icon} name="warning" />
       <span>You signed in with the token of the first start, which works once and expires soon.
         Create a key of your own now.</span></p>`}
     <${Loaded} data=${data}>${(keys) => (keys.length
@@ -45,7 +45,7 @@ export function Keys() {
         Programs and people sign in with a key. Create one here, or with:<//>`)}<//>
     ${making && html`<${NewKey} session=${session} onClose=${closed} />`}
     ${made && html`<${Secret} title=${`The key ${made.key.name}`} secret=${made.secret} code=${example(made.secret)}
-      onClose=${() => tell(null)}
+      onClose=${() => showSecret(null)}
       words="Programs send it as a bearer token; people sign in to this dashboard with it." />`}`;
 }
 
@@ -82,7 +82,7 @@ function Row({ of: key, may, after }) {
 function Expiry({ at }) {
   const now = useNow();
   if (!at) return html`<span class="muted">never</span>`;
-  const soon = Date.parse(at) - now < SOON;
+  const soon = Date.parse(at) - now < SOON_MS;
   return html`<span class=${soon ? "state state-retrying" : ""}>${soon && html`<${Icon} name="warning" />`}<${Time}
     at=${at} /></span>`;
 }
@@ -103,7 +103,7 @@ function NewKey({ session, onClose }) {
     <${Field} label="Name" value=${key.name} onValue=${change("name")} required maxlength="64" autofocus
       placeholder="billing-service" hint="Who or what uses it: shown in the audit log." />
     <${Choice} label="Role" value=${key.role} onValue=${change("role")} options=${ROLES} />
-    <${Choice} label="Expires" value=${key.expires} onValue=${change("expires")} options=${ENDS} />
+    <${Choice} label="Expires" value=${key.expires} onValue=${change("expires")} options=${EXPIRIES} />
     <${Scopes} scopes=${key.scopes} onScopes=${change("scopes")} within=${session.scopes} />
   <//>`;
 }

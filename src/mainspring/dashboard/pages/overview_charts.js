@@ -1,20 +1,20 @@
-// The charts of the overview and of a queue: what runs, how long it takes, and what waits.
+// The charts of the overview and of a queue: runs, run time, wait, and backlog.
 import { now } from "../clock.js";
-import { count, duration, short } from "../format.js";
+import { count, duration, shortCount } from "../format.js";
 import { html, useMemo } from "../html.js";
 import { useData } from "../live.js";
 import { Chart } from "../parts/chart.js";
-import { depthsOf, loadDepth } from "../parts/depth.js";
-import { lately, WINDOWS } from "../parts/window.js";
+import { depthsOf, loadDepth } from "../parts/queue_depth.js";
+import { windowText, WINDOWS } from "../parts/stats_window.js";
 import { useSession } from "../session.js";
 
 const [MINUTE, HOUR, DAY] = [[60, "minute"], [3600, "hour"], [86400, "day"]];
 const STEPS = { "15m": MINUTE, "1h": MINUTE, "6h": HOUR, "24h": HOUR, "3d": HOUR, "7d": DAY };
-// Samples of the depth are kept for four days.
-const KEPT = { "7d": "4d" };
+// Queue depths are stored for four days.
+const DEPTH_WINDOW = { "7d": "4d" };
 const seconds = (at) => Date.parse(at) / 1000;
 
-/** `queue`: the figures are of this one alone. */
+/** `queue`: only the runs and jobs of this queue. */
 export function Charts({ stats, window, queue }) {
   const session = useSession();
   const [step, word] = STEPS[window];
@@ -24,10 +24,10 @@ export function Charts({ stats, window, queue }) {
   const rest = (one) => one.runs - one.completed - one.partial - one.failed;
   const others = points.map(rest);
   const other = rest(total);
-  const shared = { times, step, sync: "overview", empty: `Nothing ran in ${lately(window)}.` };
+  const shared = { times, step, sync: "overview", empty: `Nothing ran in ${windowText(window)}.` };
   return html`<div class="overview-charts">
-    <section class="card"><${Chart} ...${shared} title=${`Runs per ${word}`} bars stacked format=${count} axis=${short}
-      series=${[
+    <section class="card"><${Chart} ...${shared} title=${`Runs per ${word}`} bars stacked
+      format=${count} axis=${shortCount} series=${[
         { label: "completed", values: of("completed"), colour: "--chart-good", rest: count(total.completed) },
         ...(total.partial
           ? [{ label: "partial", values: of("partial"), colour: "--state-retrying", rest: count(total.partial) }] : []),
@@ -53,15 +53,15 @@ const LINES = {
   running: { label: "running", colour: "--state-running" },
 };
 
-/** Samples of the past minutes, and the present, which comes with every look at the figures. */
+/** The stored depths, and the current one from the statistics. */
 function Backlog({ stats, window, queue }) {
-  const load = (signal) => loadDepth({ window: KEPT[window] ?? window, queue }, signal);
+  const load = (signal) => loadDepth({ window: DEPTH_WINDOW[window] ?? window, queue }, signal);
   const { value: past = [] } = useData(load, [window, queue], { every: 30 });
   const at = useMemo(() => now() / 1000, [stats]);
-  const meant = stats.queues.filter((one) => queue === undefined || one.name === queue);
-  const values = (name) => [...depthsOf(past, name), meant.reduce((sum, one) => sum + one[name], 0)];
+  const selected = stats.queues.filter((one) => queue === undefined || one.name === queue);
+  const values = (name) => [...depthsOf(past, name), selected.reduce((sum, one) => sum + one[name], 0)];
   const series = Object.entries(LINES).map(([name, look]) => ({ ...look, values: values(name) }));
-  return html`<${Chart} title="Backlog" sync="overview" format=${count} axis=${short}
+  return html`<${Chart} title="Backlog" sync="overview" format=${count} axis=${shortCount}
     from=${at - WINDOWS[window][1]} until=${at} times=${[...past.map((one) => one.at), at]}
     empty="No job was waiting." series=${series} />`;
 }

@@ -1,25 +1,26 @@
-// The lists of the overview: failures, next ticks, workers, queues and tasks.
+// The tables of the overview: failures, next ticks, workers, queues and tasks.
 import { get } from "../api.js";
 import { useNow } from "../clock.js";
-import { both, bytes, count, duration, percent, plural } from "../format.js";
+import { localAndUtc, bytes, count, duration, percent, plural } from "../format.js";
 import { html, useState } from "../html.js";
 import { useData } from "../live.js";
 import { Icon } from "../parts/icons.js";
 import { JobsFigure, queueLink } from "../parts/queue.js";
-import { hindrance, service } from "../parts/service.js";
+import { blockedReason, queueWorkers } from "../parts/queue_workers.js";
 import { State } from "../parts/state.js";
 import { Time } from "../parts/time.js";
-import { lately } from "../parts/window.js";
+import { windowText } from "../parts/stats_window.js";
 import { Slots, workerLink, WorkerState } from "../parts/worker.js";
 import { link, scheduleLink } from "../route.js";
 import { useSession } from "../session.js";
 
 const NARROW = matchMedia("(max-width: 640px)");
-const some = () => (NARROW.matches ? 4 : 8); // rows of a list
-const many = () => (NARROW.matches ? 5 : 12); // tasks shown at first
-const OTHERS = "(other errors)"; // too many kinds to be told apart, so no jobs can be found by it
+const listRows = () => (NARROW.matches ? 4 : 8); // rows of a list
+const taskRows = () => (NARROW.matches ? 5 : 12); // tasks shown at first
+const OTHER_ERRORS = "(other errors)"; // a group of several errors, by which jobs cannot be filtered
 
-/** A list with a name, and the way to all of it. `heads`: words, the first for a name and the others for figures. */
+/** A table with a title and a link to the full list. `heads` are column names: the first column is a name, the others
+ * are numbers. */
 function Panel({ title, more, href, heads, rows, nothing, rest = 0 }) {
   return html`<section class="overview-panel">
     <header><h2>${title}</h2>${more && html`<a href=${href}>${more}</a>`}</header>
@@ -31,7 +32,7 @@ function Panel({ title, more, href, heads, rows, nothing, rest = 0 }) {
   </section>`;
 }
 
-/** What a row is of, and below it what that is. */
+/** The name of a row, with a description below. */
 const Name = ({ href, name, words, children }) => html`<td data-label=""><span class="overview-two">
   <span class="row">${href ? html`<a href=${href}>${name}</a>` : name}${children}</span>
   ${words && html`<span class="muted">${words}</span>`}</span></td>`;
@@ -42,15 +43,15 @@ const Failed = ({ n, href, label }) => (n
 
 export function Failures({ stats, window }) {
   const session = useSession();
-  const rows = stats.errors.slice(0, some());
-  // Groups are counted one dead job after the other: not so often.
+  const rows = stats.errors.slice(0, listRows());
+  // Counting the groups reads every dead job, so it is done less often.
   const load = (signal) => (session.sees("dead") ? get("dead", {}, signal).then((page) => page.items) : []);
   const { value: dead = [] } = useData(load, [rows.length], { every: 15 });
   const gone = (error) => dead.filter((one) => one.error === error).reduce((sum, one) => sum + one.count, 0);
   return html`<${Panel} title="Failures by error" more="Dead letters" href="dead" heads=${["Error", "Runs", "Dead now"]}
-    nothing=${`No run has failed in ${lately(window)}.`} rest=${stats.errors.length - rows.length}
+    nothing=${`No run has failed in ${windowText(window)}.`} rest=${stats.errors.length - rows.length}
     rows=${rows.map(({ error, message, count: runs, tasks }) => html`<tr key=${error}>
-      <${Name} href=${error === OTHERS ? "" : link("jobs", { error })} name=${error}
+      <${Name} href=${error === OTHER_ERRORS ? "" : link("jobs", { error })} name=${error}
         words=${message && message !== error ? `Newest: ${message} · ${tasks.join(", ")}` : tasks.join(", ")} />
       <${Cell} of="Runs">${count(runs)}<//>
       <${Cell} of="Dead now"><${Failed} n=${gone(error)} href=${link("jobs", { state: "dead", error })}
@@ -62,20 +63,20 @@ export function NextTicks({ outlook }) {
   const paused = outlook.paused ? `; ${count(outlook.paused)} paused` : "";
   return html`<${Panel} title="Next ticks" more="Schedules" href="schedules" heads=${["Schedule", "Next"]}
     nothing=${`No schedule is active${paused}. A schedule creates a job at each of its ticks.`}
-    rows=${outlook.next.slice(0, some()).map((row) => html`<tr key=${row.name}>
+    rows=${outlook.next.slice(0, listRows()).map((row) => html`<tr key=${row.name}>
       <${Name} href=${scheduleLink(row.name)} name=${row.name}
         words=${row.spec.meaning + (row.spec.task === row.name ? "" : ` · runs ${row.spec.task}`)} />
       <${Cell} of="Next"><${Tick} row=${row} /><//>
     </tr>`)} />`;
 }
 
-/** A tick whose time has just come is fired within a moment; a late one is reported above. */
+/** The next tick. One that is just due fires within a moment; a late one is reported as a problem above. */
 function Tick({ row }) {
   const now = useNow();
   const at = Date.parse(row.next_run_at);
   const waits = "It fires when the run or schedule it waits for has finished";
   if (row.held_at) return html`<span class="muted" title=${waits}>waiting</span>`;
-  if (at <= now && now - at < 60_000) return html`<span title=${both(at)}>now</span>`;
+  if (at <= now && now - at < 60_000) return html`<span title=${localAndUtc(at)}>now</span>`;
   return html`<${Time} at=${row.next_run_at} />`;
 }
 
@@ -84,8 +85,8 @@ export function Workers({ workers }) {
   const title = workers.length ? `Workers: ${count(busy)} of ${plural(slots, "slot")} busy` : "Workers";
   return html`<${Panel} title=${title} more="Workers" href="workers" heads=${["Worker", "Slots", "Memory", "Heartbeat"]}
     nothing=${html`No worker is running. Start one: <code>mainspring worker MODULE:ATTR</code>`}
-    rest=${workers.length - some()}
-    rows=${workers.slice(0, some()).map((one) => html`<tr key=${one.id}>
+    rest=${workers.length - listRows()}
+    rows=${workers.slice(0, listRows()).map((one) => html`<tr key=${one.id}>
       <${Name} href=${workerLink(one.id)} name=${one.id}
         words=${one.queues?.join(", ") ?? "all queues"}>
         ${one.shown !== "open" && html`<${WorkerState} of=${one} />`}<//>
@@ -95,22 +96,22 @@ export function Workers({ workers }) {
     </tr>`)} />`;
 }
 
-const CALLED = { pending: "Pending", running: "Running", retrying: "Retrying" };
-const EMPTY = { paused: false, pending: 0, running: 0, retrying: 0 };
+const LABELS = { pending: "Pending", running: "Running", retrying: "Retrying" };
+const EMPTY_QUEUE = { paused: false, pending: 0, running: 0, retrying: 0 };
 
 export function Queues({ stats, workers }) {
   const known = new Set(stats.queues.map((one) => one.name));
-  const idle = Object.keys(stats.by_queue).filter((name) => !known.has(name)).map((name) => ({ ...EMPTY, name }));
+  const idle = Object.keys(stats.by_queue).filter((name) => !known.has(name)).map((name) => ({ ...EMPTY_QUEUE, name }));
   const all = [...stats.queues, ...idle].sort((a, b) => b.pending - a.pending || a.name.localeCompare(b.name));
-  const stuck = (name) => workers && hindrance(service(workers, name));
+  const stuck = (name) => workers && blockedReason(queueWorkers(workers, name));
   return html`<${Panel} title="Queues" more="Queues" href="queues"
-    heads=${["Queue", ...Object.values(CALLED), "Wait p95"]}
-    nothing="No queue holds a job." rest=${all.length - some()}
-    rows=${all.slice(0, some()).map((one) => html`<tr key=${one.name}>
+    heads=${["Queue", ...Object.values(LABELS), "Wait p95"]}
+    nothing="No queue holds a job." rest=${all.length - listRows()}
+    rows=${all.slice(0, listRows()).map((one) => html`<tr key=${one.name}>
       <${Name} href=${queueLink(one.name)} name=${one.name}>${one.paused && html`<${State} of="paused" />`}
         ${stuck(one.name) && html`<span class="state state-retrying" title=${stuck(one.name)}>
           <${Icon} name="warning" />no worker</span>`}<//>
-      ${["pending", "running", "retrying"].map((state) => html`<${Cell} key=${state} of=${CALLED[state]}>
+      ${["pending", "running", "retrying"].map((state) => html`<${Cell} key=${state} of=${LABELS[state]}>
         <${JobsFigure} n=${one[state]} queue=${one.name} state=${state}>${count(one[state])}<//><//>`)}
       <${Cell} of="Wait p95">${duration(stats.by_queue[one.name]?.wait_p95)}<//>
     </tr>`)} />`;
@@ -121,9 +122,9 @@ export function Tasks({ stats, window }) {
   const found = Object.entries(stats.by_task).sort((a, b) => b[1].runs - a[1].runs);
   if (!found.length) return null;
   const failed = (task) => link("jobs", { task, state: ["dead", "retrying"] });
-  return html`<div><${Panel} title=${`Tasks in ${lately(window)}`}
+  return html`<div><${Panel} title=${`Tasks in ${windowText(window)}`}
     heads=${["Task", "Runs", "Failed", "Success", "Run p50", "Run p95", "Wait p95", "Last run"]}
-    rows=${found.slice(0, all ? found.length : many()).map(([task, one]) => html`<tr key=${task}>
+    rows=${found.slice(0, all ? found.length : taskRows()).map(([task, one]) => html`<tr key=${task}>
       <${Name} href=${link("jobs", { task })} name=${task} />
       <${Cell} of="Runs">${count(one.runs)}<//>
       <${Cell} of="Failed"><${Failed} n=${one.failed} href=${failed(task)}
@@ -134,6 +135,6 @@ export function Tasks({ stats, window }) {
       <${Cell} of="Wait p95">${duration(one.wait_p95)}<//>
       <${Cell} of="Last run" less><${Time} at=${one.last_at} /><//>
     </tr>`)} />
-    ${found.length > many() && !all && html`
+    ${found.length > taskRows() && !all && html`
       <p><button onClick=${() => show(true)}>All ${found.length} tasks</button></p>`}</div>`;
 }

@@ -7,23 +7,23 @@ import { Columns } from "../parts/columns.js";
 import { Icon } from "../parts/icons.js";
 import { Head, Loaded } from "../parts/page.js";
 import { JobsFigure, oldestOf, PauseButton, Paused } from "../parts/queue.js";
-import { hindrance, service, slots } from "../parts/service.js";
+import { blockedReason, queueWorkers, queueSlots } from "../parts/queue_workers.js";
 import { Tiles } from "../parts/tiles.js";
 import { Span, Time } from "../parts/time.js";
-import { useWindow, WindowChoice, WINDOWS } from "../parts/window.js";
+import { useWindow, WindowChoice, WINDOWS } from "../parts/stats_window.js";
 import { WorkerLink, WorkerState } from "../parts/worker.js";
-import { jobsOf } from "../route.js";
+import { jobsLink } from "../route.js";
 import { useSession } from "../session.js";
 import { Charts } from "./overview_charts.js";
 
-const SHOWN = 20; // tasks, those that ran most
-const BY_MINUTE = { "15m": true, "1h": true }; // windows whose rate is that of the last minutes
+const MAX_TASKS = 20; // with the most runs
+const BY_MINUTE = { "15m": true, "1h": true }; // windows that show the rate of the last minutes
 const FOLLOWED = { type: ["queue.paused", "queue.resumed", "worker.started", "worker.stopped", "worker.changed"] };
 
 export function Queue({ id }) {
   const session = useSession();
   const window = useWindow();
-  const load = (signal) => facts(session, id, window, signal);
+  const load = (signal) => loadQueue(session, id, window, signal);
   const data = useData(load, [id, window, session], { live: FOLLOWED, every: 3 });
   const queue = data.value?.queue;
   const actions = html`<${WindowChoice} path=${`queues/${segment(id)}`} value=${window} />
@@ -33,7 +33,7 @@ export function Queue({ id }) {
     <${Loaded} data=${data}>${(value) => html`<${Page} value=${value} window=${window} />`}<//>`;
 }
 
-async function facts(session, name, window, signal) {
+async function loadQueue(session, name, window, signal) {
   const seen = (scope, path, query) => (session.sees(scope) ? get(path, query, signal) : null);
   const [queue, stats, workers, pauses] = await Promise.all([
     get(`queues/${segment(name)}`, {}, signal),
@@ -46,7 +46,7 @@ async function facts(session, name, window, signal) {
 
 function Page({ value, window }) {
   const { queue, stats, workers, pauses } = value;
-  return html`<${Hindrance} queue=${queue} workers=${workers} /><${Figures} value=${value} window=${window} />
+  return html`<${BlockedNotice} queue=${queue} workers=${workers} /><${Figures} value=${value} window=${window} />
     <div class="stack">
     ${stats && html`<${Charts} stats=${stats} window=${window} queue=${queue.name} />`}
     ${workers && html`<${Servers} workers=${workers} queue=${queue.name} tasks=${Object.keys(stats?.by_task ?? {})} />`}
@@ -54,8 +54,8 @@ function Page({ value, window }) {
     ${pauses.length > 0 && html`<${Pauses} of=${pauses} />`}</div>`;
 }
 
-function Hindrance({ queue, workers }) {
-  const words = workers && hindrance(service(workers, queue.name));
+function BlockedNotice({ queue, workers }) {
+  const words = workers && blockedReason(queueWorkers(workers, queue.name));
   if (!words || !(queue.pending + queue.retrying)) return null;
   return html`<p class="notice" role="status"><${Icon} name="warning" />
     <span>${words}, so its jobs wait. ${words.startsWith("No")
@@ -86,7 +86,7 @@ function Figures({ value: { queue, stats, oldest }, window }) {
 }
 
 function Servers({ workers, queue, tasks }) {
-  const all = service(workers, queue).all;
+  const all = queueWorkers(workers, queue).all;
   if (!all.length) return null;
   const limited = (worker) => Object.entries(worker.limits).filter(([task]) => tasks.includes(task));
   return html`<section><h2>Workers</h2><div class="table"><table>
@@ -94,7 +94,7 @@ function Servers({ workers, queue, tasks }) {
     <tbody>${all.map((worker) => html`<tr key=${worker.id}><td data-label="" class="name">
       <${WorkerLink} id=${worker.id} /></td>
       <td data-label="State"><${WorkerState} of=${worker} /></td>
-      <td class="number" data-label="Slots">${count(slots(worker, queue))}</td>
+      <td class="number" data-label="Slots">${count(queueSlots(worker, queue))}</td>
       <td data-label="Limits"><span>${queue in worker.queue_limits && html`<span
         class="tag">queue: ${worker.queue_limits[queue]} at once</span> `}
         ${limited(worker).map(([task, most]) => html`<span class="tag" key=${task}>${task}: ${most} at once</span> `)}
@@ -106,12 +106,12 @@ function Servers({ workers, queue, tasks }) {
 
 function Tasks({ stats, queue }) {
   const ran = Object.entries(stats.by_task).filter(([, one]) => one.runs);
-  const tasks = ran.sort(([, a], [, b]) => b.runs - a.runs).slice(0, SHOWN);
+  const tasks = ran.sort(([, a], [, b]) => b.runs - a.runs).slice(0, MAX_TASKS);
   if (!tasks.length) return null;
   return html`<section><h2>Tasks</h2><div class="table"><table>
     <${Columns} of=${["Task", "#Runs", "#Failed", "#Success", "#Wait p50 / p95", "#Run p50 / p95", "#Last"]} />
     <tbody>${tasks.map(([task, one]) => html`<tr key=${task}><td data-label="" class="name">
-      <a href=${jobsOf({ queue, task })}>${task}</a></td>
+      <a href=${jobsLink({ queue, task })}>${task}</a></td>
       <td class="number" data-label="Runs">${count(one.runs)}</td>
       <td class="number" data-label="Failed"><span
         class=${one.failed ? "bad" : "muted"}>${count(one.failed)}</span></td>
@@ -122,10 +122,10 @@ function Tasks({ stats, queue }) {
         <${Time} at=${one.last_at} /></td></tr>`)}</tbody></table></div></section>`;
 }
 
-const SHOWN_PAUSES = 10;
+const MAX_PAUSES = 10;
 
 function Pauses({ of: pauses }) {
-  return html`<section><h2>Pauses</h2><ul class="trail">${pauses.slice(0, SHOWN_PAUSES).map((pause) => html`
+  return html`<section><h2>Pauses</h2><ul class="trail">${pauses.slice(0, MAX_PAUSES).map((pause) => html`
     <li key=${pause.at}><b>${pause.who ?? "unknown"}</b> paused it <span class="muted"><${Time} at=${pause.at} /></span>
       ${pause.until ? html`, for <${Span} from=${pause.at} until=${pause.until} />` : ", until now"}
       ${pause.note && html`: ${pause.note}`}</li>`)}</ul></section>`;

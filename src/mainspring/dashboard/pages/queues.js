@@ -1,23 +1,23 @@
-// /queues: how many jobs wait where and for how long, which workers serve them, and which queues are paused.
+// /queues: all queues: their jobs, waits, workers and pauses.
 import { now } from "../clock.js";
 import { count, duration, plural } from "../format.js";
 import { html, useMemo, useRef } from "../html.js";
 import { useData } from "../live.js";
 import { Columns } from "../parts/columns.js";
-import { depthsOf, loadDepth } from "../parts/depth.js";
+import { depthsOf, loadDepth } from "../parts/queue_depth.js";
 import { Icon } from "../parts/icons.js";
-import { LoadMore, useShown } from "../parts/more.js";
+import { LoadMore, useRowLimit } from "../parts/load_more.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
-import { JobsFigure, loadQueues, PauseButton, Paused, queueLink, Service } from "../parts/queue.js";
+import { JobsFigure, loadQueues, PauseButton, Paused, queueLink, QueueService } from "../parts/queue.js";
 import { Sparkline } from "../parts/sparkline.js";
 import { Span } from "../parts/time.js";
-import { useWindow, WindowChoice, WINDOWS } from "../parts/window.js";
+import { useWindow, WindowChoice, WINDOWS } from "../parts/stats_window.js";
 import { go, link, useRoute } from "../route.js";
 import { useSession } from "../session.js";
 
 const FOLLOWED = { type: ["queue.paused", "queue.resumed", "worker.started", "worker.stopped", "worker.changed"] };
-const MANY = 15; // queues from which on there is a field to find one
-const FIRST = `@app.task(queue="mail")
+const MIN_SEARCH_QUEUES = 15; // with more queues there is a search field
+const EXAMPLE = `@app.task(queue="mail")
 async def send(to: str): ...
 
 await send.enqueue("ada@example.com")`;
@@ -32,21 +32,21 @@ export function Queues() {
   return html`<${Head} title="Queues" actions=${html`<${WindowChoice} path="queues" value=${window} />`} />
     <${Loaded} data=${data}>${(rows) => (rows.length
       ? html`<${Warnings} rows=${rows} /><${Table} rows=${rows} past=${past} window=${window} after=${data.reload} />`
-      : html`<${Empty} title="No queue holds a job" code=${FIRST}>A queue is created by its first job.<//>`)}<//>`;
+      : html`<${Empty} title="No queue holds a job" code=${EXAMPLE}>A queue is created by its first job.<//>`)}<//>`;
 }
 
-const them = (rows) => (rows.length > 1 ? "them" : "it");
+const pronoun = (rows) => (rows.length > 1 ? "them" : "it");
 
-/** One warning for all queues that wait for the same thing. */
+/** One warning for all queues that are blocked for the same reason. */
 function Warnings({ rows }) {
-  const stuck = rows.filter((row) => row.hindrance && row.pending + row.retrying);
+  const stuck = rows.filter((row) => row.blocked && row.pending + row.retrying);
   const alone = stuck.filter((row) => !row.service.all.length), drained = stuck.filter((row) => row.service.all.length);
   const names = alone.map((row) => row.name).join(",");
   return html`${alone.length > 0 && html`<${Warning} rows=${alone}>
-      no worker serves ${them(alone)}. Start one:${" "}
+      no worker serves ${pronoun(alone)}. Start one:${" "}
       <code>mainspring worker MODULE:ATTR --queues ${names}</code><//>`}
     ${drained.length > 0 && html`<${Warning} rows=${drained}>
-      all workers that serve ${them(drained)} are drained. <a href="workers">Resume one</a>.<//>`}`;
+      all workers that serve ${pronoun(drained)} are drained. <a href="workers">Resume one</a>.<//>`}`;
 }
 
 function Warning({ rows, children }) {
@@ -64,8 +64,8 @@ function Table({ rows, past, window, after }) {
   const look = (event) =>
     go(link("queues", { ...Object.fromEntries(query), find: event.target.value }), { replace: true });
   const [words, seconds] = WINDOWS[window];
-  const [rowsShown, showMore] = useShown(find, 15, 100);
-  return html`${rows.length > MANY && html`<p>
+  const [rowsShown, showMore] = useRowLimit(find, 15, 100);
+  return html`${rows.length > MIN_SEARCH_QUEUES && html`<p>
     <input type="search" aria-label="Find a queue" placeholder="Find a queue" value=${find} onInput=${look} /></p>`}
     <div class="table queues"><table>
     <${Columns} of=${["Queue", "Depth", "#Pending", "#Oldest", "#Running", "#Retrying", "#Scheduled",
@@ -97,12 +97,12 @@ function Row({ row, past, words, seconds, after }) {
       ${count(figures?.runs)}</td>
     <td class="number less" data-label="Failed"><span
       class=${figures?.failed ? "bad" : "muted"}>${count(figures?.failed)}</span></td>
-    <td data-label="Workers"><${Service} of=${row} /></td>
+    <td data-label="Workers"><${QueueService} of=${row} /></td>
     <td class="tight" data-label=""><${PauseButton} queue=${row} after=${after} /></td>
   </tr>`;
 }
 
-/** What was pending, minute by minute, and what is now. */
+/** The number of pending jobs over time, and now. */
 function Depth({ past, row, words, seconds }) {
   const until = now() / 1000;
   const depths = depthsOf(past, "pending", row.name);

@@ -1,4 +1,4 @@
-// /schedules/{name}: one schedule: its rule, its ticks, its figures, and its actions.
+// /schedules/{name}: one schedule: its rule, ticks, statistics and actions.
 import { get, post, remove, segment } from "../api.js";
 import { count, percent, plural } from "../format.js";
 import { html, useState } from "../html.js";
@@ -17,7 +17,7 @@ import { TickHistory } from "../parts/tick_history.js";
 import { reasonWords } from "../parts/ticks.js";
 import { Time } from "../parts/time.js";
 import { toast } from "../parts/toast.js";
-import { Tree } from "../parts/tree.js";
+import { JsonTree } from "../parts/json_tree.js";
 import { go, jobLink, link } from "../route.js";
 import { useSession } from "../session.js";
 
@@ -25,11 +25,11 @@ const DIALOGS = { trigger: Trigger, pause: Pause, resume: Resume, reschedule: Re
 
 export function Schedule({ id: name }) {
   const at = `schedules/${segment(name)}`;
-  const data = useData((signal) => everything(at, signal), [name], { live: { schedule: [name] }, every: 15 });
+  const data = useData((signal) => loadSchedule(at, signal), [name], { live: { schedule: [name] }, every: 15 });
   const session = useSession();
   const [open, show] = useState(null);
   const close = () => show(null);
-  if (data.error?.status === 404) return html`<${Gone} name=${name} words=${data.error.message} />`;
+  if (data.error?.status === 404) return html`<${Missing} name=${name} words=${data.error.message} />`;
   const row = data.value?.row;
   const operator = session.may("operator", "schedules");
   const Open = DIALOGS[open];
@@ -41,17 +41,17 @@ export function Schedule({ id: name }) {
     ${open === "edit" && html`<${ScheduleForm} row=${row} tasks=${[]} onClose=${close} onDone=${data.reload} />`}`;
 }
 
-/** Differs when there is news of its ticks. */
+/** Changes when a tick fires or a job of the schedule finishes. */
 const version = (row) => `${row.ticks} ${row.last_finished_at} ${row.active.length}`;
 
-async function everything(at, signal) {
+async function loadSchedule(at, signal) {
   const [row, next, stats] = await Promise.all([
     get(at, {}, signal), get(`${at}/preview`, { count: 10 }, signal), get(`${at}/stats`, {}, signal),
   ]);
   return { row, next, stats };
 }
 
-function Gone({ name, words }) {
+function Missing({ name, words }) {
   return html`<${Head} title=${name} />
     <${Empty} title="No such schedule"><p>${words}</p><a href="schedules">All schedules</a><//>`;
 }
@@ -66,10 +66,10 @@ function Actions({ row, show }) {
     ${button("reschedule", "next", "Move next tick")}
     ${button("backfill", "calendar", "Backfill")}
     ${button("edit", "edit", "Edit")}
-    <button onClick=${() => forget(row)}><${Icon} name="trash" /> Delete</button>`;
+    <button onClick=${() => deleteSchedule(row)}><${Icon} name="trash" /> Delete</button>`;
 }
 
-function forget(row) {
+function deleteSchedule(row) {
   const code = row.owner === "code" && html`<p>The code declares it, so the next worker that starts creates it
     again. Remove it from the code, or pause it instead.</p>`;
   return confirm({
@@ -92,7 +92,7 @@ function Body({ row, next, stats, at, version }) {
         <${Facts} of=${[
           ["Next tick", html`<${NextTick} row=${row} />`],
           ["Last run", row.last_job_id ? lastRun(row) : "never"],
-          ["Active jobs", row.active.length ? underWay(row) : "none"],
+          ["Active jobs", row.active.length ? activeJobs(row) : "none"],
           ["Task", html`<a href=${link("jobs", { task: spec.task })}>${spec.task}</a>`],
           ["Owner", row.owner === "code" ? "code" : "users"],
           ["Created", html`<${Time} at=${row.created_at} />`], ["Changed", html`<${Time} at=${row.updated_at} />`],
@@ -110,9 +110,9 @@ function Body({ row, next, stats, at, version }) {
         <section class="card"><h2>Arguments</h2>
           ${spec.computed
             ? html`<p class="muted">A function in the code makes them when a tick fires.</p>`
-            : html`<${Tree} value=${spec.payload ?? {}} name="arguments" />`}
+            : html`<${JsonTree} value=${spec.payload ?? {}} name="arguments" />`}
           ${Object.keys(spec.metadata).length > 0
-            && html`<h3>Metadata</h3><${Tree} value=${spec.metadata} name="metadata" />`}</section>
+            && html`<h3>Metadata</h3><${JsonTree} value=${spec.metadata} name="metadata" />`}</section>
       </div>
     </div>
     <${TickHistory} name=${row.name} version=${version} />
@@ -125,7 +125,7 @@ function lastRun(row) {
     ${row.last_outcome && html`<${State} of=${row.last_outcome} />`}`;
 }
 
-function underWay({ name, active, unlisted }) {
+function activeJobs({ name, active, unlisted }) {
   const href = active.length === 1 ? jobLink(active[0]) : link("jobs", { schedule: name });
   return html`<a href=${href}>${plural(active.length + unlisted, "job")}</a>`;
 }
@@ -144,7 +144,7 @@ function Notices({ row }) {
       the declaration in the code changes; a pause survives every deploy.</p>`}`;
 }
 
-/** Of all its ticks and their jobs; what ScheduleStats shows is of single runs, within a window. */
+/** Totals of all ticks and their jobs. ScheduleStats shows runs within a window. */
 function Stats({ stats, name }) {
   const reasons = Object.entries(stats.reasons);
   const figure = (value, more, href) => html`${href && stats.fired ? html`<a href=${href}>${value}</a>` : value}
@@ -157,19 +157,19 @@ function Stats({ stats, name }) {
       ["Ticks fired", figure(count(stats.fired), null, link("jobs", { schedule: name }))],
       ["Jobs succeeded", figure(percent(success), success !== null && `${count(stats.completed)} completed`)],
       ["Jobs failed", figure(count(stats.failed), streak, dead)],
-      ["Ticks skipped", figure(count(stats.skipped), words(reasons, SKIPS))],
-      ["Ticks missed", figure(count(stats.missed), words(reasons, MISSES))],
+      ["Ticks skipped", figure(count(stats.skipped), reasonsText(reasons, SKIPS))],
+      ["Ticks missed", figure(count(stats.missed), reasonsText(reasons, MISSES))],
     ]} />
   </section>`;
 }
 
 const MISSES = (reason) => ["catch_up", "too_old"].includes(reason);
 const SKIPS = (reason) => !MISSES(reason);
-/** Why; with how many, where there are several reasons. */
-function words(reasons, of) {
-  const meant = reasons.filter(([reason]) => of(reason));
-  if (meant.length === 1) return reasonWords(meant[0][0]);
-  return meant.map(([reason, n]) => `${count(n)}: ${reasonWords(reason)}`).join("; ");
+/** The reasons in words, with their numbers if there are several. */
+function reasonsText(reasons, of) {
+  const selected = reasons.filter(([reason]) => of(reason));
+  if (selected.length === 1) return reasonWords(selected[0][0]);
+  return selected.map(([reason, n]) => `${count(n)}: ${reasonWords(reason)}`).join("; ");
 }
 
 const YEAR = 366 * 86_400_000;

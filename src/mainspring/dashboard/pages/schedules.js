@@ -1,21 +1,21 @@
-// /schedules: what runs when, how it has gone, and the coming week's load.
+// /schedules: the list of schedules with their last ticks, and the load of the coming week.
 import { get, post, segment } from "../api.js";
 import { plural } from "../format.js";
 import { html, useState } from "../html.js";
 import { useData } from "../live.js";
-import { Act } from "../parts/act.js";
+import { ActionButton } from "../parts/action_button.js";
 import { BulkBar } from "../parts/bulk.js";
-import { Heat } from "../parts/heat.js";
+import { HeatMap } from "../parts/heat_map.js";
 import { Icon } from "../parts/icons.js";
-import { LoadMore, useShown } from "../parts/more.js";
+import { LoadMore, useRowLimit } from "../parts/load_more.js";
 import { Empty, Head, Loaded, Pager } from "../parts/page.js";
 import { Rebalance } from "../parts/rebalance.js";
 import { Pause, Resume } from "../parts/schedule_actions.js";
-import { allowedOn, inWords, SCHEDULES } from "../parts/schedule_bulk.js";
+import { allowedOn, describeFilter, SCHEDULES } from "../parts/schedule_bulk.js";
 import { ScheduleForm } from "../parts/schedule_form.js";
 import { NextTick } from "../parts/schedule_words.js";
 import { State } from "../parts/state.js";
-import { Strip, StripLegend } from "../parts/ticks.js";
+import { TickStrip, TickLegend } from "../parts/ticks.js";
 import { Time } from "../parts/time.js";
 import { go, jobLink, link, scheduleLink, useRoute } from "../route.js";
 import { useSelection } from "../selection.js";
@@ -23,14 +23,14 @@ import { useSession } from "../session.js";
 
 const FILTERS = ["q", "status", "task", "owner"];
 const PAGE = 50;
-const MAX_REQUESTS = 10; // where there are very many schedules, a page with filters may come in parts
+const MAX_REQUESTS = 10; // for one page: with very many schedules, the API returns a filtered page in parts
 
 export function Schedules() {
   const { query } = useRoute();
   const session = useSession();
-  const wish = Object.fromEntries([...FILTERS, "after"].map((name) => [name, query.get(name) ?? ""]));
+  const filters = Object.fromEntries([...FILTERS, "after"].map((name) => [name, query.get(name) ?? ""]));
   const rows = useData(
-    (signal) => found(wish, signal), [query.toString()], { live: { type: ["schedule"] }, every: 10 },
+    (signal) => loadPage(filters, signal), [query.toString()], { live: { type: ["schedule"] }, every: 10 },
   );
   const tasks = useData((signal) => get("tasks", {}, signal), []);
   const [open, show] = useState(null);
@@ -38,24 +38,24 @@ export function Schedules() {
   const close = () => show(null);
   const actions = operator && html`<button class="primary" onClick=${() => show({ kind: "new" })}>
     <${Icon} name="plus" /> New schedule</button>`;
-  const filter = Object.fromEntries(FILTERS.filter((name) => wish[name]).map((name) => [name, wish[name]]));
+  const filter = Object.fromEntries(FILTERS.filter((name) => filters[name]).map((name) => [name, filters[name]]));
   const filtered = Object.keys(filter).length > 0;
-  const [shown, showMore] = useShown(query.toString());
+  const [shown, showMore] = useRowLimit(query.toString());
   const choice = useSelection(query.toString(), {
-    noun: "schedule", inWords: inWords(filter), filter: () => filter,
+    noun: "schedule", inWords: describeFilter(filter), filter: () => filter,
   });
   return html`<${Head} title="Schedules" actions=${actions} />
     <div class="stack">
-      <section><${Filters} wish=${wish} tasks=${tasks.value?.items ?? []} />
+      <section><${Filters} filters=${filters} tasks=${tasks.value?.items ?? []} />
         <${Loaded} data=${rows}>${({ items, next }) => (items.length
-          ? html`<${List} items=${items.slice(0, shown)} act=${operator && show} choice=${choice} /><${StripLegend} />
+          ? html`<${List} items=${items.slice(0, shown)} act=${operator && show} choice=${choice} /><${TickLegend} />
             ${items.length > shown ? html`<${LoadMore} onMore=${showMore} />` : html`<${Pager} next=${next}
-              words=${`${plural(items.length, "schedule")}${next || wish.after ? " on this page" : ""}`} />`}`
+              words=${`${plural(items.length, "schedule")}${next || filters.after ? " on this page" : ""}`} />`}`
           : html`<${Nothing} filtered=${filtered} />
             ${next && html`<${Pager} next=${next} words="none yet" />`}`)}<//>
         ${choice.any && html`<${BulkBar} kind=${SCHEDULES} words=${choice.words} what=${choice.what}
-          choice=${choice.meant} allows=${choice.allows(selectable(rows.value?.items ?? []))}
-          onClear=${choice.clear} onDone=${rows.reload}>${!choice.all && (rows.value?.next || wish.after) && html`
+          choice=${choice.choice} allows=${choice.allows(selectable(rows.value?.items ?? []))}
+          onClear=${choice.clear} onDone=${rows.reload}>${!choice.all && (rows.value?.next || filters.after) && html`
             <button class="quiet link" onClick=${() => choice.everything(true)}>
               ${filtered ? "Select all that match this filter" : "Select all schedules"}</button>`}
         <//>`}
@@ -68,12 +68,12 @@ export function Schedules() {
     ${open?.kind === "resume" && html`<${Resume} row=${open.row} onClose=${close} onDone=${rows.reload} />`}`;
 }
 
-/** A page of schedules, with filters maybe in several parts. */
-async function found(wish, signal) {
+/** Loads a page of schedules, with filters possibly in several requests. */
+async function loadPage(filters, signal) {
   const items = [];
-  let after = wish.after, requests = 0;
+  let after = filters.after, requests = 0;
   do {
-    const page = await get("schedules", { ...wish, after, limit: PAGE }, signal);
+    const page = await get("schedules", { ...filters, after, limit: PAGE }, signal);
     items.push(...page.items);
     after = page.next;
     requests += 1;
@@ -81,26 +81,26 @@ async function found(wish, signal) {
   return { items, next: after };
 }
 
-function Filters({ wish, tasks }) {
-  const set = (change) => go(link("schedules", { ...wish, after: "", ...change }), { replace: true });
-  const choice = (name, label, options) => html`<select aria-label=${label} value=${wish[name]}
+function Filters({ filters, tasks }) {
+  const set = (change) => go(link("schedules", { ...filters, after: "", ...change }), { replace: true });
+  const choice = (name, label, options) => html`<select aria-label=${label} value=${filters[name]}
     onChange=${(event) => set({ [name]: event.target.value })}>
     ${options.map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)}</select>`;
   return html`<form class="row schedule-filters" role="search" onSubmit=${(event) => event.preventDefault()}>
     <input id="search" type="search" aria-label="Search schedules by name" placeholder="Search by name"
-      value=${wish.q} onInput=${(event) => set({ q: event.target.value })} />
+      value=${filters.q} onInput=${(event) => set({ q: event.target.value })} />
     ${choice("status", "Status", [["", "any status"], ["active", "active"], ["paused", "paused"], ["ended", "ended"]])}
     ${choice("owner", "Owner", [["", "any owner"], ["code", "declared in code"], ["user", "created by users"]])}
-    <input list="schedule-tasks" aria-label="Task" placeholder="any task" value=${wish.task}
+    <input list="schedule-tasks" aria-label="Task" placeholder="any task" value=${filters.task}
       onChange=${(event) => set({ task: event.target.value.trim() })} />
     <datalist id="schedule-tasks">
       ${tasks.map((task) => html`<option key=${task.name} value=${task.name} />`)}</datalist>
-    ${FILTERS.some((name) => wish[name]) && html`<button type="button" class="quiet"
+    ${FILTERS.some((name) => filters[name]) && html`<button type="button" class="quiet"
       onClick=${() => go("schedules", { replace: true })}><${Icon} name="close" /> Clear</button>`}
   </form>`;
 }
 
-/** As a selection has them. */
+/** The rows for useSelection(). */
 const selectable = (items) => items.map((row) => ({ id: row.name, can: allowedOn(row) }));
 
 function List({ items, act, choice }) {
@@ -139,9 +139,9 @@ function Row({ row, act, selected, onSelect }) {
     <td data-label="Next tick" class="schedule-next tight"><div><${NextTick} row=${row} /></div></td>
     <td data-label="Last run" class="tight"><${LastRun} row=${row} /></td>
     <td data-label="Last ticks" class="tight">
-      <${Strip} name=${row.name} version=${`${row.ticks} ${row.last_finished_at} ${row.active.length}`} /></td>
+      <${TickStrip} name=${row.name} version=${`${row.ticks} ${row.last_finished_at} ${row.active.length}`} /></td>
     ${act && html`<td data-label="" class="tight"><span class="row schedule-row-actions">
-      <${Act} icon="play" kind="quiet" label=${`Run ${row.name} now`} run=${() => runNow(row.name)} />
+      <${ActionButton} icon="play" kind="quiet" label=${`Run ${row.name} now`} run=${() => runNow(row.name)} />
       ${row.status === "paused"
         ? html`<button class="quiet" aria-label=${`Resume ${row.name}`} title="Resume"
             onClick=${() => act({ kind: "resume", row })}><${Icon} name="retrying" /></button>`
@@ -167,11 +167,11 @@ function LastRun({ row }) {
 
 function Nothing({ filtered }) {
   if (filtered) return html`<${Empty} title="No schedule matches this filter">Change the filters, or clear them.<//>`;
-  return html`<${Empty} title="No schedules yet" code=${CODE}>
+  return html`<${Empty} title="No schedules yet" code=${EXAMPLE}>
     A schedule creates a job at each of its ticks. Declare one in code, or create one here:<//>`;
 }
 
-const CODE = `@app.cron("0 9 * * mon-fri", tz="Europe/London")
+const EXAMPLE = `@app.cron("0 9 * * mon-fri", tz="Europe/London")
 async def report() -> None: ...
 
 @app.every(minutes=5)
@@ -183,6 +183,6 @@ function Week({ operator }) {
   if (load.value && !load.value.schedules) return null;
   return html`<section class="card"><div class="row week-head"><h2>The coming week</h2>
       ${operator && html`<button onClick=${() => show(true)}>Rebalance…</button>`}</div>
-    <${Loaded} data=${load}>${(value) => html`<${Heat} load=${value} />`}<//>
+    <${Loaded} data=${load}>${(value) => html`<${HeatMap} load=${value} />`}<//>
     ${open && html`<${Rebalance} onClose=${() => show(false)} onDone=${load.reload} />`}</section>`;
 }

@@ -1,10 +1,10 @@
-// /settings: what this server was started with, and where each value came from.
+// /settings: the settings of this server, and the source of each value.
 import { get } from "../api.js";
 import { bytes, duration, plural } from "../format.js";
 import { html, useState } from "../html.js";
 import { useData } from "../live.js";
 import { Columns } from "../parts/columns.js";
-import { LoadMore, useShown } from "../parts/more.js";
+import { LoadMore, useRowLimit } from "../parts/load_more.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
 
 const SOURCES = { argument: "argument", environment: "environment", default: "default" };
@@ -24,14 +24,14 @@ export function Settings() {
         onInput=${(event) => search(event.target.value)} />
       <label><input type="checkbox" checked=${changed} onChange=${(event) => narrow(event.target.checked)} />${" "}
         only those that differ from the default</label></div>
-    <${Loaded} data=${data}>${({ items }) => html`<${Table} items=${found(items, text, changed)} />`}<//>`;
+    <${Loaded} data=${data}>${({ items }) => html`<${Table} items=${filterSettings(items, text, changed)} />`}<//>`;
 }
 
-const found = (items, text, changed) => items.filter((one) =>
+const filterSettings = (items, text, changed) => items.filter((one) =>
   (!changed || one.source !== "default") && `${one.name} ${one.meaning}`.toLowerCase().includes(text.toLowerCase()));
 
 function Table({ items: all }) {
-  const [shown, showMore] = useShown("settings");
+  const [shown, showMore] = useRowLimit("settings");
   const items = all.slice(0, shown);
   if (!items.length) return html`<${Empty} title="No setting matches" />`;
   return html`<div class="table"><table>
@@ -39,7 +39,7 @@ function Table({ items: all }) {
     <tbody>${items.map((one) => html`<tr key=${one.name}>
       <td data-label="" class="nowrap"><code>${one.name}</code></td>
       <td data-label="Value" class="settings-value">${isEmpty(one.value)
-        ? html`<span class="muted">empty</span>` : html`<code>${words(one)}</code>`}</td>
+        ? html`<span class="muted">empty</span>` : html`<code>${valueText(one)}</code>`}</td>
       <td data-label="From" class="nowrap"><span class=${one.source === "default" ? "muted" : ""}
         title=${TITLES[one.source] ?? one.variable}>${SOURCES[one.source]}</span>
         ${one.source === "environment" && html`<div class="small muted">${one.variable}</div>`}</td>
@@ -48,12 +48,12 @@ function Table({ items: all }) {
     ${all.length > shown && html`<${LoadMore} onMore=${showMore} />`}`;
 }
 
-/** Texts between `backquotes` are code. */
+/** The text with parts between `backquotes` as code. */
 const withCode = (text) => text.split("`").map((part, n) => (n % 2 ? html`<code>${part}</code>` : part));
 
 const isEmpty = (value) => value === "" || (Array.isArray(value) && !value.length);
 
-function words({ value, unit }) {
+function valueText({ value, unit }) {
   if (unit === "bytes") return Number(value) ? bytes(Number(value)) : "0";
   if (unit === "seconds") return Number(value) ? duration(value) : "0 s";
   if (unit) return plural(Number(value), unit.slice(0, -1));

@@ -1,9 +1,9 @@
-// /signin: with an API key, or the token of a first start.
+// The sign-in form, with an API key or the token of a first run.
 import { html, useState } from "../html.js";
-import { Mark } from "../parts/mark.js";
+import { Logo } from "../parts/logo.js";
 import { signIn } from "../session.js";
 
-/** `why` is what the server said when it sent us here. */
+/** `why` is the server's message when the session ended. */
 export function SignIn({ onDone, why }) {
   const [key, set] = useState("");
   const [state, say] = useState({ busy: false, error: null });
@@ -18,12 +18,12 @@ export function SignIn({ onDone, why }) {
   };
   const words = state.error?.message ?? why;
   return html`<main class="signin"><form class="card" onSubmit=${submit}>
-    <h1><${Mark} size=${34} /> Mainspring</h1>
+    <h1><${Logo} size=${34} /> Mainspring</h1>
     <p class="muted">Sign in to your job scheduler.</p>
     <div class="field"><label for="key">API key, or the token that the first start printed</label>
       <input id="key" type="password" autocomplete="current-password" required autofocus spellcheck=${false}
-        value=${key} aria-describedby="said" onInput=${(event) => set(event.target.value)} /></div>
-    <p id="said" class="fault" role="alert">${words}</p>
+        value=${key} aria-describedby="sign-in-error" onInput=${(event) => set(event.target.value)} /></div>
+    <p id="sign-in-error" class="fault" role="alert">${words}</p>
     <button class="primary" disabled=${state.busy || !key.trim()}>${state.busy ? "Signing in…" : "Sign in"}</button>
     <p class="muted">No key yet? On a first start the server's log has a link that signs you in. Or create a key where
       the store can be reached:</p>

@@ -1,4 +1,4 @@
-// /webhooks/{name}: one webhook, and how its deliveries went.
+// /webhooks/{name}: one webhook and its deliveries.
 import { get, segment } from "../api.js";
 import { plural } from "../format.js";
 import { html } from "../html.js";
@@ -8,7 +8,7 @@ import { Icon } from "../parts/icons.js";
 import { Facts, Head, Loaded } from "../parts/page.js";
 import { State } from "../parts/state.js";
 import { Span, Time } from "../parts/time.js";
-import { WebhookActs, webhookLink, WebhookState } from "../parts/webhook.js";
+import { WebhookActions, webhookLink, WebhookState } from "../parts/webhook.js";
 import { jobLink, link, useRoute } from "../route.js";
 import { useSession } from "../session.js";
 
@@ -25,7 +25,7 @@ export function Webhook({ id }) {
   const data = useData(load, [id, after], { every: after ? 0 : 3 });
   const hook = data.value?.hook;
   return html`<nav class="crumbs" aria-label="Where this is"><a href="webhooks">Webhooks</a></nav>
-    <${Head} title=${id} actions=${hook && html`<${WebhookActs} hook=${hook}
+    <${Head} title=${id} actions=${hook && html`<${WebhookActions} hook=${hook}
       after=${data.reload} />`}>${hook && html`<${WebhookState} of=${hook} />`}<//>
     <${Loaded} data=${data}>${({ hook, deliveries }) => html`<${About} hook=${hook} />
       <section class="below"><h2>Deliveries</h2>

@@ -8,7 +8,7 @@ import { Empty, Head, Loaded } from "../parts/page.js";
 import { Secret } from "../parts/secret.js";
 import { Time } from "../parts/time.js";
 import { Triggers } from "../parts/triggers.js";
-import { example, WebhookActs, WebhookForm, webhookLink, WebhookState } from "../parts/webhook.js";
+import { example, WebhookActions, WebhookForm, webhookLink, WebhookState } from "../parts/webhook.js";
 import { useSession } from "../session.js";
 
 export function Webhooks() {
@@ -23,8 +23,8 @@ export function Webhooks() {
 function Outbound({ may }) {
   const data = useData((signal) => get("webhooks", {}, signal), [], { every: 5 });
   const [making, make] = useState(false);
-  const [made, tell] = useState(null);
-  const closed = (answer) => (make(false), answer && (tell(answer), data.reload()));
+  const [made, showSecret] = useState(null);
+  const closed = (answer) => (make(false), answer && (showSecret(answer), data.reload()));
   return html`<section aria-labelledby="outbound"><div class="head"><h2 id="outbound">Outbound webhooks</h2>
       <div class="actions">${may && html`<button onClick=${() => make(true)}>
         <${Icon} name="plus" /> New webhook</button>`}</div></div>
@@ -34,7 +34,7 @@ function Outbound({ may }) {
         A webhook is a URL and a list of events; workers post these events to it.<//>`)}<//>
     ${making && html`<${WebhookForm} onClose=${closed} />`}
     ${made && html`<${Secret} title=${`The secret of ${made.webhook.name}`} secret=${made.secret}
-      code=${example(made.secret)} onClose=${() => tell(null)}
+      code=${example(made.secret)} onClose=${() => showSecret(null)}
       words="Messages are signed with it, as Standard Webhooks specifies. Receivers verify the signature first:" />`}
   </section>`;
 }
@@ -53,6 +53,6 @@ function Table({ hooks, after }) {
       <td data-label="Failures in a row"><span>${hook.failures
         ? html`<span class="bad">${hook.failures}</span> <span class="muted">${hook.error}</span>` : html`<span
           class="muted">0</span>`}</span></td>
-      <td class="tight" data-label=""><${WebhookActs} hook=${hook}
+      <td class="tight" data-label=""><${WebhookActions} hook=${hook}
         after=${after} brief /></td></tr>`)}</tbody></table></div>`;
 }

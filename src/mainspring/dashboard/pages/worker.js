@@ -8,10 +8,10 @@ import { Empty, Facts, Head, Loaded } from "../parts/page.js";
 import { Progress } from "../parts/progress.js";
 import { queueLink } from "../parts/queue.js";
 import { Span, Time } from "../parts/time.js";
-import { loadWorker, Slots, WorkerActs, WorkerState } from "../parts/worker.js";
+import { loadWorker, Slots, WorkerActions, WorkerState } from "../parts/worker.js";
 import { jobLink } from "../route.js";
 import { useSession } from "../session.js";
-import { Deaf, QueueNames } from "./workers.js";
+import { PollsOnly, QueueNames } from "./workers.js";
 
 const FOLLOWED = { type: ["worker.stopping", "worker.stopped", "worker.changed"] };
 const DONE = {
@@ -30,10 +30,10 @@ export function Worker({ id }) {
   const data = useData(load, [id, session], { live: FOLLOWED, every: 2 });
   const gone = data.error?.status === 404;
   const worker = data.value && (gone ? { ...data.value.worker, shown: "gone" } : data.value.worker);
-  const actions = worker && !gone && html`<${WorkerActs} worker=${worker} after=${data.reload} />`;
+  const actions = worker && !gone && html`<${WorkerActions} worker=${worker} after=${data.reload} />`;
   return html`<nav class="crumbs" aria-label="Where this is"><a href="workers">Workers</a></nav>
     <${Head} title=${id} actions=${actions}>${worker && html`<${WorkerState}
-      of=${worker} />`}${worker?.deaf && html`<${Deaf} />`}<//>
+      of=${worker} />`}${worker?.deaf && html`<${PollsOnly} />`}<//>
     ${gone && !worker && html`<${Empty} title="This worker is not running"><p>${data.error.message}</p><p>
       <a href="workers">All workers</a></p><//>`}
     ${!(gone && !worker) && html`<${Loaded} data=${data}>${({ trail }) => html`<${Page} worker=${worker} gone=${gone}

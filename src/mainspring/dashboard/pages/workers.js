@@ -8,22 +8,22 @@ import { Icon } from "../parts/icons.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
 import { Tiles } from "../parts/tiles.js";
 import { Span, Time } from "../parts/time.js";
-import { loadWorkers, Slots, WorkerActs, WorkerLink, WorkerState } from "../parts/worker.js";
+import { loadWorkers, Slots, WorkerActions, WorkerLink, WorkerState } from "../parts/worker.js";
 import { jobLink } from "../route.js";
 import { useSession } from "../session.js";
 
 const FOLLOWED = { type: ["worker.started", "worker.stopping", "worker.stopped", "worker.changed"] };
-const KEPT = 20; // workers that went away while the page was open
-const NAMED = 3; // of what a worker runs
-const RUNS = 200; // that are asked for, of all workers
+const MAX_GONE = 20; // workers that stopped while the page was open
+const MAX_NAMED_RUNS = 3; // of one worker
+const MAX_RUNS = 200; // of all workers together
 
 export function Workers() {
   const session = useSession();
   const known = useRef({ before: [], gone: [] });
   const load = async (signal) => {
-    const jobs = session.sees("jobs") ? get("jobs", { state: "running", order: "asc", limit: RUNS }, signal) : null;
+    const jobs = session.sees("jobs") ? get("jobs", { state: "running", order: "asc", limit: MAX_RUNS }, signal) : null;
     const [alive, page] = await Promise.all([loadWorkers(signal), jobs]);
-    return remembered(known.current, page ? busyWith(alive, page) : alive);
+    return withGone(known.current, page ? withRuns(alive, page) : alive);
   };
   const data = useData(load, [session], { live: FOLLOWED, every: 3 });
   return html`<${Head} title="Workers" />
@@ -34,8 +34,8 @@ export function Workers() {
         code="mainspring worker MODULE:ATTR">Jobs wait until a worker is started:<//>`}`}<//>`;
 }
 
-/** The workers with their `runs`, the longest first. Beats tell a little later how many those are. */
-function busyWith(workers, { items, next }) {
+/** The workers with their `runs`, the longest-running first. Their number is newer than that of the last heartbeat. */
+function withRuns(workers, { items, next }) {
   const sorted = items.sort((a, b) => Date.parse(a.started_at) - Date.parse(b.started_at));
   const by = Object.groupBy(sorted, (job) => job.worker);
   return workers.map((worker) => {
@@ -44,11 +44,11 @@ function busyWith(workers, { items, next }) {
   });
 }
 
-/** A worker that dies is no longer in the API's list; it stays on the page, marked as gone. */
-function remembered(known, alive) {
+/** The live workers, and those that are no longer in the API's list: they stay on the page, marked as gone. */
+function withGone(known, alive) {
   const ids = new Set(alive.map((worker) => worker.id));
   const lost = known.before.filter((worker) => !ids.has(worker.id)).map((worker) => ({ ...worker, shown: "gone" }));
-  known.gone = [...lost, ...known.gone.filter((worker) => !ids.has(worker.id))].slice(0, KEPT);
+  known.gone = [...lost, ...known.gone.filter((worker) => !ids.has(worker.id))].slice(0, MAX_GONE);
   known.before = alive;
   return { alive, gone: known.gone };
 }
@@ -81,7 +81,7 @@ function Row({ worker, after }) {
   return html`<tr class=${gone ? "muted" : ""}>
     <td data-label="" class="name"><span>${gone ? worker.id : html`<${WorkerLink} id=${worker.id} />`}
       <div class="muted">${worker.host}, pid ${worker.pid}</div></span></td>
-    <td data-label="State"><${WorkerState} of=${worker} />${worker.deaf && !gone && html`<${Deaf} />`}</td>
+    <td data-label="State"><${WorkerState} of=${worker} />${worker.deaf && !gone && html`<${PollsOnly} />`}</td>
     <td data-label="Slots">${gone ? "–" : html`<span><${Slots} of=${worker} /></span>`}</td>
     <td data-label="Running"><${Runs} of=${worker} gone=${gone} /></td>
     <td data-label="Queues"><${QueueNames} of=${worker} /></td>
@@ -90,20 +90,20 @@ function Row({ worker, after }) {
     <td class="number nowrap" data-label="Up">${gone ? "–" : html`<${Span} from=${worker.started_at} />`}</td>
     <td class="number nowrap" data-label="Heartbeat"><span class=${worker.shown === "late" ? "bad" : ""}>
       <${Time} at=${worker.beat_at} /></span></td>
-    <td class="tight" data-label="">${!gone && html`<${WorkerActs} worker=${worker} after=${after} />`}</td></tr>`;
+    <td class="tight" data-label="">${!gone && html`<${WorkerActions} worker=${worker} after=${after} />`}</td></tr>`;
 }
 
 function Runs({ of: { runs = [], running }, gone }) {
   if (gone || !runs.length) return html`<span class="muted">–</span>`;
-  const more = Math.max(running, runs.length) - Math.min(runs.length, NAMED);
-  return html`<ul class="worker-runs">${runs.slice(0, NAMED).map((job) => html`<li key=${job.id}>
+  const more = Math.max(running, runs.length) - Math.min(runs.length, MAX_NAMED_RUNS);
+  return html`<ul class="worker-runs">${runs.slice(0, MAX_NAMED_RUNS).map((job) => html`<li key=${job.id}>
     <a href=${jobLink(job.id)}>${job.task}</a>${" "}
     <span class="muted nowrap"><${Span} from=${job.started_at} /></span></li>`)}
     ${more > 0 && html`<li class="muted">and ${count(more)} more</li>`}</ul>`;
 }
 
-/** It works all the same, only later. */
-export const Deaf = () => html`<span class="state state-retrying"
+/** The mark of a worker without notifications: it starts jobs later, at its poll interval. */
+export const PollsOnly = () => html`<span class="state state-retrying"
   title="It gets no notifications, and polls for jobs at its poll interval">
   <${Icon} name="warning" />polls only</span>`;
 

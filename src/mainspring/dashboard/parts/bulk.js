@@ -1,25 +1,25 @@
-// Acting on many things at once: the bar with the actions, the question with how many, the progress, the result.
+// Bulk actions: the bar with the actions, and the dialog with the count, the progress and the result.
 import { count, plural } from "../format.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { Dialog } from "./dialog.js";
 import { Icon } from "./icons.js";
-import { Trouble } from "./page.js";
+import { ErrorNotice } from "./page.js";
 
 /*
- * What is acted on is a `kind`, of job_bulk.js or schedule_bulk.js: { noun, none, link(id), offered, actions }, with
- * `none` for a question that means no one of them. Each action is { verb, icon, done, follows, danger, preview(choice,
- * told, signal), perform(choice, values, told, signal), Fields, isReady(values), asCounted, phrase(things) }: its
- * words, what it does, as bulk.js answers, and what may be typed first. `asCounted`: what was counted is changed, and
- * no other that the filter means by then.
+ * `kind` describes the rows: JOBS of job_bulk.js or SCHEDULES of schedule_bulk.js. { noun, none, link(id), offered,
+ * actions }; `none` is the text if the action applies to no row. Each action is { verb, icon, done, follows, danger,
+ * preview(choice, onProgress, signal), perform(choice, values, onProgress, signal), Fields, isReady(values), asCounted,
+ * phrase(things) }: its texts, its functions (with results as in ../bulk.js), and a form for its values. `asCounted`:
+ * only the counted rows are changed, not others that match the filter later.
  */
 
 /**
- * `words` say what is chosen, as a bar and `what` as a question has them; `choice` is { ids } or { filter }; `allows`
- * names what some of them allow, if that is known.
+ * `words` and `what` describe the selection in the bar and in the question; `choice` is { ids } or { filter }; `allows`
+ * lists the actions that some of the rows allow, if known.
  */
 export function BulkBar({ kind, words, what, choice, allows = kind.offered, onClear, onDone, children }) {
   const [action, ask] = useState(null);
-  useEffect(() => () => requestAnimationFrame(refocus), []);
+  useEffect(() => () => requestAnimationFrame(restoreFocus), []);
   return html`<div class="bulk-bar" role="region" aria-label=${`Selected ${kind.noun}s`}>
     <b aria-live="polite">${words}</b>${children}
     <div class="row">${kind.offered.filter((name) => allows.includes(name)).map((name) => html`
@@ -32,14 +32,14 @@ export function BulkBar({ kind, words, what, choice, allows = kind.offered, onCl
   </div>`;
 }
 
-/** The button that was pressed last may be gone with the bar. */
-function refocus() {
+/** Focuses the heading if the focused button was removed with the bar. */
+function restoreFocus() {
   if (document.activeElement === document.body) document.querySelector("h1")?.focus();
 }
 
 /**
- * From counting to the result. `onDone` is called when something was done, `onClose` with whether it was; `example` is
- * the arguments of one of the jobs, where they can be changed.
+ * Counts, asks, works and shows the result. `onDone` is called after the work, `onClose` with whether it was done;
+ * `example` has the arguments of one of the jobs, if they can be changed.
  */
 export function BulkDialog({ kind, action: name, what, choice, example, onDone, onClose }) {
   const action = kind.actions[name];
@@ -51,7 +51,7 @@ export function BulkDialog({ kind, action: name, what, choice, example, onDone, 
     const totalOf = (sum) => (sum?.more === false ? sum.done + sum.left : undefined);
     set((now) => ({ name, sum: null, error: null, total: totalOf(now.sum) }));
     try {
-      const sum = await work((told) => set((now) => ({ ...now, sum: told })), mine.signal);
+      const sum = await work((sum) => set((now) => ({ ...now, sum })), mine.signal);
       set({ name: next, sum, error: null });
     } catch (error) {
       set((now) => ({ name: next, sum: now.sum, error }));
@@ -59,18 +59,19 @@ export function BulkDialog({ kind, action: name, what, choice, example, onDone, 
     if (next === "result") onDone();
   };
   useEffect(() => {
-    go("counting", (told, signal) => action.preview(choice, told, signal), "question");
+    go("counting", (onProgress, signal) => action.preview(choice, onProgress, signal), "question");
     return () => stop.current?.abort();
   }, []);
-  // The button that had the focus is gone with its step.
+  // The focused button was removed with its step.
   useEffect(() => document.querySelector("dialog[open] footer button")?.focus(), [step.name]);
   const begin = () => {
     const counted = action.asCounted && step.sum?.more === false ? step.sum : null;
-    const meant = counted ? { ids: counted.ids } : choice;
-    const work = async (told, signal) => withSkipped(await action.perform(meant, values, told, signal), counted);
+    const selected = counted ? { ids: counted.ids } : choice;
+    const work = async (onProgress, signal) =>
+      withSkipped(await action.perform(selected, values, onProgress, signal), counted);
     go("working", work, "result");
   };
-  const title = step.name === "result" ? `${bare(action)}: result` : `${phrase(action, what)}?`;
+  const title = step.name === "result" ? `${plainVerb(action)}: result` : `${actionPhrase(action, what)}?`;
   const halt = () => (stop.current.abort(), set((now) => ({ ...now, stopping: true })));
   const close = () => onClose(step.name === "result");
   return html`<${Dialog} title=${title} onClose=${close}>
@@ -79,15 +80,15 @@ export function BulkDialog({ kind, action: name, what, choice, example, onDone, 
   <//>`;
 }
 
-/** The result, with those that the question left out. */
+/** The result, including the rows that the count skipped. */
 function withSkipped(sum, counted) {
   if (!counted) return sum;
   return { ...sum, left: sum.left + counted.left, refused: new Map([...counted.refused, ...sum.refused]) };
 }
 
-const bare = ({ verb }) => verb.replace("…", "");
+const plainVerb = ({ verb }) => verb.replace("…", "");
 /** "Pause 3 schedules". */
-const phrase = (action, things) => action.phrase?.(things) ?? `${bare(action)} ${things}`;
+const actionPhrase = (action, things) => action.phrase?.(things) ?? `${plainVerb(action)} ${things}`;
 
 function Step({ step, ...rest }) {
   const { done, left } = step.sum ?? { done: 0, left: 0 };
@@ -96,11 +97,11 @@ function Step({ step, ...rest }) {
     working: [`${count(done)} done, ${count(left)} skipped`, "Stop"],
   };
   const [words, stop] = going[step.name] ?? [];
-  if (words) return html`<${Going} step=${step} words=${words} stop=${stop} ...${rest} />`;
+  if (words) return html`<${Working} step=${step} words=${words} stop=${stop} ...${rest} />`;
   return html`<${step.name === "question" ? Question : Result} step=${step} ...${rest} />`;
 }
 
-function Going({ step, words, stop, onStop }) {
+function Working({ step, words, stop, onStop }) {
   const { sum, total, stopping } = step;
   return html`<div class="body" aria-live="polite"><p>${words}</p>
       <progress class="going" aria-label="Progress" max=${total}
@@ -114,7 +115,7 @@ function Question({ step, kind, action, values, give, example, onBegin, onClose 
   const none = sum.done === 0 && !sum.more;
   const ready = !none && !step.error && (action.isReady?.(values) ?? true);
   return html`<div class="body">
-      ${step.error && html`<${Trouble} error=${step.error} />`}
+      ${step.error && html`<${ErrorNotice} error=${step.error} />`}
       <p>${none ? kind.none : html`
         <b>${sum.more ? "More than " : ""}${plural(sum.done, kind.noun)}</b>. ${action.follows}`}</p>
       <${Refusals} sum=${sum} kind=${kind} words="would be skipped" />
@@ -123,13 +124,13 @@ function Question({ step, kind, action, values, give, example, onBegin, onClose 
     <footer><button onClick=${onClose} autofocus>${action.verb === "Cancel" ? "Back" : "Cancel"}</button>
       ${!none && html`<button class=${action.danger ? "danger" : "primary"} disabled=${!ready}
           onClick=${onBegin}>
-        ${phrase(action, sum.more ? "all of them" : plural(sum.done, kind.noun))}</button>`}</footer>`;
+        ${actionPhrase(action, sum.more ? "all of them" : plural(sum.done, kind.noun))}</button>`}</footer>`;
 }
 
 function Result({ step, kind, action, onClose }) {
   const sum = step.sum ?? { done: 0, left: 0, refused: new Map() };
   return html`<div class="body" aria-live="polite">
-      ${step.error && html`<${Trouble} error=${step.error} />`}
+      ${step.error && html`<${ErrorNotice} error=${step.error} />`}
       <p><b>${plural(sum.done, kind.noun)}</b> ${action.done}.
         ${sum.more && !step.error ? " Stopped before the rest." : ""}</p>
       <${Refusals} sum=${sum} kind=${kind} words="skipped" />

@@ -1,7 +1,7 @@
-// The head of a table.
+// The header row of a table.
 import { html } from "../html.js";
 
-/** Names of columns; "#Runs" is one of numbers, and "" that of the actions. */
+/** `of` are column names; "#Runs" is a column of numbers, "" the column of actions. */
 export function Columns({ of: names }) {
   return html`<thead><tr>${names.map((name) => html`
     <th key=${name} scope="col" class=${name.startsWith("#") ? "number" : ""}>

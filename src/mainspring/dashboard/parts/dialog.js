@@ -1,8 +1,8 @@
-// Dialogs, which keep the focus and close on Esc; and the question before something that cannot be undone.
+// Modal dialogs, which close on Esc; and the confirmation before a change that cannot be undone.
 import { html, useEffect, useId, useRef, useState } from "../html.js";
 import { Icon } from "./icons.js";
 
-/** Open as long as it is there. */
+/** A modal dialog, open while it is rendered. */
 export function Dialog({ title, onClose, wide = false, children }) {
   const ref = useRef();
   const id = useId();
@@ -23,13 +23,13 @@ export function Dialog({ title, onClose, wide = false, children }) {
 let open = () => {};
 
 /**
- * Asks, does it, and shows the result. `run` is async and may answer with words for the dialog (a text, or html);
- * without them it closes. `dismiss` is the other button. Resolves to whether it was done.
+ * Asks for confirmation, calls `run`, and shows its result. `run` is async and may return a text or html for the
+ * dialog; without a result it closes. `dismiss` is the label of the other button. Resolves to whether `run` succeeded.
  */
 export const confirm = ({ title, words, action, dismiss = "Cancel", danger = false, run }) =>
   new Promise((done) => open({ title, words, action, dismiss, danger, run, done, id: Math.random() }));
 
-/** Where confirm() shows its questions: once, in the shell. */
+/** Renders the questions of confirm(). Used once, in the app shell. */
 export function Questions() {
   const [asked, set] = useState(null);
   useEffect(() => void (open = set), []);

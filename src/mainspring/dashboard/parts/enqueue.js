@@ -1,13 +1,13 @@
-// Enqueueing a job by hand: a task, its arguments as its schema wants them, where and when.
+// The dialog that enqueues a job: task, arguments, queue, priority and time.
 import { get, post } from "../api.js";
-import { Raw, stringify } from "../exact.js";
+import { Raw, stringify } from "../lossless_json.js";
 import { html, useState } from "../html.js";
 import { useData } from "../live.js";
 import { go, jobLink } from "../route.js";
 import { Dialog } from "./dialog.js";
 import { Choice, Field } from "./form.js";
 import { fault, JsonEditor } from "./json_editor.js";
-import { instant, Moment } from "./moment.js";
+import { toInstant, InstantField } from "./instant_field.js";
 import { Loaded } from "./page.js";
 import { toast } from "./toast.js";
 
@@ -20,10 +20,10 @@ export function EnqueueDialog({ onClose, task = "" }) {
 
 function Form({ tasks, first, onClose }) {
   const named = (name) => tasks.find((one) => one.name === name);
-  // With the task, not after it: what is typed meanwhile would be lost.
+  // Set together with the task, not in an effect after it: text typed meanwhile would be lost.
   const chosen = (name, text) => {
     const task = named(name);
-    return { task: name, text: task ? template(task.arguments) : text };
+    return { task: name, text: task ? argumentsTemplate(task.arguments) : text };
   };
   const [values, set] = useState(() => ({ ...chosen(first, "{}"), when: "now" }));
   const [state, say] = useState({ busy: false, error: null });
@@ -65,7 +65,7 @@ function Form({ tasks, first, onClose }) {
         ${state.busy ? "Enqueueing…" : "Enqueue"}</button></footer>`;
 }
 
-/** A server that knows no tasks takes any name. */
+/** A server without tasks accepts any task name. */
 function TaskField({ tasks, value, onValue }) {
   const options = [["", "Choose a task…"], ...tasks.map(({ name }) => [name, name])];
   if (tasks.length) {
@@ -82,52 +82,52 @@ function When({ values, give }) {
     ${values.when === "delay" && html`<${Field} label="Seconds from now" type="number" min="0" step="any" required
       value=${values.delay ?? ""} onValue=${give("delay")} />`}
     ${values.when === "at"
-      && html`<${Moment} label="Run at" required text=${values.at ?? ""} onText=${give("at")} />`}`;
+      && html`<${InstantField} label="Run at" required text=${values.at ?? ""} onText=${give("at")} />`}`;
 }
 
-/** The arguments by name, with their types. */
+/** The parameters of a task by name, with their types. */
 function Schema({ of: schema }) {
   const all = Object.entries(schema.properties ?? {});
   if (!all.length) return html`<p class="hint">This task takes no arguments.</p>`;
   return html`<div class="schema"><h3>Parameters</h3><dl>${all.map(([name, one]) => html`<div key=${name}>
     <dt><code>${name}</code></dt>
-    <dd>${kind(one, schema.$defs)}${" "}
+    <dd>${typeText(one, schema.$defs)}${" "}
       ${!schema.required?.includes(name) && html`<span class="muted">${optional(one)}</span>`}
       ${one.description && html`<p class="hint">${one.description}</p>`}</dd></div>`)}</dl></div>`;
 }
 
 const optional = (one) =>
   (one.default === undefined ? "optional" : `optional, default ${stringify(one.default)}`);
-const named = (schema, defs = {}) => (schema.$ref ? defs[schema.$ref.split("/").pop()] ?? {} : schema);
+const resolveRef = (schema, defs = {}) => (schema.$ref ? defs[schema.$ref.split("/").pop()] ?? {} : schema);
 
-/** "integer", "list of text", "a or b": a schema in a few words. */
-function kind(given, defs) {
-  const schema = named(given, defs);
+/** A JSON schema in a few words: "integer", "list of text", "a or b". */
+function typeText(given, defs) {
+  const schema = resolveRef(given, defs);
   const either = schema.anyOf ?? schema.oneOf;
-  if (either) return either.map((one) => kind(one, defs)).join(" or ");
+  if (either) return either.map((one) => typeText(one, defs)).join(" or ");
   if (schema.enum) return schema.enum.map((one) => stringify(one)).join(" or ");
-  if (schema.type === "array") return schema.items ? `list of ${kind(schema.items, defs)}` : "list";
+  if (schema.type === "array") return schema.items ? `list of ${typeText(schema.items, defs)}` : "list";
   if (schema.type === "object" && given.$ref) return given.$ref.split("/").pop();
   return schema.type === "string" ? schema.format ?? "text" : schema.type ?? "anything";
 }
 
 const MAX_DEPTH = 4;
 
-/** The required arguments with a placeholder for each value: no JSON, so that made-up values are never sent. */
-export function template(schema) {
-  return shape(schema, schema.$defs, "", 0);
+/** The required arguments with a placeholder for each value. Not valid JSON, so that placeholders are never sent. */
+export function argumentsTemplate(schema) {
+  return skeleton(schema, schema.$defs, "", 0);
 }
 
-function shape(given, defs, indent, depth) {
-  const schema = named(given, defs);
+function skeleton(given, defs, indent, depth) {
+  const schema = resolveRef(given, defs);
   const wanted = schema.required ?? [];
   if (depth && (schema.type !== "object" || !schema.properties || depth >= MAX_DEPTH)) {
-    return `<${kind(given, defs).replace(/[<>"]/g, "'")}>`;
+    return `<${typeText(given, defs).replace(/[<>"]/g, "'")}>`;
   }
   if (!wanted.length) return "{}";
   const inner = `${indent}  `;
   const lines = wanted.map((name) =>
-    `${inner}${stringify(name)}: ${shape(schema.properties[name] ?? {}, defs, inner, depth + 1)}`);
+    `${inner}${stringify(name)}: ${skeleton(schema.properties[name] ?? {}, defs, inner, depth + 1)}`);
   return `{\n${lines.join(",\n")}\n${indent}}`;
 }
 
@@ -135,6 +135,6 @@ function bodyOf({ task, text, queue, priority, when, delay, at }) {
   return {
     task, arguments: new Raw(text),
     ...(queue?.trim() && { queue: queue.trim() }), ...(priority && { priority: Number(priority) }),
-    ...(when === "delay" && { delay: Number(delay) }), ...(when === "at" && { run_at: instant(at) }),
+    ...(when === "delay" && { delay: Number(delay) }), ...(when === "at" && { run_at: toInstant(at) }),
   };
 }

@@ -1,13 +1,13 @@
-// What a run failed with: type, message, and the stack, which folds. It is a task's own text, whatever it says.
+// The failure of a run: type, message, and a collapsible stack trace.
 import { html, useEffect, useRef } from "../html.js";
-import { Copy } from "./copy.js";
+import { CopyButton } from "./copy_button.js";
 
-/** `told`: what it said in its first line is known already. */
-export function Failure({ of: failure, open = false, told = false }) {
+/** `messageShown`: the first line of the message is already shown elsewhere. */
+export function Failure({ of: failure, open = false, messageShown = false }) {
   const place = useRef();
   useEffect(() => void (place.current && (place.current.scrollTop = place.current.scrollHeight)), [failure.stack]);
   const whole = `${failure.type}: ${failure.message}`;
-  const known = told && !failure.message.includes("\n");
+  const known = messageShown && !failure.message.includes("\n");
   if (known && !failure.stack) return null;
   return html`<div class="failure">
     ${!known && html`
@@ -17,12 +17,12 @@ export function Failure({ of: failure, open = false, told = false }) {
           <div class="stack-trace">
             <pre ref=${place} class="code" tabindex="0" role="group"
               aria-label="Stack trace">${lines(failure.stack)}</pre>
-            <${Copy} text=${failure.stack} name="the stack trace" /></div></details>`
-      : html`<${Copy} text=${whole} name="the error" words="Copy" />`}
+            <${CopyButton} text=${failure.stack} name="the stack trace" /></div></details>`
+      : html`<${CopyButton} text=${whole} name="the error" words="Copy" />`}
   </div>`;
 }
 
-/** Where it happened stands out from what led there: the last file, and the last line. */
+/** The lines of a stack trace. The last file and the last line are highlighted. */
 function lines(stack) {
   const all = stack.replace(/\n$/, "").split("\n");
   const place = all.findLastIndex((line) => /^\s*File "/.test(line));

@@ -1,13 +1,13 @@
-// Forms in dialogs: fields with their names, choices, and what the API says to them.
-import { stringify } from "../exact.js";
+// Forms in dialogs: labelled fields, choices, and errors of the API.
+import { stringify } from "../lossless_json.js";
 import { html, useId, useState } from "../html.js";
 import { Dialog } from "./dialog.js";
 import { toast } from "./toast.js";
 
 /**
- * `run` is async; when it has worked, `onClose` is called with what it answered, unless that is false: then it stays
- * open. `refused(error)` may show the error beside a field, and answers whether it does; `more` are further buttons;
- * `dismiss` is the one that changes nothing.
+ * `run` is async; after it `onClose` is called with its result, unless that is false: then the dialog stays open.
+ * `refused(error)` may show the error at a field, and returns whether it does; `more` are further buttons; `dismiss` is
+ * the label of the button that cancels.
  */
 export function FormDialog(
   { title, action, dismiss = "Cancel", run, onClose, refused, more, ready = true, danger = false, wide = false,
@@ -36,15 +36,15 @@ export function FormDialog(
   <//>`;
 }
 
-/** A `run` that tells what it answers, and then calls `done`. */
-export const told = (run, done) => async () => {
+/** Wraps `run`: shows the text that it returns as a toast, and then calls `done`. */
+export const withToast = (run, done) => async () => {
   const words = await run();
   if (words === false) return false;
   if (words) toast(words);
   done?.();
 };
 
-/** One line of text, or what `type` says. Other properties are the input's. */
+/** An input with a label. Other properties are passed to the input. */
 export function Field({ label, hint, fault, value, onValue, ...rest }) {
   const id = useId();
   return html`<div class="field"><label for=${id}>${label}</label>
@@ -54,7 +54,7 @@ export function Field({ label, hint, fault, value, onValue, ...rest }) {
     <${Hint} id=${`${id}-hint`} hint=${hint} fault=${fault} /></div>`;
 }
 
-/** One of `options`: [[value, words], …]. */
+/** A select with a label. `options` is [[value, words], …]. */
 export function Choice({ label, hint, fault, value, onValue, options, ...rest }) {
   const id = useId();
   return html`<div class="field"><label for=${id}>${label}</label>
@@ -65,14 +65,14 @@ export function Choice({ label, hint, fault, value, onValue, options, ...rest })
     <${Hint} id=${`${id}-hint`} hint=${hint} fault=${fault} /></div>`;
 }
 
-/** What a field is for, or what the API has against what is in it. */
+/** The hint of a field, or its error. */
 function Hint({ id, hint, fault }) {
   if (!fault) return hint && html`<p id=${id} class="hint">${hint}</p>`;
   return html`<p id=${id} class="fault" role="alert">${fault}</p>`;
 }
 
-/** Some of `options`: [[value, words], …]. */
-export function Checks({ legend, hint, chosen, onChosen, options }) {
+/** A group of checkboxes. `options` is [[value, words], …]. */
+export function Checkboxes({ legend, hint, chosen, onChosen, options }) {
   const all = options.map(([name]) => name);
   const turn = (one, on) => onChosen(all.filter((name) => (name === one ? on : chosen.includes(name))));
   return html`<fieldset><legend>${legend}</legend>${hint && html`<p class="hint">${hint}</p>`}
@@ -82,21 +82,21 @@ export function Checks({ legend, hint, chosen, onChosen, options }) {
   </fieldset>`;
 }
 
-const HIDDEN = "***"; // what the API shows in place of a secret
+const MASK = "***"; // the API's mask for a secret
 
-/** What differs. Fields that were not edited are not sent back: one may contain a mask, which must not be saved. */
+/** The changed fields. Unchanged ones are not sent: one may contain a mask, which must not be saved. */
 export function edits(before, after) {
   const differs = (name) => stringify(after[name]) !== stringify(before[name]);
-  const masked = (one) => stringify(one).includes(HIDDEN);
+  const masked = (one) => stringify(one).includes(MASK);
   const names = Object.keys(after).filter(differs);
   if (names.some((name) => masked(before[name]) && masked(after[name]))) {
-    throw new Error(`A value is hidden from you (${HIDDEN}): write the whole value, or leave that field as it is.`);
+    throw new Error(`A value is hidden from you (${MASK}): write the whole value, or leave that field as it is.`);
   }
   return Object.fromEntries(names.map((name) => [name, after[name]]));
 }
 
-/** "a, b" -> ["a", "b"]; nothing -> null, which means any. */
-export function names(text) {
+/** "a, b" -> ["a", "b"]; "" -> null, which means any. */
+export function parseNames(text) {
   const found = text.split(",").map((one) => one.trim()).filter(Boolean);
   return found.length ? found : null;
 }

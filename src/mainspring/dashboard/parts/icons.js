@@ -1,4 +1,4 @@
-// Drawn in a square of 16, in the colour of the text around them.
+// Icons: 16 × 16, in the colour of the surrounding text.
 import { html } from "../html.js";
 
 const PATHS = {
@@ -46,7 +46,7 @@ PATHS.discarded = PATHS.dead;
 PATHS.held = PATHS.paused;
 const FILLED = new Set(["running", "play", "crashed"]);
 
-/** Says nothing to a screen reader: words stand beside it, or in the label of its button. */
+/** An icon, hidden from screen readers: there is a text beside it, or a label on its button. */
 export function Icon({ name, size = 16 }) {
   return html`<svg class=${`icon icon-${name}`} width=${size} height=${size} viewBox="0 0 16 16" aria-hidden="true">
     <path d=${PATHS[name] ?? PATHS.pending} fill=${FILLED.has(name) ? "currentColor" : "none"} />

@@ -1,21 +1,21 @@
-// What may be done with one job: the buttons of its page, and the questions they ask.
+// The actions on a job's page: buttons and their dialogs.
 import { post, remove, segment } from "../api.js";
 import { now } from "../clock.js";
 import { html, useId, useState } from "../html.js";
 import { go, jobLink } from "../route.js";
 import { useSession } from "../session.js";
-import { Act } from "./act.js";
+import { ActionButton } from "./action_button.js";
 import { confirm } from "./dialog.js";
-import { FormDialog, told } from "./form.js";
+import { FormDialog, withToast } from "./form.js";
 import { Icon } from "./icons.js";
 import { JobEdit } from "./job_edit.js";
-import { instant, Moment, typed } from "./moment.js";
+import { toInstant, InstantField, toFieldText } from "./instant_field.js";
 
 const at = (job, action) => `jobs/${segment(job.id)}/${action}`;
 
 /**
- * What makes it run stands beside the reason why it does not; here is the rest: what its state and the viewer's role
- * allow. `changed` is called after each action.
+ * The actions that the job's state and the viewer's role allow, except those that start it: they are shown with the
+ * reasons in why.js. `changed` is called after each action.
  */
 export function JobActions({ job, changed }) {
   const { may } = useSession();
@@ -33,20 +33,20 @@ export function JobActions({ job, changed }) {
   return html`
     ${canRunAgain(job) && html`<button onClick=${() => set("again")}><${Icon} name="play" />Run again</button>`}
     ${can.has("pause")
-      && html`<${Act} icon="pause" run=${act("pause", "Paused.")}>Pause<//>`}
+      && html`<${ActionButton} icon="pause" run=${act("pause", "Paused.")}>Pause<//>`}
     ${can.has("update") && html`<button onClick=${() => set("when")}><${Icon} name="scheduled" />Reschedule</button>
       <button onClick=${() => set("edit")}><${Icon} name="edit" />Edit</button>`}
     ${can.has("cancel") && html`<button onClick=${() => set("cancel")}><${Icon} name="cancelled" />Cancel</button>`}
     ${can.has("delete") && html`<button class="quiet" aria-label="Delete" title="Delete" onClick=${erase}>
       <${Icon} name="trash" /></button>`}
     ${open === "cancel" && html`<${Cancel} job=${job} onClose=${close} onDone=${changed} />`}
-    ${open === "when" && html`<${When} job=${job} onClose=${close} onDone=${changed} />`}
+    ${open === "when" && html`<${Reschedule} job=${job} onClose=${close} onDone=${changed} />`}
     ${open === "again" && html`<${RunAgain} job=${job} onClose=${close} />`}
     ${open === "edit" && html`<${JobEdit} job=${job} onClose=${close} onDone=${changed} />`}`;
 }
 
 const FINISHED = ["completed", "dead", "cancelled", "expired"];
-/** Jobs of the engine itself are not made by hand. */
+/** Jobs of Mainspring's own tasks cannot be enqueued by hand. */
 const canRunAgain = (job) => FINISHED.includes(job.shown) && !job.task.startsWith("mainspring.");
 
 function RunAgain({ job, onClose }) {
@@ -56,7 +56,8 @@ function RunAgain({ job, onClose }) {
     return "Enqueued as a new job.";
   };
   const stays = job.shown === "dead" ? " To put this job itself back into its queue, redrive it." : "";
-  return html`<${FormDialog} title="Run again as a new job?" action="Run again" run=${told(run)} onClose=${onClose}>
+  return html`<${FormDialog} title="Run again as a new job?" action="Run again" run=${withToast(run)}
+      onClose=${onClose}>
     <p>This enqueues a new job of ${job.task} in queue ${job.queue}, with the same arguments, tags and options. This job
       stays as it is.${stays}</p>
   <//>`;
@@ -74,7 +75,7 @@ function Cancel({ job, onClose, onDone }) {
     return running ? "Cancellation requested." : "Cancelled.";
   };
   return html`<${FormDialog} title="Cancel this job?" action="Cancel job" dismiss="Back" danger onClose=${onClose}
-    run=${told(run, onDone)}>
+    run=${withToast(run, onDone)}>
     <p>${job.task} <code>${job.id}</code>. ${words}</p>
     <div class="field"><label for=${id}>Reason</label>
       <input id=${id} value=${reason} maxlength="1024" placeholder="cancelled by an operator" autocomplete="off"
@@ -83,15 +84,16 @@ function Cancel({ job, onClose, onDone }) {
   <//>`;
 }
 
-const SOON = [["Now", 0], ["In 5 min", 300], ["In 1 h", 3600], ["In 1 d", 86400]];
+const SHORTCUTS = [["Now", 0], ["In 5 min", 300], ["In 1 h", 3600], ["In 1 d", 86400]];
 
-function When({ job, onClose, onDone }) {
-  const [when, set] = useState(typed(job.run_at));
-  const run = async () => (await post(at(job, "reschedule"), { at: instant(when) }), "Rescheduled.");
-  return html`<${FormDialog} title="Reschedule this job" action="Reschedule" ready=${instant(when) !== null}
-    onClose=${onClose} run=${told(run, onDone)}>
-    <${Moment} label="Due at" text=${when} onText=${set} required />
-    <p class="row">${SOON.map(([words, seconds]) => html`
-      <button key=${words} type="button" onClick=${() => set(typed(now() + seconds * 1000))}>${words}</button>`)}</p>
+function Reschedule({ job, onClose, onDone }) {
+  const [when, set] = useState(toFieldText(job.run_at));
+  const run = async () => (await post(at(job, "reschedule"), { at: toInstant(when) }), "Rescheduled.");
+  return html`<${FormDialog} title="Reschedule this job" action="Reschedule" ready=${toInstant(when) !== null}
+    onClose=${onClose} run=${withToast(run, onDone)}>
+    <${InstantField} label="Due at" text=${when} onText=${set} required />
+    <p class="row">${SHORTCUTS.map(([words, seconds]) => html`
+      <button key=${words} type="button"
+        onClick=${() => set(toFieldText(now() + seconds * 1000))}>${words}</button>`)}</p>
   <//>`;
 }

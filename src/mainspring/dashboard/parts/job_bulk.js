@@ -1,19 +1,21 @@
-// What can be done to many jobs at once, for the bar and the dialog of bulk.js.
+// The bulk actions on jobs, for the bar and the dialog of bulk.js.
 import { changeJobs, redriveJobs } from "../bulk.js";
-import { parse, stringify } from "../exact.js";
+import { parse, stringify } from "../lossless_json.js";
 import { html } from "../html.js";
 import { jobLink } from "../route.js";
 import { Field } from "./form.js";
 import { fault, JsonEditor } from "./json_editor.js";
-import { instant, Moment } from "./moment.js";
+import { toInstant, InstantField } from "./instant_field.js";
 
-/** The same action of the API, which `wish` says; `values` may add to it. */
+/** A bulk action of the API with its texts. `more(values)` returns further fields of the request. */
 function change(action, words, more = () => ({})) {
   const empty = action === "update" ? { update: {} } : {};
   return {
     ...words,
-    preview: (choice, told, signal) => changeJobs(choice, { action, ...empty, dry_run: true }, told, signal),
-    perform: (choice, values, told, signal) => changeJobs(choice, { action, ...more(values) }, told, signal),
+    preview: (choice, onProgress, signal) =>
+      changeJobs(choice, { action, ...empty, dry_run: true }, onProgress, signal),
+    perform: (choice, values, onProgress, signal) =>
+      changeJobs(choice, { action, ...more(values) }, onProgress, signal),
   };
 }
 
@@ -31,8 +33,8 @@ const ACTIONS = {
   resume: change("resume", { verb: "Resume", icon: "play", done: "resumed", follows: "They can run again." }),
   update: change("update", {
     verb: "Edit…", icon: "edit", done: "changed", follows: "Empty fields stay as they are.", Fields: Edit,
-    isReady: (values) => Object.keys(edit(values)).length > 0,
-  }, (values) => ({ update: edit(values) })),
+    isReady: (values) => Object.keys(editOf(values)).length > 0,
+  }, (values) => ({ update: editOf(values) })),
   redrive: change("retry", {
     verb: "Redrive", icon: "retrying", done: "redriven",
     follows: "They are queued again, due at once, with all their retries.",
@@ -41,9 +43,9 @@ const ACTIONS = {
     verb: "Redrive", icon: "edit", done: "redriven", Fields: Arguments,
     follows: "They are queued again with these arguments on top of their own, with all retries.",
     isReady: ({ arguments: text = "" }) => fault(text) === null && Object.keys(parse(text)).length > 0,
-    preview: (choice, told, signal) => redriveJobs(choice, { dry_run: true }, told, signal),
-    perform: (choice, values, told, signal) =>
-      redriveJobs(choice, { arguments: parse(values.arguments) }, told, signal),
+    preview: (choice, onProgress, signal) => redriveJobs(choice, { dry_run: true }, onProgress, signal),
+    perform: (choice, values, onProgress, signal) =>
+      redriveJobs(choice, { arguments: parse(values.arguments) }, onProgress, signal),
   },
   delete: change("delete", {
     verb: "Delete", icon: "trash", done: "deleted", danger: true,
@@ -66,19 +68,19 @@ function Edit({ values, give }) {
   return html`<${Field} label="Queue" placeholder="as it is" value=${values.queue ?? ""} onValue=${set("queue")} />
     <${Field} label="Priority" type="number" placeholder="as it is"
       value=${values.priority ?? ""} onValue=${set("priority")} />
-    <${Moment} label="Run at" text=${values.run_at ?? ""} onText=${set("run_at")} hint="as it is" />`;
+    <${InstantField} label="Run at" text=${values.run_at ?? ""} onText=${set("run_at")} hint="as it is" />`;
 }
 
-/** The new values, as the API takes them. */
-function edit({ queue, priority, run_at: at }) {
+/** The new values in a request body. */
+function editOf({ queue, priority, run_at: at }) {
   return {
     ...(queue?.trim() && { queue: queue.trim() }),
     ...(priority && { priority: Number(priority) }),
-    ...(instant(at) && { run_at: instant(at) }),
+    ...(toInstant(at) && { run_at: toInstant(at) }),
   };
 }
 
-/** Nothing stands there at first: arguments of one job must not go to all by a click. */
+/** The field is empty at first: the arguments of one job must not be sent to all by a click. */
 function Arguments({ values, give, example }) {
   const names = Object.keys(example ?? {});
   return html`<${JsonEditor} label="Arguments to change" text=${values.arguments ?? ""} rows=${5}

@@ -1,14 +1,14 @@
-// What is known of a job, by name.
+// The properties of a job.
 import { duration, plural } from "../format.js";
 import { html } from "../html.js";
 import { link, scheduleLink } from "../route.js";
-import { Copy } from "./copy.js";
+import { CopyButton } from "./copy_button.js";
 import { Facts } from "./page.js";
 import { Time } from "./time.js";
 import { workerLink } from "./worker.js";
 
-/** `rules` are its task's, as far as the server knows them: {max_retries, timeout, backoff}; `by` is who enqueued it
- * by hand. */
+/** `rules` are the defaults of its task, if the server has it: {max_retries, timeout, backoff}; `by` is the name of its
+ * enqueuer. */
 export function JobFacts({ job, rules, by }) {
   const when = (at) => (at ? html`<${Time} at=${at} exact />` : undefined);
   return html`<${Facts} of=${[
@@ -43,7 +43,7 @@ function attempts(job, rules) {
   return html`${job.attempt} of ${retries + 1} <span class="muted">${job.finished_at ? "" : more}</span>`;
 }
 
-/** Missing: its task's own. */
+/** The timeout of a job, or of its task if the job has none. */
 function timeout(job, rules) {
   const own = Object.hasOwn(job, "timeout");
   if (!own && (!rules || rules.stub)) return html`<span class="muted">the task's own</span>`;
@@ -67,8 +67,8 @@ function backoff(given, rules) {
   return `${duration(initial)}, then ${multiplier} times as long each time, up to ${duration(most)}${less}`;
 }
 
-/** Of 00-<trace>-<span>-01 what one looks for. */
+/** The trace id of the traceparent 00-<trace>-<span>-01. */
 function trace(parent) {
   const id = typeof parent === "string" ? parent.split("-")[1] : undefined;
-  return id ? html`<code>${id}</code><${Copy} text=${id} name="the trace's id" />` : undefined;
+  return id ? html`<code>${id}</code><${CopyButton} text=${id} name="the trace's id" />` : undefined;
 }

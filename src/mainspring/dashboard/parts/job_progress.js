@@ -1,11 +1,11 @@
-// How far a run has come, and how long it may still take.
+// The progress of a run, and the estimated time left.
 import { useNow } from "../clock.js";
 import { count, duration, percent } from "../format.js";
 import { html } from "../html.js";
 import { Time } from "./time.js";
 
-// Seconds without a word after which a run that tells its progress may hang.
-const SILENT = 60;
+// A run that reports progress may hang if it has not reported for this time.
+const SILENT_SECONDS = 60;
 
 export function JobProgress({ job, progress }) {
   const now = useNow();
@@ -18,18 +18,18 @@ export function JobProgress({ job, progress }) {
     <div class="row"><b>${share === null ? figure : percent(share)}</b>
       ${share !== null && html`<span class="muted">${figure}</span>`}<span class="note">${progress.note}</span>
       <span class="left">
-        ${live ? left(job, progress, share, now) : progress.run !== job.runs && html`of run ${progress.run}`}
+        ${live ? timeLeft(job, progress, share, now) : progress.run !== job.runs && html`of run ${progress.run}`}
       </span></div>
     <progress value=${share ?? undefined} max="1"
       aria-label=${`Progress of run ${progress.run}`}>${percent(share)}</progress>
-    ${live && now - Date.parse(progress.at) > SILENT * 1000
+    ${live && now - Date.parse(progress.at) > SILENT_SECONDS * 1000
       && html`<p class="silent">Its last progress report was <${Time} at=${progress.at} />: it may hang.</p>`}
   </div>`;
 }
 
-function left(job, progress, share, now) {
-  const told = Date.parse(progress.at), took = told - Date.parse(job.started_at);
+function timeLeft(job, progress, share, now) {
+  const reported = Date.parse(progress.at), took = reported - Date.parse(job.started_at);
   if (!share || share === 1 || took < 500) return null;
-  const rest = (took / share - took - (now - told)) / 1000;
+  const rest = (took / share - took - (now - reported)) / 1000;
   return html`about ${duration(Math.max(1, Math.round(rest)))} left`;
 }

@@ -1,15 +1,15 @@
-// The field that finds jobs, and what a list is narrowed to.
+// The search field for jobs, and the active filters of the list.
 import { html, useEffect, useId, useMemo, useState } from "../html.js";
-import { SAID, joined, jobsOf, meant, partsOf, quoted, termsOf } from "../job_filter.js";
+import { SEARCH_WORDS, mergeFilters, jobIdsStarting, resolveTerms, partsOf, quoted, termsOf } from "../job_filter.js";
 import { go, jobLink } from "../route.js";
 import { Icon } from "./icons.js";
-import { instant, typed } from "./moment.js";
+import { toInstant, toFieldText } from "./instant_field.js";
 import { STATES } from "./state.js";
 
-const OFFERED = 40;
-const FEW = 6; // chips of a kind
+const MAX_SUGGESTIONS = 40;
+const MAX_CHIPS = 6; // of one filter
 
-/** `known`: { tasks, queues }, names to offer; `onFilter` gets the filter with what was typed on top. */
+/** `known` is { tasks, queues }, names to suggest; `onFilter` gets the current filter merged with the typed one. */
 export function JobSearch({ filter, known, onFilter }) {
   const [text, set] = useState("");
   const [state, say] = useState({ busy: false, words: "" });
@@ -17,7 +17,7 @@ export function JobSearch({ filter, known, onFilter }) {
     event.preventDefault();
     say({ busy: true, words: "" });
     try {
-      const words = await found(text.trim(), known, (more) => onFilter(joined(filter, more)));
+      const words = await search(text.trim(), known, (more) => onFilter(mergeFilters(filter, more)));
       if (!words) set("");
       say({ busy: false, words });
     } catch (error) {
@@ -29,50 +29,50 @@ export function JobSearch({ filter, known, onFilter }) {
     <label class="unseen" for="search">Search jobs</label>
     <input id="search" type="search" list="search-words" autocomplete="off" spellcheck=${false} enterkeyhint="search"
       value=${text}
-      placeholder="Task, job id, or queue:mail state:dead tag:… error:…" aria-describedby="search-said"
+      placeholder="Task, job id, or queue:mail state:dead tag:… error:…" aria-describedby="search-error"
       aria-invalid=${Boolean(state.words)}
       onInput=${(event) => (set(event.target.value), say({ busy: false, words: "" }))}
       onFocus=${(event) => event.target.select()}
       onKeyDown=${(event) => event.key === "Escape" && event.target.blur()} />
     <datalist id="search-words">
-      ${useOffers(text, known).map((one) => html`<option key=${one} value=${one} />`)}</datalist>
+      ${useSuggestions(text, known).map((one) => html`<option key=${one} value=${one} />`)}</datalist>
     <button disabled=${state.busy || !text.trim()}>Search</button>
-    <p id="search-said" class="fault" role="alert" hidden=${!state.words}>${state.words}</p>
+    <p id="search-error" class="fault" role="alert" hidden=${!state.words}>${state.words}</p>
   </form>`;
 }
 
-/** Goes to the job, or tells the filter that is meant; words if there is nothing like it. */
-async function found(text, known, tell) {
+/** Navigates to the job with this id, or calls `onFilter` with the typed filter. Returns a message if there is none. */
+async function search(text, known, onFilter) {
   if (!text) return "";
-  const jobs = known.tasks.includes(text) ? null : await jobsOf(text);
+  const jobs = known.tasks.includes(text) ? null : await jobIdsStarting(text);
   if (jobs?.length === 1) return (go(jobLink(jobs[0])), "");
   if (jobs) {
     return jobs.length
       ? `Several ids start with ${text}: type more of it.`
       : `No job has an id that starts with ${text}.`;
   }
-  tell(await meant(termsOf(text), { tasks: known.tasks, states: STATES }));
+  onFilter(await resolveTerms(termsOf(text), { tasks: known.tasks, states: STATES }));
   return "";
 }
 
-/** Whole texts to put into the field: a browser compares them with all that stands there. */
-function useOffers(text, known) {
+/** Suggestions for the field: complete texts, since a browser compares them with the whole text of the field. */
+function useSuggestions(text, known) {
   return useMemo(() => {
     const last = text.match(/[^\s]*$/)[0];
     const before = text.slice(0, text.length - last.length);
     const words = [
       ...known.tasks.map((one) => `task:${quoted(one)}`), ...known.queues.map((one) => `queue:${quoted(one)}`),
-      ...STATES.map((one) => `state:${one}`), ...SAID.map((one) => `${one}:`),
+      ...STATES.map((one) => `state:${one}`), ...SEARCH_WORDS.map((one) => `${one}:`),
     ];
     const fits = words.filter((word) => word !== last && word.toLowerCase().includes(last.toLowerCase()));
-    return fits.slice(0, OFFERED).map((word) => before + word);
+    return fits.slice(0, MAX_SUGGESTIONS).map((word) => before + word);
   }, [text, known]);
 }
 
-/** What the list is narrowed to, each with a button that takes it away. */
+/** The active filters, each with a button that removes it. */
 export function Chips({ filter, onFilter }) {
   const parts = partsOf(filter);
-  const many = (name) => parts.filter((part) => part.name === name).length > FEW;
+  const many = (name) => parts.filter((part) => part.name === name).length > MAX_CHIPS;
   const seen = new Set();
   const chips = parts.flatMap((part) => {
     if (!many(part.name)) return [part];
@@ -92,7 +92,7 @@ export function Chips({ filter, onFilter }) {
   </div>`;
 }
 
-/** Every part of a filter as a field of its own: [name, label, names to offer]. */
+/** The filters with their own field: [name, label]. */
 const FIELDS = [
   ["task", "Task"], ["queue", "Queue"], ["tag", "Tag"], ["schedule", "Schedule"], ["worker", "Worker"],
   ["error", "Error"], ["key_prefix", "Key starts with"],
@@ -113,7 +113,7 @@ export function MoreFilters({ filter, known, onFilter }) {
 function Field({ name, label, filter, offers, onFilter }) {
   const id = useId();
   const time = name.startsWith("created");
-  const now = time ? typed(Date.parse(filter[name] ?? "")) : name === "key_prefix" ? filter[name] ?? "" : "";
+  const now = time ? toFieldText(Date.parse(filter[name] ?? "")) : name === "key_prefix" ? filter[name] ?? "" : "";
   const [text, set] = useState(now);
   useEffect(() => set(now), [now]);
   const apply = async (event) => {
@@ -121,11 +121,12 @@ function Field({ name, label, filter, offers, onFilter }) {
     if (value === now) return;
     const { [name]: gone, ...rest } = filter;
     if (!value) return onFilter(rest);
-    if (time) return instant(value) && onFilter({ ...rest, [name]: instant(value) });
+    if (time) return toInstant(value) && onFilter({ ...rest, [name]: toInstant(value) });
     if (name === "key_prefix") return onFilter({ ...rest, key_prefix: value });
     set("");
-    const found = name === "error" ? await meant([{ name, value }], { tasks: [], states: [] }) : { [name]: [value] };
-    onFilter(joined(filter, found));
+    const terms = [{ name, value }];
+    const found = name === "error" ? await resolveTerms(terms, { tasks: [], states: [] }) : { [name]: [value] };
+    onFilter(mergeFilters(filter, found));
   };
   return html`<div class="field"><label for=${id}>${label}</label>
     <input id=${id} type=${time ? "datetime-local" : "text"} step=${time ? 1 : undefined}

@@ -1,4 +1,4 @@
-// Jobs as rows of a table: what each is, how it goes, and what may be done to it.
+// A table of jobs: state, task, queue, times, details and actions.
 import { html } from "../html.js";
 import { jobLink, link, scheduleLink } from "../route.js";
 import { useSession } from "../session.js";
@@ -10,10 +10,10 @@ import { Span, Time } from "./time.js";
 
 const ENDED = ["completed", "dead", "cancelled", "expired"];
 const NONE = new Set();
-const SHORT = 18; // characters of an id that tell jobs of one machine apart
+const ID_CHARACTERS = 18; // enough to distinguish the jobs of one machine
 
-/** The instant that matters in a job's state, and the word for it. */
-export function moment(job) {
+/** The most relevant instant for a job's state, and its label. */
+export function relevantInstant(job) {
   if (ENDED.includes(job.shown)) {
     return [job.shown === "expired" ? "expired" : "finished", job.finished_at ?? job.expires_at];
   }
@@ -23,12 +23,12 @@ export function moment(job) {
   return ["created", job.created_at];
 }
 
-// What would run if its queue were not paused.
-const HELD = ["pending", "scheduled", "retrying"];
+// States that a paused queue holds back.
+const HELD_BY_PAUSE = ["pending", "scheduled", "retrying"];
 
 /**
- * `selected` is a Set of ids, `onSelect(job, event)` makes rows selectable; `gone` is a Set of those that are no longer
- * in the list, `paused` one of queues that are; `onDone` is called after an action.
+ * `selected` is a Set of ids; `onSelect(job, event)` makes rows selectable; `gone` is a Set of ids that are no longer
+ * in the list; `paused` is a Set of paused queues; `onDone` is called after an action.
  */
 export function JobTable({
   jobs, selected, onSelect, onSelectAll, gone = NONE, paused = NONE, onDone, caption = "Jobs", busy = false,
@@ -53,7 +53,7 @@ export function JobTable({
 }
 
 function Row({ job, selected, onSelect, gone, paused, onDone, acts }) {
-  const [word, at] = moment(job);
+  const [word, at] = relevantInstant(job);
   const classes = [selected && "selected", gone && "gone"].filter(Boolean).join(" ");
   return html`<tr class=${classes}>
     ${onSelect && html`<td data-label="Select" class="tight job-select"><input type="checkbox"
@@ -61,24 +61,25 @@ function Row({ job, selected, onSelect, gone, paused, onDone, acts }) {
       aria-label=${`Select ${job.task} ${job.id}`} onClick=${(event) => onSelect(job, event)} /></td>`}
     <td data-label="State" class="job-state"><${State} of=${job.outcome ?? job.shown} />
       ${job.shown === "running" && job.cancel_reason !== null && html`<div class="muted small">is stopping</div>`}</td>
-    <td data-label="Job" class="job-what"><${What} job=${job} /></td>
+    <td data-label="Job" class="job-what"><${JobCell} job=${job} /></td>
     <td data-label="Queue" class="job-queue">
       <a class="plain" href=${link("jobs", { queue: job.queue })}>${job.queue}</a></td>
     <td data-label="Attempt" class="number">${job.attempt || html`<span class="muted">–</span>`}</td>
     <td data-label="When" class="nowrap job-when">
       <span><span class="muted">${word}</span> <${Time} at=${at} /></span></td>
-    <td data-label="Took" class="number nowrap"><${Took} job=${job} /></td>
-    <td data-label="Details" class="job-how"><${How} job=${job} paused=${paused} gone=${gone} /></td>
+    <td data-label="Took" class="number nowrap"><${DurationCell} job=${job} /></td>
+    <td data-label="Details" class="job-how"><${DetailsCell} job=${job} paused=${paused} gone=${gone} /></td>
     ${acts && html`<td data-label="" class="tight job-acts"><${RowActions} job=${job} onDone=${onDone} /></td>`}
   </tr>`;
 }
 
-function What({ job }) {
-  const said = job.arguments !== undefined && job.arguments !== "{}";
+function JobCell({ job }) {
+  const hasArguments = job.arguments !== undefined && job.arguments !== "{}";
   return html`<div>
     <a class="job-task" href=${jobLink(job.id)}>${job.task}</a>${" "}
-    <code class="muted small nowrap" title=${job.id}>${job.id.slice(0, SHORT)}</code>
-    ${said && html`<div class="job-line"><code class="small" title=${job.arguments}>${job.arguments}</code></div>`}
+    <code class="muted small nowrap" title=${job.id}>${job.id.slice(0, ID_CHARACTERS)}</code>
+    ${hasArguments
+      && html`<div class="job-line"><code class="small" title=${job.arguments}>${job.arguments}</code></div>`}
     ${(job.schedule || job.tags.length > 0) && html`<div class="small row">
       ${job.schedule && html`<a class="plain muted" href=${scheduleLink(job.schedule)}>
         <${Icon} name="calendar" size=${13} /> ${job.schedule}</a>`}
@@ -86,17 +87,17 @@ function What({ job }) {
   </div>`;
 }
 
-function Took({ job }) {
+function DurationCell({ job }) {
   if (job.shown === "running") return html`<${Span} from=${job.started_at} />`;
   if (job.started_at && job.finished_at) return html`<${Span} from=${job.started_at} until=${job.finished_at} />`;
   return html`<span class="muted">–</span>`;
 }
 
-function How({ job, paused, gone }) {
+function DetailsCell({ job, paused, gone }) {
   const running = job.shown === "running";
   return html`<div>
     ${gone && html`<div class="small">no longer in this list</div>`}
-    ${paused && HELD.includes(job.shown) && html`<a class="job-held" href="queues">
+    ${paused && HELD_BY_PAUSE.includes(job.shown) && html`<a class="job-held" href="queues">
       <${Icon} name="pause" size=${13} /> queue ${job.queue} is paused</a>`}
     ${running && job.progress && html`<${Progress} of=${job.progress} />`}
     ${job.error && (job.shown !== "completed" || job.outcome === "partial") && html`

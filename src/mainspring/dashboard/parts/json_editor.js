@@ -1,11 +1,11 @@
-// A field for JSON, which says where it is wrong.
-import { parse } from "../exact.js";
+// A text field for JSON, with an error message.
+import { parse } from "../lossless_json.js";
 import { html, useId, useState } from "../html.js";
 
-const PLACEHOLDER = /<[^<>"]*>/; // of a template: no JSON has it outside of a text
+const PLACEHOLDER = /<[^<>"]*>/; // of argumentsTemplate(): not valid in JSON outside of a string
 const TEXT = /"(?:[^"\\]|\\.)*"/g;
 
-/** What is wrong with a text that should be a JSON object (or any JSON with `any`); null if nothing. */
+/** The error in a text that should be a JSON object (or any JSON with `any`). null if there is none. */
 export function fault(text, { any = false } = {}) {
   if (!text.trim()) return "Write a JSON object: {\"name\": value, …}";
   const open = PLACEHOLDER.exec(text.replace(TEXT, '""'));
@@ -20,8 +20,8 @@ export function fault(text, { any = false } = {}) {
 }
 
 /**
- * `text` and `onText`; send it with `new Raw(text)`, so that numbers stay as they were written. What is wrong is shown
- * once something was typed, and before that `hint`.
+ * Send the text with `new Raw(text)`, so that numbers do not change. The error is shown once the text was edited;
+ * before that, `hint`.
  */
 export function JsonEditor({ label, text, onText, any = false, rows = 8, placeholder, hint }) {
   const id = useId();

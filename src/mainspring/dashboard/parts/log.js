@@ -1,40 +1,42 @@
-// The log of a job's runs, live: it follows the newest line until the viewer scrolls up.
+// The live log of a job's runs. It follows the newest line until the viewer scrolls up.
 import { get, segment } from "../api.js";
 import { clockTime, count, local, plural } from "../format.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
-import { Copy } from "./copy.js";
+import { CopyButton } from "./copy_button.js";
 import { Icon } from "./icons.js";
 
-// Lines asked for at once, and lines drawn at first; and characters beyond which the feed cuts a line.
-const PAGE = 1000, DRAWN = 300, CUT = 1000;
+const PAGE_LINES = 1000; // of one request
+const RENDERED_LINES = 300; // at first
+const MAX_EVENT_CHARACTERS = 1000; // the feed cuts longer lines
 const LEVELS = [[50, "critical"], [40, "error"], [30, "warning"], [20, "info"], [-Infinity, "debug"]];
 const level = (n) => LEVELS.find(([from]) => n >= from)[1];
 
 /**
- * Those of one run, or of all from the newest on. `ear.current` is what the page tells of each notice of the feed;
- * `turn` changes when the job does, so that what the feed left out is looked for.
+ * The log lines of one run, or of all runs, starting with the newest. The page calls `eventHandler.current` with each
+ * log event of the feed; `version` changes with the job: then lines that the feed dropped are loaded.
  */
-export function Log({ id, runs, run, ear, turn, following }) {
-  const { lines, from, error, catchUp, earlier, heard } = useLines(id, runs, run);
-  ear.current = heard;
-  useEffect(() => void catchUp(), [turn]);
-  const [drawn, draw] = useState(DRAWN);
+export function Log({ id, runs, run, eventHandler, version, following }) {
+  const { lines, from, error, catchUp, earlier, onEvent } = useLines(id, runs, run);
+  eventHandler.current = onEvent;
+  useEffect(() => void catchUp(), [version]);
+  const [drawn, draw] = useState(RENDERED_LINES);
   const place = useRef(null);
   const scroll = useScroll(place, lines);
-  const shown = lines.slice(-(drawn + scroll.missed)); // what is read does not go away while it is
+  const shown = lines.slice(-(drawn + scroll.missed)); // lines stay rendered while the viewer reads them
   const more = lines.length > shown.length || (!run && from > 1);
-  const back = () => (lines.length > shown.length ? draw(drawn + DRAWN) : (draw(drawn + PAGE), earlier()));
+  const back = () =>
+    (lines.length > shown.length ? draw(drawn + RENDERED_LINES) : (draw(drawn + PAGE_LINES), earlier()));
   return html`<section class="card log" aria-label="Log">
     <div class="row"><h2>${run ? `Log of run ${run}` : "Log"}</h2>
       <span class="muted">${lines.length > 0 && plural(lines.length, "line")}
         ${following && lines.length > 0 && !scroll.away && " · following"}</span>
-      ${lines.length > 0 && html`<${Copy} text=${() => lines.map(written).join("\n")} name="the log" />`}</div>
+      ${lines.length > 0 && html`<${CopyButton} text=${() => lines.map(lineText).join("\n")} name="the log" />`}</div>
     ${error && html`<p class="error" role="alert">${error.message}</p>`}
     <div class="log-place">
       <div class="log-lines" role="log" aria-live=${following ? "polite" : "off"} aria-label="Log lines" tabindex="0"
         ref=${place} onScroll=${scroll.moved}>
         ${more && html`<button type="button" class="quiet" onClick=${back}>Load earlier</button>`}
-        ${!lines.length && html`<p class="muted">${nothing(run, from, following)}</p>`}
+        ${!lines.length && html`<p class="muted">${emptyText(run, from, following)}</p>`}
         ${shown.map((line, n) => html`
           ${!run && (n ? shown[n - 1].run !== line.run : runs > 1)
             && html`<p key=${`run-${line.run}`} class="log-run">Run ${line.run}</p>`}
@@ -46,7 +48,7 @@ export function Log({ id, runs, run, ear, turn, following }) {
   </section>`;
 }
 
-function nothing(run, from, following) {
+function emptyText(run, from, following) {
   if (run) return "This run logged nothing.";
   if (from > 1) return `Run ${from} logged nothing.`;
   const words = following ? "No log lines yet." : "No log lines.";
@@ -61,8 +63,8 @@ function Line({ line }) {
     <b>${word}</b><span>${line.text}</span></div>`;
 }
 
-const written = (line) => `${line.at} ${level(line.level)} ${line.text}`;
-const after = (line, other) => line.run > other.run || (line.run === other.run && line.n > other.n);
+const lineText = (line) => `${line.at} ${level(line.level)} ${line.text}`;
+const isAfter = (line, other) => line.run > other.run || (line.run === other.run && line.n > other.n);
 
 function useLines(id, runs, run) {
   const begin = run ?? Math.max(1, runs);
@@ -70,58 +72,58 @@ function useLines(id, runs, run) {
   const [state, set] = useState({ lines: [], from: begin, error: null });
   const known = useRef([]);
   const busy = useRef(null);
-  const first = useRef(true); // most jobs log so little that all of it comes at once
+  const first = useRef(true); // the log of most jobs fits into one page
   const alive = useRef(true);
   useEffect(() => () => void (alive.current = false), []);
-  const keep = (lines, change = {}) => {
+  const setLines = (lines, change = {}) => {
     known.current = lines;
     if (alive.current) set((before) => ({ ...before, error: null, ...change, lines }));
   };
   const add = (lines) => {
     const last = known.current.at(-1);
-    const fresh = lines.filter((line) => (!last || after(line, last)) && (!run || line.run === run));
-    if (fresh.length) keep([...known.current, ...fresh]);
+    const fresh = lines.filter((line) => (!last || isAfter(line, last)) && (!run || line.run === run));
+    if (fresh.length) setLines([...known.current, ...fresh]);
   };
-  const whole = async () => {
-    const page = await get(`jobs/${segment(id)}/logs`, { limit: PAGE });
-    if (!page.next) keep(page.items, { from: 1 });
+  const fetchFirst = async () => {
+    const page = await get(`jobs/${segment(id)}/logs`, { limit: PAGE_LINES });
+    if (!page.next) setLines(page.items, { from: 1 });
     first.current = false;
   };
-  const fetched = async () => {
-    if (first.current && !run) await whole();
+  const fetchNew = async () => {
+    if (first.current && !run) await fetchFirst();
     for (let next = true; next && alive.current;) {
       const last = known.current.at(-1);
       const after = last ? `${last.run}.${last.n}` : `${start.current}.0`;
-      const page = await get(`jobs/${segment(id)}/logs`, { after, limit: PAGE });
+      const page = await get(`jobs/${segment(id)}/logs`, { after, limit: PAGE_LINES });
       add(page.items);
       next = page.next && !(run && page.items.at(-1).run > run);
     }
   };
-  // One request at a time: lines that come meanwhile are in it, or in the next.
-  const catchUp = () => (busy.current ??= fetched()
+  // One request at a time: it, or the next one, includes the lines that arrive meanwhile.
+  const catchUp = () => (busy.current ??= fetchNew()
     .catch((error) => alive.current && set((before) => ({ ...before, error })))
     .finally(() => (busy.current = null)));
   const earlier = async () => {
     try {
       for (let from = state.from - 1, found = []; from >= 1 && !found.length; from--) {
-        const page = await get(`jobs/${segment(id)}/logs`, { after: `${from}.0`, limit: PAGE });
+        const page = await get(`jobs/${segment(id)}/logs`, { after: `${from}.0`, limit: PAGE_LINES });
         found = page.items.filter((line) => line.run === from);
-        keep([...found, ...known.current], { from });
+        setLines([...found, ...known.current], { from });
       }
     } catch (error) {
       set((before) => ({ ...before, error }));
     }
   };
-  const heard = (notice) => {
-    const { line } = notice, last = known.current.at(-1);
-    const next = last && !notice.left_out && (line.run === last.run ? line.n === last.n + 1 : line.n === 1);
-    if (next && !busy.current && line.text.length <= CUT) add([line]);
-    else if (!last || after(line, last)) catchUp();
+  const onEvent = (event) => {
+    const { line } = event, last = known.current.at(-1);
+    const next = last && !event.left_out && (line.run === last.run ? line.n === last.n + 1 : line.n === 1);
+    if (next && !busy.current && line.text.length <= MAX_EVENT_CHARACTERS) add([line]);
+    else if (!last || isAfter(line, last)) catchUp();
   };
-  return { ...state, catchUp, earlier, heard };
+  return { ...state, catchUp, earlier, onEvent };
 }
 
-/** Stays at the end, unless the viewer has scrolled away; earlier lines do not move the visible ones. */
+/** Scrolls to the end, unless the viewer has scrolled up. Loading earlier lines does not move the visible ones. */
 function useScroll(place, lines) {
   const [left, set] = useState(null); // the last line at that time
   const before = useRef({});
@@ -136,6 +138,6 @@ function useScroll(place, lines) {
     const end = box.scrollHeight - box.scrollTop - box.clientHeight < 24;
     if (end !== (left === null)) set(end ? null : lines.at(-1));
   };
-  const missed = left === null ? 0 : lines.filter((line) => after(line, left)).length;
+  const missed = left === null ? 0 : lines.filter((line) => isAfter(line, left)).length;
   return { away: left !== null, missed, moved, down: () => set(null) };
 }

@@ -1,7 +1,7 @@
-// How much of something is used: a bar, and words.
+// A bar that shows a used share, with a text.
 import { html } from "../html.js";
 
-/** `words` stand beside it. */
+/** `words` is the text beside the bar. */
 export function Meter({ value, most, label, words }) {
   const share = most ? Math.min(1, Math.max(0, value / most)) : 0;
   return html`<span class="meter">

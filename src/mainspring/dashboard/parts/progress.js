@@ -1,8 +1,8 @@
-// How far a run has come.
+// The progress of a run in one line.
 import { percent } from "../format.js";
 import { html } from "../html.js";
 
-/** Of a job's `progress`: without a total, only what is done. */
+/** `of` is a job's `progress`. Without a total, only the done number is shown. */
 export function Progress({ of: progress }) {
   const done = Number(progress.done);
   const total = progress.total === undefined || progress.total === null ? null : Number(progress.total);

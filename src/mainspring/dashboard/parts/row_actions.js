@@ -1,11 +1,11 @@
-// What may be done to one job, as buttons: only what it allows now, and what the viewer may do.
+// The buttons of a job's row: the actions that its state and the viewer's role allow.
 import { post, remove, segment } from "../api.js";
 import { html } from "../html.js";
 import { useSession } from "../session.js";
-import { Act } from "./act.js";
+import { ActionButton } from "./action_button.js";
 import { confirm } from "./dialog.js";
 
-/** action: word on the button, icon, what was done. */
+/** action: label of the button, icon, and result. */
 export const ACTIONS = {
   retry: ["Retry", "retrying", "Queued again"],
   resume: ["Resume", "play", "Resumed"],
@@ -30,28 +30,28 @@ const QUESTIONS = {
   }),
 };
 
-/** Does it, after a question where it is hard to undo; returns the words of a toast. */
+/** Executes an action, after a confirmation if it is hard to undo. Returns the text of a toast; null if dismissed. */
 async function actOn(job, action) {
   const stops = action === "cancel" && job.shown === "running";
-  const told = `${stops ? "Cancellation requested" : ACTIONS[action][2]}: ${job.task}.`;
+  const result = `${stops ? "Cancellation requested" : ACTIONS[action][2]}: ${job.task}.`;
   const question = QUESTIONS[action]?.(job);
-  if (!question) return (await path(job, action), told);
+  if (!question) return (await path(job, action), result);
   const done = await confirm({ ...question, run: () => path(job, action).then(() => null) });
-  return done ? told : null;
+  return done ? result : null;
 }
 
-/** `only` names those to be drawn, in that order; `words` writes them beside the icons. */
+/** `only` lists the actions to show, in this order; `words` shows their labels beside the icons. */
 export function RowActions({ job, only = ["retry", "resume", "cancel"], words = true, onDone }) {
   const session = useSession();
   if (!session.may("operator", "jobs")) return null;
   const run = (action) => async () => {
-    const told = await actOn(job, action);
-    if (told) await onDone?.(action);
-    return told;
+    const result = await actOn(job, action);
+    if (result) await onDone?.(action);
+    return result;
   };
   return only.filter((action) => job.can.includes(action)).map((action) => {
     const [word, icon] = ACTIONS[action];
-    return html`<${Act} key=${action} kind="quiet" icon=${icon} run=${run(action)} title=${`${word} this job`}
+    return html`<${ActionButton} key=${action} kind="quiet" icon=${icon} run=${run(action)} title=${`${word} this job`}
       label=${words ? undefined : word}>${words && word}<//>`;
   });
 }

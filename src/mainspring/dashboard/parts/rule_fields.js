@@ -1,8 +1,8 @@
-// When a schedule ticks, as fields: a cron expression, an interval, days and weeks, or once.
+// The form fields of a schedule's trigger: a cron expression, an interval, days and weeks, or once.
 import { zone } from "../format.js";
 import { html, useId } from "../html.js";
 import { Choice } from "./form.js";
-import { instant, Moment, typed } from "./moment.js";
+import { toInstant, InstantField, toFieldText } from "./instant_field.js";
 
 const KINDS = [["cron", "Cron"], ["every", "Interval"], ["calendar", "Days and weeks"], ["at", "Once"]];
 const UNITS = { seconds: 1, minutes: 60, hours: 3600, days: 86_400, weeks: 604_800 };
@@ -14,28 +14,28 @@ const EXAMPLES = [
 const ZONES = ["UTC", ...Intl.supportedValuesOf("timeZone").filter((name) => name !== "UTC")];
 const list = (text) => text.split(/[\s,;]+/).filter(Boolean);
 
-/** The fields' texts of a trigger, or those of a new one. */
+/** The texts of the fields for a trigger, or for a new one. */
 export function ruleDraft(trigger = { kind: "cron", tz: zone }) {
   const seconds = Number(trigger.seconds ?? 0);
   const unit = seconds ? Object.keys(UNITS).findLast((name) => seconds % UNITS[name] === 0) ?? "seconds" : "minutes";
   return {
     kind: trigger.kind, tz: trigger.tz, expr: trigger.expr ?? "", day_match: trigger.day_match ?? "or",
     n: seconds ? String(seconds / UNITS[unit]) : "", unit,
-    anchor: trigger.kind === "every" ? typed(trigger.anchor) : "",
+    anchor: trigger.kind === "every" ? toFieldText(trigger.anchor) : "",
     step: String(trigger.days || trigger.weeks || 1), period: trigger.weeks ? "weeks" : "days",
     weekdays: [...(trigger.weekdays ?? [])], times: (trigger.times ?? []).join(", "),
     first: trigger.kind === "calendar" ? trigger.anchor ?? "" : "", when: (trigger.when ?? "").slice(0, 19),
-    // An instant that was given with an offset keeps it, unless another time is typed.
-    said: trigger.when ?? "",
+    // An instant with an offset keeps it, unless another time is typed.
+    original: trigger.when ?? "",
   };
 }
 
-/** The trigger as the API takes it. */
+/** The trigger in a request body. */
 export function ruleOf(draft) {
   const { kind, tz } = draft;
   if (kind === "cron") return { kind, tz, expr: draft.expr, day_match: draft.day_match };
   if (kind === "every") {
-    return { kind, tz, seconds: Number(draft.n) * UNITS[draft.unit], anchor: instant(draft.anchor) };
+    return { kind, tz, seconds: Number(draft.n) * UNITS[draft.unit], anchor: toInstant(draft.anchor) };
   }
   if (kind === "at") return { kind, tz, when: whenOf(draft) };
   const weekly = draft.period === "weeks";
@@ -45,18 +45,18 @@ export function ruleOf(draft) {
   };
 }
 
-/** Browsers leave out seconds that are 0, and the API wants them. */
-function whenOf({ when, said }) {
+/** The typed time with seconds: browsers omit them if they are 0, and the API requires them. */
+function whenOf({ when, original }) {
   const full = when.length === 16 ? `${when}:00` : when;
-  return said.slice(0, 19) === full ? said : full;
+  return original.slice(0, 19) === full ? original : full;
 }
 
-/** Whether enough is typed for a rule that can be previewed. */
-export function isTyped({ kind, expr, n, step, times, when }) {
+/** Whether the fields are complete enough for a preview. */
+export function isComplete({ kind, expr, n, step, times, when }) {
   return { cron: expr.trim(), every: n, calendar: step && times.trim(), at: when }[kind] !== "";
 }
 
-/** `fault` is the API's refusal of it. */
+/** `fault` is the API's error about the trigger. */
 export function RuleFields({ draft, onChange, fault }) {
   const id = useId();
   const zoned = /time zone|timezone|zone '/i.test(fault ?? "");
@@ -78,7 +78,7 @@ export function RuleFields({ draft, onChange, fault }) {
 
 function CronFields({ draft, onChange, fault, describedby }) {
   const id = useId();
-  const both = bothDays(draft.expr);
+  const both = setsBothDayFields(draft.expr);
   return html`<div class="field"><label for=${id}>Cron expression</label>
       <input id=${id} class="code" value=${draft.expr} required spellcheck=${false} autocomplete="off"
         placeholder="0 9 * * mon-fri"
@@ -91,7 +91,7 @@ function CronFields({ draft, onChange, fault, describedby }) {
       options=${[["or", "one of them"], ["and", "both"]]} onValue=${(day_match) => onChange({ day_match })} />`}`;
 }
 
-function bothDays(expr) {
+function setsBothDayFields(expr) {
   const parts = expr.trim().split(/\s+/);
   const open = (part) => ["*", "?", "*/1"].includes(part);
   return parts.length >= 5 && !open(parts.at(-1)) && !open(parts.at(-3));
@@ -105,7 +105,7 @@ function EveryFields({ draft, onChange, fault, describedby }) {
         onInput=${(event) => onChange({ n: event.target.value })} /></div>
       <${Choice} label="Unit" value=${draft.unit} options=${Object.keys(UNITS).map((one) => [one, one])}
         onValue=${(unit) => onChange({ unit })} /></div>
-    <${Moment} label="Counted from" text=${draft.anchor} onText=${(anchor) => onChange({ anchor })}
+    <${InstantField} label="Counted from" text=${draft.anchor} onText=${(anchor) => onChange({ anchor })}
       hint="empty: the time when it is created" />`;
 }
 

@@ -1,20 +1,20 @@
-// What a rule means and when it ticks next, while it is typed.
+// The preview of a rule while it is typed: its meaning and its next ticks.
 import { post } from "../api.js";
-import { stringify } from "../exact.js";
+import { stringify } from "../lossless_json.js";
 import { local, zone } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
 import { Icon } from "./icons.js";
 import { Time } from "./time.js";
 
-const TYPING_MS = 300; // without a key, after which a rule is previewed
+const TYPING_MS = 300; // after the last key, a rule is previewed
 
 /**
- * { value, error, loading } of cron/preview for what is typed, once typing has paused; the last value stays meanwhile.
- * Nothing is asked for while the rule is not `typed`.
+ * { value, error, loading } of cron/preview for the typed rule, loaded when typing pauses; the last value stays
+ * meanwhile. Nothing is loaded while the rule is not `complete`.
  */
-export function useRulePreview(trigger, name, typed = true) {
+export function useRulePreview(trigger, name, complete = true) {
   const [state, set] = useState({ value: null, error: null, loading: true });
-  const text = typed ? stringify({ trigger, name, count: 10 }) : "";
+  const text = complete ? stringify({ trigger, name, count: 10 }) : "";
   useEffect(() => {
     if (!text) return void set({ value: null, error: null, loading: false });
     const stop = new AbortController();
@@ -32,8 +32,8 @@ export function useRulePreview(trigger, name, typed = true) {
   return state;
 }
 
-/** "… - at `$.trigger`" is for programs. */
-export const plain = (message) => message.replace(/ - at `\$[^`]*`$/, "");
+/** The message without its last part "- at `$.trigger`", which is for programs. */
+export const withoutPath = (message) => message.replace(/ - at `\$[^`]*`$/, "");
 
 export function RulePreview({ preview, narrowed, tz }) {
   const { value, error, loading } = preview;
@@ -55,7 +55,7 @@ export function RulePreview({ preview, narrowed, tz }) {
 }
 
 /** 2030-01-01T09:00:00+00:00 -> "Tue 2030-01-01 09:00:00 +00:00". */
-function wall(text) {
+function wallTime(text) {
   const midnight = new Date(`${text.slice(0, 10)}T00:00Z`);
   const day = midnight.toLocaleDateString("en-GB", { weekday: "short", timeZone: "UTC" });
   return `${day} ${text.slice(0, 10)} ${text.slice(11, 19)}`;
@@ -66,7 +66,7 @@ const CLOCKS = {
   utc: (tick) => tick.at.slice(0, 19).replace("T", " "),
 };
 
-/** Ticks on the clocks of their own zone, of the viewer's and in UTC; those that show the same are one column. */
+/** Ticks in the time zone of the schedule, in the viewer's and in UTC. Zones with equal times share a column. */
 export function ComingTicks({ ticks, tz }) {
   if (!ticks.length) return html`<p class="muted">No ticks to come.</p>`;
   const same = (one, other) => ticks.every((tick) => CLOCKS[one](tick) === CLOCKS[other](tick));
@@ -82,7 +82,7 @@ export function ComingTicks({ ticks, tz }) {
       <th scope="col">${own}</th><th scope="col">When</th>
       ${others.map(([clock, words]) => html`<th key=${clock} scope="col" title=${zone}>${words}</th>`)}</tr></thead>
     <tbody>${ticks.map((tick) => html`<tr key=${tick.at}>
-      <td data-label=${own}><div>${wall(tick.local)}
+      <td data-label=${own}><div>${wallTime(tick.local)}
         ${tick.note && html`<div class="preview-warning">
           <${Icon} name="warning" size=${13} /> ${tick.note}</div>`}</div></td>
       <td data-label="When" class="nowrap"><${Time} at=${tick.at} /></td>

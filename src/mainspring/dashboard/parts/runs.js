@@ -1,20 +1,20 @@
-// The runs of one job, and the one that is chosen: what it failed with, and what it noted.
+// The runs of a job, and the details of the selected run.
 import { bytes, count, duration } from "../format.js";
 import { html, useEffect, useRef } from "../html.js";
 import { Failure } from "./failure.js";
 import { Facts } from "./page.js";
 import { State } from "./state.js";
 import { Span, Time } from "./time.js";
-import { Tree } from "./tree.js";
+import { JsonTree } from "./json_tree.js";
 import { workerLink } from "./worker.js";
 
 const COLUMNS = ["Run", "Attempt", "Ending", "Worker", "Started", "Took", "CPU", "Memory", "Items", "Error"];
 const NUMBERS = new Set(["Attempt", "Took", "CPU", "Memory"]);
 const WIDE = new Set(["Items", "Error"]);
 
-/** Newest first; what only some runs have is a column only if one of these does. */
+/** The runs, newest first. Optional columns are omitted if no run has a value for them. */
 export function Runs({ job, runs, chosen, onChoose }) {
-  const all = [...(job.state === "running" ? [underway(job)] : []), ...runs.toReversed()];
+  const all = [...(job.state === "running" ? [runningRun(job)] : []), ...runs.toReversed()];
   if (!all.length) return html`<p class="muted">No runs yet.</p>`;
   const empty = new Set([
     ...(all.some((run) => run.usage) ? [] : ["CPU", "Memory"]), ...(all.some((run) => run.items) ? [] : ["Items"]),
@@ -30,8 +30,8 @@ export function Runs({ job, runs, chosen, onChoose }) {
   </table></div>`;
 }
 
-/** The one that has no history row yet. */
-const underway = (job) => ({
+/** The running run: it has no history row yet. */
+const runningRun = (job) => ({
   number: job.runs, attempt: job.attempt, ending: "running", worker: job.worker,
   started_at: job.started_at, finished_at: null,
 });
@@ -60,7 +60,7 @@ const items = ({ success = 0, failed = 0, skipped = 0 }) =>
     .map(([n, word]) => `${count(n)} ${word}`)
     .join(", ") || "none";
 
-/** What a run has left behind; its lines are in the log. */
+/** The details of a run. Its log lines are in the log. */
 export function Run({ run, onClose }) {
   const place = useRef();
   useEffect(() => place.current.scrollIntoView({ block: "nearest" }), []);
@@ -74,6 +74,6 @@ export function Run({ run, onClose }) {
       ["Items", run.items ? items(run.items) : undefined],
     ]} />
     ${run.failure && html`<${Failure} of=${run.failure} open />`}
-    ${Object.keys(run.metadata).length > 0 && html`<h3>Notes</h3><${Tree} value=${run.metadata} name="notes" />`}
+    ${Object.keys(run.metadata).length > 0 && html`<h3>Notes</h3><${JsonTree} value=${run.metadata} name="notes" />`}
   </section>`;
 }

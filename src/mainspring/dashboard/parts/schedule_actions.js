@@ -1,20 +1,21 @@
 // Actions on one schedule, each in a dialog.
 import { post, segment } from "../api.js";
-import { Raw, stringify } from "../exact.js";
-import { both, local, plural } from "../format.js";
+import { Raw, stringify } from "../lossless_json.js";
+import { localAndUtc, local, plural } from "../format.js";
 import { html, useState } from "../html.js";
 import { now } from "../clock.js";
 import { go, jobLink } from "../route.js";
-import { Field, FormDialog, told } from "./form.js";
+import { Field, FormDialog, withToast } from "./form.js";
 import { fault, JsonEditor } from "./json_editor.js";
-import { instant, Moment, typed } from "./moment.js";
+import { toInstant, InstantField, toFieldText } from "./instant_field.js";
 
 const path = (row, verb) => `schedules/${segment(row.name)}/${verb}`;
 
 export function Pause({ row, onClose, onDone }) {
   const [note, set] = useState("");
   const run = async () => (await post(path(row, "pause"), { note }), `Paused ${row.name}.`);
-  return html`<${FormDialog} title=${`Pause ${row.name}`} action="Pause" run=${told(run, onDone)} onClose=${onClose}>
+  return html`<${FormDialog} title=${`Pause ${row.name}`} action="Pause" run=${withToast(run, onDone)}
+      onClose=${onClose}>
     <p>It creates no jobs until it is resumed. Running jobs finish. Deploys do not end a pause.</p>
     <${Field} label="Note" value=${note} onValue=${set} maxlength="1000" autofocus
       placeholder="the reason, for others who find it paused" />
@@ -28,7 +29,8 @@ export function Resume({ row, onClose, onDone }) {
     <label><input type="radio" name="how" checked=${catchUp === value} onChange=${() => set(value)} />${" "}
       <b>${words}</b></label><br />
     <span class="muted">${more}</span></p>`;
-  return html`<${FormDialog} title=${`Resume ${row.name}`} action="Resume" run=${told(run, onDone)} onClose=${onClose}>
+  return html`<${FormDialog} title=${`Resume ${row.name}`} action="Resume" run=${withToast(run, onDone)}
+      onClose=${onClose}>
     ${row.note && html`<p class="notice">${row.note}</p>`}
     <fieldset><legend>Ticks missed during the pause</legend>
       ${choice(false, "Skip", "It continues from now; they are recorded as skipped.")}
@@ -47,7 +49,7 @@ export function Trigger({ row, onClose, onDone }) {
     return `Enqueued ${row.name}.`;
   };
   const alone = row.spec.overlap === "allow" ? "" : ", and does not overlap it";
-  return html`<${FormDialog} title=${`Run ${row.name} now`} action="Run now" run=${told(run, onDone)}
+  return html`<${FormDialog} title=${`Run ${row.name} now`} action="Run now" run=${withToast(run, onDone)}
       ready=${!other || fault(text) === null} onClose=${onClose}>
     <p>Creates one job now, even while the schedule is paused. The next tick stays${alone}.</p>
     <p><label><input type="checkbox" checked=${other} onChange=${(event) => choose(event.target.checked)} />${" "}
@@ -59,20 +61,20 @@ export function Trigger({ row, onClose, onDone }) {
   <//>`;
 }
 
-const SOON = [["in 1 min", 60], ["in 10 min", 600], ["in 1 h", 3600]];
+const SHORTCUTS = [["in 1 min", 60], ["in 10 min", 600], ["in 1 h", 3600]];
 
 export function Reschedule({ row, onClose, onDone }) {
-  const [text, set] = useState(typed(row.next_run_at));
+  const [text, set] = useState(toFieldText(row.next_run_at));
   const run = async () => {
-    await post(path(row, "reschedule"), { at: instant(text) });
-    return `The next tick of ${row.name} is at ${local(instant(text))}.`;
+    await post(path(row, "reschedule"), { at: toInstant(text) });
+    return `The next tick of ${row.name} is at ${local(toInstant(text))}.`;
   };
-  return html`<${FormDialog} title=${`Move the next tick of ${row.name}`} action="Move" run=${told(run, onDone)}
-      ready=${Boolean(instant(text))} onClose=${onClose}>
+  return html`<${FormDialog} title=${`Move the next tick of ${row.name}`} action="Move" run=${withToast(run, onDone)}
+      ready=${Boolean(toInstant(text))} onClose=${onClose}>
     <p>Only the next tick moves. Later ticks follow the rule: ${row.spec.meaning}.</p>
-    <${Moment} label="Next tick" text=${text} onText=${set} required />
-    <p class="row">${SOON.map(([words, seconds]) => html`<button key=${words} type="button"
-      onClick=${() => set(typed(now() + seconds * 1000))}>${words}</button>`)}</p>
+    <${InstantField} label="Next tick" text=${text} onText=${set} required />
+    <p class="row">${SHORTCUTS.map(([words, seconds]) => html`<button key=${words} type="button"
+      onClick=${() => set(toFieldText(now() + seconds * 1000))}>${words}</button>`)}</p>
   <//>`;
 }
 
@@ -85,7 +87,7 @@ export function Backfill({ row, onClose, onDone }) {
   const [range, set] = useState({ start: "", end: "" });
   const [state, say] = useState({ plan: null, result: null });
   const change = (part) => (set({ ...range, ...part }), say({ plan: null, result: null }));
-  const body = (dry_run) => ({ start: instant(range.start), end: instant(range.end), dry_run, limit: MAX_TICKS });
+  const body = (dry_run) => ({ start: toInstant(range.start), end: toInstant(range.end), dry_run, limit: MAX_TICKS });
   const run = async () => {
     if (state.result) return "";
     const answer = await post(path(row, "backfill"), body(!state.plan));
@@ -95,13 +97,14 @@ export function Backfill({ row, onClose, onDone }) {
   };
   const made = state.plan?.made.length;
   const action = state.result ? "Done" : state.plan ? `Create ${plural(made, "job")}` : "Preview";
-  const last = (span) => change({ start: typed(now() - span), end: typed(now()) });
+  const last = (span) => change({ start: toFieldText(now() - span), end: toFieldText(now()) });
   return html`<${FormDialog} title=${`Backfill ${row.name}`} action=${action}
-      ready=${made !== 0 && Boolean(instant(range.start))} run=${told(run, onDone)} wide onClose=${onClose}>
+      ready=${made !== 0 && Boolean(toInstant(range.start))} run=${withToast(run, onDone)} wide onClose=${onClose}>
     <p>Creates jobs for past ticks that have none: after an outage, or for a time before the schedule existed.
       They may overlap other runs, and their failures do not pause the schedule.</p>
-    <div class="grid"><${Moment} label="From" text=${range.start} onText=${(start) => change({ start })} required />
-      <${Moment} label="To" text=${range.end} onText=${(end) => change({ end })} hint="empty: until now" /></div>
+    <div class="grid">
+      <${InstantField} label="From" text=${range.start} onText=${(start) => change({ start })} required />
+      <${InstantField} label="To" text=${range.end} onText=${(end) => change({ end })} hint="empty: until now" /></div>
     <p class="row">${RANGES.map(([words, span]) => html`<button key=${words} type="button"
       onClick=${() => last(span)}>${words}</button>`)}</p>
     <div aria-live="polite">
@@ -123,13 +126,13 @@ function backfilled({ made, there }) {
     <${Instants} of=${made} />`;
 }
 
-const LISTED = 100;
+const MAX_LISTED = 100;
 
 function Instants({ of: instants }) {
   if (!instants.length) return null;
   return html`<ul class="instants">
-    ${instants.slice(0, LISTED).map((at) => html`<li key=${at}>
-      ${both(Date.parse(at)).replace("\n", ", ")}</li>`)}
-    ${instants.length > LISTED
-      && html`<li class="muted">and ${instants.length - LISTED} more, until ${local(instants.at(-1))}</li>`}</ul>`;
+    ${instants.slice(0, MAX_LISTED).map((at) => html`<li key=${at}>
+      ${localAndUtc(Date.parse(at)).replace("\n", ", ")}</li>`)}
+    ${instants.length > MAX_LISTED
+      && html`<li class="muted">and ${instants.length - MAX_LISTED} more, until ${local(instants.at(-1))}</li>`}</ul>`;
 }

@@ -1,12 +1,12 @@
-// The policies of a schedule as typed, and as the API takes them.
-import { Raw, stringify } from "../exact.js";
-import { instant, typed } from "./moment.js";
+// The policies of a schedule: the texts of their form fields, and their values in a request body.
+import { Raw, stringify } from "../lossless_json.js";
+import { toInstant, toFieldText } from "./instant_field.js";
 import { CATCH_UP, OVERLAP } from "./schedule_words.js";
 
 const choices = (words) => Object.entries(words).map(([value, text]) => [value, `${value}: ${text}`]);
 const list = (text) => text.split(/[,;\n]+/).map((one) => one.trim()).filter(Boolean);
 
-/** name, words, how it is typed; `blank` is what an empty field means (undefined: it cannot be said). */
+/** name, label, kind of field; `blank` is the value of an empty field (undefined if it cannot be empty). */
 export const POLICIES = [
   ["Runs", [
     { name: "overlap", label: "Overlap", as: "choice", options: choices(OVERLAP) },
@@ -45,30 +45,31 @@ export const POLICIES = [
     { name: "metadata", label: "Metadata", as: "json" },
   ]],
 ];
-const ALL = POLICIES.flatMap(([, fields]) => fields);
+const ALL_FIELDS = POLICIES.flatMap(([, fields]) => fields);
 const WINDOW = ["opens", "closes", "days", "outside"];
 
-const NEW = { overlap: "skip", catch_up: "latest", after: "start", window: null, metadata: {} };
-const TEXT = {
-  list: (value) => (value ?? []).join(", "), moment: typed, switch: Boolean,
+const NEW_SPEC = { overlap: "skip", catch_up: "latest", after: "start", window: null, metadata: {} };
+const TO_TEXT = {
+  list: (value) => (value ?? []).join(", "), moment: toFieldText, switch: Boolean,
   json: (value) => stringify(value ?? {}, "  "),
 };
 
-/** The fields' texts for a schedule, or for a new one. */
-export function policyDraft(spec = NEW) {
+/** The texts of the fields for a schedule, or for a new one. */
+export function policyDraft(spec = NEW_SPEC) {
   const { opens, closes, days, outside } = spec.window ?? {};
   const values = { ...spec, opens, closes, days: [days ?? []].flat().join(","), outside: outside ?? "skip" };
-  return Object.fromEntries(ALL.map(({ name, as }) => [name, TEXT[as]?.(values[name]) ?? String(values[name] ?? "")]));
+  const textOf = ({ name, as }) => TO_TEXT[as]?.(values[name]) ?? String(values[name] ?? "");
+  return Object.fromEntries(ALL_FIELDS.map((field) => [field.name, textOf(field)]));
 }
 
-/** Only what differs from how the fields were: the rest stays, whatever others say about it meanwhile. */
-export function saidAnew(draft, before) {
-  const changed = ALL.filter(({ name }) => draft[name] !== before[name]);
-  const said = Object.fromEntries(changed
+/** The changed policies. Others are not sent, so that changes made by others meanwhile stay. */
+export function changedPolicies(draft, before) {
+  const changed = ALL_FIELDS.filter(({ name }) => draft[name] !== before[name]);
+  const values = Object.fromEntries(changed
     .filter(({ name }) => !WINDOW.includes(name))
     .map((field) => [field.name, valueOf(field, draft[field.name])]));
-  if (changed.some(({ name }) => WINDOW.includes(name))) said.window = windowOf(draft);
-  return said;
+  if (changed.some(({ name }) => WINDOW.includes(name))) values.window = windowOf(draft);
+  return values;
 }
 
 function valueOf({ as, blank, name }, text) {
@@ -76,17 +77,16 @@ function valueOf({ as, blank, name }, text) {
   if (as === "list") return list(text);
   if (as === "json") return new Raw(text);
   if (!text.trim()) return name === "timeout" ? null : blank;
-  return as === "moment" ? instant(text) : as === "number" ? Number(text) : text.trim();
+  return as === "moment" ? toInstant(text) : as === "number" ? Number(text) : text.trim();
 }
 
 function windowOf({ opens, closes, days, outside }) {
   if (!opens.trim() && !closes.trim()) return null;
   const named = list(days).map((day) => (/^\d$/.test(day) ? Number(day) : day));
-  const meant = named.length > 1 ? named : named[0] ?? null;
-  return { opens: opens.trim(), closes: closes.trim(), outside, days: meant };
+  return { opens: opens.trim(), closes: closes.trim(), outside, days: named.length > 1 ? named : named[0] ?? null };
 }
 
-/** The field that a refusal is about, by its name in the API's words; null if it does not say. */
+/** The name of the field that an API error is about. null if unknown. */
 export function fieldOf({ code, message }) {
   if (code === "schedule_exists" || /schedule name/.test(message)) return "name";
   const path = /at `\$\.(\w+)/.exec(message)?.[1] ?? /^option (\w+) of/.exec(message)?.[1];

@@ -1,6 +1,6 @@
-// How the runs of a schedule went: success, times, lateness, runs over time, and what they failed with.
+// Statistics of a schedule's runs: success, durations, lateness, runs over time, and errors.
 import { get, segment } from "../api.js";
-import { count, duration, percent, plural, short } from "../format.js";
+import { count, duration, percent, plural, shortCount } from "../format.js";
 import { html, useMemo } from "../html.js";
 import { useData } from "../live.js";
 import { link, scheduleLink } from "../route.js";
@@ -8,12 +8,12 @@ import { Chart } from "./chart.js";
 import { Columns } from "./columns.js";
 import { Loaded } from "./page.js";
 import { Tiles } from "./tiles.js";
-import { lately, useWindow, WindowChoice } from "./window.js";
+import { windowText, useWindow, WindowChoice } from "./stats_window.js";
 
 const WINDOWS = ["1h", "24h", "3d", "7d"];
-const SOME = 5; // kinds of failure
+const MAX_ERRORS = 5; // kinds of failure
 
-/** Loaded again when `version` changes. */
+/** Reloaded when `version` changes. */
 export function ScheduleStats({ name, version }) {
   const window = useWindow("7d", WINDOWS);
   const load = (signal) => get(`schedules/${segment(name)}/stats`, { window }, signal);
@@ -27,7 +27,7 @@ export function ScheduleStats({ name, version }) {
 
 function Body({ stats, name, window }) {
   const { runs, sample } = stats;
-  if (!runs.runs) return html`<p class="muted">No run of its kept jobs has ended in ${lately(window)}.</p>`;
+  if (!runs.runs) return html`<p class="muted">No run of its kept jobs has ended in ${windowText(window)}.</p>`;
   return html`<${Tiles} of=${[
       ["Runs succeeded", percent(runs.success_rate)], ["Run time p50", duration(runs.p50)], ["p95", duration(runs.p95)],
       ["p99", duration(runs.p99)], ["Wait p95", duration(runs.wait_p95)],
@@ -36,7 +36,7 @@ function Body({ stats, name, window }) {
     <section class="card"><${RunChart} stats=${stats} /></section>
     ${stats.errors.length > 0 && html`<${Errors} errors=${stats.errors} name=${name} />`}
     <p class="muted small">${plural(sample.runs, "run")} of ${plural(sample.ticks, "tick")} that fired in${" "}
-      ${lately(window)}${sample.complete ? "" : "; earlier ones in it are not counted"}. A job that is retried has
+      ${windowText(window)}${sample.complete ? "" : "; earlier ones in it are not counted"}. A job that is retried has
       several runs. Late to start: from a tick’s instant to the start of its job.</p>`;
 }
 
@@ -45,7 +45,8 @@ function RunChart({ stats: { series: points, runs } }) {
   const of = (name) => points.map((one) => one[name]);
   const step = times.length > 1 ? times[1] - times[0] : 60;
   const part = { label: "partial", values: of("partial"), colour: "--state-retrying", rest: count(runs.partial) };
-  return html`<${Chart} title="Runs" times=${times} step=${step} bars stacked format=${count} axis=${short} series=${[
+  return html`<${Chart} title="Runs" times=${times} step=${step} bars stacked format=${count} axis=${shortCount}
+    series=${[
     { label: "completed", values: of("completed"), colour: "--chart-good", rest: count(runs.completed) },
     ...(runs.partial ? [part] : []),
     { label: "failed", values: of("failed"), colour: "--chart-bad", rest: count(runs.failed) },
@@ -54,7 +55,7 @@ function RunChart({ stats: { series: points, runs } }) {
 
 function Errors({ errors, name }) {
   return html`<div class="table"><table><${Columns} of=${["Error", "#Runs"]} />
-    <tbody>${errors.slice(0, SOME).map(({ error, message, count: runs }) => html`<tr key=${error}>
+    <tbody>${errors.slice(0, MAX_ERRORS).map(({ error, message, count: runs }) => html`<tr key=${error}>
       <td data-label="Error"><a href=${link("jobs", { schedule: name, error })}>${message || error}</a></td>
       <td data-label="Runs" class="number">${count(runs)}</td></tr>`)}</tbody></table></div>`;
 }

@@ -5,7 +5,7 @@ import { html } from "../html.js";
 import { scheduleLink } from "../route.js";
 import { Time } from "./time.js";
 
-/** When it ticks next, or what it waits for. */
+/** The next tick of a schedule, or what it waits for. */
 export function NextTick({ row }) {
   const now = useNow();
   if (row.held_at) {
@@ -35,7 +35,7 @@ export const CATCH_UP = {
   all: "all missed ticks run, oldest first",
 };
 
-/** [[name, words], …] of everything that was said about it, and of the two that always count. */
+/** [[name, words], …] of the policies that differ from the default, and of overlap and catch-up. */
 export function policies(spec) {
   const span = (value) => duration(Number(value));
   const old = spec.catch_up === "skip" ? "" : `, unless older than ${span(spec.catch_up_window)}`;
@@ -69,9 +69,9 @@ export function policies(spec) {
 const linked = (name, n) => html`${n > 0 && ", "}<a class="within" href=${scheduleLink(name)}>${name}</a>`;
 
 function windowWords({ opens, closes, days, tz, outside }) {
-  const on = days === null ? "" : ` on ${[days].flat().map((day) => NAMES[day] ?? day).join(", ")}`;
+  const on = days === null ? "" : ` on ${[days].flat().map((day) => DAY_NAMES[day] ?? day).join(", ")}`;
   const rest = outside === "move" ? "ticks outside are moved to its opening" : "ticks outside are skipped";
   return `${opens} to ${closes}${on}${tz ? `, ${tz}` : ""}; ${rest}`;
 }
 
-const NAMES = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+const DAY_NAMES = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];

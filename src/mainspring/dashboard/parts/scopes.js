@@ -1,18 +1,18 @@
-// Which nouns of the API a key may see, and which it may change.
+// The scopes of an API key: the resources that it may read or write.
 import { html } from "../html.js";
 
 const NOUNS = [
   "jobs", "dead", "schedules", "scheduler", "queues", "workers", "webhooks", "triggers",
   "keys", "audit", "cron", "events", "executions", "metrics", "settings", "stats", "tasks",
 ];
-/** Nothing of these can be changed. */
+/** Resources without write operations. */
 const READ_ONLY = ["audit", "cron", "events", "executions", "metrics", "settings", "stats", "tasks"];
 
-/** Who may change something may see it. */
-const covers = (within, scope) =>
+/** Whether `within` includes the scope. Write access includes read access. */
+const isWithin = (within, scope) =>
   !within || within.includes(scope) || within.includes(scope.replace(/:read$/, ":write"));
 
-/** `scopes`: null is all that the role may. `within` are those of the key that creates it. */
+/** `scopes` is null for everything that the role allows. `within` are the scopes of the key that creates it. */
 export function Scopes({ scopes, onScopes, within }) {
   const without = (scope) => scopes.filter((one) => one !== scope);
   const turn = (scope) => (event) => onScopes(event.target.checked ? [...scopes, scope] : without(scope));
@@ -20,7 +20,7 @@ export function Scopes({ scopes, onScopes, within }) {
     const scope = `${noun}:${verb}`;
     const implied = verb === "read" && scopes.includes(`${noun}:write`);
     return html`<input type="checkbox" aria-label=${`${words} ${noun}`} checked=${implied || scopes.includes(scope)}
-      disabled=${implied || !covers(within, scope)} onChange=${turn(scope)} />`;
+      disabled=${implied || !isWithin(within, scope)} onChange=${turn(scope)} />`;
   };
   return html`<fieldset><legend>Scopes</legend>
     <label class="choice"><input type="radio" name="all" checked=${scopes === null} disabled=${Boolean(within)}

@@ -1,6 +1,6 @@
-// A secret that is shown once, and how it is used.
+// The dialog that shows a new secret once, with an example.
 import { html, useState } from "../html.js";
-import { copy } from "./copy.js";
+import { copyText } from "./copy_button.js";
 import { Dialog } from "./dialog.js";
 import { Icon } from "./icons.js";
 
@@ -18,10 +18,10 @@ export function Secret({ title, secret, words, code, onClose }) {
   <//>`;
 }
 
-/** Says in its own place that it was copied: a toast is behind the dialog. */
+/** A text with a copy button, which itself confirms the copy: a toast would be behind the dialog. */
 function Copied({ text, label }) {
   const [done, set] = useState(false);
-  const act = () => copy(text).then(() => set(true));
+  const act = () => copyText(text).then(() => set(true));
   return html`<div class="secret"><pre class="code" tabindex="0"
     aria-label=${label.replace("Copy t", "T")}>${text}</pre>
     <button type="button" aria-label=${label} onClick=${act}><${Icon} name=${done ? "completed" : "copy"} />

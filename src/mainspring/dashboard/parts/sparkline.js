@@ -1,9 +1,9 @@
-// A line so small that it stands in a row of a table; the figures are in its name.
+// A small line chart for a table row, with a text alternative.
 import { html } from "../html.js";
 
 const [WIDE, HIGH] = [96, 24];
 
-/** `points`: [[seconds, value], …] from old to new, drawn from `from` to `until`; a value that is null is left out. */
+/** `points` is [[seconds, value], …], oldest first, drawn from `from` to `until`. Null values are omitted. */
 export function Sparkline({ points, from, until, label, colour = "--state-pending" }) {
   const known = points.filter(([, value]) => value !== null);
   const most = Math.max(1, ...known.map(([, value]) => value));

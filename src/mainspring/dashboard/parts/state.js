@@ -1,8 +1,8 @@
-// A job's state: a colour, a shape and a word.
+// A job's state, shown as colour, icon and word.
 import { html } from "../html.js";
 import { Icon } from "./icons.js";
 
-/** In the order of a job's life. */
+/** In the order of a job's life cycle. */
 export const STATES = [
   "pending", "scheduled", "retrying", "running", "waiting", "paused", "completed", "dead", "cancelled", "expired",
 ];

@@ -1,12 +1,12 @@
-// The states as tabs over a list of jobs, with how many are in each.
-import { count, short } from "../format.js";
+// Tabs above a list of jobs: one for each state, with the number of jobs.
+import { count, shortCount } from "../format.js";
 import { html, useEffect, useRef } from "../html.js";
 import { Icon } from "./icons.js";
 import { MEANING, STATES } from "./state.js";
 
 /**
- * `counts` of the list's jobs, whatever their state, or nothing while they are not known; a state that is missing there
- * was not counted, and a figure as large as its `up_to` may be larger. `to(states)` is an address.
+ * `counts` are the numbers of jobs by state, or null while they load. A missing state was not counted; a number equal
+ * to `counts.up_to` means that many or more. `to(states)` returns a URL.
  */
 export function StateTabs({ chosen = [], counts, to }) {
   const known = counts && STATES.filter((state) => counts[state] !== undefined);
@@ -27,12 +27,12 @@ export function StateTabs({ chosen = [], counts, to }) {
 function Figure({ n, more }) {
   const title = more ? `${count(n)} or more` : count(n);
   return html`<span class=${n ? "figure" : "figure none"}
-    title=${title}>${n < 10000 ? count(n) : short(n)}${more && "+"}</span>`;
+    title=${title}>${n < 10000 ? count(n) : shortCount(n)}${more && "+"}</span>`;
 }
 
-/** On a narrow screen the tabs scroll, without the page. */
+/** Scrolls the current tab into view on a narrow screen, without scrolling the page. */
 function show(tabs) {
   const tab = tabs.querySelector("[aria-current]");
-  if (!tab) return; // an address may name a state that there is not
+  if (!tab) return; // the URL may have an unknown state
   tabs.scrollLeft = tab.offsetLeft - tabs.offsetLeft - (tabs.clientWidth - tab.offsetWidth) / 2;
 }

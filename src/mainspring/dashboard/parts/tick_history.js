@@ -6,18 +6,18 @@ import { go, jobLink, link, scheduleLink, useRoute } from "../route.js";
 import { Icon } from "./icons.js";
 import { Loaded } from "./page.js";
 import { State } from "./state.js";
-import { fate, reasonWords, ticksOf } from "./ticks.js";
+import { tickState, reasonWords, loadTicks } from "./ticks.js";
 import { Span, Time } from "./time.js";
 
 const NARROW = "(max-width: 640px)";
 const pageRows = () => (matchMedia(NARROW).matches ? 15 : 50);
-const SHORT = 18; // characters of an id that tell jobs of one machine apart
+const ID_CHARACTERS = 18; // enough to distinguish the jobs of one machine
 
-/** Reloaded when `version` changes; `before` in the address is the page. */
+/** Reloaded when `version` changes. The page of the history is `before` in the URL. */
 export function TickHistory({ name, version }) {
   const before = useRoute().query.get("before");
   const [rows] = useState(pageRows);
-  const data = useData((signal) => ticksOf(name, { limit: rows, before }, signal), [name, before, version]);
+  const data = useData((signal) => loadTicks(name, { limit: rows, before }, signal), [name, before, version]);
   const turn = (to) => go(link(scheduleLink(name), { before: to }));
   return html`<section><div class="row history-head"><h2>History</h2>
       <a href=${link("jobs", { schedule: name })}>All jobs</a></div>
@@ -38,7 +38,7 @@ export function TickHistory({ name, version }) {
 }
 
 function Row({ tick, job }) {
-  const state = fate(tick, job);
+  const state = tickState(tick, job);
   const asked = tick.reason === "by_hand" || tick.reason === "backfill";
   const late = (Date.parse(tick.seen_at) - Date.parse(tick.at)) / 1000;
   return html`<tr>
@@ -48,7 +48,7 @@ function Row({ tick, job }) {
     <td data-label="Outcome"><${State} of=${state} word=${state === "fired" ? "fired" : state} /></td>
     <td data-label="Why" class=${tick.reason || job?.error ? "" : "blank"}>
       ${job?.error ? html`<span class="history-error">${job.message}</span>` : reasonWords(tick.reason ?? "")}</td>
-    <td data-label="Job">${tick.job_id ? made(tick, job) : html`<span class="muted">none</span>`}</td>
+    <td data-label="Job">${tick.job_id ? jobCell(tick, job) : html`<span class="muted">none</span>`}</td>
     <td data-label="Decided" class=${asked || late >= 1 ? "nowrap" : "nowrap blank"}>
       ${asked ? html`<${Time} at=${tick.seen_at} />` : late >= 1 ? `${duration(late)} later` : "on time"}</td>
     <td data-label="Took" class=${job?.started_at ? "" : "blank"}>
@@ -58,7 +58,7 @@ function Row({ tick, job }) {
   </tr>`;
 }
 
-function made(tick, job) {
-  return html`<a href=${jobLink(tick.job_id)} class="code nowrap">${tick.job_id.slice(0, SHORT)}</a>
+function jobCell(tick, job) {
+  return html`<a href=${jobLink(tick.job_id)} class="code nowrap">${tick.job_id.slice(0, ID_CHARACTERS)}</a>
     ${!job && html` <span class="muted">no longer kept</span>`}`;
 }

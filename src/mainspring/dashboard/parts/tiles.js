@@ -1,4 +1,4 @@
-// Figures that one should see first, each with its name: [["Pending", words], …].
+// Tiles with the key numbers of a page: [["Pending", words], …].
 import { html } from "../html.js";
 
 export function Tiles({ of: tiles }) {

@@ -1,9 +1,9 @@
-// Times and durations: how long ago, and exactly when, here and in UTC.
+// Instants and durations: relative times, with the exact time in the viewer's zone and in UTC.
 import { useNow } from "../clock.js";
-import { both, duration, isUtc, local, relative, utc } from "../format.js";
+import { localAndUtc, duration, isUtc, local, relative, utc } from "../format.js";
 import { html } from "../html.js";
 
-/** "3 min ago", with the exact time when pointed at; `exact` shows that in full. */
+/** "3 min ago", with the exact time as a tooltip; `exact` shows the exact time. */
 export function Time({ at, exact = false }) {
   const now = useNow();
   if (!at) return html`<span class="muted">–</span>`;
@@ -13,10 +13,10 @@ export function Time({ at, exact = false }) {
     return html`<time datetime=${at} class="exact">${shown}${" "}
       <span class="muted">${relative(when, now)}${more}</span></time>`;
   }
-  return html`<time datetime=${at} title=${both(when)}>${relative(when, now)}</time>`;
+  return html`<time datetime=${at} title=${localAndUtc(when)}>${relative(when, now)}</time>`;
 }
 
-/** How long from one to the other; still going on without `until`. */
+/** The duration between two instants; up to now without `until`. */
 export function Span({ from, until }) {
   const now = useNow();
   if (!from) return html`<span class="muted">–</span>`;

@@ -1,12 +1,12 @@
-// Short words on what was done, or why not: read out, and gone by themselves.
+// Toasts: short messages about the result of an action. They are read out by screen readers and disappear.
 import { html, useEffect, useState } from "../html.js";
 import { Icon } from "./icons.js";
 
-const STAYS = 6000;
+const SHOWN_MS = 6000;
 let show = () => {};
 let number = 0;
 
-/** `kind`: "good" or "bad"; a bad one stays until it is closed. */
+/** `kind` is "good" or "bad"; a bad toast stays until it is closed. */
 export const toast = (text, kind = "good") => show({ text, kind, id: ++number });
 
 export function Toasts() {
@@ -15,7 +15,7 @@ export function Toasts() {
   useEffect(() => {
     show = (item) => {
       set((all) => [...all.slice(-3), item]);
-      if (item.kind === "good") setTimeout(() => close(item.id), STAYS);
+      if (item.kind === "good") setTimeout(() => close(item.id), SHOWN_MS);
     };
   }, []);
   return html`<div class="toasts" role="status" aria-live="polite">

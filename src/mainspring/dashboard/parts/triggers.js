@@ -1,10 +1,10 @@
 // Inbound triggers: signed messages that create jobs or fire schedules.
 import { get, patch, post, remove, segment } from "../api.js";
-import { Raw, stringify } from "../exact.js";
+import { Raw, stringify } from "../lossless_json.js";
 import { html, useState } from "../html.js";
 import { useData } from "../live.js";
-import { jobsOf, scheduleLink } from "../route.js";
-import { Act } from "./act.js";
+import { jobsLink, scheduleLink } from "../route.js";
+import { ActionButton } from "./action_button.js";
 import { Columns } from "./columns.js";
 import { confirm } from "./dialog.js";
 import { Choice, edits, Field, FormDialog } from "./form.js";
@@ -17,14 +17,14 @@ import { toast } from "./toast.js";
 import { Rotate } from "./webhook.js";
 
 const path = (trigger) => `triggers/${segment(trigger.name)}`;
-const address = (name) => new URL(`hooks/${encodeURIComponent(name)}`, document.baseURI).href;
+const hookUrl = (name) => new URL(`hooks/${encodeURIComponent(name)}`, document.baseURI).href;
 
-/** A message, signed on the command line. */
+/** A shell command that sends a signed message. */
 const example = (name, secret) => `BODY='{}' ID=msg-$(date +%s%N) AT=$(date +%s)
 KEY=$(printf %s '${secret.replace("whsec_", "")}' | base64 -d | od -An -v -tx1 | tr -d ' \\n')
 SIGNED=$(printf %s "$ID.$AT.$BODY" | openssl dgst -sha256 -mac HMAC -macopt hexkey:$KEY -binary | base64)
 curl -H "webhook-id: $ID" -H "webhook-timestamp: $AT" -H "webhook-signature: v1,$SIGNED" \\
-  --json "$BODY" ${address(name)}`;
+  --json "$BODY" ${hookUrl(name)}`;
 
 export function Triggers({ may }) {
   const data = useData((signal) => get("triggers", {}, signal), [], { every: 10 });
@@ -52,19 +52,19 @@ function Table({ triggers, may, show, after }) {
     <${Columns} of=${["Trigger", "State", "Runs", "Arguments", "Created", ""]} />
     <tbody>${triggers.map((trigger) => html`<tr key=${trigger.name}>
       <td data-label="" class="name"><span><b>${trigger.name}</b><br />
-        <code class="muted url">POST ${address(trigger.name)}</code>
+        <code class="muted url">POST ${hookUrl(trigger.name)}</code>
         ${trigger.note && html`<br />${trigger.note}`}</span></td>
       <td data-label="State">${trigger.disabled_at ? html`<span class="state state-paused">
         <${Icon} name="pause" />disabled</span>` : html`<span class="state state-completed">
         <${Icon} name="completed" />enabled</span>`}</td>
       <td data-label="Runs"><span>${trigger.schedule ? html`schedule <a
         href=${scheduleLink(trigger.schedule)}>${trigger.schedule}</a>` : html`task <a
-        href=${jobsOf({ task: trigger.task })}>${trigger.task}</a>`}
+        href=${jobsLink({ task: trigger.task })}>${trigger.task}</a>`}
         ${trigger.queue && html` <span class="tag">queue ${trigger.queue}</span>`}
         ${trigger.priority !== null && html` <span class="tag">priority ${trigger.priority}</span>`}</span></td>
       <td data-label="Arguments"><${Arguments} of=${trigger} /></td>
       <td class="nowrap" data-label="Created"><${Time} at=${trigger.created_at} /></td>
-      <td class="tight" data-label="">${may && html`<${Acts} trigger=${trigger} show=${show}
+      <td class="tight" data-label="">${may && html`<${TriggerActions} trigger=${trigger} show=${show}
         after=${after} />`}</td></tr>`)}</tbody></table></div>`;
 }
 
@@ -75,7 +75,7 @@ function Arguments({ of: trigger }) {
   return words.length ? html`<span>${words.join(", ")}</span>` : html`<span class="muted">none</span>`;
 }
 
-function Acts({ trigger, show, after }) {
+function TriggerActions({ trigger, show, after }) {
   const { name, disabled_at: disabled } = trigger;
   const turn = async () => {
     await patch(path(trigger), { disabled: !disabled });
@@ -87,8 +87,8 @@ function Acts({ trigger, show, after }) {
     words: "Messages to it are refused from now on; jobs that it has created stay. This cannot be undone.",
   }).then((done) => done && (toast(`Deleted trigger ${name}.`), after()));
   return html`<span class="row">
-    <${Act} icon=${disabled ? "completed" : "pause"} label=${`${disabled ? "Enable" : "Disable"} trigger ${name}`}
-      run=${turn}>${disabled ? "Enable" : "Disable"}<//>
+    <${ActionButton} icon=${disabled ? "completed" : "pause"}
+      label=${`${disabled ? "Enable" : "Disable"} trigger ${name}`} run=${turn}>${disabled ? "Enable" : "Disable"}<//>
     <button aria-label=${`Edit trigger ${name}`} onClick=${() => show({ form: true, trigger })}>
       <${Icon} name="edit" /> Edit</button>
     <button aria-label=${`Rotate the secret of trigger ${name}`}
@@ -96,12 +96,12 @@ function Acts({ trigger, show, after }) {
     <button aria-label=${`Delete trigger ${name}`} onClick=${erase}><${Icon} name="trash" /></button></span>`;
 }
 
-const TAKES = [
+const ARGUMENT_SOURCES = [
   ["none", "nothing"], ["body", "all members, as arguments by name"], ["some", "some members, as mapped below"],
 ];
 const EXAMPLE = '{\n  "order": "body.data.id"\n}';
 
-function drafted(trigger) {
+function draftOf(trigger) {
   const map = trigger?.arguments ?? {};
   const takes = map === "body" ? "body" : Object.keys(map).length ? "some" : "none";
   return {
@@ -111,7 +111,7 @@ function drafted(trigger) {
   };
 }
 
-function said(form) {
+function bodyOf(form) {
   const of = form.of.trim(), note = form.note;
   if (form.kind === "schedule") return { task: null, schedule: of, queue: null, note, kwargs: {}, arguments: {} };
   const taken = { none: {}, body: "body", some: new Raw(form.map) }[form.takes];
@@ -119,15 +119,16 @@ function said(form) {
   return { task: of, schedule: null, queue, note, kwargs: new Raw(form.kwargs), arguments: taken };
 }
 
-/** Without `trigger` it makes one. */
+/** Edits `trigger`, or creates one without it. */
 function TriggerForm({ trigger, onClose }) {
-  const [form, set] = useState(() => drafted(trigger));
+  const [form, set] = useState(() => draftOf(trigger));
   const change = (name) => (value) => set((before) => ({ ...before, [name]: value }));
   const isTask = form.kind === "task";
   const all = useData((signal) => get(isTask ? "tasks" : "schedules", {}, signal), [isTask]);
   const known = all.value?.items ?? [];
-  const run = () => (trigger ? patch(path(trigger), edits(said(drafted(trigger)), said(form)), `"${trigger.revision}"`)
-    : post("triggers", { name: form.name.trim(), ...said(form) }));
+  const run = () => (trigger
+    ? patch(path(trigger), edits(bodyOf(draftOf(trigger)), bodyOf(form)), `"${trigger.revision}"`)
+    : post("triggers", { name: form.name.trim(), ...bodyOf(form) }));
   const ready = !isTask || (!fault(form.kwargs) && (form.takes !== "some" || !fault(form.map)));
   return html`<${FormDialog} title=${trigger ? `Edit ${trigger.name}` : "New trigger"}
     action=${trigger ? "Save" : "Create"} wide run=${run} onClose=${onClose} ready=${ready}>
@@ -139,7 +140,7 @@ function TriggerForm({ trigger, onClose }) {
     <${Field} label=${isTask ? "Task" : "Schedule"} value=${form.of} onValue=${change("of")} required list="known" />
     <datalist id="known">${known.map((one) => html`<option key=${one.name} value=${one.name} />`)}</datalist>
     ${isTask && html`<${Choice} label="Arguments from the message" value=${form.takes} onValue=${change("takes")}
-      options=${TAKES} />
+      options=${ARGUMENT_SOURCES} />
       ${form.takes === "some" && html`<${JsonEditor} label="Mapping: argument to path in the message"
         text=${form.map} onText=${change("map")} rows=${4} placeholder=${EXAMPLE} />`}
       <${JsonEditor} label="Fixed arguments" text=${form.kwargs} onText=${change("kwargs")}

@@ -3,9 +3,9 @@ import { patch, post, remove, segment } from "../api.js";
 import { html, useState } from "../html.js";
 import { go } from "../route.js";
 import { useSession } from "../session.js";
-import { Act } from "./act.js";
+import { ActionButton } from "./action_button.js";
 import { confirm } from "./dialog.js";
-import { Checks, edits, Field, FormDialog, names } from "./form.js";
+import { Checkboxes, edits, Field, FormDialog, parseNames } from "./form.js";
 import { Icon } from "./icons.js";
 import { Secret } from "./secret.js";
 import { toast } from "./toast.js";
@@ -15,12 +15,12 @@ const EVENTS = [
   "schedule.paused", "worker.started", "worker.stopped",
 ];
 const EXTRAS = ["arguments", "metadata", "result"];
-const same = (words) => words.map((one) => [one, one]);
+const asOptions = (words) => words.map((one) => [one, one]);
 
 export const webhookLink = (name) => `webhooks/${encodeURIComponent(name)}`;
 const path = (hook) => `webhooks/${segment(hook.name)}`;
 
-/** How a receiver verifies a message, in Python. */
+/** Python code with which a receiver verifies a message. */
 export const example = (secret) => `import base64, hashlib, hmac
 
 def verified(headers: dict[str, str], body: bytes) -> bool:
@@ -36,8 +36,8 @@ export function WebhookState({ of: hook }) {
   return html`<span class="state state-completed"><${Icon} name="completed" />enabled</span>`;
 }
 
-/** `brief`: only what a row of a list has room for. */
-export function WebhookActs({ hook, after, brief = false }) {
+/** `brief`: only the actions that fit into a table row. */
+export function WebhookActions({ hook, after, brief = false }) {
   const [open, show] = useState(null);
   if (!useSession().may("admin", "webhooks")) return null;
   const turn = async () => {
@@ -55,8 +55,8 @@ export function WebhookActs({ hook, after, brief = false }) {
     words: "It receives no more events; pending deliveries are cancelled. This cannot be undone.",
   }).then((done) => done && (toast(`Deleted webhook ${hook.name}.`), brief ? after() : go("webhooks")));
   return html`<span class="row">
-    <${Act} icon="play" label=${`Test webhook ${hook.name}`} run=${test}>Test<//>
-    <${Act} icon=${hook.disabled_at ? "completed" : "pause"}
+    <${ActionButton} icon="play" label=${`Test webhook ${hook.name}`} run=${test}>Test<//>
+    <${ActionButton} icon=${hook.disabled_at ? "completed" : "pause"}
       label=${`${hook.disabled_at ? "Enable" : "Disable"} webhook ${hook.name}`}
       run=${turn}>${hook.disabled_at ? "Enable" : "Disable"}<//>
     ${!brief && html`<button onClick=${() => show("edit")}><${Icon} name="edit" /> Edit</button>
@@ -82,20 +82,20 @@ export function Rotate({ what, at, onClose }) {
   <//>`;
 }
 
-const drafted = (hook) => ({
+const draftOf = (hook) => ({
   name: "", url: hook?.url ?? "", events: hook?.events ?? ["job.dead"], include: hook?.include ?? [],
   queues: (hook?.queues ?? []).join(", "), tasks: (hook?.tasks ?? []).join(", "), tags: (hook?.tags ?? []).join(", "),
   note: hook?.note ?? "",
 });
-const said = ({ name, queues, tasks, tags, ...rest }) =>
-  ({ ...rest, queues: names(queues), tasks: names(tasks), tags: names(tags) });
+const bodyOf = ({ name, queues, tasks, tags, ...rest }) =>
+  ({ ...rest, queues: parseNames(queues), tasks: parseNames(tasks), tags: parseNames(tags) });
 
-/** Without `hook` it creates one. */
+/** Edits `hook`, or creates one without it. */
 export function WebhookForm({ hook, onClose }) {
-  const [form, set] = useState(() => drafted(hook));
+  const [form, set] = useState(() => draftOf(hook));
   const change = (name) => (value) => set((before) => ({ ...before, [name]: value }));
-  const run = () => (hook ? patch(path(hook), edits(said(drafted(hook)), said(form)), `"${hook.revision}"`)
-    : post("webhooks", { name: form.name.trim(), ...said(form) }));
+  const run = () => (hook ? patch(path(hook), edits(bodyOf(draftOf(hook)), bodyOf(form)), `"${hook.revision}"`)
+    : post("webhooks", { name: form.name.trim(), ...bodyOf(form) }));
   return html`<${FormDialog} title=${hook ? `Edit ${hook.name}` : "New webhook"}
     action=${hook ? "Save" : "Create"} wide run=${run} onClose=${onClose} ready=${form.events.length > 0}>
     ${!hook && html`<${Field} label="Name" value=${form.name} onValue=${change("name")} required maxlength="100"
@@ -103,9 +103,9 @@ export function WebhookForm({ hook, onClose }) {
       hint="Letters, digits, dots, dashes and underscores." />`}
     <${Field} label="URL" type="url" value=${form.url} onValue=${change("url")} required
       hint="Events are sent there by POST." />
-    <${Checks} legend="Events" chosen=${form.events} onChosen=${change("events")} options=${same(EVENTS)} />
-    <${Checks} legend="Include" hint="May be large or private." chosen=${form.include}
-      onChosen=${change("include")} options=${same(EXTRAS)} />
+    <${Checkboxes} legend="Events" chosen=${form.events} onChosen=${change("events")} options=${asOptions(EVENTS)} />
+    <${Checkboxes} legend="Include" hint="May be large or private." chosen=${form.include}
+      onChosen=${change("include")} options=${asOptions(EXTRAS)} />
     <div class="grid thirds"><${Field} label="Only queues" value=${form.queues} onValue=${change("queues")}
       placeholder="all" hint="Separated by commas." />
       <${Field} label="Only tasks" value=${form.tasks} onValue=${change("tasks")} placeholder="all" />

@@ -5,8 +5,8 @@ import { html, useState } from "../html.js";
 import { useData } from "../live.js";
 import { jobLink, link } from "../route.js";
 import { useSession } from "../session.js";
-import { Act } from "./act.js";
-import { Copy } from "./copy.js";
+import { ActionButton } from "./action_button.js";
+import { CopyButton } from "./copy_button.js";
 import { Failure } from "./failure.js";
 import { Icon } from "./icons.js";
 import { Redrive } from "./job_edit.js";
@@ -16,22 +16,22 @@ import { workerLink } from "./worker.js";
 const TITLES = {
   running: "Running", dead: "Why it is dead", completed: "Completed", cancelled: "Cancelled", expired: "Expired",
 };
-const LOOKS = { dead: "bad", completed: "good", cancelled: "plain", expired: "plain" };
-// Alone, these reasons are no trouble.
-const CALM = new Set(["running", "next", "not_due", "final", "waiting"]);
+const STYLES = { dead: "bad", completed: "good", cancelled: "plain", expired: "plain" };
+// Reasons that are not a problem.
+const HARMLESS = new Set(["running", "next", "not_due", "final", "waiting"]);
 
-const FEW = 2; // jobs in the way that are named at once
+const MAX_NAMED_JOBS = 2; // blocking jobs that are listed without a click
 
-/** `changed` is called after each fix. `children` stand below: how far it has come. */
+/** `changed` is called after each fix. `children` are shown below the reasons. */
 export function Why({ job, reasons, changed, children }) {
-  const look = LOOKS[job.shown] ?? (reasons.every(({ code }) => CALM.has(code)) ? "calm" : "warn");
+  const look = STYLES[job.shown] ?? (reasons.every(({ code }) => HARMLESS.has(code)) ? "calm" : "warn");
   const failed = job.failure && (job.shown === "dead" || job.shown === "retrying");
   return html`<section class=${`card why why-${look}`} aria-label="Why">
     <h2><${Icon} name=${look === "warn" ? "warning" : job.shown} />${" "}
       ${TITLES[job.shown] ?? "Why is it not running?"}</h2>
     <ul aria-live="polite">${reasons.map((reason, n) => html`<li key=${`${reason.code}-${n}`}>
       <div class="why-words">${sentence(reason, job)}</div>
-      <${Help} reason=${reason} job=${job} changed=${changed} /></li>`)}</ul>
+      <${Fix} reason=${reason} job=${job} changed=${changed} /></li>`)}</ul>
     ${failed && html`<div>${job.shown === "retrying" && html`<h3>Last failure</h3>`}
       <${Failure} of=${job.failure} open=${job.shown === "dead"} /></div>`}
     ${children}
@@ -41,7 +41,7 @@ export function Why({ job, reasons, changed, children }) {
 const AGO = / \d+ (?:d|h|min|s) ago \((\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ)\)/;
 const INSTANT = /(\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ)/;
 
-/** The API's words, its times in the viewer's zone. How a dead job failed is left out: it stands below, whole. */
+/** The API's text with its times in the viewer's zone. The failure of a dead job is omitted: it is shown below. */
 function sentence({ code, text }, job) {
   const cut = code === "final" && job.failure && job.shown === "dead" ? text.indexOf("Z: ") + 1 : text.length;
   const words = `${text.slice(0, 1).toUpperCase()}${text.slice(1, cut)}`.replace(AGO, " at $1");
@@ -54,12 +54,12 @@ function Instant({ at }) {
   return html`<span class="nowrap" title=${utc(when)}>${local(when)}</span> (<${Time} at=${when.toISOString()} />)`;
 }
 
-function Help({ reason, job, changed }) {
+function Fix({ reason, job, changed }) {
   const { may } = useSession();
-  const fix = (words, run, allowed) => allowed && html`<${Act} kind="primary" icon="play" run=${async () => {
-    const said = await run();
+  const fix = (words, run, allowed) => allowed && html`<${ActionButton} kind="primary" icon="play" run=${async () => {
+    const message = await run();
     await changed();
-    return said;
+    return message;
   }}>${words}<//>`;
   const jobs = may("operator", "jobs"), can = (action) => jobs && job.can.includes(action);
   const sent = (path, words, body) => async () => (await post(path, body), words);
@@ -78,20 +78,21 @@ function Help({ reason, job, changed }) {
     case "no_worker": return html`<${Command} text="mainspring worker" />`;
     case "unknown_task": return html`<${Command} text=${`mainspring worker --app MODULE:APP`}
       words=${`with an app that has the task ${job.task}`} />`;
-    case "queue_not_served": return html`<${Command} text=${`mainspring worker --queues ${quoted(job.queue)}`} />`;
+    case "queue_not_served": return html`<${Command} text=${`mainspring worker --queues ${shellQuoted(job.queue)}`} />`;
     case "draining": return html`<${Drained} job=${job} changed=${changed} />`;
     case "workers_full": return html`${holders}<a class="button" href="workers">Workers</a>`;
     case "breaker_open": return html`${holders}<a class="button" href=${link("jobs", failures)}>Failures</a>`;
     case "limit_reached": return html`${holders}
       <a class="button" href=${link("jobs", { task: job.task, state: "running" })}>Running jobs of the task</a>`;
     case "running": return job.worker && html`<a class="button" href=${workerLink(job.worker)}>Worker</a>`;
-    case "expired": case "final": return can("retry") && html`<${Again} job=${job} fix=${fix} changed=${changed} />`;
+    case "expired": case "final": return can("retry")
+      && html`<${RetryButtons} job=${job} fix=${fix} changed=${changed} />`;
     default: return holders || null;
   }
 }
 
-/** From a final state; the arguments of a dead one may be changed on the way. */
-function Again({ job, fix, changed }) {
+/** The buttons that retry a finished job; the arguments of a dead one can be changed. */
+function RetryButtons({ job, fix, changed }) {
   const [open, set] = useState(false);
   const dead = job.shown === "dead";
   const again = async () => (await post(`jobs/${segment(job.id)}/retry`), "Queued again.");
@@ -103,17 +104,17 @@ function Again({ job, fix, changed }) {
 function Holders({ ids }) {
   const links = ids.map((id) => html`<a key=${id} href=${jobLink(id)}><code>${id}</code></a> `);
   const words = "Blocked by";
-  if (ids.length <= FEW) return html`<span class="holders">${words} ${links}</span>`;
+  if (ids.length <= MAX_NAMED_JOBS) return html`<span class="holders">${words} ${links}</span>`;
   return html`<details class="holders"><summary>Blocked by ${ids.length} jobs</summary>${links}</details>`;
 }
 
 function Command({ text, words }) {
-  return html`<span class="command"><code>${text}</code><${Copy} text=${text} name="the command" />
+  return html`<span class="command"><code>${text}</code><${CopyButton} text=${text} name="the command" />
     ${words && html`<span class="muted">${words}</span>`}</span>`;
 }
 
-/** For a shell. */
-const quoted = (name) => (/^[\w./:-]+$/.test(name) ? name : `'${name.replaceAll("'", `'\\''`)}'`);
+/** The text quoted for a shell. */
+const shellQuoted = (name) => (/^[\w./:-]+$/.test(name) ? name : `'${name.replaceAll("'", `'\\''`)}'`);
 
 function Drained({ job, changed }) {
   const { may } = useSession();
@@ -126,6 +127,6 @@ function Drained({ job, changed }) {
     return `Worker ${id} resumes at its next heartbeat.`;
   };
   return able.slice(0, 5).map(({ id }) => (may("operator", "workers")
-    ? html`<${Act} key=${id} kind="primary" icon="play" run=${() => resume(id)}>Resume worker ${id}<//>`
+    ? html`<${ActionButton} key=${id} kind="primary" icon="play" run=${() => resume(id)}>Resume worker ${id}<//>`
     : html`<a key=${id} class="button" href=${workerLink(id)}>${id}</a>`));
 }

@@ -1,17 +1,17 @@
-// A worker as others show it: its state with a shape, its name as a link, its slots as a bar; and orders for it.
+// Parts of worker pages: state, link and slots of a worker, and the commands to it.
 import { get, post, segment } from "../api.js";
 import { now } from "../clock.js";
 import { count, duration, plural } from "../format.js";
 import { html, useState } from "../html.js";
 import { useSession } from "../session.js";
-import { Act } from "./act.js";
+import { ActionButton } from "./action_button.js";
 import { confirm } from "./dialog.js";
 import { Field, FormDialog } from "./form.js";
 import { Icon } from "./icons.js";
 import { Meter } from "./meter.js";
 import { toast } from "./toast.js";
 
-/** By state: look, shape and meaning. */
+/** state: [colour, icon, meaning]. */
 const LOOKS = {
   open: ["completed", "completed", "accepts jobs"],
   draining: ["paused", "down", "starts no new jobs; running jobs finish"],
@@ -23,18 +23,18 @@ const LOOKS = {
   late: ["dead", "warning", "its heartbeat is overdue; it may be dead"],
   gone: ["cancelled", "failed", "exited or died: its lease has expired"],
 };
-const LATE = 0.75; // of its lease, within which it beats several times
+const LATE_SHARE = 0.75; // of its lease, in which a live worker sends several heartbeats
 
 export const workerLink = (id) => `workers/${encodeURIComponent(id)}`;
 
-/** How it is judged at the time it was read. */
-function judged(worker) {
-  const silent = worker.beat_at && now() - Date.parse(worker.beat_at) > Number(worker.lease) * LATE * 1000;
+/** The worker with `shown`: its state, or "late" if its heartbeat is overdue. */
+function withShownState(worker) {
+  const silent = worker.beat_at && now() - Date.parse(worker.beat_at) > Number(worker.lease) * LATE_SHARE * 1000;
   return { ...worker, shown: silent ? "late" : worker.state };
 }
 
-export const loadWorkers = async (signal) => (await get("workers", {}, signal)).items.map(judged);
-export const loadWorker = async (id, signal) => judged(await get(`workers/${segment(id)}`, {}, signal));
+export const loadWorkers = async (signal) => (await get("workers", {}, signal)).items.map(withShownState);
+export const loadWorker = async (id, signal) => withShownState(await get(`workers/${segment(id)}`, {}, signal));
 
 export function WorkerState({ of: worker }) {
   const state = worker.shown ?? worker.state;
@@ -53,21 +53,22 @@ export function Slots({ of: worker }) {
       <${Icon} name="warning" />${leaked} leaked</span>`}`;
 }
 
-/** Drain or resume, resize, and stop: orders take effect at its next heartbeat. A stopping worker takes no others. */
-export function WorkerActs({ worker, after }) {
+/** Drain or resume, resize, and stop. Commands take effect at the next heartbeat; a stopping worker accepts none. */
+export function WorkerActions({ worker, after }) {
   const [sizing, size] = useState(false);
   const order = async (verb, words) => (await post(`workers/${segment(worker.id)}/${verb}`), await after(), words);
   if (!useSession().may("operator", "workers")) return null;
   if (worker.state === "stopping") return null;
   const halt = () => confirm({
-    title: `Stop ${worker.id}?`, action: "Stop", danger: true, words: leaving(worker),
+    title: `Stop ${worker.id}?`, action: "Stop", danger: true, words: stopWarning(worker),
     run: async () => void toast(await order("stop", `Stopping ${worker.id}.`)),
   });
   return html`<span class="row">
     ${worker.orders.drained
-      ? html`<${Act} icon="play" label=${`Resume worker ${worker.id}`}
+      ? html`<${ActionButton} icon="play" label=${`Resume worker ${worker.id}`}
         run=${() => order("resume", `Resumed ${worker.id}.`)}>Resume<//>`
-      : html`<${Act} icon="pause" label=${`Drain worker ${worker.id}`} title="Start no new jobs; running jobs finish"
+      : html`<${ActionButton} icon="pause" label=${`Drain worker ${worker.id}`}
+          title="Start no new jobs; running jobs finish"
           run=${() => order("drain", `Draining ${worker.id}: running jobs finish.`)}>Drain<//>`}
     <button type="button" aria-label=${`Resize worker ${worker.id}`} onClick=${() => size(true)}>Resize</button>
     ${worker.grace !== null && html`<button type="button" aria-label=${`Stop worker ${worker.id}`}
@@ -78,7 +79,7 @@ export function WorkerActs({ worker, after }) {
 }
 
 /** The effect of a stop. */
-function leaving({ running, grace }) {
+function stopWarning({ running, grace }) {
   const end = Number(grace)
     ? `may finish within ${duration(grace)}; the rest run on other workers` : "will run on other workers";
   return html`<p>It starts no new jobs. ${running ? `${plural(running, "job")} ${end}.` : "No job is running."}</p>

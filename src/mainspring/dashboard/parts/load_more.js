@@ -1,0 +1,15 @@
+// Long lists: the first rows, and a button that shows more.
+import { html, useEffect, useState } from "../html.js";
+
+const NARROW = "(max-width: 640px)";
+
+/** [rows, showMore]: the number of rows to show, and a function that increases it. `name` identifies the list; `narrow`
+ * and `wide` are the numbers for narrow and wide screens. */
+export function useRowLimit(name, narrow = 15, wide = Infinity) {
+  const part = matchMedia(NARROW).matches ? narrow : wide;
+  const [parts, set] = useState(1);
+  useEffect(() => set(1), [name]);
+  return [part * parts, () => set((n) => n + 1)];
+}
+
+export const LoadMore = ({ onMore }) => html`<p class="load-more"><button onClick=${onMore}>Load more</button></p>`;
