@@ -1,4 +1,4 @@
-"""The HTTP client: the same calls, results and errors as with direct access to the store."""
+"""ApiClient: the facades of an app over an API return and raise the same as with the database."""
 
 from __future__ import annotations
 
@@ -316,7 +316,7 @@ async def test_unknown_or_insufficient_key_is_an_error(near: Mainspring) -> None
         assert "msk_nobody" not in repr(stranger.settings)
 
 
-async def test_an_unreachable_server_raises_store_unavailable(near: Mainspring) -> None:
+async def test_unreachable_server_is_store_unavailable(near: Mainspring) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         at = url_of(taken)
     far = Mainspring(at, api_key="msk_x")
@@ -334,7 +334,7 @@ IMPOSSIBLE: list[Callable[[Mainspring], Awaitable[Any]]] = [
 
 
 @pytest.mark.parametrize("call", IMPOSSIBLE)
-async def test_calls_that_need_the_database_are_refused(
+async def test_database_only_features_raise_bad_input(
     near: Mainspring, call: Callable[[Mainspring], Awaitable[Any]]
 ) -> None:
     async with serving(near) as (far, _):
@@ -357,7 +357,7 @@ async def test_invalid_api_url_is_refused(url: str, words: str) -> None:
         await Mainspring(url, api_key="msk_x").jobs.list()
 
 
-def test_a_client_without_a_key_sends_no_request() -> None:
+def test_missing_api_key_is_refused() -> None:
     with pytest.raises(BadSetting, match="needs a key"):
         Mainspring("https://host")
 

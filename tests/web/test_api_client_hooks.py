@@ -1,4 +1,4 @@
-"""app.webhooks and app.triggers through the HTTP client."""
+"""app.webhooks and app.triggers over an API."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def far_from(near: Mainspring, role: Role = "admin") -> AsyncIterator[Main
             await running
 
 
-async def test_webhooks_through_the_http_client() -> None:
+async def test_webhooks_facade_over_an_api() -> None:
     near = Mainspring("memory://")
     async with far_from(near) as far:
         made = await far.webhooks.create("ops", URL, ["job.dead"], tags=["x"])
@@ -57,7 +57,7 @@ async def test_webhooks_through_the_http_client() -> None:
             await far.webhooks.get("ops")
 
 
-async def test_triggers_through_the_http_client() -> None:
+async def test_triggers_facade_over_an_api() -> None:
     near = Mainspring("memory://")
     async with far_from(near) as far:
         made = await far.triggers.create("orders", task="ship", arguments={"order": "body.id"}, kwargs={"a": 1})
@@ -69,7 +69,7 @@ async def test_triggers_through_the_http_client() -> None:
         assert list(await near.triggers.list()) == []
 
 
-async def test_a_remote_cancel_is_delivered_to_webhooks_once() -> None:
+async def test_cancel_over_an_api_is_delivered_once() -> None:
     near = Mainspring("memory://", webhook_allow="127.0.0.1")
 
     @near.task

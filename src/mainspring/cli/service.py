@@ -29,7 +29,7 @@ def openapi_json() -> bytes:
         from ..api.service import litestar_app
     except ImportError as missing:
         raise _not_installed(missing) from None
-    return msgspec.json.encode(document(litestar()))
+    return msgspec.json.encode(openapi_document(litestar_app()))
 
 
 def check_installed() -> None:
@@ -64,7 +64,7 @@ class Service:
         from ..api.service import asgi
         from ..metrics.process import watch_loop
 
-        application: Any = asgi(self._app, auth=self._auth, greets=False)
+        application: Any = asgi(self._app, auth=self._auth, sign_in_hint=False)
         serving = self._server.Server(application, grace=self._app.settings.grace, ready=ready)
         self.stop = serving.stop
         watch = asyncio.create_task(watch_loop(self._meter, self._app.clock))
@@ -78,11 +78,11 @@ class Service:
         if not self._auth:
             hint("anyone on this machine can open it, as an admin (--no-auth)")
             return self._print_url(self.address) if opens else self.address
-        from ..api.access.first_run import address, welcome
+        from ..api.access.first_run import create_token, sign_in_url
 
-        if not (token := await welcome(self._app)):
+        if not (token := await create_token(self._app)):
             return self._print_url(self.address) if opens else self.address
-        page = address(self.address, token)
+        page = sign_in_url(self.address, token)
         if opens:
             return self._print_url(page, " (it signs you in: once, within an hour)")
         click.echo(f"first start: sign in once, within an hour, at {page}")
