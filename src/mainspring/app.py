@@ -76,9 +76,9 @@ from .trigger import Cron, Trigger, cron
 from .webhook.delivery import OPTIONS as DELIVERY
 from .webhook.delivery import Delivery
 from .webhook.dispatcher import HEARD, WebhookDispatcher
+from .webhook.message_dedup import settle_open
 from .webhook.record import QUEUE as WEBHOOKS
 from .webhook.record import TASK as WEBHOOK
-from .webhook.seen_message import settle_open
 from .worker.pruner import Archive, Pruner
 from .worker.runner import Runner
 from .worker.scheduler import Scheduler

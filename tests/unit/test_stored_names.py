@@ -37,7 +37,7 @@ from mainspring.task.dead_letter import MARK
 from mainspring.task.interruption import TaskExit
 from mainspring.testing.contract.build import NOW, a_schedule
 from mainspring.trigger import At, Calendar, Cron, Every
-from mainspring.webhook import inbound, record, seen_message
+from mainspring.webhook import inbound, message_dedup, record
 from mainspring.webhook.delivery import Undelivered
 from mainspring.webhook.message import prefix
 from mainspring.webhook.record import QUEUE, TASK
@@ -182,8 +182,8 @@ def test_kinds_of_documents() -> None:
     known = [depth.KIND, etag.KIND, idempotency.KIND, keys._USE, queue_pauses.KIND, session._KIND]
     known += [
         edit_claim.KIND,
-        seen_message._OPEN,
-        seen_message._SEEN,
+        message_dedup._OPEN,
+        message_dedup._SEEN,
         welcome._KIND,
         record.WEBHOOKS._kind,
         record.STANDINGS._kind,

@@ -24,7 +24,7 @@ from ..span import Span, seconds
 from ..suggest import did_you_mean
 from ..task.handle import Handle, missing
 from ..task.task import checked
-from ..webhook.seen_message import settle_open
+from ..webhook.message_dedup import settle_open
 from .audit_log import annotate, audited
 from .bulk_page import BulkPage, resumed, token
 from .bulk_steps import MAX_STEP_JOBS, Act, BulkSteps, in_parts

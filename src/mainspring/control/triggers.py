@@ -19,8 +19,8 @@ from ..suggest import did_you_mean, unexpected
 from ..task.handle import Handle
 from ..task.task import check_name, check_public, checked
 from ..webhook.inbound import MOST, TRIGGERS, Call, InboundTrigger, StoredTrigger, checked_arguments, checked_kwargs
+from ..webhook.message_dedup import job_made, seen_message
 from ..webhook.record import Redacted, SigningSecret, SigningSecrets, checked_name, facts, noted, secret_of
-from ..webhook.seen_message import job_made, seen_message
 from .audit_log import annotate, audited
 from .computation import Computation
 from .ground import Ground

@@ -1,12 +1,12 @@
 """Triggers: rules about time, from which schedules get their ticks."""
 
 from .at import At, at
+from .base import Preview, Trigger
 from .calendar import Calendar
 from .cron import Cron, cron
-from .cron_effects import Effect
+from .cron_clock_changes import Effect
 from .every import Every
 from .period import every
-from .rule import Preview, Trigger
 from .timetable import Omitted, Timetable
 from .window import Window
 

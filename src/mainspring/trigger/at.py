@@ -9,8 +9,8 @@ from msgspec.structs import force_setattr
 
 from ..clock import is_instant
 from ..errors import BadInput
-from .rule import Trigger
-from .wall import NOTHING, instants, shift, spoken, utc, written
+from .base import Trigger
+from .wall_clock import NOTHING, instants, shift, spoken, utc, written
 from .zone import zone_of
 
 

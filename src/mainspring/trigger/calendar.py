@@ -12,9 +12,9 @@ from zoneinfo import ZoneInfo
 from msgspec.structs import force_setattr, replace
 
 from ..errors import BadInput
+from .base import Trigger
 from .bounds import MAX_TIMES, MAX_WEEKDAYS, check_count
-from .rule import Trigger
-from .wall import DAY, EARLIEST, NOTHING, instants, shift, spoken, time_of, utc, written
+from .wall_clock import DAY, EARLIEST, NOTHING, instants, shift, spoken, time_of, utc, written
 from .weekday import NAMES, WEEKEND, WORKDAYS, listed, weekdays
 from .zone import LONGEST_SHIFT, Change, changes, offset, offsets, zone_of
 

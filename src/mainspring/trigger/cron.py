@@ -11,13 +11,13 @@ import msgspec
 
 from ..errors import BadInput
 from ..suggest import did_you_mean
-from . import cron_effects, cron_words
+from . import cron_clock_changes, cron_description
+from .base import Trigger
 from .bounds import MAX_NAME_CHARACTERS, quoted
-from .cron_effects import Effect
+from .cron_clock_changes import Effect
 from .cron_fields import LONGEST, read
 from .cron_plan import CronPlan, DayMatch
-from .cron_walk import next_in, next_utc
-from .rule import Trigger
+from .cron_ticks import next_in, next_utc
 from .zone import zone_of
 
 _PREFIX = re.compile(r"(?:CRON_TZ|TZ)=(\S*)\s+(.*)", re.DOTALL)
@@ -63,20 +63,20 @@ class Cron(Trigger, frozen=True, kw_only=True, tag="cron"):
         return next_utc(plan, after) if self.tz == "UTC" else next_in(plan, after, zone_of(self.tz))
 
     def explain(self) -> str:
-        return cron_words.explain(self.plan, self.tz, self.name)
+        return cron_description.explain(self.plan, self.tz, self.name)
 
     def warnings(self) -> list[str]:
-        return cron_words.warnings(self.plan)
+        return cron_description.warnings(self.plan)
 
     def note(self, tick: datetime) -> str:
-        return cron_effects.note(self.plan, zone_of(self.tz), tick)
+        return cron_clock_changes.note(self.plan, zone_of(self.tz), tick)
 
     def effects(self, *, after: datetime, until: datetime | None = None) -> list[Effect]:
         """What changes of the clocks do to it within a year, or until then; at either end of time nothing is told."""
         if not 1 < after.year < MAXYEAR - 1:
             return []
         end = after + _YEAR if until is None else until
-        return cron_effects.effects(self.plan, zone_of(self.tz), after=after, until=end)
+        return cron_clock_changes.effects(self.plan, zone_of(self.tz), after=after, until=end)
 
     def named(self, name: str) -> Cron:
         """`H` settled by the name; without one the same value, whatever its name."""

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from ..errors import BadInput
-from .rule import spread
+from .base import spread
 
 LONGEST = 256
 MOST_ITEMS = 100

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from ..errors import BadInput
 from .cron import Cron, cron
+from .cron_description import members
 from .cron_fields import MACROS
-from .cron_words import members
 from .zone import changes, offset, zone_of
 
 _SETTING = re.compile(r"\s*[\"']?([A-Za-z_][A-Za-z0-9_]*)[\"']?\s*=\s*(.*?)\s*")

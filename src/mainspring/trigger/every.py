@@ -10,9 +10,9 @@ from msgspec.structs import force_setattr, replace
 
 from ..clock import EPOCH
 from ..errors import BadInput
+from .base import Trigger
 from .calendar import Calendar, written_all
-from .rule import Trigger
-from .wall import DAY, MICROSECOND, spoken, utc, written
+from .wall_clock import DAY, MICROSECOND, spoken, utc, written
 from .weekday import weekdays
 from .zone import zone_of
 

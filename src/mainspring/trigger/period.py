@@ -11,7 +11,7 @@ from ..span import Span, seconds
 from ..suggest import did_you_mean
 from .calendar import Calendar
 from .every import Every
-from .wall import MICROSECOND
+from .wall_clock import MICROSECOND
 from .weekday import WEEKEND, WORKDAYS
 
 UNITS = ("weeks", "days", "hours", "minutes", "seconds")

@@ -15,9 +15,9 @@ from msgspec.structs import force_setattr
 
 from ..clock import EPOCH
 from ..errors import BadInput
+from .base import Preview, Trigger, count, latest, spread
 from .bounds import MAX_EXCLUDED_DATES, check_count
-from .rule import Preview, Trigger, count, latest, spread
-from .wall import DAY, EARLIEST, LATEST, MICROSECOND, NOTHING, edge, spoken, utc, written
+from .wall_clock import DAY, EARLIEST, LATEST, MICROSECOND, NOTHING, edge, spoken, utc, written
 from .window import Window
 from .zone import LONGEST_SHIFT, zone_of
 

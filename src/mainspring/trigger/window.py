@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import fields, force_setattr, replace
 
 from ..errors import BadInput
-from .wall import DAY, EARLIEST, edge, time_of, utc, written
+from .wall_clock import DAY, EARLIEST, edge, time_of, utc, written
 from .weekday import NAMES, WEEKEND, WORKDAYS, listed, weekdays
 from .zone import zone_of
 

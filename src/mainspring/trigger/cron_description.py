@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from .cron_fields import DAY, KINDS, CronField, Field, Special
 from .cron_plan import LENGTHS, CronPlan
-from .wall import MONTHS
+from .wall_clock import MONTHS
 
 WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _NTH = ("", "first", "second", "third", "fourth", "fifth")

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+from .cron_description import joined
 from .cron_plan import CronPlan
-from .cron_words import joined
-from .wall import spoken, written
+from .wall_clock import spoken, written
 from .zone import Change, change_at, changes
 
 _SECOND = timedelta(seconds=1)
