@@ -15,7 +15,7 @@ from mainspring import BadInput, cron, every
 from mainspring.records.job import State
 from mainspring.schedule.edit import create, pause, redefine, reschedule, resume, trigger_now
 from mainspring.schedule.job_ended import after_job_ended
-from mainspring.schedule.options import fitting
+from mainspring.schedule.options import check_spec
 from mainspring.schedule.plan import plan
 from mainspring.schedule.record import Schedule, Spec
 from mainspring.trigger import Window
@@ -35,7 +35,7 @@ def minutes(instant: datetime | None) -> float | None:
 def new(trigger: Any = None, adapt: float = 480, **said: Any) -> Schedule:
     """Every minute from noon on, up to every eight."""
     spec = Spec(trigger=trigger or every().minute, task="look", adapt=adapt, **said)
-    return create("look", fitting("look", spec), owner="user", now=NOON)
+    return create("look", check_spec("look", spec), owner="user", now=NOON)
 
 
 def fire(one: Schedule, now: datetime | None = None) -> Schedule:
@@ -273,7 +273,7 @@ def test_another_interval_begins_anew() -> None:
 )
 def test_what_does_not_go_together_is_refused(said: dict[str, Any], error: str) -> None:
     with pytest.raises(BadInput) as refused:
-        fitting("look", Spec(task="t", **said))
+        check_spec("look", Spec(task="t", **said))
     assert error in str(refused.value)
 
 

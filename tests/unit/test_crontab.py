@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mainspring import cron
-from mainspring.trigger.crontab import CrontabEntry, interval, read
+from mainspring.trigger.crontab import CrontabEntry, interval, parse
 
 USER = """\
 # m h dom mon dow command
@@ -27,11 +27,11 @@ CRON_TZ=Mars/Base
 
 
 def by_line(text: str, **options: bool | str) -> dict[int, CrontabEntry]:
-    return {entry.line: entry for entry in read(text, **options)}  # type: ignore[arg-type]
+    return {entry.line: entry for entry in parse(text, **options)}  # type: ignore[arg-type]
 
 
 def one(line: str, **options: bool | str) -> CrontabEntry:
-    (entry,) = read(line, **options)  # type: ignore[arg-type]
+    (entry,) = parse(line, **options)  # type: ignore[arg-type]
     return entry
 
 
@@ -92,7 +92,7 @@ def test_a_system_crontab_names_users() -> None:
 
 
 def test_names_are_never_shared() -> None:
-    entries = read("0 0 * * * /a/run.sh\n0 1 * * * /b/run.sh\n0 2 * * * ENV=1 run\n0 3 * * * ;;;\n")
+    entries = parse("0 0 * * * /a/run.sh\n0 1 * * * /b/run.sh\n0 2 * * * ENV=1 run\n0 3 * * * ;;;\n")
     assert [entry.name for entry in entries] == ["run", "run-2", "run-3", "line-4"]
 
 
@@ -140,7 +140,7 @@ def test_what_cannot_be_converted_is_flagged_and_not_guessed(line: str, flag: st
 
 
 def test_comments_and_blank_lines_are_no_entries() -> None:
-    assert read("# a\n\n   \n  # 0 0 * * * b\n") == []
+    assert parse("# a\n\n   \n  # 0 0 * * * b\n") == []
 
 
 # intervals
@@ -201,7 +201,7 @@ def test_an_interval_has_the_very_ticks_of_its_expression(expr: str, zone: str) 
 
 
 def test_reading_as_intervals_reports_both() -> None:
-    even, uneven = read("*/5 * * * * a\n*/7 * * * * b\n", as_intervals=True)
+    even, uneven = parse("*/5 * * * * a\n*/7 * * * * b\n", as_intervals=True)
     assert (even.interval, even.flags) == (300, ())
     assert uneven.interval is None
     assert uneven.flags[-1] == "not an interval: its times are not evenly spread from midnight to midnight"

@@ -13,7 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import Context, Mainspring
-from mainspring.logs.formatters import LONGEST, LONGEST_VALUE, JsonFormatter, RunFilter, TextFormatter
+from mainspring.logs.formatters import (
+    MAX_MESSAGE_CHARACTERS,
+    MAX_VALUE_CHARACTERS,
+    JsonFormatter,
+    RunFilter,
+    TextFormatter,
+)
 
 CANARY = "kan4ri-vogel"
 
@@ -75,15 +81,19 @@ def test_secrets_are_hidden_wherever_they_stand() -> None:
 
 
 def test_a_secret_is_hidden_before_a_line_is_cut() -> None:
-    said = written(record("x" * (LONGEST - 20) + f" password={CANARY} " + "y" * 100, note="password=" + CANARY * 2_000))
+    said = written(
+        record(
+            "x" * (MAX_MESSAGE_CHARACTERS - 20) + f" password={CANARY} " + "y" * 100, note="password=" + CANARY * 2_000
+        )
+    )
     assert CANARY[:4] not in said["message"]
     assert said["note"] == "password=***"
 
 
 def test_a_long_line_is_cut() -> None:
     said = written(record("x" * 100_000, note="y" * 100_000))
-    assert len(said["message"]) < LONGEST + 50
-    assert len(said["note"]) < LONGEST_VALUE + 50
+    assert len(said["message"]) < MAX_MESSAGE_CHARACTERS + 50
+    assert len(said["note"]) < MAX_VALUE_CHARACTERS + 50
     assert said["message"].endswith("characters more")
 
 

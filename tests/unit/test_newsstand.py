@@ -12,7 +12,7 @@ import pytest
 
 from mainspring import BadInput, Mainspring, StoreUnavailable
 from mainspring.feed.event import RESET, FeedEvent, encode
-from mainspring.feed.hub import AT_HAND, WATCH, FeedHub, Item, ReaderLagged
+from mainspring.feed.hub import MAX_BUFFERED_EVENTS, WATCH_SECONDS, FeedHub, NumberedEvent, ReaderLagged
 from mainspring.records.feed import MIN_FEED_ITEMS, Feed
 from mainspring.store import Store
 from mainspring.stores.memory.store import MemoryStore
@@ -57,7 +57,7 @@ def ground(clock: VirtualClock) -> Ground:
     return Ground(clock)
 
 
-def said(items: list[Item]) -> list[str]:
+def said(items: list[NumberedEvent]) -> list[str]:
     return [item.notice.queue or f"{item.notice.type}:{item.notice.reason}" for item in items]
 
 
@@ -182,7 +182,7 @@ async def test_the_watch_is_announced_again_before_it_ends_and_outlives_the_read
         await read(ground, reader, 300)
         until = await ground.store.watched()
         assert until is not None
-        assert WATCH - 21 <= (until - ground.clock.now()).total_seconds() <= WATCH
+        assert WATCH_SECONDS - 21 <= (until - ground.clock.now()).total_seconds() <= WATCH_SECONDS
         assert ground.app.herald.watched
     assert ground.app.herald.watched
 
@@ -221,10 +221,10 @@ async def test_a_reader_that_falls_behind_is_told_so_and_harms_no_other(ground: 
         await read(ground, slow, 0.1)
         await read(ground, patient, 0.1)
         seen = 0
-        for _ in range(0, AT_HAND + 1000, 1000):
+        for _ in range(0, MAX_BUFFERED_EVENTS + 1000, 1000):
             await ground.publish(*["x"] * 1000)
             seen += len(await read(ground, quick))
-        assert seen == AT_HAND + 1000
+        assert seen == MAX_BUFFERED_EVENTS + 1000
         with pytest.raises(ReaderLagged):
             await slow.read(0)
         assert len(await patient.read(0)) == 1000
@@ -279,7 +279,7 @@ async def test_the_app_itself_can_watch(clock: VirtualClock, store: Store) -> No
     @app.task
     async def work() -> None: ...
 
-    found: list[Item] = []
+    found: list[NumberedEvent] = []
 
     async def follow() -> None:
         async for item in app.watch(types=["job.completed"], tasks=["work"]):

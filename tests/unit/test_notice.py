@@ -32,7 +32,7 @@ from mainspring.events import (
     ended,
 )
 from mainspring.feed.event import DROPPED, RESET, TYPES, FeedEvent, FeedFilter, Summary, decode, encode, feed_filter
-from mainspring.feed.from_events import CONVERTERS, LINES, NAMES, TEXT
+from mainspring.feed.from_events import CONVERTERS, MAX_LINES, MAX_NAMES, MAX_TEXT_CHARACTERS
 from mainspring.records.job import Action, Job
 from mainspring.records.outcome import Outcome
 from mainspring.records.run import Ending, LogLine, Progress, RunReport
@@ -144,16 +144,16 @@ def test_log_lines_and_progress_are_told_in_order_each_for_itself() -> None:
 
 
 def test_of_very_many_lines_at_once_the_newest_are_told_and_the_others_counted() -> None:
-    notices = reported(*(f"line {n}" for n in range(LINES + 40)))
-    assert (len(notices), notices[0].left_out, notices[1].left_out) == (LINES, 40, 0)
+    notices = reported(*(f"line {n}" for n in range(MAX_LINES + 40)))
+    assert (len(notices), notices[0].left_out, notices[1].left_out) == (MAX_LINES, 40, 0)
     assert notices[-1].line is not None
-    assert notices[-1].line.text == f"line {LINES + 39}"
+    assert notices[-1].line.text == f"line {MAX_LINES + 39}"
 
 
 def test_of_very_many_jobs_each_notice_names_some() -> None:
-    ids = tuple(f"j{n}" for n in range(2 * NAMES + 1))
+    ids = tuple(f"j{n}" for n in range(2 * MAX_NAMES + 1))
     notices = told(JobsChanged(at=NOW, action=Action.CANCEL, ids=ids))
-    assert [len(notice.ids) for notice in notices] == [NAMES, NAMES, 1]
+    assert [len(notice.ids) for notice in notices] == [MAX_NAMES, MAX_NAMES, 1]
     assert sum((notice.ids for notice in notices), ()) == ids
 
 
@@ -162,7 +162,7 @@ LEAKS: list[Event] = [
     JobStarted(at=NOW, job=JOB),
     outcome(State.COMPLETED, Ending.COMPLETED, result='"hunter2"'),
     outcome(State.DEAD, Ending.FAILED, failure=Failure("ValueError", SECRET, "stack: hunter2")),
-    outcome(State.DEAD, Ending.FAILED, failure=Failure("ValueError", "x" * (TEXT - 8) + SECRET)),
+    outcome(State.DEAD, Ending.FAILED, failure=Failure("ValueError", "x" * (MAX_TEXT_CHARACTERS - 8) + SECRET)),
     JobReported(at=NOW, job=JOB, report=RunReport(
         id="j1", lease="l", lines=(LogLine(2, 1, NOW, 20, SECRET),), progress=Progress(2, NOW, 1.0, None, SECRET))),
     TickPassed(at=NOW, schedule="daily", tick=Tick(n=1, at=NOW, seen_at=NOW, what="skipped", reason=SECRET)),
@@ -178,7 +178,7 @@ def test_no_payload_no_result_and_no_secret_gets_into_the_feed(event: Event) -> 
 def test_a_long_text_is_cut() -> None:
     (notice,) = reported("x" * 5000)
     assert notice.line is not None
-    assert len(notice.line.text) == TEXT + 1
+    assert len(notice.line.text) == MAX_TEXT_CHARACTERS + 1
 
 
 def test_a_notice_is_read_as_it_was_written() -> None:

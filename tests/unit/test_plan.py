@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from mainspring.records.job import State
 from mainspring.schedule.edit import create, trigger_now
 from mainspring.schedule.job_ended import after_job_ended, after_job_revived
-from mainspring.schedule.plan import STEP, plan
+from mainspring.schedule.plan import MAX_TICKS_PER_FIRING, plan
 from mainspring.schedule.record import Firing, Schedule, Spec, Tick
-from mainspring.schedule.status import ACTIVE_KEPT, COUNTED
+from mainspring.schedule.status import MAX_COUNTED_TICKS, MAX_LISTED_JOBS
 from mainspring.trigger import Every, Window, cron
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -110,18 +110,18 @@ def test_a_window_shorter_than_the_grace_takes_no_tick_that_is_on_time() -> None
 
 def test_missed_ticks_that_all_are_to_run_go_in_steps() -> None:
     row = hourly(catch_up="all", overlap="allow", catch_up_window=1e9)
-    first = look(row, at(STEP + 50.5))
-    assert (len(first.ticks), first.schedule.due_at) == (STEP, at(STEP + 1))
-    second = look(first.schedule, at(STEP + 50.5))
-    assert (len(second.ticks), second.schedule.due_at) == (50, at(STEP + 51))
+    first = look(row, at(MAX_TICKS_PER_FIRING + 50.5))
+    assert (len(first.ticks), first.schedule.due_at) == (MAX_TICKS_PER_FIRING, at(MAX_TICKS_PER_FIRING + 1))
+    second = look(first.schedule, at(MAX_TICKS_PER_FIRING + 50.5))
+    assert (len(second.ticks), second.schedule.due_at) == (50, at(MAX_TICKS_PER_FIRING + 51))
 
 
 def test_of_very_many_only_so_many_are_counted_and_all_are_passed() -> None:
-    firing = look(hourly(catch_up="skip"), at(5 * COUNTED + 0.5))
+    firing = look(hourly(catch_up="skip"), at(5 * MAX_COUNTED_TICKS + 0.5))
     old, rest = firing.ticks
-    assert (old.count, old.last_at) == (COUNTED, at(5 * COUNTED - 24))
-    assert (rest.count, rest.last_at) == (24, at(5 * COUNTED))
-    assert firing.schedule.next_run_at == at(5 * COUNTED + 1)
+    assert (old.count, old.last_at) == (MAX_COUNTED_TICKS, at(5 * MAX_COUNTED_TICKS - 24))
+    assert (rest.count, rest.last_at) == (24, at(5 * MAX_COUNTED_TICKS))
+    assert firing.schedule.next_run_at == at(5 * MAX_COUNTED_TICKS + 1)
 
 
 def test_missed_ticks_that_must_not_overlap_run_one_after_the_other() -> None:
@@ -452,10 +452,10 @@ def test_ticks_that_an_interval_would_have_had_if_it_had_not_grown_are_not_misse
 
 
 def test_very_many_ticks_of_an_interval_that_has_grown_are_passed_in_one_step() -> None:
-    firing = look(grown(catch_up="skip"), at(9 * COUNTED))
-    assert firing.ticks[0].count == COUNTED
+    firing = look(grown(catch_up="skip"), at(9 * MAX_COUNTED_TICKS))
+    assert firing.ticks[0].count == MAX_COUNTED_TICKS
     assert firing.schedule.next_run_at is not None
-    assert firing.schedule.next_run_at > at(9 * COUNTED)
+    assert firing.schedule.next_run_at > at(9 * MAX_COUNTED_TICKS)
 
 
 # the rest of the row
@@ -481,13 +481,15 @@ def test_a_cron_rule_is_met_like_an_interval() -> None:
 def test_of_jobs_that_may_overlap_it_remembers_the_newest() -> None:
     row = hourly(overlap="allow", catch_up="all", catch_up_window=10**7)
     for _ in range(3):
-        row = look(row, at(3 * STEP)).schedule
-    row = trigger_now(row, [at(0)], "by_hand", now=at(3 * STEP), mint=lambda: "last", joins=True).schedule
+        row = look(row, at(3 * MAX_TICKS_PER_FIRING)).schedule
+    row = trigger_now(
+        row, [at(0)], "by_hand", now=at(3 * MAX_TICKS_PER_FIRING), mint=lambda: "last", joins=True
+    ).schedule
     row = after_job_revived(row, "old")
     known = (len(row.active), row.unlisted, row.active[-2:])
-    assert known == (ACTIVE_KEPT, 3 * STEP + 2 - ACTIVE_KEPT, ("last", "old"))
-    new = after_job_ended(row, "not listed", State.COMPLETED, at(3 * STEP))
-    assert (len(new.active), new.unlisted, new.completed) == (ACTIVE_KEPT, row.unlisted - 1, 1)
-    assert after_job_ended(replace(row, unlisted=0), "a stranger", State.COMPLETED, at(3 * STEP)) == replace(
-        row, unlisted=0
-    )
+    assert known == (MAX_LISTED_JOBS, 3 * MAX_TICKS_PER_FIRING + 2 - MAX_LISTED_JOBS, ("last", "old"))
+    new = after_job_ended(row, "not listed", State.COMPLETED, at(3 * MAX_TICKS_PER_FIRING))
+    assert (len(new.active), new.unlisted, new.completed) == (MAX_LISTED_JOBS, row.unlisted - 1, 1)
+    assert after_job_ended(
+        replace(row, unlisted=0), "a stranger", State.COMPLETED, at(3 * MAX_TICKS_PER_FIRING)
+    ) == replace(row, unlisted=0)

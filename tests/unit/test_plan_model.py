@@ -16,9 +16,9 @@ from mainspring.ids import JobId
 from mainspring.records.job import State
 from mainspring.schedule.edit import create, pause, redefine, reschedule, resume, trigger_now
 from mainspring.schedule.job_ended import after_dependency_succeeded, after_job_ended
-from mainspring.schedule.plan import STEP, plan
+from mainspring.schedule.plan import MAX_TICKS_PER_FIRING, plan
 from mainspring.schedule.record import Firing, Schedule, Spec, Tick
-from mainspring.schedule.status import COUNTED, due
+from mainspring.schedule.status import MAX_COUNTED_TICKS, next_due
 from mainspring.trigger import Every, Timetable, Window
 
 START = datetime(2030, 1, 1, 20, 59, 30, tzinfo=UTC)
@@ -90,7 +90,7 @@ class Life:
             old.next_run_at, old.held_at, old.ticks, old.waits_on,
         )  # fmt: skip
         assert moves or again.due_at is None or again.due_at > self.now
-        assert sum(tick.what == "fired" for tick in firing.ticks) <= STEP
+        assert sum(tick.what == "fired" for tick in firing.ticks) <= MAX_TICKS_PER_FIRING
         if old.next_run_at is not None and again.next_run_at is not None:
             assert again.next_run_at >= old.next_run_at
         assert set(firing.cancel) <= set(again.active)
@@ -197,7 +197,7 @@ class Life:
             if tick.reason == "by_hand":
                 continue
             ticks = list(_between(timetable, tick)) if tick.last_at is not None else [tick.at]
-            assert len(ticks) == tick.count or tick.count == COUNTED < len(ticks)
+            assert len(ticks) == tick.count or tick.count == MAX_COUNTED_TICKS < len(ticks)
             found.update(ticks)
         return found
 
@@ -289,4 +289,4 @@ def test_an_interval_that_counts_from_the_end_of_a_run_has_no_run_sooner(
 def test_the_instant_at_which_it_is_looked_at_is_the_tick_and_its_offset() -> None:
     row = create("x", Spec(trigger=Every(seconds=60), task="task", jitter=30.0), owner="user", now=START)
     assert row.next_run_at is not None
-    assert due(row) == row.due_at == row.next_run_at + row.timetable.offset
+    assert next_due(row) == row.due_at == row.next_run_at + row.timetable.offset

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from mainspring import cron, every
 from mainspring.clock import micros
 from mainspring.schedule.balance.distribution import Peak, distribution, evenness
-from mainspring.schedule.balance.load import MOST, SECOND, WHOLE, IntervalWheel, TickLoad
-from mainspring.schedule.balance.spread import FRESH, IMMINENT, moved, place, rebalance
+from mainspring.schedule.balance.load import MAX_SLOTS, MICROS_PER_SECOND, WEIGHT_PER_TICK, IntervalWheel, TickLoad
+from mainspring.schedule.balance.spread import IMMINENT, MIN_TIME_BETWEEN_MOVES, choose_anchor, rebalance, with_phase
 from mainspring.schedule.edit import create
 from mainspring.schedule.plan import plan
 from mainspring.schedule.record import Schedule, Spec
@@ -37,13 +37,13 @@ def settled(n: int, trigger: Any, now: datetime = NOW, **said: Any) -> list[Sche
     board, rows = TickLoad([], now), list[Schedule]()
     for name in (f"s{i:04}" for i in range(n)):
         spec = Spec(trigger=trigger, task="t", spread=True, **said)
-        rows.append(row(name, trigger, place(name, spec, board, now), now, spread=True, **said))
+        rows.append(row(name, trigger, choose_anchor(name, spec, board, now), now, spread=True, **said))
         board.add(rows[-1])
     return rows
 
 
 def put(name: str, trigger: Any, others: list[Schedule], now: datetime = NOW, **said: Any) -> datetime:
-    return place(name, Spec(trigger=trigger, task="t", spread=True, **said), TickLoad(others, now), now)
+    return choose_anchor(name, Spec(trigger=trigger, task="t", spread=True, **said), TickLoad(others, now), now)
 
 
 # slots
@@ -54,17 +54,17 @@ def put(name: str, trigger: Any, others: list[Schedule], now: datetime = NOW, **
     [(0.001, 0.001), (1, 0.001), (60, 0.1), (300, 1), (900, 1), (3600, 10), (86_400, 60), (7 * 86_400, 600)],
 )
 def test_slots_are_as_wide_as_the_interval_bears(seconds: float, width: float) -> None:
-    assert IntervalWheel(int(seconds * SECOND), {}).width == width * SECOND
+    assert IntervalWheel(int(seconds * MICROS_PER_SECOND), {}).width == width * MICROS_PER_SECOND
 
 
 def test_a_hundred_years_have_not_more_slots_than_others() -> None:
-    assert len(IntervalWheel(36_525 * 86_400 * SECOND, {}).ticks) <= MOST
+    assert len(IntervalWheel(36_525 * 86_400 * MICROS_PER_SECOND, {}).ticks) <= MAX_SLOTS
 
 
 def load_at(interval: Every, others: list[Schedule]) -> Counter[int]:
     """Ticks of others by slot of the interval, in millionths of a tick a round; those of 0 are left out."""
-    round = TickLoad(others, NOW).round(int(interval.seconds * SECOND))
-    return Counter({slot: ticks * 1_000_000 // WHOLE for slot, ticks in enumerate(round.ticks) if ticks})
+    round = TickLoad(others, NOW).round(int(interval.seconds * MICROS_PER_SECOND))
+    return Counter({slot: ticks * 1_000_000 // WEIGHT_PER_TICK for slot, ticks in enumerate(round.ticks) if ticks})
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_grown_interval_loads_less() -> None:
 def test_what_is_taken_away_leaves_nothing_behind(spans: list[int], phases: list[int]) -> None:
     rows = [row(f"s{n}", every(span).seconds, NOON + timedelta(seconds=phases[n])) for n, span in enumerate(spans)]
     board = TickLoad(rows, NOW)
-    round = board.round(3600 * SECOND)
+    round = board.round(3600 * MICROS_PER_SECOND)
     for one in rows:
         board.add(one, -1)
     assert set(round.ticks) == {0}
@@ -124,7 +124,7 @@ def test_the_first_of_all_is_where_it_would_be_anyway() -> None:
 
 def test_the_second_is_half_an_interval_away_from_the_first() -> None:
     first = row("a", every().hour, NOON)
-    assert micros(put("b", every().hour, [first])) // SECOND % 3600 == 1800
+    assert micros(put("b", every().hour, [first])) // MICROS_PER_SECOND % 3600 == 1800
 
 
 def test_it_goes_to_the_only_free_slot() -> None:
@@ -136,7 +136,7 @@ def test_its_jitter_is_taken_into_account() -> None:
     taken = [row(f"s{n}", every(5).minutes, NOON + timedelta(seconds=n)) for n in range(300) if n != 77]
     anchor = put("new", every(5).minutes, taken, jitter=100)
     fires = row("new", every(5).minutes, anchor, spread=True, jitter=100).timetable.fire_at(anchor)
-    assert micros(fires) // SECOND % 300 == 77
+    assert micros(fires) // MICROS_PER_SECOND % 300 == 77
 
 
 def test_it_avoids_the_minute_of_hourly_crons() -> None:
@@ -164,12 +164,12 @@ def test_one_that_runs_on_start_comes_again_in_the_second_half() -> None:
 )
 def test_those_placed_one_after_another_never_meet(n: int, interval: Every) -> None:
     rows = settled(n, interval)
-    assert len({micros(one.anchor_at) % int(interval.seconds * SECOND) for one in rows}) == n
+    assert len({micros(one.anchor_at) % int(interval.seconds * MICROS_PER_SECOND) for one in rows}) == n
     assert distribution(rows, NOW).score > 0.95
 
 
 def test_more_than_there_are_slots_are_spread_inside_them() -> None:
-    by_second = Counter(micros(one.anchor_at) // SECOND % 3600 for one in settled(3600, every().hour))
+    by_second = Counter(micros(one.anchor_at) // MICROS_PER_SECOND % 3600 for one in settled(3600, every().hour))
     assert max(by_second.values()) == 1
 
 
@@ -185,7 +185,7 @@ def test_no_slot_is_less_loaded_than_the_one_it_gets(spans: list[int], seed: int
         for n, span in enumerate(spans)
     ]
     anchor = put("new", every(own).seconds, others)
-    round = TickLoad(others, NOW).round(own * SECOND)
+    round = TickLoad(others, NOW).round(own * MICROS_PER_SECOND)
     assert round.ticks[round.slot(micros(anchor))] == min(round.ticks)
 
 
@@ -321,7 +321,7 @@ def test_nobody_leaves_a_slot_that_has_no_more_than_its_share() -> None:
         ({"held_at": NOON}, "running"),
         ({"next_run_at": NOW + IMMINENT}, "imminent"),
         ({"next_run_at": NOW - HOUR}, "imminent"),
-        ({"moved_at": NOW - FRESH + MINUTE}, "fresh"),
+        ({"moved_at": NOW - MIN_TIME_BETWEEN_MOVES + MINUTE}, "fresh"),
     ],
 )
 def test_some_are_left_alone_and_it_says_why(fields: dict[str, Any], why: str) -> None:
@@ -380,13 +380,13 @@ def test_a_move_neither_hurries_nor_delays_a_tick_much(
     now = last + share * span * stretch
     if old.next_run_at is None or old.next_run_at <= now + min(IMMINENT, span / 4):
         return
-    new = moved(old, int(phase * seconds * SECOND), now)
+    new = with_phase(old, int(phase * seconds * MICROS_PER_SECOND), now)
     assert new is not None
     assert new.next_run_at is not None
     gap = new.next_run_at - last - span * (stretch - 1)
     assert span / 2 <= gap < 2 * span
     assert new.next_run_at > now
-    assert micros(new.next_run_at) % (seconds * SECOND) == int(phase * seconds * SECOND)
+    assert micros(new.next_run_at) % (seconds * MICROS_PER_SECOND) == int(phase * seconds * MICROS_PER_SECOND)
     assert new.timetable.next(new.next_run_at) == new.next_run_at + span * stretch
 
 
@@ -410,7 +410,7 @@ def test_moves_lose_and_double_no_ticks(seconds: int, moves: list[tuple[float, f
         fresh = one.moved_at is not None and (now < one.moved_at + span or one.next_run_at == one.anchor_at)
         near = one.next_run_at is None or one.next_run_at <= now + min(IMMINENT, span / 4)
         if phase is not None and not fresh and not near:
-            one = moved(one, int(phase * seconds * SECOND), now) or one
+            one = with_phase(one, int(phase * seconds * MICROS_PER_SECOND), now) or one
     gaps = [after - before for before, after in pairwise(fired)]
     assert all(span / 2 <= gap < 2 * span for gap in gaps)
     assert len(fired) == len(set(fired))
@@ -429,4 +429,4 @@ def test_no_plan_makes_things_worse() -> None:
 
 def test_one_that_would_have_no_tick_any_more_stays() -> None:
     one = row("a", every().hour, spread=True, end_at=NOON + HOUR)
-    assert moved(one, 1800 * SECOND, NOW + 25 * MINUTE) is None
+    assert with_phase(one, 1800 * MICROS_PER_SECOND, NOW + 25 * MINUTE) is None

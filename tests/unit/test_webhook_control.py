@@ -29,7 +29,7 @@ from mainspring.records.document import Document
 from mainspring.records.job import Action, NewJob
 from mainspring.records.query import Update
 from mainspring.testing import VirtualClock
-from mainspring.webhook.record import EVENTS, MOST, TASK, WEBHOOKS
+from mainspring.webhook.record import EVENTS, MAX_WEBHOOKS, TASK, WEBHOOKS
 
 URL = "https://hooks.example.com/in"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -116,7 +116,7 @@ def test_an_allowance_that_means_nothing_is_refused_with_the_app() -> None:
 
 
 async def test_there_is_an_end_to_how_many_there_are(app: Mainspring) -> None:
-    for n in range(MOST):
+    for n in range(MAX_WEBHOOKS):
         await app.webhooks.create(f"hook-{n}", URL, ["job.dead"])
     with pytest.raises(BadInput, match="there are 100 webhooks already"):
         await app.webhooks.create("one-more", URL, ["job.dead"])

@@ -16,12 +16,12 @@ from mainspring.events import StoreTrouble
 from mainspring.insight.queue_depth import (
     GRIDS,
     KIND,
-    MOST,
-    TEXT,
+    MAX_SAMPLE_BYTES,
+    MAX_SAMPLED_QUEUES,
     Depth,
     DepthSample,
     DepthSampler,
-    Grid,
+    SampleGrid,
     history,
     sample_once,
     take_sample,
@@ -204,18 +204,18 @@ class Many:
 
 
 async def test_of_many_queues_the_deepest_are_told_apart_and_all_are_in_the_total(clock: VirtualClock) -> None:
-    names = [f"q{n:03}" for n in range(MOST + 50)]
+    names = [f"q{n:03}" for n in range(MAX_SAMPLED_QUEUES + 50)]
     sample = await take_sample(Many(names[::-1]), clock.now())  # type: ignore[arg-type]
     assert list(sample.queues) == names[50:]
-    assert (sample.more, sample.total.scheduled) == (50, sum(range(1, MOST + 51)))
+    assert (sample.more, sample.total.scheduled) == (50, sum(range(1, MAX_SAMPLED_QUEUES + 51)))
     assert sample.only("q249") is not None
     assert sample.only("q000") is None  # what it held is not known
 
 
 async def test_a_sample_of_long_names_is_bounded_too(clock: VirtualClock) -> None:
-    sample = await take_sample(Many([f"{n:03}" + "é" * 197 for n in range(MOST)]), clock.now())  # type: ignore[arg-type]
-    assert TEXT / 2 < len(msgspec.json.encode(sample.queues)) <= TEXT
-    assert sample.more == MOST - len(sample.queues) > 0
+    sample = await take_sample(Many([f"{n:03}" + "é" * 197 for n in range(MAX_SAMPLED_QUEUES)]), clock.now())  # type: ignore[arg-type]
+    assert MAX_SAMPLE_BYTES / 2 < len(msgspec.json.encode(sample.queues)) <= MAX_SAMPLE_BYTES
+    assert sample.more == MAX_SAMPLED_QUEUES - len(sample.queues) > 0
     assert "000" + "é" * 197 in sample.queues
 
 
@@ -237,7 +237,7 @@ async def test_a_window_beyond_what_is_kept_of_it_is_refused(app: Mainspring, wi
 
 
 @pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: grid.label)
-def test_a_grid_names_each_of_its_steps_once_in_order(grid: Grid, clock: VirtualClock) -> None:
+def test_a_grid_names_each_of_its_steps_once_in_order(grid: SampleGrid, clock: VirtualClock) -> None:
     now = clock.now() + timedelta(minutes=7, seconds=8)
     names = grid.names(now - grid.kept, now)
     assert names == sorted(set(names))

@@ -12,7 +12,7 @@ import pytest
 from mainspring import Context, Mainspring, Retention, StoreUnavailable, every
 from mainspring.events import JobEnded, JobEnqueued, JobsPruned, JobStarted, WorkerStarted
 from mainspring.feed.event import DROPPED, FeedEvent, decode
-from mainspring.feed.publisher import BATCH, WAITING
+from mainspring.feed.publisher import BATCH_EVENTS, MAX_WAITING_EVENTS
 from mainspring.metrics.timed import measured
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import VirtualClock
@@ -287,16 +287,16 @@ async def test_beyond_the_bound_the_oldest_are_dropped_and_counted(clock: Virtua
     async with app:
         await watch(app, clock)
         app.herald.heed(clock.now() + timedelta(seconds=60))
-        await app.enqueue_many(work.job() for _ in range(WAITING + 20))
+        await app.enqueue_many(work.job() for _ in range(MAX_WAITING_EVENTS + 20))
         last = (await app.enqueue_many([work.job()]))[0]
         store.willing = True
         await clock.elapse(seconds=5)
         notices = await published(app)
     assert (notices[0].type, notices[0].count) == (DROPPED, 21)
-    assert len(notices) == WAITING + 1
+    assert len(notices) == MAX_WAITING_EVENTS + 1
     assert notices[-1].job is not None
     assert notices[-1].job.id == last.id
-    assert max(store.sizes) <= BATCH + 1
+    assert max(store.sizes) <= BATCH_EVENTS + 1
 
 
 async def test_a_store_that_hangs_does_not_keep_a_worker_from_stopping(clock: VirtualClock) -> None:

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 
 from mainspring import Cancel, Context, Filter, Job, JobDead, Mainspring, Retry, State, every
 from mainspring.testing import Faults, FaultStore, VirtualClock
-from mainspring.webhook.delivery import AT_ONCE
-from mainspring.webhook.message import LIMIT
+from mainspring.webhook.delivery import MAX_CONCURRENT_DELIVERIES
+from mainspring.webhook.message import MAX_BODY_BYTES
 from mainspring.webhook.record import EVENTS
 from receiver import Message, Receiver, receiving, says
 
@@ -335,13 +335,13 @@ async def test_a_message_has_a_limit_and_says_what_it_cost(app: Mainspring) -> N
         return "short"
 
     async with told(app, ["job.completed"], include=["result", "arguments"]) as receiver:
-        await big.enqueue("x" * LIMIT)
+        await big.enqueue("x" * MAX_BODY_BYTES)
         await big.using(tags=[f"{n:03}{chr(0x1F98A) * 195}" for n in range(100)]).enqueue("x")
         await app.drain()
     first, second = bodies(receiver)
     assert (first["data"]["truncated"], first["data"]["result"], "arguments" in first["data"]) == (True, "short", False)
     assert (second["data"]["truncated"], second["data"]["tags"]) == (True, [])
-    assert max(len(message.body) for message in receiver.messages) < LIMIT + 200
+    assert max(len(message.body) for message in receiver.messages) < MAX_BODY_BYTES + 200
 
 
 async def test_deliveries_are_not_told_of(app: Mainspring, clock: VirtualClock) -> None:
@@ -479,10 +479,10 @@ async def test_a_slow_receiver_takes_only_some_of_the_slots(
         receiver.holds, receiver.answer = True, b""
         async with app.worker(concurrency=50):
             await app.enqueue_many(app.tasks["work"].job() for _ in range(40))
-            await _until(clock, lambda: receiver.knocks == AT_ONCE)
+            await _until(clock, lambda: receiver.knocks == MAX_CONCURRENT_DELIVERIES)
             await clock.settle()
             found = await deliveries(app)
-            assert sum(job.state is State.RUNNING for job in found) == AT_ONCE == receiver.knocks
+            assert sum(job.state is State.RUNNING for job in found) == MAX_CONCURRENT_DELIVERIES == receiver.knocks
             assert len(found) == 40
             handle = await app.tasks["work"].enqueue()
             await clock.settle()

@@ -15,7 +15,7 @@ from litestar.types import Receive, Scope, Send
 from ..app import Mainspring
 from ..errors import MainspringError
 from ..feed.event import FeedFilter
-from ..feed.hub import FeedHub, Item, Reader, ReaderLagged
+from ..feed.hub import FeedHub, FeedReader, NumberedEvent, ReaderLagged
 from ..mask import mask_text
 from ..survived_errors import count
 from .access.redaction import shown_notice
@@ -126,7 +126,7 @@ class EventStream:
         if not telling.cancelled():
             telling.result()
 
-    async def _tell(self, reader: Reader, stand: FeedHub, send: Send) -> None:
+    async def _tell(self, reader: FeedReader, stand: FeedHub, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         # The number comes first: who is cut off before the first event goes on from here.
         await self._say(send, f"retry: {RETRY}\nid: {reader.after}\n: mainspring\n{_heartbeat()}")
@@ -142,7 +142,7 @@ class EventStream:
         await self._say(send, f"event: closing\ndata: {json.dumps({'type': 'closing', 'reason': reason})}\n\n")
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _follow(self, reader: Reader, stand: FeedHub, send: Send) -> str | None:
+    async def _follow(self, reader: FeedReader, stand: FeedHub, send: Send) -> str | None:
         """Until it is over; why, if not because the stand has closed."""
         now = self._clock.monotonic
         ends_at, beat_at, trouble = now() + LIFE, now() + HEARTBEAT, None
@@ -190,7 +190,7 @@ def _heartbeat() -> str:
     return f"event: heartbeat\ndata: {json.dumps({'type': 'heartbeat', 'seconds': HEARTBEAT})}\n\n"
 
 
-def _block(item: Item) -> str:
+def _block(item: NumberedEvent) -> str:
     return f"id: {item.n}\nevent: {item.notice.type}\ndata: {shown_notice(item.notice, item.text)}\n\n"
 
 

@@ -12,7 +12,7 @@ import msgspec
 from ..app import Mainspring
 from ..control.schedule_index import pages
 from ..errors import MainspringError
-from ..insight.diagnosis import DoctorFacts, ScheduleFact, answer, findings
+from ..insight.diagnosis import DoctorFacts, ScheduleFact, findings, store_finding
 from ..records.finding import Finding, Verdict, worst
 from ..records.job import FINAL, Job, State, UnreadableRecord
 from ..records.query import Filter
@@ -67,7 +67,7 @@ async def examine(app: Mainspring) -> list[Finding]:
         await store.time()
         answered = timedelta(seconds=app.clock.monotonic() - before)
         own = [*await store.diagnose(), document_finding(await _unreadable_documents(app, store))]
-        return [answer(place(app), answered), *own, *findings(await _facts(app, store, answered))]
+        return [store_finding(place(app), answered), *own, *findings(await _facts(app, store, answered))]
     except MainspringError as error:
         return [Finding("store", "bad", _named(app, str(error)), "look again, and at the store's own log")]
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from ..codec import data
 from ..records.job import Job
 from ..webhook.inbound import InboundTrigger
-from ..webhook.record import Standing, Webhook, abridged
+from ..webhook.record import Standing, Webhook, abridged_url
 from . import render
 
 
@@ -22,7 +22,7 @@ def webhook_page(hook: Webhook, went: Standing, now: datetime) -> Text:
 
     state = "open" if hook.disabled_at is None else f"disabled {at(hook.disabled_at)}: {hook.disabled_reason}"
     return render.facts({
-        "webhook": hook.name, "state": state, "url": abridged(hook.url), "events": " ".join(hook.events),
+        "webhook": hook.name, "state": state, "url": abridged_url(hook.url), "events": " ".join(hook.events),
         "queues": _names(hook.queues), "tasks": _names(hook.tasks), "tags": _names(hook.tags),
         "include": " ".join(hook.include), "note": hook.note, "made": at(hook.created_at),
         "delivered": at(went.delivered_at), "failed": at(went.failed_at),

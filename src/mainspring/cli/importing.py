@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from ..app import Mainspring
 from ..control import PAGE
 from ..errors import ScheduleExists
-from ..schedule.options import payload_of
+from ..schedule.options import encode_arguments
 from ..schedule.record import CATCH_UPS, OVERLAPS, Schedule
 from ..task.task import Task
-from ..trigger.crontab import read
+from ..trigger.crontab import parse
 from . import records
 from .crontab_lines import STATUSES, CrontabLine, Status, compared, differing, line_of
 from .enqueue import task_of
@@ -95,7 +95,7 @@ async def crontab(
         raise click.UsageError("--flagged goes with --write; the report names them anyway")
     runner = None if task is None else task_of(app, task)[0]
     told = runner is not None and "user" in inspect.signature(runner.fn).parameters
-    entries = read(file.read(), system=system, tz=tz, as_intervals=as_intervals)
+    entries = parse(file.read(), system=system, tz=tz, as_intervals=as_intervals)
     lines = [line_of(entry, prefix=prefix, passes_user=told) for entry in entries]
     if runner is not None:
         _check(app, runner, lines)
@@ -109,7 +109,7 @@ async def crontab(
 def _check(app: Mainspring, runner: Task[Any, Any], lines: Sequence[CrontabLine]) -> None:
     """Refuses a task that cannot be given a command line before anything is said or made."""
     for line in lines[:1]:
-        payload_of(line.name, runner, line.kwargs, app.settings.payload_limit)
+        encode_arguments(line.name, runner, line.kwargs, app.settings.payload_limit)
 
 
 async def _all(app: Mainspring) -> list[Schedule]:

@@ -18,7 +18,7 @@ from ..records.query import Sort
 from ..records.queue import DeadGroup, Queue
 from ..records.run import LogLine, Progress
 from ..webhook.inbound import InboundTrigger
-from ..webhook.record import Standing, Webhook, abridged
+from ..webhook.record import Standing, Webhook, abridged_url
 from .text import clean
 
 STATES: dict[Shown, tuple[str, str]] = {
@@ -216,7 +216,7 @@ def webhook_table(hooks: Sequence[Webhook], standings: Mapping[str, Standing], n
         mark = Text("► open", "green") if hook.disabled_at is None else Text("‖ disabled", "magenta")
         told = when(went.delivered_at, now) if went.delivered_at else Text("never", "dim")
         events = line(" ".join(hook.events))
-        table.add_row(line(hook.name), mark, told, str(went.failures), events, line(abridged(hook.url)))
+        table.add_row(line(hook.name), mark, told, str(went.failures), events, line(abridged_url(hook.url)))
     return table
 
 

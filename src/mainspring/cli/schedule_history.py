@@ -11,7 +11,7 @@ import msgspec
 
 from ..app import Mainspring
 from ..control import ScheduleRun, ScheduleStats
-from ..insight.stats import LONGEST
+from ..insight.stats import MAX_WINDOW
 from . import records
 from .failure import hint
 from .loading import with_app
@@ -32,8 +32,8 @@ async def stats(app: Mainspring, name: str, seconds: float, as_json: bool) -> No
 
     Of its newest 500 jobs at most, as far as they are kept. Lateness is from a tick's instant to the start of its job.
     """
-    if not 0 < seconds <= LONGEST.total_seconds():
-        raise click.BadParameter(f"figures reach back {LONGEST.days} days", param_hint="'--window'")
+    if not 0 < seconds <= MAX_WINDOW.total_seconds():
+        raise click.BadParameter(f"figures reach back {MAX_WINDOW.days} days", param_hint="'--window'")
     found = await app.schedules.stats(name, timedelta(seconds=seconds))
     if as_json:
         return records.emit({"schedule": name, **msgspec.to_builtins(found), "window": seconds})

@@ -26,7 +26,7 @@ TYPES = (
     "leader.changed", DROPPED, RESET,
 )  # fmt: skip
 # What one name asks for, where that is not a type or the beginning of some.
-_BOTH = {"job.failed": ("job.retrying", "job.dead")}
+_TYPE_GROUPS = {"job.failed": ("job.retrying", "job.dead")}
 
 
 class Summary(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -98,18 +98,18 @@ class FeedFilter(Struct, frozen=True, kw_only=True):
     def met(self, told: FeedEvent) -> bool:
         if told.type in (DROPPED, RESET):
             return True
-        job = told.job or _NOBODY
+        job = told.job or _NO_JOB
         return (
-            (self.types is None or any(_of(told.type, wanted) for wanted in self.types))
-            and _among(self.jobs, job.id, told.ids)
-            and _among(self.queues, told.queue or job.queue)
-            and _among(self.tasks, job.task)
-            and _among(self.schedules, told.schedule or job.schedule, told.schedules)
-            and _among(self.states, job.state)
+            (self.types is None or any(_is_type(told.type, wanted) for wanted in self.types))
+            and _matches_any(self.jobs, job.id, told.ids)
+            and _matches_any(self.queues, told.queue or job.queue)
+            and _matches_any(self.tasks, job.task)
+            and _matches_any(self.schedules, told.schedule or job.schedule, told.schedules)
+            and _matches_any(self.states, job.state)
         )
 
 
-_NOBODY = Summary(id="", task="", queue="")
+_NO_JOB = Summary(id="", task="", queue="")
 
 
 def feed_filter(**names: Sequence[str] | None) -> FeedFilter:
@@ -118,19 +118,19 @@ def feed_filter(**names: Sequence[str] | None) -> FeedFilter:
         if isinstance(given, str):
             raise BadInput(f"{name} takes a list, got {given!r:.80}")
     for wanted in names.get("types") or ():
-        if wanted not in _BOTH and not any(_of(type, wanted) for type in TYPES):
-            raise BadInput(f"there is no event type {wanted!r}; {did_you_mean(wanted, [*TYPES, *_BOTH])}")
+        if wanted not in _TYPE_GROUPS and not any(_is_type(type, wanted) for type in TYPES):
+            raise BadInput(f"there is no event type {wanted!r}; {did_you_mean(wanted, [*TYPES, *_TYPE_GROUPS])}")
     for state in names.get("states") or ():
         if state not in SHOWN:
             raise BadInput(f"unknown state {state!r}; {did_you_mean(state, SHOWN)}")
     return msgspec.convert({name: tuple(given) for name, given in names.items() if given}, FeedFilter)
 
 
-def _of(type: str, wanted: str) -> bool:
-    return type == wanted or type.startswith(f"{wanted}.") or type in _BOTH.get(wanted, ())
+def _is_type(type: str, wanted: str) -> bool:
+    return type == wanted or type.startswith(f"{wanted}.") or type in _TYPE_GROUPS.get(wanted, ())
 
 
-def _among(wanted: Sequence[str] | None, one: str | None, more: Sequence[str] = ()) -> bool:
+def _matches_any(wanted: Sequence[str] | None, one: str | None, more: Sequence[str] = ()) -> bool:
     return wanted is None or one in wanted or any(name in wanted for name in more)
 
 

@@ -19,17 +19,17 @@ from ..records.feed import Feed, FeedItem
 from ..store import Store
 from ..survived_errors import SurvivedErrors
 from .event import RESET, FeedEvent, decode, encode
-from .publisher import LOOK, FeedPublisher
+from .publisher import WATCH_POLL_SECONDS, FeedPublisher
 
 # Seconds between two looks, and after a store that failed; news taken at once.
-POLL, REST, PAGE = 0.2, 1.0, 1000
+POLL_SECONDS, RETRY_SECONDS, PAGE_EVENTS = 0.2, 1.0, 1000
 # As many are at hand for readers; who is further behind is too slow.
-AT_HAND = 5_000
+MAX_BUFFERED_EVENTS = 5_000
 # Seconds for which a watch is announced, and after which it is announced again: who comes back finds all of it.
-WATCH, RENEW = 60.0, 20.0
+WATCH_SECONDS, RENEW_SECONDS = 60.0, 20.0
 
 
-class Item(Struct, frozen=True):
+class NumberedEvent(Struct, frozen=True):
     n: int
     notice: FeedEvent
     text: str
@@ -39,7 +39,7 @@ class ReaderLagged(Exception):
     """A reader is so far behind that what it has not read is no longer at hand."""
 
 
-class Reader:
+class FeedReader:
     """What is new since it read last. What is not at hand when it comes is read from the store.
 
     Later it may lag by AT_HAND; beyond that it is too slow, unless it is `patient` and reads from the store again.
@@ -56,7 +56,7 @@ class Reader:
         self.trouble: str | None = None
         """The stand's trouble as of the last read()."""
 
-    async def read(self, timeout: float | None) -> list[Item]:
+    async def read(self, timeout: float | None) -> list[NumberedEvent]:
         """Some news, in order; none if none came in time, the stand closed or its trouble has changed."""
         end = math.inf if timeout is None else self._clock.monotonic() + timeout
         while not (items := await self._read()) and self._stand.open and self._stand.trouble == self.trouble:
@@ -68,7 +68,7 @@ class Reader:
         self.trouble = self._stand.trouble
         return items
 
-    async def _read(self) -> list[Item]:
+    async def _read(self) -> list[NumberedEvent]:
         stand = self._stand
         if stand.since <= self.after <= stand.last:
             self._there = True
@@ -78,7 +78,9 @@ class Reader:
         if self.after > stand.last:
             return [stand.reset("began_anew", stand.last)]
         if not self._patient:
-            raise ReaderLagged(f"more than {AT_HAND:,} events behind: come back with the number of the last one")
+            raise ReaderLagged(
+                f"more than {MAX_BUFFERED_EVENTS:,} events behind: come back with the number of the last one"
+            )
         return await stand.missed(self.after)
 
 
@@ -102,10 +104,10 @@ class FeedHub:
         self._opened = opened
         self._clock = clock
         self._herald = herald
-        self._settling = max(beat, LOOK) + 1.0
+        self._settling = max(beat, WATCH_POLL_SECONDS) + 1.0
         self._leaving = leaving
-        self._readers: set[Reader] = set()
-        self._items: deque[Item] = deque()
+        self._readers: set[FeedReader] = set()
+        self._items: deque[NumberedEvent] = deque()
         self._beginning = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._renew_at = -math.inf
@@ -124,13 +126,13 @@ class FeedHub:
         return not self.closed.is_set()
 
     @asynccontextmanager
-    async def reader(self, after: int | None = None, *, patient: bool = False) -> AsyncIterator[Reader]:
+    async def reader(self, after: int | None = None, *, patient: bool = False) -> AsyncIterator[FeedReader]:
         """From beyond that number, or from now on."""
         async with self._beginning:
             begun = self._task is not None and not self._task.done()
             if not begun:
                 await self._begin()
-            reader = Reader(self, self.last if after is None else after, self._clock, patient=patient)
+            reader = FeedReader(self, self.last if after is None else after, self._clock, patient=patient)
             self._readers.add(reader)
             if not begun:
                 # In a context of its own: whoever came first has nothing to do with what is read later.
@@ -148,18 +150,18 @@ class FeedHub:
 
     # for readers
 
-    def beyond(self, after: int) -> list[Item]:
-        found: list[Item] = []
+    def beyond(self, after: int) -> list[NumberedEvent]:
+        found: list[NumberedEvent] = []
         for item in reversed(self._items):
             if item.n <= after:
                 break
             found.append(item)
         return found[::-1]
 
-    async def missed(self, after: int) -> list[Item]:
+    async def missed(self, after: int) -> list[NumberedEvent]:
         """What is no longer at hand; a reset if it is no longer in the store either."""
         while True:
-            feed = await (await self._opened()).news(after=after, limit=PAGE)
+            feed = await (await self._opened()).news(after=after, limit=PAGE_EVENTS)
             if after > feed.last:
                 return [self.reset("began_anew", feed.last)]
             if after < feed.first - 1:
@@ -170,10 +172,10 @@ class FeedHub:
             if after >= self.since:
                 return self.beyond(after)
 
-    def reset(self, reason: str, n: int) -> Item:
+    def reset(self, reason: str, n: int) -> NumberedEvent:
         """For one reader: load everything anew, and go on from this number."""
         notice = FeedEvent(type=RESET, at=self._clock.now(), reason=reason)
-        return Item(n, notice, encode(notice))
+        return NumberedEvent(n, notice, encode(notice))
 
     # looking
 
@@ -189,10 +191,10 @@ class FeedHub:
 
     async def _announce(self, store: Store) -> None:
         now = self._clock.now()
-        until = now + timedelta(seconds=WATCH)
+        until = now + timedelta(seconds=WATCH_SECONDS)
         await store.watch(until=until, now=now)
         self._herald.heed(until)
-        self._renew_at = self._clock.monotonic() + RENEW
+        self._renew_at = self._clock.monotonic() + RENEW_SECONDS
 
     async def _tell_reset(self, store: Store, reason: str) -> None:
         now = self._clock.now()
@@ -220,14 +222,14 @@ class FeedHub:
             if self._clock.monotonic() >= self._settled_at:
                 await self._tell_reset(store, "settled")
                 self._settled_at = math.inf
-            feed = await store.news(after=self.last, limit=PAGE)
+            feed = await store.news(after=self.last, limit=PAGE_EVENTS)
         except StoreUnavailable as error:
             self._postponed(error)
             self._set_trouble(f"{type(error).__name__}: {error}")
-            return REST
+            return RETRY_SECONDS
         self._take(feed)
         self._set_trouble(self._herald.trouble)
-        return 0.0 if len(feed.news) == PAGE else POLL
+        return 0.0 if len(feed.news) == PAGE_EVENTS else POLL_SECONDS
 
     def _set_trouble(self, trouble: str | None) -> None:
         if trouble != self.trouble:
@@ -243,7 +245,7 @@ class FeedHub:
         if feed.news:
             self._items += _items(feed.news)
             self.last = feed.news[-1].n
-            while len(self._items) > AT_HAND:
+            while len(self._items) > MAX_BUFFERED_EVENTS:
                 self.since = self._items.popleft().n
             self._ring()
 
@@ -255,7 +257,9 @@ class FeedHub:
 _TYPE = re.compile(r"[a-z_.]{1,100}")
 
 
-def _items(news: list[FeedItem]) -> list[Item]:
+def _items(news: list[FeedItem]) -> list[NumberedEvent]:
     """Each that can be read. What would not fit on one line of a stream is none of ours."""
     found = [(one, decode(one.text)) for one in news if "\n" not in one.text and "\r" not in one.text]
-    return [Item(one.n, told, one.text) for one, told in found if told is not None and _TYPE.fullmatch(told.type)]
+    return [
+        NumberedEvent(one.n, told, one.text) for one, told in found if told is not None and _TYPE.fullmatch(told.type)
+    ]

@@ -20,13 +20,13 @@ from .event import DROPPED, FeedEvent, encode
 from .from_events import CONVERTERS
 
 # Seconds for which notices gather, and how many go together: 5,000 a second at most. A store has other things to do.
-GATHER, BATCH = 0.1, 500
+GATHER_SECONDS, BATCH_EVENTS = 0.1, 500
 # As many wait to be published; beyond that the oldest are dropped, and counted.
-WAITING = 5_000
+MAX_WAITING_EVENTS = 5_000
 # Seconds between two looks whether somebody watches, where no beat tells, and after a store that failed.
-LOOK, REST = 5.0, 1.0
+WATCH_POLL_SECONDS, RETRY_SECONDS = 5.0, 1.0
 # Real seconds for the last words of a process that stops.
-LAST = 1.0
+LAST_FLUSH_SECONDS = 1.0
 
 
 class FeedPublisher:
@@ -70,7 +70,7 @@ class FeedPublisher:
     def heed(self, until: datetime | None) -> None:
         """Until then somebody watches, as a beat has told or whoever watches in this very process."""
         self._learn(until)
-        self._look_at = self._clock.monotonic() + 3 * LOOK
+        self._look_at = self._clock.monotonic() + 3 * WATCH_POLL_SECONDS
         if self.watched:
             self._begin()
 
@@ -96,7 +96,7 @@ class FeedPublisher:
     async def _run(self, heard: object) -> None:
         try:
             while await self._turn():
-                await self._clock.sleep(GATHER)
+                await self._clock.sleep(GATHER_SECONDS)
         except ShuttingDown:
             pass
         except Exception as error:
@@ -109,7 +109,7 @@ class FeedPublisher:
         """Publishes what has gathered, or looks whether somebody watches still; whether somebody does."""
         look = self._clock.monotonic() >= self._look_at
         if look:
-            self._look_at = self._clock.monotonic() + LOOK
+            self._look_at = self._clock.monotonic() + WATCH_POLL_SECONDS
         try:
             store = await self._watched_store()
             if self._waiting and self.watched:
@@ -119,7 +119,7 @@ class FeedPublisher:
             self.trouble = None
         except StoreUnavailable as error:
             self._fail(error, self._postponed)
-            await self._clock.sleep(REST)
+            await self._clock.sleep(RETRY_SECONDS)
         return self.watched
 
     def _fail(self, error: Exception, survived: SurvivedErrors) -> None:
@@ -145,7 +145,7 @@ class FeedPublisher:
         return hear
 
     def _bound(self) -> None:
-        while len(self._waiting) > WAITING:
+        while len(self._waiting) > MAX_WAITING_EVENTS:
             self._waiting.popleft()
             self._dropped += 1
 
@@ -160,7 +160,7 @@ class FeedPublisher:
     async def _publish(self, store: Store) -> None:
         async with self._sending:
             with self._lock:
-                batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH))]
+                batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH_EVENTS))]
                 dropped, self._dropped = self._dropped, 0
             now = self._clock.now()
             gone = [FeedEvent(type=DROPPED, at=now, count=dropped)] if dropped else []
@@ -180,7 +180,7 @@ class FeedPublisher:
         if self._task is None or self._task.get_loop() is not asyncio.get_running_loop():
             return
         with self._unpublished.survive(Exception):  # a bug in the feed must not reach the engine
-            async with asyncio.timeout(LAST):
+            async with asyncio.timeout(LAST_FLUSH_SECONDS):
                 if self._waiting and not self.watched:
                     self._learn(await (await self._opened()).watched())
                 while self._waiting and self.watched:

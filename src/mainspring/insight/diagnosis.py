@@ -19,13 +19,13 @@ from .stats import Stats
 from .why import Code, reasons
 from .why import JobSurroundings as Surroundings
 
-SLOW = timedelta(seconds=1)
-SKEWED = timedelta(seconds=1)
-LATE = timedelta(minutes=5)
+SLOW_ANSWER = timedelta(seconds=1)
+MAX_SKEW = timedelta(seconds=1)
+MAX_BACKLOG_AGE = timedelta(minutes=5)
 # So long after it was due somebody should have looked at a schedule.
-UNMET = timedelta(minutes=1)
+OVERDUE_AFTER = timedelta(minutes=1)
 # Names in one line; the rest are counted.
-NAMED = 3
+MAX_NAMED = 3
 
 
 class ScheduleFact(Struct, frozen=True, gc=False):
@@ -77,12 +77,12 @@ def findings(facts: DoctorFacts) -> list[Finding]:
     return [
         _schema(facts), _clock(facts), _workers(facts), _slots(facts), _leases(facts), _backlog(facts),
         _tasks(facts), _queues(facts), _schedules(facts), _breakers(facts), _dead(facts), _retention(facts),
-    ]  # fmt: skip
+    ]
 
 
-def answer(place: str, answered: timedelta) -> Finding:
+def store_finding(place: str, answered: timedelta) -> Finding:
     text = f"{place} answers in {_span(answered)}"
-    if answered < SLOW:
+    if answered < SLOW_ANSWER:
         return Finding("store", "ok", text)
     return Finding("store", "warn", text, "look at its machine: load, disk, network")
 
@@ -100,7 +100,7 @@ def _schema(facts: DoctorFacts) -> Finding:
 
 
 def _clock(facts: DoctorFacts) -> Finding:
-    if abs(facts.skew) < SKEWED:
+    if abs(facts.skew) < MAX_SKEW:
         return Finding("clock", "ok", "agrees with the store's")
     side = "behind" if facts.skew > timedelta(0) else "ahead of"
     text = f"this machine is {_span(abs(facts.skew))} {side} the store; it is corrected for"
@@ -115,7 +115,7 @@ def _workers(facts: DoctorFacts) -> Finding:
         if not deaf:
             return Finding("workers", "ok", text)
         way = "their notifications are lost on the way: the listener's line here, run where they run, says why"
-        return Finding("workers", "warn", f"{text}; deaf, so that they look at intervals: {_few(deaf)}", way)
+        return Finding("workers", "warn", f"{text}; deaf, so that they look at intervals: {_list_names(deaf)}", way)
     start = "mainspring worker MODULE:ATTR"
     if facts.due:
         return Finding("workers", "bad", f"none is alive, and {_are(_due(facts))} due", start)
@@ -130,7 +130,7 @@ def _slots(facts: DoctorFacts) -> Finding:
     leaky = [worker.info for worker in facts.workers if worker.info.leaked]
     if not leaky:
         return Finding("slots", "ok", "none leaked")
-    text = _few(f"{info.id}: {info.leaked} of {info.concurrency} leaked" for info in leaky)
+    text = _list_names(f"{info.id}: {info.leaked} of {info.concurrency} leaked" for info in leaky)
     stuck = any(info.leaked >= info.concurrency for info in leaky)
     remedy = "restart it: runs there ignore their interruption; executor='process' makes them killable"
     return Finding("slots", "bad" if stuck else "warn", text, remedy)
@@ -138,7 +138,7 @@ def _slots(facts: DoctorFacts) -> Finding:
 
 def _leases(facts: DoctorFacts) -> Finding:
     if facts.lost:
-        silent = _few(sorted({job.worker or "?" for job in facts.lost}))
+        silent = _list_names(sorted({job.worker or "?" for job in facts.lost}))
         text = f"{_count(len(facts.lost), 'running job')} of silent workers: {silent}"
         if facts.workers:
             return Finding("leases", "warn", text, "live workers take them over within seconds: look again")
@@ -156,7 +156,7 @@ def _backlog(facts: DoctorFacts) -> Finding:
         return Finding("backlog", "ok", "nothing is due")
     waited = facts.now - facts.due[0].run_at
     text = f"{_are(_due(facts))} due, the oldest for {_span(waited)}"
-    if waited < LATE:
+    if waited < MAX_BACKLOG_AGE:
         return Finding("backlog", "ok", text)
     return Finding("backlog", "warn", text, "more slots or workers; mainspring top shows what they do")
 
@@ -187,14 +187,14 @@ def _tasks(facts: DoctorFacts) -> Finding:
     ]
     ways = {_STUCK[code][1].format(queue=queue) for code, _, queue in stuck}
     only_drained = all(code == "draining" for code, _, _ in stuck)
-    return Finding("tasks", "warn" if only_drained else "bad", _few(said), "; ".join(sorted(ways)))
+    return Finding("tasks", "warn" if only_drained else "bad", _list_names(said), "; ".join(sorted(ways)))
 
 
 def _queues(facts: DoctorFacts) -> Finding:
     paused = [queue for queue in facts.stats.queues if queue.paused]
     if not paused:
         return Finding("queues", "ok", "none is paused")
-    text = "paused: " + _few(f"{queue.name} ({_count(_waiting(queue), 'job')} waiting)" for queue in paused)
+    text = "paused: " + _list_names(f"{queue.name} ({_count(_waiting(queue), 'job')} waiting)" for queue in paused)
     if not any(_waiting(queue) for queue in paused):
         return Finding("queues", "ok", text)
     return Finding("queues", "warn", text, f"mainspring queues resume {paused[0].name}")
@@ -208,18 +208,18 @@ def _schedules(facts: DoctorFacts) -> Finding:
     """Everything that keeps some of them from running, the worst first."""
     if not facts.schedules:
         return Finding("schedules", "ok", "there are none")
-    troubles = [trouble for trouble in (_unmet(facts), _unknown(facts), _tripped(facts)) if trouble is not None]
+    troubles = [trouble for trouble in (_overdue(facts), _unknown(facts), _tripped(facts)) if trouble is not None]
     if not troubles:
         return Finding("schedules", "ok", _ticking(facts))
     said, ways = ("; ".join(getattr(trouble, part) for trouble in troubles) for part in ("text", "remedy"))
     return Finding("schedules", worst(troubles), said, ways)
 
 
-def _unmet(facts: DoctorFacts) -> Finding | None:
-    late = [row for row in facts.schedules if row.due_at is not None and facts.now - row.due_at >= UNMET]
+def _overdue(facts: DoctorFacts) -> Finding | None:
+    late = [row for row in facts.schedules if row.due_at is not None and facts.now - row.due_at >= OVERDUE_AFTER]
     if not late:
         return None
-    named = _few(f"{row.name} for {_span(facts.now - (row.due_at or facts.now))}" for row in late)
+    named = _list_names(f"{row.name} for {_span(facts.now - (row.due_at or facts.now))}" for row in late)
     way = "start a worker, which fires them: mainspring worker MODULE:ATTR"
     if facts.workers and all(row.computed for row in late):
         way = "their input is computed in code: start a worker of the app that declares them"
@@ -234,7 +234,7 @@ def _unknown(facts: DoctorFacts) -> Finding | None:
     lost = [row for row in facts.schedules if row.status == "active" and row.task not in known]
     if not lost or not facts.workers:
         return None
-    named = _few(f"{row.name} ({row.task})" for row in lost)
+    named = _list_names(f"{row.name} ({row.task})" for row in lost)
     way = f"deploy a worker that has it, or mainspring schedules delete {lost[0].name}"
     return Finding("schedules", "bad", f"no live worker knows the task of {named}", way)
 
@@ -244,7 +244,7 @@ def _tripped(facts: DoctorFacts) -> Finding | None:
     tripped = [row for row in facts.schedules if row.failures is not None]
     if not tripped:
         return None
-    named = _few(f"{row.name} ({row.failures} in a row)" for row in tripped)
+    named = _list_names(f"{row.name} ({row.failures} in a row)" for row in tripped)
     way = f"mend what they run, then mainspring schedules resume {tripped[0].name}"
     return Finding("schedules", "warn", f"paused by failures: {named}", way)
 
@@ -263,7 +263,9 @@ def _breakers(facts: DoctorFacts) -> Finding:
     open = [circuit for circuit in facts.circuits if circuit.open_until is not None]
     if not open:
         return Finding("breakers", "ok", "none is open")
-    text = "open: " + _few(f"{circuit.task} ({_count(circuit.failures, 'failure')} in a row)" for circuit in open)
+    text = "open: " + _list_names(
+        f"{circuit.task} ({_count(circuit.failures, 'failure')} in a row)" for circuit in open
+    )
     return Finding("breakers", "warn", text, "mend what the task needs; after its cooldown one job tries by itself")
 
 
@@ -276,11 +278,11 @@ def _dead(facts: DoctorFacts) -> Finding:
 
 def _retention(facts: DoctorFacts) -> Finding:
     if facts.overdue:
-        kept = _few(f"{state} {task}" for state, task in facts.overdue)
+        kept = _list_names(f"{state} {task}" for state, task in facts.overdue)
         remedy = "a worker removes them by itself, if its archive hook does not raise; or mainspring prune"
         return Finding("retention", "warn", f"kept for longer than they should be: {kept}", remedy)
     if facts.orphaned:
-        groups = _few(f"{state} {task}" for state, task in facts.orphaned)
+        groups = _list_names(f"{state} {task}" for state, task in facts.orphaned)
         text = f"kept for longer than they should be, as no live worker knows their task: {groups}"
         tasks = dict.fromkeys(task for _, task in facts.orphaned)
         remedy = f"start one; or, if no app has it any more: mainspring prune --task {' --task '.join(tasks)}"
@@ -304,10 +306,10 @@ def _are(number: int) -> str:
     return f"{_count(number, 'job')} {'is' if number == 1 else 'are'}"
 
 
-def _few(items: Iterable[str]) -> str:
+def _list_names(items: Iterable[str]) -> str:
     all_of_them = list(items)
-    rest = len(all_of_them) - NAMED
-    return ", ".join(all_of_them[:NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(all_of_them) - MAX_NAMED
+    return ", ".join(all_of_them[:MAX_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _span(span: timedelta) -> str:

@@ -21,14 +21,14 @@ from ..survived_errors import SurvivedErrors
 KIND = "depth"
 _undecoded = SurvivedErrors("depth", "a sample of how deep the queues were cannot be decoded, and is left out")
 # Queues told apart in a sample, the deepest; and bytes of it. The rest is in its total.
-MOST, TEXT = 200, 32_768
+MAX_SAMPLED_QUEUES, MAX_SAMPLE_BYTES = 200, 32_768
 # Seconds of a minute within which workers come to look, so that only the first of them has to count.
-SPREAD = 20.0
+SPREAD_SECONDS = 20.0
 # For so many times as long as counting took, a worker does not count again: it is a twentieth of its time at most.
-REST = 20
+REST_FACTOR = 20
 
 
-class Grid(Struct, frozen=True):
+class SampleGrid(Struct, frozen=True):
     """Samples so far apart, kept for so long; the first in each step counts."""
 
     label: str
@@ -48,10 +48,10 @@ class Grid(Struct, frozen=True):
 
 
 GRIDS = (
-    Grid("1m", timedelta(minutes=1), timedelta(hours=3)),
-    Grid("10m", timedelta(minutes=10), timedelta(days=4)),
+    SampleGrid("1m", timedelta(minutes=1), timedelta(hours=3)),
+    SampleGrid("10m", timedelta(minutes=10), timedelta(days=4)),
 )
-LONGEST = GRIDS[-1].kept
+MAX_WINDOW = GRIDS[-1].kept
 
 
 class Depth(Struct, frozen=True):
@@ -100,19 +100,19 @@ class DepthSampler:
         """Until cancelled; `phase` (0 to 1) keeps workers from counting together."""
         after = self._clock.now()
         while True:
-            wait = _turn(after, phase) - self._clock.now()
+            wait = _next_turn(after, phase) - self._clock.now()
             await self._clock.sleep(max(0.0, wait.total_seconds()))
             began = self._clock.monotonic()
             with _unsampled.survive(StoreError):
                 await sample_once(store, self._clock.now())
-            rest = REST * (self._clock.monotonic() - began)
+            rest = REST_FACTOR * (self._clock.monotonic() - began)
             after = self._clock.now() + timedelta(seconds=max(1.0, rest))  # who woke a little early has had this turn
 
 
-def _turn(after: datetime, phase: float) -> datetime:
+def _next_turn(after: datetime, phase: float) -> datetime:
     """The next instant at which a worker of this phase looks."""
     minute = GRIDS[0].step
-    return after + minute - (after - EPOCH - timedelta(seconds=phase * SPREAD)) % minute
+    return after + minute - (after - EPOCH - timedelta(seconds=phase * SPREAD_SECONDS)) % minute
 
 
 async def sample_once(store: Store, now: datetime) -> bool:
@@ -130,17 +130,17 @@ async def sample_once(store: Store, now: datetime) -> bool:
 
 async def take_sample(store: Store, now: datetime) -> DepthSample:
     queues = await store.queues(now=now)
-    some = sorted(queues, key=lambda one: (-_size(one), one.name))[:MOST]
-    ages = await oldest(store, some, now)
+    some = sorted(queues, key=lambda one: (-_size(one), one.name))[:MAX_SAMPLED_QUEUES]
+    ages = await longest_waits(store, some, now)
     depths = {one.name: _depth(one, ages[one.name]) for one in some}
-    while len(_encode(depths)) > TEXT:
+    while len(_encode(depths)) > MAX_SAMPLE_BYTES:
         depths = dict(list(depths.items())[: len(depths) // 2])
     counts = {name: sum(getattr(one, name) for one in queues) for name in Depth.__struct_fields__[:-1]}
     total = Depth(**counts, oldest=max(ages.values(), default=0.0))
     return DepthSample(now, total, dict(sorted(depths.items())), len(queues) - len(depths))
 
 
-async def oldest(store: Store, queues: Sequence[Queue], now: datetime) -> dict[str, float]:
+async def longest_waits(store: Store, queues: Sequence[Queue], now: datetime) -> dict[str, float]:
     """By queue, for how many seconds the job that waits longest has been due: one probe of an index for each."""
     found = {}
     for queue in queues:
@@ -162,17 +162,17 @@ def _depth(queue: Queue, age: float) -> Depth:
 # reading
 
 
-def checked_window(window: Span) -> timedelta:
+def check_window(window: Span) -> timedelta:
     """A window for which the depth of queues is kept."""
     span = timedelta(seconds=seconds(window, "history()", math.inf))
     grid_of(span)
     return span
 
 
-def grid_of(window: timedelta) -> Grid:
+def grid_of(window: timedelta) -> SampleGrid:
     """By the minute while that is kept, then in longer steps."""
-    if not timedelta(0) < window <= LONGEST:
-        raise BadInput(f"the depth of queues is kept for {LONGEST.days} days; got {window}")
+    if not timedelta(0) < window <= MAX_WINDOW:
+        raise BadInput(f"the depth of queues is kept for {MAX_WINDOW.days} days; got {window}")
     return next(grid for grid in GRIDS if window <= grid.kept)
 
 

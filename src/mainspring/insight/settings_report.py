@@ -53,7 +53,7 @@ def report(settings: Settings, came_from: Mapping[str, Source]) -> list[Setting]
             meaning=MEANINGS.get(field.name, ""), secret=field.name in SECRETS, unit=_unit(field.name),
         )
         for field in fields(settings)
-    ]  # fmt: skip
+    ]
 
 
 def variable_of(name: str) -> str:

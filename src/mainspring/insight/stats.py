@@ -89,10 +89,10 @@ class Stats(Struct, frozen=True, kw_only=True):
 
 
 # Windows up to these are counted by the minute and by the hour, longer ones by the day.
-_BY_MINUTE, _BY_HOUR, LONGEST = timedelta(hours=2), timedelta(days=3), timedelta(days=366)
+_BY_MINUTE, _BY_HOUR, MAX_WINDOW = timedelta(hours=2), timedelta(days=3), timedelta(days=366)
 # Points of a series by the minute that tell how fast runs end now.
 PACE_POINTS = 5
-TOP = 10
+MAX_TOP_ERRORS = 10
 
 
 def resolution(window: timedelta | None) -> Span:
@@ -101,12 +101,12 @@ def resolution(window: timedelta | None) -> Span:
     return "minute" if window <= _BY_MINUTE else "hour" if window <= _BY_HOUR else "day"
 
 
-def of(tallies: Iterable[Tally], queue: str | None, task: str | None) -> list[Tally]:
+def filter_tallies(tallies: Iterable[Tally], queue: str | None, task: str | None) -> list[Tally]:
     """Those of a queue and a task; None: of any."""
     return [one for one in tallies if queue in (None, one.queue) and task in (None, one.task)]
 
 
-def summed(tallies: Iterable[Tally]) -> list[Tally]:
+def sum_tallies(tallies: Iterable[Tally]) -> list[Tally]:
     """One tally for each queue and task: what a window comes to."""
     found: dict[tuple[str, str], Tally] = {}
     for tally in tallies:
@@ -130,10 +130,10 @@ def figures(sums: RunSums) -> Figures:
         p50=percentile(sums.spread, 0.50, sums.took_ends), p95=percentile(sums.spread, 0.95, sums.took_ends),
         p99=percentile(sums.spread, 0.99, sums.took_ends), wait_p50=percentile(sums.waits, 0.50, sums.wait_ends),
         wait_p95=percentile(sums.waits, 0.95, sums.wait_ends), last_at=last_at(sums),
-    )  # fmt: skip
+    )
 
 
-def grouped(tallies: Iterable[Tally], name: str) -> dict[str, Figures]:
+def figures_by(tallies: Iterable[Tally], name: str) -> dict[str, Figures]:
     """Figures by "task" or "queue"."""
     sums: dict[str, RunSums] = {}
     for tally in tallies:
@@ -141,14 +141,14 @@ def grouped(tallies: Iterable[Tally], name: str) -> dict[str, Figures]:
     return {key: figures(sums[key]) for key in sorted(sums)}
 
 
-def total(tallies: Iterable[Tally]) -> Figures:
+def total_figures(tallies: Iterable[Tally]) -> Figures:
     sums = RunSums()
     for tally in tallies:
         sums.add(tally.sums)
     return figures(sums)
 
 
-def series(tallies: Sequence[Tally], since: datetime, until: datetime, step: timedelta) -> list[Point]:
+def time_series(tallies: Sequence[Tally], since: datetime, until: datetime, step: timedelta) -> list[Point]:
     """One point a step, those without a run too. A run that ended after `until`, while figures were read, is in the
     last one, so that the points add up to the total."""
     steps: dict[datetime, RunSums] = {}
@@ -167,7 +167,7 @@ def _point(at: datetime, all: Figures) -> Point:
     return Point(at, all.completed, all.failed, all.p50, all.p95, all.wait_p50, all.wait_p95, all.runs, all.partial)
 
 
-def pace(points: Sequence[Point], until: datetime, step: timedelta) -> float | None:
+def runs_per_minute(points: Sequence[Point], until: datetime, step: timedelta) -> float | None:
     """Stats.per_minute; the current step counts as long as it has lasted, and less than a minute as one."""
     if not points:
         return None
@@ -176,7 +176,7 @@ def pace(points: Sequence[Point], until: datetime, step: timedelta) -> float | N
     return sum(point.runs for point in recent) / max(1.0, (until - began) / timedelta(minutes=1))
 
 
-def top_errors(tallies: Iterable[Tally], limit: int = TOP) -> list[TopError]:
+def top_errors(tallies: Iterable[Tally], limit: int = MAX_TOP_ERRORS) -> list[TopError]:
     counts: dict[str, int] = {}
     tasks: dict[str, set[str]] = {}
     lines: dict[str, tuple[int, str]] = {}

@@ -13,10 +13,12 @@ from ..mask import mask, mask_text
 from ..task.context import about, running
 
 # Characters of a message or a stack, and of anything else that is said with it.
-LONGEST, LONGEST_VALUE = 32_768, 4_096
+MAX_MESSAGE_CHARACTERS, MAX_VALUE_CHARACTERS = 32_768, 4_096
 # What every record has, and what is written under another name.
-_OWN = frozenset({*vars(logging.LogRecord("", 0, "", 0, "", None, None)), "message", "asctime", "taskName"})
-_NAMED = ("time", "level", "logger", "message", "process", "exception")
+_STANDARD_ATTRIBUTES = frozenset(
+    {*vars(logging.LogRecord("", 0, "", 0, "", None, None)), "message", "asctime", "taskName"}
+)
+_RESERVED_NAMES = ("time", "level", "logger", "message", "process", "exception")
 
 
 class RunFilter(logging.Filter):
@@ -69,7 +71,11 @@ class JsonFormatter(logging.Formatter):
         }
         if self._process is not None:
             said["process"] = self._process
-        extras = {name: value for name, value in vars(record).items() if name not in _OWN and name not in _NAMED}
+        extras = {
+            name: value
+            for name, value in vars(record).items()
+            if name not in _STANDARD_ATTRIBUTES and name not in _RESERVED_NAMES
+        }
         said |= _plain(mask({name: value for name, value in extras.items() if value is not None}))
         if stack := self._stack(record):
             said["exception"] = _cut(mask_text(stack))
@@ -96,7 +102,7 @@ def _plain(value: Any) -> Any:
         case float():
             return value if math.isfinite(value) else str(value)
         case str():
-            return _cut(value, LONGEST_VALUE)
+            return _cut(value, MAX_VALUE_CHARACTERS)
         case dict():
             return {str(key): _plain(inner) for key, inner in value.items()}
         case list():
@@ -106,12 +112,12 @@ def _plain(value: Any) -> Any:
 
 def _text(value: object) -> str:
     try:
-        return _cut(mask_text(repr(value)), LONGEST_VALUE)
+        return _cut(mask_text(repr(value)), MAX_VALUE_CHARACTERS)
     except Exception as broken:
         return f"a {type(value).__name__} that cannot be written ({type(broken).__name__})"
 
 
-def _cut(text: str, limit: int = LONGEST) -> str:
+def _cut(text: str, limit: int = MAX_MESSAGE_CHARACTERS) -> str:
     """After it was masked: half a secret has no telling name."""
     text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= limit else f"{text[:limit]} … {len(text) - limit} characters more"

@@ -16,14 +16,14 @@ except ImportError as missing:
     raise ImportError("metrics need prometheus-client: pip install 'mainspring[metrics]'") from missing
 
 # Jobs take from milliseconds to an hour.
-BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
+BUCKET_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 
 
 class _Instruments:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.runs = Counter("job_execution", "Runs that ended, by how.", ["job", "status"], registry=registry)
         self.seconds = Histogram(
-            "job_execution_duration_seconds", "How long runs took.", ["job"], registry=registry, buckets=BUCKETS
+            "job_execution_duration_seconds", "How long runs took.", ["job"], registry=registry, buckets=BUCKET_SECONDS
         )
         self.success = Gauge(
             "job_last_success_timestamp_seconds", "When a run last completed.", ["job"], registry=registry
@@ -31,7 +31,7 @@ class _Instruments:
 
 
 # A registry takes each name once, and a process may have several apps.
-_MADE: WeakKeyDictionary[CollectorRegistry, _Instruments] = WeakKeyDictionary()
+_INSTRUMENTS: WeakKeyDictionary[CollectorRegistry, _Instruments] = WeakKeyDictionary()
 
 
 class Metrics:
@@ -39,9 +39,9 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry = REGISTRY, *, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        if registry not in _MADE:
-            _MADE[registry] = _Instruments(registry)
-        self._made = _MADE[registry]
+        if registry not in _INSTRUMENTS:
+            _INSTRUMENTS[registry] = _Instruments(registry)
+        self._made = _INSTRUMENTS[registry]
 
     async def __call__(self, ctx: Context, call_next: Next) -> Any:
         began = self._clock.monotonic()

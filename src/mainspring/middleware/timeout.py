@@ -15,7 +15,7 @@ from ..task.interruption import Interrupted
 from . import Next
 
 # A run that swallows its interruption is interrupted again this often.
-AGAIN = 1.0
+INTERRUPT_EVERY_SECONDS = 1.0
 
 
 class _Watch:
@@ -119,7 +119,7 @@ class Timeout:
             self._cancel(watch)
 
     def _insist(self, watch: _Watch, now: float) -> None:
-        watch.soft, watch.fired, watch.at = None, True, now + AGAIN
+        watch.soft, watch.fired, watch.at = None, True, now + INTERRUPT_EVERY_SECONDS
         watch.ctx.stop()
         self._cancel(watch)
 

@@ -21,11 +21,11 @@ from ..task.task import Task, TaskOptions, check_name, check_public
 from ..task.task import checked as checked_options
 from ..trigger import AnyTrigger, Every, Timetable, Trigger, Window, every
 from ..trigger.bounds import LAST_YEAR, MAX_DEPENDENCIES, MAX_EXCLUDED_DATES, check_count
-from ..trigger.every import LONGEST
+from ..trigger.every import MAX_INTERVAL
 from ..trigger.period import Period
 from .record import CATCH_UPS, OVERLAPS, CatchUp, Overlap, Spec
 
-_LONGEST = LONGEST.total_seconds()
+_MAX_INTERVAL_SECONDS = MAX_INTERVAL.total_seconds()
 Input = Callable[[datetime], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
 
 
@@ -59,28 +59,30 @@ class ScheduleOptions(TypedDict, total=False):
     metadata: Mapping[str, Any]
 
 
-class Declared(Struct, frozen=True):
+class DeclaredSchedule(Struct, frozen=True):
     """A schedule of the code: what it says, and the function that makes its input, if there is one."""
 
     spec: Spec
     input: Input | None = None
 
 
-def declared(name: str, trigger: Any, task: Task[Any, Any] | str, given: Mapping[str, Any], limit: int) -> Declared:
+def declare(
+    name: str, trigger: Any, task: Task[Any, Any] | str, given: Mapping[str, Any], limit: int
+) -> DeclaredSchedule:
     """Everything a schedule is made of; refuses each bad part by name."""
     check_name(name, "schedule name")
-    values = checked(name, given)
+    values = check_options(name, given)
     input, kwargs = values.pop("input", None), values.pop("kwargs", None)
     if input is not None and kwargs is not None:
         raise BadInput(f"schedule {name!r}: give kwargs= or input=, not both; the function may return them all")
-    payload = "{}" if input is not None else payload_of(name, task, kwargs or {}, limit)
-    when, what = checked_trigger(name, trigger), _job(name, task)
-    made_by = None if input is not None else fingerprint_of(task)
+    payload = "{}" if input is not None else encode_arguments(name, task, kwargs or {}, limit)
+    when, what = check_trigger(name, trigger), _job_options(name, task)
+    made_by = None if input is not None else task_fingerprint(task)
     spec = Spec(trigger=when, payload=payload, computed=input is not None, fingerprint=made_by, **{**what, **values})
-    return Declared(fitting(name, spec), input)
+    return DeclaredSchedule(check_spec(name, spec), input)
 
 
-def payload_of(name: str, task: Task[Any, Any] | str, kwargs: Mapping[str, Any], limit: int) -> str:
+def encode_arguments(name: str, task: Task[Any, Any] | str, kwargs: Mapping[str, Any], limit: int) -> str:
     if not isinstance(kwargs, Mapping):
         raise BadInput(f"schedule {name!r}: kwargs takes a mapping of argument names to values, got {kwargs!r:.80}")
     try:
@@ -89,12 +91,12 @@ def payload_of(name: str, task: Task[Any, Any] | str, kwargs: Mapping[str, Any],
         raise BadPayload(f"schedule {name!r}: {bad}; arguments are given as kwargs= or made by input=") from None
 
 
-def fingerprint_of(task: Task[Any, Any] | str) -> str | None:
+def task_fingerprint(task: Task[Any, Any] | str) -> str | None:
     """None: the code of the task is not here."""
     return task.arguments.fingerprint if isinstance(task, Task) else None
 
 
-def _job(name: str, task: Task[Any, Any] | str) -> dict[str, Any]:
+def _job_options(name: str, task: Task[Any, Any] | str) -> dict[str, Any]:
     """What of a schedule is the same in all its jobs."""
     if isinstance(task, str):
         return {"task": check_public(check_name(task, "task name"), f"schedule {name!r}")}
@@ -110,19 +112,19 @@ def _job(name: str, task: Task[Any, Any] | str) -> dict[str, Any]:
         "task": task.name, "queue": own.queue, "priority": own.priority, "timeout": asked.timeout,
         "max_retries": asked.max_retries, "backoff": cast(Any, asked.backoff), "expires": own.expires,
         "tags": own.tags, "metadata": own.metadata,
-    }  # fmt: skip
+    }
 
 
-def check_own(call: str, options: Mapping[str, Any], own: Collection[str]) -> None:
+def check_call_options(call: str, options: Mapping[str, Any], own: Collection[str]) -> None:
     """Refuses a misspelt option of the call itself; those of the schedule are refused with its name, later."""
     for option in options:
         if option not in _CHECKS and (meant := nearest_name(option, (*own, *_CHECKS))) in own:
             raise BadInput(f"{call} has no option {option!r}; did you mean {meant!r}?")
 
 
-def interval(span: Any, units: Mapping[str, float], options: Mapping[str, Any]) -> Every:
+def interval_of(span: Any, units: Mapping[str, float], options: Mapping[str, Any]) -> Every:
     """The interval that app.every() was given, in one way or the other."""
-    check_own("app.every()", options, (*units, "name"))
+    check_call_options("app.every()", options, (*units, "name"))
     given = {unit: number for unit, number in units.items() if number}
     if span is None and not given:
         raise BadInput("app.every() needs an interval, e.g. app.every(minutes=5) or app.every('5m')")
@@ -134,7 +136,7 @@ def interval(span: Any, units: Mapping[str, float], options: Mapping[str, Any]) 
     return found
 
 
-def checked_trigger(name: str, trigger: Any, what: str = "") -> AnyTrigger:
+def check_trigger(name: str, trigger: Any, what: str = "") -> AnyTrigger:
     if isinstance(trigger, Trigger):
         return cast(AnyTrigger, trigger)
     match trigger:
@@ -151,7 +153,7 @@ def checked_trigger(name: str, trigger: Any, what: str = "") -> AnyTrigger:
     raise BadInput(f"{what or f'schedule {name!r}'} takes a trigger, e.g. {hint}; got {trigger!r:.80}")
 
 
-def checked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def check_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Policies as the engine wants them."""
     values: dict[str, Any] = {}
     for option, value in given.items():
@@ -165,7 +167,7 @@ def checked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def fitting(name: str, spec: Spec) -> Spec:
+def check_spec(name: str, spec: Spec) -> Spec:
     """Refuses parts that do not go together, and a timetable that never comes to a tick."""
     if not isinstance(spec.trigger, Every):
         for option, wanted in (("after", spec.after == "finish"), ("adapt", spec.adapt), ("spread", spec.spread)):
@@ -173,7 +175,7 @@ def fitting(name: str, spec: Spec) -> Spec:
                 said = spec.trigger.explain()
                 raise BadInput(f"schedule {name!r}: {option} needs an interval, e.g. every(5).minutes, not {said!r}")
     else:
-        _fitting_interval(name, spec, spec.trigger)
+        _check_interval(name, spec, spec.trigger)
     if not spec.grace and spec.catch_up == "skip":
         raise BadInput(f"schedule {name!r}: with grace=0 every tick is late, and catch_up='skip' then fires none")
     if name in spec.depends_on:
@@ -182,17 +184,17 @@ def fitting(name: str, spec: Spec) -> Spec:
         Timetable(
             trigger=spec.trigger, name=name, window=spec.window, start_at=spec.start_at, end_at=spec.end_at,
             exclude=spec.exclude, jitter=spec.jitter,
-        ).check()  # fmt: skip
+        ).check()
     except BadInput as bad:
         raise BadInput(f"schedule {name!r}: {bad}") from None
     return spec
 
 
-def _fitting_interval(name: str, spec: Spec, trigger: Every) -> None:
-    if spec.adapt is not None and not trigger.seconds <= spec.adapt <= _LONGEST:
+def _check_interval(name: str, spec: Spec, trigger: Every) -> None:
+    if spec.adapt is not None and not trigger.seconds <= spec.adapt <= _MAX_INTERVAL_SECONDS:
         raise BadInput(
             f"schedule {name!r}: adapt ({spec.adapt:g} s) is the longest its interval may grow to: "
-            f"from the interval itself ({trigger.seconds:g} s) to {_LONGEST:g} s"
+            f"from the interval itself ({trigger.seconds:g} s) to {_MAX_INTERVAL_SECONDS:g} s"
         )
     if spec.spread and spec.after == "finish":
         raise BadInput(f"schedule {name!r}: spread needs ticks on a grid; after='finish' has none, so leave one out")
@@ -203,22 +205,22 @@ def _fitting_interval(name: str, spec: Spec, trigger: Every) -> None:
                 raise BadInput(f"schedule {name!r}: {option} says when it ticks, and so does {said!r}: leave one out")
 
 
-def amended(name: str, spec: Spec, given: Mapping[str, Any], task: Task[Any, Any] | None, limit: int) -> Spec:
+def change_spec(name: str, spec: Spec, given: Mapping[str, Any], task: Task[Any, Any] | None, limit: int) -> Spec:
     """The spec with some of it said anew."""
     check_public(spec.task, f"schedule {name!r}")
     changes = dict(given)
     trigger, kwargs = changes.pop("trigger", UNSET), changes.pop("kwargs", UNSET)
     if "input" in changes:
         raise BadInput(f"schedule {name!r}: an input function is given in code, with app.schedule(…)")
-    values = checked(name, changes)
+    values = check_options(name, changes)
     if trigger is not UNSET:
-        values["trigger"] = checked_trigger(name, trigger)
+        values["trigger"] = check_trigger(name, trigger)
     if kwargs is not UNSET:
         if spec.computed:
             raise BadInput(f"schedule {name!r} computes its input in code, so it takes no kwargs")
-        values["payload"] = payload_of(name, task or spec.task, kwargs, limit)
-        values["fingerprint"] = fingerprint_of(task or spec.task)
-    return fitting(name, replace(spec, **values))
+        values["payload"] = encode_arguments(name, task or spec.task, kwargs, limit)
+        values["fingerprint"] = task_fingerprint(task or spec.task)
+    return check_spec(name, replace(spec, **values))
 
 
 def _positive(value: Any) -> float:

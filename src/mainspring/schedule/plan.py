@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from ..clock import EPOCH
 from ..ids import JobId
 from .record import Firing, Schedule, Tick
-from .status import COUNTED, counted, due_at, is_blocked, last_of, listing, recorded_until, tick_of
+from .status import MAX_COUNTED_TICKS, count_ticks, due_at, is_blocked, last_tick, listed_jobs, new_tick, recorded_until
 
 # Ticks that one step fires at most; the rest follow at once, in steps of their own.
-STEP = 100
+MAX_TICKS_PER_FIRING = 100
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -87,7 +87,7 @@ class _Draft:
             self._once(first, late_until)
         else:
             self._series(first, late_until)
-        for gone in self.timetable.omitted(since, self.reached, limit=COUNTED):
+        for gone in self.timetable.omitted(since, self.reached, limit=MAX_COUNTED_TICKS):
             self._record("skipped", gone.reason, gone.first_at, gone.last_at, gone.count)
 
     def _series(self, first: datetime, late_until: datetime) -> None:
@@ -103,7 +103,7 @@ class _Draft:
         self.next = None if self._over() else tick
 
     def _goes_on(self, tick: datetime | None, until: datetime) -> TypeGuard[datetime]:
-        room = len(self.ticks) < STEP and not self.waiting and not self._over()
+        room = len(self.ticks) < MAX_TICKS_PER_FIRING and not self.waiting and not self._over()
         return room and tick is not None and tick <= until
 
     def _once(self, tick: datetime, late_until: datetime) -> None:
@@ -128,7 +128,7 @@ class _Draft:
             tick = young
         if self.spec.catch_up == "all":
             return self._one_by_one(tick, until)
-        newest = last_of(self.old, tick, until)
+        newest = last_tick(self.old, tick, until)
         on_time = self._after(newest)
         if self.spec.catch_up == "skip" or (on_time is not None and on_time <= self.horizon):
             return self._pass("missed", "catch_up", tick, newest)
@@ -214,7 +214,7 @@ class _Draft:
 
     def _pass(self, what: str, reason: str, first: datetime, until: datetime) -> datetime | None:
         """Leaves out the ticks from `first` to `until`; returns the one after them."""
-        last, count = counted(self.old, first, until)
+        last, count = count_ticks(self.old, first, until)
         self._record(what, reason, first, last, count)
         return self._after(last)
 
@@ -226,20 +226,20 @@ class _Draft:
     ) -> None:
         n = self.old.ticks + len(self.ticks) + 1
         self.reached = max(self.reached, last)
-        self.ticks.append(tick_of(n, what, reason, first, last, count, self.now, job_id))
+        self.ticks.append(new_tick(n, what, reason, first, last, count, self.now, job_id))
 
     def firing(self) -> Firing:
         old, fired = self.old, self.fired
-        unfinished, unlisted = listing(old, self.active)
+        unfinished, unlisted = listed_jobs(old, self.active)
         new = replace(
             old, anchor_at=self.anchor, reached_at=self.reached, revision=old.revision + 1,
             next_run_at=self.next, due_at=None if self.waiting else due_at(old, self.next), held_at=self.held,
             waits_on=self.waits_on, active=unfinished, unlisted=unlisted,
             ticks=old.ticks + len(self.ticks), fired=old.fired + fired,
-            skipped=old.skipped + _sum(self.ticks, "skipped"), missed=old.missed + _sum(self.ticks, "missed"),
+            skipped=old.skipped + _count_ticks(self.ticks, "skipped"), missed=old.missed + _count_ticks(self.ticks, "missed"),
             last_run_at=self.last or old.last_run_at, last_fired_at=self.now if fired else old.last_fired_at,
             last_job_id=self.last_job_id or old.last_job_id, answered=self.answered,
-        )  # fmt: skip
+        )
         reads: tuple[tuple[str, int], ...] = ()
         if self.spec.depends_on:
             revisions = {name: other.revision for name, other in self.others.items()}
@@ -247,5 +247,5 @@ class _Draft:
         return Firing(schedule=new, ticks=tuple(self.ticks), cancel=tuple(self.cancel), reads=reads)
 
 
-def _sum(ticks: list[Tick], what: str) -> int:
+def _count_ticks(ticks: list[Tick], what: str) -> int:
     return sum(tick.count for tick in ticks if tick.what == what)

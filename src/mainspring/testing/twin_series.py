@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ..records.job import NewJob
 from ..schedule.edit import create, pause, redefine, resume, trigger_now
 from ..schedule.plan import plan
-from ..schedule.record import Due, Firing, Schedule, Spec, key_of
+from ..schedule.record import Due, Firing, Schedule, Spec, tick_key
 from ..store import Store
 from ..trigger import Every
 
@@ -134,7 +134,7 @@ class SeriesSteps:
         jobs = tuple(
             NewJob(
                 id=tick.job_id, task=spec.task, payload="{}", queue=spec.queue, tags=spec.tags, expires_at=expires,
-                idempotency_key=key_of(name, tick.at), schedule=name, scheduled_at=tick.at,
+                idempotency_key=tick_key(name, tick.at), schedule=name, scheduled_at=tick.at,
             )
             for tick in firing.ticks
             if tick.job_id is not None

@@ -10,7 +10,7 @@ from msgspec.structs import force_setattr
 from ..clock import is_instant
 from ..errors import BadInput
 from .base import Trigger
-from .wall_clock import NOTHING, instants, shift, spoken, utc, written
+from .wall_clock import ZERO, clock_shift, date_text, instants, time_text, to_utc
 from .zone import zone_of
 
 
@@ -30,9 +30,11 @@ class At(Trigger, frozen=True, kw_only=True, tag="at"):
         if self.when.utcoffset() is not None and not is_instant(self.when):
             raise _beyond(self.when)
         if self.when.tzinfo is not None:
-            force_setattr(self, "when", utc(self.when, "the instant"))
+            force_setattr(self, "when", to_utc(self.when, "the instant"))
         elif not _instants(self.when, zone):
-            raise BadInput(f"{spoken(self.when)}, {written(self.when)} does not exist in {self.tz}: say another day")
+            raise BadInput(
+                f"{date_text(self.when)}, {time_text(self.when)} does not exist in {self.tz}: say another day"
+            )
 
     @property
     def tick(self) -> datetime:
@@ -40,19 +42,23 @@ class At(Trigger, frozen=True, kw_only=True, tag="at"):
 
     def next(self, after: datetime) -> datetime | None:
         tick = self.tick
-        return tick if tick > utc(after, "the instant") else None
+        return tick if tick > to_utc(after, "the instant") else None
 
     def explain(self) -> str:
         local = self.tick.astimezone(zone_of(self.tz))
-        return f"once, on {spoken(local)} at {written(local)}, {self.tz}"
+        return f"once, on {date_text(local)} at {time_text(local)}, {self.tz}"
 
     def note(self, tick: datetime) -> str:
-        if self.when.tzinfo is not None or tick != self.tick or not (change := shift(self.when, zone_of(self.tz))):
+        if (
+            self.when.tzinfo is not None
+            or tick != self.tick
+            or not (change := clock_shift(self.when, zone_of(self.tz)))
+        ):
             return ""
-        wall = f"{spoken(self.when)}, {written(self.when)}"
-        if change < NOTHING:
+        wall = f"{date_text(self.when)}, {time_text(self.when)}"
+        if change < ZERO:
             return f"{wall} comes twice: runs the first time"
-        return f"{wall} does not exist: runs at {written(tick.astimezone(zone_of(self.tz)))}"
+        return f"{wall} does not exist: runs at {time_text(tick.astimezone(zone_of(self.tz)))}"
 
     def warnings(self) -> list[str]:
         return [note] if (note := self.note(self.tick)) else []

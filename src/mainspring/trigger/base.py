@@ -75,10 +75,10 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
         return latest(self.next, after, until)
 
 
-Next = Callable[[datetime], datetime | None]
+NextTick = Callable[[datetime], datetime | None]
 
 
-def count(next: Next, after: datetime, until: datetime, limit: int) -> int:
+def count(next: NextTick, after: datetime, until: datetime, limit: int) -> int:
     """Trigger.count, by walking."""
     found, tick = 0, next(after)
     while tick is not None and tick <= until and found < limit:
@@ -86,7 +86,7 @@ def count(next: Next, after: datetime, until: datetime, limit: int) -> int:
     return found
 
 
-def latest(next: Next, after: datetime, until: datetime) -> datetime | None:
+def latest(next: NextTick, after: datetime, until: datetime) -> datetime | None:
     """Trigger.latest, by halving: next() never goes back, so there is a last instant from which it stays in time."""
     tick = next(after)
     if tick is None or tick > until:
@@ -102,6 +102,6 @@ def latest(next: Next, after: datetime, until: datetime) -> datetime | None:
     return tick
 
 
-def spread(name: str, size: int) -> int:
+def hash_below(name: str, size: int) -> int:
     """A number below `size` that belongs to the name: the same everywhere, evenly spread over names."""
     return crc32(name.encode()) * size >> 32

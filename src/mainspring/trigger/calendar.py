@@ -14,16 +14,16 @@ from msgspec.structs import force_setattr, replace
 from ..errors import BadInput
 from .base import Trigger
 from .bounds import MAX_TIMES, MAX_WEEKDAYS, check_count
-from .wall_clock import DAY, EARLIEST, NOTHING, instants, shift, spoken, time_of, utc, written
-from .weekday import NAMES, WEEKEND, WORKDAYS, listed, weekdays
-from .zone import LONGEST_SHIFT, Change, changes, offset, offsets, zone_of
+from .wall_clock import DAY, EARLIEST, ZERO, clock_shift, date_text, instants, time_of, time_text, to_utc
+from .weekday import NAMES, WEEKEND, WORKDAYS, join_words, weekdays
+from .zone import MAX_DAYLIGHT_SHIFT, Change, changes, offset_at, offsets, zone_of
 
 _MIDNIGHT = ("00:00",)
 _FIRST_DAY = date(1970, 1, 1)
 _FIRST_MONDAY = date(1970, 1, 5)
-_LONGEST = 36_525
+_MAX_DAYS = 36_525
 # Changes of the clocks are looked for in this year, which stands for all: nothing here knows what year it is.
-_SAMPLE = datetime(2030, 1, 1, tzinfo=UTC)
+_SAMPLE_YEAR = datetime(2030, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
 _MORE_TIMES = "say an interval, as every(30).seconds, or a cron expression"
 # Times that are listed one by one, and changes of the clocks that are told of.
@@ -48,15 +48,15 @@ class Calendar(Trigger, frozen=True, kw_only=True, tag="calendar"):
     def __post_init__(self) -> None:
         zone_of(self.tz)
         for unit, number in (("days", self.days), ("weeks", self.weeks)):
-            if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= _LONGEST:
-                raise BadInput(f"{unit} is a whole number from 1 to {_LONGEST}, got {number!r}")
+            if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= _MAX_DAYS:
+                raise BadInput(f"{unit} is a whole number from 1 to {_MAX_DAYS}, got {number!r}")
         if bool(self.days) == bool(self.weeks):
             raise BadInput("a calendar counts days or weeks: say one of them, as days=1")
         if self.weekdays:
             self._check_weekdays()
         if isinstance(self.anchor, datetime):
             raise BadInput(f"the anchor of a calendar is a date, got {self.anchor!r}: say .starting(...)")
-        force_setattr(self, "times", written_all(self.times))
+        force_setattr(self, "times", time_texts(self.times))
 
     def _check_weekdays(self) -> None:
         check_count("weekdays", self.weekdays, MAX_WEEKDAYS, "say each once")
@@ -70,7 +70,7 @@ class Calendar(Trigger, frozen=True, kw_only=True, tag="calendar"):
         """The same days, at these times."""
         if self.times != _MIDNIGHT:
             raise BadInput(f"it has its times already: say all of them at once, as .at({self.times[0]!r}, '17:30')")
-        return replace(self, times=written_all(times), tz=tz or self.tz)
+        return replace(self, times=time_texts(times), tz=tz or self.tz)
 
     def on(self, *days: str | int) -> Calendar:
         """The same weeks, on these weekdays."""
@@ -83,7 +83,7 @@ class Calendar(Trigger, frozen=True, kw_only=True, tag="calendar"):
     def starting(self, at: date | datetime) -> Calendar:
         """The same rule, its days or weeks counted from that date; of an instant, the date in the rule's zone."""
         if isinstance(at, datetime):
-            at = utc(at, "the anchor of a calendar").astimezone(zone_of(self.tz)).date()
+            at = to_utc(at, "the anchor of a calendar").astimezone(zone_of(self.tz)).date()
         return replace(self, anchor=at)
 
     def anchored(self, at: datetime) -> Calendar:
@@ -93,7 +93,7 @@ class Calendar(Trigger, frozen=True, kw_only=True, tag="calendar"):
     # ticks
 
     def next(self, after: datetime) -> datetime | None:
-        after = max(utc(after, "the instant"), EARLIEST)
+        after = max(to_utc(after, "the instant"), EARLIEST)
         try:
             return self._first(after)
         except OverflowError:  # beyond the calendar
@@ -149,14 +149,14 @@ class Calendar(Trigger, frozen=True, kw_only=True, tag="calendar"):
     def explain(self) -> str:
         zone = "" if self.tz == "UTC" else f", {self.tz}"
         times, more = self.times[:MAX_LISTED], len(self.times) - MAX_LISTED
-        return f"every {self._which()} at {listed(times if more <= 0 else [*times, f'{more:,} more times'])}{zone}"
+        return f"every {self._which()} at {join_words(times if more <= 0 else [*times, f'{more:,} more times'])}{zone}"
 
     def _which(self) -> str:
         unit, number = ("day", self.days) if self.days else ("week", self.weeks)
         days = {WORKDAYS: "weekday", WEEKEND: "weekend day"}.get(self.weekdays)
         if number == 1:
-            return days or (listed(NAMES[n] for n in self.weekdays) if self.weekdays else unit)
-        on = f" on {f'{days}s' if days else listed(NAMES[n] for n in self.weekdays)}" if self.weekdays else ""
+            return days or (join_words(NAMES[n] for n in self.weekdays) if self.weekdays else unit)
+        on = f" on {f'{days}s' if days else join_words(NAMES[n] for n in self.weekdays)}" if self.weekdays else ""
         return f"{number} {unit}s{on}"
 
     def note(self, tick: datetime) -> str:
@@ -168,7 +168,7 @@ class Calendar(Trigger, frozen=True, kw_only=True, tag="calendar"):
     def _walls_of(self, tick: datetime, local: datetime) -> Iterator[datetime]:
         """Its wall-clock times that may be due at the tick: what the clock shows, and what it has just jumped over."""
         wall = local.replace(tzinfo=None, fold=0)
-        if offset(tick - DAY, zone_of(self.tz)) == offset(tick + DAY, zone_of(self.tz)):
+        if offset_at(tick - DAY, zone_of(self.tz)) == offset_at(tick + DAY, zone_of(self.tz)):
             return
         change = next(changes(tick - _SECOND, tick, zone_of(self.tz)), None)
         if change is not None and change.is_gap:
@@ -176,12 +176,12 @@ class Calendar(Trigger, frozen=True, kw_only=True, tag="calendar"):
         yield from self._walls_between(wall, wall + _SECOND)
 
     def _fate(self, wall: datetime, runs: datetime) -> str:
-        change = shift(wall, zone_of(self.tz))
-        if not change or abs(change) > LONGEST_SHIFT:
+        change = clock_shift(wall, zone_of(self.tz))
+        if not change or abs(change) > MAX_DAYLIGHT_SHIFT:
             return ""
-        when = f"{spoken(wall)}, {written(wall)}"
-        if change > NOTHING:
-            return f"{when} does not exist: runs at {written(runs)}"
+        when = f"{date_text(wall)}, {time_text(wall)}"
+        if change > ZERO:
+            return f"{when} does not exist: runs at {time_text(runs)}"
         return f"{when} comes twice: runs the first time"
 
     def warnings(self) -> list[str]:
@@ -222,7 +222,7 @@ def _ticks_of_change(texts: tuple[str, ...], day: date, tz: str) -> tuple[dateti
 
 @lru_cache(maxsize=1024)
 def _changes_of_a_year(tz: str) -> tuple[Change, ...]:
-    return tuple(changes(_SAMPLE, _SAMPLE + 365 * DAY, zone_of(tz)))
+    return tuple(changes(_SAMPLE_YEAR, _SAMPLE_YEAR + 365 * DAY, zone_of(tz)))
 
 
 def _only_offset(day: date, times: Sequence[time], zone: ZoneInfo) -> timedelta | None:
@@ -231,19 +231,19 @@ def _only_offset(day: date, times: Sequence[time], zone: ZoneInfo) -> timedelta 
     return found.pop() if len(found) == 1 else None
 
 
-def written_all(times: Iterable[str | time]) -> tuple[str, ...]:
+def time_texts(times: Iterable[str | time]) -> tuple[str, ...]:
     """In order, each once, all in the same form."""
     several = tuple(times) if not isinstance(times, str) else (times,)
     check_count("times", several, MAX_TIMES, _MORE_TIMES)
-    texts = {_text(at) for at in several}
+    texts = {_time_text(at) for at in several}
     if not texts:
         raise BadInput("no time is given: say one or more, as .at('09:00', '17:30')")
     return tuple(sorted(texts))
 
 
-def _text(at: str | time) -> str:
+def _time_text(at: str | time) -> str:
     if isinstance(at, str):
-        return written(time_of(at))
+        return time_text(time_of(at))
     if not isinstance(at, time) or at.tzinfo or at.microsecond:
         raise BadInput(f"{at!r} is not a time of day in whole seconds: say it as '09:00'; the zone goes into tz=")
-    return written(at)
+    return time_text(at)

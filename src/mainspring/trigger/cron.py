@@ -15,7 +15,7 @@ from . import cron_clock_changes, cron_description
 from .base import Trigger
 from .bounds import MAX_NAME_CHARACTERS, quoted
 from .cron_clock_changes import Effect
-from .cron_fields import LONGEST, read
+from .cron_fields import MAX_EXPRESSION_CHARACTERS, parse
 from .cron_plan import CronPlan, DayMatch
 from .cron_ticks import next_in, next_utc
 from .zone import zone_of
@@ -40,7 +40,7 @@ class Cron(Trigger, frozen=True, kw_only=True, tag="cron"):
         return (hour, month) == ("*", "*") and {day, weekday} <= {"*", "?"}
 
     def __post_init__(self) -> None:
-        expr, tz = _parted(self.expr, self.tz)
+        expr, tz = _split_zone(self.expr, self.tz)
         msgspec.structs.force_setattr(self, "expr", expr)
         msgspec.structs.force_setattr(self, "tz", tz)
         if self.day_match not in get_args(DayMatch):
@@ -54,12 +54,12 @@ class Cron(Trigger, frozen=True, kw_only=True, tag="cron"):
 
     @property
     def plan(self) -> CronPlan:
-        return _plan(self.expr, self.day_match, self.name)
+        return _cached_plan(self.expr, self.day_match, self.name)
 
     def next(self, after: datetime) -> datetime | None:
         if after.utcoffset() is None:
             raise BadInput(f"{after} has no time zone: write datetime(…, tzinfo=UTC)")
-        plan = _plan(self.expr, self.day_match, self.name)
+        plan = _cached_plan(self.expr, self.day_match, self.name)
         return next_utc(plan, after) if self.tz == "UTC" else next_in(plan, after, zone_of(self.tz))
 
     def explain(self) -> str:
@@ -89,31 +89,33 @@ def _with(rule: Cron, tz: str, day_match: DayMatch) -> Cron:
     return msgspec.structs.replace(rule, tz=tz, day_match=rule.day_match if day_match == "or" else day_match)
 
 
-def _parted(expr: Any, tz: Any) -> tuple[str, str]:
+def _split_zone(expr: Any, tz: Any) -> tuple[str, str]:
     """The expression without its prefix, and the zone that prefix or `tz` names."""
     for value in (expr, tz):
         if not isinstance(value, str):
             what = "a cron expression and its zone are text, as in cron('0 9 * * *', tz='UTC')"
             raise BadInput(f"{what}, not {type(value).__name__}")
-    if len(expr) > LONGEST:
-        raise BadInput(f"cron {_shown(expr)}: {len(expr):,} characters are too many: at most {LONGEST}")
+    if len(expr) > MAX_EXPRESSION_CHARACTERS:
+        raise BadInput(
+            f"cron {_quoted(expr)}: {len(expr):,} characters are too many: at most {MAX_EXPRESSION_CHARACTERS}"
+        )
     match = _PREFIX.fullmatch(expr.strip())
     rest, said = (match[2], match[1]) if match else (expr, tz)
     if said != tz != "UTC":
-        raise BadInput(f"cron {_shown(expr)} names the zone {said!r:.80}, and tz= says {tz!r:.80}: keep one of them")
+        raise BadInput(f"cron {_quoted(expr)} names the zone {said!r:.80}, and tz= says {tz!r:.80}: keep one of them")
     return (" ".join(rest.split()) if rest.isascii() else rest), said
 
 
 @lru_cache(maxsize=4096)
-def _plan(expr: str, day_match: DayMatch, name: str) -> CronPlan:
+def _cached_plan(expr: str, day_match: DayMatch, name: str) -> CronPlan:
     """Tables are kept apart from the value, which is stored, sent and compared without them."""
     try:
-        return CronPlan(read(expr, name), day_match)
+        return CronPlan(parse(expr, name), day_match)
     except BadInput as bad:
-        raise BadInput(f"cron {_shown(expr)}: {bad}") from None
+        raise BadInput(f"cron {_quoted(expr)}: {bad}") from None
 
 
-def _shown(expr: str) -> str:
+def _quoted(expr: str) -> str:
     return repr(expr) if len(expr) <= 60 else f"{expr[:60]!r}…"
 
 

@@ -13,27 +13,27 @@ from .wall_clock import MONTHS
 WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _NTH = ("", "first", "second", "third", "fourth", "fifth")
 # So many times of a day are named one by one.
-_FEW = 6
+_MAX_NAMED_TIMES = 6
 _FROM_MONDAY = (1, 2, 3, 4, 5, 6, 0)
-_EVERY_DAY = 0b1111111
+_ALL_WEEKDAYS = 0b1111111
 _BY_STEP = re.compile(r"(?:\*|\d+|[a-z]{3})/(\d+)")
-_AGAIN = {
+_RESTARTS = {
     "second": "every minute", "minute": "every hour", "hour": "every day", "day of month": "on day 1 of every month",
     "month": "every January", "day of week": "every Sunday",
-}  # fmt: skip
+}
 
 
 def explain(plan: CronPlan, tz: str, name: str) -> str:
     """When it runs: times, days, zone, and what H became."""
     zone = "" if tz == "UTC" else f", {tz}"
-    return f"{_times(plan)}{_dates(plan)}{zone}{_hashes(plan, name)}"
+    return f"{_times(plan)}{_dates(plan)}{zone}{_hash_note(plan, name)}"
 
 
 def members(bits: int) -> list[int]:
     return [number for number in range(bits.bit_length()) if bits >> number & 1]
 
 
-def joined(words: Sequence[str], last: str = "and") -> str:
+def join_words(words: Sequence[str], last: str = "and") -> str:
     """a, b and c."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
@@ -43,8 +43,8 @@ def joined(words: Sequence[str], last: str = "and") -> str:
 
 def _times(plan: CronPlan) -> str:
     seconds, minutes, hours = members(plan.seconds), members(plan.minutes), members(plan.hours)
-    if len(seconds) * len(minutes) * len(hours) <= _FEW:
-        return f"at {joined([_clock(h, m, s) for h in hours for m in minutes for s in seconds])}"
+    if len(seconds) * len(minutes) * len(hours) <= _MAX_NAMED_TIMES:
+        return f"at {join_words([_clock(h, m, s) for h in hours for m in minutes for s in seconds])}"
     if seconds != [0]:
         return _by_second(seconds, minutes, hours)
     if len(minutes) == 1:
@@ -111,13 +111,13 @@ def _dates(plan: CronPlan) -> str:
         return f" on {_days(day, months)}, but only if that is {_weekdays(weekday)}"
     if not day.free:
         return f" on {_days(day, months)}"
-    if weekday.bits == _EVERY_DAY:
+    if weekday.bits == _ALL_WEEKDAYS:
         return f"{' every day' if _is_exact(plan) else ''}{where}"
     return f"{', ' if ' to ' in _weekdays(weekday) else ' on '}{_weekdays(weekday)}{where}"
 
 
 def _is_exact(plan: CronPlan) -> bool:
-    return len(members(plan.seconds)) * len(members(plan.minutes)) * len(members(plan.hours)) <= _FEW
+    return len(members(plan.seconds)) * len(members(plan.minutes)) * len(members(plan.hours)) <= _MAX_NAMED_TIMES
 
 
 def _days(field: Field, months: str) -> str:
@@ -127,7 +127,7 @@ def _days(field: Field, months: str) -> str:
         return f"{numbers[0]} {months}"
     words = [f"day{'s' * (len(numbers) > 1)} {_list(numbers)}"] if numbers else []
     words += [_special_day(special) for special in field.specials]
-    return f"{joined(words)} of {months or 'the month'}"
+    return f"{join_words(words)} of {months or 'the month'}"
 
 
 def _special_day(special: Special) -> str:
@@ -144,7 +144,7 @@ def _weekdays(field: Field) -> str:
     for special in field.specials:
         which = _NTH[special.nth] if special.kind == "nth" else "last"
         words.append(f"the {which} {WEEKDAYS[special.number]} of the month")
-    return joined(words)
+    return join_words(words)
 
 
 def _week(field: Field) -> list[int]:
@@ -156,12 +156,12 @@ def _named(numbers: list[int], names: Sequence[str]) -> str:
     run = _run(sorted(numbers), len(set(names) - {""}))
     if run and len(run) > 2:
         return f"{names[run[0]]} to {names[run[-1]]}"
-    return joined([names[number] for number in numbers])
+    return join_words([names[number] for number in numbers])
 
 
 def _list(numbers: list[int]) -> str:
     """1, 5 to 9 and 20; a long row of steps is cut short."""
-    if len(numbers) > _FEW and _step(numbers):
+    if len(numbers) > _MAX_NAMED_TIMES and _step(numbers):
         return f"{', '.join(map(str, numbers[:3]))}, … {numbers[-1]}"
     runs: list[list[int]] = []
     for number in numbers:
@@ -170,7 +170,7 @@ def _list(numbers: list[int]) -> str:
         else:
             runs.append([number])
     words = [[f"{run[0]} to {run[-1]}"] if len(run) > 2 else list(map(str, run)) for run in runs]
-    return joined([word for part in words for word in part])
+    return join_words([word for part in words for word in part])
 
 
 def _run(numbers: list[int], span: int) -> list[int]:
@@ -185,7 +185,7 @@ def _step(numbers: list[int]) -> int:
     return steps.pop() if len(numbers) > 2 and len(steps) == 1 and steps != {1} else 0
 
 
-def _hashes(plan: CronPlan, name: str) -> str:
+def _hash_note(plan: CronPlan, name: str) -> str:
     found = [
         f"{kind.name} {_list(members(field.bits))}"
         for kind, field in zip(KINDS, plan.fields, strict=True)
@@ -218,10 +218,10 @@ def _uneven(plan: CronPlan) -> Iterator[str]:
             continue
         step, rest = int(match[1]), numbers[0] + kind.span - numbers[-1]
         if kind is DAY and step > 1:
-            yield f"{field.text} starts again {_AGAIN[kind.name]}: it is not every {step} days"
+            yield f"{field.text} starts again {_RESTARTS[kind.name]}: it is not every {step} days"
         elif step != rest:
             units = f"{rest} {_unit(kind)}{'s' * (rest != 1)}"
-            again = f"{field.text} starts again {_AGAIN[kind.name]}"
+            again = f"{field.text} starts again {_RESTARTS[kind.name]}"
             yield f"{again}: after {kind.name} {numbers[-1]} the next comes {units} later, not {step}"
 
 

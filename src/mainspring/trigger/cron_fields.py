@@ -8,10 +8,10 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from ..errors import BadInput
-from .base import spread
+from .base import hash_below
 
-LONGEST = 256
-MOST_ITEMS = 100
+MAX_EXPRESSION_CHARACTERS = 256
+MAX_ITEMS = 100
 MACROS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -21,9 +21,9 @@ MACROS = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-FREE = ("*", "?", "*/1")
+UNRESTRICTED = ("*", "?", "*/1")
 # H alone keeps to days that every month has.
-SAFE_DAY = 28
+LAST_COMMON_DAY = 28
 
 _SPAN = re.compile(r"(?:(\*)|(\d+|[a-z]{3})(?:-(\d+|[a-z]{3}))?)(?:/(\d+))?")
 _HASH = re.compile(r"h(?:\((\d+)-(\d+)\))?(?:/(\d+))?")
@@ -32,7 +32,7 @@ _NEAREST = re.compile(r"(\d+)w")
 _WEEKDAY = re.compile(r"(\d|[a-z]{3})(?:#([1-5])|l)")
 _LONG_NUMBER = re.compile(r"\d{5}")
 
-Below = Callable[[int], int]
+DrawBelow = Callable[[int], int]
 """A number below the one given, which belongs to the schedule's name."""
 
 
@@ -70,7 +70,7 @@ class Field(NamedTuple):
     @property
     def free(self) -> bool:
         """Whether it restricts nothing: exactly `*`, `?` or `*/1`."""
-        return self.text in FREE
+        return self.text in UNRESTRICTED
 
     @property
     def starred(self) -> bool:
@@ -121,10 +121,10 @@ WEEKDAY = CronField(
 KINDS = (SECOND, MINUTE, HOUR, DAY, MONTH, WEEKDAY)
 
 
-def read(expr: str, name: str = "") -> Fields:
+def parse(expr: str, name: str = "") -> Fields:
     """The fields of an expression without zone prefix; `H` is settled by the name."""
     texts = _columns(expr)
-    below = _drawing(name)
+    below = _draws_of(name)
     return Fields(*(_field(kind, text, below) for kind, text in zip(KINDS, texts, strict=True)))
 
 
@@ -144,7 +144,7 @@ def _columns(expr: str) -> list[str]:
     return columns if len(columns) == 6 else ["0", *columns]
 
 
-def _drawing(name: str) -> Below:
+def _draws_of(name: str) -> DrawBelow:
     """One number out of the name, taken apart digit by digit: fields are as independent as they can be,
     and an H stays what it was when another one is added behind it."""
     size = 1
@@ -152,19 +152,19 @@ def _drawing(name: str) -> Below:
     def below(limit: int) -> int:
         nonlocal size
         size *= limit
-        return spread(name, size) % limit
+        return hash_below(name, size) % limit
 
     return below
 
 
-def _field(kind: CronField, text: str, below: Below) -> Field:
+def _field(kind: CronField, text: str, below: DrawBelow) -> Field:
     if text == "?" and kind in (DAY, WEEKDAY):
         return Field(text, _bits(range(kind.low, kind.high + 1)))
     if _LONG_NUMBER.search(text):
         raise BadInput(f"{kind.name} {text[:40]!r}: a number has at most 4 digits")
     items = text.split(",")
-    if len(items) > MOST_ITEMS:
-        raise BadInput(f"{kind.name}: {len(items)} items are too many: at most {MOST_ITEMS}")
+    if len(items) > MAX_ITEMS:
+        raise BadInput(f"{kind.name}: {len(items)} items are too many: at most {MAX_ITEMS}")
     bits, specials = 0, []
     for item in items:
         if special := _special(kind, item):
@@ -182,7 +182,7 @@ def _plain(kind: CronField, item: str) -> set[int]:
     """`*`, `n`, `a-b`, each with or without `/step`; a range that wraps goes on in its phase."""
     match = _SPAN.fullmatch(item)
     if match is None:
-        raise _odd(kind, item)
+        raise _not_understood(kind, item)
     star, first, last, by = match.groups()
     step = 1 if by is None else _step(kind, item, by)
     if star:
@@ -197,13 +197,13 @@ def _plain(kind: CronField, item: str) -> set[int]:
     return {(number - kind.low) % kind.span + kind.low for number in range(start, end + 1, step)}
 
 
-def _hashed(kind: CronField, item: str, below: Below) -> set[int]:
+def _hashed(kind: CronField, item: str, below: DrawBelow) -> set[int]:
     """`H`, `H/step`, `H(a-b)`, `H(a-b)/step`."""
     match = _HASH.fullmatch(item)
     if match is None:
-        raise _odd(kind, item)
+        raise _not_understood(kind, item)
     first, last, by = match.groups()
-    low, high = kind.low, SAFE_DAY if kind is DAY else kind.high
+    low, high = kind.low, LAST_COMMON_DAY if kind is DAY else kind.high
     if first is not None:
         low, high = _number(kind, first), _number(kind, last)
         if low > high:
@@ -248,7 +248,7 @@ def _step(kind: CronField, item: str, text: str) -> int:
     return int(text)
 
 
-def _odd(kind: CronField, item: str) -> BadInput:
+def _not_understood(kind: CronField, item: str) -> BadInput:
     if not item:
         return BadInput(f"{kind.name}: an item of the list is empty; {kind.forms}")
     return BadInput(f"{kind.name} {item[:40]!r} is not understood; {kind.forms}")

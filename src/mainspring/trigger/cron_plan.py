@@ -12,7 +12,7 @@ DayMatch = Literal["or", "and"]
 
 LENGTHS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 # The same weekday in each of five weeks.
-_WEEKS = 1 | 1 << 7 | 1 << 14 | 1 << 21 | 1 << 28
+_FIVE_WEEKS = 1 | 1 << 7 | 1 << 14 | 1 << 21 | 1 << 28
 _KINDS_OF_YEAR = 14
 Year = tuple[int, ...]
 
@@ -125,7 +125,7 @@ def _days(field: Field, first: int, length: int) -> int:
 
 def _weekdays(field: Field, first: int, length: int) -> int:
     week = (field.bits >> first | field.bits << 7 - first) & 127
-    bits = week * _WEEKS << 1
+    bits = week * _FIVE_WEEKS << 1
     for special in field.specials:
         day = 1 + (special.number - first) % 7
         if special.kind == "nth":

@@ -7,17 +7,17 @@ from zoneinfo import ZoneInfo
 
 from ..clock import EPOCH
 from .cron_plan import CronPlan
-from .zone import ahead, change_at, offsets
+from .zone import change_at, offsets, wall_offset
 
 # Walls are naive. Sums with these cost a fifth of what replace() and astimezone() do.
 _WALL_EPOCH = EPOCH.replace(tzinfo=None)
-_NONE = timedelta(0)
+_ZERO = timedelta(0)
 # The first midnight that can be told in every zone.
-_BEGINNING = datetime.min + timedelta(days=1)
+_FIRST_MIDNIGHT = datetime.min + timedelta(days=1)
 
 
 def next_utc(plan: CronPlan, after: datetime) -> datetime | None:
-    wall = _later(after, _NONE)
+    wall = _next_second(after, _ZERO)
     found = None if wall is None else plan.first(wall)
     return None if found is None else EPOCH + (found - _WALL_EPOCH)
 
@@ -30,12 +30,12 @@ def next_in(plan: CronPlan, after: datetime, place: ZoneInfo) -> datetime | None
     try:
         local = after.astimezone(place)
     except OverflowError:
-        return _resolved(plan, _BEGINNING, place) if after.year == 1 else None
-    wall = _later(after, ahead(local, place))
+        return _first_tick(plan, _FIRST_MIDNIGHT, place) if after.year == 1 else None
+    wall = _next_second(after, wall_offset(local, place))
     if wall is None:
         return None
     first, last = offsets(local, place)
-    return _resolved(plan, wall, place) if first <= last else _next_repeated(plan, after, wall, place)
+    return _first_tick(plan, wall, place) if first <= last else _next_repeated(plan, after, wall, place)
 
 
 def _next_repeated(plan: CronPlan, after: datetime, wall: datetime, place: ZoneInfo) -> datetime | None:
@@ -53,10 +53,10 @@ def _next_repeated(plan: CronPlan, after: datetime, wall: datetime, place: ZoneI
         found = plan.first(wall)
         if found is not None and found < change.high:
             return _instant(found, change.after)
-    return _resolved(plan, max(wall, change.high) if again or not first_pass else wall, place)
+    return _first_tick(plan, max(wall, change.high) if again or not first_pass else wall, place)
 
 
-def _resolved(plan: CronPlan, wall: datetime, place: ZoneInfo) -> datetime | None:
+def _first_tick(plan: CronPlan, wall: datetime, place: ZoneInfo) -> datetime | None:
     """The instant of the first match from `wall` on: of two passes the first, of a gap its end."""
     while (found := plan.first(wall)) is not None:
         before, behind = offsets(found, place)
@@ -70,13 +70,13 @@ def _resolved(plan: CronPlan, wall: datetime, place: ZoneInfo) -> datetime | Non
     return None
 
 
-def _later(after: datetime, offset: timedelta) -> datetime | None:
+def _next_second(after: datetime, offset: timedelta) -> datetime | None:
     """The first whole second later than `after` on clocks with this offset; None: beyond the last year."""
     span = after - EPOCH
     try:
         return _WALL_EPOCH + timedelta(span.days, span.seconds + 1) + offset
     except OverflowError:
-        return _BEGINNING if after.year == 1 else None
+        return _FIRST_MIDNIGHT if after.year == 1 else None
 
 
 def _instant(wall: datetime, offset: timedelta) -> datetime | None:

@@ -12,11 +12,11 @@ from ..errors import BadInput
 from .cron import Cron, cron
 from .cron_description import members
 from .cron_fields import MACROS
-from .zone import changes, offset, zone_of
+from .zone import changes, offset_at, zone_of
 
 _SETTING = re.compile(r"\s*[\"']?([A-Za-z_][A-Za-z0-9_]*)[\"']?\s*=\s*(.*?)\s*")
 _ZONES = ("CRON_TZ", "TZ")
-_KNOWN = {
+_SETTINGS = {
     "MAILTO": "mails what a command prints to {value}; Mainspring keeps it with the run",
     "MAILFROM": "mails come from {value}; Mainspring sends none",
     "SHELL": "commands run in {value}",
@@ -24,12 +24,12 @@ _KNOWN = {
     "HOME": "commands start in {value}",
     "RANDOM_DELAY": "starts up to {value} minutes late; a schedule has jitter= for that",
 }
-_VARIABLE = "commands have ${name} set to {value}"
+_OTHER_SETTING = "commands have ${name} set to {value}"
 _WORD = re.compile(r"[A-Za-z0-9]+")
-_LONGEST_NAME = 64
+_MAX_NAME_CHARACTERS = 64
 # Rules of zones repeat from year to year; those of Morocco, which follow the moon, are known for decades.
-_SAMPLE, _SEEN = datetime(2025, 1, 1, tzinfo=UTC), timedelta(days=366 * 30)
-_DAY = 86_400
+_SAMPLE, _SAMPLE_SPAN = datetime(2025, 1, 1, tzinfo=UTC), timedelta(days=366 * 30)
+_SECONDS_PER_DAY = 86_400
 
 
 class CrontabEntry(NamedTuple):
@@ -49,7 +49,7 @@ class CrontabEntry(NamedTuple):
     """Seconds, counted from 1970 in UTC, of an interval with exactly the same ticks."""
 
 
-def read(text: str, *, system: bool = False, tz: str = "UTC", as_intervals: bool = False) -> list[CrontabEntry]:
+def parse(text: str, *, system: bool = False, tz: str = "UTC", as_intervals: bool = False) -> list[CrontabEntry]:
     """The entries of a crontab in their order; `system`: lines name a user, as in /etc/crontab.
 
     A CRON_TZ line holds for what follows. With `as_intervals`, entries that are exactly an interval say so, and
@@ -73,7 +73,7 @@ def read(text: str, *, system: bool = False, tz: str = "UTC", as_intervals: bool
 def _meaning(name: str, value: str) -> str:
     """What a setting does in cron; empty: the same as here."""
     if name not in _ZONES:
-        return _KNOWN.get(name, _VARIABLE).format(name=name, value=value or "nobody")
+        return _SETTINGS.get(name, _OTHER_SETTING).format(name=name, value=value or "nobody")
     try:
         zone_of(value)
     except BadInput as bad:
@@ -82,7 +82,7 @@ def _meaning(name: str, value: str) -> str:
 
 
 def _entry(number: int, source: str, place: str, system: bool, names: set[str]) -> CrontabEntry:
-    expr, rest = _parted(source.strip())
+    expr, rest = _split_line(source.strip())
     user, _, command = rest.partition(" ") if system else ("", "", rest)
     command = command.strip()
     flags = [*_dialect(expr), *_percent(command)]
@@ -97,7 +97,7 @@ def _entry(number: int, source: str, place: str, system: bool, names: set[str]) 
     return CrontabEntry(number, source, _name(command, number, names), command, user, usable, tuple(flags))
 
 
-def _parted(line: str) -> tuple[str, str]:
+def _split_line(line: str) -> tuple[str, str]:
     """The expression and what follows it. Crontab files have five fields, or a word with an @."""
     fields = 1 if line.startswith("@") else 5
     words = line.split(None, fields)
@@ -148,7 +148,7 @@ def _name(command: str, number: int, names: set[str]) -> str:
     """The program's own name, and its line where that is taken."""
     program = next((word for word in command.split() if "=" not in word), "")
     words = _WORD.findall(program.rpartition("/")[2].partition(".")[0])
-    name = "-".join(words).lower()[:_LONGEST_NAME] or f"line-{number}"
+    name = "-".join(words).lower()[:_MAX_NAME_CHARACTERS] or f"line-{number}"
     name = name if name not in names else f"{name}-{number}"
     names.add(name)
     return name
@@ -171,8 +171,8 @@ def interval(rule: Cron) -> tuple[int | None, str]:
         return None, "it does not run on every day"
     hours, minutes, seconds = members(plan.hours), members(plan.minutes), members(plan.seconds)
     times = [3600 * hour + 60 * minute + second for hour in hours for minute in minutes for second in seconds]
-    step = _DAY // len(times)
-    if times != list(range(0, _DAY, step)):
+    step = _SECONDS_PER_DAY // len(times)
+    if times != list(range(0, _SECONDS_PER_DAY, step)):
         return None, "its times are not evenly spread from midnight to midnight"
     offsets = _offsets(rule.tz)
     if len(offsets) > 1 and not plan.fields.follows:
@@ -186,5 +186,5 @@ def interval(rule: Cron) -> tuple[int | None, str]:
 def _offsets(tz: str) -> frozenset[int]:
     """By how many seconds the zone's clocks are ahead of UTC, in all years that a schedule made now may see soon."""
     place = zone_of(tz)
-    found = {offset(_SAMPLE, place)} | {change.after for change in changes(_SAMPLE, _SAMPLE + _SEEN, place)}
+    found = {offset_at(_SAMPLE, place)} | {change.after for change in changes(_SAMPLE, _SAMPLE + _SAMPLE_SPAN, place)}
     return frozenset(int(span.total_seconds()) for span in found)

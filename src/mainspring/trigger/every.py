@@ -11,8 +11,8 @@ from msgspec.structs import force_setattr, replace
 from ..clock import EPOCH
 from ..errors import BadInput
 from .base import Trigger
-from .calendar import Calendar, written_all
-from .wall_clock import DAY, MICROSECOND, spoken, utc, written
+from .calendar import Calendar, time_texts
+from .wall_clock import DAY, MICROSECOND, date_text, time_text, to_utc
 from .weekday import weekdays
 from .zone import zone_of
 
@@ -20,11 +20,11 @@ _HOUR = timedelta(hours=1)
 _WEEK = timedelta(weeks=1)
 _UNITS = (
     ("week", _WEEK), ("day", DAY), ("hour", _HOUR), ("minute", timedelta(minutes=1)), ("second", timedelta(seconds=1)),
-)  # fmt: skip
+)
 _PAST_THE_HOUR = re.compile(r":([0-5][0-9])(?::([0-5][0-9]))?")
-SHORTEST = timedelta(milliseconds=1)
-LONGEST = timedelta(days=36_525)
-_LONGEST_SECONDS = 36_525 * 86_400
+MIN_INTERVAL = timedelta(milliseconds=1)
+MAX_INTERVAL = timedelta(days=36_525)
+_MAX_INTERVAL_SECONDS = 36_525 * 86_400
 
 
 class Every(Trigger, frozen=True, kw_only=True, tag="every"):
@@ -39,9 +39,9 @@ class Every(Trigger, frozen=True, kw_only=True, tag="every"):
 
     def __post_init__(self) -> None:
         zone_of(self.tz)
-        force_setattr(self, "seconds", _checked(self.seconds))
+        force_setattr(self, "seconds", _check_seconds(self.seconds))
         if self.anchor is not None:
-            force_setattr(self, "anchor", utc(self.anchor, "the anchor of an interval"))
+            force_setattr(self, "anchor", to_utc(self.anchor, "the anchor of an interval"))
 
     @property
     def span(self) -> timedelta:
@@ -59,7 +59,7 @@ class Every(Trigger, frozen=True, kw_only=True, tag="every"):
 
     def _steps(self, at: datetime) -> int:
         """How many steps from the anchor the last tick not later than `at` is."""
-        return (utc(at, "the instant") - (self.anchor or EPOCH)) // self.span
+        return (to_utc(at, "the instant") - (self.anchor or EPOCH)) // self.span
 
     def _tick(self, k: int) -> datetime | None:
         try:
@@ -106,7 +106,7 @@ class Every(Trigger, frozen=True, kw_only=True, tag="every"):
         weeks, rest = divmod(self.span, _WEEK)
         days = self.span // DAY if rest else 0
         anchor = self.anchor and self.anchor.astimezone(zone_of(tz)).date()
-        return Calendar(days=days, weeks=0 if rest else weeks, times=written_all(times), tz=tz, anchor=anchor)
+        return Calendar(days=days, weeks=0 if rest else weeks, times=time_texts(times), tz=tz, anchor=anchor)
 
     def explain(self) -> str:
         return f"every {_words(self.span)}{self._from()}"
@@ -116,9 +116,9 @@ class Every(Trigger, frozen=True, kw_only=True, tag="every"):
             return ""
         past = self.anchor - EPOCH
         if not self.span % _HOUR and not past % timedelta(seconds=1) and timedelta(0) <= past < _HOUR:
-            return f" at :{written(self.anchor)[3:]}"
+            return f" at :{time_text(self.anchor)[3:]}"
         local = self.anchor.astimezone(zone_of(self.tz))
-        return f", counted from {spoken(local)}, {written(local)} {self.tz}"
+        return f", counted from {date_text(local)}, {time_text(local)} {self.tz}"
 
     def warnings(self) -> list[str]:
         if self.span >= timedelta(seconds=1):
@@ -126,15 +126,17 @@ class Every(Trigger, frozen=True, kw_only=True, tag="every"):
         return [f"{self.explain()} makes {86_400 / self.seconds:,.0f} jobs a day"]
 
 
-def _checked(seconds: float) -> float:
+def _check_seconds(seconds: float) -> float:
     """The number, exact to the microsecond, whole if it is."""
-    if type(seconds) is int and 1 <= seconds <= _LONGEST_SECONDS:  # as nearly all are, and each decoding comes here
+    if (
+        type(seconds) is int and 1 <= seconds <= _MAX_INTERVAL_SECONDS
+    ):  # as nearly all are, and each decoding comes here
         return seconds
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         raise BadInput(f"an interval is a number of seconds, got {seconds!r:.80}")
-    if not SHORTEST.total_seconds() <= seconds <= LONGEST.total_seconds():
+    if not MIN_INTERVAL.total_seconds() <= seconds <= MAX_INTERVAL.total_seconds():
         raise BadInput(
-            f"an interval of {seconds!r:.40} seconds is out of range: from 0.001 seconds to {LONGEST.days} days"
+            f"an interval of {seconds!r:.40} seconds is out of range: from 0.001 seconds to {MAX_INTERVAL.days} days"
         )
     exact = timedelta(seconds=seconds) / MICROSECOND / 1_000_000
     return int(exact) if exact.is_integer() else exact

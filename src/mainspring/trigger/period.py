@@ -79,10 +79,10 @@ class Period:
         def __getattr__(self, name: str) -> NoReturn:
             if name.startswith("_"):
                 raise AttributeError(name)
-            raise BadInput(f"{self}.{name}: {_way_out(name)}")
+            raise BadInput(f"{self}.{name}: {_suggestion(name)}")
 
 
-def _way_out(name: str) -> str:
+def _suggestion(name: str) -> str:
     if name in _CRON:
         return f"they differ in length; say cron({_CRON[name]!r})"
     import difflib  # needed for a message only

@@ -15,24 +15,24 @@ from msgspec.structs import force_setattr
 
 from ..clock import EPOCH
 from ..errors import BadInput
-from .base import Preview, Trigger, count, latest, spread
+from .base import Preview, Trigger, count, hash_below, latest
 from .bounds import MAX_EXCLUDED_DATES, check_count
-from .wall_clock import DAY, EARLIEST, LATEST, MICROSECOND, NOTHING, edge, spoken, utc, written
+from .wall_clock import DAY, EARLIEST, LATEST, MICROSECOND, ZERO, date_text, first_instant, time_text, to_utc
 from .window import Window
-from .zone import LONGEST_SHIFT, zone_of
+from .zone import MAX_DAYLIGHT_SHIFT, zone_of
 
 # Ticks in a row that may be taken out: five years of days. After that there is none.
-_PATIENCE = 2000
-_LONGEST_JITTER = 7 * 86_400
+_MAX_OMITTED_TICKS = 2000
+_MAX_JITTER_SECONDS = 7 * 86_400
 
 
-Reason = Literal["window", "excluded"]
+OmitReason = Literal["window", "excluded"]
 
 
 class Omitted(Struct, frozen=True):
     """Ticks of the trigger that the timetable does not have."""
 
-    reason: Reason
+    reason: OmitReason
     count: int
     first_at: datetime
     last_at: datetime
@@ -61,14 +61,14 @@ class Timetable(Struct, frozen=True, dict=True):
         if self.window is not None and not isinstance(self.window, Window):
             raise BadInput(f"{self.window!r} is no window: say Window.of(...)")
         for name, at in (("anchor_at", self.anchor_at), ("start_at", self.start_at), ("end_at", self.end_at)):
-            if at is not None and (exact := utc(at, name)) is not at:
+            if at is not None and (exact := to_utc(at, name)) is not at:
                 force_setattr(self, name, exact)
         if self.start_at and self.end_at and self.end_at < self.start_at:
             raise BadInput(f"end_at {self.end_at} is before start_at {self.start_at}: exchange them")
         if isinstance(self.jitter, bool) or not isinstance(self.jitter, int | float):
             raise BadInput(f"jitter is a number of seconds, got {self.jitter!r}")
-        if not 0 <= self.jitter <= _LONGEST_JITTER:
-            raise BadInput(f"jitter is from 0 to {_LONGEST_JITTER} seconds (a week), got {self.jitter}")
+        if not 0 <= self.jitter <= _MAX_JITTER_SECONDS:
+            raise BadInput(f"jitter is from 0 to {_MAX_JITTER_SECONDS} seconds (a week), got {self.jitter}")
         check_count("excluded dates", self.exclude, MAX_EXCLUDED_DATES, "leave out those that are past")
         for day in self.exclude:
             if isinstance(day, datetime) or not isinstance(day, date):
@@ -81,19 +81,19 @@ class Timetable(Struct, frozen=True, dict=True):
             return
         rule, bare = self._rule.explain(), self._rule.next(self._begin(after))
         if bare is None:
-            raise BadInput(f"{rule}: has no tick after {_said(after)}; say a later time")
+            raise BadInput(f"{rule}: has no tick after {_instant_text(after)}; say a later time")
         reasons = {lost.reason for lost in self.omitted(after, bare + 365 * DAY)}
         if "window" in reasons and self._window:
             raise BadInput(f"{rule}: never falls inside the window {self._window.explain()}; widen it")
         if "excluded" in reasons:
             raise BadInput(f"{rule}: falls on excluded dates only; exclude fewer of them")
-        raise BadInput(f"{rule}: has no tick until end_at, {_said(self.end_at or bare)}; say a later end")
+        raise BadInput(f"{rule}: has no tick until end_at, {_instant_text(self.end_at or bare)}; say a later end")
 
     # ticks
 
     def next(self, after: datetime) -> datetime | None:
         """The first tick strictly later than `after`; None: there is none, or too many in a row are taken out."""
-        after, until = utc(after, "the instant"), self._end(LATEST)
+        after, until = to_utc(after, "the instant"), self._end(LATEST)
         tick = self._moved(after, until) if self._moves else self._kept(self._begin(after), until)
         return tick if tick is not None and tick <= until else None
 
@@ -125,7 +125,7 @@ class Timetable(Struct, frozen=True, dict=True):
         """
         if self._bare:
             return []
-        taken: dict[Reason, list[datetime]] = {"excluded": [], "window": []}
+        taken: dict[OmitReason, list[datetime]] = {"excluded": [], "window": []}
         for reason, tick in islice(self._taken(after, until), limit):
             taken[reason].append(tick)
         return [Omitted(reason, len(ticks), ticks[0], ticks[-1]) for reason, ticks in taken.items() if ticks]
@@ -135,7 +135,7 @@ class Timetable(Struct, frozen=True, dict=True):
     @property
     def offset(self) -> timedelta:
         """How long after its tick a job is due: whole milliseconds, less than `jitter`, a constant of the name."""
-        return timedelta(milliseconds=spread(self.name, int(self.jitter * 1000))) if self.jitter else NOTHING
+        return timedelta(milliseconds=hash_below(self.name, int(self.jitter * 1000))) if self.jitter else ZERO
 
     def fire_at(self, tick: datetime) -> datetime:
         """When the tick's job is due. The tick keeps its own instant."""
@@ -196,11 +196,11 @@ class Timetable(Struct, frozen=True, dict=True):
         while day in self._excluded_dates:
             day += DAY
         midnight = datetime.combine(day, time(0))
-        return max(tick, edge(midnight, self._zone) - MICROSECOND)
+        return max(tick, first_instant(midnight, self._zone) - MICROSECOND)
 
     def _kept(self, cursor: datetime, until: datetime) -> datetime | None:
         """The first tick later than `cursor`, and not later than `until`, that nothing takes out or moves."""
-        for _ in range(_PATIENCE):
+        for _ in range(_MAX_OMITTED_TICKS):
             tick = self._rule.next(cursor)
             if tick is None or tick > until:
                 return None
@@ -216,7 +216,7 @@ class Timetable(Struct, frozen=True, dict=True):
         """As _kept, where ticks outside the window are moved to its next opening."""
         # Whatever is moved to an opening later than `after` came later than the last one before it.
         cursor = self._begin(self._opened(after) - MICROSECOND)
-        for _ in range(_PATIENCE):
+        for _ in range(_MAX_OMITTED_TICKS):
             tick = self._rule.next(cursor)
             if tick is None or tick > until:
                 return None
@@ -254,14 +254,14 @@ class Timetable(Struct, frozen=True, dict=True):
         day = at.astimezone(self._zone).date()
         while day - DAY in self._excluded_dates:
             day -= DAY
-        return min(at, edge(datetime.combine(day, time(0)), self._zone))
+        return min(at, first_instant(datetime.combine(day, time(0)), self._zone))
 
     def _closing(self, at: datetime) -> datetime:
         span = self._window and self._window.span(at)
         return span.closes_at if span else LATEST
 
-    def _taken(self, after: datetime, until: datetime) -> Iterator[tuple[Reason, datetime]]:
-        cursor, until = self._begin(utc(after, "the instant")), self._end(until)
+    def _taken(self, after: datetime, until: datetime) -> Iterator[tuple[OmitReason, datetime]]:
+        cursor, until = self._begin(to_utc(after, "the instant")), self._end(until)
         while (tick := self._rule.next(cursor)) is not None and tick <= until:
             cursor = tick
             if self._excluded(tick):
@@ -274,10 +274,10 @@ class Timetable(Struct, frozen=True, dict=True):
     def _safe_until(self, tick: datetime) -> datetime:
         """Nothing between this tick, which stands, and that instant is taken out."""
         # Clocks that are set back over midnight show the date before again: it counts as to come for some hours.
-        today = (tick - LONGEST_SHIFT).astimezone(self._zone).date()
+        today = (tick - MAX_DAYLIGHT_SHIFT).astimezone(self._zone).date()
         n = bisect_left(self._excluded_in_order, today)
         day = self._excluded_in_order[n] if n < len(self._excluded_in_order) else None
-        midnight = edge(datetime.combine(day, time(0)), self._zone) if day else LATEST
+        midnight = first_instant(datetime.combine(day, time(0)), self._zone) if day else LATEST
         return midnight if self._moves else min(midnight, self._closing(tick))
 
     def _note(self, tick: datetime) -> str:
@@ -286,5 +286,5 @@ class Timetable(Struct, frozen=True, dict=True):
         return "outside the window: moved to its opening"
 
 
-def _said(at: datetime) -> str:
-    return f"{spoken(at)}, {written(at)} UTC"
+def _instant_text(at: datetime) -> str:
+    return f"{date_text(at)}, {time_text(at)} UTC"

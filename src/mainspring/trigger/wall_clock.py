@@ -9,11 +9,11 @@ from zoneinfo import ZoneInfo
 
 from ..errors import BadInput
 from .bounds import MAX_TIMES, quoted
-from .zone import LONGEST_SHIFT, change_at
+from .zone import MAX_DAYLIGHT_SHIFT, change_at
 
 DAY = timedelta(days=1)
 MICROSECOND = timedelta(microseconds=1)
-NOTHING = timedelta(0)
+ZERO = timedelta(0)
 # No zone is further from UTC than a day; conversions of instants between these cannot overflow.
 EARLIEST = datetime(1, 1, 3, tzinfo=UTC)
 LATEST = datetime(9999, 12, 28, tzinfo=UTC)
@@ -25,7 +25,7 @@ MONTHS = (
 _TIME = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
 
 
-def utc(at: datetime, what: str) -> datetime:
+def to_utc(at: datetime, what: str) -> datetime:
     """The instant in UTC; one without a zone is refused, since nobody can say when it is."""
     if not isinstance(at, datetime):
         raise BadInput(f"{what} must be a datetime, got {at!r:.80}")
@@ -46,17 +46,17 @@ def time_of(text: str) -> time:
     raise BadInput(f"{quoted(text)} is not a time of day: say it as '09:00' or '17:30:15', from '00:00' to '23:59:59'")
 
 
-def written(at: time | datetime) -> str:
+def time_text(at: time | datetime) -> str:
     """09:00, and 09:00:30 where the seconds matter."""
     return f"{at:%H:%M:%S}" if at.second else f"{at:%H:%M}"
 
 
-def spoken(day: date) -> str:
+def date_text(day: date) -> str:
     """29 March 2026, whatever the machine's language."""
     return f"{day.day} {MONTHS[day.month]} {day.year}"
 
 
-def shift(wall: datetime, zone: ZoneInfo) -> timedelta:
+def clock_shift(wall: datetime, zone: ZoneInfo) -> timedelta:
     """What a change of the clocks does to this time: more than nothing, it is skipped; less, it comes twice."""
     return _offset(wall.replace(fold=1), zone) - _offset(wall, zone)
 
@@ -70,19 +70,19 @@ def instants(wall: datetime, zone: ZoneInfo) -> list[datetime]:
     before, after = _offset(wall, zone), _offset(wall.replace(fold=1), zone)
     if before == after:
         return [_utc(wall - before)]
-    if abs(after - before) <= LONGEST_SHIFT:
-        return [edge(wall, zone)]
+    if abs(after - before) <= MAX_DAYLIGHT_SHIFT:
+        return [first_instant(wall, zone)]
     return [] if after > before else [_utc(wall - before), _utc(wall - after)]
 
 
-def edge(wall: datetime, zone: ZoneInfo) -> datetime:
+def first_instant(wall: datetime, zone: ZoneInfo) -> datetime:
     """The first instant, in UTC, at which the clock shows this time or, if that is skipped, a later one."""
     change = change_at(wall, zone)
     return change.at if change is not None and change.is_gap else _utc(wall - _offset(wall, zone))
 
 
 def _offset(wall: datetime, zone: ZoneInfo) -> timedelta:
-    return zone.utcoffset(wall) or NOTHING
+    return zone.utcoffset(wall) or ZERO
 
 
 def _utc(at: datetime) -> datetime:

@@ -63,7 +63,7 @@ def _number(day: int) -> int:
     return day
 
 
-def listed(words: Iterable[str]) -> str:
+def join_words(words: Iterable[str]) -> str:
     """a, b and c."""
     *most, last = words
     return f"{', '.join(most)} and {last}" if most else last

@@ -11,17 +11,17 @@ from msgspec import Struct
 from msgspec.structs import fields, force_setattr, replace
 
 from ..errors import BadInput
-from .wall_clock import DAY, EARLIEST, edge, time_of, utc, written
-from .weekday import NAMES, WEEKEND, WORKDAYS, listed, weekdays
+from .wall_clock import DAY, EARLIEST, first_instant, time_of, time_text, to_utc
+from .weekday import NAMES, WEEKEND, WORKDAYS, join_words, weekdays
 from .zone import zone_of
 
 _MIDNIGHT = re.compile("24:00(:00)?")
 # At least one weekday in seven is open; the rest is patience for openings that a skipped day swallows.
-_DAYS = 16
-_SEVERAL: dict[tuple[int, ...], str] = {WORKDAYS: "weekdays", WEEKEND: "weekends"}
+_SEARCH_DAYS = 16
+_DAY_GROUPS: dict[tuple[int, ...], str] = {WORKDAYS: "weekdays", WEEKEND: "weekends"}
 
 
-class Span(NamedTuple):
+class WindowSpan(NamedTuple):
     """One stay open: from its opening, until its closing."""
 
     opens_at: datetime
@@ -44,7 +44,7 @@ class Window(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for name in ("opens", "closes"):
-            force_setattr(self, name, _hour(getattr(self, name), closing=name == "closes"))
+            force_setattr(self, name, _time_of_day(getattr(self, name), closing=name == "closes"))
         if self.opens == self.closes:
             raise BadInput(f"the window {self.opens}-{self.closes} is empty: say when it closes, or leave it out")
         if self.days is not None:
@@ -79,7 +79,7 @@ class Window(Struct, frozen=True):
         """Whether it is open at that instant."""
         return self.span(at) is not None
 
-    def span(self, at: datetime) -> Span | None:
+    def span(self, at: datetime) -> WindowSpan | None:
         """The stay open that holds the instant; None: it is closed then."""
         today, at = self._today(at)
         spans = (self._span(today + n * DAY) for n in (0, -1, 1, -2))
@@ -89,7 +89,7 @@ class Window(Struct, frozen=True):
         """The first opening strictly later than `after`; None: the calendar ends before."""
         today, after = self._today(after)
         try:
-            spans = (self._span(today + n * DAY) for n in range(-2, _DAYS))
+            spans = (self._span(today + n * DAY) for n in range(-2, _SEARCH_DAYS))
             return next((span.opens_at for span in spans if span and span.opens_at > after), None)
         except OverflowError:
             return None
@@ -98,24 +98,26 @@ class Window(Struct, frozen=True):
         """The last opening not later than `at`."""
         today, at = self._today(at)
         try:
-            spans = (self._span(today - n * DAY) for n in range(-1, _DAYS))
+            spans = (self._span(today - n * DAY) for n in range(-1, _SEARCH_DAYS))
             return next((span.opens_at for span in spans if span and span.opens_at <= at), None)
         except OverflowError:
             return None
 
     def _today(self, at: datetime) -> tuple[date, datetime]:
-        at = max(utc(at, "the instant"), EARLIEST)
+        at = max(to_utc(at, "the instant"), EARLIEST)
         return at.astimezone(zone_of(self.tz or "UTC")).date(), at
 
-    def _span(self, day: date) -> Span | None:
+    def _span(self, day: date) -> WindowSpan | None:
         """The stay open that begins on that day; None: there is none, or a change of the clocks swallows it."""
         if isinstance(self.days, tuple) and day.weekday() not in self.days:
             return None
         zone = zone_of(self.tz or "UTC")
         last = day + DAY if self.closes < self.opens or self.closes == "24:00" else day
-        opens_at = edge(datetime.combine(day, time_of(self.opens)), zone)
-        closes_at = edge(datetime.combine(last, time(0) if self.closes == "24:00" else time_of(self.closes)), zone)
-        return Span(opens_at, closes_at) if opens_at < closes_at else None
+        opens_at = first_instant(datetime.combine(day, time_of(self.opens)), zone)
+        closes_at = first_instant(
+            datetime.combine(last, time(0) if self.closes == "24:00" else time_of(self.closes)), zone
+        )
+        return WindowSpan(opens_at, closes_at) if opens_at < closes_at else None
 
     def explain(self) -> str:
         zone = f", {self.tz}" if self.tz not in (None, "UTC") else ""
@@ -125,10 +127,10 @@ class Window(Struct, frozen=True):
         if self.days is None:
             return ""
         days = weekdays(self.days)
-        return f" on {_SEVERAL.get(days) or listed(NAMES[n] for n in days)}"
+        return f" on {_DAY_GROUPS.get(days) or join_words(NAMES[n] for n in days)}"
 
 
-def _hour(text: str, *, closing: bool) -> str:
+def _time_of_day(text: str, *, closing: bool) -> str:
     if not isinstance(text, str):
         raise BadInput(f"{text!r:.80} is not a time of day: say it as '09:00'")
-    return "24:00" if closing and _MIDNIGHT.fullmatch(text) else written(time_of(text))
+    return "24:00" if closing and _MIDNIGHT.fullmatch(text) else time_text(time_of(text))

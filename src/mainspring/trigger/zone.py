@@ -13,10 +13,10 @@ from ..errors import BadInput
 
 _NAME = re.compile(r"[A-Za-z0-9_+\-]{1,40}(?:/[A-Za-z0-9_+\-]{1,40}){0,2}")
 # In some zone directories, but no zones of the world: what they mean differs from machine to machine.
-_ODD = ("localtime", "posix", "posixrules", "right", "Factory")
-_NONE, _SECOND, _DAY = timedelta(0), timedelta(seconds=1), timedelta(days=1)
+_NOT_ZONES = ("localtime", "posix", "posixrules", "right", "Factory")
+_ZERO, _SECOND, _DAY = timedelta(0), timedelta(seconds=1), timedelta(days=1)
 # A longer jump is no daylight saving: a zone has changed sides of the date line.
-LONGEST_SHIFT = timedelta(hours=3)
+MAX_DAYLIGHT_SHIFT = timedelta(hours=3)
 
 
 @lru_cache(maxsize=1024)
@@ -24,16 +24,16 @@ def zone_of(name: str) -> ZoneInfo:
     """The zone of that name in the IANA database; anything else is refused."""
     if not isinstance(name, str):
         raise BadInput(f"a time zone is given by its name, such as 'Europe/London'; got {name!r}")
-    if _NAME.fullmatch(name) and name.partition("/")[0] not in _ODD:
+    if _NAME.fullmatch(name) and name.partition("/")[0] not in _NOT_ZONES:
         try:
             return ZoneInfo(name)
         except (ValueError, OSError, LookupError):
             pass
     shown = repr(name) if len(name) <= 40 else f"{name[:40]!r}…"
-    raise BadInput(f"there is no time zone {shown}; {_way_out(name)}")
+    raise BadInput(f"there is no time zone {shown}; {_suggestion(name)}")
 
 
-def _way_out(name: str) -> str:
+def _suggestion(name: str) -> str:
     near = _similar(name) if 2 <= len(name) <= 40 else []
     return f"did you mean {' or '.join(near)}?" if near else "write one such as Europe/London"
 
@@ -63,7 +63,7 @@ class Change(NamedTuple):
 
     @property
     def is_daylight(self) -> bool:
-        return abs(self.after - self.before) <= LONGEST_SHIFT
+        return abs(self.after - self.before) <= MAX_DAYLIGHT_SHIFT
 
     @property
     def low(self) -> datetime:
@@ -76,12 +76,12 @@ class Change(NamedTuple):
 
 def offsets(wall: datetime, place: ZoneInfo) -> tuple[timedelta, timedelta]:
     """How far clocks there are ahead of UTC the first and the last time they show this; in a gap, before and after."""
-    return ahead(wall.replace(fold=0) if wall.fold else wall, place), ahead(wall.replace(fold=1), place)
+    return wall_offset(wall.replace(fold=0) if wall.fold else wall, place), wall_offset(wall.replace(fold=1), place)
 
 
-def ahead(wall: datetime, place: ZoneInfo) -> timedelta:
+def wall_offset(wall: datetime, place: ZoneInfo) -> timedelta:
     """How far clocks there are ahead of UTC when they show this; of two passes, `fold` says which."""
-    return place.utcoffset(wall) or _NONE
+    return place.utcoffset(wall) or _ZERO
 
 
 def change_at(wall: datetime, place: ZoneInfo) -> Change | None:
@@ -98,23 +98,23 @@ def changes(after: datetime, until: datetime, place: ZoneInfo) -> Iterator[Chang
     low = after.astimezone(UTC)
     while low < until:
         high = min(low + _DAY, until)
-        if offset(low, place) != offset(high, place):
+        if offset_at(low, place) != offset_at(high, place):
             yield _between(low, high, place)
         low = high
 
 
-def offset(at: datetime, place: ZoneInfo) -> timedelta:
+def offset_at(at: datetime, place: ZoneInfo) -> timedelta:
     """How far the clocks there are ahead of UTC."""
-    return ahead(at.astimezone(place), place)
+    return wall_offset(at.astimezone(place), place)
 
 
 def _between(low: datetime, high: datetime, place: ZoneInfo) -> Change:
     """The one change later than `low` and not later than `high`, found by halving in a dozen steps."""
-    before, after = offset(low, place), offset(high, place)
+    before, after = offset_at(low, place), offset_at(high, place)
     while high - low > _SECOND:
         middle = low + (high - low) // 2
         middle = middle.replace(microsecond=0) if middle.replace(microsecond=0) > low else low + _SECOND
-        if offset(middle, place) == before:
+        if offset_at(middle, place) == before:
             low = middle
         else:
             high = middle

@@ -13,7 +13,7 @@ from ..url import split
 
 Address = IPv4Address | IPv6Address
 
-LONGEST = 2048
+MAX_URL_CHARACTERS = 2048
 PORTS = {"https": 443, "http": 80}
 # RFC 1123, and the underscore that some use all the same; labels of an international name come in their ASCII form.
 _HOST = re.compile(
@@ -24,7 +24,7 @@ _NUMERIC = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")
 _PRINTABLE = re.compile(r"[!-~]+")
 
 # IANA's special-purpose registries, and what clouds put elsewhere.
-_CLOSED = {
+_NOT_PUBLIC = {
     "0.0.0.0/8": "of this network",
     "10.0.0.0/8": "private",
     "100.64.0.0/10": "behind a carrier's NAT",
@@ -60,9 +60,9 @@ _CLOSED = {
     "fe80::/10": "link-local",
     "ff00::/8": "multicast",
 }
-_NETWORKS = [(ip_network(text), why) for text, why in _CLOSED.items()]
+_NETWORKS = [(ip_network(text), why) for text, why in _NOT_PUBLIC.items()]
 # Nothing outside of it is given to anybody.
-_GIVEN = IPv6Network("2000::/3")
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
 # Bits 32 to 63 of an ISATAP address; the rest is an IPv4 address.
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
@@ -78,7 +78,7 @@ class WebhookTarget(Struct, frozen=True):
     path: str
 
 
-class Allowance:
+class AllowList:
     """Hosts and networks that webhooks may reach though they are not public, or not by TLS."""
 
     def __init__(self, entries: Iterable[str] = ()) -> None:
@@ -110,23 +110,30 @@ class Allowance:
         return any(address in network for network in self.networks)
 
 
-def closed(address: Address) -> str | None:
+def why_not_public(address: Address) -> str | None:
     """Why no webhook goes there by itself; None: the address is a public one."""
     for network, why in _NETWORKS:
         if address in network:
             return why
     if isinstance(address, IPv6Address):
-        if address not in _GIVEN:
+        if address not in _GLOBAL_UNICAST:
             return "reserved"
         if int(address) >> 32 & 0xFFFFFFFF in _ISATAP:
             return "a tunnel to an IPv4 address"
     return None
 
 
-def target(url: object) -> WebhookTarget:
+def parse_target(url: object) -> WebhookTarget:
     """Refuses a URL that is not plainly one, before anybody else has another idea of what it means."""
-    if not isinstance(url, str) or not 0 < len(url) <= LONGEST or not _PRINTABLE.fullmatch(url) or "\\" in url:
-        raise BadInput(f"a webhook's URL is up to {LONGEST:,} printable ASCII characters without spaces or backslashes")
+    if (
+        not isinstance(url, str)
+        or not 0 < len(url) <= MAX_URL_CHARACTERS
+        or not _PRINTABLE.fullmatch(url)
+        or "\\" in url
+    ):
+        raise BadInput(
+            f"a webhook's URL is up to {MAX_URL_CHARACTERS:,} printable ASCII characters without spaces or backslashes"
+        )
     try:
         parts = split(url)
     except ValueError as bad:
@@ -138,7 +145,7 @@ def target(url: object) -> WebhookTarget:
     if "#" in url:
         raise BadInput("a webhook's URL has no #fragment: no server gets to see it")
     host, port = parts.host.name.lower().rstrip("."), parts.host.port
-    own = literal(host)
+    own = ip_literal(host)
     named = own is None and _HOST.fullmatch(host) and not _NUMERIC.fullmatch(host)
     if not (named or own) or isinstance(own, IPv6Address) != ("[" in parts.authority):
         raise BadInput("a webhook's URL names its host as hooks.example.com, 203.0.113.7 or [2001:db8::7]")
@@ -146,7 +153,7 @@ def target(url: object) -> WebhookTarget:
     return WebhookTarget(parts.scheme == "https", host, port or PORTS[parts.scheme], parts.authority, path)
 
 
-def literal(host: str) -> Address | None:
+def ip_literal(host: str) -> Address | None:
     """The address that the host itself is."""
     try:
         return None if "%" in host else ip_address(host)
@@ -154,32 +161,32 @@ def literal(host: str) -> Address | None:
         return None
 
 
-def checked(to: WebhookTarget, addresses: Iterable[Address], allowed: Allowance) -> None:
+def check_addresses(to: WebhookTarget, addresses: Iterable[Address], allowed: AllowList) -> None:
     """Refuses a target of which one address is closed, or that is not secure, unless it is allowed."""
     if allowed.host(to.host):
         return
     for address in addresses:
         if allowed.address(address):
             continue
-        if (why := closed(address)) is not None:
+        if (why := why_not_public(address)) is not None:
             where = to.host if to.host == str(address) else f"{to.host} is at {address}, which"
             raise BadInput(f"{where} is not public ({why}); if you mean it, name it in the setting webhook_allow")
         if not to.secure:
-            raise _open_letter(to.host)
+            raise _https_required(to.host)
 
 
-def checked_url(url: object, allowed: Allowance) -> WebhookTarget:
+def check_url(url: object, allowed: AllowList) -> WebhookTarget:
     """As far as can be told without asking anybody: where a name leads is looked at when something is sent there."""
-    to = target(url)
-    own = literal(to.host)
+    to = parse_target(url)
+    own = ip_literal(to.host)
     if own is not None:
-        checked(to, [own], allowed)
+        check_addresses(to, [own], allowed)
     elif f".{to.host}".endswith(".localhost"):
-        checked(to, [IPv4Address("127.0.0.1")], allowed)
+        check_addresses(to, [IPv4Address("127.0.0.1")], allowed)
     elif not to.secure and not allowed.host(to.host) and not allowed.networks:
-        raise _open_letter(to.host)
+        raise _https_required(to.host)
     return to
 
 
-def _open_letter(host: str) -> BadInput:
+def _https_required(host: str) -> BadInput:
     return BadInput(f"{host} is told by https only; if you mean http, name it in the setting webhook_allow")

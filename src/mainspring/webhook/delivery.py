@@ -34,14 +34,14 @@ _logger = logging.getLogger("mainspring")
 # Nine tries: after 10 s, 40 s, 3, 11 and 43 minutes, 3, 11 and 12 hours, each up to a quarter sooner. About a day.
 OPTIONS = TaskOptions(
     queue=QUEUE, max_retries=8, backoff=Backoff(initial=10.0, multiplier=4.0, max=12 * 3600.0), timeout=60.0
-)  # fmt: skip
+)
 # A receiver that asks for more patience than this has no say in it.
-LONGEST_WAIT = 86_400.0
+MAX_RETRY_AFTER_SECONDS = 86_400.0
 # Deliveries to one webhook at a time in a worker, so that a slow receiver does not take every slot.
-AT_ONCE = 20
+MAX_CONCURRENT_DELIVERIES = 20
 # How long ago it may have been noted that all is well before it is noted again.
-FRESH = timedelta(minutes=1)
-WORDS = 200
+NOTE_EVERY = timedelta(minutes=1)
+MAX_ANSWER_CHARACTERS = 200
 
 
 class Undelivered(Exception):
@@ -78,10 +78,12 @@ class Delivery:
 
     @contextmanager
     def _place(self, webhook: str, job: Job) -> Iterator[None]:
-        if self._under_way[webhook] >= AT_ONCE:
+        if self._under_way[webhook] >= MAX_CONCURRENT_DELIVERIES:
             # The longer it has waited, the longer it waits: a crowd must not be busy with asking.
             waited = (self._clock.now() - job.created_at).total_seconds()
-            raise Snooze(min(max(1.0, waited / 2), 300.0), f"{AT_ONCE} deliveries to {webhook!r} are under way")
+            raise Snooze(
+                min(max(1.0, waited / 2), 300.0), f"{MAX_CONCURRENT_DELIVERIES} deliveries to {webhook!r} are under way"
+            )
         self._under_way[webhook] += 1
         try:
             yield
@@ -89,40 +91,40 @@ class Delivery:
             self._under_way[webhook] -= 1
 
     async def _post(self, store: Store, kept: StoredWebhook, id: str, body: bytes) -> WebhookResponse:
-        from .sender import Unsent
-        from .signature import headers
+        from .sender import SendFailed
+        from .signature import signature_headers
 
         now = self._clock.now()
-        signed = headers(kept.keys.valid(now), id, now, body)
+        signed = signature_headers(kept.keys.valid(now), id, now, body)
         try:
             with self._clock.outside():
                 return await self._at_hand().post(kept.webhook.url, signed, body)
-        except Unsent as unsent:
+        except SendFailed as unsent:
             raise await self._failed(store, kept, Undelivered, str(unsent)) from None
 
     def _at_hand(self) -> Sender:
-        from .address import Allowance
+        from .address import AllowList
         from .sender import Sender
 
-        self._sender = self._sender or Sender(Allowance(self._settings.webhook_allow))
+        self._sender = self._sender or Sender(AllowList(self._settings.webhook_allow))
         return self._sender
 
     async def _judged(self, store: Store, kept: StoredWebhook, answer: WebhookResponse) -> dict[str, Any]:
         if 200 <= answer.status < 300:
-            await self._note(store, kept.name, _well)
+            await self._note(store, kept.name, _after_success)
             return {"status": answer.status}
-        said = _said(answer)
+        said = _response_text(answer)
         if answer.status == 410:
             await self._disable(store, kept.name)
             raise await self._failed(store, kept, Discard, f"{said}; it is disabled now")
-        again = _again(answer, self._clock.now())
+        again = _retry_after(answer, self._clock.now())
         if again is not None:
             raise await self._failed(store, kept, lambda text: Retry(again, text), said)
         raise await self._failed(store, kept, Undelivered, said)
 
     async def _failed(
         self, store: Store, kept: StoredWebhook, error: Callable[[str], Exception], text: str
-    ) -> Exception:  # fmt: skip
+    ) -> Exception:
         """The error to raise, once it is noted."""
         text = f"webhook {kept.name!r}: {text}"
 
@@ -157,17 +159,17 @@ class Delivery:
         _logger.warning("webhook %r is disabled: %s", name, reason)
 
 
-def _well(standing: Standing, now: datetime) -> Standing:
-    lately = standing.delivered_at is not None and now - standing.delivered_at < FRESH
+def _after_success(standing: Standing, now: datetime) -> Standing:
+    lately = standing.delivered_at is not None and now - standing.delivered_at < NOTE_EVERY
     return standing if lately and not standing.failures else replace(standing, failures=0, delivered_at=now)
 
 
-def _said(answer: WebhookResponse) -> str:
-    words = mask_text(" ".join(answer.words.split()))[:WORDS]
+def _response_text(answer: WebhookResponse) -> str:
+    words = mask_text(" ".join(answer.words.split()))[:MAX_ANSWER_CHARACTERS]
     return f"it answered {answer.status}{': ' * bool(words)}{words}"
 
 
-def _again(answer: WebhookResponse, now: datetime) -> float | None:
+def _retry_after(answer: WebhookResponse, now: datetime) -> float | None:
     """Seconds that the receiver asks to be left alone; None: it does not say."""
     if answer.status not in (429, 503) or answer.retry_after is None:
         return None
@@ -179,4 +181,4 @@ def _again(answer: WebhookResponse, now: datetime) -> float | None:
         except (ValueError, OverflowError):
             return None
         wait = ((at if at.tzinfo else at.replace(tzinfo=UTC)) - now).total_seconds()
-    return min(max(1.0, wait), LONGEST_WAIT)
+    return min(max(1.0, wait), MAX_RETRY_AFTER_SECONDS)

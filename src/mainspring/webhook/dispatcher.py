@@ -22,22 +22,22 @@ from ..records.query import Filter
 from ..store import Store
 from ..store_retry import StoreRetry
 from ..survived_errors import SurvivedErrors, count
-from .message import WebhookEvent, delivery, end_of, ended, passed, short, stopped
+from .message import WebhookEvent, delivery_job, end_kind, job_ended_event, masked_text, run_ended_event, tick_event
 from .record import TASK, WEBHOOKS, Webhook
 
 _logger = logging.getLogger("mainspring")
 _postponed = SurvivedErrors("webhooks", "events wait in this process to be delivered to webhooks")
 _dropped = SurvivedErrors("webhooks", "events of a worker that stops are not delivered to webhooks")
 # Events that wait to be told; of more, while the store is away, the oldest go first.
-GATHERED = 10_000
+MAX_WAITING_EVENTS = 10_000
 # Jobs enqueued in one step.
-STEP = 500
+BATCH_JOBS = 500
 # Real seconds for the last words of a worker.
-LAST = 1.0
-HEARD: tuple[type[events.Event], ...] = (
+LAST_FLUSH_SECONDS = 1.0
+COLLECTED_EVENTS: tuple[type[events.Event], ...] = (
     events.JobsChanged, events.JobsExpired, events.SchedulePaused, events.TickPassed, events.WorkerStarted,
     events.WorkerStopped,
-)  # fmt: skip
+)
 
 
 class WebhookDispatcher:
@@ -49,7 +49,7 @@ class WebhookDispatcher:
         self._opened = opened
         self._hooks: Sequence[Webhook] | None = None
         self._kinds: frozenset[str] = frozenset()
-        self._gathered: deque[events.Event] = deque(maxlen=GATHERED)
+        self._gathered: deque[events.Event] = deque(maxlen=MAX_WAITING_EVENTS)
         self.listens = False
         """Whether the end of a run may matter to somebody: all that a job costs where there are no webhooks."""
         self._ringers: set[Callable[[], None]] = set()
@@ -59,11 +59,11 @@ class WebhookDispatcher:
 
     def told(self, job: Job, outcome: Outcome) -> Outcome:
         """The outcome, with a job for each webhook that wants to know. Never keeps a job from ending."""
-        kind = end_of(job, outcome)
+        kind = end_kind(job, outcome)
         if kind not in self._kinds:
             return outcome
         try:
-            event = ended(kind, job, outcome)
+            event = run_ended_event(kind, job, outcome)
             jobs = self._deliveries(self._hooks or (), [event], outcome.finished_at)
         except Exception as error:
             _logger.exception("job %s ended as %s, and no webhook could be told", job.id, outcome.state)
@@ -75,7 +75,7 @@ class WebhookDispatcher:
 
     def hear(self, event: events.Event) -> None:
         """Keeps it until flush(), unless nobody wants to know."""
-        kinds = _kinds(event)
+        kinds = _kinds_of(event)
         if kinds and (self._hooks is None or any(hook.wants(kind) for hook in self._hooks for kind in kinds)):
             self._gathered.append(event)
             for ring in tuple(self._ringers):
@@ -95,7 +95,7 @@ class WebhookDispatcher:
     async def flush_last(self) -> None:
         """The same for a worker that stops, whether or not the store takes long."""
         with _dropped.survive(MainspringError, TimeoutError):
-            async with asyncio.timeout(LAST):
+            async with asyncio.timeout(LAST_FLUSH_SECONDS):
                 await self.flush()
 
     async def carry(self, store: Store) -> bool:
@@ -105,8 +105,8 @@ class WebhookDispatcher:
             hooks = [kept.webhook for kept in await WEBHOOKS.find(store, None, now)]
             found = [event for one in heard for event in await self._meaning(store, one, hooks, now)] if hooks else []
             jobs = self._deliveries(hooks, found, now)
-            for n in range(0, len(jobs), STEP):
-                await self._enqueue(store, jobs[n : n + STEP], now)
+            for n in range(0, len(jobs), BATCH_JOBS):
+                await self._enqueue(store, jobs[n : n + BATCH_JOBS], now)
             return bool(jobs)
         except StoreUnavailable:
             self._gathered.extendleft(reversed(heard))
@@ -119,27 +119,27 @@ class WebhookDispatcher:
 
     async def _meaning(
         self, store: Store, event: events.Event, hooks: Sequence[Webhook], now: datetime
-    ) -> list[WebhookEvent]:  # fmt: skip
-        if not any(hook.wants(kind) for hook in hooks for kind in _kinds(event)):
+    ) -> list[WebhookEvent]:
+        if not any(hook.wants(kind) for hook in hooks for kind in _kinds_of(event)):
             return []
         match event:
             case events.JobsChanged(ids=ids):
-                return await _ends(store, ids, State.CANCELLED, "job.cancelled", now)
+                return await _ended_jobs(store, ids, State.CANCELLED, "job.cancelled", now)
             case events.JobsExpired(ids=ids):
-                return await _ends(store, ids, State.EXPIRED, "job.expired", now)
+                return await _ended_jobs(store, ids, State.EXPIRED, "job.expired", now)
             case events.TickPassed(schedule=schedule, tick=tick):
-                return [passed(schedule, tick)]
+                return [tick_event(schedule, tick)]
             case events.SchedulePaused(schedule=schedule, note=note, at=at):
-                return [_plain("schedule.paused", at, schedule, schedule=schedule, note=short(note))]
+                return [_simple_event("schedule.paused", at, schedule, schedule=schedule, note=masked_text(note))]
             case events.WorkerStarted(worker=worker, at=at):
-                return [_plain("worker.started", at, worker, worker=worker)]
+                return [_simple_event("worker.started", at, worker, worker=worker)]
             case events.WorkerStopped(worker=worker, at=at):
-                return [_plain("worker.stopped", at, worker, worker=worker)]
+                return [_simple_event("worker.stopped", at, worker, worker=worker)]
         return []
 
     def _deliveries(self, hooks: Iterable[Webhook], found: Sequence[WebhookEvent], now: datetime) -> list[NewJob]:
         return [
-            delivery(hook, event, now)
+            delivery_job(hook, event, now)
             for event in found
             if event.job is None or event.job.task != TASK
             for hook in hooks
@@ -187,7 +187,7 @@ class WebhookDispatcher:
             self._ringers.discard(ring)
 
 
-def _kinds(event: events.Event) -> tuple[str, ...]:
+def _kinds_of(event: events.Event) -> tuple[str, ...]:
     """What it may be to a webhook."""
     match event:
         case events.JobsChanged(action=action):
@@ -205,11 +205,11 @@ _KINDS: dict[type[events.Event], tuple[str, ...]] = {
 }
 
 
-async def _ends(store: Store, ids: Sequence[JobId], state: State, kind: str, now: datetime) -> list[WebhookEvent]:
+async def _ended_jobs(store: Store, ids: Sequence[JobId], state: State, kind: str, now: datetime) -> list[WebhookEvent]:
     """Of those that are in that state now: one that runs has its end still to come, and that is told with it."""
     jobs = await store.jobs(Filter(ids=tuple(ids)), now=now, limit=len(ids))
-    return [stopped(kind, job) for job in jobs if job.state is state]
+    return [job_ended_event(kind, job) for job in jobs if job.state is state]
 
 
-def _plain(kind: str, at: datetime, about: str, **facts: str) -> WebhookEvent:
+def _simple_event(kind: str, at: datetime, about: str, **facts: str) -> WebhookEvent:
     return WebhookEvent(kind=kind, at=at, about=about, facts=facts)

@@ -16,19 +16,19 @@ from ..records.unreadable import decoded_documents
 from ..store import Store
 from ..suggest import did_you_mean
 
-PAGE = 500
+PAGE_DOCUMENTS = 500
 # How often a change is tried again when others change the same record meanwhile.
-TRIES = 50
+MAX_ATTEMPTS = 50
 
 
-class Record(Protocol):
+class RevisionedRecord(Protocol):
     @property
     def name(self) -> str: ...
     @property
     def revision(self) -> int: ...
 
 
-T = TypeVar("T", bound=Record)
+T = TypeVar("T", bound=RevisionedRecord)
 
 
 class HookUnreadable(HookNotFound):
@@ -56,9 +56,9 @@ class DocumentRepository(Generic[T]):
         found: list[Document] = []
         while True:
             after = found[-1].name if found else None
-            page = await store.documents(self._kind, names, now=now, limit=PAGE, after=after)
+            page = await store.documents(self._kind, names, now=now, limit=PAGE_DOCUMENTS, after=after)
             found += page
-            if len(page) < PAGE:
+            if len(page) < PAGE_DOCUMENTS:
                 break
         return decoded_documents(found, lambda document: self._decoder.decode(document.text))
 
@@ -89,17 +89,17 @@ class DocumentRepository(Generic[T]):
         self, store: Store, name: str, now: datetime, act: Callable[[T], T], *, expected: int | None = None
     ) -> T:
         """Until it stands. With `expected`, only if the record is at that revision."""
-        for _ in range(TRIES):
+        for _ in range(MAX_ATTEMPTS):
             old = await self.get(store, name, now)
             if expected is not None and old.revision != expected:
                 raise HookChanged(f"{self._what} {name!r} was changed by others since it was read; read it again")
             new = act(old)
             if new == old:
                 return old
-            new = _revised(new, old.revision + 1)
+            new = _with_revision(new, old.revision + 1)
             if await self._put(store, new, now):
                 return new
-        raise StoreUnavailable(f"{self._what} {name!r} was changed by others {TRIES} times in a row; try again")
+        raise StoreUnavailable(f"{self._what} {name!r} was changed by others {MAX_ATTEMPTS} times in a row; try again")
 
     async def get_readable(self, store: Store, name: str, now: datetime) -> T | None:
         """None: it is there, and cannot be decoded."""
@@ -118,6 +118,6 @@ class DocumentRepository(Generic[T]):
         return (await store.put_documents([document], now=now))[0]
 
 
-def _revised(record: T, revision: int) -> T:
+def _with_revision(record: T, revision: int) -> T:
     changed: T = replace(record, revision=revision)  # type: ignore[type-var]
     return changed

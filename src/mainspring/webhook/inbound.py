@@ -18,15 +18,15 @@ from ..errors import BadInput, BadPayload, NotSigned, Stale
 from .document_repository import DocumentRepository
 from .record import SigningSecrets
 
-MOST = 1000
+MAX_TRIGGERS = 1000
 # How far a message's timestamp may be from now, either way.
-TOLERANCE = timedelta(minutes=5)
+TIMESTAMP_TOLERANCE = timedelta(minutes=5)
 # How long a message that was taken is known by its id, beyond its job.
-REMEMBERED = timedelta(days=1)
-ID_LIMIT = 200
+MESSAGE_ID_RETENTION = timedelta(days=1)
+MAX_ID_CHARACTERS = 200
 BODY = "body"
 UNSIGNED = "the signature does not hold, or there is no such trigger"
-_NOBODYS = "whsec_" + b64encode(secrets.token_bytes(32)).decode()
+_DUMMY_SECRET = "whsec_" + b64encode(secrets.token_bytes(32)).decode()
 
 
 class InboundTrigger(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -48,7 +48,7 @@ class InboundTrigger(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def values(self, body: bytes) -> dict[str, Any]:
         """The arguments of a call; those of the message do not take the place of fixed ones."""
-        taken = _taken(self.arguments, body) if self.arguments else {}
+        taken = _message_arguments(self.arguments, body) if self.arguments else {}
         if twice := sorted(taken.keys() & self.kwargs.keys()):
             raise BadPayload(f"trigger {self.name!r} gives argument {twice[0]!r} itself; leave it out of the message")
         return {**taken, **self.kwargs}
@@ -73,7 +73,7 @@ class StoredTrigger(Struct, frozen=True, omit_defaults=True):
 TRIGGERS = DocumentRepository("trigger", StoredTrigger, "trigger")
 
 
-class Call(Struct, frozen=True, kw_only=True):
+class InboundCall(Struct, frozen=True, kw_only=True):
     """A message as it came, not yet believed."""
 
     id: str
@@ -83,18 +83,20 @@ class Call(Struct, frozen=True, kw_only=True):
 
     def checked(self, kept: StoredTrigger | None, now: datetime) -> StoredTrigger:
         """Who may be called by it. Takes as long for a trigger that is not there as for a wrong signature."""
-        from .signature import verified
+        from .signature import is_signed
 
         keys = [] if kept is None or kept.trigger.disabled_at is not None else kept.keys.valid(now)
-        signed = verified([*keys, _NOBODYS, _NOBODYS][:2], self.id, self.timestamp, self.signature, self.body)
+        signed = is_signed(
+            [*keys, _DUMMY_SECRET, _DUMMY_SECRET][:2], self.id, self.timestamp, self.signature, self.body
+        )
         if not signed or kept is None:
             raise NotSigned(UNSIGNED)
-        if abs(now.timestamp() - _seconds(self.timestamp)) > TOLERANCE.total_seconds():
+        if abs(now.timestamp() - _seconds(self.timestamp)) > TIMESTAMP_TOLERANCE.total_seconds():
             raise Stale(
-                f"the message's timestamp is more than {TOLERANCE.seconds // 60} minutes from now: sign it anew"
+                f"the message's timestamp is more than {TIMESTAMP_TOLERANCE.seconds // 60} minutes from now: sign it anew"
             )
-        if not 0 < len(self.id) <= ID_LIMIT or not self.id.isprintable():
-            raise BadInput(f"webhook-id is 1 to {ID_LIMIT} printable characters")
+        if not 0 < len(self.id) <= MAX_ID_CHARACTERS or not self.id.isprintable():
+            raise BadInput(f"webhook-id is 1 to {MAX_ID_CHARACTERS} printable characters")
         return kept
 
 
@@ -102,7 +104,7 @@ def _seconds(timestamp: str) -> int:
     return int(timestamp[:12]) if timestamp.isascii() and timestamp.isdigit() else 0
 
 
-def checked_arguments(given: Any) -> Literal["body"] | dict[str, str]:
+def check_arguments(given: Any) -> Literal["body"] | dict[str, str]:
     if given == BODY:
         return "body"
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
@@ -115,7 +117,7 @@ def checked_arguments(given: Any) -> Literal["body"] | dict[str, str]:
     return dict(given)
 
 
-def checked_kwargs(given: Any) -> dict[str, Any]:
+def check_kwargs(given: Any) -> dict[str, Any]:
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         raise BadInput(f"kwargs are given as a mapping by name, got {given!r:.80}")
     text = encode(dict(given))
@@ -125,7 +127,7 @@ def checked_kwargs(given: Any) -> dict[str, Any]:
     return copied
 
 
-def _taken(arguments: Literal["body"] | Mapping[str, str], body: bytes) -> dict[str, Any]:
+def _message_arguments(arguments: Literal["body"] | Mapping[str, str], body: bytes) -> dict[str, Any]:
     try:
         text = body.decode()
         if has_too_many_parts(text):
@@ -137,10 +139,10 @@ def _taken(arguments: Literal["body"] | Mapping[str, str], body: bytes) -> dict[
         if not isinstance(data, dict):
             raise BadPayload("the message is not a JSON object, whose members would be the arguments")
         return data
-    return {name: _part(data, path) for name, path in arguments.items()}
+    return {name: _value_at(data, path) for name, path in arguments.items()}
 
 
-def _part(data: Any, path: str) -> Any:
+def _value_at(data: Any, path: str) -> Any:
     for step in path.split(".")[1:]:
         if not isinstance(data, dict) or step not in data:
             raise BadPayload(f"the message has no {path!r}")

@@ -19,8 +19,8 @@ from ..schedule.record import Tick
 from .record import EXTRAS, QUEUE, TASK, Extra, Webhook
 
 # Bytes of a body. Standard Webhooks asks for messages of up to 20 kB or so, and many servers take no more than 100.
-LIMIT = 65_536
-TEXT_LIMIT = 1_000
+MAX_BODY_BYTES = 65_536
+MAX_TEXT_CHARACTERS = 1_000
 _KINDS = {State.COMPLETED: "job.completed", State.DEAD: "job.dead", State.CANCELLED: "job.cancelled"}
 
 
@@ -36,7 +36,7 @@ class WebhookEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Where it is not about a job."""
 
 
-def end_of(job: Job, outcome: Outcome) -> str | None:
+def end_kind(job: Job, outcome: Outcome) -> str | None:
     """What a run's end means to others; None: nothing, it only waits again."""
     if outcome.state is not State.PENDING:
         return _KINDS.get(outcome.state)
@@ -46,46 +46,46 @@ def end_of(job: Job, outcome: Outcome) -> str | None:
     return None if postponed else "job.retrying"
 
 
-def ended(kind: str, job: Job, outcome: Outcome) -> WebhookEvent:
+def run_ended_event(kind: str, job: Job, outcome: Outcome) -> WebhookEvent:
     return WebhookEvent(kind=kind, at=outcome.finished_at, about=job.id, job=job, outcome=outcome)
 
 
-def stopped(kind: str, job: Job) -> WebhookEvent:
+def job_ended_event(kind: str, job: Job) -> WebhookEvent:
     """A job that ended without a run, as the store has it."""
     return WebhookEvent(kind=kind, at=job.finished_at or job.created_at, about=job.id, job=job)
 
 
-def passed(schedule: str, tick: Tick) -> WebhookEvent:
-    shown = msgspec.structs.replace(tick, reason=short(tick.reason))
+def tick_event(schedule: str, tick: Tick) -> WebhookEvent:
+    shown = msgspec.structs.replace(tick, reason=masked_text(tick.reason))
     facts = {"schedule": schedule, "tick": msgspec.to_builtins(shown)}
     return WebhookEvent(kind=f"schedule.{tick.what}", at=tick.seen_at, about=f"{schedule}:{tick.n}", facts=facts)
 
 
-def delivery(hook: Webhook, event: WebhookEvent, now: datetime, **options: Any) -> NewJob:
+def delivery_job(hook: Webhook, event: WebhookEvent, now: datetime, **options: Any) -> NewJob:
     """The job that tells this webhook; whoever else makes one for the same event makes the same."""
     values = {
         "webhook": hook.name,
         "type": event.kind,
         "timestamp": event.at,
-        "data": event.facts if event.job is None else told(event.job, event.outcome, event.kind, hook.include),
+        "data": event.facts if event.job is None else job_data(event.job, event.outcome, event.kind, hook.include),
     }
     return NewJob(
         id=new_id(now), task=TASK, queue=QUEUE, payload=encode(values).decode(),
-        idempotency_key=f"{prefix(hook.name)}{event.kind}:{event.about}:{micros(event.at)}", **options,
-    )  # fmt: skip
+        idempotency_key=f"{key_prefix(hook.name)}{event.kind}:{event.about}:{micros(event.at)}", **options,
+    )
 
 
-def prefix(name: str) -> str:
+def key_prefix(name: str) -> str:
     """How the keys of a webhook's deliveries begin."""
     return f"webhook:{name}:"
 
 
-def told(job: Job, outcome: Outcome | None, kind: str, include: Collection[Extra] = ()) -> dict[str, Any]:
+def job_data(job: Job, outcome: Outcome | None, kind: str, include: Collection[Extra] = ()) -> dict[str, Any]:
     """A job's summary, and of what may be large or private only what was asked for, and as long as there is room."""
     summary, extras = _summary(job, outcome, kind), _extras(job, outcome, include)
     if len(extras) < len(set(include)):
         summary["truncated"] = True
-    while len(encode(summary | extras)) > LIMIT:
+    while len(encode(summary | extras)) > MAX_BODY_BYTES:
         summary["truncated"] = True
         if extras:
             extras.pop(next(name for name in EXTRAS if name in extras))
@@ -105,8 +105,8 @@ def _summary(job: Job, outcome: Outcome | None, kind: str) -> dict[str, Any]:
         "outcome": outcome_of(outcome.ending, outcome.failure) if outcome else None,
         "items": _items(outcome),
         "error": _error(outcome.failure if outcome else job.failure),
-        "reason": None if job.cancel_reason is None else short(job.cancel_reason),
-    }  # fmt: skip
+        "reason": None if job.cancel_reason is None else masked_text(job.cancel_reason),
+    }
     return {name: value for name, value in facts.items() if value is not None}
 
 
@@ -122,15 +122,15 @@ def _extras(job: Job, outcome: Outcome | None, include: Collection[Extra]) -> di
     known: dict[Extra, Callable[[], str]] = {
         "arguments": lambda: job.payload, "metadata": lambda: encode(job.metadata).decode(),
         "result": lambda: result or "null",
-    }  # fmt: skip
+    }
     texts = {name: known[name]() for name in EXTRAS if name in include}
-    return {name: mask(data(text)) for name, text in texts.items() if len(text) <= LIMIT}
+    return {name: mask(data(text)) for name, text in texts.items() if len(text) <= MAX_BODY_BYTES}
 
 
 def _error(failure: Failure | None) -> dict[str, str] | None:
-    return None if failure is None else {"type": failure.type, "message": short(failure.message)}
+    return None if failure is None else {"type": failure.type, "message": masked_text(failure.message)}
 
 
-def short(text: str) -> str:
+def masked_text(text: str) -> str:
     """Masked first: half a secret has no telling name."""
-    return clean(mask_text(text), TEXT_LIMIT)
+    return clean(mask_text(text), MAX_TEXT_CHARACTERS)

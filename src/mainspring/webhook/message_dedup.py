@@ -11,18 +11,18 @@ from ..ids import JobId, new_id
 from ..records.document import Document
 from ..records.query import Filter
 from ..store import Store
-from .inbound import REMEMBERED
+from .inbound import MESSAGE_ID_RETENTION
 
-_SEEN = "trigger.call"
+_SEEN_KIND = "trigger.call"
 # The revision of such a document from when on its job was made.
-_MADE = 2
+_JOB_MADE_REVISION = 2
 # A message whose job is being made, before that is recorded.
-_OPEN = "trigger.open"
+_OPEN_KIND = "trigger.open"
 # Open messages read at once: there are as many as servers have died between two steps within a day.
-MAX_OPEN = 500
+PAGE_MESSAGES = 500
 
 
-async def seen_message(store: Store, trigger: str, id: str, now: datetime) -> tuple[Document, bool]:
+async def remember_message(store: Store, trigger: str, id: str, now: datetime) -> tuple[Document, bool]:
     """What is remembered of the message, with the id of its job as the text; and whether that job was made.
 
     The id is written first, and is the same for every server that gets the message. Once the job is in the store
@@ -31,34 +31,34 @@ async def seen_message(store: Store, trigger: str, id: str, now: datetime) -> tu
     settle_open(), so that it does not make another one either.
     """
     wanted = f"{trigger}:{sha256(id.encode()).hexdigest()}"
-    document = Document(kind=_SEEN, name=wanted, text=new_id(now), expires_at=now + REMEMBERED)
+    document = Document(kind=_SEEN_KIND, name=wanted, text=new_id(now), expires_at=now + MESSAGE_ID_RETENTION)
     if not (await store.put_documents([document], now=now))[0]:
-        known = await store.documents(_SEEN, [wanted], now=now, limit=1)
+        known = await store.documents(_SEEN_KIND, [wanted], now=now, limit=1)
         document = known[0] if known else document
-        if document.revision >= _MADE:
+        if document.revision >= _JOB_MADE_REVISION:
             return document, True
         if await store.jobs(Filter(ids=(document.text,)), now=now, limit=1, brief=True):
-            await job_made(store, document, document.text, now)
+            await record_job_made(store, document, document.text, now)
             return document, True
-    await store.put_documents([replace(document, kind=_OPEN)], now=now)
+    await store.put_documents([replace(document, kind=_OPEN_KIND)], now=now)
     return document, False
 
 
-async def job_made(store: Store, seen: Document, id: JobId, now: datetime) -> None:
+async def record_job_made(store: Store, seen: Document, id: JobId, now: datetime) -> None:
     """The job of the message is in the store; its task's own key may have led to another one."""
-    await store.put_documents([replace(seen, kind=_SEEN, text=id, revision=_MADE)], now=now)
-    await store.drop_documents(_OPEN, [seen.name])
+    await store.put_documents([replace(seen, kind=_SEEN_KIND, text=id, revision=_JOB_MADE_REVISION)], now=now)
+    await store.drop_documents(_OPEN_KIND, [seen.name])
 
 
-async def settle_open(store: Store, now: datetime) -> None:
+async def record_open_messages(store: Store, now: datetime) -> None:
     """Notes of each open message whether its job was made, as long as that can be seen: before jobs are deleted."""
     after: str | None = None
-    while documents := await store.documents(_OPEN, now=now, limit=MAX_OPEN, after=after):
+    while documents := await store.documents(_OPEN_KIND, now=now, limit=PAGE_MESSAGES, after=after):
         which = Filter(ids=tuple(document.text for document in documents))
         made = {job.id for job in await store.jobs(which, now=now, limit=len(documents), brief=True)}
         for document in documents:
             if document.text in made:
-                await job_made(store, document, document.text, now)
+                await record_job_made(store, document, document.text, now)
         after = documents[-1].name
-        if len(documents) < MAX_OPEN:
+        if len(documents) < PAGE_MESSAGES:
             return

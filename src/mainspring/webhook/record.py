@@ -26,11 +26,11 @@ Kind = Literal[
 ]  # fmt: skip
 EVENTS: tuple[Kind, ...] = get_args(Kind)
 # What goes with a test, and cannot be asked for.
-TEST = "webhook.test"
+TEST_EVENT = "webhook.test"
 Extra = Literal["arguments", "metadata", "result"]
 EXTRAS: tuple[Extra, ...] = get_args(Extra)
 # As each event may be a job for every webhook.
-MOST = 100
+MAX_WEBHOOKS = 100
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -46,11 +46,11 @@ class Redacted:
         return "***"
 
 
-def secret_of(given: str | None) -> str:
+def secret_or_new(given: str | None) -> str:
     """One that was chosen, or a new one."""
-    from .signature import checked_secret, new_secret
+    from .signature import check_secret, new_secret
 
-    return new_secret() if given is None else checked_secret(given)
+    return new_secret() if given is None else check_secret(given)
 
 
 class SigningSecret(Struct, frozen=True, omit_defaults=True):
@@ -113,14 +113,14 @@ class Webhook(Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
-def facts(shown: Any) -> dict[str, Any]:
+def audit_facts(shown: Any) -> dict[str, Any]:
     """For the audit trail: that it was changed says nothing of how."""
     known: dict[str, Any] = to_builtins(shown)
     known.pop("revision", None)
-    return known | ({"url": abridged(known["url"])} if "url" in known else {})
+    return known | ({"url": abridged_url(known["url"])} if "url" in known else {})
 
 
-def abridged(url: str) -> str:
+def abridged_url(url: str) -> str:
     """Whose it is. The rest of it is a secret to many a service: who knows it may write there."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.partition('/')[0].partition('?')[0]}/…"
@@ -146,7 +146,7 @@ WEBHOOKS = DocumentRepository("webhook", StoredWebhook, "webhook")
 STANDINGS = DocumentRepository("webhook.standing", Standing, "webhook")
 
 
-def checked_name(name: Any, what: str) -> str:
+def check_hook_name(name: Any, what: str) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise BadInput(
             f"a {what}'s name is up to 100 letters, digits, dots, dashes and underscores, got {name!r:.80}: "
@@ -155,7 +155,7 @@ def checked_name(name: Any, what: str) -> str:
     return name
 
 
-def chosen(what: str, given: Any, among: Sequence[str], *, least: int = 0) -> tuple[Any, ...]:
+def check_choices(what: str, given: Any, among: Sequence[str], *, least: int = 0) -> tuple[Any, ...]:
     """Some of a closed list, in the order of the list."""
     if isinstance(given, str) or not isinstance(given, Sequence) or len(given) < least:
         raise BadInput(f"{what} takes a list of {least or 'any'} or more of: {', '.join(among)}; got {given!r:.80}")
@@ -165,15 +165,15 @@ def chosen(what: str, given: Any, among: Sequence[str], *, least: int = 0) -> tu
     return tuple(one for one in among if one in given)
 
 
-def names(what: str, given: Any) -> tuple[str, ...] | None:
+def check_names(what: str, given: Any) -> tuple[str, ...] | None:
     if given is None:
         return None
-    if isinstance(given, str) or not isinstance(given, Sequence) or not 0 < len(given) <= MOST:
-        raise BadInput(f"{what} takes a list of 1 to {MOST} names, or None for any; got {given!r:.80}")
+    if isinstance(given, str) or not isinstance(given, Sequence) or not 0 < len(given) <= MAX_WEBHOOKS:
+        raise BadInput(f"{what} takes a list of 1 to {MAX_WEBHOOKS} names, or None for any; got {given!r:.80}")
     return tuple(check_name(name, what.removesuffix("s")) for name in given)
 
 
-def noted(note: Any) -> str:
+def check_note(note: Any) -> str:
     if not isinstance(note, str) or len(note) > MAX_NOTE_CHARACTERS:
         raise BadInput(f"a note is text of at most {MAX_NOTE_CHARACTERS:,} characters")
     return note

@@ -17,21 +17,21 @@ from socket import SOCK_STREAM
 from msgspec import Struct
 
 from ..errors import BadInput
-from .address import Address, Allowance, WebhookTarget, checked, literal, target
+from .address import Address, AllowList, WebhookTarget, check_addresses, ip_literal, parse_target
 
 # Seconds: for the connection to stand, for the whole exchange, and for some words on why the answer was no.
-CONNECT, TOTAL, WORDS = 5.0, 20.0, 1.0
+CONNECT_SECONDS, TOTAL_SECONDS, BODY_SECONDS = 5.0, 20.0, 1.0
 # Bytes of an answer that are read: its head, and the first of its body.
-HEAD, BODY = 16_384, 2_048
+MAX_HEAD_BYTES, MAX_BODY_BYTES = 16_384, 2_048
 # Addresses of one name that are tried, and answers that are none yet (100, 103).
-TRIES, PROVISIONAL = 4, 5
+MAX_ADDRESSES, MAX_PROVISIONAL_RESPONSES = 4, 5
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: [^\r\n]*)?\r\n")
 
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class Unsent(Exception):
+class SendFailed(Exception):
     """Nobody has answered, or nobody was asked."""
 
 
@@ -49,7 +49,12 @@ async def resolve(host: str, port: int) -> list[Address]:
 
 class Sender:
     def __init__(
-        self, allowed: Allowance, *, resolve: Resolve = resolve, connect: float = CONNECT, total: float = TOTAL
+        self,
+        allowed: AllowList,
+        *,
+        resolve: Resolve = resolve,
+        connect: float = CONNECT_SECONDS,
+        total: float = TOTAL_SECONDS,
     ) -> None:
         self._allowed = allowed
         self._resolve = resolve
@@ -61,22 +66,22 @@ class Sender:
         """The answer, whatever it is; Unsent if there is none in time, or if the URL leads where it may not."""
         try:
             async with asyncio.timeout(self._total):
-                to = target(url)
+                to = parse_target(url)
                 async with self._connected(to) as (reader, writer):
                     writer.write(_request(to, headers, body))
                     with suppress(ConnectionError):  # who has heard enough may have answered all the same
                         await writer.drain()
-                    return await _answer(reader)
+                    return await _read_response(reader)
         except BadInput as refused:
-            raise Unsent(str(refused)) from None
+            raise SendFailed(str(refused)) from None
         except TimeoutError:
-            raise Unsent(f"no answer within {self._total:g} s") from None
+            raise SendFailed(f"no answer within {self._total:g} s") from None
         except EOFError:
-            raise Unsent("the connection was closed before an answer") from None
+            raise SendFailed("the connection was closed before an answer") from None
         except asyncio.LimitOverrunError:
-            raise Unsent(f"the head of the answer is longer than {HEAD:,} bytes") from None
+            raise SendFailed(f"the head of the answer is longer than {MAX_HEAD_BYTES:,} bytes") from None
         except (OSError, ValueError) as error:
-            raise Unsent(f"{type(error).__name__}: {error}") from None
+            raise SendFailed(f"{type(error).__name__}: {error}") from None
 
     @asynccontextmanager
     async def _connected(self, to: WebhookTarget) -> AsyncIterator[Streams]:
@@ -88,15 +93,15 @@ class Sender:
 
     async def _addresses(self, to: WebhookTarget) -> Sequence[Address]:
         """Asked for once, so that those which are checked are those which are used."""
-        own = literal(to.host)
+        own = ip_literal(to.host)
         try:
             found = [own] if own is not None else await self._resolve(to.host, to.port)
         except (OSError, UnicodeError) as error:
-            raise Unsent(f"{to.host} is not found: {error}") from None
+            raise SendFailed(f"{to.host} is not found: {error}") from None
         if not found:
-            raise Unsent(f"{to.host} has no address")
-        checked(to, found, self._allowed)
-        return found[:TRIES]
+            raise SendFailed(f"{to.host} has no address")
+        check_addresses(to, found, self._allowed)
+        return found[:MAX_ADDRESSES]
 
     async def _reach(self, to: WebhookTarget, addresses: Sequence[Address]) -> Streams:
         last: Exception | None = None
@@ -104,13 +109,13 @@ class Sender:
             try:
                 async with asyncio.timeout(self._connect):
                     return await asyncio.open_connection(
-                        str(address), to.port, limit=HEAD, ssl=self._trusted() if to.secure else None,
+                        str(address), to.port, limit=MAX_HEAD_BYTES, ssl=self._trusted() if to.secure else None,
                         server_hostname=to.host if to.secure else None,
-                    )  # fmt: skip
+                    )
             except TimeoutError:
-                last = Unsent(f"no connection to {to.host} within {self._connect:g} s")
+                last = SendFailed(f"no connection to {to.host} within {self._connect:g} s")
             except OSError as error:
-                last = Unsent(f"no connection to {to.host}: {error}")
+                last = SendFailed(f"no connection to {to.host}: {error}")
         assert last is not None
         raise last
 
@@ -124,20 +129,20 @@ def _request(to: WebhookTarget, headers: Mapping[str, str], body: bytes) -> byte
     lines = {
         "host": to.authority, "content-type": "application/json", "content-length": str(len(body)),
         "user-agent": "mainspring-webhooks", "accept": "*/*", "connection": "close", **headers,
-    }  # fmt: skip
+    }
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
     return f"POST {to.path} HTTP/1.1\r\n{head}\r\n".encode("ascii") + body
 
 
-async def _answer(reader: asyncio.StreamReader) -> WebhookResponse:
-    for _ in range(PROVISIONAL):
+async def _read_response(reader: asyncio.StreamReader) -> WebhookResponse:
+    for _ in range(MAX_PROVISIONAL_RESPONSES):
         head = await reader.readuntil(b"\r\n\r\n")
         found = _STATUS.match(head)
         if found is None:
             raise ValueError(f"not an answer in HTTP: {head[:80]!r}")
         status = int(found[1])
         if status >= 200:
-            words = "" if status < 300 else await _words(reader)
+            words = "" if status < 300 else await _read_body_start(reader)
             return WebhookResponse(status, _header(head, b"retry-after"), words)
     raise ValueError("no answer but provisional ones")
 
@@ -150,11 +155,11 @@ def _header(head: bytes, name: bytes) -> str | None:
     return None
 
 
-async def _words(reader: asyncio.StreamReader) -> str:
+async def _read_body_start(reader: asyncio.StreamReader) -> str:
     """As much of the body as comes at once: a receiver that dawdles is not waited for."""
     read = b""
     with suppress(TimeoutError, OSError, ValueError):
-        async with asyncio.timeout(WORDS):
-            while len(read) < BODY and (more := await reader.read(BODY - len(read))):
+        async with asyncio.timeout(BODY_SECONDS):
+            while len(read) < MAX_BODY_BYTES and (more := await reader.read(MAX_BODY_BYTES - len(read))):
                 read += more
     return read.decode("utf-8", "replace")

@@ -20,7 +20,7 @@ from ...config import Settings
 from ...feed.event import FeedEvent, encode
 from ...mask import MASK, mask, mask_text
 from ...records.run import KIND_LIMIT, LINE_LIMIT, Failure
-from ...schedule.record import INPUT, REASON_LIMIT, Tick
+from ...schedule.record import INPUT_ERROR, MAX_REASON_CHARACTERS, Tick
 
 if TYPE_CHECKING:
     from .authenticate import Principal
@@ -85,9 +85,9 @@ def shown_message(line: str) -> str:
 
 def shown_reason(reason: str) -> str:
     """A Tick.reason: a word of ours, or the error of a schedule's input function."""
-    if not reason.startswith(INPUT):
+    if not reason.startswith(INPUT_ERROR):
         return mask_text(reason)
-    return INPUT + shown_error(reason.removeprefix(INPUT), limit=REASON_LIMIT)
+    return INPUT_ERROR + shown_error(reason.removeprefix(INPUT_ERROR), limit=MAX_REASON_CHARACTERS)
 
 
 def shown_tick(tick: Tick) -> Tick:

@@ -11,7 +11,7 @@ from litestar.params import JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
 from ...control.computation import Computation
-from ...schedule.balance.distribution import WEEK, Distribution
+from ...schedule.balance.distribution import DAYS_PER_WEEK, Distribution
 from ...schedule.balance.spread import Rebalance
 from ...trigger import AnyTrigger, Cron, cron
 from ...trigger.bounds import MAX_NAME_CHARACTERS
@@ -90,7 +90,7 @@ async def scheduler_metrics(spring: Spring, recent: Lately) -> SchedulerFigures:
 
 @get("/scheduler/distribution", **may("viewer"))
 async def scheduler_distribution(
-    spring: Spring, recent: Lately, days: Annotated[int, QueryParameter(ge=1, le=WEEK)] = 1
+    spring: Spring, recent: Lately, days: Annotated[int, QueryParameter(ge=1, le=DAYS_PER_WEEK)] = 1
 ) -> Distribution:
     """How many ticks come in each hour of the next day, or as many days, and how evenly."""
     return await recent.get(("distribution", days), lambda: spring.schedules.distribution(days=days))

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 from ...app import Mainspring
 from ...span import seconds
-from ...webhook.record import Extra, Kind, Standing, Webhook, abridged
+from ...webhook.record import Extra, Kind, Standing, Webhook, abridged_url
 from ..access.authenticate import Principal, Spring, Who, may
 from ..access.redaction import shown_line, shown_text
 from ..problem import Problem
@@ -168,7 +168,7 @@ async def _tagged(spring: Mainspring, hook: Webhook, who: Principal) -> Response
 def _view(hook: Webhook, standing: Standing | None, who: Principal) -> WebhookView:
     went = standing or Standing(name=hook.name)
     known: dict[str, Any] = asdict(hook) | {
-        "url": shown_text(hook.url) if who.role == "admin" else abridged(hook.url), "note": shown_text(hook.note),
+        "url": shown_text(hook.url) if who.role == "admin" else abridged_url(hook.url), "note": shown_text(hook.note),
     }  # fmt: skip
     return WebhookView(
         **known, failures=went.failures, failed_at=went.failed_at, error=shown_line(went.error) if went.error else "",

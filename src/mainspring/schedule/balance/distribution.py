@@ -12,14 +12,14 @@ from ...clock import micros
 from ...trigger import Cron, Timetable
 from ...trigger.zone import zone_of
 from ..record import Schedule
-from .load import TickWalker, beat_of
+from .load import TickWalker, phase_of
 
 # Days.
-WEEK = 7
-_DAY = 86_400
+DAYS_PER_WEEK = 7
+_SECONDS_PER_DAY = 86_400
 # Ticks that are looked up one by one at most: those of intervals are counted without.
-WALKED = 100_000
-_SECOND = 1_000_000
+MAX_WALKED_TICKS = 100_000
+_MICROS_PER_SECOND = 1_000_000
 _HOUR = timedelta(hours=1)
 
 
@@ -56,18 +56,18 @@ class Distribution(Struct, frozen=True, kw_only=True):
 
 
 def distribution(schedules: Iterable[Schedule], now: datetime, days: int = 1) -> Distribution:
-    count = DistributionCount(now, days)
+    count = DistributionBuilder(now, days)
     count.add(sorted(schedules, key=lambda row: row.name))
     return count.result()
 
 
-class DistributionCount:
+class DistributionBuilder:
     """A distribution while its schedules come, by name."""
 
     def __init__(self, now: datetime, days: int = 1) -> None:
         self._as_of = now
         self._since = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
-        self._days = _Days(self._since, days)
+        self._days = _TickCounts(self._since, days)
         self._schedules = 0
 
     def add(self, schedules: Iterable[Schedule]) -> None:
@@ -86,7 +86,7 @@ class DistributionCount:
             since=self._since, schedules=self._schedules, hours=tuple(hours),
             minutes=tuple(sum(minutes[n::60]) for n in range(60)), peak=peak, score=round(score, 4),
             unseen=self._days.unseen, as_of=self._as_of,
-        )  # fmt: skip
+        )
 
 
 def evenness(counts: Sequence[int]) -> float:
@@ -100,26 +100,26 @@ def _sums(counts: Sequence[int], size: int) -> list[int]:
     return [sum(counts[n : n + size]) for n in range(0, len(counts), size)]
 
 
-class _Days:
+class _TickCounts:
     """The seconds of days, while they are counted. Equal intervals are counted together: there may be thousands."""
 
     def __init__(self, since: datetime, days: int) -> None:
         self.since = since
         self.unseen = 0
-        self._seconds = [0] * (days * _DAY)
+        self._seconds = [0] * (days * _SECONDS_PER_DAY)
         # By interval in microseconds and first second.
         self._intervals = Counter[tuple[int, int]]()
         self._until = since + timedelta(days=days)
-        self._walk = TickWalker(since, WALKED, timedelta(days=days))
-        self._hour = TickWalker(since, WALKED, timedelta(hours=1))
+        self._walk = TickWalker(since, MAX_WALKED_TICKS, timedelta(days=days))
+        self._hour = TickWalker(since, MAX_WALKED_TICKS, timedelta(hours=1))
 
     def add(self, row: Schedule) -> None:
         spec, every = row.spec, row.interval
         later = spec.start_at is not None and spec.start_at > self.since
         plain = not (later or spec.window or spec.exclude or spec.end_at or spec.max_runs)
         if every is not None and plain:
-            span, phase = beat_of(row, every)
-            self._intervals[span, (phase - micros(self.since)) % span // _SECOND] += 1
+            span, phase = phase_of(row, every)
+            self._intervals[span, (phase - micros(self.since)) % span // _MICROS_PER_SECOND] += 1
         elif plain and isinstance(spec.trigger, Cron) and self._alike(spec.trigger):
             self._repeat(row.timetable)
         elif self._walk.left <= 0:
@@ -142,7 +142,7 @@ class _Days:
         for tick in self._hour.ticks(timetable):
             if tick >= self.since:
                 second = (timetable.fire_at(tick) - self.since) % _HOUR // timedelta(seconds=1)
-                self._intervals[3600 * _SECOND, second] += 1
+                self._intervals[3600 * _MICROS_PER_SECOND, second] += 1
 
     def _count(self, at: datetime) -> None:
         second = (at - self.since) // timedelta(seconds=1)
@@ -153,10 +153,12 @@ class _Days:
         """Ticks by second."""
         size = len(self._seconds)
         for (span, first), times in self._intervals.items():
-            if span >= _SECOND:
-                for at in range(first * _SECOND, size * _SECOND, span):
-                    self._seconds[at // _SECOND] += times
+            if span >= _MICROS_PER_SECOND:
+                for at in range(first * _MICROS_PER_SECOND, size * _MICROS_PER_SECOND, span):
+                    self._seconds[at // _MICROS_PER_SECOND] += times
             else:
                 for second in range(size):
-                    self._seconds[second] += times * ((second + 1) * _SECOND // span - second * _SECOND // span)
+                    self._seconds[second] += times * (
+                        (second + 1) * _MICROS_PER_SECOND // span - second * _MICROS_PER_SECOND // span
+                    )
         return self._seconds

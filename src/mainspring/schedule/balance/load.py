@@ -14,16 +14,18 @@ from ...clock import micros
 from ...trigger import At, Every, Timetable
 from ..record import Schedule
 
-SECOND = 1_000_000
-DAY = 86_400 * SECOND
+MICROS_PER_SECOND = 1_000_000
+MICROS_PER_DAY = 86_400 * MICROS_PER_SECOND
 # A slot is the narrowest of these that cuts a round into at most so many.
-WIDTHS = tuple(int(seconds * SECOND) for seconds in (0.001, 0.01, 0.1, 1, 10, 60, 600, 3600, 86_400))
-MOST = 1500
+SLOT_WIDTHS_MICROS = tuple(
+    int(seconds * MICROS_PER_SECOND) for seconds in (0.001, 0.01, 0.1, 1, 10, 60, 600, 3600, 86_400)
+)
+MAX_SLOTS = 1500
 # The weight of one tick in every round: whole numbers, so that what is taken away leaves nothing behind.
-SHARE, PART = 1000, 1_000_000
-WHOLE = SHARE * PART
+SHARES_PER_TICK, WEIGHT_PER_SHARE = 1000, 1_000_000
+WEIGHT_PER_TICK = SHARES_PER_TICK * WEIGHT_PER_SHARE
 # Ticks of other triggers than intervals that are looked up at most; what is beyond is taken to fall everywhere alike.
-WALKED = 10_000
+MAX_WALKED_TICKS = 10_000
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -40,7 +42,9 @@ class IntervalWheel:
     def __init__(self, span: int, beats: Mapping[int, Mapping[int, int]]) -> None:
         """The shares of each beat, by span and phase."""
         self.span = span
-        self.width = next((width for width in WIDTHS if -(-span // width) <= MOST), -(-span // MOST))
+        self.width = next(
+            (width for width in SLOT_WIDTHS_MICROS if -(-span // width) <= MAX_SLOTS), -(-span // MAX_SLOTS)
+        )
         self.ticks = [0] * -(-span // self.width)
         self.total = 0
         self.add(beats)
@@ -52,7 +56,7 @@ class IntervalWheel:
             common = gcd(self.span, span)
             # Narrower than a slot, it comes to every slot alike.
             if common >= width:
-                fold, part = folds[common], PART * common // span
+                fold, part = folds[common], WEIGHT_PER_SHARE * common // span
                 for phase, shares in phases.items():
                     fold[phase % common // width] += shares * part
         for common, fold in folds.items():
@@ -67,7 +71,7 @@ class IntervalWheel:
     @property
     def share(self) -> int:
         """What each slot would have if all had the same, in whole ticks, rounded up."""
-        return -(-self.total // (len(self.ticks) * WHOLE)) * WHOLE
+        return -(-self.total // (len(self.ticks) * WEIGHT_PER_TICK)) * WEIGHT_PER_TICK
 
     def slot(self, at: int) -> int:
         return at % self.span // self.width
@@ -93,10 +97,10 @@ class IntervalWheel:
 
     def phase(self, slot: int) -> int:
         """Where in the slot the next one goes: those of one slot do not all fall on its first second."""
-        begin, seconds = slot * self.width, max(1, self.width // SECOND)
+        begin, seconds = slot * self.width, max(1, self.width // MICROS_PER_SECOND)
         # Steps near the golden section leave wide gaps, and one that shares no factor meets every second in turn.
         step = next(step for step in range(-(-618 * seconds // 1000), 2 * seconds + 1) if gcd(step, seconds) == 1)
-        shift = self.ticks[slot] // WHOLE * step % seconds * SECOND
+        shift = self.ticks[slot] // WEIGHT_PER_TICK * step % seconds * MICROS_PER_SECOND
         return begin + shift if begin + shift < self.span else begin
 
 
@@ -106,7 +110,7 @@ class TickLoad:
     def __init__(self, schedules: Iterable[Schedule], now: datetime) -> None:
         self._beats = defaultdict[int, Counter[int]](Counter)
         self._round: IntervalWheel | None = None
-        self._walk = TickWalker(now, WALKED)
+        self._walk = TickWalker(now, MAX_WALKED_TICKS)
         for schedule in sorted(schedules, key=lambda row: row.name):
             if schedule.status == "active":
                 self.add(schedule)
@@ -129,14 +133,17 @@ class TickLoad:
         if isinstance(trigger, Every):
             # Whose interval counts from the end of its runs has no phase.
             free = schedule.spec.after == "finish"
-            return [] if free else [(beat_of(schedule, trigger), max(1, SHARE // schedule.stretch))]
+            return [] if free else [(phase_of(schedule, trigger), max(1, SHARES_PER_TICK // schedule.stretch))]
         walks = not isinstance(trigger, At) and self._walk.left > 0
-        return [(beat, SHARE) for beat in self._walked(schedule)] if walks else []
+        return [(beat, SHARES_PER_TICK) for beat in self._walked(schedule)] if walks else []
 
     def _walked(self, schedule: Schedule) -> list[Phase]:
         """The ticks of the coming day, as if every day were like it."""
         timetable = schedule.timetable
-        return [Phase(DAY, micros(timetable.fire_at(tick)) % DAY) for tick in self._walk.ticks(timetable)]
+        return [
+            Phase(MICROS_PER_DAY, micros(timetable.fire_at(tick)) % MICROS_PER_DAY)
+            for tick in self._walk.ticks(timetable)
+        ]
 
 
 class TickWalker:
@@ -150,7 +157,7 @@ class TickWalker:
 
     def ticks(self, timetable: Timetable) -> list[datetime]:
         """Those whose jobs may be due by then: jitter brings some over from the day before."""
-        key = _nameless(timetable)
+        key = _without_name(timetable)
         if key not in self._known:
             found = self._known[key] = []
             tick = timetable.next(self.since - timedelta(seconds=timetable.jitter) - _MICROSECOND)
@@ -161,7 +168,7 @@ class TickWalker:
         return self._known[key]
 
 
-def _nameless(timetable: Timetable) -> Timetable:
+def _without_name(timetable: Timetable) -> Timetable:
     """What schedules that tick alike have in common: their names matter to few rules, their anchors to some."""
     rule = timetable.trigger.named(timetable.name)
     name = "" if rule == timetable.trigger else timetable.name
@@ -169,7 +176,7 @@ def _nameless(timetable: Timetable) -> Timetable:
     return replace(timetable, trigger=anchored, name=name, anchor_at=None)
 
 
-def beat_of(schedule: Schedule, every: Every) -> Phase:
+def phase_of(schedule: Schedule, every: Every) -> Phase:
     """When the jobs of this interval of a schedule are made: its ticks and its jitter."""
     span = every.span // _MICROSECOND
     offset = schedule.timetable.offset // _MICROSECOND if schedule.spec.jitter else 0

@@ -129,7 +129,7 @@ def _fired_again() -> AbstractContextManager[None]:
 @contextmanager
 def _late_release() -> Iterator[None]:
     def armed(row: Schedule, now: datetime) -> Schedule:
-        return replace(row, due_at=standing.due(row))
+        return replace(row, due_at=standing.next_due(row))
 
     with swap(aftermath, "with_due_at", armed), swap(amendment, "with_due_at", armed):
         yield
