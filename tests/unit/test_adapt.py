@@ -42,7 +42,7 @@ def fire(one: Schedule, now: datetime | None = None) -> Schedule:
     """One job more, at its time."""
     instant = now or one.due_at
     assert instant is not None
-    return plan(one, now=instant, mint=lambda: f"j{one.ticks + 1}").schedule
+    return plan(one, now=instant, new_job_id=lambda: f"j{one.ticks + 1}").schedule
 
 
 def end(one: Schedule, result: str | None, seconds: float = 1, state: State = State.COMPLETED) -> Schedule:
@@ -170,7 +170,7 @@ def test_ticks_missed_are_those_of_the_grown_interval(
     catch_up: str, fires: list[int], missed: int, next_at: int
 ) -> None:  # fmt: skip
     one = run(new(catch_up=catch_up), "a", "a", "a")  # next at 8, every 4
-    firing = plan(one, now=at(30), mint=lambda: "late")
+    firing = plan(one, now=at(30), new_job_id=lambda: "late")
     assert [minutes(tick.at) for tick in firing.ticks if tick.what == "fired"] == fires
     assert firing.schedule.missed == missed
     assert minutes(firing.schedule.next_run_at) == next_at
@@ -215,7 +215,7 @@ def test_a_tick_put_elsewhere_by_hand_stays_there() -> None:
 
 def test_a_run_by_hand_that_finds_a_change_resets_it() -> None:
     one = run(new(), "a", "a", "a")
-    one = trigger_now(one, [at(5)], "by_hand", now=at(5), mint=lambda: "hand", joins=True).schedule
+    one = trigger_now(one, [at(5)], "by_hand", now=at(5), new_job_id=lambda: "hand", joins=True).schedule
     one = after_job_ended(one, "hand", State.COMPLETED, at(5.5), "b")
     assert minutes(one.next_run_at) == 6
 
@@ -267,8 +267,8 @@ def test_another_interval_begins_anew() -> None:
         ({"trigger": every().minute, "adapt": 59}, "from the interval itself (60 s)"),
         ({"trigger": every().minute, "adapt": 1e10}, "to 3.15576e+09 s"),
         ({"trigger": every().minute, "spread": True, "after": "finish"}, "after='finish' has none"),
-        ({"trigger": every().hour.at(":15"), "spread": True}, "spread says when it ticks, and so does"),
-        ({"trigger": every().hour.at(":15"), "after": "finish"}, "after says when it ticks, and so does"),
+        ({"trigger": every().hour.at(":15"), "spread": True}, "spread sets its ticks, and so does"),
+        ({"trigger": every().hour.at(":15"), "after": "finish"}, "after sets its ticks, and so does"),
     ],
 )
 def test_what_does_not_go_together_is_refused(said: dict[str, Any], error: str) -> None:

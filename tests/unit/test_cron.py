@@ -361,7 +361,7 @@ def test_a_proof_looks_at_no_more_than_28_kinds_of_month(monkeypatch: pytest.Mon
 
 def test_a_chain_of_questions_reads_the_expression_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rule = cron("17 4 * * *", tz="Europe/London")
-    monkeypatch.setattr(sys.modules["mainspring.trigger.cron"], "read", None)
+    monkeypatch.setattr(sys.modules["mainspring.trigger.cron"], "parse", None)
     assert len(ticks(rule, "2026-01-01T00:00:00Z", 500)) == 500
 
 

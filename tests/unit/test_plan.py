@@ -31,7 +31,7 @@ def hourly(**said: Any) -> Schedule:
 
 def look(row: Schedule, now: datetime, **more: Any) -> Firing:
     numbers = count(row.fired + 1)
-    return plan(row, now=now, mint=lambda: f"job {next(numbers)}", **more)
+    return plan(row, now=now, new_job_id=lambda: f"job {next(numbers)}", **more)
 
 
 def told(firing: Firing) -> list[str]:
@@ -220,19 +220,19 @@ def test_a_tick_set_to_the_instant_of_the_one_that_waits_is_not_fired_twice() ->
 
 @pytest.mark.parametrize("reason", ["input: ValueError: no", "made_already"])
 def test_a_tick_without_a_job_is_skipped_with_the_reason(reason: str) -> None:
-    firing = look(hourly(overlap="allow", grace=9e9), at(2), broken={at(1): reason})
+    firing = look(hourly(overlap="allow", grace=9e9), at(2), skip_reasons={at(1): reason})
     assert told(firing) == [f"skipped {reason} 1", "fired 2"]
 
 
 def test_the_tick_that_waited_is_skipped_too_if_it_can_have_no_job() -> None:
     row = replace(hourly(overlap="queue"), held_at=NOON)
-    firing = look(row, at(0.5), broken={NOON: "made_already"})
+    firing = look(row, at(0.5), skip_reasons={NOON: "made_already"})
     assert (told(firing), firing.schedule.held_at) == (["skipped made_already 0"], None)
 
 
 def test_a_tick_that_meets_a_run_is_skipped_for_that_and_not_for_its_input() -> None:
     row = look(hourly(), at(1)).schedule
-    assert told(look(row, at(2), broken={at(2): "input: no"})) == ["skipped overlap 2"]
+    assert told(look(row, at(2), skip_reasons={at(2): "input: no"})) == ["skipped overlap 2"]
 
 
 # dependencies
@@ -245,25 +245,25 @@ def upstream(succeeded_at: datetime | None, name: str = "up") -> dict[str, Sched
 
 def test_a_tick_fires_if_the_other_has_succeeded_since_the_last_one() -> None:
     row = hourly(depends_on=("up",))
-    assert told(look(row, at(1), others=upstream(at(0.5)))) == ["fired 1"]
+    assert told(look(row, at(1), dependencies=upstream(at(0.5)))) == ["fired 1"]
     again = replace(row, last_fired_at=at(0.5))
-    assert told(look(again, at(1), others=upstream(at(0.5)))) == []
-    assert told(look(again, at(1), others=upstream(at(0.500001)))) == ["fired 1"]
+    assert told(look(again, at(1), dependencies=upstream(at(0.5)))) == []
+    assert told(look(again, at(1), dependencies=upstream(at(0.500001)))) == ["fired 1"]
 
 
 @pytest.mark.parametrize("hours", [-5, 0, 5], ids=["slow", "right", "fast"])
 def test_a_success_is_answered_once_whatever_the_clock_that_told_it(hours: float) -> None:
     first, second = upstream(at(hours)), upstream(at(hours + 0.1))
-    row = look(hourly(depends_on=("up",), overlap="allow"), at(1), others=first).schedule
-    waits = look(row, at(2), others=first)
+    row = look(hourly(depends_on=("up",), overlap="allow"), at(1), dependencies=first).schedule
+    waits = look(row, at(2), dependencies=first)
     assert (told(waits), waits.schedule.waits_on) == ([], "up")
-    assert told(look(row, at(2), others=second)) == ["fired 2"]
-    assert told(look(waits.schedule, at(2.5), others=second)) == ["fired 2"]
+    assert told(look(row, at(2), dependencies=second)) == ["fired 2"]
+    assert told(look(waits.schedule, at(2.5), dependencies=second)) == ["fired 2"]
 
 
 @pytest.mark.parametrize("others", [{}, upstream(None)], ids=["unknown", "never"])
 def test_a_tick_waits_for_the_other(others: dict[str, Schedule]) -> None:
-    firing = look(hourly(depends_on=("up",)), at(1), others=others)
+    firing = look(hourly(depends_on=("up",)), at(1), dependencies=others)
     new = firing.schedule
     assert (told(firing), new.held_at, new.waits_on, new.due_at) == ([], at(1), "up", at(2))
     assert firing.reads == (("up", 7 if others else 0),)
@@ -278,12 +278,12 @@ def test_the_next_tick_takes_the_place_of_the_one_that_waits() -> None:
 def test_all_it_depends_on_must_have_succeeded_and_the_first_that_has_not_is_waited_for() -> None:
     row = hourly(depends_on=("a", "b", "c"))
     both = {**upstream(at(0.5), "a"), **upstream(None, "b")}
-    assert look(row, at(1), others=both).schedule.waits_on == "b"
+    assert look(row, at(1), dependencies=both).schedule.waits_on == "b"
 
 
 def test_one_success_is_for_one_run() -> None:
     row = hourly(depends_on=("up",), overlap="allow", grace=9e9)
-    firing = look(row, at(3), others=upstream(at(9)))
+    firing = look(row, at(3), dependencies=upstream(at(9)))
     assert (told(firing), firing.schedule.held_at, firing.schedule.waits_on) == (
         ["fired 1", "skipped dependency 2"],
         at(3),
@@ -293,13 +293,13 @@ def test_one_success_is_for_one_run() -> None:
 
 def test_a_tick_that_waited_for_the_other_runs_when_it_is_looked_at_again() -> None:
     row = look(hourly(depends_on=("up",)), at(1)).schedule
-    firing = look(row, at(1.5), others=upstream(at(1.2)))
+    firing = look(row, at(1.5), dependencies=upstream(at(1.2)))
     assert (told(firing), firing.schedule.held_at, firing.schedule.waits_on) == (["fired 1"], None, None)
 
 
 def test_a_tick_that_is_free_of_the_other_but_not_of_its_own_run_waits_for_that_one() -> None:
     row = replace(hourly(depends_on=("up",), overlap="queue"), active=("x",), held_at=NOON, waits_on="up")
-    new = look(row, at(1), others=upstream(at(0.5))).schedule
+    new = look(row, at(1), dependencies=upstream(at(0.5))).schedule
     assert (new.held_at, new.waits_on) == (NOON, None)
     assert after_job_ended(new, "x", State.COMPLETED, at(1.1)).due_at == at(1.1)
 
@@ -405,7 +405,7 @@ def test_of_an_interval_that_counts_from_the_end_one_tick_is_late_at_most(said: 
 
 
 def test_if_its_tick_made_no_job_the_interval_counts_from_now() -> None:
-    firing = look(hourly(after="finish"), at(1), broken={at(1): "input: no"})
+    firing = look(hourly(after="finish"), at(1), skip_reasons={at(1): "input: no"})
     assert (told(firing), firing.schedule.next_run_at) == (["skipped input: no 1"], at(2))
 
 
@@ -483,7 +483,7 @@ def test_of_jobs_that_may_overlap_it_remembers_the_newest() -> None:
     for _ in range(3):
         row = look(row, at(3 * MAX_TICKS_PER_FIRING)).schedule
     row = trigger_now(
-        row, [at(0)], "by_hand", now=at(3 * MAX_TICKS_PER_FIRING), mint=lambda: "last", joins=True
+        row, [at(0)], "by_hand", now=at(3 * MAX_TICKS_PER_FIRING), new_job_id=lambda: "last", joins=True
     ).schedule
     row = after_job_revived(row, "old")
     known = (len(row.active), row.unlisted, row.active[-2:])

@@ -75,7 +75,7 @@ def test_a_series_survives_its_failures() -> None:
     row = running()
     for n in range(2, 10):
         row = after_job_ended(row, row.active[0], State.DEAD, at(n - 0.5))
-        row = plan(row, now=at(n), mint=lambda n=n: f"job {n}").schedule  # type: ignore[misc]
+        row = plan(row, now=at(n), new_job_id=lambda n=n: f"job {n}").schedule  # type: ignore[misc]
     assert (row.fired, row.failed, row.status) == (9, 8, "active")
 
 
@@ -247,7 +247,7 @@ def test_one_that_runs_on_start_begins_at_once_if_it_may(spec: dict[str, Any], f
 
 def test_after_the_run_on_start_comes_one_interval() -> None:
     row = hourly(spec={"run_on_start": True})
-    firing = plan(row, now=NOON, mint=lambda: "x")
+    firing = plan(row, now=NOON, new_job_id=lambda: "x")
     assert ([tick.at for tick in firing.ticks], firing.schedule.next_run_at) == ([NOON], at(1))
 
 
@@ -291,7 +291,7 @@ def test_ticks_that_were_due_and_have_no_place_in_the_new_rule_are_on_record() -
 def test_what_a_new_window_would_have_taken_out_before_is_not_skipped() -> None:
     spec = a_spec(window=Window("20:00", "22:00"), trigger=Every(seconds=900))
     row = redefine(running(active=()), spec, now=at(1.75)).schedule
-    firing = plan(row, now=at(8), mint=lambda: "y")
+    firing = plan(row, now=at(8), new_job_id=lambda: "y")
     assert told(firing) == [("fired", "", 1), ("skipped", "window", 24)]
 
 
@@ -388,7 +388,10 @@ def test_resumed_from_now_it_leaves_out_what_the_pause_covered() -> None:
 def test_resumed_from_where_it_left_it_follows_the_catch_up_rule() -> None:
     firing = resume(asleep(), from_now=False, now=at(4.5))
     assert (firing.schedule.next_run_at, firing.schedule.due_at, firing.ticks) == (at(2), at(2), ())
-    assert told(plan(firing.schedule, now=at(4.5), mint=lambda: "y")) == [("missed", "catch_up", 2), ("fired", "", 1)]
+    assert told(plan(firing.schedule, now=at(4.5), new_job_id=lambda: "y")) == [
+        ("missed", "catch_up", 2),
+        ("fired", "", 1),
+    ]
 
 
 @pytest.mark.parametrize("from_now", [True, False])
@@ -437,7 +440,7 @@ def test_a_held_tick_outlasts_the_pause(spec: dict[str, Any], fields: dict[str, 
 def test_the_next_tick_can_be_set_and_those_after_it_follow_the_rule() -> None:
     firing = reschedule(running(active=()), at(2.3), now=at(1.5))
     assert (firing.schedule.next_run_at, firing.schedule.due_at, firing.ticks) == (at(2.3), at(2.3), ())
-    assert plan(firing.schedule, now=at(2.3), mint=lambda: "y").schedule.next_run_at == at(3)
+    assert plan(firing.schedule, now=at(2.3), new_job_id=lambda: "y").schedule.next_run_at == at(3)
 
 
 def test_ticks_that_were_due_when_the_next_one_was_set_are_on_record() -> None:
@@ -464,7 +467,9 @@ def test_setting_the_next_tick_leaves_a_pause_and_a_held_tick_alone() -> None:
 def test_a_job_by_hand_goes_beside_the_series(joins: bool) -> None:
     numbers = count()
     old = running(paused_at=NOON, due_at=None, ticks=4)
-    firing = trigger_now(old, [at(1), at(1.5)], "by_hand", now=at(1.5), mint=lambda: f"m{next(numbers)}", joins=joins)
+    firing = trigger_now(
+        old, [at(1), at(1.5)], "by_hand", now=at(1.5), new_job_id=lambda: f"m{next(numbers)}", joins=joins
+    )
     assert [(tick.n, tick.at, tick.job_id, tick.reason) for tick in firing.ticks] == [
         (5, at(1), "m0", "by_hand"),
         (6, at(1.5), "m1", "by_hand"),

@@ -84,7 +84,7 @@ class Life:
 
     def _plan(self, broken: dict[datetime, str]) -> None:
         old = self.row
-        firing = plan(old, now=self.now, mint=self.mint, others={"other": self.needed}, broken=broken)
+        firing = plan(old, now=self.now, new_job_id=self.mint, dependencies={"other": self.needed}, skip_reasons=broken)
         again = firing.schedule
         moves = (again.next_run_at, again.held_at, again.ticks, again.waits_on) != (
             old.next_run_at, old.held_at, old.ticks, old.waits_on,
@@ -106,9 +106,15 @@ class Life:
     def look_in_vain(self) -> None:
         """A look at which no input can be made."""
         if self.row.due_at is not None and self.row.due_at <= self.now:
-            ticks = {tick.at: "input: no" for tick in plan(self.row, now=self.now, mint=self.mint).ticks}
+            ticks = {tick.at: "input: no" for tick in plan(self.row, now=self.now, new_job_id=self.mint).ticks}
             for _ in range(300):
-                wanted = plan(self.row, now=self.now, mint=lambda: "x", others={"other": self.needed}, broken=ticks)
+                wanted = plan(
+                    self.row,
+                    now=self.now,
+                    new_job_id=lambda: "x",
+                    dependencies={"other": self.needed},
+                    skip_reasons=ticks,
+                )
                 fired = {tick.at: "input: no" for tick in wanted.ticks if tick.what == "fired"}
                 if not fired:
                     break
@@ -149,7 +155,7 @@ class Life:
         self._write(resume(self.row, from_now=True, now=self.now))
 
     def trigger(self) -> None:
-        firing = trigger_now(self.row, [self.now], "by_hand", now=self.now, mint=self.mint, joins=True)
+        firing = trigger_now(self.row, [self.now], "by_hand", now=self.now, new_job_id=self.mint, joins=True)
         self.by_hand |= {tick.job_id or "" for tick in firing.ticks}
         self._write(firing)
 

@@ -121,12 +121,12 @@ def test_the_task_is_one_of_this_app(app: Mainspring) -> None:
 def test_options_that_say_when_or_once_do_not_belong_on_its_task(app: Mainspring, option: str) -> None:
     value = {"delay": 5, "run_at": NEW_YEAR, "unique_key": "k", "idempotency_key": "k"}[option]
     asked = app.tasks["report"].using(**{option: value})  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match=f"schedule 'x': option {option} does not belong here; its ticks say when"):
+    with pytest.raises(BadInput, match=f"schedule 'x': option {option} does not belong here: its ticks decide when"):
         app.schedule("x", HOURLY, asked)
 
 
 def test_a_job_of_a_schedule_expires_after_a_span(app: Mainspring) -> None:
-    with pytest.raises(BadInput, match="schedule 'x': expires must be a span here"):
+    with pytest.raises(BadInput, match="schedule 'x': expires must be a span, "):
         app.schedule("x", HOURLY, app.tasks["report"].using(expires=NEW_YEAR))
 
 

@@ -63,8 +63,8 @@ def test_a_hundred_years_have_not_more_slots_than_others() -> None:
 
 def load_at(interval: Every, others: list[Schedule]) -> Counter[int]:
     """Ticks of others by slot of the interval, in millionths of a tick a round; those of 0 are left out."""
-    round = TickLoad(others, NOW).round(int(interval.seconds * MICROS_PER_SECOND))
-    return Counter({slot: ticks * 1_000_000 // WEIGHT_PER_TICK for slot, ticks in enumerate(round.ticks) if ticks})
+    wheel = TickLoad(others, NOW).wheel(int(interval.seconds * MICROS_PER_SECOND))
+    return Counter({slot: ticks * 1_000_000 // WEIGHT_PER_TICK for slot, ticks in enumerate(wheel.ticks) if ticks})
 
 
 @pytest.mark.parametrize(
@@ -108,11 +108,11 @@ def test_a_grown_interval_loads_less() -> None:
 def test_what_is_taken_away_leaves_nothing_behind(spans: list[int], phases: list[int]) -> None:
     rows = [row(f"s{n}", every(span).seconds, NOON + timedelta(seconds=phases[n])) for n, span in enumerate(spans)]
     board = TickLoad(rows, NOW)
-    round = board.round(3600 * MICROS_PER_SECOND)
+    wheel = board.wheel(3600 * MICROS_PER_SECOND)
     for one in rows:
         board.add(one, -1)
-    assert set(round.ticks) == {0}
-    assert round.total == 0
+    assert set(wheel.ticks) == {0}
+    assert wheel.total == 0
 
 
 # placing
@@ -185,8 +185,8 @@ def test_no_slot_is_less_loaded_than_the_one_it_gets(spans: list[int], seed: int
         for n, span in enumerate(spans)
     ]
     anchor = put("new", every(own).seconds, others)
-    round = TickLoad(others, NOW).round(own * MICROS_PER_SECOND)
-    assert round.ticks[round.slot(micros(anchor))] == min(round.ticks)
+    wheel = TickLoad(others, NOW).wheel(own * MICROS_PER_SECOND)
+    assert wheel.ticks[wheel.slot_of(micros(anchor))] == min(wheel.ticks)
 
 
 def test_the_order_of_the_others_does_not_matter() -> None:
@@ -403,7 +403,7 @@ def test_moves_lose_and_double_no_ticks(seconds: int, moves: list[tuple[float, f
     for wait, phase in [*moves, (10.0, None)]:
         end = now + wait * span
         while one.due_at is not None and one.due_at <= end:
-            firing = plan(one, now=one.due_at, mint=lambda: "id")
+            firing = plan(one, now=one.due_at, new_job_id=lambda: "id")
             fired += [tick.at for tick in firing.ticks if tick.what == "fired"]
             one = firing.schedule
         now = end

@@ -114,7 +114,7 @@ class ManySchedules:
 
         async def plan(row: Schedule, now: datetime) -> Firing | None:
             payload, fingerprint = await scheduler.payload(row, now), scheduler.fingerprint(row)
-            firing = trigger_now(row, [now], BY_HAND, now=now, mint=lambda: new_id(now), joins=True)
+            firing = trigger_now(row, [now], BY_HAND, now=now, new_job_id=lambda: new_id(now), joins=True)
             return replace(firing, jobs=tuple(job_of(row, tick, payload, now, fingerprint) for tick in firing.ticks))
 
         return await self._each(which, plan, None, **part)

@@ -314,7 +314,7 @@ class Schedules:
                 fingerprint = task_fingerprint(task)
             else:
                 payload, fingerprint = await scheduler.payload(row, now), scheduler.fingerprint(row)
-            firing = trigger_now(row, [now], BY_HAND, now=now, mint=lambda: id or new_id(now), joins=True)
+            firing = trigger_now(row, [now], BY_HAND, now=now, new_job_id=lambda: id or new_id(now), joins=True)
             jobs = tuple(job_of(row, tick, payload, now, fingerprint) for tick in firing.ticks)
             return replace(firing, jobs=jobs)
 
@@ -364,7 +364,7 @@ class Schedules:
 
         async def change(row: Schedule, now: datetime) -> Firing | None:
             left = [tick for tick in ticks if tick not in there]
-            firing = trigger_now(row, left, BACKFILL, now=now, mint=lambda: new_id(now), joins=False)
+            firing = trigger_now(row, left, BACKFILL, now=now, new_job_id=lambda: new_id(now), joins=False)
             inputs = [await scheduler.payload(row, tick.at) for tick in firing.ticks]
             pairs, fingerprint = zip(firing.ticks, inputs, strict=True), scheduler.fingerprint(row) if left else None
             jobs = tuple(job_of(row, tick, payload, now, fingerprint) for tick, payload in pairs)

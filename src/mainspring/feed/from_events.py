@@ -71,7 +71,10 @@ def _ended(event: JobEnded) -> Iterable[FeedEvent]:
         again: Shown = "scheduled" if outcome.run_at is not None and outcome.run_at > event.at else "pending"
         summary = replace(summary, state="retrying" if attempt else again, attempt=attempt, run_at=outcome.run_at)
     told = FeedEvent(
-        type=type, at=event.at, job=summary, ending=outcome.ending.value,
+        type=type,
+        at=event.at,
+        job=summary,
+        ending=outcome.ending.value,
         outcome=PARTIAL if outcome.partial else None,
         duration=None if began is None else round((outcome.finished_at - began).total_seconds(), 6),
         error=None if failure is None else Failure(failure.type, _text(failure.message)),
@@ -136,9 +139,7 @@ def _worker(event: WorkerStarted | WorkerStopped) -> Iterable[FeedEvent]:
 
 
 def _stopping(event: WorkerStopping) -> Iterable[FeedEvent]:
-    told = FeedEvent(
-        type="worker.stopping", at=event.at, worker=event.worker, running=event.running, grace=event.grace
-    )
+    told = FeedEvent(type="worker.stopping", at=event.at, worker=event.worker, running=event.running, grace=event.grace)
     return (told,)
 
 
@@ -180,8 +181,14 @@ CONVERTERS: Mapping[type[Event], Callable[[Any], Iterable[FeedEvent]]] = {
 
 def _summary(job: Job, state: Shown | None) -> Summary:
     return Summary(
-        id=job.id, task=job.task, queue=job.queue, state=state, attempt=job.attempt, run_at=job.run_at,
-        worker=job.worker, schedule=job.schedule,
+        id=job.id,
+        task=job.task,
+        queue=job.queue,
+        state=state,
+        attempt=job.attempt,
+        run_at=job.run_at,
+        worker=job.worker,
+        schedule=job.schedule,
     )
 
 

@@ -75,8 +75,18 @@ class DoctorFacts(Struct, frozen=True, kw_only=True):
 def findings(facts: DoctorFacts) -> list[Finding]:
     """One for each thing looked at, those that are well too."""
     return [
-        _schema(facts), _clock(facts), _workers(facts), _slots(facts), _leases(facts), _backlog(facts),
-        _tasks(facts), _queues(facts), _schedules(facts), _breakers(facts), _dead(facts), _retention(facts),
+        _schema(facts),
+        _clock(facts),
+        _workers(facts),
+        _slots(facts),
+        _leases(facts),
+        _backlog(facts),
+        _tasks(facts),
+        _queues(facts),
+        _schedules(facts),
+        _breakers(facts),
+        _dead(facts),
+        _retention(facts),
     ]
 
 

@@ -48,9 +48,14 @@ def report(settings: Settings, came_from: Mapping[str, Source]) -> list[Setting]
     """All of them, in the order of the documentation."""
     return [
         Setting(
-            name=field.name, value=_shown(field.name, getattr(settings, field.name)), default=field.default,
-            source=came_from.get(field.name, "default"), variable=variable_of(field.name),
-            meaning=MEANINGS.get(field.name, ""), secret=field.name in SECRETS, unit=_unit(field.name),
+            name=field.name,
+            value=_shown(field.name, getattr(settings, field.name)),
+            default=field.default,
+            source=came_from.get(field.name, "default"),
+            variable=variable_of(field.name),
+            meaning=MEANINGS.get(field.name, ""),
+            secret=field.name in SECRETS,
+            unit=_unit(field.name),
         )
         for field in fields(settings)
     ]

@@ -125,11 +125,19 @@ def figures(sums: RunSums) -> Figures:
     whole, part = endings.get(Ending.COMPLETED, 0), endings.get(PARTIAL, 0)
     good, bad = whole + part, sum(endings.get(kind, 0) for kind in WENT_WRONG)
     return Figures(
-        runs=runs, completed=whole, partial=part, failed=bad, cancelled=endings.get(Ending.CANCELLED, 0),
-        success_rate=good / (good + bad) if good + bad else None, average=sums.took / runs / 1e6,
-        p50=percentile(sums.spread, 0.50, sums.took_ends), p95=percentile(sums.spread, 0.95, sums.took_ends),
-        p99=percentile(sums.spread, 0.99, sums.took_ends), wait_p50=percentile(sums.waits, 0.50, sums.wait_ends),
-        wait_p95=percentile(sums.waits, 0.95, sums.wait_ends), last_at=last_at(sums),
+        runs=runs,
+        completed=whole,
+        partial=part,
+        failed=bad,
+        cancelled=endings.get(Ending.CANCELLED, 0),
+        success_rate=good / (good + bad) if good + bad else None,
+        average=sums.took / runs / 1e6,
+        p50=percentile(sums.spread, 0.50, sums.took_ends),
+        p95=percentile(sums.spread, 0.95, sums.took_ends),
+        p99=percentile(sums.spread, 0.99, sums.took_ends),
+        wait_p50=percentile(sums.waits, 0.50, sums.wait_ends),
+        wait_p95=percentile(sums.waits, 0.95, sums.wait_ends),
+        last_at=last_at(sums),
     )
 
 

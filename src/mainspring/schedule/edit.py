@@ -32,13 +32,16 @@ def fingerprint(spec: Spec) -> str:
     return blake2b(msgspec.json.encode(replace(spec, fingerprint=None), order="sorted"), digest_size=16).hexdigest()
 
 
-def create(
-    name: str, spec: Spec, *, owner: Owner, now: datetime, anchor_at: datetime | None = None
-) -> Schedule:
+def create(name: str, spec: Spec, *, owner: Owner, now: datetime, anchor_at: datetime | None = None) -> Schedule:
     """Returns a new schedule. Its first tick is the trigger's next, or now with run_on_start."""
     new = Schedule(
-        name=name, spec=spec, owner=owner, created_at=now, updated_at=now,
-        declared=fingerprint(spec) if owner == "code" else "", anchor_at=anchor_at or spec.start_at or now,
+        name=name,
+        spec=spec,
+        owner=owner,
+        created_at=now,
+        updated_at=now,
+        declared=fingerprint(spec) if owner == "code" else "",
+        anchor_at=anchor_at or spec.start_at or now,
     )
     first = now if spec.run_on_start and _may_run(spec, now) else new.timetable.next(now)
     return with_due_at(replace(new, next_run_at=first), now)
@@ -94,7 +97,11 @@ def _without_stretch(old: Schedule, new: Schedule, now: datetime) -> Schedule:
 def pause(schedule: Schedule, note: str, *, now: datetime) -> Schedule:
     """Returns the schedule paused: it keeps its next tick and makes no jobs."""
     return replace(
-        schedule, revision=schedule.revision + 1, paused_at=schedule.paused_at or now, note=note, due_at=None,
+        schedule,
+        revision=schedule.revision + 1,
+        paused_at=schedule.paused_at or now,
+        note=note,
+        due_at=None,
         updated_at=now,
     )
 
@@ -119,19 +126,27 @@ def reschedule(schedule: Schedule, at: datetime, *, now: datetime) -> Firing:
 
 
 def trigger_now(
-    schedule: Schedule, ticks: Sequence[datetime], reason: str, *, now: datetime, mint: Callable[[], JobId], joins: bool
+    schedule: Schedule,
+    ticks: Sequence[datetime],
+    reason: str,
+    *,
+    now: datetime,
+    new_job_id: Callable[[], JobId],
+    joins: bool,
 ) -> Firing:
     """Fires these instants at once, outside the timetable: the next tick, run count and policies do not change.
 
     With `joins`, the jobs count as runs of the schedule: the overlap policy sees them, and their failures count.
     """
     records = [
-        Tick(n=schedule.ticks + n, at=tick, seen_at=now, what="fired", reason=reason, job_id=mint())
+        Tick(n=schedule.ticks + n, at=tick, seen_at=now, what="fired", reason=reason, job_id=new_job_id())
         for n, tick in enumerate(ticks, 1)
     ]
     ids = [tick.job_id for tick in records if tick.job_id is not None]
     new = replace(
-        schedule, revision=schedule.revision + 1, ticks=schedule.ticks + len(records),
+        schedule,
+        revision=schedule.revision + 1,
+        ticks=schedule.ticks + len(records),
         last_job_id=ids[-1] if ids else schedule.last_job_id,
     )
     return Firing(schedule=with_active(new, (*new.active, *ids)) if joins else new, ticks=tuple(records))

@@ -157,8 +157,14 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Its ticks. The grid of a grown interval contains the anchor, which is a tick of the original interval."""
         spec = self.spec
         return Timetable(
-            trigger=self.interval or spec.trigger, name=self.name, anchor_at=self.anchor_at, window=spec.window,
-            start_at=spec.start_at, end_at=spec.end_at, exclude=spec.exclude, jitter=spec.jitter,
+            trigger=self.interval or spec.trigger,
+            name=self.name,
+            anchor_at=self.anchor_at,
+            window=spec.window,
+            start_at=spec.start_at,
+            end_at=spec.end_at,
+            exclude=spec.exclude,
+            jitter=spec.jitter,
         )
 
     @property

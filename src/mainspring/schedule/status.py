@@ -94,6 +94,12 @@ def new_tick(
 ) -> Tick:
     """The record of one tick, or of `count` ticks from `first` to `last`."""
     return Tick(
-        n=n, at=first, seen_at=now, what=what, reason=reason, job_id=job_id, count=count,  # type: ignore[arg-type]
+        n=n,
+        at=first,
+        seen_at=now,
+        what=what,  # type: ignore[arg-type]
+        reason=reason,
+        job_id=job_id,
+        count=count,
         last_at=None if last == first else last,
     )

@@ -83,8 +83,8 @@ class SeriesSteps:
             plan(
                 row,
                 now=self.now,
-                mint=self._mint,
-                others={name: rows[name] for name in row.spec.depends_on if name in rows},
+                new_job_id=self._mint,
+                dependencies={name: rows[name] for name in row.spec.depends_on if name in rows},
             )
             for row in self._both(verb).schedules
         ]
@@ -96,7 +96,7 @@ class SeriesSteps:
         if row is not None:
             new = replace(row, revision=row.revision + by, note="in vain", ticks=row.ticks)
             firing = trigger_now(replace(new, revision=new.revision - 1), [self.now], "in vain", now=self.now,
-                               mint=self._mint, joins=True)  # fmt: skip
+                               new_job_id=self._mint, joins=True)  # fmt: skip
             seen = tuple((other, revision) for other, revision in reads)
             self._fire([replace(self._with_jobs(firing), reads=seen, cancel=row.active)])
 
@@ -104,7 +104,7 @@ class SeriesSteps:
         row = self._row(name)
         if row is not None:
             times = [self.now + timedelta(seconds=n) for n in ticks]
-            firing = trigger_now(row, times, "by_hand", now=self.now, mint=self._mint, joins=joins)
+            firing = trigger_now(row, times, "by_hand", now=self.now, new_job_id=self._mint, joins=joins)
             self._fire([self._with_jobs(firing)])
 
     def pause_or_resume(self, name: str, from_now: bool) -> None:

@@ -1,4 +1,4 @@
-"""Triggers: rules about time, from which schedules get their ticks."""
+"""Triggers: cron, interval, calendar and one-time rules that define the ticks of schedules."""
 
 from .at import At, at
 from .base import Preview, Trigger

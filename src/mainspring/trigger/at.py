@@ -1,4 +1,4 @@
-"""At: one instant."""
+"""At: a trigger with one tick."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .zone import zone_of
 
 
 class At(Trigger, frozen=True, kw_only=True, tag="at"):
-    """One tick: an instant, or, if `when` has no offset, that wall-clock time of the zone.
+    """One tick: an instant or, if `when` has no offset, a wall-clock time in the zone.
 
-    A wall-clock time is kept as such, so it stays right if the zone's rules are changed before it comes. One that
-    summer time skips is the first instant after the gap; of one that comes twice it is the first.
+    A wall-clock time is stored as such, so it stays correct if the zone's rules change before it. A time in a
+    daylight-saving gap is the first instant after the gap; of a repeated time, the first occurrence counts.
     """
 
     when: datetime
@@ -28,7 +28,7 @@ class At(Trigger, frozen=True, kw_only=True, tag="at"):
         if not isinstance(self.when, datetime):
             raise BadInput(f"at() needs a datetime, got {self.when!r}")
         if self.when.utcoffset() is not None and not is_instant(self.when):
-            raise _beyond(self.when)
+            raise _out_of_range(self.when)
         if self.when.tzinfo is not None:
             force_setattr(self, "when", to_utc(self.when, "the instant"))
         elif not _instants(self.when, zone):
@@ -38,6 +38,7 @@ class At(Trigger, frozen=True, kw_only=True, tag="at"):
 
     @property
     def tick(self) -> datetime:
+        """The instant, in UTC."""
         return self.when if self.when.tzinfo is not None else instants(self.when, zone_of(self.tz))[0]
 
     def next(self, after: datetime) -> datetime | None:
@@ -68,17 +69,17 @@ def _instants(when: datetime, zone: ZoneInfo) -> list[datetime]:
     try:
         return instants(when, zone)
     except OverflowError:
-        raise _beyond(when) from None
+        raise _out_of_range(when) from None
 
 
-def _beyond(when: datetime) -> BadInput:
+def _out_of_range(when: datetime) -> BadInput:
     return BadInput(f"{when} is not within the years 1 to 9999 in UTC: say another day")
 
 
 def at(when: datetime | str, *, tz: str | None = None) -> At:
-    """Once, at an aware datetime; or at a wall-clock time of `tz`, as at("2030-01-01T09:00", tz="Europe/London")."""
+    """A trigger that ticks once: at an aware datetime, or at("2030-01-01T09:00", tz="Europe/London")."""
     if isinstance(when, str):
-        when = _read(when)
+        when = _parse(when)
     if not isinstance(when, datetime):
         raise BadInput(f"at({when!r}) is no instant: say at(datetime(2030, 1, 1, 9, tzinfo=UTC))")
     if when.tzinfo is None and tz is None:
@@ -92,14 +93,14 @@ def at(when: datetime | str, *, tz: str | None = None) -> At:
 
 
 def _of_zone(when: datetime, zone: ZoneInfo) -> At:
-    """The zone's name is kept, and the wall-clock time unless it is one that this does not name."""
+    """Keeps the zone's name and the wall-clock time, except for the second occurrence of a repeated time."""
     if zone.key is None:
         return At(when=when)
     wall = when.replace(tzinfo=None)
     return At(when=when if when.fold or zone.key == "UTC" else wall, tz=zone.key)
 
 
-def _read(text: str) -> datetime:
+def _parse(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:

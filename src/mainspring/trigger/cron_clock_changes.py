@@ -1,4 +1,4 @@
-"""What changes of the clocks do to a cron expression, told in words."""
+"""Clock changes: what daylight saving does to a cron expression, in words."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from .zone import Change, change_at, changes
 
 _SECOND = timedelta(seconds=1)
 _ALL_HOURS = (1 << 24) - 1
-# So many times are named one by one.
+# Times that are named one by one.
 _MAX_NAMED_TIMES = 3
 
 
 class Effect(NamedTuple):
-    """One change of the clocks that a reader of the schedule should know of."""
+    """A clock change that affects a rule, described in words."""
 
     at: datetime
     note: str
 
 
-def effects(plan: CronPlan, place: ZoneInfo, *, after: datetime, until: datetime) -> list[Effect]:
-    """Those later than `after` and not later than `until`."""
-    told = [(change.at, _effect_of(plan, change)) for change in changes(after, until, place)]
-    return [Effect(at, text) for at, text in told if text]
+def effects(plan: CronPlan, zone: ZoneInfo, *, after: datetime, until: datetime) -> list[Effect]:
+    """The effects after `after`, up to and including `until`."""
+    found = [(change.at, _effect_of(plan, change)) for change in changes(after, until, zone)]
+    return [Effect(at, text) for at, text in found if text]
 
 
-def note(plan: CronPlan, place: ZoneInfo, tick: datetime) -> str:
-    """What a change does to this tick; empty: nothing."""
-    wall = tick.astimezone(place).replace(tzinfo=None, fold=0)
-    change = change_at(wall, place)
+def note(plan: CronPlan, zone: ZoneInfo, tick: datetime) -> str:
+    """The effect of a clock change on this tick; empty if there is none."""
+    wall = tick.astimezone(zone).replace(tzinfo=None, fold=0)
+    change = change_at(wall, zone)
     if change is not None and not _is_quiet(plan):
         return _sentence(plan, change, [wall])
     instant = tick.astimezone(UTC)
-    moved = next(changes(instant - _SECOND, instant, place), None)
-    return _effect_of(plan, moved) if moved is not None and moved.is_gap and _moves(plan, moved) else ""
+    gap = next(changes(instant - _SECOND, instant, zone), None)
+    return _effect_of(plan, gap) if gap is not None and gap.is_gap and _moves(plan, gap) else ""
 
 
 def _effect_of(plan: CronPlan, change: Change) -> str:
@@ -53,11 +53,12 @@ def _effect_of(plan: CronPlan, change: Change) -> str:
 
 
 def _is_quiet(plan: CronPlan) -> bool:
-    """Elapsed time all day round: nothing happens that a reader would not expect."""
+    """Whether it follows elapsed time all day: a clock change then has no surprising effect."""
     return plan.fields.follows and plan.hours == _ALL_HOURS
 
 
 def _moves(plan: CronPlan, change: Change) -> bool:
+    """Whether times in the gap are moved to its end, and repeated times run once."""
     return change.is_daylight and not plan.fields.follows
 
 

@@ -1,4 +1,4 @@
-"""A cron expression in plain English, and what its author may not have meant."""
+"""Description of a cron expression in English, and warnings about likely mistakes."""
 
 from __future__ import annotations
 
@@ -12,24 +12,29 @@ from .wall_clock import MONTHS
 
 WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _NTH = ("", "first", "second", "third", "fourth", "fifth")
-# So many times of a day are named one by one.
+# Times of a day that are named one by one.
 _MAX_NAMED_TIMES = 6
 _FROM_MONDAY = (1, 2, 3, 4, 5, 6, 0)
 _ALL_WEEKDAYS = 0b1111111
 _BY_STEP = re.compile(r"(?:\*|\d+|[a-z]{3})/(\d+)")
 _RESTARTS = {
-    "second": "every minute", "minute": "every hour", "hour": "every day", "day of month": "on day 1 of every month",
-    "month": "every January", "day of week": "every Sunday",
+    "second": "every minute",
+    "minute": "every hour",
+    "hour": "every day",
+    "day of month": "on day 1 of every month",
+    "month": "every January",
+    "day of week": "every Sunday",
 }
 
 
 def explain(plan: CronPlan, tz: str, name: str) -> str:
-    """When it runs: times, days, zone, and what H became."""
+    """Describes when it runs: times, days, zone, and the values of H."""
     zone = "" if tz == "UTC" else f", {tz}"
     return f"{_times(plan)}{_dates(plan)}{zone}{_hash_note(plan, name)}"
 
 
 def members(bits: int) -> list[int]:
+    """The numbers of the bits that are set."""
     return [number for number in range(bits.bit_length()) if bits >> number & 1]
 
 
@@ -73,7 +78,7 @@ def _by_hour(minute: int, hours: list[int]) -> str:
 
 
 def _pace(numbers: list[int], span: int, unit: str) -> str:
-    """Every n units, if it is that all the way round."""
+    """'every n units' if the numbers are evenly spaced all the way round; else empty."""
     step = span // len(numbers)
     if numbers != list(range(0, span, step)) or span % step:
         return ""
@@ -121,7 +126,7 @@ def _is_exact(plan: CronPlan) -> bool:
 
 
 def _days(field: Field, months: str) -> str:
-    """Days of the month, of which months."""
+    """The days of the month, and the months."""
     numbers = members(field.bits)
     if months in MONTHS[1:] and not field.specials and len(numbers) == 1:
         return f"{numbers[0]} {months}"
@@ -160,7 +165,7 @@ def _named(numbers: list[int], names: Sequence[str]) -> str:
 
 
 def _list(numbers: list[int]) -> str:
-    """1, 5 to 9 and 20; a long row of steps is cut short."""
+    """1, 5 to 9 and 20; a long sequence of steps is abbreviated."""
     if len(numbers) > _MAX_NAMED_TIMES and _step(numbers):
         return f"{', '.join(map(str, numbers[:3]))}, … {numbers[-1]}"
     runs: list[list[int]] = []
@@ -174,13 +179,13 @@ def _list(numbers: list[int]) -> str:
 
 
 def _run(numbers: list[int], span: int) -> list[int]:
-    """The numbers in the order of one unbroken run, which may go round the end; empty: they are none, or all."""
-    breaks = [place for place, number in enumerate(numbers) if (numbers[place - 1] + 1 - number) % span]
+    """The numbers as one unbroken run, which may wrap around; empty if they are not one, or are all."""
+    breaks = [n for n, number in enumerate(numbers) if (numbers[n - 1] + 1 - number) % span]
     return numbers[breaks[0] :] + numbers[: breaks[0]] if len(breaks) == 1 else []
 
 
 def _step(numbers: list[int]) -> int:
-    """The distance between any two neighbours if it is always the same, and more than 1; else 0."""
+    """The distance between neighbours if it is constant and more than 1; else 0."""
     steps = {later - earlier for earlier, later in pairwise(numbers)}
     return steps.pop() if len(numbers) > 2 and len(steps) == 1 and steps != {1} else 0
 
@@ -198,6 +203,7 @@ def _hash_note(plan: CronPlan, name: str) -> str:
 
 
 def warnings(plan: CronPlan) -> list[str]:
+    """What the author may not have meant."""
     return [*_both_days(plan), *_uneven(plan), *_short_months(plan), *_many(plan)]
 
 
@@ -209,7 +215,7 @@ def _both_days(plan: CronPlan) -> Iterator[str]:
 
 
 def _uneven(plan: CronPlan) -> Iterator[str]:
-    """Steps that do not go on evenly where their field starts again."""
+    """Warns of steps that are not even where their field wraps around."""
     above = {"second": plan.minutes, "minute": plan.hours}
     for kind, field in zip(KINDS, plan.fields, strict=True):
         match = _BY_STEP.fullmatch(field.text)
@@ -246,7 +252,7 @@ def _short_months(plan: CronPlan) -> Iterator[str]:
 
 
 def _many(plan: CronPlan) -> Iterator[str]:
-    """A star where a zero was meant."""
+    """Warns of a star where a zero was probably meant."""
     second, minute, hour = plan.fields[:3]
     if second.starred and second.free and plan.minutes.bit_count() == 1:
         yield f"second * runs 60 times within minute {minute.text}; 0 is once"

@@ -1,4 +1,4 @@
-"""The fields of a cron expression: text becomes sets of numbers, or a reason why not."""
+"""Fields of a cron expression, parsed into sets of numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MACROS = {
     "@hourly": "0 * * * *",
 }
 UNRESTRICTED = ("*", "?", "*/1")
-# H alone keeps to days that every month has.
+# The last day that every month has; H without a range stays within it.
 LAST_COMMON_DAY = 28
 
 _SPAN = re.compile(r"(?:(\*)|(\d+|[a-z]{3})(?:-(\d+|[a-z]{3}))?)(?:/(\d+))?")
@@ -33,7 +33,7 @@ _WEEKDAY = re.compile(r"(\d|[a-z]{3})(?:#([1-5])|l)")
 _LONG_NUMBER = re.compile(r"\d{5}")
 
 DrawBelow = Callable[[int], int]
-"""A number below the one given, which belongs to the schedule's name."""
+"""Returns a number below the argument that is hashed from the schedule's name."""
 
 
 class Special(NamedTuple):
@@ -46,7 +46,7 @@ class Special(NamedTuple):
 
 
 class CronField(NamedTuple):
-    """One of the six columns."""
+    """The definition of one of the six columns: its range and its names."""
 
     name: str
     low: int
@@ -60,16 +60,16 @@ class CronField(NamedTuple):
 
 
 class Field(NamedTuple):
-    """One column of one expression."""
+    """One parsed column of an expression."""
 
     text: str
     bits: int
-    """Bit n: n matches; of weekdays Sunday is 0."""
+    """Bit n is set if n matches; Sunday is 0."""
     specials: tuple[Special, ...] = ()
 
     @property
     def free(self) -> bool:
-        """Whether it restricts nothing: exactly `*`, `?` or `*/1`."""
+        """Whether it restricts nothing: it is exactly `*`, `?` or `*/1`."""
         return self.text in UNRESTRICTED
 
     @property
@@ -82,7 +82,7 @@ class Field(NamedTuple):
 
 
 class Fields(NamedTuple):
-    """A whole expression, as read."""
+    """The parsed columns of an expression."""
 
     second: Field
     minute: Field
@@ -93,7 +93,7 @@ class Fields(NamedTuple):
 
     @property
     def follows(self) -> bool:
-        """A wildcard expression follows real elapsed time; any other means times on the wall clock."""
+        """Whether it follows elapsed time (a wildcard expression) and not wall-clock times."""
         return self.second.starred or self.minute.starred or self.hour.starred
 
     @property
@@ -122,7 +122,7 @@ KINDS = (SECOND, MINUTE, HOUR, DAY, MONTH, WEEKDAY)
 
 
 def parse(expr: str, name: str = "") -> Fields:
-    """The fields of an expression without zone prefix; `H` is settled by the name."""
+    """Parses an expression without zone prefix; `H` is hashed from the name."""
     texts = _columns(expr)
     below = _draws_of(name)
     return Fields(*(_field(kind, text, below) for kind, text in zip(KINDS, texts, strict=True)))
@@ -145,8 +145,8 @@ def _columns(expr: str) -> list[str]:
 
 
 def _draws_of(name: str) -> DrawBelow:
-    """One number out of the name, taken apart digit by digit: fields are as independent as they can be,
-    and an H stays what it was when another one is added behind it."""
+    """Draws numbers from the hash of the name, like digits: fields are as independent as possible, and an `H`
+    keeps its value when another one is added behind it."""
     size = 1
 
     def below(limit: int) -> int:
@@ -179,7 +179,7 @@ def _bits(numbers: range | set[int]) -> int:
 
 
 def _plain(kind: CronField, item: str) -> set[int]:
-    """`*`, `n`, `a-b`, each with or without `/step`; a range that wraps goes on in its phase."""
+    """`*`, `n`, `a-b`, each with or without `/step`; a range that wraps around keeps its phase."""
     match = _SPAN.fullmatch(item)
     if match is None:
         raise _not_understood(kind, item)

@@ -1,4 +1,4 @@
-"""From one tick to the next on the clocks of a zone, whatever they do in between."""
+"""Ticks of a cron expression: finds the next one in a zone, across clock changes."""
 
 from __future__ import annotations
 
@@ -9,39 +9,40 @@ from ..clock import EPOCH
 from .cron_plan import CronPlan
 from .zone import change_at, offsets, wall_offset
 
-# Walls are naive. Sums with these cost a fifth of what replace() and astimezone() do.
+# Wall-clock times are naive. Adding to these costs a fifth of replace() and astimezone().
 _WALL_EPOCH = EPOCH.replace(tzinfo=None)
 _ZERO = timedelta(0)
-# The first midnight that can be told in every zone.
+# The first midnight that can be converted to every zone.
 _FIRST_MIDNIGHT = datetime.min + timedelta(days=1)
 
 
 def next_utc(plan: CronPlan, after: datetime) -> datetime | None:
+    """The first tick after `after` in UTC; None if there is none."""
     wall = _next_second(after, _ZERO)
     found = None if wall is None else plan.first(wall)
     return None if found is None else EPOCH + (found - _WALL_EPOCH)
 
 
-def next_in(plan: CronPlan, after: datetime, place: ZoneInfo) -> datetime | None:
-    """The first tick later than `after`.
+def next_in(plan: CronPlan, after: datetime, zone: ZoneInfo) -> datetime | None:
+    """The first tick after `after`; None if there is none.
 
-    A gap and the second pass of an overlap are the only places where the clock on the wall is not enough.
+    The wall-clock time alone is not enough in a gap and in the second pass of a repeated hour.
     """
     try:
-        local = after.astimezone(place)
+        local = after.astimezone(zone)
     except OverflowError:
-        return _first_tick(plan, _FIRST_MIDNIGHT, place) if after.year == 1 else None
-    wall = _next_second(after, wall_offset(local, place))
+        return _first_tick(plan, _FIRST_MIDNIGHT, zone) if after.year == 1 else None
+    wall = _next_second(after, wall_offset(local, zone))
     if wall is None:
         return None
-    first, last = offsets(local, place)
-    return _first_tick(plan, wall, place) if first <= last else _next_repeated(plan, after, wall, place)
+    first, last = offsets(local, zone)
+    return _first_tick(plan, wall, zone) if first <= last else _next_repeated(plan, after, wall, zone)
 
 
-def _next_repeated(plan: CronPlan, after: datetime, wall: datetime, place: ZoneInfo) -> datetime | None:
-    """As next_in, if clocks show twice what they show now."""
-    change = change_at(wall - timedelta(seconds=1), place)
-    assert change is not None, "offsets() told of one"
+def _next_repeated(plan: CronPlan, after: datetime, wall: datetime, zone: ZoneInfo) -> datetime | None:
+    """next_in() for a wall-clock time that occurs twice."""
+    change = change_at(wall - timedelta(seconds=1), zone)
+    assert change is not None, "offsets() differ"
     again = plan.fields.follows or not change.is_daylight
     first_pass = after < change.at
     if again and first_pass:
@@ -53,17 +54,17 @@ def _next_repeated(plan: CronPlan, after: datetime, wall: datetime, place: ZoneI
         found = plan.first(wall)
         if found is not None and found < change.high:
             return _instant(found, change.after)
-    return _first_tick(plan, max(wall, change.high) if again or not first_pass else wall, place)
+    return _first_tick(plan, max(wall, change.high) if again or not first_pass else wall, zone)
 
 
-def _first_tick(plan: CronPlan, wall: datetime, place: ZoneInfo) -> datetime | None:
-    """The instant of the first match from `wall` on: of two passes the first, of a gap its end."""
+def _first_tick(plan: CronPlan, wall: datetime, zone: ZoneInfo) -> datetime | None:
+    """The instant of the first match at or after `wall`: the first of two passes, the end of a gap."""
     while (found := plan.first(wall)) is not None:
-        before, behind = offsets(found, place)
-        if before >= behind:
+        before, after_change = offsets(found, zone)
+        if before >= after_change:
             return _instant(found, before)
-        change = change_at(found, place)
-        assert change is not None, "offsets() told of one"
+        change = change_at(found, zone)
+        assert change is not None, "offsets() differ"
         if change.is_daylight and not plan.fields.follows:
             return change.at
         wall = change.high
@@ -71,7 +72,7 @@ def _first_tick(plan: CronPlan, wall: datetime, place: ZoneInfo) -> datetime | N
 
 
 def _next_second(after: datetime, offset: timedelta) -> datetime | None:
-    """The first whole second later than `after` on clocks with this offset; None: beyond the last year."""
+    """The first whole second after `after` at this offset; None if it is beyond the last year."""
     span = after - EPOCH
     try:
         return _WALL_EPOCH + timedelta(span.days, span.seconds + 1) + offset
@@ -80,7 +81,7 @@ def _next_second(after: datetime, offset: timedelta) -> datetime | None:
 
 
 def _instant(wall: datetime, offset: timedelta) -> datetime | None:
-    """None: beyond the last year."""
+    """The instant of a wall-clock time; None if it is beyond the last year."""
     try:
         return EPOCH + (wall - _WALL_EPOCH - offset)
     except OverflowError:

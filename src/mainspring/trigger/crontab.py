@@ -1,4 +1,4 @@
-"""Crontab files as triggers and commands; what does not mean the same here is flagged, never guessed."""
+"""Crontab files, parsed into triggers and commands. Differences in meaning are flagged, never guessed."""
 
 from __future__ import annotations
 
@@ -27,33 +27,34 @@ _SETTINGS = {
 _OTHER_SETTING = "commands have ${name} set to {value}"
 _WORD = re.compile(r"[A-Za-z0-9]+")
 _MAX_NAME_CHARACTERS = 64
-# Rules of zones repeat from year to year; those of Morocco, which follow the moon, are known for decades.
-_SAMPLE, _SAMPLE_SPAN = datetime(2025, 1, 1, tzinfo=UTC), timedelta(days=366 * 30)
+# Zone rules repeat every year; those of Morocco, which follow the moon, are known for decades.
+_SAMPLE = datetime(2025, 1, 1, tzinfo=UTC)
+_SAMPLE_SPAN = timedelta(days=366 * 30)
 _SECONDS_PER_DAY = 86_400
 
 
 class CrontabEntry(NamedTuple):
-    """One line that asks for something, or that changes what others mean."""
+    """A line of a crontab: a command with its schedule, or a setting that affects others."""
 
     line: int
     source: str
     name: str
-    """A name for the schedule, no other entry's."""
+    """A unique name for the schedule."""
     command: str
     user: str
     trigger: Cron | None
-    """None: it cannot be converted; `flags` say why."""
+    """None if it cannot be converted; `flags` tell why."""
     flags: tuple[str, ...] = ()
-    """What needs a look."""
+    """Differences that a person should check."""
     interval: int | None = None
-    """Seconds, counted from 1970 in UTC, of an interval with exactly the same ticks."""
+    """Seconds of an interval with exactly the same ticks, anchored at 1970 in UTC."""
 
 
 def parse(text: str, *, system: bool = False, tz: str = "UTC", as_intervals: bool = False) -> list[CrontabEntry]:
-    """The entries of a crontab in their order; `system`: lines name a user, as in /etc/crontab.
+    """Parses the entries of a crontab. With `system`, lines name a user, as in /etc/crontab.
 
-    A CRON_TZ line holds for what follows. With `as_intervals`, entries that are exactly an interval say so, and
-    the others why they are not.
+    A CRON_TZ line applies to the lines below it. With `as_intervals`, entries that equal an interval have its
+    seconds, and the others a flag that tells why they do not.
     """
     names: set[str] = set()
     found: list[CrontabEntry] = []
@@ -71,7 +72,7 @@ def parse(text: str, *, system: bool = False, tz: str = "UTC", as_intervals: boo
 
 
 def _meaning(name: str, value: str) -> str:
-    """What a setting does in cron; empty: the same as here."""
+    """What a setting does in cron; empty if it means the same here."""
     if name not in _ZONES:
         return _SETTINGS.get(name, _OTHER_SETTING).format(name=name, value=value or "nobody")
     try:
@@ -81,14 +82,14 @@ def _meaning(name: str, value: str) -> str:
     return "read as the zone of the times below; many crons mean only that of the commands" if name == "TZ" else ""
 
 
-def _entry(number: int, source: str, place: str, system: bool, names: set[str]) -> CrontabEntry:
+def _entry(number: int, source: str, tz: str, system: bool, names: set[str]) -> CrontabEntry:
     expr, rest = _split_line(source.strip())
     user, _, command = rest.partition(" ") if system else ("", "", rest)
     command = command.strip()
     flags = [*_dialect(expr), *_percent(command)]
     if not command:
         flags.insert(0, "no command follows the expression" + (" and the user" if system else ""))
-    trigger, reason = _trigger(expr, place)
+    trigger, reason = _trigger(expr, tz)
     if reason:
         flags.insert(0, reason)
     elif trigger is not None:
@@ -98,26 +99,26 @@ def _entry(number: int, source: str, place: str, system: bool, names: set[str]) 
 
 
 def _split_line(line: str) -> tuple[str, str]:
-    """The expression and what follows it. Crontab files have five fields, or a word with an @."""
+    """The expression, of five fields or a macro such as @daily, and the rest of the line."""
     fields = 1 if line.startswith("@") else 5
     words = line.split(None, fields)
     rest = words[fields] if len(words) > fields else ""
     return " ".join(words[:fields]), re.sub(r"^(\S+)\s+", r"\1 ", rest)
 
 
-def _trigger(expr: str, place: str) -> tuple[Cron | None, str]:
+def _trigger(expr: str, tz: str) -> tuple[Cron | None, str]:
     if expr.lower() == "@reboot":
         return None, "@reboot runs when the machine starts: that is no time; enqueue the job where it starts instead"
     if "~" in expr:
-        return None, "~ means a random time, drawn anew when cron starts; H draws one for good: H(a-b)"
+        return None, "~ means a random time, drawn again whenever cron starts; H draws one for good: H(a-b)"
     try:
-        return cron(expr, tz=place), ""
+        return cron(expr, tz=tz), ""
     except BadInput as bad:
         return None, str(bad)
 
 
 def _dialect(expr: str) -> Iterator[str]:
-    """Where this very text means another thing elsewhere."""
+    """Flags expressions that other crons read differently."""
     columns = MACROS.get(expr.lower(), expr).split()
     if len(columns) != 5:
         return
@@ -145,7 +146,7 @@ def _percent(command: str) -> Iterator[str]:
 
 
 def _name(command: str, number: int, names: set[str]) -> str:
-    """The program's own name, and its line where that is taken."""
+    """The name of the program; with the line number if that is taken."""
     program = next((word for word in command.split() if "=" not in word), "")
     words = _WORD.findall(program.rpartition("/")[2].partition(".")[0])
     name = "-".join(words).lower()[:_MAX_NAME_CHARACTERS] or f"line-{number}"
@@ -165,7 +166,7 @@ def _with_interval(entry: CrontabEntry) -> CrontabEntry:
 
 
 def interval(rule: Cron) -> tuple[int | None, str]:
-    """The seconds of an interval from 1970 in UTC with exactly the ticks of `rule`; or None, and why."""
+    """The seconds of an interval, anchored at 1970 in UTC, with exactly the ticks of `rule`; or None, and why."""
     plan = rule.plan
     if plan.fields.month.bits.bit_count() < 12 or not (plan.fields.day.free and plan.fields.weekday.free):
         return None, "it does not run on every day"
@@ -184,7 +185,7 @@ def interval(rule: Cron) -> tuple[int | None, str]:
 
 @lru_cache(maxsize=64)
 def _offsets(tz: str) -> frozenset[int]:
-    """By how many seconds the zone's clocks are ahead of UTC, in all years that a schedule made now may see soon."""
-    place = zone_of(tz)
-    found = {offset_at(_SAMPLE, place)} | {change.after for change in changes(_SAMPLE, _SAMPLE + _SAMPLE_SPAN, place)}
+    """The zone's offsets from UTC in seconds, over the coming decades."""
+    zone = zone_of(tz)
+    found = {offset_at(_SAMPLE, zone)} | {change.after for change in changes(_SAMPLE, _SAMPLE + _SAMPLE_SPAN, zone)}
     return frozenset(int(span.total_seconds()) for span in found)

@@ -1,4 +1,4 @@
-"""Every: an interval on a grid that never drifts."""
+"""Every: a trigger that ticks at a fixed interval, on a grid that does not drift."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ from .zone import zone_of
 _HOUR = timedelta(hours=1)
 _WEEK = timedelta(weeks=1)
 _UNITS = (
-    ("week", _WEEK), ("day", DAY), ("hour", _HOUR), ("minute", timedelta(minutes=1)), ("second", timedelta(seconds=1)),
+    ("week", _WEEK),
+    ("day", DAY),
+    ("hour", _HOUR),
+    ("minute", timedelta(minutes=1)),
+    ("second", timedelta(seconds=1)),
 )
 _PAST_THE_HOUR = re.compile(r":([0-5][0-9])(?::([0-5][0-9]))?")
 MIN_INTERVAL = timedelta(milliseconds=1)
@@ -28,10 +32,10 @@ _MAX_INTERVAL_SECONDS = 36_525 * 86_400
 
 
 class Every(Trigger, frozen=True, kw_only=True, tag="every"):
-    """Ticks at anchor + k · seconds for every whole k, in elapsed time: a day is 24 hours here.
+    """Ticks at anchor + k · seconds for every whole k, in elapsed time: a day is 24 hours.
 
-    From a millisecond to a hundred years, exact to the microsecond. Without an anchor the grid goes through
-    1970-01-01T00:00Z. The zone only says how ticks are shown, and which dates they are on.
+    From a millisecond to a hundred years, exact to the microsecond. The default anchor is 1970-01-01T00:00Z. The
+    zone only determines how ticks are shown, and on which dates they are.
     """
 
     seconds: int | float
@@ -58,7 +62,7 @@ class Every(Trigger, frozen=True, kw_only=True, tag="every"):
         return tick if tick is not None and tick > after else None
 
     def _steps(self, at: datetime) -> int:
-        """How many steps from the anchor the last tick not later than `at` is."""
+        """The number of intervals from the anchor to the last tick at or before `at`."""
         return (to_utc(at, "the instant") - (self.anchor or EPOCH)) // self.span
 
     def _tick(self, k: int) -> datetime | None:
@@ -71,15 +75,15 @@ class Every(Trigger, frozen=True, kw_only=True, tag="every"):
         return self if self.anchor is not None else self.starting(at)
 
     def starting(self, at: datetime) -> Every:
-        """The same interval with its grid laid through `at`, which may be past or to come."""
+        """The same interval anchored at `at`, which may be in the past or the future."""
         return replace(self, anchor=at)
 
     def in_zone(self, tz: str) -> Every:
-        """The same ticks, shown in that zone."""
+        """The same ticks shown in that zone."""
         return replace(self, tz=tz)
 
     def at(self, *times: str | time, tz: str | None = None) -> Calendar | Every:
-        """Whole days or weeks: at these wall-clock times. Whole hours: at the minute past the hour, as ":15"."""
+        """For whole days or weeks: at these wall-clock times. For whole hours: at a minute past the hour, as ":15"."""
         span = self.span
         if not span % DAY:
             return self._calendar(times, tz or self.tz)
@@ -97,7 +101,7 @@ class Every(Trigger, frozen=True, kw_only=True, tag="every"):
         return self.starting(EPOCH + timedelta(minutes=int(match[1]), seconds=int(match[2] or 0)))
 
     def on(self, *days: str | int) -> Calendar:
-        """Whole weeks: on these weekdays, at midnight unless .at() follows."""
+        """For whole weeks: on these weekdays, at midnight unless .at() follows."""
         if self.span % _WEEK:
             raise BadInput(f"{self.explain()} has no weekdays: say every().week.on('monday') or every().monday")
         return replace(self._calendar(("00:00",), self.tz), weekdays=weekdays(days))
@@ -127,10 +131,8 @@ class Every(Trigger, frozen=True, kw_only=True, tag="every"):
 
 
 def _check_seconds(seconds: float) -> float:
-    """The number, exact to the microsecond, whole if it is."""
-    if (
-        type(seconds) is int and 1 <= seconds <= _MAX_INTERVAL_SECONDS
-    ):  # as nearly all are, and each decoding comes here
+    """The seconds, rounded to the microsecond; an int if they are whole. Raises BadInput if out of range."""
+    if type(seconds) is int and 1 <= seconds <= _MAX_INTERVAL_SECONDS:  # the fast path: every decoding comes here
         return seconds
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         raise BadInput(f"an interval is a number of seconds, got {seconds!r:.80}")
@@ -143,7 +145,7 @@ def _check_seconds(seconds: float) -> float:
 
 
 def _words(span: timedelta) -> str:
-    """In the largest unit that divides it: 5 minutes, week, 0.25 seconds."""
+    """The span in the largest unit that divides it: 5 minutes, week, 0.25 seconds."""
     unit, one = next(((unit, one) for unit, one in _UNITS if not span % one), _UNITS[-1])
     if span == one:
         return unit

@@ -1,4 +1,4 @@
-"""Period, and every(): intervals and calendars, said as people say them."""
+"""Period: the builder behind every(), which makes intervals and calendars."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CRON = {"month": "0 9 1 * *", "months": "0 9 1 * *", "year": "0 9 1 1 *", "year
 
 
 class _Unit:
-    """An interval of so many times these seconds: of one in the singular, of a number in the plural."""
+    """A unit of every(n): the singular takes no number, the plural needs one."""
 
     def __init__(self, seconds: int) -> None:
         self._seconds = seconds
@@ -37,7 +37,7 @@ class _Unit:
 
 
 class _Weekdays:
-    """These days of every week, at midnight unless .at() follows."""
+    """Weekdays of every week, at midnight unless .at() follows."""
 
     def __init__(self, *days: int) -> None:
         self._days = days
@@ -53,11 +53,11 @@ class _Weekdays:
 
 
 class Period:
-    """every(n), until its unit is named: every(5).minutes, every().day, every().monday."""
+    """every(n) before its unit is named: every(5).minutes, every().day, every().monday."""
 
     def __init__(self, number: float | None = None) -> None:
-        told = isinstance(number, int | float) and not isinstance(number, bool) and number > 0
-        if number is not None and not told:
+        valid = isinstance(number, int | float) and not isinstance(number, bool) and number > 0
+        if number is not None and not valid:
             raise BadInput(f"every({number!r}): say a number of more than 0, as in every(5).minutes")
         self.number = number
 
@@ -74,7 +74,7 @@ class Period:
     def __repr__(self) -> str:
         return f"every({'' if self.number is None else self.number})"
 
-    if not TYPE_CHECKING:  # a checker is to report what is misspelt, too
+    if not TYPE_CHECKING:  # so that type checkers report misspelt names
 
         def __getattr__(self, name: str) -> NoReturn:
             if name.startswith("_"):
@@ -115,9 +115,9 @@ def _sum(units: dict[str, float]) -> timedelta:
     try:
         return timedelta(**units)
     except (TypeError, ValueError, OverflowError):
-        said = ", ".join(f"{unit}={number!r}" for unit, number in units.items())
+        given = ", ".join(f"{unit}={number!r}" for unit, number in units.items())
         unknown = next((unit for unit in units if unit not in UNITS), None)
         way = "" if unknown is None else f"; {did_you_mean(unknown, UNITS)}"
         raise BadInput(
-            f"every({said}) is no interval: say numbers of {', '.join(UNITS)}; 36525 days at most{way}"
+            f"every({given}) is no interval: say numbers of {', '.join(UNITS)}; 36525 days at most{way}"
         ) from None

@@ -1,4 +1,4 @@
-"""Timetable: a trigger's ticks, narrowed by a start, an end, a window and dates to leave out."""
+"""Timetable: a trigger's ticks, limited by a start, an end, a window and excluded dates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .wall_clock import DAY, EARLIEST, LATEST, MICROSECOND, ZERO, date_text, fir
 from .window import Window
 from .zone import MAX_DAYLIGHT_SHIFT, zone_of
 
-# Ticks in a row that may be taken out: five years of days. After that there is none.
+# Consecutive ticks that may be omitted, e.g. five years of days; after that the timetable has no next tick.
 _MAX_OMITTED_TICKS = 2000
 _MAX_JITTER_SECONDS = 7 * 86_400
 
@@ -30,7 +30,7 @@ OmitReason = Literal["window", "excluded"]
 
 
 class Omitted(Struct, frozen=True):
-    """Ticks of the trigger that the timetable does not have."""
+    """Ticks of the trigger that the timetable omits, for one reason."""
 
     reason: OmitReason
     count: int
@@ -41,9 +41,9 @@ class Omitted(Struct, frozen=True):
 class Timetable(Struct, frozen=True, dict=True):
     """When a schedule fires: its trigger's ticks from `start_at` to `end_at`, both included.
 
-    Those on the dates of `exclude`, in the trigger's zone, are left out; then those outside the window are too,
-    or are moved to its next opening that is not on such a date, several to one. A moved tick started in time if it
-    did so where it came from, and must arrive in time. `jitter` spreads schedules: see `offset`.
+    Ticks on excluded dates, in the trigger's zone, are omitted. Ticks outside the window are omitted too, or moved
+    to the window's next opening that is not on an excluded date; several may become one. For a moved tick,
+    `start_at` applies to its original instant and `end_at` to the new one. `jitter` delays jobs: see `offset`.
     """
 
     trigger: Trigger
@@ -75,14 +75,14 @@ class Timetable(Struct, frozen=True, dict=True):
                 raise BadInput(f"exclude has dates, as date(2026, 12, 25); got {day!r}")
 
     def check(self, after: datetime | None = None) -> None:
-        """Refuses a timetable that has no tick later than `after`, by default from its start or anchor on."""
+        """Raises BadInput if there is no tick after `after`, by default its start or anchor."""
         after = after or (self.start_at and self._begin(EARLIEST)) or self.anchor_at or EPOCH
         if self.next(after) is not None:
             return
         rule, bare = self._rule.explain(), self._rule.next(self._begin(after))
         if bare is None:
             raise BadInput(f"{rule}: has no tick after {_instant_text(after)}; say a later time")
-        reasons = {lost.reason for lost in self.omitted(after, bare + 365 * DAY)}
+        reasons = {one.reason for one in self.omitted(after, bare + 365 * DAY)}
         if "window" in reasons and self._window:
             raise BadInput(f"{rule}: never falls inside the window {self._window.explain()}; widen it")
         if "excluded" in reasons:
@@ -92,25 +92,25 @@ class Timetable(Struct, frozen=True, dict=True):
     # ticks
 
     def next(self, after: datetime) -> datetime | None:
-        """The first tick strictly later than `after`; None: there is none, or too many in a row are taken out."""
+        """The first tick after `after`; None if there is none, or if too many in a row are omitted."""
         after, until = to_utc(after, "the instant"), self._end(LATEST)
         tick = self._moved(after, until) if self._moves else self._kept(self._begin(after), until)
         return tick if tick is not None and tick <= until else None
 
     def count(self, after: datetime, until: datetime, *, limit: int) -> int:
-        """How many ticks are later than `after` and not later than `until`; never says more than `limit`."""
+        """The number of ticks after `after`, up to and including `until`; at most `limit`."""
         if self._bare:
             return self._rule.count(self._begin(after), self._end(until), limit=limit)
         return count(self.next, after, until, limit)
 
     def latest(self, after: datetime, until: datetime) -> datetime | None:
-        """The last tick later than `after` and not later than `until`; None: there is none."""
+        """The last tick after `after`, up to and including `until`; None if there is none."""
         if self._bare:
             return self._rule.latest(self._begin(after), self._end(until))
         return latest(self.next, after, until)
 
     def preview(self, n: int = 10, *, after: datetime) -> list[Preview]:
-        """The next `n` ticks with what happens to them; fewer if they end before."""
+        """The next `n` ticks with notes; fewer if the timetable ends earlier."""
         shown: list[Preview] = []
         tick = self.next(after)
         while tick is not None and len(shown) < n:
@@ -119,9 +119,9 @@ class Timetable(Struct, frozen=True, dict=True):
         return shown
 
     def omitted(self, after: datetime, until: datetime, *, limit: int = 1000) -> list[Omitted]:
-        """What exclusions and the window took out later than `after` and not later than `until`, by reason.
+        """The ticks omitted after `after`, up to and including `until`, by reason.
 
-        Exact up to `limit` ticks in all. Ticks that were moved are not taken out.
+        Exact up to `limit` ticks in all. Moved ticks are not omitted.
         """
         if self._bare:
             return []
@@ -134,18 +134,18 @@ class Timetable(Struct, frozen=True, dict=True):
 
     @property
     def offset(self) -> timedelta:
-        """How long after its tick a job is due: whole milliseconds, less than `jitter`, a constant of the name."""
+        """The delay from a tick to its job: whole milliseconds below `jitter`, hashed from the name."""
         return timedelta(milliseconds=hash_below(self.name, int(self.jitter * 1000))) if self.jitter else ZERO
 
     def fire_at(self, tick: datetime) -> datetime:
         """When the tick's job is due. The tick keeps its own instant."""
         return tick + self.offset
 
-    # how
+    # implementation
 
     @property
     def _rule(self) -> Trigger:
-        # Not a cached_property, which takes a lock on some releases of Python: every tick of every schedule comes here.
+        # Not a cached_property: it takes a lock on some releases of Python, and this is a hot path.
         rule: Trigger | None = vars(self).get("rule")
         if rule is None:
             rule = self.trigger.named(self.name)
@@ -169,7 +169,7 @@ class Timetable(Struct, frozen=True, dict=True):
         return self.window is not None and self.window.outside == "move"
 
     def _begin(self, after: datetime) -> datetime:
-        """The instant to look from so that no tick is before the start."""
+        """`after`, but not before the start."""
         return after if self.start_at is None else max(after, max(self.start_at, EARLIEST) - MICROSECOND)
 
     def _end(self, until: datetime) -> datetime:
@@ -190,8 +190,8 @@ class Timetable(Struct, frozen=True, dict=True):
         return self._window is not None and not self._window.inside(at)
 
     def _next_day(self, tick: datetime) -> datetime:
-        """The last instant before the next date that is not excluded; never earlier than the tick, so that the search
-        goes on."""
+        """The last instant before the next date that is not excluded; never before the tick, so that the search
+        advances."""
         day = tick.astimezone(self._zone).date() + DAY
         while day in self._excluded_dates:
             day += DAY
@@ -199,7 +199,7 @@ class Timetable(Struct, frozen=True, dict=True):
         return max(tick, first_instant(midnight, self._zone) - MICROSECOND)
 
     def _kept(self, cursor: datetime, until: datetime) -> datetime | None:
-        """The first tick later than `cursor`, and not later than `until`, that nothing takes out or moves."""
+        """The first tick after `cursor`, up to `until`, that is neither omitted nor moved."""
         for _ in range(_MAX_OMITTED_TICKS):
             tick = self._rule.next(cursor)
             if tick is None or tick > until:
@@ -213,8 +213,8 @@ class Timetable(Struct, frozen=True, dict=True):
         return None
 
     def _moved(self, after: datetime, until: datetime) -> datetime | None:
-        """As _kept, where ticks outside the window are moved to its next opening."""
-        # Whatever is moved to an opening later than `after` came later than the last one before it.
+        """Like _kept(), but ticks outside the window are moved to its next opening."""
+        # A tick that is moved to an opening after `after` is itself after the previous opening.
         cursor = self._begin(self._opened(after) - MICROSECOND)
         for _ in range(_MAX_OMITTED_TICKS):
             tick = self._rule.next(cursor)
@@ -224,7 +224,7 @@ class Timetable(Struct, frozen=True, dict=True):
                 cursor = self._next_day(tick)
             elif self._closed(tick):
                 opening = self._opening(tick)
-                # A window that opened on an excluded date may still be open on the next, and ticks there come first.
+                # A window that opened on an excluded date may still be open on the next one: its ticks come first.
                 return self._kept(max(tick, after), min(opening, until)) or opening
             elif tick > after:
                 return tick
@@ -233,7 +233,7 @@ class Timetable(Struct, frozen=True, dict=True):
         return None
 
     def _opening(self, after: datetime, *, excluded: bool = False) -> datetime:
-        """The next opening of the window, on a date that is not excluded unless that does not matter."""
+        """The next opening of the window; with `excluded`, also on an excluded date."""
         assert self._window is not None
         opening = self._window.opening(after)
         while opening is not None and not excluded and self._excluded(opening):
@@ -241,7 +241,7 @@ class Timetable(Struct, frozen=True, dict=True):
         return opening or LATEST
 
     def _opened(self, at: datetime) -> datetime:
-        """The last such opening not later than `at`; an earlier instant will do as well."""
+        """The last opening at or before `at` that is not on an excluded date, or an earlier instant."""
         assert self._window is not None
         opened = self._window.opened(at)
         while opened is not None and self._excluded(opened):
@@ -250,7 +250,7 @@ class Timetable(Struct, frozen=True, dict=True):
         return opened or at
 
     def _first_of_excluded(self, at: datetime) -> datetime:
-        """The first instant of the excluded dates in a row that end with the date of `at`; never later than `at`."""
+        """The first instant of the consecutive excluded dates that end with the date of `at`; never after `at`."""
         day = at.astimezone(self._zone).date()
         while day - DAY in self._excluded_dates:
             day -= DAY
@@ -272,8 +272,8 @@ class Timetable(Struct, frozen=True, dict=True):
                 cursor = max(tick, self._safe_until(tick) - MICROSECOND)
 
     def _safe_until(self, tick: datetime) -> datetime:
-        """Nothing between this tick, which stands, and that instant is taken out."""
-        # Clocks that are set back over midnight show the date before again: it counts as to come for some hours.
+        """An instant up to which no tick after this one, which is kept, is omitted."""
+        # Clocks set back over midnight show the previous date again, so that date counts for some hours more.
         today = (tick - MAX_DAYLIGHT_SHIFT).astimezone(self._zone).date()
         n = bisect_left(self._excluded_in_order, today)
         day = self._excluded_in_order[n] if n < len(self._excluded_in_order) else None

@@ -1,4 +1,4 @@
-"""Wall-clock times in a zone: the instants at which a clock on the wall there shows them."""
+"""Wall-clock times: the instants at which a clock in a zone shows them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .zone import MAX_DAYLIGHT_SHIFT, change_at
 DAY = timedelta(days=1)
 MICROSECOND = timedelta(microseconds=1)
 ZERO = timedelta(0)
-# No zone is further from UTC than a day; conversions of instants between these cannot overflow.
+# Zones are less than a day from UTC: instants between these two can be converted to every zone.
 EARLIEST = datetime(1, 1, 3, tzinfo=UTC)
 LATEST = datetime(9999, 12, 28, tzinfo=UTC)
 
@@ -26,7 +26,7 @@ _TIME = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
 
 
 def to_utc(at: datetime, what: str) -> datetime:
-    """The instant in UTC; one without a zone is refused, since nobody can say when it is."""
+    """The instant in UTC. Raises BadInput if it has no time zone."""
     if not isinstance(at, datetime):
         raise BadInput(f"{what} must be a datetime, got {at!r:.80}")
     if at.utcoffset() is None:
@@ -47,25 +47,25 @@ def time_of(text: str) -> time:
 
 
 def time_text(at: time | datetime) -> str:
-    """09:00, and 09:00:30 where the seconds matter."""
+    """09:00, or 09:00:30 if it has seconds."""
     return f"{at:%H:%M:%S}" if at.second else f"{at:%H:%M}"
 
 
 def date_text(day: date) -> str:
-    """29 March 2026, whatever the machine's language."""
+    """29 March 2026, independent of the locale."""
     return f"{day.day} {MONTHS[day.month]} {day.year}"
 
 
 def clock_shift(wall: datetime, zone: ZoneInfo) -> timedelta:
-    """What a change of the clocks does to this time: more than nothing, it is skipped; less, it comes twice."""
+    """The size of a clock change at this time: positive if the time is skipped, negative if it occurs twice."""
     return _offset(wall.replace(fold=1), zone) - _offset(wall, zone)
 
 
 def instants(wall: datetime, zone: ZoneInfo) -> list[datetime]:
-    """When something fixed to this time is due, in UTC.
+    """The instants, in UTC, at which a tick at this wall-clock time is due.
 
-    A time that summer time skips is due at the first instant after the gap; one that comes twice, the first
-    time. After larger changes the wall clock is taken as it is: a time is due as often as it is shown.
+    A time in a daylight-saving gap is due at the first instant after the gap; a repeated time, at its first
+    occurrence. Larger changes are not corrected: a time is due as often as it occurs.
     """
     before, after = _offset(wall, zone), _offset(wall.replace(fold=1), zone)
     if before == after:
@@ -76,7 +76,7 @@ def instants(wall: datetime, zone: ZoneInfo) -> list[datetime]:
 
 
 def first_instant(wall: datetime, zone: ZoneInfo) -> datetime:
-    """The first instant, in UTC, at which the clock shows this time or, if that is skipped, a later one."""
+    """The first instant, in UTC, at which the clock shows this time or, if it is skipped, a later one."""
     change = change_at(wall, zone)
     return change.at if change is not None and change.is_gap else _utc(wall - _offset(wall, zone))
 

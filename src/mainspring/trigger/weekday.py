@@ -1,4 +1,4 @@
-"""Days of the week: their names, and what people write for several of them."""
+"""Weekdays: their names, and texts such as "mon-fri"."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Days = str | int | Iterable[str | int]
 
 
 def weekdays(days: Days) -> tuple[int, ...]:
-    """Numbers from 0 for Monday, in order, from "mon-fri", "sat, sun", ["monday", 3] or 0."""
+    """Parses "mon-fri", "sat, sun", ["monday", 3] or 0 to sorted numbers; Monday is 0."""
     found = tuple(sorted(set(_each(days))))
     if not found:
         raise BadInput("no weekday is given: say some, as 'mon-fri' or ('sat', 'sun')")
@@ -65,5 +65,5 @@ def _number(day: int) -> int:
 
 def join_words(words: Iterable[str]) -> str:
     """a, b and c."""
-    *most, last = words
-    return f"{', '.join(most)} and {last}" if most else last
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last

@@ -1,4 +1,4 @@
-"""Window: the hours of the day, and the days of the week, in which a schedule may fire."""
+"""Window: the hours and weekdays in which a schedule may fire."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .weekday import NAMES, WEEKEND, WORKDAYS, join_words, weekdays
 from .zone import zone_of
 
 _MIDNIGHT = re.compile("24:00(:00)?")
-# At least one weekday in seven is open; the rest is patience for openings that a skipped day swallows.
+# Days searched for an opening: one weekday in seven is open, and a date that a zone skips may hide one.
 _SEARCH_DAYS = 16
 _DAY_GROUPS: dict[tuple[int, ...], str] = {WORKDAYS: "weekdays", WEEKEND: "weekends"}
 
 
 class WindowSpan(NamedTuple):
-    """One stay open: from its opening, until its closing."""
+    """One period in which the window is open."""
 
     opens_at: datetime
     closes_at: datetime
@@ -31,9 +31,9 @@ class WindowSpan(NamedTuple):
 class Window(Struct, frozen=True):
     """Open from `opens` until before `closes`, on `days`; across midnight if it closes earlier than it opens.
 
-    Across midnight the day of the opening counts. Opening and closing follow the wall clock of the zone: a time
-    that is skipped is the first instant after the gap, one that comes twice is the first of them. No zone: that of
-    the trigger it narrows. What is `outside` is skipped, or moved to the next opening.
+    Across midnight, the day of the opening counts. Opening and closing are wall-clock times of the zone: a time in
+    a daylight-saving gap is the first instant after it, and of a repeated time the first occurrence counts. The
+    default zone is that of the trigger. Ticks `outside` are skipped, or moved to the next opening.
     """
 
     opens: str
@@ -56,7 +56,7 @@ class Window(Struct, frozen=True):
 
     @classmethod
     def of(cls, said: Window | Mapping[str, Any] | Iterable[Any]) -> Window:
-        """From ("08:00", "18:00"), ("22:00", "06:00", "mon-fri"), a mapping of its fields, or a window."""
+        """Makes a window of ("08:00", "18:00"), ("22:00", "06:00", "mon-fri") or a mapping of its fields."""
         if isinstance(said, Window):
             return said
         if isinstance(said, str) or not isinstance(said, Iterable):
@@ -72,21 +72,21 @@ class Window(Struct, frozen=True):
         return cls(**given)
 
     def zoned(self, tz: str) -> Window:
-        """The window in that zone, if no other was said."""
+        """The window in that zone, unless it has one."""
         return self if self.tz is not None else replace(self, tz=tz)
 
     def inside(self, at: datetime) -> bool:
-        """Whether it is open at that instant."""
+        """Whether it is open at the instant."""
         return self.span(at) is not None
 
     def span(self, at: datetime) -> WindowSpan | None:
-        """The stay open that holds the instant; None: it is closed then."""
+        """The open period that contains the instant; None if it is closed then."""
         today, at = self._today(at)
         spans = (self._span(today + n * DAY) for n in (0, -1, 1, -2))
         return next((span for span in spans if span and span.opens_at <= at < span.closes_at), None)
 
     def opening(self, after: datetime) -> datetime | None:
-        """The first opening strictly later than `after`; None: the calendar ends before."""
+        """The first opening after `after`; None if it is beyond the last year."""
         today, after = self._today(after)
         try:
             spans = (self._span(today + n * DAY) for n in range(-2, _SEARCH_DAYS))
@@ -95,7 +95,7 @@ class Window(Struct, frozen=True):
             return None
 
     def opened(self, at: datetime) -> datetime | None:
-        """The last opening not later than `at`."""
+        """The last opening at or before `at`; None if it is before the first year."""
         today, at = self._today(at)
         try:
             spans = (self._span(today - n * DAY) for n in range(-1, _SEARCH_DAYS))
@@ -108,7 +108,7 @@ class Window(Struct, frozen=True):
         return at.astimezone(zone_of(self.tz or "UTC")).date(), at
 
     def _span(self, day: date) -> WindowSpan | None:
-        """The stay open that begins on that day; None: there is none, or a change of the clocks swallows it."""
+        """The open period that begins on that day; None if there is none, or if it is in a gap of the clock."""
         if isinstance(self.days, tuple) and day.weekday() not in self.days:
             return None
         zone = zone_of(self.tz or "UTC")

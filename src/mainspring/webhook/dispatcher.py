@@ -35,7 +35,11 @@ BATCH_JOBS = 500
 # Real seconds for the last words of a worker.
 LAST_FLUSH_SECONDS = 1.0
 COLLECTED_EVENTS: tuple[type[events.Event], ...] = (
-    events.JobsChanged, events.JobsExpired, events.SchedulePaused, events.TickPassed, events.WorkerStarted,
+    events.JobsChanged,
+    events.JobsExpired,
+    events.SchedulePaused,
+    events.TickPassed,
+    events.WorkerStarted,
     events.WorkerStopped,
 )
 

@@ -70,8 +70,12 @@ def delivery_job(hook: Webhook, event: WebhookEvent, now: datetime, **options: A
         "data": event.facts if event.job is None else job_data(event.job, event.outcome, event.kind, hook.include),
     }
     return NewJob(
-        id=new_id(now), task=TASK, queue=QUEUE, payload=encode(values).decode(),
-        idempotency_key=f"{key_prefix(hook.name)}{event.kind}:{event.about}:{micros(event.at)}", **options,
+        id=new_id(now),
+        task=TASK,
+        queue=QUEUE,
+        payload=encode(values).decode(),
+        idempotency_key=f"{key_prefix(hook.name)}{event.kind}:{event.about}:{micros(event.at)}",
+        **options,
     )
 
 
@@ -97,9 +101,17 @@ def job_data(job: Job, outcome: Outcome | None, kind: str, include: Collection[E
 def _summary(job: Job, outcome: Outcome | None, kind: str) -> dict[str, Any]:
     again = kind == "job.retrying" and outcome is not None
     facts: dict[str, Any] = {
-        "id": job.id, "task": job.task, "queue": job.queue, "state": kind.partition(".")[2], "attempt": job.attempt,
-        "priority": job.priority, "tags": [mask_text(tag) for tag in job.tags], "schedule": job.schedule,
-        "scheduled_at": job.scheduled_at, "created_at": job.created_at, "started_at": job.started_at,
+        "id": job.id,
+        "task": job.task,
+        "queue": job.queue,
+        "state": kind.partition(".")[2],
+        "attempt": job.attempt,
+        "priority": job.priority,
+        "tags": [mask_text(tag) for tag in job.tags],
+        "schedule": job.schedule,
+        "scheduled_at": job.scheduled_at,
+        "created_at": job.created_at,
+        "started_at": job.started_at,
         "finished_at": outcome.finished_at if outcome else job.finished_at,
         "run_at": outcome.run_at if again and outcome else None,
         "outcome": outcome_of(outcome.ending, outcome.failure) if outcome else None,
@@ -120,7 +132,8 @@ def _extras(job: Job, outcome: Outcome | None, include: Collection[Extra]) -> di
     """Masked. What would not fit is not even looked at: masking takes time, and the end of a run waits for it."""
     result = outcome.result if outcome else job.result
     known: dict[Extra, Callable[[], str]] = {
-        "arguments": lambda: job.payload, "metadata": lambda: encode(job.metadata).decode(),
+        "arguments": lambda: job.payload,
+        "metadata": lambda: encode(job.metadata).decode(),
         "result": lambda: result or "null",
     }
     texts = {name: known[name]() for name in EXTRAS if name in include}

@@ -109,7 +109,10 @@ class Sender:
             try:
                 async with asyncio.timeout(self._connect):
                     return await asyncio.open_connection(
-                        str(address), to.port, limit=MAX_HEAD_BYTES, ssl=self._trusted() if to.secure else None,
+                        str(address),
+                        to.port,
+                        limit=MAX_HEAD_BYTES,
+                        ssl=self._trusted() if to.secure else None,
                         server_hostname=to.host if to.secure else None,
                     )
             except TimeoutError:
@@ -127,8 +130,13 @@ class Sender:
 
 def _request(to: WebhookTarget, headers: Mapping[str, str], body: bytes) -> bytes:
     lines = {
-        "host": to.authority, "content-type": "application/json", "content-length": str(len(body)),
-        "user-agent": "mainspring-webhooks", "accept": "*/*", "connection": "close", **headers,
+        "host": to.authority,
+        "content-type": "application/json",
+        "content-length": str(len(body)),
+        "user-agent": "mainspring-webhooks",
+        "accept": "*/*",
+        "connection": "close",
+        **headers,
     }
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
     return f"POST {to.path} HTTP/1.1\r\n{head}\r\n".encode("ascii") + body

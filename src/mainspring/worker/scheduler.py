@@ -264,7 +264,7 @@ class Scheduler:
     ) -> Firing:
         others = {name: rows[name] for name in schedule.spec.depends_on if name in rows}
         while True:
-            firing = plan(schedule, now=now, mint=lambda: new_id(now), others=others, broken=broken)
+            firing = plan(schedule, now=now, new_job_id=lambda: new_id(now), dependencies=others, skip_reasons=broken)
             jobs: list[NewJob] = []
             for tick in firing.ticks:
                 if tick.what == "fired":
