@@ -249,7 +249,7 @@ class Mainspring:
 
     def _heard(self, event: Event) -> None:
         if not self._remote:  # where the API is, it was heard too
-            self._crier.hear(event)
+            self._crier.collect(event)
 
     # life
 
@@ -285,7 +285,7 @@ class Mainspring:
             await store.open()
             await self.clock.learn(store.time)
             self._handles[loop] = store
-        self.herald.stir()
+        self.herald.poke()
         return store
 
     async def _close_handles_of_closed_loops(self) -> None:
@@ -578,10 +578,10 @@ class Mainspring:
         """
         wish = feed_filter(types=types, jobs=jobs, queues=queues, tasks=tasks, schedules=schedules, states=states)
         stand = FeedHub(self.opened, self.clock, self.herald, beat=self.settings.beat)
-        async with stand.reader(after, patient=True) as reader:
+        async with stand.reader(after, catch_up=True) as reader:
             while stand.open:
                 for item in await reader.read(None):
-                    if wish.met(item.notice):
+                    if wish.matches(item.notice):
                         yield item
 
     # enqueue

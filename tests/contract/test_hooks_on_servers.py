@@ -12,7 +12,7 @@ from mainspring import Context, Filter, Mainspring, State, StoreUnavailable
 from mainspring.clock import EPOCH
 from mainspring.testing import Faults, FaultStore
 from mainspring.webhook import signature
-from mainspring.webhook.inbound import InboundCall
+from mainspring.webhook.inbound import Call
 from receiver import Receiver, receiving, says
 
 
@@ -76,10 +76,10 @@ async def test_410_disables_it_for_everybody(url: str) -> None:
         assert (await two.webhooks.standing("ops")).failures == 1
 
 
-def signed(app: Mainspring, secret: str) -> InboundCall:
+def signed(app: Mainspring, secret: str) -> Call:
     body, timestamp = b'{"well": true}', str(int((app.clock.now() - EPOCH).total_seconds()))
     made = signature.sign(secret, "msg_1", timestamp, body)
-    return InboundCall(id="msg_1", timestamp=timestamp, signature=made, body=body)
+    return Call(id="msg_1", timestamp=timestamp, signature=made, body=body)
 
 
 async def test_a_message_whose_job_is_deleted_before_it_was_noted_makes_no_other(any_url: str) -> None:

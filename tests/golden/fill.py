@@ -28,7 +28,7 @@ from mainspring.schedule.record import Firing, Schedule, Spec, Tick
 from mainspring.store import Store
 from mainspring.testing import VirtualClock
 from mainspring.trigger import Calendar, Every
-from mainspring.webhook.inbound import InboundCall
+from mainspring.webhook.inbound import Call
 from mainspring.webhook.record import STANDINGS, Standing
 from mainspring.webhook.signature import signature_headers
 
@@ -46,10 +46,10 @@ NO_RETRY = Policy(max_retries=0)
 Spoil = Callable[[str, str], Awaitable[None]]
 
 
-def message(id: str, body: bytes, now: datetime, secret: str = TRIGGER_SECRET) -> InboundCall:
+def message(id: str, body: bytes, now: datetime, secret: str = TRIGGER_SECRET) -> Call:
     """A signed call of a trigger."""
     signed = signature_headers([secret], id, now, body)
-    return InboundCall(id=id, timestamp=signed["webhook-timestamp"], signature=signed["webhook-signature"], body=body)
+    return Call(id=id, timestamp=signed["webhook-timestamp"], signature=signed["webhook-signature"], body=body)
 
 
 class Filler:

@@ -119,7 +119,7 @@ def test_what_is_plainly_not_public_is_refused_at_once(host):
 
 def test_http_is_refused_unless_its_host_is_allowed():
     for url in ("http://example.com/", "http://8.8.8.8/"):
-        with pytest.raises(BadInput, match="is told by https only; if you mean http, name it"):
+        with pytest.raises(BadInput, match="is reached by https only; if you mean http, name it"):
             check_url(url, NOBODY)
     assert not check_url("http://example.com/", AllowList(["example.com"])).secure
     assert not check_url("http://8.8.8.8/", AllowList(["8.8.8.8"])).secure

@@ -31,7 +31,7 @@ from mainspring import (
     every,
 )
 from mainspring.testing import Faults, FaultStore, VirtualClock
-from mainspring.webhook.inbound import InboundCall
+from mainspring.webhook.inbound import Call
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -53,13 +53,13 @@ def app(make_app: Callable[..., Mainspring]) -> Mainspring:
 
 def signed(
     body: Any = b"{}", id: str = "msg_1", *, at: datetime, secret: str = SECRET, timestamp: str | None = None
-) -> InboundCall:
+) -> Call:
     """By the standard's own words, without our code."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     timestamp = str(int(at.timestamp())) if timestamp is None else timestamp
     key = base64.b64decode(secret.removeprefix("whsec_"))
     made = hmac.new(key, f"{id}.{timestamp}.".encode() + data, hashlib.sha256).digest()
-    return InboundCall(id=id, timestamp=timestamp, signature=f"v1,{base64.b64encode(made).decode()}", body=data)
+    return Call(id=id, timestamp=timestamp, signature=f"v1,{base64.b64encode(made).decode()}", body=data)
 
 
 # making and changing
@@ -327,13 +327,13 @@ async def test_a_task_with_a_key_of_its_own_keeps_it(app: Mainspring, clock: Vir
 
 # a call that is not believed
 
-FORGED: dict[str, Callable[[datetime], tuple[str, InboundCall]]] = {
+FORGED: dict[str, Callable[[datetime], tuple[str, Call]]] = {
     "another secret": lambda at: ("orders", signed(at=at, secret="whsec_" + base64.b64encode(bytes(24)).decode())),
     "another body": lambda at: ("orders", msgspec.structs.replace(signed(at=at), body=b"{ }")),
     "another id": lambda at: ("orders", msgspec.structs.replace(signed(at=at), id="msg_2")),
     "another timestamp": lambda at: ("orders", msgspec.structs.replace(signed(at=at), timestamp="1")),
     "no signature": lambda at: ("orders", msgspec.structs.replace(signed(at=at), signature="")),
-    "nothing": lambda at: ("orders", InboundCall(id="", timestamp="", signature="", body=b"")),
+    "nothing": lambda at: ("orders", Call(id="", timestamp="", signature="", body=b"")),
     "no such trigger": lambda at: ("others", signed(at=at)),
     "no such name": lambda at: ("../\x00", signed(at=at)),
     "a disabled trigger": lambda at: ("off", signed(at=at)),
@@ -344,7 +344,7 @@ FORGED: dict[str, Callable[[datetime], tuple[str, InboundCall]]] = {
 
 @pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED)
 async def test_whoever_is_not_believed_learns_nothing(
-    app: Mainspring, clock: VirtualClock, forge: Callable[[datetime], tuple[str, InboundCall]]
+    app: Mainspring, clock: VirtualClock, forge: Callable[[datetime], tuple[str, Call]]
 ) -> None:
     await app.triggers.create("orders", task="greet", kwargs={"name": "x"}, secret=SECRET)
     await app.triggers.create("off", task="greet", kwargs={"name": "x"}, secret=SECRET)

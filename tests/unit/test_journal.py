@@ -70,5 +70,5 @@ def test_a_tick_that_fires_is_the_ordinary_course_of_things(bus: Bus, caplog: py
 
 def test_a_schedule_that_pauses_itself_is_a_warning(bus: Bus, caplog: pytest.LogCaptureFixture) -> None:
     bus.emit(SchedulePaused(at=NINE, schedule="daily", note="paused after 3 failures in a row"))
-    line = "schedule 'daily' is paused after 3 failures in a row; it makes no more jobs until somebody resumes it"
+    line = "schedule 'daily' is paused after 3 failures in a row; it makes no more jobs until it is resumed"
     assert said(caplog) == ("WARNING", line)

@@ -217,7 +217,7 @@ async def test_nobody_looks_when_nobody_reads(ground: Ground) -> None:
 async def test_a_reader_that_falls_behind_is_told_so_and_harms_no_other(ground: Ground) -> None:
     await ground.watched()
     stand = ground.stand()
-    async with stand.reader() as slow, stand.reader() as quick, stand.reader(patient=True) as patient:
+    async with stand.reader() as slow, stand.reader() as quick, stand.reader(catch_up=True) as patient:
         await read(ground, slow, 0.1)
         await read(ground, patient, 0.1)
         seen = 0

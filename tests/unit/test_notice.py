@@ -225,13 +225,13 @@ NAMED = {"STARTED": STARTED, "CHANGED": CHANGED, "FIRED": FIRED, "DECLARED": DEC
 @pytest.mark.parametrize(("names", "met"), WISHES, ids=str)
 def test_a_wish_is_met_by_what_meets_all_of_it(names: dict[str, list[str]], met: set[str]) -> None:
     wish = feed_filter(**names)
-    assert {name for name, notice in NAMED.items() if wish.met(notice)} == met
+    assert {name for name, notice in NAMED.items() if wish.matches(notice)} == met
 
 
 def test_everybody_is_told_that_something_is_missing() -> None:
     wish = feed_filter(types=["queue"], jobs=["j9"])
-    assert wish.met(FeedEvent(type=DROPPED, at=NOW, count=3))
-    assert wish.met(FeedEvent(type=RESET, at=NOW, reason="too_old"))
+    assert wish.matches(FeedEvent(type=DROPPED, at=NOW, count=3))
+    assert wish.matches(FeedEvent(type=RESET, at=NOW, reason="too_old"))
 
 
 def test_a_wish_that_nothing_can_meet_is_refused_with_a_way_out() -> None:

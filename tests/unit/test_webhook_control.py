@@ -82,7 +82,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no URL": ({"url": "hooks"}, "a webhook's URL has no scheme, such as https://"),
     "another scheme": ({"url": "ftp://hooks.example.com"}, "a webhook's URL begins with https://"),
     "not public": ({"url": "https://169.254.169.254/"}, "is not public .link-local, where clouds"),
-    "http": ({"url": "http://hooks.example.com/"}, "is told by https only"),
+    "http": ({"url": "http://hooks.example.com/"}, "is reached by https only"),
     "no events": ({"events": []}, "events takes a list of 1 or more of: job.completed, job.dead"),
     "a text": ({"events": "job.dead"}, "events takes a list"),
     "an unknown event": ({"events": ["job.born"]}, "events: 'job.born' is none of: job.completed"),

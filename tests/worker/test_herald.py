@@ -98,9 +98,9 @@ async def test_it_stops_when_nobody_watches_any_more(app: Mainspring, clock: Vir
 
 async def test_an_answer_that_was_long_under_way_takes_no_watch_back(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
-        app.herald.heed(clock.now() + timedelta(seconds=60))
-        app.herald.heed(clock.now() + timedelta(seconds=1))
-        app.herald.heed(None)
+        app.herald.watch_until(clock.now() + timedelta(seconds=60))
+        app.herald.watch_until(clock.now() + timedelta(seconds=1))
+        app.herald.watch_until(None)
         await clock.elapse(seconds=30)
         assert app.events.wants(JobStarted)
 
@@ -198,11 +198,11 @@ async def test_a_publisher_left_over_from_a_test_does_not_reach_the_restored_sto
     work = tasks_of(app)["work"]
     async with app.testing():
         publisher = app.herald
-        publisher.heed(app.clock.now() + timedelta(days=1))
+        publisher.watch_until(app.clock.now() + timedelta(days=1))
         await work.enqueue()
     async with app:
         await watch(app, clock)
-        publisher.heed(clock.now() + timedelta(days=1))
+        publisher.watch_until(clock.now() + timedelta(days=1))
         await app.queues.pause("mail")
         await clock.elapse(seconds=1)
         assert await types(app) == ["queue.paused"]
@@ -286,7 +286,7 @@ async def test_beyond_the_bound_the_oldest_are_dropped_and_counted(clock: Virtua
     work = tasks_of(app)["work"]
     async with app:
         await watch(app, clock)
-        app.herald.heed(clock.now() + timedelta(seconds=60))
+        app.herald.watch_until(clock.now() + timedelta(seconds=60))
         await app.enqueue_many(work.job() for _ in range(MAX_WAITING_EVENTS + 20))
         last = (await app.enqueue_many([work.job()]))[0]
         store.willing = True
@@ -331,7 +331,7 @@ async def test_a_bug_in_the_feed_does_not_reach_the_engine(
             await clock.elapse(seconds=1)
             assert (await handle.job()).state == "completed"
             assert (await app.health()).live
-    assert "the live feed hears no more of this process" in caplog.text
+    assert "the live feed gets no more events of this process" in caplog.text
 
 
 async def test_several_workers_of_one_app_publish_each_event_once(app: Mainspring, clock: VirtualClock) -> None:
@@ -384,7 +384,7 @@ def test_a_loop_that_ends_without_a_word_leaves_nothing_behind(clock: VirtualClo
 
 async def once_more(app: Mainspring, clock: VirtualClock) -> None:
     await watch(app, clock)
-    app.herald.heed(clock.now() + timedelta(seconds=60))
+    app.herald.watch_until(clock.now() + timedelta(seconds=60))
     await app.queues.pause("mail")
     await clock.elapse(seconds=1)
     assert await types(app) == ["queue.paused"]

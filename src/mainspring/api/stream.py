@@ -157,7 +157,7 @@ class EventStream:
             items = await reader.read(max(0.0, min(beat_at, ends_at, check_at) - now()))
             wanted = False
             for n in range(0, len(items), LOT):
-                lot = [_block(item) for item in items[n : n + LOT] if self._wish.met(item.notice)]
+                lot = [_block(item) for item in items[n : n + LOT] if self._wish.matches(item.notice)]
                 wanted = wanted or bool(lot)
                 await (self._say(send, "".join(lot)) if lot else asyncio.sleep(0))
             if not wanted and now() >= beat_at:

@@ -18,15 +18,7 @@ from ..store import Store
 from ..suggest import did_you_mean, unexpected
 from ..task.handle import Handle
 from ..task.task import check_name, check_public, checked
-from ..webhook.inbound import (
-    MAX_TRIGGERS,
-    TRIGGERS,
-    InboundCall,
-    InboundTrigger,
-    StoredTrigger,
-    check_arguments,
-    check_kwargs,
-)
+from ..webhook.inbound import MAX_TRIGGERS, TRIGGERS, Call, InboundTrigger, StoredTrigger, check_arguments, check_kwargs
 from ..webhook.message_dedup import record_job_made, remember_message
 from ..webhook.record import (
     Redacted,
@@ -153,7 +145,7 @@ class Triggers:
 
     # being called
 
-    async def receive(self, name: str, call: InboundCall) -> Handle[Any]:
+    async def receive(self, name: str, call: Call) -> Handle[Any]:
         """What the message sets off, if it is signed and of now; the same message sets it off once.
 
         NotSigned: the signature does not hold, or there is no such trigger. BadInput: the message does not fit.
@@ -164,7 +156,7 @@ class Triggers:
         except BadInput:
             wanted = _NOBODY
         found = await TRIGGERS.find(store, [wanted], now)
-        trigger = call.checked(found[0] if found else None, now).trigger
+        trigger = call.authenticate(found[0] if found else None, now).trigger
         made = await self._taken(trigger, call.body)
         with act_as(f"trigger:{trigger.name}"):
             if isinstance(made, NewJob):
@@ -186,7 +178,7 @@ class Triggers:
         return replace(self._job(trigger.task, values, **given), enqueued_by=f"trigger:{trigger.name}")
 
     async def _enqueued(
-        self, store: Store, trigger: InboundTrigger, job: NewJob, call: InboundCall, now: datetime
+        self, store: Store, trigger: InboundTrigger, job: NewJob, call: Call, now: datetime
     ) -> Handle[Any]:
         seen, there = await remember_message(store, trigger.name, call.id, now)
         if there:
@@ -199,7 +191,7 @@ class Triggers:
         return handle
 
     async def _fired(
-        self, store: Store, trigger: InboundTrigger, values: dict[str, Any], call: InboundCall, now: datetime
+        self, store: Store, trigger: InboundTrigger, values: dict[str, Any], call: Call, now: datetime
     ) -> Handle[Any]:
         schedule = trigger.schedule or ""
         task = (await self._schedules.get(schedule)).spec.task

@@ -1,4 +1,4 @@
-"""What the live feed says of each event: little, no payload, no result, no secret. Pure."""
+"""Conversion of engine events to feed events, which have no payloads, results or secrets. Pure."""
 
 from __future__ import annotations
 
@@ -34,8 +34,12 @@ from ..records.job import Job, Shown, State
 from ..records.run import PARTIAL, Ending, Failure, LogLine
 from .event import FeedEvent, LeaderChange, Summary
 
-# Names in one notice, lines of one report, and characters of a text: who wants all of it asks the store.
-MAX_NAMES, MAX_LINES, MAX_TEXT_CHARACTERS = 100, 100, 1000
+# Ids or names in one feed event; more are split over several events.
+MAX_NAMES = 100
+# Log lines of one report, the newest; the store has all of them.
+MAX_LINES = 100
+# Length of a text; longer ones are cut.
+MAX_TEXT_CHARACTERS = 1000
 
 
 def _enqueued(event: JobEnqueued) -> Iterable[FeedEvent]:
@@ -70,7 +74,7 @@ def _ended(event: JobEnded) -> Iterable[FeedEvent]:
         attempt = job.attempt - outcome.refund
         again: Shown = "scheduled" if outcome.run_at is not None and outcome.run_at > event.at else "pending"
         summary = replace(summary, state="retrying" if attempt else again, attempt=attempt, run_at=outcome.run_at)
-    told = FeedEvent(
+    feed_event = FeedEvent(
         type=type,
         at=event.at,
         job=summary,
@@ -79,7 +83,7 @@ def _ended(event: JobEnded) -> Iterable[FeedEvent]:
         duration=None if began is None else round((outcome.finished_at - began).total_seconds(), 6),
         error=None if failure is None else Failure(failure.type, _text(failure.message)),
     )
-    return (told,)
+    return (feed_event,)
 
 
 def _lost(event: JobLost) -> Iterable[FeedEvent]:
@@ -139,8 +143,10 @@ def _worker(event: WorkerStarted | WorkerStopped) -> Iterable[FeedEvent]:
 
 
 def _stopping(event: WorkerStopping) -> Iterable[FeedEvent]:
-    told = FeedEvent(type="worker.stopping", at=event.at, worker=event.worker, running=event.running, grace=event.grace)
-    return (told,)
+    feed_event = FeedEvent(
+        type="worker.stopping", at=event.at, worker=event.worker, running=event.running, grace=event.grace
+    )
+    return (feed_event,)
 
 
 def _ordered(event: WorkersOrdered) -> Iterator[FeedEvent]:
@@ -155,7 +161,7 @@ def _led(event: LeaderChanged) -> Iterable[FeedEvent]:
     return (FeedEvent(type="leader.changed", at=event.at, leader=leader),)
 
 
-# Each with those derived from it. JobsPruned is not among them: whoever wants that makes retention slow.
+# By event class, which includes its subclasses. Without JobsPruned: a subscriber to that slows retention down.
 CONVERTERS: Mapping[type[Event], Callable[[Any], Iterable[FeedEvent]]] = {
     JobEnqueued: _enqueued,
     JobStarted: _started,
@@ -193,10 +199,11 @@ def _summary(job: Job, state: Shown | None) -> Summary:
 
 
 def _text(text: str) -> str:
-    """Masked before it is cut: half a secret has no telling name."""
+    """Masks the text before cutting it: a cut may separate a secret from the name that gives it away."""
     text = mask_text(text)
     return text if len(text) <= MAX_TEXT_CHARACTERS else f"{text[:MAX_TEXT_CHARACTERS]}…"
 
 
 def _chunks(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """The names, MAX_NAMES at a time."""
     return (tuple(names[n : n + MAX_NAMES]) for n in range(0, len(names), MAX_NAMES))

@@ -1,4 +1,4 @@
-"""What is wrong with an app's jobs, workers and history, seen all together. Pure."""
+"""Diagnosis of an app: findings about its store, workers, jobs and schedules. Pure."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from ..records.schema import Schema
 from ..records.worker import WorkerRow
 from ..schedule.record import Schedule, Status
 from .stats import Stats
-from .why import Code, reasons
-from .why import JobSurroundings as Surroundings
+from .why import Code, JobSurroundings, reasons
 
+# A store that takes longer to answer is slow.
 SLOW_ANSWER = timedelta(seconds=1)
+# Difference between the clocks of the store and this machine that needs no warning.
 MAX_SKEW = timedelta(seconds=1)
+# A due job that waits longer is a warning.
 MAX_BACKLOG_AGE = timedelta(minutes=5)
-# So long after it was due somebody should have looked at a schedule.
+# A schedule that is due for longer is overdue: a worker should have fired it.
 OVERDUE_AFTER = timedelta(minutes=1)
-# Names in one line; the rest are counted.
+# Names in a finding; the rest are counted.
 MAX_NAMED = 3
 
 
 class ScheduleFact(Struct, frozen=True, gc=False):
-    """What is known of one schedule: a hundred thousand of them take some ten megabytes."""
+    """The facts of one schedule; a hundred thousand of them take about ten megabytes."""
 
     name: str
     task: str
@@ -37,7 +39,7 @@ class ScheduleFact(Struct, frozen=True, gc=False):
     due_at: datetime | None
     computed: bool
     failures: int | None
-    """In a row, of one that has paused itself after them; None: it has not."""
+    """Consecutive failures that paused it; None if failures did not pause it."""
 
     @classmethod
     def of(cls, row: Schedule) -> ScheduleFact:
@@ -46,34 +48,34 @@ class ScheduleFact(Struct, frozen=True, gc=False):
 
 
 class DoctorFacts(Struct, frozen=True, kw_only=True):
-    """What has to be known, each list of jobs in a bounded number."""
+    """The facts that findings() needs; each list of jobs is bounded."""
 
     now: datetime
     answered: timedelta
     """How long the store took to answer."""
     skew: timedelta
-    """The store's clock less ours."""
+    """The store's clock minus this machine's."""
     schema: Schema
     stats: Stats
     workers: Sequence[WorkerRow]
     running: Sequence[Job]
     lost: Sequence[Job]
-    """Running ones whose worker is silent."""
+    """Running jobs whose worker sends no heartbeat."""
     due: Sequence[Job]
-    """Of queues that are not paused, the longest due first. What nobody takes gathers at its head."""
+    """Due jobs of queues that are not paused, the longest due first; jobs that no worker takes come first."""
     circuits: Sequence[Circuit]
     schedules: Sequence[ScheduleFact] = ()
-    """All of them."""
+    """All schedules."""
     oldest: datetime | None = None
-    """When the first of the finished jobs ended."""
+    """When the oldest finished job ended."""
     overdue: Sequence[tuple[State, str]] | None = None
-    """States and tasks of which jobs are kept beyond their retention; None: the rules are not known here."""
+    """States and tasks with jobs past their retention; None if the rules are not known here."""
     orphaned: Sequence[tuple[State, str]] = ()
-    """The same of tasks that neither this app nor a live worker knows."""
+    """The same, for tasks that neither this app nor a live worker knows."""
 
 
 def findings(facts: DoctorFacts) -> list[Finding]:
-    """One for each thing looked at, those that are well too."""
+    """One finding for each check, including those that are ok."""
     return [
         _schema(facts),
         _clock(facts),
@@ -90,8 +92,9 @@ def findings(facts: DoctorFacts) -> list[Finding]:
     ]
 
 
-def store_finding(place: str, answered: timedelta) -> Finding:
-    text = f"{place} answers in {_span(answered)}"
+def store_finding(shown_url: str, answered: timedelta) -> Finding:
+    """The finding about the time that the store took to answer."""
+    text = f"{shown_url} answers in {_span(answered)}"
     if answered < SLOW_ANSWER:
         return Finding("store", "ok", text)
     return Finding("store", "warn", text, "look at its machine: load, disk, network")
@@ -172,7 +175,7 @@ def _backlog(facts: DoctorFacts) -> Finding:
 
 
 def _due(facts: DoctorFacts) -> int:
-    """At least so many: those that retry are counted as far as they were seen."""
+    """A lower bound of due jobs: due retries count only as far as they were listed."""
     return max(len(facts.due), sum(queue.pending for queue in facts.stats.queues if not queue.paused))
 
 
@@ -184,20 +187,22 @@ _STUCK: Mapping[Code, tuple[str, str]] = {
 
 
 def _tasks(facts: DoctorFacts) -> Finding:
-    """Due jobs that no live worker will ever take; while none is alive that is another finding."""
-    around = Surroundings(now=facts.now, paused=(), workers=facts.workers, running=facts.running)
+    """Due jobs that no live worker will take; if none is alive, that is another finding."""
+    surroundings = JobSurroundings(now=facts.now, paused=(), workers=facts.workers, running=facts.running)
     stuck: Counter[tuple[Code, str, str]] = Counter()
     for job in facts.due:
-        stuck.update((reason.code, job.task, job.queue) for reason in reasons(job, around) if reason.code in _STUCK)
+        stuck.update(
+            (reason.code, job.task, job.queue) for reason in reasons(job, surroundings) if reason.code in _STUCK
+        )
     if not stuck:
         return Finding("tasks", "ok", "each that is due has a worker" if facts.workers else "no worker to ask")
-    said = [
+    texts = [
         f"{_STUCK[code][0].format(task=task, queue=queue)} ({_are(count)} due)"
         for (code, task, queue), count in stuck.most_common()
     ]
     ways = {_STUCK[code][1].format(queue=queue) for code, _, queue in stuck}
     only_drained = all(code == "draining" for code, _, _ in stuck)
-    return Finding("tasks", "warn" if only_drained else "bad", _list_names(said), "; ".join(sorted(ways)))
+    return Finding("tasks", "warn" if only_drained else "bad", _list_names(texts), "; ".join(sorted(ways)))
 
 
 def _queues(facts: DoctorFacts) -> Finding:
@@ -215,14 +220,14 @@ def _waiting(queue: Queue) -> int:
 
 
 def _schedules(facts: DoctorFacts) -> Finding:
-    """Everything that keeps some of them from running, the worst first."""
+    """Everything that prevents schedules from running, the worst first."""
     if not facts.schedules:
         return Finding("schedules", "ok", "there are none")
     troubles = [trouble for trouble in (_overdue(facts), _unknown(facts), _tripped(facts)) if trouble is not None]
     if not troubles:
         return Finding("schedules", "ok", _ticking(facts))
-    said, ways = ("; ".join(getattr(trouble, part) for trouble in troubles) for part in ("text", "remedy"))
-    return Finding("schedules", worst(troubles), said, ways)
+    text, remedy = ("; ".join(getattr(trouble, part) for trouble in troubles) for part in ("text", "remedy"))
+    return Finding("schedules", worst(troubles), text, remedy)
 
 
 def _overdue(facts: DoctorFacts) -> Finding | None:
@@ -239,7 +244,7 @@ def _overdue(facts: DoctorFacts) -> Finding | None:
 
 
 def _unknown(facts: DoctorFacts) -> Finding | None:
-    """While no worker is alive that is another finding."""
+    """Schedules whose task no live worker knows; if none is alive, that is another finding."""
     known = {task for worker in facts.workers for task in worker.info.tasks}
     lost = [row for row in facts.schedules if row.status == "active" and row.task not in known]
     if not lost or not facts.workers:
@@ -250,7 +255,7 @@ def _unknown(facts: DoctorFacts) -> Finding | None:
 
 
 def _tripped(facts: DoctorFacts) -> Finding | None:
-    """Those that paused themselves; what somebody paused is as it should be."""
+    """Schedules that failures paused; those paused by hand need no finding."""
     tripped = [row for row in facts.schedules if row.failures is not None]
     if not tripped:
         return None
@@ -261,12 +266,12 @@ def _tripped(facts: DoctorFacts) -> Finding | None:
 
 def _ticking(facts: DoctorFacts) -> str:
     counts = Counter(row.status for row in facts.schedules)
-    said = ", ".join(f"{counts[status]:,} {status}" for status in ("active", "paused", "ended") if counts[status])
+    text = ", ".join(f"{counts[status]:,} {status}" for status in ("active", "paused", "ended") if counts[status])
     coming = [(row.due_at, row.name) for row in facts.schedules if row.due_at is not None]
     if not coming:
-        return said
+        return text
     at, name = min(coming)
-    return f"{said}; {name} is next, in {_span(max(timedelta(0), at - facts.now))}"
+    return f"{text}; {name} is next, in {_span(max(timedelta(0), at - facts.now))}"
 
 
 def _breakers(facts: DoctorFacts) -> Finding:
@@ -317,9 +322,9 @@ def _are(number: int) -> str:
 
 
 def _list_names(items: Iterable[str]) -> str:
-    all_of_them = list(items)
-    rest = len(all_of_them) - MAX_NAMED
-    return ", ".join(all_of_them[:MAX_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    names = list(items)
+    rest = len(names) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _span(span: timedelta) -> str:

@@ -9,7 +9,7 @@ from msgspec.structs import force_setattr
 
 from ..clock import is_instant
 from ..errors import BadInput
-from .base import Trigger
+from .trigger import Trigger
 from .wall_clock import ZERO, clock_shift, date_text, instants, time_text, to_utc
 from .zone import zone_of
 

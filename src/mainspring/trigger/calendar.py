@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 from msgspec.structs import force_setattr, replace
 
 from ..errors import BadInput
-from .base import Trigger
 from .bounds import MAX_TIMES, MAX_WEEKDAYS, check_count
+from .trigger import Trigger
 from .wall_clock import DAY, EARLIEST, ZERO, clock_shift, date_text, instants, time_of, time_text, to_utc
 from .weekday import NAMES, WEEKEND, WORKDAYS, join_words, weekdays
 from .zone import MAX_DAYLIGHT_SHIFT, Change, changes, offset_at, offsets, zone_of

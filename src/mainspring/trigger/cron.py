@@ -12,12 +12,12 @@ import msgspec
 from ..errors import BadInput
 from ..suggest import did_you_mean
 from . import cron_clock_changes, cron_description
-from .base import Trigger
 from .bounds import MAX_NAME_CHARACTERS, quoted
 from .cron_clock_changes import Effect
 from .cron_fields import MAX_EXPRESSION_CHARACTERS, parse
 from .cron_plan import CronPlan, DayMatch
 from .cron_ticks import next_in, next_utc
+from .trigger import Trigger
 from .zone import zone_of
 
 _PREFIX = re.compile(r"(?:CRON_TZ|TZ)=(\S*)\s+(.*)", re.DOTALL)

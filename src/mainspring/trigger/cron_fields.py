@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from ..errors import BadInput
-from .base import hash_below
+from .trigger import hash_below
 
 MAX_EXPRESSION_CHARACTERS = 256
 MAX_ITEMS = 100

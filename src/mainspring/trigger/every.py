@@ -10,8 +10,8 @@ from msgspec.structs import force_setattr, replace
 
 from ..clock import EPOCH
 from ..errors import BadInput
-from .base import Trigger
 from .calendar import Calendar, time_texts
+from .trigger import Trigger
 from .wall_clock import DAY, MICROSECOND, date_text, time_text, to_utc
 from .weekday import weekdays
 from .zone import zone_of

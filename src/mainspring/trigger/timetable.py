@@ -15,8 +15,8 @@ from msgspec.structs import force_setattr
 
 from ..clock import EPOCH
 from ..errors import BadInput
-from .base import Preview, Trigger, count, hash_below, latest
 from .bounds import MAX_EXCLUDED_DATES, check_count
+from .trigger import Preview, Trigger, count, hash_below, latest
 from .wall_clock import DAY, EARLIEST, LATEST, MICROSECOND, ZERO, date_text, first_instant, time_text, to_utc
 from .window import Window
 from .zone import MAX_DAYLIGHT_SHIFT, zone_of

@@ -1,4 +1,4 @@
-"""Where a webhook may go: which URLs, and which addresses of the network. Pure."""
+"""Addresses that webhooks may reach: checks of URLs and of IP addresses. Pure."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Address = IPv4Address | IPv6Address
 
 MAX_URL_CHARACTERS = 2048
 PORTS = {"https": 443, "http": 80}
-# RFC 1123, and the underscore that some use all the same; labels of an international name come in their ASCII form.
+# RFC 1123, and the underscore that some hosts have; international names are in their ASCII form.
 _HOST = re.compile(
     r"(?=.{1,253}\Z)[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?)*"
 )
-# What some resolvers take for an address though it has not the form of one: 2130706433, 0x7f.1, 127.1
+# Texts that some resolvers read as an IPv4 address: 2130706433, 0x7f.1, 127.1
 _NUMERIC = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")
 _PRINTABLE = re.compile(r"[!-~]+")
 
-# IANA's special-purpose registries, and what clouds put elsewhere.
+# IANA's special-purpose registries, and addresses of cloud services.
 _NOT_PUBLIC = {
     "0.0.0.0/8": "of this network",
     "10.0.0.0/8": "private",
@@ -61,28 +61,28 @@ _NOT_PUBLIC = {
     "ff00::/8": "multicast",
 }
 _NETWORKS = [(ip_network(text), why) for text, why in _NOT_PUBLIC.items()]
-# Nothing outside of it is given to anybody.
+# IPv6 addresses outside of it are not assigned.
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-# Bits 32 to 63 of an ISATAP address; the rest is an IPv4 address.
+# Bits 32 to 63 of an ISATAP address; the lower 32 bits are an IPv4 address.
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 class WebhookTarget(Struct, frozen=True):
-    """A URL, taken apart."""
+    """A parsed webhook URL."""
 
     secure: bool
     host: str
     port: int
     authority: str
-    """As the Host header has it."""
+    """The value of the Host header."""
     path: str
 
 
 class AllowList:
-    """Hosts and networks that webhooks may reach though they are not public, or not by TLS."""
+    """Hosts and networks that webhooks may reach although they are not public, or without TLS."""
 
     def __init__(self, entries: Iterable[str] = ()) -> None:
-        """Each a network, an address, a host or *.domain; refuses what is none of them."""
+        """Each entry is a network, an address, a host or *.domain. Raises BadSetting for any other."""
         self.networks: list[IPv4Network | IPv6Network] = []
         self._hosts: set[str] = set()
         self._domains: list[str] = []
@@ -103,15 +103,15 @@ class AllowList:
         else:
             self._domains.append(entry[1:])
 
-    def host(self, host: str) -> bool:
+    def allows_host(self, host: str) -> bool:
         return host in self._hosts or any(host.endswith(domain) for domain in self._domains)
 
-    def address(self, address: Address) -> bool:
+    def allows_address(self, address: Address) -> bool:
         return any(address in network for network in self.networks)
 
 
 def why_not_public(address: Address) -> str | None:
-    """Why no webhook goes there by itself; None: the address is a public one."""
+    """Why a webhook may not go there without an entry in the allow list; None if the address is public."""
     for network, why in _NETWORKS:
         if address in network:
             return why
@@ -124,7 +124,7 @@ def why_not_public(address: Address) -> str | None:
 
 
 def parse_target(url: object) -> WebhookTarget:
-    """Refuses a URL that is not plainly one, before anybody else has another idea of what it means."""
+    """Parses a URL strictly, so that no other parser reads it differently. Raises BadInput."""
     if (
         not isinstance(url, str)
         or not 0 < len(url) <= MAX_URL_CHARACTERS
@@ -139,7 +139,10 @@ def parse_target(url: object) -> WebhookTarget:
     except ValueError as bad:
         raise BadInput(f"a webhook's URL has {bad}") from None
     if parts.scheme not in PORTS:
-        raise BadInput(f"a webhook's URL begins with https:// (or http://, if webhook_allow names its host), not {parts.scheme!r:.20}")  # fmt: skip  # noqa: E501
+        raise BadInput(
+            "a webhook's URL begins with https:// (or http://, if webhook_allow names its host), "
+            f"not {parts.scheme!r:.20}"
+        )
     if parts.user is not None:
         raise BadInput("a webhook's URL has no user and no password in it: the signature says who sends")
     if "#" in url:
@@ -154,7 +157,7 @@ def parse_target(url: object) -> WebhookTarget:
 
 
 def ip_literal(host: str) -> Address | None:
-    """The address that the host itself is."""
+    """The host as an IP address; None if it is a name."""
     try:
         return None if "%" in host else ip_address(host)
     except ValueError:
@@ -162,11 +165,11 @@ def ip_literal(host: str) -> Address | None:
 
 
 def check_addresses(to: WebhookTarget, addresses: Iterable[Address], allowed: AllowList) -> None:
-    """Refuses a target of which one address is closed, or that is not secure, unless it is allowed."""
-    if allowed.host(to.host):
+    """Raises BadInput if an address is not public, or the target has no TLS, unless the allow list has it."""
+    if allowed.allows_host(to.host):
         return
     for address in addresses:
-        if allowed.address(address):
+        if allowed.allows_address(address):
             continue
         if (why := why_not_public(address)) is not None:
             where = to.host if to.host == str(address) else f"{to.host} is at {address}, which"
@@ -176,17 +179,17 @@ def check_addresses(to: WebhookTarget, addresses: Iterable[Address], allowed: Al
 
 
 def check_url(url: object, allowed: AllowList) -> WebhookTarget:
-    """As far as can be told without asking anybody: where a name leads is looked at when something is sent there."""
+    """Checks a URL without a DNS lookup; the addresses of a name are checked when something is sent."""
     to = parse_target(url)
     own = ip_literal(to.host)
     if own is not None:
         check_addresses(to, [own], allowed)
     elif f".{to.host}".endswith(".localhost"):
         check_addresses(to, [IPv4Address("127.0.0.1")], allowed)
-    elif not to.secure and not allowed.host(to.host) and not allowed.networks:
+    elif not to.secure and not allowed.allows_host(to.host) and not allowed.networks:
         raise _https_required(to.host)
     return to
 
 
 def _https_required(host: str) -> BadInput:
-    return BadInput(f"{host} is told by https only; if you mean http, name it in the setting webhook_allow")
+    return BadInput(f"{host} is reached by https only; if you mean http, name it in the setting webhook_allow")

@@ -1,7 +1,7 @@
-"""Sends one message to one URL, and nowhere else.
+"""Sender: posts one message to one URL, and to no other server.
 
-A client of our own over asyncio's streams: what makes it safe is what it does not do (look a name up twice, follow
-redirects, ask the environment for proxies, read on), which is shorter to write than to take out of a large one.
+A small HTTP client over asyncio streams. Its safety is in what it does not do: resolve a name twice, follow redirects,
+use proxies from the environment, read without limit. That is shorter than to disable it in a large client.
 """
 
 from __future__ import annotations
@@ -19,12 +19,20 @@ from msgspec import Struct
 from ..errors import BadInput
 from .address import Address, AllowList, WebhookTarget, check_addresses, ip_literal, parse_target
 
-# Seconds: for the connection to stand, for the whole exchange, and for some words on why the answer was no.
-CONNECT_SECONDS, TOTAL_SECONDS, BODY_SECONDS = 5.0, 20.0, 1.0
-# Bytes of an answer that are read: its head, and the first of its body.
-MAX_HEAD_BYTES, MAX_BODY_BYTES = 16_384, 2_048
-# Addresses of one name that are tried, and answers that are none yet (100, 103).
-MAX_ADDRESSES, MAX_PROVISIONAL_RESPONSES = 4, 5
+# Time limit for the connection to one address.
+CONNECT_SECONDS = 5.0
+# Time limit for the whole exchange.
+TOTAL_SECONDS = 20.0
+# Time limit for the start of the body, which explains an error.
+BODY_SECONDS = 1.0
+# Length of a response's head.
+MAX_HEAD_BYTES = 16_384
+# Bytes of a response's body that are read.
+MAX_BODY_BYTES = 2_048
+# Addresses of one name that are tried.
+MAX_ADDRESSES = 4
+# Provisional responses (100, 103) before the final one.
+MAX_PROVISIONAL_RESPONSES = 5
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: [^\r\n]*)?\r\n")
 
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
@@ -32,22 +40,27 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class SendFailed(Exception):
-    """Nobody has answered, or nobody was asked."""
+    """The request was not sent, or got no response."""
 
 
 class WebhookResponse(Struct, frozen=True):
+    """A receiver's response."""
+
     status: int
     retry_after: str | None = None
-    words: str = ""
-    """How its body begins, if it is not a yes."""
+    body_start: str = ""
+    """The start of the body, unless the status is 2xx."""
 
 
 async def resolve(host: str, port: int) -> list[Address]:
+    """The addresses of a host, without duplicates."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=SOCK_STREAM)
     return list(dict.fromkeys(ip_address(where[0]) for *_, where in found))
 
 
 class Sender:
+    """Posts messages to allowed addresses."""
+
     def __init__(
         self,
         allowed: AllowList,
@@ -63,13 +76,13 @@ class Sender:
         self._trust: ssl.SSLContext | None = None
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
-        """The answer, whatever it is; Unsent if there is none in time, or if the URL leads where it may not."""
+        """Returns the response. Raises SendFailed if there is none in time, or if the URL is not allowed."""
         try:
             async with asyncio.timeout(self._total):
                 to = parse_target(url)
                 async with self._connected(to) as (reader, writer):
                     writer.write(_request(to, headers, body))
-                    with suppress(ConnectionError):  # who has heard enough may have answered all the same
+                    with suppress(ConnectionError):  # the receiver may have answered before it closed
                         await writer.drain()
                     return await _read_response(reader)
         except BadInput as refused:
@@ -89,10 +102,10 @@ class Sender:
         try:
             yield reader, writer
         finally:
-            writer.transport.abort()  # nothing is left to be said, nor to be heard
+            writer.transport.abort()  # nothing more is sent or received
 
     async def _addresses(self, to: WebhookTarget) -> Sequence[Address]:
-        """Asked for once, so that those which are checked are those which are used."""
+        """The addresses to try. Resolved once, so that the checked addresses are the ones used."""
         own = ip_literal(to.host)
         try:
             found = [own] if own is not None else await self._resolve(to.host, to.port)
@@ -123,7 +136,7 @@ class Sender:
         raise last
 
     def _trusted(self) -> ssl.SSLContext:
-        """The machine's own authorities, read once."""
+        """The TLS context with the system's certificate authorities, loaded once."""
         self._trust = self._trust or ssl.create_default_context()
         return self._trust
 
@@ -150,8 +163,8 @@ async def _read_response(reader: asyncio.StreamReader) -> WebhookResponse:
             raise ValueError(f"not an answer in HTTP: {head[:80]!r}")
         status = int(found[1])
         if status >= 200:
-            words = "" if status < 300 else await _read_body_start(reader)
-            return WebhookResponse(status, _header(head, b"retry-after"), words)
+            body_start = "" if status < 300 else await _read_body_start(reader)
+            return WebhookResponse(status, _header(head, b"retry-after"), body_start)
     raise ValueError("no answer but provisional ones")
 
 
@@ -164,7 +177,7 @@ def _header(head: bytes, name: bytes) -> str | None:
 
 
 async def _read_body_start(reader: asyncio.StreamReader) -> str:
-    """As much of the body as comes at once: a receiver that dawdles is not waited for."""
+    """The start of the body, as far as it arrives within BODY_SECONDS."""
     read = b""
     with suppress(TimeoutError, OSError, ValueError):
         async with asyncio.timeout(BODY_SECONDS):

@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from ...errors import NotSigned
-from ...webhook.inbound import UNSIGNED, InboundCall, InboundTrigger
+from ...webhook.inbound import UNSIGNED, Call, InboundTrigger
 from ...webhook.signature import ID, SIGNATURE, TIMESTAMP
 from ..access.authenticate import Spring, may
 from ..access.redaction import shown_mapping, shown_text
@@ -124,7 +124,7 @@ async def receive_hook(
     """A message signed as Standard Webhooks says sets the trigger off; sent again, it is answered as the first time."""
     if not (webhook_id and webhook_timestamp and webhook_signature):  # and no more is read of it
         raise NotSigned(UNSIGNED)
-    call = InboundCall(
+    call = Call(
         id=webhook_id, timestamp=webhook_timestamp, signature=webhook_signature, body=await request.body()
     )  # fmt: skip
     return Triggered((await spring.triggers.receive(name, call)).id)
