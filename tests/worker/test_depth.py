@@ -239,10 +239,10 @@ async def test_a_window_beyond_what_is_kept_of_it_is_refused(app: Mainspring, wi
 @pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: grid.label)
 def test_a_grid_names_each_of_its_steps_once_in_order(grid: SampleGrid, clock: VirtualClock) -> None:
     now = clock.now() + timedelta(minutes=7, seconds=8)
-    names = grid.names(now - grid.kept, now)
+    names = grid.names(now - grid.retention, now)
     assert names == sorted(set(names))
-    assert len(names) == grid.kept // grid.step + 1
-    assert (names[0], names[-1]) == (grid.name(now - grid.kept), grid.name(now))
+    assert len(names) == grid.retention // grid.step + 1
+    assert (names[0], names[-1]) == (grid.name(now - grid.retention), grid.name(now))
 
 
 async def test_a_sample_of_a_later_release_is_read_as_far_as_it_is_known(clock: VirtualClock) -> None:

@@ -136,8 +136,8 @@ class FeedPublisher:
     def _listen(self) -> object:
         self._stop_listening()
         self._subscriptions = [(kind, self._subscriber(convert)) for kind, convert in CONVERTERS.items()]
-        for kind, act in self._subscriptions:
-            self._bus.subscribe(kind, act)
+        for kind, subscriber in self._subscriptions:
+            self._bus.subscribe(kind, subscriber)
         return self._subscriptions
 
     def _subscriber(self, convert: Callable[[Any], Iterable[FeedEvent]]) -> Callable[[Any], None]:
@@ -155,8 +155,8 @@ class FeedPublisher:
             self._dropped += 1
 
     def _stop_listening(self) -> None:
-        for kind, act in self._subscriptions:
-            self._bus.unsubscribe(kind, act)
+        for kind, subscriber in self._subscriptions:
+            self._bus.unsubscribe(kind, subscriber)
         self._subscriptions = []
         with self._lock:
             self._waiting.clear()
@@ -168,9 +168,9 @@ class FeedPublisher:
                 batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH_EVENTS))]
                 dropped, self._dropped = self._dropped, 0
             now = self._clock.now()
-            notice = [FeedEvent(type=DROPPED, at=now, count=dropped)] if dropped else []
+            loss = [FeedEvent(type=DROPPED, at=now, count=dropped)] if dropped else []
             try:
-                self._extend_watch(await store.publish([encode(event) for event in notice + batch], now=now))
+                self._extend_watch(await store.publish([encode(event) for event in loss + batch], now=now))
             except BaseException:
                 with self._lock:
                     self._waiting.extendleft(reversed(batch))

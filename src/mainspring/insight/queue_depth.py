@@ -35,7 +35,7 @@ class SampleGrid(Struct, frozen=True):
 
     label: str
     step: timedelta
-    kept: timedelta
+    retention: timedelta
 
     def begin(self, at: datetime) -> datetime:
         """The start of the step that contains `at`."""
@@ -54,7 +54,7 @@ GRIDS = (
     SampleGrid("1m", timedelta(minutes=1), timedelta(hours=3)),
     SampleGrid("10m", timedelta(minutes=10), timedelta(days=4)),
 )
-MAX_WINDOW = GRIDS[-1].kept
+MAX_WINDOW = GRIDS[-1].retention
 
 
 class Depth(Struct, frozen=True):
@@ -127,7 +127,7 @@ async def sample_once(store: Store, now: datetime) -> bool:
         return False
     text = _encode(await take_sample(store, now)).decode()
     documents = [
-        Document(kind=KIND, name=name, text=text, expires_at=grid.begin(now) + grid.kept + grid.step)
+        Document(kind=KIND, name=name, text=text, expires_at=grid.begin(now) + grid.retention + grid.step)
         for name, grid in zip(names, GRIDS, strict=True)
     ]
     return (await store.put_documents(documents, now=now))[0]
@@ -179,7 +179,7 @@ def grid_of(window: timedelta) -> SampleGrid:
     """The finest grid that covers the window."""
     if not timedelta(0) < window <= MAX_WINDOW:
         raise BadInput(f"the depth of queues is kept for {MAX_WINDOW.days} days; got {window}")
-    return next(grid for grid in GRIDS if window <= grid.kept)
+    return next(grid for grid in GRIDS if window <= grid.retention)
 
 
 async def history(store: Store, window: timedelta, queue: str | None, *, now: datetime) -> list[DepthSample]:

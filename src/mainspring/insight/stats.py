@@ -94,7 +94,7 @@ _BY_MINUTE = timedelta(hours=2)
 _BY_HOUR = timedelta(days=3)
 MAX_WINDOW = timedelta(days=366)
 # Points of a series by the minute from which runs per minute are computed.
-PACE_POINTS = 5
+RATE_POINTS = 5
 MAX_TOP_ERRORS = 10
 
 
@@ -184,7 +184,7 @@ def runs_per_minute(points: Sequence[Point], until: datetime, step: timedelta) -
     """Stats.per_minute. The current step counts by its elapsed time; less than a minute counts as one."""
     if not points:
         return None
-    recent = points[-PACE_POINTS:] if step <= timedelta(minutes=1) else points
+    recent = points[-RATE_POINTS:] if step <= timedelta(minutes=1) else points
     began = next((point.at for point in recent if point.runs), until)
     return sum(point.runs for point in recent) / max(1.0, (until - began) / timedelta(minutes=1))
 

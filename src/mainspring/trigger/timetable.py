@@ -94,18 +94,18 @@ class Timetable(Struct, frozen=True, dict=True):
     def next(self, after: datetime) -> datetime | None:
         """The first tick after `after`; None if there is none, or if too many in a row are omitted."""
         after, until = to_utc(after, "the instant"), self._end(LATEST)
-        tick = self._moved(after, until) if self._moves else self._kept(self._begin(after), until)
+        tick = self._next_moved(after, until) if self._moves else self._next_kept(self._begin(after), until)
         return tick if tick is not None and tick <= until else None
 
     def count(self, after: datetime, until: datetime, *, limit: int) -> int:
         """The number of ticks after `after`, up to and including `until`; at most `limit`."""
-        if self._bare:
+        if self._unrestricted:
             return self._rule.count(self._begin(after), self._end(until), limit=limit)
         return count(self.next, after, until, limit)
 
     def latest(self, after: datetime, until: datetime) -> datetime | None:
         """The last tick after `after`, up to and including `until`; None if there is none."""
-        if self._bare:
+        if self._unrestricted:
             return self._rule.latest(self._begin(after), self._end(until))
         return latest(self.next, after, until)
 
@@ -123,12 +123,12 @@ class Timetable(Struct, frozen=True, dict=True):
 
         Exact up to `limit` ticks in all. Moved ticks are not omitted.
         """
-        if self._bare:
+        if self._unrestricted:
             return []
-        taken: dict[OmitReason, list[datetime]] = {"excluded": [], "window": []}
-        for reason, tick in islice(self._taken(after, until), limit):
-            taken[reason].append(tick)
-        return [Omitted(reason, len(ticks), ticks[0], ticks[-1]) for reason, ticks in taken.items() if ticks]
+        omitted: dict[OmitReason, list[datetime]] = {"excluded": [], "window": []}
+        for reason, tick in islice(self._omitted_ticks(after, until), limit):
+            omitted[reason].append(tick)
+        return [Omitted(reason, len(ticks), ticks[0], ticks[-1]) for reason, ticks in omitted.items() if ticks]
 
     # jitter
 
@@ -161,7 +161,7 @@ class Timetable(Struct, frozen=True, dict=True):
         return self.window and self.window.zoned(self._rule.tz)
 
     @property
-    def _bare(self) -> bool:
+    def _unrestricted(self) -> bool:
         return self.window is None and not self.exclude
 
     @property
@@ -198,7 +198,7 @@ class Timetable(Struct, frozen=True, dict=True):
         midnight = datetime.combine(day, time(0))
         return max(tick, first_instant(midnight, self._zone) - MICROSECOND)
 
-    def _kept(self, cursor: datetime, until: datetime) -> datetime | None:
+    def _next_kept(self, cursor: datetime, until: datetime) -> datetime | None:
         """The first tick after `cursor`, up to `until`, that is neither omitted nor moved."""
         for _ in range(_MAX_OMITTED_TICKS):
             tick = self._rule.next(cursor)
@@ -212,8 +212,8 @@ class Timetable(Struct, frozen=True, dict=True):
                 return tick
         return None
 
-    def _moved(self, after: datetime, until: datetime) -> datetime | None:
-        """Like _kept(), but ticks outside the window are moved to its next opening."""
+    def _next_moved(self, after: datetime, until: datetime) -> datetime | None:
+        """Like _next_kept(), but ticks outside the window are moved to its next opening."""
         # A tick that is moved to an opening after `after` is itself after the previous opening.
         cursor = self._begin(self._opened(after) - MICROSECOND)
         for _ in range(_MAX_OMITTED_TICKS):
@@ -225,7 +225,7 @@ class Timetable(Struct, frozen=True, dict=True):
             elif self._closed(tick):
                 opening = self._opening(tick)
                 # A window that opened on an excluded date may still be open on the next one: its ticks come first.
-                return self._kept(max(tick, after), min(opening, until)) or opening
+                return self._next_kept(max(tick, after), min(opening, until)) or opening
             elif tick > after:
                 return tick
             else:
@@ -260,7 +260,7 @@ class Timetable(Struct, frozen=True, dict=True):
         span = self._window and self._window.span(at)
         return span.closes_at if span else LATEST
 
-    def _taken(self, after: datetime, until: datetime) -> Iterator[tuple[OmitReason, datetime]]:
+    def _omitted_ticks(self, after: datetime, until: datetime) -> Iterator[tuple[OmitReason, datetime]]:
         cursor, until = self._begin(to_utc(after, "the instant")), self._end(until)
         while (tick := self._rule.next(cursor)) is not None and tick <= until:
             cursor = tick

@@ -67,17 +67,17 @@ class Delivery:
             raise Discard(f"schedule {ctx.job.schedule!r} made it, but deliveries are made by events only")
         store, now = await self._opened(), self._clock.now()
         try:
-            kept = await WEBHOOKS.get(store, webhook, now)
+            stored = await WEBHOOKS.get(store, webhook, now)
         except HookUnreadable as unreadable:
             raise Undelivered(str(unreadable)) from None
         except HookNotFound:
             raise Cancel(f"webhook {webhook!r} is gone") from None
-        if kept.webhook.disabled_at is not None:
-            raise Cancel(f"webhook {webhook!r} is disabled: {kept.webhook.disabled_reason}")
+        if stored.webhook.disabled_at is not None:
+            raise Cancel(f"webhook {webhook!r} is disabled: {stored.webhook.disabled_reason}")
         body = encode({"type": type, "timestamp": timestamp, "data": data})
         with self._slot(webhook, ctx.job):
-            answer = await self._post(store, kept, ctx.job.id, body)
-        return await self._check_response(store, kept, answer)
+            answer = await self._post(store, stored, ctx.job.id, body)
+        return await self._check_response(store, stored, answer)
 
     @contextmanager
     def _slot(self, webhook: str, job: Job) -> Iterator[None]:
@@ -94,17 +94,17 @@ class Delivery:
         finally:
             self._under_way[webhook] -= 1
 
-    async def _post(self, store: Store, kept: StoredWebhook, id: str, body: bytes) -> WebhookResponse:
+    async def _post(self, store: Store, stored: StoredWebhook, id: str, body: bytes) -> WebhookResponse:
         from .sender import SendFailed
         from .signature import signature_headers
 
         now = self._clock.now()
-        signed = signature_headers(kept.keys.valid(now), id, now, body)
+        signed = signature_headers(stored.keys.valid(now), id, now, body)
         try:
             with self._clock.outside():
-                return await self._get_sender().post(kept.webhook.url, signed, body)
+                return await self._get_sender().post(stored.webhook.url, signed, body)
         except SendFailed as unsent:
-            raise await self._failed(store, kept, Undelivered, str(unsent)) from None
+            raise await self._failed(store, stored, Undelivered, str(unsent)) from None
 
     def _get_sender(self) -> Sender:
         from .address import AllowList
@@ -113,29 +113,29 @@ class Delivery:
         self._sender = self._sender or Sender(AllowList(self._settings.webhook_allow))
         return self._sender
 
-    async def _check_response(self, store: Store, kept: StoredWebhook, answer: WebhookResponse) -> dict[str, Any]:
+    async def _check_response(self, store: Store, stored: StoredWebhook, answer: WebhookResponse) -> dict[str, Any]:
         if 200 <= answer.status < 300:
-            await self._note(store, kept.name, _after_success)
+            await self._note(store, stored.name, _after_success)
             return {"status": answer.status}
         text = _response_text(answer)
         if answer.status == 410:
-            await self._disable(store, kept.name)
-            raise await self._failed(store, kept, Discard, f"{text}; it is disabled now")
+            await self._disable(store, stored.name)
+            raise await self._failed(store, stored, Discard, f"{text}; it is disabled now")
         delay = _retry_after(answer, self._clock.now())
         if delay is not None:
-            raise await self._failed(store, kept, lambda reason: Retry(delay, reason), text)
-        raise await self._failed(store, kept, Undelivered, text)
+            raise await self._failed(store, stored, lambda reason: Retry(delay, reason), text)
+        raise await self._failed(store, stored, Undelivered, text)
 
     async def _failed(
-        self, store: Store, kept: StoredWebhook, error: Callable[[str], Exception], text: str
+        self, store: Store, stored: StoredWebhook, error: Callable[[str], Exception], text: str
     ) -> Exception:
         """Records the failure, and returns the error to raise."""
-        text = f"webhook {kept.name!r}: {text}"
+        text = f"webhook {stored.name!r}: {text}"
 
         def after_failure(standing: Standing, now: datetime) -> Standing:
             return replace(standing, failures=standing.failures + 1, failed_at=now, error=text)
 
-        await self._note(store, kept.name, after_failure)
+        await self._note(store, stored.name, after_failure)
         return error(text)
 
     async def _note(self, store: Store, name: str, act: Callable[[Standing, datetime], Standing]) -> None:
@@ -154,10 +154,10 @@ class Delivery:
     async def _disable(self, store: Store, name: str) -> None:
         now, reason = self._clock.now(), "its receiver answered 410 Gone"
 
-        def off(kept: StoredWebhook) -> StoredWebhook:
-            if kept.webhook.disabled_at is not None:
-                return kept
-            return replace(kept, webhook=replace(kept.webhook, disabled_at=now, disabled_reason=reason))
+        def off(stored: StoredWebhook) -> StoredWebhook:
+            if stored.webhook.disabled_at is not None:
+                return stored
+            return replace(stored, webhook=replace(stored.webhook, disabled_at=now, disabled_reason=reason))
 
         await WEBHOOKS.change(store, name, now, off)
         _logger.warning("webhook %r is disabled: %s", name, reason)

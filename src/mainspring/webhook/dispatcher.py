@@ -109,7 +109,7 @@ class WebhookDispatcher:
         collected = [self._waiting.popleft() for _ in range(len(self._waiting))]
         try:
             now = self._clock.now()
-            hooks = [kept.webhook for kept in await WEBHOOKS.find(store, None, now)]
+            hooks = [stored.webhook for stored in await WEBHOOKS.find(store, None, now)]
             found = (
                 [event for one in collected for event in await self._webhook_events(store, one, hooks, now)]
                 if hooks
@@ -172,7 +172,7 @@ class WebhookDispatcher:
 
     async def refresh(self, store: Store) -> None:
         """Reads the webhooks from the store."""
-        hooks = [kept.webhook for kept in await WEBHOOKS.find(store, None, self._clock.now())]
+        hooks = [stored.webhook for stored in await WEBHOOKS.find(store, None, self._clock.now())]
         self._hooks = [hook for hook in hooks if hook.disabled_at is None]
         self._kinds = frozenset(kind for hook in self._hooks for kind in hook.events if kind.startswith("job."))
         self.watches_jobs = bool(self._kinds)
@@ -190,7 +190,8 @@ class WebhookDispatcher:
             while True:
                 await alarm.wait(every)
                 if self._waiting:
-                    await retry("dispatching webhooks", lambda: self._flush_to(store))
+                    # This text is the value of a metric label, which stays.
+                    await retry("telling webhooks", lambda: self._flush_to(store))
                 if self._clock.monotonic() - read_at >= every:
                     await retry("reading webhooks", lambda: self.refresh(store))
                     read_at = self._clock.monotonic()

@@ -85,15 +85,15 @@ class Call(Struct, frozen=True, kw_only=True):
     signature: str
     body: bytes
 
-    def authenticate(self, kept: StoredTrigger | None, now: datetime) -> StoredTrigger:
+    def authenticate(self, stored: StoredTrigger | None, now: datetime) -> StoredTrigger:
         """The trigger if the signature is valid. Takes as long for an unknown trigger as for a wrong signature."""
         from .signature import is_signed
 
-        keys = [] if kept is None or kept.trigger.disabled_at is not None else kept.keys.valid(now)
+        keys = [] if stored is None or stored.trigger.disabled_at is not None else stored.keys.valid(now)
         signed = is_signed(
             [*keys, _DUMMY_SECRET, _DUMMY_SECRET][:2], self.id, self.timestamp, self.signature, self.body
         )
-        if not signed or kept is None:
+        if not signed or stored is None:
             raise NotSigned(UNSIGNED)
         if abs(now.timestamp() - _seconds(self.timestamp)) > TIMESTAMP_TOLERANCE.total_seconds():
             raise Stale(
@@ -102,7 +102,7 @@ class Call(Struct, frozen=True, kw_only=True):
             )
         if not 0 < len(self.id) <= MAX_ID_CHARACTERS or not self.id.isprintable():
             raise BadInput(f"webhook-id is 1 to {MAX_ID_CHARACTERS} printable characters")
-        return kept
+        return stored
 
 
 def _seconds(timestamp: str) -> int:

@@ -23,7 +23,7 @@ _HOUR = timedelta(hours=1)
 
 
 class Peak(Struct, frozen=True):
-    """The minute with the most ticks; the first one if there are several."""
+    """The minute with the peak_ticks ticks; the first one if there are several."""
 
     at: datetime
     count: int
@@ -78,8 +78,8 @@ class DistributionBuilder:
     def result(self) -> Distribution:
         seconds = self._counts.by_second()
         minutes, hours = _sums(seconds, 60), _sums(seconds, 3600)
-        most = max(minutes)
-        peak = Peak(self._since + timedelta(minutes=minutes.index(most)), most) if most else None
+        peak_ticks = max(minutes)
+        peak = Peak(self._since + timedelta(minutes=minutes.index(peak_ticks)), peak_ticks) if peak_ticks else None
         score = sum(evenness(counts) for counts in (seconds, minutes, hours)) / 3
         return Distribution(
             since=self._since,
@@ -136,7 +136,7 @@ class _TickCounts:
             self.unseen += self._walk.left <= 0
 
     def _repeats_hourly(self, rule: Cron) -> bool:
-        """Whether its ticks repeat every hour, as those of the most frequent rules do."""
+        """Whether its ticks repeat every hour, as those of the peak_ticks frequent rules do."""
         zone = zone_of(rule.tz)
         shift = self._until.astimezone(zone).utcoffset() or timedelta()
         shift -= self.since.astimezone(zone).utcoffset() or timedelta()
