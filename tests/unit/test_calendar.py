@@ -1,4 +1,4 @@
-"""Days and weeks at wall-clock times: against a slow evaluator, around changes of the clocks."""
+"""Calendars: days and weeks at wall-clock times, compared with a slow evaluator around clock changes."""
 
 from __future__ import annotations
 
@@ -230,5 +230,5 @@ def test_at_the_ends_of_the_calendar_there_is_no_tick_and_no_error() -> None:
         (every().week.at("09:00"), "every week at 09:00"),
     ],
 )
-def test_a_calendar_says_what_it_is(rule: Trigger, words: str) -> None:
+def test_a_calendar_explains_itself(rule: Trigger, words: str) -> None:
     assert rule.explain() == words

@@ -48,7 +48,7 @@ def test_a_macro_is_a_trigger() -> None:
     assert (entry.trigger, entry.command) == (cron("@daily"), "backup")
 
 
-def test_settings_are_noted() -> None:
+def test_crontab_settings_are_flagged() -> None:
     flags = {line: by_line(USER)[line].flags for line in (2, 3, 4, 5)}
     assert flags[2] == ("MAILTO: mails what a command prints to ops@example.com; Mainspring keeps it with the run",)
     assert flags[3] == ("SHELL: commands run in /bin/bash",)
@@ -109,7 +109,7 @@ def test_names_are_never_shared() -> None:
         ("0 0 31 * * a", "day 31 does not come in February"),
     ],
 )
-def test_what_needs_a_look_converts_and_is_flagged(line: str, flag: str) -> None:
+def test_a_crontab_line_with_another_meaning_is_flagged(line: str, flag: str) -> None:
     entry = one(line)
     assert entry.trigger is not None
     assert any(flag.lower() in told.lower() for told in entry.flags)
@@ -182,7 +182,7 @@ def test_an_exact_interval_is_found(expr: str, zone: str, seconds: int) -> None:
         ("0 * * * *", "Australia/Lord_Howe", "not ahead of UTC by a multiple"),
     ],
 )
-def test_what_is_none_is_told_with_the_reason(expr: str, zone: str, reason: str) -> None:
+def test_an_entry_that_is_no_interval_has_the_reason(expr: str, zone: str, reason: str) -> None:
     seconds, told = interval(cron(expr, tz=zone))
     assert seconds is None
     assert reason in told

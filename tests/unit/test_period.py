@@ -1,4 +1,4 @@
-"""every(): what is said is what is meant, and what is said wrong is told the right way."""
+"""every(): what it builds, and what it suggests for mistakes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ NOON = datetime(2026, 3, 28, 12, tzinfo=UTC)  # a Saturday
     ],
     ids=lambda rule: rule.explain(),
 )
-def test_what_is_said_is_what_is_meant(said: Trigger, meant: Trigger) -> None:
+def test_every_builds_intervals_and_calendars(said: Trigger, meant: Trigger) -> None:
     assert said == meant
 
 
@@ -108,12 +108,12 @@ def test_the_minute_past_the_hour_does_not_depend_on_when_it_was_scheduled() -> 
         (lambda: Calendar(days=1, anchor=NOON), "say .starting(...)"),
     ],
 )
-def test_what_is_said_wrong_is_told_the_right_way(say: Callable[[], object], way_out: str) -> None:
+def test_every_refuses_mistakes_with_a_suggestion(say: Callable[[], object], way_out: str) -> None:
     with pytest.raises(BadInput) as refused:
         say()
     assert way_out in str(refused.value)
 
 
-def test_a_period_can_be_looked_at_and_copied() -> None:
+def test_a_period_has_a_repr_and_can_be_copied() -> None:
     assert repr(copy.copy(every(5))) == "every(5)"
     assert repr(every()) == "every()"

@@ -1,4 +1,4 @@
-"""plan() over whole lives of schedules: every tick has one fate, and nothing runs that must not."""
+"""plan() over whole lives of schedules: every tick is recorded once, and nothing runs that must not."""
 
 from __future__ import annotations
 
@@ -249,15 +249,13 @@ def _ideal(row: Schedule, until: datetime) -> list[datetime]:
 
 @settings(max_examples=150, deadline=None)
 @given(_said, st.lists(_steps, max_size=25))
-def test_whatever_happens_nothing_is_forgotten_and_nothing_runs_that_must_not(
-    said: dict[str, Any], steps: list[tuple[int, str]]
-) -> None:
+def test_a_schedule_loses_no_tick_and_runs_none_it_must_not(said: dict[str, Any], steps: list[tuple[int, str]]) -> None:
     lived(said, steps)
 
 
 @settings(max_examples=150, deadline=None)
 @given(_said, st.lists(_steps.filter(lambda step: step[1] not in ("reschedule", "trigger")), max_size=25))
-def test_every_tick_that_has_come_has_one_fate(said: dict[str, Any], steps: list[tuple[int, str]]) -> None:
+def test_every_passed_tick_is_recorded_once(said: dict[str, Any], steps: list[tuple[int, str]]) -> None:
     life = lived(said, steps, run_on_start=False)
     found, row = life.accounted(), life.row
     assert all(times == 1 for times in found.values())
@@ -275,9 +273,7 @@ def test_every_tick_that_has_come_has_one_fate(said: dict[str, Any], steps: list
 
 @settings(max_examples=100, deadline=None)
 @given(_said, st.lists(_steps, max_size=25))
-def test_an_interval_that_counts_from_the_end_of_a_run_has_no_run_sooner(
-    said: dict[str, Any], steps: list[tuple[int, str]]
-) -> None:
+def test_after_finish_never_runs_sooner_than_its_interval(said: dict[str, Any], steps: list[tuple[int, str]]) -> None:
     life = Life({**said, "window": None, "run_on_start": False}, after="finish")
     ends = [START]
     for seconds, what in steps:
@@ -292,7 +288,7 @@ def test_an_interval_that_counts_from_the_end_of_a_run_has_no_run_sooner(
                 assert tick.at - ends[-1] >= MINUTE or tick.at == life.row.held_at or "depends_on" in said
 
 
-def test_the_instant_at_which_it_is_looked_at_is_the_tick_and_its_offset() -> None:
+def test_due_at_is_the_tick_plus_its_jitter_offset() -> None:
     row = create("x", Spec(trigger=Every(seconds=60), task="task", jitter=30.0), owner="user", now=START)
     assert row.next_run_at is not None
     assert next_due(row) == row.due_at == row.next_run_at + row.timetable.offset

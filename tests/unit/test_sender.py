@@ -1,4 +1,4 @@
-"""One message to one URL, and nowhere else."""
+"""The sender posts one message to one URL, and to no other server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Names:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 
-async def test_a_message_arrives_whole():
+async def test_the_sender_posts_the_whole_message():
     async with receiving() as receiver:
         answer = await Sender(HERE).post(receiver.url, {"webhook-id": "1"}, b'{"a": "\xc3\xa4"}')
     assert answer == WebhookResponse(204)
@@ -45,7 +45,7 @@ async def test_a_message_arrives_whole():
     }  # fmt: skip
 
 
-async def test_nothing_goes_to_an_address_that_is_not_public():
+async def test_the_sender_refuses_an_address_that_is_not_public():
     async with receiving() as receiver:
         with pytest.raises(SendFailed, match=r"127.0.0.1 is not public"):
             await Sender(AllowList()).post(f"https://127.0.0.1:{receiver.port}/", {}, b"")
@@ -55,7 +55,7 @@ async def test_nothing_goes_to_an_address_that_is_not_public():
     assert receiver.knocks == 0
 
 
-async def test_a_name_is_asked_for_once_and_the_checked_address_is_the_one_used():
+async def test_a_name_is_resolved_once_and_the_checked_address_is_used():
     """A resolver that says something harmless first, and then where the secrets are."""
     async with receiving() as first, receiving() as second:
         names = Names([ip_address("127.0.0.1")], [ip_address("127.0.0.2")])
@@ -68,7 +68,7 @@ async def test_a_name_is_asked_for_once_and_the_checked_address_is_the_one_used(
     assert second.knocks == 0
 
 
-async def test_one_address_that_is_closed_closes_all():
+async def test_one_private_address_refuses_all_addresses_of_a_name():
     async with receiving() as receiver:
         sender = Sender(AllowList(), resolve=Names([PUBLIC, LOOPBACK]))
         with pytest.raises(SendFailed, match="is not public"):
@@ -82,14 +82,14 @@ async def test_the_next_address_is_tried_if_one_does_not_answer():
         assert (await sender.post(f"http://hooks.example:{receiver.port}/", {}, b"")).status == 204
 
 
-async def test_a_redirect_is_an_answer_and_is_not_followed():
+async def test_a_redirect_is_not_followed():
     async with receiving() as receiver, receiving() as elsewhere:
         receiver.answer = says(307, f"location: {elsewhere.url}", body="over there")
         assert await Sender(HERE).post(receiver.url, {}, b"") == WebhookResponse(307, None, "over there")
     assert (receiver.knocks, elsewhere.knocks) == (1, 0)
 
 
-async def test_proxies_of_the_environment_are_not_asked(monkeypatch):
+async def test_proxies_of_the_environment_are_not_used(monkeypatch):
     async with receiving() as receiver, receiving() as proxy:
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, proxy.url)
@@ -97,7 +97,7 @@ async def test_proxies_of_the_environment_are_not_asked(monkeypatch):
     assert (receiver.knocks, proxy.knocks) == (1, 0)
 
 
-async def test_a_no_comes_with_its_first_words_and_when_to_ask_again():
+async def test_an_error_response_has_the_start_of_its_body_and_retry_after():
     async with receiving() as receiver:
         receiver.answer = says(429, "Retry-After:  7 ", body="x" * 10_000)
         assert await Sender(HERE).post(receiver.url, {}, b"") == WebhookResponse(429, "7", "x" * MAX_BODY_BYTES)
@@ -112,7 +112,7 @@ async def test_a_body_that_never_ends_is_not_waited_for(status):
     assert (answer.status, answer.body_start) == (status, "words" if status == 500 else "")
 
 
-async def test_provisional_answers_are_none():
+async def test_provisional_responses_are_skipped():
     async with receiving() as receiver:
         receiver.answer = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + says(200)
         assert (await Sender(HERE).post(receiver.url, {}, b"")).status == 200
@@ -134,21 +134,21 @@ async def test_provisional_answers_are_none():
         ),
     ],
 )
-async def test_what_is_no_answer_is_said(answer, reason):
+async def test_a_response_that_is_not_http_raises_send_failed(answer, reason):
     async with receiving() as receiver:
         receiver.answer = answer
         with pytest.raises(SendFailed, match=reason):
             await Sender(HERE).post(receiver.url, {}, b"")
 
 
-async def test_whoever_says_nothing_is_waited_for_only_so_long():
+async def test_a_silent_receiver_times_out():
     async with receiving() as receiver:
         receiver.holds, receiver.answer = True, b"HTTP/1.1 200"
         with pytest.raises(SendFailed, match=r"no answer within 0.05 s"):
             await Sender(HERE, total=0.05).post(receiver.url, {}, b"")
 
 
-async def test_a_resolver_that_hangs_is_waited_for_only_so_long():
+async def test_a_hanging_resolver_times_out():
     async def never(host: str, port: int) -> Sequence[Address]:
         await asyncio.Event().wait()
         return []
@@ -157,7 +157,7 @@ async def test_a_resolver_that_hangs_is_waited_for_only_so_long():
         await Sender(HERE, resolve=never, total=0.05).post("https://hooks.example/", {}, b"")
 
 
-async def test_a_name_that_is_not_found_is_said():
+async def test_an_unknown_host_raises_send_failed():
     async def unknown(host: str, port: int) -> Sequence[Address]:
         raise gaierror(-2, "Name or service not known")
 
@@ -167,7 +167,7 @@ async def test_a_name_that_is_not_found_is_said():
         await Sender(HERE, resolve=Names([])).post("https://hooks.example/", {}, b"")
 
 
-async def test_nobody_there_is_said():
+async def test_a_refused_connection_raises_send_failed():
     async with receiving() as receiver:
         pass
     with pytest.raises(SendFailed, match=r"no connection to 127.0.0.1"):
@@ -188,7 +188,7 @@ def speaking(authority: Authority, host: str) -> ssl.SSLContext:
     return tls
 
 
-async def test_a_server_is_known_by_its_name_not_by_its_address(authority, monkeypatch):
+async def test_the_certificate_is_checked_against_the_host_name(authority, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", authority.ca)
     sender = Sender(AllowList(["127.0.0.1"]), resolve=Names([LOOPBACK]))
     async with receiving(speaking(authority, "DNS:hooks.example")) as receiver:
@@ -198,7 +198,7 @@ async def test_a_server_is_known_by_its_name_not_by_its_address(authority, monke
     assert len(receiver.messages) == 1
 
 
-async def test_a_server_that_nobody_vouches_for_gets_nothing(authority):
+async def test_an_untrusted_certificate_is_refused(authority):
     sender = Sender(AllowList(["127.0.0.1"]), resolve=Names([LOOPBACK]))
     async with receiving(speaking(authority, "DNS:hooks.example")) as receiver:
         with pytest.raises(SendFailed, match="certificate verify failed"):

@@ -1,4 +1,4 @@
-"""Timetables: what a start, an end, exclusions and a window leave of a trigger's ticks."""
+"""Timetables: a trigger's ticks limited by a start, an end, excluded dates and a window."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ def test_a_preview_tells_of_moves_and_of_changes_of_the_clocks() -> None:
     assert f"{first.local:%H:%M}" == "03:00"
 
 
-def test_what_was_taken_out_is_told_by_reason() -> None:
+def test_omitted_ticks_are_listed_by_reason() -> None:
     table = Timetable(every(6).hours, window=Window("08:00", "18:00"), exclude=(date(2026, 3, 28),))
     assert table.omitted(utc(27), utc(29)) == [
         Omitted("excluded", 4, utc(28), utc(28, 18)),
@@ -329,7 +329,7 @@ def test_jitter_spreads_schedules_evenly() -> None:
         ({"window": ("08:00", "18:00")}, "say Window.of(...)"),
     ],
 )
-def test_a_timetable_that_makes_no_sense_is_refused(given: dict[str, Any], way_out: str) -> None:
+def test_a_contradictory_timetable_is_refused(given: dict[str, Any], way_out: str) -> None:
     with pytest.raises(BadInput) as refused:
         Timetable(**{"trigger": every().hour, **given})
     assert way_out in str(refused.value)
@@ -364,6 +364,6 @@ def test_a_timetable_with_a_tick_passes() -> None:
     Timetable(at(utc(28, 9))).check(FRIDAY)
 
 
-def test_what_is_over_has_no_tick_after_now() -> None:
+def test_a_timetable_that_has_ended_has_no_tick() -> None:
     with pytest.raises(BadInput, match="has no tick after 29 March 2026, 00:00 UTC"):
         Timetable(at(utc(28, 9))).check(utc(29))

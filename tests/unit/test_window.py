@@ -1,4 +1,4 @@
-"""Windows: what is inside, when they open, across midnight and changes of the clocks."""
+"""Windows: what is inside, when they open, across midnight and clock changes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def utc(day: int, hour: int, minute: int = 0, month: int = 3) -> datetime:
         (Window("08:00", "18:00", "sun,mon"), Window("08:00", "18:00", (0, 6))),
     ],
 )
-def test_what_users_write_becomes_a_window(said: Any, window: Window) -> None:
+def test_window_of_accepts_tuples_and_mappings(said: Any, window: Window) -> None:
     assert Window.of(said) == window
 
 
@@ -69,7 +69,7 @@ def test_what_users_write_becomes_a_window(said: Any, window: Window) -> None:
         (("08:00", "18:00", None, None, "drop"), "'skip' or 'move'"),
     ],
 )
-def test_what_is_no_window_is_refused(said: Any, way_out: str) -> None:
+def test_window_of_refuses_malformed_values(said: Any, way_out: str) -> None:
     with pytest.raises(BadInput) as refused:
         Window.of(said)
     assert way_out in str(refused.value)
@@ -170,7 +170,7 @@ def test_at_the_end_of_the_calendar_there_is_no_opening_and_no_error() -> None:
         (Window("08:00", "18:00", "mon,wed"), "08:00-18:00 on Monday and Wednesday"),
     ],
 )
-def test_a_window_says_what_it_is(window: Window, words: str) -> None:
+def test_a_window_explains_itself(window: Window, words: str) -> None:
     assert window.explain() == words
 
 

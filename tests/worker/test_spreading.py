@@ -1,4 +1,4 @@
-"""Schedules that find their place, are moved, and grow, in a running worker."""
+"""Schedules with spread and adapt in a running worker."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ TRIGGERS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("trigger", "words"), TRIGGERS)
-def test_what_is_no_trigger_is_refused_with_one(app: Mainspring, trigger: Any, words: str) -> None:
+def test_a_value_that_is_not_a_trigger_is_refused_with_a_suggestion(app: Mainspring, trigger: Any, words: str) -> None:
     with pytest.raises(BadInput) as refused:
         app.schedule("x", trigger, app.tasks["report"])
     assert words in str(refused.value)
