@@ -127,8 +127,8 @@ def _workers(facts: DoctorFacts) -> Finding:
         text, deaf = f"{alive} alive with {_count(slots, 'slot')}", [w.info.id for w in facts.workers if w.info.deaf]
         if not deaf:
             return Finding("workers", "ok", text)
-        way = "their notifications are lost on the way: the listener's line here, run where they run, says why"
-        return Finding("workers", "warn", f"{text}; deaf, so that they look at intervals: {_list_names(deaf)}", way)
+        way = "their notifications do not arrive: the doctor's listener check, run on their machine, tells why"
+        return Finding("workers", "warn", f"{text}; without notifications, so that they poll: {_list_names(deaf)}", way)
     start = "mainspring worker MODULE:ATTR"
     if facts.due:
         return Finding("workers", "bad", f"none is alive, and {_are(_due(facts))} due", start)
@@ -260,7 +260,7 @@ def _tripped(facts: DoctorFacts) -> Finding | None:
     if not tripped:
         return None
     named = _list_names(f"{row.name} ({row.failures} in a row)" for row in tripped)
-    way = f"mend what they run, then mainspring schedules resume {tripped[0].name}"
+    way = f"fix what they run, then mainspring schedules resume {tripped[0].name}"
     return Finding("schedules", "warn", f"paused by failures: {named}", way)
 
 
@@ -281,7 +281,8 @@ def _breakers(facts: DoctorFacts) -> Finding:
     text = "open: " + _list_names(
         f"{circuit.task} ({_count(circuit.failures, 'failure')} in a row)" for circuit in open
     )
-    return Finding("breakers", "warn", text, "mend what the task needs; after its cooldown one job tries by itself")
+    remedy = "fix what the task needs; after its cooldown one job is tried automatically"
+    return Finding("breakers", "warn", text, remedy)
 
 
 def _dead(facts: DoctorFacts) -> Finding:

@@ -114,7 +114,9 @@ def _went_well(event: JobEnded) -> None:
 
 def _lost(event: JobLost) -> None:
     job = event.job
-    text = "lease lost on %s %s, attempt %d: another worker has it or will; this run counts for nothing"
+    text = (
+        "lease lost on %s %s, attempt %d: another worker has taken it over or will; the result of this run is ignored"
+    )
     _logger.warning(text, job.task, job.id, job.attempt, extra=_extra(event))
 
 

@@ -23,7 +23,7 @@ _HOUR = timedelta(hours=1)
 
 
 class Peak(Struct, frozen=True):
-    """The minute with the peak_ticks ticks; the first one if there are several."""
+    """The minute with the most ticks; the first one if there are several."""
 
     at: datetime
     count: int
@@ -136,7 +136,7 @@ class _TickCounts:
             self.unseen += self._walk.left <= 0
 
     def _repeats_hourly(self, rule: Cron) -> bool:
-        """Whether its ticks repeat every hour, as those of the peak_ticks frequent rules do."""
+        """Whether its ticks repeat every hour, as those of the most frequent rules do."""
         zone = zone_of(rule.tz)
         shift = self._until.astimezone(zone).utcoffset() or timedelta()
         shift -= self.since.astimezone(zone).utcoffset() or timedelta()
