@@ -232,7 +232,7 @@ class LeaderTerm(Struct, frozen=True):
 
 
 class Due(Struct, frozen=True):
-    """Schedules that are due, and when the next one will be."""
+    """Schedules that are due, and when to ask again."""
 
     schedules: list[Schedule]
     next_at: datetime | None = None
