@@ -51,14 +51,14 @@ def test_a_wall_clock_time_is_kept_with_the_name_of_its_zone() -> None:
 @pytest.mark.parametrize(
     ("say", "way_out"),
     [
-        (lambda: at(datetime(2030, 1, 1)), "say which zone, as at(datetime(..., tzinfo=UTC))"),
-        (lambda: at("2030-01-01T09:00"), "say which zone"),
-        (lambda: at("tomorrow"), "say '2030-01-01T09:00'"),
-        (lambda: at(5), "say at(datetime("),
+        (lambda: at(datetime(2030, 1, 1)), "give the zone, as at(datetime(..., tzinfo=UTC))"),
+        (lambda: at("2030-01-01T09:00"), "give the zone"),
+        (lambda: at("tomorrow"), "write '2030-01-01T09:00'"),
+        (lambda: at(5), "write at(datetime("),
         (lambda: at("2030-01-01T09:00", tz="Europe/Londn"), "did you mean Europe/London"),
-        (lambda: at("2011-12-30T09:00", tz="Pacific/Apia"), "does not exist in Pacific/Apia: say another day"),
+        (lambda: at("2011-12-30T09:00", tz="Pacific/Apia"), "does not exist in Pacific/Apia: choose another day"),
         (lambda: At(when="2030-01-01"), "needs a datetime"),
-        (lambda: at(NINE).next(datetime(2030, 1, 1)), "say which, as in datetime(..., tzinfo=UTC)"),
+        (lambda: at(NINE).next(datetime(2030, 1, 1)), "give one, as in datetime(..., tzinfo=UTC)"),
     ],
 )
 def test_at_refuses_an_ambiguous_time(say: Callable[[], Any], way_out: str) -> None:

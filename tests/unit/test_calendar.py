@@ -181,7 +181,7 @@ def test_a_time_inside_a_change_of_the_clocks_is_warned_about() -> None:
 
 
 def test_a_weekday_that_was_left_to_chance_is_warned_about() -> None:
-    assert every().week.at("09:00").warnings() == ["the weekday is that of the day it was made on: say .on('monday')"]
+    assert every().week.at("09:00").warnings() == ["the weekday is that of the day it was made on: add .on('monday')"]
     assert every().week.on("monday").warnings() == []
 
 

@@ -60,7 +60,7 @@ def test_crontab_settings_are_flagged() -> None:
 def test_reboot_cannot_be_converted() -> None:
     entry = by_line(USER)[9]
     assert entry.trigger is None
-    assert entry.flags[0].startswith("@reboot runs when the machine starts: that is no time")
+    assert entry.flags[0].startswith("@reboot runs when the machine starts: that is not a time")
     assert entry.command == "/usr/bin/start-me"
 
 
@@ -104,7 +104,7 @@ def test_names_are_never_shared() -> None:
         ("0 0 1 * mon a", "both day fields are set"),
         ("0 0 */2 * mon a", "Vixie cron takes */2 for a star, and then both day fields must match"),
         ("5/10 * * * * a", "5/10: Vixie cron takes a step only behind a range or a star"),
-        ("0 0 L * * a", "l: is no POSIX cron"),
+        ("0 0 L * * a", "l: is not POSIX cron"),
         ("*/7 * * * * a", "*/7 starts again every hour"),
         ("0 0 31 * * a", "day 31 does not come in February"),
     ],

@@ -135,7 +135,7 @@ def test_an_unknown_zone_is_refused_with_the_one_that_was_meant() -> None:
 
 
 def test_asking_without_a_zone_is_refused() -> None:
-    with pytest.raises(BadInput, match=r"has no zone: say which, as in datetime\(..., tzinfo=UTC\)"):
+    with pytest.raises(BadInput, match=r"has no zone: give one, as in datetime\(..., tzinfo=UTC\)"):
         Every(seconds=5).next(datetime(2026, 1, 1))
 
 

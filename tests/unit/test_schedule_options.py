@@ -1,4 +1,4 @@
-"""What users say about a schedule: every bad part is refused by name, with the way out, and nothing is kept of it."""
+"""Options of a schedule: every bad part is refused by name, with the way out, and nothing is kept of it."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"grace": "soon"}, "option grace of schedule 'x': it takes a span such as 30, '4s', '1h30m' or"),
     ({"jitter": float("nan")}, "option jitter of schedule 'x': it takes a span"),
     ({"jitter": 10**9}, "schedule 'x': jitter is from 0 to 604800 seconds"),
-    ({"window": "08-18"}, "option window of schedule 'x': '08-18' is no window: say it as ('08:00', '18:00')"),
-    ({"window": ("8", "9")}, "option window of schedule 'x': '8' is not a time of day: say it as '09:00'"),
+    ({"window": "08-18"}, "option window of schedule 'x': '08-18' is not a window: write it as ('08:00', '18:00')"),
+    ({"window": ("8", "9")}, "option window of schedule 'x': '8' is not a time of day: write it as '09:00'"),
     ({"window": ("08:00", "18:00", "funday")}, "option window of schedule 'x': 'funday' is not a weekday"),
     ({"exclude": "2030-12-25"}, "option exclude of schedule 'x': takes dates, e.g. [date(2030, 12, 25)]; got"),
     ({"exclude": 5}, "option exclude of schedule 'x': takes dates, e.g. [date(2030, 12, 25)]; got 5"),
@@ -140,9 +140,9 @@ def decorators(app: Mainspring) -> list[tuple[Callable[[], Any], str]]:
         (lambda: app.cron("0 9 * * *")(lambda: None), "this function has no name of its own"),
         (lambda: app.every(), "app.every() needs an interval, e.g. app.every(minutes=5)"),
         (lambda: wrong.every(hour=5), "app.every() has no option 'hour'; did you mean 'hours'?"),
-        (lambda: wrong.every(minutes="5"), "minutes='5') is no interval: say numbers of weeks, days"),
+        (lambda: wrong.every(minutes="5"), "minutes='5') is not an interval: give numbers of weeks, days"),
         (lambda: app.every(minutes=-5), "an interval of -300"),
-        (lambda: app.every(seconds=float("nan")), "seconds=nan) is no interval"),
+        (lambda: app.every(seconds=float("nan")), "seconds=nan) is not an interval"),
     ]
 
 

@@ -317,8 +317,8 @@ def test_jitter_spreads_schedules_evenly() -> None:
 @pytest.mark.parametrize(
     ("given", "way_out"),
     [
-        ({"trigger": "5m"}, "'5m' is no trigger: say every(5).minutes"),
-        ({"trigger": every(5)}, "every(5) is no trigger: say every(5).minutes"),
+        ({"trigger": "5m"}, "'5m' is not a trigger: write every(5).minutes"),
+        ({"trigger": every(5)}, "every(5) is not a trigger: write every(5).minutes"),
         ({"jitter": -1}, "jitter is from 0 to 604800 seconds"),
         ({"jitter": float("nan")}, "jitter is from 0 to 604800 seconds"),
         ({"jitter": True}, "jitter is a number of seconds"),
@@ -326,7 +326,7 @@ def test_jitter_spreads_schedules_evenly() -> None:
         ({"start_at": datetime(2026, 1, 1)}, "start_at 2026-01-01 00:00:00 has no zone"),
         ({"exclude": ("2026-12-25",)}, "exclude has dates, as date(2026, 12, 25)"),
         ({"exclude": (utc(27),)}, "exclude has dates"),
-        ({"window": ("08:00", "18:00")}, "say Window.of(...)"),
+        ({"window": ("08:00", "18:00")}, "use Window.of(...)"),
     ],
 )
 def test_a_contradictory_timetable_is_refused(given: dict[str, Any], way_out: str) -> None:
@@ -345,11 +345,11 @@ def test_a_contradictory_timetable_is_refused(given: dict[str, Any], way_out: st
         (Timetable(at(utc(28, 9)), exclude=(date(2026, 3, 28),)),
          "once, on 28 March 2026 at 09:00, UTC: falls on excluded dates only; exclude fewer of them"),
         (Timetable(at(utc(28, 9)), start_at=utc(29)),
-         "once, on 28 March 2026 at 09:00, UTC: has no tick after 28 March 2026, 23:59:59 UTC; say a later time"),
+         "once, on 28 March 2026 at 09:00, UTC: has no tick after 28 March 2026, 23:59:59 UTC; choose a later time"),
         (Timetable(every().day.at("09:00"), start_at=utc(27, 10), end_at=utc(27, 12)),
-         "every day at 09:00: has no tick until end_at, 27 March 2026, 12:00 UTC; say a later end"),
+         "every day at 09:00: has no tick until end_at, 27 March 2026, 12:00 UTC; choose a later end"),
         (moved(every().day.at("03:00"), start_at=utc(27, 2), end_at=utc(27, 7)),
-         "every day at 03:00: has no tick until end_at, 27 March 2026, 07:00 UTC; say a later end"),
+         "every day at 03:00: has no tick until end_at, 27 March 2026, 07:00 UTC; choose a later end"),
     ],
 )  # fmt: skip
 def test_a_timetable_without_a_tick_is_refused_with_the_reason(table: Timetable, reason: str) -> None:

@@ -145,7 +145,9 @@ def interval_of(span: Any, units: Mapping[str, float], options: Mapping[str, Any
     if span is None and not given:
         raise BadInput("app.every() needs an interval, e.g. app.every(minutes=5) or app.every('5m')")
     if isinstance(span, int | float):
-        raise BadInput(f"app.every({span!r}): say the unit, e.g. app.every(minutes={span!r}) or app.every('{span!r}m')")
+        raise BadInput(
+            f"app.every({span!r}): give the unit, e.g. app.every(minutes={span!r}) or app.every('{span!r}m')"
+        )
     found = every(span, **given) if span is not None else every(**given)
     if not isinstance(found, Every):
         raise BadInput(f"app.every() takes a text such as '5m', a timedelta, or units by name; got {span!r:.80}")

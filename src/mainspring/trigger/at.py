@@ -33,7 +33,7 @@ class At(Trigger, frozen=True, kw_only=True, tag="at"):
             force_setattr(self, "when", to_utc(self.when, "the instant"))
         elif not _instants(self.when, zone):
             raise BadInput(
-                f"{date_text(self.when)}, {time_text(self.when)} does not exist in {self.tz}: say another day"
+                f"{date_text(self.when)}, {time_text(self.when)} does not exist in {self.tz}: choose another day"
             )
 
     @property
@@ -73,7 +73,7 @@ def _instants(when: datetime, zone: ZoneInfo) -> list[datetime]:
 
 
 def _out_of_range(when: datetime) -> BadInput:
-    return BadInput(f"{when} is not within the years 1 to 9999 in UTC: say another day")
+    return BadInput(f"{when} is not within the years 1 to 9999 in UTC: choose another day")
 
 
 def at(when: datetime | str, *, tz: str | None = None) -> At:
@@ -81,10 +81,10 @@ def at(when: datetime | str, *, tz: str | None = None) -> At:
     if isinstance(when, str):
         when = _parse(when)
     if not isinstance(when, datetime):
-        raise BadInput(f"at({when!r}) is no instant: say at(datetime(2030, 1, 1, 9, tzinfo=UTC))")
+        raise BadInput(f"at({when!r}) is not an instant: write at(datetime(2030, 1, 1, 9, tzinfo=UTC))")
     if when.tzinfo is None and tz is None:
         raise BadInput(
-            f"at({when.isoformat()!r}) could be anywhere: say which zone, as at(datetime(..., tzinfo=UTC)) "
+            f"at({when.isoformat()!r}) could be anywhere: give the zone, as at(datetime(..., tzinfo=UTC)) "
             "or at('2030-01-01T09:00', tz='Europe/London')"
         )
     if isinstance(when.tzinfo, ZoneInfo) and tz is None:
@@ -104,4 +104,6 @@ def _parse(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        raise BadInput(f"at({text!r}) is no instant: say '2030-01-01T09:00' or '2030-01-01T09:00+01:00'") from None
+        raise BadInput(
+            f"at({text!r}) is not an instant: write '2030-01-01T09:00' or '2030-01-01T09:00+01:00'"
+        ) from None

@@ -25,7 +25,7 @@ _MAX_DAYS = 36_525
 # The year in which clock changes are looked up for warnings; a trigger does not know the current year.
 _SAMPLE_YEAR = datetime(2030, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
-_MORE_TIMES = "say an interval, as every(30).seconds, or a cron expression"
+_MORE_TIMES = "use an interval, as every(30).seconds, or a cron expression"
 # Times that explain() lists one by one.
 MAX_LISTED = 24
 # Clock changes that warnings() describes.
@@ -52,17 +52,17 @@ class Calendar(Trigger, frozen=True, kw_only=True, tag="calendar"):
             if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= _MAX_DAYS:
                 raise BadInput(f"{unit} is a whole number from 1 to {_MAX_DAYS}, got {number!r}")
         if bool(self.days) == bool(self.weeks):
-            raise BadInput("a calendar counts days or weeks: say one of them, as days=1")
+            raise BadInput("a calendar counts days or weeks: give one of them, as days=1")
         if self.weekdays:
             self._check_weekdays()
         if isinstance(self.anchor, datetime):
-            raise BadInput(f"the anchor of a calendar is a date, got {self.anchor!r}: say .starting(...)")
+            raise BadInput(f"the anchor of a calendar is a date, got {self.anchor!r}: use .starting(...)")
         force_setattr(self, "times", time_texts(self.times))
 
     def _check_weekdays(self) -> None:
-        check_count("weekdays", self.weekdays, MAX_WEEKDAYS, "say each once")
+        check_count("weekdays", self.weekdays, MAX_WEEKDAYS, "write each once")
         if self.days:
-            raise BadInput("weekdays go with weeks: say every().week.on('monday') or every().monday")
+            raise BadInput("weekdays go with weeks: write every().week.on('monday') or every().monday")
         force_setattr(self, "weekdays", weekdays(self.weekdays))
 
     # building
@@ -70,7 +70,7 @@ class Calendar(Trigger, frozen=True, kw_only=True, tag="calendar"):
     def at(self, *times: str | time, tz: str | None = None) -> Calendar:
         """The same days at these times."""
         if self.times != _MIDNIGHT:
-            raise BadInput(f"it has its times already: say all of them at once, as .at({self.times[0]!r}, '17:30')")
+            raise BadInput(f"it has its times already: give all of them at once, as .at({self.times[0]!r}, '17:30')")
         return replace(self, times=time_texts(times), tz=tz or self.tz)
 
     def on(self, *days: str | int) -> Calendar:
@@ -192,7 +192,7 @@ class Calendar(Trigger, frozen=True, kw_only=True, tag="calendar"):
         if more := sum(1 for _ in effects):
             found.append(f"changes of the clocks meet {more:,} more of its times")
         if self.weeks and not self.weekdays and self.anchor is None:
-            found.append("the weekday is that of the day it was made on: say .on('monday')")
+            found.append("the weekday is that of the day it was made on: add .on('monday')")
         return found
 
     def _effects(self) -> Iterator[str]:
@@ -238,7 +238,7 @@ def time_texts(times: Iterable[str | time]) -> tuple[str, ...]:
     check_count("times", several, MAX_TIMES, _MORE_TIMES)
     texts = {_time_text(at) for at in several}
     if not texts:
-        raise BadInput("no time is given: say one or more, as .at('09:00', '17:30')")
+        raise BadInput("no time is given: give one or more, as .at('09:00', '17:30')")
     return tuple(sorted(texts))
 
 
@@ -246,5 +246,5 @@ def _time_text(at: str | time) -> str:
     if isinstance(at, str):
         return time_text(time_of(at))
     if not isinstance(at, time) or at.tzinfo or at.microsecond:
-        raise BadInput(f"{at!r} is not a time of day in whole seconds: say it as '09:00'; the zone goes into tz=")
+        raise BadInput(f"{at!r} is not a time of day in whole seconds: write it as '09:00'; the zone goes into tz=")
     return time_text(at)

@@ -108,7 +108,7 @@ def _split_line(line: str) -> tuple[str, str]:
 
 def _trigger(expr: str, tz: str) -> tuple[Cron | None, str]:
     if expr.lower() == "@reboot":
-        return None, "@reboot runs when the machine starts: that is no time; enqueue the job where it starts instead"
+        return None, "@reboot runs when the machine starts: that is not a time; enqueue the job where it starts instead"
     if "~" in expr:
         return None, "~ means a random time, drawn again whenever cron starts; H draws one for good: H(a-b)"
     try:
@@ -130,7 +130,7 @@ def _dialect(expr: str) -> Iterator[str]:
         if re.search(r"(?:^|,)\d+/\d", text):
             yield f"{text}: Vixie cron takes a step only behind a range or a star; here it goes on to the end"
         if re.search(r"[hHlLwW#?]", re.sub(r"[A-Za-z]{3}", "", text)):
-            yield f"{text}: is no POSIX cron; it means what docs/cron.md says"
+            yield f"{text}: is not POSIX cron; it means what docs/cron.md says"
 
 
 def _clocks(rule: Cron) -> Iterator[str]:

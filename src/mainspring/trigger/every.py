@@ -94,16 +94,18 @@ class Every(Trigger, frozen=True, kw_only=True, tag="every"):
     def _past_the_hour(self, times: tuple[str | time, ...], tz: str | None) -> Every:
         match = _PAST_THE_HOUR.fullmatch(times[0]) if len(times) == 1 and isinstance(times[0], str) else None
         if not match:
-            raise BadInput(f"{self.explain()} has one minute past the hour: say .at(':15'), or every().day.at('09:15')")
+            raise BadInput(
+                f"{self.explain()} has one minute past the hour: write .at(':15'), or every().day.at('09:15')"
+            )
         if tz is not None:
             way = f"cron('{int(match[1])} * * * *', tz={tz!r})"
-            raise BadInput(f"{self.explain()} counts in UTC: leave tz out, or say {way}")
+            raise BadInput(f"{self.explain()} counts in UTC: leave tz out, or write {way}")
         return self.starting(EPOCH + timedelta(minutes=int(match[1]), seconds=int(match[2] or 0)))
 
     def on(self, *days: str | int) -> Calendar:
         """For whole weeks: on these weekdays, at midnight unless .at() follows."""
         if self.span % _WEEK:
-            raise BadInput(f"{self.explain()} has no weekdays: say every().week.on('monday') or every().monday")
+            raise BadInput(f"{self.explain()} has no weekdays: write every().week.on('monday') or every().monday")
         return replace(self._calendar(("00:00",), self.tz), weekdays=weekdays(days))
 
     def _calendar(self, times: Iterable[str | time], tz: str) -> Calendar:

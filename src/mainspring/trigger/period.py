@@ -30,9 +30,9 @@ class _Unit:
     def __get__(self, period: Period, owner: type) -> Every:
         number = period.number
         if self._plural and number is None:
-            raise BadInput(f"every().{self._name}: how many? say every(5).{self._name}, or every().{self._name[:-1]}")
+            raise BadInput(f"every().{self._name}: how many? write every(5).{self._name}, or every().{self._name[:-1]}")
         if not self._plural and number not in (None, 1):
-            raise BadInput(f"every({number}).{self._name}: say every({number}).{self._name}s")
+            raise BadInput(f"every({number}).{self._name}: write every({number}).{self._name}s")
         return Every(seconds=self._seconds * (1 if number is None else number))
 
 
@@ -48,7 +48,7 @@ class _Weekdays:
     def __get__(self, period: Period, owner: type) -> Calendar:
         if period.number not in (None, 1):
             days = {"weekday": "mon-fri", "weekend": "sat-sun"}.get(self._name, self._name)
-            raise BadInput(f"every({period.number}).{self._name}: say every({period.number}).weeks.on({days!r})")
+            raise BadInput(f"every({period.number}).{self._name}: write every({period.number}).weeks.on({days!r})")
         return Calendar(weeks=1, weekdays=self._days)
 
 
@@ -58,7 +58,7 @@ class Period:
     def __init__(self, number: float | None = None) -> None:
         valid = isinstance(number, int | float) and not isinstance(number, bool) and number > 0
         if number is not None and not valid:
-            raise BadInput(f"every({number!r}): say a number of more than 0, as in every(5).minutes")
+            raise BadInput(f"every({number!r}): give a number above 0, as in every(5).minutes")
         self.number = number
 
     second, seconds = _Unit(1), _Unit(1)
@@ -84,12 +84,12 @@ class Period:
 
 def _suggestion(name: str) -> str:
     if name in _CRON:
-        return f"they differ in length; say cron({_CRON[name]!r})"
+        return f"they differ in length; write cron({_CRON[name]!r})"
     import difflib  # needed for a message only
 
     units = [unit for unit in vars(Period) if not unit.startswith("_")]
     near = difflib.get_close_matches(name, units, 1)
-    return f"say .{near[0]}" if near else f"name a unit: {', '.join(units)}"
+    return f"write .{near[0]}" if near else f"name a unit: {', '.join(units)}"
 
 
 @overload
@@ -101,12 +101,12 @@ def every(*, weeks: float = 0, days: float = 0, hours: float = 0, minutes: float
 def every(span: Span | None = None, /, **units: float) -> Period | Every:
     """every(5).minutes, every().day.at("09:00"), every().monday, every("1h30m"), every(hours=1, minutes=30)."""
     if units and span is not None:
-        raise BadInput(f"every({span!r}, {', '.join(units)}=...): say it in one way, as every(minutes=5)")
+        raise BadInput(f"every({span!r}, {', '.join(units)}=...): use one form, as every(minutes=5)")
     if units:
         span = _sum(units)
     if isinstance(span, str):
         if span.strip().isdigit():
-            raise BadInput(f"every({span!r:.80}): say the unit, as in every({span.strip() + 'm'!r:.80}) for minutes")
+            raise BadInput(f"every({span!r:.80}): give the unit, as in every({span.strip() + 'm'!r:.80}) for minutes")
         return Every(seconds=seconds(span, f"every({span!r:.80})", math.inf))
     return Every(seconds=span / MICROSECOND / 1_000_000) if isinstance(span, timedelta) else Period(span)
 
@@ -119,5 +119,5 @@ def _sum(units: dict[str, float]) -> timedelta:
         unknown = next((unit for unit in units if unit not in UNITS), None)
         way = "" if unknown is None else f"; {did_you_mean(unknown, UNITS)}"
         raise BadInput(
-            f"every({given}) is no interval: say numbers of {', '.join(UNITS)}; 36525 days at most{way}"
+            f"every({given}) is not an interval: give numbers of {', '.join(UNITS)}; 36525 days at most{way}"
         ) from None

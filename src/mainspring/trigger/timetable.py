@@ -57,9 +57,9 @@ class Timetable(Struct, frozen=True, dict=True):
 
     def __post_init__(self) -> None:
         if not isinstance(self.trigger, Trigger):
-            raise BadInput(f"{self.trigger!r} is no trigger: say every(5).minutes, at(...) or cron(...)")
+            raise BadInput(f"{self.trigger!r} is not a trigger: write every(5).minutes, at(...) or cron(...)")
         if self.window is not None and not isinstance(self.window, Window):
-            raise BadInput(f"{self.window!r} is no window: say Window.of(...)")
+            raise BadInput(f"{self.window!r} is not a window: use Window.of(...)")
         for name, at in (("anchor_at", self.anchor_at), ("start_at", self.start_at), ("end_at", self.end_at)):
             if at is not None and (exact := to_utc(at, name)) is not at:
                 force_setattr(self, name, exact)
@@ -81,13 +81,13 @@ class Timetable(Struct, frozen=True, dict=True):
             return
         rule, bare = self._rule.explain(), self._rule.next(self._begin(after))
         if bare is None:
-            raise BadInput(f"{rule}: has no tick after {_instant_text(after)}; say a later time")
+            raise BadInput(f"{rule}: has no tick after {_instant_text(after)}; choose a later time")
         reasons = {one.reason for one in self.omitted(after, bare + 365 * DAY)}
         if "window" in reasons and self._window:
             raise BadInput(f"{rule}: never falls inside the window {self._window.explain()}; widen it")
         if "excluded" in reasons:
             raise BadInput(f"{rule}: falls on excluded dates only; exclude fewer of them")
-        raise BadInput(f"{rule}: has no tick until end_at, {_instant_text(self.end_at or bare)}; say a later end")
+        raise BadInput(f"{rule}: has no tick until end_at, {_instant_text(self.end_at or bare)}; choose a later end")
 
     # ticks
 

@@ -30,7 +30,7 @@ def to_utc(at: datetime, what: str) -> datetime:
     if not isinstance(at, datetime):
         raise BadInput(f"{what} must be a datetime, got {at!r:.80}")
     if at.utcoffset() is None:
-        raise BadInput(f"{what} {at} has no zone: say which, as in datetime(..., tzinfo=UTC)")
+        raise BadInput(f"{what} {at} has no zone: give one, as in datetime(..., tzinfo=UTC)")
     try:
         return at if at.tzinfo is UTC else at.astimezone(UTC)
     except OverflowError:
@@ -43,7 +43,9 @@ def time_of(text: str) -> time:
     match = _TIME.fullmatch(text)
     if match and int(match[1]) < 24 and int(match[2]) < 60 and int(match[3] or 0) < 60:
         return time(int(match[1]), int(match[2]), int(match[3] or 0))
-    raise BadInput(f"{quoted(text)} is not a time of day: say it as '09:00' or '17:30:15', from '00:00' to '23:59:59'")
+    raise BadInput(
+        f"{quoted(text)} is not a time of day: write it as '09:00' or '17:30:15', from '00:00' to '23:59:59'"
+    )
 
 
 def time_text(at: time | datetime) -> str:

@@ -46,7 +46,9 @@ class Window(Struct, frozen=True):
         for name in ("opens", "closes"):
             force_setattr(self, name, _time_of_day(getattr(self, name), closing=name == "closes"))
         if self.opens == self.closes:
-            raise BadInput(f"the window {self.opens}-{self.closes} is empty: say when it closes, or leave it out")
+            raise BadInput(
+                f"the window {self.opens}-{self.closes} is empty: give another closing time, or leave it out"
+            )
         if self.days is not None:
             force_setattr(self, "days", weekdays(self.days))
         if self.tz is not None:
@@ -60,7 +62,9 @@ class Window(Struct, frozen=True):
         if isinstance(said, Window):
             return said
         if isinstance(said, str) or not isinstance(said, Iterable):
-            raise BadInput(f"{said!r:.80} is no window: say it as ('08:00', '18:00') or ('22:00', '06:00', 'mon-fri')")
+            raise BadInput(
+                f"{said!r:.80} is not a window: write it as ('08:00', '18:00') or ('22:00', '06:00', 'mon-fri')"
+            )
         parts = list(said)
         named = [field.name for field in fields(cls)]
         if isinstance(said, Mapping):
@@ -68,7 +72,7 @@ class Window(Struct, frozen=True):
         else:
             given, unknown = dict(zip(named, parts, strict=False)), parts[len(named) :]
         if unknown or not {"opens", "closes"} <= given.keys():
-            raise BadInput(f"{said!r:.80} is no window: it has {', '.join(named)}; the first two are needed")
+            raise BadInput(f"{said!r:.80} is not a window: it has {', '.join(named)}; the first two are needed")
         return cls(**given)
 
     def zoned(self, tz: str) -> Window:
@@ -132,5 +136,5 @@ class Window(Struct, frozen=True):
 
 def _time_of_day(text: str, *, closing: bool) -> str:
     if not isinstance(text, str):
-        raise BadInput(f"{text!r:.80} is not a time of day: say it as '09:00'")
+        raise BadInput(f"{text!r:.80} is not a time of day: write it as '09:00'")
     return "24:00" if closing and _MIDNIGHT.fullmatch(text) else time_text(time_of(text))

@@ -144,7 +144,7 @@ def parse_target(url: object) -> WebhookTarget:
             f"not {parts.scheme!r:.20}"
         )
     if parts.user is not None:
-        raise BadInput("a webhook's URL has no user and no password in it: the signature says who sends")
+        raise BadInput("a webhook's URL has no user and no password in it: the signature identifies the sender")
     if "#" in url:
         raise BadInput("a webhook's URL has no #fragment: no server gets to see it")
     host, port = parts.host.name.lower().rstrip("."), parts.host.port

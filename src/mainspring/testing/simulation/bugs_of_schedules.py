@@ -77,7 +77,7 @@ def _catch_up_twice() -> AbstractContextManager[None]:
     def twice(self: Any, first: datetime, until: datetime) -> datetime | None:
         tick = late(self, first, until)
         if tick is not None and tick <= until and self.spec.catch_up == "latest":
-            self._note("missed", "catch_up", tick)
+            self._record_one("missed", "catch_up", tick)
         return tick
 
     return swap(plan._Draft, "_late", twice)
