@@ -57,7 +57,7 @@ def cpu(act: Any) -> float:
         (lambda: check_options("s", {"depends_on": ["x"] * (MAX_DEPENDENCIES + 1)}), "101 schedules are too many"),
     ],
 )
-def test_a_rule_that_holds_too_much_is_refused_in_few_words_and_at_once(make: Any, reason: str) -> None:
+def test_a_trigger_that_is_too_large_is_refused_quickly(make: Any, reason: str) -> None:
     began = time.thread_time()
     with pytest.raises(BadInput, match=reason) as bad:
         make()
@@ -73,7 +73,7 @@ def test_a_rule_that_holds_too_much_is_refused_in_few_words_and_at_once(make: An
         f'{{"trigger":{{"kind":"every","seconds":60}},"task":"t","depends_on":{["x"] * 5000}}}',
     ],
 )
-def test_a_stored_rule_of_an_earlier_release_that_holds_too_much_is_not_decoded(text: str) -> None:
+def test_a_stored_trigger_that_is_too_large_is_not_decoded(text: str) -> None:
     with pytest.raises(msgspec.ValidationError, match="too many: at most"):
         msgspec.json.decode(text.replace("'", '"'), type=Spec)
 
@@ -111,7 +111,7 @@ def test_excluded_dates_in_a_row_are_passed_at_once() -> None:
     assert cpu(lambda: [moves.next(datetime(2036, 4, 4, 12, tzinfo=UTC)) for _ in range(100)]) < SOON
 
 
-def test_every_kind_of_rule_is_previewed_soon() -> None:
+def test_every_kind_of_trigger_is_previewed_quickly() -> None:
     rules: list[AnyTrigger] = [cron("* * * * * *", tz="Europe/Berlin"), cron("0 0 29 2 mon", day_match="and")]
     for rule in rules:
         assert cpu(lambda rule=rule: rule.preview(1000, after=NOON)) < SOON
