@@ -62,7 +62,7 @@ _TRIM = f"""DELETE FROM mainspring_ticks WHERE ctid = ANY (ARRAY(
 
 
 async def record(db: Session, ticks: Sequence[tuple[str, Tick]]) -> None:
-    """Each tick with the name of its schedule, after which the oldest ones beyond TICKS_KEPT go."""
+    """Each tick with the name of its schedule, after which the oldest ones beyond MAX_KEPT_TICKS go."""
     if ticks:
         await db.run(RECORD, *recorded(ticks))
         await trim(db, ticks)

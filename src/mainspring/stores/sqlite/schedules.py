@@ -44,7 +44,7 @@ def _row(schedule: Schedule) -> tuple[object, ...]:
 
 
 def record(db: sqlite3.Connection, ticks: Sequence[tuple[str, Tick]]) -> None:
-    """Each tick with the name of its schedule; the oldest ones beyond TICKS_KEPT go."""
+    """Each tick with the name of its schedule; the oldest ones beyond MAX_KEPT_TICKS go."""
     rows = [(name, tick.n, _encode(tick).decode()) for name, tick in ticks]
     db.executemany("INSERT INTO mainspring_ticks VALUES (?, ?, ?)", rows)
     old = {name: tick.n - MAX_KEPT_TICKS for name, tick in ticks}
