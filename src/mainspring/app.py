@@ -34,12 +34,23 @@ from .control.ground import Ground
 from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
 from .events import Bus, E, Event, JobEnqueued, enqueued
 from .feed.event import feed_filter
-from .feed.hub import FeedHub, Item
+from .feed.hub import FeedHub, NumberedEvent
 from .feed.publisher import FeedPublisher
 from .health import Health, check
 from .ids import JobId
 from .insight.settings_report import sources
-from .insight.stats import LONGEST, Stats, grouped, of, pace, resolution, series, summed, top_errors, total
+from .insight.stats import (
+    MAX_WINDOW,
+    Stats,
+    figures_by,
+    filter_tallies,
+    resolution,
+    runs_per_minute,
+    sum_tallies,
+    time_series,
+    top_errors,
+    total_figures,
+)
 from .leader import Leader
 from .logs.event_log import log_events
 from .middleware import Middleware
@@ -48,7 +59,7 @@ from .records.job import INTERNAL, Enqueued, Job, NewJob, OnConflict, Shown, is_
 from .records.outcome import Outcome, Policy
 from .records.tally import SECONDS, begin
 from .retry import Backoff
-from .schedule.options import Declared, ScheduleOptions, check_own, checked_trigger, declared, interval
+from .schedule.options import DeclaredSchedule, ScheduleOptions, check_call_options, check_trigger, declare, interval_of
 from .span import Span, seconds
 from .store import Store
 from .stores import open_store
@@ -75,10 +86,10 @@ from .task.task import (
 from .trigger import Cron, Trigger, cron
 from .webhook.delivery import OPTIONS as DELIVERY
 from .webhook.delivery import Delivery
-from .webhook.dispatcher import HEARD, WebhookDispatcher
+from .webhook.dispatcher import COLLECTED_EVENTS, WebhookDispatcher
+from .webhook.message_dedup import record_open_messages
 from .webhook.record import QUEUE as WEBHOOKS
 from .webhook.record import TASK as WEBHOOK
-from .webhook.seen_message import settle_open
 from .worker.pruner import Archive, Pruner
 from .worker.runner import Runner
 from .worker.scheduler import Scheduler
@@ -163,13 +174,13 @@ class Mainspring:
         self._handler: Task[Any, Any] | None = None
         self._archive: Archive | None = None
         self._delivers: Task[Any, Any] | None = None
-        self._declared: dict[str, Declared] = {}
+        self._declared: dict[str, DeclaredSchedule] = {}
         corrected = StoreClock(clock or SystemClock())
         self._use(
             self._open_store(corrected) if store is None or isinstance(store, str) else store,
             corrected,
         )
-        for kind in HEARD:
+        for kind in COLLECTED_EVENTS:
             self.events.subscribe(kind, self._heard)
         log_events(self.events, debug=self.settings.log_level.lower() == "debug")
 
@@ -238,7 +249,7 @@ class Mainspring:
 
     def _heard(self, event: Event) -> None:
         if not self._remote:  # where the API is, it was heard too
-            self._crier.hear(event)
+            self._crier.collect(event)
 
     # life
 
@@ -274,7 +285,7 @@ class Mainspring:
             await store.open()
             await self.clock.learn(store.time)
             self._handles[loop] = store
-        self.herald.stir()
+        self.herald.poke()
         return store
 
     async def _close_handles_of_closed_loops(self) -> None:
@@ -463,7 +474,7 @@ class Mainspring:
             raise BadTask(f"schedule {name!r}: task {task.name!r} is of another app; register it here")
         if isinstance(task, str):
             raise BadInput(f"schedule {name!r} takes the task itself, not its name, {task!r}; or an @app.stub")
-        self._declared[name] = declared(name, trigger, task, options, self.settings.payload_limit)
+        self._declared[name] = declare(name, trigger, task, options, self.settings.payload_limit)
 
     def cron(
         self,
@@ -478,7 +489,7 @@ class Mainspring:
 
         It becomes a task if it is none yet.
         """
-        check_own("app.cron()", options, ("tz", "day_match", "name"))
+        check_call_options("app.cron()", options, ("tz", "day_match", "name"))
         return self._scheduled(cron(expr, tz=tz, day_match=day_match), name, options)
 
     def every(
@@ -499,7 +510,7 @@ class Mainspring:
         It becomes a task if it is none yet.
         """
         units = {"weeks": weeks, "days": days, "hours": hours, "minutes": minutes, "seconds": seconds}
-        return self._scheduled(interval(span, units, options), name, options)
+        return self._scheduled(interval_of(span, units, options), name, options)
 
     def _scheduled(self, trigger: Trigger, name: str | None, options: Mapping[str, Any]) -> ScheduleDecorator:
         def register(fn: Any) -> Any:
@@ -539,7 +550,7 @@ class Mainspring:
         called with each such event, on the event loop if it is a coroutine function.
         """
         if not isinstance(kind, type):
-            checked_trigger(name or "on", kind, "app.on()")
+            check_trigger(name or "on", kind, "app.on()")
             return self._scheduled(kind, name, options)
         if name is not None or options:
             raise BadInput(f"app.on({kind.__name__}) takes no options: those are for schedules")
@@ -560,17 +571,17 @@ class Mainspring:
         schedules: Sequence[str] | None = None,
         states: Sequence[Shown] | None = None,
         after: int | None = None,
-    ) -> AsyncGenerator[Item, None]:
+    ) -> AsyncGenerator[NumberedEvent, None]:
         """What happens, in whatever process, as the live feed tells it: `async for item in app.watch(types=["job"])`.
 
         From now on, or from beyond the number `after`.
         """
         wish = feed_filter(types=types, jobs=jobs, queues=queues, tasks=tasks, schedules=schedules, states=states)
         stand = FeedHub(self.opened, self.clock, self.herald, beat=self.settings.beat)
-        async with stand.reader(after, patient=True) as reader:
+        async with stand.reader(after, catch_up=True) as reader:
             while stand.open:
                 for item in await reader.read(None):
-                    if wish.met(item.notice):
+                    if wish.matches(item.notice):
                         yield item
 
     # enqueue
@@ -750,8 +761,8 @@ class Mainspring:
         With a queue or a task, what is said of runs is said of theirs; jobs by state and queues are always all.
         """
         window = None if window is None else timedelta(seconds=seconds(window, "stats()", math.inf))
-        if window is not None and not timedelta(0) < window <= LONGEST:
-            raise BadInput(f"statistics reach back up to {LONGEST.days} days, or for ever (None); got {window}")
+        if window is not None and not timedelta(0) < window <= MAX_WINDOW:
+            raise BadInput(f"statistics reach back up to {MAX_WINDOW.days} days, or for ever (None); got {window}")
         if self._remote:
             from .client.stats import stats
 
@@ -759,13 +770,13 @@ class Mainspring:
         store, now = await self.opened(), self.clock.now()
         span = resolution(window)
         since = EPOCH if window is None else begin(now - window, span)
-        tallies = of(await store.tallies(span, since=since), queue, task)
-        step, whole = timedelta(seconds=SECONDS[span]), summed(tallies)
-        counts, points = await store.counts(now=now), series(tallies, since, now, step) if step else []
+        tallies = filter_tallies(await store.tallies(span, since=since), queue, task)
+        step, whole = timedelta(seconds=SECONDS[span]), sum_tallies(tallies)
+        counts, points = await store.counts(now=now), time_series(tallies, since, now, step) if step else []
         return Stats(
-            queues=list(await self.queues.list()), window=window, total=total(whole),
-            by_task=grouped(whole, "task"), by_queue=grouped(whole, "queue"), series=points,
-            per_minute=pace(points, now, step), errors=top_errors(whole),
+            queues=list(await self.queues.list()), window=window, total=total_figures(whole),
+            by_task=figures_by(whole, "task"), by_queue=figures_by(whole, "queue"), series=points,
+            per_minute=runs_per_minute(points, now, step), errors=top_errors(whole),
             **{str(state): n for state, n in counts.items()},
         )  # fmt: skip
 
@@ -786,7 +797,9 @@ class Mainspring:
 
     def _pruner(self, tasks: Collection[str] | None) -> Pruner:
         own = {name: task.options.retention for name, task in self.tasks.items()}
-        return Pruner(self.settings, own, self.clock, self.events, self._archive, tasks=tasks, before=settle_open)
+        return Pruner(
+            self.settings, own, self.clock, self.events, self._archive, tasks=tasks, before=record_open_messages
+        )
 
     async def migrate(self, target: int | None = None) -> list[int]:
         """Steps the store's schema; returns the versions passed through."""
@@ -816,6 +829,6 @@ class Mainspring:
 
 def _check_allowance(hosts: Sequence[str]) -> None:
     if hosts:
-        from .webhook.address import Allowance
+        from .webhook.address import AllowList
 
-        Allowance(hosts)
+        AllowList(hosts)

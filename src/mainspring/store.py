@@ -280,7 +280,7 @@ class Store(Keeper, Protocol):
         A firing stands only if its schedule is in the store at the revision before (the first one: not at all), those
         it reads are at theirs, and no key of its jobs is held, by one of themselves neither; else nothing of it
         is written. They are written in order, each for itself. Cancelling is as `change` does it. Of each schedule
-        the newest schedule.TICKS_KEPT ticks are kept.
+        the newest schedule.record.MAX_KEPT_TICKS ticks are kept.
 
         Whenever a job that has a schedule becomes final, is put back to work, or is deleted before it was final, by
         whatever verb, that schedule becomes aftermath.ended() or .revived() of itself in the same step; when it

@@ -17,7 +17,7 @@ from mainspring.records.job import Job, State
 from mainspring.records.query import Cursor, Filter
 from mainspring.records.run import Ending, Execution
 from mainspring.records.tally import NOT_COUNTED
-from mainspring.schedule.record import TICKS_KEPT
+from mainspring.schedule.record import MAX_KEPT_TICKS
 from mainspring.store import Store
 from mainspring.stores import open_store
 
@@ -90,7 +90,7 @@ class Audit:
             runs = await asyncio.gather(*map(store.executions, self.jobs))
             self.runs: dict[str, list[Execution]] = dict(zip(self.jobs, runs, strict=True))
             names = [schedule.name for schedule in await store.schedules(limit=1000)]
-            self.ticks = {name: await store.ticks(name, limit=TICKS_KEPT) for name in names}
+            self.ticks = {name: await store.ticks(name, limit=MAX_KEPT_TICKS) for name in names}
             self.counts, self.tallied = await store.counts(now=self.read_at), Counter[str]()
             for tally in await store.tallies("ever", since=EPOCH):
                 self.tallied.update(tally.sums.endings)

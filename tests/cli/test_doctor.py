@@ -73,7 +73,8 @@ async def test_workers_that_listen_in_vain_are_a_warning(app):
         await alive(app)
         await alive(app, "bob", deaf=True)
         found = (await look(app))["workers"]
-    assert (found.verdict, found.text) == ("warn", "2 alive with 20 slots; deaf, so that they look at intervals: bob")
+    text = "2 alive with 20 slots; without notifications, so that they poll: bob"
+    assert (found.verdict, found.text) == ("warn", text)
 
 
 async def test_no_worker_while_jobs_are_due_is_bad(app):

@@ -78,7 +78,7 @@ async def test_410_disables_it_for_everybody(url: str) -> None:
 
 def signed(app: Mainspring, secret: str) -> Call:
     body, timestamp = b'{"well": true}', str(int((app.clock.now() - EPOCH).total_seconds()))
-    made = signature.signature(secret, "msg_1", timestamp, body)
+    made = signature.sign(secret, "msg_1", timestamp, body)
     return Call(id="msg_1", timestamp=timestamp, signature=made, body=body)
 
 

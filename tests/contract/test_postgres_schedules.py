@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from mainspring.records.job import State
 from mainspring.records.outcome import Discard, Done, decide
 from mainspring.records.query import Filter
-from mainspring.schedule.record import TICKS_KEPT, Firing, Schedule
+from mainspring.schedule.record import MAX_KEPT_TICKS, Firing, Schedule
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres import fire
@@ -104,8 +104,8 @@ class TestFiringStatements(Served):
         firings += [Firing(schedule=bumped(known[job.schedule]), cancel=(job.id,)) for job in stopping]
         for row in await made(store, named("plain", size)):
             firings.append(Firing(schedule=bumped(row), jobs=(tick_job(row),), ticks=(a_tick(),)))
-        for row in await made(store, named("full", size), ticks=TICKS_KEPT):
-            firings.append(Firing(schedule=bumped(row), ticks=(a_tick(TICKS_KEPT + 1),)))
+        for row in await made(store, named("full", size), ticks=MAX_KEPT_TICKS):
+            firings.append(Firing(schedule=bumped(row), ticks=(a_tick(MAX_KEPT_TICKS + 1),)))
         held, lapsed = await made(store, named("held", size)), await made(store, named("lapsed", size))
         await put(store, *(tick_job(row) for row in held), *(tick_job(row, expires_at=later(1)) for row in lapsed))
         firings += [Firing(schedule=bumped(row), jobs=(tick_job(row),)) for row in (*held, *lapsed)]

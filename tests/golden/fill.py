@@ -30,7 +30,7 @@ from mainspring.testing import VirtualClock
 from mainspring.trigger import Calendar, Every
 from mainspring.webhook.inbound import Call
 from mainspring.webhook.record import STANDINGS, Standing
-from mainspring.webhook.signature import headers
+from mainspring.webhook.signature import signature_headers
 
 BEGIN = later(-7200)
 ORIGIN = "http://127.0.0.1:8765"
@@ -48,7 +48,7 @@ Spoil = Callable[[str, str], Awaitable[None]]
 
 def message(id: str, body: bytes, now: datetime, secret: str = TRIGGER_SECRET) -> Call:
     """A signed call of a trigger."""
-    signed = headers([secret], id, now, body)
+    signed = signature_headers([secret], id, now, body)
     return Call(id=id, timestamp=signed["webhook-timestamp"], signature=signed["webhook-signature"], body=body)
 
 

@@ -15,7 +15,7 @@ from mainspring import BadInput, cron, every
 from mainspring.records.job import State
 from mainspring.schedule.edit import create, pause, redefine, reschedule, resume, trigger_now
 from mainspring.schedule.job_ended import after_job_ended
-from mainspring.schedule.options import fitting
+from mainspring.schedule.options import check_spec
 from mainspring.schedule.plan import plan
 from mainspring.schedule.record import Schedule, Spec
 from mainspring.trigger import Window
@@ -35,14 +35,14 @@ def minutes(instant: datetime | None) -> float | None:
 def new(trigger: Any = None, adapt: float = 480, **said: Any) -> Schedule:
     """Every minute from noon on, up to every eight."""
     spec = Spec(trigger=trigger or every().minute, task="look", adapt=adapt, **said)
-    return create("look", fitting("look", spec), owner="user", now=NOON)
+    return create("look", check_spec("look", spec), owner="user", now=NOON)
 
 
 def fire(one: Schedule, now: datetime | None = None) -> Schedule:
     """One job more, at its time."""
     instant = now or one.due_at
     assert instant is not None
-    return plan(one, now=instant, mint=lambda: f"j{one.ticks + 1}").schedule
+    return plan(one, now=instant, new_job_id=lambda: f"j{one.ticks + 1}").schedule
 
 
 def end(one: Schedule, result: str | None, seconds: float = 1, state: State = State.COMPLETED) -> Schedule:
@@ -84,25 +84,25 @@ def test_the_same_result_doubles_the_interval_and_a_change_resets_it(
     assert one.due_at == one.next_run_at
 
 
-def test_the_first_run_only_sets_the_baseline() -> None:
+def test_adapt_takes_the_first_result_as_baseline() -> None:
     one = run(new(), "a")
     assert (one.stretch, bool(one.digest)) == (1, True)
 
 
-def test_nothing_returned_is_a_result_like_others() -> None:
+def test_adapt_treats_no_result_as_a_result() -> None:
     one = end(fire(end(fire(new()), None)), None)
     assert one.stretch == 2
 
 
 @pytest.mark.parametrize(("cap", "grown"), [(60, 1), (119, 1), (120, 2), (180, 3), (300, 5), (420, 7), (480, 8)])
-def test_it_grows_to_the_cap_and_no_further(cap: float, grown: int) -> None:
+def test_adapt_grows_up_to_the_cap(cap: float, grown: int) -> None:
     one = run(new(adapt=cap), *"aaaaaaaa")
     assert one.stretch == grown
     assert one.interval == every(grown).minutes
 
 
 @pytest.mark.parametrize("state", [State.DEAD, State.EXPIRED, State.CANCELLED, None])
-def test_a_run_that_did_not_complete_leaves_it_alone(state: State | None) -> None:
+def test_adapt_ignores_runs_that_did_not_complete(state: State | None) -> None:
     one = fire(run(new(), "a", "a"))
     after = after_job_ended(one, one.active[0], state, at(4.1), None)
     assert (after.stretch, after.digest, after.next_run_at) == (one.stretch, one.digest, one.next_run_at)
@@ -127,25 +127,25 @@ def test_ticks_stay_on_the_grid_of_the_interval() -> None:
     assert not (one.anchor_at - NOON) % MINUTE
 
 
-def test_an_anchor_said_by_hand_is_kept() -> None:
+def test_adapt_keeps_a_given_anchor() -> None:
     one = run(new(every().hour.at(":15"), adapt=8 * 3600), *"aaa")
     assert one.next_run_at == NOON + timedelta(hours=7, minutes=15)
     assert run(one, "b").next_run_at == NOON + timedelta(hours=8, minutes=15)
 
 
-def test_it_is_in_the_row() -> None:
+def test_adapt_is_stored_in_the_schedule() -> None:
     one = run(new(), "a", "a")
     again = json.decode(json.encode(one), type=Schedule)
     assert again == one
     assert run(again, "a").stretch == 4
 
 
-def test_the_same_code_declared_again_keeps_it() -> None:
+def test_adapt_survives_an_equal_declaration() -> None:
     one = run(new(), "a", "a")
     assert redefine(one, replace(one.spec, priority=3), now=at(2.5)).schedule.next_run_at == one.next_run_at
 
 
-def test_it_is_said_in_words() -> None:
+def test_a_grown_interval_is_explained() -> None:
     one = new()
     assert one.explain() == "every minute"
     one = run(one, "a", "a")
@@ -154,7 +154,7 @@ def test_it_is_said_in_words() -> None:
     assert create("c", Spec(trigger=cron("0 9 * * *"), task="t"), owner="user", now=NOON).interval is None
 
 
-def test_the_preview_shows_the_grown_interval() -> None:
+def test_preview_shows_the_grown_interval() -> None:
     one = run(new(), "a", "a", "a")
     assert [minutes(tick.at) for tick in one.timetable.preview(2, after=at(4.5))] == [8, 12]
 
@@ -170,13 +170,13 @@ def test_ticks_missed_are_those_of_the_grown_interval(
     catch_up: str, fires: list[int], missed: int, next_at: int
 ) -> None:  # fmt: skip
     one = run(new(catch_up=catch_up), "a", "a", "a")  # next at 8, every 4
-    firing = plan(one, now=at(30), mint=lambda: "late")
+    firing = plan(one, now=at(30), new_job_id=lambda: "late")
     assert [minutes(tick.at) for tick in firing.ticks if tick.what == "fired"] == fires
     assert firing.schedule.missed == missed
     assert minutes(firing.schedule.next_run_at) == next_at
 
 
-def test_a_tick_that_is_due_when_the_run_ends_is_met() -> None:
+def test_adapt_keeps_a_tick_that_is_due_when_the_run_ends() -> None:
     one = run(new(overlap="queue"), "a")
     one = fire(one)  # at 2; that of 3 is due and nobody has looked yet
     after = end(one, "a", seconds=75)
@@ -191,14 +191,14 @@ def test_ticks_skipped_by_a_long_run_are_those_of_its_interval() -> None:
     assert minutes(end(one, "b", seconds=130).next_run_at) == 7
 
 
-def test_runs_beside_each_other_each_count() -> None:
+def test_adapt_counts_each_of_several_concurrent_runs() -> None:
     one = fire(fire(run(new(overlap="allow"), "a")))
     assert minutes(one.next_run_at) == 4
     one = end(end(one, "a"), "a", seconds=2)
     assert one.stretch == 4
 
 
-def test_while_paused_it_learns_but_does_not_run() -> None:
+def test_adapt_applies_to_a_paused_schedule() -> None:
     one = pause(fire(run(new(), "a", "a")), "", now=at(4))
     one = end(one, "a")
     assert (one.stretch, one.due_at, minutes(one.next_run_at)) == (4, None, 8)
@@ -206,33 +206,33 @@ def test_while_paused_it_learns_but_does_not_run() -> None:
     assert minutes(resume(one, from_now=True, now=at(9)).schedule.due_at) == 12
 
 
-def test_a_tick_put_elsewhere_by_hand_stays_there() -> None:
+def test_adapt_keeps_a_rescheduled_tick() -> None:
     one = reschedule(fire(run(new(), "a")), at(2.25), now=at(2)).schedule
     one = end(one, "a")
     assert (minutes(one.next_run_at), one.stretch) == (2.25, 2)
     assert minutes(fire(one).next_run_at) == 4
 
 
-def test_a_run_by_hand_that_finds_a_change_resets_it() -> None:
+def test_adapt_is_reset_by_a_run_by_hand() -> None:
     one = run(new(), "a", "a", "a")
-    one = trigger_now(one, [at(5)], "by_hand", now=at(5), mint=lambda: "hand", joins=True).schedule
+    one = trigger_now(one, [at(5)], "by_hand", now=at(5), new_job_id=lambda: "hand", joins=True).schedule
     one = after_job_ended(one, "hand", State.COMPLETED, at(5.5), "b")
     assert minutes(one.next_run_at) == 6
 
 
 @pytest.mark.parametrize(("results", "gap"), [("a", 1), ("aa", 2), ("aaa", 4), ("aab", 1)])
-def test_from_finish_to_start_it_grows_too(results: str, gap: float) -> None:
+def test_adapt_works_with_after_finish(results: str, gap: float) -> None:
     one = run(new(after="finish"), *results, seconds=90)
     assert one.last_finished_at is not None
     assert one.next_run_at == one.last_finished_at + gap * MINUTE
 
 
-def test_in_a_window_it_grows_too() -> None:
+def test_adapt_works_with_a_window() -> None:
     one = run(new(window=Window.of(("12:00", "12:05"))), "a", "a", "a")
     assert one.next_run_at == datetime(2030, 1, 2, 12, tzinfo=UTC)
 
 
-def test_the_last_run_of_all_needs_no_next() -> None:
+def test_adapt_of_the_last_run_sets_no_next_tick() -> None:
     assert run(new(max_runs=3), "a", "a", "a").next_run_at is None
 
 
@@ -244,13 +244,13 @@ def test_the_last_run_of_all_needs_no_next() -> None:
     [{"adapt": None}, {"adapt": 120.0}, {"payload": '{"a":1}'}, {"task": "other"}],
     ids=lambda one: next(iter(one)),
 )
-def test_a_change_of_what_it_learned_from_resets_it(change: dict[str, Any]) -> None:
+def test_adapt_is_reset_if_task_or_payload_change(change: dict[str, Any]) -> None:
     one = run(new(), "a", "a", "a")
     after = redefine(one, replace(one.spec, **change), now=at(5)).schedule
     assert (after.stretch, after.digest, minutes(after.due_at)) == (1, "", 6)
 
 
-def test_another_interval_begins_anew() -> None:
+def test_adapt_is_reset_by_another_interval() -> None:
     one = run(new(), "a", "a", "a")
     after = redefine(one, replace(one.spec, trigger=every(2).minutes), now=at(5)).schedule
     assert (after.stretch, after.digest, minutes(after.next_run_at)) == (1, "", 7)
@@ -267,13 +267,13 @@ def test_another_interval_begins_anew() -> None:
         ({"trigger": every().minute, "adapt": 59}, "from the interval itself (60 s)"),
         ({"trigger": every().minute, "adapt": 1e10}, "to 3.15576e+09 s"),
         ({"trigger": every().minute, "spread": True, "after": "finish"}, "after='finish' has none"),
-        ({"trigger": every().hour.at(":15"), "spread": True}, "spread says when it ticks, and so does"),
-        ({"trigger": every().hour.at(":15"), "after": "finish"}, "after says when it ticks, and so does"),
+        ({"trigger": every().hour.at(":15"), "spread": True}, "spread sets its ticks, and so does"),
+        ({"trigger": every().hour.at(":15"), "after": "finish"}, "after sets its ticks, and so does"),
     ],
 )
-def test_what_does_not_go_together_is_refused(said: dict[str, Any], error: str) -> None:
+def test_contradictory_options_of_adapt_are_refused(said: dict[str, Any], error: str) -> None:
     with pytest.raises(BadInput) as refused:
-        fitting("look", Spec(task="t", **said))
+        check_spec("look", Spec(task="t", **said))
     assert error in str(refused.value)
 
 
@@ -284,7 +284,7 @@ def test_what_does_not_go_together_is_refused(said: dict[str, Any], error: str) 
     overlap=st.sampled_from(["skip", "queue", "allow", "cancel"]),
 )
 @settings(max_examples=150)
-def test_whatever_happens_it_is_a_multiple_of_its_interval_and_goes_on(
+def test_a_grown_interval_is_always_a_multiple_of_its_interval(
     results: list[str], lengths: list[float], cap: float, overlap: str
 ) -> None:
     one, last = new(adapt=cap, overlap=overlap), None

@@ -1,4 +1,4 @@
-"""Where a webhook may go."""
+"""Addresses that webhooks may reach."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from ipaddress import ip_address
 import pytest
 
 from mainspring import BadInput, BadSetting
-from mainspring.webhook.address import Allowance, WebhookTarget, checked, checked_url, closed, target
+from mainspring.webhook.address import (
+    AllowList,
+    WebhookTarget,
+    check_addresses,
+    check_url,
+    parse_target,
+    why_not_public,
+)
 
-NOBODY = Allowance()
+NOBODY = AllowList()
 
 CLOSED = """
 0.0.0.0 0.1.2.3 10.0.0.1 10.255.255.255 100.64.0.1 100.100.100.200 100.127.255.255 127.0.0.1 127.255.0.1
@@ -30,19 +37,19 @@ OPEN = """
 
 
 @pytest.mark.parametrize("address", CLOSED)
-def test_an_address_that_is_not_public_is_closed(address):
-    assert closed(ip_address(address))
+def test_an_address_that_is_not_public_is_refused(address):
+    assert why_not_public(ip_address(address))
 
 
 @pytest.mark.parametrize("address", OPEN)
-def test_a_public_address_is_open(address):
-    assert closed(ip_address(address)) is None
+def test_a_public_address_is_allowed(address):
+    assert why_not_public(ip_address(address)) is None
 
 
-def test_a_url_is_taken_apart():
-    assert target("https://hooks.example.com/in?x=1") == WebhookTarget(True, "hooks.example.com", 443, "hooks.example.com", "/in?x=1")  # fmt: skip  # noqa: E501
-    assert target("http://Hooks.Example.com.:8080") == WebhookTarget(False, "hooks.example.com", 8080, "Hooks.Example.com.:8080", "/")  # fmt: skip  # noqa: E501
-    assert target("https://[2606:4700::1]:8443/") == WebhookTarget(
+def test_a_webhook_url_is_parsed():
+    assert parse_target("https://hooks.example.com/in?x=1") == WebhookTarget(True, "hooks.example.com", 443, "hooks.example.com", "/in?x=1")  # fmt: skip  # noqa: E501
+    assert parse_target("http://Hooks.Example.com.:8080") == WebhookTarget(False, "hooks.example.com", 8080, "Hooks.Example.com.:8080", "/")  # fmt: skip  # noqa: E501
+    assert parse_target("https://[2606:4700::1]:8443/") == WebhookTarget(
         True, "2606:4700::1", 8443, "[2606:4700::1]:8443", "/"
     )
 
@@ -96,59 +103,59 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("url", HOSTILE.values(), ids=HOSTILE)
-def test_a_url_that_is_not_plainly_one_is_refused(url):
+def test_an_ambiguous_webhook_url_is_refused(url):
     with pytest.raises(BadInput):
-        checked_url(url, NOBODY)
+        check_url(url, NOBODY)
 
 
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "169.254.169.254", "10.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "[fd00:ec2::254]", "0.0.0.0",
              "localhost", "LOCALHOST", "localhost.", "db.localhost"],
 )  # fmt: skip
-def test_what_is_plainly_not_public_is_refused_at_once(host):
+def test_a_url_with_a_private_address_is_refused_without_lookup(host):
     with pytest.raises(BadInput, match=r"is not public .*name it in the setting webhook_allow"):
-        checked_url(f"https://{host}/", NOBODY)
+        check_url(f"https://{host}/", NOBODY)
 
 
 def test_http_is_refused_unless_its_host_is_allowed():
     for url in ("http://example.com/", "http://8.8.8.8/"):
-        with pytest.raises(BadInput, match="is told by https only; if you mean http, name it"):
-            checked_url(url, NOBODY)
-    assert not checked_url("http://example.com/", Allowance(["example.com"])).secure
-    assert not checked_url("http://8.8.8.8/", Allowance(["8.8.8.8"])).secure
+        with pytest.raises(BadInput, match="is reached by https only; if you mean http, name it"):
+            check_url(url, NOBODY)
+    assert not check_url("http://example.com/", AllowList(["example.com"])).secure
+    assert not check_url("http://8.8.8.8/", AllowList(["8.8.8.8"])).secure
 
 
-def test_one_closed_address_among_many_closes_the_name():
-    to = target("https://example.com/")
-    checked(to, [ip_address("8.8.8.8"), ip_address("2606:4700::1")], NOBODY)
+def test_one_private_address_of_a_name_refuses_the_name():
+    to = parse_target("https://example.com/")
+    check_addresses(to, [ip_address("8.8.8.8"), ip_address("2606:4700::1")], NOBODY)
     with pytest.raises(BadInput, match=r"example.com is at 10.0.0.1, which is not public \(private\)"):
-        checked(to, [ip_address("8.8.8.8"), ip_address("10.0.0.1")], NOBODY)
+        check_addresses(to, [ip_address("8.8.8.8"), ip_address("10.0.0.1")], NOBODY)
 
 
-def test_what_is_allowed_is_open():
-    allowed = Allowance(["10.0.0.0/8", "::1", "hooks.lan", "*.corp.example", "LOCALHOST"])
+def test_the_allow_list_permits_hosts_and_networks():
+    allowed = AllowList(["10.0.0.0/8", "::1", "hooks.lan", "*.corp.example", "LOCALHOST"])
     for url in ("https://10.1.2.3/", "http://10.1.2.3/", "https://[::1]/", "http://hooks.lan/",
                 "http://a.b.corp.example/", "http://localhost:8080/"):  # fmt: skip
-        checked_url(url, allowed)
+        check_url(url, allowed)
     for url in ("https://11.0.0.1.nip.io.localhost/", "https://192.168.0.1/", "https://[::2]/", "https://127.0.0.1/"):
         with pytest.raises(BadInput):
-            checked_url(url, allowed)
+            check_url(url, allowed)
     for url in ("https://xhooks.lan/", "https://corp.example/", "https://xcorp.example/"):
         with pytest.raises(BadInput):
-            checked(target(url), [ip_address("192.168.0.1")], allowed)
+            check_addresses(parse_target(url), [ip_address("192.168.0.1")], allowed)
 
 
-def test_http_to_a_name_that_may_lead_to_an_allowed_network_is_looked_at_when_it_is_sent():
-    allowed = Allowance(["10.0.0.0/8"])
-    to = checked_url("http://hooks.lan/", allowed)
-    checked(to, [ip_address("10.0.0.1")], allowed)
+def test_http_to_a_name_is_checked_on_sending_if_networks_are_allowed():
+    allowed = AllowList(["10.0.0.0/8"])
+    to = check_url("http://hooks.lan/", allowed)
+    check_addresses(to, [ip_address("10.0.0.1")], allowed)
     with pytest.raises(BadInput, match="https only"):
-        checked(to, [ip_address("10.0.0.1"), ip_address("8.8.8.8")], allowed)
+        check_addresses(to, [ip_address("10.0.0.1"), ip_address("8.8.8.8")], allowed)
 
 
 @pytest.mark.parametrize(
     "entry", ["", "*", "10.0.0.1/8", "a b", "https://hooks.lan", "127.1", "*.*.lan", "hooks.lan:80"]
 )
-def test_an_allowance_that_means_nothing_is_refused(entry):
+def test_a_bad_allow_list_entry_is_refused(entry):
     with pytest.raises(BadSetting, match="webhook_allow takes networks"):
-        Allowance([entry])
+        AllowList([entry])

@@ -83,9 +83,9 @@ def test_what_is_no_trigger_is_refused_with_the_way_out(given: Any, words: str) 
 def test_an_interval_without_its_unit_is_refused() -> None:
     app: Any = Mainspring("memory://")
     for wrong in (5, "5"):
-        with pytest.raises(BadInput, match="say the unit"):
+        with pytest.raises(BadInput, match="give the unit"):
             app.every(wrong)
-    with pytest.raises(BadInput, match="in one way"):
+    with pytest.raises(BadInput, match="use one form"):
         app.every("5m", hours=1)
 
 

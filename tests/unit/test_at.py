@@ -1,4 +1,4 @@
-"""One instant: said without doubt, and due once."""
+"""At: a trigger that ticks once, at an unambiguous time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NINE = datetime(2030, 1, 1, 9, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
-def test_it_is_due_once() -> None:
+def test_at_ticks_once() -> None:
     rule = at(NINE)
     assert rule.next(NINE - timedelta(microseconds=1)) == NINE
     assert rule.next(NINE) is None
@@ -40,7 +40,7 @@ def test_it_is_due_once() -> None:
         (at(datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN, fold=1)), datetime(2026, 10, 25, 1, 30, tzinfo=UTC)),
     ],
 )
-def test_it_is_the_instant_that_was_said(rule: At, tick: datetime) -> None:
+def test_at_ticks_at_the_given_instant(rule: At, tick: datetime) -> None:
     assert rule.next(datetime(2000, 1, 1, tzinfo=UTC)) == tick
 
 
@@ -51,17 +51,17 @@ def test_a_wall_clock_time_is_kept_with_the_name_of_its_zone() -> None:
 @pytest.mark.parametrize(
     ("say", "way_out"),
     [
-        (lambda: at(datetime(2030, 1, 1)), "say which zone, as at(datetime(..., tzinfo=UTC))"),
-        (lambda: at("2030-01-01T09:00"), "say which zone"),
-        (lambda: at("tomorrow"), "say '2030-01-01T09:00'"),
-        (lambda: at(5), "say at(datetime("),
+        (lambda: at(datetime(2030, 1, 1)), "give the zone, as at(datetime(..., tzinfo=UTC))"),
+        (lambda: at("2030-01-01T09:00"), "give the zone"),
+        (lambda: at("tomorrow"), "write '2030-01-01T09:00'"),
+        (lambda: at(5), "write at(datetime("),
         (lambda: at("2030-01-01T09:00", tz="Europe/Londn"), "did you mean Europe/London"),
-        (lambda: at("2011-12-30T09:00", tz="Pacific/Apia"), "does not exist in Pacific/Apia: say another day"),
+        (lambda: at("2011-12-30T09:00", tz="Pacific/Apia"), "does not exist in Pacific/Apia: choose another day"),
         (lambda: At(when="2030-01-01"), "needs a datetime"),
-        (lambda: at(NINE).next(datetime(2030, 1, 1)), "say which, as in datetime(..., tzinfo=UTC)"),
+        (lambda: at(NINE).next(datetime(2030, 1, 1)), "give one, as in datetime(..., tzinfo=UTC)"),
     ],
 )
-def test_what_leaves_a_doubt_is_refused(say: Callable[[], Any], way_out: str) -> None:
+def test_at_refuses_an_ambiguous_time(say: Callable[[], Any], way_out: str) -> None:
     with pytest.raises(BadInput) as refused:
         say()
     assert way_out in str(refused.value)
@@ -76,17 +76,17 @@ def test_what_leaves_a_doubt_is_refused(say: Callable[[], Any], way_out: str) ->
         lambda: at("0001-01-01T00:00", tz="Asia/Tokyo"),
     ],
 )
-def test_what_lies_beyond_the_calendar_is_refused(say: Callable[[], Any]) -> None:
+def test_at_refuses_a_time_beyond_the_calendar(say: Callable[[], Any]) -> None:
     with pytest.raises(BadInput, match="not within the years 1 to 9999 in UTC"):
         say()
 
 
-def test_it_says_what_it_is() -> None:
+def test_at_explains_itself() -> None:
     assert at("2030-01-01T09:00", tz="Europe/London").explain() == "once, on 1 January 2030 at 09:00, Europe/London"
     assert at(NINE).explain() == "once, on 1 January 2030 at 09:00, UTC"
 
 
-def test_a_change_of_the_clocks_is_told() -> None:
+def test_at_notes_a_clock_change() -> None:
     skipped = at("2026-03-29T02:30", tz="Europe/Berlin")
     assert skipped.warnings() == ["29 March 2026, 02:30 does not exist: runs at 03:00"]
     assert skipped.preview(5, after=datetime(2026, 1, 1, tzinfo=UTC))[0].note == skipped.warnings()[0]

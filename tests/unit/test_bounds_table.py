@@ -69,7 +69,7 @@ BOUNDS: dict[str, float] = {
     "tags of a job": MAX_TAGS,
     "bytes of jobs that one claim takes": CLAIM_BYTES,
     "releases of a job in a row before one counts as a failure": MAX_RELEASES,
-    "characters of a cron expression": cron_fields.LONGEST,
+    "characters of a cron expression": cron_fields.MAX_EXPRESSION_CHARACTERS,
     "times of a calendar": bounds.MAX_TIMES,
     "weekdays of a rule": bounds.MAX_WEEKDAYS,
     "excluded dates of a schedule": bounds.MAX_EXCLUDED_DATES,

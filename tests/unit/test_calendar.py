@@ -1,4 +1,4 @@
-"""Days and weeks at wall-clock times: against a slow evaluator, around changes of the clocks."""
+"""Calendars: days and weeks at wall-clock times, compared with a slow evaluator around clock changes."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_time_inside_a_change_of_the_clocks_is_warned_about() -> None:
 
 
 def test_a_weekday_that_was_left_to_chance_is_warned_about() -> None:
-    assert every().week.at("09:00").warnings() == ["the weekday is that of the day it was made on: say .on('monday')"]
+    assert every().week.at("09:00").warnings() == ["the weekday is that of the day it was made on: add .on('monday')"]
     assert every().week.on("monday").warnings() == []
 
 
@@ -230,5 +230,5 @@ def test_at_the_ends_of_the_calendar_there_is_no_tick_and_no_error() -> None:
         (every().week.at("09:00"), "every week at 09:00"),
     ],
 )
-def test_a_calendar_says_what_it_is(rule: Trigger, words: str) -> None:
+def test_a_calendar_explains_itself(rule: Trigger, words: str) -> None:
     assert rule.explain() == words

@@ -1,4 +1,4 @@
-"""Cron: every case gathered from other projects, and what our own page promises."""
+"""Cron: cases of other projects, and what docs/cron.md promises."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ticks(rule: Trigger, after: str, count: int = 1) -> list[str]:
 
 
 @pytest.mark.parametrize("case", [case for case in VECTORS if case["id"] not in NOT_OURS], ids=lambda case: case["id"])
-def test_a_gathered_case_holds(case: dict[str, Any]) -> None:
+def test_a_case_of_another_cron_holds(case: dict[str, Any]) -> None:
     if case.get("invalid"):
         with pytest.raises(BadInput, match=r"^cron .*: "):
             cron(case["expr"])
@@ -75,7 +75,7 @@ def test_a_question_without_a_zone_is_refused() -> None:
         cron("* * * * *").next(datetime(2026, 1, 1))
 
 
-def test_it_travels_as_json_without_its_tables() -> None:
+def test_cron_is_encoded_without_its_tables() -> None:
     rule = cron("CRON_TZ=Asia/Tokyo  0  9 * * mon")
     text = msgspec.json.encode(rule)
     assert msgspec.json.decode(text) == {
@@ -84,7 +84,7 @@ def test_it_travels_as_json_without_its_tables() -> None:
     assert msgspec.json.decode(text, type=Cron) == rule
 
 
-def test_what_comes_from_elsewhere_is_checked_too() -> None:
+def test_a_decoded_cron_is_checked() -> None:
     with pytest.raises(msgspec.ValidationError, match="day of month 31 never comes in month 2"):
         msgspec.json.decode('{"kind": "cron", "expr": "0 0 31 2 *"}', type=Cron)
 
@@ -129,7 +129,7 @@ def test_a_zone_that_is_none_is_refused_with_near_ones(zone: str, near: str) -> 
     assert len(str(refused.value)) < 200
 
 
-def test_odd_values_are_refused() -> None:
+def test_cron_refuses_values_of_other_types() -> None:
     for odd in (None, 5, b"* * * * *", ["*"]):
         with pytest.raises(BadInput, match="are text"):
             cron(odd)  # type: ignore[arg-type]
@@ -161,7 +161,7 @@ def test_odd_values_are_refused() -> None:
         ("0 0 ? * MON", "0 0 * * mon"),
     ],
 )
-def test_two_ways_to_say_the_same(short: str, long: str) -> None:
+def test_equivalent_cron_expressions_have_the_same_ticks(short: str, long: str) -> None:
     start = "2026-01-01T00:00:00Z"
     assert ticks(cron(short), start, 20) == ticks(cron(long), start, 20)
 
@@ -188,7 +188,7 @@ def test_special_days(expr: str, after: str, expected: list[str]) -> None:
     assert ticks(cron(expr), after, len(expected)) == expected
 
 
-def test_both_day_fields_mean_either() -> None:
+def test_both_day_fields_match_either_by_default() -> None:
     assert ticks(cron("0 0 13 * fri"), "2026-02-01T00:00:00Z", 3) == [
         f"2026-02-{day:02}T00:00:00" for day in (6, 13, 20)
     ]
@@ -197,7 +197,7 @@ def test_both_day_fields_mean_either() -> None:
     assert ticks(cron("0 0 */1 * fri"), "2026-02-01T00:00:00Z", 2) == ["2026-02-06T00:00:00", "2026-02-13T00:00:00"]
 
 
-def test_or_both_if_that_is_asked_for() -> None:
+def test_day_match_and_needs_both_day_fields() -> None:
     both = cron("0 0 13 * fri", day_match="and")
     assert ticks(both, "2026-01-01T00:00:00Z", 3) == [
         "2026-02-13T00:00:00",
@@ -210,7 +210,7 @@ def test_or_both_if_that_is_asked_for() -> None:
 # H
 
 
-def test_h_belongs_to_the_name() -> None:
+def test_h_is_hashed_from_the_name() -> None:
     rule = cron("H H * * *")
     one, same, other = rule.named("report"), rule.named("report"), rule.named("backup")
     assert one == same != other
@@ -288,7 +288,7 @@ def test_h_keeps_to_its_range_and_its_step() -> None:
         ("CRON_TZ= * * * * *", "there is no time zone ''"),
     ],
 )  # fmt: skip
-def test_what_is_not_understood_is_refused_with_the_reason(expr: str, reason: str) -> None:
+def test_a_malformed_cron_expression_is_refused_with_the_reason(expr: str, reason: str) -> None:
     with pytest.raises(BadInput) as refused:
         cron(expr)
     assert reason in str(refused.value)
@@ -359,14 +359,14 @@ def test_a_proof_looks_at_no_more_than_28_kinds_of_month(monkeypatch: pytest.Mon
     assert len(looked) == 28
 
 
-def test_a_chain_of_questions_reads_the_expression_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cron_expression_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rule = cron("17 4 * * *", tz="Europe/London")
-    monkeypatch.setattr(sys.modules["mainspring.trigger.cron"], "read", None)
+    monkeypatch.setattr(sys.modules["mainspring.trigger.cron"], "parse", None)
     assert len(ticks(rule, "2026-01-01T00:00:00Z", 500)) == 500
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York", "Pacific/Apia", "Europe/London"])
-def test_the_years_end_without_an_error(zone: str) -> None:
+def test_cron_has_no_tick_beyond_the_last_year(zone: str) -> None:
     rule = cron("0 0 1 1 *", tz=zone)
     for last in (datetime.max, datetime.max - timedelta(hours=20)):
         assert rule.next(last.replace(tzinfo=UTC)) is None
@@ -381,7 +381,7 @@ def test_the_years_end_without_an_error(zone: str) -> None:
     assert every.next(datetime.max.replace(tzinfo=UTC)) is None
 
 
-def test_importing_it_brings_no_difflib() -> None:
+def test_importing_cron_does_not_load_difflib() -> None:
     code = "import mainspring.trigger, sys; print('difflib' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert said.stdout.strip() == "False"

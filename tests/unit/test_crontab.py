@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mainspring import cron
-from mainspring.trigger.crontab import CrontabEntry, interval, read
+from mainspring.trigger.crontab import CrontabEntry, interval, parse
 
 USER = """\
 # m h dom mon dow command
@@ -27,11 +27,11 @@ CRON_TZ=Mars/Base
 
 
 def by_line(text: str, **options: bool | str) -> dict[int, CrontabEntry]:
-    return {entry.line: entry for entry in read(text, **options)}  # type: ignore[arg-type]
+    return {entry.line: entry for entry in parse(text, **options)}  # type: ignore[arg-type]
 
 
 def one(line: str, **options: bool | str) -> CrontabEntry:
-    (entry,) = read(line, **options)  # type: ignore[arg-type]
+    (entry,) = parse(line, **options)  # type: ignore[arg-type]
     return entry
 
 
@@ -48,7 +48,7 @@ def test_a_macro_is_a_trigger() -> None:
     assert (entry.trigger, entry.command) == (cron("@daily"), "backup")
 
 
-def test_settings_are_noted() -> None:
+def test_crontab_settings_are_flagged() -> None:
     flags = {line: by_line(USER)[line].flags for line in (2, 3, 4, 5)}
     assert flags[2] == ("MAILTO: mails what a command prints to ops@example.com; Mainspring keeps it with the run",)
     assert flags[3] == ("SHELL: commands run in /bin/bash",)
@@ -60,7 +60,7 @@ def test_settings_are_noted() -> None:
 def test_reboot_cannot_be_converted() -> None:
     entry = by_line(USER)[9]
     assert entry.trigger is None
-    assert entry.flags[0].startswith("@reboot runs when the machine starts: that is no time")
+    assert entry.flags[0].startswith("@reboot runs when the machine starts: that is not a time")
     assert entry.command == "/usr/bin/start-me"
 
 
@@ -92,7 +92,7 @@ def test_a_system_crontab_names_users() -> None:
 
 
 def test_names_are_never_shared() -> None:
-    entries = read("0 0 * * * /a/run.sh\n0 1 * * * /b/run.sh\n0 2 * * * ENV=1 run\n0 3 * * * ;;;\n")
+    entries = parse("0 0 * * * /a/run.sh\n0 1 * * * /b/run.sh\n0 2 * * * ENV=1 run\n0 3 * * * ;;;\n")
     assert [entry.name for entry in entries] == ["run", "run-2", "run-3", "line-4"]
 
 
@@ -104,12 +104,12 @@ def test_names_are_never_shared() -> None:
         ("0 0 1 * mon a", "both day fields are set"),
         ("0 0 */2 * mon a", "Vixie cron takes */2 for a star, and then both day fields must match"),
         ("5/10 * * * * a", "5/10: Vixie cron takes a step only behind a range or a star"),
-        ("0 0 L * * a", "l: is no POSIX cron"),
+        ("0 0 L * * a", "l: is not POSIX cron"),
         ("*/7 * * * * a", "*/7 starts again every hour"),
         ("0 0 31 * * a", "day 31 does not come in February"),
     ],
 )
-def test_what_needs_a_look_converts_and_is_flagged(line: str, flag: str) -> None:
+def test_a_crontab_line_with_another_meaning_is_flagged(line: str, flag: str) -> None:
     entry = one(line)
     assert entry.trigger is not None
     assert any(flag.lower() in told.lower() for told in entry.flags)
@@ -140,7 +140,7 @@ def test_what_cannot_be_converted_is_flagged_and_not_guessed(line: str, flag: st
 
 
 def test_comments_and_blank_lines_are_no_entries() -> None:
-    assert read("# a\n\n   \n  # 0 0 * * * b\n") == []
+    assert parse("# a\n\n   \n  # 0 0 * * * b\n") == []
 
 
 # intervals
@@ -182,7 +182,7 @@ def test_an_exact_interval_is_found(expr: str, zone: str, seconds: int) -> None:
         ("0 * * * *", "Australia/Lord_Howe", "not ahead of UTC by a multiple"),
     ],
 )
-def test_what_is_none_is_told_with_the_reason(expr: str, zone: str, reason: str) -> None:
+def test_an_entry_that_is_no_interval_has_the_reason(expr: str, zone: str, reason: str) -> None:
     seconds, told = interval(cron(expr, tz=zone))
     assert seconds is None
     assert reason in told
@@ -201,7 +201,7 @@ def test_an_interval_has_the_very_ticks_of_its_expression(expr: str, zone: str) 
 
 
 def test_reading_as_intervals_reports_both() -> None:
-    even, uneven = read("*/5 * * * * a\n*/7 * * * * b\n", as_intervals=True)
+    even, uneven = parse("*/5 * * * * a\n*/7 * * * * b\n", as_intervals=True)
     assert (even.interval, even.flags) == (300, ())
     assert uneven.interval is None
     assert uneven.flags[-1] == "not an interval: its times are not evenly spread from midnight to midnight"

@@ -135,7 +135,7 @@ def test_an_unknown_zone_is_refused_with_the_one_that_was_meant() -> None:
 
 
 def test_asking_without_a_zone_is_refused() -> None:
-    with pytest.raises(BadInput, match=r"has no zone: say which, as in datetime\(..., tzinfo=UTC\)"):
+    with pytest.raises(BadInput, match=r"has no zone: give one, as in datetime\(..., tzinfo=UTC\)"):
         Every(seconds=5).next(datetime(2026, 1, 1))
 
 
@@ -153,7 +153,7 @@ def test_asking_without_a_zone_is_refused() -> None:
         (every(5).minutes.starting(NOON), "every 5 minutes, counted from 28 March 2026, 12:00 UTC"),
     ],
 )
-def test_an_interval_says_what_it_is(rule: Trigger, words: str) -> None:
+def test_an_interval_explains_itself(rule: Trigger, words: str) -> None:
     assert rule.explain() == words
 
 
@@ -189,6 +189,6 @@ def test_a_rule_comes_back_from_json_as_it_was(rule: Trigger) -> None:
         '{"kind": "at", "when": "2011-12-30T09:00", "tz": "Pacific/Apia"}',
     ],
 )
-def test_what_is_read_is_checked_like_what_is_written(text: str) -> None:
+def test_a_decoded_interval_is_checked(text: str) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(text, type=Every | Calendar | At)

@@ -1,4 +1,4 @@
-"""app.triggers: a signed message sets something off, once."""
+"""app.triggers: a signed message starts a job or a schedule, once."""
 
 from __future__ import annotations
 
@@ -65,9 +65,7 @@ def signed(
 # making and changing
 
 
-async def test_a_trigger_is_there_once_it_is_created_and_its_secret_is_not_shown_again(
-    app: Mainspring, clock: VirtualClock
-) -> None:
+async def test_a_created_trigger_is_listed_without_its_secret(app: Mainspring, clock: VirtualClock) -> None:
     made = await app.triggers.create("orders", task="greet", arguments="body", kwargs={"times": 2}, note="shop")
     assert made.secret.startswith("whsec_")
     trigger = await app.triggers.get("orders")
@@ -115,7 +113,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize(("given", "kind", "message"), BAD.values(), ids=BAD)
-async def test_what_cannot_be_is_refused_by_name(
+async def test_a_bad_trigger_option_is_refused_by_name(
     app: Mainspring, given: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=message):
@@ -136,7 +134,7 @@ async def test_a_signed_message_makes_a_job(app: Mainspring, clock: VirtualClock
     assert await handle.result() == "adaada"
 
 
-async def test_a_trigger_says_in_which_queue_and_how_urgent(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_trigger_sets_queue_and_priority(app: Mainspring, clock: VirtualClock) -> None:
     await app.triggers.create("orders", task="greet", queue="vip", priority=9, kwargs={"name": "x"}, secret=SECRET)
     job = await (await app.triggers.receive("orders", signed(b"no JSON at all", at=clock.now()))).job()
     assert (job.queue, job.priority, job.payload) == ("vip", 9, '{"name":"x"}')
@@ -150,7 +148,7 @@ async def test_parts_of_the_message_become_arguments(app: Mainspring, clock: Vir
     assert json.loads(job.payload) == {"event": body, "source": "shop"}
 
 
-async def test_a_task_that_only_others_know_is_taken_at_its_word(
+async def test_a_trigger_for_a_task_without_code_here_is_accepted(
     make_app: Callable[..., Mainspring], clock: VirtualClock
 ) -> None:
     app = make_app()
@@ -168,7 +166,7 @@ async def test_a_signed_message_fires_a_schedule(app: Mainspring, clock: Virtual
     assert (await other.job()).payload == '{"name":"bob"}'
 
 
-async def test_both_secrets_count_while_one_takes_the_others_place(app: Mainspring, clock: VirtualClock) -> None:
+async def test_both_secrets_are_valid_during_rotation(app: Mainspring, clock: VirtualClock) -> None:
     await app.triggers.create("orders", task="greet", kwargs={"name": "x"}, secret=SECRET)
     new = (await app.triggers.rotate("orders", overlap=60)).secret
     await app.triggers.receive("orders", signed(id="1", at=clock.now()))
@@ -183,7 +181,7 @@ async def test_both_secrets_count_while_one_takes_the_others_place(app: Mainspri
 
 
 @pytest.mark.parametrize("does", [{"task": "greet", "kwargs": {"name": "x"}}, {"schedule": "nightly"}], ids=str)
-async def test_the_same_message_counts_once_and_is_answered_as_the_first_time(
+async def test_a_repeated_message_makes_one_job_and_gets_the_same_answer(
     app: Mainspring, clock: VirtualClock, does: Any
 ) -> None:
     await app.triggers.create("orders", secret=SECRET, **does)
@@ -198,9 +196,7 @@ async def test_the_same_message_counts_once_and_is_answered_as_the_first_time(
     assert len(await app.jobs.list()) == 1
 
 
-async def test_the_same_message_counts_once_even_if_its_job_came_to_nothing(
-    app: Mainspring, clock: VirtualClock
-) -> None:
+async def test_a_repeated_message_makes_one_job_even_if_that_failed(app: Mainspring, clock: VirtualClock) -> None:
     await app.triggers.create("orders", task="greet", kwargs={"name": "x"}, secret=SECRET)
     first = await app.triggers.receive("orders", signed(at=clock.now()))
     await app.jobs.cancel(first.id)
@@ -209,7 +205,9 @@ async def test_the_same_message_counts_once_even_if_its_job_came_to_nothing(
 
 
 @pytest.mark.parametrize("does", [{"task": "greet", "kwargs": {"name": "x"}}, {"schedule": "nightly"}], ids=str)
-async def test_a_message_whose_job_was_deleted_makes_no_other(app: Mainspring, clock: VirtualClock, does: Any) -> None:
+async def test_a_repeated_message_whose_job_was_deleted_makes_no_other(
+    app: Mainspring, clock: VirtualClock, does: Any
+) -> None:
     await app.schedules.get("nightly")
     await app.triggers.create("orders", secret=SECRET, **does)
     call = signed(at=clock.now())
@@ -219,7 +217,7 @@ async def test_a_message_whose_job_was_deleted_makes_no_other(app: Mainspring, c
     assert (again.id, again.duplicate, list(await app.jobs.list())) == (first.id, True, [])
 
 
-async def test_a_message_whose_job_was_pruned_makes_no_other(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_repeated_message_whose_job_was_pruned_makes_no_other(app: Mainspring, clock: VirtualClock) -> None:
     @app.task(retention=Retention(keep=0, age=timedelta(0)))
     async def brief() -> None: ...
 
@@ -233,9 +231,7 @@ async def test_a_message_whose_job_was_pruned_makes_no_other(app: Mainspring, cl
     assert (again.id, again.duplicate, list(await app.jobs.list())) == (first.id, True, [])
 
 
-async def test_a_server_that_died_before_it_had_noted_the_job_makes_no_other(
-    app: Mainspring, clock: VirtualClock
-) -> None:
+async def test_a_crash_before_the_job_is_recorded_makes_no_second_job(app: Mainspring, clock: VirtualClock) -> None:
     await app.triggers.create("orders", task="greet", kwargs={"name": "x"}, secret=SECRET)
     faults = Faults()
     faulty = Mainspring(FaultStore(await app.opened(), faults), clock=clock)  # type: ignore[arg-type]
@@ -253,7 +249,7 @@ async def test_a_server_that_died_before_it_had_noted_the_job_makes_no_other(
 
 @pytest.mark.parametrize("does", [{"task": "brief"}, {"schedule": "briefly"}], ids=str)
 @pytest.mark.parametrize("way", ["deleted", "pruned"])
-async def test_a_message_whose_job_is_gone_before_it_was_noted_makes_no_other(
+async def test_a_job_deleted_before_it_is_recorded_is_not_made_again(
     app: Mainspring, clock: VirtualClock, does: Any, way: str
 ) -> None:
     @app.task(retention=Retention(keep=0, age=timedelta(0)))
@@ -281,7 +277,7 @@ async def test_a_message_whose_job_is_gone_before_it_was_noted_makes_no_other(
     assert await (await app.opened()).documents("trigger.open", now=clock.now(), limit=9) == []
 
 
-async def test_five_at_once_are_one(app: Mainspring, clock: VirtualClock) -> None:
+async def test_five_concurrent_copies_of_a_message_make_one_job(app: Mainspring, clock: VirtualClock) -> None:
     await app.triggers.create("orders", task="greet", kwargs={"name": "x"}, secret=SECRET)
     await app.triggers.create("now", schedule="nightly", secret=SECRET)
     for name in ("orders", "now"):
@@ -291,7 +287,7 @@ async def test_five_at_once_are_one(app: Mainspring, clock: VirtualClock) -> Non
 
 
 @pytest.mark.parametrize("does", [{"task": "greet", "kwargs": {"name": "x"}}, {"schedule": "nightly"}], ids=str)
-async def test_a_message_that_was_cut_short_is_taken_up_by_its_repetition(
+async def test_a_repeated_message_completes_a_call_that_crashed(
     app: Mainspring, clock: VirtualClock, does: Any
 ) -> None:
     await app.schedules.get("nightly")
@@ -315,7 +311,7 @@ async def test_the_same_id_at_another_trigger_is_another_message(app: Mainspring
     assert len(await app.jobs.list()) == 2
 
 
-async def test_a_task_with_a_key_of_its_own_keeps_it(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_trigger_keeps_the_key_of_its_task(app: Mainspring, clock: VirtualClock) -> None:
     @app.task(unique_key="one")
     async def single() -> None: ...
 
@@ -343,7 +339,7 @@ FORGED: dict[str, Callable[[datetime], tuple[str, Call]]] = {
 
 
 @pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED)
-async def test_whoever_is_not_believed_learns_nothing(
+async def test_an_unsigned_message_and_an_unknown_trigger_get_the_same_error(
     app: Mainspring, clock: VirtualClock, forge: Callable[[datetime], tuple[str, Call]]
 ) -> None:
     await app.triggers.create("orders", task="greet", kwargs={"name": "x"}, secret=SECRET)
@@ -374,7 +370,9 @@ async def test_an_unknown_trigger_costs_as_much_work_as_a_wrong_signature(
 
 
 @pytest.mark.parametrize("seconds", [-301, 301, -86_400])
-async def test_a_message_of_another_time_is_stale(app: Mainspring, clock: VirtualClock, seconds: int) -> None:
+async def test_a_message_with_an_old_or_future_timestamp_is_stale(
+    app: Mainspring, clock: VirtualClock, seconds: int
+) -> None:
     await app.triggers.create("orders", task="greet", kwargs={"name": "x"}, secret=SECRET)
     with pytest.raises(Stale, match="more than 5 minutes from now"):
         await app.triggers.receive("orders", signed(at=clock.now() + timedelta(seconds=seconds)))
@@ -382,7 +380,7 @@ async def test_a_message_of_another_time_is_stale(app: Mainspring, clock: Virtua
 
 
 @pytest.mark.parametrize("timestamp", ["", "now", "-1", "1e9", "9" * 40, "①"])
-async def test_a_timestamp_that_is_none_is_stale(app: Mainspring, clock: VirtualClock, timestamp: str) -> None:
+async def test_a_malformed_timestamp_is_stale(app: Mainspring, clock: VirtualClock, timestamp: str) -> None:
     await app.triggers.create("orders", task="greet", kwargs={"name": "x"}, secret=SECRET)
     with pytest.raises(Stale):
         await app.triggers.receive("orders", signed(at=clock.now(), timestamp=timestamp))
@@ -414,7 +412,7 @@ async def test_arguments_that_do_not_fit_are_refused_each_time(
     assert list(await app.jobs.list()) == []
 
 
-async def test_a_part_that_is_not_there_is_named(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_missing_part_of_the_message_is_named(app: Mainspring, clock: VirtualClock) -> None:
     await app.triggers.create("orders", task="take", arguments={"event": "body.data.x"}, secret=SECRET)
     for body in ({}, {"data": []}, {"data": {"y": 1}}):
         with pytest.raises(BadPayload, match=r"the message has no 'body\.data\.x'"):
@@ -422,13 +420,13 @@ async def test_a_part_that_is_not_there_is_named(app: Mainspring, clock: Virtual
 
 
 @pytest.mark.parametrize("id", ["x" * 201, "a\nb"])
-async def test_an_id_that_cannot_be_kept_is_refused(app: Mainspring, clock: VirtualClock, id: str) -> None:
+async def test_an_unprintable_or_long_message_id_is_refused(app: Mainspring, clock: VirtualClock, id: str) -> None:
     await app.triggers.create("orders", task="greet", kwargs={"name": "x"}, secret=SECRET)
     with pytest.raises(BadInput, match="webhook-id is 1 to 200 printable characters"):
         await app.triggers.receive("orders", signed(id=id, at=clock.now()))
 
 
-async def test_a_schedule_that_is_gone_is_said(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_trigger_of_a_deleted_schedule_raises(app: Mainspring, clock: VirtualClock) -> None:
     await app.triggers.create("orders", schedule="weekly", secret=SECRET)
     with pytest.raises(ScheduleNotFound, match="there is no schedule 'weekly'"):
         await app.triggers.receive("orders", signed(at=clock.now()))

@@ -1,4 +1,4 @@
-"""Log lines: as JSON or as text, with the run they are of, without secrets and without what steers a terminal."""
+"""Formatters: JSON and text lines with the run, without secrets and control characters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import Context, Mainspring
-from mainspring.logs.formatters import LONGEST, LONGEST_VALUE, JsonFormatter, RunFilter, TextFormatter
+from mainspring.logs.formatters import (
+    MAX_MESSAGE_CHARACTERS,
+    MAX_VALUE_CHARACTERS,
+    JsonFormatter,
+    RunFilter,
+    TextFormatter,
+)
 
 CANARY = "kan4ri-vogel"
 
@@ -41,30 +47,30 @@ def failing(error: Exception) -> logging.LogRecord:
     return made
 
 
-def test_a_line_is_one_object() -> None:
+def test_a_json_line_is_one_object() -> None:
     assert written(record("sent %d of %d", 3, 5)) == {
         "time": "2030-01-01T09:00:00.250+00:00", "level": "info", "logger": "shop", "message": "sent 3 of 5",
     }  # fmt: skip
 
 
-def test_what_is_said_beside_the_message_is_there_too() -> None:
+def test_extras_of_a_record_are_in_the_json_line() -> None:
     said = written(record(job_id="1", attempt=2, schedule=None, status="completed", duration=0.25, sizes=[1, 2]))
     assert {name: said[name] for name in said.keys() - {"time", "level", "logger", "message"}} == {
         "job_id": "1", "attempt": 2, "status": "completed", "duration": 0.25, "sizes": [1, 2],
     }  # fmt: skip
 
 
-def test_a_supervised_process_gives_its_number() -> None:
+def test_a_json_line_has_the_number_of_a_supervised_process() -> None:
     assert written(record(), process=2)["process"] == 2
 
 
-def test_an_exception_is_told_with_its_stack() -> None:
+def test_an_exception_is_logged_with_its_stack() -> None:
     said = written(failing(ValueError("no such address")))
     assert said["exception"].startswith("Traceback")
     assert said["exception"].endswith("ValueError: no such address")
 
 
-def test_secrets_are_hidden_wherever_they_stand() -> None:
+def test_secrets_are_masked_in_every_part_of_a_record() -> None:
     made = failing(OSError(f"cannot reach postgresql://u:{CANARY}@db/x"))
     made.msg, made.args = "connecting with password=%s", (CANARY,)
     vars(made).update(headers={"Authorization": CANARY}, token=CANARY, url=f"redis://:{CANARY}@h")
@@ -74,27 +80,31 @@ def test_secrets_are_hidden_wherever_they_stand() -> None:
         assert "***" in line
 
 
-def test_a_secret_is_hidden_before_a_line_is_cut() -> None:
-    said = written(record("x" * (LONGEST - 20) + f" password={CANARY} " + "y" * 100, note="password=" + CANARY * 2_000))
+def test_a_secret_is_masked_before_a_line_is_cut() -> None:
+    said = written(
+        record(
+            "x" * (MAX_MESSAGE_CHARACTERS - 20) + f" password={CANARY} " + "y" * 100, note="password=" + CANARY * 2_000
+        )
+    )
     assert CANARY[:4] not in said["message"]
     assert said["note"] == "password=***"
 
 
-def test_a_long_line_is_cut() -> None:
+def test_a_long_log_message_is_cut() -> None:
     said = written(record("x" * 100_000, note="y" * 100_000))
-    assert len(said["message"]) < LONGEST + 50
-    assert len(said["note"]) < LONGEST_VALUE + 50
+    assert len(said["message"]) < MAX_MESSAGE_CHARACTERS + 50
+    assert len(said["note"]) < MAX_VALUE_CHARACTERS + 50
     assert said["message"].endswith("characters more")
 
 
-def test_a_line_cannot_steer_a_terminal_or_begin_another() -> None:
+def test_control_characters_and_line_breaks_are_escaped() -> None:
     hostile = "a\nERROR forged\x1b[2J\x9b31m\u2028\x00\r"
     assert written(record(hostile))["message"] == hostile
     shown = TextFormatter().format(record(hostile))
     assert not set(shown) & set("\x1b\x9b\u2028\x00\r")
 
 
-def test_what_json_does_not_have_becomes_text() -> None:
+def test_values_without_a_json_type_become_text() -> None:
     class Broken:
         def __repr__(self) -> str:
             raise RuntimeError
@@ -138,7 +148,7 @@ def lines() -> Any:
     logger.removeHandler(handler)
 
 
-async def test_lines_of_user_code_carry_the_run_they_are_of(lines: list[dict[str, Any]]) -> None:
+async def test_records_of_user_code_have_the_fields_of_their_run(lines: list[dict[str, Any]]) -> None:
     app = Mainspring("memory://")
     log = logging.getLogger("shop")
 
@@ -171,7 +181,7 @@ async def test_lines_of_user_code_carry_the_run_they_are_of(lines: list[dict[str
     assert all(line["job_id"] for line in lines if line["logger"] == "mainspring.task")
 
 
-async def test_a_record_keeps_what_it_says_itself(lines: list[dict[str, Any]]) -> None:
+async def test_run_filter_keeps_attributes_of_a_record(lines: list[dict[str, Any]]) -> None:
     app = Mainspring("memory://")
 
     @app.task

@@ -11,7 +11,7 @@ from mainspring import mask as module
 from mainspring.clock import EPOCH
 from mainspring.mask import MASK, MAX_CHARACTERS, MAX_PARTS, MAX_TEXT_CHARACTERS, mask, mask_text
 from mainspring.records.job import Job, State
-from mainspring.webhook.message import told
+from mainspring.webhook.message import job_data
 
 # CPU seconds. It takes an eighth of one; at this length one quadratic pattern takes minutes.
 MAX_SECONDS = 4.0
@@ -104,7 +104,7 @@ def test_what_is_too_long_for_a_webhook_is_not_even_masked() -> None:
         result="[1]",
     )  # fmt: skip
     began = time.thread_time()
-    said = [told(job, None, "job.completed", ("arguments", "result")) for _ in range(50)]
+    said = [job_data(job, None, "job.completed", ("arguments", "result")) for _ in range(50)]
     assert time.thread_time() - began < 2.0
     assert said[0]["truncated"] is True
     assert "arguments" not in said[0]

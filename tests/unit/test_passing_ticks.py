@@ -23,10 +23,10 @@ def schedule(**options: Any) -> Schedule:
     return create("s", Spec(trigger=every(10).seconds, task="t", **options), owner="user", now=NOON)
 
 
-def test_what_an_excluded_date_took_out_is_told_once_although_the_next_tick_is_moved() -> None:
+def test_an_omitted_tick_is_recorded_once_although_the_next_tick_is_rescheduled() -> None:
     row = schedule(exclude=(date(2030, 1, 1),))
     moved = reschedule(row, later(35), now=later(31))
-    fired = plan(moved.schedule, now=later(36), mint=lambda: "j")
+    fired = plan(moved.schedule, now=later(36), new_job_id=lambda: "j")
     told = [(tick.reason, tick.at, tick.count) for tick in (*moved.ticks, *fired.ticks) if tick.what == "skipped"]
     assert told == [("excluded", later(10), 3)]
 

@@ -1,4 +1,4 @@
-"""every(): what is said is what is meant, and what is said wrong is told the right way."""
+"""every(): what it builds, and what it suggests for mistakes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ NOON = datetime(2026, 3, 28, 12, tzinfo=UTC)  # a Saturday
     ],
     ids=lambda rule: rule.explain(),
 )
-def test_what_is_said_is_what_is_meant(said: Trigger, meant: Trigger) -> None:
+def test_every_builds_intervals_and_calendars(said: Trigger, meant: Trigger) -> None:
     assert said == meant
 
 
@@ -63,57 +63,57 @@ def test_the_minute_past_the_hour_does_not_depend_on_when_it_was_scheduled() -> 
 @pytest.mark.parametrize(
     ("say", "way_out"),
     [
-        (lambda: every(5).day, "say every(5).days"),
-        (lambda: every().minutes, "say every(5).minutes, or every().minute"),
-        (lambda: every(2).monday, "say every(2).weeks.on('monday')"),
-        (lambda: every(2).weekday, "say every(2).weeks.on('mon-fri')"),
-        (lambda: every(0), "say a number of more than 0"),
-        (lambda: every(-1), "say a number of more than 0"),
-        (lambda: every(True), "say a number of more than 0"),
-        (lambda: every("5"), "say the unit, as in every('5m') for minutes"),
-        (lambda: every(float("nan")), "say a number of more than 0"),
+        (lambda: every(5).day, "write every(5).days"),
+        (lambda: every().minutes, "write every(5).minutes, or every().minute"),
+        (lambda: every(2).monday, "write every(2).weeks.on('monday')"),
+        (lambda: every(2).weekday, "write every(2).weeks.on('mon-fri')"),
+        (lambda: every(0), "give a number above 0"),
+        (lambda: every(-1), "give a number above 0"),
+        (lambda: every(True), "give a number above 0"),
+        (lambda: every("5"), "give the unit, as in every('5m') for minutes"),
+        (lambda: every(float("nan")), "give a number above 0"),
         (lambda: every(1e300).weeks, "out of range: from 0.001 seconds to 36525 days"),
         (lambda: every(days=10**12), "36525 days at most"),
         (lambda: every(days=10**6), "out of range: from 0.001 seconds to 36525 days"),
-        (lambda: every(minuts=5), "say numbers of weeks, days, hours, minutes, seconds"),
-        (lambda: every(minutes="5"), "say numbers of weeks, days, hours, minutes, seconds"),
+        (lambda: every(minuts=5), "give numbers of weeks, days, hours, minutes, seconds"),
+        (lambda: every(minutes="5"), "give numbers of weeks, days, hours, minutes, seconds"),
         (lambda: every(minutes=0), "out of range"),
-        (lambda: every(5, minutes=5), "say it in one way, as every(minutes=5)"),
-        (lambda: every(5).mintues, "say .minutes"),
-        (lambda: every().mondya, "say .monday"),
-        (lambda: every(2).months, "they differ in length; say cron('0 9 1 * *')"),
-        (lambda: every().year, "they differ in length; say cron('0 9 1 1 *')"),
+        (lambda: every(5, minutes=5), "use one form, as every(minutes=5)"),
+        (lambda: every(5).mintues, "write .minutes"),
+        (lambda: every().mondya, "write .monday"),
+        (lambda: every(2).months, "they differ in length; write cron('0 9 1 * *')"),
+        (lambda: every().year, "they differ in length; write cron('0 9 1 1 *')"),
         (lambda: every().xyzzy, "name a unit: second, seconds, minute"),
-        (lambda: every().day.at("25:00"), "say it as '09:00'"),
+        (lambda: every().day.at("25:00"), "write it as '09:00'"),
         (lambda: every().day.at("24:00"), "from '00:00' to '23:59:59'"),
-        (lambda: every().day.at("٠٩:٠٠"), "say it as '09:00'"),
-        (lambda: every().day.at("9"), "say it as '09:00'"),
-        (lambda: every().day.at(9), "say it as '09:00'"),
-        (lambda: every().day.at(), "say one or more"),
-        (lambda: every().day.at("09:00").at("17:30"), "say all of them at once, as .at('09:00', '17:30')"),
-        (lambda: every().day.on("monday"), "say every().week.on('monday') or every().monday"),
-        (lambda: every().day.at("09:00").on("monday"), "say every().week.on('monday') or every().monday"),
+        (lambda: every().day.at("٠٩:٠٠"), "write it as '09:00'"),
+        (lambda: every().day.at("9"), "write it as '09:00'"),
+        (lambda: every().day.at(9), "write it as '09:00'"),
+        (lambda: every().day.at(), "give one or more"),
+        (lambda: every().day.at("09:00").at("17:30"), "give all of them at once, as .at('09:00', '17:30')"),
+        (lambda: every().day.on("monday"), "write every().week.on('monday') or every().monday"),
+        (lambda: every().day.at("09:00").on("monday"), "write every().week.on('monday') or every().monday"),
         (lambda: every(5).minutes.at("09:00"), ".at() goes with whole hours, days and weeks"),
-        (lambda: every().hour.at("09:15"), "say .at(':15'), or every().day.at('09:15')"),
-        (lambda: every().hour.at(":15", ":45"), "say .at(':15')"),
-        (lambda: every().hour.at(":05", tz="Asia/Kolkata"), "say cron('5 * * * *', tz='Asia/Kolkata')"),
-        (lambda: every().week.on("mondy"), "'mondy' is not a weekday; say 'monday'"),
-        (lambda: every().week.on("xyz"), "say monday … sunday, or mon … sun"),
+        (lambda: every().hour.at("09:15"), "write .at(':15'), or every().day.at('09:15')"),
+        (lambda: every().hour.at(":15", ":45"), "write .at(':15')"),
+        (lambda: every().hour.at(":05", tz="Asia/Kolkata"), "write cron('5 * * * *', tz='Asia/Kolkata')"),
+        (lambda: every().week.on("mondy"), "'mondy' is not a weekday; write 'monday'"),
+        (lambda: every().week.on("xyz"), "write monday … sunday, or mon … sun"),
         (lambda: every().week.on(7), "0 is Monday and 6 is Sunday"),
         (lambda: every().week.on(), "no weekday is given"),
         (lambda: every().day.at("09:00", tz="Londn"), "no time zone 'Londn'"),
         (lambda: every().day.at("09:00").in_zone("Nowhere/At"), "there is no time zone"),
-        (lambda: Calendar(days=1, weeks=1), "say one of them"),
+        (lambda: Calendar(days=1, weeks=1), "give one of them"),
         (lambda: Calendar(days=1.5), "days is a whole number"),
-        (lambda: Calendar(days=1, anchor=NOON), "say .starting(...)"),
+        (lambda: Calendar(days=1, anchor=NOON), "use .starting(...)"),
     ],
 )
-def test_what_is_said_wrong_is_told_the_right_way(say: Callable[[], object], way_out: str) -> None:
+def test_every_refuses_mistakes_with_a_suggestion(say: Callable[[], object], way_out: str) -> None:
     with pytest.raises(BadInput) as refused:
         say()
     assert way_out in str(refused.value)
 
 
-def test_a_period_can_be_looked_at_and_copied() -> None:
+def test_a_period_has_a_repr_and_can_be_copied() -> None:
     assert repr(copy.copy(every(5))) == "every(5)"
     assert repr(every()) == "every()"

@@ -1,4 +1,4 @@
-"""What a schedule becomes when one of its runs ends, and when somebody makes or changes it."""
+"""Edits of schedules, and schedules after one of their jobs ended."""
 
 from __future__ import annotations
 
@@ -54,33 +54,33 @@ def told(firing: Firing) -> list[tuple[str, str, int]]:
         (State.CANCELLED, {"failures": 2}),
     ],
 )
-def test_a_run_that_has_ended_is_counted(state: State, expected: dict[str, Any]) -> None:
+def test_after_job_ended_counts_the_run(state: State, expected: dict[str, Any]) -> None:
     old = running(failures=2)
     new = after_job_ended(old, "x", state, at(1.5))
     common = {"active": (), "revision": 2, "last_outcome": state, "last_finished_at": at(1.5)}
     assert new == replace(old, **common, **expected)
 
 
-def test_a_job_that_was_deleted_is_no_outcome() -> None:
+def test_after_job_ended_of_a_deleted_job_has_no_outcome() -> None:
     old = running(last_outcome=State.DEAD, last_finished_at=NOON)
     assert after_job_ended(old, "x", None, at(1.5)) == replace(old, active=(), revision=2)
 
 
-def test_a_job_that_is_none_of_its_runs_changes_nothing() -> None:
+def test_after_job_ended_ignores_a_job_of_another_schedule() -> None:
     old = running()
     assert after_job_ended(old, "y", State.DEAD, at(1.5)) is old
 
 
-def test_a_series_survives_its_failures() -> None:
+def test_a_schedule_goes_on_after_failures() -> None:
     row = running()
     for n in range(2, 10):
         row = after_job_ended(row, row.active[0], State.DEAD, at(n - 0.5))
-        row = plan(row, now=at(n), mint=lambda n=n: f"job {n}").schedule  # type: ignore[misc]
+        row = plan(row, now=at(n), new_job_id=lambda n=n: f"job {n}").schedule  # type: ignore[misc]
     assert (row.fired, row.failed, row.status) == (9, 8, "active")
 
 
 @pytest.mark.parametrize(("failures", "pauses"), [(0, False), (1, True), (5, True)])
-def test_it_is_paused_after_as_many_failures_as_it_may_have(failures: int, pauses: bool) -> None:
+def test_pause_after_failures_pauses_the_schedule(failures: int, pauses: bool) -> None:
     new = after_job_ended(running({"pause_after_failures": 2}, failures=failures), "x", State.DEAD, at(1.5))
     assert (new.status, new.paused_at, new.due_at) == (
         ("paused", at(1.5), None) if pauses else ("active", None, at(2))
@@ -88,7 +88,7 @@ def test_it_is_paused_after_as_many_failures_as_it_may_have(failures: int, pause
     assert not pauses or f"{failures + 1} failures" in new.note
 
 
-def test_one_that_is_paused_already_keeps_its_note() -> None:
+def test_pause_after_failures_keeps_the_note_of_a_paused_schedule() -> None:
     old = running({"pause_after_failures": 1}, paused_at=NOON, due_at=None, note="mine")
     new = after_job_ended(old, "x", State.DEAD, at(1.5))
     assert (new.paused_at, new.note, new.failures) == (NOON, "mine", 1)
@@ -121,13 +121,11 @@ def test_one_that_is_paused_already_keeps_its_note() -> None:
     ],
     ids=str,
 )
-def test_the_end_of_a_run_says_when_to_look_next(
-    spec: dict[str, Any], fields: dict[str, Any], due_at: datetime | None
-) -> None:
+def test_the_end_of_a_run_sets_due_at(spec: dict[str, Any], fields: dict[str, Any], due_at: datetime | None) -> None:
     assert after_job_ended(running(spec, **fields), "x", State.CANCELLED, at(1.5)).due_at == due_at
 
 
-def test_a_job_that_is_back_at_work_is_active_once() -> None:
+def test_after_job_revived_lists_the_job_once() -> None:
     assert after_job_revived(running({}, "x", "y"), "z").active == ("x", "y", "z")
     assert after_job_revived(running({}, "x", "y"), "x").active == ("y", "x")
     assert after_job_revived(running(), "z").revision == 2
@@ -136,7 +134,7 @@ def test_a_job_that_is_back_at_work_is_active_once() -> None:
 @pytest.mark.parametrize(
     ("overlap", "active", "due_at"), [("skip", (), at(1.5)), ("skip", ("x",), at(2)), ("allow", ("x",), at(1.5))]
 )
-def test_one_that_waited_for_another_is_looked_at_when_nothing_else_is_in_its_way(
+def test_after_dependency_succeeded_a_free_schedule_is_due(
     overlap: str, active: tuple[str, ...], due_at: datetime
 ) -> None:
     old = running({"overlap": overlap, "depends_on": ("up",)}, held_at=at(1.2), waits_on="up")
@@ -144,7 +142,7 @@ def test_one_that_waited_for_another_is_looked_at_when_nothing_else_is_in_its_wa
     assert (new.due_at, new.waits_on, new.held_at, new.revision) == (due_at, None, at(1.2), 2)
 
 
-def test_one_that_is_paused_is_not_roused() -> None:
+def test_after_dependency_succeeded_a_paused_schedule_stays_paused() -> None:
     old = running(paused_at=NOON, due_at=None, held_at=at(1.2), waits_on="up")
     assert after_dependency_succeeded(old, at(1.5)) == old
 
@@ -165,21 +163,21 @@ def test_an_interval_doubles_while_runs_return_the_same_up_to_its_cap() -> None:
     assert grow(row, "a", "a", "a", "a", "a", "b", "b", "b") == [1, 2, 4, 6, 6, 1, 2, 4]
 
 
-def test_a_run_that_returned_nothing_is_like_another_that_did() -> None:
+def test_runs_that_return_nothing_return_the_same() -> None:
     assert grow(running({"adapt": 9e5}), "", "") == [1, 2]
 
 
 @pytest.mark.parametrize("state", [State.DEAD, State.CANCELLED, None])
-def test_only_a_run_that_completed_makes_it_grow(state: State | None) -> None:
+def test_only_a_completed_run_grows_the_interval(state: State | None) -> None:
     row = running({"adapt": 9e5}, digest="", stretch=2)
     assert after_job_ended(row, "x", state, at(1.1)).stretch == 2
 
 
-def test_without_a_cap_nothing_grows() -> None:
+def test_an_interval_without_a_cap_does_not_grow() -> None:
     assert grow(running(), "a", "a", "a") == [1, 1, 1]
 
 
-def test_the_tick_to_come_moves_with_the_interval() -> None:
+def test_the_next_tick_moves_with_a_grown_interval() -> None:
     row = after_job_ended(running({"adapt": 9e5}), "x", State.COMPLETED, at(1.1), "a")
     assert (row.next_run_at, row.due_at) == (at(2), at(2))
     row = after_job_ended(replace(row, active=("y",)), "y", State.COMPLETED, at(1.2), "a")
@@ -188,7 +186,7 @@ def test_the_tick_to_come_moves_with_the_interval() -> None:
     assert (row.next_run_at, row.due_at) == (at(2), at(2))
 
 
-def test_an_interval_that_is_itself_again_has_no_tick_in_the_past() -> None:
+def test_a_reset_interval_has_no_tick_in_the_past() -> None:
     row = running({"adapt": 9e5}, stretch=8, anchor_at=at(1), next_run_at=at(9), due_at=at(9), digest="other")
     new = after_job_ended(row, "x", State.COMPLETED, at(5.5), "a")
     assert (new.stretch, new.next_run_at, new.due_at) == (1, at(6), at(6))
@@ -200,7 +198,7 @@ def test_a_tick_that_is_due_already_stays_when_the_interval_changes() -> None:
     assert (new.stretch, new.next_run_at) == (1, at(2))
 
 
-def test_an_interval_that_counts_from_the_end_grows_too() -> None:
+def test_an_after_finish_interval_grows_too() -> None:
     row = running({"adapt": 9e5, "after": "finish"}, next_run_at=None, due_at=None)
     row = after_job_ended(row, "x", State.COMPLETED, at(1.5), "a")
     assert row.next_run_at == at(2.5)
@@ -208,7 +206,7 @@ def test_an_interval_that_counts_from_the_end_grows_too() -> None:
     assert (row.stretch, row.next_run_at, row.due_at) == (2, at(5), at(5))
 
 
-def test_a_run_by_hand_beside_another_moves_the_look_with_the_tick() -> None:
+def test_a_result_by_hand_moves_due_at_with_the_tick() -> None:
     row = running({"adapt": 9e5}, "x", "y", stretch=8, anchor_at=at(1), next_run_at=at(9), due_at=at(9), digest="other")
     new = after_job_ended(row, "x", State.COMPLETED, at(1.1), "a")
     assert new.next_run_at == new.due_at == at(2)
@@ -217,12 +215,12 @@ def test_a_run_by_hand_beside_another_moves_the_look_with_the_tick() -> None:
 # a new one
 
 
-def test_its_first_tick_is_the_next_one() -> None:
+def test_create_sets_the_next_tick() -> None:
     new = create("x", a_spec(trigger=cron("30 * * * *")), owner="user", now=NOON)
     assert (new.next_run_at, new.due_at, new.revision, new.declared) == (at(0.5), at(0.5), 1, "")
 
 
-def test_the_codes_own_remembers_what_the_code_said() -> None:
+def test_create_in_code_records_the_declared_digest() -> None:
     spec = a_spec()
     assert create("x", spec, owner="code", now=NOON).declared == fingerprint(spec) != fingerprint(a_spec(priority=1))
 
@@ -241,13 +239,13 @@ def test_the_codes_own_remembers_what_the_code_said() -> None:
     ],
     ids=str,
 )
-def test_one_that_runs_on_start_begins_at_once_if_it_may(spec: dict[str, Any], first: datetime | None) -> None:
+def test_run_on_start_ticks_at_once_if_the_window_allows(spec: dict[str, Any], first: datetime | None) -> None:
     assert hourly(spec={"run_on_start": True, **spec}).next_run_at == first
 
 
-def test_after_the_run_on_start_comes_one_interval() -> None:
+def test_run_on_start_is_followed_by_one_interval() -> None:
     row = hourly(spec={"run_on_start": True})
-    firing = plan(row, now=NOON, mint=lambda: "x")
+    firing = plan(row, now=NOON, new_job_id=lambda: "x")
     assert ([tick.at for tick in firing.ticks], firing.schedule.next_run_at) == ([NOON], at(1))
 
 
@@ -259,7 +257,7 @@ def test_after_the_run_on_start_comes_one_interval() -> None:
     [{"priority": 5}, {"overlap": "allow"}, {"catch_up": "all"}, {"payload": "[]"}, {"max_runs": 9}, {"grace": 1.0}],
     ids=str,
 )
-def test_the_next_tick_stays_if_the_instants_are_the_same(change: dict[str, Any]) -> None:
+def test_redefine_keeps_the_next_tick_if_ticks_do_not_change(change: dict[str, Any]) -> None:
     old = running()
     firing = redefine(old, a_spec(**change), now=at(1.5))
     assert firing == Firing(schedule=replace(old, spec=a_spec(**change), revision=2, updated_at=at(1.5)))
@@ -277,43 +275,43 @@ def test_the_next_tick_stays_if_the_instants_are_the_same(change: dict[str, Any]
     ],
     ids=str,
 )
-def test_other_instants_mean_another_next_tick(change: dict[str, Any], first: datetime | None) -> None:
+def test_redefine_with_other_ticks_sets_the_next_tick(change: dict[str, Any], first: datetime | None) -> None:
     firing = redefine(running(active=()), a_spec(**change), now=at(1.5))
     assert (firing.schedule.next_run_at, firing.schedule.due_at, firing.ticks) == (first, first, ())
 
 
-def test_ticks_that_were_due_and_have_no_place_in_the_new_rule_are_on_record() -> None:
+def test_redefine_records_due_ticks_as_skipped() -> None:
     firing = redefine(running(), a_spec(trigger=cron("15 * * * *")), now=at(4.5))
     assert told(firing) == [("skipped", "changed", 3)]
     assert (firing.schedule.skipped, firing.schedule.ticks, firing.schedule.next_run_at) == (3, 1, at(5.25))
 
 
-def test_what_a_new_window_would_have_taken_out_before_is_not_skipped() -> None:
+def test_redefine_with_a_window_skips_no_earlier_ticks() -> None:
     spec = a_spec(window=Window("20:00", "22:00"), trigger=Every(seconds=900))
     row = redefine(running(active=()), spec, now=at(1.75)).schedule
-    firing = plan(row, now=at(8), mint=lambda: "y")
+    firing = plan(row, now=at(8), new_job_id=lambda: "y")
     assert told(firing) == [("fired", "", 1), ("skipped", "window", 24)]
 
 
-def test_what_an_old_window_has_taken_out_is_on_record_when_it_goes() -> None:
+def test_redefine_without_the_window_records_what_it_omitted() -> None:
     row = running({"window": Window("08:00", "14:00")}, next_run_at=at(20), due_at=at(20), active=())
     firing = redefine(row, a_spec(), now=at(5.5))
     assert told(firing) == [("skipped", "window", 4)]
     assert firing.schedule.next_run_at == at(6)
 
 
-def test_the_declaration_is_kept_if_given() -> None:
+def test_redefine_stores_the_declared_digest_if_given() -> None:
     assert redefine(running(), a_spec(), now=at(1.5), declared="new").schedule.declared == "new"
     assert redefine(running(declared="old"), a_spec(), now=at(1.5)).schedule.declared == "old"
 
 
-def test_more_runs_bring_an_ended_one_back() -> None:
+def test_redefine_with_more_max_runs_revives_an_ended_schedule() -> None:
     old = running({"max_runs": 1}, next_run_at=None, due_at=None, active=())
     firing = redefine(old, a_spec(max_runs=2), now=at(9.5))
     assert (firing.schedule.next_run_at, firing.schedule.due_at, firing.ticks) == (at(10), at(10), ())
 
 
-def test_fewer_runs_end_it_and_what_was_owed_is_on_record() -> None:
+def test_redefine_with_fewer_max_runs_ends_it_and_records_due_ticks() -> None:
     old = running({"overlap": "queue"}, held_at=at(1.2))
     firing = redefine(old, a_spec(overlap="queue", max_runs=1), now=at(1.5))
     new = firing.schedule
@@ -321,44 +319,44 @@ def test_fewer_runs_end_it_and_what_was_owed_is_on_record() -> None:
     assert told(firing) == [("skipped", "changed", 1)]
 
 
-def test_a_change_while_the_run_that_decides_goes_on_leaves_the_decision_to_it() -> None:
+def test_redefine_during_an_after_finish_run_leaves_the_tick_open() -> None:
     old = running({"after": "finish"}, next_run_at=None, due_at=None)
     new = redefine(old, a_spec(after="finish", trigger=Every(seconds=60)), now=at(1.5)).schedule
     assert new.next_run_at is None
     assert after_job_ended(new, "x", State.COMPLETED, at(2)).next_run_at == at(2) + timedelta(minutes=1)
 
 
-def test_an_interval_that_no_longer_counts_from_the_end_has_a_next_tick_at_once() -> None:
+def test_redefine_from_after_finish_to_start_sets_a_next_tick() -> None:
     old = running({"after": "finish"}, next_run_at=None, due_at=None)
     assert redefine(old, a_spec(), now=at(1.5)).schedule.due_at == at(2)
 
 
 @pytest.mark.parametrize("change", [{}, {"adapt": 7200.0}], ids=["none", "another"])
-def test_an_interval_that_grew_by_another_rule_is_itself_again(change: dict[str, Any]) -> None:
+def test_redefine_resets_a_grown_interval(change: dict[str, Any]) -> None:
     old = running({"adapt": 9e5}, stretch=8, next_run_at=at(9), due_at=at(9), digest="x")
     new = redefine(old, a_spec(**change), now=at(1.5)).schedule
     assert (new.stretch, new.digest, new.next_run_at, new.due_at) == (1, "", at(2), at(2))
 
 
-def test_a_held_tick_is_looked_at_anew_if_what_it_waits_on_has_changed() -> None:
+def test_redefine_of_dependencies_reconsiders_the_held_tick() -> None:
     old = running({"depends_on": ("up",)}, active=(), held_at=at(1.2), waits_on="up")
     new = redefine(old, a_spec(), now=at(1.5)).schedule
     assert (new.waits_on, new.due_at) == (None, at(1.5))
 
 
 @pytest.mark.parametrize(("overlap", "due_at"), [("queue", at(2)), ("allow", at(1.5))])
-def test_a_held_tick_is_free_when_runs_may_overlap(overlap: str, due_at: datetime) -> None:
+def test_redefine_to_overlap_allow_frees_the_held_tick(overlap: str, due_at: datetime) -> None:
     old = running({"overlap": "queue"}, held_at=at(1.2))
     assert redefine(old, a_spec(overlap=overlap), now=at(1.5)).schedule.due_at == due_at
 
 
-def test_a_change_of_a_paused_one_leaves_it_paused() -> None:
+def test_redefine_leaves_a_paused_schedule_paused() -> None:
     old = running(paused_at=NOON, due_at=None)
     new = redefine(old, a_spec(trigger=Every(seconds=60)), now=at(1.5)).schedule
     assert (new.paused_at, new.due_at, new.next_run_at) == (NOON, None, at(1.5) + timedelta(minutes=1))
 
 
-def test_a_change_of_a_paused_one_does_not_free_the_tick_that_waits() -> None:
+def test_redefine_of_a_paused_schedule_keeps_the_held_tick() -> None:
     old = running(paused_at=NOON, due_at=None, active=(), held_at=at(1.2))
     assert redefine(old, a_spec(priority=1), now=at(1.5)).schedule.due_at is None
     assert reschedule(old, at(9), now=at(1.5)).schedule.due_at is None
@@ -367,7 +365,7 @@ def test_a_change_of_a_paused_one_does_not_free_the_tick_that_waits() -> None:
 # paused and resumed
 
 
-def test_a_paused_one_keeps_its_place_and_is_not_looked_at() -> None:
+def test_pause_keeps_the_next_tick_and_clears_due_at() -> None:
     new = pause(running(), "why", now=at(1.5))
     assert (new.paused_at, new.note, new.due_at, new.next_run_at, new.revision) == (at(1.5), "why", None, at(2), 2)
     again = pause(new, "other", now=at(1.6))
@@ -378,21 +376,24 @@ def asleep(spec: dict[str, Any] | None = None, **fields: Any) -> Schedule:
     return running(spec, **{"paused_at": at(1.5), "due_at": None, "note": "why", "failures": 3, "active": (), **fields})
 
 
-def test_resumed_from_now_it_leaves_out_what_the_pause_covered() -> None:
+def test_resume_from_now_skips_the_ticks_of_the_pause() -> None:
     firing = resume(asleep(), from_now=True, now=at(4.5))
     new = firing.schedule
     assert (new.paused_at, new.note, new.failures, new.next_run_at, new.due_at) == (None, "", 0, at(5), at(5))
     assert told(firing) == [("skipped", "paused", 3)]
 
 
-def test_resumed_from_where_it_left_it_follows_the_catch_up_rule() -> None:
+def test_resume_follows_the_catch_up_policy() -> None:
     firing = resume(asleep(), from_now=False, now=at(4.5))
     assert (firing.schedule.next_run_at, firing.schedule.due_at, firing.ticks) == (at(2), at(2), ())
-    assert told(plan(firing.schedule, now=at(4.5), mint=lambda: "y")) == [("missed", "catch_up", 2), ("fired", "", 1)]
+    assert told(plan(firing.schedule, now=at(4.5), new_job_id=lambda: "y")) == [
+        ("missed", "catch_up", 2),
+        ("fired", "", 1),
+    ]
 
 
 @pytest.mark.parametrize("from_now", [True, False])
-def test_resumed_before_its_next_tick_it_has_missed_nothing(from_now: bool) -> None:
+def test_resume_before_the_next_tick_misses_nothing(from_now: bool) -> None:
     firing = resume(asleep(), from_now=from_now, now=at(1.75))
     assert (firing.schedule.due_at, firing.ticks) == (at(2), ())
 
@@ -408,7 +409,7 @@ def test_resumed_before_its_next_tick_it_has_missed_nothing(from_now: bool) -> N
     ],
     ids=str,
 )
-def test_an_interval_that_counts_from_the_end_goes_on_from_the_resumption(
+def test_resume_restarts_an_after_finish_interval(
     from_now: bool, fields: dict[str, Any], next_at: datetime | None, due_at: datetime | None
 ) -> None:
     old = asleep({"after": "finish", "max_runs": 9}, next_run_at=None, **fields)
@@ -426,7 +427,7 @@ def test_an_interval_that_counts_from_the_end_goes_on_from_the_resumption(
     ],
     ids=str,
 )
-def test_a_held_tick_outlasts_the_pause(spec: dict[str, Any], fields: dict[str, Any], free: bool) -> None:
+def test_resume_keeps_the_held_tick(spec: dict[str, Any], fields: dict[str, Any], free: bool) -> None:
     new = resume(asleep(spec, held_at=at(1.2), **fields), from_now=True, now=at(1.75)).schedule
     assert (new.held_at, new.due_at) == (at(1.2), at(1.75) if free else at(2))
 
@@ -434,37 +435,39 @@ def test_a_held_tick_outlasts_the_pause(spec: dict[str, Any], fields: dict[str, 
 # moved and triggered by hand
 
 
-def test_the_next_tick_can_be_set_and_those_after_it_follow_the_rule() -> None:
+def test_reschedule_sets_one_tick() -> None:
     firing = reschedule(running(active=()), at(2.3), now=at(1.5))
     assert (firing.schedule.next_run_at, firing.schedule.due_at, firing.ticks) == (at(2.3), at(2.3), ())
-    assert plan(firing.schedule, now=at(2.3), mint=lambda: "y").schedule.next_run_at == at(3)
+    assert plan(firing.schedule, now=at(2.3), new_job_id=lambda: "y").schedule.next_run_at == at(3)
 
 
-def test_ticks_that_were_due_when_the_next_one_was_set_are_on_record() -> None:
+def test_reschedule_records_due_ticks_as_skipped() -> None:
     firing = reschedule(running(), at(9.5), now=at(4.5))
     assert told(firing) == [("skipped", "changed", 3)]
 
 
-def test_an_instant_that_is_past_means_now() -> None:
+def test_reschedule_to_the_past_means_now() -> None:
     assert reschedule(running(), at(0.5), now=at(1.5)).schedule.next_run_at == at(1.5)
 
 
-def test_the_tick_that_is_due_can_be_set_to_now_without_being_passed_over() -> None:
+def test_reschedule_of_a_due_tick_to_now_does_not_skip_it() -> None:
     firing = reschedule(running(), at(2), now=at(2))
     assert (firing.ticks, firing.schedule.next_run_at) == ((), at(2))
 
 
-def test_setting_the_next_tick_leaves_a_pause_and_a_held_tick_alone() -> None:
+def test_reschedule_keeps_a_pause_and_a_held_tick() -> None:
     assert reschedule(asleep(), at(9), now=at(2)).schedule.due_at is None
     free = running({"overlap": "queue"}, active=(), held_at=at(1.2), due_at=at(1.4))
     assert reschedule(free, at(9), now=at(1.5)).schedule.due_at == at(1.5)
 
 
 @pytest.mark.parametrize("joins", [True, False])
-def test_a_job_by_hand_goes_beside_the_series(joins: bool) -> None:
+def test_trigger_now_does_not_change_the_next_tick(joins: bool) -> None:
     numbers = count()
     old = running(paused_at=NOON, due_at=None, ticks=4)
-    firing = trigger_now(old, [at(1), at(1.5)], "by_hand", now=at(1.5), mint=lambda: f"m{next(numbers)}", joins=joins)
+    firing = trigger_now(
+        old, [at(1), at(1.5)], "by_hand", now=at(1.5), new_job_id=lambda: f"m{next(numbers)}", joins=joins
+    )
     assert [(tick.n, tick.at, tick.job_id, tick.reason) for tick in firing.ticks] == [
         (5, at(1), "m0", "by_hand"),
         (6, at(1.5), "m1", "by_hand"),

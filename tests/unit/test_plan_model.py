@@ -1,4 +1,4 @@
-"""plan() over whole lives of schedules: every tick has one fate, and nothing runs that must not."""
+"""plan() over whole lives of schedules: every tick is recorded once, and nothing runs that must not."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from mainspring.ids import JobId
 from mainspring.records.job import State
 from mainspring.schedule.edit import create, pause, redefine, reschedule, resume, trigger_now
 from mainspring.schedule.job_ended import after_dependency_succeeded, after_job_ended
-from mainspring.schedule.plan import STEP, plan
+from mainspring.schedule.plan import MAX_TICKS_PER_FIRING, plan
 from mainspring.schedule.record import Firing, Schedule, Spec, Tick
-from mainspring.schedule.status import COUNTED, due
+from mainspring.schedule.status import MAX_COUNTED_TICKS, next_due
 from mainspring.trigger import Every, Timetable, Window
 
 START = datetime(2030, 1, 1, 20, 59, 30, tzinfo=UTC)
@@ -84,13 +84,13 @@ class Life:
 
     def _plan(self, broken: dict[datetime, str]) -> None:
         old = self.row
-        firing = plan(old, now=self.now, mint=self.mint, others={"other": self.needed}, broken=broken)
+        firing = plan(old, now=self.now, new_job_id=self.mint, dependencies={"other": self.needed}, skip_reasons=broken)
         again = firing.schedule
         moves = (again.next_run_at, again.held_at, again.ticks, again.waits_on) != (
             old.next_run_at, old.held_at, old.ticks, old.waits_on,
         )  # fmt: skip
         assert moves or again.due_at is None or again.due_at > self.now
-        assert sum(tick.what == "fired" for tick in firing.ticks) <= STEP
+        assert sum(tick.what == "fired" for tick in firing.ticks) <= MAX_TICKS_PER_FIRING
         if old.next_run_at is not None and again.next_run_at is not None:
             assert again.next_run_at >= old.next_run_at
         assert set(firing.cancel) <= set(again.active)
@@ -106,9 +106,15 @@ class Life:
     def look_in_vain(self) -> None:
         """A look at which no input can be made."""
         if self.row.due_at is not None and self.row.due_at <= self.now:
-            ticks = {tick.at: "input: no" for tick in plan(self.row, now=self.now, mint=self.mint).ticks}
+            ticks = {tick.at: "input: no" for tick in plan(self.row, now=self.now, new_job_id=self.mint).ticks}
             for _ in range(300):
-                wanted = plan(self.row, now=self.now, mint=lambda: "x", others={"other": self.needed}, broken=ticks)
+                wanted = plan(
+                    self.row,
+                    now=self.now,
+                    new_job_id=lambda: "x",
+                    dependencies={"other": self.needed},
+                    skip_reasons=ticks,
+                )
                 fired = {tick.at: "input: no" for tick in wanted.ticks if tick.what == "fired"}
                 if not fired:
                     break
@@ -149,7 +155,7 @@ class Life:
         self._write(resume(self.row, from_now=True, now=self.now))
 
     def trigger(self) -> None:
-        firing = trigger_now(self.row, [self.now], "by_hand", now=self.now, mint=self.mint, joins=True)
+        firing = trigger_now(self.row, [self.now], "by_hand", now=self.now, new_job_id=self.mint, joins=True)
         self.by_hand |= {tick.job_id or "" for tick in firing.ticks}
         self._write(firing)
 
@@ -197,7 +203,7 @@ class Life:
             if tick.reason == "by_hand":
                 continue
             ticks = list(_between(timetable, tick)) if tick.last_at is not None else [tick.at]
-            assert len(ticks) == tick.count or tick.count == COUNTED < len(ticks)
+            assert len(ticks) == tick.count or tick.count == MAX_COUNTED_TICKS < len(ticks)
             found.update(ticks)
         return found
 
@@ -243,15 +249,13 @@ def _ideal(row: Schedule, until: datetime) -> list[datetime]:
 
 @settings(max_examples=150, deadline=None)
 @given(_said, st.lists(_steps, max_size=25))
-def test_whatever_happens_nothing_is_forgotten_and_nothing_runs_that_must_not(
-    said: dict[str, Any], steps: list[tuple[int, str]]
-) -> None:
+def test_a_schedule_loses_no_tick_and_runs_none_it_must_not(said: dict[str, Any], steps: list[tuple[int, str]]) -> None:
     lived(said, steps)
 
 
 @settings(max_examples=150, deadline=None)
 @given(_said, st.lists(_steps.filter(lambda step: step[1] not in ("reschedule", "trigger")), max_size=25))
-def test_every_tick_that_has_come_has_one_fate(said: dict[str, Any], steps: list[tuple[int, str]]) -> None:
+def test_every_passed_tick_is_recorded_once(said: dict[str, Any], steps: list[tuple[int, str]]) -> None:
     life = lived(said, steps, run_on_start=False)
     found, row = life.accounted(), life.row
     assert all(times == 1 for times in found.values())
@@ -269,9 +273,7 @@ def test_every_tick_that_has_come_has_one_fate(said: dict[str, Any], steps: list
 
 @settings(max_examples=100, deadline=None)
 @given(_said, st.lists(_steps, max_size=25))
-def test_an_interval_that_counts_from_the_end_of_a_run_has_no_run_sooner(
-    said: dict[str, Any], steps: list[tuple[int, str]]
-) -> None:
+def test_after_finish_never_runs_sooner_than_its_interval(said: dict[str, Any], steps: list[tuple[int, str]]) -> None:
     life = Life({**said, "window": None, "run_on_start": False}, after="finish")
     ends = [START]
     for seconds, what in steps:
@@ -286,7 +288,7 @@ def test_an_interval_that_counts_from_the_end_of_a_run_has_no_run_sooner(
                 assert tick.at - ends[-1] >= MINUTE or tick.at == life.row.held_at or "depends_on" in said
 
 
-def test_the_instant_at_which_it_is_looked_at_is_the_tick_and_its_offset() -> None:
+def test_due_at_is_the_tick_plus_its_jitter_offset() -> None:
     row = create("x", Spec(trigger=Every(seconds=60), task="task", jitter=30.0), owner="user", now=START)
     assert row.next_run_at is not None
-    assert due(row) == row.due_at == row.next_run_at + row.timetable.offset
+    assert next_due(row) == row.due_at == row.next_run_at + row.timetable.offset

@@ -12,9 +12,9 @@ from mainspring.events import Bus
 from mainspring.records.job import State
 from mainspring.records.query import Filter
 from mainspring.schedule.edit import create
-from mainspring.schedule.options import Declared
-from mainspring.schedule.plan import STEP
-from mainspring.schedule.record import Firing, Schedule, Spec, key_of
+from mainspring.schedule.options import DeclaredSchedule
+from mainspring.schedule.plan import MAX_TICKS_PER_FIRING
+from mainspring.schedule.record import Firing, Schedule, Spec, tick_key
 from mainspring.store import Store
 from mainspring.testing import VirtualClock
 from mainspring.testing.contract.build import NOW, later, new_job, put
@@ -50,10 +50,10 @@ async def test_it_says_that_there_is_more_at_once_after_a_step_of_many_ticks(
     store: Store, clock: VirtualClock, scheduler: Scheduler
 ) -> None:
     await with_schedule(store, catch_up="all", overlap="allow")
-    clock.advance(minutes=STEP + 50)
+    clock.advance(minutes=MAX_TICKS_PER_FIRING + 50)
     assert await scheduler.turn(store) == 0
     assert await scheduler.turn(store) == 60
-    assert len(await store.jobs(Filter(), now=NOW, limit=999)) == STEP + 50
+    assert len(await store.jobs(Filter(), now=NOW, limit=999)) == MAX_TICKS_PER_FIRING + 50
 
 
 async def test_a_tick_that_cancelled_a_waiting_job_takes_its_place_at_once(
@@ -89,7 +89,7 @@ async def test_a_tick_that_has_its_job_already_is_passed_over_and_the_series_goe
         waits = replace(new, revision=2, held_at=later(30), due_at=NOW)
         tick = later(30)
         await store.fire([Firing(schedule=waits)], now=NOW)
-    await put(store, new_job(idempotency_key=key_of("minutely", tick)))
+    await put(store, new_job(idempotency_key=tick_key("minutely", tick)))
     clock.advance(seconds=60 if not held else 40)
     await scheduler.turn(store)
     (record,) = await store.ticks("minutely", limit=9)
@@ -102,7 +102,7 @@ async def test_a_held_tick_whose_input_cannot_be_made_is_given_up(store: Store, 
         raise ValueError(f"no input for {tick:%H:%M}")
 
     new = await with_schedule(store, overlap="queue", computed=True)
-    scheduler = Scheduler(clock, Bus(), {new.name: Declared(new.spec, broken)}, {}, payload_limit=1000)
+    scheduler = Scheduler(clock, Bus(), {new.name: DeclaredSchedule(new.spec, broken)}, {}, payload_limit=1000)
     await store.fire([Firing(schedule=replace(new, revision=2, held_at=NOW, due_at=NOW))], now=NOW)
     assert await scheduler.turn(store) == 60
     (record,) = await store.ticks(new.name, limit=9)

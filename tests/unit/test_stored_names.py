@@ -29,7 +29,7 @@ from mainspring.records.outcome import Crashed, Done, Poisoned, Policy, ProcessD
 from mainspring.records.run import PARTIAL_KIND, PARTIAL_TYPE, Ending, Failure, Items
 from mainspring.records.skew import UndecodablePayload
 from mainspring.schedule.edit import fingerprint
-from mainspring.schedule.record import BACKFILL, BY_HAND, INPUT, Spec, Tick, key_of
+from mainspring.schedule.record import BACKFILL, BY_HAND, INPUT_ERROR, Spec, Tick, tick_key
 from mainspring.stores.postgres.url import PostgresUrl as PostgresPlace
 from mainspring.stores.redis.url import RedisUrl as RedisPlace
 from mainspring.stores.rows import options_of
@@ -37,9 +37,9 @@ from mainspring.task.dead_letter import MARK
 from mainspring.task.interruption import TaskExit
 from mainspring.testing.contract.build import NOW, a_schedule
 from mainspring.trigger import At, Calendar, Cron, Every
-from mainspring.webhook import inbound, record, seen_message
+from mainspring.webhook import inbound, message_dedup, record
 from mainspring.webhook.delivery import Undelivered
-from mainspring.webhook.message import prefix
+from mainspring.webhook.message import key_prefix
 from mainspring.webhook.record import QUEUE, TASK
 from mainspring.webhook.signature import PREFIX
 from mainspring.worker.scheduler import job_of
@@ -135,16 +135,16 @@ def test_states_endings_and_actions() -> None:
 
 def test_keys_of_ticks() -> None:
     at = datetime.fromisoformat("2030-01-01T09:00:00.000001+00:00")
-    assert key_of("naïve: x", at) == "schedule:naïve: x:1893488400000001000"
+    assert tick_key("naïve: x", at) == "schedule:naïve: x:1893488400000001000"
     tick = Tick(n=1, at=at, seen_at=at, what="fired", reason=BY_HAND, job_id="j")
     assert job_of(a_schedule("s"), tick, "{}", at, None).idempotency_key == "schedule:s:hand-j"
     filled = job_of(a_schedule("s"), replace(tick, reason=BACKFILL), "{}", at, None)
-    assert (filled.idempotency_key, filled.schedule, filled.scheduled_at) == (key_of("s", at), "s", at)
-    assert (BY_HAND, BACKFILL, INPUT) == ("by_hand", "backfill", "input: ")
+    assert (filled.idempotency_key, filled.schedule, filled.scheduled_at) == (tick_key("s", at), "s", at)
+    assert (BY_HAND, BACKFILL, INPUT_ERROR) == ("by_hand", "backfill", "input: ")
 
 
 def test_keys_of_deliveries_and_of_calls() -> None:
-    assert prefix("ops") == "webhook:ops:"
+    assert key_prefix("ops") == "webhook:ops:"
     assert says('f"trigger:{trigger.name}:{call.id}"')
 
 

@@ -1,4 +1,4 @@
-"""Timetables: what a start, an end, exclusions and a window leave of a trigger's ticks."""
+"""Timetables: a trigger's ticks limited by a start, an end, excluded dates and a window."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ def test_a_preview_tells_of_moves_and_of_changes_of_the_clocks() -> None:
     assert f"{first.local:%H:%M}" == "03:00"
 
 
-def test_what_was_taken_out_is_told_by_reason() -> None:
+def test_omitted_ticks_are_listed_by_reason() -> None:
     table = Timetable(every(6).hours, window=Window("08:00", "18:00"), exclude=(date(2026, 3, 28),))
     assert table.omitted(utc(27), utc(29)) == [
         Omitted("excluded", 4, utc(28), utc(28, 18)),
@@ -317,8 +317,8 @@ def test_jitter_spreads_schedules_evenly() -> None:
 @pytest.mark.parametrize(
     ("given", "way_out"),
     [
-        ({"trigger": "5m"}, "'5m' is no trigger: say every(5).minutes"),
-        ({"trigger": every(5)}, "every(5) is no trigger: say every(5).minutes"),
+        ({"trigger": "5m"}, "'5m' is not a trigger: write every(5).minutes"),
+        ({"trigger": every(5)}, "every(5) is not a trigger: write every(5).minutes"),
         ({"jitter": -1}, "jitter is from 0 to 604800 seconds"),
         ({"jitter": float("nan")}, "jitter is from 0 to 604800 seconds"),
         ({"jitter": True}, "jitter is a number of seconds"),
@@ -326,10 +326,10 @@ def test_jitter_spreads_schedules_evenly() -> None:
         ({"start_at": datetime(2026, 1, 1)}, "start_at 2026-01-01 00:00:00 has no zone"),
         ({"exclude": ("2026-12-25",)}, "exclude has dates, as date(2026, 12, 25)"),
         ({"exclude": (utc(27),)}, "exclude has dates"),
-        ({"window": ("08:00", "18:00")}, "say Window.of(...)"),
+        ({"window": ("08:00", "18:00")}, "use Window.of(...)"),
     ],
 )
-def test_a_timetable_that_makes_no_sense_is_refused(given: dict[str, Any], way_out: str) -> None:
+def test_a_contradictory_timetable_is_refused(given: dict[str, Any], way_out: str) -> None:
     with pytest.raises(BadInput) as refused:
         Timetable(**{"trigger": every().hour, **given})
     assert way_out in str(refused.value)
@@ -345,11 +345,11 @@ def test_a_timetable_that_makes_no_sense_is_refused(given: dict[str, Any], way_o
         (Timetable(at(utc(28, 9)), exclude=(date(2026, 3, 28),)),
          "once, on 28 March 2026 at 09:00, UTC: falls on excluded dates only; exclude fewer of them"),
         (Timetable(at(utc(28, 9)), start_at=utc(29)),
-         "once, on 28 March 2026 at 09:00, UTC: has no tick after 28 March 2026, 23:59:59 UTC; say a later time"),
+         "once, on 28 March 2026 at 09:00, UTC: has no tick after 28 March 2026, 23:59:59 UTC; choose a later time"),
         (Timetable(every().day.at("09:00"), start_at=utc(27, 10), end_at=utc(27, 12)),
-         "every day at 09:00: has no tick until end_at, 27 March 2026, 12:00 UTC; say a later end"),
+         "every day at 09:00: has no tick until end_at, 27 March 2026, 12:00 UTC; choose a later end"),
         (moved(every().day.at("03:00"), start_at=utc(27, 2), end_at=utc(27, 7)),
-         "every day at 03:00: has no tick until end_at, 27 March 2026, 07:00 UTC; say a later end"),
+         "every day at 03:00: has no tick until end_at, 27 March 2026, 07:00 UTC; choose a later end"),
     ],
 )  # fmt: skip
 def test_a_timetable_without_a_tick_is_refused_with_the_reason(table: Timetable, reason: str) -> None:
@@ -364,6 +364,6 @@ def test_a_timetable_with_a_tick_passes() -> None:
     Timetable(at(utc(28, 9))).check(FRIDAY)
 
 
-def test_what_is_over_has_no_tick_after_now() -> None:
+def test_a_timetable_that_has_ended_has_no_tick() -> None:
     with pytest.raises(BadInput, match="has no tick after 29 March 2026, 00:00 UTC"):
         Timetable(at(utc(28, 9))).check(utc(29))

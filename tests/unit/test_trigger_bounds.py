@@ -1,4 +1,4 @@
-"""Rules about time are bounded, and what they cost grows with their ticks and not with what they hold."""
+"""Triggers are bounded, and their cost depends on their ticks, not on their size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from mainspring import BadInput
-from mainspring.schedule.options import checked
+from mainspring.schedule.options import check_options
 from mainspring.schedule.record import Spec
 from mainspring.trigger import AnyTrigger, Calendar, Timetable, Window, cron, every
 from mainspring.trigger.bounds import (
@@ -21,7 +21,7 @@ from mainspring.trigger.bounds import (
     MAX_WEEKDAY_CHARACTERS,
     MAX_WEEKDAYS,
 )
-from mainspring.trigger.cron_fields import LONGEST
+from mainspring.trigger.cron_fields import MAX_EXPRESSION_CHARACTERS
 
 NOON = datetime(2026, 3, 28, 12, tzinfo=UTC)
 MINUTES = tuple(f"{n // 60:02}:{n % 60:02}" for n in range(1440))
@@ -47,14 +47,17 @@ def cpu(act: Any) -> float:
         (lambda: Window("08:00", "18:00", "mon," * MAX_WEEKDAY_CHARACTERS), "too many weekdays"),
         (lambda: Window("08:00", "18:00", "x" * 8_000_000), "too many weekdays"),
         (lambda: Window("8" * 8_000_000, "18:00"), "is not a time of day"),
-        (lambda: cron(f"{'0,' * LONGEST}0 * * * *"), "characters are too many"),
+        (lambda: cron(f"{'0,' * MAX_EXPRESSION_CHARACTERS}0 * * * *"), "characters are too many"),
         (lambda: cron("H * * * *").named("x" * (MAX_NAME_CHARACTERS + 1)), "more than 200 characters"),
         (lambda: Timetable(every().day, exclude=(date(2026, 1, 1),) * 5000), "5,000 excluded dates are too many"),
-        (lambda: checked("s", {"exclude": [date(2026, 1, 1)] * (MAX_EXCLUDED_DATES + 1)}), "3,661 dates are too many"),
-        (lambda: checked("s", {"depends_on": ["x"] * (MAX_DEPENDENCIES + 1)}), "101 schedules are too many"),
+        (
+            lambda: check_options("s", {"exclude": [date(2026, 1, 1)] * (MAX_EXCLUDED_DATES + 1)}),
+            "3,661 dates are too many",
+        ),
+        (lambda: check_options("s", {"depends_on": ["x"] * (MAX_DEPENDENCIES + 1)}), "101 schedules are too many"),
     ],
 )
-def test_a_rule_that_holds_too_much_is_refused_in_few_words_and_at_once(make: Any, reason: str) -> None:
+def test_a_trigger_that_is_too_large_is_refused_quickly(make: Any, reason: str) -> None:
     began = time.thread_time()
     with pytest.raises(BadInput, match=reason) as bad:
         make()
@@ -70,7 +73,7 @@ def test_a_rule_that_holds_too_much_is_refused_in_few_words_and_at_once(make: An
         f'{{"trigger":{{"kind":"every","seconds":60}},"task":"t","depends_on":{["x"] * 5000}}}',
     ],
 )
-def test_a_stored_rule_of_an_earlier_release_that_holds_too_much_is_not_decoded(text: str) -> None:
+def test_a_stored_trigger_that_is_too_large_is_not_decoded(text: str) -> None:
     with pytest.raises(msgspec.ValidationError, match="too many: at most"):
         msgspec.json.decode(text.replace("'", '"'), type=Spec)
 
@@ -108,7 +111,7 @@ def test_excluded_dates_in_a_row_are_passed_at_once() -> None:
     assert cpu(lambda: [moves.next(datetime(2036, 4, 4, 12, tzinfo=UTC)) for _ in range(100)]) < SOON
 
 
-def test_every_kind_of_rule_is_previewed_soon() -> None:
+def test_every_kind_of_trigger_is_previewed_quickly() -> None:
     rules: list[AnyTrigger] = [cron("* * * * * *", tz="Europe/Berlin"), cron("0 0 29 2 mon", day_match="and")]
     for rule in rules:
         assert cpu(lambda rule=rule: rule.preview(1000, after=NOON)) < SOON

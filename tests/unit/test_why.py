@@ -238,7 +238,7 @@ CASES: list[tuple[Code, Job, dict[str, Any], str, Any, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("code", "job", "facts", "text", "until", "holders"), CASES, ids=[case[0] for case in CASES])
-def test_the_reason_is_named_with_its_end_and_its_holders(
+def test_a_reason_has_its_code_end_and_holders(
     code: Code, job: Job, facts: dict[str, Any], text: str, until: Any, holders: tuple[str, ...]
 ) -> None:
     assert why(job, **facts)[-1] == Reason(code=code, text=text, until=until, holders=holders)
@@ -248,19 +248,19 @@ def test_every_reason_there_is_has_its_case() -> None:
     assert {case[0] for case in CASES} == set(get_args(Code))
 
 
-def test_all_reasons_are_told_together() -> None:
+def test_why_returns_all_reasons() -> None:
     job = a_job(run_at=SOON, task="new")
     found = why(job, paused={"default"}, circuit=Circuit("new", 5, SOON))
     assert [reason.code for reason in found] == ["not_due", "queue_paused", "breaker_open", "unknown_task"]
 
 
-def test_one_worker_with_room_is_enough() -> None:
+def test_one_worker_with_a_free_slot_is_no_reason() -> None:
     full = live(concurrency=1)
     assert why(a_job(), workers=[full, live("bob")], running=runs(1))[0].code == "next"
 
 
 @pytest.mark.parametrize("circuit", [Circuit("task", 2), Circuit("task", 5, NOW)], ids=["closed", "half open"])
-def test_a_breaker_that_lets_it_through_is_no_reason(circuit: Circuit) -> None:
+def test_a_closed_breaker_is_no_reason(circuit: Circuit) -> None:
     assert why(a_job(), circuit=circuit)[0].code == "next"
 
 
@@ -272,7 +272,7 @@ def test_at_most_ten_holders_are_named() -> None:
 # asked of the app
 
 
-async def test_the_app_gathers_the_facts(app: Mainspring, store: Store, clock: VirtualClock) -> None:
+async def test_why_gathers_facts_from_the_store(app: Mainspring, store: Store, clock: VirtualClock) -> None:
     async with app:
         job = await bring(store, State.PENDING)
         await app.queues.pause("default")

@@ -1,4 +1,4 @@
-"""Windows: what is inside, when they open, across midnight and changes of the clocks."""
+"""Windows: what is inside, when they open, across midnight and clock changes."""
 
 from __future__ import annotations
 
@@ -46,30 +46,30 @@ def utc(day: int, hour: int, minute: int = 0, month: int = 3) -> datetime:
         (Window("08:00", "18:00", "sun,mon"), Window("08:00", "18:00", (0, 6))),
     ],
 )
-def test_what_users_write_becomes_a_window(said: Any, window: Window) -> None:
+def test_window_of_accepts_tuples_and_mappings(said: Any, window: Window) -> None:
     assert Window.of(said) == window
 
 
 @pytest.mark.parametrize(
     ("said", "way_out"),
     [
-        (("08:00", "08:00"), "is empty: say when it closes"),
+        (("08:00", "08:00"), "is empty: give another closing time"),
         (("08:00",), "the first two are needed"),
         (("08:00", "18:00", None, None, "skip", "more"), "it has opens, closes, days, tz, outside"),
         ({"opens": "08:00", "close": "18:00"}, "it has opens, closes, days, tz, outside"),
-        ("08:00-18:00", "say it as ('08:00', '18:00')"),
-        (5, "say it as ('08:00', '18:00')"),
+        ("08:00-18:00", "write it as ('08:00', '18:00')"),
+        (5, "write it as ('08:00', '18:00')"),
         (("24:00", "08:00"), "'24:00' is not a time of day"),
         (("08:00", "25:00"), "'25:00' is not a time of day"),
-        ((8, 18), "say it as '09:00'"),
-        (("08:00", "18:00", "mon-fry"), "'fry' is not a weekday; say 'friday'"),
+        ((8, 18), "write it as '09:00'"),
+        (("08:00", "18:00", "mon-fry"), "'fry' is not a weekday; write 'friday'"),
         (("08:00", "18:00", ()), "no weekday is given"),
-        (("08:00", "18:00", 1.5), "say them as 'mon-fri'"),
+        (("08:00", "18:00", 1.5), "write them as 'mon-fri'"),
         (("08:00", "18:00", None, "Nowhere"), "no time zone 'Nowhere'"),
         (("08:00", "18:00", None, None, "drop"), "'skip' or 'move'"),
     ],
 )
-def test_what_is_no_window_is_refused(said: Any, way_out: str) -> None:
+def test_window_of_refuses_malformed_values(said: Any, way_out: str) -> None:
     with pytest.raises(BadInput) as refused:
         Window.of(said)
     assert way_out in str(refused.value)
@@ -170,7 +170,7 @@ def test_at_the_end_of_the_calendar_there_is_no_opening_and_no_error() -> None:
         (Window("08:00", "18:00", "mon,wed"), "08:00-18:00 on Monday and Wednesday"),
     ],
 )
-def test_a_window_says_what_it_is(window: Window, words: str) -> None:
+def test_a_window_explains_itself(window: Window, words: str) -> None:
     assert window.explain() == words
 
 

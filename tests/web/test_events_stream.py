@@ -31,7 +31,7 @@ from mainspring.api.event_stream import (
 )
 from mainspring.api.problem import Problem
 from mainspring.feed.event import FeedEvent, Summary, encode
-from mainspring.feed.hub import AT_HAND
+from mainspring.feed.hub import MAX_BUFFERED_EVENTS
 from mainspring.records.feed import MIN_FEED_ITEMS
 from mainspring.testing import VirtualClock
 from servers import Postgres, Redis
@@ -400,7 +400,7 @@ async def test_a_lagging_reader_is_disconnected_and_may_reconnect(spring: Mainsp
     async with serving(spring, buffer=32768) as site, site.events() as quick:
         slow = await unread(site)
         await clock.elapse(seconds=0.5)
-        for _ in range(AT_HAND // 1000 + 2):
+        for _ in range(MAX_BUFFERED_EVENTS // 1000 + 2):
             await publish(spring, *long(spring))
             await clock.elapse(seconds=0.5)
             await quick.next()
@@ -408,8 +408,8 @@ async def test_a_lagging_reader_is_disconnected_and_may_reconnect(spring: Mainsp
         assert taken.endswith(END)
         assert b'event: closing\ndata: {"type": "closing", "reason": "too_slow"}' in taken[-200:]
         slow.close()
-        async with site.events(last=AT_HAND) as returned:
-            assert (await returned.next()).id == AT_HAND + 1
+        async with site.events(last=MAX_BUFFERED_EVENTS) as returned:
+            assert (await returned.next()).id == MAX_BUFFERED_EVENTS + 1
 
 
 # the end

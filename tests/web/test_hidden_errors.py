@@ -28,7 +28,7 @@ from mainspring.records.api_key import ROLES, Role
 from mainspring.schedule.record import Tick
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import VirtualClock
-from mainspring.webhook.message import passed
+from mainspring.webhook.message import tick_event
 
 SECRET = "kanarivogel"
 NOW = VirtualClock().now()
@@ -71,7 +71,7 @@ async def test_the_error_of_an_input_is_masked_or_hidden_like_any_other(clock: V
 def test_the_error_of_an_input_is_masked_in_webhooks_and_hidden_in_live_events() -> None:
     reason = f"input: ValueError: cannot reach postgres://user:{SECRET}@host/db"
     tick = Tick(n=1, at=NOW, seen_at=NOW, what="skipped", reason=reason)
-    assert SECRET not in str(passed("nightly", tick).facts)
+    assert SECRET not in str(tick_event("nightly", tick).facts)
     (notice,) = CONVERTERS[TickPassed](TickPassed(at=NOW, schedule="nightly", tick=tick))
     viewer = Principal(name="v", role="viewer")
     with redact_for(viewer, Settings(hide_payloads=True)):

@@ -15,7 +15,7 @@ from mainspring.records import unreadable
 from mainspring.records.document import Document
 from mainspring.records.query import Filter
 from mainspring.survived_errors import UNREADABLE_METRIC
-from mainspring.webhook.message import WebhookEvent, delivery
+from mainspring.webhook.message import WebhookEvent, delivery_job
 
 URL = "https://hooks.example.com/in"
 # What a damaged document holds, and what a later release may have written.
@@ -86,7 +86,7 @@ async def test_an_unreadable_webhook_stops_no_delivery_to_another(spring: Mainsp
 
 async def test_a_delivery_to_an_unreadable_webhook_is_tried_again(spring: Mainspring) -> None:
     made, now = await spring.webhooks.create("bad", URL, ["job.dead"]), spring.clock.now()
-    job = delivery(made.webhook, WebhookEvent(kind="job.dead", at=now, about="x", facts={}), now)
+    job = delivery_job(made.webhook, WebhookEvent(kind="job.dead", at=now, about="x", facts={}), now)
     await spoil(spring, "webhook", "bad")
     store = await spring.opened()
     await store.enqueue([job], now=now)

@@ -1,4 +1,4 @@
-"""The built-in middleware: logging, metrics and tracing; none is on unless it is asked for."""
+"""The built-in middleware: logging, metrics and tracing; none is on by default."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def stored(app: Mainspring, id: str) -> dict[str, Any]:
         (asyncio.CancelledError(), "interrupted"),
     ],
 )
-def test_a_run_ends_in_one_word(ended: Any, status: str) -> None:
+def test_status_of_a_run_is_one_word(ended: Any, status: str) -> None:
     assert status_of(ended) == status
     assert status in STATUSES
 
@@ -455,7 +455,7 @@ async def test_the_span_is_current_in_a_plain_function_too(clock: VirtualClock) 
 # all of them
 
 
-async def test_the_first_in_the_list_is_the_outermost(clock: VirtualClock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_first_middleware_is_the_outermost(clock: VirtualClock, caplog: pytest.LogCaptureFixture) -> None:
     """A line logged inside the tracing is logged within its span; one logged outside is not."""
     caplog.set_level(logging.INFO)
     spans, seen = Spans(), dict[str, bool]()
@@ -474,7 +474,7 @@ async def test_the_first_in_the_list_is_the_outermost(clock: VirtualClock, caplo
     assert seen == {"outside": False, "inside": True}
 
 
-async def test_around_one_task_only(clock: VirtualClock) -> None:
+async def test_middleware_can_wrap_one_task_only(clock: VirtualClock) -> None:
     registry = CollectorRegistry()
     app = make(clock)
 
@@ -488,7 +488,7 @@ async def test_around_one_task_only(clock: VirtualClock) -> None:
     assert [key[1:] for key in samples(registry) if key[0] == "job_execution_total"] == [("counted", "completed")]
 
 
-async def test_they_change_neither_the_value_nor_the_failure(clock: VirtualClock) -> None:
+async def test_middleware_changes_neither_the_value_nor_the_failure(clock: VirtualClock) -> None:
     spans, registry = Spans(), CollectorRegistry()
     app = make(clock, Logging(), Metrics(registry), Tracing(spans.provider))
     async with app:
@@ -501,7 +501,7 @@ async def test_they_change_neither_the_value_nor_the_failure(clock: VirtualClock
             assert (job.state, job.failure.type) == (State.DEAD, kind)
 
 
-async def test_none_is_on_by_default(clock: VirtualClock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_middleware_is_on_by_default(clock: VirtualClock, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     app = make(clock)
     await run(app, clock)

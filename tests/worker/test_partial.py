@@ -15,7 +15,7 @@ from mainspring.metrics import exposition
 from mainspring.metrics.cluster import ClusterMetrics
 from mainspring.middleware.metrics import Metrics
 from mainspring.records.run import Ending
-from mainspring.webhook.message import told
+from mainspring.webhook.message import job_data
 
 
 @pytest.fixture
@@ -133,5 +133,5 @@ async def test_a_partial_run_is_an_event_of_its_own_and_no_failure(
     assert [(one.levelname, "1 of 10 items failed" in one.getMessage()) for one in caplog.records] == [("INFO", True)]
     (notice,) = CONVERTERS[JobEnded](part)
     assert (notice.type, notice.ending, notice.outcome) == ("job.completed", "completed", "partial")
-    body = told(part.job, part.outcome, "job.completed")
+    body = job_data(part.job, part.outcome, "job.completed")
     assert (body["outcome"], body["items"]) == ("partial", {"success": 9, "failed": 1, "skipped": 0})

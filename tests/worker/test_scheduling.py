@@ -375,7 +375,7 @@ def release(store: Any, clock: VirtualClock, minutes: int, **options: Any) -> Ma
     return app
 
 
-async def test_a_deploy_that_says_the_same_keeps_the_next_tick(url: str, clock: VirtualClock) -> None:
+async def test_a_deploy_without_changes_keeps_the_next_tick(url: str, clock: VirtualClock) -> None:
     async with release(url, clock, 10) as old:
         await old.drain()
         clock.advance(minutes=7)
@@ -447,7 +447,7 @@ async def test_a_schedule_that_the_code_no_longer_has_goes_on_until_it_is_delete
         assert await new.drain() == 0
 
 
-async def test_ticks_that_a_deploy_takes_away_are_told(url: str, clock: VirtualClock) -> None:
+async def test_ticks_that_a_deploy_removes_are_published_as_events(url: str, clock: VirtualClock) -> None:
     async with release(url, clock, 10) as old:
         await old.drain()
         clock.advance(minutes=35)
@@ -538,7 +538,7 @@ async def test_a_schedule_pauses_itself_after_failures_in_a_row_and_says_so(
     assert (paused.schedule, paused.note) == ("work", "paused after 2 failures in a row")
 
 
-async def test_a_pause_after_runs_that_never_started_in_time_is_told_too(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_pause_after_expired_runs_is_published_as_an_event(app: Mainspring, clock: VirtualClock) -> None:
     @app.every(seconds=10, pause_after_failures=1)
     @app.task(queue="full", expires=3)
     async def work() -> None: ...
@@ -554,7 +554,7 @@ async def test_a_pause_after_runs_that_never_started_in_time_is_told_too(app: Ma
 # what is told
 
 
-async def test_ticks_are_told_as_events(app: Mainspring, clock: VirtualClock) -> None:
+async def test_ticks_are_published_as_events(app: Mainspring, clock: VirtualClock) -> None:
     task, _ = noting(app)
     app.schedule("often", every(10).minutes, task, catch_up="skip")
     async with app:

@@ -1,4 +1,4 @@
-"""Two limits of a run: the soft one asks, and the answer counts; the hard one ends it for good."""
+"""Soft and hard timeouts: a result after the soft one counts, after the hard one it does not."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_a_run_that_lets_the_soft_limit_through_has_timed_out(app: Mainspr
     assert (job.failure.type, job.failure.message) == ("JobTimeout", "took longer than its soft_timeout of 10 s")
 
 
-async def test_a_snooze_after_the_soft_limit_is_heard(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_snooze_after_the_soft_limit_counts(app: Mainspring, clock: VirtualClock) -> None:
     @app.task(soft_timeout=10, timeout=30)
     async def batch() -> None:
         try:

@@ -1,4 +1,4 @@
-"""Schedules that find their place, are moved, and grow, in a running worker."""
+"""Schedules with spread and adapt in a running worker."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def crowd(app: Mainspring, n: int, **said: Any) -> None:
 # placing
 
 
-async def test_declared_schedules_are_placed_apart_and_keep_their_phase(
+async def test_declared_schedules_with_spread_get_distinct_anchors_and_keep_them(
     app: Mainspring, clock: VirtualClock
 ) -> None:  # fmt: skip
     crowd(app, 12)
@@ -56,7 +56,7 @@ async def test_declared_schedules_are_placed_apart_and_keep_their_phase(
         assert {row.name: row.anchor_at for row in await app.schedules.list()} == before
 
 
-async def test_a_schedule_made_later_goes_where_the_fewest_are(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_new_schedule_with_spread_takes_the_least_loaded_slot(app: Mainspring, clock: VirtualClock) -> None:
     task = app.task(nothing)
     async with app:
         first = await app.schedules.create("first", every().hour, task)
@@ -65,7 +65,7 @@ async def test_a_schedule_made_later_goes_where_the_fewest_are(app: Mainspring, 
         assert second.next_run_at == second.anchor_at
 
 
-async def test_a_changed_interval_is_placed_anew_and_other_changes_are_not(
+async def test_a_changed_interval_gets_a_new_anchor_and_other_changes_do_not(
     app: Mainspring, clock: VirtualClock
 ) -> None:  # fmt: skip
     task = app.task(nothing)
@@ -81,7 +81,7 @@ async def test_a_changed_interval_is_placed_anew_and_other_changes_are_not(
         )
 
 
-async def test_a_changed_declaration_is_placed_anew(url: str, clock: VirtualClock) -> None:
+async def test_a_changed_declaration_gets_a_new_anchor(url: str, clock: VirtualClock) -> None:
     if url == "memory://":
         pytest.skip("nothing outlives an app in memory")
     for interval in (every().hour, every(20).minutes):
@@ -100,7 +100,7 @@ async def test_a_changed_declaration_is_placed_anew(url: str, clock: VirtualCloc
 # moving
 
 
-async def test_a_preview_is_what_is_then_done(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_dry_run_of_rebalance_equals_the_rebalance(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
         await pile(app, 12)
         clock.advance(minutes=1)
@@ -220,7 +220,7 @@ def looking(app: Mainspring, page: list[str]) -> Mainspring:
     return app
 
 
-async def test_while_nothing_changes_it_looks_less_and_less_often(looking: Mainspring, clock: VirtualClock) -> None:
+async def test_adapt_grows_the_interval_while_results_are_equal(looking: Mainspring, clock: VirtualClock) -> None:
     async with looking, looking.worker():
         await clock.elapse(minutes=25)
         assert await ticks(looking, "look") == [1, 2, 4, 8, 16, 24]
@@ -229,7 +229,7 @@ async def test_while_nothing_changes_it_looks_less_and_less_often(looking: Mains
         )
 
 
-async def test_a_change_makes_it_look_every_minute_again(
+async def test_adapt_resets_the_interval_on_a_changed_result(
     looking: Mainspring, clock: VirtualClock, page: list[str]
 ) -> None:
     async with looking, looking.worker():
@@ -239,7 +239,7 @@ async def test_a_change_makes_it_look_every_minute_again(
         assert await ticks(looking, "look") == [1, 2, 4, 8, 16, 24, 25, 27]
 
 
-async def test_failed_runs_leave_it_as_it_is(looking: Mainspring, clock: VirtualClock, page: list[str]) -> None:
+async def test_adapt_ignores_failed_runs(looking: Mainspring, clock: VirtualClock, page: list[str]) -> None:
     looking.tasks["look"].options = replace(looking.tasks["look"].options, max_retries=0)
     async with looking, looking.worker():
         await clock.elapse(minutes=5)
@@ -251,7 +251,7 @@ async def test_failed_runs_leave_it_as_it_is(looking: Mainspring, clock: Virtual
         assert (await looking.schedules.get("look")).stretch == 8
 
 
-async def test_a_restart_keeps_it(url: str, clock: VirtualClock) -> None:
+async def test_adapt_survives_a_restart(url: str, clock: VirtualClock) -> None:
     if url == "memory://":
         pytest.skip("nothing outlives an app in memory")
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Statistics: what is shown equals a recount of the executions, and percentiles are close to the truth."""
+"""Statistics equal a recount of the executions, and percentiles are close to exact."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def play(app: Mainspring, clock: VirtualClock, seed: int = 7) -> None:
         await clock.elapse(seconds=60)
 
 
-async def test_figures_equal_a_recount_of_the_executions(app: Mainspring, clock: VirtualClock) -> None:
+async def test_stats_figures_equal_a_recount_of_the_executions(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
         await play(app, clock)
         stats = await app.stats()
@@ -92,9 +92,7 @@ async def test_figures_equal_a_recount_of_the_executions(app: Mainspring, clock:
     assert sum(point.failed for point in stats.series) == stats.total.failed
 
 
-async def test_the_series_has_a_point_for_each_minute_those_without_a_run_too(
-    app: Mainspring, clock: VirtualClock
-) -> None:
+async def test_the_time_series_has_a_point_for_each_minute(app: Mainspring, clock: VirtualClock) -> None:
     @app.task(max_retries=0)
     async def work(fail: bool = False) -> None:
         if fail:
@@ -113,7 +111,7 @@ async def test_the_series_has_a_point_for_each_minute_those_without_a_run_too(
     ]  # fmt: skip
 
 
-async def test_a_window_leaves_out_what_is_older(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_stats_window_leaves_out_older_runs(app: Mainspring, clock: VirtualClock) -> None:
     @app.task
     async def work() -> None: ...
 
@@ -128,13 +126,13 @@ async def test_a_window_leaves_out_what_is_older(app: Mainspring, clock: Virtual
 
 
 @pytest.mark.parametrize("window", [timedelta(0), timedelta(days=367)])
-async def test_a_window_beyond_what_is_kept_is_refused(app: Mainspring, window: timedelta) -> None:
+async def test_a_stats_window_beyond_retention_is_refused(app: Mainspring, window: timedelta) -> None:
     async with app:
         with pytest.raises(BadInput, match=r"statistics reach back up to 366 days, or for ever \(None\)"):
             await app.stats(window)
 
 
-async def test_nothing_has_run_is_no_division_by_nothing(app: Mainspring) -> None:
+async def test_stats_without_runs_have_no_rates(app: Mainspring) -> None:
     async with app:
         stats = await app.stats()
     assert (stats.total, stats.by_task, stats.errors) == (Figures(), {}, [])
@@ -160,7 +158,7 @@ async def test_percentiles_of_known_durations_are_within_13_percent(
         assert shown == pytest.approx(durations[share - 1], rel=0.13)
 
 
-async def test_how_long_jobs_wait_is_told_of_each_queue_and_in_time(app: Mainspring, clock: VirtualClock) -> None:
+async def test_stats_have_wait_times_by_queue_and_over_time(app: Mainspring, clock: VirtualClock) -> None:
     @app.task
     async def work(seconds: float) -> None:
         await clock.sleep(seconds)
@@ -180,7 +178,7 @@ async def test_how_long_jobs_wait_is_told_of_each_queue_and_in_time(app: Mainspr
     assert {(one.p50, one.p95, one.wait_p50, one.wait_p95) for one in before} == {(None,) * 4}
 
 
-async def test_runs_of_one_queue_or_task_may_be_told_alone(app: Mainspring, clock: VirtualClock) -> None:
+async def test_stats_can_be_filtered_by_queue_or_task(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
         await play(app, clock)
         whole = await app.stats()
@@ -197,14 +195,14 @@ async def test_runs_of_one_queue_or_task_may_be_told_alone(app: Mainspring, cloc
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_bucket_stands_for_its_durations_within_an_eighth(seed: int) -> None:
+def test_a_histogram_bucket_is_accurate_to_an_eighth(seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(200):
         took = int(10 ** chance.uniform(0, 12))
         assert midpoint(bucket_of(took)) * 1e6 == pytest.approx(took, rel=0.125, abs=0.51)
 
 
-def test_buckets_rise_with_durations() -> None:
+def test_histogram_buckets_are_monotonic() -> None:
     numbers = [bucket_of(took) for took in range(100_000)]
     assert numbers == sorted(numbers)
 
@@ -213,7 +211,7 @@ def test_a_percentile_of_nothing_is_none() -> None:
     assert percentile({}, 0.5) is None
 
 
-async def test_the_commonest_errors_come_first_and_a_cancel_is_none(app: Mainspring, clock: VirtualClock) -> None:
+async def test_top_errors_are_sorted_by_count_without_cancellations(app: Mainspring, clock: VirtualClock) -> None:
     @app.task(max_retries=0)
     async def one(n: int) -> None:
         raise ValueError(f"order {n} is gone")
@@ -242,7 +240,7 @@ async def test_the_commonest_errors_come_first_and_a_cancel_is_none(app: Mainspr
     assert stats.total.cancelled == 1
 
 
-def test_a_task_that_fails_in_ever_new_ways_does_not_make_a_tally_grow() -> None:
+def test_the_error_kinds_of_a_tally_are_bounded() -> None:
     sums = RunSums()
     for n in range(1000):
         sums.add(RunSums(errors={Failure("Error", "x" * n).kind + chr(97 + n % 26) * (n // 26): 1}))
@@ -251,14 +249,14 @@ def test_a_task_that_fails_in_ever_new_ways_does_not_make_a_tally_grow() -> None
     assert sums.errors[OTHERS] > 900
 
 
-def test_a_tally_keeps_no_lines_of_failures_it_does_not_tell_apart() -> None:
+def test_a_tally_keeps_lines_of_listed_error_kinds_only() -> None:
     sums = RunSums()
     for n in range(1000):
         sums.meet(Failure(f"Error{chr(97 + n % 26) * (n // 26 + 1)}", "no"), EPOCH)
     assert sums.lines.keys() == sums.errors.keys() - {OTHERS}
 
 
-async def test_what_is_counted_survives_a_lost_reply_once(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_lost_reply_does_not_count_a_run_twice(app: Mainspring, clock: VirtualClock) -> None:
     faults = Faults()
     shaky = Mainspring(FaultStore(await app.opened(), faults), clock=clock)  # type: ignore[arg-type]
 
@@ -273,7 +271,7 @@ async def test_what_is_counted_survives_a_lost_reply_once(app: Mainspring, clock
         assert (await shaky.stats()).total.runs == 1
 
 
-async def test_queues_are_told_with_what_waits_in_them(app: Mainspring, clock: VirtualClock) -> None:
+async def test_stats_list_queues_with_their_waiting_jobs(app: Mainspring, clock: VirtualClock) -> None:
     @app.task
     async def work() -> None: ...
 
@@ -304,7 +302,7 @@ async def test_percentiles_of_equal_runs_are_their_duration(
         assert [figures.p50, figures.p95, figures.p99, figures.average] == [pytest.approx(seconds)] * 4
 
 
-async def test_figures_of_a_burst_agree_with_each_other(app: Mainspring, clock: VirtualClock) -> None:
+async def test_stats_figures_of_a_burst_are_consistent(app: Mainspring, clock: VirtualClock) -> None:
     @app.task(max_retries=0)
     async def work(n: int) -> None:
         if n % 8 == 0:

@@ -1,4 +1,4 @@
-"""Webhooks told by workers: what, when, how often, and by whom."""
+"""Webhook deliveries by workers: which events, when, how often, to whom."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from msgspec.structs import replace
 
 from mainspring import Cancel, Context, Filter, Job, JobDead, Mainspring, Retry, State, every
 from mainspring.testing import Faults, FaultStore, VirtualClock
-from mainspring.webhook.delivery import AT_ONCE
-from mainspring.webhook.message import LIMIT
+from mainspring.webhook.delivery import MAX_CONCURRENT_DELIVERIES
+from mainspring.webhook.message import MAX_BODY_BYTES
 from mainspring.webhook.record import EVENTS
 from receiver import Message, Receiver, receiving, says
 
@@ -82,7 +82,7 @@ def signatures(message: Message, secret: str) -> str:
 # what is told
 
 
-async def test_a_completed_job_is_told(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_completed_job_is_delivered(app: Mainspring, clock: VirtualClock) -> None:
     async with told(app) as receiver:
         job = await run(app)
         (body,) = bodies(receiver)
@@ -97,7 +97,7 @@ async def test_a_completed_job_is_told(app: Mainspring, clock: VirtualClock) -> 
     }  # fmt: skip
 
 
-async def test_a_message_is_signed_and_its_id_is_the_deliverys(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_message_is_signed_and_has_the_id_of_its_delivery_job(app: Mainspring, clock: VirtualClock) -> None:
     async with told(app) as receiver:
         await run(app)
         (delivery,) = await deliveries(app)
@@ -109,7 +109,7 @@ async def test_a_message_is_signed_and_its_id_is_the_deliverys(app: Mainspring, 
     assert delivery.result == '{"status":204}'
 
 
-async def test_both_secrets_sign_while_one_takes_the_others_place(app: Mainspring, clock: VirtualClock) -> None:
+async def test_both_secrets_sign_during_rotation(app: Mainspring, clock: VirtualClock) -> None:
     async with told(app) as receiver:
         old, new = receiver.secret, (await app.webhooks.rotate("ops", overlap=60)).secret  # type: ignore[attr-defined]
         await run(app)
@@ -120,7 +120,7 @@ async def test_both_secrets_sign_while_one_takes_the_others_place(app: Mainsprin
     assert second.headers["webhook-signature"] == signatures(second, new)
 
 
-async def test_a_dead_job_is_told_with_its_error_and_no_secret(app: Mainspring) -> None:
+async def test_a_dead_job_is_delivered_with_its_masked_error(app: Mainspring) -> None:
     async with told(app) as receiver:
         await run(app, do="fail")
     (body,) = bodies(receiver)
@@ -128,7 +128,7 @@ async def test_a_dead_job_is_told_with_its_error_and_no_secret(app: Mainspring) 
     assert body["data"]["error"] == {"type": "ValueError", "message": "it went wrong: password=***"}
 
 
-async def test_a_retry_is_told_with_its_instant_and_then_the_death(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_retry_is_delivered_with_its_time_and_then_the_death(app: Mainspring, clock: VirtualClock) -> None:
     async with told(app) as receiver:
         await app.tasks["again"].enqueue()
         await app.drain()
@@ -140,14 +140,14 @@ async def test_a_retry_is_told_with_its_instant_and_then_the_death(app: Mainspri
     assert (second["type"], second["data"]["attempt"]) == ("job.dead", 2)
 
 
-async def test_a_job_that_cancels_itself_is_told(app: Mainspring) -> None:
+async def test_a_job_that_cancels_itself_is_delivered(app: Mainspring) -> None:
     async with told(app) as receiver:
         await run(app, do="cancel")
     (body,) = bodies(receiver)
     assert (body["type"], body["data"]["error"]["message"]) == ("job.cancelled", "not today")
 
 
-async def test_a_waiting_job_that_an_operator_cancels_is_told_once(app: Mainspring, url: str) -> None:
+async def test_a_pending_job_cancelled_by_an_operator_is_delivered_once(app: Mainspring, url: str) -> None:
     async with told(app) as receiver:
         handle = await app.tasks["work"].using(delay=60).enqueue()
         await app.jobs.cancel(handle.id, "no use any more")
@@ -158,7 +158,7 @@ async def test_a_waiting_job_that_an_operator_cancels_is_told_once(app: Mainspri
     assert (body["type"], body["data"]["id"], body["data"]["reason"]) == ("job.cancelled", handle.id, "no use any more")
 
 
-async def test_two_processes_that_see_the_same_tell_it_once(app: Mainspring, url: str, clock: VirtualClock) -> None:
+async def test_two_processes_that_see_an_event_deliver_it_once(app: Mainspring, url: str, clock: VirtualClock) -> None:
     from mainspring.events import JobsChanged
     from mainspring.records.job import Action
 
@@ -172,7 +172,7 @@ async def test_two_processes_that_see_the_same_tell_it_once(app: Mainspring, url
     assert kinds(receiver) == ["job.cancelled"]
 
 
-async def test_a_job_that_is_cancelled_again_after_a_retry_is_told_again(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_job_cancelled_again_after_a_retry_is_delivered_again(app: Mainspring, clock: VirtualClock) -> None:
     async with told(app) as receiver:
         handle = await app.tasks["work"].using(delay=60).enqueue()
         await app.jobs.cancel(handle.id)
@@ -183,7 +183,7 @@ async def test_a_job_that_is_cancelled_again_after_a_retry_is_told_again(app: Ma
     assert kinds(receiver) == ["job.cancelled", "job.cancelled"]
 
 
-async def test_a_running_job_that_an_operator_cancels_is_told_when_it_has_stopped(
+async def test_a_running_job_cancelled_by_an_operator_is_delivered_when_it_stops(
     app: Mainspring, clock: VirtualClock
 ) -> None:
     running = asyncio.Event()
@@ -206,7 +206,7 @@ async def test_a_running_job_that_an_operator_cancels_is_told_when_it_has_stoppe
     assert (body["data"]["id"], body["data"]["error"]["message"]) == (handle.id, "enough")
 
 
-async def test_an_expired_job_is_told(app: Mainspring, clock: VirtualClock) -> None:
+async def test_an_expired_job_is_delivered(app: Mainspring, clock: VirtualClock) -> None:
     async with told(app) as receiver:
         handle = await app.tasks["work"].using(expires=60).enqueue()
         clock.advance(minutes=2)
@@ -215,7 +215,7 @@ async def test_an_expired_job_is_told(app: Mainspring, clock: VirtualClock) -> N
     assert (body["type"], body["data"]["id"], body["data"]["state"]) == ("job.expired", handle.id, "expired")
 
 
-async def test_a_job_whose_workers_died_is_told(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_job_that_died_with_its_workers_is_delivered(app: Mainspring, clock: VirtualClock) -> None:
     async with told(app, ["job.retrying", "job.dead"]) as receiver:
         await app.tasks["work"].enqueue()
         store = await app.opened()
@@ -236,7 +236,7 @@ def _ghost(now: datetime) -> Any:
     return WorkerInfo(id="ghost", host="", pid=0, queues=None, tasks=("work",), concurrency=1, started_at=now)
 
 
-async def test_a_job_that_completes_in_its_own_transaction_is_told(app: Mainspring, url: str) -> None:
+async def test_a_transactional_completion_is_delivered(app: Mainspring, url: str) -> None:
     if url.startswith("memory"):
         pytest.skip("memory has no database")
 
@@ -251,7 +251,7 @@ async def test_a_job_that_completes_in_its_own_transaction_is_told(app: Mainspri
     assert kinds(receiver) == ["job.completed"]
 
 
-async def test_a_missed_and_a_skipped_tick_are_told(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_missed_and_a_skipped_tick_are_delivered(app: Mainspring, clock: VirtualClock) -> None:
     app.schedule("often", every(60).seconds, app.tasks["work"], catch_up="skip")
     async with told(app, ["schedule.missed", "schedule.skipped"]) as receiver:
         await app.drain()
@@ -263,7 +263,7 @@ async def test_a_missed_and_a_skipped_tick_are_told(app: Mainspring, clock: Virt
     assert (body["data"]["tick"]["what"], body["data"]["tick"]["count"]) == ("missed", 9)
 
 
-async def test_the_error_of_an_input_is_masked_in_a_tick_that_is_told(app: Mainspring, clock: VirtualClock) -> None:
+async def test_the_input_error_of_a_delivered_tick_is_masked(app: Mainspring, clock: VirtualClock) -> None:
     def broken(tick: datetime) -> dict[str, Any]:
         raise ValueError("cannot reach postgres://user:hunter2@host/db")
 
@@ -278,7 +278,7 @@ async def test_the_error_of_an_input_is_masked_in_a_tick_that_is_told(app: Mains
     assert b"hunter2" not in b"".join(message.body for message in receiver.messages)
 
 
-async def test_a_schedule_that_pauses_itself_is_told(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_schedule_paused_by_failures_is_delivered(app: Mainspring, clock: VirtualClock) -> None:
     app.schedule("bad", every(60).seconds, app.tasks["work"], kwargs={"do": "fail"}, pause_after_failures=1)
     async with told(app, ["schedule.paused"]) as receiver:
         await app.drain()
@@ -289,7 +289,7 @@ async def test_a_schedule_that_pauses_itself_is_told(app: Mainspring, clock: Vir
     assert (body["type"], body["data"]["schedule"]) == ("schedule.paused", "bad")
 
 
-async def test_a_worker_that_starts_and_stops_is_told(app: Mainspring, clock: VirtualClock) -> None:
+async def test_the_start_and_stop_of_a_worker_are_delivered(app: Mainspring, clock: VirtualClock) -> None:
     async with told(app, ["worker.started", "worker.stopped"]) as receiver:
         async with app.worker() as worker:
             await clock.elapse(seconds=1)
@@ -300,7 +300,7 @@ async def test_a_worker_that_starts_and_stops_is_told(app: Mainspring, clock: Vi
     ]
 
 
-async def test_only_what_was_asked_for_is_told(app: Mainspring) -> None:
+async def test_webhook_filters_select_events(app: Mainspring) -> None:
     @app.task(queue="mail", max_retries=0)
     async def send(well: bool = True) -> None:
         assert well
@@ -315,7 +315,7 @@ async def test_only_what_was_asked_for_is_told(app: Mainspring) -> None:
     assert [body["data"]["tags"] for body in bodies(receiver)] == [["eu", "vip", "x"]]
 
 
-async def test_what_is_large_or_private_goes_along_only_if_asked_for_and_masked(app: Mainspring) -> None:
+async def test_extras_are_included_on_request_and_masked(app: Mainspring) -> None:
     @app.task
     async def login(user: str, password: str) -> dict[str, str]:
         return {"token": "t0k3n", "user": user}
@@ -329,22 +329,22 @@ async def test_what_is_large_or_private_goes_along_only_if_asked_for_and_masked(
     assert data["result"] == {"token": "***", "user": "ada"}
 
 
-async def test_a_message_has_a_limit_and_says_what_it_cost(app: Mainspring) -> None:
+async def test_a_message_too_large_is_truncated_and_marked(app: Mainspring) -> None:
     @app.task
     async def big(text: str) -> str:
         return "short"
 
     async with told(app, ["job.completed"], include=["result", "arguments"]) as receiver:
-        await big.enqueue("x" * LIMIT)
+        await big.enqueue("x" * MAX_BODY_BYTES)
         await big.using(tags=[f"{n:03}{chr(0x1F98A) * 195}" for n in range(100)]).enqueue("x")
         await app.drain()
     first, second = bodies(receiver)
     assert (first["data"]["truncated"], first["data"]["result"], "arguments" in first["data"]) == (True, "short", False)
     assert (second["data"]["truncated"], second["data"]["tags"]) == (True, [])
-    assert max(len(message.body) for message in receiver.messages) < LIMIT + 200
+    assert max(len(message.body) for message in receiver.messages) < MAX_BODY_BYTES + 200
 
 
-async def test_deliveries_are_not_told_of(app: Mainspring, clock: VirtualClock) -> None:
+async def test_deliveries_themselves_are_not_delivered(app: Mainspring, clock: VirtualClock) -> None:
     async with told(app) as receiver:
         receiver.answers = [says(500), says(410)]
         await run(app)
@@ -356,7 +356,9 @@ async def test_deliveries_are_not_told_of(app: Mainspring, clock: VirtualClock) 
 # when it does not work at once
 
 
-async def test_a_no_is_told_again_under_the_same_id_with_a_new_signature(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_failed_delivery_is_retried_with_the_same_id_and_a_new_signature(
+    app: Mainspring, clock: VirtualClock
+) -> None:
     async with told(app) as receiver:
         receiver.answers = [says(500, body="out of token=s3cret paper")]
         await run(app)
@@ -374,9 +376,7 @@ async def test_a_no_is_told_again_under_the_same_id_with_a_new_signature(app: Ma
     assert int(second.headers["webhook-timestamp"]) > int(first.headers["webhook-timestamp"])
 
 
-async def test_after_about_a_day_of_noes_a_delivery_is_dead_and_can_be_redriven(
-    app: Mainspring, clock: VirtualClock
-) -> None:
+async def test_a_delivery_is_dead_after_about_a_day_and_can_be_redriven(app: Mainspring, clock: VirtualClock) -> None:
     async with told(app) as receiver:
         receiver.answer = says(302, "location: https://example.com/")
         await run(app)
@@ -398,7 +398,7 @@ async def test_after_about_a_day_of_noes_a_delivery_is_dead_and_can_be_redriven(
 
 
 @pytest.mark.parametrize("status", [429, 503])
-async def test_a_receiver_says_when_to_come_again(app: Mainspring, clock: VirtualClock, status: int) -> None:
+async def test_retry_after_of_a_receiver_is_respected(app: Mainspring, clock: VirtualClock, status: int) -> None:
     at = clock.now() + timedelta(hours=3)
     waits = {"120": 120, "0": 1, "999999999999": 86_400, format_datetime(at, usegmt=True): 3 * 3600}
     for wait, seconds in waits.items():
@@ -412,7 +412,7 @@ async def test_a_receiver_says_when_to_come_again(app: Mainspring, clock: Virtua
 
 
 @pytest.mark.parametrize("answer", [says(429, "retry-after: soon"), says(500, "retry-after: 3000"), says(429)])
-async def test_what_is_no_word_on_when_is_met_by_the_backoff(
+async def test_a_malformed_retry_after_falls_back_to_the_backoff(
     app: Mainspring, clock: VirtualClock, answer: bytes
 ) -> None:
     async with told(app) as receiver:
@@ -422,7 +422,7 @@ async def test_what_is_no_word_on_when_is_met_by_the_backoff(
     assert delivery.run_at - clock.now() <= timedelta(seconds=10)
 
 
-async def test_gone_disables_the_webhook_and_says_so(
+async def test_a_410_response_disables_the_webhook(
     app: Mainspring, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with told(app) as receiver:
@@ -438,9 +438,7 @@ async def test_gone_disables_the_webhook_and_says_so(
         assert len(await deliveries(app)) == len(receiver.messages) == 1
 
 
-async def test_what_waits_for_a_webhook_that_is_disabled_or_gone_is_cancelled(
-    app: Mainspring, clock: VirtualClock
-) -> None:
+async def test_deliveries_to_a_disabled_or_deleted_webhook_are_cancelled(app: Mainspring, clock: VirtualClock) -> None:
     async with told(app) as receiver:
         receiver.answer = says(500)
         await run(app)
@@ -460,7 +458,7 @@ async def test_what_waits_for_a_webhook_that_is_disabled_or_gone_is_cancelled(
     assert len(receiver.messages) == 2
 
 
-async def test_a_name_that_leads_home_is_not_followed_there(app: Mainspring) -> None:
+async def test_a_name_that_resolves_to_a_private_address_is_refused(app: Mainspring) -> None:
     """It was created while its name led elsewhere, or by somebody who was allowed to."""
     async with told(app) as receiver:
         app.settings = replace(app.settings, webhook_allow=())
@@ -471,7 +469,7 @@ async def test_a_name_that_leads_home_is_not_followed_there(app: Mainspring) -> 
     assert receiver.knocks == 0
 
 
-async def test_a_slow_receiver_takes_only_some_of_the_slots(
+async def test_concurrent_deliveries_to_one_webhook_are_limited(
     app: Mainspring, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mainspring.testing.clock.TRUST", 0.5)  # time stands still until it is answered, or given up
@@ -479,10 +477,10 @@ async def test_a_slow_receiver_takes_only_some_of_the_slots(
         receiver.holds, receiver.answer = True, b""
         async with app.worker(concurrency=50):
             await app.enqueue_many(app.tasks["work"].job() for _ in range(40))
-            await _until(clock, lambda: receiver.knocks == AT_ONCE)
+            await _until(clock, lambda: receiver.knocks == MAX_CONCURRENT_DELIVERIES)
             await clock.settle()
             found = await deliveries(app)
-            assert sum(job.state is State.RUNNING for job in found) == AT_ONCE == receiver.knocks
+            assert sum(job.state is State.RUNNING for job in found) == MAX_CONCURRENT_DELIVERIES == receiver.knocks
             assert len(found) == 40
             handle = await app.tasks["work"].enqueue()
             await clock.settle()
@@ -498,7 +496,7 @@ async def _until(clock: VirtualClock, holds: Callable[[], bool]) -> None:
     raise AssertionError("never")
 
 
-async def test_a_test_is_told_once_and_its_end_says_how_it_went(app: Mainspring) -> None:
+async def test_a_test_delivery_is_sent_once_and_has_a_result(app: Mainspring) -> None:
     async with told(app, ["job.dead"]) as receiver:
         handle = await app.webhooks.test("ops")
         await app.drain()
@@ -515,7 +513,7 @@ async def test_a_test_is_told_once_and_its_end_says_how_it_went(app: Mainspring)
 # what workers know
 
 
-async def test_a_worker_hears_of_a_new_webhook_within_a_beat(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_worker_learns_of_a_new_webhook_within_a_heartbeat(app: Mainspring, clock: VirtualClock) -> None:
     async with app, receiving() as receiver, app.worker():
         await app.webhooks.create("ops", receiver.url, ["job.completed"])
         await clock.elapse(seconds=6)
@@ -524,7 +522,9 @@ async def test_a_worker_hears_of_a_new_webhook_within_a_beat(app: Mainspring, cl
     assert kinds(receiver) == ["job.completed"]
 
 
-async def test_the_end_and_the_delivery_are_one_step(app: Mainspring, url: str, clock: VirtualClock) -> None:
+async def test_an_outcome_and_its_deliveries_are_stored_atomically(
+    app: Mainspring, url: str, clock: VirtualClock
+) -> None:
     """The answer to the finish is lost: the worker tells it again, and there is one delivery."""
     faults = Faults()
     faulty = Mainspring(FaultStore(await app.opened(), faults), clock=clock, webhook_allow="127.0.0.1")
@@ -540,7 +540,7 @@ async def test_the_end_and_the_delivery_are_one_step(app: Mainspring, url: str, 
     assert kinds(receiver) == ["job.completed"]
 
 
-async def test_a_worker_of_other_queues_leaves_deliveries_alone(app: Mainspring) -> None:
+async def test_a_worker_of_other_queues_takes_no_deliveries(app: Mainspring) -> None:
     async with told(app, ["job.completed"]) as receiver:
         await app.tasks["work"].enqueue()
         await app.drain(queues=["default"])
@@ -550,9 +550,9 @@ async def test_a_worker_of_other_queues_leaves_deliveries_alone(app: Mainspring)
     assert kinds(receiver) == ["job.completed"]
 
 
-async def test_without_webhooks_nothing_listens(app: Mainspring) -> None:
+async def test_without_webhooks_the_dispatcher_watches_no_jobs(app: Mainspring) -> None:
     async with app:
         async with app.worker():
-            assert not app._crier.listens
+            assert not app._crier.watches_jobs
         await run(app)
         assert [job.task for job in await app.jobs.list()] == ["work"]

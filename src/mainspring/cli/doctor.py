@@ -12,7 +12,7 @@ import msgspec
 from ..app import Mainspring
 from ..control.schedule_index import pages
 from ..errors import MainspringError
-from ..insight.diagnosis import DoctorFacts, ScheduleFact, answer, findings
+from ..insight.diagnosis import DoctorFacts, ScheduleFact, findings, store_finding
 from ..records.finding import Finding, Verdict, worst
 from ..records.job import FINAL, Job, State, UnreadableRecord
 from ..records.query import Filter

@@ -11,7 +11,7 @@ import msgspec
 
 from ..app import Mainspring
 from ..feed.event import FeedEvent
-from ..feed.hub import Item
+from ..feed.hub import NumberedEvent
 from ..records.job import SHOWN
 from .app_loader import with_app
 from .filters import combine_options
@@ -57,11 +57,11 @@ async def events(app: Mainspring, after: int | None, count: int | None, as_json:
             hint(f"to continue from here: --after {last}")
 
 
-def _json(item: Item) -> bytes:
+def _json(item: NumberedEvent) -> bytes:
     return msgspec.json.encode({"n": item.n} | msgspec.to_builtins(item.notice))
 
 
-def _line(item: Item) -> str:
+def _line(item: NumberedEvent) -> str:
     from . import render
 
     event = item.notice

@@ -12,7 +12,7 @@ from rich.text import Text
 from ..codec import data
 from ..records.job import Job
 from ..webhook.inbound import InboundTrigger
-from ..webhook.record import Standing, Webhook, abridged
+from ..webhook.record import Standing, Webhook, abridged_url
 from . import render
 
 

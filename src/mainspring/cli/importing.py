@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ..app import Mainspring
 from ..control import PAGE
 from ..errors import ScheduleExists
-from ..schedule.options import payload_of
+from ..schedule.options import encode_arguments
 from ..schedule.record import CATCH_UPS, OVERLAPS, Schedule
 from ..task.task import Task
 from ..trigger.crontab import read as parse_crontab
@@ -108,7 +108,7 @@ async def crontab(
 def _check(app: Mainspring, runner: Task[Any, Any], lines: Sequence[CrontabLine]) -> None:
     """Raises BadInput if the task does not accept a command line."""
     for line in lines[:1]:
-        payload_of(line.name, runner, line.kwargs, app.settings.payload_limit)
+        encode_arguments(line.name, runner, line.kwargs, app.settings.payload_limit)
 
 
 async def _all_schedules(app: Mainspring) -> list[Schedule]:

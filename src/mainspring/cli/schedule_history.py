@@ -32,8 +32,8 @@ async def stats(app: Mainspring, name: str, seconds: float, as_json: bool) -> No
 
     Covers the newest 500 jobs that are kept. Lateness is the time from a tick to the start of its job.
     """
-    if not 0 < seconds <= LONGEST.total_seconds():
-        raise click.BadParameter(f"figures reach back {LONGEST.days} days", param_hint="'--window'")
+    if not 0 < seconds <= MAX_WINDOW.total_seconds():
+        raise click.BadParameter(f"figures reach back {MAX_WINDOW.days} days", param_hint="'--window'")
     found = await app.schedules.stats(name, timedelta(seconds=seconds))
     if as_json:
         return print_json({"schedule": name, **msgspec.to_builtins(found), "window": seconds})

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from ..insight.stats import LONGEST, Stats
+from ..insight.stats import MAX_WINDOW, Stats
 from ..schedule.record import Schedule, Status
 from .app_loader import store_name, with_app
 from .json_output import print_json
@@ -31,8 +31,8 @@ def parse_window(text: str) -> timedelta | None:
     if text == EVER:
         return None
     seconds = span(text)
-    if seconds > LONGEST.total_seconds():
-        raise click.BadParameter(f"figures reach back {LONGEST.days} days, or use {EVER!r}; got {text!r}")
+    if seconds > MAX_WINDOW.total_seconds():
+        raise click.BadParameter(f"figures reach back {MAX_WINDOW.days} days, or use {EVER!r}; got {text!r}")
     return timedelta(seconds=seconds)
 
 

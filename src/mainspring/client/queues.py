@@ -11,7 +11,7 @@ from msgspec import Struct
 from ..control.queue_pauses import Pause, checked_note
 from ..control.queues import Queues
 from ..events import QueuePaused, QueueResumed
-from ..insight.queue_depth import DepthSample, checked_window
+from ..insight.queue_depth import DepthSample, check_window
 from ..records.queue import Queue
 from ..span import Span
 from ..task.task import check_name
@@ -49,6 +49,6 @@ class RemoteQueues(Queues):
         self._ground.events.emit(QueueResumed(at=self._ground.clock.now(), queue=name))
 
     async def history(self, window: Span = timedelta(hours=1), *, queue: str | None = None) -> Sequence[DepthSample]:
-        window = checked_window(window)
+        window = check_window(window)
         query = {"window": f"{window.total_seconds():g}s", "queue": queue}
         return (await (await connection_of(self._ground)).call(_DepthResponse, "GET", "depth", query=query)).items

@@ -24,7 +24,7 @@ from ..span import Span, seconds
 from ..suggest import did_you_mean
 from ..task.handle import Handle, missing
 from ..task.task import checked
-from ..webhook.seen_message import settle_open
+from ..webhook.message_dedup import record_open_messages
 from .audit_log import annotate, audited
 from .bulk_page import BulkPage, resumed, token
 from .bulk_steps import MAX_STEP_JOBS, Act, BulkSteps, in_parts
@@ -386,7 +386,7 @@ class Jobs:
     ) -> Changed:
         store, now = await self._ground.opened(), self._ground.clock.now()
         if action is Action.DELETE:
-            await settle_open(store, now)
+            await record_open_messages(store, now)
         return await store.change(action, which, now=now, limit=limit, reason=reason, update=update, after=after)
 
     async def _tell(self, action: Action, changed: Changed) -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ..actor import current_actor
 from ..events import QueuePaused, QueueResumed
-from ..insight.queue_depth import DepthSample, checked_window, history
+from ..insight.queue_depth import DepthSample, check_window, history
 from ..records.queue import Queue
 from ..span import Span
 from ..task.task import check_name
@@ -41,7 +41,7 @@ class Queues:
         """How deep the queues were within the window, first to last: by the minute for three hours, every ten minutes
         for four days. With a queue, the total is its own. Where no worker lived there is no sample."""
         store = await self._ground.opened()
-        return await history(store, checked_window(window), queue, now=self._ground.clock.now())
+        return await history(store, check_window(window), queue, now=self._ground.clock.now())
 
     @audited("queues.pause")
     async def pause(self, name: str, note: str = "") -> None:

@@ -20,7 +20,7 @@ from ..schedule.edit import pause, resume, trigger_now
 from ..schedule.record import BY_HAND, Firing, Owner, Schedule, Status
 from ..store import Store
 from ..task.task import check_name
-from ..webhook.record import noted
+from ..webhook.record import check_note
 from ..worker.scheduler import Scheduler, job_of
 from .audit_log import annotate, audited
 from .ground import Ground
@@ -91,7 +91,7 @@ class ManySchedules:
     @audited("schedules.pause")
     async def pause(self, which: ScheduleFilter, reason: str = "", **part: Unpack[BulkPart]) -> ScheduleBulk:
         """They make no jobs until they are resumed. One that is paused already stays as it is, with its note."""
-        noted(reason)
+        check_note(reason)
 
         async def plan(row: Schedule, now: datetime) -> Firing | None:
             return None if row.paused_at is not None else Firing(schedule=pause(row, reason, now=now))
@@ -114,7 +114,7 @@ class ManySchedules:
 
         async def plan(row: Schedule, now: datetime) -> Firing | None:
             payload, fingerprint = await scheduler.payload(row, now), scheduler.fingerprint(row)
-            firing = trigger_now(row, [now], BY_HAND, now=now, mint=lambda: new_id(now), joins=True)
+            firing = trigger_now(row, [now], BY_HAND, now=now, new_job_id=lambda: new_id(now), joins=True)
             return replace(firing, jobs=tuple(job_of(row, tick, payload, now, fingerprint) for tick in firing.ticks))
 
         return await self._each(which, plan, None, **part)

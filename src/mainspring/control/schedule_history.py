@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from ..clock import micros
 from ..errors import BadInput
 from ..ids import JobId
-from ..insight.stats import LONGEST, Figures, Point, TopError, figures, resolution, series, top_errors
+from ..insight.stats import MAX_WINDOW, Figures, Point, TopError, figures, resolution, time_series, top_errors
 from ..records.run import WENT_WRONG, Execution
 from ..records.tally import NOT_COUNTED, SECONDS, RunSums, Tally, begin
-from ..schedule.record import BACKFILL, BY_HAND, TICKS_KEPT, Schedule, Tick
+from ..schedule.record import BACKFILL, BY_HAND, MAX_KEPT_TICKS, Schedule, Tick
 from ..store import Store
 
 # Jobs whose runs statistics look at, the newest first, and how many of them are read at a time.
@@ -84,7 +84,7 @@ def checked_tick_number(before: object) -> None:
 async def runs_of(store: Store, name: str, *, limit: int, before: int | None) -> list[ScheduleRun]:
     """Runs that have ended, by tick, newest first: those of the next `limit` ticks below `before` that have one."""
     found: list[ScheduleRun] = []
-    ticks = await store.ticks(name, limit=TICKS_KEPT, before=before)
+    ticks = await store.ticks(name, limit=MAX_KEPT_TICKS, before=before)
     async for tick, runs in _runs(store, _fired(ticks)):
         if runs:
             found += [ScheduleRun(tick, run) for run in reversed(runs)]
@@ -96,13 +96,13 @@ async def runs_of(store: Store, name: str, *, limit: int, before: int | None) ->
 
 async def stats_of(store: Store, row: Schedule, window: timedelta, now: datetime) -> ScheduleStats:
     """One read of its ticks, and one for every READ_JOBS of up to SAMPLE_JOBS jobs."""
-    if not isinstance(window, timedelta) or not timedelta(0) < window <= LONGEST:
-        raise BadInput(f"statistics of a schedule reach back up to {LONGEST.days} days, got {window!r:.80}")
+    if not isinstance(window, timedelta) or not timedelta(0) < window <= MAX_WINDOW:
+        raise BadInput(f"statistics of a schedule reach back up to {MAX_WINDOW.days} days, got {window!r:.80}")
     span = resolution(window)
     since = begin(now - window, span)
-    ticks = await store.ticks(row.name, limit=TICKS_KEPT)
+    ticks = await store.ticks(row.name, limit=MAX_KEPT_TICKS)
     fired = [tick for tick in _fired(ticks) if tick.seen_at >= since]
-    whole = len(ticks) < TICKS_KEPT or ticks[-1].seen_at < since
+    whole = len(ticks) < MAX_KEPT_TICKS or ticks[-1].seen_at < since
     sampled: list[tuple[Tick, Sequence[Execution]]] = []
     async for one in _runs(store, fired[:SAMPLE_JOBS]):
         sampled.append(one)
@@ -118,7 +118,7 @@ async def stats_of(store: Store, row: Schedule, window: timedelta, now: datetime
         failures=row.failures, success=row.completed / ends if ends else None, reasons=dict(reasons),
         next_at=row.next_run_at if row.status == "active" else None, window=window, runs=_figures(counted),
         late_p50=_rank(late, 0.5), late_p95=_rank(late, 0.95), late_p99=_rank(late, 0.99),
-        series=series(tallies, since, now, timedelta(seconds=SECONDS[span])), errors=top_errors(tallies),
+        series=time_series(tallies, since, now, timedelta(seconds=SECONDS[span])), errors=top_errors(tallies),
         sample=RunSample(since=since, ticks=len(sampled), jobs=len(counted), runs=len(tallies),
                       complete=whole and len(fired) <= SAMPLE_JOBS),
     )  # fmt: skip

@@ -19,18 +19,18 @@ from ..events import SchedulesChanged
 from ..ids import JobId, new_id
 from ..records.job import Enqueued, Shown
 from ..records.query import Cursor, Filter
-from ..schedule.balance.distribution import WEEK, Distribution, DistributionCount
-from ..schedule.balance.spread import Rebalance, place, rebalance, unplaced
+from ..schedule.balance.distribution import DAYS_PER_WEEK, Distribution, DistributionBuilder
+from ..schedule.balance.spread import Rebalance, choose_anchor, needs_anchor, rebalance
 from ..schedule.edit import create, fingerprint, pause, redefine, reschedule, resume, trigger_now
-from ..schedule.options import ScheduleOptions, amended, declared, fingerprint_of, payload_of
-from ..schedule.record import BACKFILL, BY_HAND, Firing, Owner, Schedule, Spec, Status, Tick, key_of
+from ..schedule.options import ScheduleOptions, change_spec, declare, encode_arguments, task_fingerprint
+from ..schedule.record import BACKFILL, BY_HAND, Firing, Owner, Schedule, Spec, Status, Tick, tick_key
 from ..store import Store
 from ..suggest import did_you_mean
 from ..task.handle import Handle
 from ..task.task import Task, check_name
 from ..trigger import Preview
 from ..trigger.bounds import LAST_YEAR
-from ..webhook.record import noted
+from ..webhook.record import check_note
 from ..worker.scheduler import BATCH, LOAD, Scheduler, job_of, load_of
 from .audit_log import annotate, audited
 from .computation import Computation, Kind
@@ -155,9 +155,9 @@ class Schedules:
 
     async def distribution(self, *, days: int = 1) -> Distribution:
         """How many ticks come in each of the next 24 hours, or as many days up to 7, and how evenly."""
-        if not 1 <= days <= WEEK:
-            raise BadInput(f"a distribution is of 1 to {WEEK} days, got {days}")
-        store, count = await self._store(), DistributionCount(self._ground.clock.now(), days)
+        if not 1 <= days <= DAYS_PER_WEEK:
+            raise BadInput(f"a distribution is of 1 to {DAYS_PER_WEEK} days, got {days}")
+        store, count = await self._store(), DistributionBuilder(self._ground.clock.now(), days)
         # A second of work with many crons, or very many schedules: others are served meanwhile.
         async for page in pages(store):
             await self._computation("the distribution", "previews").run(lambda page=page: count.add(page))  # type: ignore[misc]
@@ -182,10 +182,10 @@ class Schedules:
         return replace(planned, dry_run=False, moves=moves, changed=changed)
 
     async def _anchor(self, name: str, spec: Spec, row: Schedule | None, now: datetime) -> datetime | None:
-        if not unplaced(spec, row):
+        if not needs_anchor(spec, row):
             return None
         board = await load_of(await self._store(), now, without={name})
-        return place(name, spec, board, now)
+        return choose_anchor(name, spec, board, now)
 
     # making and changing
 
@@ -202,7 +202,7 @@ class Schedules:
             raise BadInput(f"schedule {name!r}: no task {task!r:.80} is registered in this app; {way_out}")
         limit = self._ground.settings.payload_limit
         said = await self._computation(f"the check of {name!r}").run(
-            lambda: declared(name, trigger, known or task, options, limit)
+            lambda: declare(name, trigger, known or task, options, limit)
         )
         store, now = await self._store(), self._ground.clock.now()
         anchor_at = await self._anchor(name, said.spec, None, now)
@@ -241,7 +241,7 @@ class Schedules:
                 raise ScheduleChanged(f"schedule {name!r} was changed by others since it was read; read it again")
             task = self._ground.tasks.get(row.spec.task)
             computation = self._computation(f"the check of {name!r}")
-            spec = await computation.run(lambda: amended(name, row.spec, given, task, limit))
+            spec = await computation.run(lambda: change_spec(name, row.spec, given, task, limit))
             return redefine(row, spec, now=now, anchor_at=await self._anchor(name, spec, row, now))
 
         return await self._change(name, change, deed="update")
@@ -249,7 +249,7 @@ class Schedules:
     @audited("schedules.pause")
     async def pause(self, name: str, note: str = "") -> Schedule:
         """It makes no jobs until it is resumed; its running jobs go on."""
-        noted(note)
+        check_note(note)
         return await self._change(name, lambda row, now: Firing(schedule=pause(row, note, now=now)), deed="pause")
 
     @audited("schedules.resume")
@@ -310,11 +310,11 @@ class Schedules:
                 return None
             if kwargs is not None:
                 task = self._ground.tasks.get(row.spec.task) or row.spec.task
-                payload = payload_of(name, task, kwargs, self._ground.settings.payload_limit)
-                fingerprint = fingerprint_of(task)
+                payload = encode_arguments(name, task, kwargs, self._ground.settings.payload_limit)
+                fingerprint = task_fingerprint(task)
             else:
                 payload, fingerprint = await scheduler.payload(row, now), scheduler.fingerprint(row)
-            firing = trigger_now(row, [now], BY_HAND, now=now, mint=lambda: id or new_id(now), joins=True)
+            firing = trigger_now(row, [now], BY_HAND, now=now, new_job_id=lambda: id or new_id(now), joins=True)
             jobs = tuple(job_of(row, tick, payload, now, fingerprint) for tick in firing.ticks)
             return replace(firing, jobs=jobs)
 
@@ -337,7 +337,7 @@ class Schedules:
         row, now = await self.get(name), self._ground.clock.now()
         computation = self._computation(f"the backfill of {name!r}")
         ticks = await computation.run(lambda: past_ticks(row, start, end or now, now, limit, computation))
-        there = await self._with_jobs({key_of(name, tick): tick for tick in ticks})
+        there = await self._with_jobs({tick_key(name, tick): tick for tick in ticks})
         made = without(ticks, there)
         if not dry_run:
             for n in range(0, len(made), LOAD):
@@ -364,14 +364,14 @@ class Schedules:
 
         async def change(row: Schedule, now: datetime) -> Firing | None:
             left = [tick for tick in ticks if tick not in there]
-            firing = trigger_now(row, left, BACKFILL, now=now, mint=lambda: new_id(now), joins=False)
+            firing = trigger_now(row, left, BACKFILL, now=now, new_job_id=lambda: new_id(now), joins=False)
             inputs = [await scheduler.payload(row, tick.at) for tick in firing.ticks]
             pairs, fingerprint = zip(firing.ticks, inputs, strict=True), scheduler.fingerprint(row) if left else None
             jobs = tuple(job_of(row, tick, payload, now, fingerprint) for tick, payload in pairs)
             return replace(firing, jobs=jobs) if left else None
 
         def held(keys: Collection[str]) -> None:
-            there.update(tick for tick in ticks if key_of(name, tick) in keys)
+            there.update(tick for tick in ticks if tick_key(name, tick) in keys)
 
         await self._change(name, change, held)
         return there

@@ -18,9 +18,17 @@ from ..store import Store
 from ..suggest import did_you_mean, unexpected
 from ..task.handle import Handle
 from ..task.task import check_name, check_public, checked
-from ..webhook.inbound import MOST, TRIGGERS, Call, InboundTrigger, StoredTrigger, checked_arguments, checked_kwargs
-from ..webhook.record import Redacted, SigningSecret, SigningSecrets, checked_name, facts, noted, secret_of
-from ..webhook.seen_message import job_made, seen_message
+from ..webhook.inbound import MAX_TRIGGERS, TRIGGERS, Call, InboundTrigger, StoredTrigger, check_arguments, check_kwargs
+from ..webhook.message_dedup import record_job_made, remember_message
+from ..webhook.record import (
+    Redacted,
+    SigningSecret,
+    SigningSecrets,
+    audit_facts,
+    check_hook_name,
+    check_note,
+    secret_or_new,
+)
 from .audit_log import annotate, audited
 from .computation import Computation
 from .ground import Ground
@@ -70,7 +78,7 @@ class Triggers:
     # reading
 
     async def get(self, name: str) -> InboundTrigger:
-        found = await TRIGGERS.get(await self._ground.opened(), checked_name(name, "trigger"), self._now())
+        found = await TRIGGERS.get(await self._ground.opened(), check_hook_name(name, "trigger"), self._now())
         return found.shown
 
     async def list(self) -> Sequence[InboundTrigger]:
@@ -83,16 +91,16 @@ class Triggers:
         self, name: str, *, secret: str | None = None, **options: Unpack[TriggerOptions]
     ) -> NewTriggerSecret:  # fmt: skip
         """From now on a message signed with its secret makes a job of `task`, or fires `schedule`."""
-        return await self._create(name, options, Redacted(secret_of(secret)))
+        return await self._create(name, options, Redacted(secret_or_new(secret)))
 
     @audited("triggers.create")
     async def _create(self, name: str, options: TriggerOptions, secret: Redacted) -> NewTriggerSecret:
         store, now = await self._ground.opened(), self._now()
-        made = self._said(InboundTrigger(name=checked_name(name, "trigger"), created_at=now), options)
-        if len(await TRIGGERS.find(store, None, now)) >= MOST:
-            raise BadInput(f"there are {MOST:,} triggers already; delete one")
+        made = self._said(InboundTrigger(name=check_hook_name(name, "trigger"), created_at=now), options)
+        if len(await TRIGGERS.find(store, None, now)) >= MAX_TRIGGERS:
+            raise BadInput(f"there are {MAX_TRIGGERS:,} triggers already; delete one")
         kept = await TRIGGERS.add(store, StoredTrigger(made, SigningSecrets((SigningSecret(secret.value),))), now)
-        annotate(before=None, after=facts(kept.shown))
+        annotate(before=None, after=audit_facts(kept.shown))
         return NewTriggerSecret(kept.shown, secret.value)
 
     @audited("triggers.update")
@@ -119,7 +127,7 @@ class Triggers:
 
     async def rotate(self, name: str, *, overlap: Span = OVERLAP, secret: str | None = None) -> NewTriggerSecret:
         """A new secret, shown this once; messages signed with the one before it count for as long as `overlap`."""
-        return await self._rotate(name, seconds(overlap, "overlap"), Redacted(secret_of(secret)))
+        return await self._rotate(name, seconds(overlap, "overlap"), Redacted(secret_or_new(secret)))
 
     @audited("triggers.rotate")
     async def _rotate(self, name: str, overlap: float, secret: Redacted) -> NewTriggerSecret:
@@ -131,9 +139,9 @@ class Triggers:
     async def delete(self, name: str) -> None:
         """Jobs that it has made are left alone."""
         store = await self._ground.opened()
-        kept = await TRIGGERS.get_readable(store, checked_name(name, "trigger"), self._now())
+        kept = await TRIGGERS.get_readable(store, check_hook_name(name, "trigger"), self._now())
         await TRIGGERS.drop(store, name, self._now())
-        annotate(before=None if kept is None else facts(kept.shown), after=None)
+        annotate(before=None if kept is None else audit_facts(kept.shown), after=None)
 
     # being called
 
@@ -144,11 +152,11 @@ class Triggers:
         """
         store, now = await self._ground.opened(), self._now()
         try:
-            wanted = checked_name(name, "trigger")
+            wanted = check_hook_name(name, "trigger")
         except BadInput:
             wanted = _NOBODY
         found = await TRIGGERS.find(store, [wanted], now)
-        trigger = call.checked(found[0] if found else None, now).trigger
+        trigger = call.authenticate(found[0] if found else None, now).trigger
         made = await self._taken(trigger, call.body)
         with act_as(f"trigger:{trigger.name}"):
             if isinstance(made, NewJob):
@@ -172,14 +180,14 @@ class Triggers:
     async def _enqueued(
         self, store: Store, trigger: InboundTrigger, job: NewJob, call: Call, now: datetime
     ) -> Handle[Any]:
-        seen, there = await seen_message(store, trigger.name, call.id, now)
+        seen, there = await remember_message(store, trigger.name, call.id, now)
         if there:
             return self._handle(Enqueued(seen.text, "duplicate"), job.task)
         # A task may have keys of its own, and a job has one.
         own = job.unique_key or job.idempotency_key
         key = {} if own else {"idempotency_key": f"trigger:{trigger.name}:{call.id}"}
         (handle,) = await self._hand_over([replace(job, id=seen.text, **key)])
-        await job_made(store, seen, handle.id, now)
+        await record_job_made(store, seen, handle.id, now)
         return handle
 
     async def _fired(
@@ -187,12 +195,12 @@ class Triggers:
     ) -> Handle[Any]:
         schedule = trigger.schedule or ""
         task = (await self._schedules.get(schedule)).spec.task
-        seen, there = await seen_message(store, trigger.name, call.id, now)
+        seen, there = await remember_message(store, trigger.name, call.id, now)
         if there:
             return self._handle(Enqueued(seen.text, "duplicate"), task)
         own_input = not trigger.arguments and not trigger.kwargs
         handle = await self._schedules.trigger(schedule, kwargs=None if own_input else values, id=seen.text)
-        await job_made(store, seen, handle.id, now)
+        await record_job_made(store, seen, handle.id, now)
         return handle
 
     # inside
@@ -208,7 +216,7 @@ class Triggers:
         values: dict[str, Any] = dict(given)
         what = f"trigger {trigger.name!r}"
         values |= checked({key: values[key] for key in ("queue", "priority") if values.get(key) is not None}, what)
-        for key, check in (("arguments", checked_arguments), ("kwargs", checked_kwargs), ("note", noted)):
+        for key, check in (("arguments", check_arguments), ("kwargs", check_kwargs), ("note", check_note)):
             if key in values:
                 values[key] = check(values[key])
         said: InboundTrigger = replace(trigger, **values)
@@ -234,7 +242,7 @@ class Triggers:
             before[:] = [kept]
             return act(kept)
 
-        name = checked_name(name, "trigger")
+        name = check_hook_name(name, "trigger")
         kept = await TRIGGERS.change(store, name, self._now(), seen, expected=expected)
-        annotate(before=facts(before[0].shown), after=facts(kept.shown))
+        annotate(before=audit_facts(before[0].shown), after=audit_facts(kept.shown))
         return kept

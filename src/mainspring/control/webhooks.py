@@ -18,14 +18,14 @@ from ..records.query import Filter
 from ..span import Span, seconds
 from ..suggest import unexpected
 from ..task.handle import Handle
-from ..webhook.message import WebhookEvent, delivery, prefix
+from ..webhook.message import WebhookEvent, delivery_job, key_prefix
 from ..webhook.record import (
     EVENTS,
     EXTRAS,
-    MOST,
+    MAX_WEBHOOKS,
     STANDINGS,
     TASK,
-    TEST,
+    TEST_EVENT,
     WEBHOOKS,
     Extra,
     Kind,
@@ -35,13 +35,13 @@ from ..webhook.record import (
     Standing,
     StoredWebhook,
     Webhook,
-    abridged,
-    checked_name,
-    chosen,
-    facts,
-    names,
-    noted,
-    secret_of,
+    abridged_url,
+    audit_facts,
+    check_choices,
+    check_hook_name,
+    check_names,
+    check_note,
+    secret_or_new,
 )
 from .audit_log import annotate, audited
 from .ground import Ground
@@ -107,7 +107,7 @@ class Webhooks:
 
     async def deliveries(self, name: str, *, limit: int = 100, after: str | None = None) -> Page:
         """The jobs that tell it, or have told it, newest first."""
-        which = Filter(key_prefix=prefix((await self.get(name)).name), tasks=(TASK,))
+        which = Filter(key_prefix=key_prefix((await self.get(name)).name), tasks=(TASK,))
         return await self._jobs.list(which, limit=limit, after=after)
 
     # making and changing
@@ -123,17 +123,17 @@ class Webhooks:
     ) -> NewSecret:
         """From now on it is told of these events; workers know within a beat. The secret is shown this once."""
         given = {**options, "events": events}
-        return await self._create(name, abridged(str(url)), given, Redacted((url, secret_of(secret))))
+        return await self._create(name, abridged_url(str(url)), given, Redacted((url, secret_or_new(secret))))
 
     @audited("webhooks.create")
     async def _create(self, name: str, url: str, options: Mapping[str, Any], hidden: Redacted) -> NewSecret:
         (whole, secret), store, now = hidden.value, await self._ground.opened(), self._now()
         values = _checked({**options, "url": whole}, self._ground.settings)
-        hook = Webhook(name=checked_name(name, "webhook"), **values, created_at=now)
-        if len(await WEBHOOKS.find(store, None, now)) >= MOST:
-            raise BadInput(f"there are {MOST} webhooks already; delete one")
+        hook = Webhook(name=check_hook_name(name, "webhook"), **values, created_at=now)
+        if len(await WEBHOOKS.find(store, None, now)) >= MAX_WEBHOOKS:
+            raise BadInput(f"there are {MAX_WEBHOOKS} webhooks already; delete one")
         kept = await WEBHOOKS.add(store, StoredWebhook(hook, SigningSecrets((SigningSecret(secret),))), now)
-        annotate(before=None, after=facts(kept.shown))
+        annotate(before=None, after=audit_facts(kept.shown))
         return NewSecret(kept.shown, secret)
 
     async def update(
@@ -169,7 +169,7 @@ class Webhooks:
 
     async def rotate(self, name: str, *, overlap: Span = OVERLAP, secret: str | None = None) -> NewSecret:
         """A new secret, shown this once; the one before it signs, too, for as long as `overlap`."""
-        return await self._rotate(name, seconds(overlap, "overlap"), Redacted(secret_of(secret)))
+        return await self._rotate(name, seconds(overlap, "overlap"), Redacted(secret_or_new(secret)))
 
     @audited("webhooks.rotate")
     async def _rotate(self, name: str, overlap: float, secret: Redacted) -> NewSecret:
@@ -181,19 +181,19 @@ class Webhooks:
     async def delete(self, name: str) -> None:
         """Deliveries that have not been made are cancelled when their turn comes."""
         store = await self._ground.opened()
-        kept = await WEBHOOKS.get_readable(store, checked_name(name, "webhook"), self._now())
+        kept = await WEBHOOKS.get_readable(store, check_hook_name(name, "webhook"), self._now())
         await WEBHOOKS.drop(store, name, self._now())
         await store.drop_documents("webhook.standing", [name])
-        annotate(before=None if kept is None else facts(kept.shown), after=None)
+        annotate(before=None if kept is None else audit_facts(kept.shown), after=None)
 
     @audited("webhooks.test")
     async def test(self, name: str) -> Handle[Any]:
         """Has a worker tell it of nothing in particular, once; the job's end says how that went."""
         hook, now = await self.get(name), self._now()
         event = WebhookEvent(
-            kind=TEST, at=now, about=new_id(now), facts={"webhook": name, "note": "a test; nothing has happened"}
+            kind=TEST_EVENT, at=now, about=new_id(now), facts={"webhook": name, "note": "a test; nothing has happened"}
         )
-        (handle,) = await self._hand_over([delivery(hook, event, now, max_retries=0)])
+        (handle,) = await self._hand_over([delivery_job(hook, event, now, max_retries=0)])
         return handle
 
     # inside
@@ -202,7 +202,7 @@ class Webhooks:
         return self._ground.clock.now()
 
     async def _kept(self, name: str) -> StoredWebhook:
-        return await WEBHOOKS.get(await self._ground.opened(), checked_name(name, "webhook"), self._now())
+        return await WEBHOOKS.get(await self._ground.opened(), check_hook_name(name, "webhook"), self._now())
 
     async def _change(
         self, name: str, act: Callable[[StoredWebhook], StoredWebhook], expected: int | None = None
@@ -213,28 +213,28 @@ class Webhooks:
             before[:] = [kept]
             return act(kept)
 
-        name = checked_name(name, "webhook")
+        name = check_hook_name(name, "webhook")
         kept = await WEBHOOKS.change(store, name, self._now(), seen, expected=expected)
-        annotate(before=facts(before[0].shown), after=facts(kept.shown))
+        annotate(before=audit_facts(before[0].shown), after=audit_facts(kept.shown))
         return kept
 
 
 def _checked(given: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     """As a Webhook has it; refuses each bad one by name."""
-    from ..webhook.address import Allowance, checked_url
+    from ..webhook.address import AllowList, check_url
 
     checks: Mapping[str, Callable[[Any], Any]] = {
-        "events": lambda value: chosen("events", value, EVENTS, least=1),
-        "include": lambda value: chosen("include", value, EXTRAS),
-        "queues": lambda value: names("queues", value),
-        "tasks": lambda value: names("tasks", value),
-        "tags": lambda value: names("tags", value),
-        "note": noted,
+        "events": lambda value: check_choices("events", value, EVENTS, least=1),
+        "include": lambda value: check_choices("include", value, EXTRAS),
+        "queues": lambda value: check_names("queues", value),
+        "tasks": lambda value: check_names("tasks", value),
+        "tags": lambda value: check_names("tags", value),
+        "note": check_note,
     }
     values = {}
     for name, value in given.items():
         if name == "url":
-            checked_url(value, Allowance(settings.webhook_allow))
+            check_url(value, AllowList(settings.webhook_allow))
             values[name] = value
         elif name not in checks:
             raise unexpected("webhooks", name, ["url", *checks])

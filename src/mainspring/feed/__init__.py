@@ -1,1 +1,1 @@
-"""The live feed: events for dashboards and streams, published, stored and read."""
+"""The live feed: events for dashboards and streams, from publisher through the store to readers."""

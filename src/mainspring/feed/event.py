@@ -1,4 +1,4 @@
-"""Notice: one event of the live feed, as it is published and read. No I/O, no clock."""
+"""FeedEvent: one event of the live feed, and the filter of readers. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from ..records.run import Failure, LogLine, Progress
 from ..schedule.record import Tick
 from ..suggest import did_you_mean
 
-# The names are part of the API.
-DROPPED, RESET = "dropped", "reset"
+# Tells readers that events were not published, because too many waited.
+DROPPED = "dropped"
+# Tells readers to reload everything, because events may be missing.
+RESET = "reset"
+# These names are part of the API.
 TYPES = (
     "job.enqueued", "job.started", "job.completed", "job.retrying", "job.dead", "job.cancelled", "job.snoozed",
     "job.released", "job.expired", "job.lost", "job.changed", "job.progress", "job.log", "job.pruned",
@@ -25,18 +28,18 @@ TYPES = (
     "worker.started", "worker.stopping", "worker.stopped", "worker.changed",
     "leader.changed", DROPPED, RESET,
 )  # fmt: skip
-# What one name asks for, where that is not a type or the beginning of some.
-_BOTH = {"job.failed": ("job.retrying", "job.dead")}
+# Names that select several types and are not a prefix of them.
+_TYPE_GROUPS = {"job.failed": ("job.retrying", "job.dead")}
 
 
 class Summary(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job, as far as a feed needs to know it."""
+    """The part of a job that feed events show."""
 
     id: JobId
     task: str
     queue: str
     state: Shown | None = None
-    """As people see it after the event; None: it is as it was."""
+    """The shown state after the event; None if it did not change."""
     attempt: int = 0
     run_at: datetime | None = None
     worker: WorkerId | None = None
@@ -44,6 +47,8 @@ class Summary(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LeaderChange(Struct, frozen=True):
+    """A term of leadership that began or ended."""
+
     name: str
     holder: str
     term: int
@@ -51,24 +56,24 @@ class LeaderChange(Struct, frozen=True):
 
 
 class FeedEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One event of the feed."""
+    """One event of the live feed. Its type determines which fields are set."""
 
     type: str
     at: datetime
     job: Summary | None = None
     status: str | None = None
-    """What became of an enqueue: new, duplicate, replaced or debounced."""
+    """The result of an enqueue: new, duplicate, replaced or debounced."""
     ending: str | None = None
-    """How the run ended, as its execution tells."""
+    """How the run ended, as in its execution."""
     outcome: str | None = None
-    """`partial` where the run completed and some of its items failed; else left out."""
+    """`partial` if the run completed and some of its items failed; else omitted."""
     duration: float | None = None
-    """Seconds of the run."""
+    """Duration of the run in seconds."""
     error: Failure | None = None
     progress: Progress | None = None
     line: LogLine | None = None
     left_out: int = 0
-    """Lines before this one that are not in the feed."""
+    """Number of lines before this one that the feed leaves out."""
     action: str | None = None
     ids: tuple[JobId, ...] = ()
     schedule: str | None = None
@@ -85,64 +90,65 @@ class FeedEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FeedFilter(Struct, frozen=True, kw_only=True):
-    """Which notices: conjunctive. None means any. That some are missing is told to everybody."""
+    """Selects feed events: all conditions must hold, None means any. `dropped` and `reset` reach every reader."""
 
     types: tuple[str, ...] | None = None
-    """Whole types, or how they begin up to a dot."""
+    """Types, or their prefixes up to a dot."""
     jobs: tuple[JobId, ...] | None = None
     queues: tuple[str, ...] | None = None
     tasks: tuple[str, ...] | None = None
     schedules: tuple[str, ...] | None = None
     states: tuple[Shown, ...] | None = None
 
-    def met(self, told: FeedEvent) -> bool:
-        if told.type in (DROPPED, RESET):
+    def matches(self, event: FeedEvent) -> bool:
+        """Whether the reader gets this event."""
+        if event.type in (DROPPED, RESET):
             return True
-        job = told.job or _NOBODY
+        job = event.job or _NO_JOB
         return (
-            (self.types is None or any(_of(told.type, wanted) for wanted in self.types))
-            and _among(self.jobs, job.id, told.ids)
-            and _among(self.queues, told.queue or job.queue)
-            and _among(self.tasks, job.task)
-            and _among(self.schedules, told.schedule or job.schedule, told.schedules)
-            and _among(self.states, job.state)
+            (self.types is None or any(_is_type(event.type, wanted) for wanted in self.types))
+            and _matches_any(self.jobs, job.id, event.ids)
+            and _matches_any(self.queues, event.queue or job.queue)
+            and _matches_any(self.tasks, job.task)
+            and _matches_any(self.schedules, event.schedule or job.schedule, event.schedules)
+            and _matches_any(self.states, job.state)
         )
 
 
-_NOBODY = Summary(id="", task="", queue="")
+_NO_JOB = Summary(id="", task="", queue="")
 
 
 def feed_filter(**names: Sequence[str] | None) -> FeedFilter:
-    """The Wish of these lists; refuses by name what no notice can ever meet."""
+    """The filter of these lists. Raises BadInput for a type or state that no event can have."""
     for name, given in names.items():
         if isinstance(given, str):
             raise BadInput(f"{name} takes a list, got {given!r:.80}")
     for wanted in names.get("types") or ():
-        if wanted not in _BOTH and not any(_of(type, wanted) for type in TYPES):
-            raise BadInput(f"there is no event type {wanted!r}; {did_you_mean(wanted, [*TYPES, *_BOTH])}")
+        if wanted not in _TYPE_GROUPS and not any(_is_type(type, wanted) for type in TYPES):
+            raise BadInput(f"there is no event type {wanted!r}; {did_you_mean(wanted, [*TYPES, *_TYPE_GROUPS])}")
     for state in names.get("states") or ():
         if state not in SHOWN:
             raise BadInput(f"unknown state {state!r}; {did_you_mean(state, SHOWN)}")
     return msgspec.convert({name: tuple(given) for name, given in names.items() if given}, FeedFilter)
 
 
-def _of(type: str, wanted: str) -> bool:
-    return type == wanted or type.startswith(f"{wanted}.") or type in _BOTH.get(wanted, ())
+def _is_type(type: str, wanted: str) -> bool:
+    return type == wanted or type.startswith(f"{wanted}.") or type in _TYPE_GROUPS.get(wanted, ())
 
 
-def _among(wanted: Sequence[str] | None, one: str | None, more: Sequence[str] = ()) -> bool:
+def _matches_any(wanted: Sequence[str] | None, one: str | None, more: Sequence[str] = ()) -> bool:
     return wanted is None or one in wanted or any(name in wanted for name in more)
 
 
 _encoder, _decoder = msgspec.json.Encoder(), msgspec.json.Decoder(FeedEvent)
 
 
-def encode(notice: FeedEvent) -> str:
-    return _encoder.encode(notice).decode()
+def encode(event: FeedEvent) -> str:
+    return _encoder.encode(event).decode()
 
 
 def decode(text: str) -> FeedEvent | None:
-    """The notice a text is; None: it is none, or one of a release that says other things."""
+    """Decodes a feed event; None if it cannot be decoded, e.g. because another release wrote it."""
     try:
         return _decoder.decode(text)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""What the live feed says of each event: little, no payload, no result, no secret. Pure."""
+"""Conversion of engine events to feed events, which have no payloads, results or secrets. Pure."""
 
 from __future__ import annotations
 
@@ -34,8 +34,12 @@ from ..records.job import Job, Shown, State
 from ..records.run import PARTIAL, Ending, Failure, LogLine
 from .event import FeedEvent, LeaderChange, Summary
 
-# Names in one notice, lines of one report, and characters of a text: who wants all of it asks the store.
-NAMES, LINES, TEXT = 100, 100, 1000
+# Ids or names in one feed event; more are split over several events.
+MAX_NAMES = 100
+# Log lines of one report, the newest; the store has all of them.
+MAX_LINES = 100
+# Length of a text; longer ones are cut.
+MAX_TEXT_CHARACTERS = 1000
 
 
 def _enqueued(event: JobEnqueued) -> Iterable[FeedEvent]:
@@ -44,7 +48,7 @@ def _enqueued(event: JobEnqueued) -> Iterable[FeedEvent]:
         state = "scheduled" if event.run_at is not None and event.run_at > event.at else "pending"
     job = Summary(
         id=event.id, task=event.task, queue=event.queue, state=state, run_at=event.run_at, schedule=event.schedule
-    )  # fmt: skip
+    )
     return (FeedEvent(type="job.enqueued", at=event.at, job=job, status=event.status),)
 
 
@@ -52,31 +56,34 @@ def _started(event: JobStarted) -> Iterable[FeedEvent]:
     return (FeedEvent(type="job.started", at=event.at, job=_summary(event.job, "running")),)
 
 
-_ENDS: Mapping[State, tuple[str, Shown]] = {
+_FINAL_TYPES: Mapping[State, tuple[str, Shown]] = {
     State.COMPLETED: ("job.completed", "completed"),
     State.DEAD: ("job.dead", "dead"),
     State.CANCELLED: ("job.cancelled", "cancelled"),
 }
-_AGAIN = {Ending.SNOOZED: "job.snoozed", Ending.RELEASED: "job.released"}
+_UNFINISHED_TYPES = {Ending.SNOOZED: "job.snoozed", Ending.RELEASED: "job.released"}
 
 
 def _ended(event: JobEnded) -> Iterable[FeedEvent]:
     job, outcome = event.job, event.outcome
-    known = _ENDS.get(outcome.state)
-    type, state = known or (_AGAIN.get(outcome.ending, "job.retrying"), None)
+    known = _FINAL_TYPES.get(outcome.state)
+    type, state = known or (_UNFINISHED_TYPES.get(outcome.ending, "job.retrying"), None)
     began, failure = job.started_at, outcome.failure
     summary = _summary(job, state)
     if state is None:
         attempt = job.attempt - outcome.refund
         again: Shown = "scheduled" if outcome.run_at is not None and outcome.run_at > event.at else "pending"
         summary = replace(summary, state="retrying" if attempt else again, attempt=attempt, run_at=outcome.run_at)
-    told = FeedEvent(
-        type=type, at=event.at, job=summary, ending=outcome.ending.value,
+    feed_event = FeedEvent(
+        type=type,
+        at=event.at,
+        job=summary,
+        ending=outcome.ending.value,
         outcome=PARTIAL if outcome.partial else None,
         duration=None if began is None else round((outcome.finished_at - began).total_seconds(), 6),
         error=None if failure is None else Failure(failure.type, _text(failure.message)),
-    )  # fmt: skip
-    return (told,)
+    )
+    return (feed_event,)
 
 
 def _lost(event: JobLost) -> Iterable[FeedEvent]:
@@ -85,7 +92,7 @@ def _lost(event: JobLost) -> Iterable[FeedEvent]:
 
 def _reported(event: JobReported) -> Iterator[FeedEvent]:
     job, report = _summary(event.job, "running"), event.report
-    lines = report.lines[-LINES:]
+    lines = report.lines[-MAX_LINES:]
     for line in lines:
         left_out = len(report.lines) - len(lines) if line is lines[0] else 0
         shown = LogLine(line.run, line.n, line.at, line.level, _text(line.text))
@@ -96,12 +103,12 @@ def _reported(event: JobReported) -> Iterator[FeedEvent]:
 
 
 def _expired(event: JobsExpired) -> Iterator[FeedEvent]:
-    return (FeedEvent(type="job.expired", at=event.at, ids=ids) for ids in _some(event.ids))
+    return (FeedEvent(type="job.expired", at=event.at, ids=ids) for ids in _chunks(event.ids))
 
 
 def _changed(event: JobsChanged) -> Iterator[FeedEvent]:
     action = event.action.value
-    return (FeedEvent(type="job.changed", at=event.at, action=action, ids=ids) for ids in _some(event.ids))
+    return (FeedEvent(type="job.changed", at=event.at, action=action, ids=ids) for ids in _chunks(event.ids))
 
 
 def _pruned(event: Pruned) -> Iterable[FeedEvent]:
@@ -121,7 +128,7 @@ def _paused(event: SchedulePaused) -> Iterable[FeedEvent]:
 def _schedules(event: SchedulesChanged) -> Iterator[FeedEvent]:
     return (
         FeedEvent(type="schedule.changed", at=event.at, action=event.action, schedules=names)
-        for names in _some(event.names)
+        for names in _chunks(event.names)
     )
 
 
@@ -136,15 +143,16 @@ def _worker(event: WorkerStarted | WorkerStopped) -> Iterable[FeedEvent]:
 
 
 def _stopping(event: WorkerStopping) -> Iterable[FeedEvent]:
-    told = FeedEvent(
+    feed_event = FeedEvent(
         type="worker.stopping", at=event.at, worker=event.worker, running=event.running, grace=event.grace
-    )  # fmt: skip
-    return (told,)
+    )
+    return (feed_event,)
 
 
 def _ordered(event: WorkersOrdered) -> Iterator[FeedEvent]:
     return (
-        FeedEvent(type="worker.changed", at=event.at, action=event.action, workers=ids) for ids in _some(event.workers)
+        FeedEvent(type="worker.changed", at=event.at, action=event.action, workers=ids)
+        for ids in _chunks(event.workers)
     )
 
 
@@ -153,7 +161,7 @@ def _led(event: LeaderChanged) -> Iterable[FeedEvent]:
     return (FeedEvent(type="leader.changed", at=event.at, leader=leader),)
 
 
-# Each with those derived from it. JobsPruned is not among them: whoever wants that makes retention slow.
+# By event class, which includes its subclasses. Without JobsPruned: a subscriber to that slows retention down.
 CONVERTERS: Mapping[type[Event], Callable[[Any], Iterable[FeedEvent]]] = {
     JobEnqueued: _enqueued,
     JobStarted: _started,
@@ -179,16 +187,23 @@ CONVERTERS: Mapping[type[Event], Callable[[Any], Iterable[FeedEvent]]] = {
 
 def _summary(job: Job, state: Shown | None) -> Summary:
     return Summary(
-        id=job.id, task=job.task, queue=job.queue, state=state, attempt=job.attempt, run_at=job.run_at,
-        worker=job.worker, schedule=job.schedule,
-    )  # fmt: skip
+        id=job.id,
+        task=job.task,
+        queue=job.queue,
+        state=state,
+        attempt=job.attempt,
+        run_at=job.run_at,
+        worker=job.worker,
+        schedule=job.schedule,
+    )
 
 
 def _text(text: str) -> str:
-    """Masked before it is cut: half a secret has no telling name."""
+    """Masks the text before cutting it: a cut may separate a secret from the name that gives it away."""
     text = mask_text(text)
-    return text if len(text) <= TEXT else f"{text[:TEXT]}…"
+    return text if len(text) <= MAX_TEXT_CHARACTERS else f"{text[:MAX_TEXT_CHARACTERS]}…"
 
 
-def _some(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    return (tuple(names[n : n + NAMES]) for n in range(0, len(names), NAMES))
+def _chunks(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """The names, MAX_NAMES at a time."""
+    return (tuple(names[n : n + MAX_NAMES]) for n in range(0, len(names), MAX_NAMES))

@@ -1,4 +1,4 @@
-"""Herald: publishes what happens here for those who watch, and does nothing while nobody does."""
+"""FeedPublisher: publishes the events of this process to the live feed while it is watched."""
 
 from __future__ import annotations
 
@@ -19,20 +19,25 @@ from ..survived_errors import SurvivedErrors
 from .event import DROPPED, FeedEvent, encode
 from .from_events import CONVERTERS
 
-# Seconds for which notices gather, and how many go together: 5,000 a second at most. A store has other things to do.
-GATHER, BATCH = 0.1, 500
-# As many wait to be published; beyond that the oldest are dropped, and counted.
-WAITING = 5_000
-# Seconds between two looks whether somebody watches, where no beat tells, and after a store that failed.
-LOOK, REST = 5.0, 1.0
-# Real seconds for the last words of a process that stops.
-LAST = 1.0
+# Pause between two batches, in which events gather.
+GATHER_SECONDS = 0.1
+# Events in a batch: with the pause above, at most 5,000 a second, to spare the store.
+BATCH_EVENTS = 500
+# Events that wait to be published; beyond that the oldest are dropped and counted.
+MAX_WAITING_EVENTS = 5_000
+# How often a process without heartbeats checks whether the feed is watched.
+WATCH_POLL_SECONDS = 5.0
+# Pause after the store failed.
+RETRY_SECONDS = 1.0
+# Real time for the last events of a process that stops.
+LAST_FLUSH_SECONDS = 1.0
 
 
 class FeedPublisher:
-    """One for each app, for whatever loops use it. The engine never waits for it, nor makes events for it in vain.
+    """The publisher of one app, for all its event loops. The engine never waits for it, and builds no events for it
+    while the feed is not watched.
 
-    A worker hears with its beats whether somebody watches; who only enqueues looks now and then, in the background.
+    A worker learns from its heartbeats whether the feed is watched; a process without one polls in the background.
     """
 
     def __init__(self, bus: Bus, clock: Clock, opened: Callable[[], Awaitable[Store]]) -> None:
@@ -41,118 +46,118 @@ class FeedPublisher:
         self._opened = opened
         self._wrap: Callable[[Store], Store] = lambda store: store
         self._until: datetime | None = None
-        self._look_at = -math.inf
+        self._check_at = -math.inf
         self._waiting: deque[FeedEvent] = deque()
         self._dropped = 0
         self._lock = threading.Lock()
-        self._heard: list[tuple[type[Event], Callable[[Any], None]]] = []
+        self._subscriptions: list[tuple[type[Event], Callable[[Any], None]]] = []
         self._task: asyncio.Task[None] | None = None
         self._sending = asyncio.Lock()
-        self._postponed = SurvivedErrors("feed", "what happens here is published to the live feed later")
-        self._ended = SurvivedErrors("feed", "the live feed hears no more of this process until it looks again")
+        self._postponed = SurvivedErrors("feed", "events of this process are published to the live feed later")
+        self._ended = SurvivedErrors("feed", "the live feed gets no more events of this process until it checks again")
         self._unpublished = SurvivedErrors("feed", "the last events of this process are missing from the live feed")
         self.trouble: str | None = None
-        """Why nothing could be published at the last attempt; None: it worked, or there was nothing to publish."""
+        """Why the last attempt to publish failed; None if it worked, or if there was nothing to publish."""
 
     def through(self, wrap: Callable[[Store], Store]) -> None:
-        """Its calls of the store go through what `wrap` makes of it."""
+        """Wraps the store for its calls."""
         self._wrap = wrap
 
-    async def _watched_store(self) -> Store:
+    async def _wrapped_store(self) -> Store:
         return self._wrap(await self._opened())
 
     @property
     def watched(self) -> bool:
         return self._until is not None and self._clock.now() < self._until
 
-    # whether somebody watches
+    # whether the feed is watched
 
-    def heed(self, until: datetime | None) -> None:
-        """Until then somebody watches, as a beat has told or whoever watches in this very process."""
-        self._learn(until)
-        self._look_at = self._clock.monotonic() + 3 * LOOK
+    def watch_until(self, until: datetime | None) -> None:
+        """The feed is watched until then, as a heartbeat or a reader in this process reported."""
+        self._extend_watch(until)
+        self._check_at = self._clock.monotonic() + 3 * WATCH_POLL_SECONDS
         if self.watched:
-            self._begin()
+            self._start()
 
-    def _learn(self, until: datetime | None) -> None:
-        """The latest counts, as in the store: an answer that was long under way takes nothing back."""
+    def _extend_watch(self, until: datetime | None) -> None:
+        """Keeps the latest time, as the store does: a delayed answer does not shorten the watch."""
         if until is not None:
             self._until = max(self._until or until, until)
 
-    def stir(self) -> None:
-        """Somebody uses the app here: it is time to look whether somebody watches, if that was a while ago."""
-        if self._clock.monotonic() >= self._look_at:
-            self._begin()
+    def poke(self) -> None:
+        """Checks whether the feed is watched if the last check is a while ago; called when the app is used."""
+        if self._clock.monotonic() >= self._check_at:
+            self._start()
 
-    def _begin(self) -> None:
-        """Listens from now on, as long as somebody watches; what happens until that is known is not lost."""
+    def _start(self) -> None:
+        """Subscribes to events while the feed is watched; events before the first check are buffered."""
         if self._task is not None and not self._task.done() and not self._task.get_loop().is_closed():
             return
         self._sending = asyncio.Lock()
         work = self._run(self._listen())
-        # In a context of its own: whoever came by first has nothing to do with what is published later.
-        self._task = asyncio.get_running_loop().create_task(work, name="mainspring-herald", context=Context())
+        # In an empty context: the first caller's context variables do not belong to later events.
+        self._task = asyncio.get_running_loop().create_task(work, name="mainspring-feed-publisher", context=Context())
 
-    async def _run(self, heard: object) -> None:
+    async def _run(self, subscriptions: object) -> None:
         try:
-            while await self._turn():
-                await self._clock.sleep(GATHER)
+            while await self._publish_or_check():
+                await self._clock.sleep(GATHER_SECONDS)
         except ShuttingDown:
             pass
         except Exception as error:
             self._fail(error, self._ended)
         finally:
-            if self._heard is heard:  # nobody has begun anew since
-                self._hush()
+            if self._subscriptions is subscriptions:  # not restarted since
+                self._stop_listening()
 
-    async def _turn(self) -> bool:
-        """Publishes what has gathered, or looks whether somebody watches still; whether somebody does."""
-        look = self._clock.monotonic() >= self._look_at
-        if look:
-            self._look_at = self._clock.monotonic() + LOOK
+    async def _publish_or_check(self) -> bool:
+        """Publishes a batch, or checks whether the feed is still watched; returns whether it is."""
+        check = self._clock.monotonic() >= self._check_at
+        if check:
+            self._check_at = self._clock.monotonic() + WATCH_POLL_SECONDS
         try:
-            store = await self._watched_store()
+            store = await self._wrapped_store()
             if self._waiting and self.watched:
                 await self._publish(store)
-            elif look:
-                self._learn(await store.watched())
+            elif check:
+                self._extend_watch(await store.watched())
             self.trouble = None
         except StoreUnavailable as error:
             self._fail(error, self._postponed)
-            await self._clock.sleep(REST)
+            await self._clock.sleep(RETRY_SECONDS)
         return self.watched
 
     def _fail(self, error: Exception, survived: SurvivedErrors) -> None:
         self.trouble = f"{type(error).__name__}: {error}"
         survived(error)
 
-    # what happens
+    # events
 
     def _listen(self) -> object:
-        self._hush()
-        self._heard = [(kind, self._hearing(tell)) for kind, tell in CONVERTERS.items()]
-        for kind, act in self._heard:
-            self._bus.subscribe(kind, act)
-        return self._heard
+        self._stop_listening()
+        self._subscriptions = [(kind, self._subscriber(convert)) for kind, convert in CONVERTERS.items()]
+        for kind, subscriber in self._subscriptions:
+            self._bus.subscribe(kind, subscriber)
+        return self._subscriptions
 
-    def _hearing(self, tell: Callable[[Any], Iterable[FeedEvent]]) -> Callable[[Any], None]:
-        def hear(event: Any) -> None:
-            notices = tell(event)
+    def _subscriber(self, convert: Callable[[Any], Iterable[FeedEvent]]) -> Callable[[Any], None]:
+        def receive(event: Any) -> None:
+            converted = convert(event)
             with self._lock:
-                self._waiting.extend(notices)
-                self._bound()
+                self._waiting.extend(converted)
+                self._drop_oldest()
 
-        return hear
+        return receive
 
-    def _bound(self) -> None:
-        while len(self._waiting) > WAITING:
+    def _drop_oldest(self) -> None:
+        while len(self._waiting) > MAX_WAITING_EVENTS:
             self._waiting.popleft()
             self._dropped += 1
 
-    def _hush(self) -> None:
-        for kind, act in self._heard:
-            self._bus.unsubscribe(kind, act)
-        self._heard = []
+    def _stop_listening(self) -> None:
+        for kind, subscriber in self._subscriptions:
+            self._bus.unsubscribe(kind, subscriber)
+        self._subscriptions = []
         with self._lock:
             self._waiting.clear()
             self._dropped = 0
@@ -160,29 +165,29 @@ class FeedPublisher:
     async def _publish(self, store: Store) -> None:
         async with self._sending:
             with self._lock:
-                batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH))]
+                batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH_EVENTS))]
                 dropped, self._dropped = self._dropped, 0
             now = self._clock.now()
-            gone = [FeedEvent(type=DROPPED, at=now, count=dropped)] if dropped else []
+            loss = [FeedEvent(type=DROPPED, at=now, count=dropped)] if dropped else []
             try:
-                self._learn(await store.publish([encode(notice) for notice in gone + batch], now=now))
+                self._extend_watch(await store.publish([encode(event) for event in loss + batch], now=now))
             except BaseException:
                 with self._lock:
                     self._waiting.extendleft(reversed(batch))
                     self._dropped += dropped
-                    self._bound()
+                    self._drop_oldest()
                 raise
 
     # the end
 
     async def flush(self) -> None:
-        """What has gathered in this loop is published, unless the store takes long."""
+        """Publishes the waiting events of this loop, unless the store takes too long."""
         if self._task is None or self._task.get_loop() is not asyncio.get_running_loop():
             return
         with self._unpublished.survive(Exception):  # a bug in the feed must not reach the engine
-            async with asyncio.timeout(LAST):
+            async with asyncio.timeout(LAST_FLUSH_SECONDS):
                 if self._waiting and not self.watched:
-                    self._learn(await (await self._opened()).watched())
+                    self._extend_watch(await (await self._opened()).watched())
                 while self._waiting and self.watched:
                     await self._publish(await self._opened())
 
@@ -191,8 +196,8 @@ class FeedPublisher:
         self.stop()
 
     def stop(self) -> None:
-        """Hears and says no more, until somebody watches anew."""
+        """Stops publishing until the feed is watched again."""
         task, self._task = self._task, None
         if task is not None and not task.get_loop().is_closed():
             task.get_loop().call_soon_threadsafe(task.cancel)
-        self._hush()
+        self._stop_listening()

@@ -1,1 +1,1 @@
-"""Answers about the whole: statistics, queue depths, why a job waits, and what is wrong."""
+"""Insight: statistics, queue depths, why a job waits, what is wrong, and the settings in force."""

@@ -1,4 +1,4 @@
-"""What is wrong with an app's jobs, workers and history, seen all together. Pure."""
+"""Diagnosis of an app: findings about its store, workers, jobs and schedules. Pure."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from ..records.schema import Schema
 from ..records.worker import WorkerRow
 from ..schedule.record import Schedule, Status
 from .stats import Stats
-from .why import Code, reasons
-from .why import JobSurroundings as Surroundings
+from .why import Code, JobSurroundings, reasons
 
-SLOW = timedelta(seconds=1)
-SKEWED = timedelta(seconds=1)
-LATE = timedelta(minutes=5)
-# So long after it was due somebody should have looked at a schedule.
-UNMET = timedelta(minutes=1)
-# Names in one line; the rest are counted.
-NAMED = 3
+# A store that takes longer to answer is slow.
+SLOW_ANSWER = timedelta(seconds=1)
+# Difference between the clocks of the store and this machine that needs no warning.
+MAX_SKEW = timedelta(seconds=1)
+# A due job that waits longer is a warning.
+MAX_BACKLOG_AGE = timedelta(minutes=5)
+# A schedule that is due for longer is overdue: a worker should have fired it.
+OVERDUE_AFTER = timedelta(minutes=1)
+# Names in a finding; the rest are counted.
+MAX_NAMED = 3
 
 
 class ScheduleFact(Struct, frozen=True, gc=False):
-    """What is known of one schedule: a hundred thousand of them take some ten megabytes."""
+    """The facts of one schedule; a hundred thousand of them take about ten megabytes."""
 
     name: str
     task: str
@@ -37,7 +39,7 @@ class ScheduleFact(Struct, frozen=True, gc=False):
     due_at: datetime | None
     computed: bool
     failures: int | None
-    """In a row, of one that has paused itself after them; None: it has not."""
+    """Consecutive failures that paused it; None if failures did not pause it."""
 
     @classmethod
     def of(cls, row: Schedule) -> ScheduleFact:
@@ -46,43 +48,54 @@ class ScheduleFact(Struct, frozen=True, gc=False):
 
 
 class DoctorFacts(Struct, frozen=True, kw_only=True):
-    """What has to be known, each list of jobs in a bounded number."""
+    """The facts that findings() needs; each list of jobs is bounded."""
 
     now: datetime
     answered: timedelta
     """How long the store took to answer."""
     skew: timedelta
-    """The store's clock less ours."""
+    """The store's clock minus this machine's."""
     schema: Schema
     stats: Stats
     workers: Sequence[WorkerRow]
     running: Sequence[Job]
     lost: Sequence[Job]
-    """Running ones whose worker is silent."""
+    """Running jobs whose worker sends no heartbeat."""
     due: Sequence[Job]
-    """Of queues that are not paused, the longest due first. What nobody takes gathers at its head."""
+    """Due jobs of queues that are not paused, the longest due first; jobs that no worker takes come first."""
     circuits: Sequence[Circuit]
     schedules: Sequence[ScheduleFact] = ()
-    """All of them."""
+    """All schedules."""
     oldest: datetime | None = None
-    """When the first of the finished jobs ended."""
+    """When the oldest finished job ended."""
     overdue: Sequence[tuple[State, str]] | None = None
-    """States and tasks of which jobs are kept beyond their retention; None: the rules are not known here."""
+    """States and tasks with jobs past their retention; None if the rules are not known here."""
     orphaned: Sequence[tuple[State, str]] = ()
-    """The same of tasks that neither this app nor a live worker knows."""
+    """The same, for tasks that neither this app nor a live worker knows."""
 
 
 def findings(facts: DoctorFacts) -> list[Finding]:
-    """One for each thing looked at, those that are well too."""
+    """One finding for each check, including those that are ok."""
     return [
-        _schema(facts), _clock(facts), _workers(facts), _slots(facts), _leases(facts), _backlog(facts),
-        _tasks(facts), _queues(facts), _schedules(facts), _breakers(facts), _dead(facts), _retention(facts),
-    ]  # fmt: skip
+        _schema(facts),
+        _clock(facts),
+        _workers(facts),
+        _slots(facts),
+        _leases(facts),
+        _backlog(facts),
+        _tasks(facts),
+        _queues(facts),
+        _schedules(facts),
+        _breakers(facts),
+        _dead(facts),
+        _retention(facts),
+    ]
 
 
-def answer(place: str, answered: timedelta) -> Finding:
-    text = f"{place} answers in {_span(answered)}"
-    if answered < SLOW:
+def store_finding(shown_url: str, answered: timedelta) -> Finding:
+    """The finding about the time that the store took to answer."""
+    text = f"{shown_url} answers in {_span(answered)}"
+    if answered < SLOW_ANSWER:
         return Finding("store", "ok", text)
     return Finding("store", "warn", text, "look at its machine: load, disk, network")
 
@@ -100,7 +113,7 @@ def _schema(facts: DoctorFacts) -> Finding:
 
 
 def _clock(facts: DoctorFacts) -> Finding:
-    if abs(facts.skew) < SKEWED:
+    if abs(facts.skew) < MAX_SKEW:
         return Finding("clock", "ok", "agrees with the store's")
     side = "behind" if facts.skew > timedelta(0) else "ahead of"
     text = f"this machine is {_span(abs(facts.skew))} {side} the store; it is corrected for"
@@ -114,8 +127,8 @@ def _workers(facts: DoctorFacts) -> Finding:
         text, deaf = f"{alive} alive with {_count(slots, 'slot')}", [w.info.id for w in facts.workers if w.info.deaf]
         if not deaf:
             return Finding("workers", "ok", text)
-        way = "their notifications are lost on the way: the listener's line here, run where they run, says why"
-        return Finding("workers", "warn", f"{text}; deaf, so that they look at intervals: {_few(deaf)}", way)
+        way = "their notifications do not arrive: the doctor's listener check, run on their machine, tells why"
+        return Finding("workers", "warn", f"{text}; without notifications, so that they poll: {_list_names(deaf)}", way)
     start = "mainspring worker MODULE:ATTR"
     if facts.due:
         return Finding("workers", "bad", f"none is alive, and {_are(_due(facts))} due", start)
@@ -130,7 +143,7 @@ def _slots(facts: DoctorFacts) -> Finding:
     leaky = [worker.info for worker in facts.workers if worker.info.leaked]
     if not leaky:
         return Finding("slots", "ok", "none leaked")
-    text = _few(f"{info.id}: {info.leaked} of {info.concurrency} leaked" for info in leaky)
+    text = _list_names(f"{info.id}: {info.leaked} of {info.concurrency} leaked" for info in leaky)
     stuck = any(info.leaked >= info.concurrency for info in leaky)
     remedy = "restart it: runs there ignore their interruption; executor='process' makes them killable"
     return Finding("slots", "bad" if stuck else "warn", text, remedy)
@@ -138,7 +151,7 @@ def _slots(facts: DoctorFacts) -> Finding:
 
 def _leases(facts: DoctorFacts) -> Finding:
     if facts.lost:
-        silent = _few(sorted({job.worker or "?" for job in facts.lost}))
+        silent = _list_names(sorted({job.worker or "?" for job in facts.lost}))
         text = f"{_count(len(facts.lost), 'running job')} of silent workers: {silent}"
         if facts.workers:
             return Finding("leases", "warn", text, "live workers take them over within seconds: look again")
@@ -156,13 +169,13 @@ def _backlog(facts: DoctorFacts) -> Finding:
         return Finding("backlog", "ok", "nothing is due")
     waited = facts.now - facts.due[0].run_at
     text = f"{_are(_due(facts))} due, the oldest for {_span(waited)}"
-    if waited < LATE:
+    if waited < MAX_BACKLOG_AGE:
         return Finding("backlog", "ok", text)
     return Finding("backlog", "warn", text, "more slots or workers; mainspring top shows what they do")
 
 
 def _due(facts: DoctorFacts) -> int:
-    """At least so many: those that retry are counted as far as they were seen."""
+    """A lower bound of due jobs: due retries count only as far as they were listed."""
     return max(len(facts.due), sum(queue.pending for queue in facts.stats.queues if not queue.paused))
 
 
@@ -174,27 +187,29 @@ _STUCK: Mapping[Code, tuple[str, str]] = {
 
 
 def _tasks(facts: DoctorFacts) -> Finding:
-    """Due jobs that no live worker will ever take; while none is alive that is another finding."""
-    around = Surroundings(now=facts.now, paused=(), workers=facts.workers, running=facts.running)
+    """Due jobs that no live worker will take; if none is alive, that is another finding."""
+    surroundings = JobSurroundings(now=facts.now, paused=(), workers=facts.workers, running=facts.running)
     stuck: Counter[tuple[Code, str, str]] = Counter()
     for job in facts.due:
-        stuck.update((reason.code, job.task, job.queue) for reason in reasons(job, around) if reason.code in _STUCK)
+        stuck.update(
+            (reason.code, job.task, job.queue) for reason in reasons(job, surroundings) if reason.code in _STUCK
+        )
     if not stuck:
         return Finding("tasks", "ok", "each that is due has a worker" if facts.workers else "no worker to ask")
-    said = [
+    texts = [
         f"{_STUCK[code][0].format(task=task, queue=queue)} ({_are(count)} due)"
         for (code, task, queue), count in stuck.most_common()
     ]
     ways = {_STUCK[code][1].format(queue=queue) for code, _, queue in stuck}
     only_drained = all(code == "draining" for code, _, _ in stuck)
-    return Finding("tasks", "warn" if only_drained else "bad", _few(said), "; ".join(sorted(ways)))
+    return Finding("tasks", "warn" if only_drained else "bad", _list_names(texts), "; ".join(sorted(ways)))
 
 
 def _queues(facts: DoctorFacts) -> Finding:
     paused = [queue for queue in facts.stats.queues if queue.paused]
     if not paused:
         return Finding("queues", "ok", "none is paused")
-    text = "paused: " + _few(f"{queue.name} ({_count(_waiting(queue), 'job')} waiting)" for queue in paused)
+    text = "paused: " + _list_names(f"{queue.name} ({_count(_waiting(queue), 'job')} waiting)" for queue in paused)
     if not any(_waiting(queue) for queue in paused):
         return Finding("queues", "ok", text)
     return Finding("queues", "warn", text, f"mainspring queues resume {paused[0].name}")
@@ -205,21 +220,21 @@ def _waiting(queue: Queue) -> int:
 
 
 def _schedules(facts: DoctorFacts) -> Finding:
-    """Everything that keeps some of them from running, the worst first."""
+    """Everything that prevents schedules from running, the worst first."""
     if not facts.schedules:
         return Finding("schedules", "ok", "there are none")
-    troubles = [trouble for trouble in (_unmet(facts), _unknown(facts), _tripped(facts)) if trouble is not None]
+    troubles = [trouble for trouble in (_overdue(facts), _unknown(facts), _tripped(facts)) if trouble is not None]
     if not troubles:
         return Finding("schedules", "ok", _ticking(facts))
-    said, ways = ("; ".join(getattr(trouble, part) for trouble in troubles) for part in ("text", "remedy"))
-    return Finding("schedules", worst(troubles), said, ways)
+    text, remedy = ("; ".join(getattr(trouble, part) for trouble in troubles) for part in ("text", "remedy"))
+    return Finding("schedules", worst(troubles), text, remedy)
 
 
-def _unmet(facts: DoctorFacts) -> Finding | None:
-    late = [row for row in facts.schedules if row.due_at is not None and facts.now - row.due_at >= UNMET]
+def _overdue(facts: DoctorFacts) -> Finding | None:
+    late = [row for row in facts.schedules if row.due_at is not None and facts.now - row.due_at >= OVERDUE_AFTER]
     if not late:
         return None
-    named = _few(f"{row.name} for {_span(facts.now - (row.due_at or facts.now))}" for row in late)
+    named = _list_names(f"{row.name} for {_span(facts.now - (row.due_at or facts.now))}" for row in late)
     way = "start a worker, which fires them: mainspring worker MODULE:ATTR"
     if facts.workers and all(row.computed for row in late):
         way = "their input is computed in code: start a worker of the app that declares them"
@@ -229,42 +244,45 @@ def _unmet(facts: DoctorFacts) -> Finding | None:
 
 
 def _unknown(facts: DoctorFacts) -> Finding | None:
-    """While no worker is alive that is another finding."""
+    """Schedules whose task no live worker knows; if none is alive, that is another finding."""
     known = {task for worker in facts.workers for task in worker.info.tasks}
     lost = [row for row in facts.schedules if row.status == "active" and row.task not in known]
     if not lost or not facts.workers:
         return None
-    named = _few(f"{row.name} ({row.task})" for row in lost)
+    named = _list_names(f"{row.name} ({row.task})" for row in lost)
     way = f"deploy a worker that has it, or mainspring schedules delete {lost[0].name}"
     return Finding("schedules", "bad", f"no live worker knows the task of {named}", way)
 
 
 def _tripped(facts: DoctorFacts) -> Finding | None:
-    """Those that paused themselves; what somebody paused is as it should be."""
+    """Schedules that failures paused; those paused by hand need no finding."""
     tripped = [row for row in facts.schedules if row.failures is not None]
     if not tripped:
         return None
-    named = _few(f"{row.name} ({row.failures} in a row)" for row in tripped)
-    way = f"mend what they run, then mainspring schedules resume {tripped[0].name}"
+    named = _list_names(f"{row.name} ({row.failures} in a row)" for row in tripped)
+    way = f"fix what they run, then mainspring schedules resume {tripped[0].name}"
     return Finding("schedules", "warn", f"paused by failures: {named}", way)
 
 
 def _ticking(facts: DoctorFacts) -> str:
     counts = Counter(row.status for row in facts.schedules)
-    said = ", ".join(f"{counts[status]:,} {status}" for status in ("active", "paused", "ended") if counts[status])
+    text = ", ".join(f"{counts[status]:,} {status}" for status in ("active", "paused", "ended") if counts[status])
     coming = [(row.due_at, row.name) for row in facts.schedules if row.due_at is not None]
     if not coming:
-        return said
+        return text
     at, name = min(coming)
-    return f"{said}; {name} is next, in {_span(max(timedelta(0), at - facts.now))}"
+    return f"{text}; {name} is next, in {_span(max(timedelta(0), at - facts.now))}"
 
 
 def _breakers(facts: DoctorFacts) -> Finding:
     open = [circuit for circuit in facts.circuits if circuit.open_until is not None]
     if not open:
         return Finding("breakers", "ok", "none is open")
-    text = "open: " + _few(f"{circuit.task} ({_count(circuit.failures, 'failure')} in a row)" for circuit in open)
-    return Finding("breakers", "warn", text, "mend what the task needs; after its cooldown one job tries by itself")
+    text = "open: " + _list_names(
+        f"{circuit.task} ({_count(circuit.failures, 'failure')} in a row)" for circuit in open
+    )
+    remedy = "fix what the task needs; after its cooldown one job is tried automatically"
+    return Finding("breakers", "warn", text, remedy)
 
 
 def _dead(facts: DoctorFacts) -> Finding:
@@ -276,11 +294,11 @@ def _dead(facts: DoctorFacts) -> Finding:
 
 def _retention(facts: DoctorFacts) -> Finding:
     if facts.overdue:
-        kept = _few(f"{state} {task}" for state, task in facts.overdue)
+        kept = _list_names(f"{state} {task}" for state, task in facts.overdue)
         remedy = "a worker removes them by itself, if its archive hook does not raise; or mainspring prune"
         return Finding("retention", "warn", f"kept for longer than they should be: {kept}", remedy)
     if facts.orphaned:
-        groups = _few(f"{state} {task}" for state, task in facts.orphaned)
+        groups = _list_names(f"{state} {task}" for state, task in facts.orphaned)
         text = f"kept for longer than they should be, as no live worker knows their task: {groups}"
         tasks = dict.fromkeys(task for _, task in facts.orphaned)
         remedy = f"start one; or, if no app has it any more: mainspring prune --task {' --task '.join(tasks)}"
@@ -304,10 +322,10 @@ def _are(number: int) -> str:
     return f"{_count(number, 'job')} {'is' if number == 1 else 'are'}"
 
 
-def _few(items: Iterable[str]) -> str:
-    all_of_them = list(items)
-    rest = len(all_of_them) - NAMED
-    return ", ".join(all_of_them[:NAMED]) + (f" and {rest} more" if rest > 0 else "")
+def _list_names(items: Iterable[str]) -> str:
+    names = list(items)
+    rest = len(names) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _span(span: timedelta) -> str:

@@ -1,4 +1,4 @@
-"""How deep the queues were: written down once a minute by whichever worker comes first, and read back."""
+"""Queue depth: samples that workers store once a minute, and their history."""
 
 from __future__ import annotations
 
@@ -19,27 +19,30 @@ from ..store import Store
 from ..survived_errors import SurvivedErrors
 
 KIND = "depth"
-_undecoded = SurvivedErrors("depth", "a sample of how deep the queues were cannot be decoded, and is left out")
-# Queues told apart in a sample, the deepest; and bytes of it. The rest is in its total.
-MOST, TEXT = 200, 32_768
-# Seconds of a minute within which workers come to look, so that only the first of them has to count.
-SPREAD = 20.0
-# For so many times as long as counting took, a worker does not count again: it is a twentieth of its time at most.
-REST = 20
+_undecoded = SurvivedErrors("depth", "a sample of the queues' depth cannot be decoded, and is left out")
+# Queues listed in a sample, the deepest; the others are only in its total.
+MAX_SAMPLED_QUEUES = 200
+# Size of the listed queues.
+MAX_SAMPLE_BYTES = 32_768
+# Workers wake at different times within this part of a minute, so that only the first one has to count.
+SPREAD_SECONDS = 20.0
+# A worker rests this many times as long as it counted: sampling uses at most 1/20 of the time.
+REST_FACTOR = 20
 
 
-class Grid(Struct, frozen=True):
-    """Samples so far apart, kept for so long; the first in each step counts."""
+class SampleGrid(Struct, frozen=True):
+    """Samples at a fixed step, kept for a fixed time; the first sample in each step counts."""
 
     label: str
     step: timedelta
-    kept: timedelta
+    retention: timedelta
 
     def begin(self, at: datetime) -> datetime:
+        """The start of the step that contains `at`."""
         return EPOCH + (at - EPOCH) // self.step * self.step
 
     def name(self, at: datetime) -> str:
-        """Of the document that has the sample of the step in which `at` lies; in order of time."""
+        """The name of the document for the step that contains `at`; names sort by time."""
         return f"{self.label}:{self.begin(at):%Y-%m-%dT%H:%M}"
 
     def names(self, since: datetime, until: datetime) -> list[str]:
@@ -48,25 +51,25 @@ class Grid(Struct, frozen=True):
 
 
 GRIDS = (
-    Grid("1m", timedelta(minutes=1), timedelta(hours=3)),
-    Grid("10m", timedelta(minutes=10), timedelta(days=4)),
+    SampleGrid("1m", timedelta(minutes=1), timedelta(hours=3)),
+    SampleGrid("10m", timedelta(minutes=10), timedelta(days=4)),
 )
-LONGEST = GRIDS[-1].kept
+MAX_WINDOW = GRIDS[-1].retention
 
 
 class Depth(Struct, frozen=True):
-    """Unfinished jobs of a queue at a moment; large figures may be estimates."""
+    """Unfinished jobs of a queue at one time; large numbers may be estimates."""
 
     pending: int = 0
     scheduled: int = 0
     retrying: int = 0
     running: int = 0
     oldest: float = 0.0
-    """For how many seconds the job that waits longest has been due."""
+    """Seconds since the longest waiting job became due."""
 
 
 class DepthSample(Struct, frozen=True):
-    """The queues at a moment; one that is not there held nothing, unless `more` are not told apart."""
+    """The queues at one time. A queue that is not listed was empty, or is one of the `more` others."""
 
     at: datetime
     total: Depth
@@ -74,7 +77,7 @@ class DepthSample(Struct, frozen=True):
     more: int = 0
 
     def only(self, queue: str) -> DepthSample | None:
-        """As if there were no other queue; None: it may be among those that are not told apart."""
+        """The sample of one queue; None if it may be among those that are not listed."""
         found = self.queues.get(queue)
         if found is None and self.more:
             return None
@@ -91,57 +94,60 @@ _encode = msgspec.json.Encoder().encode
 
 
 class DepthSampler:
-    """Sees to it that there is a sample of every minute in which a worker lives."""
+    """Takes a sample in every minute in which a worker is alive."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
     async def run(self, store: Store, phase: float) -> None:
-        """Until cancelled; `phase` (0 to 1) keeps workers from counting together."""
+        """Runs until cancelled; `phase` (0 to 1) makes workers count at different times."""
         after = self._clock.now()
         while True:
-            wait = _turn(after, phase) - self._clock.now()
+            wait = _next_turn(after, phase) - self._clock.now()
             await self._clock.sleep(max(0.0, wait.total_seconds()))
             began = self._clock.monotonic()
             with _unsampled.survive(StoreError):
                 await sample_once(store, self._clock.now())
-            rest = REST * (self._clock.monotonic() - began)
-            after = self._clock.now() + timedelta(seconds=max(1.0, rest))  # who woke a little early has had this turn
+            rest = REST_FACTOR * (self._clock.monotonic() - began)
+            after = self._clock.now() + timedelta(
+                seconds=max(1.0, rest)
+            )  # so that an early wake-up does not repeat this turn
 
 
-def _turn(after: datetime, phase: float) -> datetime:
-    """The next instant at which a worker of this phase looks."""
+def _next_turn(after: datetime, phase: float) -> datetime:
+    """When a worker of this phase takes its next sample."""
     minute = GRIDS[0].step
-    return after + minute - (after - EPOCH - timedelta(seconds=phase * SPREAD)) % minute
+    return after + minute - (after - EPOCH - timedelta(seconds=phase * SPREAD_SECONDS)) % minute
 
 
 async def sample_once(store: Store, now: datetime) -> bool:
-    """Writes down how deep the queues are, unless somebody has done so in this minute; whether this one stands."""
+    """Stores a sample unless this minute has one; returns whether it was stored."""
     names = [grid.name(now) for grid in GRIDS]
     if await store.documents(KIND, names[:1], now=now, limit=1):
         return False
     text = _encode(await take_sample(store, now)).decode()
     documents = [
-        Document(kind=KIND, name=name, text=text, expires_at=grid.begin(now) + grid.kept + grid.step)
+        Document(kind=KIND, name=name, text=text, expires_at=grid.begin(now) + grid.retention + grid.step)
         for name, grid in zip(names, GRIDS, strict=True)
     ]
     return (await store.put_documents(documents, now=now))[0]
 
 
 async def take_sample(store: Store, now: datetime) -> DepthSample:
+    """Counts the jobs of all queues."""
     queues = await store.queues(now=now)
-    some = sorted(queues, key=lambda one: (-_size(one), one.name))[:MOST]
-    ages = await oldest(store, some, now)
-    depths = {one.name: _depth(one, ages[one.name]) for one in some}
-    while len(_encode(depths)) > TEXT:
+    listed = sorted(queues, key=lambda one: (-_size(one), one.name))[:MAX_SAMPLED_QUEUES]
+    ages = await longest_waits(store, listed, now)
+    depths = {one.name: _depth(one, ages[one.name]) for one in listed}
+    while len(_encode(depths)) > MAX_SAMPLE_BYTES:
         depths = dict(list(depths.items())[: len(depths) // 2])
     counts = {name: sum(getattr(one, name) for one in queues) for name in Depth.__struct_fields__[:-1]}
     total = Depth(**counts, oldest=max(ages.values(), default=0.0))
     return DepthSample(now, total, dict(sorted(depths.items())), len(queues) - len(depths))
 
 
-async def oldest(store: Store, queues: Sequence[Queue], now: datetime) -> dict[str, float]:
-    """By queue, for how many seconds the job that waits longest has been due: one probe of an index for each."""
+async def longest_waits(store: Store, queues: Sequence[Queue], now: datetime) -> dict[str, float]:
+    """Seconds since the longest waiting job became due, by queue; costs one index lookup per queue."""
     found = {}
     for queue in queues:
         due = queue.pending or queue.retrying
@@ -162,22 +168,22 @@ def _depth(queue: Queue, age: float) -> Depth:
 # reading
 
 
-def checked_window(window: Span) -> timedelta:
-    """A window for which the depth of queues is kept."""
+def check_window(window: Span) -> timedelta:
+    """The window as a timedelta. Raises BadInput if samples are not kept that long."""
     span = timedelta(seconds=seconds(window, "history()", math.inf))
     grid_of(span)
     return span
 
 
-def grid_of(window: timedelta) -> Grid:
-    """By the minute while that is kept, then in longer steps."""
-    if not timedelta(0) < window <= LONGEST:
-        raise BadInput(f"the depth of queues is kept for {LONGEST.days} days; got {window}")
-    return next(grid for grid in GRIDS if window <= grid.kept)
+def grid_of(window: timedelta) -> SampleGrid:
+    """The finest grid that covers the window."""
+    if not timedelta(0) < window <= MAX_WINDOW:
+        raise BadInput(f"the depth of queues is kept for {MAX_WINDOW.days} days; got {window}")
+    return next(grid for grid in GRIDS if window <= grid.retention)
 
 
 async def history(store: Store, window: timedelta, queue: str | None, *, now: datetime) -> list[DepthSample]:
-    """The samples of the last `window`, first to last, of all queues or one; where nobody looked there is none."""
+    """The samples of the last `window`, oldest first, of all queues or one; there are gaps while no worker ran."""
     names = grid_of(window).names(now - window, now)
     found = _samples(await store.documents(KIND, names, now=now, limit=len(names)))
     if queue is None:
@@ -186,7 +192,7 @@ async def history(store: Store, window: timedelta, queue: str | None, *, now: da
 
 
 def _samples(documents: Sequence[Document]) -> list[DepthSample]:
-    """Those that can be decoded."""
+    """The samples that can be decoded."""
     found = list[DepthSample]()
     for one in documents:
         with _undecoded.survive(msgspec.MsgspecError):

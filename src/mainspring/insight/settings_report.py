@@ -1,4 +1,4 @@
-"""What each setting of this process is, where it came from, and what it does."""
+"""Settings report: the value, source and meaning of each setting of this process."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from ..mask import MASK, mask_text
 
 Source = Literal["argument", "environment", "default"]
 Unit = Literal["seconds", "bytes", "hours", "days"]
-# What opens something is not shown; other texts are masked, so that a URL has no password.
+# Values that are never shown; other texts are masked, so that a URL has no password.
 SECRETS = ("api_key", "jwt_secret")
 SIZES = ("recycle_memory", "payload_limit", "result_limit")
 
 
 class Setting(Struct, frozen=True, kw_only=True):
-    """One setting. Spans are seconds, sizes are bytes."""
+    """One setting. Time spans are in seconds, sizes in bytes."""
 
     name: str
     value: Any
     default: Any
     source: Source
-    """argument: of Mainspring(…) in code, or of the command; environment: the variable."""
+    """argument: given to Mainspring(…) or on the command line; environment: from the variable."""
     variable: str
     meaning: str
     secret: bool
-    """Its value is not shown, only whether there is one."""
+    """Only whether it is set is shown, not its value."""
     unit: Unit | None = None
-    """Of a value that is a span of time or a size."""
+    """The unit of a time span or a size."""
 
 
 def sources(given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> dict[str, Source]:
-    """Where config.load() takes each setting from."""
+    """The source from which config.load() takes each setting."""
     found: dict[str, Source] = {}
     for name in Settings.__struct_fields__:
         variable = environ.get(variable_of(name), "").strip()
@@ -45,15 +45,20 @@ def sources(given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -
 
 
 def report(settings: Settings, came_from: Mapping[str, Source]) -> list[Setting]:
-    """All of them, in the order of the documentation."""
+    """All settings, in the order of the documentation."""
     return [
         Setting(
-            name=field.name, value=_shown(field.name, getattr(settings, field.name)), default=field.default,
-            source=came_from.get(field.name, "default"), variable=variable_of(field.name),
-            meaning=MEANINGS.get(field.name, ""), secret=field.name in SECRETS, unit=_unit(field.name),
+            name=field.name,
+            value=_shown(field.name, getattr(settings, field.name)),
+            default=field.default,
+            source=came_from.get(field.name, "default"),
+            variable=variable_of(field.name),
+            meaning=MEANINGS.get(field.name, ""),
+            secret=field.name in SECRETS,
+            unit=_unit(field.name),
         )
         for field in fields(settings)
-    ]  # fmt: skip
+    ]
 
 
 def variable_of(name: str) -> str:
@@ -74,7 +79,7 @@ def _shown(name: str, value: Any) -> Any:
     return mask_text(value) if isinstance(value, str) else value
 
 
-# As docs/settings.md has them.
+# The same texts as in docs/settings.md.
 MEANINGS: Mapping[str, str] = {
     "store": "the URL of the store, see SQLite, PostgreSQL and Redis; in Python the first argument",
     "concurrency": "slots of a worker: how many jobs it runs at once",

@@ -1,4 +1,4 @@
-"""Statistics: what counts and tallies say. Pure."""
+"""Statistics: figures computed from counts and tallies of runs. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ..records.tally import RunSums, Span, Tally, last_at
 
 
 class Figures(Struct, frozen=True, kw_only=True):
-    """Runs that ended within the window. Durations are seconds; None where nothing ran."""
+    """Runs that ended within the window. Durations are in seconds; None if nothing ran."""
 
     runs: int = 0
-    """All of the four kinds below."""
+    """The sum of the four kinds below."""
     completed: int = 0
     partial: int = 0
     """Completed although some of their items failed; not among `completed`."""
@@ -25,19 +25,19 @@ class Figures(Struct, frozen=True, kw_only=True):
     """Failed, timed out, discarded and crashed."""
     cancelled: int = 0
     success_rate: float | None = None
-    """Share of those that completed, partly or wholly, among them and those that failed."""
+    """Completed and partial runs divided by these and the failed ones."""
     average: float | None = None
     p50: float | None = None
     p95: float | None = None
     p99: float | None = None
     wait_p50: float | None = None
     wait_p95: float | None = None
-    """From when a job was due to when a worker took it."""
+    """Time from when a job became due until a worker claimed it."""
     last_at: datetime | None = None
 
 
 class Point(Struct, frozen=True):
-    """One step of the series: runs that ended in it. Durations are seconds; None where nothing ran."""
+    """One step of the time series: the runs that ended in it. Durations are in seconds; None if nothing ran."""
 
     at: datetime
     completed: int
@@ -47,23 +47,23 @@ class Point(Struct, frozen=True):
     wait_p50: float | None = None
     wait_p95: float | None = None
     runs: int = 0
-    """All of them: also those that were cancelled."""
+    """All runs, including cancelled ones."""
     partial: int = 0
     """Completed although some of their items failed; not among `completed`."""
 
 
 class TopError(Struct, frozen=True):
-    """A kind of failure, how often it was met, and in which tasks."""
+    """A kind of failure, how often it occurred, and in which tasks."""
 
     error: str
     count: int
     tasks: tuple[str, ...]
     message: str = ""
-    """How the latest of them began, with all that `error` leaves out; empty where that is not kept."""
+    """The start of the latest message, with the details that `error` leaves out; empty if it is not kept."""
 
 
 class Stats(Struct, frozen=True, kw_only=True):
-    """How many jobs are in each state now, and how runs have gone within a window."""
+    """How many jobs are in each state now, and how runs ended within a window."""
 
     pending: int = 0
     scheduled: int = 0
@@ -77,37 +77,41 @@ class Stats(Struct, frozen=True, kw_only=True):
     expired: int = 0
     queues: list[Queue] = []
     window: timedelta | None = timedelta(hours=1)
-    """None: ever."""
+    """None: all time."""
     total: Figures = Figures()
     per_minute: float | None = None
-    """Runs that ended in a minute: of the last five minutes where the series is by the minute, else of the whole
-    window, counted from its first run; None where there is no series."""
+    """Runs per minute: over the last five minutes if the series is by the minute, else over the whole window from
+    its first run; None if there is no series."""
     by_task: Mapping[str, Figures] = {}
     by_queue: Mapping[str, Figures] = {}
     series: list[Point] = []
     errors: list[TopError] = []
 
 
-# Windows up to these are counted by the minute and by the hour, longer ones by the day.
-_BY_MINUTE, _BY_HOUR, LONGEST = timedelta(hours=2), timedelta(days=3), timedelta(days=366)
-# Points of a series by the minute that tell how fast runs end now.
-PACE_POINTS = 5
-TOP = 10
+# Windows up to this are counted by the minute.
+_BY_MINUTE = timedelta(hours=2)
+# Windows up to this are counted by the hour, longer ones by the day.
+_BY_HOUR = timedelta(days=3)
+MAX_WINDOW = timedelta(days=366)
+# Points of a series by the minute from which runs per minute are computed.
+RATE_POINTS = 5
+MAX_TOP_ERRORS = 10
 
 
 def resolution(window: timedelta | None) -> Span:
+    """The span of the tallies that a window is computed from."""
     if window is None:
         return "ever"
     return "minute" if window <= _BY_MINUTE else "hour" if window <= _BY_HOUR else "day"
 
 
-def of(tallies: Iterable[Tally], queue: str | None, task: str | None) -> list[Tally]:
-    """Those of a queue and a task; None: of any."""
+def filter_tallies(tallies: Iterable[Tally], queue: str | None, task: str | None) -> list[Tally]:
+    """The tallies of a queue and a task; None: any."""
     return [one for one in tallies if queue in (None, one.queue) and task in (None, one.task)]
 
 
-def summed(tallies: Iterable[Tally]) -> list[Tally]:
-    """One tally for each queue and task: what a window comes to."""
+def sum_tallies(tallies: Iterable[Tally]) -> list[Tally]:
+    """One tally for each queue and task, summed over time."""
     found: dict[tuple[str, str], Tally] = {}
     for tally in tallies:
         key = (tally.queue, tally.task)
@@ -118,6 +122,7 @@ def summed(tallies: Iterable[Tally]) -> list[Tally]:
 
 
 def figures(sums: RunSums) -> Figures:
+    """The figures of summed runs."""
     endings = sums.endings
     runs = sum(endings.values())
     if not runs:
@@ -125,15 +130,23 @@ def figures(sums: RunSums) -> Figures:
     whole, part = endings.get(Ending.COMPLETED, 0), endings.get(PARTIAL, 0)
     good, bad = whole + part, sum(endings.get(kind, 0) for kind in WENT_WRONG)
     return Figures(
-        runs=runs, completed=whole, partial=part, failed=bad, cancelled=endings.get(Ending.CANCELLED, 0),
-        success_rate=good / (good + bad) if good + bad else None, average=sums.took / runs / 1e6,
-        p50=percentile(sums.spread, 0.50, sums.took_ends), p95=percentile(sums.spread, 0.95, sums.took_ends),
-        p99=percentile(sums.spread, 0.99, sums.took_ends), wait_p50=percentile(sums.waits, 0.50, sums.wait_ends),
-        wait_p95=percentile(sums.waits, 0.95, sums.wait_ends), last_at=last_at(sums),
-    )  # fmt: skip
+        runs=runs,
+        completed=whole,
+        partial=part,
+        failed=bad,
+        cancelled=endings.get(Ending.CANCELLED, 0),
+        success_rate=good / (good + bad) if good + bad else None,
+        average=sums.took / runs / 1e6,
+        p50=percentile(sums.spread, 0.50, sums.took_ends),
+        p95=percentile(sums.spread, 0.95, sums.took_ends),
+        p99=percentile(sums.spread, 0.99, sums.took_ends),
+        wait_p50=percentile(sums.waits, 0.50, sums.wait_ends),
+        wait_p95=percentile(sums.waits, 0.95, sums.wait_ends),
+        last_at=last_at(sums),
+    )
 
 
-def grouped(tallies: Iterable[Tally], name: str) -> dict[str, Figures]:
+def figures_by(tallies: Iterable[Tally], name: str) -> dict[str, Figures]:
     """Figures by "task" or "queue"."""
     sums: dict[str, RunSums] = {}
     for tally in tallies:
@@ -141,16 +154,16 @@ def grouped(tallies: Iterable[Tally], name: str) -> dict[str, Figures]:
     return {key: figures(sums[key]) for key in sorted(sums)}
 
 
-def total(tallies: Iterable[Tally]) -> Figures:
+def total_figures(tallies: Iterable[Tally]) -> Figures:
     sums = RunSums()
     for tally in tallies:
         sums.add(tally.sums)
     return figures(sums)
 
 
-def series(tallies: Sequence[Tally], since: datetime, until: datetime, step: timedelta) -> list[Point]:
-    """One point a step, those without a run too. A run that ended after `until`, while figures were read, is in the
-    last one, so that the points add up to the total."""
+def time_series(tallies: Sequence[Tally], since: datetime, until: datetime, step: timedelta) -> list[Point]:
+    """One point per step, including steps without runs. A run that ended after `until`, while the tallies were read,
+    counts in the last step, so that the points add up to the total."""
     steps: dict[datetime, RunSums] = {}
     at = since
     while at <= until:
@@ -167,16 +180,17 @@ def _point(at: datetime, all: Figures) -> Point:
     return Point(at, all.completed, all.failed, all.p50, all.p95, all.wait_p50, all.wait_p95, all.runs, all.partial)
 
 
-def pace(points: Sequence[Point], until: datetime, step: timedelta) -> float | None:
-    """Stats.per_minute; the current step counts as long as it has lasted, and less than a minute as one."""
+def runs_per_minute(points: Sequence[Point], until: datetime, step: timedelta) -> float | None:
+    """Stats.per_minute. The current step counts by its elapsed time; less than a minute counts as one."""
     if not points:
         return None
-    recent = points[-PACE_POINTS:] if step <= timedelta(minutes=1) else points
+    recent = points[-RATE_POINTS:] if step <= timedelta(minutes=1) else points
     began = next((point.at for point in recent if point.runs), until)
     return sum(point.runs for point in recent) / max(1.0, (until - began) / timedelta(minutes=1))
 
 
-def top_errors(tallies: Iterable[Tally], limit: int = TOP) -> list[TopError]:
+def top_errors(tallies: Iterable[Tally], limit: int = MAX_TOP_ERRORS) -> list[TopError]:
+    """The most frequent kinds of failure."""
     counts: dict[str, int] = {}
     tasks: dict[str, set[str]] = {}
     lines: dict[str, tuple[int, str]] = {}

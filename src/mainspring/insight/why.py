@@ -1,4 +1,4 @@
-"""Why a job is not running: every reason, and when it may change. Pure."""
+"""Why a job is not running: all reasons, and when each may end. Pure."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ MAX_NAMED = 3
 
 
 class Reason(Struct, frozen=True, kw_only=True):
-    """One thing that keeps a job from running."""
+    """One reason why a job is not running."""
 
     code: Code
     text: str
     until: datetime | None = None
-    """When it may change by itself; None: nobody can say, or somebody must act."""
+    """When it may end by itself; None if that is unknown, or if an operator must act."""
     holders: tuple[JobId, ...] = ()
-    """The jobs that are in the way, if some are."""
+    """The jobs that block it, if any."""
 
 
 class JobSurroundings(Struct, frozen=True, kw_only=True):
-    """What has to be known to say why."""
+    """The facts about workers, queues and other jobs that reasons() needs."""
 
     now: datetime
     paused: Collection[str]
     workers: Sequence[WorkerRow]
     running: Sequence[Job]
-    """Everything that runs now, in a bounded number; of a job that is not pending it need not be known."""
+    """The running jobs, up to a limit; needed for pending jobs only."""
     pause: Queue | None = None
     """The job's queue, if it is paused."""
     circuit: Circuit | None = None
     holder: Job | None = None
-    """Who holds the job's key, if it is final and another job does."""
+    """The job that holds this final job's key, if another one does."""
 
 
 def reasons(job: Job, facts: JobSurroundings) -> list[Reason]:
-    """Never empty: a job that nothing keeps is the next to be taken."""
+    """The reasons; never empty, since a job that nothing blocks is next to be claimed."""
     if job.state is State.RUNNING:
         return _running(job)
     if job.state is State.PENDING:
@@ -75,23 +75,23 @@ def _running(job: Job) -> list[Reason]:
     text = f"it has been running on {job.worker} since {_at(job.started_at)}, attempt {job.attempt}"
     found = [Reason(code="running", text=text)]
     if job.cancel_reason is not None:
-        said = f" ({job.cancel_reason})" if job.cancel_reason else ""
+        reason = f" ({job.cancel_reason})" if job.cancel_reason else ""
         found.append(
             Reason(
-                code="stopping", text=f"it was asked to cancel{said}; its worker interrupts it at its next heartbeat"
+                code="stopping", text=f"it was asked to cancel{reason}; its worker interrupts it at its next heartbeat"
             )
         )
     return found
 
 
 def _final(job: Job, facts: JobSurroundings) -> list[Reason]:
-    said = ""
+    detail = ""
     if job.cancel_reason:
-        said = f": {job.cancel_reason}"
-    elif job.failure is not None and job.state is not State.COMPLETED:  # which may have failed before
-        said = f": {job.failure.type}: {job.failure.message}"
+        detail = f": {job.cancel_reason}"
+    elif job.failure is not None and job.state is not State.COMPLETED:  # it may have failed before
+        detail = f": {job.failure.type}: {job.failure.message}"
     ended = _ENDED.get(job.state, f"it has been {job.state} since")
-    found = [Reason(code="final", text=f"{ended} {_at(job.finished_at)}{said}")]
+    found = [Reason(code="final", text=f"{ended} {_at(job.finished_at)}{detail}")]
     if facts.holder is not None:
         key = job.unique_key or job.idempotency_key
         text = f"it cannot be retried while key {key!r} is held by job {facts.holder.id} ({facts.holder.state})"
@@ -124,14 +124,14 @@ def _queue_paused(queue: str, facts: JobSurroundings) -> str:
 
 
 def _ago(span: timedelta) -> str:
-    """5 min ago: as precise as one needs to know."""
+    """5 min ago, rounded down to one unit."""
     seconds = max(0, int(span.total_seconds()))
     unit, length = next((one for one in _UNITS if seconds >= one[1]), _UNITS[-1])
     return f"{seconds // length} {unit} ago"
 
 
 def _skew(job: Job, facts: JobSurroundings) -> list[Reason]:
-    """It waits for a worker with the version of its task that made its payload."""
+    """The reason of a job that waits for a worker with the task version that made its payload."""
     since, failure = waiting_since(job), job.failure
     if since is None or failure is None:
         return []
@@ -141,7 +141,7 @@ def _skew(job: Job, facts: JobSurroundings) -> list[Reason]:
 
 
 def _matching(job: Job, facts: JobSurroundings) -> str:
-    """Which live workers have the version of the task that made the payload."""
+    """A sentence on which live workers have the task version that made the payload."""
     if job.fingerprint is None:
         return "Which version made them is not known: deploy workers that take them, or change them"
     match = [one.info.id for one in facts.workers if (job.task, job.fingerprint) in _versions(one)]
@@ -198,7 +198,7 @@ def _workers(job: Job, facts: JobSurroundings) -> list[Reason]:
 
 
 def _blocked(job: Job, worker: WorkerRow, mine: Sequence[Job]) -> Reason | None:
-    """Why this worker, which could take the job, does not; `mine` is what it runs."""
+    """Why this worker, which could take the job, does not; `mine` are its running jobs. None if it can."""
     info = worker.info
     room = worker.orders.concurrency or info.concurrency
     if len(mine) + info.leaked >= room:

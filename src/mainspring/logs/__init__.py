@@ -1,4 +1,4 @@
-"""Log lines: their formats, and one line for each event."""
+"""Logging: formatters of log records, and log lines for events."""
 
 from .formatters import JsonFormatter, RunFilter
 

@@ -1,4 +1,4 @@
-"""Log lines, made from events."""
+"""Event log: one log line for each event of interest."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from ..schedule.record import Tick
 from ..task.context import about
 
 _logger = logging.getLogger("mainspring")
-# Jobs whose postponement was logged, and that are remembered for it.
+# Jobs remembered so that their postponement is logged once.
 MAX_POSTPONED = 10_000
-# Why a tick made no job, and how loud that is: what nobody may have meant is a warning.
+# Why a tick made no job, and its log level: what was probably not intended is a warning.
 _REASONS: dict[str, tuple[int, str]] = {
     "overlap": (logging.WARNING, "the run before is still going (overlap)"),
     "catch_up": (logging.WARNING, "no worker was there in time (catch_up)"),
@@ -46,7 +46,7 @@ _REASONS: dict[str, tuple[int, str]] = {
 
 
 def log_events(bus: Bus, *, debug: bool) -> None:
-    """Failures are warnings, dead jobs are errors, the ordinary course of things is debug."""
+    """Subscribes the log to events: failures are warnings, dead jobs are errors, normal runs are debug."""
     bus.subscribe(JobFailed, _ended)
     bus.subscribe(JobPartial, _ended)
     bus.subscribe(JobResultLost, _ended)
@@ -60,7 +60,7 @@ def log_events(bus: Bus, *, debug: bool) -> None:
     bus.subscribe(SchedulePaused, _paused)
     bus.subscribe(WorkerStarted, lambda event: _logger.debug("worker %s started", event.worker))
     bus.subscribe(WorkerStopped, lambda event: _logger.debug("worker %s stopped", event.worker))
-    # A line a start costs a fast worker more than its jobs: asked for when the app is made, or not at all.
+    # A line per start costs a fast worker more than its jobs: decided once, when the app is created.
     if debug or _logger.isEnabledFor(logging.DEBUG):
         bus.subscribe(JobStarted, _started)
         bus.subscribe(JobEnded, _went_well)
@@ -90,7 +90,7 @@ def _ended(event: JobEnded) -> None:
 
 
 class _Postponed:
-    """Warns once of each job that waits for another version of its task; its later runs are debug."""
+    """Warns once about each job that waits for another version of its task; later attempts are debug."""
 
     def __init__(self) -> None:
         self._seen: dict[JobId, None] = {}
@@ -114,7 +114,9 @@ def _went_well(event: JobEnded) -> None:
 
 def _lost(event: JobLost) -> None:
     job = event.job
-    text = "lease lost on %s %s, attempt %d: another worker has it or will; this run counts for nothing"
+    text = (
+        "lease lost on %s %s, attempt %d: another worker has taken it over or will; the result of this run is ignored"
+    )
     _logger.warning(text, job.task, job.id, job.attempt, extra=_extra(event))
 
 
@@ -142,7 +144,7 @@ def _fired(event: TickFired) -> None:
 
 def _passed(event: TickPassed) -> None:
     tick = event.tick
-    # Any other reason is the error of its input.
+    # Any other reason is the error of its input function.
     level, why = _REASONS.get(tick.reason, (logging.WARNING, tick.reason))
     if _logger.isEnabledFor(level):
         which = f"its tick of {_when(tick)}" if tick.count == 1 else f"{tick.count:,} ticks, {_when(tick)}"
@@ -150,12 +152,12 @@ def _passed(event: TickPassed) -> None:
 
 
 def _paused(event: SchedulePaused) -> None:
-    text = "schedule %r is %s; it makes no more jobs until somebody resumes it"
+    text = "schedule %r is %s; it makes no more jobs until it is resumed"
     _logger.warning(text, event.schedule, event.note, extra={"schedule": event.schedule})
 
 
 def _when(tick: Tick) -> str:
-    """The tick, or the first and the last of several: 2030-01-01 09:00:00 UTC."""
+    """2030-01-01 09:00:00 UTC; for several ticks, the first and the last."""
     first, last = (at and f"{at.replace(microsecond=0, tzinfo=None)}" for at in (tick.at, tick.last_at))
     return f"{first} to {last} UTC" if last else f"{first} UTC"
 

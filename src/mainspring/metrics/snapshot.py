@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from ..clock import EPOCH
 from ..counters import LABELS
-from ..insight.queue_depth import oldest
-from ..insight.stats import summed
+from ..insight.queue_depth import longest_waits
+from ..insight.stats import sum_tallies
 from ..records.circuit import Circuit
 from ..records.job import Shown
 from ..records.queue import Queue
@@ -41,8 +41,9 @@ async def read(store: Store, now: datetime) -> ClusterSnapshot:
     queues = await store.queues(now=now)
     schedules = await _schedules(store)
     return ClusterSnapshot(
-        at=now, counts=await store.counts(now=now), queues=queues, oldest=await oldest(store, queues[:LABELS], now),
-        tallies=summed(await store.tallies("ever", since=EPOCH)), workers=await store.workers(now=now),
+        at=now, counts=await store.counts(now=now), queues=queues,
+        oldest=await longest_waits(store, queues[:LABELS], now),
+        tallies=sum_tallies(await store.tallies("ever", since=EPOCH)), workers=await store.workers(now=now),
         leaders=await store.leaders(now=now), circuits=await store.circuits(),
         schedules=sorted(schedules, key=lambda one: (one.created_at, one.name)),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Policies around a run, one a file, composed once into an onion."""
+"""Middleware: layers around a run, one per module, composed into an onion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Middleware", "Next"]
 
 
 def onion(layers: Sequence[Middleware], core: Next) -> Next:
-    """The first layer is the outermost."""
+    """Composes the layers around `core`; the first layer is the outermost."""
     for layer in reversed(layers):
         core = _around(layer, core)
     return core

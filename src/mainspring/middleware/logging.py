@@ -1,4 +1,4 @@
-"""A log line when a run begins and one when it ends, with its duration."""
+"""Logging: a log line when a run begins, and one with its duration when it ends."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _LEVELS: dict[Status, int] = {"failed": logging.WARNING, "timeout": logging.WARN
 
 
 class Logging:
-    """Mainspring(..., middleware=[Logging()]): who, when, how long, how it ended.
+    """Mainspring(..., middleware=[Logging()]): logs the start, duration and result of each run.
 
-    Records carry job_id, task, queue, attempt, worker and schedule; the last one also status and duration, in
-    seconds. Runs that did not do their work are warnings, whatever `level` the others have. Arguments are never logged.
+    Records have job_id, task, queue, attempt, worker and schedule; the one at the end also status and duration, in
+    seconds. Failed runs are logged as warnings, others at `level`. Arguments are never logged.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Logging:
 
     async def __call__(self, ctx: Context, call_next: Next) -> Any:
         began = self._clock.monotonic()
-        self._say(ctx, self._level, "began", {})
+        self._log(ctx, self._level, "began", {})
         try:
             value = await call_next(ctx)
         except BaseException as error:
@@ -45,11 +45,11 @@ class Logging:
         if isinstance(ended, Exception):
             failure = failure_of(ended, stack=False)
             text += f": {failure.type}: {failure.message}"
-        self._say(ctx, _LEVELS.get(status, self._level), text, {"status": status, "duration": duration})
+        self._log(ctx, _LEVELS.get(status, self._level), text, {"status": status, "duration": duration})
 
-    def _say(self, ctx: Context, level: int, text: str, more: dict[str, Any]) -> None:
+    def _log(self, ctx: Context, level: int, text: str, extras: dict[str, Any]) -> None:
         if not self._logger.isEnabledFor(level):
             return
         job = ctx.job
-        extra = {**about(job), **more}
+        extra = {**about(job), **extras}
         self._logger.log(level, "%s %s, attempt %d: %s", job.task, job.id, job.attempt, text, extra=extra)

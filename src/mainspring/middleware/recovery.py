@@ -1,4 +1,4 @@
-"""Turns whatever a task throws into an ordinary exception, so that nothing it does ends the worker."""
+"""Recovery: turns any exception of a task into an ordinary one, so that no task ends the worker."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from . import Next
 
 
 async def recovery(ctx: Context, call_next: Next) -> Any:
+    """Raises TaskExit for SystemExit and the like; cancellations and interruptions pass through."""
     try:
         return await call_next(ctx)
     except (Exception, asyncio.CancelledError, Interrupted):
         raise
     except BaseException as error:
-        told = failure_of(error, stack=False)
-        raise TaskExit(f"the task raised {told.type}: {told.message}") from error
+        failure = failure_of(error, stack=False)
+        raise TaskExit(f"the task raised {failure.type}: {failure.message}") from error

@@ -1,4 +1,4 @@
-"""How a run ended, in one word, as far as a layer around it can see."""
+"""Status of a run: how it ended, in one word, as a middleware sees it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _BY_ITEMS: dict[str, Status] = {"success": "completed", "partial": "partial", "f
 
 
 def status_of(ended: Any, ctx: Context | None = None) -> Status:
-    """Of a value returned or an exception raised; a task may also return what steers its job. Where it returned, the
-    items that it counted decide.
+    """The status of a returned value (possibly a Retry, Snooze, …) or a raised exception.
 
-    "interrupted": by a cancel, a stopping worker or a lost lease. Which of them, only the worker knows.
+    For an ordinary value, the items that the run counted decide. "interrupted" is a cancellation, a stopping worker
+    or a lost lease; only the worker knows which.
     """
     match ended:
         case asyncio.CancelledError():

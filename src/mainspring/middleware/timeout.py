@@ -1,4 +1,4 @@
-"""Interrupts runs that take longer than their timeout, with one timer for all of them."""
+"""Timeout: interrupts runs that exceed their timeout, with one timer for all runs."""
 
 from __future__ import annotations
 
@@ -14,38 +14,40 @@ from ..task.context import Context
 from ..task.interruption import Interrupted
 from . import Next
 
-# A run that swallows its interruption is interrupted again this often.
-AGAIN = 1.0
+# A run that ignores its interruption is interrupted again after this time.
+INTERRUPT_EVERY_SECONDS = 1.0
 
 
 class _Watch:
+    """The deadline of one run."""
+
     __slots__ = ("at", "cancelled", "ctx", "fired", "hard", "soft", "task")
 
     def __init__(self, began: float, soft: float | None, task: asyncio.Task[Any], ctx: Context) -> None:
         self.hard = math.inf if ctx.timeout is None else began + ctx.timeout
         self.at = self.hard if soft is None else min(self.hard, began + soft)
         self.soft = soft
-        """The soft timeout, until the hard one is over."""
+        """The soft timeout; None once the hard one has passed."""
         self.task = task
         self.ctx = ctx
         self.fired = False
         self.cancelled = False
-        """One of the task's cancellations is ours."""
+        """Whether one of the task's cancellations is ours."""
 
     @property
     def over(self) -> bool:
-        """The run was interrupted for good: nothing it says counts any more."""
+        """Whether the hard timeout has passed: the run's result no longer counts."""
         return self.fired and not self.soft
 
 
 class Timeout:
-    """A timer per run would leave millions behind in a fast worker; looking at what runs now does not."""
+    """The middleware. One timer checks all runs: a timer per run would leave millions behind in a fast worker."""
 
     def __init__(self, clock: Clock, soft: Mapping[str, float] = {}) -> None:
-        """`soft` has the soft timeout of tasks that have one: what a run answers to it counts."""
+        """`soft` has the soft timeouts by task: the result of a run after a soft timeout still counts."""
         self._clock = clock
         self._soft = soft
-        self._watches: dict[_Watch, None] = {}  # in order, so that a simulation repeats itself
+        self._watches: dict[_Watch, None] = {}  # ordered, so that simulations are reproducible
         self._loop: asyncio.AbstractEventLoop | None = None
         self._earliest = math.inf
         self._timer: Timer | None = None
@@ -60,31 +62,31 @@ class Timeout:
         if watch.at < self._earliest:
             self._arm(watch.at)
         try:
-            return await self._judged(watch, call_next)
+            return await self._run(watch, call_next)
         finally:
             del self._watches[watch]
 
-    async def _judged(self, watch: _Watch, call_next: Next) -> Any:
-        """What the run returns or raises, unless its time was over."""
+    async def _run(self, watch: _Watch, call_next: Next) -> Any:
+        """Returns or raises what the run does, or JobTimeout if its time was over."""
         try:
             value = await call_next(watch.ctx)
         except asyncio.CancelledError:
-            # Cancelled by us alone: a timeout. By somebody else as well: theirs counts.
+            # Cancelled only by us: a timeout. If others cancelled it too, theirs counts.
             if watch.cancelled and watch.task.uncancel() == 0:
-                raise _late(watch) from None
+                raise _timeout_error(watch) from None
             raise
         except BaseException as error:
-            self._forgive(watch)
+            self._uncancel(watch)
             if watch.over or (watch.fired and isinstance(error, Interrupted)):
-                raise _late(watch) from (None if isinstance(error, Interrupted) else error)
+                raise _timeout_error(watch) from (None if isinstance(error, Interrupted) else error)
             raise
-        self._forgive(watch)
+        self._uncancel(watch)
         if watch.over:
-            raise _late(watch)
+            raise _timeout_error(watch)
         return value
 
-    def _forgive(self, watch: _Watch) -> None:
-        """The run has swallowed our cancellation: it must not pass for somebody else's further out."""
+    def _uncancel(self, watch: _Watch) -> None:
+        """Withdraws our cancellation that the run ignored: outer code must not take it for another one."""
         if watch.cancelled:
             watch.task.uncancel()
 
@@ -93,24 +95,24 @@ class Timeout:
             self._timer.cancel()
         self._earliest, self._timer = at, None
         if at < math.inf:
-            # It is the timer of all runs, so it belongs to none: a test's clock knows by the context which run waits.
-            self._timer = ContextVars().run(self._clock.call_later, at - self._clock.monotonic(), self._look)
+            # In an empty context, since the timer belongs to no run: a test clock uses the context to find the run.
+            self._timer = ContextVars().run(self._clock.call_later, at - self._clock.monotonic(), self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         now = self._clock.monotonic()
         for watch in self._watches:
-            if watch.at <= now + 1e-6:  # a timer may be early by a rounding
+            if watch.at <= now + 1e-6:  # a timer may fire early by a rounding error
                 if watch.at < watch.hard:
-                    self._ask(watch)
+                    self._interrupt_softly(watch)
                 else:
-                    self._insist(watch, now)
+                    self._interrupt_hard(watch, now)
         self._timer, self._earliest = None, math.inf
         earliest = min((watch.at for watch in self._watches), default=math.inf)
         if earliest < math.inf:
             self._arm(earliest)
 
-    def _ask(self, watch: _Watch) -> None:
-        """The soft interruption: the task may still end in its own way."""
+    def _interrupt_softly(self, watch: _Watch) -> None:
+        """Interrupts the run at its soft timeout: it may still return a result."""
         watch.at, watch.fired = watch.hard, True
         watch.ctx.cancelled = True
         if watch.ctx.interrupt is not None:
@@ -118,8 +120,9 @@ class Timeout:
         else:
             self._cancel(watch)
 
-    def _insist(self, watch: _Watch, now: float) -> None:
-        watch.soft, watch.fired, watch.at = None, True, now + AGAIN
+    def _interrupt_hard(self, watch: _Watch, now: float) -> None:
+        """Interrupts the run at its timeout, and again until it ends."""
+        watch.soft, watch.fired, watch.at = None, True, now + INTERRUPT_EVERY_SECONDS
         watch.ctx.stop()
         self._cancel(watch)
 
@@ -130,7 +133,7 @@ class Timeout:
         watch.task.cancel()
 
 
-def _late(watch: _Watch) -> JobTimeout:
+def _timeout_error(watch: _Watch) -> JobTimeout:
     if watch.soft is not None:
         return JobTimeout(f"took longer than its soft_timeout of {watch.soft:g} s")
     return JobTimeout(f"took longer than its timeout of {watch.ctx.timeout:g} s")

@@ -1,4 +1,4 @@
-"""OpenTelemetry tracing: a span for each run, linked to the span that enqueued its job."""
+"""Tracing: an OpenTelemetry span for each run, linked to the span that enqueued its job."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _propagator = TraceContextTextMapPropagator()
 
 
 def trace_metadata() -> dict[str, str]:
-    """The current span as metadata of a job, for who enqueues without Tracing: send.using(metadata=trace_metadata()).
+    """The current span as metadata of a job, to enqueue without Tracing: send.using(metadata=trace_metadata()).
 
-    Empty outside of a span.
+    Empty outside a span.
     """
     carrier: dict[str, str] = {}
     _propagator.inject(carrier)
@@ -38,8 +38,8 @@ def trace_metadata() -> dict[str, str]:
 class Tracing:
     """Mainspring(..., middleware=[Tracing()]): spans of the given or the global provider.
 
-    The run is a trace of its own, since it may come hours after its enqueuer's has ended; the link leads there. Inside
-    a span, enqueueing is a span too, and jobs carry it in their metadata; one that has a traceparent keeps it.
+    A run is a trace of its own, since it may start hours after the enqueuer's trace has ended; a link connects them.
+    Inside a span, enqueueing is a span too, which jobs carry in their metadata unless they have a traceparent.
     """
 
     def __init__(self, provider: trace.TracerProvider | None = None) -> None:
@@ -47,7 +47,7 @@ class Tracing:
 
     @contextmanager
     def producing(self, jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
-        """The jobs as they are to be stored, while they are."""
+        """Yields the jobs with trace metadata, inside a producer span."""
         if not trace.get_current_span().get_span_context().is_valid or all(
             "traceparent" in job.metadata for job in jobs
         ):
@@ -127,7 +127,7 @@ def _end(span: trace.Span, ended: Any, ctx: Context) -> None:
 
 
 def _record(span: trace.Span, error: BaseException) -> None:
-    """As span.record_exception() does, but without the error's secrets, whatever its __str__ does."""
+    """Like span.record_exception(), but with secrets masked and safe against a __str__ that raises."""
     failure = failure_of(error)
     message = mask_text(failure.message)
     span.set_status(trace.Status(trace.StatusCode.ERROR, f"{failure.type}: {message}"))
@@ -136,6 +136,6 @@ def _record(span: trace.Span, error: BaseException) -> None:
 
 
 def _kind(error: BaseException, name: str) -> str:
-    """Its class with the module, as OpenTelemetry names it; that of an error in a child process has no module here."""
+    """The qualified class name, as OpenTelemetry wants it; an error of a child process has no module here."""
     module = type.__getattribute__(type(error), "__module__")
     return name if issubclass(type(error), RemoteFailure) or module == "builtins" else f"{module}.{name}"

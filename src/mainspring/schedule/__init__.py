@@ -1,4 +1,4 @@
-"""A schedule: its record, its options, and the pure functions that plan, edit and judge it."""
+"""Schedules: their records, options and status, and the pure functions that plan and edit them."""
 
 from .record import Tick
 

@@ -1,4 +1,4 @@
-"""What becomes of a schedule when somebody makes or changes it. Pure."""
+"""Edits of a schedule: create, redefine, pause, resume, reschedule, trigger now. Pure."""
 
 from __future__ import annotations
 
@@ -13,68 +13,80 @@ from msgspec.structs import replace
 from ..ids import JobId
 from ..trigger.zone import zone_of
 from .record import Firing, Owner, Schedule, Spec, Tick
-from .status import COUNTED, counted, over, recorded_until, tick_of, with_active, with_due_at, with_first_tick
+from .status import (
+    MAX_COUNTED_TICKS,
+    count_ticks,
+    new_tick,
+    reached_max_runs,
+    recorded_until,
+    with_active,
+    with_due_at,
+    with_first_tick,
+)
 
 _MICROSECOND = timedelta(microseconds=1)
 
 
 def fingerprint(spec: Spec) -> str:
-    """Without that of the task, which says nothing that the payload does not say."""
+    """Digest of a spec, without the task's fingerprint: the payload already reflects that."""
     return blake2b(msgspec.json.encode(replace(spec, fingerprint=None), order="sorted"), digest_size=16).hexdigest()
 
 
-def create(
-    name: str, spec: Spec, *, owner: Owner, now: datetime, anchor_at: datetime | None = None
-) -> Schedule:  # fmt: skip
-    """A new schedule: its first tick is the next one, or at once if it is to run on start."""
+def create(name: str, spec: Spec, *, owner: Owner, now: datetime, anchor_at: datetime | None = None) -> Schedule:
+    """Returns a new schedule. Its first tick is the trigger's next, or now with run_on_start."""
     new = Schedule(
-        name=name, spec=spec, owner=owner, created_at=now, updated_at=now,
-        declared=fingerprint(spec) if owner == "code" else "", anchor_at=anchor_at or spec.start_at or now,
-    )  # fmt: skip
-    first = now if spec.run_on_start and _open(spec, now) else new.timetable.next(now)
+        name=name,
+        spec=spec,
+        owner=owner,
+        created_at=now,
+        updated_at=now,
+        declared=fingerprint(spec) if owner == "code" else "",
+        anchor_at=anchor_at or spec.start_at or now,
+    )
+    first = now if spec.run_on_start and _may_run(spec, now) else new.timetable.next(now)
     return with_due_at(replace(new, next_run_at=first), now)
 
 
-def _open(spec: Spec, now: datetime) -> bool:
-    """Whether its start, end, window and excluded dates let it run now."""
+def _may_run(spec: Spec, now: datetime) -> bool:
+    """Whether start, end, window and excluded dates allow a run now."""
     if not (spec.start_at or now) <= now <= (spec.end_at or now):
         return False
     today = now.astimezone(zone_of(spec.trigger.tz)).date()
     return today not in spec.exclude and (spec.window is None or spec.window.zoned(spec.trigger.tz).inside(now))
 
 
-# What a change of any of these means: the ticks are others.
-_WHEN = ("trigger", "window", "exclude", "start_at", "end_at", "after")
+# Fields that determine the ticks: a change to one of them restarts the ticks.
+_TICK_FIELDS = ("trigger", "window", "exclude", "start_at", "end_at", "after")
 
 
 def redefine(
     schedule: Schedule, spec: Spec, *, now: datetime, declared: str | None = None, anchor_at: datetime | None = None
 ) -> Firing:
-    """The schedule with another spec. Its next tick stays unless the spec says other instants.
+    """Returns the schedule with another spec. Its next tick stays unless a field that determines ticks changed.
 
-    A new interval is laid through `anchor_at`, or through its start or now.
+    A new interval is anchored at `anchor_at`, else at the spec's start, else at now.
     """
     new = replace(schedule, spec=spec, revision=schedule.revision + 1, updated_at=now)
-    new = _unlearned(schedule, new, now)
+    new = _without_stretch(schedule, new, now)
     if declared is not None:
         new = replace(new, declared=declared)
     if spec.depends_on != schedule.spec.depends_on:
         new = replace(new, waits_on=None)
     if spec.trigger != schedule.spec.trigger or (spec.start_at != schedule.spec.start_at and not spec.spread):
         new = replace(new, anchor_at=anchor_at or spec.start_at or now)
-    others = any(getattr(spec, name) != getattr(schedule.spec, name) for name in _WHEN)
-    if others or over(schedule) != over(new):
-        return _anew(schedule, new, "changed", now)
+    new_ticks = any(getattr(spec, name) != getattr(schedule.spec, name) for name in _TICK_FIELDS)
+    if new_ticks or reached_max_runs(schedule) != reached_max_runs(new):
+        return _restart_ticks(schedule, new, "changed", now)
     return Firing(schedule=with_due_at(new, now))
 
 
-# What the results of runs depend on, or what is made of them.
-_LEARNED = ("trigger", "task", "payload", "computed", "adapt")
+# Fields that determine what runs return, or how their results change the interval.
+_RESULT_FIELDS = ("trigger", "task", "payload", "computed", "adapt")
 
 
-def _unlearned(old: Schedule, new: Schedule, now: datetime) -> Schedule:
-    """Its interval is itself again if what its runs returned says nothing about those to come."""
-    if all(getattr(new.spec, name) == getattr(old.spec, name) for name in _LEARNED):
+def _without_stretch(old: Schedule, new: Schedule, now: datetime) -> Schedule:
+    """Resets a grown interval if earlier results no longer predict the coming ones."""
+    if all(getattr(new.spec, name) == getattr(old.spec, name) for name in _RESULT_FIELDS):
         return new
     new = replace(new, stretch=1, digest="")
     if old.stretch == 1 or new.next_run_at is None or new.next_run_at <= now:
@@ -83,53 +95,65 @@ def _unlearned(old: Schedule, new: Schedule, now: datetime) -> Schedule:
 
 
 def pause(schedule: Schedule, note: str, *, now: datetime) -> Schedule:
-    """It keeps its place and makes no jobs."""
+    """Returns the schedule paused: it keeps its next tick and makes no jobs."""
     return replace(
-        schedule, revision=schedule.revision + 1, paused_at=schedule.paused_at or now, note=note, due_at=None,
+        schedule,
+        revision=schedule.revision + 1,
+        paused_at=schedule.paused_at or now,
+        note=note,
+        due_at=None,
         updated_at=now,
-    )  # fmt: skip
+    )
 
 
 def resume(schedule: Schedule, *, from_now: bool, now: datetime) -> Firing:
-    """From now, leaving out what the pause covered, or from where it left, by its catch-up rule."""
+    """Resumes from now, skipping the ticks of the pause, or from the next tick, by its catch-up policy."""
     new = replace(schedule, revision=schedule.revision + 1, paused_at=None, note="", failures=0, updated_at=now)
     if from_now and new.next_run_at is not None and new.next_run_at <= now:
-        return _anew(schedule, new, "paused", now)
+        return _restart_ticks(schedule, new, "paused", now)
     if new.spec.after == "finish" and new.next_run_at is None:
         new = with_first_tick(replace(new, anchor_at=now), now)
     return Firing(schedule=with_due_at(new, now))
 
 
 def reschedule(schedule: Schedule, at: datetime, *, now: datetime) -> Firing:
-    """Its next tick is at `at`, or now if that is past; those after it follow the trigger again."""
+    """Moves the next tick to `at`, or to now if that is past; later ticks follow the trigger again."""
     at = max(at, now)
     until = min(now, at - _MICROSECOND)
     reached = max(until, schedule.reached_at or until)
     new = replace(schedule, revision=schedule.revision + 1, next_run_at=at, reached_at=reached, updated_at=now)
-    return _recorded(with_due_at(new, now), _passed(schedule, "changed", until), now)
+    return _record_skipped(with_due_at(new, now), _skipped_until(schedule, "changed", until), now)
 
 
 def trigger_now(
-    schedule: Schedule, ticks: Sequence[datetime], reason: str, *, now: datetime, mint: Callable[[], JobId], joins: bool
+    schedule: Schedule,
+    ticks: Sequence[datetime],
+    reason: str,
+    *,
+    now: datetime,
+    new_job_id: Callable[[], JobId],
+    joins: bool,
 ) -> Firing:
-    """Jobs for these instants at once, beside the series: its next tick, count and policies are left alone.
+    """Fires these instants at once, outside the timetable: the next tick, run count and policies do not change.
 
-    Only a job that `joins` is one of its runs: it keeps the next from overlapping, and its failure counts.
+    With `joins`, the jobs count as runs of the schedule: the overlap policy sees them, and their failures count.
     """
     records = [
-        Tick(n=schedule.ticks + n, at=tick, seen_at=now, what="fired", reason=reason, job_id=mint())
+        Tick(n=schedule.ticks + n, at=tick, seen_at=now, what="fired", reason=reason, job_id=new_job_id())
         for n, tick in enumerate(ticks, 1)
     ]
     ids = [tick.job_id for tick in records if tick.job_id is not None]
     new = replace(
-        schedule, revision=schedule.revision + 1, ticks=schedule.ticks + len(records),
+        schedule,
+        revision=schedule.revision + 1,
+        ticks=schedule.ticks + len(records),
         last_job_id=ids[-1] if ids else schedule.last_job_id,
-    )  # fmt: skip
+    )
     return Firing(schedule=with_active(new, (*new.active, *ids)) if joins else new, ticks=tuple(records))
 
 
-class _Fate(NamedTuple):
-    """Why some ticks in a row were not fired."""
+class _SkippedTicks(NamedTuple):
+    """Consecutive ticks that were skipped for one reason."""
 
     reason: str
     first_at: datetime
@@ -137,32 +161,33 @@ class _Fate(NamedTuple):
     number: int = 1
 
 
-def _anew(old: Schedule, new: Schedule, reason: str, now: datetime) -> Firing:
-    """Its ticks begin anew now; those that were due and are not going to be fired are on record."""
-    fates = _passed(old, reason, now)
-    if over(new) and new.held_at is not None:
-        fates.append(_Fate(reason, new.held_at, new.held_at))
+def _restart_ticks(old: Schedule, new: Schedule, reason: str, now: datetime) -> Firing:
+    """Restarts the ticks from now, and records the due ticks that will not fire as skipped."""
+    skipped = _skipped_until(old, reason, now)
+    if reached_max_runs(new) and new.held_at is not None:
+        skipped.append(_SkippedTicks(reason, new.held_at, new.held_at))
         new = replace(new, held_at=None, waits_on=None)
-    return _recorded(with_due_at(with_first_tick(replace(new, reached_at=now), now), now), fates, now)
+    return _record_skipped(with_due_at(with_first_tick(replace(new, reached_at=now), now), now), skipped, now)
 
 
-def _passed(schedule: Schedule, reason: str, until: datetime) -> list[_Fate]:
-    """The fates of its ticks up to an instant from which others count."""
+def _skipped_until(schedule: Schedule, reason: str, until: datetime) -> list[_SkippedTicks]:
+    """Its ticks that are skipped up to `until`: omitted by the timetable, or left unfired for `reason`."""
     first = schedule.next_run_at
     if first is None:
         return []
-    gone = schedule.timetable.omitted(recorded_until(schedule), until, limit=COUNTED)
-    fates = [_Fate(one.reason, one.first_at, one.last_at, one.count) for one in gone]
+    omitted = schedule.timetable.omitted(recorded_until(schedule), until, limit=MAX_COUNTED_TICKS)
+    skipped = [_SkippedTicks(one.reason, one.first_at, one.last_at, one.count) for one in omitted]
     if first <= until:
         single = schedule.spec.after == "finish"
-        fates.append(_Fate(reason, first, *((first, 1) if single else counted(schedule, first, until))))
-    return fates
+        skipped.append(_SkippedTicks(reason, first, *((first, 1) if single else count_ticks(schedule, first, until))))
+    return skipped
 
 
-def _recorded(schedule: Schedule, fates: Sequence[_Fate], now: datetime) -> Firing:
+def _record_skipped(schedule: Schedule, skips: Sequence[_SkippedTicks], now: datetime) -> Firing:
+    """The firing that records these skipped ticks."""
     ticks = tuple(
-        tick_of(schedule.ticks + n, "skipped", fate.reason, fate.first_at, fate.last_at, fate.number, now, None)
-        for n, fate in enumerate(fates, 1)
+        new_tick(schedule.ticks + n, "skipped", skip.reason, skip.first_at, skip.last_at, skip.number, now, None)
+        for n, skip in enumerate(skips, 1)
     )
-    skipped = schedule.skipped + sum(fate.number for fate in fates)
+    skipped = schedule.skipped + sum(skip.number for skip in skips)
     return Firing(schedule=replace(schedule, ticks=schedule.ticks + len(ticks), skipped=skipped), ticks=ticks)

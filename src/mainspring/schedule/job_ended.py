@@ -1,4 +1,4 @@
-"""What becomes of a schedule when one of its jobs ends, or comes back to life. Pure."""
+"""A schedule after one of its jobs ended or was revived, or a dependency succeeded. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MICROSECOND = timedelta(microseconds=1)
 def after_job_ended(
     schedule: Schedule, job_id: JobId, state: State | None, at: datetime, result: str | None = None
 ) -> Schedule:
-    """The schedule after one of its jobs became final; None: the job was deleted before it did."""
+    """The schedule after one of its jobs became final. `state` is None if the job was deleted before that."""
     listed = job_id in schedule.active
     if not listed and not schedule.unlisted:
         return schedule
@@ -29,7 +29,7 @@ def after_job_ended(
     if state is not None:
         new = replace(new, last_outcome=state, last_finished_at=at)
     if state is State.COMPLETED:
-        new = _adapted(replace(new, completed=new.completed + 1, failures=0, succeeded_at=at), result, at)
+        new = _adapt_interval(replace(new, completed=new.completed + 1, failures=0, succeeded_at=at), result, at)
     elif state in (State.DEAD, State.EXPIRED):
         new = replace(new, failed=new.failed + 1, failures=new.failures + 1)
         limit = new.spec.pause_after_failures
@@ -43,36 +43,36 @@ def after_job_ended(
 
 
 def after_job_revived(schedule: Schedule, job_id: JobId) -> Schedule:
-    """The schedule after a final job of it was put back to work."""
+    """The schedule after one of its final jobs was retried."""
     active = (*(id for id in schedule.active if id != job_id), job_id)
     return with_active(replace(schedule, revision=schedule.revision + 1), active)
 
 
 def after_dependency_succeeded(schedule: Schedule, at: datetime) -> Schedule:
-    """The schedule after the one it waits on has succeeded."""
+    """The schedule after the dependency it waits on succeeded."""
     if schedule.paused_at is not None:
         return schedule
     new = replace(schedule, revision=schedule.revision + 1, waits_on=None)
     return new if is_blocked(new.spec, new.active) else with_due_at(new, at)
 
 
-def _adapted(schedule: Schedule, result: str | None, at: datetime) -> Schedule:
-    """Its interval doubles while runs return the same, up to the cap, and is itself again when they do not."""
-    longest, trigger = schedule.spec.adapt, schedule.spec.trigger
-    if longest is None or not isinstance(trigger, Every):
+def _adapt_interval(schedule: Schedule, result: str | None, at: datetime) -> Schedule:
+    """Doubles the interval while runs return the same result, up to the cap; resets it when the result changes."""
+    cap, trigger = schedule.spec.adapt, schedule.spec.trigger
+    if cap is None or not isinstance(trigger, Every):
         return schedule
-    told = blake2b((result or "").encode(), digest_size=8).hexdigest()
-    most = max(1, timedelta(seconds=longest) // trigger.span)
-    stretch = min(schedule.stretch * 2, most) if told == schedule.digest else 1
-    new = replace(schedule, digest=told, stretch=stretch)
+    digest = blake2b((result or "").encode(), digest_size=8).hexdigest()
+    max_stretch = max(1, timedelta(seconds=cap) // trigger.span)
+    stretch = min(schedule.stretch * 2, max_stretch) if digest == schedule.digest else 1
+    new = replace(schedule, digest=digest, stretch=stretch)
     if stretch == schedule.stretch:
         return new
     if schedule.spec.after == "start":
-        # The longer interval counts from the last run, on a tick of its own grid: the phase stays.
-        own = trigger.anchored(schedule.anchor_at)
-        new = replace(new, anchor_at=own.next((schedule.last_run_at or at) - trigger.span) or schedule.anchor_at)
+        # The longer interval starts at the last run, on a tick of the original grid, so that the phase stays.
+        grid = trigger.anchored(schedule.anchor_at)
+        new = replace(new, anchor_at=grid.next((schedule.last_run_at or at) - trigger.span) or schedule.anchor_at)
     next_at = schedule.next_run_at
-    # What is due already is met as it is; what somebody has put elsewhere stays there.
+    # A tick that is due already stays, and so does one that was rescheduled by hand.
     if next_at is None or next_at <= at or schedule.timetable.next(next_at - _MICROSECOND) != next_at:
         return new
     return replace(new, next_run_at=new.timetable.next(at))

@@ -1,4 +1,4 @@
-"""What users say about a schedule, checked and turned into its Spec before anything is written."""
+"""Options of a schedule: checked, and turned into its Spec before anything is stored."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from ..task.task import Task, TaskOptions, check_name, check_public
 from ..task.task import checked as checked_options
 from ..trigger import AnyTrigger, Every, Timetable, Trigger, Window, every
 from ..trigger.bounds import LAST_YEAR, MAX_DEPENDENCIES, MAX_EXCLUDED_DATES, check_count
-from ..trigger.every import LONGEST
+from ..trigger.every import MAX_INTERVAL
 from ..trigger.period import Period
 from .record import CATCH_UPS, OVERLAPS, CatchUp, Overlap, Spec
 
-_LONGEST = LONGEST.total_seconds()
+_MAX_INTERVAL_SECONDS = MAX_INTERVAL.total_seconds()
 Input = Callable[[datetime], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
 
 
 class ScheduleOptions(TypedDict, total=False):
-    """The policies of a schedule, all of them optional."""
+    """The options of a schedule, all optional."""
 
     kwargs: Mapping[str, Any]
     input: Input
@@ -59,28 +59,37 @@ class ScheduleOptions(TypedDict, total=False):
     metadata: Mapping[str, Any]
 
 
-class Declared(Struct, frozen=True):
-    """A schedule of the code: what it says, and the function that makes its input, if there is one."""
+class DeclaredSchedule(Struct, frozen=True):
+    """A schedule declared in code: its spec, and the function that computes its input, if it has one."""
 
     spec: Spec
     input: Input | None = None
 
 
-def declared(name: str, trigger: Any, task: Task[Any, Any] | str, given: Mapping[str, Any], limit: int) -> Declared:
-    """Everything a schedule is made of; refuses each bad part by name."""
+def declare(
+    name: str, trigger: Any, task: Task[Any, Any] | str, given: Mapping[str, Any], limit: int
+) -> DeclaredSchedule:
+    """Checks a declaration. Raises BadInput with the name of the option that is wrong."""
     check_name(name, "schedule name")
-    values = checked(name, given)
+    values = check_options(name, given)
     input, kwargs = values.pop("input", None), values.pop("kwargs", None)
     if input is not None and kwargs is not None:
         raise BadInput(f"schedule {name!r}: give kwargs= or input=, not both; the function may return them all")
-    payload = "{}" if input is not None else payload_of(name, task, kwargs or {}, limit)
-    when, what = checked_trigger(name, trigger), _job(name, task)
-    made_by = None if input is not None else fingerprint_of(task)
-    spec = Spec(trigger=when, payload=payload, computed=input is not None, fingerprint=made_by, **{**what, **values})
-    return Declared(fitting(name, spec), input)
+    payload = "{}" if input is not None else encode_arguments(name, task, kwargs or {}, limit)
+    checked_trigger, job_options = check_trigger(name, trigger), _job_options(name, task)
+    fingerprint = None if input is not None else task_fingerprint(task)
+    spec = Spec(
+        trigger=checked_trigger,
+        payload=payload,
+        computed=input is not None,
+        fingerprint=fingerprint,
+        **{**job_options, **values},
+    )
+    return DeclaredSchedule(check_spec(name, spec), input)
 
 
-def payload_of(name: str, task: Task[Any, Any] | str, kwargs: Mapping[str, Any], limit: int) -> str:
+def encode_arguments(name: str, task: Task[Any, Any] | str, kwargs: Mapping[str, Any], limit: int) -> str:
+    """The payload of the schedule's jobs."""
     if not isinstance(kwargs, Mapping):
         raise BadInput(f"schedule {name!r}: kwargs takes a mapping of argument names to values, got {kwargs!r:.80}")
     try:
@@ -89,13 +98,13 @@ def payload_of(name: str, task: Task[Any, Any] | str, kwargs: Mapping[str, Any],
         raise BadPayload(f"schedule {name!r}: {bad}; arguments are given as kwargs= or made by input=") from None
 
 
-def fingerprint_of(task: Task[Any, Any] | str) -> str | None:
-    """None: the code of the task is not here."""
+def task_fingerprint(task: Task[Any, Any] | str) -> str | None:
+    """Fingerprint of the task's arguments; None if its code is not in this process."""
     return task.arguments.fingerprint if isinstance(task, Task) else None
 
 
-def _job(name: str, task: Task[Any, Any] | str) -> dict[str, Any]:
-    """What of a schedule is the same in all its jobs."""
+def _job_options(name: str, task: Task[Any, Any] | str) -> dict[str, Any]:
+    """The options that the schedule's jobs take from the task."""
     if isinstance(task, str):
         return {"task": check_public(check_name(task, "task name"), f"schedule {name!r}")}
     if not isinstance(task, Task):
@@ -103,38 +112,50 @@ def _job(name: str, task: Task[Any, Any] | str) -> dict[str, Any]:
     own, asked = task.options, task.asked
     for option in ("delay", "run_at", "within", "unique_key", "idempotency_key"):
         if getattr(asked, option) != getattr(TaskOptions(), option):
-            raise BadInput(f"schedule {name!r}: option {option} does not belong here; its ticks say when, and once")
+            raise BadInput(
+                f"schedule {name!r}: option {option} does not belong here: "
+                "its ticks decide when a job runs, and that it runs once"
+            )
     if isinstance(own.expires, datetime):
-        raise BadInput(f"schedule {name!r}: expires must be a span here: every job of it is made later")
+        raise BadInput(f"schedule {name!r}: expires must be a span, e.g. '1h', since its jobs are made later")
     return {
-        "task": task.name, "queue": own.queue, "priority": own.priority, "timeout": asked.timeout,
-        "max_retries": asked.max_retries, "backoff": cast(Any, asked.backoff), "expires": own.expires,
-        "tags": own.tags, "metadata": own.metadata,
-    }  # fmt: skip
+        "task": task.name,
+        "queue": own.queue,
+        "priority": own.priority,
+        "timeout": asked.timeout,
+        "max_retries": asked.max_retries,
+        "backoff": cast(Any, asked.backoff),
+        "expires": own.expires,
+        "tags": own.tags,
+        "metadata": own.metadata,
+    }
 
 
-def check_own(call: str, options: Mapping[str, Any], own: Collection[str]) -> None:
-    """Refuses a misspelt option of the call itself; those of the schedule are refused with its name, later."""
+def check_call_options(call: str, options: Mapping[str, Any], own: Collection[str]) -> None:
+    """Raises BadInput for a misspelt option of the call itself; check_options() handles those of the schedule."""
     for option in options:
         if option not in _CHECKS and (meant := nearest_name(option, (*own, *_CHECKS))) in own:
             raise BadInput(f"{call} has no option {option!r}; did you mean {meant!r}?")
 
 
-def interval(span: Any, units: Mapping[str, float], options: Mapping[str, Any]) -> Every:
-    """The interval that app.every() was given, in one way or the other."""
-    check_own("app.every()", options, (*units, "name"))
+def interval_of(span: Any, units: Mapping[str, float], options: Mapping[str, Any]) -> Every:
+    """The interval of an app.every() call, given as a span or as units."""
+    check_call_options("app.every()", options, (*units, "name"))
     given = {unit: number for unit, number in units.items() if number}
     if span is None and not given:
         raise BadInput("app.every() needs an interval, e.g. app.every(minutes=5) or app.every('5m')")
     if isinstance(span, int | float):
-        raise BadInput(f"app.every({span!r}): say the unit, e.g. app.every(minutes={span!r}) or app.every('{span!r}m')")
+        raise BadInput(
+            f"app.every({span!r}): give the unit, e.g. app.every(minutes={span!r}) or app.every('{span!r}m')"
+        )
     found = every(span, **given) if span is not None else every(**given)
     if not isinstance(found, Every):
         raise BadInput(f"app.every() takes a text such as '5m', a timedelta, or units by name; got {span!r:.80}")
     return found
 
 
-def checked_trigger(name: str, trigger: Any, what: str = "") -> AnyTrigger:
+def check_trigger(name: str, trigger: Any, what: str = "") -> AnyTrigger:
+    """Raises BadInput, with a hint, if it is not a trigger."""
     if isinstance(trigger, Trigger):
         return cast(AnyTrigger, trigger)
     match trigger:
@@ -151,8 +172,8 @@ def checked_trigger(name: str, trigger: Any, what: str = "") -> AnyTrigger:
     raise BadInput(f"{what or f'schedule {name!r}'} takes a trigger, e.g. {hint}; got {trigger!r:.80}")
 
 
-def checked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Policies as the engine wants them."""
+def check_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Checks options and converts them to the types of Spec."""
     values: dict[str, Any] = {}
     for option, value in given.items():
         check = _CHECKS.get(option)
@@ -165,60 +186,65 @@ def checked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def fitting(name: str, spec: Spec) -> Spec:
-    """Refuses parts that do not go together, and a timetable that never comes to a tick."""
+def check_spec(name: str, spec: Spec) -> Spec:
+    """Raises BadInput for options that contradict each other, and for a timetable without ticks."""
     if not isinstance(spec.trigger, Every):
         for option, wanted in (("after", spec.after == "finish"), ("adapt", spec.adapt), ("spread", spec.spread)):
             if wanted:
-                said = spec.trigger.explain()
-                raise BadInput(f"schedule {name!r}: {option} needs an interval, e.g. every(5).minutes, not {said!r}")
+                rule = spec.trigger.explain()
+                raise BadInput(f"schedule {name!r}: {option} needs an interval, e.g. every(5).minutes, not {rule!r}")
     else:
-        _fitting_interval(name, spec, spec.trigger)
+        _check_interval(name, spec, spec.trigger)
     if not spec.grace and spec.catch_up == "skip":
         raise BadInput(f"schedule {name!r}: with grace=0 every tick is late, and catch_up='skip' then fires none")
     if name in spec.depends_on:
         raise BadInput(f"schedule {name!r} cannot depend on itself")
     try:
         Timetable(
-            trigger=spec.trigger, name=name, window=spec.window, start_at=spec.start_at, end_at=spec.end_at,
-            exclude=spec.exclude, jitter=spec.jitter,
-        ).check()  # fmt: skip
+            trigger=spec.trigger,
+            name=name,
+            window=spec.window,
+            start_at=spec.start_at,
+            end_at=spec.end_at,
+            exclude=spec.exclude,
+            jitter=spec.jitter,
+        ).check()
     except BadInput as bad:
         raise BadInput(f"schedule {name!r}: {bad}") from None
     return spec
 
 
-def _fitting_interval(name: str, spec: Spec, trigger: Every) -> None:
-    if spec.adapt is not None and not trigger.seconds <= spec.adapt <= _LONGEST:
+def _check_interval(name: str, spec: Spec, trigger: Every) -> None:
+    if spec.adapt is not None and not trigger.seconds <= spec.adapt <= _MAX_INTERVAL_SECONDS:
         raise BadInput(
             f"schedule {name!r}: adapt ({spec.adapt:g} s) is the longest its interval may grow to: "
-            f"from the interval itself ({trigger.seconds:g} s) to {_LONGEST:g} s"
+            f"from the interval itself ({trigger.seconds:g} s) to {_MAX_INTERVAL_SECONDS:g} s"
         )
     if spec.spread and spec.after == "finish":
         raise BadInput(f"schedule {name!r}: spread needs ticks on a grid; after='finish' has none, so leave one out")
     if trigger.anchor is not None:
         for option, wanted in (("spread", spec.spread), ("after", spec.after == "finish")):
             if wanted:
-                said = trigger.explain()
-                raise BadInput(f"schedule {name!r}: {option} says when it ticks, and so does {said!r}: leave one out")
+                rule = trigger.explain()
+                raise BadInput(f"schedule {name!r}: {option} sets its ticks, and so does {rule!r}: leave one out")
 
 
-def amended(name: str, spec: Spec, given: Mapping[str, Any], task: Task[Any, Any] | None, limit: int) -> Spec:
-    """The spec with some of it said anew."""
+def change_spec(name: str, spec: Spec, given: Mapping[str, Any], task: Task[Any, Any] | None, limit: int) -> Spec:
+    """The spec with these options changed."""
     check_public(spec.task, f"schedule {name!r}")
     changes = dict(given)
     trigger, kwargs = changes.pop("trigger", UNSET), changes.pop("kwargs", UNSET)
     if "input" in changes:
         raise BadInput(f"schedule {name!r}: an input function is given in code, with app.schedule(…)")
-    values = checked(name, changes)
+    values = check_options(name, changes)
     if trigger is not UNSET:
-        values["trigger"] = checked_trigger(name, trigger)
+        values["trigger"] = check_trigger(name, trigger)
     if kwargs is not UNSET:
         if spec.computed:
             raise BadInput(f"schedule {name!r} computes its input in code, so it takes no kwargs")
-        values["payload"] = payload_of(name, task or spec.task, kwargs, limit)
-        values["fingerprint"] = fingerprint_of(task or spec.task)
-    return fitting(name, replace(spec, **values))
+        values["payload"] = encode_arguments(name, task or spec.task, kwargs, limit)
+        values["fingerprint"] = task_fingerprint(task or spec.task)
+    return check_spec(name, replace(spec, **values))
 
 
 def _positive(value: Any) -> float:
@@ -233,7 +259,7 @@ def _span(value: Any) -> float:
 
 
 def _cap(value: Any) -> float:
-    """The cap of an interval; fitting() compares the two."""
+    """The cap of a growing interval; check_spec() compares it with the interval."""
     span = seconds(value, "it", math.inf)
     if span <= 0:
         raise BadInput(f"must be more than 0 seconds, got {value!r}")
@@ -292,7 +318,7 @@ def _names(value: Any) -> tuple[str, ...]:
 
 
 def _of_jobs(name: str) -> Callable[[Any], Any]:
-    """An option that its jobs have as any other, checked as theirs is."""
+    """The check of an option that the schedule's jobs take."""
     return lambda value: checked_options({name: value}, "its jobs")[name]
 
 
@@ -307,7 +333,7 @@ def _takes_one(function: Callable[..., Any]) -> bool:
         inspect.signature(function).bind(None)
     except TypeError:
         return False
-    except ValueError:  # some builtins do not say
+    except ValueError:  # some builtins have no signature
         return True
     return True
 

@@ -1,4 +1,4 @@
-"""What becomes of a schedule at its ticks. Pure."""
+"""Plan of a due schedule: which ticks fire, wait, are skipped or missed. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from ..clock import EPOCH
 from ..ids import JobId
 from .record import Firing, Schedule, Tick
-from .status import COUNTED, counted, due_at, is_blocked, last_of, listing, recorded_until, tick_of
+from .status import MAX_COUNTED_TICKS, count_ticks, due_at, is_blocked, last_tick, listed_jobs, new_tick, recorded_until
 
-# Ticks that one step fires at most; the rest follow at once, in steps of their own.
-STEP = 100
+# Ticks in one firing; the rest follow at once, in further firings.
+MAX_TICKS_PER_FIRING = 100
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -22,35 +22,37 @@ def plan(
     schedule: Schedule,
     *,
     now: datetime,
-    mint: Callable[[], JobId],
-    others: Mapping[str, Schedule] = {},
-    broken: Mapping[datetime, str] = {},
+    new_job_id: Callable[[], JobId],
+    dependencies: Mapping[str, Schedule] = {},
+    skip_reasons: Mapping[datetime, str] = {},
 ) -> Firing:
-    """What is to be done about a due schedule. `others` has the schedules it depends on.
+    """Plans the next firing of a due schedule.
 
-    Ticks that are `broken` cannot have their input made: they are skipped with that reason.
+    `dependencies` has the schedules it depends on, by name. `skip_reasons` has ticks that cannot fire, with the
+    reason that is recorded: their input function raised, or their job exists already.
     """
-    draft = _Draft(schedule, now, mint, others, broken)
-    draft.release()
-    draft.go()
+    draft = _Draft(schedule, now, new_job_id, dependencies, skip_reasons)
+    draft.fire_held()
+    draft.decide_due()
     return draft.firing()
 
 
 class _Draft:
-    """A schedule's next revision while it is being worked out."""
+    """A schedule's next revision while it is planned."""
 
     def __init__(
         self,
         schedule: Schedule,
         now: datetime,
-        mint: Callable[[], JobId],
-        others: Mapping[str, Schedule],
-        broken: Mapping[datetime, str],
+        new_job_id: Callable[[], JobId],
+        dependencies: Mapping[str, Schedule],
+        skip_reasons: Mapping[datetime, str],
     ) -> None:
-        self.old, self.spec, self.now, self.mint = schedule, schedule.spec, now, mint
-        self.others, self.broken = others, broken
+        self.old, self.spec, self.now, self.new_job_id = schedule, schedule.spec, now, new_job_id
+        self.dependencies, self.skip_reasons = dependencies, skip_reasons
         self.timetable = schedule.timetable
         self.horizon = now - self.timetable.offset
+        """Ticks up to here are due; jitter delays them."""
         self.next: datetime | None = schedule.next_run_at
         self.held, self.waits_on = schedule.held_at, schedule.waits_on
         self.active = list(schedule.active)
@@ -64,97 +66,97 @@ class _Draft:
         self.ticks: list[Tick] = []
         self.cancel: list[JobId] = []
 
-    # the ticks that are due
+    # due ticks
 
-    def release(self) -> None:
-        """Fires the tick that was held, if nothing is in its way any more."""
+    def fire_held(self) -> None:
+        """Fires the held tick if neither a dependency nor a run blocks it any longer."""
         if self.held is None:
             return
-        self.waits_on = self._unmet()
+        self.waits_on = self._unmet_dependency()
         if self.waits_on is None and not self._overlaps():
             tick, self.held = self.held, None
             self._fire(tick)
 
-    def go(self) -> None:
-        """Meets every tick that is due, at most STEP of them."""
-        if self._over():
+    def decide_due(self) -> None:
+        """Decides on every due tick, at most MAX_TICKS_PER_FIRING of them."""
+        if self._reached_max_runs():
             self.next = None
         first, since = self.next, recorded_until(self.old)
         if first is None or first > self.horizon:
             return
         late_until = self.horizon - timedelta(seconds=self.spec.grace)
         if self.spec.after == "finish":
-            self._once(first, late_until)
+            self._decide_single(first, late_until)
         else:
-            self._series(first, late_until)
-        for gone in self.timetable.omitted(since, self.reached, limit=COUNTED):
+            self._decide_many(first, late_until)
+        for gone in self.timetable.omitted(since, self.reached, limit=MAX_COUNTED_TICKS):
             self._record("skipped", gone.reason, gone.first_at, gone.last_at, gone.count)
 
-    def _series(self, first: datetime, late_until: datetime) -> None:
+    def _decide_many(self, first: datetime, late_until: datetime) -> None:
         tick: datetime | None = first
         if first <= late_until:
             tick = self._late(first, late_until)
-        while self._goes_on(tick, self.horizon):
-            if self.spec.overlap == "cancel" and self._goes_on(self._after(tick), self.horizon):
-                # Its run would be cancelled at once, by the next tick.
-                tick = self._pass("skipped", "overlap", tick, tick)
+        while self._continues(tick, self.horizon):
+            if self.spec.overlap == "cancel" and self._continues(self._after(tick), self.horizon):
+                # The next tick is due too, and would cancel this run at once.
+                tick = self._skip_range("skipped", "overlap", tick, tick)
             else:
-                tick = self._meet(tick)
-        self.next = None if self._over() else tick
+                tick = self._decide(tick)
+        self.next = None if self._reached_max_runs() else tick
 
-    def _goes_on(self, tick: datetime | None, until: datetime) -> TypeGuard[datetime]:
-        room = len(self.ticks) < STEP and not self.waiting and not self._over()
+    def _continues(self, tick: datetime | None, until: datetime) -> TypeGuard[datetime]:
+        room = len(self.ticks) < MAX_TICKS_PER_FIRING and not self.waiting and not self._reached_max_runs()
         return room and tick is not None and tick <= until
 
-    def _once(self, tick: datetime, late_until: datetime) -> None:
-        """An interval that counts from the end of the last run has one tick at a time."""
+    def _decide_single(self, tick: datetime, late_until: datetime) -> None:
+        """Decides on the only tick of an interval that is measured from the finish of the last run."""
         too_old = tick < self.horizon - timedelta(seconds=self.spec.catch_up_window)
         if tick <= late_until and (too_old or self.spec.catch_up == "skip"):
-            self._note("missed", "too_old" if too_old else "catch_up", tick)
+            self._record_one("missed", "too_old" if too_old else "catch_up", tick)
         else:
-            self._meet(tick)
+            self._decide(tick)
         self.next = None
         if not self.active and self.held is None:
             self.anchor = self.now
             self.next = replace(self.old, anchor_at=self.now).timetable.next(self.now)
 
     def _late(self, first: datetime, until: datetime) -> datetime | None:
-        """Settles the ticks nobody has met in time; returns the first that is to be met now."""
-        edge, tick = self.horizon - timedelta(seconds=self.spec.catch_up_window), first
-        if tick < edge:
-            young = self._pass("missed", "too_old", tick, min(until, edge - _MICROSECOND))
-            if young is None or young > until:
-                return young
-            tick = young
+        """Applies the catch-up policy to late ticks; returns the first tick that is left to decide on."""
+        oldest, tick = self.horizon - timedelta(seconds=self.spec.catch_up_window), first
+        if tick < oldest:
+            first_in_window = self._skip_range("missed", "too_old", tick, min(until, oldest - _MICROSECOND))
+            if first_in_window is None or first_in_window > until:
+                return first_in_window
+            tick = first_in_window
         if self.spec.catch_up == "all":
-            return self._one_by_one(tick, until)
-        newest = last_of(self.old, tick, until)
+            return self._catch_up_all(tick, until)
+        newest = last_tick(self.old, tick, until)
         on_time = self._after(newest)
         if self.spec.catch_up == "skip" or (on_time is not None and on_time <= self.horizon):
-            return self._pass("missed", "catch_up", tick, newest)
+            return self._skip_range("missed", "catch_up", tick, newest)
         if tick < newest:
-            self._pass("missed", "catch_up", tick, newest - _MICROSECOND)
+            self._skip_range("missed", "catch_up", tick, newest - _MICROSECOND)
         return newest
 
-    def _one_by_one(self, tick: datetime | None, until: datetime) -> datetime | None:
-        while self._goes_on(tick, until):
-            # Every missed tick is to run, so it waits for the one before instead of being skipped.
+    def _catch_up_all(self, tick: datetime | None, until: datetime) -> datetime | None:
+        while self._continues(tick, until):
+            # With catch_up='all' every tick runs: it waits for the run before it instead of being skipped.
             self.waiting = self._overlaps()
             if not self.waiting:
-                tick = self._meet(tick)
+                tick = self._decide(tick)
         return tick
 
-    def _meet(self, tick: datetime) -> datetime | None:
-        """Settles what becomes of one tick; returns the one after it."""
+    def _decide(self, tick: datetime) -> datetime | None:
+        """Fires, holds or skips one tick; returns the next one."""
         self.reached = max(self.reached, tick)
-        unmet = self._unmet()
+        unmet = self._unmet_dependency()
         if unmet is not None:
             self._hold(tick, "dependency", newest=True)
             self.waits_on = unmet
         elif not self._overlaps():
             self._fire(tick)
         elif self.spec.overlap == "skip":
-            self._note("skipped", "overlap", tick)
+            self._record_one("skipped", "overlap", tick)
         else:
             self._hold(tick, "overlap", newest=self.spec.overlap == "cancel")
             self.waits_on = None
@@ -163,62 +165,60 @@ class _Draft:
         return self._after(tick)
 
     def _hold(self, tick: datetime, reason: str, *, newest: bool) -> None:
-        """At most one tick waits: the newest or the oldest."""
+        """Holds the tick. At most one is held, the newest or the oldest; the other one is skipped."""
         if self.held is not None:
-            self._note("skipped", reason, self.held if newest else tick)
+            self._record_one("skipped", reason, self.held if newest else tick)
         if self.held is None or newest:
             self.held = tick
 
     def _fire(self, tick: datetime) -> None:
-        # Somebody may have set the next tick to the instant of the one that was held.
-        fault = self.broken.get(tick) or ("made_already" if tick == self.last else None)
+        # The next tick may have been rescheduled to the instant of the held one.
+        fault = self.skip_reasons.get(tick) or ("made_already" if tick == self.last else None)
         if fault is not None:
-            self._note("skipped", fault, tick)
+            self._record_one("skipped", fault, tick)
             return
-        id = self.mint()
+        id = self.new_job_id()
         self.active.append(id)
         self.fired += 1
         self.last, self.last_job_id = tick, id
-        self.answered = {name: other.succeeded_at for name, other in self.others.items() if other.succeeded_at}
-        self._note("fired", "", tick, job_id=id)
+        self.answered = {name: other.succeeded_at for name, other in self.dependencies.items() if other.succeeded_at}
+        self._record_one("fired", "", tick, job_id=id)
 
-    # what stands in the way
+    # what blocks a tick
 
     def _overlaps(self) -> bool:
         return is_blocked(self.spec, self.active)
 
-    def _unmet(self) -> str | None:
-        """The first schedule it depends on that has not succeeded since this one ran last."""
+    def _unmet_dependency(self) -> str | None:
+        """The first dependency that has not succeeded since this schedule last ran; None if all have."""
         for name in self.spec.depends_on:
-            other = self.others.get(name)
-            if other is None or other.succeeded_at is None or not self._news(name, other.succeeded_at):
+            other = self.dependencies.get(name)
+            if other is None or other.succeeded_at is None or not self._succeeded_since(name, other.succeeded_at):
                 return name
         return None
 
-    def _news(self, name: str, succeeded_at: datetime) -> bool:
-        # Not by its time alone: it was told by another machine's clock, and its run may follow within a millisecond.
+    def _succeeded_since(self, name: str, succeeded_at: datetime) -> bool:
+        # Not by time alone: it comes from another machine's clock, and the run may follow within a millisecond.
         if name in self.answered:
             return succeeded_at != self.answered[name]
         return succeeded_at > (self.old.last_fired_at or EPOCH)
 
-    def _over(self) -> bool:
+    def _reached_max_runs(self) -> bool:
         limit = self.spec.max_runs
         return limit is not None and self.old.fired + self.fired >= limit
-
-    # the way from tick to tick
 
     def _after(self, tick: datetime) -> datetime | None:
         return self.timetable.next(tick)
 
-    # the record
+    # recording
 
-    def _pass(self, what: str, reason: str, first: datetime, until: datetime) -> datetime | None:
-        """Leaves out the ticks from `first` to `until`; returns the one after them."""
-        last, count = counted(self.old, first, until)
+    def _skip_range(self, what: str, reason: str, first: datetime, until: datetime) -> datetime | None:
+        """Records the ticks from `first` to `until` without firing them; returns the next one."""
+        last, count = count_ticks(self.old, first, until)
         self._record(what, reason, first, last, count)
         return self._after(last)
 
-    def _note(self, what: str, reason: str, tick: datetime, job_id: JobId | None = None) -> None:
+    def _record_one(self, what: str, reason: str, tick: datetime, job_id: JobId | None = None) -> None:
         self._record(what, reason, tick, tick, 1, job_id)
 
     def _record(
@@ -226,26 +226,38 @@ class _Draft:
     ) -> None:
         n = self.old.ticks + len(self.ticks) + 1
         self.reached = max(self.reached, last)
-        self.ticks.append(tick_of(n, what, reason, first, last, count, self.now, job_id))
+        self.ticks.append(new_tick(n, what, reason, first, last, count, self.now, job_id))
 
     def firing(self) -> Firing:
+        """The planned firing, without jobs."""
         old, fired = self.old, self.fired
-        unfinished, unlisted = listing(old, self.active)
+        unfinished, unlisted = listed_jobs(old, self.active)
         new = replace(
-            old, anchor_at=self.anchor, reached_at=self.reached, revision=old.revision + 1,
-            next_run_at=self.next, due_at=None if self.waiting else due_at(old, self.next), held_at=self.held,
-            waits_on=self.waits_on, active=unfinished, unlisted=unlisted,
-            ticks=old.ticks + len(self.ticks), fired=old.fired + fired,
-            skipped=old.skipped + _sum(self.ticks, "skipped"), missed=old.missed + _sum(self.ticks, "missed"),
-            last_run_at=self.last or old.last_run_at, last_fired_at=self.now if fired else old.last_fired_at,
-            last_job_id=self.last_job_id or old.last_job_id, answered=self.answered,
-        )  # fmt: skip
+            old,
+            anchor_at=self.anchor,
+            reached_at=self.reached,
+            revision=old.revision + 1,
+            next_run_at=self.next,
+            due_at=None if self.waiting else due_at(old, self.next),
+            held_at=self.held,
+            waits_on=self.waits_on,
+            active=unfinished,
+            unlisted=unlisted,
+            ticks=old.ticks + len(self.ticks),
+            fired=old.fired + fired,
+            skipped=old.skipped + _count_ticks(self.ticks, "skipped"),
+            missed=old.missed + _count_ticks(self.ticks, "missed"),
+            last_run_at=self.last or old.last_run_at,
+            last_fired_at=self.now if fired else old.last_fired_at,
+            last_job_id=self.last_job_id or old.last_job_id,
+            answered=self.answered,
+        )
         reads: tuple[tuple[str, int], ...] = ()
         if self.spec.depends_on:
-            revisions = {name: other.revision for name, other in self.others.items()}
+            revisions = {name: other.revision for name, other in self.dependencies.items()}
             reads = tuple((name, revisions.get(name, 0)) for name in self.spec.depends_on)
         return Firing(schedule=new, ticks=tuple(self.ticks), cancel=tuple(self.cancel), reads=reads)
 
 
-def _sum(ticks: list[Tick], what: str) -> int:
+def _count_ticks(ticks: list[Tick], what: str) -> int:
     return sum(tick.count for tick in ticks if tick.what == what)

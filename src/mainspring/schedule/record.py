@@ -1,4 +1,4 @@
-"""Records: what a schedule is, what became of its ticks, and what is to be written about it. No I/O, no clock."""
+"""Records of schedules: the spec, the stored schedule, its ticks, and the firing that changes it. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -22,31 +22,35 @@ CATCH_UPS: tuple[CatchUp, ...] = ("latest", "skip", "all")
 Owner = Literal["code", "user"]
 Status = Literal["active", "paused", "ended"]
 
-# Why a tick was fired that its trigger had nothing to do with.
-BY_HAND, BACKFILL = "by_hand", "backfill"
-# Prefix of the reason of a tick whose input could not be made; the error follows, in at most REASON_LIMIT characters.
-INPUT, REASON_LIMIT = "input: ", 200
-# As many ticks of each schedule are remembered.
-TICKS_KEPT = 1000
+# Reason of a tick that was fired by hand.
+BY_HAND = "by_hand"
+# Reason of a tick that a backfill fired.
+BACKFILL = "backfill"
+# Prefix of the reason of a tick whose input function raised; the error follows.
+INPUT_ERROR = "input: "
+# Length of the error in such a reason.
+MAX_REASON_CHARACTERS = 200
+# Ticks that the store keeps of each schedule.
+MAX_KEPT_TICKS = 1000
 
 
 class Spec(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What somebody has said about a schedule: when, what, and by which policies."""
+    """The definition of a schedule: when it ticks, which job it makes, and its policies."""
 
     trigger: AnyTrigger
     task: str
     payload: str = "{}"
     computed: bool = False
-    """The input is made when a tick fires, by a function that only some workers have."""
+    """A function computes the arguments when a tick fires; only workers that have it can fire the schedule."""
     fingerprint: str | None = None
-    """Arguments.fingerprint of the task that made the payload; None: not known."""
+    """Arguments.fingerprint of the task that encoded the payload; None if unknown."""
     queue: str = "default"
     priority: int = 0
     timeout: float | UnsetType | None = UNSET
     max_retries: int | None = None
     backoff: Backoff | None = None
     expires: float | None = None
-    """Seconds after which a job that has not started is not worth starting."""
+    """Seconds after which a job that has not started expires."""
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = {}
     overlap: Overlap = "skip"
@@ -61,27 +65,27 @@ class Spec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_runs: int | None = None
     run_on_start: bool = False
     after: Literal["start", "finish"] = "start"
-    """Where an interval is counted from."""
+    """Whether an interval is measured from the start or the finish of a run."""
     pause_after_failures: int | None = None
     depends_on: tuple[str, ...] = ()
     adapt: float | None = None
-    """The longest its interval may grow to, in seconds, while runs return the same; None: it does not."""
+    """Longest interval, in seconds, that it may grow to while runs return the same; None: it does not grow."""
     spread: bool = False
-    """Its interval is placed where the fewest others are."""
+    """The phase of its interval is chosen where the fewest other schedules tick."""
 
     def __post_init__(self) -> None:
-        # Here, so that it holds for what a store has, too: such a record of an earlier release is set aside.
+        # Checked on decoding too: a stored record of an earlier release that breaks a limit is set aside.
         check_count("excluded dates", self.exclude, MAX_EXCLUDED_DATES, "leave out those that are past")
         check_count("dependencies", self.depends_on, MAX_DEPENDENCIES, "let one schedule stand for several")
 
     @property
     def exclusive(self) -> bool:
-        """Whether one run of it keeps the next from beginning."""
+        """Whether an unfinished run prevents the next one from starting."""
         return self.overlap != "allow" or self.after == "finish"
 
 
 class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A schedule as the store has it. Every change bumps its revision."""
+    """A stored schedule. Every change increments its revision."""
 
     name: str
     spec: Spec
@@ -90,26 +94,26 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_at: datetime
     updated_at: datetime
     declared: str = ""
-    """What the code said last, as a digest: equal means that nothing is to be changed."""
+    """Digest of the spec last declared in code; if it is equal, a new declaration changes nothing."""
     anchor_at: datetime
-    """Through which an interval's grid is laid."""
+    """An instant on the grid of an interval."""
     next_run_at: datetime | None = None
-    """The next tick; None: there is none, or the run under way decides it."""
+    """The next tick; None if there is none, or if the end of a run decides it."""
     due_at: datetime | None = None
-    """When a worker is to look; None: not by itself."""
+    """When a worker has to look at it; None if no time is set."""
     held_at: datetime | None = None
-    """A tick that is to be fired when nothing is in its way any more."""
+    """A tick that waits: for a dependency, or for unfinished runs."""
     waits_on: str | None = None
-    """The schedule on whose success the held tick waits; None: on its own runs."""
+    """The schedule whose success the held tick waits for; None: its own runs."""
     active: tuple[JobId, ...] = ()
-    """Its jobs that are not final; where they may overlap, the newest hundred of them."""
+    """Its unfinished jobs; only the newest hundred if they may overlap."""
     unlisted: int = 0
-    """How many more there are."""
+    """Number of unfinished jobs that `active` leaves out."""
     paused_at: datetime | None = None
     note: str = ""
     """Why it is paused."""
     reached_at: datetime | None = None
-    """The fate of every tick up to here is settled."""
+    """Every tick up to this instant is fired, skipped or missed."""
     last_run_at: datetime | None = None
     """The newest tick that was fired."""
     last_fired_at: datetime | None = None
@@ -118,44 +122,50 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_finished_at: datetime | None = None
     succeeded_at: datetime | None = None
     answered: Mapping[str, datetime] = {}
-    """Of those it depends on, the success that its last run has answered."""
+    """By dependency, the success that its last run followed."""
     fired: int = 0
     skipped: int = 0
     missed: int = 0
     completed: int = 0
     failed: int = 0
     failures: int = 0
-    """In a row."""
+    """Consecutive failures."""
     ticks: int = 0
-    """The number of the newest tick on record."""
+    """The number of the newest recorded tick."""
     stretch: int = 1
-    """How many of its intervals pass from tick to tick while runs return the same."""
+    """How many intervals lie between two ticks; more than 1 while runs return the same."""
     digest: str = ""
-    """Of what the last run returned."""
+    """Digest of the last run's result."""
     moved_at: datetime | None = None
     """When its phase was last moved to spread the load."""
 
     @property
     def interval(self) -> Every | None:
-        """How often it runs at present, be it grown or not; None: its trigger is none of intervals."""
+        """Its present interval, grown or not; None if its trigger is not an interval."""
         trigger = self.spec.trigger
         if not isinstance(trigger, Every) or self.stretch == 1:
             return trigger if isinstance(trigger, Every) else None
         return Every(seconds=trigger.seconds * self.stretch, tz=trigger.tz)
 
     def explain(self) -> str:
-        """When it runs, in words."""
+        """Describes in words when it runs."""
         rule, now = self.spec.trigger.explain(), self.interval
         return rule if now is None or self.stretch == 1 else f"{rule}, now {now.explain()} as it returns the same"
 
     @property
     def timetable(self) -> Timetable:
-        """Its ticks. A grown interval's grid goes through the anchor, which is a tick of the interval itself."""
+        """Its ticks. The grid of a grown interval contains the anchor, which is a tick of the original interval."""
         spec = self.spec
         return Timetable(
-            trigger=self.interval or spec.trigger, name=self.name, anchor_at=self.anchor_at, window=spec.window,
-            start_at=spec.start_at, end_at=spec.end_at, exclude=spec.exclude, jitter=spec.jitter,
-        )  # fmt: skip
+            trigger=self.interval or spec.trigger,
+            name=self.name,
+            anchor_at=self.anchor_at,
+            window=spec.window,
+            start_at=spec.start_at,
+            end_at=spec.end_at,
+            exclude=spec.exclude,
+            jitter=spec.jitter,
+        )
 
     @property
     def status(self) -> Status:
@@ -166,69 +176,70 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def tripped(self) -> bool:
-        """Whether failures have paused it, and nobody since."""
+        """Whether it is paused by its own failures, not by hand."""
         limit = self.spec.pause_after_failures or 1
         return self.paused_at is not None and self.paused_at == self.last_finished_at and self.failures >= limit
 
 
 class Tick(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one tick, or of several in a row that had the same fate."""
+    """What happened to one tick, or to several consecutive ticks alike."""
 
     n: int
     """Counts from 1 in each schedule."""
     at: datetime
-    """Its own instant; of several, the first's."""
+    """The instant of the tick; the first if there are several."""
     seen_at: datetime
-    """When its fate was decided."""
+    """When it was fired, skipped or missed."""
     what: Literal["fired", "skipped", "missed"]
     reason: str = ""
     job_id: JobId | None = None
     count: int = 1
-    """Of very many, at least so many."""
+    """Number of ticks; a lower bound when more than 1000."""
     last_at: datetime | None = None
-    """Of several, the last's."""
+    """The last instant if there are several."""
 
 
 class Firing(Struct, frozen=True, kw_only=True):
-    """A schedule's next revision, and what comes with it in the same step."""
+    """A schedule's next revision, and what the store writes with it atomically."""
 
     schedule: Schedule
-    """Written only over the revision before; the first one only where there is none."""
+    """Written only if the stored revision is one less; revision 1 only if none is stored."""
     jobs: tuple[NewJob, ...] = ()
     ticks: tuple[Tick, ...] = ()
     cancel: tuple[JobId, ...] = ()
-    """Jobs that are asked to stop."""
+    """Jobs to cancel."""
     reads: tuple[tuple[str, int], ...] = ()
-    """Other schedules that were looked at, with the revisions they must have still."""
+    """Other schedules that the plan depends on, with the revisions they must still have."""
 
 
 class Fired(Struct, frozen=True):
-    """What the store did with one Firing."""
+    """The store's answer to one Firing."""
 
     stands: bool
+    """Whether it was written."""
     held: tuple[str, ...] = ()
-    """Keys of its jobs that others hold: it was not written because of them."""
+    """Keys of its jobs that other jobs hold, which is why it was not written."""
 
 
 class LeaderTerm(Struct, frozen=True):
-    """Who leads, as the store has it."""
+    """A stored term of leadership."""
 
     name: str
     holder: str | None
-    """None: nobody does."""
+    """The leader; None if there is none."""
     term: int
     until: datetime
 
 
 class Due(Struct, frozen=True):
-    """Schedules that are due, and when asking again can help."""
+    """Schedules that are due, and when to ask again."""
 
     schedules: list[Schedule]
     next_at: datetime | None = None
     unreadable: list[UnreadableRecord] = []
-    """Schedules this call set aside because their records cannot be decoded."""
+    """Schedules that this call set aside because their records cannot be decoded."""
 
 
-def key_of(name: str, tick: datetime) -> str:
-    """The identity of a tick, whoever makes its job: at most one unfinished or completed job has it."""
+def tick_key(name: str, tick: datetime) -> str:
+    """The idempotency key of a tick's job: at most one unfinished or completed job has it."""
     return f"schedule:{name}:{micros(tick) * 1000}"

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ..records.job import NewJob
 from ..schedule.edit import create, pause, redefine, resume, trigger_now
 from ..schedule.plan import plan
-from ..schedule.record import Due, Firing, Schedule, Spec, key_of
+from ..schedule.record import Due, Firing, Schedule, Spec, tick_key
 from ..store import Store
 from ..trigger import Every
 
@@ -83,8 +83,8 @@ class SeriesSteps:
             plan(
                 row,
                 now=self.now,
-                mint=self._mint,
-                others={name: rows[name] for name in row.spec.depends_on if name in rows},
+                new_job_id=self._mint,
+                dependencies={name: rows[name] for name in row.spec.depends_on if name in rows},
             )
             for row in self._both(verb).schedules
         ]
@@ -96,7 +96,7 @@ class SeriesSteps:
         if row is not None:
             new = replace(row, revision=row.revision + by, note="in vain", ticks=row.ticks)
             firing = trigger_now(replace(new, revision=new.revision - 1), [self.now], "in vain", now=self.now,
-                               mint=self._mint, joins=True)  # fmt: skip
+                               new_job_id=self._mint, joins=True)  # fmt: skip
             seen = tuple((other, revision) for other, revision in reads)
             self._fire([replace(self._with_jobs(firing), reads=seen, cancel=row.active)])
 
@@ -104,7 +104,7 @@ class SeriesSteps:
         row = self._row(name)
         if row is not None:
             times = [self.now + timedelta(seconds=n) for n in ticks]
-            firing = trigger_now(row, times, "by_hand", now=self.now, mint=self._mint, joins=joins)
+            firing = trigger_now(row, times, "by_hand", now=self.now, new_job_id=self._mint, joins=joins)
             self._fire([self._with_jobs(firing)])
 
     def pause_or_resume(self, name: str, from_now: bool) -> None:
@@ -134,7 +134,7 @@ class SeriesSteps:
         jobs = tuple(
             NewJob(
                 id=tick.job_id, task=spec.task, payload="{}", queue=spec.queue, tags=spec.tags, expires_at=expires,
-                idempotency_key=key_of(name, tick.at), schedule=name, scheduled_at=tick.at,
+                idempotency_key=tick_key(name, tick.at), schedule=name, scheduled_at=tick.at,
             )
             for tick in firing.ticks
             if tick.job_id is not None

@@ -1,13 +1,13 @@
-"""Triggers: rules about time, from which schedules get their ticks."""
+"""Triggers: cron, interval, calendar and one-time rules that define the ticks of schedules."""
 
 from .at import At, at
 from .calendar import Calendar
 from .cron import Cron, cron
-from .cron_effects import Effect
+from .cron_clock_changes import Effect
 from .every import Every
 from .period import every
-from .rule import Preview, Trigger
 from .timetable import Omitted, Timetable
+from .trigger import Preview, Trigger
 from .window import Window
 
 AnyTrigger = At | Calendar | Cron | Every

@@ -1,4 +1,4 @@
-"""At: one instant."""
+"""At: a trigger with one tick."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from msgspec.structs import force_setattr
 
 from ..clock import is_instant
 from ..errors import BadInput
-from .rule import Trigger
-from .wall import NOTHING, instants, shift, spoken, utc, written
+from .trigger import Trigger
+from .wall_clock import ZERO, clock_shift, date_text, instants, time_text, to_utc
 from .zone import zone_of
 
 
 class At(Trigger, frozen=True, kw_only=True, tag="at"):
-    """One tick: an instant, or, if `when` has no offset, that wall-clock time of the zone.
+    """One tick: an instant or, if `when` has no offset, a wall-clock time in the zone.
 
-    A wall-clock time is kept as such, so it stays right if the zone's rules are changed before it comes. One that
-    summer time skips is the first instant after the gap; of one that comes twice it is the first.
+    A wall-clock time is stored as such, so it stays correct if the zone's rules change before it. A time in a
+    daylight-saving gap is the first instant after the gap; of a repeated time, the first occurrence counts.
     """
 
     when: datetime
@@ -28,31 +28,38 @@ class At(Trigger, frozen=True, kw_only=True, tag="at"):
         if not isinstance(self.when, datetime):
             raise BadInput(f"at() needs a datetime, got {self.when!r}")
         if self.when.utcoffset() is not None and not is_instant(self.when):
-            raise _beyond(self.when)
+            raise _out_of_range(self.when)
         if self.when.tzinfo is not None:
-            force_setattr(self, "when", utc(self.when, "the instant"))
+            force_setattr(self, "when", to_utc(self.when, "the instant"))
         elif not _instants(self.when, zone):
-            raise BadInput(f"{spoken(self.when)}, {written(self.when)} does not exist in {self.tz}: say another day")
+            raise BadInput(
+                f"{date_text(self.when)}, {time_text(self.when)} does not exist in {self.tz}: choose another day"
+            )
 
     @property
     def tick(self) -> datetime:
+        """The instant, in UTC."""
         return self.when if self.when.tzinfo is not None else instants(self.when, zone_of(self.tz))[0]
 
     def next(self, after: datetime) -> datetime | None:
         tick = self.tick
-        return tick if tick > utc(after, "the instant") else None
+        return tick if tick > to_utc(after, "the instant") else None
 
     def explain(self) -> str:
         local = self.tick.astimezone(zone_of(self.tz))
-        return f"once, on {spoken(local)} at {written(local)}, {self.tz}"
+        return f"once, on {date_text(local)} at {time_text(local)}, {self.tz}"
 
     def note(self, tick: datetime) -> str:
-        if self.when.tzinfo is not None or tick != self.tick or not (change := shift(self.when, zone_of(self.tz))):
+        if (
+            self.when.tzinfo is not None
+            or tick != self.tick
+            or not (change := clock_shift(self.when, zone_of(self.tz)))
+        ):
             return ""
-        wall = f"{spoken(self.when)}, {written(self.when)}"
-        if change < NOTHING:
+        wall = f"{date_text(self.when)}, {time_text(self.when)}"
+        if change < ZERO:
             return f"{wall} comes twice: runs the first time"
-        return f"{wall} does not exist: runs at {written(tick.astimezone(zone_of(self.tz)))}"
+        return f"{wall} does not exist: runs at {time_text(tick.astimezone(zone_of(self.tz)))}"
 
     def warnings(self) -> list[str]:
         return [note] if (note := self.note(self.tick)) else []
@@ -62,22 +69,22 @@ def _instants(when: datetime, zone: ZoneInfo) -> list[datetime]:
     try:
         return instants(when, zone)
     except OverflowError:
-        raise _beyond(when) from None
+        raise _out_of_range(when) from None
 
 
-def _beyond(when: datetime) -> BadInput:
-    return BadInput(f"{when} is not within the years 1 to 9999 in UTC: say another day")
+def _out_of_range(when: datetime) -> BadInput:
+    return BadInput(f"{when} is not within the years 1 to 9999 in UTC: choose another day")
 
 
 def at(when: datetime | str, *, tz: str | None = None) -> At:
-    """Once, at an aware datetime; or at a wall-clock time of `tz`, as at("2030-01-01T09:00", tz="Europe/London")."""
+    """A trigger that ticks once: at an aware datetime, or at("2030-01-01T09:00", tz="Europe/London")."""
     if isinstance(when, str):
-        when = _read(when)
+        when = _parse(when)
     if not isinstance(when, datetime):
-        raise BadInput(f"at({when!r}) is no instant: say at(datetime(2030, 1, 1, 9, tzinfo=UTC))")
+        raise BadInput(f"at({when!r}) is not an instant: write at(datetime(2030, 1, 1, 9, tzinfo=UTC))")
     if when.tzinfo is None and tz is None:
         raise BadInput(
-            f"at({when.isoformat()!r}) could be anywhere: say which zone, as at(datetime(..., tzinfo=UTC)) "
+            f"at({when.isoformat()!r}) could be anywhere: give the zone, as at(datetime(..., tzinfo=UTC)) "
             "or at('2030-01-01T09:00', tz='Europe/London')"
         )
     if isinstance(when.tzinfo, ZoneInfo) and tz is None:
@@ -86,15 +93,17 @@ def at(when: datetime | str, *, tz: str | None = None) -> At:
 
 
 def _of_zone(when: datetime, zone: ZoneInfo) -> At:
-    """The zone's name is kept, and the wall-clock time unless it is one that this does not name."""
+    """Keeps the zone's name and the wall-clock time, except for the second occurrence of a repeated time."""
     if zone.key is None:
         return At(when=when)
     wall = when.replace(tzinfo=None)
     return At(when=when if when.fold or zone.key == "UTC" else wall, tz=zone.key)
 
 
-def _read(text: str) -> datetime:
+def _parse(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        raise BadInput(f"at({text!r}) is no instant: say '2030-01-01T09:00' or '2030-01-01T09:00+01:00'") from None
+        raise BadInput(
+            f"at({text!r}) is not an instant: write '2030-01-01T09:00' or '2030-01-01T09:00+01:00'"
+        ) from None

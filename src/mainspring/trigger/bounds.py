@@ -1,4 +1,4 @@
-"""Bounds of rules about time: how much of everything one of them may hold."""
+"""Bounds: limits on the size of triggers and schedules."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ from collections.abc import Sized
 
 from ..errors import BadInput
 
-# Times of day in one calendar: each minute of a day. More of them are a cron expression or an interval.
+# Times of day in one calendar: one for each minute of a day.
 MAX_TIMES = 1440
-# Dates that one schedule leaves out: ten years of days.
+# Excluded dates of a schedule: ten years.
 MAX_EXCLUDED_DATES = 3660
-# Schedules that one schedule depends on.
+# Dependencies of a schedule.
 MAX_DEPENDENCIES = 100
-# Weekdays in one rule as they are written, and characters of them where they are one text.
+# Weekdays in one rule, as written.
 MAX_WEEKDAYS = 50
+# Length of weekdays written as one text.
 MAX_WEEKDAY_CHARACTERS = 200
-# Characters of a name: of a schedule, a task, a queue.
+# Length of the name of a schedule, task or queue.
 MAX_NAME_CHARACTERS = 200
-# The last year in which a schedule may start, or be set to tick: from there on ticks can be told in every zone.
+# The last year in which a schedule may start or tick: later instants cannot be converted to every zone.
 LAST_YEAR = 9998
-# Characters of a bad value that an error quotes.
+# Length of a bad value as quoted in an error.
 MAX_QUOTED_CHARACTERS = 60
 
 
-def check_count(what: str, values: Sized, most: int, way_out: str) -> None:
-    """Refuses more than `most` values."""
-    if len(values) > most:
-        raise BadInput(f"{len(values):,} {what} are too many: at most {most:,}; {way_out}")
+def check_count(what: str, values: Sized, limit: int, remedy: str) -> None:
+    """Raises BadInput if there are more than `limit` values."""
+    if len(values) > limit:
+        raise BadInput(f"{len(values):,} {what} are too many: at most {limit:,}; {remedy}")
 
 
 def quoted(text: str) -> str:
-    """The text as an error quotes it: a long one is cut."""
+    """The text as quoted in an error; a long one is truncated."""
     return repr(text) if len(text) <= MAX_QUOTED_CHARACTERS else f"{text[:MAX_QUOTED_CHARACTERS]!r}…"

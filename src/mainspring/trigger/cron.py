@@ -1,4 +1,4 @@
-"""Cron: a trigger by cron expression, on the clocks of a zone."""
+"""Cron: a trigger by cron expression, in the wall-clock time of a zone."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import msgspec
 
 from ..errors import BadInput
 from ..suggest import did_you_mean
-from . import cron_effects, cron_words
+from . import cron_clock_changes, cron_description
 from .bounds import MAX_NAME_CHARACTERS, quoted
-from .cron_effects import Effect
-from .cron_fields import LONGEST, read
+from .cron_clock_changes import Effect
+from .cron_fields import MAX_EXPRESSION_CHARACTERS, parse
 from .cron_plan import CronPlan, DayMatch
-from .cron_walk import next_in, next_utc
-from .rule import Trigger
+from .cron_ticks import next_in, next_utc
+from .trigger import Trigger
 from .zone import zone_of
 
 _PREFIX = re.compile(r"(?:CRON_TZ|TZ)=(\S*)\s+(.*)", re.DOTALL)
@@ -25,22 +25,22 @@ _YEAR = timedelta(days=366)
 
 
 class Cron(Trigger, frozen=True, kw_only=True, tag="cron"):
-    """The instants that a cron expression means on the clocks of `tz`."""
+    """The instants that a cron expression matches in the wall-clock time of `tz`."""
 
     expr: str
     day_match: DayMatch = "or"
-    """Whether a date must meet one day field or both, where both are set."""
+    """If both day fields are set: whether a date must match one of them or both."""
     name: str = ""
-    """Settles `H`."""
+    """The name that `H` is hashed from."""
 
     @property
     def hourly(self) -> bool:
-        """Whether it goes by minutes and seconds alone, so that hours are alike."""
+        """Whether it restricts only minutes and seconds, so that every hour is alike."""
         *_, hour, day, month, weekday = ["", "", "", *self.expr.split()]
         return (hour, month) == ("*", "*") and {day, weekday} <= {"*", "?"}
 
     def __post_init__(self) -> None:
-        expr, tz = _parted(self.expr, self.tz)
+        expr, tz = _split_zone(self.expr, self.tz)
         msgspec.structs.force_setattr(self, "expr", expr)
         msgspec.structs.force_setattr(self, "tz", tz)
         if self.day_match not in get_args(DayMatch):
@@ -54,71 +54,74 @@ class Cron(Trigger, frozen=True, kw_only=True, tag="cron"):
 
     @property
     def plan(self) -> CronPlan:
-        return _plan(self.expr, self.day_match, self.name)
+        """The expression as bit sets."""
+        return _cached_plan(self.expr, self.day_match, self.name)
 
     def next(self, after: datetime) -> datetime | None:
         if after.utcoffset() is None:
             raise BadInput(f"{after} has no time zone: write datetime(…, tzinfo=UTC)")
-        plan = _plan(self.expr, self.day_match, self.name)
+        plan = _cached_plan(self.expr, self.day_match, self.name)
         return next_utc(plan, after) if self.tz == "UTC" else next_in(plan, after, zone_of(self.tz))
 
     def explain(self) -> str:
-        return cron_words.explain(self.plan, self.tz, self.name)
+        return cron_description.explain(self.plan, self.tz, self.name)
 
     def warnings(self) -> list[str]:
-        return cron_words.warnings(self.plan)
+        return cron_description.warnings(self.plan)
 
     def note(self, tick: datetime) -> str:
-        return cron_effects.note(self.plan, zone_of(self.tz), tick)
+        return cron_clock_changes.note(self.plan, zone_of(self.tz), tick)
 
     def effects(self, *, after: datetime, until: datetime | None = None) -> list[Effect]:
-        """What changes of the clocks do to it within a year, or until then; at either end of time nothing is told."""
+        """The effects of clock changes within a year or until `until`; none near the first and last years."""
         if not 1 < after.year < MAXYEAR - 1:
             return []
         end = after + _YEAR if until is None else until
-        return cron_effects.effects(self.plan, zone_of(self.tz), after=after, until=end)
+        return cron_clock_changes.effects(self.plan, zone_of(self.tz), after=after, until=end)
 
     def named(self, name: str) -> Cron:
-        """`H` settled by the name; without one the same value, whatever its name."""
+        """The rule with `H` hashed from the name; unchanged if it has no `H`."""
         return msgspec.structs.replace(self, name=name) if self.plan.fields.hashed else self
 
 
 def _with(rule: Cron, tz: str, day_match: DayMatch) -> Cron:
-    """The same rule, in that zone and with that match of its days unless they are the defaults."""
+    """The rule with that zone and day_match, unless these are the defaults."""
     tz = rule.tz if tz == "UTC" else tz
     return msgspec.structs.replace(rule, tz=tz, day_match=rule.day_match if day_match == "or" else day_match)
 
 
-def _parted(expr: Any, tz: Any) -> tuple[str, str]:
-    """The expression without its prefix, and the zone that prefix or `tz` names."""
+def _split_zone(expr: Any, tz: Any) -> tuple[str, str]:
+    """The expression without its CRON_TZ= prefix, and the zone that the prefix or `tz` names."""
     for value in (expr, tz):
         if not isinstance(value, str):
             what = "a cron expression and its zone are text, as in cron('0 9 * * *', tz='UTC')"
             raise BadInput(f"{what}, not {type(value).__name__}")
-    if len(expr) > LONGEST:
-        raise BadInput(f"cron {_shown(expr)}: {len(expr):,} characters are too many: at most {LONGEST}")
+    if len(expr) > MAX_EXPRESSION_CHARACTERS:
+        raise BadInput(
+            f"cron {_quoted(expr)}: {len(expr):,} characters are too many: at most {MAX_EXPRESSION_CHARACTERS}"
+        )
     match = _PREFIX.fullmatch(expr.strip())
-    rest, said = (match[2], match[1]) if match else (expr, tz)
-    if said != tz != "UTC":
-        raise BadInput(f"cron {_shown(expr)} names the zone {said!r:.80}, and tz= says {tz!r:.80}: keep one of them")
-    return (" ".join(rest.split()) if rest.isascii() else rest), said
+    rest, zone = (match[2], match[1]) if match else (expr, tz)
+    if zone != tz != "UTC":
+        raise BadInput(f"cron {_quoted(expr)} names the zone {zone!r:.80}, and tz= says {tz!r:.80}: keep one of them")
+    return (" ".join(rest.split()) if rest.isascii() else rest), zone
 
 
 @lru_cache(maxsize=4096)
-def _plan(expr: str, day_match: DayMatch, name: str) -> CronPlan:
-    """Tables are kept apart from the value, which is stored, sent and compared without them."""
+def _cached_plan(expr: str, day_match: DayMatch, name: str) -> CronPlan:
+    """The plan of an expression. Cached here, so that triggers are stored, sent and compared without it."""
     try:
-        return CronPlan(read(expr, name), day_match)
+        return CronPlan(parse(expr, name), day_match)
     except BadInput as bad:
-        raise BadInput(f"cron {_shown(expr)}: {bad}") from None
+        raise BadInput(f"cron {_quoted(expr)}: {bad}") from None
 
 
-def _shown(expr: str) -> str:
+def _quoted(expr: str) -> str:
     return repr(expr) if len(expr) <= 60 else f"{expr[:60]!r}…"
 
 
 class _Constant:
-    """A Cron that is made when it is asked for."""
+    """A Cron that is created on access."""
 
     def __init__(self, expr: str) -> None:
         self._expr = expr
@@ -128,7 +131,7 @@ class _Constant:
 
 
 class Crons:
-    """cron(), with the expressions that are needed most: `cron("0 9 * * mon-fri")`, `cron.HOURLY`.
+    """cron(), and constants for common expressions: `cron("0 9 * * mon-fri")`, `cron.HOURLY`.
 
     The constants are triggers in UTC; `cron(cron.DAILY, tz="Europe/London")` is the same rule in another zone.
     """
@@ -149,13 +152,13 @@ class Crons:
     def __call__(self, expr: str | Cron, *, tz: str = "UTC", day_match: DayMatch = "or") -> Cron:
         """A trigger by cron expression: `cron("0 9 * * mon-fri", tz="Europe/London")`.
 
-        Five fields, or six with seconds first. What is not understood, or can never come, is refused here.
+        Five fields, or six with seconds first. Raises BadInput if it is not understood or never matches.
         """
         if isinstance(expr, Cron):
             return _with(expr, tz, day_match)
         return Cron(expr=expr, tz=tz, day_match=day_match)
 
-    if not TYPE_CHECKING:  # a checker reports a misspelt one itself
+    if not TYPE_CHECKING:  # so that type checkers report misspelt names
 
         def __getattr__(self, name: str) -> NoReturn:
             if name.startswith("_"):

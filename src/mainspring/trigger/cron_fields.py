@@ -1,4 +1,4 @@
-"""The fields of a cron expression: text becomes sets of numbers, or a reason why not."""
+"""Fields of a cron expression, parsed into sets of numbers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from ..errors import BadInput
-from .rule import spread
+from .trigger import hash_below
 
-LONGEST = 256
-MOST_ITEMS = 100
+MAX_EXPRESSION_CHARACTERS = 256
+MAX_ITEMS = 100
 MACROS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -21,9 +21,9 @@ MACROS = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-FREE = ("*", "?", "*/1")
-# H alone keeps to days that every month has.
-SAFE_DAY = 28
+UNRESTRICTED = ("*", "?", "*/1")
+# The last day that every month has; H without a range stays within it.
+LAST_COMMON_DAY = 28
 
 _SPAN = re.compile(r"(?:(\*)|(\d+|[a-z]{3})(?:-(\d+|[a-z]{3}))?)(?:/(\d+))?")
 _HASH = re.compile(r"h(?:\((\d+)-(\d+)\))?(?:/(\d+))?")
@@ -32,8 +32,8 @@ _NEAREST = re.compile(r"(\d+)w")
 _WEEKDAY = re.compile(r"(\d|[a-z]{3})(?:#([1-5])|l)")
 _LONG_NUMBER = re.compile(r"\d{5}")
 
-Below = Callable[[int], int]
-"""A number below the one given, which belongs to the schedule's name."""
+DrawBelow = Callable[[int], int]
+"""Returns a number below the argument that is hashed from the schedule's name."""
 
 
 class Special(NamedTuple):
@@ -46,7 +46,7 @@ class Special(NamedTuple):
 
 
 class CronField(NamedTuple):
-    """One of the six columns."""
+    """The definition of one of the six columns: its range and its names."""
 
     name: str
     low: int
@@ -60,17 +60,17 @@ class CronField(NamedTuple):
 
 
 class Field(NamedTuple):
-    """One column of one expression."""
+    """One parsed column of an expression."""
 
     text: str
     bits: int
-    """Bit n: n matches; of weekdays Sunday is 0."""
+    """Bit n is set if n matches; Sunday is 0."""
     specials: tuple[Special, ...] = ()
 
     @property
     def free(self) -> bool:
-        """Whether it restricts nothing: exactly `*`, `?` or `*/1`."""
-        return self.text in FREE
+        """Whether it restricts nothing: it is exactly `*`, `?` or `*/1`."""
+        return self.text in UNRESTRICTED
 
     @property
     def starred(self) -> bool:
@@ -82,7 +82,7 @@ class Field(NamedTuple):
 
 
 class Fields(NamedTuple):
-    """A whole expression, as read."""
+    """The parsed columns of an expression."""
 
     second: Field
     minute: Field
@@ -93,7 +93,7 @@ class Fields(NamedTuple):
 
     @property
     def follows(self) -> bool:
-        """A wildcard expression follows real elapsed time; any other means times on the wall clock."""
+        """Whether it follows elapsed time (a wildcard expression) and not wall-clock times."""
         return self.second.starred or self.minute.starred or self.hour.starred
 
     @property
@@ -121,10 +121,10 @@ WEEKDAY = CronField(
 KINDS = (SECOND, MINUTE, HOUR, DAY, MONTH, WEEKDAY)
 
 
-def read(expr: str, name: str = "") -> Fields:
-    """The fields of an expression without zone prefix; `H` is settled by the name."""
+def parse(expr: str, name: str = "") -> Fields:
+    """Parses an expression without zone prefix; `H` is hashed from the name."""
     texts = _columns(expr)
-    below = _drawing(name)
+    below = _draws_of(name)
     return Fields(*(_field(kind, text, below) for kind, text in zip(KINDS, texts, strict=True)))
 
 
@@ -144,27 +144,27 @@ def _columns(expr: str) -> list[str]:
     return columns if len(columns) == 6 else ["0", *columns]
 
 
-def _drawing(name: str) -> Below:
-    """One number out of the name, taken apart digit by digit: fields are as independent as they can be,
-    and an H stays what it was when another one is added behind it."""
+def _draws_of(name: str) -> DrawBelow:
+    """Draws numbers from the hash of the name, like digits: fields are as independent as possible, and an `H`
+    keeps its value when another one is added behind it."""
     size = 1
 
     def below(limit: int) -> int:
         nonlocal size
         size *= limit
-        return spread(name, size) % limit
+        return hash_below(name, size) % limit
 
     return below
 
 
-def _field(kind: CronField, text: str, below: Below) -> Field:
+def _field(kind: CronField, text: str, below: DrawBelow) -> Field:
     if text == "?" and kind in (DAY, WEEKDAY):
         return Field(text, _bits(range(kind.low, kind.high + 1)))
     if _LONG_NUMBER.search(text):
         raise BadInput(f"{kind.name} {text[:40]!r}: a number has at most 4 digits")
     items = text.split(",")
-    if len(items) > MOST_ITEMS:
-        raise BadInput(f"{kind.name}: {len(items)} items are too many: at most {MOST_ITEMS}")
+    if len(items) > MAX_ITEMS:
+        raise BadInput(f"{kind.name}: {len(items)} items are too many: at most {MAX_ITEMS}")
     bits, specials = 0, []
     for item in items:
         if special := _special(kind, item):
@@ -179,10 +179,10 @@ def _bits(numbers: range | set[int]) -> int:
 
 
 def _plain(kind: CronField, item: str) -> set[int]:
-    """`*`, `n`, `a-b`, each with or without `/step`; a range that wraps goes on in its phase."""
+    """`*`, `n`, `a-b`, each with or without `/step`; a range that wraps around keeps its phase."""
     match = _SPAN.fullmatch(item)
     if match is None:
-        raise _odd(kind, item)
+        raise _not_understood(kind, item)
     star, first, last, by = match.groups()
     step = 1 if by is None else _step(kind, item, by)
     if star:
@@ -197,13 +197,13 @@ def _plain(kind: CronField, item: str) -> set[int]:
     return {(number - kind.low) % kind.span + kind.low for number in range(start, end + 1, step)}
 
 
-def _hashed(kind: CronField, item: str, below: Below) -> set[int]:
+def _hashed(kind: CronField, item: str, below: DrawBelow) -> set[int]:
     """`H`, `H/step`, `H(a-b)`, `H(a-b)/step`."""
     match = _HASH.fullmatch(item)
     if match is None:
-        raise _odd(kind, item)
+        raise _not_understood(kind, item)
     first, last, by = match.groups()
-    low, high = kind.low, SAFE_DAY if kind is DAY else kind.high
+    low, high = kind.low, LAST_COMMON_DAY if kind is DAY else kind.high
     if first is not None:
         low, high = _number(kind, first), _number(kind, last)
         if low > high:
@@ -248,7 +248,7 @@ def _step(kind: CronField, item: str, text: str) -> int:
     return int(text)
 
 
-def _odd(kind: CronField, item: str) -> BadInput:
+def _not_understood(kind: CronField, item: str) -> BadInput:
     if not item:
         return BadInput(f"{kind.name}: an item of the list is empty; {kind.forms}")
     return BadInput(f"{kind.name} {item[:40]!r} is not understood; {kind.forms}")

@@ -1,4 +1,4 @@
-"""Plan: a cron expression as bit sets, and the first wall-clock time that matches."""
+"""CronPlan: a cron expression as bit sets, to find the next wall-clock time that matches."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from .cron_fields import Field, Fields, Special
 DayMatch = Literal["or", "and"]
 
 LENGTHS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-# The same weekday in each of five weeks.
-_WEEKS = 1 | 1 << 7 | 1 << 14 | 1 << 21 | 1 << 28
+# Bit mask: the same weekday in each of five weeks.
+_FIVE_WEEKS = 1 | 1 << 7 | 1 << 14 | 1 << 21 | 1 << 28
 _KINDS_OF_YEAR = 14
 Year = tuple[int, ...]
 
 
 class CronPlan:
-    """Which wall-clock times an expression means. Knows no zones.
+    """Finds the wall-clock times that match an expression, without regard to zones.
 
-    A year begins on one of seven weekdays and is leap or not: these 14 kinds are all the calendar has, and all
-    of them come within its 400 years. So their tables decide whether a date can come at all.
+    A year begins on one of seven weekdays and is a leap year or not. All of these 14 kinds occur within the
+    calendar's cycle of 400 years, so their tables decide whether a date can occur at all.
     """
 
     def __init__(self, fields: Fields, day_match: DayMatch = "or") -> None:
@@ -36,7 +36,7 @@ class CronPlan:
             raise BadInput(self._impossible())
 
     def first(self, at: datetime) -> datetime | None:
-        """The first match that is not before `at`, both without a zone; None: not in the years there are."""
+        """The first match at or after `at`, both without a zone; None if it is beyond the last year."""
         year, month, day = at.year, at.month, at.day
         months = self._year(_kind(year))
         days = months[month] >> day
@@ -58,7 +58,7 @@ class CronPlan:
         return None
 
     def _time(self, hour: int, minute: int, second: int) -> tuple[int, int, int] | None:
-        """The first time of a day that is not before this one."""
+        """The first matching time of a day at or after this one."""
         if self.hours >> hour & 1:
             if self.minutes >> minute & 1 and (rest := self.seconds >> second):
                 return hour, minute, second + _lowest(rest)
@@ -69,10 +69,10 @@ class CronPlan:
         return None
 
     def _year(self, kind: int) -> Year:
-        """The days that match in each month of a year of this kind; bit n is day n."""
-        known = self._years[kind]
-        if known is not None:
-            return known
+        """The matching days in each month of a year of this kind; bit n is day n."""
+        cached = self._years[kind]
+        if cached is not None:
+            return cached
         leap, first = divmod(kind, 7)
         months = [0]
         for month in range(1, 13):
@@ -83,9 +83,9 @@ class CronPlan:
         return tuple(months)
 
     def _month(self, first: int, length: int) -> int:
-        """The days that match in a month of this length whose first day is that day of the week."""
-        if (known := self._months.get((first, length))) is not None:
-            return known
+        """The matching days in a month of this length that begins on the weekday `first`."""
+        if (cached := self._months.get((first, length))) is not None:
+            return cached
         day, weekday = self.fields.day, self.fields.weekday
         by_day, by_weekday = _days(day, first, length), _weekdays(weekday, first, length)
         either = self.both_days and self.day_match == "or"
@@ -105,7 +105,7 @@ class CronPlan:
 
 
 def _kind(year: int) -> int:
-    """Leap or not, and the day of the week of 1 January (Sunday is 0), as one number."""
+    """Number of the kind of year: leap or not, and the weekday of 1 January (Sunday is 0)."""
     before = year - 1
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     return 7 * leap + (1 + before + before // 4 - before // 100 + before // 400) % 7
@@ -125,7 +125,7 @@ def _days(field: Field, first: int, length: int) -> int:
 
 def _weekdays(field: Field, first: int, length: int) -> int:
     week = (field.bits >> first | field.bits << 7 - first) & 127
-    bits = week * _WEEKS << 1
+    bits = week * _FIVE_WEEKS << 1
     for special in field.specials:
         day = 1 + (special.number - first) % 7
         if special.kind == "nth":
@@ -137,7 +137,7 @@ def _weekdays(field: Field, first: int, length: int) -> int:
 
 
 def _special_day(special: Special, first: int, length: int) -> int:
-    """The day of the month, below 1 if this month has none."""
+    """The day of the month; below 1 if this month has none."""
     day = min(special.number, length) if special.kind == "nearest weekday" else length - special.number
     if special.kind == "last" or day < 1:
         return day

@@ -1,4 +1,4 @@
-"""Crontab files as triggers and commands; what does not mean the same here is flagged, never guessed."""
+"""Crontab files, parsed into triggers and commands. Differences in meaning are flagged, never guessed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from ..errors import BadInput
 from .cron import Cron, cron
+from .cron_description import members
 from .cron_fields import MACROS
-from .cron_words import members
-from .zone import changes, offset, zone_of
+from .zone import changes, offset_at, zone_of
 
 _SETTING = re.compile(r"\s*[\"']?([A-Za-z_][A-Za-z0-9_]*)[\"']?\s*=\s*(.*?)\s*")
 _ZONES = ("CRON_TZ", "TZ")
-_KNOWN = {
+_SETTINGS = {
     "MAILTO": "mails what a command prints to {value}; Mainspring keeps it with the run",
     "MAILFROM": "mails come from {value}; Mainspring sends none",
     "SHELL": "commands run in {value}",
@@ -24,36 +24,37 @@ _KNOWN = {
     "HOME": "commands start in {value}",
     "RANDOM_DELAY": "starts up to {value} minutes late; a schedule has jitter= for that",
 }
-_VARIABLE = "commands have ${name} set to {value}"
+_OTHER_SETTING = "commands have ${name} set to {value}"
 _WORD = re.compile(r"[A-Za-z0-9]+")
-_LONGEST_NAME = 64
-# Rules of zones repeat from year to year; those of Morocco, which follow the moon, are known for decades.
-_SAMPLE, _SEEN = datetime(2025, 1, 1, tzinfo=UTC), timedelta(days=366 * 30)
-_DAY = 86_400
+_MAX_NAME_CHARACTERS = 64
+# Zone rules repeat every year; those of Morocco, which follow the moon, are known for decades.
+_SAMPLE = datetime(2025, 1, 1, tzinfo=UTC)
+_SAMPLE_SPAN = timedelta(days=366 * 30)
+_SECONDS_PER_DAY = 86_400
 
 
 class CrontabEntry(NamedTuple):
-    """One line that asks for something, or that changes what others mean."""
+    """A line of a crontab: a command with its schedule, or a setting that affects others."""
 
     line: int
     source: str
     name: str
-    """A name for the schedule, no other entry's."""
+    """A unique name for the schedule."""
     command: str
     user: str
     trigger: Cron | None
-    """None: it cannot be converted; `flags` say why."""
+    """None if it cannot be converted; `flags` tell why."""
     flags: tuple[str, ...] = ()
-    """What needs a look."""
+    """Differences that a person should check."""
     interval: int | None = None
-    """Seconds, counted from 1970 in UTC, of an interval with exactly the same ticks."""
+    """Seconds of an interval with exactly the same ticks, anchored at 1970 in UTC."""
 
 
-def read(text: str, *, system: bool = False, tz: str = "UTC", as_intervals: bool = False) -> list[CrontabEntry]:
-    """The entries of a crontab in their order; `system`: lines name a user, as in /etc/crontab.
+def parse(text: str, *, system: bool = False, tz: str = "UTC", as_intervals: bool = False) -> list[CrontabEntry]:
+    """Parses the entries of a crontab. With `system`, lines name a user, as in /etc/crontab.
 
-    A CRON_TZ line holds for what follows. With `as_intervals`, entries that are exactly an interval say so, and
-    the others why they are not.
+    A CRON_TZ line applies to the lines below it. With `as_intervals`, entries that equal an interval have its
+    seconds, and the others a flag that tells why they do not.
     """
     names: set[str] = set()
     found: list[CrontabEntry] = []
@@ -71,9 +72,9 @@ def read(text: str, *, system: bool = False, tz: str = "UTC", as_intervals: bool
 
 
 def _meaning(name: str, value: str) -> str:
-    """What a setting does in cron; empty: the same as here."""
+    """What a setting does in cron; empty if it means the same here."""
     if name not in _ZONES:
-        return _KNOWN.get(name, _VARIABLE).format(name=name, value=value or "nobody")
+        return _SETTINGS.get(name, _OTHER_SETTING).format(name=name, value=value or "nobody")
     try:
         zone_of(value)
     except BadInput as bad:
@@ -81,14 +82,14 @@ def _meaning(name: str, value: str) -> str:
     return "read as the zone of the times below; many crons mean only that of the commands" if name == "TZ" else ""
 
 
-def _entry(number: int, source: str, place: str, system: bool, names: set[str]) -> CrontabEntry:
-    expr, rest = _parted(source.strip())
+def _entry(number: int, source: str, tz: str, system: bool, names: set[str]) -> CrontabEntry:
+    expr, rest = _split_line(source.strip())
     user, _, command = rest.partition(" ") if system else ("", "", rest)
     command = command.strip()
     flags = [*_dialect(expr), *_percent(command)]
     if not command:
         flags.insert(0, "no command follows the expression" + (" and the user" if system else ""))
-    trigger, reason = _trigger(expr, place)
+    trigger, reason = _trigger(expr, tz)
     if reason:
         flags.insert(0, reason)
     elif trigger is not None:
@@ -97,27 +98,27 @@ def _entry(number: int, source: str, place: str, system: bool, names: set[str]) 
     return CrontabEntry(number, source, _name(command, number, names), command, user, usable, tuple(flags))
 
 
-def _parted(line: str) -> tuple[str, str]:
-    """The expression and what follows it. Crontab files have five fields, or a word with an @."""
+def _split_line(line: str) -> tuple[str, str]:
+    """The expression, of five fields or a macro such as @daily, and the rest of the line."""
     fields = 1 if line.startswith("@") else 5
     words = line.split(None, fields)
     rest = words[fields] if len(words) > fields else ""
     return " ".join(words[:fields]), re.sub(r"^(\S+)\s+", r"\1 ", rest)
 
 
-def _trigger(expr: str, place: str) -> tuple[Cron | None, str]:
+def _trigger(expr: str, tz: str) -> tuple[Cron | None, str]:
     if expr.lower() == "@reboot":
-        return None, "@reboot runs when the machine starts: that is no time; enqueue the job where it starts instead"
+        return None, "@reboot runs when the machine starts: that is not a time; enqueue the job where it starts instead"
     if "~" in expr:
-        return None, "~ means a random time, drawn anew when cron starts; H draws one for good: H(a-b)"
+        return None, "~ means a random time, drawn again whenever cron starts; H draws one for good: H(a-b)"
     try:
-        return cron(expr, tz=place), ""
+        return cron(expr, tz=tz), ""
     except BadInput as bad:
         return None, str(bad)
 
 
 def _dialect(expr: str) -> Iterator[str]:
-    """Where this very text means another thing elsewhere."""
+    """Flags expressions that other crons read differently."""
     columns = MACROS.get(expr.lower(), expr).split()
     if len(columns) != 5:
         return
@@ -129,7 +130,7 @@ def _dialect(expr: str) -> Iterator[str]:
         if re.search(r"(?:^|,)\d+/\d", text):
             yield f"{text}: Vixie cron takes a step only behind a range or a star; here it goes on to the end"
         if re.search(r"[hHlLwW#?]", re.sub(r"[A-Za-z]{3}", "", text)):
-            yield f"{text}: is no POSIX cron; it means what docs/cron.md says"
+            yield f"{text}: is not POSIX cron; it means what docs/cron.md says"
 
 
 def _clocks(rule: Cron) -> Iterator[str]:
@@ -145,10 +146,10 @@ def _percent(command: str) -> Iterator[str]:
 
 
 def _name(command: str, number: int, names: set[str]) -> str:
-    """The program's own name, and its line where that is taken."""
+    """The name of the program; with the line number if that is taken."""
     program = next((word for word in command.split() if "=" not in word), "")
     words = _WORD.findall(program.rpartition("/")[2].partition(".")[0])
-    name = "-".join(words).lower()[:_LONGEST_NAME] or f"line-{number}"
+    name = "-".join(words).lower()[:_MAX_NAME_CHARACTERS] or f"line-{number}"
     name = name if name not in names else f"{name}-{number}"
     names.add(name)
     return name
@@ -165,14 +166,14 @@ def _with_interval(entry: CrontabEntry) -> CrontabEntry:
 
 
 def interval(rule: Cron) -> tuple[int | None, str]:
-    """The seconds of an interval from 1970 in UTC with exactly the ticks of `rule`; or None, and why."""
+    """The seconds of an interval, anchored at 1970 in UTC, with exactly the ticks of `rule`; or None, and why."""
     plan = rule.plan
     if plan.fields.month.bits.bit_count() < 12 or not (plan.fields.day.free and plan.fields.weekday.free):
         return None, "it does not run on every day"
     hours, minutes, seconds = members(plan.hours), members(plan.minutes), members(plan.seconds)
     times = [3600 * hour + 60 * minute + second for hour in hours for minute in minutes for second in seconds]
-    step = _DAY // len(times)
-    if times != list(range(0, _DAY, step)):
+    step = _SECONDS_PER_DAY // len(times)
+    if times != list(range(0, _SECONDS_PER_DAY, step)):
         return None, "its times are not evenly spread from midnight to midnight"
     offsets = _offsets(rule.tz)
     if len(offsets) > 1 and not plan.fields.follows:
@@ -184,7 +185,7 @@ def interval(rule: Cron) -> tuple[int | None, str]:
 
 @lru_cache(maxsize=64)
 def _offsets(tz: str) -> frozenset[int]:
-    """By how many seconds the zone's clocks are ahead of UTC, in all years that a schedule made now may see soon."""
-    place = zone_of(tz)
-    found = {offset(_SAMPLE, place)} | {change.after for change in changes(_SAMPLE, _SAMPLE + _SEEN, place)}
+    """The zone's offsets from UTC in seconds, over the coming decades."""
+    zone = zone_of(tz)
+    found = {offset_at(_SAMPLE, zone)} | {change.after for change in changes(_SAMPLE, _SAMPLE + _SAMPLE_SPAN, zone)}
     return frozenset(int(span.total_seconds()) for span in found)

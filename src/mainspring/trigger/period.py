@@ -1,4 +1,4 @@
-"""Period, and every(): intervals and calendars, said as people say them."""
+"""Period: the builder behind every(), which makes intervals and calendars."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..span import Span, seconds
 from ..suggest import did_you_mean
 from .calendar import Calendar
 from .every import Every
-from .wall import MICROSECOND
+from .wall_clock import MICROSECOND
 from .weekday import WEEKEND, WORKDAYS
 
 UNITS = ("weeks", "days", "hours", "minutes", "seconds")
@@ -19,7 +19,7 @@ _CRON = {"month": "0 9 1 * *", "months": "0 9 1 * *", "year": "0 9 1 1 *", "year
 
 
 class _Unit:
-    """An interval of so many times these seconds: of one in the singular, of a number in the plural."""
+    """A unit of every(n): the singular takes no number, the plural needs one."""
 
     def __init__(self, seconds: int) -> None:
         self._seconds = seconds
@@ -30,14 +30,14 @@ class _Unit:
     def __get__(self, period: Period, owner: type) -> Every:
         number = period.number
         if self._plural and number is None:
-            raise BadInput(f"every().{self._name}: how many? say every(5).{self._name}, or every().{self._name[:-1]}")
+            raise BadInput(f"every().{self._name}: how many? write every(5).{self._name}, or every().{self._name[:-1]}")
         if not self._plural and number not in (None, 1):
-            raise BadInput(f"every({number}).{self._name}: say every({number}).{self._name}s")
+            raise BadInput(f"every({number}).{self._name}: write every({number}).{self._name}s")
         return Every(seconds=self._seconds * (1 if number is None else number))
 
 
 class _Weekdays:
-    """These days of every week, at midnight unless .at() follows."""
+    """Weekdays of every week, at midnight unless .at() follows."""
 
     def __init__(self, *days: int) -> None:
         self._days = days
@@ -48,17 +48,17 @@ class _Weekdays:
     def __get__(self, period: Period, owner: type) -> Calendar:
         if period.number not in (None, 1):
             days = {"weekday": "mon-fri", "weekend": "sat-sun"}.get(self._name, self._name)
-            raise BadInput(f"every({period.number}).{self._name}: say every({period.number}).weeks.on({days!r})")
+            raise BadInput(f"every({period.number}).{self._name}: write every({period.number}).weeks.on({days!r})")
         return Calendar(weeks=1, weekdays=self._days)
 
 
 class Period:
-    """every(n), until its unit is named: every(5).minutes, every().day, every().monday."""
+    """every(n) before its unit is named: every(5).minutes, every().day, every().monday."""
 
     def __init__(self, number: float | None = None) -> None:
-        told = isinstance(number, int | float) and not isinstance(number, bool) and number > 0
-        if number is not None and not told:
-            raise BadInput(f"every({number!r}): say a number of more than 0, as in every(5).minutes")
+        valid = isinstance(number, int | float) and not isinstance(number, bool) and number > 0
+        if number is not None and not valid:
+            raise BadInput(f"every({number!r}): give a number above 0, as in every(5).minutes")
         self.number = number
 
     second, seconds = _Unit(1), _Unit(1)
@@ -74,22 +74,22 @@ class Period:
     def __repr__(self) -> str:
         return f"every({'' if self.number is None else self.number})"
 
-    if not TYPE_CHECKING:  # a checker is to report what is misspelt, too
+    if not TYPE_CHECKING:  # so that type checkers report misspelt names
 
         def __getattr__(self, name: str) -> NoReturn:
             if name.startswith("_"):
                 raise AttributeError(name)
-            raise BadInput(f"{self}.{name}: {_way_out(name)}")
+            raise BadInput(f"{self}.{name}: {_suggestion(name)}")
 
 
-def _way_out(name: str) -> str:
+def _suggestion(name: str) -> str:
     if name in _CRON:
-        return f"they differ in length; say cron({_CRON[name]!r})"
+        return f"they differ in length; write cron({_CRON[name]!r})"
     import difflib  # needed for a message only
 
     units = [unit for unit in vars(Period) if not unit.startswith("_")]
     near = difflib.get_close_matches(name, units, 1)
-    return f"say .{near[0]}" if near else f"name a unit: {', '.join(units)}"
+    return f"write .{near[0]}" if near else f"name a unit: {', '.join(units)}"
 
 
 @overload
@@ -101,12 +101,12 @@ def every(*, weeks: float = 0, days: float = 0, hours: float = 0, minutes: float
 def every(span: Span | None = None, /, **units: float) -> Period | Every:
     """every(5).minutes, every().day.at("09:00"), every().monday, every("1h30m"), every(hours=1, minutes=30)."""
     if units and span is not None:
-        raise BadInput(f"every({span!r}, {', '.join(units)}=...): say it in one way, as every(minutes=5)")
+        raise BadInput(f"every({span!r}, {', '.join(units)}=...): use one form, as every(minutes=5)")
     if units:
         span = _sum(units)
     if isinstance(span, str):
         if span.strip().isdigit():
-            raise BadInput(f"every({span!r:.80}): say the unit, as in every({span.strip() + 'm'!r:.80}) for minutes")
+            raise BadInput(f"every({span!r:.80}): give the unit, as in every({span.strip() + 'm'!r:.80}) for minutes")
         return Every(seconds=seconds(span, f"every({span!r:.80})", math.inf))
     return Every(seconds=span / MICROSECOND / 1_000_000) if isinstance(span, timedelta) else Period(span)
 
@@ -115,9 +115,9 @@ def _sum(units: dict[str, float]) -> timedelta:
     try:
         return timedelta(**units)
     except (TypeError, ValueError, OverflowError):
-        said = ", ".join(f"{unit}={number!r}" for unit, number in units.items())
+        given = ", ".join(f"{unit}={number!r}" for unit, number in units.items())
         unknown = next((unit for unit in units if unit not in UNITS), None)
         way = "" if unknown is None else f"; {did_you_mean(unknown, UNITS)}"
         raise BadInput(
-            f"every({said}) is no interval: say numbers of {', '.join(UNITS)}; 36525 days at most{way}"
+            f"every({given}) is not an interval: give numbers of {', '.join(UNITS)}; 36525 days at most{way}"
         ) from None

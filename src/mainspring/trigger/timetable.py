@@ -1,4 +1,4 @@
-"""Timetable: a trigger's ticks, narrowed by a start, an end, a window and dates to leave out."""
+"""Timetable: a trigger's ticks, limited by a start, an end, a window and excluded dates."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from msgspec.structs import force_setattr
 from ..clock import EPOCH
 from ..errors import BadInput
 from .bounds import MAX_EXCLUDED_DATES, check_count
-from .rule import Preview, Trigger, count, latest, spread
-from .wall import DAY, EARLIEST, LATEST, MICROSECOND, NOTHING, edge, spoken, utc, written
+from .trigger import Preview, Trigger, count, hash_below, latest
+from .wall_clock import DAY, EARLIEST, LATEST, MICROSECOND, ZERO, date_text, first_instant, time_text, to_utc
 from .window import Window
-from .zone import LONGEST_SHIFT, zone_of
+from .zone import MAX_DAYLIGHT_SHIFT, zone_of
 
-# Ticks in a row that may be taken out: five years of days. After that there is none.
-_PATIENCE = 2000
-_LONGEST_JITTER = 7 * 86_400
+# Consecutive ticks that may be omitted, e.g. five years of days; after that the timetable has no next tick.
+_MAX_OMITTED_TICKS = 2000
+_MAX_JITTER_SECONDS = 7 * 86_400
 
 
-Reason = Literal["window", "excluded"]
+OmitReason = Literal["window", "excluded"]
 
 
 class Omitted(Struct, frozen=True):
-    """Ticks of the trigger that the timetable does not have."""
+    """Ticks of the trigger that the timetable omits, for one reason."""
 
-    reason: Reason
+    reason: OmitReason
     count: int
     first_at: datetime
     last_at: datetime
@@ -41,9 +41,9 @@ class Omitted(Struct, frozen=True):
 class Timetable(Struct, frozen=True, dict=True):
     """When a schedule fires: its trigger's ticks from `start_at` to `end_at`, both included.
 
-    Those on the dates of `exclude`, in the trigger's zone, are left out; then those outside the window are too,
-    or are moved to its next opening that is not on such a date, several to one. A moved tick started in time if it
-    did so where it came from, and must arrive in time. `jitter` spreads schedules: see `offset`.
+    Ticks on excluded dates, in the trigger's zone, are omitted. Ticks outside the window are omitted too, or moved
+    to the window's next opening that is not on an excluded date; several may become one. For a moved tick,
+    `start_at` applies to its original instant and `end_at` to the new one. `jitter` delays jobs: see `offset`.
     """
 
     trigger: Trigger
@@ -57,60 +57,60 @@ class Timetable(Struct, frozen=True, dict=True):
 
     def __post_init__(self) -> None:
         if not isinstance(self.trigger, Trigger):
-            raise BadInput(f"{self.trigger!r} is no trigger: say every(5).minutes, at(...) or cron(...)")
+            raise BadInput(f"{self.trigger!r} is not a trigger: write every(5).minutes, at(...) or cron(...)")
         if self.window is not None and not isinstance(self.window, Window):
-            raise BadInput(f"{self.window!r} is no window: say Window.of(...)")
+            raise BadInput(f"{self.window!r} is not a window: use Window.of(...)")
         for name, at in (("anchor_at", self.anchor_at), ("start_at", self.start_at), ("end_at", self.end_at)):
-            if at is not None and (exact := utc(at, name)) is not at:
+            if at is not None and (exact := to_utc(at, name)) is not at:
                 force_setattr(self, name, exact)
         if self.start_at and self.end_at and self.end_at < self.start_at:
             raise BadInput(f"end_at {self.end_at} is before start_at {self.start_at}: exchange them")
         if isinstance(self.jitter, bool) or not isinstance(self.jitter, int | float):
             raise BadInput(f"jitter is a number of seconds, got {self.jitter!r}")
-        if not 0 <= self.jitter <= _LONGEST_JITTER:
-            raise BadInput(f"jitter is from 0 to {_LONGEST_JITTER} seconds (a week), got {self.jitter}")
+        if not 0 <= self.jitter <= _MAX_JITTER_SECONDS:
+            raise BadInput(f"jitter is from 0 to {_MAX_JITTER_SECONDS} seconds (a week), got {self.jitter}")
         check_count("excluded dates", self.exclude, MAX_EXCLUDED_DATES, "leave out those that are past")
         for day in self.exclude:
             if isinstance(day, datetime) or not isinstance(day, date):
                 raise BadInput(f"exclude has dates, as date(2026, 12, 25); got {day!r}")
 
     def check(self, after: datetime | None = None) -> None:
-        """Refuses a timetable that has no tick later than `after`, by default from its start or anchor on."""
+        """Raises BadInput if there is no tick after `after`, by default its start or anchor."""
         after = after or (self.start_at and self._begin(EARLIEST)) or self.anchor_at or EPOCH
         if self.next(after) is not None:
             return
         rule, bare = self._rule.explain(), self._rule.next(self._begin(after))
         if bare is None:
-            raise BadInput(f"{rule}: has no tick after {_said(after)}; say a later time")
-        reasons = {lost.reason for lost in self.omitted(after, bare + 365 * DAY)}
+            raise BadInput(f"{rule}: has no tick after {_instant_text(after)}; choose a later time")
+        reasons = {one.reason for one in self.omitted(after, bare + 365 * DAY)}
         if "window" in reasons and self._window:
             raise BadInput(f"{rule}: never falls inside the window {self._window.explain()}; widen it")
         if "excluded" in reasons:
             raise BadInput(f"{rule}: falls on excluded dates only; exclude fewer of them")
-        raise BadInput(f"{rule}: has no tick until end_at, {_said(self.end_at or bare)}; say a later end")
+        raise BadInput(f"{rule}: has no tick until end_at, {_instant_text(self.end_at or bare)}; choose a later end")
 
     # ticks
 
     def next(self, after: datetime) -> datetime | None:
-        """The first tick strictly later than `after`; None: there is none, or too many in a row are taken out."""
-        after, until = utc(after, "the instant"), self._end(LATEST)
-        tick = self._moved(after, until) if self._moves else self._kept(self._begin(after), until)
+        """The first tick after `after`; None if there is none, or if too many in a row are omitted."""
+        after, until = to_utc(after, "the instant"), self._end(LATEST)
+        tick = self._next_moved(after, until) if self._moves else self._next_kept(self._begin(after), until)
         return tick if tick is not None and tick <= until else None
 
     def count(self, after: datetime, until: datetime, *, limit: int) -> int:
-        """How many ticks are later than `after` and not later than `until`; never says more than `limit`."""
-        if self._bare:
+        """The number of ticks after `after`, up to and including `until`; at most `limit`."""
+        if self._unrestricted:
             return self._rule.count(self._begin(after), self._end(until), limit=limit)
         return count(self.next, after, until, limit)
 
     def latest(self, after: datetime, until: datetime) -> datetime | None:
-        """The last tick later than `after` and not later than `until`; None: there is none."""
-        if self._bare:
+        """The last tick after `after`, up to and including `until`; None if there is none."""
+        if self._unrestricted:
             return self._rule.latest(self._begin(after), self._end(until))
         return latest(self.next, after, until)
 
     def preview(self, n: int = 10, *, after: datetime) -> list[Preview]:
-        """The next `n` ticks with what happens to them; fewer if they end before."""
+        """The next `n` ticks with notes; fewer if the timetable ends earlier."""
         shown: list[Preview] = []
         tick = self.next(after)
         while tick is not None and len(shown) < n:
@@ -119,33 +119,33 @@ class Timetable(Struct, frozen=True, dict=True):
         return shown
 
     def omitted(self, after: datetime, until: datetime, *, limit: int = 1000) -> list[Omitted]:
-        """What exclusions and the window took out later than `after` and not later than `until`, by reason.
+        """The ticks omitted after `after`, up to and including `until`, by reason.
 
-        Exact up to `limit` ticks in all. Ticks that were moved are not taken out.
+        Exact up to `limit` ticks in all. Moved ticks are not omitted.
         """
-        if self._bare:
+        if self._unrestricted:
             return []
-        taken: dict[Reason, list[datetime]] = {"excluded": [], "window": []}
-        for reason, tick in islice(self._taken(after, until), limit):
-            taken[reason].append(tick)
-        return [Omitted(reason, len(ticks), ticks[0], ticks[-1]) for reason, ticks in taken.items() if ticks]
+        omitted: dict[OmitReason, list[datetime]] = {"excluded": [], "window": []}
+        for reason, tick in islice(self._omitted_ticks(after, until), limit):
+            omitted[reason].append(tick)
+        return [Omitted(reason, len(ticks), ticks[0], ticks[-1]) for reason, ticks in omitted.items() if ticks]
 
     # jitter
 
     @property
     def offset(self) -> timedelta:
-        """How long after its tick a job is due: whole milliseconds, less than `jitter`, a constant of the name."""
-        return timedelta(milliseconds=spread(self.name, int(self.jitter * 1000))) if self.jitter else NOTHING
+        """The delay from a tick to its job: whole milliseconds below `jitter`, hashed from the name."""
+        return timedelta(milliseconds=hash_below(self.name, int(self.jitter * 1000))) if self.jitter else ZERO
 
     def fire_at(self, tick: datetime) -> datetime:
         """When the tick's job is due. The tick keeps its own instant."""
         return tick + self.offset
 
-    # how
+    # implementation
 
     @property
     def _rule(self) -> Trigger:
-        # Not a cached_property, which takes a lock on some releases of Python: every tick of every schedule comes here.
+        # Not a cached_property: it takes a lock on some releases of Python, and this is a hot path.
         rule: Trigger | None = vars(self).get("rule")
         if rule is None:
             rule = self.trigger.named(self.name)
@@ -161,7 +161,7 @@ class Timetable(Struct, frozen=True, dict=True):
         return self.window and self.window.zoned(self._rule.tz)
 
     @property
-    def _bare(self) -> bool:
+    def _unrestricted(self) -> bool:
         return self.window is None and not self.exclude
 
     @property
@@ -169,7 +169,7 @@ class Timetable(Struct, frozen=True, dict=True):
         return self.window is not None and self.window.outside == "move"
 
     def _begin(self, after: datetime) -> datetime:
-        """The instant to look from so that no tick is before the start."""
+        """`after`, but not before the start."""
         return after if self.start_at is None else max(after, max(self.start_at, EARLIEST) - MICROSECOND)
 
     def _end(self, until: datetime) -> datetime:
@@ -190,17 +190,17 @@ class Timetable(Struct, frozen=True, dict=True):
         return self._window is not None and not self._window.inside(at)
 
     def _next_day(self, tick: datetime) -> datetime:
-        """The last instant before the next date that is not excluded; never earlier than the tick, so that the search
-        goes on."""
+        """The last instant before the next date that is not excluded; never before the tick, so that the search
+        advances."""
         day = tick.astimezone(self._zone).date() + DAY
         while day in self._excluded_dates:
             day += DAY
         midnight = datetime.combine(day, time(0))
-        return max(tick, edge(midnight, self._zone) - MICROSECOND)
+        return max(tick, first_instant(midnight, self._zone) - MICROSECOND)
 
-    def _kept(self, cursor: datetime, until: datetime) -> datetime | None:
-        """The first tick later than `cursor`, and not later than `until`, that nothing takes out or moves."""
-        for _ in range(_PATIENCE):
+    def _next_kept(self, cursor: datetime, until: datetime) -> datetime | None:
+        """The first tick after `cursor`, up to `until`, that is neither omitted nor moved."""
+        for _ in range(_MAX_OMITTED_TICKS):
             tick = self._rule.next(cursor)
             if tick is None or tick > until:
                 return None
@@ -212,11 +212,11 @@ class Timetable(Struct, frozen=True, dict=True):
                 return tick
         return None
 
-    def _moved(self, after: datetime, until: datetime) -> datetime | None:
-        """As _kept, where ticks outside the window are moved to its next opening."""
-        # Whatever is moved to an opening later than `after` came later than the last one before it.
+    def _next_moved(self, after: datetime, until: datetime) -> datetime | None:
+        """Like _next_kept(), but ticks outside the window are moved to its next opening."""
+        # A tick that is moved to an opening after `after` is itself after the previous opening.
         cursor = self._begin(self._opened(after) - MICROSECOND)
-        for _ in range(_PATIENCE):
+        for _ in range(_MAX_OMITTED_TICKS):
             tick = self._rule.next(cursor)
             if tick is None or tick > until:
                 return None
@@ -224,8 +224,8 @@ class Timetable(Struct, frozen=True, dict=True):
                 cursor = self._next_day(tick)
             elif self._closed(tick):
                 opening = self._opening(tick)
-                # A window that opened on an excluded date may still be open on the next, and ticks there come first.
-                return self._kept(max(tick, after), min(opening, until)) or opening
+                # A window that opened on an excluded date may still be open on the next one: its ticks come first.
+                return self._next_kept(max(tick, after), min(opening, until)) or opening
             elif tick > after:
                 return tick
             else:
@@ -233,7 +233,7 @@ class Timetable(Struct, frozen=True, dict=True):
         return None
 
     def _opening(self, after: datetime, *, excluded: bool = False) -> datetime:
-        """The next opening of the window, on a date that is not excluded unless that does not matter."""
+        """The next opening of the window; with `excluded`, also on an excluded date."""
         assert self._window is not None
         opening = self._window.opening(after)
         while opening is not None and not excluded and self._excluded(opening):
@@ -241,7 +241,7 @@ class Timetable(Struct, frozen=True, dict=True):
         return opening or LATEST
 
     def _opened(self, at: datetime) -> datetime:
-        """The last such opening not later than `at`; an earlier instant will do as well."""
+        """The last opening at or before `at` that is not on an excluded date, or an earlier instant."""
         assert self._window is not None
         opened = self._window.opened(at)
         while opened is not None and self._excluded(opened):
@@ -250,18 +250,18 @@ class Timetable(Struct, frozen=True, dict=True):
         return opened or at
 
     def _first_of_excluded(self, at: datetime) -> datetime:
-        """The first instant of the excluded dates in a row that end with the date of `at`; never later than `at`."""
+        """The first instant of the consecutive excluded dates that end with the date of `at`; never after `at`."""
         day = at.astimezone(self._zone).date()
         while day - DAY in self._excluded_dates:
             day -= DAY
-        return min(at, edge(datetime.combine(day, time(0)), self._zone))
+        return min(at, first_instant(datetime.combine(day, time(0)), self._zone))
 
     def _closing(self, at: datetime) -> datetime:
         span = self._window and self._window.span(at)
         return span.closes_at if span else LATEST
 
-    def _taken(self, after: datetime, until: datetime) -> Iterator[tuple[Reason, datetime]]:
-        cursor, until = self._begin(utc(after, "the instant")), self._end(until)
+    def _omitted_ticks(self, after: datetime, until: datetime) -> Iterator[tuple[OmitReason, datetime]]:
+        cursor, until = self._begin(to_utc(after, "the instant")), self._end(until)
         while (tick := self._rule.next(cursor)) is not None and tick <= until:
             cursor = tick
             if self._excluded(tick):
@@ -272,12 +272,12 @@ class Timetable(Struct, frozen=True, dict=True):
                 cursor = max(tick, self._safe_until(tick) - MICROSECOND)
 
     def _safe_until(self, tick: datetime) -> datetime:
-        """Nothing between this tick, which stands, and that instant is taken out."""
-        # Clocks that are set back over midnight show the date before again: it counts as to come for some hours.
-        today = (tick - LONGEST_SHIFT).astimezone(self._zone).date()
+        """An instant up to which no tick after this one, which is kept, is omitted."""
+        # Clocks set back over midnight show the previous date again, so that date counts for some hours more.
+        today = (tick - MAX_DAYLIGHT_SHIFT).astimezone(self._zone).date()
         n = bisect_left(self._excluded_in_order, today)
         day = self._excluded_in_order[n] if n < len(self._excluded_in_order) else None
-        midnight = edge(datetime.combine(day, time(0)), self._zone) if day else LATEST
+        midnight = first_instant(datetime.combine(day, time(0)), self._zone) if day else LATEST
         return midnight if self._moves else min(midnight, self._closing(tick))
 
     def _note(self, tick: datetime) -> str:
@@ -286,5 +286,5 @@ class Timetable(Struct, frozen=True, dict=True):
         return "outside the window: moved to its opening"
 
 
-def _said(at: datetime) -> str:
-    return f"{spoken(at)}, {written(at)} UTC"
+def _instant_text(at: datetime) -> str:
+    return f"{date_text(at)}, {time_text(at)} UTC"

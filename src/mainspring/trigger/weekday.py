@@ -1,4 +1,4 @@
-"""Days of the week: their names, and what people write for several of them."""
+"""Weekdays: their names, and texts such as "mon-fri"."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Days = str | int | Iterable[str | int]
 
 
 def weekdays(days: Days) -> tuple[int, ...]:
-    """Numbers from 0 for Monday, in order, from "mon-fri", "sat, sun", ["monday", 3] or 0."""
+    """Parses "mon-fri", "sat, sun", ["monday", 3] or 0 to sorted numbers; Monday is 0."""
     found = tuple(sorted(set(_each(days))))
     if not found:
-        raise BadInput("no weekday is given: say some, as 'mon-fri' or ('sat', 'sun')")
+        raise BadInput("no weekday is given: give some, as 'mon-fri' or ('sat', 'sun')")
     return found
 
 
@@ -34,11 +34,11 @@ def _each(days: Days) -> Iterator[int]:
         yield _number(days)
     elif isinstance(days, Iterable):
         several = tuple(days)
-        check_count("weekdays", several, MAX_WEEKDAYS, "say each once")
+        check_count("weekdays", several, MAX_WEEKDAYS, "write each once")
         for day in several:
             yield from _each(day)
     else:
-        raise BadInput(f"{days!r:.80} names no weekdays: say them as 'mon-fri' or ('sat', 'sun')")
+        raise BadInput(f"{days!r:.80} names no weekdays: write them as 'mon-fri' or ('sat', 'sun')")
 
 
 def _range(text: str) -> Iterator[int]:
@@ -54,16 +54,16 @@ def _named(name: str) -> int:
     import difflib  # needed for a message only
 
     near = difflib.get_close_matches(name, _ALIASES, 1)
-    raise BadInput(f"{name!r} is not a weekday; say {repr(near[0]) if near else 'monday … sunday, or mon … sun'}")
+    raise BadInput(f"{name!r} is not a weekday; write {repr(near[0]) if near else 'monday … sunday, or mon … sun'}")
 
 
 def _number(day: int) -> int:
     if isinstance(day, bool) or not 0 <= day <= 6:
-        raise BadInput(f"weekday {day!r} is not known: 0 is Monday and 6 is Sunday; or say its name")
+        raise BadInput(f"weekday {day!r} is not known: 0 is Monday and 6 is Sunday; or use its name")
     return day
 
 
-def listed(words: Iterable[str]) -> str:
+def join_words(words: Iterable[str]) -> str:
     """a, b and c."""
-    *most, last = words
-    return f"{', '.join(most)} and {last}" if most else last
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last

@@ -1,4 +1,4 @@
-"""Time zones by name, and the instants at which their clocks change."""
+"""Time zones: lookup by name, offsets from UTC, and clock changes."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ from zoneinfo import ZoneInfo, available_timezones
 from ..errors import BadInput
 
 _NAME = re.compile(r"[A-Za-z0-9_+\-]{1,40}(?:/[A-Za-z0-9_+\-]{1,40}){0,2}")
-# In some zone directories, but no zones of the world: what they mean differs from machine to machine.
-_ODD = ("localtime", "posix", "posixrules", "right", "Factory")
-_NONE, _SECOND, _DAY = timedelta(0), timedelta(seconds=1), timedelta(days=1)
-# A longer jump is no daylight saving: a zone has changed sides of the date line.
-LONGEST_SHIFT = timedelta(hours=3)
+# In some zone directories, but not zones of the IANA database: their meaning depends on the machine.
+_NOT_ZONES = ("localtime", "posix", "posixrules", "right", "Factory")
+_ZERO = timedelta(0)
+_SECOND = timedelta(seconds=1)
+_DAY = timedelta(days=1)
+# A larger change is not daylight saving: a zone moved across the date line.
+MAX_DAYLIGHT_SHIFT = timedelta(hours=3)
 
 
 @lru_cache(maxsize=1024)
 def zone_of(name: str) -> ZoneInfo:
-    """The zone of that name in the IANA database; anything else is refused."""
+    """The zone of that name in the IANA database. Raises BadInput if there is none."""
     if not isinstance(name, str):
         raise BadInput(f"a time zone is given by its name, such as 'Europe/London'; got {name!r}")
-    if _NAME.fullmatch(name) and name.partition("/")[0] not in _ODD:
+    if _NAME.fullmatch(name) and name.partition("/")[0] not in _NOT_ZONES:
         try:
             return ZoneInfo(name)
         except (ValueError, OSError, LookupError):
             pass
     shown = repr(name) if len(name) <= 40 else f"{name[:40]!r}…"
-    raise BadInput(f"there is no time zone {shown}; {_way_out(name)}")
+    raise BadInput(f"there is no time zone {shown}; {_suggestion(name)}")
 
 
-def _way_out(name: str) -> str:
+def _suggestion(name: str) -> str:
     near = _similar(name) if 2 <= len(name) <= 40 else []
     return f"did you mean {' or '.join(near)}?" if near else "write one such as Europe/London"
 
@@ -50,11 +52,11 @@ def _similar(name: str) -> list[str]:
 
 
 class Change(NamedTuple):
-    """A change of the clocks. Wall-clock times from `low` to before `high` are left out, or come twice."""
+    """A clock change. Wall-clock times in [low, high) are skipped, or occur twice."""
 
     at: datetime
     before: timedelta
-    """The offset from UTC until then."""
+    """The offset from UTC before the change."""
     after: timedelta
 
     @property
@@ -63,7 +65,7 @@ class Change(NamedTuple):
 
     @property
     def is_daylight(self) -> bool:
-        return abs(self.after - self.before) <= LONGEST_SHIFT
+        return abs(self.after - self.before) <= MAX_DAYLIGHT_SHIFT
 
     @property
     def low(self) -> datetime:
@@ -74,47 +76,47 @@ class Change(NamedTuple):
         return self.at.replace(tzinfo=None) + max(self.before, self.after)
 
 
-def offsets(wall: datetime, place: ZoneInfo) -> tuple[timedelta, timedelta]:
-    """How far clocks there are ahead of UTC the first and the last time they show this; in a gap, before and after."""
-    return ahead(wall.replace(fold=0) if wall.fold else wall, place), ahead(wall.replace(fold=1), place)
+def offsets(wall: datetime, zone: ZoneInfo) -> tuple[timedelta, timedelta]:
+    """The offsets from UTC at the first and the last occurrence of a wall-clock time; in a gap, before and after."""
+    return wall_offset(wall.replace(fold=0) if wall.fold else wall, zone), wall_offset(wall.replace(fold=1), zone)
 
 
-def ahead(wall: datetime, place: ZoneInfo) -> timedelta:
-    """How far clocks there are ahead of UTC when they show this; of two passes, `fold` says which."""
-    return place.utcoffset(wall) or _NONE
+def wall_offset(wall: datetime, zone: ZoneInfo) -> timedelta:
+    """The offset from UTC at a wall-clock time; `fold` selects one of two occurrences."""
+    return zone.utcoffset(wall) or _ZERO
 
 
-def change_at(wall: datetime, place: ZoneInfo) -> Change | None:
-    """The change that leaves out or repeats this wall-clock time; None: it comes once."""
-    before, after = offsets(wall, place)
+def change_at(wall: datetime, zone: ZoneInfo) -> Change | None:
+    """The change that skips or repeats this wall-clock time; None if it occurs once."""
+    before, after = offsets(wall, zone)
     if before == after:
         return None
     instant = wall.replace(tzinfo=UTC)
-    return _between(instant - max(before, after), instant - min(before, after), place)
+    return _between(instant - max(before, after), instant - min(before, after), zone)
 
 
-def changes(after: datetime, until: datetime, place: ZoneInfo) -> Iterator[Change]:
-    """Every change of the clocks later than `after` and not later than `until`; clocks change at most once a day."""
+def changes(after: datetime, until: datetime, zone: ZoneInfo) -> Iterator[Change]:
+    """Every clock change after `after`, up to and including `until`; clocks change at most once a day."""
     low = after.astimezone(UTC)
     while low < until:
         high = min(low + _DAY, until)
-        if offset(low, place) != offset(high, place):
-            yield _between(low, high, place)
+        if offset_at(low, zone) != offset_at(high, zone):
+            yield _between(low, high, zone)
         low = high
 
 
-def offset(at: datetime, place: ZoneInfo) -> timedelta:
-    """How far the clocks there are ahead of UTC."""
-    return ahead(at.astimezone(place), place)
+def offset_at(at: datetime, zone: ZoneInfo) -> timedelta:
+    """The zone's offset from UTC at an instant."""
+    return wall_offset(at.astimezone(zone), zone)
 
 
-def _between(low: datetime, high: datetime, place: ZoneInfo) -> Change:
-    """The one change later than `low` and not later than `high`, found by halving in a dozen steps."""
-    before, after = offset(low, place), offset(high, place)
+def _between(low: datetime, high: datetime, zone: ZoneInfo) -> Change:
+    """The only change after `low`, up to and including `high`, by binary search."""
+    before, after = offset_at(low, zone), offset_at(high, zone)
     while high - low > _SECOND:
         middle = low + (high - low) // 2
         middle = middle.replace(microsecond=0) if middle.replace(microsecond=0) > low else low + _SECOND
-        if offset(middle, place) == before:
+        if offset_at(middle, zone) == before:
             low = middle
         else:
             high = middle

@@ -1,1 +1,1 @@
-"""Webhooks: what happened, told to other people's servers; and their word that sets something off here."""
+"""Webhooks: outbound ones deliver events to other servers; inbound triggers let other servers start jobs here."""

@@ -1,4 +1,4 @@
-"""Where a webhook may go: which URLs, and which addresses of the network. Pure."""
+"""Addresses that webhooks may reach: checks of URLs and of IP addresses. Pure."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ..url import split
 
 Address = IPv4Address | IPv6Address
 
-LONGEST = 2048
+MAX_URL_CHARACTERS = 2048
 PORTS = {"https": 443, "http": 80}
-# RFC 1123, and the underscore that some use all the same; labels of an international name come in their ASCII form.
+# RFC 1123, and the underscore that some hosts have; international names are in their ASCII form.
 _HOST = re.compile(
     r"(?=.{1,253}\Z)[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?)*"
 )
-# What some resolvers take for an address though it has not the form of one: 2130706433, 0x7f.1, 127.1
+# Texts that some resolvers read as an IPv4 address: 2130706433, 0x7f.1, 127.1
 _NUMERIC = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")
 _PRINTABLE = re.compile(r"[!-~]+")
 
-# IANA's special-purpose registries, and what clouds put elsewhere.
-_CLOSED = {
+# IANA's special-purpose registries, and addresses of cloud services.
+_NOT_PUBLIC = {
     "0.0.0.0/8": "of this network",
     "10.0.0.0/8": "private",
     "100.64.0.0/10": "behind a carrier's NAT",
@@ -60,29 +60,29 @@ _CLOSED = {
     "fe80::/10": "link-local",
     "ff00::/8": "multicast",
 }
-_NETWORKS = [(ip_network(text), why) for text, why in _CLOSED.items()]
-# Nothing outside of it is given to anybody.
-_GIVEN = IPv6Network("2000::/3")
-# Bits 32 to 63 of an ISATAP address; the rest is an IPv4 address.
+_NETWORKS = [(ip_network(text), why) for text, why in _NOT_PUBLIC.items()]
+# IPv6 addresses outside of it are not assigned.
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+# Bits 32 to 63 of an ISATAP address; the lower 32 bits are an IPv4 address.
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 class WebhookTarget(Struct, frozen=True):
-    """A URL, taken apart."""
+    """A parsed webhook URL."""
 
     secure: bool
     host: str
     port: int
     authority: str
-    """As the Host header has it."""
+    """The value of the Host header."""
     path: str
 
 
-class Allowance:
-    """Hosts and networks that webhooks may reach though they are not public, or not by TLS."""
+class AllowList:
+    """Hosts and networks that webhooks may reach although they are not public, or without TLS."""
 
     def __init__(self, entries: Iterable[str] = ()) -> None:
-        """Each a network, an address, a host or *.domain; refuses what is none of them."""
+        """Each entry is a network, an address, a host or *.domain. Raises BadSetting for any other."""
         self.networks: list[IPv4Network | IPv6Network] = []
         self._hosts: set[str] = set()
         self._domains: list[str] = []
@@ -103,42 +103,52 @@ class Allowance:
         else:
             self._domains.append(entry[1:])
 
-    def host(self, host: str) -> bool:
+    def allows_host(self, host: str) -> bool:
         return host in self._hosts or any(host.endswith(domain) for domain in self._domains)
 
-    def address(self, address: Address) -> bool:
+    def allows_address(self, address: Address) -> bool:
         return any(address in network for network in self.networks)
 
 
-def closed(address: Address) -> str | None:
-    """Why no webhook goes there by itself; None: the address is a public one."""
+def why_not_public(address: Address) -> str | None:
+    """Why a webhook may not go there without an entry in the allow list; None if the address is public."""
     for network, why in _NETWORKS:
         if address in network:
             return why
     if isinstance(address, IPv6Address):
-        if address not in _GIVEN:
+        if address not in _GLOBAL_UNICAST:
             return "reserved"
         if int(address) >> 32 & 0xFFFFFFFF in _ISATAP:
             return "a tunnel to an IPv4 address"
     return None
 
 
-def target(url: object) -> WebhookTarget:
-    """Refuses a URL that is not plainly one, before anybody else has another idea of what it means."""
-    if not isinstance(url, str) or not 0 < len(url) <= LONGEST or not _PRINTABLE.fullmatch(url) or "\\" in url:
-        raise BadInput(f"a webhook's URL is up to {LONGEST:,} printable ASCII characters without spaces or backslashes")
+def parse_target(url: object) -> WebhookTarget:
+    """Parses a URL strictly, so that no other parser reads it differently. Raises BadInput."""
+    if (
+        not isinstance(url, str)
+        or not 0 < len(url) <= MAX_URL_CHARACTERS
+        or not _PRINTABLE.fullmatch(url)
+        or "\\" in url
+    ):
+        raise BadInput(
+            f"a webhook's URL is up to {MAX_URL_CHARACTERS:,} printable ASCII characters without spaces or backslashes"
+        )
     try:
         parts = split(url)
     except ValueError as bad:
         raise BadInput(f"a webhook's URL has {bad}") from None
     if parts.scheme not in PORTS:
-        raise BadInput(f"a webhook's URL begins with https:// (or http://, if webhook_allow names its host), not {parts.scheme!r:.20}")  # fmt: skip  # noqa: E501
+        raise BadInput(
+            "a webhook's URL begins with https:// (or http://, if webhook_allow names its host), "
+            f"not {parts.scheme!r:.20}"
+        )
     if parts.user is not None:
-        raise BadInput("a webhook's URL has no user and no password in it: the signature says who sends")
+        raise BadInput("a webhook's URL has no user and no password in it: the signature identifies the sender")
     if "#" in url:
         raise BadInput("a webhook's URL has no #fragment: no server gets to see it")
     host, port = parts.host.name.lower().rstrip("."), parts.host.port
-    own = literal(host)
+    own = ip_literal(host)
     named = own is None and _HOST.fullmatch(host) and not _NUMERIC.fullmatch(host)
     if not (named or own) or isinstance(own, IPv6Address) != ("[" in parts.authority):
         raise BadInput("a webhook's URL names its host as hooks.example.com, 203.0.113.7 or [2001:db8::7]")
@@ -146,40 +156,40 @@ def target(url: object) -> WebhookTarget:
     return WebhookTarget(parts.scheme == "https", host, port or PORTS[parts.scheme], parts.authority, path)
 
 
-def literal(host: str) -> Address | None:
-    """The address that the host itself is."""
+def ip_literal(host: str) -> Address | None:
+    """The host as an IP address; None if it is a name."""
     try:
         return None if "%" in host else ip_address(host)
     except ValueError:
         return None
 
 
-def checked(to: WebhookTarget, addresses: Iterable[Address], allowed: Allowance) -> None:
-    """Refuses a target of which one address is closed, or that is not secure, unless it is allowed."""
-    if allowed.host(to.host):
+def check_addresses(to: WebhookTarget, addresses: Iterable[Address], allowed: AllowList) -> None:
+    """Raises BadInput if an address is not public, or the target has no TLS, unless the allow list has it."""
+    if allowed.allows_host(to.host):
         return
     for address in addresses:
-        if allowed.address(address):
+        if allowed.allows_address(address):
             continue
-        if (why := closed(address)) is not None:
+        if (why := why_not_public(address)) is not None:
             where = to.host if to.host == str(address) else f"{to.host} is at {address}, which"
             raise BadInput(f"{where} is not public ({why}); if you mean it, name it in the setting webhook_allow")
         if not to.secure:
-            raise _open_letter(to.host)
+            raise _https_required(to.host)
 
 
-def checked_url(url: object, allowed: Allowance) -> WebhookTarget:
-    """As far as can be told without asking anybody: where a name leads is looked at when something is sent there."""
-    to = target(url)
-    own = literal(to.host)
+def check_url(url: object, allowed: AllowList) -> WebhookTarget:
+    """Checks a URL without a DNS lookup; the addresses of a name are checked when something is sent."""
+    to = parse_target(url)
+    own = ip_literal(to.host)
     if own is not None:
-        checked(to, [own], allowed)
+        check_addresses(to, [own], allowed)
     elif f".{to.host}".endswith(".localhost"):
-        checked(to, [IPv4Address("127.0.0.1")], allowed)
-    elif not to.secure and not allowed.host(to.host) and not allowed.networks:
-        raise _open_letter(to.host)
+        check_addresses(to, [IPv4Address("127.0.0.1")], allowed)
+    elif not to.secure and not allowed.allows_host(to.host) and not allowed.networks:
+        raise _https_required(to.host)
     return to
 
 
-def _open_letter(host: str) -> BadInput:
-    return BadInput(f"{host} is told by https only; if you mean http, name it in the setting webhook_allow")
+def _https_required(host: str) -> BadInput:
+    return BadInput(f"{host} is reached by https only; if you mean http, name it in the setting webhook_allow")

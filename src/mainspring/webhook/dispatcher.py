@@ -1,4 +1,4 @@
-"""Crier: knows who wants to be told of what, and has it told."""
+"""WebhookDispatcher: enqueues a delivery job for each event that a webhook subscribes to."""
 
 from __future__ import annotations
 
@@ -22,26 +22,33 @@ from ..records.query import Filter
 from ..store import Store
 from ..store_retry import StoreRetry
 from ..survived_errors import SurvivedErrors, count
-from .message import WebhookEvent, delivery, end_of, ended, passed, short, stopped
+from .message import WebhookEvent, delivery_job, end_kind, job_ended_event, masked_text, run_ended_event, tick_event
 from .record import TASK, WEBHOOKS, Webhook
 
 _logger = logging.getLogger("mainspring")
-_postponed = SurvivedErrors("webhooks", "events wait in this process to be delivered to webhooks")
-_dropped = SurvivedErrors("webhooks", "events of a worker that stops are not delivered to webhooks")
-# Events that wait to be told; of more, while the store is away, the oldest go first.
-GATHERED = 10_000
-# Jobs enqueued in one step.
-STEP = 500
-# Real seconds for the last words of a worker.
-LAST = 1.0
-HEARD: tuple[type[events.Event], ...] = (
-    events.JobsChanged, events.JobsExpired, events.SchedulePaused, events.TickPassed, events.WorkerStarted,
+_postponed = SurvivedErrors("webhooks", "events wait in this process for delivery to webhooks")
+_dropped = SurvivedErrors("webhooks", "events of a stopping worker are not delivered to webhooks")
+# Events that wait for dispatch; beyond that, while the store is unavailable, the oldest are dropped.
+MAX_WAITING_EVENTS = 10_000
+# Delivery jobs enqueued at once.
+BATCH_JOBS = 500
+# Real time for the last events of a worker.
+LAST_FLUSH_SECONDS = 1.0
+# Events that collect() accepts; the ends of runs come through with_deliveries().
+COLLECTED_EVENTS: tuple[type[events.Event], ...] = (
+    events.JobsChanged,
+    events.JobsExpired,
+    events.SchedulePaused,
+    events.TickPassed,
+    events.WorkerStarted,
     events.WorkerStopped,
-)  # fmt: skip
+)
 
 
 class WebhookDispatcher:
-    """One for each app. A run's end is told with its outcome, in one step; everything else right after it."""
+    """The dispatcher of one app. Deliveries of a run's end are stored atomically with its outcome; those of other
+    events are enqueued right after the event.
+    """
 
     def __init__(self, clock: Clock, bus: events.Bus, opened: Callable[[], Awaitable[Store]]) -> None:
         self._clock = clock
@@ -49,67 +56,71 @@ class WebhookDispatcher:
         self._opened = opened
         self._hooks: Sequence[Webhook] | None = None
         self._kinds: frozenset[str] = frozenset()
-        self._gathered: deque[events.Event] = deque(maxlen=GATHERED)
-        self.listens = False
-        """Whether the end of a run may matter to somebody: all that a job costs where there are no webhooks."""
-        self._ringers: set[Callable[[], None]] = set()
+        self._waiting: deque[events.Event] = deque(maxlen=MAX_WAITING_EVENTS)
+        self.watches_jobs = False
+        """Whether any webhook subscribes to job events. Without webhooks, this check is the only cost per job."""
+        self._wakers: set[Callable[[], None]] = set()
         self._workers = 0
 
-    # the end of a run
+    # ends of runs
 
-    def told(self, job: Job, outcome: Outcome) -> Outcome:
-        """The outcome, with a job for each webhook that wants to know. Never keeps a job from ending."""
-        kind = end_of(job, outcome)
+    def with_deliveries(self, job: Job, outcome: Outcome) -> Outcome:
+        """The outcome, with a delivery job for each webhook that wants it. Never raises: the job has to end."""
+        kind = end_kind(job, outcome)
         if kind not in self._kinds:
             return outcome
         try:
-            event = ended(kind, job, outcome)
+            event = run_ended_event(kind, job, outcome)
             jobs = self._deliveries(self._hooks or (), [event], outcome.finished_at)
         except Exception as error:
-            _logger.exception("job %s ended as %s, and no webhook could be told", job.id, outcome.state)
+            _logger.exception("job %s ended as %s, and its webhook deliveries could not be made", job.id, outcome.state)
             count("webhooks", error)
             return outcome
         return replace(outcome, then=(*outcome.then, *jobs)) if jobs else outcome
 
-    # everything else
+    # other events
 
-    def hear(self, event: events.Event) -> None:
-        """Keeps it until flush(), unless nobody wants to know."""
-        kinds = _kinds(event)
+    def collect(self, event: events.Event) -> None:
+        """Collects the event for the next flush(), unless no webhook wants it."""
+        kinds = _kinds_of(event)
         if kinds and (self._hooks is None or any(hook.wants(kind) for hook in self._hooks for kind in kinds)):
-            self._gathered.append(event)
-            for ring in tuple(self._ringers):
-                ring()
+            self._waiting.append(event)
+            for wake in tuple(self._wakers):
+                wake()
 
     async def flush(self) -> bool:
-        """Has everything told that was heard; whether there was something to tell.
+        """Enqueues deliveries of the collected events; returns whether there were any.
 
-        What has happened stands: trouble here is logged, and the rest waits for another time.
+        If the store is unavailable, this is logged, and the events wait for the next flush.
         """
         try:
-            return bool(self._gathered) and await self.carry(await self._opened())
+            return bool(self._waiting) and await self._flush_to(await self._opened())
         except StoreUnavailable as error:
             _postponed(error)
             return False
 
     async def flush_last(self) -> None:
-        """The same for a worker that stops, whether or not the store takes long."""
+        """flush() for a worker that stops, with a time limit."""
         with _dropped.survive(MainspringError, TimeoutError):
-            async with asyncio.timeout(LAST):
+            async with asyncio.timeout(LAST_FLUSH_SECONDS):
                 await self.flush()
 
-    async def carry(self, store: Store) -> bool:
-        heard = [self._gathered.popleft() for _ in range(len(self._gathered))]
+    async def _flush_to(self, store: Store) -> bool:
+        collected = [self._waiting.popleft() for _ in range(len(self._waiting))]
         try:
             now = self._clock.now()
-            hooks = [kept.webhook for kept in await WEBHOOKS.find(store, None, now)]
-            found = [event for one in heard for event in await self._meaning(store, one, hooks, now)] if hooks else []
+            hooks = [stored.webhook for stored in await WEBHOOKS.find(store, None, now)]
+            found = (
+                [event for one in collected for event in await self._webhook_events(store, one, hooks, now)]
+                if hooks
+                else []
+            )
             jobs = self._deliveries(hooks, found, now)
-            for n in range(0, len(jobs), STEP):
-                await self._enqueue(store, jobs[n : n + STEP], now)
+            for n in range(0, len(jobs), BATCH_JOBS):
+                await self._enqueue(store, jobs[n : n + BATCH_JOBS], now)
             return bool(jobs)
         except StoreUnavailable:
-            self._gathered.extendleft(reversed(heard))
+            self._waiting.extendleft(reversed(collected))
             raise
 
     async def _enqueue(self, store: Store, jobs: Sequence[NewJob], now: datetime) -> None:
@@ -117,29 +128,29 @@ class WebhookDispatcher:
             if answer.status == "new":
                 self._bus.emit(events.JobEnqueued(at=now, id=job.id, task=TASK, queue=job.queue, status="new"))
 
-    async def _meaning(
+    async def _webhook_events(
         self, store: Store, event: events.Event, hooks: Sequence[Webhook], now: datetime
-    ) -> list[WebhookEvent]:  # fmt: skip
-        if not any(hook.wants(kind) for hook in hooks for kind in _kinds(event)):
+    ) -> list[WebhookEvent]:
+        if not any(hook.wants(kind) for hook in hooks for kind in _kinds_of(event)):
             return []
         match event:
             case events.JobsChanged(ids=ids):
-                return await _ends(store, ids, State.CANCELLED, "job.cancelled", now)
+                return await _ended_jobs(store, ids, State.CANCELLED, "job.cancelled", now)
             case events.JobsExpired(ids=ids):
-                return await _ends(store, ids, State.EXPIRED, "job.expired", now)
+                return await _ended_jobs(store, ids, State.EXPIRED, "job.expired", now)
             case events.TickPassed(schedule=schedule, tick=tick):
-                return [passed(schedule, tick)]
+                return [tick_event(schedule, tick)]
             case events.SchedulePaused(schedule=schedule, note=note, at=at):
-                return [_plain("schedule.paused", at, schedule, schedule=schedule, note=short(note))]
+                return [_simple_event("schedule.paused", at, schedule, schedule=schedule, note=masked_text(note))]
             case events.WorkerStarted(worker=worker, at=at):
-                return [_plain("worker.started", at, worker, worker=worker)]
+                return [_simple_event("worker.started", at, worker, worker=worker)]
             case events.WorkerStopped(worker=worker, at=at):
-                return [_plain("worker.stopped", at, worker, worker=worker)]
+                return [_simple_event("worker.stopped", at, worker, worker=worker)]
         return []
 
     def _deliveries(self, hooks: Iterable[Webhook], found: Sequence[WebhookEvent], now: datetime) -> list[NewJob]:
         return [
-            delivery(hook, event, now)
+            delivery_job(hook, event, now)
             for event in found
             if event.job is None or event.job.task != TASK
             for hook in hooks
@@ -149,46 +160,47 @@ class WebhookDispatcher:
     # in a worker
 
     @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """For a worker's life: what refresh() has read counts until the last of them is gone."""
+    def active(self) -> Iterator[None]:
+        """Held by a worker while it runs: what refresh() read is valid until the last worker of the app ends."""
         self._workers += 1
         try:
             yield
         finally:
             self._workers -= 1
             if not self._workers:
-                self._hooks, self._kinds, self.listens = None, frozenset(), False
+                self._hooks, self._kinds, self.watches_jobs = None, frozenset(), False
 
     async def refresh(self, store: Store) -> None:
-        """From now on it knows the webhooks as they are."""
-        hooks = [kept.webhook for kept in await WEBHOOKS.find(store, None, self._clock.now())]
+        """Reads the webhooks from the store."""
+        hooks = [stored.webhook for stored in await WEBHOOKS.find(store, None, self._clock.now())]
         self._hooks = [hook for hook in hooks if hook.disabled_at is None]
         self._kinds = frozenset(kind for hook in self._hooks for kind in hook.events if kind.startswith("job."))
-        self.listens = bool(self._kinds)
+        self.watches_jobs = bool(self._kinds)
 
-    async def run(self, store: Store, insist: StoreRetry, every: float) -> Never:
-        """Keeps up with the webhooks there are, and tells what is heard, as long as the worker lives."""
+    async def run(self, store: Store, retry: StoreRetry, every: float) -> Never:
+        """Dispatches collected events, and re-reads the webhooks every `every` seconds, until cancelled."""
         alarm, loop = Alarm(self._clock), asyncio.get_running_loop()
 
-        def ring() -> None:
+        def wake() -> None:
             loop.call_soon_threadsafe(alarm.ring)
 
-        self._ringers.add(ring)
+        self._wakers.add(wake)
         read_at = self._clock.monotonic()
         try:
             while True:
                 await alarm.wait(every)
-                if self._gathered:
-                    await insist("telling webhooks", lambda: self.carry(store))
+                if self._waiting:
+                    # This text is the value of a metric label, which stays.
+                    await retry("telling webhooks", lambda: self._flush_to(store))
                 if self._clock.monotonic() - read_at >= every:
-                    await insist("reading webhooks", lambda: self.refresh(store))
+                    await retry("reading webhooks", lambda: self.refresh(store))
                     read_at = self._clock.monotonic()
         finally:
-            self._ringers.discard(ring)
+            self._wakers.discard(wake)
 
 
-def _kinds(event: events.Event) -> tuple[str, ...]:
-    """What it may be to a webhook."""
+def _kinds_of(event: events.Event) -> tuple[str, ...]:
+    """The webhook event types that this event may become."""
     match event:
         case events.JobsChanged(action=action):
             return ("job.cancelled",) if action is Action.CANCEL else ()
@@ -205,11 +217,11 @@ _KINDS: dict[type[events.Event], tuple[str, ...]] = {
 }
 
 
-async def _ends(store: Store, ids: Sequence[JobId], state: State, kind: str, now: datetime) -> list[WebhookEvent]:
-    """Of those that are in that state now: one that runs has its end still to come, and that is told with it."""
+async def _ended_jobs(store: Store, ids: Sequence[JobId], state: State, kind: str, now: datetime) -> list[WebhookEvent]:
+    """Events of the jobs that are in that state. A running one ends later, and is dispatched with its outcome."""
     jobs = await store.jobs(Filter(ids=tuple(ids)), now=now, limit=len(ids))
-    return [stopped(kind, job) for job in jobs if job.state is state]
+    return [job_ended_event(kind, job) for job in jobs if job.state is state]
 
 
-def _plain(kind: str, at: datetime, about: str, **facts: str) -> WebhookEvent:
+def _simple_event(kind: str, at: datetime, about: str, **facts: str) -> WebhookEvent:
     return WebhookEvent(kind=kind, at=at, about=about, facts=facts)

@@ -1,4 +1,4 @@
-"""Records of one kind among the store's documents; each change is one step on the newest revision."""
+"""DocumentRepository: typed records of one kind in the store's documents, with optimistic concurrency."""
 
 from __future__ import annotations
 
@@ -16,38 +16,43 @@ from ..records.unreadable import decoded_documents
 from ..store import Store
 from ..suggest import did_you_mean
 
-PAGE = 500
-# How often a change is tried again when others change the same record meanwhile.
-TRIES = 50
+# Documents read at once.
+PAGE_DOCUMENTS = 500
+# Attempts to change a record that others change at the same time.
+MAX_ATTEMPTS = 50
 
 
-class Record(Protocol):
+class RevisionedRecord(Protocol):
+    """A record that a repository can store."""
+
     @property
     def name(self) -> str: ...
     @property
     def revision(self) -> int: ...
 
 
-T = TypeVar("T", bound=Record)
+T = TypeVar("T", bound=RevisionedRecord)
 
 
 class HookUnreadable(HookNotFound):
-    """The record is there, and this release cannot decode it."""
+    """The record exists, but this release cannot decode it."""
 
 
 class DocumentRepository(Generic[T]):
+    """The records of one document kind, by name."""
+
     def __init__(self, kind: str, shape: type[T], what: str) -> None:
-        """`what` is how messages call such a record."""
+        """`what` names such a record in messages."""
         self._kind = kind
         self._what = what
         self._decoder = msgspec.json.Decoder(shape)
 
     async def find(self, store: Store, names: Collection[str] | None, now: datetime) -> list[T]:
-        """These, or all, by name; one that this release cannot decode is left out, logged and counted."""
+        """The named records, or all. One that this release cannot decode is omitted, logged and counted."""
         return (await self._read(store, names, now))[0]
 
     async def unreadable(self, store: Store, now: datetime) -> list[UnreadableRecord]:
-        """Those that this release cannot decode."""
+        """The records that this release cannot decode."""
         return (await self._read(store, None, now))[1]
 
     async def _read(
@@ -56,13 +61,14 @@ class DocumentRepository(Generic[T]):
         found: list[Document] = []
         while True:
             after = found[-1].name if found else None
-            page = await store.documents(self._kind, names, now=now, limit=PAGE, after=after)
+            page = await store.documents(self._kind, names, now=now, limit=PAGE_DOCUMENTS, after=after)
             found += page
-            if len(page) < PAGE:
+            if len(page) < PAGE_DOCUMENTS:
                 break
         return decoded_documents(found, lambda document: self._decoder.decode(document.text))
 
     async def get(self, store: Store, name: str, now: datetime) -> T:
+        """Raises HookNotFound, or HookUnreadable if it cannot be decoded."""
         found, broken = await self._read(store, [name], now)
         if broken:
             raise HookUnreadable(
@@ -75,12 +81,13 @@ class DocumentRepository(Generic[T]):
         return found[0]
 
     async def add(self, store: Store, record: T, now: datetime) -> T:
+        """Raises HookExists if the name is taken."""
         if not await self._put(store, record, now):
             raise HookExists(f"a {self._what} named {record.name!r} is there already; change it, or give another name")
         return record
 
     async def replace_unreadable(self, store: Store, record: T, now: datetime) -> T:
-        """Adds it, in place of one that cannot be decoded if there is one."""
+        """Adds the record, replacing one that cannot be decoded."""
         if (await self._read(store, [record.name], now))[1]:
             await store.drop_documents(self._kind, [record.name])
         return await self.add(store, record, now)
@@ -88,27 +95,31 @@ class DocumentRepository(Generic[T]):
     async def change(
         self, store: Store, name: str, now: datetime, act: Callable[[T], T], *, expected: int | None = None
     ) -> T:
-        """Until it stands. With `expected`, only if the record is at that revision."""
-        for _ in range(TRIES):
+        """Applies `act` to the newest revision, and retries if others changed it meanwhile.
+
+        With `expected`, raises HookChanged if the record is not at that revision.
+        """
+        for _ in range(MAX_ATTEMPTS):
             old = await self.get(store, name, now)
             if expected is not None and old.revision != expected:
                 raise HookChanged(f"{self._what} {name!r} was changed by others since it was read; read it again")
             new = act(old)
             if new == old:
                 return old
-            new = _revised(new, old.revision + 1)
+            new = _with_revision(new, old.revision + 1)
             if await self._put(store, new, now):
                 return new
-        raise StoreUnavailable(f"{self._what} {name!r} was changed by others {TRIES} times in a row; try again")
+        raise StoreUnavailable(f"{self._what} {name!r} was changed by others {MAX_ATTEMPTS} times in a row; try again")
 
     async def get_readable(self, store: Store, name: str, now: datetime) -> T | None:
-        """None: it is there, and cannot be decoded."""
+        """Like get(), but None if the record cannot be decoded."""
         try:
             return await self.get(store, name, now)
         except HookUnreadable:
             return None
 
     async def drop(self, store: Store, name: str, now: datetime) -> None:
+        """Raises HookNotFound if it does not exist."""
         if not await store.drop_documents(self._kind, [name]):
             await self.get(store, name, now)
 
@@ -118,6 +129,6 @@ class DocumentRepository(Generic[T]):
         return (await store.put_documents([document], now=now))[0]
 
 
-def _revised(record: T, revision: int) -> T:
-    changed: T = replace(record, revision=revision)  # type: ignore[type-var]
-    return changed
+def _with_revision(record: T, revision: int) -> T:
+    revised: T = replace(record, revision=revision)  # type: ignore[type-var]
+    return revised

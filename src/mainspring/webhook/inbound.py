@@ -1,4 +1,4 @@
-"""What an inbound trigger is: who may set off what, and which part of a message becomes arguments. No I/O, no clock."""
+"""Inbound triggers: signed messages from other servers that enqueue a job or fire a schedule. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -18,28 +18,32 @@ from ..errors import BadInput, BadPayload, NotSigned, Stale
 from .document_repository import DocumentRepository
 from .record import SigningSecrets
 
-MOST = 1000
-# How far a message's timestamp may be from now, either way.
-TOLERANCE = timedelta(minutes=5)
-# How long a message that was taken is known by its id, beyond its job.
-REMEMBERED = timedelta(days=1)
-ID_LIMIT = 200
+MAX_TRIGGERS = 1000
+# How far a message's timestamp may differ from now.
+TIMESTAMP_TOLERANCE = timedelta(minutes=5)
+# How long the id of an accepted message is remembered, even if its job is deleted earlier.
+MESSAGE_ID_RETENTION = timedelta(days=1)
+MAX_ID_CHARACTERS = 200
+# The path of the whole message in `arguments`.
 BODY = "body"
 UNSIGNED = "the signature does not hold, or there is no such trigger"
-_NOBODYS = "whsec_" + b64encode(secrets.token_bytes(32)).decode()
+# Verified against if there is no trigger, so that this takes as long as a wrong signature.
+_DUMMY_SECRET = "whsec_" + b64encode(secrets.token_bytes(32)).decode()
 
 
 class InboundTrigger(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a message to this trigger starts, and with which arguments."""
+
     name: str
     task: str | None = None
-    """Of which it makes a job; else the schedule that it fires."""
+    """The task to enqueue; or None, and `schedule` is fired."""
     schedule: str | None = None
     queue: str | None = None
     priority: int | None = None
     kwargs: Mapping[str, Any] = {}
-    """The same each time."""
+    """Fixed arguments."""
     arguments: Literal["body"] | Mapping[str, str] = {}
-    """"body": the members of the message are arguments, by name. Else by argument what of it: {"event": "body"}, or
+    """Arguments from the message. "body": its members, by name. Or a path for each argument: {"event": "body"} or
     {"order": "body.data.id"}."""
     note: str = ""
     created_at: datetime
@@ -47,15 +51,15 @@ class InboundTrigger(Struct, frozen=True, kw_only=True, omit_defaults=True):
     revision: int = 1
 
     def values(self, body: bytes) -> dict[str, Any]:
-        """The arguments of a call; those of the message do not take the place of fixed ones."""
-        taken = _taken(self.arguments, body) if self.arguments else {}
-        if twice := sorted(taken.keys() & self.kwargs.keys()):
+        """The arguments of a call. Raises BadPayload if the message has an argument that is fixed."""
+        given = _message_arguments(self.arguments, body) if self.arguments else {}
+        if twice := sorted(given.keys() & self.kwargs.keys()):
             raise BadPayload(f"trigger {self.name!r} gives argument {twice[0]!r} itself; leave it out of the message")
-        return {**taken, **self.kwargs}
+        return {**given, **self.kwargs}
 
 
 class StoredTrigger(Struct, frozen=True, omit_defaults=True):
-    """A trigger as the store has it: with its secrets, which nobody else gets to see."""
+    """A stored trigger with its secrets, which are never shown."""
 
     trigger: InboundTrigger
     keys: SigningSecrets
@@ -74,35 +78,38 @@ TRIGGERS = DocumentRepository("trigger", StoredTrigger, "trigger")
 
 
 class Call(Struct, frozen=True, kw_only=True):
-    """A message as it came, not yet believed."""
+    """A received message, not yet verified."""
 
     id: str
     timestamp: str
     signature: str
     body: bytes
 
-    def checked(self, kept: StoredTrigger | None, now: datetime) -> StoredTrigger:
-        """Who may be called by it. Takes as long for a trigger that is not there as for a wrong signature."""
-        from .signature import verified
+    def authenticate(self, stored: StoredTrigger | None, now: datetime) -> StoredTrigger:
+        """The trigger if the signature is valid. Takes as long for an unknown trigger as for a wrong signature."""
+        from .signature import is_signed
 
-        keys = [] if kept is None or kept.trigger.disabled_at is not None else kept.keys.valid(now)
-        signed = verified([*keys, _NOBODYS, _NOBODYS][:2], self.id, self.timestamp, self.signature, self.body)
-        if not signed or kept is None:
+        keys = [] if stored is None or stored.trigger.disabled_at is not None else stored.keys.valid(now)
+        signed = is_signed(
+            [*keys, _DUMMY_SECRET, _DUMMY_SECRET][:2], self.id, self.timestamp, self.signature, self.body
+        )
+        if not signed or stored is None:
             raise NotSigned(UNSIGNED)
-        if abs(now.timestamp() - _seconds(self.timestamp)) > TOLERANCE.total_seconds():
+        if abs(now.timestamp() - _seconds(self.timestamp)) > TIMESTAMP_TOLERANCE.total_seconds():
             raise Stale(
-                f"the message's timestamp is more than {TOLERANCE.seconds // 60} minutes from now: sign it anew"
+                f"the message's timestamp is more than {TIMESTAMP_TOLERANCE.seconds // 60} minutes from now: "
+                "sign it again"
             )
-        if not 0 < len(self.id) <= ID_LIMIT or not self.id.isprintable():
-            raise BadInput(f"webhook-id is 1 to {ID_LIMIT} printable characters")
-        return kept
+        if not 0 < len(self.id) <= MAX_ID_CHARACTERS or not self.id.isprintable():
+            raise BadInput(f"webhook-id is 1 to {MAX_ID_CHARACTERS} printable characters")
+        return stored
 
 
 def _seconds(timestamp: str) -> int:
     return int(timestamp[:12]) if timestamp.isascii() and timestamp.isdigit() else 0
 
 
-def checked_arguments(given: Any) -> Literal["body"] | dict[str, str]:
+def check_arguments(given: Any) -> Literal["body"] | dict[str, str]:
     if given == BODY:
         return "body"
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
@@ -111,11 +118,13 @@ def checked_arguments(given: Any) -> Literal["body"] | dict[str, str]:
         raise BadInput(f"arguments of a trigger have at most {MAX_TRIGGER_BYTES:,} characters together")
     for name, path in given.items():
         if not isinstance(path, str) or path.partition(".")[0] != BODY or "" in path.split("."):
-            raise BadInput(f'argument {name!r} is taken from "body", or from a part of it such as "body.data.id"; got {path!r:.80}')  # fmt: skip  # noqa: E501
+            raise BadInput(
+                f'argument {name!r} is taken from "body", or from a part of it such as "body.data.id"; got {path!r:.80}'
+            )
     return dict(given)
 
 
-def checked_kwargs(given: Any) -> dict[str, Any]:
+def check_kwargs(given: Any) -> dict[str, Any]:
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         raise BadInput(f"kwargs are given as a mapping by name, got {given!r:.80}")
     text = encode(dict(given))
@@ -125,7 +134,7 @@ def checked_kwargs(given: Any) -> dict[str, Any]:
     return copied
 
 
-def _taken(arguments: Literal["body"] | Mapping[str, str], body: bytes) -> dict[str, Any]:
+def _message_arguments(arguments: Literal["body"] | Mapping[str, str], body: bytes) -> dict[str, Any]:
     try:
         text = body.decode()
         if has_too_many_parts(text):
@@ -137,10 +146,10 @@ def _taken(arguments: Literal["body"] | Mapping[str, str], body: bytes) -> dict[
         if not isinstance(data, dict):
             raise BadPayload("the message is not a JSON object, whose members would be the arguments")
         return data
-    return {name: _part(data, path) for name, path in arguments.items()}
+    return {name: _value_at(data, path) for name, path in arguments.items()}
 
 
-def _part(data: Any, path: str) -> Any:
+def _value_at(data: Any, path: str) -> Any:
     for step in path.split(".")[1:]:
         if not isinstance(data, dict) or step not in data:
             raise BadPayload(f"the message has no {path!r}")

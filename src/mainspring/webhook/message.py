@@ -1,4 +1,4 @@
-"""What a webhook tells: an event as data, masked and not too long; and the job that delivers it. Pure."""
+"""Messages of webhooks: an event as masked data of limited size, and the job that delivers it. Pure."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ..records.run import Ending, Failure, outcome_of
 from ..schedule.record import Tick
 from .record import EXTRAS, QUEUE, TASK, Extra, Webhook
 
-# Bytes of a body. Standard Webhooks asks for messages of up to 20 kB or so, and many servers take no more than 100.
-LIMIT = 65_536
-TEXT_LIMIT = 1_000
+# Standard Webhooks recommends up to 20 kB, and many servers accept no more than 100 kB.
+MAX_BODY_BYTES = 65_536
+MAX_TEXT_CHARACTERS = 1_000
 _KINDS = {State.COMPLETED: "job.completed", State.DEAD: "job.dead", State.CANCELLED: "job.cancelled"}
 
 
 class WebhookEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something to tell: `about` and `at` say which, so that two who saw it tell it once."""
+    """An event to deliver. `kind`, `about` and `at` identify it: two processes that saw it make one delivery."""
 
     kind: str
     at: datetime
@@ -33,59 +33,65 @@ class WebhookEvent(msgspec.Struct, frozen=True, kw_only=True):
     job: Job | None = None
     outcome: Outcome | None = None
     facts: Mapping[str, Any] = {}
-    """Where it is not about a job."""
+    """The data of an event that is not about a job."""
 
 
-def end_of(job: Job, outcome: Outcome) -> str | None:
-    """What a run's end means to others; None: nothing, it only waits again."""
+def end_kind(job: Job, outcome: Outcome) -> str | None:
+    """The event type of a run's end; None if there is none, because the job only waits again."""
     if outcome.state is not State.PENDING:
         return _KINDS.get(outcome.state)
-    if job.cancel_reason is not None:  # the store lets no job go on that was asked to stop
+    if job.cancel_reason is not None:  # the store does not let a cancelled job continue
         return "job.cancelled"
     postponed = outcome.failure is None or outcome.ending is Ending.RELEASED
     return None if postponed else "job.retrying"
 
 
-def ended(kind: str, job: Job, outcome: Outcome) -> WebhookEvent:
+def run_ended_event(kind: str, job: Job, outcome: Outcome) -> WebhookEvent:
+    """The event of a run that ended with this outcome."""
     return WebhookEvent(kind=kind, at=outcome.finished_at, about=job.id, job=job, outcome=outcome)
 
 
-def stopped(kind: str, job: Job) -> WebhookEvent:
-    """A job that ended without a run, as the store has it."""
+def job_ended_event(kind: str, job: Job) -> WebhookEvent:
+    """The event of a stored job that ended without a run."""
     return WebhookEvent(kind=kind, at=job.finished_at or job.created_at, about=job.id, job=job)
 
 
-def passed(schedule: str, tick: Tick) -> WebhookEvent:
-    shown = msgspec.structs.replace(tick, reason=short(tick.reason))
+def tick_event(schedule: str, tick: Tick) -> WebhookEvent:
+    """The event of a skipped or missed tick."""
+    shown = msgspec.structs.replace(tick, reason=masked_text(tick.reason))
     facts = {"schedule": schedule, "tick": msgspec.to_builtins(shown)}
     return WebhookEvent(kind=f"schedule.{tick.what}", at=tick.seen_at, about=f"{schedule}:{tick.n}", facts=facts)
 
 
-def delivery(hook: Webhook, event: WebhookEvent, now: datetime, **options: Any) -> NewJob:
-    """The job that tells this webhook; whoever else makes one for the same event makes the same."""
+def delivery_job(hook: Webhook, event: WebhookEvent, now: datetime, **options: Any) -> NewJob:
+    """The job that delivers the event; its idempotency key is the same in every process that saw the event."""
     values = {
         "webhook": hook.name,
         "type": event.kind,
         "timestamp": event.at,
-        "data": event.facts if event.job is None else told(event.job, event.outcome, event.kind, hook.include),
+        "data": event.facts if event.job is None else job_data(event.job, event.outcome, event.kind, hook.include),
     }
     return NewJob(
-        id=new_id(now), task=TASK, queue=QUEUE, payload=encode(values).decode(),
-        idempotency_key=f"{prefix(hook.name)}{event.kind}:{event.about}:{micros(event.at)}", **options,
-    )  # fmt: skip
+        id=new_id(now),
+        task=TASK,
+        queue=QUEUE,
+        payload=encode(values).decode(),
+        idempotency_key=f"{key_prefix(hook.name)}{event.kind}:{event.about}:{micros(event.at)}",
+        **options,
+    )
 
 
-def prefix(name: str) -> str:
-    """How the keys of a webhook's deliveries begin."""
+def key_prefix(name: str) -> str:
+    """Prefix of the idempotency keys of a webhook's deliveries."""
     return f"webhook:{name}:"
 
 
-def told(job: Job, outcome: Outcome | None, kind: str, include: Collection[Extra] = ()) -> dict[str, Any]:
-    """A job's summary, and of what may be large or private only what was asked for, and as long as there is room."""
+def job_data(job: Job, outcome: Outcome | None, kind: str, include: Collection[Extra] = ()) -> dict[str, Any]:
+    """A job's summary, with the large or private extras that the webhook includes, as far as they fit."""
     summary, extras = _summary(job, outcome, kind), _extras(job, outcome, include)
     if len(extras) < len(set(include)):
         summary["truncated"] = True
-    while len(encode(summary | extras)) > LIMIT:
+    while len(encode(summary | extras)) > MAX_BODY_BYTES:
         summary["truncated"] = True
         if extras:
             extras.pop(next(name for name in EXTRAS if name in extras))
@@ -95,18 +101,26 @@ def told(job: Job, outcome: Outcome | None, kind: str, include: Collection[Extra
 
 
 def _summary(job: Job, outcome: Outcome | None, kind: str) -> dict[str, Any]:
-    again = kind == "job.retrying" and outcome is not None
+    retries = kind == "job.retrying" and outcome is not None
     facts: dict[str, Any] = {
-        "id": job.id, "task": job.task, "queue": job.queue, "state": kind.partition(".")[2], "attempt": job.attempt,
-        "priority": job.priority, "tags": [mask_text(tag) for tag in job.tags], "schedule": job.schedule,
-        "scheduled_at": job.scheduled_at, "created_at": job.created_at, "started_at": job.started_at,
+        "id": job.id,
+        "task": job.task,
+        "queue": job.queue,
+        "state": kind.partition(".")[2],
+        "attempt": job.attempt,
+        "priority": job.priority,
+        "tags": [mask_text(tag) for tag in job.tags],
+        "schedule": job.schedule,
+        "scheduled_at": job.scheduled_at,
+        "created_at": job.created_at,
+        "started_at": job.started_at,
         "finished_at": outcome.finished_at if outcome else job.finished_at,
-        "run_at": outcome.run_at if again and outcome else None,
+        "run_at": outcome.run_at if retries and outcome else None,
         "outcome": outcome_of(outcome.ending, outcome.failure) if outcome else None,
         "items": _items(outcome),
         "error": _error(outcome.failure if outcome else job.failure),
-        "reason": None if job.cancel_reason is None else short(job.cancel_reason),
-    }  # fmt: skip
+        "reason": None if job.cancel_reason is None else masked_text(job.cancel_reason),
+    }
     return {name: value for name, value in facts.items() if value is not None}
 
 
@@ -117,20 +131,21 @@ def _items(outcome: Outcome | None) -> dict[str, int] | None:
 
 
 def _extras(job: Job, outcome: Outcome | None, include: Collection[Extra]) -> dict[str, Any]:
-    """Masked. What would not fit is not even looked at: masking takes time, and the end of a run waits for it."""
+    """The masked extras. One that is too large is not even masked, since the end of a run waits for this."""
     result = outcome.result if outcome else job.result
-    known: dict[Extra, Callable[[], str]] = {
-        "arguments": lambda: job.payload, "metadata": lambda: encode(job.metadata).decode(),
+    sources: dict[Extra, Callable[[], str]] = {
+        "arguments": lambda: job.payload,
+        "metadata": lambda: encode(job.metadata).decode(),
         "result": lambda: result or "null",
-    }  # fmt: skip
-    texts = {name: known[name]() for name in EXTRAS if name in include}
-    return {name: mask(data(text)) for name, text in texts.items() if len(text) <= LIMIT}
+    }
+    texts = {name: sources[name]() for name in EXTRAS if name in include}
+    return {name: mask(data(text)) for name, text in texts.items() if len(text) <= MAX_BODY_BYTES}
 
 
 def _error(failure: Failure | None) -> dict[str, str] | None:
-    return None if failure is None else {"type": failure.type, "message": short(failure.message)}
+    return None if failure is None else {"type": failure.type, "message": masked_text(failure.message)}
 
 
-def short(text: str) -> str:
-    """Masked first: half a secret has no telling name."""
-    return clean(mask_text(text), TEXT_LIMIT)
+def masked_text(text: str) -> str:
+    """The text masked, then cut: a cut may separate a secret from the name that gives it away."""
+    return clean(mask_text(text), MAX_TEXT_CHARACTERS)

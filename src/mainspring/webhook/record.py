@@ -1,4 +1,4 @@
-"""What a webhook is: where to tell what, to whom in confidence, and how that has gone. No I/O, no clock."""
+"""Records of webhooks: the webhook, its signing secrets, and how its deliveries went. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from ..records.job import Job
 from ..task.task import check_name
 from .document_repository import DocumentRepository
 
-# The task that delivers, and the queue of its jobs.
-TASK, QUEUE = "mainspring.webhook", "webhooks"
+# The task that delivers events.
+TASK = "mainspring.webhook"
+# The queue of its jobs.
+QUEUE = "webhooks"
 
 Kind = Literal[
     "job.completed", "job.dead", "job.cancelled", "job.expired", "job.retrying",
@@ -25,17 +27,19 @@ Kind = Literal[
     "worker.started", "worker.stopped",
 ]  # fmt: skip
 EVENTS: tuple[Kind, ...] = get_args(Kind)
-# What goes with a test, and cannot be asked for.
-TEST = "webhook.test"
+# The event type of a test; webhooks cannot subscribe to it.
+TEST_EVENT = "webhook.test"
 Extra = Literal["arguments", "metadata", "result"]
 EXTRAS: tuple[Extra, ...] = get_args(Extra)
-# As each event may be a job for every webhook.
-MOST = 100
+# Each event may become a job for every webhook.
+MAX_WEBHOOKS = 100
+# Names in one filter of a webhook.
+MAX_FILTER_NAMES = 100
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class Redacted:
-    """Something on its way that no trail repeats."""
+    """A parameter whose value the audit trail must not record."""
 
     __slots__ = ("value",)
 
@@ -46,22 +50,22 @@ class Redacted:
         return "***"
 
 
-def secret_of(given: str | None) -> str:
-    """One that was chosen, or a new one."""
-    from .signature import checked_secret, new_secret
+def secret_or_new(given: str | None) -> str:
+    """The given secret, checked; or a new one."""
+    from .signature import check_secret, new_secret
 
-    return new_secret() if given is None else checked_secret(given)
+    return new_secret() if given is None else check_secret(given)
 
 
 class SigningSecret(Struct, frozen=True, omit_defaults=True):
-    """A secret, and until when it holds; None: until another takes its place."""
+    """A secret and its expiry; None: valid until it is rotated."""
 
     secret: str
     until: datetime | None = None
 
 
 class SigningSecrets(Struct, frozen=True, omit_defaults=True):
-    """The newest first."""
+    """The secrets, newest first."""
 
     keys: tuple[SigningSecret, ...] = ()
 
@@ -69,34 +73,36 @@ class SigningSecrets(Struct, frozen=True, omit_defaults=True):
         return [key.secret for key in self.keys if key.until is None or key.until > now]
 
     def rotated(self, secret: str, until: datetime) -> SigningSecrets:
-        """With a new one; the one before it holds until then, and any older one no longer."""
+        """The secrets with a new one; the previous one is valid until then, and older ones are dropped."""
         return SigningSecrets((SigningSecret(secret), *(replace(key, until=until) for key in self.keys[:1])))
 
 
 class Standing(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How deliveries have gone; a figure for people, which a crash may leave behind by one."""
+    """How the deliveries of a webhook went; after a crash, `failures` may be one too low."""
 
     name: str
     revision: int = 1
     failures: int = 0
-    """In a row, up to now."""
+    """Consecutive failures."""
     failed_at: datetime | None = None
     error: str = ""
     delivered_at: datetime | None = None
-    """To the minute, while all goes well."""
+    """Accurate to a minute while deliveries succeed."""
 
 
 class Webhook(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A subscription: which events are sent to which URL."""
+
     name: str
     url: str
     events: tuple[Kind, ...]
     queues: tuple[str, ...] | None = None
-    """Of which jobs it is told; None: all. Schedules and workers pass these three filters."""
+    """Filters job events by queue; None: any. The three filters do not apply to schedule and worker events."""
     tasks: tuple[str, ...] | None = None
     tags: tuple[str, ...] | None = None
-    """All of them must be on the job."""
+    """The job must have all of these tags."""
     include: tuple[Extra, ...] = ()
-    """What of a job goes along that may be large or private."""
+    """Large or private fields of a job to include."""
     note: str = ""
     created_at: datetime
     disabled_at: datetime | None = None
@@ -104,6 +110,7 @@ class Webhook(Struct, frozen=True, kw_only=True, omit_defaults=True):
     revision: int = 1
 
     def wants(self, kind: str, job: Job | None = None) -> bool:
+        """Whether it is enabled and subscribes to this event."""
         if kind not in self.events or self.disabled_at is not None:
             return False
         return job is None or (
@@ -113,21 +120,21 @@ class Webhook(Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
-def facts(shown: Any) -> dict[str, Any]:
-    """For the audit trail: that it was changed says nothing of how."""
+def audit_facts(shown: Any) -> dict[str, Any]:
+    """The record as the audit trail stores it: without its revision, and with an abridged URL."""
     known: dict[str, Any] = to_builtins(shown)
     known.pop("revision", None)
-    return known | ({"url": abridged(known["url"])} if "url" in known else {})
+    return known | ({"url": abridged_url(known["url"])} if "url" in known else {})
 
 
-def abridged(url: str) -> str:
-    """Whose it is. The rest of it is a secret to many a service: who knows it may write there."""
+def abridged_url(url: str) -> str:
+    """The URL without path and query, which many services treat as a secret."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.partition('/')[0].partition('?')[0]}/…"
 
 
 class StoredWebhook(Struct, frozen=True, omit_defaults=True):
-    """A webhook as the store has it: with its secrets, which nobody else gets to see."""
+    """A stored webhook with its secrets, which are never shown."""
 
     webhook: Webhook
     keys: SigningSecrets
@@ -146,7 +153,7 @@ WEBHOOKS = DocumentRepository("webhook", StoredWebhook, "webhook")
 STANDINGS = DocumentRepository("webhook.standing", Standing, "webhook")
 
 
-def checked_name(name: Any, what: str) -> str:
+def check_hook_name(name: Any, what: str) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise BadInput(
             f"a {what}'s name is up to 100 letters, digits, dots, dashes and underscores, got {name!r:.80}: "
@@ -155,8 +162,8 @@ def checked_name(name: Any, what: str) -> str:
     return name
 
 
-def chosen(what: str, given: Any, among: Sequence[str], *, least: int = 0) -> tuple[Any, ...]:
-    """Some of a closed list, in the order of the list."""
+def check_choices(what: str, given: Any, among: Sequence[str], *, least: int = 0) -> tuple[Any, ...]:
+    """The given choices in the order of `among`. Raises BadInput for any other."""
     if isinstance(given, str) or not isinstance(given, Sequence) or len(given) < least:
         raise BadInput(f"{what} takes a list of {least or 'any'} or more of: {', '.join(among)}; got {given!r:.80}")
     for one in given:
@@ -165,15 +172,15 @@ def chosen(what: str, given: Any, among: Sequence[str], *, least: int = 0) -> tu
     return tuple(one for one in among if one in given)
 
 
-def names(what: str, given: Any) -> tuple[str, ...] | None:
+def check_names(what: str, given: Any) -> tuple[str, ...] | None:
     if given is None:
         return None
-    if isinstance(given, str) or not isinstance(given, Sequence) or not 0 < len(given) <= MOST:
-        raise BadInput(f"{what} takes a list of 1 to {MOST} names, or None for any; got {given!r:.80}")
+    if isinstance(given, str) or not isinstance(given, Sequence) or not 0 < len(given) <= MAX_FILTER_NAMES:
+        raise BadInput(f"{what} takes a list of 1 to {MAX_FILTER_NAMES} names, or None for any; got {given!r:.80}")
     return tuple(check_name(name, what.removesuffix("s")) for name in given)
 
 
-def noted(note: Any) -> str:
+def check_note(note: Any) -> str:
     if not isinstance(note, str) or len(note) > MAX_NOTE_CHARACTERS:
         raise BadInput(f"a note is text of at most {MAX_NOTE_CHARACTERS:,} characters")
     return note

@@ -1,4 +1,4 @@
-"""The Standard Webhooks signature: who has the secret can tell that a message is whole, and whose it is. Pure."""
+"""Signatures of Standard Webhooks: they prove the sender and the integrity of a message. Pure."""
 
 from __future__ import annotations
 
@@ -12,49 +12,59 @@ from datetime import datetime
 from ..errors import BadInput
 
 PREFIX = "whsec_"
+# Names of the headers.
 ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
-# Bytes of a key: fewer can be guessed, and more bring nothing.
-LEAST, MOST = 24, 64
+# Shorter keys can be guessed.
+MIN_SECRET_BYTES = 24
+# Longer keys add no security.
+MAX_SECRET_BYTES = 64
+# Signatures in one header that are checked.
+MAX_SIGNATURES = 64
 
 
 def new_secret() -> str:
+    """A random secret."""
     return PREFIX + b64encode(secrets.token_bytes(32)).decode()
 
 
-def checked_secret(secret: object) -> str:
-    """One that somebody else has chosen; refuses what cannot be a key."""
+def check_secret(secret: object) -> str:
+    """Checks a secret that a user chose. Raises BadInput if it cannot be a key."""
     try:
         if not isinstance(secret, str) or not secret.startswith(PREFIX):
             raise ValueError
-        if not LEAST <= len(_key(secret)) <= MOST:
+        if not MIN_SECRET_BYTES <= len(_key_bytes(secret)) <= MAX_SECRET_BYTES:
             raise ValueError
     except (Error, ValueError):
-        raise BadInput(f"a secret is {PREFIX!r} and {LEAST} to {MOST} random bytes in base64; leave it out to be given one") from None  # fmt: skip  # noqa: E501
+        raise BadInput(
+            f"a secret is {PREFIX!r} and {MIN_SECRET_BYTES} to {MAX_SECRET_BYTES} random bytes in base64; "
+            "leave it out to be given one"
+        ) from None
     return secret
 
 
-def headers(keys: Iterable[str], id: str, at: datetime, body: bytes) -> dict[str, str]:
-    """What goes with the body: a signature for each secret, so that both hold while one takes the other's place."""
+def signature_headers(keys: Iterable[str], id: str, at: datetime, body: bytes) -> dict[str, str]:
+    """The headers of a message, with a signature for each secret, so that both are valid during rotation."""
     timestamp = str(int(at.timestamp()))
-    made = " ".join(signature(secret, id, timestamp, body) for secret in keys)
+    made = " ".join(sign(secret, id, timestamp, body) for secret in keys)
     return {ID: id, TIMESTAMP: timestamp, SIGNATURE: made}
 
 
-def signature(secret: str, id: str, timestamp: str, body: bytes) -> str:
+def sign(secret: str, id: str, timestamp: str, body: bytes) -> str:
+    """The signature of a message."""
     signed = b".".join([id.encode(), timestamp.encode(), body])
-    return "v1," + b64encode(hmac.digest(_key(secret), signed, "sha256")).decode()
+    return "v1," + b64encode(hmac.digest(_key_bytes(secret), signed, "sha256")).decode()
 
 
-def verified(keys: Iterable[str], id: str, timestamp: str, given: str, body: bytes) -> bool:
-    """Whether one of the signatures given is by one of the keys; takes as long whether or not."""
-    offered = [one.encode() for one in given.split(" ")[:MOST]]
+def is_signed(keys: Iterable[str], id: str, timestamp: str, given: str, body: bytes) -> bool:
+    """Whether one of the given signatures is by one of the keys, in constant time."""
+    offered = [one.encode() for one in given.split(" ")[:MAX_SIGNATURES]]
     found = False
     for secret in keys:
-        wanted = signature(secret, id, timestamp, body).encode()
+        wanted = sign(secret, id, timestamp, body).encode()
         for one in offered:
             found |= hmac.compare_digest(wanted, one)
     return found
 
 
-def _key(secret: str) -> bytes:
+def _key_bytes(secret: str) -> bytes:
     return b64decode(secret.removeprefix(PREFIX), validate=True)

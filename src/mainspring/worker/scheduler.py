@@ -25,11 +25,11 @@ from ..records.job import NewJob, State
 from ..records.outcome import clean, failure_of
 from ..records.query import Filter
 from ..schedule.balance.load import TickLoad
-from ..schedule.balance.spread import place, unplaced
+from ..schedule.balance.spread import choose_anchor, needs_anchor
 from ..schedule.edit import create, fingerprint, redefine
-from ..schedule.options import Declared
+from ..schedule.options import DeclaredSchedule
 from ..schedule.plan import plan
-from ..schedule.record import BACKFILL, BY_HAND, INPUT, REASON_LIMIT, Firing, Schedule, Tick, key_of
+from ..schedule.record import BACKFILL, BY_HAND, INPUT_ERROR, MAX_REASON_CHARACTERS, Firing, Schedule, Tick, tick_key
 from ..store import Store
 from ..store_retry import StoreRetry
 from ..survived_errors import is_own_cancellation
@@ -54,7 +54,7 @@ def job_of(schedule: Schedule, tick: Tick, payload: str, now: datetime, fingerpr
     """The job of a tick, under the tick's own key. What was triggered by hand is no tick, and may be so any time."""
     # Stores find a schedule's jobs by their keys, so that each has one.
     by_hand = f"schedule:{schedule.name}:hand-{tick.job_id}"
-    spec, key = schedule.spec, by_hand if tick.reason == BY_HAND else key_of(schedule.name, tick.at)
+    spec, key = schedule.spec, by_hand if tick.reason == BY_HAND else tick_key(schedule.name, tick.at)
     return NewJob(
         id=tick.job_id or "", task=spec.task, payload=payload, queue=spec.queue, priority=spec.priority,
         expires_at=None if spec.expires is None else now + timedelta(seconds=spec.expires), timeout=spec.timeout,
@@ -90,7 +90,7 @@ class Scheduler:
         self,
         clock: Clock,
         bus: Bus,
-        declared: Mapping[str, Declared],
+        declared: Mapping[str, DeclaredSchedule],
         arguments: Mapping[str, Arguments],
         *,
         payload_limit: int,
@@ -121,7 +121,7 @@ class Scheduler:
         while names:
             now = self._clock.now()
             known = {row.name: row for some in _sets(sorted(names)) for row in await store.schedules(some, limit=BATCH)}
-            homeless = {name for name in names if unplaced(self._declared[name].spec, known.get(name))}
+            homeless = {name for name in names if needs_anchor(self._declared[name].spec, known.get(name))}
             board = await load_of(store, now, without=homeless) if homeless else TickLoad((), now)
             wanted = [self._said(name, known.get(name), now, missing_only, board) for name in sorted(names)]
             firings = [firing for firing in wanted if firing is not None]
@@ -151,7 +151,7 @@ class Scheduler:
         spec, digest = self._declared[name].spec, fingerprint(self._declared[name].spec)
         if row is not None and (missing_only or row.owner == "user" or row.declared == digest):
             return None
-        anchor_at = place(name, spec, board, now) if unplaced(spec, row) else None
+        anchor_at = choose_anchor(name, spec, board, now) if needs_anchor(spec, row) else None
         if row is None:
             firing = Firing(schedule=create(name, spec, owner="code", now=now, anchor_at=anchor_at))
         else:
@@ -264,7 +264,7 @@ class Scheduler:
     ) -> Firing:
         others = {name: rows[name] for name in schedule.spec.depends_on if name in rows}
         while True:
-            firing = plan(schedule, now=now, mint=lambda: new_id(now), others=others, broken=broken)
+            firing = plan(schedule, now=now, new_job_id=lambda: new_id(now), dependencies=others, skip_reasons=broken)
             jobs: list[NewJob] = []
             for tick in firing.ticks:
                 if tick.what == "fired":
@@ -275,7 +275,7 @@ class Scheduler:
                         if is_own_cancellation(error):
                             raise
                         told = failure_of(error, stack=False)
-                        broken[tick.at] = clean(f"{INPUT}{told.type}: {told.message}", REASON_LIMIT)
+                        broken[tick.at] = clean(f"{INPUT_ERROR}{told.type}: {told.message}", MAX_REASON_CHARACTERS)
             if len(jobs) == firing.schedule.fired - schedule.fired:
                 return replace(firing, jobs=tuple(jobs))
 

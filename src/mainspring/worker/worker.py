@@ -227,7 +227,7 @@ class Worker:
         with self._vigil.call("opening", "open", self._settings.lease):
             self._store = await self._insist("opening", self._opened)
         self._hears = self._store.hears
-        with self._crier.at_work():
+        with self._crier.active():
             try:
                 async with self._alive():
                     up.set_result(None)
@@ -352,7 +352,7 @@ class Worker:
         self._appetite.freed()
 
     def _told(self, job: Job, outcome: Outcome) -> Outcome:
-        return self._crier.told(job, outcome) if self._crier.listens else outcome
+        return self._crier.with_deliveries(job, outcome) if self._crier.watches_jobs else outcome
 
     def _on_leak(self, job: Job, stack: str) -> None:
         self._bus.emit(SlotLeaked(at=self._clock.now(), job=job, stack=stack))
@@ -375,7 +375,7 @@ class Worker:
             self._silent = False
             self._appetite.ring()
         self._slots.hear(beat, sent)
-        self._herald.heed(beat.watched_until)
+        self._herald.watch_until(beat.watched_until)
         if beat.orders != self._orders:
             self._obey(beat.orders)
         known = self._settlement.keys() | {run.key for run in self._slots}
@@ -444,7 +444,7 @@ class Worker:
         With a `limit` it claims no more once there were so many.
         """
         self._store = await self._opened()
-        with self._crier.at_work():
+        with self._crier.active():
             return await self._drained(limit)
 
     async def _drained(self, limit: float) -> int:

@@ -20,7 +20,7 @@ from ...config import Settings
 from ...feed.event import FeedEvent, encode
 from ...mask import MASK, mask, mask_text
 from ...records.run import KIND_LIMIT, LINE_LIMIT, Failure
-from ...schedule.record import INPUT, REASON_LIMIT, Tick
+from ...schedule.record import INPUT_ERROR, MAX_REASON_CHARACTERS, Tick
 
 if TYPE_CHECKING:
     from .authenticate import Principal

@@ -11,7 +11,7 @@ from litestar.params import JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
 from ...control.computation import Computation
-from ...schedule.balance.distribution import WEEK, Distribution
+from ...schedule.balance.distribution import DAYS_PER_WEEK, Distribution
 from ...schedule.balance.spread import Rebalance
 from ...trigger import AnyTrigger, Cron, cron
 from ...trigger.bounds import MAX_NAME_CHARACTERS

@@ -1,4 +1,4 @@
-"""Spread: intervals are placed where the fewest ticks are, and moved there later if somebody asks. Pure."""
+"""Spread: chooses anchors of intervals where the fewest ticks are, and rebalances existing ones. Pure."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from msgspec.structs import replace
 from ...clock import instant, micros
 from ...trigger import Every, Timetable
 from ..record import Schedule, Spec
-from ..status import due
+from ..status import next_due
 from .distribution import distribution
-from .load import WHOLE, TickLoad, beat_of
+from .load import WEIGHT_PER_TICK, TickLoad, phase_of
 
-# A tick as near as this is left alone, or as near as a quarter of its interval.
+# A schedule is not moved if its next tick is within this time, or within a quarter of its interval.
 IMMINENT = timedelta(minutes=1)
-# A schedule is not moved again for so long, and not within one interval: its moved tick is met first.
-FRESH = timedelta(hours=1)
+# A schedule is not moved again within this time or one interval, nor before its moved tick has passed.
+MIN_TIME_BETWEEN_MOVES = timedelta(hours=1)
 _MICROSECOND = timedelta(microseconds=1)
 
 KeepReason = Literal["running", "imminent", "fresh"]
 
 
 class MovedSchedule(Struct, frozen=True, kw_only=True):
-    """A schedule's phase goes elsewhere: its next tick is at `to_at` instead of `from_at`."""
+    """A schedule with a new phase: its next tick is at `to_at` instead of `from_at`."""
 
     name: str
     interval: float
-    """In seconds."""
+    """Seconds."""
     from_at: datetime
     to_at: datetime
 
 
 class KeptSchedule(Struct, frozen=True):
-    """A schedule that is left where it is, wherever that is.
+    """A schedule that is not moved, and why.
 
-    Running: it has jobs that are not final, or a tick that waits for them. Imminent: its next tick is near, or due.
-    Fresh: it was moved lately.
+    running: it has unfinished jobs, or a tick that waits for them. imminent: its next tick is near or due.
+    fresh: it was moved recently.
     """
 
     name: str
@@ -47,7 +47,7 @@ class KeptSchedule(Struct, frozen=True):
 
 
 class Rebalance(Struct, frozen=True, kw_only=True):
-    """Which schedules are moved, or would be; `before` and `after` are the scores of the distributions."""
+    """The schedules that are moved, or would be; `before` and `after` are the scores of the distributions."""
 
     moves: list[MovedSchedule]
     left: list[KeptSchedule]
@@ -55,105 +55,107 @@ class Rebalance(Struct, frozen=True, kw_only=True):
     after: float
     dry_run: bool = True
     changed: list[str] = []
-    """Were to be moved, but others have changed them meanwhile: they are as those want them."""
+    """Schedules that were not moved because they were changed meanwhile."""
 
 
-def place(name: str, spec: Spec, board: TickLoad, now: datetime) -> datetime:
-    """Through which instant the grid of a new schedule goes: its first tick, at most one interval away.
+def choose_anchor(name: str, spec: Spec, load: TickLoad, now: datetime) -> datetime:
+    """The anchor of a new schedule: its first tick, at most one interval away.
 
-    It is in the middle of the longest row of least loaded slots. One that runs on start comes in the second half of
-    its interval, so that its second run does not come right after.
+    It is in the middle of the longest run of least loaded slots; with run_on_start, in the second half of the
+    interval, so that the second run does not follow the first at once.
     """
     span, offset = _interval(spec).span // _MICROSECOND, _offset(name, spec)
-    round, here = board.round(span), micros(now) + offset
-    start, slots = round.slot(here), len(round.ticks)
+    wheel, here = load.wheel(span), micros(now) + offset
+    start, slots = wheel.slot_of(here), len(wheel.ticks)
     later = range(slots // 2 + 1, slots) if spec.run_on_start and slots > 2 else None
-    phase = round.phase(round.least(start, later))
+    phase = wheel.phase_in(wheel.least_loaded_slot(start, later))
     return instant(here + ((phase - here) % span or span) - offset)
 
 
-def unplaced(spec: Spec, row: Schedule | None) -> bool:
-    """Whether the spec asks for a place that the row, if there is one, does not have."""
+def needs_anchor(spec: Spec, row: Schedule | None) -> bool:
+    """Whether the spec has spread=True and the stored row, if any, has no anchor for its trigger yet."""
     return spec.spread and (row is None or row.spec.trigger != spec.trigger)
 
 
 def rebalance(schedules: Iterable[Schedule], now: datetime) -> tuple[Rebalance, list[Schedule]]:
-    """What is to be moved, and the next revisions of those rows.
+    """Plans the moves, and returns the next revisions of the moved rows.
 
-    Only what was made with spread=True is ever moved, and only out of a slot with more than its share of ticks
-    to one where at least every other run of it is spared company.
+    Only schedules with spread=True are moved, and only from a slot with more than its fair share of ticks to one
+    that is lighter by at least half a tick.
     """
     rows = {row.name: row for row in schedules if row.status == "active"}
-    board, left, new = TickLoad(rows.values(), now), list[KeptSchedule](), dict[str, Schedule]()
+    load, left, new = TickLoad(rows.values(), now), list[KeptSchedule](), dict[str, Schedule]()
     for row in sorted((row for row in rows.values() if row.spec.spread), key=_order):
-        if why := _stays(row, now):
+        if why := _keep_reason(row, now):
             left.append(KeptSchedule(row.name, why))
-        elif better := _moved(row, board, now):
+        elif better := _move_if_better(row, load, now):
             new[row.name] = better
     before, after = distribution(rows.values(), now).score, distribution((rows | new).values(), now).score
     if after < before:
         new, after = {}, before
-    moves = [_move(rows[name], new[name]) for name in new]
+    moves = [_moved_schedule(rows[name], new[name]) for name in new]
     return Rebalance(moves=moves, left=left, before=before, after=after), list(new.values())
 
 
 def _order(row: Schedule) -> tuple[float, str]:
-    """Short intervals first: long ones find their gaps."""
+    """Sort key: short intervals first, since long ones fit into the gaps."""
     return _interval(row.spec).seconds, row.name
 
 
-def _stays(row: Schedule, now: datetime) -> KeepReason | None:
+def _keep_reason(row: Schedule, now: datetime) -> KeepReason | None:
     if row.active or row.held_at is not None or row.next_run_at is None:
         return "running"
-    if row.next_run_at <= now + _near(row):
+    if row.next_run_at <= now + _imminent_span(row):
         return "imminent"
-    return "fresh" if _fresh(row, now) else None
+    return "fresh" if _moved_recently(row, now) else None
 
 
-def _fresh(row: Schedule, now: datetime) -> bool:
-    """Moved a short while ago, or before a tick that is still to come."""
+def _moved_recently(row: Schedule, now: datetime) -> bool:
+    """Whether it was moved recently, or its moved tick is still to come."""
     if row.moved_at is None or row.next_run_at is None:
         return False
-    return now < row.moved_at + max(FRESH, _interval(row.spec).span) or row.next_run_at == row.anchor_at
+    return (
+        now < row.moved_at + max(MIN_TIME_BETWEEN_MOVES, _interval(row.spec).span) or row.next_run_at == row.anchor_at
+    )
 
 
-def _near(row: Schedule) -> timedelta:
+def _imminent_span(row: Schedule) -> timedelta:
     return min(IMMINENT, _interval(row.spec).span / 4)
 
 
-def _moved(row: Schedule, board: TickLoad, now: datetime) -> Schedule | None:
-    """The row in a better slot, on the board too; None: it is well where it is, or nowhere else much better."""
-    beat = beat_of(row, _interval(row.spec))
-    round = board.round(beat.span)
-    here = round.slot(beat.phase)
-    if round.ticks[here] <= round.share:
+def _move_if_better(row: Schedule, load: TickLoad, now: datetime) -> Schedule | None:
+    """The row in a better slot, updated in `load` too; None if no slot is much better."""
+    phase = phase_of(row, _interval(row.spec))
+    wheel = load.wheel(phase.span)
+    here = wheel.slot_of(phase.phase)
+    if wheel.ticks[here] <= wheel.fair_share:
         return None
-    board.add(row, -1)
-    best = round.least(here)
-    better = round.ticks[here] - round.ticks[best] >= WHOLE // 2
-    new = moved(row, round.phase(best), now) if better else None
-    board.add(new or row)
+    load.add(row, -1)
+    best = wheel.least_loaded_slot(here)
+    better = wheel.ticks[here] - wheel.ticks[best] >= WEIGHT_PER_TICK // 2
+    new = with_phase(row, wheel.phase_in(best), now) if better else None
+    load.add(new or row)
     return new
 
 
-def moved(row: Schedule, phase: int, now: datetime) -> Schedule | None:
-    """The row with its grid through another phase; None: it would have no tick any more.
+def with_phase(row: Schedule, phase: int, now: datetime) -> Schedule | None:
+    """The row with its grid at another phase; None if it would have no further tick.
 
-    Its next tick is the one of the new grid that is nearest to the old one, so it comes at least half an interval
-    after the last; where that is past or near, it is the one after, less than two intervals after the last.
+    Its next tick is the tick of the new grid nearest to the old one, so at least half an interval after the last
+    run. If that is past or imminent, it is the one after, less than two intervals after the last run.
     """
     every, next_at = _interval(row.spec), row.next_run_at
     assert next_at is not None
     grid = every.starting(instant(phase - _offset(row.name, row.spec)))
-    tick = grid.next(max(next_at - every.span / 2, now + _near(row)))
+    tick = grid.next(max(next_at - every.span / 2, now + _imminent_span(row)))
     if tick is None:
         return None
     new = replace(row, anchor_at=tick, moved_at=now, updated_at=now, revision=row.revision + 1)
     new = replace(new, next_run_at=new.timetable.next(tick - _MICROSECOND))
-    return None if new.next_run_at is None else replace(new, due_at=due(new))
+    return None if new.next_run_at is None else replace(new, due_at=next_due(new))
 
 
-def _move(old: Schedule, new: Schedule) -> MovedSchedule:
+def _moved_schedule(old: Schedule, new: Schedule) -> MovedSchedule:
     assert old.next_run_at is not None
     assert new.next_run_at is not None
     interval = _interval(old.spec).seconds

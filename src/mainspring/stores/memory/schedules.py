@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 
 from ...records.job import Job, State
 from ...schedule.job_ended import after_dependency_succeeded, after_job_ended, after_job_revived
-from ...schedule.record import TICKS_KEPT, Due, LeaderTerm, Schedule, Tick
+from ...schedule.record import MAX_KEPT_TICKS, Due, LeaderTerm, Schedule, Tick
 from ..rules import next_term
 
 
@@ -53,7 +53,7 @@ class Series:
             self.write(old)
 
     def record(self, name: str, ticks: Sequence[Tick]) -> None:
-        self._ticks.setdefault(name, deque(maxlen=TICKS_KEPT)).extend(ticks)
+        self._ticks.setdefault(name, deque(maxlen=MAX_KEPT_TICKS)).extend(ticks)
 
     def drop(self, names: Collection[str]) -> list[str]:
         found = sorted(name for name in set(names) if self.rows.pop(name, None) is not None)

@@ -11,7 +11,7 @@ import msgspec
 from ...clock import instant, micros, nearest_instant
 from ...records.job import UnreadableRecord
 from ...records.unreadable import decoded, readable
-from ...schedule.record import TICKS_KEPT, Due, LeaderTerm, Schedule, Tick
+from ...schedule.record import MAX_KEPT_TICKS, Due, LeaderTerm, Schedule, Tick
 from ..job_ends import JobNews, ScheduleBatch, completed_of, schedules_of
 from ..rules import next_term
 from .pool import NUMBERS, Session
@@ -62,7 +62,7 @@ _TRIM = f"""DELETE FROM mainspring_ticks WHERE ctid = ANY (ARRAY(
 
 
 async def record(db: Session, ticks: Sequence[tuple[str, Tick]]) -> None:
-    """Each tick with the name of its schedule, after which the oldest ones beyond TICKS_KEPT go."""
+    """Each tick with the name of its schedule, after which the oldest ones beyond MAX_KEPT_TICKS go."""
     if ticks:
         await db.run(RECORD, *recorded(ticks))
         await trim(db, ticks)
@@ -75,7 +75,7 @@ def recorded(ticks: Sequence[tuple[str, Tick]]) -> Iterable[Sequence[str]]:
 
 
 async def trim(db: Session, ticks: Sequence[tuple[str, Tick]]) -> None:
-    newest = {name: tick.n - TICKS_KEPT for name, tick in ticks}
+    newest = {name: tick.n - MAX_KEPT_TICKS for name, tick in ticks}
     old = {name: str(n) for name, n in newest.items() if n > 0}
     if old:
         await db.run(_TRIM, list(old), list(old.values()))

@@ -12,7 +12,7 @@ from ...ids import JobId
 from ...records.circuit import Circuit
 from ...records.job import Job
 from ...records.tally import counted
-from ...schedule.record import TICKS_KEPT, Schedule
+from ...schedule.record import MAX_KEPT_TICKS, Schedule
 from .index import Arguments, final_spots, held_keys, moves
 from .records import Raw, claim_of, last_run, packed, record
 from .shard import Shards
@@ -54,7 +54,7 @@ def _commands(homes: Shards, tables: Tables, changed: Sequence[Changed], now: in
         for tick in ticks:
             yield "ZADD", f"{base}:ticks:{name}", tick.n, _encode(tick)
         if ticks:
-            yield "ZREMRANGEBYRANK", f"{base}:ticks:{name}", 0, -TICKS_KEPT - 1
+            yield "ZREMRANGEBYRANK", f"{base}:ticks:{name}", 0, -MAX_KEPT_TICKS - 1
     for (at, queue, task), sums in counted(tables.ledger.counted).items():
         yield "RPUSH", f"{homes.of(queue).base}:counting", _encode((micros(at), queue, task, sums))
 

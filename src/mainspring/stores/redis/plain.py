@@ -20,7 +20,7 @@ from ...records.job import Job, NewJob, State
 from ...records.outcome import Outcome
 from ...records.tally import counted
 from ...schedule.job_ended import after_job_ended
-from ...schedule.record import TICKS_KEPT, Firing, Schedule
+from ...schedule.record import MAX_KEPT_TICKS, Firing, Schedule
 from ..rules import to_job
 from .connection import Word
 from .diff import schedule_moves
@@ -149,8 +149,8 @@ def _fired(
         _enqueued(base, new, now, us, conditions, commands)
     for tick in firing.ticks:
         commands.append(("ZADD", f"{base}:ticks:{schedule.name}", tick.n, _encode(tick)))
-    if firing.ticks and firing.ticks[-1].n > TICKS_KEPT:
-        commands.append(("ZREMRANGEBYRANK", f"{base}:ticks:{schedule.name}", 0, -TICKS_KEPT - 1))
+    if firing.ticks and firing.ticks[-1].n > MAX_KEPT_TICKS:
+        commands.append(("ZREMRANGEBYRANK", f"{base}:ticks:{schedule.name}", 0, -MAX_KEPT_TICKS - 1))
     return Planned(conditions, commands)
 
 

@@ -11,7 +11,7 @@ import msgspec
 from ...clock import instant, micros, nearest_instant
 from ...records.job import Job, UnreadableRecord
 from ...records.unreadable import decoded, readable
-from ...schedule.record import TICKS_KEPT, Due, LeaderTerm, Schedule, Tick
+from ...schedule.record import MAX_KEPT_TICKS, Due, LeaderTerm, Schedule, Tick
 from ..job_ends import JobEnd, JobNews, ScheduleBatch, completed_of, news_of, schedules_of
 from ..rules import next_term
 
@@ -44,10 +44,10 @@ def _row(schedule: Schedule) -> tuple[object, ...]:
 
 
 def record(db: sqlite3.Connection, ticks: Sequence[tuple[str, Tick]]) -> None:
-    """Each tick with the name of its schedule; the oldest ones beyond TICKS_KEPT go."""
+    """Each tick with the name of its schedule; the oldest ones beyond MAX_KEPT_TICKS go."""
     rows = [(name, tick.n, _encode(tick).decode()) for name, tick in ticks]
     db.executemany("INSERT INTO mainspring_ticks VALUES (?, ?, ?)", rows)
-    old = {name: tick.n - TICKS_KEPT for name, tick in ticks}
+    old = {name: tick.n - MAX_KEPT_TICKS for name, tick in ticks}
     gone = [(name, n) for name, n in old.items() if n > 0]
     db.executemany("DELETE FROM mainspring_ticks WHERE schedule = ? AND n <= ?", gone)
 

@@ -16,7 +16,7 @@ from ...records.outcome import Crashed, Discard, Done, Policy, RunEnd, decide
 from ...records.query import Changed, Filter, Update
 from ...records.run import LogLine, RunReport
 from ...records.worker import BeatReply, Claim, WorkerInfo
-from ...schedule.record import Fired, Firing, Schedule, Spec, Tick, key_of
+from ...schedule.record import Fired, Firing, Schedule, Spec, Tick, tick_key
 from ...store import Store
 from ...trigger import Every
 
@@ -206,7 +206,7 @@ def a_tick(n: int = 1, *, what: str = "fired", **fields: Any) -> Tick:
 
 
 def tick_job(schedule: Schedule, tick: datetime = NOW, **fields: Any) -> NewJob:
-    given = {"schedule": schedule.name, "scheduled_at": tick, "idempotency_key": key_of(schedule.name, tick)}
+    given = {"schedule": schedule.name, "scheduled_at": tick, "idempotency_key": tick_key(schedule.name, tick)}
     return new_job(**{**given, **fields})
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ...records.job import Action, Job, State
-from ...schedule.record import Fired, Firing, Schedule, key_of
+from ...schedule.record import Fired, Firing, Schedule, tick_key
 from ...store import Store
 from .build import (
     NOW,
@@ -51,7 +51,7 @@ class FireContract(Contract):
             assert await store.ticks("hourly", limit=9) == [a_tick(1, job_id=job.id)]
             made = await see(store, job.id)
             assert (made.state, made.run_at, made.created_at) == (State.PENDING, NOW, NOW)
-            assert (made.schedule, made.scheduled_at, made.idempotency_key) == ("hourly", NOW, key_of("hourly", NOW))
+            assert (made.schedule, made.scheduled_at, made.idempotency_key) == ("hourly", NOW, tick_key("hourly", NOW))
 
     async def test_the_job_of_a_tick_can_be_claimed_and_knows_its_tick(self) -> None:
         async with self.opened() as store:
@@ -131,7 +131,7 @@ class FireContract(Contract):
 
     async def test_firings_of_one_call_meet_the_keys_of_those_before_them(self) -> None:
         async with self.opened() as store:
-            key = key_of("a", NOW)
+            key = tick_key("a", NOW)
             rows = [a_schedule(name) for name in ("a", "b", "c")]
             jobs = [tick_job(rows[0]), tick_job(rows[1], idempotency_key=key), tick_job(rows[2])]
             firings = [Firing(schedule=row, jobs=(job,)) for row, job in zip(rows, jobs, strict=True)]
@@ -154,7 +154,7 @@ class FireContract(Contract):
     async def test_what_a_firing_cancels_is_cancelled_for_those_after_it(self) -> None:
         async with self.opened() as store:
             old, (waiting,) = await launch(store)
-            key = key_of("hourly", later(0))
+            key = tick_key("hourly", later(0))
             other = a_schedule("other")
             # The cancel ends a run of the schedule, which is a revision of its own.
             early, late = bumped(bumped(old), note="early"), bumped(bumped(bumped(old)), note="late", active=())
@@ -212,7 +212,7 @@ class FireContract(Contract):
             before = await all_of(store)
             again = tick_job(NEW, later(1))
             done = await fire(store, NEW, jobs=(free, again), ticks=(a_tick(1), a_tick(2)))
-            assert done == Fired(False, (key_of("hourly", later(1)),))
+            assert done == Fired(False, (tick_key("hourly", later(1)),))
             assert await all_of(store) == before
 
     async def test_every_key_that_is_held_is_named(self) -> None:
@@ -220,11 +220,13 @@ class FireContract(Contract):
             await put(store, *(tick_job(NEW, later(n)) for n in (1, 3)), new_job(unique_key="u"))
             jobs = (*(tick_job(NEW, later(n)) for n in (1, 2, 3)), new_job(unique_key="u"))
             done = await fire(store, NEW, jobs=jobs)
-            assert done == Fired(False, (key_of("hourly", later(1)), key_of("hourly", later(3)), "u"))
+            assert done == Fired(False, (tick_key("hourly", later(1)), tick_key("hourly", later(3)), "u"))
 
     async def test_two_jobs_of_a_firing_cannot_share_a_key(self) -> None:
         async with self.opened() as store:
-            assert await fire(store, NEW, jobs=(tick_job(NEW), tick_job(NEW))) == Fired(False, (key_of("hourly", NOW),))
+            assert await fire(store, NEW, jobs=(tick_job(NEW), tick_job(NEW))) == Fired(
+                False, (tick_key("hourly", NOW),)
+            )
             assert await all_of(store) == NOTHING
 
     async def test_a_revision_that_is_not_the_next_is_told_before_its_keys(self) -> None:
@@ -235,14 +237,14 @@ class FireContract(Contract):
     @pytest.mark.parametrize("state", [State.COMPLETED, State.RUNNING, State.PAUSED])
     async def test_a_tick_that_has_its_job_gets_no_second_one(self, state: State) -> None:
         async with self.opened() as store:
-            await bring(store, state, idempotency_key=key_of("hourly", NOW))
-            assert (await fire(store, NEW, jobs=(tick_job(NEW),))).held == (key_of("hourly", NOW),)
+            await bring(store, state, idempotency_key=tick_key("hourly", NOW))
+            assert (await fire(store, NEW, jobs=(tick_job(NEW),))).held == (tick_key("hourly", NOW),)
             assert await store.schedules(limit=9) == []
 
     @pytest.mark.parametrize("state", [State.DEAD, State.CANCELLED, State.EXPIRED])
     async def test_a_tick_whose_job_came_to_nothing_may_get_another(self, state: State) -> None:
         async with self.opened() as store:
-            await bring(store, state, idempotency_key=key_of("hourly", NOW))
+            await bring(store, state, idempotency_key=tick_key("hourly", NOW))
             assert (await fire(store, NEW, jobs=(tick_job(NEW),))).stands
             assert len(await everything(store)) == 2
 

@@ -12,7 +12,7 @@ from msgspec.structs import fields
 from ...records.job import Action, State
 from ...records.query import Filter
 from ...retry import Backoff
-from ...schedule.record import TICKS_KEPT, Due, Firing, Schedule, Spec, key_of
+from ...schedule.record import MAX_KEPT_TICKS, Due, Firing, Schedule, Spec, tick_key
 from ...store import Store
 from ...trigger import Window, at, cron, every
 from .build import (
@@ -152,7 +152,7 @@ class ScheduleContract(Contract):
     async def test_the_newest_ticks_are_kept(self) -> None:
         async with self.opened() as store:
             await fire(store, a_schedule("other"), ticks=(a_tick(1),))
-            new, most = a_schedule(), TICKS_KEPT
+            new, most = a_schedule(), MAX_KEPT_TICKS
             await fire(store, new, ticks=tuple(a_tick(n) for n in range(1, most + 1)))
             assert len(await store.ticks("hourly", limit=most + 9)) == most
             await fire(store, bumped(new), ticks=(a_tick(most + 1), a_tick(most + 2)))
@@ -264,7 +264,7 @@ class ScheduleContract(Contract):
 
     async def test_a_job_that_only_bears_the_key_of_a_tick_was_made_by_no_schedule(self) -> None:
         async with self.opened() as store:
-            await put(store, new_job(idempotency_key=key_of("hourly", NOW)), new_job(unique_key="schedule:hourly:5"))
+            await put(store, new_job(idempotency_key=tick_key("hourly", NOW)), new_job(unique_key="schedule:hourly:5"))
             assert await store.jobs(Filter(schedules=("hourly",)), now=NOW, limit=9) == []
 
     async def test_jobs_of_several_schedules_are_found_in_any_state(self) -> None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ...app import Mainspring
 from ...clock import EPOCH, micros
-from ...schedule.options import checked
+from ...schedule.options import check_options
 from ...trigger import AnyTrigger, Timetable, cron, every
 from ..clock import START
 
@@ -135,7 +135,7 @@ def _entry(chance: Random, name: str, names: list[str], begin: datetime, zone: s
 
 def _possible(entry: Entry) -> bool:
     """Whether there is a tick that nothing leaves out."""
-    given = checked(entry.name, entry.options)
+    given = check_options(entry.name, entry.options)
     narrowed = {name: given[name] for name in ("window", "exclude", "end_at") if name in given}
     return Timetable(trigger=entry.trigger, **narrowed).next(EPOCH) is not None
 

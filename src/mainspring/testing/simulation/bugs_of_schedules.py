@@ -13,10 +13,7 @@ from ...control import schedules
 from ...errors import StoreUnavailable
 from ...ids import JobId
 from ...records.job import NewJob, State
-from ...schedule import edit as amendment
-from ...schedule import job_ended as aftermath
-from ...schedule import plan
-from ...schedule import status as standing
+from ...schedule import edit, job_ended, plan, status
 from ...schedule.record import Fired, Firing, Schedule
 from ...store import Store
 from ...stores.memory import fire
@@ -63,7 +60,7 @@ def _ticks_without_key() -> Iterator[None]:
 def _unheard(state: State | None) -> Plant:
     def plant() -> AbstractContextManager[None]:
         def deaf(row: Schedule, id: JobId, how: State | None, *rest: Any) -> Schedule:
-            return row if how is state else aftermath.after_job_ended(row, id, how, *rest)
+            return row if how is state else job_ended.after_job_ended(row, id, how, *rest)
 
         return swap(series, "after_job_ended", deaf)
 
@@ -80,7 +77,7 @@ def _catch_up_twice() -> AbstractContextManager[None]:
     def twice(self: Any, first: datetime, until: datetime) -> datetime | None:
         tick = late(self, first, until)
         if tick is not None and tick <= until and self.spec.catch_up == "latest":
-            self._note("missed", "catch_up", tick)
+            self._record_one("missed", "catch_up", tick)
         return tick
 
     return swap(plan._Draft, "_late", twice)
@@ -88,7 +85,7 @@ def _catch_up_twice() -> AbstractContextManager[None]:
 
 def _doubling_resume() -> AbstractContextManager[None]:
     def doubling(row: Schedule, *, from_now: bool, now: datetime) -> Firing:
-        firing = amendment.resume(row, from_now=from_now, now=now)
+        firing = edit.resume(row, from_now=from_now, now=now)
         return replace(firing, schedule=replace(firing.schedule, next_run_at=row.next_run_at, due_at=row.next_run_at))
 
     return swap(schedules, "resume", doubling)
@@ -129,9 +126,9 @@ def _fired_again() -> AbstractContextManager[None]:
 @contextmanager
 def _late_release() -> Iterator[None]:
     def armed(row: Schedule, now: datetime) -> Schedule:
-        return replace(row, due_at=standing.due(row))
+        return replace(row, due_at=status.next_due(row))
 
-    with swap(aftermath, "with_due_at", armed), swap(amendment, "with_due_at", armed):
+    with swap(job_ended, "with_due_at", armed), swap(edit, "with_due_at", armed):
         yield
 
 
@@ -141,9 +138,9 @@ def _deaf_to_pauses() -> Iterator[None]:
         return None if next_run_at is None else next_run_at + row.timetable.offset
 
     def paused(row: Schedule, note: str, *, now: datetime) -> Schedule:
-        return replace(amendment.pause(row, note, now=now), due_at=due_at(row, row.next_run_at))
+        return replace(edit.pause(row, note, now=now), due_at=due_at(row, row.next_run_at))
 
-    with swap(standing, "due_at", due_at), swap(plan, "due_at", due_at), swap(schedules, "pause", paused):
+    with swap(status, "due_at", due_at), swap(plan, "due_at", due_at), swap(schedules, "pause", paused):
         yield
 
 

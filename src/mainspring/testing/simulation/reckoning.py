@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ...ids import JobId
 from ...schedule.record import Spec, Tick
-from ...schedule.status import COUNTED
+from ...schedule.status import MAX_COUNTED_TICKS
 from ...trigger import Every
 from . import ideal
 from .almanac import ASIDE, Almanac, Era, Life
@@ -110,7 +110,7 @@ class _Books:
                 continue
             if not covered or covered[0] != first or covered[-1] != last:
                 self._fail(f"{record.what} {first} to {last}, which are no ticks of it")
-            elif min(len(covered), COUNTED) != record.count:
+            elif min(len(covered), MAX_COUNTED_TICKS) != record.count:
                 self._fail(f"counts {record.count} ticks from {first} to {last}; they are {len(covered)}")
             for tick in covered:
                 fates[tick].append(record)
@@ -133,7 +133,7 @@ class _Books:
             records = [tick for tick in self._omitted if tick.reason == why and era.since < tick.at <= until]
             told = sum(record.count for record in records)
             least = len(ticks) if era.told else bisect_right(ticks, last)
-            if not min(least, COUNTED) <= told <= len(ticks):
+            if not min(least, MAX_COUNTED_TICKS) <= told <= len(ticks):
                 self._fail(f"tells of {told} ticks that its {why} took out in {era.since} to {last}; they are {least}")
 
 

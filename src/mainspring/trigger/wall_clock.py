@@ -1,4 +1,4 @@
-"""Wall-clock times in a zone: the instants at which a clock on the wall there shows them."""
+"""Wall-clock times: the instants at which a clock in a zone shows them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from zoneinfo import ZoneInfo
 
 from ..errors import BadInput
 from .bounds import MAX_TIMES, quoted
-from .zone import LONGEST_SHIFT, change_at
+from .zone import MAX_DAYLIGHT_SHIFT, change_at
 
 DAY = timedelta(days=1)
 MICROSECOND = timedelta(microseconds=1)
-NOTHING = timedelta(0)
-# No zone is further from UTC than a day; conversions of instants between these cannot overflow.
+ZERO = timedelta(0)
+# Zones are less than a day from UTC: instants between these two can be converted to every zone.
 EARLIEST = datetime(1, 1, 3, tzinfo=UTC)
 LATEST = datetime(9999, 12, 28, tzinfo=UTC)
 
@@ -25,12 +25,12 @@ MONTHS = (
 _TIME = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
 
 
-def utc(at: datetime, what: str) -> datetime:
-    """The instant in UTC; one without a zone is refused, since nobody can say when it is."""
+def to_utc(at: datetime, what: str) -> datetime:
+    """The instant in UTC. Raises BadInput if it has no time zone."""
     if not isinstance(at, datetime):
         raise BadInput(f"{what} must be a datetime, got {at!r:.80}")
     if at.utcoffset() is None:
-        raise BadInput(f"{what} {at} has no zone: say which, as in datetime(..., tzinfo=UTC)")
+        raise BadInput(f"{what} {at} has no zone: give one, as in datetime(..., tzinfo=UTC)")
     try:
         return at if at.tzinfo is UTC else at.astimezone(UTC)
     except OverflowError:
@@ -43,46 +43,48 @@ def time_of(text: str) -> time:
     match = _TIME.fullmatch(text)
     if match and int(match[1]) < 24 and int(match[2]) < 60 and int(match[3] or 0) < 60:
         return time(int(match[1]), int(match[2]), int(match[3] or 0))
-    raise BadInput(f"{quoted(text)} is not a time of day: say it as '09:00' or '17:30:15', from '00:00' to '23:59:59'")
+    raise BadInput(
+        f"{quoted(text)} is not a time of day: write it as '09:00' or '17:30:15', from '00:00' to '23:59:59'"
+    )
 
 
-def written(at: time | datetime) -> str:
-    """09:00, and 09:00:30 where the seconds matter."""
+def time_text(at: time | datetime) -> str:
+    """09:00, or 09:00:30 if it has seconds."""
     return f"{at:%H:%M:%S}" if at.second else f"{at:%H:%M}"
 
 
-def spoken(day: date) -> str:
-    """29 March 2026, whatever the machine's language."""
+def date_text(day: date) -> str:
+    """29 March 2026, independent of the locale."""
     return f"{day.day} {MONTHS[day.month]} {day.year}"
 
 
-def shift(wall: datetime, zone: ZoneInfo) -> timedelta:
-    """What a change of the clocks does to this time: more than nothing, it is skipped; less, it comes twice."""
+def clock_shift(wall: datetime, zone: ZoneInfo) -> timedelta:
+    """The size of a clock change at this time: positive if the time is skipped, negative if it occurs twice."""
     return _offset(wall.replace(fold=1), zone) - _offset(wall, zone)
 
 
 def instants(wall: datetime, zone: ZoneInfo) -> list[datetime]:
-    """When something fixed to this time is due, in UTC.
+    """The instants, in UTC, at which a tick at this wall-clock time is due.
 
-    A time that summer time skips is due at the first instant after the gap; one that comes twice, the first
-    time. After larger changes the wall clock is taken as it is: a time is due as often as it is shown.
+    A time in a daylight-saving gap is due at the first instant after the gap; a repeated time, at its first
+    occurrence. Larger changes are not corrected: a time is due as often as it occurs.
     """
     before, after = _offset(wall, zone), _offset(wall.replace(fold=1), zone)
     if before == after:
         return [_utc(wall - before)]
-    if abs(after - before) <= LONGEST_SHIFT:
-        return [edge(wall, zone)]
+    if abs(after - before) <= MAX_DAYLIGHT_SHIFT:
+        return [first_instant(wall, zone)]
     return [] if after > before else [_utc(wall - before), _utc(wall - after)]
 
 
-def edge(wall: datetime, zone: ZoneInfo) -> datetime:
-    """The first instant, in UTC, at which the clock shows this time or, if that is skipped, a later one."""
+def first_instant(wall: datetime, zone: ZoneInfo) -> datetime:
+    """The first instant, in UTC, at which the clock shows this time or, if it is skipped, a later one."""
     change = change_at(wall, zone)
     return change.at if change is not None and change.is_gap else _utc(wall - _offset(wall, zone))
 
 
 def _offset(wall: datetime, zone: ZoneInfo) -> timedelta:
-    return zone.utcoffset(wall) or NOTHING
+    return zone.utcoffset(wall) or ZERO
 
 
 def _utc(at: datetime) -> datetime:

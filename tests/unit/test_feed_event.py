@@ -1,4 +1,4 @@
-"""Notices: what the feed says of an event, what it never says, and who wants to hear it."""
+"""Feed events: their conversion from events, what they never contain, and filters."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from mainspring.events import (
     ended,
 )
 from mainspring.feed.event import DROPPED, RESET, TYPES, FeedEvent, FeedFilter, Summary, decode, encode, feed_filter
-from mainspring.feed.from_events import CONVERTERS, LINES, NAMES, TEXT
+from mainspring.feed.from_events import CONVERTERS, MAX_LINES, MAX_NAMES, MAX_TEXT_CHARACTERS
 from mainspring.records.job import Action, Job
 from mainspring.records.outcome import Outcome
 from mainspring.records.run import Ending, LogLine, Progress, RunReport
@@ -107,11 +107,11 @@ SAID: list[tuple[Event, str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("event", "type", "fields"), SAID, ids=[f"{n}-{type}" for n, (_, type, _) in enumerate(SAID)])
-def test_each_event_has_its_notice(event: Event, type: str, fields: dict[str, Any]) -> None:
+def test_each_event_is_converted_to_its_feed_event(event: Event, type: str, fields: dict[str, Any]) -> None:
     assert told(event) == [FeedEvent(type=type, at=NOW, **fields)]
 
 
-def test_a_leader_is_told_with_its_term() -> None:
+def test_a_leader_change_has_its_term() -> None:
     (notice,) = told(LeaderChanged(at=NOW, name="reindex", holder="ada", term=3, leading=True))
     leader = notice.leader
     assert leader is not None
@@ -120,7 +120,7 @@ def test_a_leader_is_told_with_its_term() -> None:
     )  # fmt: skip
 
 
-def test_every_type_is_one_that_something_tells() -> None:
+def test_every_feed_type_has_a_converter() -> None:
     line, progress = LogLine(2, 1, NOW, 20, "hi"), Progress(2, NOW, 1.0)
     both = told(JobReported(at=NOW, job=JOB, report=RunReport(id="j1", lease="l", lines=(line,), progress=progress)))
     leader = told(LeaderChanged(at=NOW, name="a", holder="b", term=1, leading=False))
@@ -133,7 +133,7 @@ def reported(*texts: str, **more: Any) -> list[FeedEvent]:
     return told(JobReported(at=NOW, job=JOB, report=RunReport(id="j1", lease="l", lines=lines, **more)))
 
 
-def test_log_lines_and_progress_are_told_in_order_each_for_itself() -> None:
+def test_log_lines_and_progress_are_separate_events_in_order() -> None:
     first, second, third = reported("one", "two", progress=Progress(2, NOW, 1.0, 4.0, "rows"))
     assert [notice.type for notice in (first, second, third)] == ["job.log", "job.log", "job.progress"]
     assert first.line is not None
@@ -143,17 +143,17 @@ def test_log_lines_and_progress_are_told_in_order_each_for_itself() -> None:
     assert third.job == shown("running")
 
 
-def test_of_very_many_lines_at_once_the_newest_are_told_and_the_others_counted() -> None:
-    notices = reported(*(f"line {n}" for n in range(LINES + 40)))
-    assert (len(notices), notices[0].left_out, notices[1].left_out) == (LINES, 40, 0)
+def test_a_report_with_too_many_lines_keeps_the_newest_and_counts_the_rest() -> None:
+    notices = reported(*(f"line {n}" for n in range(MAX_LINES + 40)))
+    assert (len(notices), notices[0].left_out, notices[1].left_out) == (MAX_LINES, 40, 0)
     assert notices[-1].line is not None
-    assert notices[-1].line.text == f"line {LINES + 39}"
+    assert notices[-1].line.text == f"line {MAX_LINES + 39}"
 
 
-def test_of_very_many_jobs_each_notice_names_some() -> None:
-    ids = tuple(f"j{n}" for n in range(2 * NAMES + 1))
+def test_many_job_ids_are_split_over_several_events() -> None:
+    ids = tuple(f"j{n}" for n in range(2 * MAX_NAMES + 1))
     notices = told(JobsChanged(at=NOW, action=Action.CANCEL, ids=ids))
-    assert [len(notice.ids) for notice in notices] == [NAMES, NAMES, 1]
+    assert [len(notice.ids) for notice in notices] == [MAX_NAMES, MAX_NAMES, 1]
     assert sum((notice.ids for notice in notices), ()) == ids
 
 
@@ -162,7 +162,7 @@ LEAKS: list[Event] = [
     JobStarted(at=NOW, job=JOB),
     outcome(State.COMPLETED, Ending.COMPLETED, result='"hunter2"'),
     outcome(State.DEAD, Ending.FAILED, failure=Failure("ValueError", SECRET, "stack: hunter2")),
-    outcome(State.DEAD, Ending.FAILED, failure=Failure("ValueError", "x" * (TEXT - 8) + SECRET)),
+    outcome(State.DEAD, Ending.FAILED, failure=Failure("ValueError", "x" * (MAX_TEXT_CHARACTERS - 8) + SECRET)),
     JobReported(at=NOW, job=JOB, report=RunReport(
         id="j1", lease="l", lines=(LogLine(2, 1, NOW, 20, SECRET),), progress=Progress(2, NOW, 1.0, None, SECRET))),
     TickPassed(at=NOW, schedule="daily", tick=Tick(n=1, at=NOW, seen_at=NOW, what="skipped", reason=SECRET)),
@@ -175,20 +175,20 @@ def test_no_payload_no_result_and_no_secret_gets_into_the_feed(event: Event) -> 
     assert "hunter" not in "".join(encode(notice) for notice in told(event))
 
 
-def test_a_long_text_is_cut() -> None:
+def test_a_long_text_in_an_event_is_cut() -> None:
     (notice,) = reported("x" * 5000)
     assert notice.line is not None
-    assert len(notice.line.text) == TEXT + 1
+    assert len(notice.line.text) == MAX_TEXT_CHARACTERS + 1
 
 
-def test_a_notice_is_read_as_it_was_written() -> None:
+def test_an_encoded_event_decodes_to_itself() -> None:
     notices = [notice for event, _, _ in SAID for notice in told(event)] + reported(
         "hi", progress=Progress(2, NOW, 1.0)
     )
     assert [decode(encode(notice)) for notice in notices] == notices
 
 
-def test_what_a_newer_release_adds_is_no_trouble() -> None:
+def test_unknown_fields_of_a_newer_release_are_ignored() -> None:
     assert decode('{"type":"moon.rose","at":"2030-01-01T09:00:00Z","phase":"full"}') == FeedEvent(
         type="moon.rose", at=NOW
     )
@@ -223,18 +223,18 @@ NAMED = {"STARTED": STARTED, "CHANGED": CHANGED, "FIRED": FIRED, "DECLARED": DEC
 
 
 @pytest.mark.parametrize(("names", "met"), WISHES, ids=str)
-def test_a_wish_is_met_by_what_meets_all_of_it(names: dict[str, list[str]], met: set[str]) -> None:
+def test_a_feed_filter_is_conjunctive(names: dict[str, list[str]], met: set[str]) -> None:
     wish = feed_filter(**names)
-    assert {name for name, notice in NAMED.items() if wish.met(notice)} == met
+    assert {name for name, notice in NAMED.items() if wish.matches(notice)} == met
 
 
-def test_everybody_is_told_that_something_is_missing() -> None:
+def test_dropped_and_reset_pass_every_filter() -> None:
     wish = feed_filter(types=["queue"], jobs=["j9"])
-    assert wish.met(FeedEvent(type=DROPPED, at=NOW, count=3))
-    assert wish.met(FeedEvent(type=RESET, at=NOW, reason="too_old"))
+    assert wish.matches(FeedEvent(type=DROPPED, at=NOW, count=3))
+    assert wish.matches(FeedEvent(type=RESET, at=NOW, reason="too_old"))
 
 
-def test_a_wish_that_nothing_can_meet_is_refused_with_a_way_out() -> None:
+def test_a_filter_for_an_unknown_type_or_state_is_refused_with_a_suggestion() -> None:
     with pytest.raises(BadInput, match=r"no event type 'job\.strated'; did you mean 'job\.started'"):
         feed_filter(types=["job.strated"])
     with pytest.raises(BadInput, match="unknown state 'done'"):

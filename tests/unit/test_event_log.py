@@ -1,4 +1,4 @@
-"""The log, as whoever is paged reads it: what schedules did, and why a tick made no job."""
+"""The event log: what schedules did, and why a tick made no job."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def test_a_tick_without_a_job_is_logged_with_its_reason(
     assert caplog.records[0].__dict__["schedule"] == "daily"
 
 
-def test_a_tick_that_fires_is_the_ordinary_course_of_things(bus: Bus, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fired_tick_is_logged_at_debug(bus: Bus, caplog: pytest.LogCaptureFixture) -> None:
     bus.emit(TickFired(at=NINE, schedule="daily", tick=tick("fired", "by_hand", job_id="42")))
     assert said(caplog) == ("DEBUG", "schedule 'daily' fired its tick of 2030-01-01 09:00:00 UTC (by_hand): job 42")
 
 
-def test_a_schedule_that_pauses_itself_is_a_warning(bus: Bus, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_schedule_paused_by_failures_is_logged_as_a_warning(bus: Bus, caplog: pytest.LogCaptureFixture) -> None:
     bus.emit(SchedulePaused(at=NINE, schedule="daily", note="paused after 3 failures in a row"))
-    line = "schedule 'daily' is paused after 3 failures in a row; it makes no more jobs until somebody resumes it"
+    line = "schedule 'daily' is paused after 3 failures in a row; it makes no more jobs until it is resumed"
     assert said(caplog) == ("WARNING", line)

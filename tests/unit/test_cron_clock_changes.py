@@ -1,4 +1,4 @@
-"""Cron through changes of the clocks: beside a slow and obvious evaluator, and beside two peers."""
+"""Cron across clock changes, compared with a slow evaluator and two peers."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def near_changes(draw: st.DrawFn) -> tuple[str, datetime]:
 
 @settings(max_examples=60, deadline=None)
 @given(expressions, near_changes())
-def test_it_agrees_with_the_slow_evaluator_around_changes(expr: str, place: tuple[str, datetime]) -> None:
+def test_cron_agrees_with_the_slow_evaluator_around_clock_changes(expr: str, place: tuple[str, datetime]) -> None:
     zone, after = place
     until = after + 3 * HOUR
     rule, found, tick = cron(expr, tz=zone), [], after
@@ -225,7 +225,7 @@ plain = st.tuples(
 
 @settings(max_examples=150, deadline=None)
 @given(plain, st.datetimes(datetime(1990, 1, 1), datetime(2090, 1, 1)))
-def test_where_both_peers_agree_it_says_the_same(expr: str, start: datetime) -> None:
+def test_cron_agrees_with_two_peers_where_they_agree(expr: str, start: datetime) -> None:
     start = start.replace(microsecond=0)
     theirs = next(CronSim(expr, start))
     assume(croniter(expr, start).get_next(datetime) == theirs)
@@ -234,7 +234,7 @@ def test_where_both_peers_agree_it_says_the_same(expr: str, start: datetime) -> 
 
 @settings(max_examples=100, deadline=None)
 @given(plain, zones, st.datetimes(datetime(2000, 1, 1), datetime(2035, 1, 1)))
-def test_and_in_zones_away_from_changes(expr: str, zone: str, start: datetime) -> None:
+def test_cron_agrees_with_peers_in_zones_away_from_clock_changes(expr: str, zone: str, start: datetime) -> None:
     place = ZoneInfo(zone)
     start = start.replace(microsecond=0, tzinfo=UTC).astimezone(place)
     theirs = next(CronSim(expr, start))

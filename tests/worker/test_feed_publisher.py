@@ -1,4 +1,4 @@
-"""The herald: while somebody watches everything is published, in order; while nobody does there is no herald."""
+"""The feed publisher: publishes everything in order while the feed is watched, and nothing otherwise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from mainspring import Context, Mainspring, Retention, StoreUnavailable, every
 from mainspring.events import JobEnded, JobEnqueued, JobsPruned, JobStarted, WorkerStarted
 from mainspring.feed.event import DROPPED, FeedEvent, decode
-from mainspring.feed.publisher import BATCH, WAITING
+from mainspring.feed.publisher import BATCH_EVENTS, MAX_WAITING_EVENTS
 from mainspring.metrics.timed import measured
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import VirtualClock
@@ -43,7 +43,7 @@ def tasks_of(app: Mainspring) -> dict[str, Any]:
     return {"work": work}
 
 
-async def test_a_worker_publishes_what_it_does_while_somebody_watches(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_worker_publishes_events_while_the_feed_is_watched(app: Mainspring, clock: VirtualClock) -> None:
     work = tasks_of(app)["work"]
     async with app:
         await watch(app, clock)
@@ -59,7 +59,7 @@ async def test_a_worker_publishes_what_it_does_while_somebody_watches(app: Mains
     assert {notice.job.worker for notice in notices if notice.job and notice.type != "job.enqueued"} == {worker.id}
 
 
-async def test_nothing_is_published_or_even_made_while_nobody_watches(app: Mainspring, clock: VirtualClock) -> None:
+async def test_no_event_is_built_while_the_feed_is_not_watched(app: Mainspring, clock: VirtualClock) -> None:
     work = tasks_of(app)["work"]
     async with app:
         async with app.worker():
@@ -70,7 +70,7 @@ async def test_nothing_is_published_or_even_made_while_nobody_watches(app: Mains
     assert (feed.news, feed.last) == ([], 0)
 
 
-async def test_a_worker_hears_within_a_beat_that_somebody_watches(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_worker_learns_of_a_watch_within_a_heartbeat(app: Mainspring, clock: VirtualClock) -> None:
     work = tasks_of(app)["work"]
     async with app, app.worker():
         await clock.elapse(seconds=7)
@@ -82,7 +82,7 @@ async def test_a_worker_hears_within_a_beat_that_somebody_watches(app: Mainsprin
         assert "job.completed" in await types(app)
 
 
-async def test_it_stops_when_nobody_watches_any_more(app: Mainspring, clock: VirtualClock) -> None:
+async def test_the_publisher_stops_when_the_watch_ends(app: Mainspring, clock: VirtualClock) -> None:
     work = tasks_of(app)["work"]
     async with app, app.worker():
         await watch(app, clock, 30)
@@ -96,16 +96,16 @@ async def test_it_stops_when_nobody_watches_any_more(app: Mainspring, clock: Vir
         assert await types(app) == before
 
 
-async def test_an_answer_that_was_long_under_way_takes_no_watch_back(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_delayed_answer_does_not_shorten_the_watch(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
-        app.herald.heed(clock.now() + timedelta(seconds=60))
-        app.herald.heed(clock.now() + timedelta(seconds=1))
-        app.herald.heed(None)
+        app.herald.watch_until(clock.now() + timedelta(seconds=60))
+        app.herald.watch_until(clock.now() + timedelta(seconds=1))
+        app.herald.watch_until(None)
         await clock.elapse(seconds=30)
         assert app.events.wants(JobStarted)
 
 
-async def test_retention_is_as_fast_as_ever_while_somebody_watches(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_watch_does_not_slow_retention_down(app: Mainspring, clock: VirtualClock) -> None:
     tasks_of(app)
     async with app, app.worker():
         await watch(app, clock)
@@ -114,7 +114,7 @@ async def test_retention_is_as_fast_as_ever_while_somebody_watches(app: Mainspri
         assert not app.events.wants(JobsPruned)
 
 
-async def test_who_only_enqueues_is_heard_too(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_process_that_only_enqueues_publishes_too(app: Mainspring, clock: VirtualClock) -> None:
     work = tasks_of(app)["work"]
     other = Mainspring(await app.opened(), clock=clock)
     async with app:
@@ -128,7 +128,7 @@ async def test_who_only_enqueues_is_heard_too(app: Mainspring, clock: VirtualClo
     assert work.name == "work"
 
 
-async def test_who_only_enqueues_looks_every_few_seconds_and_never_waits_for_it(clock: VirtualClock) -> None:
+async def test_a_process_that_only_enqueues_polls_the_watch_in_the_background(clock: VirtualClock) -> None:
     looks: list[datetime] = []
 
     class Counting(MemoryStore):
@@ -146,7 +146,7 @@ async def test_who_only_enqueues_looks_every_few_seconds_and_never_waits_for_it(
         assert len(looks) == 1
 
 
-async def test_looks_are_rare(clock: VirtualClock) -> None:
+async def test_watch_polls_are_rare(clock: VirtualClock) -> None:
     looks: list[datetime] = []
 
     class Counting(MemoryStore):
@@ -169,7 +169,7 @@ async def test_looks_are_rare(clock: VirtualClock) -> None:
         assert len(looks) <= 1
 
 
-async def test_what_a_short_lived_process_does_is_published_before_it_closes(clock: VirtualClock) -> None:
+async def test_events_of_a_short_lived_process_are_published_before_it_closes(clock: VirtualClock) -> None:
     store = MemoryStore(clock)
     server = Mainspring(store, clock=clock)
     await watch(server, clock)
@@ -198,17 +198,17 @@ async def test_a_publisher_left_over_from_a_test_does_not_reach_the_restored_sto
     work = tasks_of(app)["work"]
     async with app.testing():
         publisher = app.herald
-        publisher.heed(app.clock.now() + timedelta(days=1))
+        publisher.watch_until(app.clock.now() + timedelta(days=1))
         await work.enqueue()
     async with app:
         await watch(app, clock)
-        publisher.heed(clock.now() + timedelta(days=1))
+        publisher.watch_until(clock.now() + timedelta(days=1))
         await app.queues.pause("mail")
         await clock.elapse(seconds=1)
         assert await types(app) == ["queue.paused"]
 
 
-async def test_operators_are_heard(app: Mainspring, clock: VirtualClock) -> None:
+async def test_operator_actions_are_published(app: Mainspring, clock: VirtualClock) -> None:
     work = tasks_of(app)["work"]
     async with app:
         await watch(app, clock)
@@ -232,7 +232,7 @@ async def test_operators_are_heard(app: Mainspring, clock: VirtualClock) -> None
     ]  # fmt: skip
 
 
-async def test_pruning_is_told_as_a_number(app: Mainspring, clock: VirtualClock) -> None:
+async def test_pruning_is_published_as_a_count(app: Mainspring, clock: VirtualClock) -> None:
     @app.task(retention=Retention(0, timedelta(0)))
     async def work() -> None: ...
 
@@ -264,7 +264,7 @@ class Stubborn(MemoryStore):
         return await super().publish(news, now=now)
 
 
-async def test_what_a_store_in_trouble_cannot_take_is_published_later(clock: VirtualClock) -> None:
+async def test_events_are_published_after_the_store_recovers(clock: VirtualClock) -> None:
     store = Stubborn(clock)
     app = Mainspring(store, clock=clock)
     work = tasks_of(app)["work"]
@@ -280,26 +280,26 @@ async def test_what_a_store_in_trouble_cannot_take_is_published_later(clock: Vir
             assert (await types(app))[-1] == "job.completed"
 
 
-async def test_beyond_the_bound_the_oldest_are_dropped_and_counted(clock: VirtualClock) -> None:
+async def test_too_many_waiting_events_drop_the_oldest(clock: VirtualClock) -> None:
     store = Stubborn(clock)
     app = Mainspring(store, clock=clock)
     work = tasks_of(app)["work"]
     async with app:
         await watch(app, clock)
-        app.herald.heed(clock.now() + timedelta(seconds=60))
-        await app.enqueue_many(work.job() for _ in range(WAITING + 20))
+        app.herald.watch_until(clock.now() + timedelta(seconds=60))
+        await app.enqueue_many(work.job() for _ in range(MAX_WAITING_EVENTS + 20))
         last = (await app.enqueue_many([work.job()]))[0]
         store.willing = True
         await clock.elapse(seconds=5)
         notices = await published(app)
     assert (notices[0].type, notices[0].count) == (DROPPED, 21)
-    assert len(notices) == WAITING + 1
+    assert len(notices) == MAX_WAITING_EVENTS + 1
     assert notices[-1].job is not None
     assert notices[-1].job.id == last.id
-    assert max(store.sizes) <= BATCH + 1
+    assert max(store.sizes) <= BATCH_EVENTS + 1
 
 
-async def test_a_store_that_hangs_does_not_keep_a_worker_from_stopping(clock: VirtualClock) -> None:
+async def test_a_hanging_store_does_not_delay_a_stopping_worker(clock: VirtualClock) -> None:
     class Hanging(MemoryStore):
         async def publish(self, news: Sequence[str], *, now: datetime) -> datetime | None:
             await asyncio.Event().wait()
@@ -331,7 +331,7 @@ async def test_a_bug_in_the_feed_does_not_reach_the_engine(
             await clock.elapse(seconds=1)
             assert (await handle.job()).state == "completed"
             assert (await app.health()).live
-    assert "the live feed hears no more of this process" in caplog.text
+    assert "the live feed gets no more events of this process" in caplog.text
 
 
 async def test_several_workers_of_one_app_publish_each_event_once(app: Mainspring, clock: VirtualClock) -> None:
@@ -345,7 +345,7 @@ async def test_several_workers_of_one_app_publish_each_event_once(app: Mainsprin
     assert (told.count("job.started"), told.count("job.completed"), told.count("worker.stopped")) == (10, 10, 2)
 
 
-async def test_secrets_in_errors_are_masked(app: Mainspring, clock: VirtualClock) -> None:
+async def test_secrets_in_published_errors_are_masked(app: Mainspring, clock: VirtualClock) -> None:
     work = tasks_of(app)["work"]
     async with app:
         await watch(app, clock)
@@ -357,7 +357,7 @@ async def test_secrets_in_errors_are_masked(app: Mainspring, clock: VirtualClock
     assert dead.error.message == "password=***"
 
 
-async def test_an_app_that_was_closed_and_opened_again_is_heard_again(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_reopened_app_publishes_again(app: Mainspring, clock: VirtualClock) -> None:
     work = tasks_of(app)["work"]
     for _ in range(2):
         async with app:
@@ -369,7 +369,7 @@ async def test_an_app_that_was_closed_and_opened_again_is_heard_again(app: Mains
             assert (await types(app)).count("job.enqueued") == before + 1
 
 
-def test_a_loop_that_ends_without_a_word_leaves_nothing_behind(clock: VirtualClock, recwarn: Any) -> None:
+def test_an_event_loop_that_ends_leaves_no_publisher_task(clock: VirtualClock, recwarn: Any) -> None:
     app = Mainspring(MemoryStore(clock), clock=clock)
 
     async def begin() -> None:
@@ -384,7 +384,7 @@ def test_a_loop_that_ends_without_a_word_leaves_nothing_behind(clock: VirtualClo
 
 async def once_more(app: Mainspring, clock: VirtualClock) -> None:
     await watch(app, clock)
-    app.herald.heed(clock.now() + timedelta(seconds=60))
+    app.herald.watch_until(clock.now() + timedelta(seconds=60))
     await app.queues.pause("mail")
     await clock.elapse(seconds=1)
     assert await types(app) == ["queue.paused"]

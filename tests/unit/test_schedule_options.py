@@ -1,4 +1,4 @@
-"""What users say about a schedule: every bad part is refused by name, with the way out, and nothing is kept of it."""
+"""Options of a schedule: every bad part is refused by name, with the way out, and nothing is kept of it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TRIGGERS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("trigger", "words"), TRIGGERS)
-def test_what_is_no_trigger_is_refused_with_one(app: Mainspring, trigger: Any, words: str) -> None:
+def test_a_value_that_is_not_a_trigger_is_refused_with_a_suggestion(app: Mainspring, trigger: Any, words: str) -> None:
     with pytest.raises(BadInput) as refused:
         app.schedule("x", trigger, app.tasks["report"])
     assert words in str(refused.value)
@@ -53,8 +53,8 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"grace": "soon"}, "option grace of schedule 'x': it takes a span such as 30, '4s', '1h30m' or"),
     ({"jitter": float("nan")}, "option jitter of schedule 'x': it takes a span"),
     ({"jitter": 10**9}, "schedule 'x': jitter is from 0 to 604800 seconds"),
-    ({"window": "08-18"}, "option window of schedule 'x': '08-18' is no window: say it as ('08:00', '18:00')"),
-    ({"window": ("8", "9")}, "option window of schedule 'x': '8' is not a time of day: say it as '09:00'"),
+    ({"window": "08-18"}, "option window of schedule 'x': '08-18' is not a window: write it as ('08:00', '18:00')"),
+    ({"window": ("8", "9")}, "option window of schedule 'x': '8' is not a time of day: write it as '09:00'"),
     ({"window": ("08:00", "18:00", "funday")}, "option window of schedule 'x': 'funday' is not a weekday"),
     ({"exclude": "2030-12-25"}, "option exclude of schedule 'x': takes dates, e.g. [date(2030, 12, 25)]; got"),
     ({"exclude": 5}, "option exclude of schedule 'x': takes dates, e.g. [date(2030, 12, 25)]; got 5"),
@@ -121,12 +121,12 @@ def test_the_task_is_one_of_this_app(app: Mainspring) -> None:
 def test_options_that_say_when_or_once_do_not_belong_on_its_task(app: Mainspring, option: str) -> None:
     value = {"delay": 5, "run_at": NEW_YEAR, "unique_key": "k", "idempotency_key": "k"}[option]
     asked = app.tasks["report"].using(**{option: value})  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match=f"schedule 'x': option {option} does not belong here; its ticks say when"):
+    with pytest.raises(BadInput, match=f"schedule 'x': option {option} does not belong here: its ticks decide when"):
         app.schedule("x", HOURLY, asked)
 
 
 def test_a_job_of_a_schedule_expires_after_a_span(app: Mainspring) -> None:
-    with pytest.raises(BadInput, match="schedule 'x': expires must be a span here"):
+    with pytest.raises(BadInput, match="schedule 'x': expires must be a span, "):
         app.schedule("x", HOURLY, app.tasks["report"].using(expires=NEW_YEAR))
 
 
@@ -140,9 +140,9 @@ def decorators(app: Mainspring) -> list[tuple[Callable[[], Any], str]]:
         (lambda: app.cron("0 9 * * *")(lambda: None), "this function has no name of its own"),
         (lambda: app.every(), "app.every() needs an interval, e.g. app.every(minutes=5)"),
         (lambda: wrong.every(hour=5), "app.every() has no option 'hour'; did you mean 'hours'?"),
-        (lambda: wrong.every(minutes="5"), "minutes='5') is no interval: say numbers of weeks, days"),
+        (lambda: wrong.every(minutes="5"), "minutes='5') is not an interval: give numbers of weeks, days"),
         (lambda: app.every(minutes=-5), "an interval of -300"),
-        (lambda: app.every(seconds=float("nan")), "seconds=nan) is no interval"),
+        (lambda: app.every(seconds=float("nan")), "seconds=nan) is not an interval"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The newsstand: one looks for all, whoever comes back misses nothing, and is told if that cannot be."""
+"""The feed hub: one read serves all readers, and a reader that reconnects misses nothing or gets a reset."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from mainspring import BadInput, Mainspring, StoreUnavailable
 from mainspring.feed.event import RESET, FeedEvent, encode
-from mainspring.feed.hub import AT_HAND, WATCH, FeedHub, Item, ReaderLagged
+from mainspring.feed.hub import MAX_BUFFERED_EVENTS, WATCH_SECONDS, FeedHub, NumberedEvent, ReaderLagged
 from mainspring.records.feed import MIN_FEED_ITEMS, Feed
 from mainspring.store import Store
 from mainspring.stores.memory.store import MemoryStore
@@ -57,7 +57,7 @@ def ground(clock: VirtualClock) -> Ground:
     return Ground(clock)
 
 
-def said(items: list[Item]) -> list[str]:
+def said(items: list[NumberedEvent]) -> list[str]:
     return [item.notice.queue or f"{item.notice.type}:{item.notice.reason}" for item in items]
 
 
@@ -68,7 +68,7 @@ async def read(ground: Ground, reader: Any, seconds: float = 1.0) -> list[str]:
     return said(await reading)
 
 
-async def test_a_reader_hears_what_comes_from_now_on(ground: Ground) -> None:
+async def test_a_reader_gets_events_from_now_on(ground: Ground) -> None:
     await ground.watched()
     await ground.publish("before")
     async with ground.stand().reader() as reader:
@@ -79,7 +79,7 @@ async def test_a_reader_hears_what_comes_from_now_on(ground: Ground) -> None:
         assert await read(ground, reader) == []
 
 
-async def test_whoever_comes_back_goes_on_where_he_was(ground: Ground) -> None:
+async def test_a_reader_that_reconnects_continues_after_its_number(ground: Ground) -> None:
     await ground.watched()
     await ground.publish(*"abcdef")
     async with ground.stand().reader(3) as reader:
@@ -89,7 +89,7 @@ async def test_whoever_comes_back_goes_on_where_he_was(ground: Ground) -> None:
         assert await read(ground, reader) == ["g"]
 
 
-async def test_pages_that_are_not_at_hand_are_read_until_there_are_no_more(ground: Ground) -> None:
+async def test_missed_pages_are_read_from_the_store(ground: Ground) -> None:
     await ground.watched()
     await ground.publish(*(str(n) for n in range(2500)))
     seen: list[str] = []
@@ -99,7 +99,7 @@ async def test_pages_that_are_not_at_hand_are_read_until_there_are_no_more(groun
     assert seen == [str(n) for n in range(2500)]
 
 
-async def test_a_number_that_is_no_longer_kept_is_answered_with_a_reset(ground: Ground) -> None:
+async def test_a_number_that_was_pruned_gets_a_reset(ground: Ground) -> None:
     await ground.watched()
     await ground.publish(*(str(n) for n in range(MIN_FEED_ITEMS + 10)))
     async with ground.stand().reader(9) as reader:
@@ -111,7 +111,7 @@ async def test_a_number_that_is_no_longer_kept_is_answered_with_a_reset(ground: 
         assert (await read(ground, reader))[0] == "11"
 
 
-async def test_a_number_that_was_never_given_is_answered_with_a_reset(ground: Ground) -> None:
+async def test_a_number_that_was_never_assigned_gets_a_reset(ground: Ground) -> None:
     await ground.watched()
     await ground.publish("a")
     async with ground.stand().reader(500) as reader:
@@ -120,7 +120,7 @@ async def test_a_number_that_was_never_given_is_answered_with_a_reset(ground: Gr
         assert await read(ground, reader) == ["b"]
 
 
-async def test_a_reader_that_is_ahead_of_the_stand_is_not_reset(ground: Ground) -> None:
+async def test_a_reader_ahead_of_the_hub_is_not_reset(ground: Ground) -> None:
     """It may come from another process, which has looked a moment later."""
     await ground.watched()
     stand = ground.stand()
@@ -133,7 +133,7 @@ async def test_a_reader_that_is_ahead_of_the_stand_is_not_reset(ground: Ground) 
         assert await read(ground, first) == ["a", "b", "c"]
 
 
-async def test_readers_are_reset_when_the_feed_begins_anew_under_them(ground: Ground) -> None:
+async def test_readers_are_reset_when_the_feed_restarts(ground: Ground) -> None:
     await ground.watched()
     await ground.publish(*"abc")
     async with ground.stand().reader() as reader:
@@ -145,7 +145,7 @@ async def test_readers_are_reset_when_the_feed_begins_anew_under_them(ground: Gr
         assert await read(ground, reader) == ["x"]
 
 
-async def test_what_happened_while_nobody_watched_is_made_known_by_a_reset(ground: Ground) -> None:
+async def test_events_before_the_watch_are_announced_by_a_reset(ground: Ground) -> None:
     await ground.watched(60)
     await ground.publish("seen")
     ground.clock.advance(hours=1)
@@ -153,7 +153,7 @@ async def test_what_happened_while_nobody_watched_is_made_known_by_a_reset(groun
         assert await read(ground, reader, 0.1) == ["reset:unwatched"]
 
 
-async def test_even_if_another_reader_has_come_before_him(ground: Ground) -> None:
+async def test_a_second_reader_gets_the_reset_of_an_unwatched_time_too(ground: Ground) -> None:
     await ground.watched(60)
     await ground.publish("seen")
     ground.clock.advance(hours=1)
@@ -164,30 +164,30 @@ async def test_even_if_another_reader_has_come_before_him(ground: Ground) -> Non
             assert (await read(ground, returned, 0.1)) == ["reset:unwatched", "later"]
 
 
-async def test_when_everybody_must_have_heard_of_the_watch_there_is_a_last_reset(ground: Ground) -> None:
+async def test_a_second_reset_follows_when_every_process_knows_of_the_watch(ground: Ground) -> None:
     async with ground.stand().reader() as reader:
         assert await read(ground, reader, 5.9) == []
         assert await read(ground, reader, 1) == ["reset:settled"]
         assert await read(ground, reader, 120) == []
 
 
-async def test_no_reset_where_somebody_watches_already(ground: Ground) -> None:
+async def test_no_reset_if_the_feed_is_watched_already(ground: Ground) -> None:
     await ground.watched(60)
     async with ground.stand().reader() as reader:
         assert await read(ground, reader, 50) == []
 
 
-async def test_the_watch_is_announced_again_before_it_ends_and_outlives_the_reader(ground: Ground) -> None:
+async def test_the_watch_is_renewed_and_outlives_the_reader(ground: Ground) -> None:
     async with ground.stand().reader() as reader:
         await read(ground, reader, 300)
         until = await ground.store.watched()
         assert until is not None
-        assert WATCH - 21 <= (until - ground.clock.now()).total_seconds() <= WATCH
+        assert WATCH_SECONDS - 21 <= (until - ground.clock.now()).total_seconds() <= WATCH_SECONDS
         assert ground.app.herald.watched
     assert ground.app.herald.watched
 
 
-async def test_one_look_serves_all_readers(ground: Ground) -> None:
+async def test_one_read_of_the_store_serves_all_readers(ground: Ground) -> None:
     await ground.watched()
     stand = ground.stand()
     async with readers(stand, 50) as many:
@@ -205,7 +205,7 @@ async def readers(stand: FeedHub, n: int) -> AsyncIterator[list[Any]]:
         yield [await stack.enter_async_context(stand.reader()) for _ in range(n)]
 
 
-async def test_nobody_looks_when_nobody_reads(ground: Ground) -> None:
+async def test_the_store_is_not_read_without_readers(ground: Ground) -> None:
     async with ground.stand().reader() as reader:
         await read(ground, reader)
     await ground.clock.elapse(seconds=1)
@@ -214,23 +214,23 @@ async def test_nobody_looks_when_nobody_reads(ground: Ground) -> None:
     assert ground.store.looks == 0
 
 
-async def test_a_reader_that_falls_behind_is_told_so_and_harms_no_other(ground: Ground) -> None:
+async def test_a_lagging_reader_raises_and_others_go_on(ground: Ground) -> None:
     await ground.watched()
     stand = ground.stand()
-    async with stand.reader() as slow, stand.reader() as quick, stand.reader(patient=True) as patient:
+    async with stand.reader() as slow, stand.reader() as quick, stand.reader(catch_up=True) as patient:
         await read(ground, slow, 0.1)
         await read(ground, patient, 0.1)
         seen = 0
-        for _ in range(0, AT_HAND + 1000, 1000):
+        for _ in range(0, MAX_BUFFERED_EVENTS + 1000, 1000):
             await ground.publish(*["x"] * 1000)
             seen += len(await read(ground, quick))
-        assert seen == AT_HAND + 1000
+        assert seen == MAX_BUFFERED_EVENTS + 1000
         with pytest.raises(ReaderLagged):
             await slow.read(0)
         assert len(await patient.read(0)) == 1000
 
 
-async def test_a_store_in_trouble_is_waited_out(ground: Ground) -> None:
+async def test_the_hub_survives_an_unavailable_store(ground: Ground) -> None:
     await ground.watched()
     async with ground.stand().reader() as reader:
         ground.store.fails = True
@@ -240,7 +240,7 @@ async def test_a_store_in_trouble_is_waited_out(ground: Ground) -> None:
         assert await read(ground, reader, 2) == ["a"]
 
 
-async def test_readers_leave_when_the_process_does(ground: Ground) -> None:
+async def test_the_hub_closes_when_the_process_stops(ground: Ground) -> None:
     leaving = False
     stand = ground.stand(leaving=lambda: leaving)
     async with stand.reader() as reader:
@@ -252,7 +252,7 @@ async def test_readers_leave_when_the_process_does(ground: Ground) -> None:
         assert not stand.open
 
 
-async def test_readers_leave_when_the_app_is_closed(ground: Ground) -> None:
+async def test_the_hub_closes_when_the_app_is_closed(ground: Ground) -> None:
     stand = ground.stand()
     async with stand.reader() as reader:
         await ground.app.close()
@@ -260,7 +260,7 @@ async def test_readers_leave_when_the_app_is_closed(ground: Ground) -> None:
         assert not stand.open
 
 
-async def test_a_text_that_is_no_notice_is_passed_over(ground: Ground) -> None:
+async def test_a_text_that_is_not_a_feed_event_is_ignored(ground: Ground) -> None:
     await ground.watched()
     now = ground.clock.now()
     bad = ["nonsense", '{"type":"a\\nb","at":"2030-01-01T09:00:00Z"}', '{"type":"a.b",\n"at":"2030-01-01T09:00:00Z"}']
@@ -273,13 +273,13 @@ async def test_a_text_that_is_no_notice_is_passed_over(ground: Ground) -> None:
 # app.watch
 
 
-async def test_the_app_itself_can_watch(clock: VirtualClock, store: Store) -> None:
+async def test_app_watch_yields_events(clock: VirtualClock, store: Store) -> None:
     app = Mainspring(store, clock=clock)
 
     @app.task
     async def work() -> None: ...
 
-    found: list[Item] = []
+    found: list[NumberedEvent] = []
 
     async def follow() -> None:
         async for item in app.watch(types=["job.completed"], tasks=["work"]):
@@ -298,7 +298,7 @@ async def test_the_app_itself_can_watch(clock: VirtualClock, store: Store) -> No
     assert found[0].notice.job.id == handle.id
 
 
-async def test_whoever_watches_for_what_there_is_not_is_told_at_once(ground: Ground) -> None:
+async def test_app_watch_refuses_an_unknown_type(ground: Ground) -> None:
     with pytest.raises(BadInput, match="no event type"):
         async for _ in ground.app.watch(types=["jobs"]):
             pass

@@ -1,4 +1,4 @@
-"""A cron expression in plain English, and what its author may not have meant."""
+"""Description of a cron expression in English, and warnings about likely mistakes."""
 
 from __future__ import annotations
 
@@ -8,32 +8,37 @@ from itertools import pairwise
 
 from .cron_fields import DAY, KINDS, CronField, Field, Special
 from .cron_plan import LENGTHS, CronPlan
-from .wall import MONTHS
+from .wall_clock import MONTHS
 
 WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _NTH = ("", "first", "second", "third", "fourth", "fifth")
-# So many times of a day are named one by one.
-_FEW = 6
+# Times of a day that are named one by one.
+_MAX_NAMED_TIMES = 6
 _FROM_MONDAY = (1, 2, 3, 4, 5, 6, 0)
-_EVERY_DAY = 0b1111111
+_ALL_WEEKDAYS = 0b1111111
 _BY_STEP = re.compile(r"(?:\*|\d+|[a-z]{3})/(\d+)")
-_AGAIN = {
-    "second": "every minute", "minute": "every hour", "hour": "every day", "day of month": "on day 1 of every month",
-    "month": "every January", "day of week": "every Sunday",
-}  # fmt: skip
+_RESTARTS = {
+    "second": "every minute",
+    "minute": "every hour",
+    "hour": "every day",
+    "day of month": "on day 1 of every month",
+    "month": "every January",
+    "day of week": "every Sunday",
+}
 
 
 def explain(plan: CronPlan, tz: str, name: str) -> str:
-    """When it runs: times, days, zone, and what H became."""
+    """Describes when it runs: times, days, zone, and the values of H."""
     zone = "" if tz == "UTC" else f", {tz}"
-    return f"{_times(plan)}{_dates(plan)}{zone}{_hashes(plan, name)}"
+    return f"{_times(plan)}{_dates(plan)}{zone}{_hash_note(plan, name)}"
 
 
 def members(bits: int) -> list[int]:
+    """The numbers of the bits that are set."""
     return [number for number in range(bits.bit_length()) if bits >> number & 1]
 
 
-def joined(words: Sequence[str], last: str = "and") -> str:
+def join_words(words: Sequence[str], last: str = "and") -> str:
     """a, b and c."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
@@ -43,8 +48,8 @@ def joined(words: Sequence[str], last: str = "and") -> str:
 
 def _times(plan: CronPlan) -> str:
     seconds, minutes, hours = members(plan.seconds), members(plan.minutes), members(plan.hours)
-    if len(seconds) * len(minutes) * len(hours) <= _FEW:
-        return f"at {joined([_clock(h, m, s) for h in hours for m in minutes for s in seconds])}"
+    if len(seconds) * len(minutes) * len(hours) <= _MAX_NAMED_TIMES:
+        return f"at {join_words([_clock(h, m, s) for h in hours for m in minutes for s in seconds])}"
     if seconds != [0]:
         return _by_second(seconds, minutes, hours)
     if len(minutes) == 1:
@@ -73,7 +78,7 @@ def _by_hour(minute: int, hours: list[int]) -> str:
 
 
 def _pace(numbers: list[int], span: int, unit: str) -> str:
-    """Every n units, if it is that all the way round."""
+    """'every n units' if the numbers are evenly spaced all the way round; else empty."""
     step = span // len(numbers)
     if numbers != list(range(0, span, step)) or span % step:
         return ""
@@ -111,23 +116,23 @@ def _dates(plan: CronPlan) -> str:
         return f" on {_days(day, months)}, but only if that is {_weekdays(weekday)}"
     if not day.free:
         return f" on {_days(day, months)}"
-    if weekday.bits == _EVERY_DAY:
+    if weekday.bits == _ALL_WEEKDAYS:
         return f"{' every day' if _is_exact(plan) else ''}{where}"
     return f"{', ' if ' to ' in _weekdays(weekday) else ' on '}{_weekdays(weekday)}{where}"
 
 
 def _is_exact(plan: CronPlan) -> bool:
-    return len(members(plan.seconds)) * len(members(plan.minutes)) * len(members(plan.hours)) <= _FEW
+    return len(members(plan.seconds)) * len(members(plan.minutes)) * len(members(plan.hours)) <= _MAX_NAMED_TIMES
 
 
 def _days(field: Field, months: str) -> str:
-    """Days of the month, of which months."""
+    """The days of the month, and the months."""
     numbers = members(field.bits)
     if months in MONTHS[1:] and not field.specials and len(numbers) == 1:
         return f"{numbers[0]} {months}"
     words = [f"day{'s' * (len(numbers) > 1)} {_list(numbers)}"] if numbers else []
     words += [_special_day(special) for special in field.specials]
-    return f"{joined(words)} of {months or 'the month'}"
+    return f"{join_words(words)} of {months or 'the month'}"
 
 
 def _special_day(special: Special) -> str:
@@ -144,7 +149,7 @@ def _weekdays(field: Field) -> str:
     for special in field.specials:
         which = _NTH[special.nth] if special.kind == "nth" else "last"
         words.append(f"the {which} {WEEKDAYS[special.number]} of the month")
-    return joined(words)
+    return join_words(words)
 
 
 def _week(field: Field) -> list[int]:
@@ -156,12 +161,12 @@ def _named(numbers: list[int], names: Sequence[str]) -> str:
     run = _run(sorted(numbers), len(set(names) - {""}))
     if run and len(run) > 2:
         return f"{names[run[0]]} to {names[run[-1]]}"
-    return joined([names[number] for number in numbers])
+    return join_words([names[number] for number in numbers])
 
 
 def _list(numbers: list[int]) -> str:
-    """1, 5 to 9 and 20; a long row of steps is cut short."""
-    if len(numbers) > _FEW and _step(numbers):
+    """1, 5 to 9 and 20; a long sequence of steps is abbreviated."""
+    if len(numbers) > _MAX_NAMED_TIMES and _step(numbers):
         return f"{', '.join(map(str, numbers[:3]))}, … {numbers[-1]}"
     runs: list[list[int]] = []
     for number in numbers:
@@ -170,22 +175,22 @@ def _list(numbers: list[int]) -> str:
         else:
             runs.append([number])
     words = [[f"{run[0]} to {run[-1]}"] if len(run) > 2 else list(map(str, run)) for run in runs]
-    return joined([word for part in words for word in part])
+    return join_words([word for part in words for word in part])
 
 
 def _run(numbers: list[int], span: int) -> list[int]:
-    """The numbers in the order of one unbroken run, which may go round the end; empty: they are none, or all."""
-    breaks = [place for place, number in enumerate(numbers) if (numbers[place - 1] + 1 - number) % span]
+    """The numbers as one unbroken run, which may wrap around; empty if they are not one, or are all."""
+    breaks = [n for n, number in enumerate(numbers) if (numbers[n - 1] + 1 - number) % span]
     return numbers[breaks[0] :] + numbers[: breaks[0]] if len(breaks) == 1 else []
 
 
 def _step(numbers: list[int]) -> int:
-    """The distance between any two neighbours if it is always the same, and more than 1; else 0."""
+    """The distance between neighbours if it is constant and more than 1; else 0."""
     steps = {later - earlier for earlier, later in pairwise(numbers)}
     return steps.pop() if len(numbers) > 2 and len(steps) == 1 and steps != {1} else 0
 
 
-def _hashes(plan: CronPlan, name: str) -> str:
+def _hash_note(plan: CronPlan, name: str) -> str:
     found = [
         f"{kind.name} {_list(members(field.bits))}"
         for kind, field in zip(KINDS, plan.fields, strict=True)
@@ -198,6 +203,7 @@ def _hashes(plan: CronPlan, name: str) -> str:
 
 
 def warnings(plan: CronPlan) -> list[str]:
+    """What the author may not have meant."""
     return [*_both_days(plan), *_uneven(plan), *_short_months(plan), *_many(plan)]
 
 
@@ -209,7 +215,7 @@ def _both_days(plan: CronPlan) -> Iterator[str]:
 
 
 def _uneven(plan: CronPlan) -> Iterator[str]:
-    """Steps that do not go on evenly where their field starts again."""
+    """Warns of steps that are not even where their field wraps around."""
     above = {"second": plan.minutes, "minute": plan.hours}
     for kind, field in zip(KINDS, plan.fields, strict=True):
         match = _BY_STEP.fullmatch(field.text)
@@ -218,10 +224,10 @@ def _uneven(plan: CronPlan) -> Iterator[str]:
             continue
         step, rest = int(match[1]), numbers[0] + kind.span - numbers[-1]
         if kind is DAY and step > 1:
-            yield f"{field.text} starts again {_AGAIN[kind.name]}: it is not every {step} days"
+            yield f"{field.text} starts again {_RESTARTS[kind.name]}: it is not every {step} days"
         elif step != rest:
             units = f"{rest} {_unit(kind)}{'s' * (rest != 1)}"
-            again = f"{field.text} starts again {_AGAIN[kind.name]}"
+            again = f"{field.text} starts again {_RESTARTS[kind.name]}"
             yield f"{again}: after {kind.name} {numbers[-1]} the next comes {units} later, not {step}"
 
 
@@ -246,7 +252,7 @@ def _short_months(plan: CronPlan) -> Iterator[str]:
 
 
 def _many(plan: CronPlan) -> Iterator[str]:
-    """A star where a zero was meant."""
+    """Warns of a star where a zero was probably meant."""
     second, minute, hour = plan.fields[:3]
     if second.starred and second.free and plan.minutes.bit_count() == 1:
         yield f"second * runs 60 times within minute {minute.text}; 0 is once"

@@ -1,4 +1,4 @@
-"""The Standard Webhooks signature."""
+"""Signatures of Standard Webhooks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mainspring import BadInput
-from mainspring.webhook.signature import checked_secret, headers, new_secret, signature, verified
+from mainspring.webhook.signature import check_secret, is_signed, new_secret, sign, signature_headers
 
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
 OTHER = "whsec_" + base64.b64encode(b"another key, of as many as it is").decode()
@@ -24,25 +24,25 @@ def by_hand(secret: str, id: str, timestamp: str, body: bytes) -> str:
     return "v1," + base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()
 
 
-def test_it_is_what_the_standard_says():
-    made = headers([SECRET], "msg_1", AT, b'{"a": 1}')
+def test_a_signature_follows_the_standard():
+    made = signature_headers([SECRET], "msg_1", AT, b'{"a": 1}')
     assert made["webhook-id"] == "msg_1"
     assert made["webhook-timestamp"] == "1893456000"
     assert made["webhook-signature"] == by_hand(SECRET, "msg_1", "1893456000", b'{"a": 1}')
 
 
-def test_it_is_the_one_of_the_standards_example():
+def test_a_signature_equals_the_standards_example():
     # The example of the specification's reference libraries.
     secret, id, timestamp = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330"
-    made = signature(secret, id, timestamp, b'{"test": 2432232314}')
+    made = sign(secret, id, timestamp, b'{"test": 2432232314}')
     assert made == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
-def test_two_secrets_make_two_signatures_and_each_holds():
-    made = headers([SECRET, OTHER], "1", AT, b"x")["webhook-signature"]
+def test_two_secrets_make_two_valid_signatures():
+    made = signature_headers([SECRET, OTHER], "1", AT, b"x")["webhook-signature"]
     assert made == f"{by_hand(SECRET, '1', '1893456000', b'x')} {by_hand(OTHER, '1', '1893456000', b'x')}"
-    assert verified([SECRET], "1", "1893456000", made, b"x")
-    assert verified([OTHER], "1", "1893456000", made, b"x")
+    assert is_signed([SECRET], "1", "1893456000", made, b"x")
+    assert is_signed([OTHER], "1", "1893456000", made, b"x")
 
 
 @pytest.mark.parametrize(
@@ -59,27 +59,27 @@ def test_two_secrets_make_two_signatures_and_each_holds():
         ("1", "1", b"x", "v1,ä"),
     ],
 )
-def test_nothing_else_holds(id, timestamp, body, given):
+def test_any_other_signature_is_invalid(id, timestamp, body, given):
     good = by_hand(SECRET, "1", "1", b"x")
-    assert verified([SECRET], "1", "1", good, b"x")
-    assert not verified([SECRET], id, timestamp, good if given is None else given, body)
+    assert is_signed([SECRET], "1", "1", good, b"x")
+    assert not is_signed([SECRET], id, timestamp, good if given is None else given, body)
 
 
-def test_without_a_secret_nothing_holds():
-    assert not verified([], "1", "1", by_hand(SECRET, "1", "1", b"x"), b"x")
+def test_without_a_secret_no_signature_is_valid():
+    assert not is_signed([], "1", "1", by_hand(SECRET, "1", "1", b"x"), b"x")
 
 
-def test_a_new_secret_is_of_32_random_bytes():
+def test_a_new_secret_has_32_random_bytes():
     one, two = new_secret(), new_secret()
     assert one != two
     assert len(base64.b64decode(one.removeprefix("whsec_"))) == 32
-    assert checked_secret(one) == one
+    assert check_secret(one) == one
 
 
 @pytest.mark.parametrize(
     "secret", [None, 7, "", "whsec_", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_c2hvcnQ=", "whsec_not base64 at all",
                "whsec_" + base64.b64encode(bytes(65)).decode()],
 )  # fmt: skip
-def test_what_cannot_be_a_key_is_refused(secret):
+def test_a_malformed_secret_is_refused(secret):
     with pytest.raises(BadInput, match="a secret is 'whsec_' and 24 to 64 random bytes in base64"):
-        checked_secret(secret)
+        check_secret(secret)

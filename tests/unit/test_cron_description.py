@@ -1,4 +1,4 @@
-"""What is said about a cron expression: its meaning, its traps, and what the clocks do to it."""
+"""Cron in words: explanation, warnings, and the effects of clock changes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
         ("0 0 1 6-8 mon", "at 00:00 on day 1 of June to August, and also on Monday in June to August"),
     ],
 )  # fmt: skip
-def test_its_meaning_in_words(expr: str, words: str) -> None:
+def test_cron_is_explained_in_words(expr: str, words: str) -> None:
     assert cron(expr).explain() == words
 
 
@@ -99,7 +99,7 @@ def test_the_words_say_what_h_became() -> None:
         ("* 30 9 * * *", "or", "second * runs 60 times within minute 30; 0 is once"),
     ],
 )  # fmt: skip
-def test_its_traps_are_told(expr: str, day_match: Any, warning: str) -> None:
+def test_cron_warns_of_likely_mistakes(expr: str, day_match: Any, warning: str) -> None:
     (told,) = cron(expr, day_match=day_match).warnings()
     assert warning in told
 
@@ -117,7 +117,7 @@ def test_its_traps_are_told(expr: str, day_match: Any, warning: str) -> None:
         "* * * * *",
     ],
 )
-def test_what_has_no_trap_is_not_warned_about(expr: str) -> None:
+def test_cron_without_a_likely_mistake_has_no_warning(expr: str) -> None:
     assert cron(expr).warnings() == []
 
 
@@ -156,11 +156,11 @@ def test_what_has_no_trap_is_not_warned_about(expr: str) -> None:
         ("30 2 * * *", "Asia/Tokyo", []),
     ],
 )  # fmt: skip
-def test_the_effects_of_a_year_are_told(expr: str, zone: str, told: list[str]) -> None:
+def test_cron_effects_lists_the_clock_changes_of_a_year(expr: str, zone: str, told: list[str]) -> None:
     assert [effect.note for effect in cron(expr, tz=zone).effects(after=NEW_YEAR)] == told
 
 
-def test_a_day_that_was_left_out_is_told() -> None:
+def test_cron_effects_has_a_skipped_day() -> None:
     start, end = datetime(2011, 12, 1, tzinfo=UTC), datetime(2012, 1, 1, tzinfo=UTC)
     (effect,) = cron("0 12 * * *", tz="Pacific/Apia").effects(after=start, until=end)
     assert effect.note == "30 December 2011, 12:00 does not exist: left out"
@@ -189,7 +189,7 @@ def test_a_wildcard_all_day_round_is_not_noted() -> None:
     assert {preview.note for preview in rule.preview(8, after=datetime(2026, 10, 24, 23, tzinfo=UTC))} == {""}
 
 
-def test_at_either_end_of_time_no_change_is_told() -> None:
+def test_cron_effects_is_empty_near_the_first_and_last_year() -> None:
     rule = cron("30 2 * * *", tz="America/New_York")
     for end in (datetime.min, datetime.max):
         assert rule.effects(after=end.replace(tzinfo=UTC)) == []

@@ -1,4 +1,4 @@
-"""Trigger: what every rule about time answers, and what follows from its next()."""
+"""Trigger: the base class of all triggers, and functions that follow from its next()."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class Preview(NamedTuple):
-    """One coming tick, as shown to people."""
+    """One coming tick, for display."""
 
     at: datetime
     local: datetime
     """The same instant in the rule's own zone."""
     note: str = ""
-    """What a change of the clocks does to it; empty: nothing."""
+    """The effect of a clock change on it; empty if there is none."""
 
 
 class Trigger(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """A rule that names instants: a pure value, the same answers wherever and whenever it is asked."""
+    """A rule that defines ticks. A pure value: its answers do not depend on the machine or the current time."""
 
     tz: str = "UTC"
 
     def next(self, after: datetime) -> datetime | None:
-        """The first tick strictly later than `after`, in UTC; None: there is none."""
+        """The first tick after `after`, in UTC; None if there is none."""
         raise NotImplementedError
 
     def explain(self) -> str:
-        """The rule in words."""
+        """Describes the rule in words."""
         raise NotImplementedError
 
     def warnings(self) -> list[str]:
@@ -41,23 +41,23 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
         return []
 
     def note(self, tick: datetime) -> str:
-        """What a change of the clocks does to this tick; empty: nothing."""
+        """The effect of a clock change on this tick; empty if there is none."""
         return ""
 
     def named(self, name: str) -> Trigger:
-        """The rule as the schedule of that name follows it: what depends on a hash is settled."""
+        """The rule for the schedule of that name: hashed parts, such as `H` of cron, get their value."""
         return self
 
     def anchored(self, at: datetime) -> Trigger:
-        """The rule with its grid laid through `at`, if it has a grid and nothing else was said."""
+        """The rule anchored at `at`, if it has a grid and no anchor yet."""
         return self
 
     def preview(self, n: int = 10, *, after: datetime) -> list[Preview]:
-        """The next `n` ticks; fewer if the rule ends before."""
+        """The next `n` ticks; fewer if the rule ends earlier."""
         return list(self.coming(n, after=after))
 
     def coming(self, n: int, *, after: datetime) -> Iterator[Preview]:
-        """As preview(), one at a time."""
+        """Like preview(), one at a time."""
         zone = ZoneInfo(self.tz)
         tick = self.next(after)
         for _ in range(n):
@@ -67,27 +67,27 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
             tick = self.next(tick)
 
     def count(self, after: datetime, until: datetime, *, limit: int) -> int:
-        """How many ticks are later than `after` and not later than `until`; never says more than `limit`."""
+        """The number of ticks after `after`, up to and including `until`; at most `limit`."""
         return count(self.next, after, until, limit)
 
     def latest(self, after: datetime, until: datetime) -> datetime | None:
-        """The last tick later than `after` and not later than `until`; None: there is none."""
+        """The last tick after `after`, up to and including `until`; None if there is none."""
         return latest(self.next, after, until)
 
 
-Next = Callable[[datetime], datetime | None]
+NextTick = Callable[[datetime], datetime | None]
 
 
-def count(next: Next, after: datetime, until: datetime, limit: int) -> int:
-    """Trigger.count, by walking."""
+def count(next: NextTick, after: datetime, until: datetime, limit: int) -> int:
+    """Trigger.count() by walking from tick to tick."""
     found, tick = 0, next(after)
     while tick is not None and tick <= until and found < limit:
         found, tick = found + 1, next(tick)
     return found
 
 
-def latest(next: Next, after: datetime, until: datetime) -> datetime | None:
-    """Trigger.latest, by halving: next() never goes back, so there is a last instant from which it stays in time."""
+def latest(next: NextTick, after: datetime, until: datetime) -> datetime | None:
+    """Trigger.latest() by binary search, which works because next() is monotonic."""
     tick = next(after)
     if tick is None or tick > until:
         return None
@@ -102,6 +102,6 @@ def latest(next: Next, after: datetime, until: datetime) -> datetime | None:
     return tick
 
 
-def spread(name: str, size: int) -> int:
-    """A number below `size` that belongs to the name: the same everywhere, evenly spread over names."""
+def hash_below(name: str, size: int) -> int:
+    """A hash of the name below `size`: the same on every machine, evenly distributed over names."""
     return crc32(name.encode()) * size >> 32

@@ -1,4 +1,4 @@
-"""Workers write down how deep the queues are, once a minute, and nothing of it is in anybody's way."""
+"""Queue depth: workers store one sample a minute, which delays nothing else."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mainspring.events import StoreTrouble
 from mainspring.insight.queue_depth import (
     GRIDS,
     KIND,
-    MOST,
-    TEXT,
+    MAX_SAMPLE_BYTES,
+    MAX_SAMPLED_QUEUES,
     Depth,
     DepthSample,
     DepthSampler,
-    Grid,
+    SampleGrid,
     history,
     sample_once,
     take_sample,
@@ -89,7 +89,7 @@ async def minutes(app: Mainspring, clock: VirtualClock, start: Any) -> list[int]
     return [(one.at - start) // MINUTE for one in await app.queues.history()]
 
 
-async def test_workers_write_one_sample_a_minute_and_all_but_one_do_not_even_count(
+async def test_workers_store_one_depth_sample_a_minute_and_only_one_counts(
     app: Mainspring, clock: VirtualClock
 ) -> None:
     seen, task, start = seeing(app), work(app, clock), clock.now()
@@ -105,7 +105,7 @@ async def test_workers_write_one_sample_a_minute_and_all_but_one_do_not_even_cou
     assert seen.calls.count("queues") == seen.calls.count("put_documents") == 4
 
 
-async def test_while_nobody_runs_there_is_a_gap(app: Mainspring, clock: VirtualClock) -> None:
+async def test_depth_history_has_a_gap_while_no_worker_runs(app: Mainspring, clock: VirtualClock) -> None:
     task, start = work(app, clock), clock.now()
     async with app:
         for pause in (10, 0):
@@ -116,7 +116,7 @@ async def test_while_nobody_runs_there_is_a_gap(app: Mainspring, clock: VirtualC
         assert await minutes(app, clock, start) == [0, 1, 12, 13]
 
 
-async def test_the_store_being_away_is_a_gap_and_no_trouble(clock: VirtualClock) -> None:
+async def test_depth_history_has_a_gap_while_the_store_is_unavailable(clock: VirtualClock) -> None:
     faults = Faults()
     shaky: Any = FaultStore(open_store("memory://", clock=clock), faults)
     app = Mainspring(shaky, clock=clock, poll_interval=30)
@@ -136,7 +136,7 @@ async def test_the_store_being_away_is_a_gap_and_no_trouble(clock: VirtualClock)
     assert troubles == []
 
 
-async def test_a_count_that_hangs_keeps_neither_jobs_nor_beats_nor_the_stop_waiting(
+async def test_a_hanging_depth_count_delays_neither_jobs_nor_heartbeats_nor_stop(
     app: Mainspring, clock: VirtualClock
 ) -> None:
     seen, task = seeing(app), work(app, clock)
@@ -167,9 +167,7 @@ class Slow:
 
 
 @pytest.mark.parametrize(("seconds", "taken"), [(0, [0, 1, 2, 3, 4, 5]), (2, [0, 1, 2, 3, 4, 5]), (9, [0, 4])])
-async def test_where_counting_takes_long_it_is_done_less_often(
-    clock: VirtualClock, seconds: float, taken: list[int]
-) -> None:
+async def test_slow_depth_counts_are_taken_less_often(clock: VirtualClock, seconds: float, taken: list[int]) -> None:
     store, start = open_store("memory://", clock=clock), clock.now()
     await store.open()
     slow: Any = Slow(store, clock, seconds)
@@ -180,7 +178,7 @@ async def test_where_counting_takes_long_it_is_done_less_often(
     assert [(one.at - start).total_seconds() for one in samples] == [60 * minute + 10 for minute in taken]
 
 
-async def test_old_samples_are_tidied_away_by_the_workers(app: Mainspring, clock: VirtualClock) -> None:
+async def test_workers_prune_old_depth_samples(app: Mainspring, clock: VirtualClock) -> None:
     work(app, clock)
     async with app:
         store = await app.opened()
@@ -203,23 +201,23 @@ class Many:
         return self._queues
 
 
-async def test_of_many_queues_the_deepest_are_told_apart_and_all_are_in_the_total(clock: VirtualClock) -> None:
-    names = [f"q{n:03}" for n in range(MOST + 50)]
+async def test_a_depth_sample_lists_the_deepest_queues_and_totals_all(clock: VirtualClock) -> None:
+    names = [f"q{n:03}" for n in range(MAX_SAMPLED_QUEUES + 50)]
     sample = await take_sample(Many(names[::-1]), clock.now())  # type: ignore[arg-type]
     assert list(sample.queues) == names[50:]
-    assert (sample.more, sample.total.scheduled) == (50, sum(range(1, MOST + 51)))
+    assert (sample.more, sample.total.scheduled) == (50, sum(range(1, MAX_SAMPLED_QUEUES + 51)))
     assert sample.only("q249") is not None
     assert sample.only("q000") is None  # what it held is not known
 
 
-async def test_a_sample_of_long_names_is_bounded_too(clock: VirtualClock) -> None:
-    sample = await take_sample(Many([f"{n:03}" + "é" * 197 for n in range(MOST)]), clock.now())  # type: ignore[arg-type]
-    assert TEXT / 2 < len(msgspec.json.encode(sample.queues)) <= TEXT
-    assert sample.more == MOST - len(sample.queues) > 0
+async def test_a_depth_sample_with_long_names_is_bounded(clock: VirtualClock) -> None:
+    sample = await take_sample(Many([f"{n:03}" + "é" * 197 for n in range(MAX_SAMPLED_QUEUES)]), clock.now())  # type: ignore[arg-type]
+    assert MAX_SAMPLE_BYTES / 2 < len(msgspec.json.encode(sample.queues)) <= MAX_SAMPLE_BYTES
+    assert sample.more == MAX_SAMPLED_QUEUES - len(sample.queues) > 0
     assert "000" + "é" * 197 in sample.queues
 
 
-async def test_a_sample_that_does_not_know_of_a_queue_is_left_out_of_its_history(clock: VirtualClock) -> None:
+async def test_queue_history_leaves_out_samples_that_may_lack_the_queue(clock: VirtualClock) -> None:
     store = open_store("memory://", clock=clock)
     await store.open()
     await sample_once(store, clock.now())
@@ -230,22 +228,22 @@ async def test_a_sample_that_does_not_know_of_a_queue_is_left_out_of_its_history
 
 
 @pytest.mark.parametrize("window", [timedelta(0), timedelta(days=4, seconds=1), timedelta(days=400)])
-async def test_a_window_beyond_what_is_kept_of_it_is_refused(app: Mainspring, window: timedelta) -> None:
+async def test_a_depth_window_beyond_retention_is_refused(app: Mainspring, window: timedelta) -> None:
     async with app:
         with pytest.raises(BadInput, match="the depth of queues is kept for 4 days"):
             await app.queues.history(window)
 
 
 @pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: grid.label)
-def test_a_grid_names_each_of_its_steps_once_in_order(grid: Grid, clock: VirtualClock) -> None:
+def test_a_sample_grid_names_each_step_once_in_order(grid: SampleGrid, clock: VirtualClock) -> None:
     now = clock.now() + timedelta(minutes=7, seconds=8)
-    names = grid.names(now - grid.kept, now)
+    names = grid.names(now - grid.retention, now)
     assert names == sorted(set(names))
-    assert len(names) == grid.kept // grid.step + 1
-    assert (names[0], names[-1]) == (grid.name(now - grid.kept), grid.name(now))
+    assert len(names) == grid.retention // grid.step + 1
+    assert (names[0], names[-1]) == (grid.name(now - grid.retention), grid.name(now))
 
 
-async def test_a_sample_of_a_later_release_is_read_as_far_as_it_is_known(clock: VirtualClock) -> None:
+async def test_a_depth_sample_of_a_later_release_is_decoded(clock: VirtualClock) -> None:
     store = open_store("memory://", clock=clock)
     await store.open()
     await sample_once(store, clock.now())
