@@ -493,7 +493,7 @@ MAY_SWALLOW = {
     "webhook.document_repository:get_readable": "the document was logged and counted when it was decoded",
     "webhook.sender:_words": "as much of an answer as came in time",
     "webhook.sender:post": "a receiver that has closed its end may have answered",
-    "worker.heartbeat:tell": "the worker's event loop is closed",
+    "worker.heartbeat:call_in_worker": "the worker's event loop is closed",
     "worker.slots:close": "a coroutine that was given up, and reported as leaked, ignores its end too",
     "worker.user_call:run": "the event loop that waited for a hook is closed",
 }

@@ -42,7 +42,7 @@ from mainspring.webhook.delivery import Undelivered
 from mainspring.webhook.message import prefix
 from mainspring.webhook.record import QUEUE, TASK
 from mainspring.webhook.signature import PREFIX
-from mainspring.worker.scheduler import job_of
+from mainspring.worker.scheduler import job_for_tick
 
 SOURCE = Path(mainspring.__file__).parent
 NO_RETRY = Policy(max_retries=0, breaker=Breaker())
@@ -137,8 +137,8 @@ def test_keys_of_ticks() -> None:
     at = datetime.fromisoformat("2030-01-01T09:00:00.000001+00:00")
     assert key_of("naïve: x", at) == "schedule:naïve: x:1893488400000001000"
     tick = Tick(n=1, at=at, seen_at=at, what="fired", reason=BY_HAND, job_id="j")
-    assert job_of(a_schedule("s"), tick, "{}", at, None).idempotency_key == "schedule:s:hand-j"
-    filled = job_of(a_schedule("s"), replace(tick, reason=BACKFILL), "{}", at, None)
+    assert job_for_tick(a_schedule("s"), tick, "{}", at, None).idempotency_key == "schedule:s:hand-j"
+    filled = job_for_tick(a_schedule("s"), replace(tick, reason=BACKFILL), "{}", at, None)
     assert (filled.idempotency_key, filled.schedule, filled.scheduled_at) == (key_of("s", at), "s", at)
     assert (BY_HAND, BACKFILL, INPUT) == ("by_hand", "backfill", "input: ")
 

@@ -3,7 +3,7 @@
 import os
 
 from mainspring.testing import VirtualClock
-from mainspring.worker.recycle import MB, RecyclePolicy, _peak, resident
+from mainspring.worker.recycle import MB, RecyclePolicy, _peak_bytes, resident_bytes
 
 
 def test_a_process_without_limits_is_never_worn() -> None:
@@ -23,7 +23,7 @@ def test_the_last_of_so_many_jobs_is_the_reason() -> None:
 def test_more_memory_than_allowed_is_the_reason() -> None:
     wear = RecyclePolicy(VirtualClock(), memory=MB)
     wear.jobs = 1
-    assert wear.reason() == f"uses {-(-resident() // MB)} MB, more than 1 MB"
+    assert wear.reason() == f"uses {-(-resident_bytes() // MB)} MB, more than 1 MB"
 
 
 def test_a_process_that_has_run_nothing_stays_however_large_it_is() -> None:
@@ -32,7 +32,7 @@ def test_a_process_that_has_run_nothing_stays_however_large_it_is() -> None:
 
 def test_the_memory_is_looked_at_once_a_second() -> None:
     clock = VirtualClock()
-    wear = RecyclePolicy(clock, memory=resident() + 16 * MB)
+    wear = RecyclePolicy(clock, memory=resident_bytes() + 16 * MB)
     wear.jobs = 1
     assert wear.reason() is None
     held = os.urandom(64 * MB)
@@ -43,8 +43,8 @@ def test_the_memory_is_looked_at_once_a_second() -> None:
 
 
 def test_the_memory_is_that_of_this_process() -> None:
-    before = resident()
+    before = resident_bytes()
     held = os.urandom(64 * MB)
-    assert 56 * MB < resident() - before < 128 * MB
-    assert _peak() >= resident() - 8 * MB
+    assert 56 * MB < resident_bytes() - before < 128 * MB
+    assert _peak_bytes() >= resident_bytes() - 8 * MB
     assert held

@@ -76,4 +76,4 @@ async def test_a_worker_whose_loops_stand_still_is_dead(
         await clock.elapse(seconds=10)
         assert (await http.get("/health/live")).status_code == 200
     assert answer.status_code == 503
-    assert answer.json()["reasons"][0].startswith(f"worker {worker.id}: its beat loop has not turned for 6")
+    assert answer.json()["reasons"][0].startswith(f"worker {worker.id}: its beat loop has made no progress for 6")

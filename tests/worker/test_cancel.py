@@ -202,7 +202,7 @@ async def test_a_cancel_that_is_heard_twice_interrupts_once(app: Mainspring, clo
             await clock.elapse(seconds=1)
             await app.jobs.cancel(handle.id)
             await clock.elapse(seconds=4)
-            worker._pulse._nudge()  # a beat at once, which hears of it again
+            worker._heartbeat._wake_loop()  # a beat at once, which hears of it again
             await clock.elapse(seconds=4)
             assert (await handle.job()).state is State.CANCELLED
     assert interrupted == [5, 8]

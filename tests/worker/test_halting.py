@@ -66,7 +66,7 @@ async def test_an_idle_worker_goes_with_its_next_beat_and_whoever_waits_for_it_g
         await clock.elapse(seconds=6)
         await running
         assert await app.workers.list() == []
-        assert worker.dismissed
+        assert worker.stopped_by_operator
         async with app.worker() as another:
             await clock.elapse(seconds=6)
             assert ((await only(app)).info.id, (await only(app)).state) == (another.id, "open")
@@ -134,7 +134,7 @@ async def test_a_worker_that_gives_way_and_is_stopped_then_is_not_replaced(
             worker.recycle("a slot leaked")
             await app.workers.stop(worker.id)
             await clock.elapse(seconds=30)
-        assert (worker.recycled, worker.dismissed) == ("a slot leaked", True)
+        assert (worker.recycled, worker.stopped_by_operator) == ("a slot leaked", True)
 
 
 @pytest.mark.parametrize("action", ["resume", "drain", "resize"])

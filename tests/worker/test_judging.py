@@ -198,8 +198,8 @@ async def test_an_orphan_is_released_a_bounded_number_of_times(app: Mainspring, 
             await store.beat(info, until=now + timedelta(minutes=1), now=now)
             claim = await store.claim(None, worker=info.id, tasks=["task"], limit=1, now=now)
             for _ in range(2):
-                worker._sweeper.hear({(one.id, one.lease or "") for one in claim.jobs})
-            await worker._sweeper.sweep(store)
+                worker._rescue.note_unknown_runs({(one.id, one.lease or "") for one in claim.jobs})
+            await worker._rescue.sweep(store)
             clock.advance(seconds=1)
             runs += 1
             assert runs <= MAX_RELEASES + 1

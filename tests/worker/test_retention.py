@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from mainspring import Archived, BadInput, Context, Filter, Mainspring, Retention, State
 from mainspring.events import JobsPruned
 from mainspring.testing import Recorder, VirtualClock
-from mainspring.worker.pruner import STEP
+from mainspring.worker.pruner import BATCH_JOBS
 
 DAY = timedelta(days=1)
 
@@ -160,15 +160,15 @@ async def test_many_go_in_small_steps_with_pauses_between(app: Mainspring, clock
     recorder = Recorder(app)
     work(app, retention=Retention(0, DAY))
     async with app:
-        await done(app, 2 * STEP + 10)
+        await done(app, 2 * BATCH_JOBS + 10)
         clock.advance(days=2)
         began = clock.monotonic()
         pruning = asyncio.create_task(app.prune())
         await clock.elapse(seconds=5)
-        assert await pruning == 2 * STEP + 10
+        assert await pruning == 2 * BATCH_JOBS + 10
         assert await left(app) == 0
     steps = [len(event.ids) for event in recorder.of(JobsPruned)]
-    assert steps == [16, 64, 256, STEP, STEP + 10 - 336]  # short ones first: the jobs may be large
+    assert steps == [16, 64, 256, BATCH_JOBS, BATCH_JOBS + 10 - 336]  # short ones first: the jobs may be large
     assert recorder.of(JobsPruned)[-1].at > recorder.of(JobsPruned)[0].at
     assert began < clock.monotonic()
 
@@ -242,7 +242,7 @@ async def test_an_archive_that_raises_keeps_the_jobs_until_it_does_not(
         clock.advance(days=2)
         assert await app.prune() == 0
         assert await left(app) == 3
-        assert "the archive hook raised; 3 finished jobs stay until it does not" in caplog.text
+        assert "the archive hook raised; 3 finished jobs are kept until it succeeds" in caplog.text
         full.clear()
         assert await app.prune() == 3
 

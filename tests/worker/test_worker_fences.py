@@ -338,7 +338,7 @@ async def test_an_outcome_that_met_a_fault_is_told_again_and_counts_once(way: st
 
 
 async def test_a_run_that_was_given_up_ends_with_its_worker_and_is_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.worker.slots.LAST_CALL", 0.02)
+    monkeypatch.setattr("mainspring.worker.slots.DRAIN_GRACE_SECONDS", 0.02)
     store = Faulty()
     app = Mainspring(store, beat=BEAT, lease=LEASE, sweep=SWEEP)
     gate, ended = asyncio.Event(), asyncio.Event()

@@ -89,7 +89,7 @@ def worker(
         _supervise(found, Supervisor(program, count, grace=found.settings.grace, clock=found.clock), slots, metrics)
         return
     run(_work(found, one, f"queues {queues or 'all'}", slots, line, metrics), goes_on=True)
-    if one.recycled is None or (one.dismissed and line is None):
+    if one.recycled is None or (one.stopped_by_operator and line is None):
         return
     if line is not None:
         raise click.exceptions.Exit(RECYCLED)
@@ -109,7 +109,8 @@ async def _work(
     if line is None:
         app.events.subscribe(WorkerStarted, lambda event: notify("READY=1"))
         app.events.subscribe(
-            WorkerStopping, lambda event: None if worker.recycled and not worker.dismissed else notify("STOPPING=1")
+            WorkerStopping,
+            lambda event: None if worker.recycled and not worker.stopped_by_operator else notify("STOPPING=1"),
         )
     else:
         _obey(app, worker, line)

@@ -21,7 +21,7 @@ from ..schedule.record import BY_HAND, Firing, Owner, Schedule, Status
 from ..store import Store
 from ..task.task import check_name
 from ..webhook.record import noted
-from ..worker.scheduler import Scheduler, job_of
+from ..worker.scheduler import Scheduler, job_for_tick
 from .audit_log import annotate, audited
 from .ground import Ground
 from .job_page import cursor_name
@@ -115,7 +115,9 @@ class ManySchedules:
         async def plan(row: Schedule, now: datetime) -> Firing | None:
             payload, fingerprint = await scheduler.payload(row, now), scheduler.fingerprint(row)
             firing = trigger_now(row, [now], BY_HAND, now=now, mint=lambda: new_id(now), joins=True)
-            return replace(firing, jobs=tuple(job_of(row, tick, payload, now, fingerprint) for tick in firing.ticks))
+            return replace(
+                firing, jobs=tuple(job_for_tick(row, tick, payload, now, fingerprint) for tick in firing.ticks)
+            )
 
         return await self._each(which, plan, None, **part)
 
@@ -176,7 +178,7 @@ class ManySchedules:
             lost = List[str]()
             for firing, fired in zip(firings, await store.fire(firings, now=now) if firings else (), strict=True):
                 if fired.stands:
-                    self._scheduler().tell(firing)
+                    self._scheduler().emit_fired(firing)
                     jobs |= {job.schedule or "": job.id for job in firing.jobs}
                 else:
                     lost.append(firing.schedule.name)

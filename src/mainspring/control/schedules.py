@@ -31,7 +31,7 @@ from ..task.task import Task, check_name
 from ..trigger import Preview
 from ..trigger.bounds import LAST_YEAR
 from ..webhook.record import noted
-from ..worker.scheduler import BATCH, LOAD, Scheduler, job_of, load_of
+from ..worker.scheduler import BATCH_JOBS, BATCH_SCHEDULES, Scheduler, job_for_tick, read_load
 from .audit_log import annotate, audited
 from .computation import Computation, Kind
 from .ground import Ground
@@ -172,8 +172,8 @@ class Schedules:
         if dry_run:
             return planned
         changed: List[str] = []
-        for n in range(0, len(rows), BATCH):
-            some = rows[n : n + BATCH]
+        for n in range(0, len(rows), BATCH_SCHEDULES):
+            some = rows[n : n + BATCH_SCHEDULES]
             fired = await store.fire([Firing(schedule=row) for row in some], now=now)
             changed += [row.name for row, done in zip(some, fired, strict=True) if not done.stands]
         moves = [move for move in planned.moves if move.name not in set(changed)]
@@ -184,7 +184,7 @@ class Schedules:
     async def _anchor(self, name: str, spec: Spec, row: Schedule | None, now: datetime) -> datetime | None:
         if not unplaced(spec, row):
             return None
-        board = await load_of(await self._store(), now, without={name})
+        board = await read_load(await self._store(), now, without={name})
         return place(name, spec, board, now)
 
     # making and changing
@@ -315,7 +315,7 @@ class Schedules:
             else:
                 payload, fingerprint = await scheduler.payload(row, now), scheduler.fingerprint(row)
             firing = trigger_now(row, [now], BY_HAND, now=now, mint=lambda: id or new_id(now), joins=True)
-            jobs = tuple(job_of(row, tick, payload, now, fingerprint) for tick in firing.ticks)
+            jobs = tuple(job_for_tick(row, tick, payload, now, fingerprint) for tick in firing.ticks)
             return replace(firing, jobs=jobs)
 
         def held(keys: Collection[str]) -> None:
@@ -340,8 +340,8 @@ class Schedules:
         there = await self._with_jobs({key_of(name, tick): tick for tick in ticks})
         made = without(ticks, there)
         if not dry_run:
-            for n in range(0, len(made), LOAD):
-                there += await self._make(name, made[n : n + LOAD])
+            for n in range(0, len(made), BATCH_JOBS):
+                there += await self._make(name, made[n : n + BATCH_JOBS])
         made = without(made, there)
         return Backfill(made=made, there=sorted(there), dry_run=dry_run)
 
@@ -367,7 +367,7 @@ class Schedules:
             firing = trigger_now(row, left, BACKFILL, now=now, mint=lambda: new_id(now), joins=False)
             inputs = [await scheduler.payload(row, tick.at) for tick in firing.ticks]
             pairs, fingerprint = zip(firing.ticks, inputs, strict=True), scheduler.fingerprint(row) if left else None
-            jobs = tuple(job_of(row, tick, payload, now, fingerprint) for tick, payload in pairs)
+            jobs = tuple(job_for_tick(row, tick, payload, now, fingerprint) for tick, payload in pairs)
             return replace(firing, jobs=jobs) if left else None
 
         def held(keys: Collection[str]) -> None:
@@ -406,7 +406,7 @@ class Schedules:
                 return row
             (fired,) = await store.fire([firing], now=now)
             if fired.stands:
-                self._scheduler().tell(firing)
+                self._scheduler().emit_fired(firing)
                 annotate(before=row, after=firing.schedule)
                 if deed is not None:
                     self._tell(deed, name)
