@@ -17,7 +17,7 @@ import pytest
 
 from mainspring.clock import SystemClock, Timer
 from mainspring.supervisor.command_line import CommandLine
-from mainspring.supervisor.supervisor import AGAIN, STEADY, SupervisedProcess, Supervisor
+from mainspring.supervisor.supervisor import RESTART_BACKOFF, STEADY_SECONDS, SupervisedProcess, Supervisor
 
 # Says that it takes jobs, as a worker does.
 UP = """
@@ -91,15 +91,15 @@ async def test_a_process_that_dies_again_and_again_is_started_later_each_time(ea
     await one.run()
     found = waits(ear)
     assert all(later > 1.4 * sooner for sooner, later in pairwise(found[:7]))
-    assert found[-1] <= AGAIN.max
+    assert found[-1] <= RESTART_BACKOFF.max
     assert re.fullmatch(r"process 1 \(pid \d+\) ended: exit code 3; the next one starts in 0\.\d+ s", ear.lines[1])
 
 
 async def test_a_process_that_lived_for_a_while_is_forgiven(ear: Ear) -> None:
-    one = supervisor("os._exit(3)", age=STEADY)
+    one = supervisor("os._exit(3)", age=STEADY_SECONDS)
     ear.on("starts in", 4, one.stop)
     await one.run()
-    assert max(waits(ear)) <= AGAIN.initial
+    assert max(waits(ear)) <= RESTART_BACKOFF.initial
 
 
 async def test_the_signal_that_killed_a_process_is_named(ear: Ear) -> None:

@@ -15,8 +15,7 @@ import click
 from ..app import Mainspring
 from ..clock import SystemClock
 from ..supervisor.command_line import CommandLine
-from ..supervisor.imported_files import ImportReport
-from ..supervisor.reloader import VARIABLE, Reloader
+from ..supervisor.reloader import VARIABLE, ImportReport, Reloader
 from .job_lines import JobLines
 from .loading import load, named_app, place
 from .loop import run
@@ -57,7 +56,7 @@ def dev(
     check_parts()
     if not no_reload and not os.environ.get(VARIABLE):
         log_to_stderr(log_level or "info")
-        reloader = Reloader(CommandLine.this(), Path.cwd(), SystemClock(), patience=2 * GRACE)
+        reloader = Reloader(CommandLine.current(), Path.cwd(), SystemClock(), kill_after=2 * GRACE)
         raise click.exceptions.Exit(asyncio.run(reloader.run()))
     folder = Path.cwd()
     found = load(name, source)
@@ -103,7 +102,7 @@ async def _beside(app: Mainspring, service: Service, lines: JobLines | None, fol
         asyncio.get_running_loop().add_reader(alive, _orphaned, service, alive)
         report = ImportReport(reports, folder)
         report.send()
-        tasks.append(asyncio.create_task(report.keep(app.clock)))
+        tasks.append(asyncio.create_task(report.watch(app.clock)))
     try:
         yield
     finally:

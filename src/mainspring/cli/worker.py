@@ -18,10 +18,10 @@ from .. import config
 from ..app import Mainspring
 from ..errors import BadSetting
 from ..events import JobEnded, WorkerStarted, WorkerStopped, WorkerStopping
-from ..supervisor.channel import RECYCLED, StatusMessage, SupervisorChannel
+from ..supervisor.channel import RECYCLED_EXIT_CODE, StatusMessage, SupervisorChannel
 from ..supervisor.command_line import CommandLine, can_reload
 from ..supervisor.supervisor import Supervisor
-from ..supervisor.systemd import notify, watchdog
+from ..supervisor.systemd import notify, notify_watchdog
 from ..worker.worker import Worker
 from .failure import note
 from .loading import load, named_app, place
@@ -73,7 +73,7 @@ def worker(
     """
     name, source = named_app(app, named)
     wanted = _queues(queues)
-    program, line = CommandLine.this(), SupervisorChannel.grasp()
+    program, line = CommandLine.current(), SupervisorChannel.from_environ()
     # The app looks at this level while it is built: too late to set it afterwards.
     logging.getLogger("mainspring").setLevel((log_level or "info").upper())
     found = load(name, source)
@@ -92,7 +92,7 @@ def worker(
     if one.recycled is None or (one.stopped_by_operator and line is None):
         return
     if line is not None:
-        raise click.exceptions.Exit(RECYCLED)
+        raise click.exceptions.Exit(RECYCLED_EXIT_CODE)
     _logger.info("pid %d starts anew: %s", os.getpid(), one.recycled)
     program.restart()
 
@@ -117,12 +117,12 @@ async def _work(
         # Before the worker lets go of the signals: one that comes after that ends the process without a word.
         app.events.subscribe(
             WorkerStopped,
-            lambda event: line.say(StatusMessage(ended=dict(ended), counts=figures.take() if figures else None)),
+            lambda event: line.send(StatusMessage(ended=dict(ended), counts=figures.take() if figures else None)),
         )
     if can_reload():
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: worker.recycle("SIGHUP"))
     async with app, nullcontext() if figures is None or metrics is None else figures.kept(line, *metrics):
-        guard = asyncio.create_task(watchdog(app.clock))
+        guard = asyncio.create_task(notify_watchdog(app.clock))
         try:
             await worker.run()
         finally:
@@ -150,10 +150,10 @@ def _obey(app: Mainspring, worker: Worker, line: SupervisorChannel) -> None:
         loop.add_signal_handler(signal.SIGTERM, stop)
         loop.add_signal_handler(signal.SIGINT, stop, 0.0)
         line.watch(gone)
-        line.say(StatusMessage(up=True))
+        line.send(StatusMessage(up=True))
 
     app.events.subscribe(WorkerStarted, started)
-    app.events.subscribe(WorkerStopping, lambda event: line.say(StatusMessage(recycling=worker.recycled or "")))
+    app.events.subscribe(WorkerStopping, lambda event: line.send(StatusMessage(recycling=worker.recycled or "")))
 
 
 def _metrics(app: Mainspring, host: str | None, port: int | None) -> Address | None:
@@ -168,9 +168,9 @@ def _supervise(app: Mainspring, supervisor: Supervisor, slots: int, metrics: Add
         raise click.UsageError("--workers above 1 needs a system with signals: start one command for each process")
     click.echo(f"supervisor {os.getpid()} on {place(app)}: {supervisor.count} processes, {slots} slots each")
     asyncio.run(supervisor.run() if metrics is None else supervise(app, supervisor, *metrics))
-    if supervisor.failed:
+    if supervisor.failure_code:
         note("error", "no process got to work, for the reason above: not trying again", "red")
-        raise click.exceptions.Exit(supervisor.failed)
+        raise click.exceptions.Exit(supervisor.failure_code)
     click.echo(f"supervisor {os.getpid()} stopped: {_tally(supervisor.ended)}, in {supervisor.started} processes")
 
 

@@ -57,8 +57,8 @@ class ProcessFigures:
     async def _tell(self, line: SupervisorChannel) -> None:
         while True:
             await self._app.clock.sleep(PERIOD)
-            if not line.full:
-                line.say(StatusMessage(counts=self.take()))
+            if not line.has_unsent:
+                line.send(StatusMessage(counts=self.take()))
 
 
 async def supervise(app: Mainspring, supervisor: Supervisor, host: str, port: int) -> None:
@@ -66,7 +66,7 @@ async def supervise(app: Mainspring, supervisor: Supervisor, host: str, port: in
     from ..metrics.process import STARTS
 
     def counts() -> CounterSnapshot:
-        whole = supervisor.meter.whole()
+        whole = supervisor.counters.whole()
         whole.count(STARTS, "", supervisor.started)
         return whole
 

@@ -131,10 +131,10 @@ class Threads:
                 return call.future.result()
         except asyncio.CancelledError:
             call.interrupt()
-            await self._wait_for_end(call, tag)
+            await self._await_end(call, tag)
             raise
 
-    async def _wait_for_end(self, call: _Call, tag: Any) -> None:
+    async def _await_end(self, call: _Call, tag: Any) -> None:
         done = Alarm(self._clock)
 
         def ended(future: asyncio.Future[Any]) -> None:
