@@ -191,7 +191,7 @@ IN_COLUMNS: dict[Any, str] = {
     FeedEvent: "SELECT text FROM mainspring_news",
 }
 IN_DOCUMENTS: dict[str, Any] = {
-    "answer": idempotency.Once, "depth": DepthSample, "key": keys._Text, "queue_pauses": queue_pauses.Pauses,
+    "answer": idempotency.Once, "depth": DepthSample, "key": keys._KeyDocument, "queue_pauses": queue_pauses.Pauses,
     "session": session._Text, "trigger": inbound.StoredTrigger, "webhook": record.StoredWebhook,
     "webhook.standing": record.Standing,
 }  # fmt: skip

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring import BadInput, Filter, Mainspring, StoreUnavailable
+from mainspring.control.argument_edits import MAX_EDITED_CHARACTERS, in_batches
 from mainspring.control.bulk_steps import BulkSteps
-from mainspring.control.edited import MAX_EDITED_CHARACTERS, in_lots
 from mainspring.events import JobsChanged
 from mainspring.records.job import NewJob
 from mainspring.records.query import Changed, Update
@@ -167,5 +167,5 @@ async def test_no_name_is_no_worker_even_if_there_is_only_one(app: Mainspring, n
 def test_new_arguments_go_to_the_store_in_lots_of_bounded_size() -> None:
     sizes = [10, 10, MAX_EDITED_CHARACTERS, 10, MAX_EDITED_CHARACTERS - 10, 5 * MAX_EDITED_CHARACTERS, 10]
     updates = {str(n): Update(payload="x" * size) for n, size in enumerate(sizes)}
-    assert [list(lot) for lot in in_lots(updates)] == [["0", "1"], ["2"], ["3", "4"], ["5"], ["6"]]
-    assert list(in_lots({})) == []
+    assert [list(lot) for lot in in_batches(updates)] == [["0", "1"], ["2"], ["3", "4"], ["5"], ["6"]]
+    assert list(in_batches({})) == []

@@ -121,14 +121,14 @@ async def test_only_a_process_that_worked_can_give_way_without_a_wait(ear: Ear) 
 async def test_it_gives_up_when_every_process_fails_before_it_worked(ear: Ear, code: int) -> None:
     both = supervisor(f"os._exit({code})", count=2)
     await both.run()
-    assert both.failed == code
+    assert both.failure_code == code
 
 
 async def test_one_process_that_works_is_enough_to_go_on(ear: Ear) -> None:
     both = supervisor("number == '1' and os._exit(1); up(); signal.pause()", count=2)
     ear.on("starts in", 3, both.stop)
     await both.run()
-    assert both.failed == 0
+    assert both.failure_code == 0
     assert len(waits(ear)) >= 3
 
 
@@ -136,7 +136,7 @@ async def test_a_process_that_worked_once_is_started_again_whatever_it_dies_of(e
     one = supervisor("up(); os._exit(1)")
     ear.on("starts in", 3, one.stop)
     await one.run()
-    assert one.failed == 0
+    assert one.failure_code == 0
 
 
 async def test_a_program_that_cannot_be_started_is_tried_again(ear: Ear) -> None:

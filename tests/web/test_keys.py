@@ -113,7 +113,7 @@ async def test_what_is_no_key_is_refused_with_the_way_out(
 
 
 async def test_there_is_no_room_for_any_number_of_keys(spring: Mainspring, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys, "MOST", 2)
+    monkeypatch.setattr(keys, "MAX_API_KEYS", 2)
     await spring.keys.create("a")
     await spring.keys.create("b")
     with pytest.raises(BadInput, match="revoke what nobody uses"):
@@ -176,7 +176,7 @@ async def test_a_revoked_key_opens_nothing_here_at_once_and_elsewhere_within_fiv
     assert await elsewhere.keys.find(secret)
     await here.keys.revoke("deploy")
     assert await here.keys.find(secret) is None
-    clock.advance(seconds=keys.HOLDS)
+    clock.advance(seconds=keys.KEY_CACHE_SECONDS)
     assert await elsewhere.keys.find(secret) is None
 
 
@@ -186,7 +186,7 @@ async def test_a_key_made_elsewhere_is_known_within_a_second(clock: VirtualClock
     await here.keys.find(NEVER)
     secret = await elsewhere.keys.create("deploy")
     assert await here.keys.find(secret) is None
-    clock.advance(seconds=keys.AGAIN)
+    clock.advance(seconds=keys.UNKNOWN_KEY_RETRY_SECONDS)
     assert await here.keys.find(secret)
 
 

@@ -161,7 +161,7 @@ async def test_a_worker_of_a_release_that_does_not_know_how_is_not_told_to_stop(
         info = (await app.workers.get(worker.id)).info
         old = replace(info, id="old-1", host="web", pid=7, grace=None)
         await store.beat(old, until=now.replace(year=now.year + 1), now=now)
-        with pytest.raises(BadInput, match="cannot be stopped from afar: send SIGTERM to process 7 on web"):
+        with pytest.raises(BadInput, match="cannot be stopped remotely: send SIGTERM to process 7 on web"):
             await app.workers.stop("old-1")
         assert await app.workers.stop(None) == [worker.id]
         assert (await app.workers.get("old-1")).state == "open"

@@ -15,7 +15,7 @@ from mainspring import Breaker, Context, Discard, Mainspring, Retry, StoreUnavai
 from mainspring.counters import LABELS, OTHER
 from mainspring.metrics import exposition
 from mainspring.metrics.cluster import ClusterCollector, ClusterMetrics
-from mainspring.metrics.families import Fold
+from mainspring.metrics.families import FoldedLabels
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import Faults, FaultStore, VirtualClock
 
@@ -241,7 +241,7 @@ async def test_labels_are_bounded_and_the_rest_is_counted_together(app: Mainspri
 
 
 def test_the_first_names_have_labels_of_their_own() -> None:
-    fold = Fold(["a", "b", "a", "c", "d"], limit=2)
+    fold = FoldedLabels(["a", "b", "a", "c", "d"], limit=2)
     assert [fold(name) for name in "abcd"] == ["a", "b", OTHER, OTHER]
     assert fold.folded == 2
 
@@ -268,7 +268,7 @@ def faulty(clock: VirtualClock) -> tuple[Mainspring, Faults]:
 
 
 async def test_scrapes_at_the_same_time_look_once(faulty: tuple[Mainspring, Faults], clock: VirtualClock) -> None:
-    cluster = ClusterMetrics(faulty[0], fresh=2)
+    cluster = ClusterMetrics(faulty[0], max_age=2)
     await asyncio.gather(*(cluster.families() for _ in range(5)))
     clock.advance(seconds=1)
     await cluster.families()
@@ -282,7 +282,7 @@ async def test_a_store_that_fails_is_told_and_nothing_old(
     faulty: tuple[Mainspring, Faults], clock: VirtualClock
 ) -> None:
     app, faults = faulty
-    cluster = ClusterMetrics(app, fresh=2)
+    cluster = ClusterMetrics(app, max_age=2)
     assert samples(await cluster.families())["mainspring_store_up",] == 1
     clock.advance(seconds=5)
     faults.fail("counts", error=lambda: StoreUnavailable("gone"))

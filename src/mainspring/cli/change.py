@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..app import Mainspring
-from ..control import PAGE
+from ..control import MAX_PAGE_ROWS
 from ..errors import InvalidTransition, JobExists
 from ..events import JobsChanged
 from ..ids import JobId
@@ -116,14 +116,14 @@ async def _agreed(app: Mainspring, deed: ChangeCommand, choice: JobChoice) -> Fi
 
 async def first(app: Mainspring, which: Filter) -> list[Job]:
     """The first thousand, first to last."""
-    return await app.jobs.list(which, limit=PAGE, newest=False, sort="created")
+    return await app.jobs.list(which, limit=MAX_PAGE_ROWS, newest=False, sort="created")
 
 
 async def _count(app: Mainspring, which: Filter) -> int:
     """Up to COUNTED, and one more if there are more."""
     count, after = 0, None
     while count <= COUNTED:
-        page = await app.jobs.list(which, limit=PAGE, after=after, newest=False, sort="created")
+        page = await app.jobs.list(which, limit=MAX_PAGE_ROWS, after=after, newest=False, sort="created")
         count, after = count + len(page), page.next
         if after is None:
             break
@@ -140,7 +140,7 @@ async def _running(app: Mainspring) -> set[JobId]:
     found: set[JobId] = set()
     after = None
     while True:
-        page = await app.jobs.list(Filter(states=("running",)), limit=PAGE, after=after)
+        page = await app.jobs.list(Filter(states=("running",)), limit=MAX_PAGE_ROWS, after=after)
         found |= {job.id for job in page}
         after = page.next
         if after is None:
@@ -151,7 +151,7 @@ async def _left(app: Mainspring, deed: ChangeCommand, ids: Sequence[JobId], answ
     """Those asked for by id that were not even looked at: unknown, or none of this deed's business."""
     said: dict[JobId, str] = {}
     rest = tuple(id for id in ids if id not in answered)
-    for some in (rest[start : start + PAGE] for start in range(0, len(rest), PAGE)):
+    for some in (rest[start : start + MAX_PAGE_ROWS] for start in range(0, len(rest), MAX_PAGE_ROWS)):
         known = {job.id: job for job in await first(app, Filter(ids=some))}
         for id in some:
             said[id] = _unfit(deed, id, known[id].state) if id in known else str(missing(id))

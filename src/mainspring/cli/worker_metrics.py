@@ -24,10 +24,10 @@ class ProcessFigures:
     """What a worker counts; a supervised one tells its supervisor, any other serves it."""
 
     def __init__(self, app: Mainspring) -> None:
-        from ..metrics.timed import measured
+        from ..metrics.timed_store import measure
 
         self._app = app
-        self._meter = measured(app)
+        self._meter = measure(app)
 
     def take(self) -> CounterSnapshot:
         """What its supervisor does not know yet."""

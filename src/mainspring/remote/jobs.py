@@ -10,9 +10,10 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict
 
 from ..control.bulk_page import BulkPage
-from ..control.job_counts import MAX_JOBS, FilteredCounts
+from ..control.checks import MAX_PAGE_ROWS, checked_filter, checked_id, checked_limit
+from ..control.job_counts import MAX_COUNTED_JOBS, FilteredCounts
 from ..control.job_page import Page
-from ..control.jobs import PAGE, Jobs, checked_filter, checked_id, checked_limit
+from ..control.jobs import Jobs
 from ..errors import BadInput
 from ..ids import JobId
 from ..insight.why import Reason
@@ -60,7 +61,7 @@ class RemoteJobs(Jobs):
         sort: Sort | None = None,
         brief: bool = False,
     ) -> Page:
-        checked_limit(limit, PAGE)
+        checked_limit(limit, MAX_PAGE_ROWS)
         line, page = await line_of(self._ground), Page()
         said = _query(which or Filter())
         while len(page) < limit:
@@ -90,7 +91,7 @@ class RemoteJobs(Jobs):
         query = _query(which)
         found = await (await line_of(self._ground)).ask(dict[str, Any], "GET", "jobs", "counts", query=query)
         counts: dict[Shown, int] = {state: found[state] for state in SHOWN if state in found}
-        return FilteredCounts(counts=counts, up_to=found.get("up_to", MAX_JOBS))
+        return FilteredCounts(counts=counts, up_to=found.get("up_to", MAX_COUNTED_JOBS))
 
     async def run_again(self, id: JobId, *, new_id: JobId | None = None) -> Handle[Any]:
         if new_id is not None:

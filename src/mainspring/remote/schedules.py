@@ -10,10 +10,10 @@ import msgspec
 from msgspec.structs import asdict
 
 from ..control import Backfill, ManySchedules, ScheduleBulk, ScheduleFilter, ScheduleRun, Schedules, ScheduleStats
+from ..control.checks import MAX_PAGE_ROWS, checked_limit
 from ..control.ground import Ground
-from ..control.jobs import PAGE, checked_limit
-from ..control.schedule_bulk import BulkPart
-from ..control.schedule_history import WEEK
+from ..control.schedule_bulk import ScheduleBulkPage
+from ..control.schedule_history import DEFAULT_WINDOW
 from ..errors import BadInput
 from ..ids import JobId
 from ..records.job import Enqueued
@@ -31,16 +31,18 @@ from .line import line_of
 
 
 class RemoteManySchedules(ManySchedules):
-    async def pause(self, which: ScheduleFilter, reason: str = "", **part: Unpack[BulkPart]) -> ScheduleBulk:
+    async def pause(self, which: ScheduleFilter, reason: str = "", **part: Unpack[ScheduleBulkPage]) -> ScheduleBulk:
         return await self._ask(which, {"action": "pause", "note": reason, **part})
 
-    async def resume(self, which: ScheduleFilter, *, catch_up: bool = False, **part: Unpack[BulkPart]) -> ScheduleBulk:
+    async def resume(
+        self, which: ScheduleFilter, *, catch_up: bool = False, **part: Unpack[ScheduleBulkPage]
+    ) -> ScheduleBulk:
         return await self._ask(which, {"action": "resume", "catch_up": catch_up, **part})
 
-    async def trigger(self, which: ScheduleFilter, **part: Unpack[BulkPart]) -> ScheduleBulk:
+    async def trigger(self, which: ScheduleFilter, **part: Unpack[ScheduleBulkPage]) -> ScheduleBulk:
         return await self._ask(which, {"action": "trigger", **part})
 
-    async def delete(self, which: ScheduleFilter, **part: Unpack[BulkPart]) -> ScheduleBulk:
+    async def delete(self, which: ScheduleFilter, **part: Unpack[ScheduleBulkPage]) -> ScheduleBulk:
         return await self._ask(which, {"action": "delete", **part})
 
     async def _ask(self, which: ScheduleFilter, body: Mapping[str, Any]) -> ScheduleBulk:
@@ -58,7 +60,7 @@ class RemoteSchedules(Schedules):
         self, ground: Ground, scheduler: Callable[[], Scheduler], handle: Callable[[Enqueued, str], Handle[Any]]
     ) -> None:
         super().__init__(ground, scheduler, handle)
-        self.many = RemoteManySchedules(ground, self._store, scheduler, self._tell)
+        self.many = RemoteManySchedules(ground, self._store, scheduler, self._emit_changed)
 
     async def create(
         self, name: str, trigger: Any, task: Task[Any, Any] | str, **options: Unpack[ScheduleOptions]
@@ -108,7 +110,7 @@ class RemoteSchedules(Schedules):
         return await line.ask(Backfill, "POST", "schedules", check_name(name, "name"), "backfill", body=body)
 
     async def executions(self, name: str, *, limit: int = 100, before: int | None = None) -> Sequence[ScheduleRun]:
-        checked_limit(limit, PAGE)
+        checked_limit(limit, MAX_PAGE_ROWS)
         line, found = await line_of(self._ground), list[ScheduleRun]()
         path = "schedules", check_name(name, "schedule name"), "executions"
         while limit > 0:
@@ -120,7 +122,7 @@ class RemoteSchedules(Schedules):
             limit, before = limit - len({one.n for one in answers}), answers[-1].n
         return found
 
-    async def stats(self, name: str, window: timedelta = WEEK) -> ScheduleStats:
+    async def stats(self, name: str, window: timedelta = DEFAULT_WINDOW) -> ScheduleStats:
         line, path = await line_of(self._ground), ("schedules", check_name(name, "schedule name"), "stats")
         return await line.ask(ScheduleStats, "GET", *path, query={"window": f"{window.total_seconds():g}s"})
 

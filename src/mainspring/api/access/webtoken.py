@@ -12,7 +12,7 @@ from jwt.exceptions import InvalidAudienceError, InvalidIssuerError, MissingRequ
 
 from ...clock import Clock
 from ...config import Settings
-from ...control.keys import HOLDS
+from ...control.keys import KEY_CACHE_SECONDS
 from ...records.api_key import ROLES
 from .authenticate import Principal
 from .keyset import KeySet
@@ -24,7 +24,7 @@ _REQUIRED = ["exp", "nbf", "iat", "iss", "aud"]
 # Where a token would say by itself which key it is to be verified with.
 _TELLING = ("jku", "jwk", "x5u", "x5c")
 _MOST = 1000
-_REMEMBERED_FOR = HOLDS
+_REMEMBERED_FOR = KEY_CACHE_SECONDS
 
 
 class TokenRefused(Exception):

@@ -45,7 +45,7 @@ class Outlook(Struct, frozen=True, kw_only=True):
 async def scheduler_outlook(spring: Spring, limit: Limit = 10) -> Outlook:
     """Which schedules tick next, which are late, and which have paused themselves after failures."""
     store, now = await spring.opened(), spring.clock.now()
-    index = await spring.schedules.index.look()
+    index = await spring.schedules.index.snapshot()
     coming = await store.due(now=now + _YEARS, limit=limit)
     overdue = await store.due(now=now - LATE, limit=limit)
     # The store does not look by itself for all that tick, nor for those whose input only some workers can compute.

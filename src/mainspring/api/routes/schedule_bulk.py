@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 
 from ...app import Mainspring
 from ...bounds import MAX_NOTE_CHARACTERS
-from ...control.schedule_bulk import MOST_ROWS, ScheduleBulk, ScheduleFilter
+from ...control.schedule_bulk import MAX_ROWS, ScheduleBulk, ScheduleFilter
 from ...schedule.record import Owner, Status
 from ..access.authenticate import Spring, may
 from ..access.redaction import shown_line
@@ -34,7 +34,7 @@ class BulkSchedules(Struct, kw_only=True, forbid_unknown_fields=True):
     """The schedules meant: by name; by filter, in parts; or all."""
 
     action: Literal["pause", "resume", "trigger", "delete"]
-    names: Annotated[list[str], Meta(min_length=1, max_length=MOST_ROWS)] | None = None
+    names: Annotated[list[str], Meta(min_length=1, max_length=MAX_ROWS)] | None = None
     filter: ScheduleChoice | None = None
     all: bool = False
     """Must be true where the filter is empty."""
@@ -44,7 +44,7 @@ class BulkSchedules(Struct, kw_only=True, forbid_unknown_fields=True):
     """For resume: meet the ticks of the pause by each one's catch-up rule."""
     dry_run: bool = False
     """Only answer which schedules are meant."""
-    limit: Annotated[int, Meta(ge=1, le=MOST_ROWS)] = MOST_ROWS
+    limit: Annotated[int, Meta(ge=1, le=MAX_ROWS)] = MAX_ROWS
     """At most this number in this call."""
     after: str | None = None
     """The `next` of the call before, with the same choice."""

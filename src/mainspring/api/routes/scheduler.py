@@ -76,7 +76,7 @@ class RulePreview(Struct, frozen=True, kw_only=True):
 @get("/scheduler/metrics", **may("viewer"))
 async def scheduler_metrics(spring: Spring, recent: Lately) -> SchedulerFigures:
     """How many schedules and jobs there are, and how ticks and their jobs have gone."""
-    now, index = spring.clock.now(), await spring.schedules.index.look()
+    now, index = spring.clock.now(), await spring.schedules.index.snapshot()
     late, sums, counts = bisect_right(index.due, now), index.sums, index.counts
     jobs, ends = await recent.get("counts", spring.jobs.counts), sums.completed + sums.failed
     return SchedulerFigures(

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...app import Mainspring
-from ...control.keys import HOLDS
+from ...control.keys import KEY_CACHE_SECONDS
 from ...ids import new_id
 from ...records.api_key import fingerprint
 from ...records.audit import AuditEntry
@@ -142,7 +142,7 @@ class Sessions:
 
     async def _document(self, name: str) -> Document | None:
         document, at = self._known.get(name, (None, 0.0))
-        if name in self._known and (document is None or self._app.clock.monotonic() - at < HOLDS):
+        if name in self._known and (document is None or self._app.clock.monotonic() - at < KEY_CACHE_SECONDS):
             return document
         found = await (await self._app.opened()).documents(_KIND, [name], now=self._app.clock.now(), limit=1)
         if found:

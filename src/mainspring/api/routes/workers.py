@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
 from ...app import Mainspring
-from ...control.workers import MOST
+from ...control.workers import MAX_CONCURRENCY
 from ...records.worker import WorkerCommands, WorkerInfo, WorkerRow, WorkerState
 from ..access.authenticate import Spring, may
 from ..showing import shown_each
@@ -39,7 +39,7 @@ class WorkerDetails(WorkerView, frozen=True, kw_only=True):
 
 
 class Size(Struct, forbid_unknown_fields=True):
-    concurrency: Annotated[int, Meta(ge=1, le=MOST)] | None
+    concurrency: Annotated[int, Meta(ge=1, le=MAX_CONCURRENCY)] | None
     """Slots from now on; null: as it was started."""
 
 
