@@ -116,7 +116,7 @@ async def test_there_is_no_room_for_any_number_of_keys(spring: Mainspring, monke
     monkeypatch.setattr(keys, "MAX_API_KEYS", 2)
     await spring.keys.create("a")
     await spring.keys.create("b")
-    with pytest.raises(BadInput, match="revoke what nobody uses"):
+    with pytest.raises(BadInput, match="revoke those that are not used"):
         await spring.keys.create("c")
 
 

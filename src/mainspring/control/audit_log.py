@@ -93,8 +93,10 @@ def audited(action: str) -> Callable[[Method[S, P, T]], Method[S, P, T]]:
             who = current_actor()
             if who is None or _current_record.get() is not None or kwargs.get("dry_run"):
                 return await method(self, *args, **kwargs)
-            target, asked = _target_and_arguments(signature, signature.bind(self, *args, **kwargs).arguments)
-            return await record_call(self._ground, who, action, target, asked, lambda: method(self, *args, **kwargs))
+            target, arguments = _target_and_arguments(signature, signature.bind(self, *args, **kwargs).arguments)
+            return await record_call(
+                self._ground, who, action, target, arguments, lambda: method(self, *args, **kwargs)
+            )
 
         return call
 
@@ -102,12 +104,12 @@ def audited(action: str) -> Callable[[Method[S, P, T]], Method[S, P, T]]:
 
 
 async def record_call(
-    ground: Ground, who: str, action: str, target: str, asked: str, act: Callable[[], Awaitable[T]]
+    ground: Ground, who: str, action: str, target: str, arguments: str, act: Callable[[], Awaitable[T]]
 ) -> T:
     """Calls `act`, with an entry stored before it and its outcome after it."""
     store, now = await ground.opened(), ground.clock.now()
     entry = AuditEntry(
-        id=new_id(now), at=now, who=clean(who, MAX_WHO_CHARACTERS), action=action, target=target, asked=asked
+        id=new_id(now), at=now, who=clean(who, MAX_WHO_CHARACTERS), action=action, target=target, asked=arguments
     )
     await store.record([entry])
     return await _run(store, entry, act)
@@ -177,14 +179,14 @@ def _fields(value: Any) -> Any:
 def _target_and_arguments(signature: inspect.Signature, given: Mapping[str, Any]) -> tuple[str, str]:
     """The target, and the other arguments as JSON."""
     first = [name for name, one in signature.parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD][1:2]
-    asked: dict[str, Any] = {}
+    others: dict[str, Any] = {}
     for name, value in list(given.items())[1:]:
         if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-            asked |= value
+            others |= value
         elif name not in first:
-            asked[name] = value
+            others[name] = value
     target = _target(given.get(first[0])) if first else "{}"
-    return target, encode_bounded({name: value for name, value in asked.items() if value is not UNSET})
+    return target, encode_bounded({name: value for name, value in others.items() if value is not UNSET})
 
 
 def _target(value: Any) -> str:
@@ -227,14 +229,14 @@ def _shorten_lists(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 def encode_bounded(parts: Mapping[str, Any]) -> str:
     """One JSON object. If it would be too long, its long values are shortened to texts."""
-    said = {name: _json(value) for name, value in parts.items()}
-    if sum(map(len, said.values())) > MAX_ENTRY_BYTES:
-        share = MAX_ENTRY_BYTES // len(said)
-        said = {
+    encoded = {name: _json(value) for name, value in parts.items()}
+    if sum(map(len, encoded.values())) > MAX_ENTRY_BYTES:
+        share = MAX_ENTRY_BYTES // len(encoded)
+        encoded = {
             name: part if len(part) <= share else _json(_shorten(part.decode(), max(60, share // 4)))
-            for name, part in said.items()
+            for name, part in encoded.items()
         }
-    return msgspec.json.encode({name: Raw(part) for name, part in said.items()}).decode()
+    return msgspec.json.encode({name: Raw(part) for name, part in encoded.items()}).decode()
 
 
 def _shorten(text: str, limit: int) -> str:

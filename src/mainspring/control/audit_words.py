@@ -50,10 +50,10 @@ def target_text(action: str, target: str) -> str:
 
 def reason_of(entry: AuditEntry) -> str | None:
     """The reason given for the change: that of a cancel, or the note of a pause."""
-    asked = data(entry.asked)
-    if not isinstance(asked, dict):
+    arguments = data(entry.asked)
+    if not isinstance(arguments, dict):
         return None
-    reason = asked.get("reason") or asked.get("note")
+    reason = arguments.get("reason") or arguments.get("note")
     return reason if isinstance(reason, str) and reason else None
 
 

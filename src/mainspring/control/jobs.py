@@ -265,7 +265,7 @@ class Jobs:
         Conflicts of keys are not checked.
         """
 
-        async def look(which: Filter, after: JobId | None, limit: int) -> Changed:
+        async def preview_step(which: Filter, after: JobId | None, limit: int) -> Changed:
             store, page = await self._ground.opened(), await self._page(which, after, limit, brief=True)
             changed = Changed([], {}, page.next)
             for n, job in enumerate(page):
@@ -275,7 +275,9 @@ class Jobs:
                     await asyncio.sleep(0)
             return changed
 
-        return await self._by_filter(which, look, MAX_STEP_JOBS if arguments is UNSET else MAX_EDITED_JOBS, **part)
+        return await self._by_filter(
+            which, preview_step, MAX_STEP_JOBS if arguments is UNSET else MAX_EDITED_JOBS, **part
+        )
 
     async def _preview_job(self, action: Action, job: Job, arguments: Mapping[str, Any] | UnsetType) -> Changed:
         state = job.met(self._ground.clock.now())

@@ -164,12 +164,12 @@ class Keys:
         return stored.key
 
     async def by_id(self, id: str) -> ApiKey | None:
-        """The key with that id, None if it is gone or expired; cached like find()."""
+        """The key with that id, None if it was revoked or has expired; cached like find()."""
         stored = await self._stored(id)
-        gone = stored is None or (
-            stored.key.expires_at is not None and stored.key.expires_at <= self._ground.clock.now()
-        )
-        return None if stored is None or gone else stored.key
+        if stored is None:
+            return None
+        expires_at = stored.key.expires_at
+        return stored.key if expires_at is None or expires_at > self._ground.clock.now() else None
 
     async def unreadable(self) -> Sequence[UnreadableRecord]:
         """Keys that this release cannot decode: they open nothing."""

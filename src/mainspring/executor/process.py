@@ -243,6 +243,6 @@ def _pidfd(pid: int) -> int | None:
 
 
 def _readable(fd: int, milliseconds: int) -> bool:
-    look = select.poll()
-    look.register(fd, select.POLLIN)
-    return bool(look.poll(milliseconds))
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(milliseconds))

@@ -17,7 +17,7 @@ from ..clock import Alarm, Clock
 from ..task.interruption import Interrupted
 
 _logger = logging.getLogger("mainspring")
-# How long a task's thread may continue after it was interrupted before its slot counts as on_leak.
+# How long a task's thread may continue after it was interrupted before its slot counts as leaked.
 INTERRUPT_GRACE_SECONDS = 2.0
 
 
@@ -45,7 +45,7 @@ class _Call:
         except BaseException as raised:
             error = raised
         while self.thread is not None:
-            with suppress(Interrupted):  # meant for the function, which has on_return
+            with suppress(Interrupted):  # meant for the function, which has returned
                 self._detach()
         return self._deliver(value, error)
 
@@ -103,7 +103,7 @@ class Threads:
         self.on_leak: Callable[[Any, str], object] = lambda tag, stack: None
         """Called with a call's tag and its stack if it ignores its interruption."""
         self.on_return: Callable[[Any], object] = lambda tag: None
-        """Called with the tag of a on_leak call that has on_return after all."""
+        """Called with the tag of a leaked call that has returned after all."""
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._idle = 0

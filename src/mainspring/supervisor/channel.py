@@ -69,7 +69,7 @@ class SupervisorChannel:
         """Calls `on_lost` once, when the supervisor has died."""
         loop = asyncio.get_running_loop()
 
-        def look() -> None:
+        def check_peer() -> None:
             with suppress(BlockingIOError):
                 try:
                     alive = bool(self._socket.recv(64))
@@ -79,4 +79,4 @@ class SupervisorChannel:
                     loop.remove_reader(self._socket)
                     on_lost()
 
-        loop.add_reader(self._socket, look)
+        loop.add_reader(self._socket, check_peer)

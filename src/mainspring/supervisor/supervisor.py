@@ -165,7 +165,7 @@ class Supervisor:
         self._terminate(child)
 
     def reload(self) -> None:
-        """Replaces every process, one after the other. A call during that replaces them once add_process."""
+        """Replaces every process, one after the other. A call during that replaces them once more."""
         self._reloading.ring()
 
     async def _reload_loop(self) -> None:
@@ -186,7 +186,7 @@ class Supervisor:
             _logger.error("%s did not come up again: the other processes are not replaced", child)
         return is_up
 
-    # describe_exit a process
+    # ending a process
 
     def _terminate(self, child: SupervisedProcess) -> None:
         child.wanted = False

@@ -33,7 +33,7 @@ class ClaimTrigger(Alarm):
         self._postponed: set[datetime] = set()
         self._room = MIN_REMEMBERED_INSTANTS
 
-    def postponed(self, run_at: datetime) -> None:
+    def note_postponed(self, run_at: datetime) -> None:
         """Records that this worker has postponed a job until `run_at` because it could not decode it."""
         self._postponed.add(run_at)
         if len(self._postponed) > self._room:
@@ -76,7 +76,7 @@ class ClaimTrigger(Alarm):
             on_change()
 
 
-class Limits:
+class ClaimLimits:
     """The queues (None: all) and tasks that a worker serves, each with its limit (None: no limit)."""
 
     def __init__(self, queues: Sequence[str] | LimitsByName | None, tasks: LimitsByName) -> None:

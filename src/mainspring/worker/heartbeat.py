@@ -20,7 +20,7 @@ from ..records.worker import BeatReply, WorkerInfo
 from ..store import Store
 from ..store_retry import trouble
 from ..survived_errors import SurvivedErrors
-from .claims import Limits, with_limit
+from .claims import ClaimLimits, with_limit
 from .runner import Runner
 from .slots import RunKey
 
@@ -31,7 +31,7 @@ GIVE_UP_LEASE_SHARE = 0.8
 LAST_BEAT_SECONDS = 5.0
 
 
-def worker_info(settings: Settings, limits: Limits, runner: Runner, started_at: datetime) -> WorkerInfo:
+def worker_info(settings: Settings, limits: ClaimLimits, runner: Runner, started_at: datetime) -> WorkerInfo:
     """The row of a new worker. Its id is never reused: a restarted worker must not take over its predecessor's runs."""
     host, tasks, queues = socket.gethostname(), sorted(limits.tasks), limits.queues
     return WorkerInfo(

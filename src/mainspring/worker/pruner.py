@@ -54,7 +54,7 @@ class Pruner:
     def __init__(
         self,
         settings: Settings,
-        own: Mapping[str, Mapping[State, Retention]],
+        retention_by_task: Mapping[str, Mapping[State, Retention]],
         clock: Clock,
         bus: Bus,
         archive: Archive | None = None,
@@ -65,7 +65,7 @@ class Pruner:
         """`archive` is called with jobs before they are deleted, `before` once per pruning before the first deletion.
         Only jobs of `tasks` are deleted; None: of every task, also of tasks unknown to this application."""
         self._settings = settings
-        self._own = own
+        self._retention_by_task = retention_by_task
         self._clock = clock
         self._bus = bus
         self._archive = archive
@@ -80,7 +80,7 @@ class Pruner:
             await retry("pruning", lambda: self.prune(store))
 
     def _interval(self) -> float:
-        rules = [kept(state, own, self._settings) for own in ({}, *self._own.values()) for state in FINAL]
+        rules = [kept(state, own, self._settings) for own in ({}, *self._retention_by_task.values()) for state in FINAL]
         shortest = min(
             (rule.age.total_seconds() for rule in rules if rule.age is not None), default=MAX_INTERVAL_SECONDS
         )
@@ -92,13 +92,13 @@ class Pruner:
         if self._before is not None and rules:
             await self._before(store, self._clock.now())
         # Without rules it still drops empty partitions.
-        gone = await store.forget(rules if self._unwatched() else {}, now=self._clock.now())
+        deleted = await store.forget(rules if self._unwatched() else {}, now=self._clock.now())
         for (state, task), (keep, before) in rules.items():
-            gone += await self._prune_group(store, state, task, keep, before)
+            deleted += await self._prune_group(store, state, task, keep, before)
         await self._prune_documents(store)
-        if gone:
-            self._bus.emit(Pruned(at=self._clock.now(), count=gone))
-        return gone
+        if deleted:
+            self._bus.emit(Pruned(at=self._clock.now(), count=deleted))
+        return deleted
 
     async def _prune_documents(self, store: Store) -> None:
         """Deletes expired documents, and audit entries older than their retention."""
@@ -114,7 +114,7 @@ class Pruner:
         for state, task in await store.groups():
             if self._tasks is not None and task not in self._tasks:
                 continue
-            rule = kept(state, self._own.get(task, {}), self._settings)
+            rule = kept(state, self._retention_by_task.get(task, {}), self._settings)
             if rule.age is not None:
                 rules[state, task] = (rule.keep, now - min(rule.age, now - EPOCH))
         return rules
@@ -124,7 +124,7 @@ class Pruner:
         return self._archive is None and not self._bus.wants(JobsPruned)
 
     async def _prune_group(self, store: Store, state: State, task: str, keep: int, before: datetime) -> int:
-        gone, size = 0, BatchSize(BATCH_JOBS)
+        deleted, size = 0, BatchSize(BATCH_JOBS)
         while old := await store.surplus(state, task, keep=keep, before=before, limit=size.jobs):
             if not await self._call_archive(store, old):
                 break
@@ -133,7 +133,7 @@ class Pruner:
             ends = {job.id: End(job.finished_at, job.runs) for job in old}
             which = Filter(ids=tuple(ends), states=(state.value,), ends=ends)
             done = (await store.change(Action.DELETE, which, now=self._clock.now(), limit=BATCH_JOBS)).done
-            gone += len(done)
+            deleted += len(done)
             if done:
                 self._bus.emit(JobsPruned(at=self._clock.now(), state=state, task=task, ids=tuple(done)))
             if len(old) < size.jobs or not done:
@@ -141,7 +141,7 @@ class Pruner:
             size.learn(old)
             if size.jobs <= len(old):  # no pause after the first, small batches
                 await self._clock.sleep(max(MIN_PAUSE_SECONDS, self._clock.monotonic() - began))
-        return gone
+        return deleted
 
     async def _call_archive(self, store: Store, old: Sequence[Job]) -> bool:
         if self._archive is None:

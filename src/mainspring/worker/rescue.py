@@ -58,7 +58,7 @@ class OrphanRescue:
             self._alarm.ring()
         self._clear_at = None if lost else self._clock.monotonic()
 
-    def idle(self, fresh: float) -> bool:
+    def is_idle(self, fresh: float) -> bool:
         """Whether a beat has reported in the last `fresh` seconds that there is nothing to settle."""
         clear = self._clear_at is not None and self._clock.monotonic() - self._clear_at < fresh
         return clear and not self._orphans

@@ -127,8 +127,8 @@ class Runner:
             value = await self._calls[job.task](ctx)
         except asyncio.CancelledError:
             raise
-        except ProcessExited as gone:
-            return ProcessDied(str(gone), self._max_crashes)
+        except ProcessExited as exited:
+            return ProcessDied(str(exited), self._max_crashes)
         except UnreadableAbroad as abroad:
             return self._undecodable(job.task, abroad.failure, abroad.version)
         except BaseException as error:

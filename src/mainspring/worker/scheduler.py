@@ -154,10 +154,12 @@ class Scheduler:
         await self._warn_missing_dependencies(store)
 
     async def _warn_missing_dependencies(self, store: Store) -> None:
-        wanted = {name for said in self._declared.values() for name in said.spec.depends_on} - set(self._declared)
+        wanted = {name for declaration in self._declared.values() for name in declaration.spec.depends_on} - set(
+            self._declared
+        )
         known = {row.name for row in await store.schedules(wanted, limit=len(wanted))} if wanted else set()
-        for name, said in self._declared.items():
-            for missing in sorted(wanted.intersection(said.spec.depends_on) - known):
+        for name, declaration in self._declared.items():
+            for missing in sorted(wanted.intersection(declaration.spec.depends_on) - known):
                 _logger.warning("schedule %r depends on %r, which there is not: it never fires", name, missing)
 
     def _firing_for(
@@ -242,7 +244,7 @@ class Scheduler:
         return min(ahead, default=None)
 
     def _computed_names(self) -> Collection[str]:
-        return [name for name, said in self._declared.items() if said.input is not None]
+        return [name for name, declaration in self._declared.items() if declaration.input is not None]
 
     async def _fire(self, store: Store, schedules: Sequence[Schedule], now: datetime) -> list[datetime]:
         """Returns when the fired schedules are due next."""
@@ -289,8 +291,8 @@ class Scheduler:
                     except BaseException as error:  # of any kind: code of the values' own classes runs there
                         if is_own_cancellation(error):
                             raise
-                        told = failure_of(error, stack=False)
-                        broken[tick.at] = clean(f"{INPUT}{told.type}: {told.message}", REASON_LIMIT)
+                        failure = failure_of(error, stack=False)
+                        broken[tick.at] = clean(f"{INPUT}{failure.type}: {failure.message}", REASON_LIMIT)
             if len(jobs) == firing.schedule.fired - schedule.fired:
                 return replace(firing, jobs=tuple(jobs))
 
@@ -298,10 +300,10 @@ class Scheduler:
         """The payload of a tick's job: the stored one, or computed now."""
         if not schedule.spec.computed:
             return schedule.spec.payload
-        said = self._declared.get(schedule.name)
-        if said is None or said.input is None:
+        declaration = self._declared.get(schedule.name)
+        if declaration is None or declaration.input is None:
             raise BadInput(f"schedule {schedule.name!r} computes its input, by a function that is not in this app")
-        values = await self._inputs(schedule.name, said.input, tick)
+        values = await self._inputs(schedule.name, declaration.input, tick)
         if not isinstance(values, Mapping):
             raise BadInput(f"it returned {values!r:.80}, not a mapping of argument names to values")
         return self._arguments[schedule.spec.task].encode((), values, self._limit)

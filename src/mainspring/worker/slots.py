@@ -44,10 +44,10 @@ class Run:
         self.size = 0
         """Bytes of the job and its outcome, set when the run has ended."""
 
-    def end(self, why: Released | Stopped) -> None:
+    def end(self, reason: Released | Stopped) -> None:
         """Interrupts the run. Only the first reason is recorded."""
         if self.end_reason is None and self.task is not None:
-            self.end_reason = why
+            self.end_reason = reason
             self.ctx.stop()
             self.task.cancel()
 
@@ -104,7 +104,7 @@ class Slots:
     def free(self) -> int:
         return self.size - len(self._runs) - len(self._leaks)
 
-    def begin(self, job: Job) -> None:
+    def start(self, job: Job) -> None:
         run = Run(job, self._runner.context(job))
         run.ctx.watch = self._watch
         self._runs[run.key] = run
@@ -143,7 +143,7 @@ class Slots:
             self._on_end(run, ended)
             self._changed.ring()
 
-    async def idle(self, timeout: Callable[[], float] | None = None) -> None:
+    async def wait_idle(self, timeout: Callable[[], float] | None = None) -> None:
         """Returns when nothing runs, or `timeout()` seconds after the call; wake() makes it call `timeout` again."""
         began = self._clock.monotonic()
         while self._runs:
@@ -161,10 +161,10 @@ class Slots:
 
     async def drain(self, grace: Callable[[], float]) -> None:
         """Waits `grace()` seconds for runs to end, then releases them. Nothing runs when it returns."""
-        await self.idle(grace)
+        await self.wait_idle(grace)
         for run in self:
             run.end(Released())
-        await self.idle(lambda: DRAIN_GRACE_SECONDS)
+        await self.wait_idle(lambda: DRAIN_GRACE_SECONDS)
         for run in self:
             # It ignores its cancellation: the job is released all the same, and its result will be discarded.
             self.settle(run, Released())

@@ -30,7 +30,7 @@ from ..store import Store
 from ..store_retry import StoreRetry
 from ..supervisor.signals import on_stop
 from ..webhook.dispatcher import WebhookDispatcher
-from .claims import ClaimTrigger, Limits
+from .claims import ClaimLimits, ClaimTrigger
 from .completer import Completer, emit_ended
 from .heartbeat import Heartbeat, worker_info
 from .judge import Judge
@@ -79,7 +79,7 @@ class Worker:
         """
         self._connect = opened
         self._runner = runner
-        self._limits = Limits(queues, tasks)
+        self._limits = ClaimLimits(queues, tasks)
         self._settings = settings
         self._clock = clock
         self._bus = bus
@@ -250,7 +250,7 @@ class Worker:
                 ),
             ]
             if self._pruner is not None:
-                loops.append(begin(self._pruner.run(of("prune"), retry, self._phase)))  # finished -> gone
+                loops.append(begin(self._pruner.run(of("prune"), retry, self._phase)))  # finished jobs -> deleted
             await self._claim_loop()  # slots -> store.claim -> runner.run
             await self._slots.drain(lambda: self._grace)  # grace, then release what is left
             await self._completer.flush_last(store)
@@ -316,7 +316,7 @@ class Worker:
     def _start_runs(self, jobs: Sequence[Job]) -> None:
         wanted = self._bus.wants(JobStarted)
         for job in jobs:
-            self._slots.begin(job)
+            self._slots.start(job)
             if wanted:
                 self._bus.emit(JobStarted(at=self._clock.now(), job=job))
 
@@ -330,7 +330,7 @@ class Worker:
         else:
             outcome = self._judge.outcome(job, ended, now, run.ctx.account)
             if outcome.ending is _RELEASED and outcome.failure is not None and outcome.run_at is not None:
-                self._claim_trigger.postponed(outcome.run_at)
+                self._claim_trigger.note_postponed(outcome.run_at)
             self._completer.add(run, outcome)
         self._claim_trigger.slot_freed()
 
@@ -394,7 +394,7 @@ class Worker:
     async def _sweep(self) -> float:
         """Settles orphaned runs; returns the seconds until the next sweep."""
         self._watchdog.mark("sweep")  # before the calls: a failing store does not make the loop overdue
-        well = self._rescue.idle(1.5 * self._settings.sweep)
+        well = self._rescue.is_idle(1.5 * self._settings.sweep)
         more = not well and await self._rescue.sweep(self._watchdog.store(self._store, "sweep"))
         # Spreads the sweeps of workers that started together.
         return 0.0 if more else self._settings.sweep * (0.75 + 0.25 * self._phase)
@@ -449,6 +449,6 @@ class Worker:
                 if not await self._webhooks.flush() and not len(self._slots):
                     break
                 runs += len(self._slots)
-                await self._slots.idle()
+                await self._slots.wait_idle()
                 await self._completer.flush(self._store)
         return runs
