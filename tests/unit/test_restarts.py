@@ -118,7 +118,7 @@ async def test_only_a_process_that_worked_can_give_way_without_a_wait(ear: Ear) 
 
 
 @pytest.mark.parametrize("code", [1, 2])
-async def test_it_gives_up_when_every_process_fails_before_it_worked(ear: Ear, code: int) -> None:
+async def test_the_supervisor_gives_up_when_every_process_fails_at_its_start(ear: Ear, code: int) -> None:
     both = supervisor(f"os._exit({code})", count=2)
     await both.run()
     assert both.failure_code == code

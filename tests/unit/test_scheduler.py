@@ -35,7 +35,7 @@ async def with_schedule(store: Store, name: str = "minutely", seconds: float = 6
     return new
 
 
-async def test_it_says_when_what_it_has_fired_is_due_again(
+async def test_run_once_returns_when_fired_schedules_are_due_next(
     store: Store, clock: VirtualClock, scheduler: Scheduler
 ) -> None:
     await with_schedule(store)
@@ -46,7 +46,7 @@ async def test_it_says_when_what_it_has_fired_is_due_again(
     assert len(await store.jobs(Filter(), now=NOW, limit=9)) == 1
 
 
-async def test_it_says_that_there_is_more_at_once_after_a_step_of_many_ticks(
+async def test_run_once_returns_zero_while_ticks_are_left(
     store: Store, clock: VirtualClock, scheduler: Scheduler
 ) -> None:
     await with_schedule(store, catch_up="all", overlap="allow")
@@ -71,7 +71,7 @@ async def test_a_tick_that_cancelled_a_waiting_job_takes_its_place_at_once(
     ]
 
 
-async def test_after_a_cancel_it_looks_again_at_once(store: Store, clock: VirtualClock, scheduler: Scheduler) -> None:
+async def test_run_once_returns_zero_after_a_cancel(store: Store, clock: VirtualClock, scheduler: Scheduler) -> None:
     await with_schedule(store, overlap="cancel")
     clock.advance(minutes=1)
     await scheduler.run_once(store)

@@ -314,7 +314,7 @@ async def given_up(work: Stuck) -> list[tuple[str, str]]:
     return told
 
 
-async def test_a_task_stuck_in_c_is_given_up_after_patience() -> None:
+async def test_a_task_stuck_in_c_is_leaked_after_its_grace() -> None:
     stuck = Stuck()
     told = await given_up(stuck)
     assert not stuck.ended.is_set()
@@ -324,7 +324,7 @@ async def test_a_task_stuck_in_c_is_given_up_after_patience() -> None:
     stuck.release.set()
 
 
-async def test_a_leaked_call_that_ends_after_all_is_told_once() -> None:
+async def test_a_leaked_call_that_returns_is_reported_once() -> None:
     stuck = Stuck()
     told = await given_up(stuck)
     stuck.release.set()
@@ -335,7 +335,7 @@ async def test_a_leaked_call_that_ends_after_all_is_told_once() -> None:
     assert told[1:] == [("this call", "returned")]
 
 
-async def test_a_stuck_task_is_not_given_up_before_patience_is_over() -> None:
+async def test_a_stuck_task_is_not_leaked_within_its_grace() -> None:
     clock, stuck = VirtualClock(), Stuck()
     call = await started(Threads(clock), stuck)
     call.cancel()

@@ -32,9 +32,7 @@ async def only(app: Mainspring) -> WorkerRow:
     return worker
 
 
-async def test_what_runs_may_finish_the_rest_is_released_and_nothing_new_begins(
-    app: Mainspring, clock: VirtualClock
-) -> None:
+async def test_stop_lets_runs_finish_within_grace_and_releases_the_rest(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
         nap = app.tasks["nap"]
         await app.enqueue_many(nap.job(seconds) for seconds in (10, 100))
@@ -52,9 +50,7 @@ async def test_what_runs_may_finish_the_rest_is_released_and_nothing_new_begins(
             assert (await late.job()).runs == 0
 
 
-async def test_an_idle_worker_goes_with_its_next_beat_and_whoever_waits_for_it_goes_on(
-    app: Mainspring, clock: VirtualClock
-) -> None:
+async def test_stop_of_an_idle_worker_takes_effect_with_the_next_beat(app: Mainspring, clock: VirtualClock) -> None:
     told: list[WorkersOrdered] = []
     app.events.subscribe(WorkersOrdered, told.append)
     async with app:
@@ -72,7 +68,7 @@ async def test_an_idle_worker_goes_with_its_next_beat_and_whoever_waits_for_it_g
             assert ((await only(app)).info.id, (await only(app)).state) == (another.id, "open")
 
 
-async def test_told_twice_it_keeps_its_grace_and_stops_once(app: Mainspring, clock: VirtualClock) -> None:
+async def test_stop_is_idempotent_and_keeps_its_grace(app: Mainspring, clock: VirtualClock) -> None:
     begun: list[WorkerStopping] = []
     app.events.subscribe(WorkerStopping, begun.append)
     async with app:
@@ -89,7 +85,7 @@ async def test_told_twice_it_keeps_its_grace_and_stops_once(app: Mainspring, clo
 
 
 @pytest.mark.parametrize("signalled_first", [False, True])
-async def test_beside_a_signal_running_jobs_keep_their_grace(
+async def test_stop_after_a_signal_keeps_the_grace_of_running_jobs(
     app: Mainspring, clock: VirtualClock, signalled_first: bool
 ) -> None:
     async with app:
@@ -124,9 +120,7 @@ async def test_the_second_signal_of_a_stopping_worker_does_not_wait(app: Mainspr
         assert (await app.stats()).pending == 1
 
 
-async def test_a_worker_that_gives_way_and_is_stopped_then_is_not_replaced(
-    app: Mainspring, clock: VirtualClock
-) -> None:
+async def test_a_recycling_worker_that_is_stopped_is_not_replaced(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
         await app.tasks["nap"].enqueue(20)
         async with app.worker() as worker:
@@ -138,7 +132,7 @@ async def test_a_worker_that_gives_way_and_is_stopped_then_is_not_replaced(
 
 
 @pytest.mark.parametrize("action", ["resume", "drain", "resize"])
-async def test_a_stopping_worker_takes_no_other_orders(app: Mainspring, clock: VirtualClock, action: str) -> None:
+async def test_a_stopping_worker_refuses_other_commands(app: Mainspring, clock: VirtualClock, action: str) -> None:
     async def give(id: str | None) -> object:
         return await app.workers.resize(id, 3) if action == "resize" else await getattr(app.workers, action)(id)
 
@@ -153,9 +147,7 @@ async def test_a_stopping_worker_takes_no_other_orders(app: Mainspring, clock: V
         assert (await app.workers.get(going.id)).state == "stopping"
 
 
-async def test_a_worker_of_a_release_that_does_not_know_how_is_not_told_to_stop(
-    app: Mainspring, clock: VirtualClock
-) -> None:
+async def test_stop_is_refused_for_a_worker_of_an_earlier_release(app: Mainspring, clock: VirtualClock) -> None:
     async with app, app.worker() as worker:
         store, now = await app.opened(), clock.now()
         info = (await app.workers.get(worker.id)).info
@@ -167,7 +159,7 @@ async def test_a_worker_of_a_release_that_does_not_know_how_is_not_told_to_stop(
         assert (await app.workers.get("old-1")).state == "open"
 
 
-async def test_a_stop_is_asked_for_without_await_too(app: Mainspring, clock: VirtualClock) -> None:
+async def test_stop_works_from_synchronous_code(app: Mainspring, clock: VirtualClock) -> None:
     async with app, app.worker() as worker:
         assert await asyncio.to_thread(app.sync.workers.stop, worker.id) == [worker.id]
         assert (await only(app)).orders.stopped

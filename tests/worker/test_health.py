@@ -25,9 +25,7 @@ async def test_an_app_without_a_worker_is_alive_and_ready(app: Mainspring) -> No
         assert await app.health() == Health(live=True, ready=True, reasons=[])
 
 
-async def test_a_worker_that_turns_is_alive_and_ready_for_as_long_as_it_runs(
-    app: Mainspring, clock: VirtualClock
-) -> None:
+async def test_a_worker_with_running_loops_is_live_and_ready(app: Mainspring, clock: VirtualClock) -> None:
     busy(app)
     async with app:
         async with app.worker():
@@ -77,7 +75,7 @@ async def test_a_store_that_hangs_is_not_ready(clock: VirtualClock, monkeypatch:
         assert await app.health() == Health(True, False, ["the store has not answered within 0.05 s"])
 
 
-async def test_a_store_that_breaks_in_its_own_way_is_told_and_not_raised(clock: VirtualClock) -> None:
+async def test_an_unexpected_store_error_is_reported_as_not_ready(clock: VirtualClock) -> None:
     faults = Faults()
     app = Mainspring(FaultStore(MemoryStore(clock), faults), clock=clock)  # type: ignore[arg-type]
     async with app:
@@ -97,7 +95,7 @@ async def test_a_store_of_another_schema_says_what_to_do(clock: VirtualClock) ->
     assert (health.live, health.ready) == (True, False)
 
 
-async def test_a_store_that_a_later_release_has_stepped_on_is_well_if_this_one_can_work_with_it(
+async def test_a_store_migrated_by_a_later_compatible_release_is_ready(
     clock: VirtualClock,
 ) -> None:
     class Later(MemoryStore):
@@ -117,7 +115,7 @@ async def test_a_closed_app_is_not_ready(app: Mainspring) -> None:
     assert "this app is closed" in health.reasons[0]
 
 
-async def test_a_worker_whose_loops_do_not_turn_is_not_alive(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_worker_with_overdue_loops_is_not_live(app: Mainspring, clock: VirtualClock) -> None:
     busy(app)
     async with app, app.worker() as worker:
         await clock.elapse(seconds=6)

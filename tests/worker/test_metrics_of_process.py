@@ -113,7 +113,7 @@ async def test_lost_runs_and_leaks_are_counted(app: Mainspring) -> None:
     assert (found["mainspring_jobs_lost_total",], found["mainspring_leaks_total",]) == (1, 1)
 
 
-async def test_a_loop_that_comes_late_is_seen(clock: VirtualClock) -> None:
+async def test_event_loop_lag_is_measured(clock: VirtualClock) -> None:
     meter = Counters()
     task = asyncio.create_task(watch_loop(meter, clock))
     await clock.elapse(seconds=1)
@@ -125,7 +125,7 @@ async def test_a_loop_that_comes_late_is_seen(clock: VirtualClock) -> None:
     assert found["mainspring_loop_lag_seconds_sum",] == 4
 
 
-async def test_handles_beside_it_are_timed_too(app: Mainspring) -> None:
+async def test_cloned_stores_are_timed_too(app: Mainspring) -> None:
     meter = measure(app)
     store = (await app.opened()).beside()
     await store.open()
@@ -162,7 +162,7 @@ async def test_both_pages_together_name_nothing_twice(app: Mainspring) -> None:
     assert strict.endswith(b"# EOF\n")
 
 
-def test_what_was_not_counted_yet_is_there_as_nothing() -> None:
+def test_metrics_without_samples_are_reported() -> None:
     assert {name.removesuffix("_total") for name in KINDS} == {family.name for family in families(CounterSnapshot())}
     assert shown(Counters())["mainspring_jobs_lost_total",] == 0
 
@@ -200,7 +200,7 @@ async def ask(port: int, request: bytes) -> tuple[int, str]:
         (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 2 * MAX_HEAD_BYTES + b"\r\n\r\n", 400),
     ],
 )
-async def test_the_endpoint_answers_whatever_it_is_asked(request_: bytes, code: int) -> None:
+async def test_the_endpoint_answers_any_request(request_: bytes, code: int) -> None:
     app = Mainspring("memory://")
 
     async def health(store: bool) -> Health:
@@ -214,7 +214,7 @@ async def test_the_endpoint_answers_whatever_it_is_asked(request_: bytes, code: 
         assert bool(body) == (not request_.startswith(b"HEAD"))
 
 
-async def test_one_who_says_nothing_does_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "REQUEST_TIMEOUT_SECONDS", 0.01)
     async with Endpoint({}).serving("127.0.0.1", 0) as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
@@ -222,7 +222,7 @@ async def test_one_who_says_nothing_does_not_stay(monkeypatch: pytest.MonkeyPatc
         writer.close()
 
 
-async def test_a_crowd_is_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_above_the_maximum_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "MAX_CONNECTIONS", 0)
     async with Endpoint({}).serving("127.0.0.1", 0) as served:
         assert (await ask(served.port, b"GET /metrics HTTP/1.1\r\n\r\n"))[0] == 503

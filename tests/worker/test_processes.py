@@ -68,7 +68,9 @@ async def test_calls_at_the_same_time_never_share_a_child(pool: ProcessPool) -> 
     assert len(children()) >= 4
 
 
-async def test_a_child_is_replaced_after_so_many_runs(pool: ProcessPool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_child_is_replaced_after_its_maximum_of_runs(
+    pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("mainspring.executor.pool.MAX_RUNS_PER_CHILD", 3)
     first, second, third, fourth = [await call(pool, jobs.pid) for _ in range(4)]
     assert first == second == third != fourth
@@ -80,7 +82,7 @@ async def test_a_child_that_leaks_is_replaced(pool: ProcessPool) -> None:
     assert await call(pool, jobs.pid) != first
 
 
-async def test_what_a_functions_first_run_keeps_is_no_leak(pool: ProcessPool) -> None:
+async def test_memory_kept_by_a_functions_first_run_is_no_leak(pool: ProcessPool) -> None:
     first = await call(pool, jobs.pid)
     assert await call(pool, jobs.keep, mib=260) == first
     assert await call(pool, jobs.pid) == first
@@ -113,7 +115,7 @@ async def test_a_child_found_dead_is_reaped(pool: ProcessPool) -> None:
     assert await call(pool, jobs.pid) != first
 
 
-async def test_children_that_do_not_start_are_told_of(pool: ProcessPool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_children_that_do_not_start_are_reported(pool: ProcessPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
     ended = await pool.call(order(jobs.pid), print)
     assert isinstance(ended, Raised)
@@ -121,14 +123,16 @@ async def test_children_that_do_not_start_are_told_of(pool: ProcessPool, monkeyp
     assert "no child process could be started (exited with status 1)" in ended.failure.message
 
 
-async def test_a_program_that_is_not_there_is_told_of(pool: ProcessPool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_interpreter_is_reported(pool: ProcessPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/no/python")
     ended = await pool.call(order(jobs.pid), print)
     assert isinstance(ended, Raised)
     assert "No such file or directory: '/no/python'" in ended.failure.message
 
 
-async def test_a_listener_that_fails_harms_nobody(pool: ProcessPool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_in_a_message_handler_is_logged_and_the_run_goes_on(
+    pool: ProcessPool, caplog: pytest.LogCaptureFixture
+) -> None:
     def deaf(_message: object) -> None:
         raise RuntimeError("deaf")
 
@@ -139,7 +143,7 @@ async def test_a_listener_that_fails_harms_nobody(pool: ProcessPool, caplog: pyt
 # poison
 
 
-async def test_ten_innocents_beside_each_poison_are_unharmed(pool: ProcessPool) -> None:
+async def test_crashes_do_not_harm_other_children(pool: ProcessPool) -> None:
     poisons = [
         order(jobs.crash, {"how": "segfault"}),
         order(jobs.crash, {"how": "exit 3"}),
@@ -160,7 +164,7 @@ async def test_helpers_do_not_outlive_a_crash(pool: ProcessPool) -> None:
     assert ends(int(helper))
 
 
-async def test_all_that_was_said_before_a_crash_is_heard(pool: ProcessPool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_messages_sent_before_a_crash_are_received(pool: ProcessPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mainspring.executor.process._CHUNK_BYTES", 64)
     ears = Ears()
     task = asyncio.create_task(pool.call(order(jobs.many_last_words), ears))
@@ -194,7 +198,7 @@ async def test_a_forked_copy_that_returns_is_not_taken_for_the_run(pool: Process
     assert (first.result, second.result) == ('"the run"', '"waited"')
 
 
-async def test_a_status_that_somebody_else_took_is_told_of(pool: ProcessPool) -> None:
+async def test_an_exit_status_taken_by_other_code_is_reported(pool: ProcessPool) -> None:
     task, pid = await begun(pool, order(jobs.wait))
     os.kill(int(pid), signal.SIGKILL)
     os.waitpid(int(pid), 0)
@@ -304,7 +308,7 @@ async def test_an_interruption_never_cuts_a_message_in_two(pool: ProcessPool, cl
     assert set(ears.heard[1:]) == {LogMessage(20, "\x01" * 8000)}
 
 
-async def test_an_interruption_that_comes_too_late_hits_nobody(pool: ProcessPool, clock: VirtualClock) -> None:
+async def test_a_late_interruption_does_not_hit_the_next_run(pool: ProcessPool, clock: VirtualClock) -> None:
     child = await call(pool, jobs.pid)
     for _ in range(20):
         os.kill(child, signal.SIGUSR1)

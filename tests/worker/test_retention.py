@@ -156,7 +156,7 @@ async def test_a_worker_prunes_by_itself(app: Mainspring, clock: VirtualClock) -
     assert (pruned.state, pruned.task, sorted(pruned.ids)) == (State.COMPLETED, "work", sorted(ids))
 
 
-async def test_many_go_in_small_steps_with_pauses_between(app: Mainspring, clock: VirtualClock) -> None:
+async def test_pruning_deletes_in_batches_with_pauses(app: Mainspring, clock: VirtualClock) -> None:
     recorder = Recorder(app)
     work(app, retention=Retention(0, DAY))
     async with app:
@@ -223,7 +223,7 @@ async def test_the_archive_gets_each_job_with_its_runs_and_lines_before_it_goes(
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-async def test_an_archive_that_raises_keeps_the_jobs_until_it_does_not(
+async def test_jobs_are_kept_while_the_archive_hook_raises(
     app: Mainspring, clock: VirtualClock, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     full = [True]
@@ -281,7 +281,7 @@ async def test_a_job_that_is_retried_while_it_is_archived_stays(app: Mainspring,
         assert gone != kept
 
 
-async def test_two_who_prune_at_once_disturb_nobody(app: Mainspring, clock: VirtualClock) -> None:
+async def test_concurrent_prunings_do_not_disturb_each_other(app: Mainspring, clock: VirtualClock) -> None:
     recorder = Recorder(app)
     work(app, retention=Retention(0, DAY))
     async with app:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +14,7 @@ from ..clock import Alarm, StoreClock, Timer
 from ..config import Settings
 from ..errors import StoreUnavailable
 from ..events import Bus
+from ..ids import WorkerId
 from ..records.worker import BeatReply, WorkerInfo
 from ..store import Store
 from ..store_retry import trouble
@@ -31,13 +30,22 @@ GIVE_UP_LEASE_SHARE = 0.8
 LAST_BEAT_SECONDS = 5.0
 
 
-def worker_info(settings: Settings, limits: ClaimLimits, runner: Runner, started_at: datetime) -> WorkerInfo:
-    """The row of a new worker. Its id is never reused: a restarted worker must not take over its predecessor's runs."""
-    host, tasks, queues = socket.gethostname(), sorted(limits.tasks), limits.queues
+def worker_info(
+    settings: Settings,
+    limits: ClaimLimits,
+    runner: Runner,
+    *,
+    id: WorkerId,
+    host: str,
+    pid: int,
+    started_at: datetime,
+) -> WorkerInfo:
+    """What a worker's beats report about it, apart from what changes while it runs."""
+    tasks, queues = sorted(limits.tasks), limits.queues
     return WorkerInfo(
-        id=f"{settings.instance_id or host}-{os.getpid()}-{os.urandom(4).hex()}",
+        id=id,
         host=host,
-        pid=os.getpid(),
+        pid=pid,
         queues=None if queues is None else tuple(queues),
         tasks=tuple(tasks),
         concurrency=settings.concurrency,

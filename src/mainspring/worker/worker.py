@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
+import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -101,8 +103,10 @@ class Worker:
         lease = settings.lease
         bounds = {"beat": lease, "sweep": 3 * settings.sweep + lease, "fire": 3 * settings.poll_interval + lease}
         self._watchdog = Watchdog(clock, bounds)
-        self._info = worker_info(settings, self._limits, runner, clock.now())
-        self.id = self._info.id
+        host, pid = socket.gethostname(), os.getpid()
+        # Never reused: a restarted worker must not take its predecessor's runs for its own.
+        self.id = f"{settings.instance_id or host}-{pid}-{os.urandom(4).hex()}"
+        self._info = worker_info(settings, self._limits, runner, id=self.id, host=host, pid=pid, started_at=clock.now())
         self._retry = StoreRetry(clock, bus, self.id)
         self._heartbeat = Heartbeat(
             clock,

@@ -65,7 +65,7 @@ def _uncounted_crash() -> AbstractContextManager[None]:
 
 
 def _forgotten_orphans() -> AbstractContextManager[None]:
-    return swap(OrphanRescue, "hear", lambda self, strays: None)
+    return swap(OrphanRescue, "note_unknown_runs", lambda self, unknown: None)
 
 
 def _same_id_twice() -> AbstractContextManager[None]:
