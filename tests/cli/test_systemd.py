@@ -1,4 +1,4 @@
-"""What systemd hears from a worker, over a real datagram socket."""
+"""Notifications of a worker to systemd, over a real datagram socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many jobs at once: each step is told, what comes meanwhile is left alone, what cannot be is refused by name."""
+"""Bulk changes of jobs: events per step, jobs created meanwhile are left alone, bad options are named."""
 
 from __future__ import annotations
 

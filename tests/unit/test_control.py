@@ -1,4 +1,4 @@
-"""app.jobs, queues, executions, workers: seeing and steering, with errors that say what stands in the way."""
+"""app.jobs, app.queues, app.executions and app.workers: reading and changing, and their errors."""
 
 import asyncio
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Changes by filter in parts, what they would do, and what of a job follows from its record."""
+"""Paged bulk changes and their previews, and what follows from a job's record."""
 
 from __future__ import annotations
 

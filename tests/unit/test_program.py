@@ -1,4 +1,4 @@
-"""Whether a hangup asks for fresh processes, or says that the terminal is gone."""
+"""can_reload(): whether SIGHUP means "reload", or that the terminal is gone."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""When a supervisor starts a process again, gives up, and kills: real processes, but the waits pass in a moment."""
+"""The supervisor's restarts, kills and giving up: real processes, but the waits take no time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scheduler.run_once(): fires what is due, and says when there is more."""
+"""Scheduler.run_once(): fires due schedules, and returns the seconds until the next one is due."""
 
 from __future__ import annotations
 

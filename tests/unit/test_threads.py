@@ -1,4 +1,4 @@
-"""Threads for sync tasks: values and errors come back; a cancelled call is interrupted, or given up."""
+"""Threads for sync tasks: values and errors are returned; a cancelled call is interrupted, or leaks its thread."""
 
 import asyncio
 import contextvars

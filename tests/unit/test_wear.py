@@ -1,4 +1,4 @@
-"""How worn a process is, and when that is too much."""
+"""RecyclePolicy: limits on the runs and the memory of a worker process."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Orders for child processes, and a pool with its loop, for tests that need no other."""
+"""Run requests for child processes, and a process pool with its own event loop, for tests."""
 
 from __future__ import annotations
 

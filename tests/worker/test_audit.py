@@ -1,4 +1,4 @@
-"""Who did what: an entry before every change, its outcome after it, and how long that is kept."""
+"""The audit trail: an entry before every change, its outcome after it, and the retention of entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cancel of a running job: heard at the beat, kept with its first reason, and never answered by another run."""
+"""Cancelling a running job: received with a beat, kept with its first reason, never followed by another run."""
 
 from __future__ import annotations
 

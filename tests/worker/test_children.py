@@ -1,4 +1,4 @@
-"""What a child process makes of an order: values, failures, messages, limits and crashes."""
+"""A child process and its run requests: values, failures, messages, limits and crashes."""
 
 from __future__ import annotations
 

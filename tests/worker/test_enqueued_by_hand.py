@@ -1,4 +1,4 @@
-"""Who enqueued by hand is on record, and an act has one name."""
+"""Audit entries for jobs that people enqueue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks in the loop, in threads and in processes of their own: through app and worker they behave alike."""
+"""Executors: tasks in the event loop, in threads and in child processes behave alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker that an operator stops from afar: as gracefully as by a signal, heard at its beat, and gone."""
+"""An operator's stop command: received with a beat, as graceful as a signal, and recorded with the worker."""
 
 from __future__ import annotations
 

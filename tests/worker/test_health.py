@@ -1,4 +1,4 @@
-"""Health: alive if every loop here turns, ready if the store answers too; and if not, why."""
+"""Health checks: live if every loop of the worker makes progress, ready if the store answers too; else why not."""
 
 from __future__ import annotations
 

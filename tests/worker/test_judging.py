@@ -1,4 +1,4 @@
-"""Judging a run: whatever raises then ends the job, and a job that is given back again and again comes to an end."""
+"""The judge: an error while the end of a run is judged ends the job, and repeated releases come to an end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that will not end: their job is settled, their slot is visibly lost, and their neighbours do not notice."""
+"""Leaks: a run that ignores its interruption is settled, its slot counts as leaked, and other jobs go on."""
 
 from __future__ import annotations
 

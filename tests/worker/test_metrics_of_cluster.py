@@ -1,4 +1,4 @@
-"""Metrics from the store: what happened is what they say, on a virtual clock."""
+"""Cluster metrics read from the store, on a virtual clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process counts of itself: store calls, batches, how long jobs waited, how late its loop is."""
+"""Process metrics: store calls, batch sizes, the lag of jobs and of the event loop; and their endpoint."""
 
 from __future__ import annotations
 

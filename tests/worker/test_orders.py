@@ -1,4 +1,4 @@
-"""Orders for workers at work: resize, drain, resume; heard at the beat, shown, and gone with the worker."""
+"""Commands to running workers (resize, drain, resume): received with a beat, listed, gone with the worker."""
 
 from __future__ import annotations
 

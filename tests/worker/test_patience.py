@@ -1,4 +1,4 @@
-"""A worker on a store that tells it everything asks seldom, and is alive all the same."""
+"""The poll interval: a worker whose store notifies it of changes polls seldom, and stays live."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pool of child processes: warm, replaced when spoilt, killed when told, and never left behind."""
+"""The process pool: children are reused, replaced when spoilt, killed on cancellation, and never left behind."""
 
 from __future__ import annotations
 

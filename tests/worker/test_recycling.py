@@ -1,4 +1,4 @@
-"""A worn worker stops by itself, as gracefully as if it had been told to."""
+"""Recycling: a worker that reaches a limit stops by itself, as gracefully as after a signal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retention: the newest N or the younger than D stay, by state and task; what works is never touched."""
+"""Retention by number or age, for each state and task; unfinished jobs are never deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One job through the house: claimed, run, judged, settled."""
+"""One job from its claim to its stored outcome."""
 
 from __future__ import annotations
 

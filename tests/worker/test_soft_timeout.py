@@ -1,4 +1,4 @@
-"""Two limits of a run: the soft one asks, and the answer counts; the hard one ends it for good."""
+"""Soft and hard timeouts: a result after the soft one counts; the hard one ends the run for good."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ctx.transaction(): what a task does to the store's own database, and that its job is completed, are one commit."""
+"""ctx.transaction(): a task's changes to the store's database and its job's completion are one commit."""
 
 from __future__ import annotations
 

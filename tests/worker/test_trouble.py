@@ -1,4 +1,4 @@
-"""Lost replies, silent workers, a store that comes and goes: nothing is lost, nothing counts twice."""
+"""Lost replies, silent workers and an unreliable store: no job is lost, and none counts twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker's own fences: what it does when questions, answers and beats cross each other or get lost."""
+"""A worker's fences: claims, outcomes and beats that cross each other, come late or get lost."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

@@ -118,7 +118,7 @@ class Scheduler:
         self._leader = leader
         self._failed_jobs: dict[JobId, datetime] = {}
         self._alarm = Alarm(clock)
-        self._looked = -math.inf
+        self._looked_at = -math.inf
         self._look_planned = False
         self._inputs = UserCalls(clock, INPUT_TIMEOUT_SECONDS)
         if leader is not None:
@@ -154,13 +154,12 @@ class Scheduler:
         await self._warn_missing_dependencies(store)
 
     async def _warn_missing_dependencies(self, store: Store) -> None:
-        wanted = {name for declaration in self._declared.values() for name in declaration.spec.depends_on} - set(
-            self._declared
-        )
+        dependencies = {name for declaration in self._declared.values() for name in declaration.spec.depends_on}
+        wanted = dependencies - set(self._declared)
         known = {row.name for row in await store.schedules(wanted, limit=len(wanted))} if wanted else set()
         for name, declaration in self._declared.items():
             for missing in sorted(wanted.intersection(declaration.spec.depends_on) - known):
-                _logger.warning("schedule %r depends on %r, which there is not: it never fires", name, missing)
+                _logger.warning("schedule %r depends on %r, which does not exist: it never fires", name, missing)
 
     def _firing_for(
         self, name: str, row: Schedule | None, now: datetime, missing_only: bool, load: TickLoad
@@ -182,7 +181,6 @@ class Scheduler:
     async def run(self, store: Store, retry: StoreRetry, poll: float, watchdog: Watchdog) -> None:
         """Fires until cancelled. Sleeps until the next schedule is due, but at most `poll` seconds unless the store
         reports changes: clocks jump, and other processes change schedules."""
-
         await retry("declaring schedules", lambda: self.declare(store))
         if self._leader is None:
             await self._fire_loop(store, retry, poll, watchdog)
@@ -222,7 +220,7 @@ class Scheduler:
         """Looks for due schedules again, but not more often than every BUSY_RETRY_SECONDS."""
         if not self._look_planned:
             self._look_planned = True
-            self._clock.call_later(max(0.0, self._looked + BUSY_RETRY_SECONDS - self._clock.monotonic()), self._look)
+            self._clock.call_later(max(0.0, self._looked_at + BUSY_RETRY_SECONDS - self._clock.monotonic()), self._look)
 
     def _look(self) -> None:
         self._look_planned = False
@@ -236,7 +234,7 @@ class Scheduler:
         return None if next_at is None else max(0.0, (next_at - self._clock.now()).total_seconds())
 
     async def _fire_due(self, store: Store) -> datetime | None:
-        now, self._looked = self._clock.now(), self._clock.monotonic()
+        now, self._looked_at = self._clock.now(), self._clock.monotonic()
         due = await store.due(now=now, limit=BATCH_SCHEDULES, computed=self._computed_names())
         ahead = [] if due.next_at is None else [due.next_at]
         if due.schedules:
