@@ -239,6 +239,7 @@ class Worker:
             store, retry, poll, begin = self._store, self._retry, self._settings.poll_interval, group.create_task
             of = partial(self._watchdog.store, store)
             self._feed.through(lambda store: self._watchdog.store(store, "feed"))
+            on_change, queues = self._scheduler.on_store_change, self._info.queues
             loops = [
                 begin(self._heartbeat.watch()),  # alive -> store.beat, returns cancels
                 begin(self._completer.run(of("finish"), retry)),  # outcomes -> store.finish, in batches
@@ -247,11 +248,7 @@ class Worker:
                 begin(self._scheduler.run(of("fire"), retry, poll, self._watchdog)),  # schedules due -> store.fire
                 begin(self._webhooks.run(of("webhook"), retry, self._settings.beat)),  # events -> webhook jobs
                 begin(self._depth_sampler.run(of("depth"), self._phase)),  # queue depths -> a document, once a minute
-                begin(
-                    self._claim_trigger.listen(
-                        of("listen"), retry, self._info.queues, poll, self._scheduler.on_store_change
-                    )
-                ),
+                begin(self._claim_trigger.listen(of("listen"), retry, queues, poll, on_change)),  # store.wait -> claims
             ]
             if self._pruner is not None:
                 loops.append(begin(self._pruner.run(of("prune"), retry, self._phase)))  # finished jobs -> deleted
@@ -350,18 +347,10 @@ class Worker:
 
     def _describe(self) -> tuple[WorkerInfo, set[RunKey]]:
         runs = {run.key for run in self._slots}
-        about = replace(
-            self._info,
-            running=len(runs),
-            finished=self._recycle_policy.jobs,
-            leaked=self._slots.leaks,
-            memory=resident_bytes(),
-            concurrency=self._slots.size,
-            drained=self._commands.drained,
-            stopping=self._stopping,
-            deaf=self.deaf,
-        )
-        return about, runs
+        slots, drained = self._slots, self._commands.drained
+        info = replace(self._info, running=len(runs), finished=self._recycle_policy.jobs, memory=resident_bytes())
+        info = replace(info, leaked=slots.leaks, concurrency=slots.size, drained=drained, deaf=self.deaf)
+        return replace(info, stopping=self._stopping), runs
 
     def _on_beat(self, beat: BeatReply, sent: set[RunKey]) -> None:
         if self._lapsed:
