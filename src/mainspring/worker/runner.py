@@ -107,7 +107,7 @@ class Runner:
             timeout = self._tasks[job.task].timeout(self._default_timeout)
         elif timeout is not None:
             timeout = min(timeout, MAX_SPAN_SECONDS)  # jobs of earlier releases may exceed what a timer accepts
-        # The deadline is for display; the timeout middleware enforces it, and starts microseconds later.
+        # The deadline only informs the task; the timeout middleware enforces it, and starts microseconds later.
         ratio = self._tasks[job.task].options.failed_ratio
         return Context(job, timeout, self._deadline(job.started_at, timeout), self.reports, ratio)
 
