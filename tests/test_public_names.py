@@ -27,7 +27,7 @@ from mainspring.api.service import litestar_app
 from mainspring.cli import COMMANDS, main
 from mainspring.config import Settings
 from mainspring.control.bulk_page import BulkPage
-from mainspring.control.schedule_bulk import BulkPart
+from mainspring.control.schedule_bulk import ScheduleBulkPage
 from mainspring.control.triggers import TriggerOptions
 from mainspring.control.webhooks import WebhookChanges, WebhookOptions
 from mainspring.feed.event import TYPES
@@ -163,7 +163,8 @@ def options() -> Iterator[str]:
 
 
 OPTIONS: dict[str, type] = {
-    "task.using": JobOptions, "app.schedule": ScheduleOptions, "app.jobs.…": BulkPage, "app.schedules.many.…": BulkPart,
+    "task.using": JobOptions, "app.schedule": ScheduleOptions, "app.jobs.…": BulkPage,
+    "app.schedules.many.…": ScheduleBulkPage,
     "app.webhooks.create": WebhookOptions, "app.webhooks.update": WebhookChanges,
     "app.triggers.create": TriggerOptions,
 }  # fmt: skip

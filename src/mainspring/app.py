@@ -690,7 +690,7 @@ class Mainspring:
         )  # fmt: skip
         worker = Worker(
             opened=self.opened, runner=runner, tasks={name: task.options.concurrency for name, task in real.items()},
-            queues=queues, settings=settings, clock=self.clock, bus=self.events, recycle=recycle, mourned=self._mourned,
+            queues=queues, settings=settings, clock=self.clock, bus=self.events, recycle=recycle, on_dead=self._mourned,
             scheduler=self._scheduler(settings.fire), pruner=self._pruner(real), herald=self.herald, crier=self._crier,
         )  # fmt: skip
         self._workers.add(worker)

@@ -58,8 +58,8 @@ SWALLOWERS = {
 @pytest.fixture
 def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mainspring]:
     """A worker's runs that ignore their end are given up soon; and end with the test."""
-    monkeypatch.setattr(slots, "PATIENCE", 0.5)
-    monkeypatch.setattr(threads, "PATIENCE", 0.3)
+    monkeypatch.setattr(slots, "INTERRUPT_GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(threads, "INTERRUPT_GRACE_SECONDS", 0.3)
     poison.released.clear()
     poison.open_gate.clear()
     yield Mainspring(f"sqlite:///{tmp_path}/jobs.db", beat=0.2, lease=5, poll_interval=0.2)

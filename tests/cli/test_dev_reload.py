@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.supervisor.reloader import LOOK_SECONDS
+from mainspring.supervisor.reloader import POLL_SECONDS
 
 APP = """
     import logging
@@ -97,7 +97,7 @@ def test_dev_restarts_for_a_file_that_was_imported_later(developing: Any, folder
 
 def test_dev_restarts_once_for_a_burst_of_changes(developing: Any, folder: Path) -> None:
     texts = {name: (folder / name).read_text() for name in ("near.py", "chat.py")}
-    ends_at, n = time.monotonic() + 4 * LOOK_SECONDS, 0
+    ends_at, n = time.monotonic() + 4 * POLL_SECONDS, 0
     while time.monotonic() < ends_at:  # through several looks
         n += 1
         for name, text in texts.items():

@@ -26,8 +26,8 @@ from mainspring.executor import threads
 from mainspring.worker import slots
 
 if "worker" in sys.argv:  # not where a test's own process loads this app
-    slots.PATIENCE = threads.PATIENCE = 0.3
-app = Mainspring("sqlite:///jobs.db", beat=0.2, lease=2, sweep=0.2, poll_interval=0.2, grace=GRACE)
+    slots.INTERRUPT_GRACE_SECONDS = threads.INTERRUPT_GRACE_SECONDS = 0.3
+app = Mainspring("sqlite:///jobs.db", beat=0.2, lease=2, sweep=0.2, poll_interval=0.2, grace=SECONDS_OF_GRACE)
 
 def say(text: str) -> None:
     os.write(1, f"{text} in {os.getpid()}\\n".encode())
@@ -75,7 +75,7 @@ def grace() -> float:
 
 @pytest.fixture
 def shop(here: Path, grace: float) -> str:
-    here.joinpath("shop.py").write_text(STUBBORN.replace("GRACE", str(grace)))
+    here.joinpath("shop.py").write_text(STUBBORN.replace("SECONDS_OF_GRACE", str(grace)))
     return "shop:app"
 
 

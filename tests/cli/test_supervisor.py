@@ -256,7 +256,7 @@ def test_a_process_that_is_stopped_from_afar_gives_way_after_what_it_runs(team, 
     busy = pid_of(two.line("held in"))
     (name,) = [worker.info.id for worker in inside(lambda app: app.workers.list()) if worker.info.pid == busy]
     assert cli("workers", "stop", name, "--app", shop).exit_code == 0
-    two.logged(f"worker {name} has new orders")
+    two.logged(f"worker {name} received commands")
     gate.touch()
     assert two.logged("recycled:").endswith(f"(pid {busy}) recycled: an operator has stopped it")
     fresh = pid_of(two.logged("started: pid"))

@@ -115,6 +115,6 @@ def test_a_watchdog_meant_for_another_process_is_left_alone(process, shop, syste
 def test_a_socket_nobody_listens_at_keeps_nobody_from_working(process, shop, here):
     worker = process("worker", shop, NOTIFY_SOCKET=str(here / "nobody"))
     worker.line(" on sqlite")
-    worker.logged("systemd does not hear READY=1")
+    worker.logged("systemd did not receive READY=1")
     worker.signal(signal.SIGTERM)
     assert worker.end()[0] == 0

@@ -91,7 +91,7 @@ async def crashed(app: Mainspring, task: str, clock: VirtualClock, times: int) -
         assert [job.id for job in claim.jobs] == [handle.id]
         clock.advance(seconds=31)
         if n < times - 1:
-            await app.worker()._sweeper.sweep(store)
+            await app.worker()._rescue.sweep(store)
     return handle.id
 
 

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from mainspring.metrics import exposition
-from mainspring.metrics.snapshot import read
+from mainspring.metrics.snapshot import read_snapshot
 from mainspring.metrics.tables import families
 from mainspring.records.outcome import Discard, Done, Retry, decide
 from mainspring.records.run import Items, RunNotes
@@ -34,7 +34,7 @@ async def figures(store: Store) -> Samples:
         )
         await store.pause_queue("slow", True)
         await store.lead("reindex", "me", until=later(60), now=NOW)
-        body, _ = exposition(families(await read(store, later(10))))
+        body, _ = exposition(families(await read_snapshot(store, later(10))))
     finally:
         await store.close()
     return {

@@ -22,7 +22,7 @@ from mainspring.stores.redis.records import packed, place
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import NOW, Contract, act, beat, claim, everything, new_job, put, settle, start
-from mainspring.worker.heartbeat import LET_GO
+from mainspring.worker.heartbeat import GIVE_UP_LEASE_SHARE
 from servers import Redis
 
 T = TypeVar("T")
@@ -126,7 +126,7 @@ class TestTrouble(Served):
 
     def test_a_beat_without_an_answer_is_given_up_in_time_to_save_the_lease(self) -> None:
         usual = Settings()
-        assert usual.beat + ANSWER_SECONDS + usual.beat / 2 < LET_GO * usual.lease
+        assert usual.beat + ANSWER_SECONDS + usual.beat / 2 < GIVE_UP_LEASE_SHARE * usual.lease
 
     async def test_a_caller_that_is_cancelled_cuts_no_command_in_two(self) -> None:
         async with self.opened() as store:

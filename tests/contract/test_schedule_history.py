@@ -13,7 +13,7 @@ import pytest
 from mainspring import AuditFilter, BadInput, Context, Filter, Mainspring, ScheduleNotFound, act_as, every
 from mainspring.codec import data
 from mainspring.control import ScheduleFilter, schedule_history
-from mainspring.control.schedule_bulk import LOT_ROWS
+from mainspring.control.schedule_bulk import BATCH_ROWS
 from mainspring.testing import VirtualClock
 
 
@@ -131,7 +131,7 @@ async def test_what_was_triggered_by_hand_or_filled_in_later_is_not_late(url: st
 
 
 async def test_statistics_read_a_bounded_number_of_jobs(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule_history, "SAMPLE_JOBS", 2)
+    monkeypatch.setattr(schedule_history, "MAX_SAMPLED_JOBS", 2)
     async with ticking(url) as (app, clock):
         await run(app, clock, 4)
         stats = await app.schedules.stats("minutely", timedelta(minutes=10))
@@ -164,7 +164,7 @@ async def audited(app: Mainspring) -> list[tuple[str, Any]]:
 
 async def test_many_are_paused_resumed_and_deleted_each_as_one_act(url: str) -> None:
     async with ticking(url) as (app, _):
-        names = await many(app, LOT_ROWS + 1)
+        names = await many(app, BATCH_ROWS + 1)
         which = ScheduleFilter(q="S0")
         with act_as("ada"):
             tried = await app.schedules.many.pause(which, "deploy", dry_run=True)
@@ -214,7 +214,7 @@ async def test_a_schedule_that_others_changed_meanwhile_is_read_and_changed_agai
 ) -> None:
     async with ticking(url) as (app, _):
         names = await many(app, 3)
-        chosen = app.schedules.many._chosen
+        chosen = app.schedules.many._choose
 
         async def late(*args: Any) -> Any:
             found = await chosen(*args)
@@ -222,7 +222,7 @@ async def test_a_schedule_that_others_changed_meanwhile_is_read_and_changed_agai
             await app.schedules.delete("s0002")
             return found
 
-        monkeypatch.setattr(app.schedules.many, "_chosen", late)
+        monkeypatch.setattr(app.schedules.many, "_choose", late)
         found = await app.schedules.many.pause(ScheduleFilter(q="s0"))
         assert (found.done, found.refused) == (names[:2], {"s0002": "it was gone already"})
         row = await app.schedules.get("s0001")

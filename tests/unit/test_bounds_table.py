@@ -23,7 +23,7 @@ from mainspring.bounds import (
 from mainspring.codec import MAX_DEPTH
 from mainspring.config import Settings
 from mainspring.control import computation, schedule_ticks
-from mainspring.control.jobs import PAGE
+from mainspring.control.checks import MAX_PAGE_ROWS
 from mainspring.mask import MAX_PARTS, MAX_TEXT_CHARACTERS
 from mainspring.trigger import bounds, cron_fields
 from mainspring.worker.judge import MAX_RELEASES
@@ -74,7 +74,7 @@ BOUNDS: dict[str, float] = {
     "weekdays of a rule": bounds.MAX_WEEKDAYS,
     "excluded dates of a schedule": bounds.MAX_EXCLUDED_DATES,
     "schedules that one depends on": bounds.MAX_DEPENDENCIES,
-    "ticks of a preview": PAGE,
+    "ticks of a preview": MAX_PAGE_ROWS,
     "ticks of a backfill": schedule_ticks.MAX_TICKS,
     "seconds of a computation": computation.DEADLINE_SECONDS,
     "seconds of a read": deadline.RESPONSE_DEADLINE_SECONDS,

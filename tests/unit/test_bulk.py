@@ -1,4 +1,4 @@
-"""Many jobs at once: each step is told, what comes meanwhile is left alone, what cannot be is refused by name."""
+"""Bulk changes of jobs: events per step, jobs created meanwhile are left alone, bad options are named."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring import BadInput, Filter, Mainspring, StoreUnavailable
+from mainspring.control.argument_edits import MAX_EDITED_CHARACTERS, in_batches
 from mainspring.control.bulk_steps import BulkSteps
-from mainspring.control.edited import MAX_EDITED_CHARACTERS, in_lots
 from mainspring.events import JobsChanged
 from mainspring.records.job import NewJob
 from mainspring.records.query import Changed, Update
@@ -36,7 +36,7 @@ def heard(app: Mainspring) -> list[int]:
     return counts
 
 
-async def test_each_step_is_told_when_it_is_done(app: Mainspring) -> None:
+async def test_each_step_of_a_bulk_change_emits_an_event(app: Mainspring) -> None:
     await fill(app, 1200)
     told = heard(app)
     changed = await app.jobs.pause(Filter())
@@ -54,7 +54,7 @@ def test_steps_of_a_bulk_change_shrink_while_they_take_long_and_grow_while_they_
     assert (steps.begin(10_000), steps.begin(7)) == (1000, 7)
 
 
-async def test_what_was_done_before_the_store_failed_is_told(
+async def test_changes_made_before_the_store_failed_are_reported(
     app: Mainspring, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fill(app, 1200)
@@ -99,14 +99,14 @@ async def test_a_payload_that_cannot_be_read_is_replaced_by_the_new_arguments(ap
     assert (await app.jobs.get("torn")).payload == '{"a":1}'
 
 
-async def test_a_bulk_edit_tells_once_for_its_page(app: Mainspring) -> None:
+async def test_a_bulk_edit_emits_one_event_per_page(app: Mainspring) -> None:
     await fill(app, 3)
     told = heard(app)
     await app.jobs.update(Filter(), arguments={"a": 1})
     assert told == [3]
 
 
-async def test_an_update_that_cannot_be_names_the_option(app: Mainspring) -> None:
+async def test_an_invalid_update_names_the_option(app: Mainspring) -> None:
     with pytest.raises(BadInput, match=r"^option queue of this update: a queue name is"):
         await app.jobs.update("x", queue=" ")
 
@@ -151,7 +151,7 @@ async def test_a_beginning_that_fits_several_names_those(app: Mainspring, names)
     assert str(refused.value) == "the ids of 2 live workers begin with 'web-1': web-1-aa, web-10-bb"
 
 
-async def test_a_worker_nobody_knows_names_some_that_live(app: Mainspring, names) -> None:
+async def test_an_unknown_worker_is_refused_with_some_live_ones(app: Mainspring, names) -> None:
     await names(*(f"w{n:02}" for n in range(12)))
     with pytest.raises(BadInput, match=r"no live worker is called 'x' \(alive: w00, .*, w09 and 2 more\)"):
         await app.workers.drain("x")
@@ -167,5 +167,5 @@ async def test_no_name_is_no_worker_even_if_there_is_only_one(app: Mainspring, n
 def test_new_arguments_go_to_the_store_in_lots_of_bounded_size() -> None:
     sizes = [10, 10, MAX_EDITED_CHARACTERS, 10, MAX_EDITED_CHARACTERS - 10, 5 * MAX_EDITED_CHARACTERS, 10]
     updates = {str(n): Update(payload="x" * size) for n, size in enumerate(sizes)}
-    assert [list(lot) for lot in in_lots(updates)] == [["0", "1"], ["2"], ["3", "4"], ["5"], ["6"]]
-    assert list(in_lots({})) == []
+    assert [list(lot) for lot in in_batches(updates)] == [["0", "1"], ["2"], ["3", "4"], ["5"], ["6"]]
+    assert list(in_batches({})) == []

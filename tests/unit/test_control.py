@@ -1,4 +1,4 @@
-"""app.jobs, queues, executions, workers: seeing and steering, with errors that say what stands in the way."""
+"""app.jobs, app.queues, app.executions and app.workers: reading and changing, and their errors."""
 
 import asyncio
 from datetime import timedelta
@@ -54,7 +54,7 @@ PAIRS = [(action, state) for action in Action for state in REACHABLE]
 @pytest.mark.parametrize(
     ("action", "state"), [(action, state) for action, state in PAIRS if state not in ALLOWED[action]]
 )
-async def test_an_action_the_state_does_not_allow_is_refused_by_both_names(
+async def test_an_action_that_the_state_forbids_names_both(
     app: Mainspring, store: Store, action: Action, state: State
 ) -> None:
     job = await in_state(app, store, state)
@@ -67,7 +67,7 @@ async def test_an_action_the_state_does_not_allow_is_refused_by_both_names(
 
 
 @pytest.mark.parametrize(("action", "state"), [(action, state) for action, state in PAIRS if state in ALLOWED[action]])
-async def test_an_action_the_state_allows_tells_that_it_was_done(
+async def test_an_allowed_action_reports_the_job_as_done(
     app: Mainspring, store: Store, action: Action, state: State
 ) -> None:
     job = await in_state(app, store, state)
@@ -76,7 +76,7 @@ async def test_an_action_the_state_allows_tells_that_it_was_done(
 
 
 @pytest.mark.parametrize("action", Action)
-async def test_an_action_on_a_job_nobody_has_is_told(app: Mainspring, action: Action) -> None:
+async def test_an_action_on_an_unknown_job_raises(app: Mainspring, action: Action) -> None:
     with pytest.raises(JobNotFound) as missing:
         await do(app, action, NOBODY)
     assert str(missing.value) == MISSING
@@ -143,7 +143,7 @@ async def test_a_deleted_job_is_gone_with_its_history(app: Mainspring) -> None:
 # by filter
 
 
-async def test_a_filter_changes_what_it_matches_and_tells_what_it_refused(app: Mainspring) -> None:
+async def test_a_change_by_filter_reports_done_and_refused_jobs(app: Mainspring) -> None:
     task = app.task(work)
     done = await task.enqueue()
     await app.drain()
@@ -161,7 +161,7 @@ async def test_a_filter_that_matches_nothing_changes_nothing(app: Mainspring) ->
 
 
 @pytest.mark.parametrize("call", ["list", "cancel"])
-async def test_a_state_nobody_knows_is_refused(app: Mainspring, call: str) -> None:
+async def test_an_unknown_state_is_refused(app: Mainspring, call: str) -> None:
     with pytest.raises(BadInput) as refused:
         await getattr(app.jobs, call)(Filter(states=("finished",)))  # type: ignore[arg-type]
     assert str(refused.value) == f"unknown state 'finished'; known: {', '.join(sorted(SHOWN))}"
@@ -170,14 +170,14 @@ async def test_a_state_nobody_knows_is_refused(app: Mainspring, call: str) -> No
 # reading
 
 
-async def test_a_job_nobody_has_is_told(app: Mainspring) -> None:
+async def test_an_unknown_job_raises(app: Mainspring) -> None:
     with pytest.raises(JobNotFound) as missing:
         await app.jobs.get(NOBODY)
     assert str(missing.value) == MISSING
 
 
 @pytest.mark.parametrize("id", ["", "no uuid", "\ud800", "a\x00b", 5, None])
-async def test_what_can_be_no_id_is_a_job_nobody_has(app: Mainspring, id: Any) -> None:
+async def test_an_impossible_id_is_an_unknown_job(app: Mainspring, id: Any) -> None:
     with pytest.raises((JobNotFound, BadInput)):
         await app.jobs.get(id)
 
@@ -218,7 +218,7 @@ async def test_pages_follow_each_other_without_gap_or_overlap(app: Mainspring, n
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1001])
-async def test_a_page_that_is_none_or_too_long_is_refused(app: Mainspring, limit: int) -> None:
+async def test_an_invalid_page_limit_is_refused(app: Mainspring, limit: int) -> None:
     with pytest.raises(BadInput) as refused:
         await app.jobs.list(limit=limit)
     assert str(refused.value) == f"limit must be from 1 to 1000, got {limit}; page on with after="
@@ -249,7 +249,7 @@ async def test_a_filter_finds_what_meets_all_of_its_parts(app: Mainspring, filte
     assert {names[job.id] for job in await app.jobs.list(filter)} == found
 
 
-async def test_executions_are_told_first_to_last(app: Mainspring, clock: VirtualClock) -> None:
+async def test_executions_are_listed_first_to_last(app: Mainspring, clock: VirtualClock) -> None:
     job = await app.task(max_retries=2)(work).enqueue(-1)
     for _ in range(3):
         await app.drain()
@@ -265,7 +265,7 @@ async def test_one_execution_is_found_by_its_number(app: Mainspring) -> None:
     assert (await app.executions.get(job.id, 1)).ending == "completed"
 
 
-async def test_an_execution_nobody_has_is_told(app: Mainspring) -> None:
+async def test_an_unknown_execution_raises(app: Mainspring) -> None:
     job = await app.task(work).enqueue()
     with pytest.raises(JobNotFound, match=f"{job.id}.* run 7"):
         await app.executions.get(job.id, 7)
@@ -373,7 +373,7 @@ async def test_a_paused_queue_takes_jobs_and_gives_none(app: Mainspring) -> None
     assert await app.drain() == 1
 
 
-async def test_queues_are_told_by_name_with_what_waits_in_them(app: Mainspring, clock: VirtualClock) -> None:
+async def test_queues_are_listed_by_name_with_their_jobs(app: Mainspring, clock: VirtualClock) -> None:
     task = app.task(work)
     await task.using(queue="b", delay=60).enqueue()
     await task.using(queue="a").enqueue(-1)
@@ -449,7 +449,7 @@ async def test_a_note_that_is_too_long_or_no_text_is_refused_before_the_pause(ap
     assert await app.queues.list() == []
 
 
-async def test_rivals_who_pause_and_resume_leave_one_record(app: Mainspring) -> None:
+async def test_concurrent_pauses_and_resumes_leave_one_record(app: Mainspring) -> None:
     await asyncio.gather(*(app.queues.pause("mail", f"{n}") for n in range(30)))
     (queue,) = await app.queues.list()
     assert queue.note in {f"{n}" for n in range(30)}
@@ -458,7 +458,7 @@ async def test_rivals_who_pause_and_resume_leave_one_record(app: Mainspring) -> 
 
 @pytest.mark.parametrize("call", ["pause", "resume"])
 @pytest.mark.parametrize("name", ["", " mail", 5, None])
-async def test_a_queue_that_can_be_none_is_refused(app: Mainspring, call: str, name: Any) -> None:
+async def test_an_invalid_queue_name_is_refused(app: Mainspring, call: str, name: Any) -> None:
     with pytest.raises(BadInput, match="a queue name is 1 to 200 printable characters without spaces around"):
         await getattr(app.queues, call)(name)
 
@@ -466,7 +466,7 @@ async def test_a_queue_that_can_be_none_is_refused(app: Mainspring, call: str, n
 # workers and figures
 
 
-async def test_a_worker_is_seen_while_it_lives(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_live_worker_is_listed(app: Mainspring, clock: VirtualClock) -> None:
     app.task(work)
     async with app.worker(queues=["mail"], concurrency=7) as worker:
         (live,) = await app.workers.list()

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from mainspring.control.audit_log import ROOM, fitted
+from mainspring.control.audit_log import MAX_ENTRY_BYTES, encode_bounded
 from mainspring.mask import MAX_TEXT_CHARACTERS, mask_text
 from mainspring.records.outcome import MESSAGE_LIMIT, STACK_LIMIT, clean, failure_of
 from mainspring.records.unreadable import MAX_ERROR_CHARACTERS, unreadable
@@ -46,7 +46,9 @@ def test_a_line_of_a_run_and_an_entry_of_the_audit_trail_are_masked_before_they_
             line = clean_line(f"{'x' * (LINE_LIMIT - before)} {secret}")
             assert "kan4ri" not in line
             assert len(line) <= LINE_LIMIT + 40
-    assert "kan4ri" not in fitted({"kwargs": {"key": KEY, "more": "x" * ROOM}, "note": LONG_PASSWORD})
+    assert "kan4ri" not in encode_bounded(
+        {"kwargs": {"key": KEY, "more": "x" * MAX_ENTRY_BYTES}, "note": LONG_PASSWORD}
+    )
 
 
 def test_the_error_of_an_unreadable_record_is_masked_before_it_is_cut() -> None:

@@ -1,4 +1,4 @@
-"""Changes by filter in parts, what they would do, and what of a job follows from its record."""
+"""Paged bulk changes and their previews, and what follows from a job's record."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ async def fill(app: Mainspring, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("act", ["pause", "cancel", "delete"])
-async def test_a_part_does_so_many_and_says_where_to_go_on(app: Mainspring, act: str) -> None:
+async def test_a_bulk_page_has_limit_jobs_and_a_next(app: Mainspring, act: str) -> None:
     ids = await fill(app, 5)
     first = await getattr(app.jobs, act)(Filter(), limit=3)
     rest = await getattr(app.jobs, act)(Filter(), limit=3, after=first.next)
     assert (first.done, rest.done, rest.next) == (ids[:3], ids[3:], None)
 
 
-async def test_refused_jobs_count_in_a_part(app: Mainspring) -> None:
+async def test_refused_jobs_count_in_a_bulk_page(app: Mainspring) -> None:
     ids = await fill(app, 3)
     changed = await app.jobs.retry(Filter(), limit=2)
     assert (changed.done, list(changed.refused)) == ([], ids[:2])
     assert list((await app.jobs.retry(Filter(), limit=2, after=changed.next)).refused) == ids[2:]
 
 
-async def test_jobs_that_come_between_two_parts_are_left_alone(app: Mainspring, clock: VirtualClock) -> None:
+async def test_jobs_created_between_two_bulk_pages_are_left_alone(app: Mainspring, clock: VirtualClock) -> None:
     ids = await fill(app, 2)
     first = await app.jobs.pause(Filter(), limit=1)
     clock.advance(seconds=1)
@@ -48,14 +48,14 @@ async def test_jobs_that_come_between_two_parts_are_left_alone(app: Mainspring, 
     assert (await app.jobs.pause(Filter(), after=first.next)).done == ids[1:]
 
 
-async def test_edits_go_in_parts_too(app: Mainspring) -> None:
+async def test_bulk_edits_are_paged(app: Mainspring) -> None:
     ids = await fill(app, 3)
     first = await app.jobs.update(Filter(), arguments={"a": 7}, limit=2)
     assert first.done == ids[:2]
     assert (await app.jobs.update(Filter(), arguments={"a": 7}, limit=2, after=first.next)).done == ids[2:]
 
 
-async def test_dead_letters_are_redriven_in_parts(app: Mainspring) -> None:
+async def test_redrives_are_paged(app: Mainspring) -> None:
     @app.task(max_retries=0)
     async def fail() -> None:
         raise ValueError("no")
@@ -69,13 +69,13 @@ async def test_dead_letters_are_redriven_in_parts(app: Mainspring) -> None:
 
 
 @pytest.mark.parametrize("after", ["x", "!", "\ud800", "WyIyMDMwLTAxLTAxIiwiYSJd", "WzEsMl0", 7])
-async def test_a_strange_place_to_go_on_from_is_refused(app: Mainspring, after: Any) -> None:
+async def test_an_invalid_bulk_cursor_is_refused(app: Mainspring, after: Any) -> None:
     with pytest.raises(BadInput, match="is not where a change was cut short; give its `next`"):
         await app.jobs.pause(Filter(), after=after)
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, "5", 2**31])
-async def test_a_part_of_no_size_is_refused(app: Mainspring, limit: Any) -> None:
+async def test_a_bulk_limit_below_one_is_refused(app: Mainspring, limit: Any) -> None:
     with pytest.raises(BadInput, match="limit must be from 1"):
         await app.jobs.pause(Filter(), limit=limit)
 
@@ -219,5 +219,5 @@ def test_a_job_knows_what_can_be_done_to_it(job: Job, actions: str) -> None:
         (a_job(State.PAUSED), None),
     ],
 )
-def test_a_job_knows_since_when_it_is_so(job: Job, since: object) -> None:
+def test_a_job_knows_since_when_it_is_in_its_state(job: Job, since: object) -> None:
     assert job.state_since(NOW) == since

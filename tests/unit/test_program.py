@@ -1,4 +1,4 @@
-"""Whether a hangup asks for fresh processes, or says that the terminal is gone."""
+"""can_reload(): whether SIGHUP means "reload", or that the terminal is gone."""
 
 import os
 import subprocess
@@ -13,11 +13,11 @@ def asked(code: str, stdin: int) -> str:
     return done.stdout.strip()
 
 
-def test_without_a_terminal_a_hangup_asks_for_fresh_processes() -> None:
+def test_without_a_terminal_sighup_means_reload() -> None:
     assert asked(ASK, subprocess.DEVNULL) == "True"
 
 
-def test_at_a_terminal_a_hangup_keeps_its_own_meaning() -> None:
+def test_at_a_terminal_sighup_does_not_mean_reload() -> None:
     master, slave = os.openpty()
     try:
         assert asked(ASK, slave) == "False"
@@ -26,5 +26,5 @@ def test_at_a_terminal_a_hangup_keeps_its_own_meaning() -> None:
         os.close(slave)
 
 
-def test_a_hangup_that_nohup_ignores_stays_ignored() -> None:
+def test_sighup_ignored_by_nohup_stays_ignored() -> None:
     assert asked(IGNORE + ASK, subprocess.DEVNULL) == "False"

@@ -1,4 +1,4 @@
-"""When a supervisor starts a process again, gives up, and kills: real processes, but the waits pass in a moment."""
+"""The supervisor's restarts, kills and giving up: real processes, but the waits take no time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from mainspring.clock import SystemClock, Timer
 from mainspring.supervisor.command_line import CommandLine
-from mainspring.supervisor.supervisor import AGAIN, STEADY, SupervisedProcess, Supervisor
+from mainspring.supervisor.supervisor import RESTART_BACKOFF, STEADY_SECONDS, SupervisedProcess, Supervisor
 
 # Says that it takes jobs, as a worker does.
 UP = """
@@ -91,15 +91,15 @@ async def test_a_process_that_dies_again_and_again_is_started_later_each_time(ea
     await one.run()
     found = waits(ear)
     assert all(later > 1.4 * sooner for sooner, later in pairwise(found[:7]))
-    assert found[-1] <= AGAIN.max
+    assert found[-1] <= RESTART_BACKOFF.max
     assert re.fullmatch(r"process 1 \(pid \d+\) ended: exit code 3; the next one starts in 0\.\d+ s", ear.lines[1])
 
 
 async def test_a_process_that_lived_for_a_while_is_forgiven(ear: Ear) -> None:
-    one = supervisor("os._exit(3)", age=STEADY)
+    one = supervisor("os._exit(3)", age=STEADY_SECONDS)
     ear.on("starts in", 4, one.stop)
     await one.run()
-    assert max(waits(ear)) <= AGAIN.initial
+    assert max(waits(ear)) <= RESTART_BACKOFF.initial
 
 
 async def test_the_signal_that_killed_a_process_is_named(ear: Ear) -> None:
@@ -118,17 +118,17 @@ async def test_only_a_process_that_worked_can_give_way_without_a_wait(ear: Ear) 
 
 
 @pytest.mark.parametrize("code", [1, 2])
-async def test_it_gives_up_when_every_process_fails_before_it_worked(ear: Ear, code: int) -> None:
+async def test_the_supervisor_gives_up_when_every_process_fails_at_its_start(ear: Ear, code: int) -> None:
     both = supervisor(f"os._exit({code})", count=2)
     await both.run()
-    assert both.failed == code
+    assert both.failure_code == code
 
 
 async def test_one_process_that_works_is_enough_to_go_on(ear: Ear) -> None:
     both = supervisor("number == '1' and os._exit(1); up(); signal.pause()", count=2)
     ear.on("starts in", 3, both.stop)
     await both.run()
-    assert both.failed == 0
+    assert both.failure_code == 0
     assert len(waits(ear)) >= 3
 
 
@@ -136,7 +136,7 @@ async def test_a_process_that_worked_once_is_started_again_whatever_it_dies_of(e
     one = supervisor("up(); os._exit(1)")
     ear.on("starts in", 3, one.stop)
     await one.run()
-    assert one.failed == 0
+    assert one.failure_code == 0
 
 
 async def test_a_program_that_cannot_be_started_is_tried_again(ear: Ear) -> None:

@@ -176,4 +176,4 @@ async def test_a_dependency_that_nobody_has_is_warned_about_at_the_start(
     with caplog.at_level(logging.WARNING, "mainspring"):
         async with app:
             await app.drain()
-    assert caplog.messages == ["schedule 'x' depends on 'laod', which there is not: it never fires"]
+    assert caplog.messages == ["schedule 'x' depends on 'laod', which does not exist: it never fires"]

@@ -1,4 +1,4 @@
-"""Scheduler.turn(): fires what is due, and says when there is more."""
+"""Scheduler.run_once(): fires due schedules, and returns the seconds until the next one is due."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ async def with_schedule(store: Store, name: str = "minutely", seconds: float = 6
     return new
 
 
-async def test_it_says_when_what_it_has_fired_is_due_again(
+async def test_run_once_returns_when_fired_schedules_are_due_next(
     store: Store, clock: VirtualClock, scheduler: Scheduler
 ) -> None:
     await with_schedule(store)
     await with_schedule(store, "hourly", 3600)
-    assert await scheduler.turn(store) == 60
+    assert await scheduler.run_once(store) == 60
     clock.advance(seconds=61)
-    assert await scheduler.turn(store) == 59
+    assert await scheduler.run_once(store) == 59
     assert len(await store.jobs(Filter(), now=NOW, limit=9)) == 1
 
 
-async def test_it_says_that_there_is_more_at_once_after_a_step_of_many_ticks(
+async def test_run_once_returns_zero_while_ticks_are_left(
     store: Store, clock: VirtualClock, scheduler: Scheduler
 ) -> None:
     await with_schedule(store, catch_up="all", overlap="allow")
@@ -62,8 +62,8 @@ async def test_a_tick_that_cancelled_a_waiting_job_takes_its_place_at_once(
     await with_schedule(store, overlap="cancel")
     for _ in range(2):
         clock.advance(minutes=1)
-        await scheduler.turn(store)
-    assert await scheduler.turn(store) == 60
+        await scheduler.run_once(store)
+    assert await scheduler.run_once(store) == 60
     jobs = await store.jobs(Filter(), now=clock.now(), limit=9)
     assert [(job.scheduled_at, job.state) for job in jobs] == [
         (later(60), State.CANCELLED),
@@ -71,12 +71,12 @@ async def test_a_tick_that_cancelled_a_waiting_job_takes_its_place_at_once(
     ]
 
 
-async def test_after_a_cancel_it_looks_again_at_once(store: Store, clock: VirtualClock, scheduler: Scheduler) -> None:
+async def test_run_once_returns_zero_after_a_cancel(store: Store, clock: VirtualClock, scheduler: Scheduler) -> None:
     await with_schedule(store, overlap="cancel")
     clock.advance(minutes=1)
-    await scheduler.turn(store)
+    await scheduler.run_once(store)
     clock.advance(minutes=1)
-    assert await scheduler.turn(store) == 0
+    assert await scheduler.run_once(store) == 0
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["next", "held"])
@@ -91,7 +91,7 @@ async def test_a_tick_that_has_its_job_already_is_passed_over_and_the_series_goe
         await store.fire([Firing(schedule=waits)], now=NOW)
     await put(store, new_job(idempotency_key=tick_key("minutely", tick)))
     clock.advance(seconds=60 if not held else 40)
-    await scheduler.turn(store)
+    await scheduler.run_once(store)
     (record,) = await store.ticks("minutely", limit=9)
     assert (record.what, record.reason, record.at) == ("skipped", "made_already", tick)
     assert len(await store.jobs(Filter(), now=NOW, limit=9)) == 1
@@ -104,7 +104,7 @@ async def test_a_held_tick_whose_input_cannot_be_made_is_given_up(store: Store, 
     new = await with_schedule(store, overlap="queue", computed=True)
     scheduler = Scheduler(clock, Bus(), {new.name: DeclaredSchedule(new.spec, broken)}, {}, payload_limit=1000)
     await store.fire([Firing(schedule=replace(new, revision=2, held_at=NOW, due_at=NOW))], now=NOW)
-    assert await scheduler.turn(store) == 60
+    assert await scheduler.run_once(store) == 60
     (record,) = await store.ticks(new.name, limit=9)
     assert (record.what, record.reason) == ("skipped", "input: ValueError: no input for 12:00")
     (row,) = await store.schedules(limit=9)

@@ -42,7 +42,7 @@ from mainspring.webhook.delivery import Undelivered
 from mainspring.webhook.message import key_prefix
 from mainspring.webhook.record import QUEUE, TASK
 from mainspring.webhook.signature import PREFIX
-from mainspring.worker.scheduler import job_of
+from mainspring.worker.scheduler import job_for_tick
 
 SOURCE = Path(mainspring.__file__).parent
 NO_RETRY = Policy(max_retries=0, breaker=Breaker())

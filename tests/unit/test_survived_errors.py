@@ -10,7 +10,7 @@ import pytest
 from mainspring import Mainspring, StoreUnavailable, survived_errors
 from mainspring.counters import Counters, values
 from mainspring.events import WorkerStarted
-from mainspring.metrics.timed import measured
+from mainspring.metrics.timed_store import measure
 from mainspring.stores import open_store
 from mainspring.survived_errors import LOG_EVERY_SECONDS, METRIC, SurvivedErrors, count_in
 from mainspring.testing import Faults, FaultStore, VirtualClock
@@ -69,7 +69,7 @@ async def test_what_the_loops_of_a_measured_worker_survive_is_counted() -> None:
     app = Mainspring(FaultStore(open_store("memory://", clock=clock), faults), clock=clock)
     app.task(name="work")(lambda: None)
     app.on(WorkerStarted)(lambda event: 1 / 0)
-    meter = measured(app)
+    meter = measure(app)
     faults.fail("claim", times=2)
     faults.fail("put_documents")
     faults.fail("publish", times=3)

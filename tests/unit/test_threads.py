@@ -1,4 +1,4 @@
-"""Threads for sync tasks: values and errors come back; a cancelled call is interrupted, or given up."""
+"""Threads for sync tasks: values and errors are returned; a cancelled call is interrupted, or leaks its thread."""
 
 import asyncio
 import contextvars
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.executor.threads import PATIENCE, Threads, _raise_in
+from mainspring.executor.threads import INTERRUPT_GRACE_SECONDS, Threads, _raise_in
 from mainspring.task.interruption import Interrupted
 from mainspring.testing.clock import VirtualClock
 
@@ -300,21 +300,21 @@ async def test_a_call_that_is_interrupted_before_it_began_never_begins(threads: 
 
 
 async def given_up(work: Stuck) -> list[tuple[str, str]]:
-    """Starts the task, cancels it and lets PATIENCE pass; what was told as leaked, and when it returned."""
+    """Cancels the started task and lets INTERRUPT_GRACE_SECONDS pass; returns leaks and late returns as reported."""
     clock, told = VirtualClock(), []
     threads = Threads(clock)
-    threads.leaked = lambda tag, stack: told.append((tag, stack))
-    threads.returned = lambda tag: told.append((tag, "returned"))
+    threads.on_leak = lambda tag, stack: told.append((tag, stack))
+    threads.on_return = lambda tag: told.append((tag, "returned"))
     call = await started(threads, work, "this call")
     call.cancel()
     await clock.settle()
-    await clock.elapse(seconds=PATIENCE)
+    await clock.elapse(seconds=INTERRUPT_GRACE_SECONDS)
     await clock.settle()
     assert call.cancelled()
     return told
 
 
-async def test_a_task_stuck_in_c_is_given_up_after_patience() -> None:
+async def test_a_task_stuck_in_c_is_leaked_after_its_grace() -> None:
     stuck = Stuck()
     told = await given_up(stuck)
     assert not stuck.ended.is_set()
@@ -324,7 +324,7 @@ async def test_a_task_stuck_in_c_is_given_up_after_patience() -> None:
     stuck.release.set()
 
 
-async def test_a_leaked_call_that_ends_after_all_is_told_once() -> None:
+async def test_a_leaked_call_that_returns_is_reported_once() -> None:
     stuck = Stuck()
     told = await given_up(stuck)
     stuck.release.set()
@@ -335,12 +335,12 @@ async def test_a_leaked_call_that_ends_after_all_is_told_once() -> None:
     assert told[1:] == [("this call", "returned")]
 
 
-async def test_a_stuck_task_is_not_given_up_before_patience_is_over() -> None:
+async def test_a_stuck_task_is_not_leaked_within_its_grace() -> None:
     clock, stuck = VirtualClock(), Stuck()
     call = await started(Threads(clock), stuck)
     call.cancel()
     await clock.settle()
-    await clock.elapse(seconds=PATIENCE - 0.001)
+    await clock.elapse(seconds=INTERRUPT_GRACE_SECONDS - 0.001)
     assert not call.done()
     stuck.release.set()
     async with asyncio.timeout(BOUND):

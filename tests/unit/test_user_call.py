@@ -40,7 +40,7 @@ def leave(error: BaseException) -> None:
     raise error
 
 
-async def test_a_hook_returns_what_it_returns() -> None:
+async def test_a_hooks_value_is_the_value_of_the_call() -> None:
     for act in each_kind(lambda a, b: a + b):
         assert await calls()("sum", act, 40, 2) == 42
 
@@ -116,7 +116,7 @@ async def test_a_coroutine_hook_that_ignores_its_cancellation_is_given_up() -> N
     await calls("stubborn", stubborn)
 
 
-async def test_who_is_cancelled_in_a_call_is_cancelled() -> None:
+async def test_cancelling_the_caller_of_a_hook_cancels_it() -> None:
     call = asyncio.ensure_future(calls()("sleep", asyncio.sleep, 60))
     await asyncio.sleep(0)
     call.cancel()

@@ -1,18 +1,18 @@
-"""How worn a process is, and when that is too much."""
+"""RecyclePolicy: limits on the runs and the memory of a worker process."""
 
 import os
 
 from mainspring.testing import VirtualClock
-from mainspring.worker.recycle import MB, RecyclePolicy, _peak, resident
+from mainspring.worker.recycle import MB, RecyclePolicy, _peak_bytes, resident_bytes
 
 
-def test_a_process_without_limits_is_never_worn() -> None:
+def test_without_limits_there_is_no_recycle_reason() -> None:
     wear = RecyclePolicy(VirtualClock())
     wear.jobs = 10**9
     assert wear.reason() is None
 
 
-def test_the_last_of_so_many_jobs_is_the_reason() -> None:
+def test_the_maximum_of_jobs_is_a_recycle_reason() -> None:
     wear = RecyclePolicy(VirtualClock(), jobs=3)
     wear.jobs = 2
     assert wear.reason() is None
@@ -20,19 +20,19 @@ def test_the_last_of_so_many_jobs_is_the_reason() -> None:
     assert wear.reason() == "ran 3 jobs"
 
 
-def test_more_memory_than_allowed_is_the_reason() -> None:
+def test_too_much_memory_is_a_recycle_reason() -> None:
     wear = RecyclePolicy(VirtualClock(), memory=MB)
     wear.jobs = 1
-    assert wear.reason() == f"uses {-(-resident() // MB)} MB, more than 1 MB"
+    assert wear.reason() == f"uses {-(-resident_bytes() // MB)} MB, more than 1 MB"
 
 
 def test_a_process_that_has_run_nothing_stays_however_large_it_is() -> None:
     assert RecyclePolicy(VirtualClock(), memory=MB).reason() is None
 
 
-def test_the_memory_is_looked_at_once_a_second() -> None:
+def test_memory_is_polled_once_a_second() -> None:
     clock = VirtualClock()
-    wear = RecyclePolicy(clock, memory=resident() + 16 * MB)
+    wear = RecyclePolicy(clock, memory=resident_bytes() + 16 * MB)
     wear.jobs = 1
     assert wear.reason() is None
     held = os.urandom(64 * MB)
@@ -43,8 +43,8 @@ def test_the_memory_is_looked_at_once_a_second() -> None:
 
 
 def test_the_memory_is_that_of_this_process() -> None:
-    before = resident()
+    before = resident_bytes()
     held = os.urandom(64 * MB)
-    assert 56 * MB < resident() - before < 128 * MB
-    assert _peak() >= resident() - 8 * MB
+    assert 56 * MB < resident_bytes() - before < 128 * MB
+    assert _peak_bytes() >= resident_bytes() - 8 * MB
     assert held

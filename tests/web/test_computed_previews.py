@@ -14,7 +14,7 @@ from http_client import Client, browser
 
 from mainspring import BadInput, Mainspring, every
 from mainspring.clock import SystemClock
-from mainspring.control.computation import DEADLINE_SECONDS, MAX_AT_ONCE, Busy, Computation
+from mainspring.control.computation import DEADLINE_SECONDS, MAX_CONCURRENT, Busy, Computation
 from mainspring.testing import VirtualClock
 
 SECONDS = [f"{n // 3600:02}:{n // 60 % 60:02}:{n % 60:02}" for n in range(86_400)]
@@ -96,20 +96,20 @@ async def test_previews_hold_up_nothing_but_previews() -> None:
     def preview(seconds: float = DEADLINE_SECONDS) -> Computation:
         return Computation(clock, "the preview of this rule", seconds, kind="previews")
 
-    stuck = [asyncio.ensure_future(preview().run(gate.wait)) for _ in range(2 * MAX_AT_ONCE)]
+    stuck = [asyncio.ensure_future(preview().run(gate.wait)) for _ in range(2 * MAX_CONCURRENT)]
     try:
         late = asyncio.ensure_future(preview(seconds=0.0).run(lambda: 1))
         assert await Computation(clock, "the check of these jobs").run(lambda: 1) == 1
     finally:
         gate.set()
     assert await asyncio.gather(*stuck) == [True] * len(stuck)
-    with pytest.raises(Busy, match="waited 0 s for others and was not begun: ask again"):
+    with pytest.raises(Busy, match="waited 0 s for others and was not started: try again"):
         await late
 
 
 async def test_a_preview_that_did_not_start_is_503(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     async def busy(self: Computation, calculate: Any) -> Any:
-        raise Busy("the preview of this rule waited 5 s for others and was not begun: ask again")
+        raise Busy("the preview of this rule waited 5 s for others and was not started: try again")
 
     monkeypatch.setattr(Computation, "run", busy)
     async with client("viewer") as http:

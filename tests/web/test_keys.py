@@ -114,7 +114,7 @@ async def test_the_number_of_keys_is_limited(spring: Mainspring, monkeypatch: py
     monkeypatch.setattr(keys, "MOST", 2)
     await spring.keys.create("a")
     await spring.keys.create("b")
-    with pytest.raises(BadInput, match="revoke what nobody uses"):
+    with pytest.raises(BadInput, match="revoke those that are not used"):
         await spring.keys.create("c")
 
 
@@ -174,7 +174,7 @@ async def test_a_revoked_key_opens_nothing_here_at_once_and_elsewhere_within_fiv
     assert await elsewhere.keys.find(secret)
     await here.keys.revoke("deploy")
     assert await here.keys.find(secret) is None
-    clock.advance(seconds=keys.HOLDS)
+    clock.advance(seconds=keys.KEY_CACHE_SECONDS)
     assert await elsewhere.keys.find(secret) is None
 
 
@@ -184,7 +184,7 @@ async def test_a_key_made_elsewhere_is_known_within_a_second(clock: VirtualClock
     await here.keys.find(NEVER)
     secret = await elsewhere.keys.create("deploy")
     assert await here.keys.find(secret) is None
-    clock.advance(seconds=keys.AGAIN)
+    clock.advance(seconds=keys.UNKNOWN_KEY_RETRY_SECONDS)
     assert await here.keys.find(secret)
 
 

@@ -11,7 +11,7 @@ from http_client import Client, browser
 from mainspring import Mainspring
 from mainspring.api.routes.jobs import MAX_ANSWER_CHARACTERS
 from mainspring.bounds import MAX_CONTAINERS
-from mainspring.control.job_page import MAX_RUNNING_AT_ONCE
+from mainspring.control.job_page import PAGE_RUNNING_JOBS
 from mainspring.ids import new_id
 from mainspring.records.job import BRIEF_CHARACTERS, UNREADABLE, NewJob, State
 from mainspring.stores.memory.store import MemoryStore
@@ -106,7 +106,7 @@ async def test_why_reads_what_runs_brief_and_in_parts(
     async with client() as http:
         asked.clear()
         assert (await http.get(f"/jobs/{id}/why")).status_code == 200
-    assert (MAX_RUNNING_AT_ONCE, True) in asked
+    assert (PAGE_RUNNING_JOBS, True) in asked
     assert all(brief or limit == 1 for limit, brief in asked)
 
 

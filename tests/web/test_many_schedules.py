@@ -115,7 +115,7 @@ async def test_a_filtered_page_is_complete_with_an_index(
     client: Client, spring: Mainspring, many: None, query: dict[str, str]
 ) -> None:
     async with client("viewer") as http:
-        await spring.schedules.index.look(60)
+        await spring.schedules.index.snapshot(60)
         page = await asked(http, "/schedules", limit=200, **query)
         names = [f"s-{n:05}" for n in range(MANY) if "05" in f"{n:05}"[:2]] if "q" in query else [
             f"s-{n:05}" for n in range(999, MANY, 1000)]  # fmt: skip
@@ -132,19 +132,19 @@ async def test_the_outlook_reads_all_schedules_once_and_then_says_of_when_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with client("viewer") as http:
-        await spring.schedules.index.look(60)
+        await spring.schedules.index.snapshot(60)
         first = await asked(http, "/scheduler/outlook", limit=3)
         assert (first["active"], first["complete"]) == (MANY, True)
         assert [row["name"] for row in first["next"]] == [f"s-{MANY - n:05}" for n in (1, 2, 3)]
-        await spring.schedules.index.look(60)  # which ends what the request began
+        await spring.schedules.index.snapshot(60)  # which ends what the request began
         monkeypatch.setattr(schedule_index, "WAIT_SECONDS", -1.0)  # as if the reading had taken long
         store.read = 0
-        clock.advance(seconds=schedule_index.LEAST_AGE_SECONDS - 1)
+        clock.advance(seconds=schedule_index.MIN_AGE_SECONDS - 1)
         again = await asked(http, "/scheduler/outlook", limit=3)
         assert (again["as_of"], again["complete"]) == (first["as_of"], True)
         assert store.read <= 9
         clock.advance(seconds=2)
-        await spring.schedules.index.look(60)
+        await spring.schedules.index.snapshot(60)
         assert store.read >= MANY
 
 
@@ -165,9 +165,9 @@ async def test_a_change_made_here_is_seen_at_once_in_a_filtered_list(
     client: Client, spring: Mainspring, many: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with client("operator") as http:
-        await spring.schedules.index.look(60)
+        await spring.schedules.index.snapshot(60)
         assert (await asked(http, "/schedules", status="paused"))["items"] == []
-        await spring.schedules.index.look(60)
+        await spring.schedules.index.snapshot(60)
         monkeypatch.setattr(schedule_index, "WAIT_SECONDS", -1.0)
         assert (await http.post("/schedules/s-07000/pause")).status_code == 200
         page = await asked(http, "/schedules", status="paused")
@@ -180,7 +180,7 @@ async def test_a_filtered_page_reads_few_schedules_after_very_many_were_changed_
     client: Client, spring: Mainspring, store: Counting, many: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with client("operator") as http:
-        await spring.schedules.index.look(60)
+        await spring.schedules.index.snapshot(60)
         monkeypatch.setattr(schedule_index, "WAIT_SECONDS", -1.0)  # as if the reading had taken long
         bulk: dict[str, Any] = {"action": "pause", "all": True, "after": None}
         for _ in range(MANY // 1000):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from http_client import Client
 
 from mainspring import Context, Mainspring
-from mainspring.control.audit_log import ROOM
+from mainspring.control.audit_log import MAX_ENTRY_BYTES
 from mainspring.records.outcome import STACK_LIMIT
 from mainspring.task.context import LINE_LIMIT
 
@@ -40,7 +40,7 @@ async def test_a_viewer_sees_no_part_of_a_secret_in_an_audit_entry_that_was_cut(
 ) -> None:
     handle = await spring.tasks["send"].using(delay=60).enqueue(to="a")
     async with client("operator") as http:
-        edit = {"arguments": {"to": long(ROOM)}, "tags": ["audited"]}
+        edit = {"arguments": {"to": long(MAX_ENTRY_BYTES)}, "tags": ["audited"]}
         assert (await http.patch(f"/jobs/{handle.id}", json=edit)).status_code == 200
     async with client("viewer") as http:
         entries = (await http.get("/audit", params={"action": "jobs.update"})).text

@@ -6,7 +6,7 @@ from http_client import Client, browser
 from prometheus_client.parser import text_string_to_metric_families
 
 from mainspring import Mainspring, StoreUnavailable
-from mainspring.metrics.timed import measured
+from mainspring.metrics.timed_store import measure
 from mainspring.testing import Faults, FaultStore, VirtualClock
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.3"
@@ -26,7 +26,7 @@ async def test_a_viewer_gets_the_clusters_figures(client: Client, spring: Mainsp
 
 async def test_metrics_include_those_of_the_server_process(clock: VirtualClock) -> None:
     app = Mainspring("memory://", clock=clock)
-    measured(app)
+    measure(app)
     key = await app.keys.create("prometheus", "viewer")
     async with browser(app.asgi(), headers={"Authorization": f"Bearer {key}", "Accept": OPENMETRICS}) as http:
         answer = await http.get("/metrics")
@@ -76,4 +76,4 @@ async def test_a_stalled_loop_makes_the_worker_not_live(
         await clock.elapse(seconds=10)
         assert (await http.get("/health/live")).status_code == 200
     assert answer.status_code == 503
-    assert answer.json()["reasons"][0].startswith(f"worker {worker.id}: its beat loop has not turned for 6")
+    assert answer.json()["reasons"][0].startswith(f"worker {worker.id}: its beat loop has made no progress for 6")

@@ -131,10 +131,10 @@ def test_promtool_finds_nothing_wrong_with_the_names() -> None:
     from mainspring.metrics import exposition
     from mainspring.metrics.cluster import ClusterMetrics
     from mainspring.metrics.process import families
-    from mainspring.metrics.timed import measured
+    from mainspring.metrics.timed_store import measure
 
     app = Mainspring("memory://")
-    meter: Counters = measured(app)
+    meter: Counters = measure(app)
 
     @app.task
     async def work(ctx: Context) -> None:

@@ -11,7 +11,7 @@ from http_client import ORIGIN, Http, browser
 from mainspring import AuditFilter, Mainspring
 from mainspring.api.access.sign_in_attempts import ADDRESS_BURST
 from mainspring.api.routes.session import MAX_OPENED, MAX_SIGN_IN_BYTES
-from mainspring.control.keys import HOLDS
+from mainspring.control.keys import KEY_CACHE_SECONDS
 from mainspring.testing import VirtualClock
 
 HERE = {"Origin": ORIGIN}
@@ -136,7 +136,7 @@ async def test_revoking_a_key_ends_its_sessions_at_once_here_and_within_five_sec
         assert (await other.get("/session")).status_code == 200
         await spring.keys.revoke("ada")
         assert (await http.get("/session")).status_code == 401
-        clock.advance(seconds=HOLDS)
+        clock.advance(seconds=KEY_CACHE_SECONDS)
         assert (await other.get("/session")).status_code == 401
 
 
@@ -149,7 +149,7 @@ async def test_signing_out_counts_elsewhere_within_five_seconds(
         other.cookies.update(http.cookies)
         assert (await other.get("/session")).status_code == 200
         await http.delete("/session", headers=HERE)
-        clock.advance(seconds=HOLDS)
+        clock.advance(seconds=KEY_CACHE_SECONDS)
         assert (await other.get("/session")).status_code == 401
 
 

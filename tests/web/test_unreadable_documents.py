@@ -10,7 +10,7 @@ from http_client import Client, browser
 from mainspring import HookNotFound, Mainspring
 from mainspring.cli.doctor import examine
 from mainspring.counters import values
-from mainspring.metrics.timed import measured
+from mainspring.metrics.timed_store import measure
 from mainspring.records import unreadable
 from mainspring.records.document import Document
 from mainspring.records.query import Filter
@@ -120,7 +120,7 @@ async def test_an_unreadable_session_is_over(spring: Mainspring) -> None:
 async def test_an_unreadable_document_is_logged_and_counted_once(
     spring: Mainspring, caplog: pytest.LogCaptureFixture
 ) -> None:
-    meter = measured(spring)
+    meter = measure(spring)
     await spoil(spring, "webhook", "bad")
     with caplog.at_level(logging.ERROR, "mainspring"):
         for _ in range(3):

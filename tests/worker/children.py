@@ -1,4 +1,4 @@
-"""Orders for child processes, and a pool with its loop, for tests that need no other."""
+"""Run requests for child processes, and a process pool with its own event loop, for tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mainspring import Job, State, Task
-from mainspring.executor.pool import Processes, place_of
+from mainspring.executor.pool import ProcessPool, import_path_of
 from mainspring.executor.protocol import Message, ProcessDiedMessage, Raised, Returned, RunRequest, RunSteered
 from mainspring.testing import VirtualClock
 
@@ -26,7 +26,7 @@ def job_of(payload: str = "{}", **fields: Any) -> Job:
 
 
 def order(fn: Callable[..., Any], arguments: dict[str, Any] | None = None, **wishes: Any) -> RunRequest:
-    module, qualname, main = place_of(fn.fn if isinstance(fn, Task) else fn)
+    module, qualname, main = import_path_of(fn.fn if isinstance(fn, Task) else fn)
     wishes = {"job": job_of(json.dumps(arguments or {})), "result_limit": 2**20} | wishes
     return RunRequest(module=module, qualname=qualname, main=main, **wishes)
 
@@ -36,7 +36,7 @@ class Play:
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
-        self.pool = Processes(VirtualClock())
+        self.pool = ProcessPool(VirtualClock())
         self.heard: list[Message] = []
 
     def __call__(

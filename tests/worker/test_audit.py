@@ -1,4 +1,4 @@
-"""Who did what: an entry before every change, its outcome after it, and how long that is kept."""
+"""The audit trail: an entry before every change, its outcome after it, and the retention of entries."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ async def test_the_innermost_name_counts_and_is_gone_with_its_block(app: Mainspr
         assert [(told.entry.who, told.entry.target) for told in await trail(app)] == [("ada", "b"), ("bob", "a")]
 
 
-async def test_two_who_act_at_the_same_time_are_told_apart(app: Mainspring) -> None:
+async def test_concurrent_actors_are_recorded_separately(app: Mainspring) -> None:
     async def act(who: str) -> None:
         with act_as(who):
             for _ in range(3):
@@ -257,7 +257,7 @@ async def test_a_change_that_is_refused_is_recorded_with_the_error(app: Mainspri
         assert (bad.entry.target, bad.outcome["error"][:9]) == ("7", "BadInput:")
 
 
-async def test_what_is_asked_and_told_is_cut_at_ten_kilobytes(app: Mainspring) -> None:
+async def test_arguments_and_outcomes_are_cut_at_ten_kilobytes(app: Mainspring) -> None:
     async with app:
         ids = await waiting(app, 2)
         which = Filter(ids=(*ids, *(f"ü{n}" for n in range(500))))
@@ -388,7 +388,7 @@ async def test_a_queue_is_recorded_as_it_was_and_is(app: Mainspring) -> None:
         assert resumed.outcome == {"before": {"paused": True}, "after": {"paused": False}}
 
 
-async def test_orders_to_workers_are_recorded_by_worker(app: Mainspring) -> None:
+async def test_commands_to_workers_are_recorded_by_worker(app: Mainspring) -> None:
     async with app:
         await alive(app, "w1", "w2")
         with act_as("ada"):
@@ -403,7 +403,7 @@ async def test_orders_to_workers_are_recorded_by_worker(app: Mainspring) -> None
         assert resumed.outcome == {"before": {"w2": {"drained": True}}, "after": {"w2": {"drained": False}}}
 
 
-async def test_a_stop_is_recorded_with_what_it_refused_afterwards(app: Mainspring) -> None:
+async def test_stop_commands_and_later_refusals_are_recorded(app: Mainspring) -> None:
     async with app, app.worker() as worker:
         with act_as("ada"):
             await app.workers.stop(worker.id)
@@ -447,7 +447,7 @@ async def faulty(clock: VirtualClock) -> Faulty:
     return Faulty(app, faults, (await app.tasks["send"].using(delay=HOUR).enqueue()).id)
 
 
-async def test_what_cannot_be_recorded_is_not_done(clock: VirtualClock) -> None:
+async def test_a_change_that_cannot_be_recorded_is_not_made(clock: VirtualClock) -> None:
     app, faults, id = await faulty(clock)
     faults.fail("record")
     with act_as("ada"), pytest.raises(StoreUnavailable):
@@ -495,7 +495,7 @@ async def test_a_change_that_fails_half_way_says_how_far_it_came(clock: VirtualC
 # reading and forgetting
 
 
-async def test_the_trail_is_read_in_pages_and_by_what_it_says(app: Mainspring, clock: VirtualClock) -> None:
+async def test_the_audit_trail_is_read_in_pages_and_by_filter(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
         for name in ("a", "b", "c"):
             with act_as("ada" if name != "b" else "bob"):

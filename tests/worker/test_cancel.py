@@ -1,4 +1,4 @@
-"""A cancel of a running job: heard at the beat, kept with its first reason, and never answered by another run."""
+"""Cancelling a running job: received with a beat, kept with its first reason, never followed by another run."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def test_a_cancel_at_the_very_end_of_the_time_is_never_followed_by_a_retry
 
 
 @pytest.mark.parametrize("answer", [ValueError("no"), Snooze(1), Retry(after=1)], ids=repr)
-async def test_a_cancel_that_nobody_has_decoded_yet_wins_over_a_retry(
+async def test_a_cancel_that_the_worker_has_not_read_wins_over_a_retry(
     app: Mainspring, clock: VirtualClock, answer: Exception
 ) -> None:
     go = asyncio.Event()
@@ -160,7 +160,7 @@ async def test_a_cancel_while_the_retry_is_on_its_way_to_the_store_stops_the_job
     assert len(runs) == 1
 
 
-async def test_the_first_reason_is_kept_and_asking_again_is_no_error(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_second_cancel_is_no_error_and_the_first_reason_is_kept(app: Mainspring, clock: VirtualClock) -> None:
     recorder = Recorder(app)
 
     @app.task
@@ -183,7 +183,7 @@ async def test_the_first_reason_is_kept_and_asking_again_is_no_error(app: Mainsp
     assert recorder.of(JobRetrying) == recorder.of(JobDied) == []
 
 
-async def test_a_cancel_that_is_heard_twice_interrupts_once(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_cancel_in_two_beats_interrupts_once(app: Mainspring, clock: VirtualClock) -> None:
     interrupted: list[float] = []
 
     @app.task
@@ -202,7 +202,7 @@ async def test_a_cancel_that_is_heard_twice_interrupts_once(app: Mainspring, clo
             await clock.elapse(seconds=1)
             await app.jobs.cancel(handle.id)
             await clock.elapse(seconds=4)
-            worker._pulse._nudge()  # a beat at once, which hears of it again
+            worker._heartbeat._wake_loop()  # a beat at once, which hears of it again
             await clock.elapse(seconds=4)
             assert (await handle.job()).state is State.CANCELLED
     assert interrupted == [5, 8]

@@ -1,4 +1,4 @@
-"""What a child process makes of an order: values, failures, messages, limits and crashes."""
+"""A child process and its run requests: values, failures, messages, limits and crashes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_function_runs_in_another_process(play: Play) -> None:
     assert play.result(jobs.pid) not in (0, os.getpid())
 
 
-def test_nothing_comes_back_as_none(play: Play) -> None:
+def test_a_function_without_a_result_returns_none(play: Play) -> None:
     assert play.result(jobs.nothing) is None
 
 
@@ -117,22 +117,22 @@ def test_each_async_run_has_a_loop_of_its_own(play: Play) -> None:
     ],
     ids=["items", "notes"],
 )
-def test_what_a_run_may_not_say_is_refused_where_it_says_it(play: Play, fn: Any, text: str) -> None:
+def test_invalid_reports_raise_inside_the_task(play: Play, fn: Any, text: str) -> None:
     failure = raised(play(fn)).failure
     assert (failure.type, failure.message[: len(text)]) == ("BadInput", text)
 
 
-def test_an_error_without_a_name_is_told_as_a_failure(play: Play) -> None:
+def test_an_error_whose_class_has_no_name_is_reported_as_a_failure(play: Play) -> None:
     ended = raised(play(jobs.raise_a_nameless_one))
     assert (ended.failure.type, ended.failure.message, ended.bases) == ("Exception", "who am I", ())
 
 
-def test_a_steer_that_the_worker_could_not_read_is_told_as_a_failure(play: Play) -> None:
+def test_a_directive_that_cannot_be_encoded_is_reported_as_a_failure(play: Play) -> None:
     failure = raised(play(jobs.snooze_badly)).failure
     assert (failure.type, "Snooze(…)" in failure.message) == ("BadSetting", True)
 
 
-def test_logs_progress_and_items_are_heard_while_it_runs(play: Play) -> None:
+def test_logs_progress_and_items_are_received_during_the_run(play: Play) -> None:
     play.result(jobs.tell)
     detail, long, progress, items, note, failed = play.heard
     assert detail == LogMessage(10, "a detail")
@@ -161,7 +161,7 @@ def test_a_modules_own_logging_setup_does_not_mute_the_context(play: Play) -> No
     assert play.heard == [LogMessage(20, "still here")]
 
 
-def test_threads_may_speak_at_once(play: Play) -> None:
+def test_threads_of_a_child_may_send_at_once(play: Play) -> None:
     play.result(jobs.tell_from_threads)
     assert len(play.heard) == 200
     assert all(len(set(line.text)) == 1 for line in play.heard if isinstance(line, LogMessage))
@@ -215,7 +215,7 @@ def test_a_function_steers_its_job(play: Play, kind: str, by_return: bool) -> No
 
 
 @pytest.mark.parametrize("by_return", [True, False], ids=["returned", "raised"])
-def test_a_steer_of_no_known_kind_is_an_error(play: Play, by_return: bool) -> None:
+def test_a_directive_of_no_known_kind_is_an_error(play: Play, by_return: bool) -> None:
     assert raised(play(jobs.steer, {"kind": "own", "by_return": by_return})).failure.type == "Directive"
 
 
@@ -256,7 +256,7 @@ def test_less_memory_than_the_limit_is_fine_and_the_next_run_is_free(play: Play)
     assert play.result(jobs.pid) == before
 
 
-def test_what_an_earlier_run_left_is_not_charged_to_the_next(play: Play) -> None:
+def test_memory_left_by_an_earlier_run_is_not_charged_to_the_next(play: Play) -> None:
     before = play.result(jobs.keep, {"mib": 60})
     assert play.result(jobs.allocate, {"mib": 30}, memory_limit=50 * 2**20) == 30 * 2**20
     assert play.result(jobs.pid) == before
@@ -353,7 +353,7 @@ def test_a_crash_under_a_memory_limit_says_so(play: Play) -> None:
     assert ended == ProcessDiedMessage("killed by SIGKILL (out of memory?), under a memory_limit of 64 MB", ended.usage)
 
 
-def test_the_last_words_of_a_crash_are_heard(play: Play) -> None:
+def test_the_last_messages_of_a_crashing_child_are_received(play: Play) -> None:
     assert isinstance(play(jobs.last_words), ProcessDiedMessage)
     assert play.heard == [LogMessage(20, "goodbye")]
 

@@ -1,4 +1,4 @@
-"""Who enqueued by hand is on record, and an act has one name."""
+"""Audit entries for jobs that people enqueue."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_a_job_that_a_person_enqueues_is_in_the_trail(app: Mainspring, sen
         assert await app.audit.enqueued_by(await handle.job()) == "ada"
 
 
-async def test_what_programs_enqueue_is_not_in_the_trail(app: Mainspring, send) -> None:  # type: ignore[no-untyped-def]
+async def test_jobs_enqueued_by_code_are_not_in_the_trail(app: Mainspring, send) -> None:  # type: ignore[no-untyped-def]
     async with app:
         with act_as("ada"):
             handle = await send.enqueue("bob")
@@ -40,7 +40,7 @@ async def test_what_programs_enqueue_is_not_in_the_trail(app: Mainspring, send) 
             assert await app.audit.enqueued_by(await one.job()) is None
 
 
-async def test_many_jobs_are_one_act(app: Mainspring, send) -> None:  # type: ignore[no-untyped-def]
+async def test_a_batch_of_jobs_is_one_audit_entry(app: Mainspring, send) -> None:  # type: ignore[no-untyped-def]
     async with app:
         with act_as("ada"):
             handles = await app.enqueue_by_hand([send.job(f"p{n}") for n in range(120)])
@@ -78,7 +78,7 @@ async def test_a_job_that_cannot_be_stored_leaves_an_entry_with_the_error(app: M
         ("queues.pause", "{not json", "{not json"),
     ],
 )  # fmt: skip
-def test_a_target_is_told_in_words(action: str, target: str, text: str) -> None:
+def test_target_text_describes_a_filter_in_words(action: str, target: str, text: str) -> None:
     assert target_text(action, target) == text
 
 

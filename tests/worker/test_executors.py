@@ -1,4 +1,4 @@
-"""Tasks in the loop, in threads and in processes of their own: through app and worker they behave alike."""
+"""Executors: tasks in the event loop, in threads and in child processes behave alike."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_arguments_and_results_have_their_types(ran: dict[Any, Ran]) -> None:
     assert ran["types"].result == date(2030, 1, 1)
 
 
-def test_the_context_is_that_of_the_run(ran: dict[Any, Ran]) -> None:
+def test_the_context_of_a_process_task_is_that_of_the_run(ran: dict[Any, Ran]) -> None:
     job, run, _, told = ran["context"]
     assert told["job"]["id"] == job.id
     assert (told["attempt"], told["lease"], told["metadata"]) == (1, run.lease, {"a": [1]})
@@ -171,7 +171,7 @@ def test_the_context_is_that_of_the_run(ran: dict[Any, Ran]) -> None:
     assert told["deadline"] == (run.started_at + timedelta(seconds=60)).isoformat().replace("+00:00", "Z")
 
 
-def test_what_it_logs_is_kept_with_the_run(ran: dict[Any, Ran]) -> None:
+def test_log_lines_of_a_process_task_are_kept_with_the_run(ran: dict[Any, Ran]) -> None:
     lines = ran["telling"].lines
     assert [(line.run, line.n, line.level) for line in lines] == [(1, 1, 30), (1, 2, 40)]
     assert lines[0].text.startswith("xxx")
@@ -365,7 +365,7 @@ STOPS = {"async": jobs.await_for_ever, "thread": jobs.stopped, "process": jobs.s
 
 @pytest.mark.parametrize("timeout", [60, None])
 @pytest.mark.parametrize("executor", ANSWERS)
-async def test_what_a_task_answers_to_its_soft_timeout_counts(
+async def test_the_result_after_a_soft_timeout_counts(
     app: Mainspring, clock: VirtualClock, said: Said, executor: Any, timeout: float | None
 ) -> None:
     recorder = Recorder(app)
@@ -379,7 +379,7 @@ async def test_what_a_task_answers_to_its_soft_timeout_counts(
 
 
 @pytest.mark.parametrize("executor", STOPS)
-async def test_without_an_answer_a_soft_timeout_is_a_timeout(
+async def test_an_unhandled_soft_timeout_is_a_timeout(
     app: Mainspring, clock: VirtualClock, said: Said, executor: Any
 ) -> None:
     recorder = Recorder(app)
@@ -395,7 +395,7 @@ async def test_without_an_answer_a_soft_timeout_is_a_timeout(
     assert failure(run) == ("JobTimeout", "took longer than its soft_timeout of 5 s")
 
 
-async def test_who_ignores_the_soft_timeout_is_killed_at_the_hard_one(
+async def test_a_process_that_ignores_its_soft_timeout_is_killed_at_the_hard_one(
     app: Mainspring, clock: VirtualClock, said: Said
 ) -> None:
     recorder = Recorder(app)
@@ -562,7 +562,7 @@ def local() -> Callable[[], None]:
         (jobs.add, {"soft_timeout": 0}, "0 seconds, got 0; leave it out for no limit"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_refused_with_the_way_out(fn: Any, options: Any, text: str) -> None:
+def test_an_option_that_does_not_fit_the_executor_is_refused_with_a_remedy(fn: Any, options: Any, text: str) -> None:
     with pytest.raises((BadTask, BadInput)) as refused:
         Mainspring("memory://").task(name="t", **options)(fn)
     assert isinstance(refused.value, MainspringError)
@@ -571,7 +571,7 @@ def test_what_does_not_fit_is_refused_with_the_way_out(fn: Any, options: Any, te
 
 
 @pytest.mark.parametrize("fn", [jobs.Shelf().name, jobs.add_again], ids=["bound method", "another's name"])
-def test_a_function_of_which_a_child_would_find_another_is_refused(fn: Any) -> None:
+def test_a_function_whose_name_means_another_in_the_child_is_refused(fn: Any) -> None:
     app = Mainspring("memory://")
     app.task(name="t", executor="process")(fn)
     with pytest.raises(BadTask, match="would find something else as jobs_for_children"):

@@ -12,8 +12,8 @@ import pytest
 from mainspring import Context, Mainspring, Retention, StoreUnavailable, every
 from mainspring.events import JobEnded, JobEnqueued, JobsPruned, JobStarted, WorkerStarted
 from mainspring.feed.event import DROPPED, FeedEvent, decode
-from mainspring.feed.publisher import BATCH_EVENTS, MAX_WAITING_EVENTS
-from mainspring.metrics.timed import measured
+from mainspring.feed.publisher import BATCH, WAITING
+from mainspring.metrics.timed_store import measure
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import VirtualClock
 
@@ -184,7 +184,7 @@ async def test_events_of_a_short_lived_process_are_published_before_it_closes(cl
 async def test_a_measured_app_publishes_its_events(clock: VirtualClock) -> None:
     app = Mainspring(MemoryStore(clock), clock=clock)
     work = tasks_of(app)["work"]
-    measured(app)  # as `mainspring dev`, `server` and `worker --metrics` do: the store is wrapped
+    measure(app)  # as `mainspring dev`, `server` and `worker --metrics` do: the store is wrapped
     async with app:
         await watch(app, clock)
         async with app.worker():

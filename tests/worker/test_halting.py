@@ -1,4 +1,4 @@
-"""A worker that an operator stops from afar: as gracefully as by a signal, heard at its beat, and gone."""
+"""An operator's stop command: received with a beat, as graceful as a signal, and recorded with the worker."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ async def only(app: Mainspring) -> WorkerRow:
     return worker
 
 
-async def test_what_runs_may_finish_the_rest_is_released_and_nothing_new_begins(
-    app: Mainspring, clock: VirtualClock
-) -> None:
+async def test_stop_lets_runs_finish_within_grace_and_releases_the_rest(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
         nap = app.tasks["nap"]
         await app.enqueue_many(nap.job(seconds) for seconds in (10, 100))
@@ -52,9 +50,7 @@ async def test_what_runs_may_finish_the_rest_is_released_and_nothing_new_begins(
             assert (await late.job()).runs == 0
 
 
-async def test_an_idle_worker_goes_with_its_next_beat_and_whoever_waits_for_it_goes_on(
-    app: Mainspring, clock: VirtualClock
-) -> None:
+async def test_stop_of_an_idle_worker_takes_effect_with_the_next_beat(app: Mainspring, clock: VirtualClock) -> None:
     told: list[WorkersOrdered] = []
     app.events.subscribe(WorkersOrdered, told.append)
     async with app:
@@ -66,13 +62,13 @@ async def test_an_idle_worker_goes_with_its_next_beat_and_whoever_waits_for_it_g
         await clock.elapse(seconds=6)
         await running
         assert await app.workers.list() == []
-        assert worker.dismissed
+        assert worker.stopped_by_operator
         async with app.worker() as another:
             await clock.elapse(seconds=6)
             assert ((await only(app)).info.id, (await only(app)).state) == (another.id, "open")
 
 
-async def test_told_twice_it_keeps_its_grace_and_stops_once(app: Mainspring, clock: VirtualClock) -> None:
+async def test_stop_is_idempotent_and_keeps_its_grace(app: Mainspring, clock: VirtualClock) -> None:
     begun: list[WorkerStopping] = []
     app.events.subscribe(WorkerStopping, begun.append)
     async with app:
@@ -89,7 +85,7 @@ async def test_told_twice_it_keeps_its_grace_and_stops_once(app: Mainspring, clo
 
 
 @pytest.mark.parametrize("signalled_first", [False, True])
-async def test_beside_a_signal_running_jobs_keep_their_grace(
+async def test_stop_after_a_signal_keeps_the_grace_of_running_jobs(
     app: Mainspring, clock: VirtualClock, signalled_first: bool
 ) -> None:
     async with app:
@@ -124,9 +120,7 @@ async def test_the_second_signal_of_a_stopping_worker_does_not_wait(app: Mainspr
         assert (await app.stats()).pending == 1
 
 
-async def test_a_worker_that_gives_way_and_is_stopped_then_is_not_replaced(
-    app: Mainspring, clock: VirtualClock
-) -> None:
+async def test_a_recycling_worker_that_is_stopped_is_not_replaced(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
         await app.tasks["nap"].enqueue(20)
         async with app.worker() as worker:
@@ -134,11 +128,11 @@ async def test_a_worker_that_gives_way_and_is_stopped_then_is_not_replaced(
             worker.recycle("a slot leaked")
             await app.workers.stop(worker.id)
             await clock.elapse(seconds=30)
-        assert (worker.recycled, worker.dismissed) == ("a slot leaked", True)
+        assert (worker.recycled, worker.stopped_by_operator) == ("a slot leaked", True)
 
 
 @pytest.mark.parametrize("action", ["resume", "drain", "resize"])
-async def test_a_stopping_worker_takes_no_other_orders(app: Mainspring, clock: VirtualClock, action: str) -> None:
+async def test_a_stopping_worker_refuses_other_commands(app: Mainspring, clock: VirtualClock, action: str) -> None:
     async def give(id: str | None) -> object:
         return await app.workers.resize(id, 3) if action == "resize" else await getattr(app.workers, action)(id)
 
@@ -153,21 +147,19 @@ async def test_a_stopping_worker_takes_no_other_orders(app: Mainspring, clock: V
         assert (await app.workers.get(going.id)).state == "stopping"
 
 
-async def test_a_worker_of_a_release_that_does_not_know_how_is_not_told_to_stop(
-    app: Mainspring, clock: VirtualClock
-) -> None:
+async def test_stop_is_refused_for_a_worker_of_an_earlier_release(app: Mainspring, clock: VirtualClock) -> None:
     async with app, app.worker() as worker:
         store, now = await app.opened(), clock.now()
         info = (await app.workers.get(worker.id)).info
         old = replace(info, id="old-1", host="web", pid=7, grace=None)
         await store.beat(old, until=now.replace(year=now.year + 1), now=now)
-        with pytest.raises(BadInput, match="cannot be stopped from afar: send SIGTERM to process 7 on web"):
+        with pytest.raises(BadInput, match="cannot be stopped remotely: send SIGTERM to process 7 on web"):
             await app.workers.stop("old-1")
         assert await app.workers.stop(None) == [worker.id]
         assert (await app.workers.get("old-1")).state == "open"
 
 
-async def test_a_stop_is_asked_for_without_await_too(app: Mainspring, clock: VirtualClock) -> None:
+async def test_stop_works_from_synchronous_code(app: Mainspring, clock: VirtualClock) -> None:
     async with app, app.worker() as worker:
         assert await asyncio.to_thread(app.sync.workers.stop, worker.id) == [worker.id]
         assert (await only(app)).orders.stopped

@@ -1,4 +1,4 @@
-"""Health: alive if every loop here turns, ready if the store answers too; and if not, why."""
+"""Health checks: live if every loop of the worker makes progress, ready if the store answers too; else why not."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ async def test_an_app_without_a_worker_is_alive_and_ready(app: Mainspring) -> No
         assert await app.health() == Health(live=True, ready=True, reasons=[])
 
 
-async def test_a_worker_that_turns_is_alive_and_ready_for_as_long_as_it_runs(
-    app: Mainspring, clock: VirtualClock
-) -> None:
+async def test_a_worker_with_running_loops_is_live_and_ready(app: Mainspring, clock: VirtualClock) -> None:
     busy(app)
     async with app:
         async with app.worker():
@@ -77,7 +75,7 @@ async def test_a_store_that_hangs_is_not_ready(clock: VirtualClock, monkeypatch:
         assert await app.health() == Health(True, False, ["the store has not answered within 0.05 s"])
 
 
-async def test_a_store_that_breaks_in_its_own_way_is_told_and_not_raised(clock: VirtualClock) -> None:
+async def test_an_unexpected_store_error_is_reported_as_not_ready(clock: VirtualClock) -> None:
     faults = Faults()
     app = Mainspring(FaultStore(MemoryStore(clock), faults), clock=clock)  # type: ignore[arg-type]
     async with app:
@@ -97,7 +95,7 @@ async def test_a_store_of_another_schema_says_what_to_do(clock: VirtualClock) ->
     assert (health.live, health.ready) == (True, False)
 
 
-async def test_a_store_that_a_later_release_has_stepped_on_is_well_if_this_one_can_work_with_it(
+async def test_a_store_migrated_by_a_later_compatible_release_is_ready(
     clock: VirtualClock,
 ) -> None:
     class Later(MemoryStore):
@@ -117,7 +115,7 @@ async def test_a_closed_app_is_not_ready(app: Mainspring) -> None:
     assert "this app is closed" in health.reasons[0]
 
 
-async def test_a_worker_whose_loops_do_not_turn_is_not_alive(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_worker_with_overdue_loops_is_not_live(app: Mainspring, clock: VirtualClock) -> None:
     busy(app)
     async with app, app.worker() as worker:
         await clock.elapse(seconds=6)
@@ -126,8 +124,8 @@ async def test_a_worker_whose_loops_do_not_turn_is_not_alive(app: Mainspring, cl
         await clock.elapse(seconds=10)
         assert (await app.health()).live
     assert (health.live, health.ready) == (False, False)
-    assert health.reasons[0].startswith(f"worker {worker.id}: its beat loop has not turned for 6")
-    assert health.reasons[1].startswith(f"worker {worker.id}: its sweep loop has not turned for 6")
+    assert health.reasons[0].startswith(f"worker {worker.id}: its beat loop has made no progress for 6")
+    assert health.reasons[1].startswith(f"worker {worker.id}: its sweep loop has made no progress for 6")
 
 
 async def test_a_worker_that_ended_by_an_error_is_not_alive(clock: VirtualClock) -> None:
@@ -200,9 +198,8 @@ async def test_a_call_of_the_store_that_hangs_makes_the_worker_not_live_and_name
         await clock.elapse(minutes=2)
         assert (await app.health(store=False)).live
     assert not health.live
-    text = (
-        rf"worker {worker.id}: its {LOOPS[verb]} loop (has waited \d+ s for the store to answer {verb}|has not turned)"
-    )
+    waits = rf"has waited \d+ s for the store to answer {verb}"
+    text = rf"worker {worker.id}: its {LOOPS[verb]} loop ({waits}|has made no progress)"
     assert any(re.match(text, reason) for reason in health.reasons), health.reasons
 
 
@@ -219,7 +216,7 @@ async def test_a_beat_that_hangs_makes_the_worker_not_live(clock: VirtualClock) 
         store.freed.set()
         await clock.elapse(seconds=30)
     assert not health.live
-    assert "its beat loop has not turned" in health.reasons[0]
+    assert "its beat loop has made no progress" in health.reasons[0]
 
 
 async def test_a_claim_that_waits_for_jobs_is_not_stuck(clock: VirtualClock) -> None:

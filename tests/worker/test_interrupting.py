@@ -1,4 +1,4 @@
-"""Timeouts, cancels and stops really interrupt, in both kinds of task."""
+"""Timeouts, cancels and stops interrupt async tasks and threads."""
 
 from __future__ import annotations
 

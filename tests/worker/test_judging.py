@@ -1,4 +1,4 @@
-"""Judging a run: whatever raises then ends the job, and a job that is given back again and again comes to an end."""
+"""The judge: an error while the end of a run is judged ends the job, and repeated releases come to an end."""
 
 from __future__ import annotations
 
@@ -198,8 +198,8 @@ async def test_an_orphan_is_released_a_bounded_number_of_times(app: Mainspring, 
             await store.beat(info, until=now + timedelta(minutes=1), now=now)
             claim = await store.claim(None, worker=info.id, tasks=["task"], limit=1, now=now)
             for _ in range(2):
-                worker._sweeper.hear({(one.id, one.lease or "") for one in claim.jobs})
-            await worker._sweeper.sweep(store)
+                worker._rescue.note_unknown_runs({(one.id, one.lease or "") for one in claim.jobs})
+            await worker._rescue.sweep(store)
             clock.advance(seconds=1)
             runs += 1
             assert runs <= MAX_RELEASES + 1

@@ -1,4 +1,4 @@
-"""Runs that will not end: their job is settled, their slot is visibly lost, and their neighbours do not notice."""
+"""Leaks: a run that ignores its interruption is settled, its slot counts as leaked, and other jobs go on."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def cancelled(app: Mainspring, handle: Handle[Any], hold: Hold, clock: Vir
     await clock.elapse(seconds=16)
 
 
-async def test_a_run_that_ignores_its_cancel_is_settled_told_and_counted_beside_ten_innocents(
+async def test_a_run_that_ignores_its_cancel_leaks_its_slot_and_harms_no_other_job(
     app: Mainspring, clock: VirtualClock, hold: Hold, leaky: Any
 ) -> None:
     recorder = Recorder(app)
@@ -118,7 +118,7 @@ async def test_a_run_that_ignores_its_cancel_is_settled_told_and_counted_beside_
     assert leaky.__name__ in leak.stack
 
 
-async def test_the_slot_comes_back_when_the_run_ends_after_all(
+async def test_a_leaked_slot_is_free_again_when_its_run_ends(
     app: Mainspring, clock: VirtualClock, hold: Hold, leaky: Any
 ) -> None:
     recorder = Recorder(app)
@@ -244,7 +244,7 @@ async def test_a_stop_after_a_leak_is_graceful_and_ends(app: Mainspring, clock: 
         assert (await handle.job()).state is State.CANCELLED
 
 
-async def test_the_journal_tells_of_the_leak_with_its_stack(
+async def test_the_event_log_has_the_leak_with_its_stack(
     app: Mainspring, clock: VirtualClock, hold: Hold, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = app.task(name="leaky")(hold.stuck_in_c)

@@ -1,4 +1,4 @@
-"""Slots: per worker, per queue, per task; pausing; order."""
+"""Limits of concurrency: per worker, per queue and per task; paused queues; the order of claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics from the store: what happened is what they say, on a virtual clock."""
+"""Cluster metrics read from the store, on a virtual clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainspring import Breaker, Context, Discard, Mainspring, Retry, StoreUnavai
 from mainspring.counters import LABELS, OTHER
 from mainspring.metrics import exposition
 from mainspring.metrics.cluster import ClusterCollector, ClusterMetrics
-from mainspring.metrics.families import Fold
+from mainspring.metrics.families import FoldedLabels
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import Faults, FaultStore, VirtualClock
 
@@ -241,7 +241,7 @@ async def test_labels_are_bounded_and_the_rest_is_counted_together(app: Mainspri
 
 
 def test_the_first_names_have_labels_of_their_own() -> None:
-    fold = Fold(["a", "b", "a", "c", "d"], limit=2)
+    fold = FoldedLabels(["a", "b", "a", "c", "d"], limit=2)
     assert [fold(name) for name in "abcd"] == ["a", "b", OTHER, OTHER]
     assert fold.folded == 2
 
@@ -267,8 +267,8 @@ def faulty(clock: VirtualClock) -> tuple[Mainspring, Faults]:
     return app, faults
 
 
-async def test_scrapes_at_the_same_time_look_once(faulty: tuple[Mainspring, Faults], clock: VirtualClock) -> None:
-    cluster = ClusterMetrics(faulty[0], fresh=2)
+async def test_concurrent_scrapes_read_the_store_once(faulty: tuple[Mainspring, Faults], clock: VirtualClock) -> None:
+    cluster = ClusterMetrics(faulty[0], max_age=2)
     await asyncio.gather(*(cluster.families() for _ in range(5)))
     clock.advance(seconds=1)
     await cluster.families()
@@ -278,11 +278,11 @@ async def test_scrapes_at_the_same_time_look_once(faulty: tuple[Mainspring, Faul
     assert Counted.looks == 2
 
 
-async def test_a_store_that_fails_is_told_and_nothing_old(
+async def test_a_failing_store_is_reported_without_old_figures(
     faulty: tuple[Mainspring, Faults], clock: VirtualClock
 ) -> None:
     app, faults = faulty
-    cluster = ClusterMetrics(app, fresh=2)
+    cluster = ClusterMetrics(app, max_age=2)
     assert samples(await cluster.families())["mainspring_store_up",] == 1
     clock.advance(seconds=5)
     faults.fail("counts", error=lambda: StoreUnavailable("gone"))
@@ -312,7 +312,7 @@ async def test_a_store_that_hangs_does_not_hang_the_scrape(clock: VirtualClock) 
     assert samples(await cluster.families())["mainspring_store_up",] == 1
 
 
-async def test_a_store_that_is_slow_has_its_last_figures_told_with_their_age(clock: VirtualClock) -> None:
+async def test_a_slow_store_has_its_last_figures_reported_with_their_age(clock: VirtualClock) -> None:
     store = Hung(clock)
     cluster = ClusterMetrics(Mainspring(store, clock=clock), deadline=0.01)
     store.answers.set()
@@ -336,10 +336,10 @@ async def test_a_store_that_takes_long_is_asked_less_often(clock: VirtualClock) 
     store.answers.clear()
     clock.advance(seconds=29)
     assert samples(await cluster.families())["mainspring_scrape_age_seconds",] == 29
-    assert cluster._look is None
+    assert cluster._reading is None
     clock.advance(seconds=1)
     await cluster.families()
-    assert cluster._look is not None
+    assert cluster._reading is not None
 
 
 def test_a_registry_of_ones_own_may_have_it_too() -> None:
@@ -364,7 +364,7 @@ async def test_prometheus_gets_the_format_it_accepts(app: Mainspring) -> None:
 def test_schedules_are_read_in_pages(clock: VirtualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     from mainspring.metrics import snapshot
 
-    monkeypatch.setattr(snapshot, "PAGE", 3)
+    monkeypatch.setattr(snapshot, "PAGE_SCHEDULES", 3)
     app = Mainspring("memory://", clock=clock)
 
     @app.task

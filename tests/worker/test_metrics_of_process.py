@@ -1,4 +1,4 @@
-"""What a process counts of itself: store calls, batches, how long jobs waited, how late its loop is."""
+"""Process metrics: store calls, batch sizes, the lag of jobs and of the event loop; and their endpoint."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from mainspring.counters import Counters, CounterSnapshot
 from mainspring.health import Health
 from mainspring.metrics import endpoint, exposition
 from mainspring.metrics.cluster import ClusterMetrics
-from mainspring.metrics.endpoint import HEAD, Endpoint
+from mainspring.metrics.endpoint import MAX_HEAD_BYTES, Endpoint
 from mainspring.metrics.pages import pages
 from mainspring.metrics.process import KINDS, families, watch_loop
-from mainspring.metrics.timed import Timed, measured
+from mainspring.metrics.timed_store import TimedStore, measure
 from mainspring.testing import Faults, FaultStore, VirtualClock
 
 Samples = dict[tuple[str, ...], float]
@@ -39,7 +39,7 @@ def shown(meter: Counters) -> Samples:
 
 
 async def test_calls_of_the_store_are_timed_and_batches_counted(app: Mainspring, clock: VirtualClock) -> None:
-    meter = measured(app)
+    meter = measure(app)
 
     @app.task
     async def work() -> None: ...
@@ -58,7 +58,7 @@ async def test_calls_of_the_store_are_timed_and_batches_counted(app: Mainspring,
 
 
 async def test_the_lag_is_what_statistics_call_the_wait(app: Mainspring, clock: VirtualClock) -> None:
-    meter = measured(app)
+    meter = measure(app)
 
     @app.task
     async def work() -> None: ...
@@ -74,7 +74,7 @@ async def test_the_lag_is_what_statistics_call_the_wait(app: Mainspring, clock: 
 async def test_a_failed_call_is_counted_by_verb_and_kind_and_raised(clock: VirtualClock) -> None:
     app, faults = Mainspring("memory://", clock=clock), Faults()
     app.through(lambda store: FaultStore(store, faults))  # type: ignore[arg-type, return-value]
-    meter = measured(app)
+    meter = measure(app)
     faults.fail("counts", error=lambda: StoreUnavailable("gone"))
     with pytest.raises(StoreUnavailable):
         await app.stats()
@@ -85,7 +85,7 @@ async def test_a_failed_call_is_counted_by_verb_and_kind_and_raised(clock: Virtu
 
 
 async def test_expired_jobs_are_counted(app: Mainspring, clock: VirtualClock) -> None:
-    meter = measured(app)
+    meter = measure(app)
 
     @app.task
     async def work() -> None: ...
@@ -100,7 +100,7 @@ async def test_expired_jobs_are_counted(app: Mainspring, clock: VirtualClock) ->
 async def test_lost_runs_and_leaks_are_counted(app: Mainspring) -> None:
     from mainspring.events import JobLost, SlotLeaked
 
-    meter = measured(app)
+    meter = measure(app)
 
     @app.task
     async def work() -> None: ...
@@ -113,7 +113,7 @@ async def test_lost_runs_and_leaks_are_counted(app: Mainspring) -> None:
     assert (found["mainspring_jobs_lost_total",], found["mainspring_leaks_total",]) == (1, 1)
 
 
-async def test_a_loop_that_comes_late_is_seen(clock: VirtualClock) -> None:
+async def test_event_loop_lag_is_measured(clock: VirtualClock) -> None:
     meter = Counters()
     task = asyncio.create_task(watch_loop(meter, clock))
     await clock.elapse(seconds=1)
@@ -125,8 +125,8 @@ async def test_a_loop_that_comes_late_is_seen(clock: VirtualClock) -> None:
     assert found["mainspring_loop_lag_seconds_sum",] == 4
 
 
-async def test_handles_beside_it_are_timed_too(app: Mainspring) -> None:
-    meter = measured(app)
+async def test_cloned_stores_are_timed_too(app: Mainspring) -> None:
+    meter = measure(app)
     store = (await app.opened()).beside()
     await store.open()
     await store.counts(now=app.clock.now())
@@ -135,7 +135,7 @@ async def test_handles_beside_it_are_timed_too(app: Mainspring) -> None:
 
 
 async def test_verbs_of_every_kind_are_timed(app: Mainspring) -> None:
-    meter = measured(app)
+    meter = measure(app)
     store = await app.opened()
     before = dict(shown(meter))
     await store.documents("x", now=app.clock.now(), limit=1)
@@ -145,13 +145,13 @@ async def test_verbs_of_every_kind_are_timed(app: Mainspring) -> None:
 
 
 async def test_without_metrics_the_store_is_as_it_was(app: Mainspring) -> None:
-    assert not isinstance(await app.opened(), Timed)
+    assert not isinstance(await app.opened(), TimedStore)
 
 
 async def test_an_open_app_cannot_be_measured_any_more(app: Mainspring) -> None:
     await app.opened()
     with pytest.raises(BadInput, match="before"):
-        measured(app)
+        measure(app)
 
 
 async def test_both_pages_together_name_nothing_twice(app: Mainspring) -> None:
@@ -162,7 +162,7 @@ async def test_both_pages_together_name_nothing_twice(app: Mainspring) -> None:
     assert strict.endswith(b"# EOF\n")
 
 
-def test_what_was_not_counted_yet_is_there_as_nothing() -> None:
+def test_metrics_without_samples_are_reported() -> None:
     assert {name.removesuffix("_total") for name in KINDS} == {family.name for family in families(CounterSnapshot())}
     assert shown(Counters())["mainspring_jobs_lost_total",] == 0
 
@@ -197,10 +197,10 @@ async def ask(port: int, request: bytes) -> tuple[int, str]:
         (b"\r\n\r\n", 400),
         (b"GET /metrics", 400),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\r\n\r\n", 400),
-        (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 2 * HEAD + b"\r\n\r\n", 400),
+        (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 2 * MAX_HEAD_BYTES + b"\r\n\r\n", 400),
     ],
 )
-async def test_the_endpoint_answers_whatever_it_is_asked(request_: bytes, code: int) -> None:
+async def test_the_endpoint_answers_any_request(request_: bytes, code: int) -> None:
     app = Mainspring("memory://")
 
     async def health(store: bool) -> Health:
@@ -214,15 +214,15 @@ async def test_the_endpoint_answers_whatever_it_is_asked(request_: bytes, code: 
         assert bool(body) == (not request_.startswith(b"HEAD"))
 
 
-async def test_one_who_says_nothing_does_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "PATIENCE", 0.01)
+async def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "REQUEST_TIMEOUT_SECONDS", 0.01)
     async with Endpoint({}).serving("127.0.0.1", 0) as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         assert await reader.read() == b""
         writer.close()
 
 
-async def test_a_crowd_is_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "MOST", 0)
+async def test_connections_above_the_maximum_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "MAX_CONNECTIONS", 0)
     async with Endpoint({}).serving("127.0.0.1", 0) as served:
         assert (await ask(served.port, b"GET /metrics HTTP/1.1\r\n\r\n"))[0] == 503

@@ -1,4 +1,4 @@
-"""Orders for workers at work: resize, drain, resume; heard at the beat, shown, and gone with the worker."""
+"""Commands to running workers (resize, drain, resume): received with a beat, listed, gone with the worker."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_a_drained_worker_finishes_takes_nothing_and_lives_until_it_is_res
             assert (await only(app)).info.drained is False
 
 
-async def test_one_order_leaves_the_other_as_it_is(app: Mainspring, clock: VirtualClock) -> None:
+async def test_resize_and_drain_are_independent(app: Mainspring, clock: VirtualClock) -> None:
     sleeper(app, clock)
     async with app, app.worker() as worker:
         await app.workers.resize(worker.id, 7)
@@ -96,9 +96,7 @@ async def test_one_order_leaves_the_other_as_it_is(app: Mainspring, clock: Virtu
         assert (await only(app)).orders == WorkerCommands(concurrency=7)
 
 
-async def test_all_workers_are_ordered_at_once_and_one_by_the_beginning_of_its_name(
-    url: str, clock: VirtualClock
-) -> None:
+async def test_commands_go_to_all_workers_or_to_one_by_id_prefix(url: str, clock: VirtualClock) -> None:
     ada = Mainspring(url, clock=clock, instance_id="ada")
     sleeper(ada, clock)
     async with ada:
@@ -111,7 +109,7 @@ async def test_all_workers_are_ordered_at_once_and_one_by_the_beginning_of_its_n
     assert orders == {first.id: True, second.id: False}
 
 
-async def test_orders_during_a_stop_do_not_begin_anything_new(app: Mainspring, clock: VirtualClock) -> None:
+async def test_commands_during_a_stop_start_no_jobs(app: Mainspring, clock: VirtualClock) -> None:
     task = sleeper(app, clock)
     async with app:
         await app.enqueue_many(task.job() for _ in range(5))
@@ -129,7 +127,7 @@ async def test_orders_during_a_stop_do_not_begin_anything_new(app: Mainspring, c
         assert (await app.stats()).completed == 1
 
 
-async def test_orders_go_with_their_worker(app: Mainspring, clock: VirtualClock) -> None:
+async def test_commands_end_with_their_worker(app: Mainspring, clock: VirtualClock) -> None:
     sleeper(app, clock)
     async with app:
         async with app.worker() as worker:
@@ -141,7 +139,7 @@ async def test_orders_go_with_their_worker(app: Mainspring, clock: VirtualClock)
     assert (live.orders, live.info.drained) == (WorkerCommands(), False)
 
 
-async def test_a_worker_is_told_with_what_it_runs_and_has_done(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_worker_row_shows_running_and_finished_jobs(app: Mainspring, clock: VirtualClock) -> None:
     task = sleeper(app, clock, 8)
     async with app:
         handle = await task.enqueue()
@@ -176,7 +174,7 @@ async def test_a_bad_size_is_refused(app: Mainspring, concurrency: Any) -> None:
             await app.workers.resize(None, concurrency)
 
 
-async def test_a_worker_nobody_knows_is_told_with_those_alive(app: Mainspring, clock: VirtualClock) -> None:
+async def test_an_unknown_worker_is_refused_with_the_ids_of_live_ones(app: Mainspring, clock: VirtualClock) -> None:
     sleeper(app, clock)
     async with app:
         with pytest.raises(BadInput, match=r"no live worker is called 'eve' \(alive: none\)"):
@@ -188,7 +186,7 @@ async def test_a_worker_nobody_knows_is_told_with_those_alive(app: Mainspring, c
                 await app.workers.get(start)
 
 
-async def test_orders_of_one_instant_do_not_undo_each_other(app: Mainspring, clock: VirtualClock) -> None:
+async def test_concurrent_commands_do_not_undo_each_other(app: Mainspring, clock: VirtualClock) -> None:
     sleeper(app, clock)
     async with app, app.worker() as worker:
         told = await asyncio.gather(

@@ -1,4 +1,4 @@
-"""A worker on a store that tells it everything asks seldom, and is alive all the same."""
+"""The poll interval: a worker whose store notifies it of changes polls seldom, and stays live."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def app(store: Talkative, clock: VirtualClock, asked: Counter[str]) -> Mainsprin
     return app
 
 
-async def test_who_hears_asks_a_few_times_in_ten_minutes(
+async def test_a_worker_with_notifications_polls_a_few_times_in_ten_minutes(
     app: Mainspring, clock: VirtualClock, asked: Counter[str]
 ) -> None:
     async with app, app.worker():
@@ -66,7 +66,7 @@ async def test_who_hears_asks_a_few_times_in_ten_minutes(
 
 
 @pytest.mark.parametrize("deaf", [True, None])
-async def test_who_does_not_hear_asks_every_second(
+async def test_a_worker_without_notifications_polls_every_second(
     app: Mainspring, store: Talkative, clock: VirtualClock, asked: Counter[str], deaf: bool | None
 ) -> None:
     store.deaf = deaf
@@ -77,14 +77,14 @@ async def test_who_does_not_hear_asks_every_second(
     assert min(asked["claim"], asked["due"]) >= 55
 
 
-async def test_a_worker_that_rests_is_alive(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_worker_that_polls_seldom_is_live(app: Mainspring, clock: VirtualClock) -> None:
     async with app, app.worker():
         for _ in range(20):
             await clock.elapse(seconds=REST / 5)
             assert (await app.health()).live
 
 
-async def test_a_beat_that_says_somebody_is_silent_is_followed_by_a_sweep_at_once(
+async def test_a_beat_that_reports_silent_workers_triggers_a_sweep(
     app: Mainspring, store: Talkative, clock: VirtualClock, asked: Counter[str]
 ) -> None:
     async with app, app.worker():
@@ -100,19 +100,19 @@ async def test_a_beat_that_says_somebody_is_silent_is_followed_by_a_sweep_at_onc
         assert (await handle.job()).crashes == 1
 
 
-def test_where_nothing_is_heard_patience_is_the_interval(store: Talkative) -> None:
+def test_without_notifications_the_poll_interval_is_the_setting(store: Talkative) -> None:
     store.deaf = True
     assert poll_interval(store, 3.0) == 3.0
 
 
-def test_those_who_hear_do_not_look_together(store: Talkative) -> None:
+def test_polls_of_workers_with_notifications_are_spread(store: Talkative) -> None:
     spans = {poll_interval(store, 3.0) for _ in range(20)}
     assert len(spans) > 10
     assert all(0.8 * REST <= span <= REST for span in spans)
     assert poll_interval(store, 1000.0) == 1000.0
 
 
-async def test_retention_is_looked_after_every_ten_minutes_and_more_often_if_an_age_is_short(
+async def test_pruning_runs_every_ten_minutes_and_more_often_for_short_ages(
     app: Mainspring, clock: VirtualClock, asked: Counter[str]
 ) -> None:
     async with app, app.worker():

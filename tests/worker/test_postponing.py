@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from mainspring import Breaker, Context, DeadLetter, Filter, Mainspring, State, every
 from mainspring.events import JobDied, JobEnded, JobFailed, JobPostponed
 from mainspring.metrics.process import JOBS_POSTPONED
-from mainspring.metrics.timed import measured
+from mainspring.metrics.timed_store import measure
 from mainspring.records.job import Job, NewJob
 from mainspring.records.run import Ending
 from mainspring.records.skew import waiting_since
@@ -253,7 +253,7 @@ async def test_it_is_an_event_of_its_own_and_no_failure(app: Mainspring) -> None
 
 
 async def test_it_is_counted_by_task(app: Mainspring) -> None:
-    meter = measured(app)
+    meter = measure(app)
     async with app:
         await postponed(app)
     assert meter.whole().totals[JOBS_POSTPONED] == {"strict": 1}

@@ -1,4 +1,4 @@
-"""The pool of child processes: warm, replaced when spoilt, killed when told, and never left behind."""
+"""The process pool: children are reused, replaced when spoilt, killed on cancellation, and never left behind."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ import pytest
 from children import Ears, children, ends, order
 
 from mainspring import BadTask, SystemClock
-from mainspring.executor.pool import LOOK, Processes, place_of
+from mainspring.executor.pool import REAP_EVERY_SECONDS, ProcessPool, import_path_of
 from mainspring.executor.protocol import LogMessage, ProcessDiedMessage, Raised, Returned, RunRequest
 from mainspring.testing import VirtualClock
 
 
 @pytest.fixture
-def pool(clock: VirtualClock) -> Iterator[Processes]:
+def pool(clock: VirtualClock) -> Iterator[ProcessPool]:
     """Whatever a test does, no child and no file stays behind."""
     before, files = children(), open_files()
-    pool = Processes(clock)
+    pool = ProcessPool(clock)
     yield pool
     pool.close()
     assert children() == before
@@ -38,7 +38,7 @@ def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-async def call(pool: Processes, fn: Any, /, **arguments: Any) -> Any:
+async def call(pool: ProcessPool, fn: Any, /, **arguments: Any) -> Any:
     """The function's value."""
     return value(await pool.call(order(fn, arguments), print))
 
@@ -48,7 +48,7 @@ def value(ended: Any) -> Any:
     return json.loads(ended.result or "null")
 
 
-async def begun(pool: Processes, given: RunRequest) -> tuple[asyncio.Task[Any], Any]:
+async def begun(pool: ProcessPool, given: RunRequest) -> tuple[asyncio.Task[Any], Any]:
     """A call, and the text of the first thing it says."""
     ears = Ears()
     task = asyncio.create_task(pool.call(given, ears))
@@ -58,53 +58,55 @@ async def begun(pool: Processes, given: RunRequest) -> tuple[asyncio.Task[Any], 
 # warm
 
 
-async def test_a_child_runs_one_job_after_the_other(pool: Processes) -> None:
+async def test_a_child_runs_one_job_after_the_other(pool: ProcessPool) -> None:
     assert len({await call(pool, jobs.pid) for _ in range(20)}) == 1
 
 
-async def test_calls_at_the_same_time_never_share_a_child(pool: Processes) -> None:
+async def test_calls_at_the_same_time_never_share_a_child(pool: ProcessPool) -> None:
     for _ in range(5):
         assert len(set(await asyncio.gather(*(call(pool, jobs.pid) for _ in range(4))))) == 4
     assert len(children()) >= 4
 
 
-async def test_a_child_is_replaced_after_so_many_runs(pool: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.executor.pool.RUNS", 3)
+async def test_a_child_is_replaced_after_its_maximum_of_runs(
+    pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainspring.executor.pool.MAX_RUNS_PER_CHILD", 3)
     first, second, third, fourth = [await call(pool, jobs.pid) for _ in range(4)]
     assert first == second == third != fourth
 
 
-async def test_a_child_that_leaks_is_replaced(pool: Processes) -> None:
+async def test_a_child_that_leaks_is_replaced(pool: ProcessPool) -> None:
     first = await call(pool, jobs.keep, mib=1)
     assert await call(pool, jobs.keep, mib=260) == first
     assert await call(pool, jobs.pid) != first
 
 
-async def test_what_a_functions_first_run_keeps_is_no_leak(pool: Processes) -> None:
+async def test_memory_kept_by_a_functions_first_run_is_no_leak(pool: ProcessPool) -> None:
     first = await call(pool, jobs.pid)
     assert await call(pool, jobs.keep, mib=260) == first
     assert await call(pool, jobs.pid) == first
 
 
-async def test_children_not_needed_for_a_minute_end(pool: Processes, clock: VirtualClock) -> None:
+async def test_children_not_needed_for_a_minute_end(pool: ProcessPool, clock: VirtualClock) -> None:
     pids = await asyncio.gather(*(call(pool, jobs.pid) for _ in range(3)))
-    await clock.elapse(seconds=LOOK)
+    await clock.elapse(seconds=REAP_EVERY_SECONDS)
     assert set(pids) <= children()
     last = await call(pool, jobs.pid)
-    await clock.elapse(seconds=LOOK)
+    await clock.elapse(seconds=REAP_EVERY_SECONDS)
     assert all(ends(pid) for pid in pids if pid != last)
     assert await call(pool, jobs.pid) == last
-    await clock.elapse(seconds=2 * LOOK)
+    await clock.elapse(seconds=2 * REAP_EVERY_SECONDS)
     assert ends(last)
 
 
-async def test_a_child_that_dies_between_runs_is_replaced_in_silence(pool: Processes) -> None:
+async def test_a_child_that_dies_between_runs_is_replaced_in_silence(pool: ProcessPool) -> None:
     first = await call(pool, jobs.pid)
     os.kill(first, signal.SIGKILL)
     assert await call(pool, jobs.pid) != first
 
 
-async def test_a_child_found_dead_is_reaped(pool: Processes) -> None:
+async def test_a_child_found_dead_is_reaped(pool: ProcessPool) -> None:
     first = await call(pool, jobs.pid)
     os.kill(first, signal.SIGKILL)
     assert ends(first)
@@ -113,7 +115,7 @@ async def test_a_child_found_dead_is_reaped(pool: Processes) -> None:
     assert await call(pool, jobs.pid) != first
 
 
-async def test_children_that_do_not_start_are_told_of(pool: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_children_that_do_not_start_are_reported(pool: ProcessPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
     ended = await pool.call(order(jobs.pid), print)
     assert isinstance(ended, Raised)
@@ -121,25 +123,27 @@ async def test_children_that_do_not_start_are_told_of(pool: Processes, monkeypat
     assert "no child process could be started (exited with status 1)" in ended.failure.message
 
 
-async def test_a_program_that_is_not_there_is_told_of(pool: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_interpreter_is_reported(pool: ProcessPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/no/python")
     ended = await pool.call(order(jobs.pid), print)
     assert isinstance(ended, Raised)
     assert "No such file or directory: '/no/python'" in ended.failure.message
 
 
-async def test_a_listener_that_fails_harms_nobody(pool: Processes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_in_a_message_handler_is_logged_and_the_run_goes_on(
+    pool: ProcessPool, caplog: pytest.LogCaptureFixture
+) -> None:
     def deaf(_message: object) -> None:
         raise RuntimeError("deaf")
 
     assert isinstance(await pool.call(order(jobs.tell), deaf), Returned)
-    assert "a listener failed on LogMessage" in caplog.text
+    assert "handling message LogMessage" in caplog.text
 
 
 # poison
 
 
-async def test_ten_innocents_beside_each_poison_are_unharmed(pool: Processes) -> None:
+async def test_crashes_do_not_harm_other_children(pool: ProcessPool) -> None:
     poisons = [
         order(jobs.crash, {"how": "segfault"}),
         order(jobs.crash, {"how": "exit 3"}),
@@ -154,14 +158,14 @@ async def test_ten_innocents_beside_each_poison_are_unharmed(pool: Processes) ->
         assert isinstance(await bad, ProcessDiedMessage | Raised)
 
 
-async def test_helpers_do_not_outlive_a_crash(pool: Processes) -> None:
+async def test_helpers_do_not_outlive_a_crash(pool: ProcessPool) -> None:
     task, helper = await begun(pool, order(jobs.crash_with_a_helper))
     assert await task == ProcessDiedMessage("exited with status 1", task.result().usage)
     assert ends(int(helper))
 
 
-async def test_all_that_was_said_before_a_crash_is_heard(pool: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.executor.process._CHUNK", 64)
+async def test_messages_sent_before_a_crash_are_received(pool: ProcessPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.executor.process._CHUNK_BYTES", 64)
     ears = Ears()
     task = asyncio.create_task(pool.call(order(jobs.many_last_words), ears))
     assert ends(int((await ears.first()).text))
@@ -169,7 +173,7 @@ async def test_all_that_was_said_before_a_crash_is_heard(pool: Processes, monkey
     assert ears.heard[1:] == [LogMessage(20, "goodbye")] * 100
 
 
-async def test_a_fork_that_holds_the_connection_does_not_hide_a_death(pool: Processes) -> None:
+async def test_a_fork_that_holds_the_connection_does_not_hide_a_death(pool: ProcessPool) -> None:
     task, fork = await begun(pool, order(jobs.leave_a_fork_behind))
     try:
         assert (await asyncio.wait_for(task, 5)).reason == "exited with status 4"
@@ -177,7 +181,7 @@ async def test_a_fork_that_holds_the_connection_does_not_hide_a_death(pool: Proc
         os.kill(int(fork), signal.SIGKILL)
 
 
-async def test_a_fork_that_writes_for_ever_does_not_hold_the_worker(pool: Processes) -> None:
+async def test_a_fork_that_writes_for_ever_does_not_hold_the_worker(pool: ProcessPool) -> None:
     task, fork = await begun(pool, order(jobs.flood_from_a_fork))
     try:
         assert (await asyncio.wait_for(task, 20)).reason == "exited with status 4"
@@ -185,7 +189,7 @@ async def test_a_fork_that_writes_for_ever_does_not_hold_the_worker(pool: Proces
         os.kill(int(fork), signal.SIGKILL)
 
 
-async def test_a_forked_copy_that_returns_is_not_taken_for_the_run(pool: Processes) -> None:
+async def test_a_forked_copy_that_returns_is_not_taken_for_the_run(pool: ProcessPool) -> None:
     """Its report would be that of the next run in the same child."""
     first = await pool.call(order(jobs.return_twice), print)
     second = await pool.call(order(jobs.wait_a_little, {"seconds": 1.0}), print)
@@ -194,20 +198,20 @@ async def test_a_forked_copy_that_returns_is_not_taken_for_the_run(pool: Process
     assert (first.result, second.result) == ('"the run"', '"waited"')
 
 
-async def test_a_status_that_somebody_else_took_is_told_of(pool: Processes) -> None:
+async def test_an_exit_status_taken_by_other_code_is_reported(pool: ProcessPool) -> None:
     task, pid = await begun(pool, order(jobs.wait))
     os.kill(int(pid), signal.SIGKILL)
     os.waitpid(int(pid), 0)
-    assert (await task).reason == "ended, and somebody else took its status"
+    assert (await task).reason == "ended, and other code has taken its exit status"
 
 
-async def test_a_slow_death_is_no_hanging_up(pool: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_death_is_no_hanging_up(pool: ProcessPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mainspring.executor.process._readable", lambda *_: False)
     for how, reason in (("segfault", "killed by SIGSEGV"), ("exit 3", "exited with status 3")):
         assert (await pool.call(order(jobs.crash, {"how": how}), print)).reason == reason
 
 
-async def test_without_pidfds_a_death_is_noticed_too(pool: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_pidfds_a_death_is_noticed_too(pool: ProcessPool, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(_pid: int) -> int:
         raise OSError
 
@@ -222,7 +226,7 @@ async def test_without_pidfds_a_death_is_noticed_too(pool: Processes, monkeypatc
 
 
 @pytest.mark.parametrize("fn", [jobs.wait, jobs.wait_in_c], ids=lambda fn: fn.__name__)
-async def test_a_cancelled_call_kills_and_reaps_its_child(pool: Processes, fn: Any) -> None:
+async def test_a_cancelled_call_kills_and_reaps_its_child(pool: ProcessPool, fn: Any) -> None:
     task, pid = await begun(pool, order(fn))
     task.cancel()
     async with asyncio.timeout(2):
@@ -231,14 +235,14 @@ async def test_a_cancelled_call_kills_and_reaps_its_child(pool: Processes, fn: A
     assert int(pid) not in children()
 
 
-async def test_a_cancelled_call_kills_the_helpers_too(pool: Processes) -> None:
+async def test_a_cancelled_call_kills_the_helpers_too(pool: ProcessPool) -> None:
     task, helper = await begun(pool, order(jobs.wait_with_a_helper))
     task.cancel()
     await asyncio.wait([task])
     assert ends(int(helper), 2)
 
 
-async def test_a_call_cancelled_while_its_child_starts_kills_and_reaps_it(pool: Processes) -> None:
+async def test_a_call_cancelled_while_its_child_starts_kills_and_reaps_it(pool: ProcessPool) -> None:
     before = children()
     task = asyncio.create_task(pool.call(order(jobs.pid), print))
     await asyncio.sleep(0)
@@ -250,7 +254,7 @@ async def test_a_call_cancelled_while_its_child_starts_kills_and_reaps_it(pool: 
     assert children() == before
 
 
-async def test_a_cancelled_call_leaves_the_others_alone(pool: Processes) -> None:
+async def test_a_cancelled_call_leaves_the_others_alone(pool: ProcessPool) -> None:
     task, _ = await begun(pool, order(jobs.wait))
     other, pid = await begun(pool, order(jobs.wait))
     task.cancel()
@@ -263,7 +267,7 @@ async def test_a_cancelled_call_leaves_the_others_alone(pool: Processes) -> None
 # soft timeouts
 
 
-async def soft(pool: Processes, clock: VirtualClock, fn: Any, /, **arguments: Any) -> Any:
+async def soft(pool: ProcessPool, clock: VirtualClock, fn: Any, /, **arguments: Any) -> Any:
     task, _ = await begun(pool, order(fn, arguments, soft_timeout=10.0))
     await clock.elapse(seconds=9.9)
     assert not task.done()
@@ -279,7 +283,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("fn", [jobs.stopped, jobs.await_for_ever, jobs.spin_for_ever], ids=lambda fn: fn.__name__)
-async def test_a_function_is_interrupted_at_its_soft_timeout(pool: Processes, clock: VirtualClock, fn: Any) -> None:
+async def test_a_function_is_interrupted_at_its_soft_timeout(pool: ProcessPool, clock: VirtualClock, fn: Any) -> None:
     ended = await soft(pool, clock, fn)
     assert isinstance(ended, Raised)
     assert (ended.kind, ended.bases[0], ended.failure.type) == ("timeout", "mainspring.errors.JobTimeout", "JobTimeout")
@@ -288,12 +292,12 @@ async def test_a_function_is_interrupted_at_its_soft_timeout(pool: Processes, cl
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_value_returned_after_the_interruption_counts(pool: Processes, clock: VirtualClock) -> None:
+async def test_a_value_returned_after_the_interruption_counts(pool: ProcessPool, clock: VirtualClock) -> None:
     assert value(await soft(pool, clock, jobs.until_told)) == "cancelled: True"
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_an_interruption_never_cuts_a_message_in_two(pool: Processes, clock: VirtualClock) -> None:
+async def test_an_interruption_never_cuts_a_message_in_two(pool: ProcessPool, clock: VirtualClock) -> None:
     ears = Ears()
     task = asyncio.create_task(pool.call(order(jobs.chatter, soft_timeout=1.0), ears))
     pid = int((await ears.first()).text)
@@ -304,7 +308,7 @@ async def test_an_interruption_never_cuts_a_message_in_two(pool: Processes, cloc
     assert set(ears.heard[1:]) == {LogMessage(20, "\x01" * 8000)}
 
 
-async def test_an_interruption_that_comes_too_late_hits_nobody(pool: Processes, clock: VirtualClock) -> None:
+async def test_a_late_interruption_does_not_hit_the_next_run(pool: ProcessPool, clock: VirtualClock) -> None:
     child = await call(pool, jobs.pid)
     for _ in range(20):
         os.kill(child, signal.SIGUSR1)
@@ -315,7 +319,7 @@ async def test_an_interruption_that_comes_too_late_hits_nobody(pool: Processes, 
 # surroundings
 
 
-async def test_a_child_inherits_only_the_files_it_needs(pool: Processes) -> None:
+async def test_a_child_inherits_only_the_files_it_needs(pool: ProcessPool) -> None:
     mine = os.open(os.devnull, os.O_RDONLY)
     os.set_inheritable(mine, True)
     try:
@@ -326,7 +330,7 @@ async def test_a_child_inherits_only_the_files_it_needs(pool: Processes) -> None
     assert told["stdin"]
 
 
-async def test_a_child_has_our_path_and_arguments(pool: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_child_has_our_path_and_arguments(pool: ProcessPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["prog", "-x", ""])
     monkeypatch.syspath_prepend("/somewhere/else")
     told = await call(pool, jobs.surroundings)
@@ -334,11 +338,11 @@ async def test_a_child_has_our_path_and_arguments(pool: Processes, monkeypatch: 
     assert told["argv"] == ["prog", "-x", ""]
 
 
-async def test_a_child_has_a_process_group_of_its_own(pool: Processes) -> None:
+async def test_a_child_has_a_process_group_of_its_own(pool: ProcessPool) -> None:
     assert (await call(pool, jobs.surroundings))["group"] == await call(pool, jobs.pid)
 
 
-async def test_a_child_leaves_sigint_and_sigterm_to_the_worker(pool: Processes) -> None:
+async def test_a_child_leaves_sigint_and_sigterm_to_the_worker(pool: ProcessPool) -> None:
     assert await call(pool, jobs.signalled) == f"alive, its program ended with {-signal.SIGTERM}"
 
 
@@ -346,7 +350,7 @@ async def test_a_child_leaves_sigint_and_sigterm_to_the_worker(pool: Processes) 
 
 
 async def test_closing_ends_the_idle_children_and_runs_their_exit_handlers(clock: VirtualClock, tmp_path: Path) -> None:
-    pool = Processes(clock)
+    pool = ProcessPool(clock)
     await call(pool, jobs.note_the_exit, path=str(tmp_path / "note"))
     pid = await call(pool, jobs.pid)
     pool.close()
@@ -354,19 +358,19 @@ async def test_closing_ends_the_idle_children_and_runs_their_exit_handlers(clock
     assert (tmp_path / "note").read_text() == "left"
 
 
-async def test_a_child_that_hangs_at_its_exit_is_killed(pool: Processes) -> None:
+async def test_a_child_that_hangs_at_its_exit_is_killed(pool: ProcessPool) -> None:
     pid = await call(pool, jobs.hang_at_exit)
     pool.close()
     assert pid not in children()
 
 
-async def test_a_child_that_hangs_at_its_exit_does_not_stay(pool: Processes, clock: VirtualClock) -> None:
+async def test_a_child_that_hangs_at_its_exit_does_not_stay(pool: ProcessPool, clock: VirtualClock) -> None:
     pid = await call(pool, jobs.hang_at_exit)
-    await clock.elapse(seconds=2 * LOOK)
+    await clock.elapse(seconds=2 * REAP_EVERY_SECONDS)
     assert ends(pid)
 
 
-async def test_closing_lets_a_busy_child_end_its_run(pool: Processes) -> None:
+async def test_closing_lets_a_busy_child_end_its_run(pool: ProcessPool) -> None:
     task = asyncio.create_task(pool.call(order(jobs.pid), print))
     await asyncio.sleep(0)
     pool.close()
@@ -381,10 +385,10 @@ import asyncio, sys
 import jobs_for_children as jobs
 from children import order
 from mainspring import SystemClock
-from mainspring.executor.pool import Processes
+from mainspring.executor.pool import ProcessPool
 
 async def main():
-    pool = Processes(SystemClock())
+    pool = ProcessPool(SystemClock())
     await pool.call(order(getattr(jobs, sys.argv[1])), lambda message: print(message.text, flush=True))
 
 asyncio.run(main())
@@ -409,7 +413,7 @@ def here() -> dict[str, str]:
 SCRIPT = """
 import asyncio
 from mainspring import SystemClock, Mainspring
-from mainspring.executor.pool import Processes, place_of
+from mainspring.executor.pool import ProcessPool, import_path_of
 from mainspring.executor.protocol import RunRequest
 from children import job_of
 
@@ -424,8 +428,8 @@ def helper(n):
     return 2 * n
 
 async def main():
-    module, qualname, main = place_of(double.fn)
-    pool = Processes(SystemClock())
+    module, qualname, main = import_path_of(double.fn)
+    pool = ProcessPool(SystemClock())
     order = RunRequest(module=module, qualname=qualname, main=main, job=job_of('{"n": 21}'), result_limit=100)
     print(await pool.call(order, print), flush=True)
     pool.close()
@@ -473,10 +477,10 @@ def test_a_task_that_was_typed_in_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("fn", [lambda: None, functools.partial(jobs.pid)], ids=["lambda", "partial"])
 def test_a_function_that_no_child_could_find_is_refused(fn: Any) -> None:
     with pytest.raises(BadTask, match="executor='process' needs a module-level function, got"):
-        place_of(fn)
+        import_path_of(fn)
 
 
 async def test_the_machines_own_clock_will_do_too() -> None:
-    pool = Processes(SystemClock())
+    pool = ProcessPool(SystemClock())
     assert await call(pool, jobs.add, a=1) == 2
     pool.close()

@@ -1,4 +1,4 @@
-"""A worn worker stops by itself, as gracefully as if it had been told to."""
+"""Recycling: a worker that reaches a limit stops by itself, as gracefully as after a signal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def app(url: str, clock: VirtualClock) -> Mainspring:
     return app
 
 
-async def test_after_so_many_jobs_it_claims_no_more_and_says_why(app: Mainspring, clock: VirtualClock) -> None:
+async def test_recycle_jobs_stops_the_worker_with_a_reason(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
         await app.enqueue_many(app.tasks["nap"].job(0) for _ in range(5))
         async with app.worker(recycle=True, concurrency=1) as worker:
@@ -31,7 +31,7 @@ async def test_after_so_many_jobs_it_claims_no_more_and_says_why(app: Mainspring
         assert ((await app.stats()).completed, (await app.stats()).pending) == (3, 2)
 
 
-async def test_too_much_memory_ends_it_after_a_job(url: str, clock: VirtualClock) -> None:
+async def test_recycle_memory_stops_the_worker_after_a_job(url: str, clock: VirtualClock) -> None:
     app = Mainspring(url, clock=clock, recycle_memory="1MB")
 
     @app.task
@@ -48,7 +48,7 @@ async def test_too_much_memory_ends_it_after_a_job(url: str, clock: VirtualClock
         assert (await app.stats()).completed == 1
 
 
-async def test_a_worker_that_was_not_asked_to_recycle_never_does(app: Mainspring, clock: VirtualClock) -> None:
+async def test_without_recycle_no_limit_stops_the_worker(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
         await app.enqueue_many(app.tasks["nap"].job(0) for _ in range(5))
         async with app.worker() as worker:
@@ -69,7 +69,7 @@ async def test_recycling_lets_running_jobs_end_within_their_grace(app: Mainsprin
         assert (stats.completed, stats.pending) == (1, 1)
 
 
-async def test_the_first_reason_counts(app: Mainspring) -> None:
+async def test_the_first_recycle_reason_is_kept(app: Mainspring) -> None:
     async with app, app.worker() as worker:
         worker.recycle("a slot leaked")
         worker.recycle("another one")

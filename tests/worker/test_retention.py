@@ -1,4 +1,4 @@
-"""Retention: the newest N or the younger than D stay, by state and task; what works is never touched."""
+"""Retention by number or age, for each state and task; unfinished jobs are never deleted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from mainspring import Archived, BadInput, Context, Filter, Mainspring, Retention, State
 from mainspring.events import JobsPruned
 from mainspring.testing import Recorder, VirtualClock
-from mainspring.worker.pruner import STEP
+from mainspring.worker.pruner import BATCH_JOBS
 
 DAY = timedelta(days=1)
 
@@ -156,19 +156,19 @@ async def test_a_worker_prunes_by_itself(app: Mainspring, clock: VirtualClock) -
     assert (pruned.state, pruned.task, sorted(pruned.ids)) == (State.COMPLETED, "work", sorted(ids))
 
 
-async def test_many_go_in_small_steps_with_pauses_between(app: Mainspring, clock: VirtualClock) -> None:
+async def test_pruning_deletes_in_batches_with_pauses(app: Mainspring, clock: VirtualClock) -> None:
     recorder = Recorder(app)
     work(app, retention=Retention(0, DAY))
     async with app:
-        await done(app, 2 * STEP + 10)
+        await done(app, 2 * BATCH_JOBS + 10)
         clock.advance(days=2)
         began = clock.monotonic()
         pruning = asyncio.create_task(app.prune())
         await clock.elapse(seconds=5)
-        assert await pruning == 2 * STEP + 10
+        assert await pruning == 2 * BATCH_JOBS + 10
         assert await left(app) == 0
     steps = [len(event.ids) for event in recorder.of(JobsPruned)]
-    assert steps == [16, 64, 256, STEP, STEP + 10 - 336]  # short ones first: the jobs may be large
+    assert steps == [16, 64, 256, BATCH_JOBS, BATCH_JOBS + 10 - 336]  # short ones first: the jobs may be large
     assert recorder.of(JobsPruned)[-1].at > recorder.of(JobsPruned)[0].at
     assert began < clock.monotonic()
 
@@ -223,7 +223,7 @@ async def test_the_archive_gets_each_job_with_its_runs_and_lines_before_it_goes(
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-async def test_an_archive_that_raises_keeps_the_jobs_until_it_does_not(
+async def test_jobs_are_kept_while_the_archive_hook_raises(
     app: Mainspring, clock: VirtualClock, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     full = [True]
@@ -242,7 +242,7 @@ async def test_an_archive_that_raises_keeps_the_jobs_until_it_does_not(
         clock.advance(days=2)
         assert await app.prune() == 0
         assert await left(app) == 3
-        assert "the archive hook raised; 3 finished jobs stay until it does not" in caplog.text
+        assert "the archive hook raised; 3 finished jobs are kept until it succeeds" in caplog.text
         full.clear()
         assert await app.prune() == 3
 
@@ -281,7 +281,7 @@ async def test_a_job_that_is_retried_while_it_is_archived_stays(app: Mainspring,
         assert gone != kept
 
 
-async def test_two_who_prune_at_once_disturb_nobody(app: Mainspring, clock: VirtualClock) -> None:
+async def test_concurrent_prunings_do_not_disturb_each_other(app: Mainspring, clock: VirtualClock) -> None:
     recorder = Recorder(app)
     work(app, retention=Retention(0, DAY))
     async with app:

@@ -1,4 +1,4 @@
-"""One job through the house: claimed, run, judged, settled."""
+"""One job from its claim to its stored outcome."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ async def test_chosen_errors_are_not_retried(app: Mainspring) -> None:
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()])
 @pytest.mark.parametrize("sync", [False, True])
-async def test_whatever_a_task_raises_the_worker_goes_on(app: Mainspring, error: BaseException, sync: bool) -> None:
+async def test_the_worker_survives_any_exception_of_a_task(app: Mainspring, error: BaseException, sync: bool) -> None:
     @app.task(max_retries=0)
     async def wild() -> None:
         raise error
@@ -312,7 +312,7 @@ async def test_a_stub_makes_jobs_without_the_code(url: str, clock: VirtualClock)
         assert (await handle.job()).queue == "mail"
 
 
-async def test_every_start_and_end_is_told(app: Mainspring) -> None:
+async def test_every_start_and_end_of_a_job_emits_an_event(app: Mainspring) -> None:
     recorder = Recorder(app)
 
     @app.task

@@ -13,7 +13,7 @@ from mainspring import Context, Mainspring, State, Task, at, cron, every
 from mainspring.events import SchedulePaused, TickFired, TickPassed
 from mainspring.testing import Recorder, VirtualClock
 from mainspring.worker import scheduler
-from mainspring.worker.scheduler import INPUT_TIMEOUT
+from mainspring.worker.scheduler import INPUT_TIMEOUT_SECONDS
 
 NEW_YEAR = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -272,7 +272,7 @@ async def test_an_input_that_hangs_does_not_keep_the_others_from_firing(app: Mai
     task, seen = noting(app)
     app.schedule("other", every(1).minutes, task)
     async with app, app.worker():
-        await clock.elapse(seconds=60 + INPUT_TIMEOUT + 1)
+        await clock.elapse(seconds=60 + INPUT_TIMEOUT_SECONDS + 1)
         (tick,) = await app.schedules.ticks("work")
     assert (tick.what, tick.reason) == ("skipped", "input: TimeoutError: it took longer than 10 s")
     assert seen == [instant(0, 1)]
@@ -281,7 +281,7 @@ async def test_an_input_that_hangs_does_not_keep_the_others_from_firing(app: Mai
 async def test_a_plain_input_that_hangs_keeps_neither_jobs_nor_other_schedules_waiting(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler, "INPUT_TIMEOUT", 0.2)
+    monkeypatch.setattr(scheduler, "INPUT_TIMEOUT_SECONDS", 0.2)
     app, begun, gate, fired = Mainspring(url), threading.Event(), threading.Event(), asyncio.Event()
 
     def hangs(tick: datetime) -> dict[str, Any]:

@@ -301,7 +301,7 @@ def test_a_schedule_that_nobody_meets_is_found() -> None:
         return 5.0
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mainspring.worker.scheduler.Scheduler.turn", asleep)
+        patch.setattr("mainspring.worker.scheduler.Scheduler.run_once", asleep)
         verdict = play(plan(worker("w1"), schedules=[Entry(name="s1", when="3")]))
     assert verdict.violations[0].rule == "I6"
     assert re.match(r"was due for \d+\.\d s, and nobody met it", verdict.violations[0].what)

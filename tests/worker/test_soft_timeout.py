@@ -1,4 +1,4 @@
-"""Soft and hard timeouts: a result after the soft one counts, after the hard one it does not."""
+"""Soft and hard timeouts: a result after the soft one counts; the hard one ends the run for good."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def endings(app: Mainspring, id: str) -> list[Ending]:
 
 
 @pytest.mark.parametrize("timeout", [30, None])
-async def test_what_a_coroutine_returns_after_the_soft_limit_counts(
+async def test_a_coroutines_result_after_the_soft_limit_counts(
     app: Mainspring, clock: VirtualClock, timeout: float | None
 ) -> None:
     @app.task(soft_timeout=10, timeout=timeout)
@@ -51,7 +51,7 @@ async def test_what_a_coroutine_returns_after_the_soft_limit_counts(
 
 
 @pytest.mark.parametrize("timeout", [30, None])
-async def test_what_a_thread_returns_after_the_soft_limit_counts(
+async def test_a_threads_result_after_the_soft_limit_counts(
     app: Mainspring, clock: VirtualClock, timeout: float | None
 ) -> None:
     recorder, running, asleep = Recorder(app), threading.Event(), threading.Event()
@@ -130,9 +130,7 @@ async def test_the_soft_limit_interrupts_once_and_the_hard_one_for_good(app: Mai
 
 
 @pytest.mark.parametrize("answer", ["a value", Snooze(5)], ids=["a value", "a snooze"])
-async def test_what_a_run_answers_after_the_hard_limit_does_not_count(
-    app: Mainspring, clock: VirtualClock, answer: Any
-) -> None:
+async def test_a_result_after_the_hard_limit_does_not_count(app: Mainspring, clock: VirtualClock, answer: Any) -> None:
     @app.task(timeout=10, max_retries=0)
     async def late() -> Any:
         try:

@@ -1,4 +1,4 @@
-"""Everything in the house that is started can be stopped: at any time, any number of times, in time."""
+"""Everything that is started can be stopped: at any time, any number of times, within its time limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task logs is kept with its run: capped, in order, from any thread, and there before the run is over."""
+"""Log lines of a task: kept with the run, capped, in order, from any thread, stored before the run has ended."""
 
 from __future__ import annotations
 

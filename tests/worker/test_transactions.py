@@ -1,4 +1,4 @@
-"""ctx.transaction(): what a task does to the store's own database, and that its job is completed, are one commit."""
+"""ctx.transaction(): a task's changes to the store's database and its job's completion are one commit."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_the_result_is_what_complete_was_given(bank: Bank) -> None:
         assert await job.result() == {"receipt": 7}
 
 
-async def test_a_result_that_comes_after_it_is_ignored_and_said_so(bank: Bank, caplog: Any) -> None:
+async def test_a_result_after_the_block_is_ignored_and_logged(bank: Bank, caplog: Any) -> None:
     @bank.app.task
     async def pay(ctx: Context) -> str:
         async with ctx.transaction():
@@ -413,7 +413,7 @@ async def test_middleware_sees_an_ordinary_run_and_cannot_undo_it(bank: Bank, ca
         assert (seen, await job.result(), bank.effects()) == (["done"], "done", [7])
 
 
-async def test_whoever_waits_for_the_result_is_told(bank: Bank) -> None:
+async def test_a_waiter_gets_the_result_of_a_transactional_completion(bank: Bank) -> None:
     go = asyncio.Event()
 
     @bank.app.task
@@ -450,7 +450,7 @@ async def test_jobs_enqueued_within_it_come_with_its_commit(bank: Bank) -> None:
 # what a run says
 
 
-async def test_what_a_run_says_before_and_in_the_block_is_kept(bank: Bank) -> None:
+async def test_reports_before_and_inside_the_block_are_kept(bank: Bank) -> None:
     @bank.app.task
     async def pay(ctx: Context) -> None:
         ctx.log.info("before")
@@ -467,7 +467,7 @@ async def test_what_a_run_says_before_and_in_the_block_is_kept(bank: Bank) -> No
         assert (progress.done, progress.total) == (3, 4)
 
 
-async def test_what_a_run_says_in_a_block_that_fails_is_kept_too(bank: Bank) -> None:
+async def test_reports_inside_a_failed_block_are_kept(bank: Bank) -> None:
     @bank.app.task(max_retries=0)
     async def pay(ctx: Context) -> None:
         async with ctx.transaction():
@@ -487,7 +487,7 @@ async def test_what_a_run_says_in_a_block_that_fails_is_kept_too(bank: Bank) -> 
             assert [line.text for line in await bank.app.jobs.logs(job.id)] == ["inside"]
 
 
-async def test_what_a_run_says_in_a_long_block_is_not_carried_apart_from_it(tmp_path: Path) -> None:
+async def test_reports_inside_a_long_block_are_stored_with_its_commit(tmp_path: Path) -> None:
     clock = VirtualClock()
     app = Mainspring(f"sqlite:///{tmp_path}/jobs.db", clock=clock)
 
@@ -696,7 +696,7 @@ async def test_a_transaction_that_was_ended_inside_its_block_fails_the_run(bank:
         assert said == [f"BadInput: {text}"]
 
 
-async def test_there_is_one_at_a_time_and_one_in_all(bank: Bank) -> None:
+async def test_a_run_has_one_transaction(bank: Bank) -> None:
     told: list[str] = []
 
     @bank.app.task

@@ -1,4 +1,4 @@
-"""Lost replies, silent workers, a store that comes and goes: nothing is lost, nothing counts twice."""
+"""Lost replies, silent workers and an unreliable store: no job is lost, and none counts twice."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ async def test_a_long_job_of_a_living_worker_is_left_alone(scene: Scene, clock: 
         assert run.ending is Ending.COMPLETED
 
 
-async def test_trouble_is_told_and_waited_out(scene: Scene, clock: VirtualClock) -> None:
+async def test_store_trouble_is_reported_and_waited_out(scene: Scene, clock: VirtualClock) -> None:
     async with scene.app as app:
         scene.faults.fail("claim", times=5)
         handle = await scene.work.enqueue("patience")
@@ -210,7 +210,7 @@ async def test_a_skewed_clock_follows_the_stores_time(tmp_path: Path) -> None:
         assert run.started_at == store_clock.now()
 
 
-async def test_ends_are_told_once(scene: Scene, clock: VirtualClock) -> None:
+async def test_a_job_end_is_reported_once(scene: Scene, clock: VirtualClock) -> None:
     async with scene.app as app:
         scene.faults.fail("finish", moment="after")
         handle = await scene.work.enqueue("x")

@@ -1,4 +1,4 @@
-"""Waiting work can be changed: what it is worth, when it is due, what it gets; and claims see it at once."""
+"""Updates of waiting jobs: priority, time, arguments and options; claims see them at once."""
 
 from __future__ import annotations
 

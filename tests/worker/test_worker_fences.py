@@ -1,4 +1,4 @@
-"""A worker's own fences: what it does when questions, answers and beats cross each other or get lost."""
+"""A worker's fences: claims, outcomes and beats that cross each other, come late or get lost."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -185,7 +185,7 @@ async def test_a_run_is_interrupted_when_its_job_is_held_under_another_lease() -
         assert [event.job.lease for event in the.heard(JobLost)] == [job.lease]
 
 
-async def test_a_run_whose_outcome_is_refused_is_told_as_lost() -> None:
+async def test_a_run_whose_outcome_is_refused_is_reported_as_lost() -> None:
     async with scene() as the:
         job = await the.started()
         await the.hold_beats(release=lambda: the.heard(JobLost) or the.heard(JobEnded))
@@ -227,7 +227,7 @@ async def test_a_run_that_a_stop_ends_gives_its_attempt_back() -> None:
 
 
 @pytest.mark.parametrize("way", ["an error", "silence"])
-async def test_runs_are_let_go_before_the_lease_ends_when_the_store_is_out_of_reach(way: str) -> None:
+async def test_runs_are_given_up_before_the_lease_ends_when_the_store_is_unreachable(way: str) -> None:
     async with scene() as the:
         job = await the.started()
         back = False
@@ -242,7 +242,7 @@ async def test_runs_are_let_go_before_the_lease_ends_when_the_store_is_out_of_re
         assert lost.at < row.until
 
 
-async def test_a_claim_that_is_answered_after_the_runs_were_let_go_is_not_begun() -> None:
+async def test_jobs_claimed_before_the_leases_lapsed_are_not_started() -> None:
     async with scene() as the:
         the.gate.set()
 
@@ -257,7 +257,7 @@ async def test_a_claim_that_is_answered_after_the_runs_were_let_go_is_not_begun(
         assert [event.job.lease for event in the.heard(JobStarted)] == [completed.lease]
 
 
-async def test_nothing_is_claimed_by_a_worker_that_does_not_hear_its_beats() -> None:
+async def test_a_worker_whose_beats_fail_claims_nothing() -> None:
     async with scene() as the:
         await the.started()
         the.store.answered["beat"] = unavailable  # the store hears them, so it would give jobs
@@ -326,7 +326,7 @@ async def test_a_run_whose_outcome_waits_for_the_store_is_not_released() -> None
 
 
 @pytest.mark.parametrize("way", ["asked", "answered"])
-async def test_an_outcome_that_met_a_fault_is_told_again_and_counts_once(way: str) -> None:
+async def test_finish_is_repeated_after_a_fault_and_counts_once(way: str) -> None:
     async with scene() as the:
         getattr(the.store, way)["finish"] = once(unavailable)
         the.gate.set()
@@ -337,8 +337,10 @@ async def test_an_outcome_that_met_a_fault_is_told_again_and_counts_once(way: st
         assert the.heard(JobLost) == []
 
 
-async def test_a_run_that_was_given_up_ends_with_its_worker_and_is_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.worker.slots.LAST_CALL", 0.02)
+async def test_an_abandoned_run_ends_with_its_worker_and_its_result_is_discarded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mainspring.worker.slots.DRAIN_GRACE_SECONDS", 0.02)
     store = Faulty()
     app = Mainspring(store, beat=BEAT, lease=LEASE, sweep=SWEEP)
     gate, ended = asyncio.Event(), asyncio.Event()

@@ -105,7 +105,7 @@ async def _background(
         asyncio.get_running_loop().add_reader(alive, _orphaned, service, alive)
         report = ImportReport(reports, folder)
         report.send()
-        tasks.append(asyncio.create_task(report.keep(app.clock)))
+        tasks.append(asyncio.create_task(report.watch(app.clock)))
     try:
         yield
     finally:

@@ -10,7 +10,7 @@ import click
 from msgspec.structs import replace
 
 from ..app import Mainspring
-from ..control import PAGE
+from ..control import MAX_PAGE_ROWS
 from ..errors import ScheduleExists
 from ..schedule.options import encode_arguments
 from ..schedule.record import CATCH_UPS, OVERLAPS, Schedule
@@ -113,7 +113,7 @@ def _check(app: Mainspring, runner: Task[Any, Any], lines: Sequence[CrontabLine]
 
 async def _all_schedules(app: Mainspring) -> list[Schedule]:
     found: list[Schedule] = []
-    while page := await app.schedules.list(limit=PAGE, after=found[-1].name if found else None):
+    while page := await app.schedules.list(limit=MAX_PAGE_ROWS, after=found[-1].name if found else None):
         found += page
     return found
 

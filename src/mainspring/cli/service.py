@@ -49,12 +49,12 @@ class Service:
         try:
             from ..api import server
             from ..api.access.loopback import check_bind
-            from ..metrics.timed import measured
+            from ..metrics.timed_store import measure
         except ImportError as missing:
             raise _not_installed(missing) from None
         host = host or app.settings.host
         check_bind(host, not no_auth)
-        self._app, self._auth, self._meter = app, not no_auth, measured(app)
+        self._app, self._auth, self._meter = app, not no_auth, measure(app)
         self._server = server
         self.listener: socket.socket = server.listen(host, app.settings.port if port is None else port)
         self.address = server.url_of(self.listener)

@@ -18,10 +18,10 @@ from .. import config
 from ..app import Mainspring
 from ..errors import BadSetting
 from ..events import JobEnded, WorkerStarted, WorkerStopped, WorkerStopping
-from ..supervisor.channel import RECYCLED, StatusMessage, SupervisorChannel
+from ..supervisor.channel import RECYCLED_EXIT_CODE, StatusMessage, SupervisorChannel
 from ..supervisor.command_line import CommandLine, can_reload
 from ..supervisor.supervisor import Supervisor
-from ..supervisor.systemd import notify, watchdog
+from ..supervisor.systemd import notify, notify_watchdog
 from ..worker.worker import Worker
 from .app_loader import app_name, load_app, store_name
 from .event_loop import run
@@ -112,7 +112,8 @@ async def _work(
     if channel is None:
         app.events.subscribe(WorkerStarted, lambda event: notify("READY=1"))
         app.events.subscribe(
-            WorkerStopping, lambda event: None if worker.recycled and not worker.dismissed else notify("STOPPING=1")
+            WorkerStopping,
+            lambda event: None if worker.recycled and not worker.stopped_by_operator else notify("STOPPING=1"),
         )
     else:
         _follow_supervisor(app, worker, channel)

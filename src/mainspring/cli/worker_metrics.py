@@ -24,7 +24,7 @@ class ProcessCounters:
     """The counters of a worker: sent to the supervisor if there is one, else served."""
 
     def __init__(self, app: Mainspring) -> None:
-        from ..metrics.timed import measured
+        from ..metrics.timed_store import measure
 
         self._app = app
         self._counters = measured(app)
@@ -66,7 +66,7 @@ async def supervise_with_metrics(app: Mainspring, supervisor: Supervisor, host: 
     from ..metrics.process import STARTS
 
     def counts() -> CounterSnapshot:
-        whole = supervisor.meter.whole()
+        whole = supervisor.counters.whole()
         whole.count(STARTS, "", supervisor.started)
         return whole
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from ..app import Mainspring
-from ..control.workers import MOST, refusal
+from ..control.workers import MAX_CONCURRENCY, refusal
 from ..records.worker import WorkerCommand
 from .app_loader import store_name, with_app
 from .confirm import confirm
@@ -138,9 +138,9 @@ async def stop(app: Mainspring, ids: tuple[str, ...], every: bool, yes: bool, as
 def _parse_slots(text: str) -> int | None:
     if text == "default":
         return None
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= MOST):
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= MAX_CONCURRENCY):
         raise click.UsageError(
-            f"slots are from 1 to {MOST:,}, or `default` for those it was started with; got {text!r}"
+            f"slots are from 1 to {MAX_CONCURRENCY:,}, or `default` for those it was started with; got {text!r}"
         )
     return int(text)
 

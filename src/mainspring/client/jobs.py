@@ -10,9 +10,10 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict
 
 from ..control.bulk_page import BulkPage
-from ..control.job_counts import MAX_JOBS, FilteredCounts
+from ..control.checks import MAX_PAGE_ROWS, checked_filter, checked_id, checked_limit
+from ..control.job_counts import MAX_COUNTED_JOBS, FilteredCounts
 from ..control.job_page import Page
-from ..control.jobs import PAGE, Jobs, checked_filter, checked_id, checked_limit
+from ..control.jobs import Jobs
 from ..errors import BadInput
 from ..ids import JobId
 from ..insight.why import Reason
@@ -100,7 +101,7 @@ class RemoteJobs(Jobs):
         query = _query(which)
         found = await (await connection_of(self._ground)).call(dict[str, Any], "GET", "jobs", "counts", query=query)
         counts: dict[Shown, int] = {state: found[state] for state in SHOWN if state in found}
-        return FilteredCounts(counts=counts, up_to=found.get("up_to", MAX_JOBS))
+        return FilteredCounts(counts=counts, up_to=found.get("up_to", MAX_COUNTED_JOBS))
 
     async def run_again(self, id: JobId, *, new_id: JobId | None = None) -> Handle[Any]:
         if new_id is not None:

@@ -10,10 +10,10 @@ import msgspec
 from msgspec.structs import asdict
 
 from ..control import Backfill, ManySchedules, ScheduleBulk, ScheduleFilter, ScheduleRun, Schedules, ScheduleStats
+from ..control.checks import MAX_PAGE_ROWS, checked_limit
 from ..control.ground import Ground
-from ..control.jobs import PAGE, checked_limit
-from ..control.schedule_bulk import BulkPart
-from ..control.schedule_history import WEEK
+from ..control.schedule_bulk import ScheduleBulkPage
+from ..control.schedule_history import DEFAULT_WINDOW
 from ..errors import BadInput
 from ..ids import JobId
 from ..records.job import Enqueued
@@ -58,7 +58,7 @@ class RemoteSchedules(Schedules):
         self, ground: Ground, scheduler: Callable[[], Scheduler], handle: Callable[[Enqueued, str], Handle[Any]]
     ) -> None:
         super().__init__(ground, scheduler, handle)
-        self.many = RemoteManySchedules(ground, self._store, scheduler, self._tell)
+        self.many = RemoteManySchedules(ground, self._store, scheduler, self._emit_changed)
 
     async def create(
         self, name: str, trigger: Any, task: Task[Any, Any] | str, **options: Unpack[ScheduleOptions]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..control.checks import MAX_PAGE_ROWS
 from ..control.ground import Ground
-from ..control.jobs import PAGE, Jobs
+from ..control.jobs import Jobs
 from ..control.workers import Workers
 from ..ids import WorkerId
 from ..records.job import Job
@@ -20,7 +21,7 @@ class RemoteWorkers(Workers):
         super().__init__(ground)
         self._jobs = jobs
 
-    async def running(self, id: WorkerId, *, limit: int = PAGE, brief: bool = False) -> Sequence[Job]:
+    async def running(self, id: WorkerId, *, limit: int = MAX_PAGE_ROWS, brief: bool = False) -> Sequence[Job]:
         return await self._jobs.list(Filter(workers=((await self.get(id)).info.id,)), limit=limit, newest=False)
 
     async def resize(self, id: WorkerId | None, concurrency: int | None) -> Sequence[WorkerId]:

@@ -1,10 +1,11 @@
-"""The parts of an app that see and steer the store: app.jobs, app.schedules, app.queues, app.webhooks and so on."""
+"""Facades of an app over its store, for reading and changing: app.jobs, app.schedules, app.queues and so on."""
 
 from .audit import Audit
+from .checks import MAX_PAGE_ROWS
 from .dead import Dead
 from .executions import Executions
 from .job_page import Page
-from .jobs import PAGE, Jobs
+from .jobs import Jobs
 from .keys import Keys
 from .queues import Queues
 from .schedule_bulk import ManySchedules, ScheduleBulk, ScheduleFilter
@@ -15,6 +16,7 @@ from .webhooks import Webhooks
 from .workers import Workers
 
 __all__ = [
-    "PAGE", "Audit", "Backfill", "Dead", "Executions", "Jobs", "Keys", "ManySchedules", "Page", "Queues", "RunSample",
-    "ScheduleBulk", "ScheduleFilter", "ScheduleRun", "ScheduleStats", "Schedules", "Triggers", "Webhooks", "Workers",
+    "MAX_PAGE_ROWS", "Audit", "Backfill", "Dead", "Executions", "Jobs", "Keys", "ManySchedules", "Page", "Queues",
+    "RunSample", "ScheduleBulk", "ScheduleFilter", "ScheduleRun", "ScheduleStats", "Schedules", "Triggers",
+    "Webhooks", "Workers",
 ]  # fmt: skip

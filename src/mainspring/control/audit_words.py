@@ -1,4 +1,4 @@
-"""Audit entries in words: what was changed, and the reason that was given. Pure."""
+"""Audit entries in words: what was changed, and the reason given. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from ..codec import data
 from ..records.audit import AuditEntry
 from ..records.job import FINAL, SHOWN
 
-# Names and ids in one text.
+# Names or ids listed in one text.
 _NAMED = 3
 _THINGS = {"dead": "dead jobs", "session": "sessions"}
-# Parts of a filter, and how a sentence puts them.
+# How a sentence expresses each field of a filter.
 _PARTS: Mapping[str, str] = {
     "queues": "in queue", "tasks": "of task", "task": "of task", "tags": "tagged", "schedules": "of schedule",
     "workers": "on worker", "errors": "that failed with", "error": "that failed with", "outcome": "that ended",
     "key_prefix": "whose key begins with", "created_after": "created from", "created_before": "created until",
     "q": "with a name like", "owner": "declared by", "names": "named",
 }  # fmt: skip
-# Several states that have one word.
+# Sets of states that have a word of their own.
 _FINISHED = {state.value for state in FINAL}
 _GROUPS = {"unfinished": set(SHOWN) - _FINISHED, "finished": _FINISHED}
 _OWNERS = {"code": "code", "user": "users"}
 
 
 def target_text(action: str, target: str) -> str:
-    """dead jobs of task send in queue mail; a name or an id is as it is."""
+    """For example "dead jobs of task send in queue mail"; a name or an id is returned unchanged."""
     chosen = data(target) if target.startswith("{") else None
     if not isinstance(chosen, dict):
         return target
@@ -49,11 +49,11 @@ def target_text(action: str, target: str) -> str:
 
 
 def reason_of(entry: AuditEntry) -> str | None:
-    """The reason that was given: the reason of a cancel, the note of a pause."""
-    asked = data(entry.asked)
-    if not isinstance(asked, dict):
+    """The reason given for the change: that of a cancel, or the note of a pause."""
+    arguments = data(entry.asked)
+    if not isinstance(arguments, dict):
         return None
-    reason = asked.get("reason") or asked.get("note")
+    reason = arguments.get("reason") or arguments.get("note")
     return reason if isinstance(reason, str) and reason else None
 
 

@@ -1,4 +1,4 @@
-"""Where a change by filter that was cut short goes on."""
+"""Paging options of bulk changes by filter, and the cursor at which the next call continues."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Zoned = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class BulkPage(TypedDict, total=False):
-    """How much of what a filter matches is done in one call: all of it, if nothing is said."""
+    """How many of the matching jobs one call changes: all of them by default."""
 
     limit: int
-    """At most so many jobs, refused ones among them; the answer's `next` is where to go on."""
+    """Maximum number of jobs, refused ones included; the result's `next` continues from there."""
     after: str | None
-    """The `next` of the call before, with the same filter."""
+    """The `next` of the previous call, with the same filter."""
 
 
 def check_keywords(call: str, signature: Signature, given: Mapping[str, Any]) -> None:
-    """Refuses a keyword that a method does not have; options other than those of a BulkPage it checks itself."""
+    """Raises TypeError for an unknown keyword. Other **options than BulkPage are checked by the method itself."""
     last = list(signature.parameters.values())[-1]
     if last.kind is last.VAR_KEYWORD and last.annotation != "Unpack[BulkPage]":
         return
@@ -40,26 +40,26 @@ def check_keywords(call: str, signature: Signature, given: Mapping[str, Any]) ->
             raise unexpected(call, name, [*known, *more])
 
 
-def bounded(which: Filter, now: datetime) -> Filter:
-    """Those there are now: others may come meanwhile, and are left alone. Ids say themselves who is meant."""
+def existing_only(which: Filter, now: datetime) -> Filter:
+    """The filter restricted to jobs that exist now: later ones are left alone. Ids need no restriction."""
     if which.ids is not None:
         return which
     return replace(which, created_before=min(which.created_before or now, now))
 
 
-def token(which: Filter, after: JobId) -> str:
+def bulk_token(which: Filter, after: JobId) -> str:
     return urlsafe_b64encode(msgspec.json.encode((which.created_before, after))).decode().rstrip("=")
 
 
-def resumed(which: Filter, after: str | None, now: datetime) -> tuple[Filter, JobId | None]:
-    """The filter of the first call, and the last job that was met."""
+def resume_from(which: Filter, after: str | None, now: datetime) -> tuple[Filter, JobId | None]:
+    """The filter of the first call, and the last job processed."""
     if after is None:
-        return bounded(which, now), None
+        return existing_only(which, now), None
     try:
         text = urlsafe_b64decode(after + "=" * (-len(after) % 4))
         since, id = msgspec.json.decode(text, type=tuple[Zoned | None, str])
         if id.isprintable():
-            return bounded(which, since or now), id
+            return existing_only(which, since or now), id
     except (TypeError, ValueError, msgspec.DecodeError):
         pass
     raise BadInput(f"after={after!r:.80} is not where a change was cut short; give its `next`")

@@ -1,4 +1,4 @@
-"""How many jobs one step of a bulk change has: as many as the store changes in a short time."""
+"""The steps of a bulk change: each has as many jobs as the store changes in a short time."""
 
 from __future__ import annotations
 
@@ -11,38 +11,39 @@ from ..clock import Clock
 from ..ids import JobId
 from ..records.query import Changed, Filter
 
-Act = Callable[[Filter, JobId | None, int], Awaitable[Changed]]
-"""One step: those of a filter from beyond an id, up to a number."""
+BulkStep = Callable[[Filter, JobId | None, int], Awaitable[Changed]]
+"""One step: changes the jobs of a filter beyond an id, up to a number."""
 
-# Jobs of the first step, and of one at least and at most.
-FIRST_STEP_JOBS, MIN_STEP_JOBS, MAX_STEP_JOBS = 50, 10, 1000
-# Seconds that a step shall take: meanwhile a store may keep other writers waiting.
+FIRST_STEP_JOBS = 50
+MIN_STEP_JOBS = 10
+MAX_STEP_JOBS = 1000
+# Target duration of a step, during which a store may keep other writers waiting.
 STEP_SECONDS = 0.05
 
 
 class BulkSteps:
-    """The first step is small, since jobs may be large; the next ones follow from how long each took."""
+    """Adapts the size to the duration of the last step. The first one is small, since jobs may be large."""
 
-    def __init__(self, clock: Clock, most: int) -> None:
-        self._clock, self._most = clock, most
+    def __init__(self, clock: Clock, max_jobs: int) -> None:
+        self._clock, self._max_jobs = clock, max_jobs
         self._began = 0.0
         self._jobs = FIRST_STEP_JOBS
 
     def begin(self, left: int) -> int:
-        """The number of jobs of the next step."""
+        """Returns the number of jobs of the next step."""
         self._began = self._clock.monotonic()
-        return min(self._jobs, self._most, left)
+        return min(self._jobs, self._max_jobs, left)
 
     def end(self) -> None:
         took = self._clock.monotonic() - self._began
         if took < STEP_SECONDS / 2:
-            self._jobs = min(2 * self._jobs, self._most)
+            self._jobs = min(2 * self._jobs, self._max_jobs)
         elif took > STEP_SECONDS:
             self._jobs = max(self._jobs // 2, MIN_STEP_JOBS)
 
 
-def in_parts(ids: Collection[JobId], act: Act) -> Act:
-    """The same for a filter with these ids, where each step asks the store for its own ids only."""
+def split_ids(ids: Collection[JobId], act: BulkStep) -> BulkStep:
+    """The same step for a filter with these ids, passing only the step's own ids to the store."""
     ordered = sorted(set(ids))
 
     async def step(which: Filter, after: JobId | None, limit: int) -> Changed:

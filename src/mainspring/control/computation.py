@@ -1,4 +1,4 @@
-"""Calculations that may take long: in threads of their own, a few at once, each up to a deadline."""
+"""Calculations that may take long: in threads of their own, few at once, each with a deadline."""
 
 from __future__ import annotations
 
@@ -13,55 +13,55 @@ from ..clock import Clock
 from ..errors import BadInput, MainspringError
 
 T = TypeVar("T")
-# What is calculated: ticks to come, or records that are checked, compared and shown. Each has threads of its own, so
-# that previews, which anyone who may read can ask for, keep no job from being enqueued.
-Kind = Literal["previews", "records"]
-# Calculations of a kind at once: more would take the processor from those who wait for something else.
-MAX_AT_ONCE = 2
-# Seconds from the request for a calculation to its end, the wait for others included.
+# Previews compute future ticks; records are checked, compared and rendered. Each kind has its own threads, so that
+# previews, which every reader may request, do not keep jobs from being enqueued.
+ComputationKind = Literal["previews", "records"]
+# Calculations of one kind that run at once: more would take the processor from other requests.
+MAX_CONCURRENT = 2
+# Time from the request of a calculation to its end, including the wait for others.
 DEADLINE_SECONDS = 5.0
 
 
 class Busy(MainspringError):
-    """Others are calculated, for so long that this one was never begun: the same call may succeed later."""
+    """The calculation was not started, because others took too long: the same call may succeed later."""
 
 
 class Computation:
-    """One calculation. It looks at its deadline itself, since a thread cannot be stopped from outside."""
+    """One calculation. It checks its deadline itself, since a thread cannot be stopped from outside."""
 
     def __init__(
-        self, clock: Clock, what: str, seconds: float = DEADLINE_SECONDS, *, kind: Kind = "records"
-    ) -> None:  # fmt: skip
+        self, clock: Clock, what: str, seconds: float = DEADLINE_SECONDS, *, kind: ComputationKind = "records"
+    ) -> None:
         self._clock = clock
         self._what, self._seconds, self._kind = what, seconds, kind
         self._ends_at = clock.monotonic() + seconds
 
     def check(self) -> None:
-        """Gives the calculation up if it has taken too long."""
+        """Raises BadInput if the calculation has taken too long."""
         if self._clock.monotonic() > self._ends_at:
             raise BadInput(
                 f"{self._what} took more than {self._seconds:g} s and was given up: ask for less, or for a simpler rule"
             )
 
     def each(self, values: Iterable[T]) -> Iterator[T]:
-        """The values, with a look at the deadline before each."""
+        """Yields the values, and checks the deadline before each."""
         for value in values:
             self.check()
             yield value
 
     async def run(self, calculate: Callable[[], T]) -> T:
-        """What it returns; it must not touch what other threads change.
+        """Returns what `calculate` returns, which must not touch data that other threads change.
 
-        On a virtual clock it is calculated at once, so that a test runs in one order.
+        On a virtual clock it is called directly, so that tests are deterministic.
         """
 
         def work() -> T:
             if self._clock.monotonic() > self._ends_at:
-                raise Busy(f"{self._what} waited {self._seconds:g} s for others and was not begun: ask again")
+                raise Busy(f"{self._what} waited {self._seconds:g} s for others and was not started: try again")
             try:
                 return calculate()
             except OverflowError:
-                raise BadInput(f"{self._what} goes beyond the last year there is, 9999: say earlier instants") from None
+                raise BadInput(f"{self._what} goes beyond the year 9999: give earlier instants") from None
 
         if not self._clock.real:
             return work()
@@ -70,5 +70,5 @@ class Computation:
 
 
 @cache
-def _threads(kind: Kind) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(MAX_AT_ONCE, thread_name_prefix=f"mainspring-{kind}")
+def _threads(kind: ComputationKind) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix=f"mainspring-{kind}")

@@ -1,4 +1,4 @@
-"""app.dead: dead letters, seen together and sent on their way again."""
+"""app.dead: dead jobs, listed, grouped by error and redriven."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from ..records.query import Changed, Filter, Update
 from ..records.queue import DeadGroup
 from .audit_log import audited
 from .bulk_page import BulkPage
+from .checks import MAX_PAGE_ROWS, checked_id, checked_limit
 from .ground import Ground
 from .job_page import Page
-from .jobs import PAGE, Jobs, checked_id, checked_limit
+from .jobs import Jobs
 
 
 class Dead:
@@ -26,12 +27,12 @@ class Dead:
         self._jobs = jobs
 
     async def list(self, which: Filter | None = None, *, limit: int = 100, after: str | None = None) -> Page:
-        """Dead jobs, the one that died last first."""
-        return await self._jobs.list(_dead(which or Filter()), limit=limit, after=after, sort="finished")
+        """Dead jobs, the latest death first."""
+        return await self._jobs.list(_only_dead(which or Filter()), limit=limit, after=after, sort="finished")
 
     async def groups(self, *, limit: int = 100) -> Sequence[DeadGroup]:
-        """Those of one task that failed in the same way together, most first."""
-        checked_limit(limit, PAGE)
+        """Dead jobs grouped by task and error, the largest group first."""
+        checked_limit(limit, MAX_PAGE_ROWS)
         return await (await self._ground.opened()).dead(limit=limit)
 
     @audited("jobs.retry")
@@ -42,8 +43,8 @@ class Dead:
         arguments: Mapping[str, Any] | UnsetType = UNSET,
         **part: Unpack[BulkPage],
     ) -> Changed:
-        """One, those that match, those of a group; Filter() is all. `arguments` go on top of those they have."""
-        chosen = which if isinstance(which, str) else _meant(which)
+        """Redrives one job, the matching ones, or a group; Filter() is all. `arguments` override existing ones."""
+        chosen = which if isinstance(which, str) else _filter_of(which)
         return await self._jobs.change_with(Action.RETRY, chosen, Update(), arguments, **part)
 
     async def preview(
@@ -54,16 +55,16 @@ class Dead:
         **part: Unpack[BulkPage],
     ) -> Changed:
         """What redrive() would do and refuse, without doing it."""
-        return await self._jobs.preview(Action.RETRY, _meant(which), arguments, **part)
+        return await self._jobs.preview(Action.RETRY, _filter_of(which), arguments, **part)
 
 
-def _meant(which: JobId | Filter | DeadGroup) -> Filter:
+def _filter_of(which: JobId | Filter | DeadGroup) -> Filter:
     if isinstance(which, DeadGroup):
         which = Filter(tasks=(which.task,), errors=(which.error,))
-    return _dead(which) if isinstance(which, Filter) else Filter(ids=(checked_id(which),))
+    return _only_dead(which) if isinstance(which, Filter) else Filter(ids=(checked_id(which),))
 
 
-def _dead(which: Filter) -> Filter:
+def _only_dead(which: Filter) -> Filter:
     if which.states not in (None, ("dead",)):
         raise BadInput(f"dead letters are in state dead; leave states out of the filter, got {which.states!r}")
     return replace(which, states=("dead",))

@@ -11,11 +11,11 @@ from ..insight.stats import Figures, figures
 from ..records.run import Execution
 from ..records.tally import NOT_COUNTED, RunSums
 from ..task.handle import missing
+from .checks import MAX_COUNT, checked_id, checked_limit
 from .ground import Ground
-from .jobs import MOST, checked_id, checked_limit
 
-# Runs of one job that are read together: others have their turn in between.
-RUNS_AT_ONCE = 200
+# Runs read per store call; the event loop serves others in between.
+PAGE_RUNS = 200
 
 
 class Executions:
@@ -23,34 +23,34 @@ class Executions:
         self._ground = ground
 
     async def list(self, *, job_id: JobId, after: int = 0, limit: int | None = None) -> Sequence[Execution]:
-        """The runs of a job that have ended, first to last: from beyond the number `after`, and at most `limit`."""
+        """The ended runs of a job, first to last, with numbers above `after`, at most `limit` of them."""
         _check_number(after)
         if limit is not None:
-            checked_limit(limit, MOST)
+            checked_limit(limit, MAX_COUNT)
         return await (await self._ground.opened()).executions(checked_id(job_id), after=after, limit=limit)
 
     async def get(self, job_id: JobId, number: int) -> Execution:
-        """One of them, by its number."""
-        if 0 < number <= MOST:
+        """One run of a job, by its number."""
+        if 0 < number <= MAX_COUNT:
             for execution in await self.list(job_id=job_id, after=number - 1, limit=1):
                 if execution.number == number:
                     return execution
         raise missing(f"{job_id} with a run {number}")
 
     async def stats(self, job_id: JobId) -> Figures:
-        """How the runs of a job have gone so far."""
+        """Statistics of a job's runs so far."""
         sums, after = RunSums(), 0
-        while runs := await self.list(job_id=job_id, after=after, limit=RUNS_AT_ONCE):
+        while runs := await self.list(job_id=job_id, after=after, limit=PAGE_RUNS):
             for run in runs:
                 if run.ending not in NOT_COUNTED:
                     sums.count(run.outcome, [run.duration])
                     sums.last = max(sums.last, micros(run.finished_at))
             after = runs[-1].number
-            if len(runs) < RUNS_AT_ONCE:
+            if len(runs) < PAGE_RUNS:
                 break
         return figures(sums)
 
 
 def _check_number(after: object) -> None:
-    if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after <= MOST:
-        raise BadInput(f"after= takes the number of a run, from 0 to {MOST}; got {after!r:.80}")
+    if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after <= MAX_COUNT:
+        raise BadInput(f"after= takes the number of a run, from 0 to {MAX_COUNT}; got {after!r:.80}")

@@ -1,4 +1,4 @@
-"""What every part of control stands on: the store, the clock, and who is told."""
+"""The services that every facade of control uses: the store, the clock, the event bus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs of a filter counted by state, with bounded work."""
+"""Counts of a filter's jobs by state, with bounded work."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from ..records.query import Filter
 from ..records.queue import Queue
 from ..store import Store
 
-# Jobs of a state that are looked at, and seconds after which no further state is.
-MAX_JOBS = 100
+# Jobs counted per state, and seconds after which no further state is counted.
+MAX_COUNTED_JOBS = 100
 MAX_SECONDS = 1.0
-# States that the figures of a queue have.
-_OF_QUEUE: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running")
+# States whose counts a queue has.
+_QUEUE_STATES: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running")
 
 
 class FilteredCounts(Struct, frozen=True, kw_only=True):
-    """How many jobs of a filter are in each state."""
+    """The number of a filter's jobs in each state."""
 
     counts: dict[Shown, int]
-    """States for which there was no time are left out. A figure of MAX_JOBS may be larger."""
-    up_to: int = MAX_JOBS
+    """States for which there was no time are missing. A count equal to `up_to` is a lower bound."""
+    up_to: int = MAX_COUNTED_JOBS
 
 
 async def filtered_counts(store: Store, which: Filter, clock: Clock) -> FilteredCounts:
-    """What is most asked for comes first: each state that is asked for costs one page of jobs."""
+    """Counts the most requested states first: each costs one page of jobs."""
     now, end = clock.now(), clock.monotonic() + MAX_SECONDS
     counts = _by_queue(which, await store.queues(now=now)) if _of_queues_only(which) else {}
     which = replace(which, states=None).by_error()
     counts |= {state: 0 for state in SHOWN if state not in (which.states or SHOWN)}
-    if not counts and (few := await _few(store, which, now)) is not None:
-        return FilteredCounts(counts=few)
+    if not counts and (all_counts := await _count_few(store, which, now)) is not None:
+        return FilteredCounts(counts=all_counts)
     for state in SHOWN:
         if state in counts:
             continue
@@ -48,25 +48,25 @@ async def filtered_counts(store: Store, which: Filter, clock: Clock) -> Filtered
 
 
 def _of_queues_only(which: Filter) -> bool:
-    said = [name for name, value in asdict(which).items() if value is not None and name != "states"]
-    return said == ["queues"]
+    given = [name for name, value in asdict(which).items() if value is not None and name != "states"]
+    return given == ["queues"]
 
 
 def _by_queue(which: Filter, queues: Iterable[Queue]) -> dict[Shown, int]:
-    meant = [queue for queue in queues if queue.name in (which.queues or ())]
-    return {state: sum(getattr(queue, state) for queue in meant) for state in _OF_QUEUE}
+    matching = [queue for queue in queues if queue.name in (which.queues or ())]
+    return {state: sum(getattr(queue, state) for queue in matching) for state in _QUEUE_STATES}
 
 
-async def _few(store: Store, which: Filter, now: datetime) -> dict[Shown, int] | None:
-    """Where few jobs match, one page has them all."""
-    found = await store.jobs(which, now=now, limit=MAX_JOBS, brief=True)
-    if len(found) == MAX_JOBS:
+async def _count_few(store: Store, which: Filter, now: datetime) -> dict[Shown, int] | None:
+    """The counts if all matching jobs fit on one page; None if they do not."""
+    found = await store.jobs(which, now=now, limit=MAX_COUNTED_JOBS, brief=True)
+    if len(found) == MAX_COUNTED_JOBS:
         return None
     counts = Counter(job.shown(now) for job in found)
     return {state: counts[state] for state in SHOWN}
 
 
 async def _count(store: Store, which: Filter, now: datetime) -> int:
-    # What waits is among the newest jobs, what has ended among the oldest: so a walk along all of them is short.
+    # Unfinished jobs are among the newest, finished ones among the oldest: in that order the scan is short.
     newest = not set(which.states or ()) <= FINAL
-    return len(await store.jobs(which, now=now, limit=MAX_JOBS, newest=newest, brief=True))
+    return len(await store.jobs(which, now=now, limit=MAX_COUNTED_JOBS, newest=newest, brief=True))

@@ -1,4 +1,4 @@
-"""Pages of jobs: where one ends, and how much of its jobs it has."""
+"""Pages of jobs: their cursors, and how much of each job they contain."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from ..records.job import Job
 from ..records.query import Cursor, Filter, Sort
 from ..store import Store
 
-# What why() looks at of all that runs, and how much of it at a time.
-MAX_RUNNING, MAX_RUNNING_AT_ONCE = 5000, 2500
+# Running jobs that why() considers, and how many of them are read per call.
+MAX_RUNNING_JOBS, PAGE_RUNNING_JOBS = 5000, 2500
 
 
 class Page(list[Job]):
-    """Some jobs; `next` is the `after` that goes on from here, None if there are no more."""
+    """Some jobs; `next` is the `after` for the next page, None if this is the last."""
 
     next: str | None = None
     order: Sort = "created"
 
     def up_to(self, jobs: Sequence[Job]) -> Page:
-        """These, which are the first of it, with a `next` of their own if there are more."""
+        """The page cut to its first `jobs`, with a `next` of its own if some are left out."""
         page = Page(jobs)
         page.order, page.next = self.order, self.next if len(jobs) == len(self) else page_token(jobs[-1], self.order)
         return page
 
 
 async def whole_page(store: Store, page: Page, room: int, now: datetime) -> Page:
-    """The jobs of a brief page as they are: the first of it, then as many as have `room` characters together.
+    """The jobs of a brief page in full: the first one, then as many as fit into `room` characters together.
 
-    Large jobs are read one at a time, so that only one that is too much is read in vain.
+    Large jobs are read one at a time, so that at most one is read for nothing.
     """
     found: list[Job] = []
     for brief in page:
@@ -47,7 +47,7 @@ async def whole_page(store: Store, page: Page, room: int, now: datetime) -> Page
 
 
 async def whole_job(store: Store, brief: Job, now: datetime) -> Job:
-    """A brief job as it is, read by itself: together, large ones would fill the memory."""
+    """A brief job in full, read by itself: together, large ones could exhaust the memory."""
     if brief.is_whole:
         return brief
     return next(iter(await store.jobs(Filter(ids=(brief.id,)), now=now, limit=1)), brief)
@@ -59,20 +59,20 @@ def _length(job: Job) -> int:
 
 
 async def running_jobs(store: Store, now: datetime) -> list[Job]:
-    """What runs, up to a bound, brief and in parts: of each job a line or two is needed."""
+    """Running jobs up to a maximum, brief and page by page."""
     found: list[Job] = []
-    while len(found) < MAX_RUNNING:
+    while len(found) < MAX_RUNNING_JOBS:
         after = Cursor(found[-1].id) if found else None
         which = Filter(states=("running",))
-        page = await store.jobs(which, now=now, limit=MAX_RUNNING_AT_ONCE, after=after, brief=True)
+        page = await store.jobs(which, now=now, limit=PAGE_RUNNING_JOBS, after=after, brief=True)
         found += page
-        if len(page) < MAX_RUNNING_AT_ONCE:
+        if len(page) < PAGE_RUNNING_JOBS:
             break
     return found
 
 
 def page_token(job: Job, sort: Sort) -> str:
-    """Where a page ends, for people to hand back: a plain id where that is enough."""
+    """The cursor after this job, for callers to pass back: a plain id where that is enough."""
     if sort == "created":
         return job.id
     at = job.run_at if sort == "due" else job.finished_at
@@ -80,9 +80,9 @@ def page_token(job: Job, sort: Sort) -> str:
 
 
 def page_cursor(token: str, sort: Sort) -> Cursor:
-    strange = f"after={token!r:.80} does not come from a page sorted by {sort!r}; give its `next`"
+    refusal = f"after={token!r:.80} does not come from a page sorted by {sort!r}; give its `next`"
     if not is_text(token):
-        raise BadInput(strange)
+        raise BadInput(refusal)
     token = cursor_name(token) or ""
     try:
         text = urlsafe_b64decode(token + "=" * (-len(token) % 4))
@@ -90,26 +90,26 @@ def page_cursor(token: str, sort: Sort) -> Cursor:
     except (ValueError, msgspec.DecodeError):
         if sort == "created":
             return Cursor(token)
-        raise BadInput(strange) from None
+        raise BadInput(refusal) from None
     if of != sort:
         raise BadInput(f"after= comes from a page sorted by {of!r}, this one is sorted by {sort!r}")
     if not is_instant(at) or not id.isprintable():
-        raise BadInput(strange)
+        raise BadInput(refusal)
     return Cursor(id, at)
 
 
 def cursor_name(after: str | None) -> str | None:
-    """Where a list by name goes on: no name has a NUL, and not every store can be asked for one."""
+    """The cursor of a list by name, cut at a NUL: no name has one, and not every store can search for it."""
     return None if after is None else after.partition("\x00")[0]
 
 
-def is_askable(text: object) -> bool:
-    """Whether every store can be asked for this text: some have no NUL."""
+def is_searchable(text: object) -> bool:
+    """Whether every store can search for this text: some cannot represent NUL."""
     return is_text(text) and "\x00" not in str(text)
 
 
 def is_text(value: object) -> bool:
-    """A text that can be asked for: a lone surrogate has no bytes in any store."""
+    """Whether the value is a text that can be encoded: a lone surrogate cannot."""
     if not isinstance(value, str):
         return False
     try:

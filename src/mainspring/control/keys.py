@@ -1,4 +1,4 @@
-"""app.keys: API keys, made, seen, revoked and recognised."""
+"""app.keys: API keys, created, listed, revoked and recognised."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ from ..survived_errors import SurvivedErrors
 from .audit_log import annotate, audited
 from .ground import Ground
 
-_unnoted = SurvivedErrors("key_use", "it is not recorded that an API key was used")
-# So long, in seconds, a process may go by what it knows of keys: a revoked one opens nothing after it.
-HOLDS = 5.0
-# A key that is not known may be new: so soon the store is asked again.
-AGAIN = 1.0
-# How often a use is written down, how long that may take, and how long it is remembered.
-USED = timedelta(minutes=10)
-_PATIENCE = 1.0
-_REMEMBERED = timedelta(days=400)
-# A key is read with all the others, so there may not be any number of them.
-MOST = 1000
+_use_errors = SurvivedErrors("key_use", "it is not recorded that an API key was used")
+# How long a process may use its cached keys: a revoked one opens nothing after that.
+KEY_CACHE_SECONDS = 5.0
+# An unknown key may be new: the store is asked again after this time.
+UNKNOWN_KEY_RETRY_SECONDS = 1.0
+# How often the use of a key is recorded.
+USE_INTERVAL = timedelta(minutes=10)
+_RECORD_USE_SECONDS = 1.0
+_USE_RETENTION = timedelta(days=400)
+# All keys are read together, so their number is limited.
+MAX_API_KEYS = 1000
 _USE = "key_use"
 
 
-class _Text(Struct, frozen=True, kw_only=True):
-    """A key's document; its name and its end are the document's own."""
+class _KeyDocument(Struct, frozen=True, kw_only=True):
+    """A key's document; the name and the expiry are the document's own."""
 
     id: str
     hash: str
@@ -63,8 +63,8 @@ class _Text(Struct, frozen=True, kw_only=True):
     created_by: str | None
 
 
-class _Ring(Struct, frozen=True):
-    """The keys by id, as they were at an instant of the monotonic clock."""
+class _CachedKeys(Struct, frozen=True):
+    """All keys by id, as of an instant of the monotonic clock."""
 
     keys: dict[str, StoredKey]
     at: float
@@ -73,9 +73,9 @@ class _Ring(Struct, frozen=True):
 class Keys:
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
-        self._ring: _Ring | None = None
-        self._reading: asyncio.Task[_Ring] | None = None
-        self._noted: dict[str, datetime] = {}
+        self._cache: _CachedKeys | None = None
+        self._reading: asyncio.Task[_CachedKeys] | None = None
+        self._recorded_uses: dict[str, datetime] = {}
 
     @audited("keys.create")
     async def create(
@@ -85,15 +85,19 @@ class Keys:
         scopes: Collection[str] | None = None,
         expires: Span | datetime | None = None,
     ) -> str:
-        """The secret of a new key: it is told now and never again. `expires`: when, or how long from now."""
+        """Creates a key and returns its secret, which is not shown again. `expires`: an instant, or a span from now."""
         key = self.draft(name, role, scopes, expires)
         secret, store = new_secret(KEY, key.id), await self._ground.opened()
-        if len(await store.documents("key", now=key.created_at, limit=MOST)) == MOST:
-            raise BadInput(f"there are {MOST} API keys, and no room for more: revoke what nobody uses")
-        text = _Text(
-            id=key.id, hash=fingerprint(secret), role=key.role, scopes=key.scopes, created_at=key.created_at,
+        if len(await store.documents("key", now=key.created_at, limit=MAX_API_KEYS)) == MAX_API_KEYS:
+            raise BadInput(f"there are {MAX_API_KEYS} API keys already: revoke those that are not used")
+        text = _KeyDocument(
+            id=key.id,
+            hash=fingerprint(secret),
+            role=key.role,
+            scopes=key.scopes,
+            created_at=key.created_at,
             created_by=key.created_by,
-        )  # fmt: skip
+        )
         document = Document(
             kind="key", name=key.name, text=msgspec.json.encode(text).decode(), expires_at=key.expires_at
         )
@@ -105,31 +109,38 @@ class Keys:
         return secret
 
     def draft(self, name: str, role: Role, scopes: Collection[str] | None, expires: Span | datetime | None) -> ApiKey:
-        """The key that `create` would make of these; refuses what it would."""
+        """The key that create() would make. Raises what it would raise."""
         now = self._ground.clock.now()
         return ApiKey(
-            id=new_key_id(), name=checked_key_name(name), role=checked_role(role), scopes=checked_scopes(scopes),
-            created_at=now, created_by=current_actor(), expires_at=_end(expires, now),
-        )  # fmt: skip
+            id=new_key_id(),
+            name=checked_key_name(name),
+            role=checked_role(role),
+            scopes=checked_scopes(scopes),
+            created_at=now,
+            created_by=current_actor(),
+            expires_at=_expiry(expires, now),
+        )
 
     async def list(self) -> Sequence[ApiKey]:
-        """Those that have not expired, by name."""
+        """All keys that have not expired, by name."""
         store = await self._ground.opened()
         found = await self._read(store)
-        uses = await store.documents(_USE, [kept.key.id for kept in found], now=self._ground.clock.now(), limit=MOST)
+        uses = await store.documents(
+            _USE, [stored.key.id for stored in found], now=self._ground.clock.now(), limit=MAX_API_KEYS
+        )
         used = dict(decoded_documents(uses, lambda use: (use.name, _used_at(use)))[0])
-        return [replace(kept.key, last_used_at=used.get(kept.key.id)) for kept in found]
+        return [replace(stored.key, last_used_at=used.get(stored.key.id)) for stored in found]
 
     async def revoke(self, key: str) -> ApiKey:
-        """By name or id. It opens nothing any more, nor do sessions opened with it; elsewhere within HOLDS seconds."""
+        """Revokes a key by name or id, and its sessions; other processes notice within KEY_CACHE_SECONDS."""
         found, broken = await self._decoded(await self._ground.opened())
-        known = [kept.key for kept in found] + [undecoded_key(one.name) for one in broken]
+        known = [stored.key for stored in found] + [undecoded_key(one.name) for one in broken]
         named = [one for one in known if one.name == key] or [one for one in known if one.id == key]
         if not named or not await self._drop(named[0]):
             raise ApiKeyNotFound(f"there is no API key {key!r:.80}; {did_you_mean(key, [one.name for one in known])}")
         return named[0]
 
-    # Not `revoke` itself: what it was given may be a secret by mistake, and belongs into no trail.
+    # The audited part is not `revoke` itself: its argument may be a secret by mistake, and must not be recorded.
     @audited("keys.revoke")
     async def _drop(self, key: ApiKey) -> bool:
         store = await self._ground.opened()
@@ -141,88 +152,100 @@ class Keys:
         return True
 
     async def find(self, secret: str) -> ApiKey | None:
-        """The key that has this secret, if there is one and it has not expired.
+        """The key with this secret; None if there is none or it has expired.
 
-        As a rule the store is not asked: what it said up to HOLDS seconds ago counts.
+        As a rule the store is not asked: keys are cached for KEY_CACHE_SECONDS.
         """
-        kept = await self._kept(id_of(secret))
-        if kept is None or not kept.fits(secret, now := self._ground.clock.now()):
+        stored = await self._stored(id_of(secret))
+        if stored is None or not stored.fits(secret, now := self._ground.clock.now()):
             return None
-        if kept.key.id not in self._noted or now - self._noted[kept.key.id] >= USED:
-            await self._note(kept.key, now)
-        return kept.key
+        if stored.key.id not in self._recorded_uses or now - self._recorded_uses[stored.key.id] >= USE_INTERVAL:
+            await self._record_use(stored.key, now)
+        return stored.key
 
     async def by_id(self, id: str) -> ApiKey | None:
-        """The key of that id, if it still counts; asks the store as seldom as `find`."""
-        kept = await self._kept(id)
-        gone = kept is None or (kept.key.expires_at is not None and kept.key.expires_at <= self._ground.clock.now())
-        return None if kept is None or gone else kept.key
+        """The key with that id, None if it was revoked or has expired; cached like find()."""
+        stored = await self._stored(id)
+        if stored is None:
+            return None
+        expires_at = stored.key.expires_at
+        return stored.key if expires_at is None or expires_at > self._ground.clock.now() else None
 
     async def unreadable(self) -> Sequence[UnreadableRecord]:
-        """Those that this release cannot decode: they open nothing."""
+        """Keys that this release cannot decode: they open nothing."""
         return (await self._decoded(await self._ground.opened()))[1]
 
     async def any(self) -> bool:
-        """Whether there is one at all."""
+        """Whether there is any key."""
         return bool(await (await self._ground.opened()).documents("key", now=self._ground.clock.now(), limit=1))
 
     def forget(self) -> None:
-        """What this process knows of keys: the store is asked next time."""
-        self._ring = self._reading = None
+        """Drops the cached keys: the next call asks the store."""
+        self._cache = self._reading = None
 
-    async def _kept(self, id: str | None) -> StoredKey | None:
+    async def _stored(self, id: str | None) -> StoredKey | None:
         if id is None:
             return None
-        ring = self._ring
-        age = self._ground.clock.monotonic() - ring.at if ring else HOLDS
-        if ring is None or age >= HOLDS or (id not in ring.keys and age >= AGAIN):
-            ring = await self._asked()
-        return ring.keys.get(id)
+        cached = self._cache
+        age = self._ground.clock.monotonic() - cached.at if cached else KEY_CACHE_SECONDS
+        if cached is None or age >= KEY_CACHE_SECONDS or (id not in cached.keys and age >= UNKNOWN_KEY_RETRY_SECONDS):
+            cached = await self._refresh()
+        return cached.keys.get(id)
 
-    async def _asked(self) -> _Ring:
-        """All who want to know at a time share one reading; it goes on if whoever began it gives up."""
+    async def _refresh(self) -> _CachedKeys:
+        """Concurrent callers share one read; it continues if the caller that started it is cancelled."""
         reading = self._reading
         if reading is None or reading.done() or reading.get_loop() is not asyncio.get_running_loop():
-            self._reading = reading = asyncio.create_task(self._fresh())
+            self._reading = reading = asyncio.create_task(self._read_all())
         return await asyncio.shield(reading)
 
-    async def _fresh(self) -> _Ring:
+    async def _read_all(self) -> _CachedKeys:
         at = self._ground.clock.monotonic()
-        ring = _Ring({kept.key.id: kept for kept in await self._read(await self._ground.opened())}, at)
-        # Unless something has changed meanwhile.
+        cached = _CachedKeys({stored.key.id: stored for stored in await self._read(await self._ground.opened())}, at)
+        # Not if forget() was called meanwhile.
         if self._reading is asyncio.current_task():
-            self._ring = ring
-            self._noted = {id: at for id, at in self._noted.items() if id in ring.keys}
-        return ring
+            self._cache = cached
+            self._recorded_uses = {id: at for id, at in self._recorded_uses.items() if id in cached.keys}
+        return cached
 
     async def _read(self, store: Store) -> Sequence[StoredKey]:
         return (await self._decoded(store))[0]
 
     async def _decoded(self, store: Store) -> tuple[List[StoredKey], List[UnreadableRecord]]:
-        return decoded_documents(await store.documents("key", now=self._ground.clock.now(), limit=MOST), _kept)
+        return decoded_documents(
+            await store.documents("key", now=self._ground.clock.now(), limit=MAX_API_KEYS), _stored
+        )
 
-    async def _note(self, key: ApiKey, now: datetime) -> None:
-        """Writes down that it is used, unless somebody has of late. No request fails for it."""
-        self._noted[key.id] = now
-        with _unnoted.survive(StoreError, TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
+    async def _record_use(self, key: ApiKey, now: datetime) -> None:
+        """Records the use of a key, unless it was recorded lately. Never makes a request fail."""
+        self._recorded_uses[key.id] = now
+        with _use_errors.survive(StoreError, TimeoutError):
+            async with asyncio.timeout(_RECORD_USE_SECONDS):
                 store = await self._ground.opened()
                 last = next(iter(await store.documents(_USE, [key.id], now=now, limit=1)), None)
-                noted = [] if last is None else decoded_documents([last], _used_at)[0]
-                if not noted or now - noted[0] >= USED:
+                recorded = [] if last is None else decoded_documents([last], _used_at)[0]
+                if not recorded or now - recorded[0] >= USE_INTERVAL:
                     use = Document(
-                        kind=_USE, name=key.id, text=msgspec.json.encode(now).decode(),
-                        revision=last.revision + 1 if last else 1, expires_at=now + _REMEMBERED,
-                    )  # fmt: skip
+                        kind=_USE,
+                        name=key.id,
+                        text=msgspec.json.encode(now).decode(),
+                        revision=last.revision + 1 if last else 1,
+                        expires_at=now + _USE_RETENTION,
+                    )
                     await store.put_documents([use], now=now)
 
 
-def _kept(document: Document) -> StoredKey:
-    text = msgspec.json.decode(document.text, type=_Text)
+def _stored(document: Document) -> StoredKey:
+    text = msgspec.json.decode(document.text, type=_KeyDocument)
     key = ApiKey(
-        id=text.id, name=document.name, role=text.role, scopes=text.scopes, created_at=text.created_at,
-        created_by=text.created_by, expires_at=document.expires_at,
-    )  # fmt: skip
+        id=text.id,
+        name=document.name,
+        role=text.role,
+        scopes=text.scopes,
+        created_at=text.created_at,
+        created_by=text.created_by,
+        expires_at=document.expires_at,
+    )
     return StoredKey(key, text.hash)
 
 
@@ -231,11 +254,11 @@ def _used_at(use: Document) -> datetime:
 
 
 def undecoded_key(name: str) -> ApiKey:
-    """What is known of a key whose document cannot be decoded: it has no role and opens nothing."""
+    """A placeholder for a key whose document cannot be decoded: it has no role and opens nothing."""
     return ApiKey(id="", name=name, role="viewer", scopes=(), created_at=EPOCH, created_by=None, expires_at=None)
 
 
-def _end(expires: Span | datetime | None, now: datetime) -> datetime | None:
+def _expiry(expires: Span | datetime | None, now: datetime) -> datetime | None:
     if expires is None:
         return None
     end = expires if isinstance(expires, datetime) else now + timedelta(seconds=span(expires, "expires"))

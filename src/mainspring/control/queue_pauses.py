@@ -1,4 +1,4 @@
-"""Pauses of queues as documents of the store: who paused a queue, when, why, and until when."""
+"""Pauses of queues, stored as documents: who paused a queue, when, why, and until when."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from ..records.unreadable import decoded_documents
 from ..store import Store
 
 KIND = "queue_pauses"
-# The newest pauses of a queue that are kept, and for how long after the last of them has ended.
+# Number of pauses kept per queue.
 MAX_PAUSES = 20
-KEPT = timedelta(days=90)
-# Attempts to write a record that others write at the same time.
+# How long they are kept after the last of them has ended.
+PAUSE_RETENTION = timedelta(days=90)
+# Attempts to change a record that others change at the same time.
 MAX_ATTEMPTS = 50
 PAGE_DOCUMENTS = 500
 
@@ -49,38 +50,38 @@ def checked_note(note: object) -> str:
 
 
 async def pauses_of(store: Store, queues: Collection[str], now: datetime) -> dict[str, tuple[Pause, ...]]:
-    """By queue, oldest first. A pause made by an earlier release has no record."""
+    """The recorded pauses by queue, oldest first. Pauses made by earlier releases have no record."""
     found: dict[str, tuple[Pause, ...]] = {}
     names = sorted(set(queues))
     for begin in range(0, len(names), PAGE_DOCUMENTS):
         some = names[begin : begin + PAGE_DOCUMENTS]
         for document in await store.documents(KIND, some, now=now, limit=PAGE_DOCUMENTS):
-            found[document.name] = _read(document)
+            found[document.name] = _pauses_in(document)
     return found
 
 
-def current(pauses: tuple[Pause, ...]) -> Pause | None:
-    """The pause that has not ended."""
+def open_pause(pauses: tuple[Pause, ...]) -> Pause | None:
+    """The pause that has not ended; None if there is none."""
     return pauses[-1] if pauses and pauses[-1].until is None else None
 
 
 async def begin_pause(store: Store, queue: str, who: str | None, note: str, *, paused: bool, now: datetime) -> None:
-    """Records a pause. That of a queue which is `paused` already goes on: it only gets the new name and note."""
+    """Records a pause. If the queue is `paused` already, its open pause only gets the new name and note."""
     who = who and clean(who, MAX_NAME_CHARACTERS)
 
-    def begun(pauses: tuple[Pause, ...]) -> tuple[Pause, ...]:
-        last = current(pauses)
+    def with_pause(pauses: tuple[Pause, ...]) -> tuple[Pause, ...]:
+        last = open_pause(pauses)
         ended = pauses if last is None else pauses[:-1]
-        if last is None or not paused:  # an open record of a queue that is not paused: an earlier release resumed it
+        if last is None or not paused:  # an open pause of a queue that is not paused: an earlier release resumed it
             return (*ended, Pause(at=now, who=who, note=note))
         return (*ended, replace(last, who=who, note=note)) if note else pauses
 
-    await _change(store, queue, begun, now)
+    await _change(store, queue, with_pause, now)
 
 
 async def end_pause(store: Store, queue: str, now: datetime) -> None:
     def ended(pauses: tuple[Pause, ...]) -> tuple[Pause, ...]:
-        last = current(pauses)
+        last = open_pause(pauses)
         return pauses if last is None else (*pauses[:-1], replace(last, until=now))
 
     await _change(store, queue, ended, now)
@@ -91,23 +92,23 @@ async def _change(
 ) -> None:
     for _ in range(MAX_ATTEMPTS):
         documents = await store.documents(KIND, [queue], now=now, limit=1)
-        before = _read(documents[0]) if documents else ()
+        before = _pauses_in(documents[0]) if documents else ()
         after = act(before)[-MAX_PAUSES:]
         if after == before:
             return
         revision = documents[0].revision + 1 if documents else 1
-        if (await store.put_documents([_written(queue, after, revision, now)], now=now))[0]:
+        if (await store.put_documents([_document_of(queue, after, revision, now)], now=now))[0]:
             return
     raise StoreUnavailable(f"queue {queue!r} was paused or resumed by others {MAX_ATTEMPTS} times in a row; try again")
 
 
-def _written(queue: str, pauses: tuple[Pause, ...], revision: int, now: datetime) -> Document:
+def _document_of(queue: str, pauses: tuple[Pause, ...], revision: int, now: datetime) -> Document:
     text = msgspec.json.encode(Pauses(pauses)).decode()
-    expires_at = None if current(pauses) else now + KEPT
+    expires_at = None if open_pause(pauses) else now + PAUSE_RETENTION
     return Document(kind=KIND, name=queue, text=text, revision=revision, expires_at=expires_at)
 
 
-def _read(document: Document) -> tuple[Pause, ...]:
-    """None of a record that this release cannot decode; that is logged and counted."""
+def _pauses_in(document: Document) -> tuple[Pause, ...]:
+    """The pauses of a record; empty if this release cannot decode it, which is logged and counted."""
     found, _ = decoded_documents([document], lambda one: msgspec.json.decode(one.text, type=Pauses).pauses)
     return found[0] if found else ()

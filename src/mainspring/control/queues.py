@@ -1,4 +1,4 @@
-"""app.queues: what waits where, and whether it may go on."""
+"""app.queues: queues and their depth, paused and resumed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..records.queue import Queue
 from ..span import Span
 from ..task.task import check_name
 from .audit_log import annotate as annotate
-from .audit_log import audited, noting
+from .audit_log import audited, is_recording
 from .ground import Ground
-from .queue_pauses import Pause, begin_pause, checked_note, current, end_pause, pauses_of
+from .queue_pauses import Pause, begin_pause, checked_note, end_pause, open_pause, pauses_of
 
 
 class Queues:
@@ -24,50 +24,50 @@ class Queues:
         self._ground = ground
 
     async def list(self) -> Sequence[Queue]:
-        """Every queue that holds unfinished jobs or is paused, by name; of a paused one also who paused it, and why."""
+        """Every queue that has unfinished jobs or is paused, by name; of a paused one also who paused it, and why."""
         store, now = await self._ground.opened(), self._ground.clock.now()
         queues = await store.queues(now=now)
         paused = _paused(queues)
         records = await pauses_of(store, paused, now) if paused else {}
-        return [_with_pause(queue, current(records.get(queue.name, ()))) for queue in queues]
+        return [_with_pause(queue, open_pause(records.get(queue.name, ()))) for queue in queues]
 
     async def pauses(self, name: str) -> Sequence[Pause]:
-        """The times in which the queue was paused, the newest first: the last twenty."""
+        """The last twenty pauses of the queue, newest first."""
         check_name(name, "queue name")
         store, now = await self._ground.opened(), self._ground.clock.now()
         return (await pauses_of(store, [name], now)).get(name, ())[::-1]
 
     async def history(self, window: Span = timedelta(hours=1), *, queue: str | None = None) -> Sequence[DepthSample]:
-        """How deep the queues were within the window, first to last: by the minute for three hours, every ten minutes
-        for four days. With a queue, the total is its own. Where no worker lived there is no sample."""
+        """The depth of the queues within the window, first to last: per minute for three hours, per ten minutes for
+        four days. With `queue` only that one counts. While no worker was alive there are no samples."""
         store = await self._ground.opened()
         return await history(store, check_window(window), queue, now=self._ground.clock.now())
 
     @audited("queues.pause")
     async def pause(self, name: str, note: str = "") -> None:
-        """Nothing new is claimed from it; running jobs go on, enqueueing goes on.
+        """Pauses the queue: nothing is claimed from it, but running jobs and enqueueing go on.
 
         The note says why; it is kept with who paused the queue and when. Pausing a paused queue with a note changes
         the note.
         """
         check_name(name, "queue name")
-        words = checked_note(note)
+        text = checked_note(note)
         store, now = await self._ground.opened(), self._ground.clock.now()
-        was = name in _paused(await store.queues(now=now))
-        # First the record: a queue is never paused without one. An open record of a queue that runs means nothing.
-        await begin_pause(store, name, current_actor(), words, paused=was, now=now)
+        was_paused = name in _paused(await store.queues(now=now))
+        # The record comes first: a paused queue always has one. An open record of a queue that runs means nothing.
+        await begin_pause(store, name, current_actor(), text, paused=was_paused, now=now)
         await store.pause_queue(name, True)
-        annotate(before={"paused": was}, after={"paused": True})
+        annotate(before={"paused": was_paused}, after={"paused": True})
         self._ground.events.emit(QueuePaused(at=self._ground.clock.now(), queue=name))
 
     @audited("queues.resume")
     async def resume(self, name: str) -> None:
         check_name(name, "queue name")
         store, now = await self._ground.opened(), self._ground.clock.now()
-        was = noting() and name in _paused(await store.queues(now=now))
+        was_paused = is_recording() and name in _paused(await store.queues(now=now))
         await store.pause_queue(name, False)
         await end_pause(store, name, now)
-        annotate(before={"paused": was}, after={"paused": False})
+        annotate(before={"paused": was_paused}, after={"paused": False})
         self._ground.events.emit(QueueResumed(at=self._ground.clock.now(), queue=name))
 
 

@@ -1,4 +1,4 @@
-"""A finished job as a new one: the same call, made again."""
+"""A new job that repeats the call of a finished one."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..records.job import Job, NewJob, is_internal
 from ..task.task import Task
 
 FINISHED = ("completed", "dead", "cancelled", "expired")
-# Parts of the metadata that belong to the trace of the first job.
+# Metadata that belongs to the trace of the original job.
 TRACE = frozenset({"traceparent", "tracestate"})
 
 
-def again(job: Job, tasks: Mapping[str, Task[Any, Any]], *, id: JobId | None, now: datetime) -> NewJob:
-    """The same task, queue, arguments, priority, retries, timeout, tags, metadata and unique key, due at once.
+def repeat_of(job: Job, tasks: Mapping[str, Task[Any, Any]], *, id: JobId | None, now: datetime) -> NewJob:
+    """A job with the same task, queue, arguments, priority, retries, timeout, tags, metadata and unique key, due now.
 
-    It belongs to no schedule, and has no idempotency key: that is for one job only. Its task, if this app has it,
-    checks the arguments.
+    It belongs to no schedule and has no idempotency key, which is for one job only. If this app has the task, its
+    arguments are checked.
     """
     if job.shown(now) not in FINISHED:
         raise InvalidTransition(job.id, job.shown(now), "run again", ", ".join(FINISHED))
@@ -34,9 +34,18 @@ def again(job: Job, tasks: Mapping[str, Task[Any, Any]], *, id: JobId | None, no
         task.arguments.check(job.payload)
         fingerprint = task.arguments.fingerprint
     return NewJob(
-        id=id or new_id(now), task=job.task, payload=job.payload, queue=job.queue, priority=job.priority,
-        timeout=job.timeout, max_retries=job.max_retries, backoff=job.backoff, tags=job.tags,
+        id=id or new_id(now),
+        task=job.task,
+        payload=job.payload,
+        queue=job.queue,
+        priority=job.priority,
+        timeout=job.timeout,
+        max_retries=job.max_retries,
+        backoff=job.backoff,
+        tags=job.tags,
         metadata={name: value for name, value in job.metadata.items() if name not in TRACE},
-        unique_key=job.unique_key, on_conflict="raise", fingerprint=fingerprint,
+        unique_key=job.unique_key,
+        on_conflict="raise",
+        fingerprint=fingerprint,
         enqueued_by=current_actor(),
-    )  # fmt: skip
+    )

@@ -1,4 +1,4 @@
-"""Runs and statistics of one schedule, from its newest ticks."""
+"""Runs and statistics of one schedule, computed from its newest ticks."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ from ..records.tally import NOT_COUNTED, SECONDS, RunSums, Tally, begin
 from ..schedule.record import BACKFILL, BY_HAND, MAX_KEPT_TICKS, Schedule, Tick
 from ..store import Store
 
-# Jobs whose runs statistics look at, the newest first, and how many of them are read at a time.
-SAMPLE_JOBS, READ_JOBS = 500, 100
-WEEK = timedelta(days=7)
-# Ticks are numbered from 1; every client can write this number exactly, and every store has room for it.
+# Statistics cover the runs of this number of jobs, newest first.
+MAX_SAMPLED_JOBS = 500
+# Jobs read per store call.
+BATCH_JOBS = 100
+DEFAULT_WINDOW = timedelta(days=7)
+# Ticks are numbered from 1. Every client can represent this number exactly, and every store can hold it.
 MAX_TICK_NUMBER = 2**53 - 1
 
 
@@ -35,19 +37,19 @@ class ScheduleRun(Struct, frozen=True):
 
 
 class RunSample(Struct, frozen=True, kw_only=True):
-    """What statistics were made from: the newest fired ticks of the window, and the runs of their jobs."""
+    """What the statistics were computed from: the newest fired ticks of the window, and the runs of their jobs."""
 
     since: datetime
     ticks: int
     jobs: int
-    """Those of them whose job has run and is still kept."""
+    """Ticks whose job has run and is still kept."""
     runs: int
     complete: bool
-    """False: the window has more fired ticks than were looked at, or than are on record."""
+    """False: the window has more fired ticks than were read, or than are on record."""
 
 
 class ScheduleStats(Struct, frozen=True, kw_only=True):
-    """How a schedule has gone: ticks and jobs since it was made, and its runs within a window."""
+    """Statistics of a schedule: ticks and jobs since it was created, and its runs within a window."""
 
     fired: int
     skipped: int
@@ -55,23 +57,23 @@ class ScheduleStats(Struct, frozen=True, kw_only=True):
     completed: int
     failed: int
     failures: int
-    """In a row, up to now."""
+    """Consecutive failures up to now."""
     success: float | None
-    """Share of the jobs that ended well; None: none has ended."""
+    """Share of the jobs that succeeded; None if none has ended."""
     reasons: Mapping[str, int]
-    """Why ticks on record were not fired, and how many."""
+    """Reasons for which ticks on record were not fired, with their number."""
     next_at: datetime | None = None
-    window: timedelta = WEEK
+    window: timedelta = DEFAULT_WINDOW
     runs: Figures = Figures()
     """Runs of jobs whose tick was fired within the window."""
     late_p50: float | None = None
     late_p95: float | None = None
     late_p99: float | None = None
-    """Seconds from a tick's instant to when its job first started; ticks by hand and of backfills are left out."""
+    """Seconds from a tick to the start of its job, without ticks by hand and of backfills."""
     series: list[Point] = []
     errors: list[TopError] = []
     sample: RunSample | None = None
-    """None: of a server that knows no runs."""
+    """None: the server does not record runs."""
 
 
 def checked_tick_number(before: object) -> None:
@@ -82,7 +84,7 @@ def checked_tick_number(before: object) -> None:
 
 
 async def runs_of(store: Store, name: str, *, limit: int, before: int | None) -> list[ScheduleRun]:
-    """Runs that have ended, by tick, newest first: those of the next `limit` ticks below `before` that have one."""
+    """Ended runs by tick, newest first, of the next `limit` ticks below `before` that have any."""
     found: list[ScheduleRun] = []
     ticks = await store.ticks(name, limit=MAX_KEPT_TICKS, before=before)
     async for tick, runs in _runs(store, _fired(ticks)):
@@ -95,33 +97,49 @@ async def runs_of(store: Store, name: str, *, limit: int, before: int | None) ->
 
 
 async def stats_of(store: Store, row: Schedule, window: timedelta, now: datetime) -> ScheduleStats:
-    """One read of its ticks, and one for every READ_JOBS of up to SAMPLE_JOBS jobs."""
-    if not isinstance(window, timedelta) or not timedelta(0) < window <= MAX_WINDOW:
-        raise BadInput(f"statistics of a schedule reach back up to {MAX_WINDOW.days} days, got {window!r:.80}")
+    """One store call for the ticks, and one for every BATCH_JOBS of up to MAX_SAMPLED_JOBS jobs."""
+    if not isinstance(window, timedelta) or not timedelta(0) < window <= LONGEST:
+        raise BadInput(f"statistics of a schedule reach back up to {LONGEST.days} days, got {window!r:.80}")
     span = resolution(window)
     since = begin(now - window, span)
     ticks = await store.ticks(row.name, limit=MAX_KEPT_TICKS)
     fired = [tick for tick in _fired(ticks) if tick.seen_at >= since]
     whole = len(ticks) < MAX_KEPT_TICKS or ticks[-1].seen_at < since
     sampled: list[tuple[Tick, Sequence[Execution]]] = []
-    async for one in _runs(store, fired[:SAMPLE_JOBS]):
+    async for one in _runs(store, fired[:MAX_SAMPLED_JOBS]):
         sampled.append(one)
     counted = [(tick, [run for run in runs if run.ending not in NOT_COUNTED]) for tick, runs in sampled if runs]
     tallies = [_tally(row, run, begin(run.finished_at, span)) for _, runs in counted for run in runs]
-    late = sorted(_late(tick, runs) for tick, runs in sampled if runs and tick.reason not in (BY_HAND, BACKFILL))
+    late = sorted(_lateness(tick, runs) for tick, runs in sampled if runs and tick.reason not in (BY_HAND, BACKFILL))
     reasons, ends = Counter[str](), row.completed + row.failed
     for tick in ticks:
         if tick.what != "fired":
             reasons[tick.reason] += tick.count
     return ScheduleStats(
-        fired=row.fired, skipped=row.skipped, missed=row.missed, completed=row.completed, failed=row.failed,
-        failures=row.failures, success=row.completed / ends if ends else None, reasons=dict(reasons),
-        next_at=row.next_run_at if row.status == "active" else None, window=window, runs=_figures(counted),
-        late_p50=_rank(late, 0.5), late_p95=_rank(late, 0.95), late_p99=_rank(late, 0.99),
-        series=time_series(tallies, since, now, timedelta(seconds=SECONDS[span])), errors=top_errors(tallies),
-        sample=RunSample(since=since, ticks=len(sampled), jobs=len(counted), runs=len(tallies),
-                      complete=whole and len(fired) <= SAMPLE_JOBS),
-    )  # fmt: skip
+        fired=row.fired,
+        skipped=row.skipped,
+        missed=row.missed,
+        completed=row.completed,
+        failed=row.failed,
+        failures=row.failures,
+        success=row.completed / ends if ends else None,
+        reasons=dict(reasons),
+        next_at=row.next_run_at if row.status == "active" else None,
+        window=window,
+        runs=_figures(counted),
+        late_p50=_percentile(late, 0.5),
+        late_p95=_percentile(late, 0.95),
+        late_p99=_percentile(late, 0.99),
+        series=series(tallies, since, now, timedelta(seconds=SECONDS[span])),
+        errors=top_errors(tallies),
+        sample=RunSample(
+            since=since,
+            ticks=len(sampled),
+            jobs=len(counted),
+            runs=len(tallies),
+            complete=whole and len(fired) <= MAX_SAMPLED_JOBS,
+        ),
+    )
 
 
 def _fired(ticks: Sequence[Tick]) -> list[Tick]:
@@ -129,14 +147,14 @@ def _fired(ticks: Sequence[Tick]) -> list[Tick]:
 
 
 async def _runs(store: Store, ticks: Sequence[Tick]) -> AsyncIterator[tuple[Tick, Sequence[Execution]]]:
-    """Each tick with the runs of its job that have ended, first to last; none where the job is gone."""
-    for n in range(0, len(ticks), READ_JOBS):
-        some, found = ticks[n : n + READ_JOBS], defaultdict[JobId | None, list[Execution]](list)
+    """Yields each tick with the ended runs of its job, first to last; none if the job is gone."""
+    for n in range(0, len(ticks), BATCH_JOBS):
+        some, found = ticks[n : n + BATCH_JOBS], defaultdict[JobId | None, list[Execution]](list)
         for run in await store.executions([tick.job_id or "" for tick in some]):
             found[run.job_id].append(run)
         for tick in some:
             yield tick, found[tick.job_id]
-        await asyncio.sleep(0)  # a store that answers without waiting gives other tasks no turn
+        await asyncio.sleep(0)  # a store that answers without waiting would starve other tasks
 
 
 def _tally(row: Schedule, run: Execution, at: datetime) -> Tally:
@@ -148,7 +166,7 @@ def _tally(row: Schedule, run: Execution, at: datetime) -> Tally:
 
 
 def _figures(counted: Sequence[tuple[Tick, Sequence[Execution]]]) -> Figures:
-    """Their percentiles are exact: each run is at hand."""
+    """Figures with exact percentiles: every run is available."""
     sums = RunSums()
     for _, runs in counted:
         for run in runs:
@@ -157,15 +175,19 @@ def _figures(counted: Sequence[tuple[Tick, Sequence[Execution]]]) -> Figures:
     took = sorted(run.duration.total_seconds() for _, runs in counted for run in runs)
     waits = sorted(max(0.0, (runs[0].started_at - tick.seen_at).total_seconds()) for tick, runs in counted if runs)
     return replace(
-        figures(sums), p50=_rank(took, 0.5), p95=_rank(took, 0.95), p99=_rank(took, 0.99),
-        wait_p50=_rank(waits, 0.5), wait_p95=_rank(waits, 0.95),
-    )  # fmt: skip
+        figures(sums),
+        p50=_percentile(took, 0.5),
+        p95=_percentile(took, 0.95),
+        p99=_percentile(took, 0.99),
+        wait_p50=_percentile(waits, 0.5),
+        wait_p95=_percentile(waits, 0.95),
+    )
 
 
-def _late(tick: Tick, runs: Sequence[Execution]) -> float:
+def _lateness(tick: Tick, runs: Sequence[Execution]) -> float:
     return max(0.0, (runs[0].started_at - tick.at).total_seconds())
 
 
-def _rank(ordered: Sequence[float], share: float) -> float | None:
-    """The smallest value that this share of them does not exceed."""
+def _percentile(ordered: Sequence[float], share: float) -> float | None:
+    """The smallest value that is not exceeded by this share of the values."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None

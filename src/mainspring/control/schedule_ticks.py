@@ -1,4 +1,4 @@
-"""Ticks of one schedule, coming and past."""
+"""Future and past ticks of one schedule."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..trigger.zone import zone_of
 from .computation import Computation
 
 MAX_TICKS = 10_000
-# Reads that find the jobs of any number of ticks.
+# Store reads that find the jobs of any number of ticks.
 MAX_PREFIXES = 5
 
 
@@ -23,9 +23,9 @@ def check_number(what: str, n: int, most: int) -> None:
 
 
 def coming_ticks(row: Schedule, now: datetime) -> Iterator[datetime]:
-    """Its ticks as they stand: from the next one on, which a user may have set.
+    """Yields its ticks from the next one on, which a user may have moved.
 
-    Where runs decide the next tick, only that one is known.
+    If runs decide the next tick, only that one is known.
     """
     tick, known = row.next_run_at, row.spec.after == "start"
     if row.status != "ended" and ((tick is None and known) or (tick and row.paused_at is not None and tick <= now)):
@@ -37,22 +37,22 @@ def coming_ticks(row: Schedule, now: datetime) -> Iterator[datetime]:
         tick = row.timetable.next(tick)
 
 
-def shown_tick(row: Schedule, tick: datetime) -> Preview:
+def preview_tick(row: Schedule, tick: datetime) -> Preview:
     shown = row.timetable.preview(1, after=tick - timedelta(microseconds=1))
     if shown and shown[0].at == tick:
         return shown[0]
     return Preview(tick, tick.astimezone(zone_of(row.spec.trigger.tz)), "not by its trigger")
 
 
-def without(ticks: Sequence[datetime], others: Collection[datetime]) -> list[datetime]:
+def excluding(ticks: Sequence[datetime], others: Collection[datetime]) -> list[datetime]:
     known = set(others)
     return [tick for tick in ticks if tick not in known]
 
 
 def common_prefixes(keys: Collection[str]) -> list[str]:
-    """At most MAX_PREFIXES beginnings, as long as can be, so that each of the keys has one of them.
+    """At most MAX_PREFIXES prefixes, as long as possible, that together cover all the keys.
 
-    Keys of ticks end with their instants, so that they cover little more time than the ticks do.
+    Keys of ticks end with their instants, so that prefixes cover little more time than the ticks do.
     """
     cut, found = 0, set(keys)
     while len(found) > MAX_PREFIXES:
@@ -70,7 +70,7 @@ def past_ticks(
     if not start < end <= now:
         raise BadInput(f"backfill goes from an earlier to a later instant, both past; got {start} to {end}")
     check_number("limit", limit, MAX_TICKS)
-    # From one microsecond before, so that a tick at `start` itself is one of them.
+    # Starts one microsecond earlier, so that a tick at `start` itself is included.
     ticks: list[datetime] = []
     tick = row.timetable.next(start - timedelta(microseconds=1))
     while tick is not None and tick < end:

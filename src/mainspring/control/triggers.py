@@ -1,4 +1,4 @@
-"""app.triggers: what others may set off by a signed message, and its being set off."""
+"""app.triggers: inbound triggers, and the signed messages that call them."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from .ground import Ground
 from .schedules import Schedules
 from .webhooks import OVERLAP
 
-# Bytes of a message that is decoded in the event loop.
-MAX_AT_ONCE_BYTES = 64 << 10
+# Larger messages are decoded in a thread.
+MAX_INLINE_BYTES = 64 << 10
 # A name that no trigger can have.
-_NOBODY = "-"
+_NO_TRIGGER = "-"
 
 
 class TriggerOptions(TypedDict, total=False):
-    """What may be said of a trigger, and said anew."""
+    """Options of a trigger, for create() and update()."""
 
     task: str | None
     schedule: str | None
@@ -82,26 +82,26 @@ class Triggers:
         return found.shown
 
     async def list(self) -> Sequence[InboundTrigger]:
-        """All of them, by name."""
-        return [kept.shown for kept in await TRIGGERS.find(await self._ground.opened(), None, self._now())]
+        """All triggers, by name."""
+        return [stored.shown for stored in await TRIGGERS.find(await self._ground.opened(), None, self._now())]
 
-    # making and changing
+    # creating and changing
 
     async def create(
         self, name: str, *, secret: str | None = None, **options: Unpack[TriggerOptions]
-    ) -> NewTriggerSecret:  # fmt: skip
-        """From now on a message signed with its secret makes a job of `task`, or fires `schedule`."""
-        return await self._create(name, options, Redacted(secret_or_new(secret)))
+    ) -> NewTriggerSecret:
+        """Creates a trigger: a message signed with its secret enqueues a job of `task`, or fires `schedule`."""
+        return await self._create(name, options, Redacted(secret_of(secret)))
 
     @audited("triggers.create")
     async def _create(self, name: str, options: TriggerOptions, secret: Redacted) -> NewTriggerSecret:
         store, now = await self._ground.opened(), self._now()
-        made = self._said(InboundTrigger(name=check_hook_name(name, "trigger"), created_at=now), options)
-        if len(await TRIGGERS.find(store, None, now)) >= MAX_TRIGGERS:
-            raise BadInput(f"there are {MAX_TRIGGERS:,} triggers already; delete one")
-        kept = await TRIGGERS.add(store, StoredTrigger(made, SigningSecrets((SigningSecret(secret.value),))), now)
-        annotate(before=None, after=audit_facts(kept.shown))
-        return NewTriggerSecret(kept.shown, secret.value)
+        made = self._with_options(InboundTrigger(name=checked_name(name, "trigger"), created_at=now), options)
+        if len(await TRIGGERS.find(store, None, now)) >= MOST:
+            raise BadInput(f"there are {MOST:,} triggers already; delete one")
+        stored = await TRIGGERS.add(store, StoredTrigger(made, SigningSecrets((SigningSecret(secret.value),))), now)
+        annotate(before=None, after=facts(stored.shown))
+        return NewTriggerSecret(stored.shown, secret.value)
 
     @audited("triggers.update")
     async def update(
@@ -112,85 +112,85 @@ class Triggers:
         expected: int | None = None,
         **options: Unpack[TriggerOptions],
     ) -> InboundTrigger:
-        """Says some of it anew. With `expected`, the revision that was read, only if nobody has changed it since."""
+        """Changes the given options. With `expected`, raises if the revision is not that one any more."""
         if not options and disabled is None:
             raise BadInput(f"update of trigger {name!r} was given nothing to change")
         now = self._now()
 
-        def act(kept: StoredTrigger) -> StoredTrigger:
-            said = self._said(kept.trigger, options)
+        def act(stored: StoredTrigger) -> StoredTrigger:
+            changed = self._with_options(stored.trigger, options)
             if disabled is not None:
-                said = replace(said, disabled_at=(said.disabled_at or now) if disabled else None)
-            return replace(kept, trigger=said)
+                changed = replace(changed, disabled_at=(changed.disabled_at or now) if disabled else None)
+            return replace(stored, trigger=changed)
 
         return (await self._change(name, act, expected)).shown
 
     async def rotate(self, name: str, *, overlap: Span = OVERLAP, secret: str | None = None) -> NewTriggerSecret:
-        """A new secret, shown this once; messages signed with the one before it count for as long as `overlap`."""
-        return await self._rotate(name, seconds(overlap, "overlap"), Redacted(secret_or_new(secret)))
+        """Replaces the secret, and shows it this once; the previous one is accepted until `overlap` ends."""
+        return await self._rotate(name, seconds(overlap, "overlap"), Redacted(secret_of(secret)))
 
     @audited("triggers.rotate")
     async def _rotate(self, name: str, overlap: float, secret: Redacted) -> NewTriggerSecret:
         until = self._now() + timedelta(seconds=overlap)
-        kept = await self._change(name, lambda kept: replace(kept, keys=kept.keys.rotated(secret.value, until)))
-        return NewTriggerSecret(kept.shown, secret.value)
+        stored = await self._change(name, lambda stored: replace(stored, keys=stored.keys.rotated(secret.value, until)))
+        return NewTriggerSecret(stored.shown, secret.value)
 
     @audited("triggers.delete")
     async def delete(self, name: str) -> None:
-        """Jobs that it has made are left alone."""
+        """Deletes the trigger; its jobs are left alone."""
         store = await self._ground.opened()
-        kept = await TRIGGERS.get_readable(store, check_hook_name(name, "trigger"), self._now())
+        stored = await TRIGGERS.get_readable(store, checked_name(name, "trigger"), self._now())
         await TRIGGERS.drop(store, name, self._now())
-        annotate(before=None if kept is None else audit_facts(kept.shown), after=None)
+        annotate(before=None if stored is None else facts(stored.shown), after=None)
 
-    # being called
+    # receiving
 
     async def receive(self, name: str, call: Call) -> Handle[Any]:
-        """What the message sets off, if it is signed and of now; the same message sets it off once.
+        """Enqueues the job, or fires the schedule, of a signed and recent message; once per message.
 
-        NotSigned: the signature does not hold, or there is no such trigger. BadInput: the message does not fit.
+        Raises NotSigned for a wrong signature or an unknown trigger, BadInput for a message that does not fit.
         """
         store, now = await self._ground.opened(), self._now()
         try:
             wanted = check_hook_name(name, "trigger")
         except BadInput:
-            wanted = _NOBODY
+            wanted = _NO_TRIGGER
         found = await TRIGGERS.find(store, [wanted], now)
-        trigger = call.authenticate(found[0] if found else None, now).trigger
-        made = await self._taken(trigger, call.body)
+        trigger = call.checked(found[0] if found else None, now).trigger
+        made = await self._decode(trigger, call.body)
         with act_as(f"trigger:{trigger.name}"):
             if isinstance(made, NewJob):
-                return await self._enqueued(store, trigger, made, call, now)
-            return await self._fired(store, trigger, made, call, now)
+                return await self._enqueue(store, trigger, made, call, now)
+            return await self._fire(store, trigger, made, call, now)
 
-    async def _taken(self, trigger: InboundTrigger, body: bytes) -> NewJob | dict[str, Any]:
-        """The job of a message, or the arguments for a schedule's; of a large one in a thread."""
-        if len(body) <= MAX_AT_ONCE_BYTES:
-            return self._of_message(trigger, body)
+    async def _decode(self, trigger: InboundTrigger, body: bytes) -> NewJob | dict[str, Any]:
+        """The job of a message, or the arguments of a schedule's job; a large one is decoded in a thread."""
+        if len(body) <= MAX_INLINE_BYTES:
+            return self._decode_now(trigger, body)
         computation = Computation(self._ground.clock, "the check of this message")
-        return await computation.run(lambda: self._of_message(trigger, body))
+        return await computation.run(lambda: self._decode_now(trigger, body))
 
-    def _of_message(self, trigger: InboundTrigger, body: bytes) -> NewJob | dict[str, Any]:
+    def _decode_now(self, trigger: InboundTrigger, body: bytes) -> NewJob | dict[str, Any]:
         values = trigger.values(body)
         if trigger.task is None:
             return values
         given = {key: value for key in ("queue", "priority") if (value := getattr(trigger, key)) is not None}
         return replace(self._job(trigger.task, values, **given), enqueued_by=f"trigger:{trigger.name}")
 
-    async def _enqueued(
+    async def _enqueue(
         self, store: Store, trigger: InboundTrigger, job: NewJob, call: Call, now: datetime
     ) -> Handle[Any]:
         seen, there = await remember_message(store, trigger.name, call.id, now)
         if there:
             return self._handle(Enqueued(seen.text, "duplicate"), job.task)
-        # A task may have keys of its own, and a job has one.
+        # The task may define a key, and a job has only one.
         own = job.unique_key or job.idempotency_key
         key = {} if own else {"idempotency_key": f"trigger:{trigger.name}:{call.id}"}
         (handle,) = await self._hand_over([replace(job, id=seen.text, **key)])
         await record_job_made(store, seen, handle.id, now)
         return handle
 
-    async def _fired(
+    async def _fire(
         self, store: Store, trigger: InboundTrigger, values: dict[str, Any], call: Call, now: datetime
     ) -> Handle[Any]:
         schedule = trigger.schedule or ""
@@ -208,8 +208,8 @@ class Triggers:
     def _now(self) -> datetime:
         return self._ground.clock.now()
 
-    def _said(self, trigger: InboundTrigger, given: TriggerOptions) -> InboundTrigger:
-        """With what was given; refuses what does not go together."""
+    def _with_options(self, trigger: InboundTrigger, given: TriggerOptions) -> InboundTrigger:
+        """The trigger with these options. Raises BadInput for options that exclude each other."""
         for name in given:
             if name not in TriggerOptions.__annotations__:
                 raise unexpected("triggers", name, TriggerOptions.__annotations__)
@@ -219,30 +219,30 @@ class Triggers:
         for key, check in (("arguments", check_arguments), ("kwargs", check_kwargs), ("note", check_note)):
             if key in values:
                 values[key] = check(values[key])
-        said: InboundTrigger = replace(trigger, **values)
-        if (said.task is None) == (said.schedule is None):
+        changed: InboundTrigger = replace(trigger, **values)
+        if (changed.task is None) == (changed.schedule is None):
             raise BadInput(f"{what} makes a job of a task, or fires a schedule: give one of them")
-        if said.schedule is not None and (said.queue is not None or said.priority is not None):
+        if changed.schedule is not None and (changed.queue is not None or changed.priority is not None):
             raise BadInput(f"{what} fires a schedule, which has a queue and a priority of its own")
         tasks = self._ground.tasks
-        if said.task is not None:
-            check_public(check_name(said.task, "task name"), what)
-        if said.task is not None and tasks and said.task not in tasks:
+        if changed.task is not None:
+            check_public(check_name(changed.task, "task name"), what)
+        if changed.task is not None and tasks and changed.task not in tasks:
             raise UnknownTask(
-                f"{what}: no task {said.task!r} is registered in this app; {did_you_mean(said.task, tasks)}"
+                f"{what}: no task {changed.task!r} is registered in this app; {did_you_mean(changed.task, tasks)}"
             )
-        return said
+        return changed
 
     async def _change(
         self, name: str, act: Callable[[StoredTrigger], StoredTrigger], expected: int | None = None
     ) -> StoredTrigger:
         store, before = await self._ground.opened(), List[StoredTrigger]()
 
-        def seen(kept: StoredTrigger) -> StoredTrigger:
-            before[:] = [kept]
-            return act(kept)
+        def seen(stored: StoredTrigger) -> StoredTrigger:
+            before[:] = [stored]
+            return act(stored)
 
-        name = check_hook_name(name, "trigger")
-        kept = await TRIGGERS.change(store, name, self._now(), seen, expected=expected)
-        annotate(before=audit_facts(before[0].shown), after=audit_facts(kept.shown))
-        return kept
+        name = checked_name(name, "trigger")
+        stored = await TRIGGERS.change(store, name, self._now(), seen, expected=expected)
+        annotate(before=facts(before[0].shown), after=facts(stored.shown))
+        return stored

@@ -1,4 +1,4 @@
-"""app.webhooks: who is told of what, and how that goes."""
+"""app.webhooks: webhooks, and how their deliveries go."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ from .ground import Ground
 from .job_page import Page
 from .jobs import Jobs
 
-# How long the secret before still signs, beside the new one.
+# How long the previous secret still signs, in addition to the new one.
 OVERLAP = timedelta(days=1)
 
 
 class WebhookOptions(TypedDict, total=False):
-    """What may be said of a webhook beside where it is and what it is told of."""
+    """Options of a webhook beside its URL and its events."""
 
     queues: Sequence[str] | None
     tasks: Sequence[str] | None
@@ -90,11 +90,11 @@ class Webhooks:
     # reading
 
     async def get(self, name: str) -> Webhook:
-        return (await self._kept(name)).shown
+        return (await self._get_stored(name)).shown
 
     async def list(self) -> Sequence[Webhook]:
-        """All of them, by name."""
-        return [kept.shown for kept in await WEBHOOKS.find(await self._ground.opened(), None, self._now())]
+        """All webhooks, by name."""
+        return [stored.shown for stored in await WEBHOOKS.find(await self._ground.opened(), None, self._now())]
 
     async def standing(self, name: str) -> Standing:
         """How its deliveries have gone."""
@@ -102,15 +102,15 @@ class Webhooks:
         return found[0] if found else Standing(name=name)
 
     async def standings(self) -> Mapping[str, Standing]:
-        """Of all that were ever told something, by name."""
+        """The standings of all webhooks that ever had a delivery, by name."""
         return {one.name: one for one in await STANDINGS.find(await self._ground.opened(), None, self._now())}
 
     async def deliveries(self, name: str, *, limit: int = 100, after: str | None = None) -> Page:
-        """The jobs that tell it, or have told it, newest first."""
-        which = Filter(key_prefix=key_prefix((await self.get(name)).name), tasks=(TASK,))
+        """The jobs that deliver to it, newest first."""
+        which = Filter(key_prefix=prefix((await self.get(name)).name), tasks=(TASK,))
         return await self._jobs.list(which, limit=limit, after=after)
 
-    # making and changing
+    # creating and changing
 
     async def create(
         self,
@@ -121,7 +121,7 @@ class Webhooks:
         secret: str | None = None,
         **options: Unpack[WebhookOptions],
     ) -> NewSecret:
-        """From now on it is told of these events; workers know within a beat. The secret is shown this once."""
+        """Subscribes the URL to these events; workers know within a beat. The secret is shown this once."""
         given = {**options, "events": events}
         return await self._create(name, abridged_url(str(url)), given, Redacted((url, secret_or_new(secret))))
 
@@ -129,12 +129,12 @@ class Webhooks:
     async def _create(self, name: str, url: str, options: Mapping[str, Any], hidden: Redacted) -> NewSecret:
         (whole, secret), store, now = hidden.value, await self._ground.opened(), self._now()
         values = _checked({**options, "url": whole}, self._ground.settings)
-        hook = Webhook(name=check_hook_name(name, "webhook"), **values, created_at=now)
-        if len(await WEBHOOKS.find(store, None, now)) >= MAX_WEBHOOKS:
-            raise BadInput(f"there are {MAX_WEBHOOKS} webhooks already; delete one")
-        kept = await WEBHOOKS.add(store, StoredWebhook(hook, SigningSecrets((SigningSecret(secret),))), now)
-        annotate(before=None, after=audit_facts(kept.shown))
-        return NewSecret(kept.shown, secret)
+        hook = Webhook(name=checked_name(name, "webhook"), **values, created_at=now)
+        if len(await WEBHOOKS.find(store, None, now)) >= MOST:
+            raise BadInput(f"there are {MOST} webhooks already; delete one")
+        stored = await WEBHOOKS.add(store, StoredWebhook(hook, SigningSecrets((SigningSecret(secret),))), now)
+        annotate(before=None, after=facts(stored.shown))
+        return NewSecret(stored.shown, secret)
 
     async def update(
         self,
@@ -144,7 +144,7 @@ class Webhooks:
         expected: int | None = None,
         **options: Unpack[WebhookChanges],
     ) -> Webhook:
-        """Says some of it anew. With `expected`, the revision that was read, only if nobody has changed it since."""
+        """Changes the given options. With `expected`, raises if the revision is not that one any more."""
         if not options and disabled is None:
             raise BadInput(f"update of webhook {name!r} was given nothing to change")
         given: dict[str, Any] = {**options}
@@ -157,38 +157,38 @@ class Webhooks:
     ) -> Webhook:
         values, now = _checked({**options, **hidden.value}, self._ground.settings), self._now()
 
-        def act(kept: StoredWebhook) -> StoredWebhook:
-            hook = replace(kept.webhook, **values)
+        def act(stored: StoredWebhook) -> StoredWebhook:
+            hook = replace(stored.webhook, **values)
             if disabled is False:
                 hook = replace(hook, disabled_at=None, disabled_reason="")
             elif disabled and hook.disabled_at is None:
                 hook = replace(hook, disabled_at=now, disabled_reason="by an operator")
-            return replace(kept, webhook=hook)
+            return replace(stored, webhook=hook)
 
         return (await self._change(name, act, expected)).shown
 
     async def rotate(self, name: str, *, overlap: Span = OVERLAP, secret: str | None = None) -> NewSecret:
-        """A new secret, shown this once; the one before it signs, too, for as long as `overlap`."""
-        return await self._rotate(name, seconds(overlap, "overlap"), Redacted(secret_or_new(secret)))
+        """Replaces the secret, and shows it this once; the previous one signs as well until `overlap` ends."""
+        return await self._rotate(name, seconds(overlap, "overlap"), Redacted(secret_of(secret)))
 
     @audited("webhooks.rotate")
     async def _rotate(self, name: str, overlap: float, secret: Redacted) -> NewSecret:
         until = self._now() + timedelta(seconds=overlap)
-        kept = await self._change(name, lambda kept: replace(kept, keys=kept.keys.rotated(secret.value, until)))
-        return NewSecret(kept.shown, secret.value)
+        stored = await self._change(name, lambda stored: replace(stored, keys=stored.keys.rotated(secret.value, until)))
+        return NewSecret(stored.shown, secret.value)
 
     @audited("webhooks.delete")
     async def delete(self, name: str) -> None:
-        """Deliveries that have not been made are cancelled when their turn comes."""
+        """Deletes the webhook; pending deliveries are cancelled when they are due."""
         store = await self._ground.opened()
-        kept = await WEBHOOKS.get_readable(store, check_hook_name(name, "webhook"), self._now())
+        stored = await WEBHOOKS.get_readable(store, checked_name(name, "webhook"), self._now())
         await WEBHOOKS.drop(store, name, self._now())
         await store.drop_documents("webhook.standing", [name])
-        annotate(before=None if kept is None else audit_facts(kept.shown), after=None)
+        annotate(before=None if stored is None else facts(stored.shown), after=None)
 
     @audited("webhooks.test")
     async def test(self, name: str) -> Handle[Any]:
-        """Has a worker tell it of nothing in particular, once; the job's end says how that went."""
+        """Enqueues one test delivery; the outcome of its job tells whether it succeeded."""
         hook, now = await self.get(name), self._now()
         event = WebhookEvent(
             kind=TEST_EVENT, at=now, about=new_id(now), facts={"webhook": name, "note": "a test; nothing has happened"}
@@ -201,27 +201,27 @@ class Webhooks:
     def _now(self) -> datetime:
         return self._ground.clock.now()
 
-    async def _kept(self, name: str) -> StoredWebhook:
-        return await WEBHOOKS.get(await self._ground.opened(), check_hook_name(name, "webhook"), self._now())
+    async def _get_stored(self, name: str) -> StoredWebhook:
+        return await WEBHOOKS.get(await self._ground.opened(), checked_name(name, "webhook"), self._now())
 
     async def _change(
         self, name: str, act: Callable[[StoredWebhook], StoredWebhook], expected: int | None = None
     ) -> StoredWebhook:
         store, before = await self._ground.opened(), List[StoredWebhook]()
 
-        def seen(kept: StoredWebhook) -> StoredWebhook:
-            before[:] = [kept]
-            return act(kept)
+        def seen(stored: StoredWebhook) -> StoredWebhook:
+            before[:] = [stored]
+            return act(stored)
 
-        name = check_hook_name(name, "webhook")
-        kept = await WEBHOOKS.change(store, name, self._now(), seen, expected=expected)
-        annotate(before=audit_facts(before[0].shown), after=audit_facts(kept.shown))
-        return kept
+        name = checked_name(name, "webhook")
+        stored = await WEBHOOKS.change(store, name, self._now(), seen, expected=expected)
+        annotate(before=facts(before[0].shown), after=facts(stored.shown))
+        return stored
 
 
 def _checked(given: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    """As a Webhook has it; refuses each bad one by name."""
-    from ..webhook.address import AllowList, check_url
+    """The values as a Webhook has them. Raises for each bad one, with its name."""
+    from ..webhook.address import Allowance, checked_url
 
     checks: Mapping[str, Callable[[Any], Any]] = {
         "events": lambda value: check_choices("events", value, EVENTS, least=1),

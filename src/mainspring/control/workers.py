@@ -1,4 +1,4 @@
-"""app.workers: who is alive, and orders for them."""
+"""app.workers: live workers, and commands for them."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from ..records.query import Filter
 from ..records.worker import WorkerCommand, WorkerCommands, WorkerRow, WorkerState
 from ..store import Store
 from .audit_log import annotate, audited
+from .checks import MAX_PAGE_ROWS, checked_limit
 from .ground import Ground
-from .jobs import PAGE, checked_limit
 
-MOST = 100_000
-# How often an order is tried again when others order the same worker meanwhile.
-ORDER_TRIES = 20
-# As many are named in an error.
-NAMED = 10
+MAX_CONCURRENCY = 100_000
+# Attempts to command a worker that others command at the same time.
+MAX_COMMAND_TRIES = 20
+# Workers listed in an error message.
+MAX_NAMED_WORKERS = 10
 
 
 class Workers:
-    """Orders are heard at the worker's next beat, and end with it."""
+    """Workers receive commands with their next beat, and lose them when they stop."""
 
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
 
     async def list(self) -> Sequence[WorkerRow]:
-        """Those that have beaten lately; one that dies is gone when its lease is over."""
+        """Workers whose lease has not ended: one that dies disappears with its lease."""
         return await (await self._ground.opened()).workers(now=self._ground.clock.now())
 
     async def get(self, id: WorkerId) -> WorkerRow:
-        """By its id, or the beginning of it if that is enough."""
+        """The worker with this id, or with the only id that begins so."""
         live = await self.list()
         found = [worker for worker in live if worker.info.id == id] or [
             worker for worker in live if id and worker.info.id.startswith(id)
@@ -48,9 +48,9 @@ class Workers:
             raise WorkerNotFound(f"no live worker is called {id!r} (alive: {_names(live)})")
         return found[0]
 
-    async def running(self, id: WorkerId, *, limit: int = PAGE, brief: bool = False) -> Sequence[Job]:
-        """What it runs now."""
-        checked_limit(limit, PAGE)
+    async def running(self, id: WorkerId, *, limit: int = MAX_PAGE_ROWS, brief: bool = False) -> Sequence[Job]:
+        """The jobs it runs now."""
+        checked_limit(limit, MAX_PAGE_ROWS)
         worker = await self.get(id)
         store = await self._ground.opened()
         which, now = Filter(workers=(worker.info.id,)), self._ground.clock.now()
@@ -58,54 +58,58 @@ class Workers:
 
     @audited("workers.resize")
     async def resize(self, id: WorkerId | None, concurrency: int | None) -> Sequence[WorkerId]:
-        """So many slots from now on (None: as it was started); running jobs are left alone. None: all workers."""
+        """Sets the number of slots of one worker (id None: all); None restores its own. Running jobs are left alone."""
         given = concurrency
-        if given is not None and (isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= MOST):
-            raise BadInput(f"concurrency is a whole number from 1 to {MOST:,}, or None for what it was; got {given!r}")
-        return await self._order("resize", id, concurrency=given)
+        if given is not None and (
+            isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= MAX_CONCURRENCY
+        ):
+            raise BadInput(
+                f"concurrency is a whole number from 1 to {MAX_CONCURRENCY:,}, or None for what it was; got {given!r}"
+            )
+        return await self._send_command("resize", id, concurrency=given)
 
     @audited("workers.drain")
     async def drain(self, id: WorkerId | None) -> Sequence[WorkerId]:
-        """It takes no more jobs; what runs goes on, and it stays alive until it is resumed or stopped."""
-        return await self._order("drain", id, drained=True)
+        """It claims no more jobs; running ones go on, and it stays alive until it is resumed or stopped."""
+        return await self._send_command("drain", id, drained=True)
 
     @audited("workers.resume")
     async def resume(self, id: WorkerId | None) -> Sequence[WorkerId]:
-        return await self._order("resume", id, drained=False)
+        return await self._send_command("resume", id, drained=False)
 
     @audited("workers.stop")
     async def stop(self, id: WorkerId | None) -> Sequence[WorkerId]:
-        """It takes no more jobs, what runs may finish within its grace, the rest is released; then it is gone."""
-        return await self._order("stop", id, stopped=True)
+        """It claims no more jobs, running ones may finish within its grace, the rest is released; then it exits."""
+        return await self._send_command("stop", id, stopped=True)
 
-    async def _order(self, action: WorkerCommand, id: WorkerId | None, **orders: Any) -> Sequence[WorkerId]:
+    async def _send_command(self, action: WorkerCommand, id: WorkerId | None, **changes: Any) -> Sequence[WorkerId]:
         store, now = await self._ground.opened(), self._ground.clock.now()
         before: dict[WorkerId, WorkerCommands] = {}
         after: dict[WorkerId, WorkerCommands] = {}
         annotate(before=before, after=after)
-        for worker in await self._meant(action, id):
-            row = await self._given(store, worker, action, orders, now, named=id is not None)
+        for worker in await self._addressed(action, id):
+            row = await self._command_one(store, worker, action, changes, now, named=id is not None)
             if row is not None:
-                before[row.info.id], after[row.info.id] = row.orders, replace(row.orders, **orders)
+                before[row.info.id], after[row.info.id] = row.orders, replace(row.orders, **changes)
         if after:
             self._ground.events.emit(WorkersOrdered(at=now, action=action, workers=tuple(after)))
         return list(after)
 
-    async def _given(
+    async def _command_one(
         self,
         store: Store,
         worker: WorkerRow,
         action: WorkerCommand,
-        orders: dict[str, Any],
+        changes: dict[str, Any],
         now: datetime,
         *,
         named: bool,
     ) -> WorkerRow | None:
-        """The worker as it was when it got the order; None: it is gone, or the order is no longer for it."""
-        for _ in range(ORDER_TRIES):
-            if await store.order([worker.info.id], replace(worker.orders, **orders), now=now, seen=worker.orders):
+        """The worker as it was before the command; None if it is gone, or the command does not apply to it any more."""
+        for _ in range(MAX_COMMAND_TRIES):
+            if await store.order([worker.info.id], replace(worker.orders, **changes), now=now, seen=worker.orders):
                 return worker
-            # Another order came first, or it is gone: this one is for what it has become.
+            # It received another command first, or is gone: check its new state.
             rows = [row for row in await store.workers(now=now) if row.info.id == worker.info.id]
             refused = refusal(rows[0], action) if rows else None
             if refused is not None and named:
@@ -113,10 +117,10 @@ class Workers:
             if refused is not None or not rows:
                 return None
             worker = rows[0]
-        raise StoreUnavailable(f"worker {worker.info.id} gets other orders all the time: try again")
+        raise StoreUnavailable(f"worker {worker.info.id} keeps receiving other commands: try again")
 
-    async def _meant(self, action: WorkerCommand, id: WorkerId | None) -> Sequence[WorkerRow]:
-        """An order for all passes by those that cannot obey."""
+    async def _addressed(self, action: WorkerCommand, id: WorkerId | None) -> Sequence[WorkerRow]:
+        """The workers that the command is for. A command for all skips those that it does not apply to."""
         if id is None:
             return [worker for worker in await self.list() if refusal(worker, action) is None]
         worker = await self.get(id)
@@ -126,17 +130,17 @@ class Workers:
 
 
 def refusal(worker: WorkerRow, action: WorkerCommand) -> MainspringError | None:
-    """Why this order is not for this worker."""
+    """Why this command does not apply to this worker; None if it does."""
     id, state = worker.info.id, worker.state
     if action != "stop":
         needed = ", ".join(sorted(set(get_args(WorkerState)) - {state}))
         return InvalidTransition("", state, action, needed, worker_id=id) if worker.orders.stopped else None
     if worker.info.grace is None:
         where = f"process {worker.info.pid} on {worker.info.host}"
-        return BadInput(f"worker {id} is of a release that cannot be stopped from afar: send SIGTERM to {where}")
+        return BadInput(f"worker {id} is of a release that cannot be stopped remotely: send SIGTERM to {where}")
     return None
 
 
 def _names(workers: Sequence[WorkerRow]) -> str:
-    more = f" and {len(workers) - NAMED:,} more" if len(workers) > NAMED else ""
-    return (", ".join(worker.info.id for worker in workers[:NAMED]) or "none") + more
+    more = f" and {len(workers) - MAX_NAMED_WORKERS:,} more" if len(workers) > MAX_NAMED_WORKERS else ""
+    return (", ".join(worker.info.id for worker in workers[:MAX_NAMED_WORKERS]) or "none") + more

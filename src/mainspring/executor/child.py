@@ -1,4 +1,4 @@
-"""What runs in a child process: reads an order, calls the function, reports how it ended."""
+"""The child process: reads run requests, calls the function, and reports how each run ended."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from . import pool as processes
 from .interrupts import Interrupts
 from .protocol import (
     ItemsMessage,
-    Kind,
     LogMessage,
     NoteMessage,
     ProgressMessage,
     Raised,
+    RaisedKind,
     Returned,
     RunFinished,
     RunRequest,
@@ -46,22 +46,22 @@ from .protocol import (
     RunSteered,
     as_decoded,
     frame,
-    orders,
+    requests,
 )
-from .resource_limits import CpuLimitExceeded, UsageMeter, limited, spent
+from .resource_limits import CpuLimitExceeded, UsageMeter, apply_limits, cpu_seconds
 
-LINE_LIMIT = 8_192
-# What runs may leave behind in memory, over what the first run of each function left. Imports, caches and models
-# come with first runs, and are what children are kept warm for; what later runs add is a leak.
-LEAK = 256 * 2**20
-# Seconds for exit handlers and threads of the user's modules, once the worker has hung up.
-LEAVE = 0.4
-# A run that was cut short by one of these may have left anything half done.
-_CUT = ("timeout", "memory", "cpu")
+MAX_LINE_CHARACTERS = 8_192
+# Memory that runs may leave behind beyond what the first run of each function left. First runs load imports, caches
+# and models, which is what children are kept warm for; what later runs add is a leak.
+MAX_LEAKED_BYTES = 256 * 2**20
+# Time for exit handlers and threads of the user's modules after the worker has hung up.
+EXIT_SECONDS = 0.4
+# A run that was cut short for one of these may have left the process in any state.
+_CUT_SHORT = ("timeout", "memory", "cpu")
 
 
 class ParentPipe:
-    """The connection to the worker. Any thread may speak."""
+    """The connection to the worker. Any thread may send."""
 
     def __init__(self, connection: socket.socket, interrupts: Interrupts) -> None:
         self._socket = connection
@@ -74,107 +74,107 @@ class ParentPipe:
         if threading.current_thread() is not threading.main_thread():
             self._write(data)
         else:
-            with self._interrupts:  # half a message would garble all that follow
+            with self._interrupts:  # half a message would garble all later ones
                 self._write(data)
 
     def _write(self, data: bytes) -> None:
         with self._lock:
             self._socket.sendall(data)
 
-    def orders(self) -> Iterator[RunRequest]:
-        """Until the worker hangs up."""
+    def requests(self) -> Iterator[RunRequest]:
+        """Yields requests until the worker hangs up."""
         while len(head := self._reader.read(4)) == 4:
-            yield orders.decode(self._reader.read(int.from_bytes(head, "big")))
+            yield requests.decode(self._reader.read(int.from_bytes(head, "big")))
         self._reader.close()
         self._socket.close()
 
 
-class _Teller(logging.Handler):
-    """Log records become messages."""
+class _PipeHandler(logging.Handler):
+    """Sends log records to the worker."""
 
-    def __init__(self, line: ParentPipe) -> None:
+    def __init__(self, pipe: ParentPipe) -> None:
         super().__init__()
-        self._line = line
+        self._pipe = pipe
 
     def handle(self, record: logging.LogRecord) -> bool:
-        """Takes no lock of the handler: the line has its own, which no interruption can leave locked."""
+        """Does not take the handler's lock: the pipe has its own, which no interruption can leave locked."""
         self.emit(record)
         return True
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._line.send(LogMessage(record.levelno, clean(self.format(record), LINE_LIMIT)))
+            self._pipe.send(LogMessage(record.levelno, clean(self.format(record), MAX_LINE_CHARACTERS)))
         except Exception:
             self.handleError(record)
 
 
 class ChildContext(Context):
-    """The same names as in the worker; what is said goes there."""
+    """The context of a run in a child process: sends what the task reports to the worker."""
 
-    __slots__ = ("_adapter", "_line", "_noted")
+    __slots__ = ("_adapter", "_noted", "_pipe")
 
-    def __init__(self, order: RunRequest, line: ParentPipe, logger: logging.Logger) -> None:
-        super().__init__(order.job, order.timeout, order.deadline, ReportBuffer(SystemClock()))
-        self._line = line
+    def __init__(self, request: RunRequest, pipe: ParentPipe, logger: logging.Logger) -> None:
+        super().__init__(request.job, request.timeout, request.deadline, ReportBuffer(SystemClock()))
+        self._pipe = pipe
         self._noted: dict[str, Any] = {}
-        self._adapter = logging.LoggerAdapter(logger, about(order.job))
+        self._adapter = logging.LoggerAdapter(logger, about(request.job))
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         return self._adapter
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> Awaitable[None]:
-        """Told at once; the worker decides what to make of it."""
+        """Sent at once; the worker decides how often to store it."""
         done, total = finite(done), None if total is None else finite(total)
-        self._line.send(ProgressMessage(done, total, clean(str(note), MESSAGE_LIMIT)))
+        self._pipe.send(ProgressMessage(done, total, clean(str(note), MESSAGE_LIMIT)))
         return NOTHING
 
     def items(self, *, success: int = 0, failed: int = 0, skipped: int = 0) -> None:
-        check_counts(success, failed, skipped)  # here, where it is the task's error: the worker could not refuse it
-        self._line.send(ItemsMessage(success, failed, skipped))
+        check_counts(success, failed, skipped)  # here, where it raises in the task: the worker could not refuse it
+        self._pipe.send(ItemsMessage(success, failed, skipped))
 
     def note(self, **metadata: Any) -> None:
         self._noted = noted(self._noted, metadata)
-        self._line.send(NoteMessage({name: self._noted[name] for name in metadata}))
+        self._pipe.send(NoteMessage({name: self._noted[name] for name in metadata}))
 
 
-class Found(Struct, frozen=True):
-    """A function, and how its arguments travel."""
+class ResolvedFunction(Struct, frozen=True):
+    """A task's function, and the codec of its arguments."""
 
     fn: Callable[..., Any]
     arguments: Arguments
 
 
-def find(order: RunRequest) -> Found:
-    """Raises BadTask, with the way out, for what a child cannot reach."""
-    name = order.job.task
+def resolve(request: RunRequest) -> ResolvedFunction:
+    """The function of the request. Raises BadTask, with a remedy, if a child process cannot import it."""
+    name = request.job.task
     try:
-        found: Any = _module(order)
+        found: Any = _module(request)
     except BaseException as error:
         raise BadTask(
-            f"task {name!r}: its module {order.module!r} cannot be imported in a child process: "
+            f"task {name!r}: its module {request.module!r} cannot be imported in a child process: "
             f"{type(error).__name__}: {error}"
         ) from error
     try:
-        for part in order.qualname.split("."):
+        for part in request.qualname.split("."):
             found = getattr(found, part)
     except AttributeError:
         raise BadTask(
-            f"task {name!r}: a child process finds no {order.qualname!r} in module {order.module!r}; "
+            f"task {name!r}: a child process finds no {request.qualname!r} in module {request.module!r}; "
             "executor='process' needs a module-level function"
         ) from None
     if isinstance(found, Task):
-        return Found(found.fn, found.arguments)
-    return Found(found, Arguments(found, name, Context))
+        return ResolvedFunction(found.fn, found.arguments)
+    return ResolvedFunction(found, Arguments(found, name, Context))
 
 
-def _module(order: RunRequest) -> ModuleType:
-    if order.module != "__main__":
-        return importlib.import_module(order.module)
+def _module(request: RunRequest) -> ModuleType:
+    if request.module != "__main__":
+        return importlib.import_module(request.module)
     name = processes.MAIN
     if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, order.main or "")
-        if spec is None or spec.loader is None or not Path(order.main or "").is_file():
+        spec = importlib.util.spec_from_file_location(name, request.main or "")
+        if spec is None or spec.loader is None or not Path(request.main or "").is_file():
             raise BadTask("it is no script in a file; put the task into a module")
         sys.modules[name] = sys.modules["__main__"] = module = importlib.util.module_from_spec(spec)
         try:
@@ -185,140 +185,140 @@ def _module(order: RunRequest) -> ModuleType:
     return sys.modules[name]
 
 
-class ChildRun:
-    """Runs one order after the other. Modules stay imported and functions found."""
+class ChildServer:
+    """Runs one request after the other. Modules stay imported, and functions resolved."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._interrupts = Interrupts()
-        self._line = ParentPipe(connection, self._interrupts)
-        self._found: dict[tuple[str, str], Found] = {}
-        self._held = 0
+        self._pipe = ParentPipe(connection, self._interrupts)
+        self._resolved: dict[tuple[str, str], ResolvedFunction] = {}
+        self._retained = 0
         self._ctx: ChildContext | None = None
         self._cpu_left: Callable[[], float] = float
-        # Not in logging's own tree: no configuration of the user's modules mutes it.
+        # Not in logging's own tree: configuration by the user's modules does not mute it.
         self._logger = logging.Logger("mainspring.task", logging.DEBUG)
-        self._logger.addHandler(_Teller(self._line))
+        self._logger.addHandler(_PipeHandler(self._pipe))
 
     def serve(self) -> None:
-        """Until the worker hangs up."""
-        signal.signal(signal.SIGUSR1, self._out_of_time)
-        signal.signal(signal.SIGPROF, self._out_of_cpu)
+        """Runs requests until the worker hangs up."""
+        signal.signal(signal.SIGUSR1, self._on_soft_timeout)
+        signal.signal(signal.SIGPROF, self._on_cpu_timer)
         own = os.getpid()
-        for order in self._line.orders():
-            self._line.send(RunStarted(spent()))
-            report = self._perform(order)
+        for request in self._pipe.requests():
+            self._pipe.send(RunStarted(cpu_seconds()))
+            report = self._run(request)
             for stream in (sys.stdout, sys.stderr):
                 with suppress(Exception):
-                    stream.flush()  # a kill would lose what is left in it
-            if os.getpid() != own:  # a copy that the function forked has come back from it: the run is not its own
+                    stream.flush()  # a kill would lose buffered output
+            if os.getpid() != own:  # a process forked by the function has returned from it: the run is not its own
                 os._exit(0)
-            self._line.send(report)
+            self._pipe.send(report)
 
-    def _out_of_time(self, *_: object) -> None:
+    def _on_soft_timeout(self, *_: object) -> None:
         if self._ctx is not None:
             self._ctx.cancelled = True
-        self._interrupts.strike(Interrupted("out of time"))
+        self._interrupts.interrupt(Interrupted("out of time"))
 
-    def _out_of_cpu(self, *_: object) -> None:
+    def _on_cpu_timer(self, *_: object) -> None:
         if (left := self._cpu_left()) > 0:
             signal.setitimer(signal.ITIMER_PROF, left)
         else:
-            self._interrupts.strike(CpuLimitExceeded("out of CPU time"))
+            self._interrupts.interrupt(CpuLimitExceeded("out of CPU time"))
 
-    def _perform(self, order: RunRequest) -> RunFinished:
-        first = (order.module, order.qualname) not in self._found
+    def _run(self, request: RunRequest) -> RunFinished:
+        first = (request.module, request.qualname) not in self._resolved
         meter = UsageMeter()
-        ending = self._ending(order)
-        usage, held = meter.read()
+        ending = self._call(request)
+        usage, retained = meter.read()
         if isinstance(ending, Raised) and ending.kind == "memory":
-            ending = replace(ending, failure=_too_big(order, usage.memory, ending.failure))
+            ending = replace(ending, failure=_memory_failure(request, usage.memory, ending.failure))
         if first:
-            self._held = max(self._held, held)
-        cut = isinstance(ending, Raised) and ending.kind in _CUT
-        return RunFinished(replace(ending, usage=usage), retire=cut or held > self._held + LEAK)
+            self._retained = max(self._retained, retained)
+        cut = isinstance(ending, Raised) and ending.kind in _CUT_SHORT
+        return RunFinished(replace(ending, usage=usage), retire=cut or retained > self._retained + MAX_LEAKED_BYTES)
 
-    def _ending(self, order: RunRequest) -> Returned | RunSteered | Raised:
-        place = (order.module, order.qualname)
+    def _call(self, request: RunRequest) -> Returned | RunSteered | Raised:
+        path = (request.module, request.qualname)
         try:
-            found = self._found.get(place) or self._found.setdefault(place, find(order))
+            found = self._resolved.get(path) or self._resolved.setdefault(path, resolve(request))
         except Exception as error:
             return Raised(failure_of(error))
         try:
-            args, kwargs = found.arguments.decode(order.job.payload)
+            args, kwargs = found.arguments.decode(request.job.payload)
         except Exception as error:
             version = found.arguments.fingerprint, found.arguments.parameters
-            return Raised(unfit(order.job.task, error), "unreadable", version=version)
+            return Raised(unfit(request.job.task, error), "unreadable", version=version)
         if found.arguments.context is not None:
-            self._ctx = ChildContext(order, self._line, self._logger)
+            self._ctx = ChildContext(request, self._pipe, self._logger)
             args.insert(0, self._ctx)
         try:
-            with limited(order.memory_limit, order.cpu_limit) as self._cpu_left:
+            with apply_limits(request.memory_limit, request.cpu_limit) as self._cpu_left:
                 value = self._interrupts.call(lambda: found.fn(*args, **kwargs))
             if isinstance(value, Directive):
                 raise value
-            return Returned(*encode_result(value, order.result_limit))
+            return Returned(*encode_result(value, request.result_limit))
         except (Retry, Snooze, Discard, Cancel) as steer:
-            return self._steered(steer, order)
+            return self._steered(steer, request)
         except BaseException as error:
-            return self._raised(error, order)
+            return self._raised(error, request)
         finally:
             self._ctx = None
 
-    def _steered(self, steer: Directive, order: RunRequest) -> RunSteered | Raised:
+    def _steered(self, steer: Directive, request: RunRequest) -> RunSteered | Raised:
         try:
             return RunSteered(as_decoded(steer))
-        except BaseException as error:  # the task has changed what it holds
-            return self._raised(error, order)
+        except BaseException as error:  # the task has changed the directive's attributes
+            return self._raised(error, request)
 
-    def _raised(self, error: BaseException, order: RunRequest) -> Raised:
-        kind, judged = self._judge(error, order)
+    def _raised(self, error: BaseException, request: RunRequest) -> Raised:
+        kind, judged = self._classify(error, request)
         failure = replace(failure_of(judged, stack=False), stack=failure_of(error).stack)
         try:
             return Raised(failure, kind, processes.bases_of(type(judged)))
-        except BaseException:  # its metaclass does not say what it is: the task's retry rules cannot be asked
+        except BaseException:  # its metaclass hides the bases: the worker cannot apply the task's retry rules
             return Raised(failure, kind)
 
-    def _judge(self, error: BaseException, order: RunRequest) -> tuple[Kind, BaseException]:
-        """What an error is, and what the task's retry rules are asked about."""
+    def _classify(self, error: BaseException, request: RunRequest) -> tuple[RaisedKind, BaseException]:
+        """The kind of an error, and the exception to which the task's retry rules apply."""
         cause = self._interrupts.cause
         if cause is not None and (error is cause or isinstance(error, asyncio.CancelledError)):
             if isinstance(cause, CpuLimitExceeded):
-                return "cpu", CpuLimitExceeded(f"used more than its cpu_limit of {order.cpu_limit:g} s")
-            return "timeout", JobTimeout(f"took longer than its soft_timeout of {order.soft_timeout:g} s")
-        if isinstance(error, MemoryError) and order.memory_limit is not None:
+                return "cpu", CpuLimitExceeded(f"used more than its cpu_limit of {request.cpu_limit:g} s")
+            return "timeout", JobTimeout(f"took longer than its soft_timeout of {request.soft_timeout:g} s")
+        if isinstance(error, MemoryError) and request.memory_limit is not None:
             return "memory", error
         if isinstance(error, Exception | asyncio.CancelledError):
             return "error", error
-        told = failure_of(error, stack=False)
-        return "error", TaskExit(f"the task raised {told.type}: {told.message}")
+        failure = failure_of(error, stack=False)
+        return "error", TaskExit(f"the task raised {failure.type}: {failure.message}")
 
 
-def _too_big(order: RunRequest, peak: int, failure: Failure) -> Failure:
-    limit = size(order.memory_limit or 0)
+def _memory_failure(request: RunRequest, peak: int, failure: Failure) -> Failure:
+    limit = size(request.memory_limit or 0)
     text = f"needed more than its memory_limit of {limit} (peak of the whole process: {size(peak)})"
     return Failure("MemoryLimitExceeded", text, failure.stack)
 
 
-def main(connection: int, lifeline: int) -> None:
+def main(connection: int, death_pipe: int) -> None:
     """Serves the worker at the other end of the connection, and does not outlive it."""
-    for fd in (connection, lifeline):
+    for fd in (connection, death_pipe):
         os.set_inheritable(fd, False)
-    _die_with_the_worker(lifeline)
+    _die_with_worker(death_pipe)
     for number in (signal.SIGINT, signal.SIGTERM):
-        # They may come to all processes of a service at once: the worker decides. A handler that does nothing is
-        # not inherited by programs the function starts; being ignored would be.
+        # A service manager may send them to all processes at once: the worker decides. A handler that does nothing
+        # is not inherited by programs that the function starts; SIG_IGN would be.
         signal.signal(number, lambda *_: None)
-    with suppress(OSError):  # if memory runs out, the system should end a child rather than the worker
+    with suppress(OSError):  # if memory runs out, the system should kill a child rather than the worker
         Path("/proc/self/oom_score_adj").write_text("500")
     processes.in_child = True
-    ChildRun(socket.socket(fileno=connection)).serve()
+    ChildServer(socket.socket(fileno=connection)).serve()
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, LEAVE)
+    signal.setitimer(signal.ITIMER_REAL, EXIT_SECONDS)
 
 
-def _die_with_the_worker(lifeline: int) -> None:
-    """When the worker's end of the pipe closes, the system kills this process and its helpers, whatever they do."""
+def _die_with_worker(death_pipe: int) -> None:
+    """Makes the system kill this process and its helpers when the worker's end of the pipe closes."""
     if hasattr(fcntl, "F_SETSIG"):
-        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
-        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+        fcntl.fcntl(death_pipe, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(death_pipe, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(death_pipe, fcntl.F_SETFL, fcntl.fcntl(death_pipe, fcntl.F_GETFL) | os.O_ASYNC)

@@ -1,4 +1,4 @@
-"""Interruptions in a child process: raised inside the function that runs, and nowhere else."""
+"""Interruptions in a child process: raised inside the task's function, and nowhere else."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from ..task.interruption import Interrupted
 
 
 class Interrupts:
-    """At most one in a run. What is done `with` this one is not cut short: the interruption waits until after it."""
+    """Raises at most one interruption per run. A `with` block of this object defers it to the end of the block."""
 
     def __init__(self) -> None:
         self.cause: Interrupted | None = None
-        """What the last run was told to stop by."""
+        """What interrupted the last run; None if nothing did."""
         self._inside = False
         self._shields = 0
         self._task: asyncio.Task[Any] | None = None
 
     def call(self, fn: Callable[[], Any]) -> Any:
-        """The function's value; an asynchronous one's too."""
+        """The function's value, awaited if it is a coroutine."""
         self.cause, self._task, self._shields = None, None, 0
         try:
             self._inside = True
             value = fn()
-            # A loop for each run: what a run leaves behind in it ends with the run.
+            # A new loop for each run: tasks that a run leaves behind end with it.
             return asyncio.run(self._main(value)) if inspect.iscoroutine(value) else value
         finally:
             self._inside = False
@@ -35,8 +35,8 @@ class Interrupts:
         self._task = asyncio.current_task()
         return await work
 
-    def strike(self, cause: Interrupted) -> None:
-        """For signal handlers: they run in the main thread, between any two bytecodes."""
+    def interrupt(self, cause: Interrupted) -> None:
+        """For signal handlers, which run in the main thread between any two bytecodes."""
         if self._inside and self.cause is None:
             self.cause = cause
             if not self._shields:
@@ -55,5 +55,5 @@ class Interrupts:
         task = self._task
         if task is None or asyncio.current_task(task.get_loop()) is task:
             raise cause
-        # The coroutine waits for something: it is cancelled there, as it would be in the worker's own loop.
+        # The coroutine is suspended: it is cancelled there, as it would be in the worker's own loop.
         task.get_loop().call_soon_threadsafe(task.cancel)

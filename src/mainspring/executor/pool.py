@@ -1,4 +1,4 @@
-"""A warm pool of child processes, each of which runs one job at a time."""
+"""A pool of warm child processes, each of which runs one job at a time."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from .protocol import Message, ProcessDiedMessage, Raised, Returned, RunFinished
 from .resource_limits import CpuLimitExceeded
 
 _logger = logging.getLogger("mainspring")
-# So many children may die, one after the other, before one of them takes the order.
-STARTS = 3
-# A child is replaced after so many runs: whatever it gathers, it does not gather for ever.
-RUNS = 1000
-# Every so many seconds, the children that were not needed since the last time end.
-LOOK = 60.0
-# What the standard library, too, calls a script that is imported by its own child.
+# Child processes that may die in a row before one of them reads the request.
+MAX_STARTS = 3
+# Runs after which a child is replaced, so that whatever it accumulates is freed.
+MAX_RUNS_PER_CHILD = 1000
+# Idle children that were not needed since the last check are ended at this interval.
+REAP_EVERY_SECONDS = 60.0
+# The name of a script's module in its own child process, as in the standard library's multiprocessing.
 MAIN = "__mp_main__"
 
 in_child = False
-"""Set in a child process: it runs what it is told, and starts no children of its own."""
+"""True in a child process, which starts no children of its own."""
 
-Hear = Callable[[Message | Usage], object]
+OnMessage = Callable[[Message | Usage], object]
 
 
-class Processes:
-    """Children are started when needed and kept warm; the one used last is used first."""
+class ProcessPool:
+    """Starts child processes when needed and keeps them warm; the one used last is used first."""
 
     def __init__(self, clock: Clock) -> None:
         if in_child:
@@ -53,20 +53,22 @@ class Processes:
         self._timer: Timer | None = None
         self._closed = False
 
-    async def call(self, order: RunRequest, hear: Hear) -> Returned | RunSteered | Raised | ProcessDiedMessage:
-        """How the run ended; `hear` is told what it says meanwhile.
+    async def call(
+        self, request: RunRequest, on_message: OnMessage
+    ) -> Returned | RunSteered | Raised | ProcessDiedMessage:
+        """Runs the request in a child process and returns how it ended; `on_message` gets its messages.
 
-        If cancelled: the child is killed and reaped, and `hear` is told what it had used.
+        If cancelled: the child is killed and reaped, and `on_message` gets its resource usage.
         """
         with self._clock.outside(task=True):
             reason = ""
-            for _ in range(STARTS):
+            for _ in range(MAX_STARTS):
                 try:
                     process = self._take()
                 except OSError as error:
                     reason = str(error)
                     break
-                run = _Run(process, order, hear, self._clock)
+                run = _ChildCall(process, request, on_message, self._clock)
                 try:
                     ending = await run.go()
                 finally:
@@ -78,7 +80,7 @@ class Processes:
             return Raised(Failure("ChildNotStarted", text))
 
     def close(self) -> None:
-        """Idle children end, and are reaped; busy ones end after their run."""
+        """Ends and reaps idle children; busy ones end after their run."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -89,88 +91,90 @@ class Processes:
             process.end()
 
     def _take(self) -> Process:
-        process = self._idle.pop() if self._idle else Process(self._forget)
+        process = self._idle.pop() if self._idle else Process(self._remove)
         self._all.add(process)
         self._busy.add(process)
         self._peak = max(self._peak, len(self._busy))
         if self._timer is None and not self._closed:
-            self._timer = _engine_timer(self._clock, LOOK, self._look)
+            self._timer = _engine_timer(self._clock, REAP_EVERY_SECONDS, self._reap_idle)
         return process
 
     def _give_back(self, process: Process, retire: bool) -> None:
         self._busy.discard(process)
-        if retire or self._closed or process.runs >= RUNS:
+        if retire or self._closed or process.runs >= MAX_RUNS_PER_CHILD:
             process.hang_up()
         elif process.exit is None:
             self._idle.append(process)
 
-    def _forget(self, process: Process) -> None:
+    def _remove(self, process: Process) -> None:
         self._all.discard(process)
         if process in self._idle:
             self._idle.remove(process)
 
-    def _look(self) -> None:
+    def _reap_idle(self) -> None:
         while self._idle and len(self._busy) + len(self._idle) > self._peak:
             self._idle.pop(0).hang_up()
         self._peak = len(self._busy)
-        self._timer = self._clock.call_later(LOOK, self._look) if self._busy or self._idle else None
+        self._timer = self._clock.call_later(REAP_EVERY_SECONDS, self._reap_idle) if self._busy or self._idle else None
 
 
-class _Run:
-    """One order in one child."""
+class _ChildCall:
+    """One request in one child process."""
 
-    def __init__(self, process: Process, order: RunRequest, hear: Hear, clock: Clock) -> None:
+    def __init__(self, process: Process, request: RunRequest, on_message: OnMessage, clock: Clock) -> None:
         self.retire = False
         self._process = process
-        self._order = order
-        self._hear = hear
+        self._request = request
+        self._on_message = on_message
         self._clock = clock
         self._began: RunStarted | None = None
         self._timer: Timer | None = None
 
     async def go(self) -> Returned | RunSteered | Raised | ProcessDiedMessage | Exit:
-        """Exit: the child died before it had read the order, so the run has not begun."""
+        """How the run ended. Exit: the child died before it had read the request, so the run has not started."""
         try:
-            told = await self._process.run(self._order, self._heard)
+            ended = await self._process.run(self._request, self._receive)
         except BaseException:
             self.retire = True
             self._process.kill()
             await self._process.reaped.wait()
             if self._began is not None and self._process.exit is not None:
-                self._hear(_usage(self._process.exit, self._began))
+                self._on_message(_usage(self._process.exit, self._began))
             raise
         finally:
             if self._timer is not None:
                 self._timer.cancel()
-        if isinstance(told, RunFinished):
-            self.retire = told.retire
-            return told.ending
-        return told if self._began is None else self._died(told, self._began)
+        if isinstance(ended, RunFinished):
+            self.retire = ended.retire
+            return ended.ending
+        return ended if self._began is None else self._died(ended, self._began)
 
-    def _heard(self, message: RunStarted | Message) -> None:
+    def _receive(self, message: RunStarted | Message) -> None:
         if isinstance(message, RunStarted):
             self._began = message
-            if self._order.soft_timeout is not None:
-                self._timer = _engine_timer(self._clock, self._order.soft_timeout, self._process.interrupt)
+            if self._request.soft_timeout is not None:
+                self._timer = _engine_timer(self._clock, self._request.soft_timeout, self._process.interrupt)
             return
         try:
-            self._hear(message)
+            self._on_message(message)
         except Exception as error:
-            _logger.exception("a listener failed on %r of job %s", message, self._order.job.id)
+            _logger.exception("handling message %r of job %s failed", message, self._request.job.id)
             count("process", error)
 
     def _died(self, exit: Exit, began: RunStarted) -> ProcessDiedMessage | Raised:
-        order = self._order
+        request = self._request
         usage = _usage(exit, began)
-        if exit.code == -signal.SIGXCPU and order.cpu_limit is not None:
-            text = f"used more than its cpu_limit of {order.cpu_limit:g} s, and was killed when its interruption failed"
+        if exit.code == -signal.SIGXCPU and request.cpu_limit is not None:
+            text = (
+                f"used more than its cpu_limit of {request.cpu_limit:g} s, and was killed when its interruption failed"
+            )
             return Raised(Failure("CpuLimitExceeded", text), "cpu", bases_of(CpuLimitExceeded), usage)
-        under = "" if order.memory_limit is None else f", under a memory_limit of {size(order.memory_limit)}"
-        return ProcessDiedMessage(exit.reason + under, usage)
+        limit = "" if request.memory_limit is None else f", under a memory_limit of {size(request.memory_limit)}"
+        return ProcessDiedMessage(exit.reason + limit, usage)
 
 
 def _engine_timer(clock: Clock, seconds: float, act: Callable[[], object]) -> Timer:
-    """A timer outside the run that sets it: a test's clock takes the timers of a run for its sleeps."""
+    """A timer in an empty context: a test's clock takes timers of a run's context for sleeps of the run."""
     return ContextVars().run(clock.call_later, seconds, act)
 
 
@@ -178,17 +182,17 @@ def _usage(exit: Exit, began: RunStarted) -> Usage:
     return Usage(max(0.0, exit.cpu - began.spent), exit.memory)
 
 
-def place_of(fn: Callable[..., Any]) -> tuple[str, str, str | None]:
-    """Module, qualname and main of an Order; BadTask for what a child process would not find."""
+def import_path_of(fn: Callable[..., Any]) -> tuple[str, str, str | None]:
+    """Module, qualname and main of a RunRequest. Raises BadTask if a child process could not import the function."""
     module, qualname = getattr(fn, "__module__", None), getattr(fn, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(qualname, str) or "<" in qualname:
         raise BadTask(f"executor='process' needs a module-level function, got {qualname or fn!r}: move it there")
-    if _found(module, qualname) != fn:
+    if _lookup(module, qualname) != fn:
         raise BadTask(
             f"executor='process': another process would find something else as {module}.{qualname}; "
             "give the function a name of its own at the top of its module"
         )
-    if (module := _real(module)) != "__main__":
+    if (module := _real_name(module)) != "__main__":
         return module, qualname, None
     main = sys.modules["__main__"]
     if main.__dict__.get("__file__") is None:
@@ -196,7 +200,7 @@ def place_of(fn: Callable[..., Any]) -> tuple[str, str, str | None]:
     return module, qualname, os.path.abspath(str(main.__file__))
 
 
-def _found(module: str, qualname: str) -> Any:
+def _lookup(module: str, qualname: str) -> Any:
     found: Any = sys.modules.get(module)
     for part in qualname.split("."):
         found = getattr(found, part, None)
@@ -204,12 +208,12 @@ def _found(module: str, qualname: str) -> Any:
 
 
 def bases_of(kind: type[BaseException]) -> tuple[str, ...]:
-    """The class and what it inherits from, by names that a worker and its children share."""
-    return tuple(f"{_real(base.__module__)}.{base.__qualname__}" for base in kind.__mro__)
+    """The class and its bases, by names that a worker and its children share."""
+    return tuple(f"{_real_name(base.__module__)}.{base.__qualname__}" for base in kind.__mro__)
 
 
-def _real(module: str) -> str:
-    """What a module is called in both: a script is __main__, `python -m package.module` is that."""
+def _real_name(module: str) -> str:
+    """The module's name in worker and child alike: __main__ for a script, the package path limit `python -m`."""
     if module == MAIN:
         return "__main__"
     spec = sys.modules["__main__"].__spec__ if module == "__main__" else None

@@ -1,4 +1,4 @@
-"""What a worker and its child processes say to each other: JSON values, each with its length before it."""
+"""The messages between a worker and its child processes: JSON values, each preceded by its length."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from ..records.job import Job
 from ..records.outcome import Cancel, Directive, Discard, Retry, Snooze, failure_of
 from ..records.run import Failure, Usage
 
-# Longer than any order or report: whoever announces more does not speak our language.
-LIMIT = 2**28
+# Longer than any request or report: a larger length means that the stream is garbled.
+MAX_MESSAGE_BYTES = 2**28
 
 
 class RunRequest(Struct, frozen=True, kw_only=True):
-    """To a child: run this function. The place comes from the worker's own registry, never from stored data."""
+    """To a child: run this function. Its import path comes from the worker's registry, never from stored data."""
 
     module: str
     qualname: str
     main: str | None = None
-    """The file of the worker's __main__, if that is the module."""
+    """The file of the worker's __main__ module, if the function is in it."""
     job: Job
     timeout: float | None = None
     deadline: datetime | None = None
     soft_timeout: float | None = None
     """Seconds after which an interruption is raised inside the function."""
     memory_limit: int | None = None
-    """Bytes the run may add to what the process held when it began: imports and earlier runs are not its fault."""
+    """Bytes the run may add to what the process held at its start: imports and earlier runs do not count."""
     cpu_limit: float | None = None
     """CPU seconds."""
     result_limit: int
@@ -40,10 +40,10 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 
 
 class RunStarted(Struct, frozen=True, tag="Began"):
-    """The child has read its order: from here on, its death is the run's."""
+    """The child has read its request: if it dies from here on, the run has died with it."""
 
     spent: float
-    """CPU seconds of its life so far."""
+    """CPU seconds that the process has used before the run."""
 
 
 class LogMessage(Struct, frozen=True, tag="LogLine"):
@@ -72,11 +72,11 @@ Message = LogMessage | ProgressMessage | ItemsMessage | NoteMessage
 
 # how it ended
 
-Kind = Literal["error", "timeout", "memory", "cpu", "unreadable"]
+RaisedKind = Literal["error", "timeout", "memory", "cpu", "unreadable"]
 
 
 class Returned(Struct, frozen=True, tag="Returned"):
-    """The function returned. `note` says why its result could not be kept."""
+    """The function returned. `note`: why its result could not be kept; None if it was."""
 
     result: str | None = None
     note: Failure | None = None
@@ -84,7 +84,7 @@ class Returned(Struct, frozen=True, tag="Returned"):
 
 
 class RunSteered(Struct, frozen=True, tag="Steered"):
-    """The function steers its job."""
+    """The function returned or raised a Retry, Snooze, Discard or Cancel."""
 
     steer: Directive
     usage: Usage | None = None
@@ -94,23 +94,23 @@ class Raised(Struct, frozen=True, tag="Raised"):
     """The function raised, was interrupted, or went over a limit."""
 
     failure: Failure
-    kind: Kind = "error"
+    kind: RaisedKind = "error"
     bases: tuple[str, ...] = ()
-    """Its class and what that inherits from, by name, for the task's rules in the worker; none: not the function's."""
+    """The exception's class and its bases by name, for the task's retry rules; empty if the function did not raise."""
     usage: Usage | None = None
     version: tuple[str, str] | None = None
-    """If it is unreadable: the fingerprint and the parameters of the function in this process."""
+    """For kind "unreadable": the fingerprint and the parameters of the function in this process."""
 
 
 class ProcessDiedMessage(Struct, frozen=True):
-    """The process ended under the run."""
+    """The process ended during the run."""
 
     reason: str
     usage: Usage | None = None
 
 
 class RunFinished(Struct, frozen=True, tag="Report"):
-    """The last word of a child on a run."""
+    """A child's final report on a run."""
 
     ending: Returned | RunSteered | Raised
     retire: bool = False
@@ -128,7 +128,7 @@ def _enc_hook(value: Any) -> Any:
             return "discard", None, reason
         case Cancel():
             return "cancel", None, reason
-    raise TypeError(f"{type(value).__name__} has no place in a message")
+    raise TypeError(f"a message cannot contain {type(value).__name__}")
 
 
 def _dec_hook(_wanted: Any, value: Any) -> Directive:
@@ -144,13 +144,13 @@ def _dec_hook(_wanted: Any, value: Any) -> Directive:
 
 
 def as_decoded(steer: Directive) -> Directive:
-    """As the worker will decode it; raises for one that it could not."""
+    """The directive as the worker will decode it. Raises if that is not possible."""
     return _dec_hook(Directive, _enc_hook(steer))
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_enc_hook)
-orders = msgspec.json.Decoder(RunRequest, dec_hook=_dec_hook)
-answers = msgspec.json.Decoder(
+requests = msgspec.json.Decoder(RunRequest, dec_hook=_dec_hook)
+replies = msgspec.json.Decoder(
     RunStarted | LogMessage | ProgressMessage | ItemsMessage | NoteMessage | RunFinished, dec_hook=_dec_hook
 )
 
@@ -161,20 +161,20 @@ def frame(value: Struct) -> bytes:
 
 
 class Frames:
-    """Bytes as they come, cut into whole messages."""
+    """Splits a stream of bytes into messages."""
 
     def __init__(self) -> None:
-        self._rest = bytearray()
+        self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Raises ValueError for what cannot be the length of a message."""
-        self._rest += data
-        while len(self._rest) >= 4:
-            end = 4 + int.from_bytes(self._rest[:4], "big")
-            if end > LIMIT:
-                raise ValueError("no message is that long")
-            if len(self._rest) < end:
+        """Yields the messages completed by `data`. Raises ValueError for an impossible length."""
+        self._buffer += data
+        while len(self._buffer) >= 4:
+            end = 4 + int.from_bytes(self._buffer[:4], "big")
+            if end > MAX_MESSAGE_BYTES:
+                raise ValueError("a message of that length is impossible")
+            if len(self._buffer) < end:
                 return
-            whole = bytes(self._rest[4:end])
-            del self._rest[:end]
+            whole = bytes(self._buffer[4:end])
+            del self._buffer[:end]
             yield whole

@@ -1,4 +1,4 @@
-"""What a run in a child process may use, and what it did use."""
+"""Resource limits of a run in a child process, and the measurement of what it used."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from pathlib import Path
 from ..records.run import Usage
 from ..task.interruption import Interrupted
 
-# Where the interruption is not heeded, the system ends the process this many CPU seconds later.
+# CPU seconds after the interruption, if it has no effect, at which the system kills the process.
 KILL_AFTER_SECONDS = 1
 _STATUS = Path("/proc/self/status")
 _PEAK = Path("/proc/self/clear_refs")
 
 
 class CpuLimitExceeded(Interrupted):
-    """Raised inside a function that used more CPU time than it may."""
+    """Raised inside a function that exceeds its CPU limit."""
 
 
 class UsageMeter:
-    """Counts from its making."""
+    """Measures resource usage from its creation on."""
 
     def __init__(self) -> None:
-        with suppress(OSError):  # not every system lets a process forget its peak
+        with suppress(OSError):  # not every system lets a process reset its peak
             _PEAK.write_text("5")
-        self._spent = spent()
+        self._spent = cpu_seconds()
 
     def read(self) -> tuple[Usage, int]:
-        """What was used, and the bytes that are still held."""
+        """The resources used, and the resident bytes now."""
         peak, held = _status("VmHWM", "VmRSS")
-        return Usage(spent() - self._spent, peak or _maxrss()), held
+        return Usage(cpu_seconds() - self._spent, peak or _peak_bytes()), held
 
 
-def spent() -> float:
-    """CPU seconds of this process's life, and of the helpers it waited for."""
+def cpu_seconds() -> float:
+    """CPU seconds used by this process so far, including helpers it has waited for."""
     own, helpers = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     return own.ru_utime + own.ru_stime + helpers.ru_utime + helpers.ru_stime
 
 
-def _maxrss() -> int:
+def _peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _status(*fields: str) -> list[int]:
-    """What the system says of this process, in bytes; 0 where it does not say."""
+    """Fields of /proc/self/status in bytes; 0 if the system does not report them."""
     lines: dict[str, str] = {}
     with suppress(OSError):
         lines = dict(line.split(":", 1) for line in _STATUS.read_text().splitlines())
@@ -55,20 +55,20 @@ def _status(*fields: str) -> list[int]:
 
 
 @contextmanager
-def limited(memory_limit: int | None, cpu_limit: float | None) -> Iterator[Callable[[], float]]:
-    """Over memory: MemoryError. Over CPU time: SIGPROF, and soon after SIGXCPU, which nobody survives.
+def apply_limits(memory_limit: int | None, cpu_limit: float | None) -> Iterator[Callable[[], float]]:
+    """Applies the limits inside the block. Over memory: MemoryError. Over CPU time: SIGPROF, then a fatal SIGXCPU.
 
-    Gives a function that tells the CPU seconds left: SIGPROF is counted in ticks, and may come early.
+    Yields a function that returns the CPU seconds left: SIGPROF counts clock ticks, and may come early.
     """
     data, cpu = resource.getrlimit(resource.RLIMIT_DATA), resource.getrlimit(resource.RLIMIT_CPU)
-    end = math.inf if cpu_limit is None else _own() + cpu_limit
+    end = math.inf if cpu_limit is None else _own_cpu_seconds() + cpu_limit
     try:
         if cpu_limit is not None:
             resource.setrlimit(resource.RLIMIT_CPU, _lower(cpu, math.ceil(end) + KILL_AFTER_SECONDS))
             signal.setitimer(signal.ITIMER_PROF, cpu_limit)
         if memory_limit is not None:
             resource.setrlimit(resource.RLIMIT_DATA, _lower(data, _status("VmData")[0] + memory_limit))
-        yield lambda: end - _own()
+        yield lambda: end - _own_cpu_seconds()
     finally:
         if memory_limit is not None:
             resource.setrlimit(resource.RLIMIT_DATA, data)
@@ -77,12 +77,12 @@ def limited(memory_limit: int | None, cpu_limit: float | None) -> Iterator[Calla
             resource.setrlimit(resource.RLIMIT_CPU, cpu)
 
 
-def _own() -> float:
+def _own_cpu_seconds() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def _lower(limits: tuple[int, int], wanted: int) -> tuple[int, int]:
-    """The soft limit wanted, if the one in force is not lower still."""
+    """The wanted soft limit, unless the present one is lower."""
     soft, hard = limits
     return (wanted if soft == resource.RLIM_INFINITY else min(soft, wanted)), hard

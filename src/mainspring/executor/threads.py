@@ -17,12 +17,12 @@ from ..clock import Alarm, Clock
 from ..task.interruption import Interrupted
 
 _logger = logging.getLogger("mainspring")
-# How long a task's thread may go on after it was interrupted before its slot is given up.
-PATIENCE = 2.0
+# How long a task's thread may continue after it was interrupted before its slot counts as leaked.
+INTERRUPT_GRACE_SECONDS = 2.0
 
 
 class _Call:
-    """One function call and the loop that waits for it."""
+    """One function call, and the event loop that waits for it."""
 
     def __init__(self, fn: Callable[[], Any]) -> None:
         self.fn = fn
@@ -34,7 +34,7 @@ class _Call:
         self.interrupted = False
 
     def run(self) -> None:
-        """Calls the function and delivers what came of it, wherever an interruption meets it."""
+        """Calls the function and delivers its result, at whatever point an interruption arrives."""
         with self.lock:
             if self.interrupted:
                 return self._deliver(None, Interrupted())
@@ -45,17 +45,17 @@ class _Call:
         except BaseException as raised:
             error = raised
         while self.thread is not None:
-            with suppress(Interrupted):  # meant for the function, which has ended
-                self._leave()
+            with suppress(Interrupted):  # meant for the function, which has returned
+                self._detach()
         return self._deliver(value, error)
 
     def abandon(self) -> None:
-        """The interruption met the thread after the function, before what it returned was safe."""
-        self._leave()
+        """For an interruption that arrived after the function, before its result was safe."""
+        self._detach()
         self._deliver(None, Interrupted())
 
-    def _leave(self) -> None:
-        """From here on nothing interrupts this thread."""
+    def _detach(self) -> None:
+        """From here on this thread is not interrupted."""
         with self.lock:
             self.thread = None
             if self.interrupted:
@@ -72,15 +72,15 @@ class _Call:
         return "".join(traceback.format_stack(frame)) if frame else ""
 
     def _deliver(self, value: Any, error: BaseException | None) -> None:
-        # A future refuses to carry it. Not isinstance(), which asks the exception for its class.
+        # A future cannot hold a StopIteration. Not isinstance(), which asks the exception for its class.
         if error is not None and issubclass(type(error), StopIteration):
             error = RuntimeError("the task raised StopIteration")
         try:
-            self.loop.call_soon_threadsafe(self._settle, value, error)
+            self.loop.call_soon_threadsafe(self._resolve, value, error)
         except RuntimeError:
             _logger.warning("a task ended after its worker's event loop was closed")
 
-    def _settle(self, value: Any, error: BaseException | None) -> None:
+    def _resolve(self, value: Any, error: BaseException | None) -> None:
         if self.future.done():
             return
         if error is None:
@@ -96,23 +96,23 @@ def _raise_in(thread: int, error: type[BaseException] | None) -> None:
 
 
 class Threads:
-    """Daemon threads, made when needed and kept: one stuck in C code never keeps the process from ending."""
+    """Daemon threads, started when needed and reused: one stuck in C code does not keep the process from ending."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.leaked: Callable[[Any, str], object] = lambda tag, stack: None
-        """Called with a call's tag and its stack when it ignores its interruption."""
-        self.returned: Callable[[Any], object] = lambda tag: None
-        """Called with the tag of a leaked call that has ended after all."""
+        self.on_leak: Callable[[Any, str], object] = lambda tag, stack: None
+        """Called with a call's tag and its stack if it ignores its interruption."""
+        self.on_return: Callable[[Any], object] = lambda tag: None
+        """Called with the tag of a leaked call that has returned after all."""
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._idle = 0
         self._count = 0
 
     async def call(self, fn: Callable[[], Any], tag: Any = None) -> Any:
-        """The function's value. If cancelled: interrupts it, and gives it PATIENCE to end.
+        """The function's value. If cancelled: interrupts it, and gives it INTERRUPT_GRACE_SECONDS to end.
 
-        A tag with an `interrupt` gets one that interrupts the function alone: what it then returns counts.
+        Sets `tag.interrupt`, if there is one, to a function that interrupts only this call: its result still counts.
         """
         call = _Call(fn)
         if hasattr(tag, "interrupt"):
@@ -126,15 +126,15 @@ class Threads:
         self._calls.put(call)
         try:
             with self._clock.outside(task=True):
-                # Not a shield: from Python 3.14 on it reports how a call ended that was interrupted on purpose.
+                # Not asyncio.shield(): from Python 3.14 on it logs the end of a call that was interrupted on purpose.
                 await asyncio.wait((call.future,))
                 return call.future.result()
         except asyncio.CancelledError:
             call.interrupt()
-            await self._ended(call, tag)
+            await self._await_end(call, tag)
             raise
 
-    async def _ended(self, call: _Call, tag: Any) -> None:
+    async def _await_end(self, call: _Call, tag: Any) -> None:
         done = Alarm(self._clock)
 
         def ended(future: asyncio.Future[Any]) -> None:
@@ -144,14 +144,14 @@ class Threads:
         call.future.add_done_callback(ended)
         try:
             with self._clock.outside(task=True):
-                await done.wait(PATIENCE)
+                await done.wait(INTERRUPT_GRACE_SECONDS)
         finally:
             if not call.future.done():
-                self.leaked(tag, call.stack())
-                call.future.add_done_callback(lambda _: self.returned(tag))
+                self.on_leak(tag, call.stack())
+                call.future.add_done_callback(lambda _: self.on_return(tag))
 
     def close(self) -> None:
-        """Idle threads end; busy ones end after their call."""
+        """Ends idle threads; busy ones end after their call."""
         with self._lock:
             count, self._count, self._idle = self._count, 0, 0
         for _ in range(count):

@@ -1,4 +1,4 @@
-"""Prometheus metrics: of the whole cluster from the store, and of this process from what it counts."""
+"""Prometheus metrics: of the whole cluster, read from the store, and of this process, from its counters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ except ImportError as missing:
 
 
 class ReadyMetrics(Collector):
-    """Families that are there already."""
+    """A collector of metric families that exist already."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = list(families)
@@ -26,7 +26,7 @@ class ReadyMetrics(Collector):
 
 
 def exposition(families: Iterable[Metric], accept: str = "") -> tuple[bytes, str]:
-    """The page as Prometheus reads it, and its content type: the format it accepts, or the plain text format."""
+    """The exposition page and its content type, in the format that the client accepts, or as plain text."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(ReadyMetrics(families))
     encode, kind = choose_encoder(accept)

@@ -1,4 +1,4 @@
-"""A very small HTTP server for a worker's metrics and health: GET, one answer a connection, everything bounded."""
+"""A minimal HTTP server for a worker's metrics and health: GET, one response per connection, everything bounded."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from contextlib import asynccontextmanager, suppress
 from ..errors import BadSetting
 
 _logger = logging.getLogger("mainspring")
-# Gets the Accept header; returns status, content type and body.
-Page = Callable[[str], Awaitable[tuple[int, str, bytes]]]
-# Bytes of a request's head, seconds for it and for its answer, and connections at a time.
-HEAD, PATIENCE, MOST = 16_384, 10.0, 32
+# Called with the Accept header; returns status, content type and body.
+PageHandler = Callable[[str], Awaitable[tuple[int, str, bytes]]]
+MAX_HEAD_BYTES = 16_384
+REQUEST_TIMEOUT_SECONDS = 10.0
+MAX_CONNECTIONS = 32
 TEXT = "text/plain; charset=utf-8"
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
 
@@ -21,16 +22,16 @@ _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Al
 class Endpoint:
     """Serves pages by their paths."""
 
-    def __init__(self, pages: Mapping[str, Page]) -> None:
+    def __init__(self, pages: Mapping[str, PageHandler]) -> None:
         self._pages = pages
         self._open = 0
         self.port = 0
 
     @asynccontextmanager
     async def serving(self, host: str, port: int) -> AsyncIterator[Endpoint]:
-        """Until the block is left. Port 0 is a free one."""
+        """Serves inside the block. Port 0 picks a free one."""
         try:
-            server = await asyncio.start_server(self._meet, host, port, limit=HEAD)
+            server = await asyncio.start_server(self._serve, host, port, limit=MAX_HEAD_BYTES)
         except OSError as error:
             raise BadSetting(f"metrics cannot be served at {host}:{port}: {error.strerror or error}") from None
         self.port = server.sockets[0].getsockname()[1]
@@ -39,24 +40,24 @@ class Endpoint:
         finally:
             server.close()
 
-    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open += 1
         try:
             with suppress(ConnectionError, TimeoutError):
-                async with asyncio.timeout(PATIENCE):
-                    writer.write(await self._answer(reader))
+                async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
+                    writer.write(await self._respond(reader))
                     await writer.drain()
         finally:
             self._open -= 1
             writer.close()
 
-    async def _answer(self, reader: asyncio.StreamReader) -> bytes:
+    async def _respond(self, reader: asyncio.StreamReader) -> bytes:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             method, target, _ = head.partition("\r\n")[0].split(" ", 2)
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
-            return _response(400, TEXT, b"this is no request\n")
-        if self._open > MOST:
+            return _response(400, TEXT, b"this is not an HTTP request\n")
+        if self._open > MAX_CONNECTIONS:
             return _response(503, TEXT, b"too many connections\n")
         if method not in ("GET", "HEAD"):
             return _response(405, TEXT, b"GET only\n", "Allow: GET, HEAD\r\n")
@@ -73,7 +74,7 @@ def _accept(head: str) -> str:
 
 
 def _response(status: int, kind: str, body: bytes, more: str = "", *, alone: bool = False) -> bytes:
-    """With `alone` the head only."""
+    """The response as bytes; with `alone` only its head."""
     head = (
         f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
         f"Cache-Control: no-store\r\n{more}Connection: close\r\n\r\n"

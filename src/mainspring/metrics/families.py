@@ -1,4 +1,4 @@
-"""Metric families out of plain figures, with bounded labels."""
+"""Builds metric families from plain figures, with a bounded number of labels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def histogram(
     values: Mapping[Labels, tuple[Mapping[int, int], float]],
     bounds: Mapping[int, float],
 ) -> HistogramMetricFamily:
-    """Each value is a spread of bucket() and a sum; `bounds` names, for powers of two of its units, what is below."""
+    """Each value is a histogram of bucket_of() and a sum; `bounds` maps powers of two (of its unit) to upper bounds."""
     family = HistogramMetricFamily(name, text, labels=labels)
     for key, (spread, total) in values.items():
         buckets = [(str(bound), float(count_below(spread, power))) for power, bound in bounds.items()]
@@ -46,14 +46,14 @@ def seconds(first: int, last: int, step: int = 1) -> dict[int, float]:
     return {power: 2**power / 1e6 for power in range(first, last + 1, step)}
 
 
-class Fold:
-    """Which names get a label of their own: the first so many of those there are. The rest is "(other)"."""
+class FoldedLabels:
+    """Decides which names get a label of their own: the first `limit` of them. The rest share "(other)"."""
 
     def __init__(self, names: Iterable[str], limit: int = LABELS) -> None:
         ordered = list(dict.fromkeys(names))
         self._own = frozenset(ordered[:limit])
         self.folded = len(ordered) - len(self._own)
-        """How many have none."""
+        """Number of names without a label of their own."""
 
     def __call__(self, name: str) -> str:
         return name if name in self._own else OTHER

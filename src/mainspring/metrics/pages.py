@@ -1,4 +1,4 @@
-"""The pages of a worker's endpoint: its own figures, the cluster's, and how it is."""
+"""The pages of a worker's endpoint: metrics of the process and of the cluster, and its health."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..counters import CounterSnapshot
 from ..health import Health
 from . import exposition
 from .cluster import ClusterMetrics
-from .endpoint import Page
+from .endpoint import PageHandler
 from .process import families
 
 if TYPE_CHECKING:
@@ -22,19 +22,19 @@ JSON = "application/json"
 
 def pages(
     app: Mainspring, counts: Callable[[], CounterSnapshot], health: Callable[[bool], Awaitable[Health]]
-) -> dict[str, Page]:
-    """`health` is told whether the store is to be asked."""
+) -> dict[str, PageHandler]:
+    """Handlers by path. `health` is called with whether the store has to be checked."""
     cluster = ClusterMetrics(app)
 
-    async def own(accept: str) -> tuple[int, str, bytes]:
+    async def process_page(accept: str) -> tuple[int, str, bytes]:
         body, kind = exposition(families(counts()), accept)
         return 200, kind, body
 
-    async def whole(accept: str) -> tuple[int, str, bytes]:
+    async def cluster_page(accept: str) -> tuple[int, str, bytes]:
         body, kind = exposition(await cluster.families(), accept)
         return 200, kind, body
 
-    def told(question: Literal["live", "ready"]) -> Page:
+    def health_page(question: Literal["live", "ready"]) -> PageHandler:
         async def page(accept: str) -> tuple[int, str, bytes]:
             answer = (await health(question == "ready")).answer(question)
             return answer.code, JSON, msgspec.json.encode(answer.body)
@@ -42,8 +42,8 @@ def pages(
         return page
 
     return {
-        "/metrics": own,
-        "/metrics/cluster": whole,
-        "/health/live": told("live"),
-        "/health/ready": told("ready"),
+        "/metrics": process_page,
+        "/metrics/cluster": cluster_page,
+        "/health/live": health_page("live"),
+        "/health/ready": health_page("ready"),
     }

@@ -1,4 +1,4 @@
-"""Metrics that only a process knows of itself, as families."""
+"""Metrics of this process, built from its counters."""
 
 from __future__ import annotations
 
@@ -25,43 +25,39 @@ LEAKS = "mainspring_leaks_total"
 LOOP_LAG = "mainspring_loop_lag_seconds"
 STARTS = "mainspring_process_starts_total"
 
-# A size n is counted as n million millionths, so its bounds are those of durations: up to 1 is below 2**20.
-_CALLS, _WAITS = seconds(7, 24), seconds(10, 16, 2) | seconds(17, 24) | seconds(26, 34, 2)
-_SIZES = {20: 1.0, 21: 2.0, 22: 4.0, 23: 8.0, 24: 16.0, 25: 33.0, 26: 67.0, 27: 134.0, 28: 268.0, 30: 1073.0}
+# A size n is counted as n million millionths, so that its bounds are those of durations: sizes up to 1 are below 2**20.
+_CALL_BOUNDS, _WAIT_BOUNDS = seconds(7, 24), seconds(10, 16, 2) | seconds(17, 24) | seconds(26, 34, 2)
+_SIZE_BOUNDS = {20: 1.0, 21: 2.0, 22: 4.0, 23: 8.0, 24: 16.0, 25: 33.0, 26: 67.0, 27: 134.0, 28: 268.0, 30: 1073.0}
 
 
 class MetricKind(Struct, frozen=True):
-    """What a metric means."""
+    """Help text, labels and bounds of a metric."""
 
     text: str
     labels: tuple[str, ...] = ()
     bounds: Mapping[int, float] = {}
-    """Of a histogram; a counter has none."""
+    """Upper bounds of a histogram; empty for a counter."""
 
 
 KINDS: Mapping[str, MetricKind] = {
-    STORE_SECONDS: MetricKind("How long calls of the store took.", ("verb",), _CALLS),
-    STORE_ERRORS: MetricKind("Calls of the store that failed.", ("verb", "error")),
-    ERRORS_SURVIVED: MetricKind(
-        "Errors that a loop of the process has survived; the log says which.", ("loop", "error")
-    ),
-    FINISH_SIZE: MetricKind("How many outcomes were settled in one call.", (), _SIZES),
-    CLAIM_SIZE: MetricKind("How many jobs were taken in one call that found some.", (), _SIZES),
-    JOB_LAG: MetricKind("From when a job was due to when a worker took it.", ("queue",), _WAITS),
+    STORE_SECONDS: MetricKind("Duration of store calls.", ("verb",), _CALL_BOUNDS),
+    STORE_ERRORS: MetricKind("Store calls that failed.", ("verb", "error")),
+    ERRORS_SURVIVED: MetricKind("Errors that a loop of the process has survived; see the log.", ("loop", "error")),
+    FINISH_SIZE: MetricKind("Outcomes stored by one call.", (), _SIZE_BOUNDS),
+    CLAIM_SIZE: MetricKind("Jobs claimed by one call, if there were any.", (), _SIZE_BOUNDS),
+    JOB_LAG: MetricKind("Time from when a job was due to when a worker claimed it.", ("queue",), _WAIT_BOUNDS),
     JOBS_EXPIRED: MetricKind("Jobs that were not started before their expires_at."),
-    JOBS_LOST: MetricKind("Runs whose lease was lost, so that they count for nothing."),
-    JOBS_POSTPONED: MetricKind(
-        "Runs that left a job to another version of its task, which made the payload.", ("job",)
-    ),
+    JOBS_LOST: MetricKind("Runs whose lease was lost, so that their outcome was discarded."),
+    JOBS_POSTPONED: MetricKind("Runs that left a job to a worker with the task version of its payload.", ("job",)),
     LEAKS: MetricKind("Runs that ignored their interruption, and kept their slot."),
-    RECORDS_UNREADABLE: MetricKind("Records that were set aside because they cannot be decoded.", ("kind",)),
-    LOOP_LAG: MetricKind("How late the event loop came back to a sleeper of one second.", (), seconds(10, 24, 2)),
-    STARTS: MetricKind("Processes that the supervisor has started."),
+    RECORDS_UNREADABLE: MetricKind("Records that were skipped because they cannot be decoded.", ("kind",)),
+    LOOP_LAG: MetricKind("Delay of the event loop in waking a sleeper of one second.", (), seconds(10, 24, 2)),
+    STARTS: MetricKind("Processes started by the supervisor."),
 }
 
 
 def families(counts: CounterSnapshot) -> Iterator[Metric]:
-    """Every metric, those without a sample too."""
+    """Every metric, including those without a sample."""
     for name, kind in KINDS.items():
         if kind.bounds:
             spreads = counts.spreads.get(name, {})
@@ -76,9 +72,9 @@ def _labels(key: str, kind: MetricKind) -> tuple[str, ...]:
     return tuple(values(key)) if kind.labels else ()
 
 
-async def watch_loop(meter: Counters, clock: Clock) -> None:
-    """Until cancelled."""
+async def watch_loop(counters: Counters, clock: Clock) -> None:
+    """Measures the lag of the event loop until cancelled."""
     while True:
         began = clock.monotonic()
         await clock.sleep(1.0)
-        meter.observe(LOOP_LAG, (max(0.0, clock.monotonic() - began - 1.0),))
+        counters.observe(LOOP_LAG, (max(0.0, clock.monotonic() - began - 1.0),))

@@ -1,4 +1,4 @@
-"""What the store knows of the whole cluster at one moment, read in a few calls."""
+"""A snapshot of the whole cluster at one moment, read from the store in a few calls."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ..records.worker import WorkerRow
 from ..schedule.record import LeaderTerm, Schedule
 from ..store import Store
 
-# So many schedules are read at a time, and at most.
-PAGE, MOST_SCHEDULES = 1_000, 10_000
+PAGE_SCHEDULES = 1_000
+MAX_SCHEDULES = 10_000
 
 
 class ClusterSnapshot(Struct, frozen=True, kw_only=True):
@@ -27,17 +27,17 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     counts: dict[Shown, int]
     queues: list[Queue]
     oldest: dict[str, float]
-    """By queue that has a label of its own: for how many seconds the job that waits longest has been due."""
+    """Seconds for which the oldest waiting job has been due, for each queue with a label of its own."""
     tallies: list[Tally]
-    """Of all runs ever, by task."""
+    """Tallies of all runs ever, by task."""
     workers: list[WorkerRow]
     leaders: list[LeaderTerm]
     circuits: list[Circuit]
     schedules: list[Schedule]
-    """Oldest first, so that a new one does not change who has a label of its own."""
+    """Oldest first, so that a new schedule does not take the label of another."""
 
 
-async def read(store: Store, now: datetime) -> ClusterSnapshot:
+async def read_snapshot(store: Store, now: datetime) -> ClusterSnapshot:
     queues = await store.queues(now=now)
     schedules = await _schedules(store)
     return ClusterSnapshot(
@@ -52,10 +52,10 @@ async def read(store: Store, now: datetime) -> ClusterSnapshot:
 async def _schedules(store: Store) -> list[Schedule]:
     found: list[Schedule] = []
     after = None
-    while len(found) < MOST_SCHEDULES:
-        page = await store.schedules(limit=PAGE, after=after)
+    while len(found) < MAX_SCHEDULES:
+        page = await store.schedules(limit=PAGE_SCHEDULES, after=after)
         found += page
-        if len(page) < PAGE:
+        if len(page) < PAGE_SCHEDULES:
             break
         after = page[-1].name
     return found

@@ -1,4 +1,4 @@
-"""The line between a supervisor and one of its processes: words go up it, and each end notices the other's death."""
+"""The channel between a supervisor and one of its processes: carries status messages, and reveals the peer's death."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ import msgspec
 from ..counters import CounterSnapshot
 from ..errors import BadSetting
 
-# The process's number and the descriptor of its end: "2:7".
+# Number of the process and file descriptor of its end of the channel: "2:7".
 VARIABLE = "MAINSPRING_SUPERVISED"
-# The exit code of a process that gives way to a fresh one.
-RECYCLED = 75
+# Exit code of a process that recycles itself.
+RECYCLED_EXIT_CODE = 75
 
 
 class StatusMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a process tells its supervisor, as one line of JSON."""
+    """What a process reports to its supervisor, as one line of JSON."""
 
     up: bool = False
-    """It takes jobs now."""
+    """The process claims jobs now."""
     recycling: str = ""
-    """Why it is about to leave by itself."""
+    """Why it is about to recycle; empty if it is not."""
     ended: dict[str, int] = {}
-    """How many runs left their job in which state."""
+    """Runs by the state in which they left their job."""
     counts: CounterSnapshot | None = None
-    """What it has counted since it last told."""
+    """What it has counted since its last message."""
 
 
 class SupervisorChannel:
-    """The process's end of the line."""
+    """The process's end of the channel."""
 
-    def __init__(self, number: int, line: socket.socket) -> None:
+    def __init__(self, number: int, end: socket.socket) -> None:
         self.number = number
-        self._line = line
-        self._left = b""
-        line.setblocking(False)
-        line.set_inheritable(False)
+        self._socket = end
+        self._unsent = b""
+        end.setblocking(False)
+        end.set_inheritable(False)
 
     @classmethod
-    def grasp(cls, environ: MutableMapping[str, str] = os.environ) -> SupervisorChannel | None:
-        """This process's line, if it has a supervisor; processes that it starts itself have none."""
+    def from_environ(cls, environ: MutableMapping[str, str] = os.environ) -> SupervisorChannel | None:
+        """This process's channel, None without a supervisor. Removes the variable, so that its children have none."""
         text = environ.pop(VARIABLE, "")
         if not text:
             return None
@@ -54,29 +54,29 @@ class SupervisorChannel:
         except (ValueError, OSError):
             raise BadSetting(f"{VARIABLE}={text} is set by a supervisor for its own processes only: unset it") from None
 
-    def say(self, word: StatusMessage) -> None:
-        """What the line does not take at once goes with the next word; half a one would garble all that follow."""
-        self._left += msgspec.json.encode(word) + b"\n"
-        with suppress(OSError):  # nobody is there to hear it; `watch` has noticed. Or nobody listens just now
-            self._left = self._left[self._line.send(self._left) :]
+    def send(self, message: StatusMessage) -> None:
+        """Keeps bytes that the socket does not accept for the next call: half a message would garble all later ones."""
+        self._unsent += msgspec.json.encode(message) + b"\n"
+        with suppress(OSError):  # the supervisor is gone, which `watch` notices, or does not read just now
+            self._unsent = self._unsent[self._socket.send(self._unsent) :]
 
     @property
-    def full(self) -> bool:
-        """Whether something said has not gone yet: what can wait had better."""
-        return bool(self._left)
+    def has_unsent(self) -> bool:
+        """Whether an earlier message is not sent completely: what can wait should."""
+        return bool(self._unsent)
 
-    def watch(self, gone: Callable[[], object]) -> None:
-        """Calls `gone` once, when the supervisor has died without a word."""
+    def watch(self, on_lost: Callable[[], object]) -> None:
+        """Calls `on_lost` once, when the supervisor has died."""
         loop = asyncio.get_running_loop()
 
-        def look() -> None:
+        def check_peer() -> None:
             with suppress(BlockingIOError):
                 try:
-                    alive = bool(self._line.recv(64))
+                    alive = bool(self._socket.recv(64))
                 except ConnectionError:
                     alive = False
                 if not alive:
-                    loop.remove_reader(self._line)
-                    gone()
+                    loop.remove_reader(self._socket)
+                    on_lost()
 
-        loop.add_reader(self._line, look)
+        loop.add_reader(self._socket, check_peer)

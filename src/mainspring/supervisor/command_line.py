@@ -1,4 +1,4 @@
-"""This command as it was started, to be started again: beside us, or in our place."""
+"""The command line of this process, to start it again: as another process, or in place of this one."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import NamedTuple, NoReturn
 
 
 class CommandLine(NamedTuple):
-    """Taken before the app is imported, which may change the directory and the environment."""
+    """Captured before the app is imported, which may change the working directory and the environment."""
 
     argv: list[str]
     folder: str
     environ: dict[str, str]
 
     @classmethod
-    def this(cls) -> CommandLine:
-        # orig_argv has the interpreter's own options too; its first word may be a mere "python".
+    def current(cls) -> CommandLine:
+        # orig_argv has the interpreter's own options, too; its first item may be a mere "python".
         return cls([sys.executable, *sys.orig_argv[1:]], os.getcwd(), dict(os.environ))
 
     def restart(self) -> NoReturn:
-        """Begins anew in this very process, so that whoever watches its pid does not notice. Stuck threads end."""
+        """Replaces this process by a new run of the command, under the same pid. Stuck threads end with it."""
         logging.shutdown()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
@@ -31,7 +31,7 @@ class CommandLine(NamedTuple):
 
 
 def can_reload() -> bool:
-    """Whether SIGHUP asks for fresh processes. At a terminal it says that the terminal is gone; nohup ignores it."""
+    """Whether SIGHUP means "reload". From a terminal it means that the terminal is gone, and nohup ignores it."""
     if not hasattr(signal, "SIGHUP") or signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Reloader: keeps one process of its own command running, and restarts it when a file that it imported changes."""
+"""Reloader: runs its own command as a child process, and restarts it when a file that it imported changes."""
 
 from __future__ import annotations
 
@@ -6,43 +6,118 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+
+import msgspec
 
 from ..clock import Clock
 from .command_line import CommandLine
-from .imported_files import FOREIGN_FOLDERS, ImportedFiles
 from .signals import on_stop
 
 _logger = logging.getLogger("mainspring")
 
-# Set in the process that is to work, so that it does not start another one. It names the ends of two pipes: one that
-# closes when the reloader is gone, and one for the files that the process imports.
+# Set in the child process, so that it does not start another one. It names the ends of two pipes: one that closes when
+# the reloader ends, and one for the files that the process imports.
 VARIABLE = "MAINSPRING_RELOADED"
-LOOK_SECONDS = 0.25
-# A burst of changes, as of a checkout or a formatter, is over when no file has changed for this long.
+# Interval at which files are checked for changes.
+POLL_SECONDS = 0.25
+# Interval at which the child process looks for new imports.
+IMPORT_POLL_SECONDS = 1.0
+# A burst of changes, as by a checkout or a formatter, is over when no file has changed for this long.
 QUIET_SECONDS = 0.4
 MAX_BURST_SECONDS = 10.0
-# A process that has not reported its files by then is watched as one that cannot be imported.
+# If the process has not reported its files by then, all files are watched, as if it could not be imported.
 REPORT_SECONDS = 15.0
-# More files are not looked at: a folder with as many is not one application.
+# Files watched: a folder with more is not one application.
 MAX_FILES = 10_000
+# Folders with third-party or generated code.
+FOREIGN_FOLDERS = {"__pycache__", "node_modules", "site-packages", "venv", "env"}
 
-Files = dict[str, int]
+ModifiedTimes = dict[str, int]
 
 
-def sources(folder: Path) -> Files:
-    """Python files below the folder, and when each was last written."""
-    found: Files = {}
+def imported_files(folder: Path) -> set[str]:
+    """The source files of all loaded modules that are below the folder."""
+    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    return {file for file in files if isinstance(file, str) and _is_own(file, folder)}
+
+
+def _is_own(file: str, folder: Path) -> bool:
+    if not file.endswith(".py"):
+        return False
+    path = Path(os.path.abspath(file))
+    if not path.is_relative_to(folder):
+        return False
+    return not any(part in FOREIGN_FOLDERS or part.startswith(".") for part in path.relative_to(folder).parts[:-1])
+
+
+class ImportReport:
+    """Reports the files that this process imports to the reloader, as lines of JSON through a pipe."""
+
+    def __init__(self, pipe: int, folder: Path) -> None:
+        self._pipe = pipe
+        self._folder = folder
+        self._known: set[str] = set()
+        self._modules = 0
+
+    def send(self) -> None:
+        self._modules = len(sys.modules)
+        new = imported_files(self._folder) - self._known
+        self._known |= new
+        paths = sorted(os.path.abspath(file) for file in new)
+        with suppress(BrokenPipeError):  # the reloader is gone, and this process will end, too
+            for line in (msgspec.json.encode([path]) + b"\n" for path in paths or [""]):
+                os.write(self._pipe, line)
+
+    async def watch(self, clock: Clock) -> None:
+        """Reports later imports until cancelled."""
+        while True:
+            await clock.sleep(IMPORT_POLL_SECONDS)
+            if len(sys.modules) != self._modules:
+                self.send()
+
+
+class ImportedFiles:
+    """The reloader's end of the pipe: the files reported so far, None before the first report."""
+
+    def __init__(self, pipe: int) -> None:
+        self.files: set[str] | None = None
+        self._pipe = pipe
+        self._partial = b""
+        os.set_blocking(pipe, False)
+        asyncio.get_running_loop().add_reader(pipe, self._read)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._pipe, 1 << 16)
+        except BlockingIOError:
+            return
+        if not data:
+            self.close()
+            return
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        found = {path for line in lines for path in msgspec.json.decode(line, type=list[str]) if path}
+        self.files = (self.files or set()) | found
+
+    def close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._pipe)
+
+
+def sources(folder: Path) -> ModifiedTimes:
+    """The Python files below the folder with their modification times."""
+    found: ModifiedTimes = {}
     for path in _walk(folder):
-        if (written := _written(path)) is not None:
-            found[path] = written
+        if (modified := _modified_at(path)) is not None:
+            found[path] = modified
         if len(found) == MAX_FILES:
             break
     return found
 
 
-def _written(path: str) -> int | None:
+def _modified_at(path: str) -> int | None:
     try:
         return os.stat(path).st_mtime_ns
     except OSError:
@@ -55,8 +130,8 @@ def _walk(folder: Path) -> Iterator[str]:
         yield from (os.path.join(here, name) for name in files if name.endswith(".py"))
 
 
-class _Watched:
-    """The files of one process, as they were when it started or was first seen to import them."""
+class _WatchedFiles:
+    """The files of one process, with their times at its start or when it was first seen to import them."""
 
     def __init__(self, folder: Path, imported: ImportedFiles) -> None:
         self._folder = folder
@@ -68,93 +143,98 @@ class _Watched:
         return self._imported.files is not None
 
     def changed(self, *, everything: bool = False) -> list[str]:
-        """Of the files that it imported, those that are not as they were; or of all below the folder."""
+        """The imported files that have changed; with `everything`, all changed files below the folder."""
         if everything:
             now = sources(self._folder)
             return sorted(path for path in {**self._before, **now} if self._before.get(path) != now.get(path))
         return sorted(path for path in self._imported.files or () if self._is_changed(path))
 
     def _is_changed(self, path: str) -> bool:
-        written = _written(path)
-        return self._before.setdefault(path, written or 0) != (written or 0)
+        modified = _modified_at(path)
+        return self._before.setdefault(path, modified or 0) != (modified or 0)
 
 
 class Reloader:
-    """Until it is stopped. A process that ends by itself is started again when something has changed."""
+    """Runs the command until it is stopped. If the process ends by itself, the next change starts it again."""
 
-    def __init__(self, program: CommandLine, folder: Path, clock: Clock, *, patience: float) -> None:
-        self._program = program
+    def __init__(self, command_line: CommandLine, folder: Path, clock: Clock, *, kill_after: float) -> None:
+        self._command_line = command_line
         self._folder = folder
         self._clock = clock
-        self._patience = patience
+        self._kill_after = kill_after
         self._stops = 0
         self._process: asyncio.subprocess.Process | None = None
 
     async def run(self) -> int:
-        """The exit code of the last process."""
+        """Returns the exit code of the last process."""
         with on_stop(self._stop):
             code = 0
             while not self._stops:
-                code = await self._once()
+                code = await self._run_process()
             return code
 
-    async def _once(self) -> int:
+    async def _run_process(self) -> int:
         (alive, ours), (reports, theirs) = os.pipe(), os.pipe()
         imported = ImportedFiles(reports)
-        watched = _Watched(self._folder, imported)
-        environ = self._program.environ | {VARIABLE: f"{alive},{theirs}"}
+        watched = _WatchedFiles(self._folder, imported)
+        environ = self._command_line.environ | {VARIABLE: f"{alive},{theirs}"}
         try:
             self._process = process = await asyncio.create_subprocess_exec(
-                *self._program.argv, cwd=self._program.folder, env=environ, start_new_session=True,
+                *self._command_line.argv,
+                cwd=self._command_line.folder,
+                env=environ,
+                start_new_session=True,
                 pass_fds=[alive, theirs],
-            )  # fmt: skip
+            )
             return await self._watch(process, watched)
         finally:
             imported.close()
             for end in (alive, ours, reports, theirs):
                 os.close(end)
 
-    async def _watch(self, process: asyncio.subprocess.Process, watched: _Watched) -> int:
+    async def _watch(self, process: asyncio.subprocess.Process, watched: _WatchedFiles) -> int:
         ended = asyncio.create_task(process.wait())
-        changed = await self._change(watched, until=ended.done)
+        changed = await self._await_change(watched, until=ended.done)
         if not ended.done():
             await self._end(process, ended)
         elif not self._stops and not changed:
             _logger.warning("the process has ended with %s; it starts again when a file changes", ended.result())
-            changed = await self._change(watched)
+            changed = await self._await_change(watched)
         if changed and not self._stops:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
             _logger.info("restarting: %s%s changed", changed[0].removeprefix(f"{self._folder}{os.sep}"), more)
         return ended.result()
 
-    async def _change(self, watched: _Watched, until: Callable[[], bool] | None = None) -> list[str]:
-        """The files that are not as they were, after a burst; none, if it was stopped or `until` holds.
+    async def _await_change(self, watched: _WatchedFiles, until: Callable[[], bool] | None = None) -> list[str]:
+        """Returns the changed files after a burst of changes; empty if it was stopped or `until()` is true.
 
-        While a process runs, those count that it imported. One that has ended, or reports none, may be mended by any.
+        Watches the files that a running process has imported, but all files if it has ended or reports none: a
+        change of any of them may repair it.
         """
         began = self._clock.monotonic()
         while not self._stops and not (until and until()):
-            await self._clock.sleep(LOOK_SECONDS)
+            await self._clock.sleep(POLL_SECONDS)
             late = not watched.reported and self._clock.monotonic() - began > REPORT_SECONDS
             everything = until is None or late
-            if watched.changed(everything=everything) and (changed := await self._burst(watched, everything)):
-                return changed
+            if watched.changed(everything=everything):
+                await self._wait_until_quiet()
+                if changed := watched.changed(everything=everything):
+                    return changed
         return []
 
-    async def _burst(self, watched: _Watched, everything: bool) -> list[str]:
-        """Waits until no file changes any more."""
+    async def _wait_until_quiet(self) -> None:
+        """Waits until no more files change."""
         began = self._clock.monotonic()
-        before, now = Files(), sources(self._folder)
+        before, now = ModifiedTimes(), sources(self._folder)
         while before != now and self._clock.monotonic() - began < MAX_BURST_SECONDS and not self._stops:
             await self._clock.sleep(QUIET_SECONDS)
             before, now = now, sources(self._folder)
-        return watched.changed(everything=everything)
 
     async def _end(self, process: asyncio.subprocess.Process, ended: asyncio.Task[int]) -> None:
-        """By a signal; and by force, when its time is over."""
+        """Stops the process by SIGTERM, and kills it after `kill_after` seconds."""
         if not self._stops:
             process.send_signal(signal.SIGTERM)
-        await asyncio.wait([ended], timeout=self._patience)
+        await asyncio.wait([ended], timeout=self._kill_after)
         if not ended.done():
             process.kill()
             await ended

@@ -1,4 +1,4 @@
-"""Signals that ask a process to stop."""
+"""Signals that stop a process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 @contextmanager
 def on_stop(act: Callable[[], object]) -> Iterator[None]:
-    """SIGTERM and SIGINT do `act` meanwhile, where the event loop can have them."""
+    """Calls `act` on SIGTERM and SIGINT inside the block, if the event loop can handle signals."""
     loop, caught = asyncio.get_running_loop(), list[signal.Signals]()
     with suppress(NotImplementedError, RuntimeError, ValueError):  # not the main thread, or Windows
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -37,7 +37,7 @@ class Driver:
         self._runs: dict[Context, Run] = {}
         self._awake: set[Context] = set()
         self._cancelled = False
-        worker._pulse._beat = worker._pulse._lease = LEASE_SECONDS
+        worker._heartbeat._beat = worker._heartbeat._lease = LEASE_SECONDS
         # One job at a time needs no other limit, and without them jobs come in the order of the store.
         worker._limits.tasks = dict.fromkeys(worker._limits.tasks)
 
@@ -55,8 +55,8 @@ class Driver:
         for kind in (JobsChanged, TickFired):
             self._bus.subscribe(kind, self._note_cancel)
             self._stack.callback(self._bus.unsubscribe, kind, self._note_cancel)
-        await enter(worker._alive())
-        await enter(worker._scheduler.at_hand())
+        await enter(worker._beating())
+        await enter(worker._scheduler.leading())
         await worker._scheduler.declare(worker._store)
 
     async def close(self) -> None:
@@ -67,7 +67,7 @@ class Driver:
     def abandon(self) -> None:
         """Closes it where nothing can be awaited: the runs are cancelled, and nothing of them is stored."""
         if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._slots.lose)
+            self.loop.call_soon_threadsafe(self._slots.lose_leases)
 
     # running
 
@@ -78,16 +78,16 @@ class Driver:
         run that begins here and waits for it fails the test.
         """
         worker, begun = self.worker, 0
-        await worker._crier.refresh(worker._store)
+        await worker._webhooks.refresh(worker._store)
         if self._cancelled and self._slots:
             self._cancelled = False
-            worker._pulse._nudge()  # the beat's answer says which runs were cancelled
+            worker._heartbeat._wake_loop()  # the beat's answer says which runs were cancelled
             await self._clock.settle()
         await self._rest(passing)
-        await worker._sweeper.sweep(worker._store)
+        await worker._rescue.sweep(worker._store)
         while begun < limit:
             runs = await self._begin()
-            if not runs and not await worker._crier.flush():
+            if not runs and not await worker._webhooks.flush():
                 break
             begun += len(runs)
             await self._rest(passing)
@@ -98,7 +98,7 @@ class Driver:
     async def _begin(self) -> list[Run]:
         """Begins one job, if one is due; sets `next_at`."""
         worker, store, slots, before = self.worker, self.worker._store, self._slots, len(self._slots)
-        while (wait := await worker._scheduler.turn(store)) == 0.0:
+        while (wait := await worker._scheduler.run_once(store)) == 0.0:
             pass
         slots.size = before + slots.leaks + 1
         await worker._claim(store)
@@ -118,7 +118,7 @@ class Driver:
             await asyncio.sleep(0)
         if self._slots:
             await self._quiet(passing)
-        await self.worker._settlement.flush(self.worker._store)
+        await self.worker._completer.flush(self.worker._store)
 
     async def _quiet(self, passing: bool) -> None:
         began = self._clock.now()
@@ -128,7 +128,7 @@ class Driver:
                 await self._await_real(awake)
             elif awake or (not passing and (self._clock.elapsing or self._clock.now() != began)):
                 # A caller that lets time pass beside process_one() or drain() makes the run go on.
-                await self._slots.stirred()
+                await self._slots.wait_change()
             else:
                 await self._clock.settle()
                 if not self._find_awake():
@@ -147,7 +147,7 @@ class Driver:
         alone = len(awake) == len(self._slots)
         try:
             async with asyncio.timeout(REAL_SECONDS if alone else REAL_SECONDS_BESIDE):
-                await self._slots.stirred()
+                await self._slots.wait_change()
         except TimeoutError:
             awake.clear()
 
@@ -156,7 +156,7 @@ class Driver:
         if ctx in self._runs:
             (self._awake.discard if waits else self._awake.add)(ctx)
             if not self.loop.is_closed():
-                self.loop.call_soon_threadsafe(self._slots.hurry)
+                self.loop.call_soon_threadsafe(self._slots.wake)
 
     def _note_cancel(self, event: Event) -> None:
         self._cancelled = True
@@ -172,8 +172,8 @@ class Driver:
             self._clock.wake(run.ctx)  # a thread is interrupted only while it does not wait
         await self._clock.settle()
         for run in runs:
-            self._slots.give_up(run, Released())
-        await self.worker._settlement.flush(self.worker._store)
+            self._slots.settle(run, Released())
+        await self.worker._completer.flush(self.worker._store)
 
     async def _refuse(self, sleeping: list[Run]) -> None:
         await self._release(sleeping)

@@ -1,4 +1,4 @@
-"""How many whole jobs to read at once, so that a batch fits into memory however large they are."""
+"""Adaptive batch size: how many whole jobs to read at once, bounded by their bytes."""
 
 from __future__ import annotations
 
@@ -6,28 +6,30 @@ from collections.abc import Iterable
 
 from ..records.job import Job
 
-# A batch grows while it has fewer bytes than this, and shrinks to a half when it has more.
+# A batch above this halves the next one; a batch far below it makes the next one larger.
 BATCH_BYTES = 16 << 20
-FIRST_JOBS, GROWTH = 16, 4
+FIRST_JOBS = 16
+# Factor by which the next batch is larger.
+GROWTH = 4
 
 
 class BatchSize:
-    """Begins with a few jobs: old records may have metadata of several megabytes."""
+    """Starts with a few jobs, because old records may have metadata of several megabytes."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self.jobs = min(FIRST_JOBS, most)
+    def __init__(self, max_jobs: int) -> None:
+        self._max_jobs = max_jobs
+        self.jobs = min(FIRST_JOBS, max_jobs)
 
     def learn(self, jobs: Iterable[Job]) -> None:
-        """What was read last: the next batch has more of them, or fewer."""
+        """Adapts the size of the next batch to the jobs read last."""
         size = sum(map(bytes_of, jobs))
         if size > BATCH_BYTES:
             self.jobs = max(1, self.jobs // 2)
         elif GROWTH * size <= BATCH_BYTES:
-            self.jobs = min(self._most, GROWTH * self.jobs)
+            self.jobs = min(self._max_jobs, GROWTH * self.jobs)
 
 
 def bytes_of(job: Job) -> int:
-    """About as many as its record has."""
-    metadata = len(str(job.metadata)) if job.metadata else 0  # whatever a foreign hand has written there
+    """Approximate size of the job's record in bytes."""
+    metadata = len(str(job.metadata)) if job.metadata else 0  # may be anything: other programs can write it
     return len(job.payload) + len(job.result or "") + metadata

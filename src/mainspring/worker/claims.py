@@ -1,4 +1,4 @@
-"""When a worker claims jobs, and how many of each queue and task."""
+"""Claim requests of a worker: when it claims, and how many jobs of each queue and task."""
 
 from __future__ import annotations
 
@@ -11,81 +11,88 @@ from ..store import Store
 from ..store_retry import StoreRetry
 from .slots import Slots
 
-Rooms = Mapping[str, int | None]
-Request = tuple[list[str] | None, list[str], int]
-# Seconds that a worker leaves a job that it has postponed to workers with other versions of its task.
+LimitsByName = Mapping[str, int | None]
+ClaimRequestArgs = tuple[list[str] | None, list[str], int]
+# After postponing a job it cannot decode, a worker leaves it this long to workers with another version of the task.
 DEFERENCE_SECONDS = 0.2
-# Due instants of postponed jobs that are kept, those that have passed included, before the latter are dropped.
-MIN_REMEMBERED = 100
-# A freed slot waits this long for others before the worker claims for fewer than half of its slots.
-GATHER = 0.005
+# Number of remembered due times of postponed jobs above which past ones are dropped.
+MIN_REMEMBERED_INSTANTS = 100
+# How long a freed slot waits for more of them before the worker claims for fewer than half of its slots.
+GATHER_SECONDS = 0.005
 
 
 class ClaimTrigger(Alarm):
-    """Rings when it is time to ask, however slots became free."""
+    """Wakes the claim loop when slots become free or the store reports a change."""
 
-    def __init__(self, clock: Clock, slots: Slots, free: Callable[[], int]) -> None:
-        """`free` says how many jobs the worker would take."""
+    def __init__(self, clock: Clock, slots: Slots, free_slots: Callable[[], int]) -> None:
+        """`free_slots` returns how many jobs the worker would accept now."""
         super().__init__(clock)
         self._slots = slots
-        self._free = free
+        self._free_slots = free_slots
         self._gathering = False
         self._postponed: set[datetime] = set()
-        self._room = MIN_REMEMBERED
+        self._room = MIN_REMEMBERED_INSTANTS
 
-    def postponed(self, run_at: datetime) -> None:
-        """A job that this worker could not read is due then."""
+    def note_postponed(self, run_at: datetime) -> None:
+        """Records that this worker has postponed a job until `run_at` because it could not decode it."""
         self._postponed.add(run_at)
         if len(self._postponed) > self._room:
             now = self._clock.now()
             self._postponed = {at for at in self._postponed if at >= now}
-            self._room = max(MIN_REMEMBERED, 2 * len(self._postponed))  # so each is looked at twice on average
+            self._room = max(MIN_REMEMBERED_INSTANTS, 2 * len(self._postponed))  # amortised: two checks per instant
 
     def seconds_until(self, due_at: datetime) -> float:
-        """When to ask for what is due then; for a job that was postponed here, after others had the chance to."""
+        """Seconds until a claim for a job due at `due_at`; longer for one postponed here, so that others go first."""
         left = (due_at - self._clock.now()).total_seconds()
         return max(0.0, left + DEFERENCE_SECONDS * (due_at in self._postponed))
 
-    def freed(self) -> None:
-        """At once if half the slots are free; else soon, so that one claim fills several."""
+    def slot_freed(self) -> None:
+        """Wakes the claim loop at once if half the slots are free, else soon, so that one claim fills several."""
         half = self._slots.free * 2 >= self._slots.size
         if self._gathering and not half:
             return
-        if half and self._free() * 2 >= self._slots.size:
+        if half and self._free_slots() * 2 >= self._slots.size:
             self.ring()
         elif not self._gathering:
             self._gathering = True
-            self._clock.call_later(GATHER, self._gathered)
+            self._clock.call_later(GATHER_SECONDS, self._ring_gathered)
 
-    def _gathered(self) -> None:
+    def _ring_gathered(self) -> None:
         self._gathering = False
         self.ring()
 
     async def listen(
-        self, store: Store, insist: StoreRetry, queues: Collection[str] | None, poll: float, heard: Callable[[], object]
+        self,
+        store: Store,
+        retry: StoreRetry,
+        queues: Collection[str] | None,
+        poll: float,
+        on_change: Callable[[], object],
     ) -> None:
-        """Rings whenever the store says that something changed, and tells whoever else wants to know."""
+        """Wakes the claim loop whenever the store reports a change, and calls `on_change`."""
         while True:
-            await insist("waiting", lambda: store.wait(queues, poll_interval(store, poll)))
+            await retry("waiting", lambda: store.wait(queues, poll_interval(store, poll)))
             self.ring()
-            heard()
+            on_change()
 
 
-class Limits:
-    """The queues (None: all there are) and tasks a worker serves, each with its limit; None: no limit."""
+class ClaimLimits:
+    """The queues (None: all) and tasks that a worker serves, each with its limit (None: no limit)."""
 
-    def __init__(self, queues: Sequence[str] | Rooms | None, tasks: Rooms) -> None:
-        self.queues: Rooms | None = queues if queues is None or isinstance(queues, Mapping) else dict.fromkeys(queues)
+    def __init__(self, queues: Sequence[str] | LimitsByName | None, tasks: LimitsByName) -> None:
+        self.queues: LimitsByName | None = (
+            queues if queues is None or isinstance(queues, Mapping) else dict.fromkeys(queues)
+        )
         self.tasks = tasks
 
-    def requests(self, slots: Slots, free: Callable[[], int]) -> Iterator[Request]:
-        """What to claim (queues, tasks, how many): each limited queue and task by its own room, then all others.
+    def requests(self, slots: Slots, free_slots: Callable[[], int]) -> Iterator[ClaimRequestArgs]:
+        """Yields claims as (queues, tasks, limit): one for each limited queue and task, then one for all others.
 
-        `free` is asked each time, because the jobs of the last request have begun by then.
+        Calls `free_slots` for each, because the jobs of the previous claim have started by then.
         """
         for queues, in_queue in _groups(self.queues):
             for tasks, of_task in _groups(self.tasks):
-                room = free()
+                room = free_slots()
                 for limits, running, name in (
                     (self.queues, slots.per_queue, in_queue),
                     (self.tasks, slots.per_task, of_task),
@@ -96,13 +103,13 @@ class Limits:
                     yield queues, tasks, room
 
 
-def given(limits: Rooms | None) -> dict[str, int]:
-    """Those that have a limit."""
+def with_limit(limits: LimitsByName | None) -> dict[str, int]:
+    """The entries that have a limit."""
     return {name: limit for name, limit in (limits or {}).items() if limit is not None}
 
 
-def _groups(limits: Rooms | None) -> list[tuple[list[str] | None, str | None]]:
-    """Names to ask for: each that has a limit, then all others together, who would leave it no slot."""
+def _groups(limits: LimitsByName | None) -> list[tuple[list[str] | None, str | None]]:
+    """Names per claim: each limited name alone, first, so that the unlimited ones cannot take its slots."""
     if limits is None:
         return [(None, None)]
     free = [name for name in limits if limits[name] is None]

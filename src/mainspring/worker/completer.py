@@ -1,4 +1,4 @@
-"""Outcomes on their way to the store, in batches."""
+"""Completer: stores the outcomes of runs, in batches."""
 
 from __future__ import annotations
 
@@ -22,43 +22,43 @@ from .reports import ReportSender
 from .slots import Run, RunKey
 
 _logger = logging.getLogger("mainspring")
-_unfinished = SurvivedErrors("finish", "what the last runs of this worker did may be done again by another worker")
-# How often a stop tries to store the last outcomes, and the seconds between. After that the leases end, and
-# others take the jobs.
-LAST_FLUSHES, LAST_PAUSE = 10, 0.1
+_lost_outcomes = SurvivedErrors("finish", "what the last runs of this worker did may be done again by another worker")
+# Attempts of a stopping worker to store its last outcomes. After them the leases end, and other workers take the jobs.
+MAX_LAST_FLUSHES = 10
+LAST_FLUSH_PAUSE_SECONDS = 0.1
 _RELEASED = Ending.RELEASED
 
 
 class Completer:
-    """Outcomes gather while the last batch is written, and go together as the next one."""
+    """Collects outcomes while the previous batch is written, and writes them together as the next one."""
 
     def __init__(
         self,
         clock: Clock,
         bus: Bus,
-        courier: ReportSender,
-        settled: Callable[[], object],
-        bounded: Callable[[Store, Job, Outcome], Awaitable[Outcome]],
+        report_sender: ReportSender,
+        on_stored: Callable[[], object],
+        limit_releases: Callable[[Store, Job, Outcome], Awaitable[Outcome]],
     ) -> None:
-        """`settled` comes after each batch; `bounded` says what a release becomes if there were too many."""
+        """`on_stored` is called after each batch; `limit_releases` replaces a release that is one too many."""
         self._clock = clock
         self._bus = bus
-        self._courier = courier
-        self._settled = settled
-        self._bounded = bounded
+        self._report_sender = report_sender
+        self._on_stored = on_stored
+        self._limit_releases = limit_releases
         self._gathered = Alarm(clock)
         self._flushing = asyncio.Lock()
         self._outcomes: list[tuple[Run, Outcome]] = []
-        self._settling: set[RunKey] = set()
+        self._storing: set[RunKey] = set()
         self.bytes = 0
-        """Of the jobs and outcomes that are not stored yet."""
+        """Size of the jobs and outcomes that are not stored yet."""
 
     def __len__(self) -> int:
-        """Outcomes that are not stored yet."""
-        return len(self._outcomes) + len(self._settling)
+        """Number of outcomes that are not stored yet."""
+        return len(self._outcomes) + len(self._storing)
 
     def keys(self) -> set[RunKey]:
-        return self._settling | {run.key for run, _ in self._outcomes}
+        return self._storing | {run.key for run, _ in self._outcomes}
 
     def add(self, run: Run, outcome: Outcome) -> None:
         run.size = bytes_of(run.job) + len(outcome.result or "")
@@ -67,63 +67,63 @@ class Completer:
         self._gathered.ring()
 
     def committed(self, run: Run, outcome: Outcome, ended: RunEnd) -> None:
-        """The outcome is in the store, with what the task did: whatever came after that changes nothing."""
+        """Reports an outcome that the task's transaction has stored; the run's own end is ignored."""
         if not isinstance(ended, Done) or ended.result not in (None, outcome.result):
-            came = "a result" if isinstance(ended, Done) else type(ended).__name__
-            said = failure_of(ended, stack=False).message if isinstance(ended, BaseException) else ended
-            _logger.warning("job %s (%s) was completed in its transaction; %s that came after it is ignored: %s",
-                            run.job.id, run.job.task, came, said)  # fmt: skip
-        self._tell([(run, outcome)], {outcome.id})
+            kind = "a result" if isinstance(ended, Done) else type(ended).__name__
+            text = failure_of(ended, stack=False).message if isinstance(ended, BaseException) else ended
+            warning = "job %s (%s) was completed in its transaction; %s that came after it is ignored: %s"
+            _logger.warning(warning, run.job.id, run.job.task, kind, text)
+        self._emit([(run, outcome)], {outcome.id})
 
-    async def run(self, store: Store, insist: StoreRetry) -> None:
+    async def run(self, store: Store, retry: StoreRetry) -> None:
         while True:
             await self._gathered.wait(None)
-            await insist("finishing", lambda: self.flush(store))
+            await retry("finishing", lambda: self.flush(store))
 
     async def flush(self, store: Store) -> None:
-        """Stores what has gathered; what comes meanwhile is the next batch."""
+        """Stores the collected outcomes, including those added meanwhile."""
         async with self._flushing:
             while self._outcomes:
                 batch, self._outcomes = self._outcomes, []
-                self._settling = {run.key for run, _ in batch}
+                self._storing = {run.key for run, _ in batch}
                 try:
-                    await self._courier.carry(store)  # first, because an outcome ends what may be said
-                    batch = await self._within_bounds(store, batch)
+                    await self._report_sender.flush(store)  # first: the store refuses reports of a finished run
+                    batch = await self._with_releases_limited(store, batch)
                     stands = await store.finish([outcome for _, outcome in batch])
                 except BaseException:
                     self._outcomes = batch + self._outcomes
                     raise
                 finally:
-                    self._settling = set()
+                    self._storing = set()
                 self.bytes -= sum(run.size for run, _ in batch)
                 failpoint("finish.after_commit")
-                self._tell(batch, stands)
-                self._settled()
+                self._emit(batch, stands)
+                self._on_stored()
 
-    async def _within_bounds(self, store: Store, batch: list[tuple[Run, Outcome]]) -> list[tuple[Run, Outcome]]:
+    async def _with_releases_limited(self, store: Store, batch: list[tuple[Run, Outcome]]) -> list[tuple[Run, Outcome]]:
         if all(outcome.ending is not _RELEASED for _, outcome in batch):
             return batch
-        return [(run, await self._bounded(store, run.job, outcome)) for run, outcome in batch]
+        return [(run, await self._limit_releases(store, run.job, outcome)) for run, outcome in batch]
 
     async def flush_last(self, store: Store) -> None:
-        """Stores what has gathered, or gives up on a store that stays away."""
-        for _ in range(LAST_FLUSHES):
-            with _unfinished.survive(StoreUnavailable):
+        """Stores the collected outcomes, or gives up if the store remains unavailable."""
+        for _ in range(MAX_LAST_FLUSHES):
+            with _lost_outcomes.survive(StoreUnavailable):
                 await self.flush(store)
                 break
-            await self._clock.sleep(LAST_PAUSE)
+            await self._clock.sleep(LAST_FLUSH_PAUSE_SECONDS)
 
-    def _tell(self, batch: list[tuple[Run, Outcome]], stands: set[JobId]) -> None:
+    def _emit(self, batch: list[tuple[Run, Outcome]], stands: set[JobId]) -> None:
         wanted = self._bus.wants(JobEnded)
         for run, outcome in batch:
             if outcome.id not in stands:
                 self._bus.emit(JobLost(at=outcome.finished_at, job=run.job))
             elif wanted or outcome.failure is not None:
-                tell(self._bus, run.job, outcome)
+                emit_ended(self._bus, run.job, outcome)
 
 
-def tell(bus: Bus, job: Job, outcome: Outcome) -> None:
-    """The store has accepted the outcome: its end, and the jobs it brought about."""
+def emit_ended(bus: Bus, job: Job, outcome: Outcome) -> None:
+    """Emits the events of an outcome that the store has accepted: the job's end, and the jobs it enqueued."""
     at = outcome.finished_at
     bus.emit(ended(at, job, outcome))
     for new in outcome.then:

@@ -1,4 +1,4 @@
-"""A worker's beat, from a thread of its own, so that a busy event loop cannot lose its leases."""
+"""A worker's heartbeat, in a thread of its own, so that a busy event loop does not lose its leases."""
 
 from __future__ import annotations
 
@@ -6,24 +6,56 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
 from ..clock import Alarm, StoreClock, Timer
+from ..config import Settings
 from ..errors import StoreUnavailable
 from ..events import Bus
+from ..ids import WorkerId
 from ..records.worker import BeatReply, WorkerInfo
 from ..store import Store
 from ..store_retry import trouble
 from ..survived_errors import SurvivedErrors
+from .claims import ClaimLimits, with_limit
+from .runner import Runner
 from .slots import RunKey
 
-_unsaid = SurvivedErrors("beat", "the worker has left, and counts as alive until its lease ends")
-# The share of a lease after which a worker whose beats fail lets go of its runs.
-LET_GO = 0.8
-# Real seconds for a last beat; a store that hangs does not keep the worker from stopping.
-LEAVE = 5.0
+_last_beat_errors = SurvivedErrors("beat", "the worker has left, and counts as alive until its lease ends")
+# Share of the lease after which a worker whose beats fail gives up its runs.
+GIVE_UP_LEASE_SHARE = 0.8
+# Real time for the last beat: a store that hangs must not keep the worker from stopping.
+LAST_BEAT_SECONDS = 5.0
+
+
+def worker_info(
+    settings: Settings,
+    limits: ClaimLimits,
+    runner: Runner,
+    *,
+    id: WorkerId,
+    host: str,
+    pid: int,
+    started_at: datetime,
+) -> WorkerInfo:
+    """What a worker's beats report about it, apart from what changes while it runs."""
+    tasks, queues = sorted(limits.tasks), limits.queues
+    return WorkerInfo(
+        id=id,
+        host=host,
+        pid=pid,
+        queues=None if queues is None else tuple(queues),
+        tasks=tuple(tasks),
+        concurrency=settings.concurrency,
+        started_at=started_at,
+        lease=settings.lease,
+        grace=settings.grace,
+        limits=with_limit(limits.tasks),
+        queue_limits=with_limit(queues),
+        fingerprints=runner.fingerprints(tasks),
+    )
 
 
 class _NoTimer:
@@ -32,7 +64,7 @@ class _NoTimer:
 
 
 class Heartbeat:
-    """Beats until stopped. On a virtual clock it runs in the worker's own loop, where tests can see it."""
+    """Sends beats until it is stopped. On a virtual clock it runs in the worker's loop, under the test's control."""
 
     def __init__(
         self,
@@ -42,127 +74,127 @@ class Heartbeat:
         beat: float,
         lease: float,
         describe: Callable[[], tuple[WorkerInfo, set[RunKey]]],
-        heard: Callable[[BeatReply, set[RunKey]], object],
-        silent: Callable[[], object],
-        turned: Callable[[], object],
+        on_reply: Callable[[BeatReply, set[RunKey]], object],
+        on_lapse: Callable[[], object],
+        on_attempt: Callable[[], object],
     ) -> None:
-        """`heard` gets each answer with the runs there were when it was asked for; `silent` comes when the
-        lease is about to end unrenewed; `turned` after every try, whether the store answered or failed."""
+        """`on_reply` gets each reply with the runs that were in the request; `on_lapse` is called shortly before the
+        lease ends unrenewed; `on_attempt` is called after every beat, whether it succeeded or failed."""
         self._clock = clock
         self._bus = bus
         self._beat = beat
         self._lease = lease
         self._describe = describe
-        self._heard = heard
-        self._silent = silent
-        self._turned = turned
-        self._going = True
+        self._on_reply = on_reply
+        self._on_lapse = on_lapse
+        self._on_attempt = on_attempt
+        self._running = True
         self._beats = 0
-        self._guard: Timer = _NoTimer()
-        self._nudge: Callable[[], object] = lambda: None
-        self._first: asyncio.Future[None] | None = None
+        self._lapse_timer: Timer = _NoTimer()
+        self._wake_loop: Callable[[], object] = lambda: None
+        self._first_beat: asyncio.Future[None] | None = None
         self._ended: asyncio.Future[None] | None = None
 
     async def start(self, store: Store) -> None:
-        """Returns after the first beat, so that the worker may claim."""
+        """Returns after the first beat, from which on the worker may claim."""
         loop = asyncio.get_running_loop()
-        self._first, self._ended = loop.create_future(), loop.create_future()
+        self._first_beat, self._ended = loop.create_future(), loop.create_future()
 
-        def tell(act: Callable[..., object], *args: object) -> None:
-            with suppress(RuntimeError):  # the worker's loop is closed: nobody is there to be told
+        def call_in_worker(act: Callable[..., object], *args: object) -> None:
+            with suppress(RuntimeError):  # the worker's loop is closed
                 loop.call_soon_threadsafe(act, *args)
 
         if self._clock.real:
             thread = threading.Thread(
-                target=lambda: asyncio.run(self._live(store, tell)), name="mainspring-beat", daemon=True
+                target=lambda: asyncio.run(self._run(store, call_in_worker)), name="mainspring-beat", daemon=True
             )
             thread.start()
         else:
-            self._task = loop.create_task(self._live(store, tell))
-        await self._first
+            self._task = loop.create_task(self._run(store, call_in_worker))
+        await self._first_beat
 
     async def watch(self) -> None:
-        """Raises what ended the beat, if something did."""
+        """Raises the error that ended the heartbeat, if any."""
         assert self._ended is not None
         await asyncio.shield(self._ended)
 
-    def hurry(self) -> None:
-        """The worker is stopping: do not wait for a first beat any longer; or say so at once by another beat."""
-        if self._first is not None and not self._first.done():
-            self._going = False
-        self._nudge()
+    def wake(self) -> None:
+        """For a worker that begins to stop: gives up on the first beat, or sends one at once to publish the stop."""
+        if self._first_beat is not None and not self._first_beat.done():
+            self._running = False
+        self._wake_loop()
 
     async def stop(self) -> None:
-        """The worker leaves: its row goes."""
-        self._going = False
-        self._nudge()
+        """Removes the worker's row by a last beat."""
+        self._running = False
+        self._wake_loop()
         if self._ended is not None:
-            await asyncio.wait([self._ended], timeout=LEAVE)
+            await asyncio.wait([self._ended], timeout=LAST_BEAT_SECONDS)
             if self._ended.done():
                 self._ended.exception()
 
-    async def _live(self, store: Store, tell: Callable[..., None]) -> None:
+    async def _run(self, store: Store, call_in_worker: Callable[..., None]) -> None:
         error: BaseException | None = None
         try:
             handle = store.beside()
             try:
-                await self._loop(handle, tell)
+                await self._loop(handle, call_in_worker)
             finally:
                 if handle is not store:
                     await handle.close()
         except BaseException as raised:
             error = raised
-        tell(_settle, self._first, error)
-        tell(_settle, self._ended, error)
+        call_in_worker(_resolve, self._first_beat, error)
+        call_in_worker(_resolve, self._ended, error)
 
-    async def _loop(self, store: Store, tell: Callable[..., None]) -> None:
+    async def _loop(self, store: Store, call_in_worker: Callable[..., None]) -> None:
         loop, alarm = asyncio.get_running_loop(), Alarm(self._clock)
-        self._nudge = lambda: loop.is_closed() or loop.call_soon_threadsafe(alarm.ring)
+        self._wake_loop = lambda: loop.is_closed() or loop.call_soon_threadsafe(alarm.ring)
         opened, failures = False, 0
-        while self._going:
+        while self._running:
             try:
                 if not opened:
                     await store.open()
                     opened = True
-                await self._one(store, tell)
+                await self._send_beat(store, call_in_worker)
             except StoreUnavailable as error:
                 failures += 1
-                told = trouble(error, failures, doing="beating", at=self._clock.now(), most=self._beat)
-                tell(self._bus.emit, told)
-                wait = told.again
+                event = trouble(error, failures, doing="beating", at=self._clock.now(), most=self._beat)
+                call_in_worker(self._bus.emit, event)
+                wait = event.again
             else:
                 failures, wait = 0, self._beat
-                tell(_settle, self._first, None)
-            tell(self._turned)
-            if self._going:
+                call_in_worker(_resolve, self._first_beat, None)
+            call_in_worker(self._on_attempt)
+            if self._running:
                 await alarm.wait(wait)
-        self._guard.cancel()
+        self._lapse_timer.cancel()
         now = self._clock.now()
-        with _unsaid.survive(StoreUnavailable):
+        with _last_beat_errors.survive(StoreUnavailable):
             await store.beat(self._describe()[0], until=now, now=now)
 
-    async def _one(self, store: Store, tell: Callable[..., None]) -> None:
+    async def _send_beat(self, store: Store, call_in_worker: Callable[..., None]) -> None:
         await self._clock.learn(store.time)
         info, runs = self._describe()
         self._beats += 1
         info, now = replace(info, beats=self._beats), self._clock.now()
-        # Others take our jobs when the lease is over. A beat that fails or hangs must not keep us from
-        # letting go of them before, so a timer does it, unless the next beat comes first.
+        # Other workers take our jobs when the lease ends. A beat that fails or hangs must not keep us from giving
+        # them up before that: a timer does it, unless the next beat succeeds first.
         sent = self._clock.monotonic()
-        guard = self._clock.call_later(self._lease * LET_GO, lambda: tell(self._silent))
+        lapse_timer = self._clock.call_later(self._lease * GIVE_UP_LEASE_SHARE, lambda: call_in_worker(self._on_lapse))
         try:
             answer = await store.beat(info, until=now + timedelta(seconds=self._lease), now=now)
-            if (took := self._clock.monotonic() - sent) >= self._lease * LET_GO:
+            if (took := self._clock.monotonic() - sent) >= self._lease * GIVE_UP_LEASE_SHARE:
                 raise StoreUnavailable(f"a beat was answered after {took:.3g} s, too late to keep the lease")
         except BaseException:
-            guard.cancel()
+            lapse_timer.cancel()
             raise
-        self._guard.cancel()
-        self._guard = guard
-        tell(self._heard, answer, runs)
+        self._lapse_timer.cancel()
+        self._lapse_timer = lapse_timer
+        call_in_worker(self._on_reply, answer, runs)
 
 
-def _settle(future: asyncio.Future[None] | None, error: BaseException | None) -> None:
+def _resolve(future: asyncio.Future[None] | None, error: BaseException | None) -> None:
     if future is not None and not future.done():
         if error is None:
             future.set_result(None)

@@ -1,4 +1,4 @@
-"""Decides what becomes of a job after a run, whatever raises while that is decided."""
+"""Judge: decides what becomes of a job after a run, even if deciding raises."""
 
 from __future__ import annotations
 
@@ -15,49 +15,49 @@ from ..survived_errors import count
 
 _logger = logging.getLogger("mainspring")
 _DEAD = State.DEAD
-# Runs in a row that may be given back before they ended, by workers that stopped or lost the answer to their claim,
-# and cost the job nothing. From then on each uses up a retry, so that the job comes to an end.
+# Consecutive releases of a job (by workers that stopped, or lost the reply to their claim) that cost it nothing. Each
+# further one uses up a retry, so that the job comes to an end.
 MAX_RELEASES = 100
-MESSAGE_CHARACTERS = 4096
+MAX_MESSAGE_CHARACTERS = 4096
 
 
 class ReleasedTooOften(MainspringError):
-    """Workers have given the job back again and again before its run ended."""
+    """Workers have released the job again and again before its run ended."""
 
 
 class Judge:
-    """For one worker: every outcome it settles comes from here, and nothing that raises here leaves a run unsettled."""
+    """Makes every outcome that a worker settles. An error raised here never leaves a run unsettled."""
 
     def __init__(
         self,
         policy: Callable[[Job], Policy],
-        died: Callable[[Job, Outcome], Outcome],
-        told: Callable[[Job, Outcome], Outcome],
+        after_death: Callable[[Job, Outcome], Outcome],
+        with_deliveries: Callable[[Job, Outcome], Outcome],
     ) -> None:
-        """`died` adds to an outcome what a job's death brings about, `told` what others are to be told of an end."""
+        """`after_death` adds the consequences of a job's death to an outcome, `with_deliveries` webhook deliveries."""
         self._policy = policy
-        self._died = died
-        self._told = told
+        self._after_death = after_death
+        self._with_deliveries = with_deliveries
 
     def outcome(
         self, job: Job, ended: RunEnd, now: datetime, account: Callable[[], RunNotes | None] = lambda: None
     ) -> Outcome:
-        """What the run's end means, with everything that follows from it; dead if that cannot be decided."""
+        """The outcome of the run with everything that follows from it; dead if it cannot be decided."""
         try:
             outcome = decide(job, ended, now=now, policy=self._policy(job), account=account())
         except BaseException as error:  # of any kind: code of the task's exceptions and policy runs there
-            outcome = _undecided(job, ended, error, now)
+            outcome = _undecidable(job, ended, error, now)
         return self.complete(job, outcome)
 
     def complete(self, job: Job, outcome: Outcome) -> Outcome:
-        """The outcome with all that follows from it; what raises meanwhile is left out."""
+        """The outcome with everything that follows from it; additions that raise are left out."""
         if outcome.state is _DEAD:
-            outcome = _with(self._died, job, outcome, "what its death brings about")
-        return _with(self._told, job, outcome, "what webhooks are told")
+            outcome = _add_or_log(self._after_death, job, outcome, "what follows from its death")
+        return _add_or_log(self._with_deliveries, job, outcome, "its webhook deliveries")
 
-    async def bounded(self, store: Store, job: Job, outcome: Outcome) -> Outcome:
-        """The outcome; of a job that was given back too often in a row, one that uses up a retry instead."""
-        # Fewer runs were refunded than would be too many, be it for a release or a snooze: as good as always.
+    async def limit_releases(self, store: Store, job: Job, outcome: Outcome) -> Outcome:
+        """The outcome, or one that uses up a retry if the job was released too often in a row."""
+        # Nearly always true: fewer runs were refunded (for a release or a snooze) than releases are allowed.
         if (
             outcome.ending is not Ending.RELEASED
             or outcome.failure is not None
@@ -72,42 +72,50 @@ class Judge:
 
 
 def released_in_a_row(executions: Iterable[Execution]) -> int:
-    """How many of the last runs were given back, after the newest that was not."""
+    """Number of consecutive releases at the end of the history."""
     found = 0
     for one in executions:
-        found = found + 1 if _given_back(one) else 0
+        found = found + 1 if _was_released(one) else 0
     return found
 
 
-def _given_back(one: Execution) -> bool:
-    if one.failure is not None:  # a release for version skew has one, and a bound of its own
+def _was_released(one: Execution) -> bool:
+    if one.failure is not None:  # a release for version skew has one, and a limit of its own
         return one.failure.type == ReleasedTooOften.__name__
     return one.ending is Ending.RELEASED
 
 
-def _undecided(job: Job, ended: RunEnd, error: BaseException, now: datetime) -> Outcome:
-    """Dead, with the reason: to run it again would only bring the same about."""
-    told, raised = _described(ended), failure_of(error)
-    _logger.error("job %s (%s) is dead: %s raised while the end of its run was judged (%s)\n%s",
-                  job.id, job.task, raised.type, told, raised.stack)  # fmt: skip
+def _undecidable(job: Job, ended: RunEnd, error: BaseException, now: datetime) -> Outcome:
+    """A dead outcome with the reason: another run would only end in the same way."""
+    end, raised = _describe(ended), failure_of(error)
+    message = "job %s (%s) is dead: %s raised while the end of its run was judged (%s)\n%s"
+    _logger.error(message, job.id, job.task, raised.type, end, raised.stack)
     count("judge", error)
-    text = f"the run ended with {told}, and judging that raised {raised.type}: {raised.message}"
+    text = f"the run ended with {end}, and judging that raised {raised.type}: {raised.message}"
     return Outcome(
-        id=job.id, lease=job.lease or "", state=_DEAD, ending=Ending.FAILED, finished_at=now,
-        failure=Failure("NotJudged", clean(text, MESSAGE_CHARACTERS), raised.stack), task=job.task, queue=job.queue,
-        started_at=job.started_at, due_at=job.due_at, schedule=job.series,
-    )  # fmt: skip
+        id=job.id,
+        lease=job.lease or "",
+        state=_DEAD,
+        ending=Ending.FAILED,
+        finished_at=now,
+        failure=Failure("NotJudged", clean(text, MAX_MESSAGE_CHARACTERS), raised.stack),
+        task=job.task,
+        queue=job.queue,
+        started_at=job.started_at,
+        due_at=job.due_at,
+        schedule=job.series,
+    )
 
 
-def _described(ended: RunEnd) -> str:
+def _describe(ended: RunEnd) -> str:
     if issubclass(type(ended), BaseException):  # not isinstance(), which asks the object for its class
         failure = failure_of(ended, stack=False)  # type: ignore[arg-type]
         return f"{failure.type}: {failure.message}"[:1000]
     return type(ended).__name__
 
 
-def _with(add: Callable[[Job, Outcome], Outcome], job: Job, outcome: Outcome, what: str) -> Outcome:
-    """The outcome with what is added to it; without, if that raises: it never keeps a job from ending."""
+def _add_or_log(add: Callable[[Job, Outcome], Outcome], job: Job, outcome: Outcome, what: str) -> Outcome:
+    """The outcome with the addition, or unchanged if adding raises: that must not keep a job from ending."""
     try:
         return add(job, outcome)
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""Forgets finished jobs as retention says, and old entries of the audit trail, in small steps beside the work."""
+"""Pruner: deletes finished jobs and old audit entries as retention rules say, in small batches."""
 
 from __future__ import annotations
 
@@ -25,17 +25,20 @@ from .batch_size import BatchSize
 from .user_call import UserCalls
 
 _logger = logging.getLogger("mainspring")
-# Seconds between two looks after retention: a tenth of the shortest age that is kept, within these.
-SOONEST, LATEST = 60.0, 600.0
-# Jobs a step. The pause after it, which leaves the store to others, is as long as it took, and this long at least.
-STEP, PAUSE = 500, 0.01
-LINES = 10_000
-# Seconds that one call of the archive hook may take.
+# The interval between two prunings is a tenth of the shortest retention age, but within these bounds.
+MIN_INTERVAL_SECONDS = 60.0
+MAX_INTERVAL_SECONDS = 600.0
+BATCH_JOBS = 500
+# The pause after a batch, for other users of the store, is as long as the batch took but at least this.
+MIN_PAUSE_SECONDS = 0.01
+# Log lines per job that the archive hook gets.
+MAX_LOG_LINES = 10_000
+# Timeout of one call of the archive hook.
 ARCHIVE_SECONDS = 600.0
 
 
 class Archived(Struct, frozen=True):
-    """A job on its way out, with everything that goes with it."""
+    """A job that is about to be deleted, with everything deleted along with it."""
 
     job: Job
     executions: list[Execution]
@@ -46,12 +49,12 @@ Archive = Callable[[Sequence[Archived]], Awaitable[object] | object]
 
 
 class Pruner:
-    """`archive` gets each job before it goes; if it raises, the jobs stay and are offered again next time."""
+    """Deletes what retention does not keep. If `archive` raises, its jobs stay and are passed to it again next time."""
 
     def __init__(
         self,
         settings: Settings,
-        own: Mapping[str, Mapping[State, Retention]],
+        retention_by_task: Mapping[str, Mapping[State, Retention]],
         clock: Clock,
         bus: Bus,
         archive: Archive | None = None,
@@ -59,10 +62,10 @@ class Pruner:
         tasks: Collection[str] | None = None,
         before: Callable[[Store, datetime], Awaitable[object]] | None = None,
     ) -> None:
-        """`tasks`: whose jobs may go; None: those of every task, also of tasks that no code here knows. `before` is
-        called once before jobs go."""
+        """`archive` is called with jobs before they are deleted, `before` once per pruning before the first deletion.
+        Only jobs of `tasks` are deleted; None: of every task, also of tasks unknown to this application."""
         self._settings = settings
-        self._own = own
+        self._retention_by_task = retention_by_task
         self._clock = clock
         self._bus = bus
         self._archive = archive
@@ -70,37 +73,39 @@ class Pruner:
         self._tasks = tasks
         self._before = before
 
-    async def run(self, store: Store, insist: StoreRetry, phase: float) -> None:
-        """Looks after retention as long as the worker lives; `phase` (0 to 1) keeps workers from doing so together."""
+    async def run(self, store: Store, retry: StoreRetry, phase: float) -> None:
+        """Prunes as long as the worker lives; `phase` (0 to 1) spreads the prunings of several workers."""
         while True:
-            await self._clock.sleep(self._every() * (0.5 + phase))
-            await insist("pruning", lambda: self.prune(store))
+            await self._clock.sleep(self._interval() * (0.5 + phase))
+            await retry("pruning", lambda: self.prune(store))
 
-    def _every(self) -> float:
-        rules = [kept(state, own, self._settings) for own in ({}, *self._own.values()) for state in FINAL]
-        shortest = min((rule.age.total_seconds() for rule in rules if rule.age is not None), default=LATEST)
-        return min(max(SOONEST, shortest / 10), LATEST)
+    def _interval(self) -> float:
+        rules = [kept(state, own, self._settings) for own in ({}, *self._retention_by_task.values()) for state in FINAL]
+        shortest = min(
+            (rule.age.total_seconds() for rule in rules if rule.age is not None), default=MAX_INTERVAL_SECONDS
+        )
+        return min(max(MIN_INTERVAL_SECONDS, shortest / 10), MAX_INTERVAL_SECONDS)
 
     async def prune(self, store: Store) -> int:
-        """Everything that retention does not keep; returns how many jobs went."""
+        """Deletes everything that retention does not keep; returns the number of deleted jobs."""
         rules = await self._rules(store)
         if self._before is not None and rules:
             await self._before(store, self._clock.now())
-        # Without rules it still clears away what is empty.
-        gone = await store.forget(rules if self._unwatched() else {}, now=self._clock.now())
+        # Without rules it still drops empty partitions.
+        deleted = await store.forget(rules if self._unwatched() else {}, now=self._clock.now())
         for (state, task), (keep, before) in rules.items():
-            gone += await self._group(store, state, task, keep, before)
-        await self._tidy(store)
-        if gone:
-            self._bus.emit(Pruned(at=self._clock.now(), count=gone))
-        return gone
+            deleted += await self._prune_group(store, state, task, keep, before)
+        await self._prune_documents(store)
+        if deleted:
+            self._bus.emit(Pruned(at=self._clock.now(), count=deleted))
+        return deleted
 
-    async def _tidy(self, store: Store) -> None:
-        """Documents that have expired, and the audit trail from before what is kept of it."""
+    async def _prune_documents(self, store: Store) -> None:
+        """Deletes expired documents, and audit entries older than their retention."""
         now, began = self._clock.now(), self._clock.monotonic()
         since = now - min(timedelta(days=self._settings.audit_days), now - EPOCH)
         while await store.tidy(audited_since=since, now=now) >= MIN_PRUNED_ROWS:
-            await self._clock.sleep(max(PAUSE, self._clock.monotonic() - began))
+            await self._clock.sleep(max(MIN_PAUSE_SECONDS, self._clock.monotonic() - began))
             began = self._clock.monotonic()
 
     async def _rules(self, store: Store) -> Rules:
@@ -109,46 +114,46 @@ class Pruner:
         for state, task in await store.groups():
             if self._tasks is not None and task not in self._tasks:
                 continue
-            rule = kept(state, self._own.get(task, {}), self._settings)
+            rule = kept(state, self._retention_by_task.get(task, {}), self._settings)
             if rule.age is not None:
                 rules[state, task] = (rule.keep, now - min(rule.age, now - EPOCH))
         return rules
 
     def _unwatched(self) -> bool:
-        """Whether nobody wants to know which jobs go."""
+        """Whether nothing here needs the ids of deleted jobs."""
         return self._archive is None and not self._bus.wants(JobsPruned)
 
-    async def _group(self, store: Store, state: State, task: str, keep: int, before: datetime) -> int:
-        gone, size = 0, BatchSize(STEP)
+    async def _prune_group(self, store: Store, state: State, task: str, keep: int, before: datetime) -> int:
+        deleted, size = 0, BatchSize(BATCH_JOBS)
         while old := await store.surplus(state, task, keep=keep, before=before, limit=size.jobs):
-            if not await self._archived(store, old):
+            if not await self._call_archive(store, old):
                 break
             began = self._clock.monotonic()
-            # Only those that are still what they were: one may have been retried meanwhile, and have ended again.
+            # Deletes only what is unchanged: a job may have been retried and have ended again meanwhile.
             ends = {job.id: End(job.finished_at, job.runs) for job in old}
             which = Filter(ids=tuple(ends), states=(state.value,), ends=ends)
-            done = (await store.change(Action.DELETE, which, now=self._clock.now(), limit=STEP)).done
-            gone += len(done)
+            done = (await store.change(Action.DELETE, which, now=self._clock.now(), limit=BATCH_JOBS)).done
+            deleted += len(done)
             if done:
                 self._bus.emit(JobsPruned(at=self._clock.now(), state=state, task=task, ids=tuple(done)))
             if len(old) < size.jobs or not done:
                 break
             size.learn(old)
-            if size.jobs <= len(old):  # a step that may grow still is a short one
-                await self._clock.sleep(max(PAUSE, self._clock.monotonic() - began))
-        return gone
+            if size.jobs <= len(old):  # no pause after the first, small batches
+                await self._clock.sleep(max(MIN_PAUSE_SECONDS, self._clock.monotonic() - began))
+        return deleted
 
-    async def _archived(self, store: Store, old: Sequence[Job]) -> bool:
+    async def _call_archive(self, store: Store, old: Sequence[Job]) -> bool:
         if self._archive is None:
             return True
         runs = defaultdict[JobId, list[Execution]](list)
         for run in await store.executions([job.id for job in old]):
             runs[run.job_id].append(run)
-        leaving = [Archived(job, runs[job.id], await store.logs(job.id, limit=LINES)) for job in old]
+        leaving = [Archived(job, runs[job.id], await store.logs(job.id, limit=MAX_LOG_LINES)) for job in old]
         try:
             await self._calls("archive", self._archive, leaving)
         except Exception as error:
-            _logger.exception("the archive hook raised; %d finished jobs stay until it does not", len(old))
+            _logger.exception("the archive hook raised; %d finished jobs are kept until it succeeds", len(old))
             count("archive", error)
             return False
         return True

@@ -1,4 +1,4 @@
-"""Carries log lines and progress to the store, before the outcomes of their runs."""
+"""Report sender: stores log lines and progress before the outcomes of their runs."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from ..store import Store
 from ..store_retry import StoreRetry
 from ..task.context import ReportBuffer
 
-# Log lines and progress wait this long for more of them.
-REPORT = 0.5
+# Log lines and progress are collected this long before they are sent.
+GATHER_SECONDS = 0.5
 
 
 class ReportSender:
-    """What lies on the desk reaches the store in order; what a failed call left unsent goes first."""
+    """Sends the buffered reports to the store, in order; those of a failed call go first."""
 
-    def __init__(self, desk: ReportBuffer, clock: Clock, bus: Bus) -> None:
-        self._desk = desk
+    def __init__(self, buffer: ReportBuffer, clock: Clock, bus: Bus) -> None:
+        self._buffer = buffer
         self._clock = clock
         self._bus = bus
-        self._laid = Alarm(clock)
+        self._alarm = Alarm(clock)
         self._unsent: list[tuple[Job, RunReport]] = []
-        self._carrying = asyncio.Lock()
+        self._flushing = asyncio.Lock()
 
-    async def run(self, store: Store, insist: StoreRetry) -> None:
+    async def run(self, store: Store, retry: StoreRetry) -> None:
         loop = asyncio.get_running_loop()
-        self._desk.ring = lambda: loop.is_closed() or loop.call_soon_threadsafe(self._laid.ring)
+        self._buffer.ring = lambda: loop.is_closed() or loop.call_soon_threadsafe(self._alarm.ring)
         while True:
-            if not self._desk:
-                await self._laid.wait(None)
-            await self._clock.sleep(REPORT)
-            await insist("reporting", lambda: self.carry(store))
+            if not self._buffer:
+                await self._alarm.wait(None)
+            await self._clock.sleep(GATHER_SECONDS)
+            await retry("reporting", lambda: self.flush(store))
 
-    async def carry(self, store: Store) -> None:
-        """Everything that was said until now is in the store."""
-        if not self._unsent and not self._desk:
+    async def flush(self, store: Store) -> None:
+        """Stores everything reported until now."""
+        if not self._unsent and not self._buffer:
             return
-        async with self._carrying:
-            while reports := self._unsent or self._desk.take():
+        async with self._flushing:
+            while reports := self._unsent or self._buffer.take():
                 self._unsent = reports
                 stands = await store.report([report for _, report in reports])
                 self._unsent = []
-                self.tell([(job, report) for job, report in reports if job.id in stands])
+                self.emit_stored([(job, report) for job, report in reports if job.id in stands])
 
-    def tell(self, reports: Sequence[tuple[Job, RunReport]]) -> None:
-        """The store has accepted them."""
+    def emit_stored(self, reports: Sequence[tuple[Job, RunReport]]) -> None:
+        """Emits events for reports that the store has accepted."""
         if self._bus.wants(JobReported):
             for job, report in reports:
                 self._bus.emit(JobReported(at=self._clock.now(), job=job, report=report))

@@ -1,4 +1,4 @@
-"""Runs one job: decode, middleware, call; says how it ended."""
+"""Runner: decodes one job's payload, calls its task through the middleware, and returns how the run ended."""
 
 from __future__ import annotations
 
@@ -38,30 +38,30 @@ from ..records.skew import UndecodablePayload
 from ..task.context import Context, ReportBuffer, running
 from ..task.task import Task, TaskOptions
 
-# Tries of postponed jobs in a worker, beyond the first one of each.
-TRIES_PER_SECOND = 100
+# Tries of postponed jobs per worker, beyond the first try of each.
+MAX_TRIES_PER_SECOND = 100
 
 if TYPE_CHECKING:
-    from ..executor.pool import Processes
+    from ..executor.pool import ProcessPool
     from ..executor.protocol import Message, Raised
 
 
-class Pace:
-    """Spreads the next tries of postponed jobs, so that other jobs find room between them however many there are."""
+class Pacer:
+    """Spaces out the next tries of postponed jobs, so that they leave room for other jobs however many they are."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._until = 0.0
 
     def reserve(self) -> float:
-        """Seconds until the next instant that no other job has."""
+        """Reserves the next free instant; returns the seconds until then."""
         now = self._clock.monotonic()
-        self._until = max(now, self._until) + 1 / TRIES_PER_SECOND
+        self._until = max(now, self._until) + 1 / MAX_TRIES_PER_SECOND
         return self._until - now
 
 
 class Runner:
-    """Everything about a task that can be prepared is prepared here, once."""
+    """Runs jobs. Whatever can be prepared for a task is prepared once, in the constructor."""
 
     def __init__(
         self,
@@ -75,30 +75,30 @@ class Runner:
         max_crashes: int = 3,
         skew: float = 0.0,
     ) -> None:
-        """`skew`: seconds that a job may wait for a worker with the version of its task that made its payload."""
+        """`skew`: how long a job may wait (seconds) for a worker whose version of the task can decode its payload."""
         self._clock = clock
-        self.desk = ReportBuffer(clock)
+        self.reports = ReportBuffer(clock)
         self.threads = Threads(clock)
-        self._processes: Processes | None = None
+        self._process_pool: ProcessPool | None = None
         self._max_crashes = max_crashes
         self._skew = skew
-        self._pace = Pace(clock)
+        self._pacer = Pacer(clock)
         self._default_timeout = timeout
         self._result_limit = result_limit
         self._tasks = tasks
-        # A process of its own is interrupted from within.
+        # A child process handles its soft timeout itself.
         soft = {
             name: task.options.soft_timeout
             for name, task in tasks.items()
             if task.options.soft_timeout is not None and task.executor != "process"
         }
-        # Jobs that were claimed together mostly have the same.
+        # Jobs that are claimed together mostly have the same deadline.
         self._deadline = lru_cache(maxsize=16)(_deadline)
         around: list[Middleware] = [*middleware, Timeout(clock, soft), recovery]
         self._calls: dict[str, Next] = {}
         self._policies: dict[str, Policy] = {}
         for name, task in tasks.items():
-            self._calls[name] = onion([*task.middleware, *around], self._core(task))
+            self._calls[name] = onion([*task.middleware, *around], self._innermost(task))
             self._policies[name] = task.policy(policy)
 
     def context(self, job: Job) -> Context:
@@ -106,48 +106,48 @@ class Runner:
         if timeout is UNSET:
             timeout = self._tasks[job.task].timeout(self._default_timeout)
         elif timeout is not None:
-            timeout = min(timeout, MAX_SPAN_SECONDS)  # a job of an earlier release may have more than a timer takes
-        # The deadline is only told, the timeout middleware keeps it: they start within microseconds.
+            timeout = min(timeout, MAX_SPAN_SECONDS)  # jobs of earlier releases may exceed what a timer accepts
+        # The deadline only informs the task; the timeout middleware enforces it, and starts microseconds later.
         ratio = self._tasks[job.task].options.failed_ratio
-        return Context(job, timeout, self._deadline(job.started_at, timeout), self.desk, ratio)
+        return Context(job, timeout, self._deadline(job.started_at, timeout), self.reports, ratio)
 
     def fingerprints(self, tasks: Iterable[str]) -> tuple[str, ...]:
         return tuple(self._tasks[name].arguments.fingerprint for name in tasks)
 
     async def run(self, ctx: Context) -> RunEnd:
-        """How the run ended; lets nothing through but its own cancellation."""
+        """Returns how the run ended; raises nothing but CancelledError."""
         job = ctx.job
         running.set(ctx)
         try:
             ctx.arguments = self._tasks[job.task].arguments.decode(job.payload)
         except BaseException as error:  # of any kind: validators of the arguments' classes run there
-            return self._unreadable(job.task, unfit(job.task, error))
+            return self._undecodable(job.task, unfit(job.task, error))
         failpoint("run.started")
         try:
             value = await self._calls[job.task](ctx)
         except asyncio.CancelledError:
             raise
-        except ProcessExited as gone:
-            return ProcessDied(str(gone), self._max_crashes)
+        except ProcessExited as exited:
+            return ProcessDied(str(exited), self._max_crashes)
         except UnreadableAbroad as abroad:
-            return self._unreadable(job.task, abroad.failure, abroad.version)
+            return self._undecodable(job.task, abroad.failure, abroad.version)
         except BaseException as error:
             return error
         finally:
             failpoint("run.returned")
         try:
-            return self.judged(ctx, value)
+            return self.end_of(ctx, value)
         except BaseException as error:  # of any kind: code of the value's class runs there
             return error
 
-    def _unreadable(self, task: str, failure: Failure, version: tuple[str, str] | None = None) -> UndecodablePayload:
-        """`version`: the fingerprint and the parameters of the task where it was to run, if that is elsewhere."""
+    def _undecodable(self, task: str, failure: Failure, version: tuple[str, str] | None = None) -> UndecodablePayload:
+        """`version`: the task's fingerprint and parameters in the child process; None if it was decoded here."""
         arguments = self._tasks[task].arguments
         fingerprint, parameters = version or (arguments.fingerprint, arguments.parameters)
-        return UndecodablePayload(failure, fingerprint, parameters, self._skew, self._pace.reserve())
+        return UndecodablePayload(failure, fingerprint, parameters, self._skew, self._pacer.reserve())
 
-    def judged(self, ctx: Context, value: Any) -> Done | Directive | ItemsFailed:
-        """What it means that the task returned this."""
+    def end_of(self, ctx: Context, value: Any) -> Done | Directive | ItemsFailed:
+        """The end of a run whose task returned `value`."""
         if isinstance(value, Directive):
             return value
         items, verdict = ctx.counted, ctx.verdict
@@ -160,7 +160,7 @@ class Runner:
         return Done() if value is None else Done(*encode_result(value, self._result_limit))
 
     def policy(self, job: Job) -> Policy:
-        """The task's rules, with the job's own wishes first."""
+        """The task's policy, overridden by the job's own options."""
         policy = self._policies[job.task]
         if job.max_retries is None and job.backoff is None:
             return policy
@@ -169,16 +169,16 @@ class Runner:
 
     def close(self) -> None:
         self.threads.close()
-        if self._processes is not None:
-            self._processes.close()
+        if self._process_pool is not None:
+            self._process_pool.close()
 
-    def _core(self, task: Task[Any, Any]) -> Next:
+    def _innermost(self, task: Task[Any, Any]) -> Next:
         fn, context = task.fn, task.arguments.context
         if task.executor == "process":
-            from ..executor.pool import Processes, place_of
+            from ..executor.pool import ProcessPool, import_path_of
 
-            self._processes = self._processes or Processes(self._clock)
-            return partial(self._in_process, task, place_of(fn))
+            self._process_pool = self._process_pool or ProcessPool(self._clock)
+            return partial(self._in_process, task, import_path_of(fn))
         if is_async(fn):
             if context is None:
                 return lambda ctx: fn(*ctx.arguments[0], **ctx.arguments[1])
@@ -190,24 +190,31 @@ class Runner:
         value = await self.threads.call(
             partial(fn, ctx, *args, **kwargs) if wants_context else partial(fn, *args, **kwargs), ctx
         )
-        # A sync function may still hand back a coroutine (functools.partial, a decorator without `async`).
+        # A sync function may still return a coroutine (functools.partial, a decorator without `async`).
         return await value if inspect.iscoroutine(value) else value
 
-    async def _in_process(self, task: Task[Any, Any], place: tuple[str, str, str | None], ctx: Context) -> Any:
-        """In a process of its own, for what may have to be killed."""
+    async def _in_process(self, task: Task[Any, Any], path: tuple[str, str, str | None], ctx: Context) -> Any:
+        """Runs the task in a child process, which can be killed."""
         from ..executor.protocol import ProcessDiedMessage as Gone
         from ..executor.protocol import Raised, RunRequest, RunSteered
 
-        assert self._processes is not None
+        assert self._process_pool is not None
         options = task.options
-        ended = await self._processes.call(
+        ended = await self._process_pool.call(
             RunRequest(
-                module=place[0], qualname=place[1], main=place[2], job=ctx.job, timeout=ctx.timeout,
-                deadline=ctx.deadline, soft_timeout=options.soft_timeout, memory_limit=options.memory_limit,
-                cpu_limit=options.cpu_limit, result_limit=self._result_limit,
+                module=path[0],
+                qualname=path[1],
+                main=path[2],
+                job=ctx.job,
+                timeout=ctx.timeout,
+                deadline=ctx.deadline,
+                soft_timeout=options.soft_timeout,
+                memory_limit=options.memory_limit,
+                cpu_limit=options.cpu_limit,
+                result_limit=self._result_limit,
             ),
-            partial(_hear, ctx),
-        )  # fmt: skip
+            partial(_apply_message, ctx),
+        )
         ctx.usage = ended.usage
         match ended:
             case Gone(reason=reason):
@@ -215,11 +222,11 @@ class Runner:
             case Raised(failure=failure, kind="unreadable", version=version):
                 raise UnreadableAbroad(failure, version)
             case Raised(failure=failure, kind=kind):
-                raise RemoteFailure(failure, retryable=_worth_a_retry(ended, options), timeout=kind == "timeout")
+                raise RemoteFailure(failure, retryable=_is_retryable(ended, options), timeout=kind == "timeout")
             case RunSteered(steer=steer):
                 raise steer
             case _:
-                # Layers see the value; what could not be kept of it was said in the process.
+                # Middleware sees the value; the child has already noted what of it could not be kept.
                 return data(ended.result or "null") if ended.note is None else Done(ended.result, ended.note)
 
 
@@ -227,8 +234,8 @@ def _deadline(began: datetime | None, timeout: float | None) -> datetime | None:
     return None if timeout is None or began is None else later(began, timeout)
 
 
-def _worth_a_retry(raised: Raised, options: TaskOptions) -> bool:
-    """What the task's rules say of an error that only its process has seen."""
+def _is_retryable(raised: Raised, options: TaskOptions) -> bool:
+    """Whether the task's retry rules allow another attempt after an error that only the child process has seen."""
     from ..executor.pool import bases_of
 
     if not raised.bases:
@@ -239,8 +246,8 @@ def _worth_a_retry(raised: Raised, options: TaskOptions) -> bool:
     return wanted and not unwanted
 
 
-def _hear(ctx: Context, message: Message | Usage) -> None:
-    """What a task says in its process, said here."""
+def _apply_message(ctx: Context, message: Message | Usage) -> None:
+    """Applies a message of the child process to the context here."""
     from ..executor.protocol import ItemsMessage, LogMessage, NoteMessage, ProgressMessage
 
     match message:

@@ -1,4 +1,4 @@
-"""Scheduler: writes down what the code declares, and fires what is due."""
+"""Scheduler: stores the schedules that the code declares, and fires the due ones."""
 
 from __future__ import annotations
 
@@ -36,54 +36,65 @@ from ..survived_errors import is_own_cancellation
 from .user_call import UserCalls
 from .watchdog import Watchdog
 
-# Schedules that one turn fires at most, and one step reads or writes.
-BATCH = 500
-# Jobs after which a step is written: whoever else writes, and the event loop, wait for no more of them.
-LOAD = 500
-# Schedules planned without a pause: some milliseconds, for which the jobs under way in this process wait.
-PLANNED_AT_ONCE = 100
-# Seconds between two looks at a store that is busy with other things.
-REST = 0.1
-# Seconds that the input of a tick may take to be made: the other schedules wait meanwhile.
-INPUT_TIMEOUT = 10.0
+# Maximum schedules per store call.
+BATCH_SCHEDULES = 500
+# Maximum jobs per store transaction, which other writers and the event loop have to wait for.
+BATCH_JOBS = 500
+# Schedules planned before yielding to the event loop: a few milliseconds, during which no job here proceeds.
+SCHEDULES_PER_YIELD = 100
+# Minimum interval between two queries for due schedules when the store reports change after change.
+BUSY_RETRY_SECONDS = 0.1
+# Timeout for computing the input of a tick: the other schedules wait meanwhile.
+INPUT_TIMEOUT_SECONDS = 10.0
 _logger = logging.getLogger("mainspring")
 T = TypeVar("T")
 
 
-def job_of(schedule: Schedule, tick: Tick, payload: str, now: datetime, fingerprint: str | None) -> NewJob:
-    """The job of a tick, under the tick's own key. What was triggered by hand is no tick, and may be so any time."""
-    # Stores find a schedule's jobs by their keys, so that each has one.
+def job_for_tick(schedule: Schedule, tick: Tick, payload: str, now: datetime, fingerprint: str | None) -> NewJob:
+    """The job of a tick, with the tick's key. A trigger by hand is not a tick: it gets a key of its own."""
+    # Stores find a schedule's jobs by their keys, so every one of them needs a key.
     by_hand = f"schedule:{schedule.name}:hand-{tick.job_id}"
     spec, key = schedule.spec, by_hand if tick.reason == BY_HAND else tick_key(schedule.name, tick.at)
     return NewJob(
-        id=tick.job_id or "", task=spec.task, payload=payload, queue=spec.queue, priority=spec.priority,
-        expires_at=None if spec.expires is None else now + timedelta(seconds=spec.expires), timeout=spec.timeout,
-        max_retries=spec.max_retries, backoff=spec.backoff, tags=spec.tags, metadata=spec.metadata,
-        idempotency_key=key, schedule=schedule.name, scheduled_at=tick.at, beside=tick.reason == BACKFILL,
+        id=tick.job_id or "",
+        task=spec.task,
+        payload=payload,
+        queue=spec.queue,
+        priority=spec.priority,
+        expires_at=None if spec.expires is None else now + timedelta(seconds=spec.expires),
+        timeout=spec.timeout,
+        max_retries=spec.max_retries,
+        backoff=spec.backoff,
+        tags=spec.tags,
+        metadata=spec.metadata,
+        idempotency_key=key,
+        schedule=schedule.name,
+        scheduled_at=tick.at,
+        beside=tick.reason == BACKFILL,
         fingerprint=fingerprint,
-    )  # fmt: skip
+    )
 
 
-async def load_of(store: Store, now: datetime, *, without: Collection[str]) -> TickLoad:
-    """All schedules as load, but for these, read page by page: there may be very many."""
-    board, after = TickLoad((), now), None
-    while page := await store.schedules(limit=BATCH, after=after):
+async def read_load(store: Store, now: datetime, *, without: Collection[str]) -> TickLoad:
+    """The tick load of all active schedules except `without`, read page by page: there may be very many."""
+    load, after = TickLoad((), now), None
+    while page := await store.schedules(limit=BATCH_SCHEDULES, after=after):
         for row in page:
             if row.status == "active" and row.name not in without:
-                board.add(row)
+                load.add(row)
         after = page[-1].name
-    return board
+    return load
 
 
-def _sets(items: Sequence[T]) -> list[Sequence[T]]:
-    """As many at a time as one step of the store takes at most."""
-    return [items[n : n + BATCH] for n in range(0, len(items), BATCH)]
+def _batches(items: Sequence[T]) -> list[Sequence[T]]:
+    """The items in batches of the size of one store call."""
+    return [items[n : n + BATCH_SCHEDULES] for n in range(0, len(items), BATCH_SCHEDULES)]
 
 
 class Scheduler:
-    """Any worker may fire: who is second is told by the store, and does nothing.
+    """Fires schedules. Any worker may fire: the store rejects the second firing of a tick.
 
-    So no leader is needed for a tick to fire once. Having one saves the others the asking.
+    So a tick fires once without a leader. A leader saves the other workers the queries.
     """
 
     def __init__(
@@ -97,7 +108,7 @@ class Scheduler:
         fires: bool = True,
         leader: Leader | None = None,
     ) -> None:
-        """`arguments` says how the input of each task travels; with a `leader` it fires only while that leads."""
+        """`arguments` encodes the computed input of each task; with a `leader` it fires only while that one leads."""
         self._clock = clock
         self._bus = bus
         self._declared = declared
@@ -105,89 +116,93 @@ class Scheduler:
         self._limit = payload_limit
         self._fires = fires
         self._leader = leader
-        self._suspects: dict[JobId, datetime] = {}
+        self._failed_jobs: dict[JobId, datetime] = {}
         self._alarm = Alarm(clock)
-        self._looked = -math.inf
-        self._hearing = False
-        self._inputs = UserCalls(clock, INPUT_TIMEOUT)
+        self._looked_at = -math.inf
+        self._look_planned = False
+        self._inputs = UserCalls(clock, INPUT_TIMEOUT_SECONDS)
         if leader is not None:
             leader.on_change(lambda leading: self._alarm.ring())
 
-    # what the code says
+    # declared schedules
 
     async def declare(self, store: Store, *, missing_only: bool = False) -> None:
-        """Brings the store's schedules in line with the code's. Those that users made are left alone."""
+        """Creates or redefines the store's schedules as the code declares them. Those of users are left alone."""
         names = set(self._declared)
         while names:
             now = self._clock.now()
-            known = {row.name: row for some in _sets(sorted(names)) for row in await store.schedules(some, limit=BATCH)}
-            homeless = {name for name in names if needs_anchor(self._declared[name].spec, known.get(name))}
-            board = await load_of(store, now, without=homeless) if homeless else TickLoad((), now)
-            wanted = [self._said(name, known.get(name), now, missing_only, board) for name in sorted(names)]
+            known = {
+                row.name: row
+                for some in _batches(sorted(names))
+                for row in await store.schedules(some, limit=BATCH_SCHEDULES)
+            }
+            unplaced_names = {name for name in names if unplaced(self._declared[name].spec, known.get(name))}
+            load = await read_load(store, now, without=unplaced_names) if unplaced_names else TickLoad((), now)
+            wanted = [self._firing_for(name, known.get(name), now, missing_only, load) for name in sorted(names)]
             firings = [firing for firing in wanted if firing is not None]
             names, stand = set(), list[str]()
-            answers = [done for some in _sets(firings) for done in await store.fire(some, now=now)]
+            answers = [done for some in _batches(firings) for done in await store.fire(some, now=now)]
             for firing, done in zip(firings, answers, strict=True):
                 if done.stands:
-                    self.tell(firing)
+                    self.emit_fired(firing)
                     stand.append(firing.schedule.name)
-                else:  # who came second looks again: most likely there is nothing left to say
+                else:  # another worker was first: look again, most likely nothing is left to do
                     names.add(firing.schedule.name)
             if stand:
                 self._bus.emit(SchedulesChanged(at=now, action="declare", names=tuple(stand)))
 
-        await self._look_for_dependencies(store)
+        await self._warn_missing_dependencies(store)
 
-    async def _look_for_dependencies(self, store: Store) -> None:
-        wanted = {name for said in self._declared.values() for name in said.spec.depends_on} - set(self._declared)
+    async def _warn_missing_dependencies(self, store: Store) -> None:
+        dependencies = {name for declaration in self._declared.values() for name in declaration.spec.depends_on}
+        wanted = dependencies - set(self._declared)
         known = {row.name for row in await store.schedules(wanted, limit=len(wanted))} if wanted else set()
-        for name, said in self._declared.items():
-            for missing in sorted(wanted.intersection(said.spec.depends_on) - known):
-                _logger.warning("schedule %r depends on %r, which there is not: it never fires", name, missing)
+        for name, declaration in self._declared.items():
+            for missing in sorted(wanted.intersection(declaration.spec.depends_on) - known):
+                _logger.warning("schedule %r depends on %r, which does not exist: it never fires", name, missing)
 
-    def _said(
-        self, name: str, row: Schedule | None, now: datetime, missing_only: bool, board: TickLoad
-    ) -> Firing | None:  # fmt: skip
+    def _firing_for(
+        self, name: str, row: Schedule | None, now: datetime, missing_only: bool, load: TickLoad
+    ) -> Firing | None:
         spec, digest = self._declared[name].spec, fingerprint(self._declared[name].spec)
         if row is not None and (missing_only or row.owner == "user" or row.declared == digest):
             return None
-        anchor_at = choose_anchor(name, spec, board, now) if needs_anchor(spec, row) else None
+        anchor_at = place(name, spec, load, now) if unplaced(spec, row) else None
         if row is None:
             firing = Firing(schedule=create(name, spec, owner="code", now=now, anchor_at=anchor_at))
         else:
             firing = redefine(row, spec, now=now, declared=digest, anchor_at=anchor_at)
         if anchor_at is not None:
-            board.add(firing.schedule)
+            load.add(firing.schedule)
         return firing
 
-    # what is due
+    # firing
 
-    async def run(self, store: Store, insist: StoreRetry, poll: float, vigil: Watchdog) -> None:
-        """Sleeps until the next schedule is due, or `poll` at most if nothing is heard: clocks jump, and others change
-        schedules."""
-
-        await insist("declaring schedules", lambda: self.declare(store))
+    async def run(self, store: Store, retry: StoreRetry, poll: float, watchdog: Watchdog) -> None:
+        """Fires until cancelled. Sleeps until the next schedule is due, but at most `poll` seconds unless the store
+        reports changes: clocks jump, and other processes change schedules."""
+        await retry("declaring schedules", lambda: self.declare(store))
         if self._leader is None:
-            await self._turns(store, insist, poll, vigil)
+            await self._fire_loop(store, retry, poll, watchdog)
         else:
-            self._leader.through(lambda store: vigil.store(store, "leader"))
+            self._leader.through(lambda store: watchdog.store(store, "leader"))
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._leader.run(asyncio.Event().wait))
-                await self._turns(store, insist, poll, vigil)
+                await self._fire_loop(store, retry, poll, watchdog)
 
-    async def _turns(self, store: Store, insist: StoreRetry, poll: float, vigil: Watchdog) -> Never:
-        async def turn() -> float | None:
-            vigil.turn("fire")
-            return await self.turn(store)
+    async def _fire_loop(self, store: Store, retry: StoreRetry, poll: float, watchdog: Watchdog) -> Never:
+        async def run_once() -> float | None:
+            watchdog.mark("fire")
+            return await self.run_once(store)
 
         while True:
-            wait, rest = await insist("firing", turn), poll_interval(store, poll)
-            vigil.turn("fire", rest)
+            wait, rest = await retry("firing", run_once), poll_interval(store, poll)
+            watchdog.mark("fire", rest)
             await self._alarm.wait(rest if wait is None else min(wait, rest))
 
     @asynccontextmanager
-    async def at_hand(self) -> AsyncIterator[None]:
-        """For turns without run(): leads meanwhile, if that is what firing takes and nobody else does."""
+    async def leading(self) -> AsyncIterator[None]:
+        """For callers of run_once() without run(): leads inside the block, if firing needs it and no other does."""
         if self._leader is None:
             yield
             return
@@ -201,36 +216,36 @@ class Scheduler:
     def _may_fire(self) -> bool:
         return self._fires if self._leader is None else self._leader.is_leader
 
-    def heard(self) -> None:
-        """Something in the store has changed: looks again, but not all the time while the store is busy."""
-        if not self._hearing:
-            self._hearing = True
-            self._clock.call_later(max(0.0, self._looked + REST - self._clock.monotonic()), self._look)
+    def on_store_change(self) -> None:
+        """Looks for due schedules again, but not more often than every BUSY_RETRY_SECONDS."""
+        if not self._look_planned:
+            self._look_planned = True
+            self._clock.call_later(max(0.0, self._looked_at + BUSY_RETRY_SECONDS - self._clock.monotonic()), self._look)
 
     def _look(self) -> None:
-        self._hearing = False
+        self._look_planned = False
         self._alarm.ring()
 
-    async def turn(self, store: Store) -> float | None:
-        """Fires what is due; returns the seconds until there is more, None: nobody knows of any."""
+    async def run_once(self, store: Store) -> float | None:
+        """Fires due schedules; returns the seconds until the next one is due, None if there is none."""
         next_at = await self._fire_due(store) if self._may_fire() else None
-        if self._suspects:
-            await self._tell_paused(store)
+        if self._failed_jobs:
+            await self._emit_paused(store)
         return None if next_at is None else max(0.0, (next_at - self._clock.now()).total_seconds())
 
     async def _fire_due(self, store: Store) -> datetime | None:
-        now, self._looked = self._clock.now(), self._clock.monotonic()
-        due = await store.due(now=now, limit=BATCH, computed=self._computed())
+        now, self._looked_at = self._clock.now(), self._clock.monotonic()
+        due = await store.due(now=now, limit=BATCH_SCHEDULES, computed=self._computed_names())
         ahead = [] if due.next_at is None else [due.next_at]
         if due.schedules:
             ahead += await self._fire(store, due.schedules, now)
         return min(ahead, default=None)
 
-    def _computed(self) -> Collection[str]:
-        return [name for name, said in self._declared.items() if said.input is not None]
+    def _computed_names(self) -> Collection[str]:
+        return [name for name, declaration in self._declared.items() if declaration.input is not None]
 
     async def _fire(self, store: Store, schedules: Sequence[Schedule], now: datetime) -> list[datetime]:
-        """Returns when those it fired are due next."""
+        """Returns when the fired schedules are due next."""
         depends = {name for schedule in schedules for name in schedule.spec.depends_on}
         rows = {row.name: row for row in await store.schedules(depends, limit=len(depends))} if depends else {}
         broken: dict[str, dict[datetime, str]] = {schedule.name: {} for schedule in schedules}
@@ -238,19 +253,19 @@ class Scheduler:
         while left:
             planned: list[tuple[Schedule, Firing]] = []
             load = 0
-            while left and load < LOAD:
+            while left and load < BATCH_JOBS:
                 schedule = left.popleft()
-                firing = await self._planned(schedule, now, rows, broken[schedule.name])
+                firing = await self._plan(schedule, now, rows, broken[schedule.name])
                 planned.append((schedule, firing))
                 load += len(firing.jobs)
-                if not len(planned) % PLANNED_AT_ONCE:
+                if not len(planned) % SCHEDULES_PER_YIELD:
                     await asyncio.sleep(0)
             failpoint("fire.planned")
             fired = await store.fire([firing for _, firing in planned], now=now)
             for (schedule, firing), answer in zip(planned, fired, strict=True):
                 if answer.stands:
-                    self.tell(firing)
-                    # What it cancelled may have ended in the same step, and freed the tick that waits for it.
+                    self.emit_fired(firing)
+                    # A job it cancelled may have ended in the same transaction, and freed the tick that waits for it.
                     again = now if firing.cancel else firing.schedule.due_at
                     ahead += [] if again is None else [again]
                 elif answer.held:
@@ -259,7 +274,7 @@ class Scheduler:
                     left.append(schedule)
         return ahead
 
-    async def _planned(
+    async def _plan(
         self, schedule: Schedule, now: datetime, rows: Mapping[str, Schedule], broken: dict[datetime, str]
     ) -> Firing:
         others = {name: rows[name] for name in schedule.spec.depends_on if name in rows}
@@ -270,36 +285,36 @@ class Scheduler:
                 if tick.what == "fired":
                     try:
                         payload = await self.payload(schedule, tick.at)
-                        jobs.append(job_of(schedule, tick, payload, now, self.fingerprint(schedule)))
+                        jobs.append(job_for_tick(schedule, tick, payload, now, self.fingerprint(schedule)))
                     except BaseException as error:  # of any kind: code of the values' own classes runs there
                         if is_own_cancellation(error):
                             raise
-                        told = failure_of(error, stack=False)
-                        broken[tick.at] = clean(f"{INPUT_ERROR}{told.type}: {told.message}", MAX_REASON_CHARACTERS)
+                        failure = failure_of(error, stack=False)
+                        broken[tick.at] = clean(f"{INPUT}{failure.type}: {failure.message}", REASON_LIMIT)
             if len(jobs) == firing.schedule.fired - schedule.fired:
                 return replace(firing, jobs=tuple(jobs))
 
     async def payload(self, schedule: Schedule, tick: datetime) -> str:
-        """The input of a tick's job: as it was stored, or made now."""
+        """The payload of a tick's job: the stored one, or computed now."""
         if not schedule.spec.computed:
             return schedule.spec.payload
-        said = self._declared.get(schedule.name)
-        if said is None or said.input is None:
+        declaration = self._declared.get(schedule.name)
+        if declaration is None or declaration.input is None:
             raise BadInput(f"schedule {schedule.name!r} computes its input, by a function that is not in this app")
-        values = await self._inputs(schedule.name, said.input, tick)
+        values = await self._inputs(schedule.name, declaration.input, tick)
         if not isinstance(values, Mapping):
             raise BadInput(f"it returned {values!r:.80}, not a mapping of argument names to values")
         return self._arguments[schedule.spec.task].encode((), values, self._limit)
 
     def fingerprint(self, schedule: Schedule) -> str | None:
-        """Of the task that made what payload() returns."""
+        """Fingerprint of the task version that encoded what payload() returns."""
         spec = schedule.spec
         return self._arguments[spec.task].fingerprint if spec.computed else spec.fingerprint
 
-    # who is told
+    # events
 
-    def tell(self, firing: Firing) -> None:
-        """The firing stands: its ticks and its jobs."""
+    def emit_fired(self, firing: Firing) -> None:
+        """Emits the events of a firing that the store has accepted: its ticks and its jobs."""
         now, name = self._clock.now(), firing.schedule.name
         for tick in firing.ticks:
             kind = TickFired if tick.what == "fired" else TickPassed
@@ -307,17 +322,17 @@ class Scheduler:
         for job in firing.jobs:
             self._bus.emit(enqueued(now, job))
 
-    def suspect(self, id: JobId, at: datetime) -> None:
-        """This job ends in a failure now, if that stands: its schedule, if it has one, may be paused for it."""
-        self._suspects[id] = at
+    def note_failed_job(self, id: JobId, at: datetime) -> None:
+        """Records a job that fails now: the store may pause its schedule, if it has one, for that."""
+        self._failed_jobs[id] = at
 
-    async def _tell_paused(self, store: Store) -> None:
-        suspects, self._suspects = self._suspects, {}
-        which, now = Filter(ids=tuple(suspects)), self._clock.now()
-        jobs = await store.jobs(which, now=now, limit=len(suspects), brief=True)
-        # What runs still has its outcome on the way.
-        self._suspects |= {job.id: suspects[job.id] for job in jobs if job.state is State.RUNNING}
-        ends = {(job.schedule, suspects[job.id]) for job in jobs if job.schedule is not None and job.state.final}
+    async def _emit_paused(self, store: Store) -> None:
+        failed, self._failed_jobs = self._failed_jobs, {}
+        which, now = Filter(ids=tuple(failed)), self._clock.now()
+        jobs = await store.jobs(which, now=now, limit=len(failed), brief=True)
+        # A job that still runs has its outcome on the way: check it next time.
+        self._failed_jobs |= {job.id: failed[job.id] for job in jobs if job.state is State.RUNNING}
+        ends = {(job.schedule, failed[job.id]) for job in jobs if job.schedule is not None and job.state.final}
         names = {name for name, _ in ends}
         for row in await store.schedules(names, limit=len(names)) if names else ():
             if row.paused_at is not None and (row.name, row.paused_at) in ends:

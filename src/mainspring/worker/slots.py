@@ -1,4 +1,4 @@
-"""The slots of a worker: what runs now, and how each run is ended."""
+"""The slots of a worker: the runs in progress, and how each of them is ended."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ from ..task.context import Context
 from .runner import Runner
 
 RunKey = tuple[JobId, Lease]
-# How long a run may go on after it was told to end before its slot is given up.
-PATIENCE = 5.0
+# How long a run may continue after it was interrupted before its slot counts as leaked.
+INTERRUPT_GRACE_SECONDS = 5.0
 # How long runs may take to end after a drain has cancelled them.
-LAST_CALL = 3.0
+DRAIN_GRACE_SECONDS = 3.0
 
 
 class Run:
     """One job in a slot."""
 
-    __slots__ = ("ctx", "job", "key", "lost", "size", "task", "why")
+    __slots__ = ("ctx", "end_reason", "job", "key", "lost", "size", "task")
 
     def __init__(self, job: Job, ctx: Context) -> None:
         self.job = job
         self.ctx = ctx
         self.key: RunKey = (job.id, job.lease or "")
         self.task: asyncio.Task[RunEnd] | None = None
-        self.why: Released | Stopped | None = None
-        """Why the worker ended the run, if it did."""
+        self.end_reason: Released | Stopped | None = None
+        """Why the worker ended the run; None if it did not."""
         self.lost = False
-        """The lease is gone: whatever the run does counts for nothing."""
+        """The lease is gone: the outcome of the run is discarded."""
         self.size = 0
-        """Bytes of its job and outcome, once it has ended."""
+        """Bytes of the job and its outcome, set when the run has ended."""
 
-    def end(self, why: Released | Stopped) -> None:
-        """Interrupts the run; the first reason counts."""
-        if self.why is None and self.task is not None:
-            self.why = why
+    def end(self, reason: Released | Stopped) -> None:
+        """Interrupts the run. Only the first reason is recorded."""
+        if self.end_reason is None and self.task is not None:
+            self.end_reason = reason
             self.ctx.stop()
             self.task.cancel()
 
@@ -57,27 +57,27 @@ class Run:
 
 
 class Slots:
-    """A run holds its slot until it has ended; one that will not end is settled without it, and leaks the slot."""
+    """The runs of a worker. A run that ignores its interruption is settled anyway, and its slot counts as leaked."""
 
     def __init__(
         self,
         runner: Runner,
         size: int,
         clock: Clock,
-        ended: Callable[[Run, RunEnd], object],
-        leaked: Callable[[Job, str], object],
+        on_end: Callable[[Run, RunEnd], object],
+        on_leak: Callable[[Job, str], object],
     ) -> None:
         self._runner = runner
         self._clock = clock
-        self._ended = ended
-        self._leaked = leaked
+        self._on_end = on_end
+        self._on_leak = on_leak
         self._runs: dict[RunKey, Run] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._fewer = Alarm(clock)
+        self._changed = Alarm(clock)
         self._leaks: set[RunKey] = set()
-        self._deserted: set[asyncio.Task[RunEnd]] = set()
-        runner.threads.leaked = self._thread_leaked
-        runner.threads.returned = self._thread_returned
+        self._abandoned: set[asyncio.Task[RunEnd]] = set()
+        runner.threads.on_leak = self._thread_leaked
+        runner.threads.on_return = self._thread_returned
         self.size = size
         self.per_task: Counter[str] = Counter()
         self.per_queue: Counter[str] = Counter()
@@ -92,92 +92,92 @@ class Slots:
         return key in self._runs
 
     def newest(self, count: int) -> list[Run]:
-        """The runs that began last, in their order."""
+        """The `count` runs started last, oldest first."""
         return list(islice(reversed(self._runs.values()), count))[::-1]
 
     @property
     def leaks(self) -> int:
-        """Slots that are held by runs that have been given up."""
+        """Slots held by runs that were settled but have not ended."""
         return len(self._leaks)
 
     @property
     def free(self) -> int:
         return self.size - len(self._runs) - len(self._leaks)
 
-    def begin(self, job: Job) -> None:
+    def start(self, job: Job) -> None:
         run = Run(job, self._runner.context(job))
         run.ctx.watch = self._watch
         self._runs[run.key] = run
         self.per_task[job.task] += 1
         self.per_queue[job.queue] += 1
-        # Not asyncio.create_task(), which asks for the loop each time: a system call on some releases of Python.
+        # Not asyncio.create_task(): it looks up the loop each time, a system call on some releases of Python.
         self._loop = self._loop or asyncio.get_running_loop()
         run.task = self._loop.create_task(self._runner.run(run.ctx))
         run.task.add_done_callback(partial(self._done, run))
 
     def _done(self, run: Run, task: asyncio.Task[RunEnd]) -> None:
-        if run.key not in self._runs:  # settled long ago; what it says now counts for nothing
-            self._deserted.discard(task)
+        if run.key not in self._runs:  # settled before: its result is discarded
+            self._abandoned.discard(task)
             self._leaks.discard(run.key)
             if not task.cancelled():
-                task.exception()  # looked at, so that asyncio does not complain
+                task.exception()  # retrieved, so that asyncio does not log it
             return
         if task.cancelled():
-            ended: RunEnd = run.why or asyncio.CancelledError("the task cancelled itself")
-        elif (broken := task.exception()) is not None:  # a bug of ours: the run is settled all the same
+            ended: RunEnd = run.end_reason or asyncio.CancelledError("the task cancelled itself")
+        elif (broken := task.exception()) is not None:  # a bug in the engine: the run is settled all the same
             ended = broken
         else:
             ended = task.result()
-            if run.why is not None and (isinstance(run.why, Stopped) or type(ended) is not Done):
-                ended = run.why  # whatever it did on its way out, it was told to stop; a release lets it be done
-        self.give_up(run, ended)
+            if run.end_reason is not None and (isinstance(run.end_reason, Stopped) or type(ended) is not Done):
+                ended = run.end_reason  # an interruption wins over the result, but a released run may still be done
+        self.settle(run, ended)
 
-    def give_up(self, run: Run, ended: RunEnd) -> None:
-        """Settles the run and gives its slot back; one that was settled already is not heard a second time."""
+    def settle(self, run: Run, ended: RunEnd) -> None:
+        """Frees the slot and passes the end of the run on. Does nothing if the run is settled already."""
         if self._runs.get(run.key) is run:
             del self._runs[run.key]
             self.per_task[run.job.task] -= 1
             self.per_queue[run.job.queue] -= 1
             if run.task is not None and not run.task.done():
-                self._deserted.add(run.task)
-            self._ended(run, ended)
-            self._fewer.ring()
+                self._abandoned.add(run.task)
+            self._on_end(run, ended)
+            self._changed.ring()
 
-    async def idle(self, patience: Callable[[], float] | None = None) -> None:
-        """Returns when nothing runs, or patience (seconds from now) is over; hurry() makes it look at that again."""
+    async def wait_idle(self, timeout: Callable[[], float] | None = None) -> None:
+        """Returns when nothing runs, or `timeout()` seconds after the call; wake() makes it call `timeout` again."""
         began = self._clock.monotonic()
         while self._runs:
-            left = None if patience is None else began + patience() - self._clock.monotonic()
+            left = None if timeout is None else began + timeout() - self._clock.monotonic()
             if left is not None and left <= 0:
                 return
-            await self._fewer.wait(left)
+            await self._changed.wait(left)
 
-    async def stirred(self) -> None:
-        """Until a run has ended, or hurry() was called."""
-        await self._fewer.wait(None)
+    async def wait_change(self) -> None:
+        """Returns when a run has ended or wake() was called."""
+        await self._changed.wait(None)
 
-    def hurry(self) -> None:
-        self._fewer.ring()
+    def wake(self) -> None:
+        self._changed.ring()
 
     async def drain(self, grace: Callable[[], float]) -> None:
-        """Runs get their grace, then are released; nothing runs when it returns."""
-        await self.idle(grace)
+        """Waits `grace()` seconds for runs to end, then releases them. Nothing runs when it returns."""
+        await self.wait_idle(grace)
         for run in self:
             run.end(Released())
-        await self.idle(lambda: LAST_CALL)
+        await self.wait_idle(lambda: DRAIN_GRACE_SECONDS)
         for run in self:
-            # It ignores its cancellation: the job is released all the same, and the run counts for nothing.
-            self.give_up(run, Released())
+            # It ignores its cancellation: the job is released all the same, and its result will be discarded.
+            self.settle(run, Released())
 
-    def lose(self) -> None:
-        """The leases are gone, of all that runs."""
+    def lose_leases(self) -> None:
+        """Ends all runs and discards their outcomes, because their leases are gone."""
         for run in self:
             run.lose()
 
     def close(self) -> None:
-        """Ends the coroutines that were given up: an event loop waits for all of its tasks before it closes."""
-        for task in self._deserted:
-            with suppress(RuntimeError):  # it ignores even this
+        """Closes abandoned coroutines: an event loop waits for all of its tasks before it closes."""
+        for task in self._abandoned:
+            with suppress(RuntimeError):  # it ignores even GeneratorExit
                 coroutine: Any = task.get_coro()
                 coroutine.close()
             task.cancel()
@@ -185,29 +185,29 @@ class Slots:
     def _watch(self, ctx: Context) -> None:
         run = self._runs.get((ctx.job.id, ctx.lease))
         if run is not None:
-            self._clock.call_later(PATIENCE, lambda: self._leak(run))
+            self._clock.call_later(INTERRUPT_GRACE_SECONDS, lambda: self._leak(run))
 
     def _leak(self, run: Run) -> None:
-        """The run was told to end long ago: a coroutine that swallows its cancellation."""
+        """Settles a coroutine that has swallowed its cancellation, and counts its slot as leaked."""
         if run.key not in self._runs or run.task is None:
             return
         self._leaks.add(run.key)
         stack = _stack(run.task.get_coro())
-        self.give_up(run, run.why or JobTimeout("ran on after its timeout, and ignored every interruption"))
-        self._leaked(run.job, stack)
+        self.settle(run, run.end_reason or JobTimeout("ran on after its timeout, and ignored every interruption"))
+        self._on_leak(run.job, stack)
 
     def _thread_leaked(self, ctx: Context, stack: str) -> None:
         self._leaks.add((ctx.job.id, ctx.lease))
-        self._leaked(ctx.job, stack)
+        self._on_leak(ctx.job, stack)
 
     def _thread_returned(self, ctx: Context) -> None:
         self._leaks.discard((ctx.job.id, ctx.lease))
 
-    def hear(self, beat: BeatReply, sent: set[RunKey]) -> None:
-        """Ends what the store says is cancelled, or is not ours any more, among the runs it was asked about."""
+    def apply_beat(self, beat: BeatReply, sent: set[RunKey]) -> None:
+        """Ends runs that are cancelled, and runs in `sent` whose lease is another worker's now."""
         for run in self:
             if run.ctx.commitment is not None and run.ctx.commitment.binding:
-                continue  # its transaction says how it ends, and the store may know before we do
+                continue  # its transaction decides how it ends, and the store may know that before the worker does
             id, lease = run.key
             if beat.holds.get(id) != lease:
                 if run.key in sent:
@@ -217,7 +217,7 @@ class Slots:
 
 
 def _stack(waiting: Any) -> str:
-    """Where a suspended coroutine is, down to what it awaits; a task's own get_stack() stops at its first frame."""
+    """The stack of a suspended coroutine down to what it awaits; Task.get_stack() returns only the first frame."""
     lines: list[str] = []
     while (frame := getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)) is not None:
         lines += traceback.format_stack(frame, limit=1)

@@ -1,4 +1,4 @@
-"""Ends runs inside transactions of their own: the effect and the completion are one commit."""
+"""Transactional completion: a task's own changes and the completion of its job are one commit."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from .runner import Runner
 
 
 class TransactionalCompletion:
-    """What `ctx.transaction()` opens, for the runs of one worker."""
+    """Opens `ctx.transaction()` for the runs of one worker."""
 
     def __init__(
         self,
         runner: Runner,
-        courier: ReportSender,
+        report_sender: ReportSender,
         clock: Clock,
         store: Callable[[], Store],
-        told: Callable[[Job, Outcome], Outcome],
+        with_deliveries: Callable[[Job, Outcome], Outcome],
     ) -> None:
-        """`told` adds to an outcome what others are to be told of it."""
+        """`with_deliveries` adds webhook deliveries to an outcome."""
         self._runner = runner
-        self._courier = courier
+        self._report_sender = report_sender
         self._clock = clock
         self._store = store
-        self._told = told
+        self._with_deliveries = with_deliveries
 
     def transaction(self, ctx: Context) -> AbstractAsyncContextManager[Any]:
         try:
@@ -46,13 +46,13 @@ class TransactionalCompletion:
         if ctx.commitment is not None:
             done = "has completed its job" if ctx.commitment.outcome else "is open"
             raise BadInput(f"a ctx.transaction() of this run {done} already: there is one, and it comes last")
-        return self._opened(ctx)
+        return self._open(ctx)
 
     @asynccontextmanager
-    async def _opened(self, ctx: Context) -> AsyncIterator[Any]:
-        # What was said so far needs no transaction. What is said in the block is told with its end: meanwhile the store
-        # may be locked for everybody else, and afterwards it takes no more words of this run.
-        await self._courier.carry(self._store())
+    async def _open(self, ctx: Context) -> AsyncIterator[Any]:
+        # Reports made so far need no transaction. Those made inside the block are stored with its commit: meanwhile
+        # the store may be locked for other writers, and afterwards it accepts no reports of this run.
+        await self._report_sender.flush(self._store())
         ctx.commitment = commitment = CompletionCommit()
         try:
             async with AsyncExitStack() as stack:
@@ -64,7 +64,7 @@ class TransactionalCompletion:
                     with self._clock.outside(task=True):  # the store may be waiting for it
                         yield transaction.connection
                     with self._clock.outside():
-                        await _whole(self._commit(ctx, commitment, transaction))
+                        await _run_to_end(self._commit(ctx, commitment, transaction))
         finally:
             if commitment.outcome is None:
                 ctx.commitment = None
@@ -83,24 +83,24 @@ class TransactionalCompletion:
         finally:
             commitment.under_way = False
         failpoint("transaction.after_commit")
-        self._courier.tell([(ctx.job, report)])
+        self._report_sender.emit_stored([(ctx.job, report)])
 
     def _outcome(self, ctx: Context, commitment: CompletionCommit) -> Outcome:
-        """As if the task had returned now; too many failed items, or a Snooze given as the result, end the block."""
-        ended = self._runner.judged(ctx, commitment.result)
+        """The outcome as if the task returned now. Raises for too many failed items, or for a Snooze as the result."""
+        ended = self._runner.end_of(ctx, commitment.result)
         if isinstance(ended, Exception):
             raise ended
         job = ctx.job
         policy, account = self._runner.policy(job), ctx.account()
-        return self._told(job, decide(job, ended, now=self._clock.now(), policy=policy, account=account))
+        return self._with_deliveries(job, decide(job, ended, now=self._clock.now(), policy=policy, account=account))
 
 
 def _lost(ctx: Context) -> LeaseLost:
     return LeaseLost(f"job {ctx.job.id} ({ctx.job.task}) was taken from this run; its transaction is rolled back")
 
 
-async def _whole(work: Coroutine[Any, Any, None]) -> None:
-    """To its end, even if cancelled meanwhile: a commit must be known to have been made or not."""
+async def _run_to_end(work: Coroutine[Any, Any, None]) -> None:
+    """Awaits `work` to its end even if cancelled meanwhile: the caller must know whether the commit was made."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)
@@ -111,5 +111,5 @@ async def _whole(work: Coroutine[Any, Any, None]) -> None:
             except asyncio.CancelledError:
                 continue
         if not task.cancelled():
-            task.exception()  # looked at: that the run was cancelled comes first
+            task.exception()  # retrieved, so that asyncio does not log it: the cancellation takes precedence
         raise

@@ -1,4 +1,4 @@
-"""Calls hooks of the application beside the engine: bounded in time, and nothing that they raise ends a loop."""
+"""Calls of the application's hooks: bounded in time, and nothing they raise ends a loop of the engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..errors import MainspringError
 from ..records.outcome import failure_of
 
 _Ended = tuple[Any, BaseException | None]
-"""What a call returned, or what it raised."""
+"""The return value of a call, or the exception it raised."""
 
 
 class HookExit(MainspringError):
@@ -24,21 +24,21 @@ class HookExit(MainspringError):
 
 
 class UserCalls:
-    """One call at a time for each hook: one that hangs is not called again before that call has ended."""
+    """Calls hooks, each at most once at a time: a hook that hangs is not called again until that call has ended."""
 
     def __init__(self, clock: Clock, timeout: float) -> None:
-        """`timeout`: seconds after which a call is given up."""
+        """`timeout`: seconds after which a call is abandoned."""
         self._clock = clock
         self._timeout = timeout
         self._hanging: dict[str, asyncio.Future[_Ended]] = {}
 
     @property
     def hanging(self) -> list[asyncio.Future[_Ended]]:
-        """The calls that were given up and have not ended yet."""
+        """Calls that were abandoned and have not ended yet."""
         return [call for call in self._hanging.values() if not call.done()]
 
     async def __call__(self, name: str, act: Callable[..., Any], *args: Any) -> Any:
-        """What the function returns: a coroutine function is called here, a plain one in a thread of its own.
+        """The function's value. A coroutine function runs in this loop, a plain function in a thread of its own.
 
         Raises what it raises, as HookExit if that is no Exception, and TimeoutError.
         """
@@ -46,12 +46,12 @@ class UserCalls:
         if hanging is not None and not hanging.done():
             raise TimeoutError("an earlier call of it has not ended yet")
         if is_async(act):
-            return await self._in_time(name, asyncio.ensure_future(_caught(act(*args))))
+            return await self._within_timeout(name, asyncio.ensure_future(_capture(act(*args))))
         with self._clock.outside(task=True):
-            value = await self._in_time(name, _in_thread(act, args))
-        return await self._in_time(name, asyncio.ensure_future(_caught(value))) if isawaitable(value) else value
+            value = await self._within_timeout(name, _in_thread(act, args))
+        return await self._within_timeout(name, asyncio.ensure_future(_capture(value))) if isawaitable(value) else value
 
-    async def _in_time(self, name: str, call: asyncio.Future[_Ended]) -> Any:
+    async def _within_timeout(self, name: str, call: asyncio.Future[_Ended]) -> Any:
         over = Alarm(self._clock)
         call.add_done_callback(lambda _: over.ring())
         try:
@@ -59,7 +59,7 @@ class UserCalls:
         finally:
             if not call.done():
                 self._hanging[name] = call
-                if isinstance(call, asyncio.Task):  # what runs in a thread cannot be cancelled
+                if isinstance(call, asyncio.Task):  # a thread cannot be cancelled
                     call.cancel()
         if not call.done():
             raise TimeoutError(f"it took longer than {self._timeout:g} s")
@@ -68,12 +68,12 @@ class UserCalls:
             return value
         if issubclass(type(error), Exception):  # not isinstance(), which asks the exception for its class
             raise error
-        told = failure_of(error, stack=False)
-        raise HookExit(f"it raised {told.type}: {told.message}") from error
+        failure = failure_of(error, stack=False)
+        raise HookExit(f"it raised {failure.type}: {failure.message}") from error
 
 
-async def _caught(work: Awaitable[Any]) -> _Ended:
-    """A task that ended by SystemExit would end the event loop, and one that says CancelledError the loop around it."""
+async def _capture(work: Awaitable[Any]) -> _Ended:
+    """Returns an exception instead of raising it: SystemExit would end the event loop, CancelledError its caller."""
     try:
         return await work, None
     except BaseException as error:
@@ -81,7 +81,7 @@ async def _caught(work: Awaitable[Any]) -> _Ended:
 
 
 def _in_thread(act: Callable[..., Any], args: tuple[Any, ...]) -> asyncio.Future[_Ended]:
-    """A daemon: one that hangs does not keep the process from ending."""
+    """Calls it in a daemon thread, so that one that hangs does not keep the process from ending."""
     loop, context = asyncio.get_running_loop(), copy_context()
     call: asyncio.Future[_Ended] = loop.create_future()
 

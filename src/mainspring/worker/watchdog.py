@@ -1,41 +1,46 @@
-"""Vigil: whether a worker's loops still turn, and whether the store answers each of them."""
+"""Watchdog: reports loops of a worker that make no progress, and store calls that do not return."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
 from ..clock import Clock
+from ..errors import MainspringError
+from ..ids import WorkerId
 from ..store import Store
 
-# Seconds that one call of the store may take: more than any store takes until it gives up by itself.
+_logger = logging.getLogger("mainspring")
+# Limit of one store call: longer than any store takes to give up by itself.
 CALL_SECONDS = 60.0
-# Where one call may have much to do.
+# Limits of loops whose calls may have much to do.
 LONG_CALL_SECONDS: Mapping[str, float] = {"prune": 600.0}
-# Verbs that wait for news until a timeout, which is their second argument.
+# Methods that wait for changes until a timeout, their second argument.
 _WAITS = ("wait", "wait_final")
 
 
 class Watchdog:
-    """Knows when each loop turned last, and which calls of the store have not returned. A loop that has not begun to
-    turn is not late, and neither is one that repeats calls because the store fails."""
+    """Records when each loop last made progress and which store calls are open. A loop that has not started is not
+    overdue; nor is one that repeats calls because the store fails."""
 
     def __init__(self, clock: Clock, bounds: Mapping[str, float]) -> None:
-        """`bounds`: how many seconds each loop may take to turn."""
+        """`bounds`: for each loop, the seconds within which it must make progress."""
         self._clock = clock
         self._bounds = bounds
-        self._turned: dict[str, float] = {}
+        self._marked: dict[str, float] = {}
         self._calls: dict[object, tuple[str, str, float]] = {}
 
-    def turn(self, loop: str, rest: float = 0.0) -> None:
-        """It has turned, and may rest for so many seconds beyond its bound before it turns again."""
-        self._turned[loop] = self._clock.monotonic() + rest
+    def mark(self, loop: str, rest: float = 0.0) -> None:
+        """Records progress of the loop, which may then rest for `rest` seconds beyond its bound."""
+        self._marked[loop] = self._clock.monotonic() + rest
 
     @contextmanager
     def call(self, loop: str, verb: str, rest: float = 0.0) -> Iterator[None]:
-        """A call of the store, which may take `rest` seconds beyond its bound."""
+        """Watches a store call, which may take `rest` seconds beyond its bound."""
         token = object()
         self._calls[token] = loop, verb, self._clock.monotonic() + rest
         try:
@@ -44,15 +49,15 @@ class Watchdog:
             del self._calls[token]
 
     def store(self, store: Store, loop: str) -> Store:
-        """The store as that loop uses it: its calls are watched."""
+        """The store for use by that loop, with its calls watched."""
         return cast(Store, WatchedStore(store, self, loop))
 
-    def late(self) -> list[str]:
-        """A sentence for each loop that has stood still, or waited for the store, for longer than it may."""
+    def overdue(self) -> list[str]:
+        """A sentence for each loop that makes no progress, or has waited for the store, for longer than its bound."""
         now = self._clock.monotonic()
-        still = {loop: now - self._turned[loop] for loop in self._bounds if loop in self._turned}
+        still = {loop: now - self._marked[loop] for loop in self._bounds if loop in self._marked}
         turns = [
-            f"its {loop} loop has not turned for {seconds:.0f} s"
+            f"its {loop} loop has made no progress for {seconds:.0f} s"
             for loop, seconds in still.items()
             if seconds > self._bounds[loop]
         ]
@@ -65,10 +70,10 @@ class Watchdog:
 
 
 class WatchedStore:
-    """A store whose calls a vigil knows of until they return."""
+    """A store whose open calls are known to a watchdog."""
 
-    def __init__(self, store: Store, vigil: Watchdog, loop: str) -> None:
-        self._store, self._vigil, self._loop = store, vigil, loop
+    def __init__(self, store: Store, watchdog: Watchdog, loop: str) -> None:
+        self._store, self._watchdog, self._loop = store, watchdog, loop
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._store, name)
@@ -76,7 +81,7 @@ class WatchedStore:
 
     def _watched(self, name: str, verb: Callable[..., Any]) -> Callable[..., Any]:
         async def watched(*args: Any, **given: Any) -> Any:
-            with self._vigil.call(self._loop, name, _timeout(name, args, given)):
+            with self._watchdog.call(self._loop, name, _timeout(name, args, given)):
                 return await verb(*args, **given)
 
         return watched
@@ -86,3 +91,17 @@ def _timeout(name: str, args: Sequence[Any], given: Mapping[str, Any]) -> float:
     if name not in _WAITS:
         return 0.0
     return float(given["timeout"] if "timeout" in given else args[1])
+
+
+def log_end(worker: WorkerId, main: asyncio.Task[None]) -> None:
+    """Logs the error that ends a worker at once, not when its owner stops it."""
+    if main.cancelled():
+        _logger.error("worker %s ended: code in its event loop has cancelled it, a job perhaps", worker)
+        return
+    error = main.exception()
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if error is not None:
+        # Messages of our own errors suffice; anything else is a bug, and needs its stack.
+        stack = None if isinstance(error, MainspringError) else error
+        _logger.error("worker %s ended by %s: %s", worker, type(error).__name__, error, exc_info=stack)

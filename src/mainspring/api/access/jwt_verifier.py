@@ -12,7 +12,7 @@ from jwt.exceptions import InvalidAudienceError, InvalidIssuerError, MissingRequ
 
 from ...clock import Clock
 from ...config import Settings
-from ...control.keys import HOLDS
+from ...control.keys import KEY_CACHE_SECONDS
 from ...records.api_key import ROLES
 from .authenticate import Principal
 from .jwks import KeySet

@@ -7,7 +7,7 @@ from typing import Annotated
 from litestar import get
 from litestar.params import FromPath, QueryParameter
 
-from ...control.jobs import MOST
+from ...control.checks import MAX_COUNT
 from ...insight.stats import Figures
 from ...task.handle import missing
 from ..access.authenticate import App, allow
@@ -28,7 +28,7 @@ async def get_execution(app: App, id: FromPath[str]) -> ExecutionView:
 async def list_executions(
     app: App,
     id: FromPath[str],
-    after: Annotated[int, QueryParameter(ge=0, le=MOST, description="A run's number.")] = 0,
+    after: Annotated[int, QueryParameter(ge=0, le=MAX_COUNT, description="A run's number.")] = 0,
     limit: Annotated[int, QueryParameter(ge=1, le=200)] = 50,
 ) -> ExecutionPage:
     """The finished runs of a job, oldest first."""

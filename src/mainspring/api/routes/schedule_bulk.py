@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 
 from ...app import Mainspring
 from ...bounds import MAX_NOTE_CHARACTERS
-from ...control.schedule_bulk import MOST_ROWS, ScheduleBulk, ScheduleFilter
+from ...control.schedule_bulk import MAX_ROWS, ScheduleBulk, ScheduleFilter
 from ...schedule.record import Owner, Status
 from ..access.authenticate import App, allow
 from ..access.redaction import redact_line

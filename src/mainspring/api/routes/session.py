@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...app import Mainspring
-from ...control.keys import HOLDS
+from ...control.keys import KEY_CACHE_SECONDS
 from ...ids import new_id
 from ...records.api_key import fingerprint
 from ...records.audit import AuditEntry

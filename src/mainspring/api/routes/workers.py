@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
 from ...app import Mainspring
-from ...control.workers import MOST
+from ...control.workers import MAX_CONCURRENCY
 from ...records.worker import WorkerCommands, WorkerInfo, WorkerRow, WorkerState
 from ..access.authenticate import App, allow
 from ..views import build_views

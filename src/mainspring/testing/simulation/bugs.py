@@ -65,7 +65,7 @@ def _uncounted_crash() -> AbstractContextManager[None]:
 
 
 def _forgotten_orphans() -> AbstractContextManager[None]:
-    return swap(OrphanRescue, "hear", lambda self, strays: None)
+    return swap(OrphanRescue, "note_unknown_runs", lambda self, unknown: None)
 
 
 def _same_id_twice() -> AbstractContextManager[None]:
@@ -93,11 +93,11 @@ def _deaf_clock() -> AbstractContextManager[None]:
 
 
 def _late_letting_go() -> AbstractContextManager[None]:
-    return swap(pulse, "LET_GO", 1.6)
+    return swap(pulse, "GIVE_UP_LEASE_SHARE", 1.6)
 
 
 def _claims_in_silence() -> AbstractContextManager[None]:
-    return swap(Worker, "_fall_silent", lambda self: self._slots.lose())
+    return swap(Worker, "_lose_leases", lambda self: self._slots.lose_leases())
 
 
 def _no_limit() -> AbstractContextManager[None]:

@@ -48,12 +48,12 @@ def _job_without_advance() -> AbstractContextManager[None]:
 
 @contextmanager
 def _ticks_without_key() -> Iterator[None]:
-    job_of = scheduler.job_of
+    job_for_tick = scheduler.job_for_tick
 
     def keyless(*given: Any) -> NewJob:
-        return replace(job_of(*given), idempotency_key=None)
+        return replace(job_for_tick(*given), idempotency_key=None)
 
-    with swap(scheduler, "job_of", keyless), swap(schedules, "job_of", keyless):
+    with swap(scheduler, "job_for_tick", keyless), swap(schedules, "job_for_tick", keyless):
         yield
 
 

@@ -1,4 +1,4 @@
-"""A job's payload with some of its arguments changed."""
+"""Edits of a job's arguments: the payload with some of them replaced."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ..records.job import Job, is_internal
 from ..records.query import Update
 from ..task.task import Task
 
-# Jobs whose arguments are changed in one step, and characters of these: a store encodes them in the event loop.
+# Jobs and characters of arguments per step: a store encodes them in the event loop.
 MAX_EDITED_JOBS = 200
 MAX_EDITED_CHARACTERS = 128 << 10
 
 
 def with_arguments(
     job: Job, update: Update, arguments: Mapping[str, Any], task: Task[Any, Any] | None, limit: int
-) -> Update:  # fmt: skip
-    """The update with that payload, of at most `limit` bytes; checked as a new call of its task would be."""
+) -> Update:
+    """The update with the new payload of at most `limit` bytes, checked like a new call of the task."""
     if is_internal(job.task):
         raise BadPayload(f"task {job.task!r} is internal: only Mainspring itself says what its jobs do")
     if has_too_many_parts(job.payload):
@@ -37,15 +37,15 @@ def with_arguments(
     return replace(update, payload=payload, fingerprint=task.arguments.fingerprint)
 
 
-def in_lots(updates: Mapping[JobId, Update]) -> Iterator[dict[JobId, Update]]:
-    """As many at a time as one step takes; a large one by itself."""
-    lot, characters = dict[JobId, Update](), 0
+def in_batches(updates: Mapping[JobId, Update]) -> Iterator[dict[JobId, Update]]:
+    """The updates in batches of one step each; a large one is a batch by itself."""
+    batch, characters = dict[JobId, Update](), 0
     for id, update in updates.items():
         size = 0 if isinstance(update.payload, UnsetType) else len(update.payload)
-        if lot and characters + size > MAX_EDITED_CHARACTERS:
-            yield lot
-            lot, characters = {}, 0
-        lot[id] = update
+        if batch and characters + size > MAX_EDITED_CHARACTERS:
+            yield batch
+            batch, characters = {}, 0
+        batch[id] = update
         characters += size
-    if lot:
-        yield lot
+    if batch:
+        yield batch
