@@ -15,7 +15,7 @@ from litestar.types import Receive, Scope, Send
 from ..app import Mainspring
 from ..errors import MainspringError
 from ..feed.event import FeedFilter
-from ..feed.hub import FeedHub, Item, Reader, ReaderLagged
+from ..feed.hub import FeedHub, FeedReader, NumberedEvent, ReaderLagged
 from ..mask import mask_text
 from ..survived_errors import count
 from .access.redaction import redact_event
@@ -133,7 +133,7 @@ class EventStream:
         if not sending.cancelled():
             sending.result()
 
-    async def _send_events(self, reader: Reader, hub: FeedHub, send: Send) -> None:
+    async def _send_events(self, reader: FeedReader, hub: FeedHub, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         # The number comes first: a client that is disconnected before the first event continues from here.
         await self._send_text(send, f"retry: {RECONNECT_MS}\nid: {reader.after}\n: mainspring\n{_heartbeat_block()}")
@@ -149,7 +149,7 @@ class EventStream:
         await self._send_text(send, f"event: closing\ndata: {json.dumps({'type': 'closing', 'reason': reason})}\n\n")
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _follow(self, reader: Reader, hub: FeedHub, send: Send) -> str | None:
+    async def _follow(self, reader: FeedReader, hub: FeedHub, send: Send) -> str | None:
         """Sends events until the stream ends. Returns the reason; None if the hub has closed."""
         now = self._clock.monotonic
         ends_at, beat_at, trouble = now() + MAX_STREAM_SECONDS, now() + HEARTBEAT_SECONDS, None
@@ -164,7 +164,9 @@ class EventStream:
             items = await reader.read(max(0.0, min(beat_at, ends_at, check_at) - now()))
             matched = False
             for n in range(0, len(items), BATCH_EVENTS):
-                batch = [_event_block(item) for item in items[n : n + BATCH_EVENTS] if self._filter.met(item.notice)]
+                batch = [
+                    _event_block(item) for item in items[n : n + BATCH_EVENTS] if self._filter.matches(item.notice)
+                ]
                 matched = matched or bool(batch)
                 await (self._send_text(send, "".join(batch)) if batch else asyncio.sleep(0))
             if not matched and now() >= beat_at:
@@ -199,7 +201,7 @@ def _heartbeat_block() -> str:
     return f"event: heartbeat\ndata: {json.dumps({'type': 'heartbeat', 'seconds': HEARTBEAT_SECONDS})}\n\n"
 
 
-def _event_block(item: Item) -> str:
+def _event_block(item: NumberedEvent) -> str:
     return f"id: {item.n}\nevent: {item.notice.type}\ndata: {redact_event(item.notice, item.text)}\n\n"
 
 

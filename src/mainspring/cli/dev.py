@@ -15,8 +15,7 @@ import click
 from ..app import Mainspring
 from ..clock import SystemClock
 from ..supervisor.command_line import CommandLine
-from ..supervisor.imported_files import ImportReport
-from ..supervisor.reloader import VARIABLE, Reloader
+from ..supervisor.reloader import VARIABLE, ImportReport, Reloader
 from .app_loader import app_name, load_app, store_name
 from .console_filter import JobLineFilter
 from .event_loop import run
@@ -57,7 +56,7 @@ def dev(
     check_installed()
     if not no_reload and not os.environ.get(VARIABLE):
         log_to_stderr(log_level or "info")
-        reloader = Reloader(CommandLine.this(), Path.cwd(), SystemClock(), patience=2 * GRACE_SECONDS)
+        reloader = Reloader(CommandLine.current(), Path.cwd(), SystemClock(), kill_after=2 * GRACE_SECONDS)
         raise click.exceptions.Exit(asyncio.run(reloader.run()))
     folder = Path.cwd()
     found = load_app(name, source)

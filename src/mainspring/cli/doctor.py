@@ -70,7 +70,7 @@ async def examine(app: Mainspring) -> list[Finding]:
         await store.time()
         answered = timedelta(seconds=app.clock.monotonic() - before)
         own = [*await store.diagnose(), document_finding(await _unreadable_documents(app, store))]
-        return [answer(store_name(app), answered), *own, *findings(await _facts(app, store, answered))]
+        return [store_finding(store_name(app), answered), *own, *findings(await _facts(app, store, answered))]
     except MainspringError as error:
         return [Finding("store", "bad", _with_store(app, str(error)), "try again, and look at the store's own log")]
 

@@ -24,7 +24,7 @@ def webhook_page(hook: Webhook, standing: Standing, now: datetime) -> Text:
     facts = {
         "webhook": hook.name,
         "state": state,
-        "url": abridged(hook.url),
+        "url": abridged_url(hook.url),
         "events": " ".join(hook.events),
         "queues": _names(hook.queues),
         "tasks": _names(hook.tasks),

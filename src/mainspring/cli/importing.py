@@ -15,7 +15,7 @@ from ..errors import ScheduleExists
 from ..schedule.options import encode_arguments
 from ..schedule.record import CATCH_UPS, OVERLAPS, Schedule
 from ..task.task import Task
-from ..trigger.crontab import read as parse_crontab
+from ..trigger.crontab import parse as parse_crontab
 from .app_loader import store_name, with_app
 from .crontab_lines import STATUSES, CrontabLine, Status, compare_lines, to_line, with_conflict
 from .enqueue import task_of

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..app import Mainspring
-from ..control import PAGE
+from ..control import MAX_PAGE_ROWS
 from ..errors import InvalidTransition, JobExists
 from ..events import JobsChanged
 from ..ids import JobId
@@ -119,14 +119,14 @@ async def _confirmed(app: Mainspring, change: ChangeCommand, choice: JobChoice) 
 
 async def first_jobs(app: Mainspring, which: Filter) -> list[Job]:
     """The first PAGE jobs, oldest first."""
-    return await app.jobs.list(which, limit=PAGE, newest=False, sort="created")
+    return await app.jobs.list(which, limit=MAX_PAGE_ROWS, newest=False, sort="created")
 
 
 async def _count(app: Mainspring, which: Filter) -> int:
     """The number of jobs; MAX_COUNTED_JOBS + 1 if there are more."""
     count, after = 0, None
     while count <= MAX_COUNTED_JOBS:
-        page = await app.jobs.list(which, limit=PAGE, after=after, newest=False, sort="created")
+        page = await app.jobs.list(which, limit=MAX_PAGE_ROWS, after=after, newest=False, sort="created")
         count, after = count + len(page), page.next
         if after is None:
             break
@@ -143,7 +143,7 @@ async def _running(app: Mainspring) -> set[JobId]:
     found: set[JobId] = set()
     after = None
     while True:
-        page = await app.jobs.list(Filter(states=("running",)), limit=PAGE, after=after)
+        page = await app.jobs.list(Filter(states=("running",)), limit=MAX_PAGE_ROWS, after=after)
         found |= {job.id for job in page}
         after = page.next
         if after is None:
@@ -156,7 +156,7 @@ async def _unmatched(
     """An error for each id that the change did not match: an unknown job, or one in another state."""
     errors: dict[JobId, str] = {}
     rest = tuple(id for id in ids if id not in matched)
-    for some in (rest[start : start + PAGE] for start in range(0, len(rest), PAGE)):
+    for some in (rest[start : start + MAX_PAGE_ROWS] for start in range(0, len(rest), MAX_PAGE_ROWS)):
         known = {job.id: job for job in await first_jobs(app, Filter(ids=some))}
         for id in some:
             errors[id] = _wrong_state(change, id, known[id].state) if id in known else str(missing(id))

@@ -18,7 +18,7 @@ from ..records.query import Sort
 from ..records.queue import DeadGroup, Queue
 from ..records.run import LogLine, Progress
 from ..webhook.inbound import InboundTrigger
-from ..webhook.record import Standing, Webhook, abridged
+from ..webhook.record import Standing, Webhook, abridged_url
 from .messages import clean
 
 STATES: dict[Shown, tuple[str, str]] = {
@@ -218,7 +218,7 @@ def webhook_table(hooks: Sequence[Webhook], standings: Mapping[str, Standing], n
         mark = Text("► open", "green") if hook.disabled_at is None else Text("‖ disabled", "magenta")
         delivered = when(standing.delivered_at, now) if standing.delivered_at else Text("never", "dim")
         events = line(" ".join(hook.events))
-        table.add_row(line(hook.name), mark, delivered, str(standing.failures), events, line(abridged(hook.url)))
+        table.add_row(line(hook.name), mark, delivered, str(standing.failures), events, line(abridged_url(hook.url)))
     return table
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from ..app import Mainspring
 from ..control import ScheduleRun, ScheduleStats
-from ..insight.stats import LONGEST
+from ..insight.stats import MAX_WINDOW
 from .app_loader import with_app
 from .json_output import execution_records, print_json
 from .messages import hint

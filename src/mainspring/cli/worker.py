@@ -75,7 +75,7 @@ def worker(
     """
     name, source = app_name(app, named)
     slots_by_queue = _parse_queues(queues)
-    program, channel = CommandLine.this(), SupervisorChannel.grasp()
+    program, channel = CommandLine.current(), SupervisorChannel.from_environ()
     # The app reads this level while it is built, so it has to be set before.
     logging.getLogger("mainspring").setLevel((log_level or "info").upper())
     found = load_app(name, source)
@@ -92,10 +92,10 @@ def worker(
         _supervise(found, Supervisor(program, count, grace=found.settings.grace, clock=found.clock), slots, metrics)
         return
     run(_work(found, one, f"queues {queues or 'all'}", slots, channel, metrics), goes_on=True)
-    if one.recycled is None or (one.dismissed and channel is None):
+    if one.recycled is None or (one.stopped_by_operator and channel is None):
         return
     if channel is not None:
-        raise click.exceptions.Exit(RECYCLED)
+        raise click.exceptions.Exit(RECYCLED_EXIT_CODE)
     _logger.info("pid %d restarts: %s", os.getpid(), one.recycled)
     program.restart()
 
@@ -120,12 +120,12 @@ async def _work(
         # Before the worker removes its signal handlers: a signal after that ends the process at once.
         app.events.subscribe(
             WorkerStopped,
-            lambda event: channel.say(StatusMessage(ended=dict(ended), counts=counters.take() if counters else None)),
+            lambda event: channel.send(StatusMessage(ended=dict(ended), counts=counters.take() if counters else None)),
         )
     if can_reload():
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: worker.recycle("SIGHUP"))
     async with app, nullcontext() if counters is None or metrics is None else counters.reported(channel, *metrics):
-        guard = asyncio.create_task(watchdog(app.clock))
+        guard = asyncio.create_task(notify_watchdog(app.clock))
         try:
             await worker.run()
         finally:
@@ -153,10 +153,10 @@ def _follow_supervisor(app: Mainspring, worker: Worker, channel: SupervisorChann
         loop.add_signal_handler(signal.SIGTERM, stop)
         loop.add_signal_handler(signal.SIGINT, stop, 0.0)
         channel.watch(gone)
-        channel.say(StatusMessage(up=True))
+        channel.send(StatusMessage(up=True))
 
     app.events.subscribe(WorkerStarted, started)
-    app.events.subscribe(WorkerStopping, lambda event: channel.say(StatusMessage(recycling=worker.recycled or "")))
+    app.events.subscribe(WorkerStopping, lambda event: channel.send(StatusMessage(recycling=worker.recycled or "")))
 
 
 def _metrics(app: Mainspring, host: str | None, port: int | None) -> Address | None:
@@ -171,9 +171,9 @@ def _supervise(app: Mainspring, supervisor: Supervisor, slots: int, metrics: Add
         raise click.UsageError("--workers above 1 needs a system with signals: start one command for each process")
     click.echo(f"supervisor {os.getpid()} on {store_name(app)}: {supervisor.count} processes, {slots} slots each")
     asyncio.run(supervisor.run() if metrics is None else supervise_with_metrics(app, supervisor, *metrics))
-    if supervisor.failed:
+    if supervisor.failure_code:
         note("error", "no process could start, for the reason above: giving up", "red")
-        raise click.exceptions.Exit(supervisor.failed)
+        raise click.exceptions.Exit(supervisor.failure_code)
     click.echo(f"supervisor {os.getpid()} stopped: {_counts_text(supervisor.ended)}, in {supervisor.started} processes")
 
 

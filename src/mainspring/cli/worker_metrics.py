@@ -27,7 +27,7 @@ class ProcessCounters:
         from ..metrics.timed_store import measure
 
         self._app = app
-        self._counters = measured(app)
+        self._counters = measure(app)
 
     def take(self) -> CounterSnapshot:
         """The counts since the last take, for the supervisor."""
@@ -57,8 +57,8 @@ class ProcessCounters:
     async def _send(self, channel: SupervisorChannel) -> None:
         while True:
             await self._app.clock.sleep(REPORT_SECONDS)
-            if not channel.full:
-                channel.say(StatusMessage(counts=self.take()))
+            if not channel.has_unsent:
+                channel.send(StatusMessage(counts=self.take()))
 
 
 async def supervise_with_metrics(app: Mainspring, supervisor: Supervisor, host: str, port: int) -> None:

@@ -66,7 +66,7 @@ class RemoteJobs(Jobs):
         sort: Sort | None = None,
         brief: bool = False,
     ) -> Page:
-        checked_limit(limit, PAGE)
+        checked_limit(limit, MAX_PAGE_ROWS)
         connection, page = await connection_of(self._ground), Page()
         chosen = _query(which or Filter())
         while len(page) < limit:

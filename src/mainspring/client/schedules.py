@@ -31,16 +31,18 @@ from .responses import RunResponse, ScheduleResponse
 
 
 class RemoteManySchedules(ManySchedules):
-    async def pause(self, which: ScheduleFilter, reason: str = "", **part: Unpack[BulkPart]) -> ScheduleBulk:
+    async def pause(self, which: ScheduleFilter, reason: str = "", **part: Unpack[ScheduleBulkPage]) -> ScheduleBulk:
         return await self._change(which, {"action": "pause", "note": reason, **part})
 
-    async def resume(self, which: ScheduleFilter, *, catch_up: bool = False, **part: Unpack[BulkPart]) -> ScheduleBulk:
+    async def resume(
+        self, which: ScheduleFilter, *, catch_up: bool = False, **part: Unpack[ScheduleBulkPage]
+    ) -> ScheduleBulk:
         return await self._change(which, {"action": "resume", "catch_up": catch_up, **part})
 
-    async def trigger(self, which: ScheduleFilter, **part: Unpack[BulkPart]) -> ScheduleBulk:
+    async def trigger(self, which: ScheduleFilter, **part: Unpack[ScheduleBulkPage]) -> ScheduleBulk:
         return await self._change(which, {"action": "trigger", **part})
 
-    async def delete(self, which: ScheduleFilter, **part: Unpack[BulkPart]) -> ScheduleBulk:
+    async def delete(self, which: ScheduleFilter, **part: Unpack[ScheduleBulkPage]) -> ScheduleBulk:
         return await self._change(which, {"action": "delete", **part})
 
     async def _change(self, which: ScheduleFilter, body: Mapping[str, Any]) -> ScheduleBulk:
@@ -110,7 +112,7 @@ class RemoteSchedules(Schedules):
         return await connection.call(Backfill, "POST", "schedules", check_name(name, "name"), "backfill", body=body)
 
     async def executions(self, name: str, *, limit: int = 100, before: int | None = None) -> Sequence[ScheduleRun]:
-        checked_limit(limit, PAGE)
+        checked_limit(limit, MAX_PAGE_ROWS)
         connection, found = await connection_of(self._ground), list[ScheduleRun]()
         path = "schedules", check_name(name, "schedule name"), "executions"
         while limit > 0:
@@ -122,7 +124,7 @@ class RemoteSchedules(Schedules):
             limit, before = limit - len({run.n for run in runs}), runs[-1].n
         return found
 
-    async def stats(self, name: str, window: timedelta = WEEK) -> ScheduleStats:
+    async def stats(self, name: str, window: timedelta = DEFAULT_WINDOW) -> ScheduleStats:
         connection, path = await connection_of(self._ground), ("schedules", check_name(name, "schedule name"), "stats")
         return await connection.call(ScheduleStats, "GET", *path, query={"window": f"{window.total_seconds():g}s"})
 

@@ -38,7 +38,7 @@ class RemoteWorkers(Workers):
 
     async def _each(self, id: WorkerId | None, order: WorkerCommand, body: Any = None) -> Sequence[WorkerId]:
         connection = await connection_of(self._ground)
-        ids = [worker.info.id for worker in (await self._meant(order, id) if id is None else [await self.get(id)])]
+        ids = [worker.info.id for worker in (await self._addressed(order, id) if id is None else [await self.get(id)])]
         for one in ids:
             await connection.send("POST", "workers", one, order, body=body)
         return ids

@@ -22,7 +22,7 @@ from ..records.run import LogLine
 from ..span import Span, seconds
 from ..task.handle import Handle, missing
 from ..task.task import checked
-from ..webhook.seen_message import settle_open
+from ..webhook.message_dedup import record_open_messages
 from .argument_edits import MAX_EDITED_JOBS, in_batches, with_arguments
 from .audit_log import annotate, audited
 from .bulk_page import BulkPage, bulk_token, resume_from

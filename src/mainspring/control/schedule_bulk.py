@@ -20,7 +20,7 @@ from ..schedule.edit import pause, resume, trigger_now
 from ..schedule.record import BY_HAND, Firing, Owner, Schedule, Status
 from ..store import Store
 from ..task.task import check_name
-from ..webhook.record import noted
+from ..webhook.record import check_note
 from ..worker.scheduler import Scheduler, job_for_tick
 from .audit_log import annotate, audited
 from .checks import checked_limit
@@ -93,7 +93,7 @@ class ManySchedules:
     @audited("schedules.pause")
     async def pause(self, which: ScheduleFilter, reason: str = "", **part: Unpack[ScheduleBulkPage]) -> ScheduleBulk:
         """They make no jobs until they are resumed. A paused one stays as it is, with its note."""
-        noted(reason)
+        check_note(reason)
 
         async def plan(row: Schedule, now: datetime) -> Firing | None:
             return None if row.paused_at is not None else Firing(schedule=pause(row, reason, now=now))
@@ -118,7 +118,7 @@ class ManySchedules:
 
         async def plan(row: Schedule, now: datetime) -> Firing | None:
             payload, fingerprint = await scheduler.payload(row, now), scheduler.fingerprint(row)
-            firing = trigger_now(row, [now], BY_HAND, now=now, mint=lambda: new_id(now), joins=True)
+            firing = trigger_now(row, [now], BY_HAND, now=now, new_job_id=lambda: new_id(now), joins=True)
             return replace(
                 firing, jobs=tuple(job_for_tick(row, tick, payload, now, fingerprint) for tick in firing.ticks)
             )

@@ -98,8 +98,8 @@ async def runs_of(store: Store, name: str, *, limit: int, before: int | None) ->
 
 async def stats_of(store: Store, row: Schedule, window: timedelta, now: datetime) -> ScheduleStats:
     """One store call for the ticks, and one for every BATCH_JOBS of up to MAX_SAMPLED_JOBS jobs."""
-    if not isinstance(window, timedelta) or not timedelta(0) < window <= LONGEST:
-        raise BadInput(f"statistics of a schedule reach back up to {LONGEST.days} days, got {window!r:.80}")
+    if not isinstance(window, timedelta) or not timedelta(0) < window <= MAX_WINDOW:
+        raise BadInput(f"statistics of a schedule reach back up to {MAX_WINDOW.days} days, got {window!r:.80}")
     span = resolution(window)
     since = begin(now - window, span)
     ticks = await store.ticks(row.name, limit=MAX_KEPT_TICKS)
@@ -130,7 +130,7 @@ async def stats_of(store: Store, row: Schedule, window: timedelta, now: datetime
         late_p50=_percentile(late, 0.5),
         late_p95=_percentile(late, 0.95),
         late_p99=_percentile(late, 0.99),
-        series=series(tallies, since, now, timedelta(seconds=SECONDS[span])),
+        series=time_series(tallies, since, now, timedelta(seconds=SECONDS[span])),
         errors=top_errors(tallies),
         sample=RunSample(
             since=since,

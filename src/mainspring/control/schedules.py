@@ -30,7 +30,7 @@ from ..task.handle import Handle
 from ..task.task import Task, check_name
 from ..trigger import Preview
 from ..trigger.bounds import LAST_YEAR
-from ..webhook.record import noted
+from ..webhook.record import check_note
 from ..worker.scheduler import BATCH_JOBS, BATCH_SCHEDULES, Scheduler, job_for_tick, read_load
 from .audit_log import annotate, audited
 from .checks import MAX_PAGE_ROWS, checked_limit
@@ -156,9 +156,9 @@ class Schedules:
 
     async def distribution(self, *, days: int = 1) -> Distribution:
         """The number of ticks in each of the next 24 hours, or in up to 7 days, and how even they are."""
-        if not 1 <= days <= WEEK:
-            raise BadInput(f"a distribution is of 1 to {WEEK} days, got {days}")
-        store, count = await self._store(), DistributionCount(self._ground.clock.now(), days)
+        if not 1 <= days <= DAYS_PER_WEEK:
+            raise BadInput(f"a distribution is of 1 to {DAYS_PER_WEEK} days, got {days}")
+        store, count = await self._store(), DistributionBuilder(self._ground.clock.now(), days)
         # May take a second with many crons or very many schedules: the event loop stays free.
         async for page in pages(store):
             await self._computation("the distribution", "previews").run(lambda page=page: count.add(page))  # type: ignore[misc]
@@ -183,10 +183,10 @@ class Schedules:
         return replace(planned, dry_run=False, moves=moves, changed=changed)
 
     async def _find_anchor(self, name: str, spec: Spec, row: Schedule | None, now: datetime) -> datetime | None:
-        if not unplaced(spec, row):
+        if not needs_anchor(spec, row):
             return None
         load = await read_load(await self._store(), now, without={name})
-        return place(name, spec, load, now)
+        return choose_anchor(name, spec, load, now)
 
     # creating and changing
 
@@ -203,7 +203,7 @@ class Schedules:
             raise BadInput(f"schedule {name!r}: no task {task!r:.80} is registered in this app; {suggestion}")
         limit = self._ground.settings.payload_limit
         declaration = await self._computation(f"the check of {name!r}").run(
-            lambda: declared(name, trigger, known or task, options, limit)
+            lambda: declare(name, trigger, known or task, options, limit)
         )
         store, now = await self._store(), self._ground.clock.now()
         anchor_at = await self._find_anchor(name, declaration.spec, None, now)
@@ -244,7 +244,7 @@ class Schedules:
                 raise ScheduleChanged(f"schedule {name!r} was changed by others since it was read; read it again")
             task = self._ground.tasks.get(row.spec.task)
             computation = self._computation(f"the check of {name!r}")
-            spec = await computation.run(lambda: amended(name, row.spec, given, task, limit))
+            spec = await computation.run(lambda: change_spec(name, row.spec, given, task, limit))
             return redefine(row, spec, now=now, anchor_at=await self._find_anchor(name, spec, row, now))
 
         return await self._change(name, change, action="update")
@@ -252,7 +252,7 @@ class Schedules:
     @audited("schedules.pause")
     async def pause(self, name: str, note: str = "") -> Schedule:
         """It makes no jobs until it is resumed; its running jobs go on."""
-        noted(note)
+        check_note(note)
         return await self._change(name, lambda row, now: Firing(schedule=pause(row, note, now=now)), action="pause")
 
     @audited("schedules.resume")
@@ -317,7 +317,7 @@ class Schedules:
                 fingerprint = task_fingerprint(task)
             else:
                 payload, fingerprint = await scheduler.payload(row, now), scheduler.fingerprint(row)
-            firing = trigger_now(row, [now], BY_HAND, now=now, mint=lambda: id or new_id(now), joins=True)
+            firing = trigger_now(row, [now], BY_HAND, now=now, new_job_id=lambda: id or new_id(now), joins=True)
             jobs = tuple(job_for_tick(row, tick, payload, now, fingerprint) for tick in firing.ticks)
             return replace(firing, jobs=jobs)
 
@@ -340,7 +340,7 @@ class Schedules:
         row, now = await self.get(name), self._ground.clock.now()
         computation = self._computation(f"the backfill of {name!r}")
         ticks = await computation.run(lambda: past_ticks(row, start, end or now, now, limit, computation))
-        there = await self._with_jobs({key_of(name, tick): tick for tick in ticks})
+        there = await self._with_jobs({tick_key(name, tick): tick for tick in ticks})
         made = excluding(ticks, there)
         if not dry_run:
             for n in range(0, len(made), BATCH_JOBS):

@@ -91,16 +91,16 @@ class Triggers:
         self, name: str, *, secret: str | None = None, **options: Unpack[TriggerOptions]
     ) -> NewTriggerSecret:
         """Creates a trigger: a message signed with its secret enqueues a job of `task`, or fires `schedule`."""
-        return await self._create(name, options, Redacted(secret_of(secret)))
+        return await self._create(name, options, Redacted(secret_or_new(secret)))
 
     @audited("triggers.create")
     async def _create(self, name: str, options: TriggerOptions, secret: Redacted) -> NewTriggerSecret:
         store, now = await self._ground.opened(), self._now()
-        made = self._with_options(InboundTrigger(name=checked_name(name, "trigger"), created_at=now), options)
-        if len(await TRIGGERS.find(store, None, now)) >= MOST:
-            raise BadInput(f"there are {MOST:,} triggers already; delete one")
+        made = self._with_options(InboundTrigger(name=check_hook_name(name, "trigger"), created_at=now), options)
+        if len(await TRIGGERS.find(store, None, now)) >= MAX_TRIGGERS:
+            raise BadInput(f"there are {MAX_TRIGGERS:,} triggers already; delete one")
         stored = await TRIGGERS.add(store, StoredTrigger(made, SigningSecrets((SigningSecret(secret.value),))), now)
-        annotate(before=None, after=facts(stored.shown))
+        annotate(before=None, after=audit_facts(stored.shown))
         return NewTriggerSecret(stored.shown, secret.value)
 
     @audited("triggers.update")
@@ -127,7 +127,7 @@ class Triggers:
 
     async def rotate(self, name: str, *, overlap: Span = OVERLAP, secret: str | None = None) -> NewTriggerSecret:
         """Replaces the secret, and shows it this once; the previous one is accepted until `overlap` ends."""
-        return await self._rotate(name, seconds(overlap, "overlap"), Redacted(secret_of(secret)))
+        return await self._rotate(name, seconds(overlap, "overlap"), Redacted(secret_or_new(secret)))
 
     @audited("triggers.rotate")
     async def _rotate(self, name: str, overlap: float, secret: Redacted) -> NewTriggerSecret:
@@ -139,9 +139,9 @@ class Triggers:
     async def delete(self, name: str) -> None:
         """Deletes the trigger; its jobs are left alone."""
         store = await self._ground.opened()
-        stored = await TRIGGERS.get_readable(store, checked_name(name, "trigger"), self._now())
+        stored = await TRIGGERS.get_readable(store, check_hook_name(name, "trigger"), self._now())
         await TRIGGERS.drop(store, name, self._now())
-        annotate(before=None if stored is None else facts(stored.shown), after=None)
+        annotate(before=None if stored is None else audit_facts(stored.shown), after=None)
 
     # receiving
 
@@ -156,7 +156,7 @@ class Triggers:
         except BadInput:
             wanted = _NO_TRIGGER
         found = await TRIGGERS.find(store, [wanted], now)
-        trigger = call.checked(found[0] if found else None, now).trigger
+        trigger = call.authenticate(found[0] if found else None, now).trigger
         made = await self._decode(trigger, call.body)
         with act_as(f"trigger:{trigger.name}"):
             if isinstance(made, NewJob):
@@ -242,7 +242,7 @@ class Triggers:
             before[:] = [stored]
             return act(stored)
 
-        name = checked_name(name, "trigger")
+        name = check_hook_name(name, "trigger")
         stored = await TRIGGERS.change(store, name, self._now(), seen, expected=expected)
-        annotate(before=facts(before[0].shown), after=facts(stored.shown))
+        annotate(before=audit_facts(before[0].shown), after=audit_facts(stored.shown))
         return stored

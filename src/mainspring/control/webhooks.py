@@ -107,7 +107,7 @@ class Webhooks:
 
     async def deliveries(self, name: str, *, limit: int = 100, after: str | None = None) -> Page:
         """The jobs that deliver to it, newest first."""
-        which = Filter(key_prefix=prefix((await self.get(name)).name), tasks=(TASK,))
+        which = Filter(key_prefix=key_prefix((await self.get(name)).name), tasks=(TASK,))
         return await self._jobs.list(which, limit=limit, after=after)
 
     # creating and changing
@@ -129,11 +129,11 @@ class Webhooks:
     async def _create(self, name: str, url: str, options: Mapping[str, Any], hidden: Redacted) -> NewSecret:
         (whole, secret), store, now = hidden.value, await self._ground.opened(), self._now()
         values = _checked({**options, "url": whole}, self._ground.settings)
-        hook = Webhook(name=checked_name(name, "webhook"), **values, created_at=now)
-        if len(await WEBHOOKS.find(store, None, now)) >= MOST:
-            raise BadInput(f"there are {MOST} webhooks already; delete one")
+        hook = Webhook(name=check_hook_name(name, "webhook"), **values, created_at=now)
+        if len(await WEBHOOKS.find(store, None, now)) >= MAX_WEBHOOKS:
+            raise BadInput(f"there are {MAX_WEBHOOKS} webhooks already; delete one")
         stored = await WEBHOOKS.add(store, StoredWebhook(hook, SigningSecrets((SigningSecret(secret),))), now)
-        annotate(before=None, after=facts(stored.shown))
+        annotate(before=None, after=audit_facts(stored.shown))
         return NewSecret(stored.shown, secret)
 
     async def update(
@@ -169,7 +169,7 @@ class Webhooks:
 
     async def rotate(self, name: str, *, overlap: Span = OVERLAP, secret: str | None = None) -> NewSecret:
         """Replaces the secret, and shows it this once; the previous one signs as well until `overlap` ends."""
-        return await self._rotate(name, seconds(overlap, "overlap"), Redacted(secret_of(secret)))
+        return await self._rotate(name, seconds(overlap, "overlap"), Redacted(secret_or_new(secret)))
 
     @audited("webhooks.rotate")
     async def _rotate(self, name: str, overlap: float, secret: Redacted) -> NewSecret:
@@ -181,10 +181,10 @@ class Webhooks:
     async def delete(self, name: str) -> None:
         """Deletes the webhook; pending deliveries are cancelled when they are due."""
         store = await self._ground.opened()
-        stored = await WEBHOOKS.get_readable(store, checked_name(name, "webhook"), self._now())
+        stored = await WEBHOOKS.get_readable(store, check_hook_name(name, "webhook"), self._now())
         await WEBHOOKS.drop(store, name, self._now())
         await store.drop_documents("webhook.standing", [name])
-        annotate(before=None if stored is None else facts(stored.shown), after=None)
+        annotate(before=None if stored is None else audit_facts(stored.shown), after=None)
 
     @audited("webhooks.test")
     async def test(self, name: str) -> Handle[Any]:
@@ -202,7 +202,7 @@ class Webhooks:
         return self._ground.clock.now()
 
     async def _get_stored(self, name: str) -> StoredWebhook:
-        return await WEBHOOKS.get(await self._ground.opened(), checked_name(name, "webhook"), self._now())
+        return await WEBHOOKS.get(await self._ground.opened(), check_hook_name(name, "webhook"), self._now())
 
     async def _change(
         self, name: str, act: Callable[[StoredWebhook], StoredWebhook], expected: int | None = None
@@ -213,15 +213,15 @@ class Webhooks:
             before[:] = [stored]
             return act(stored)
 
-        name = checked_name(name, "webhook")
+        name = check_hook_name(name, "webhook")
         stored = await WEBHOOKS.change(store, name, self._now(), seen, expected=expected)
-        annotate(before=facts(before[0].shown), after=facts(stored.shown))
+        annotate(before=audit_facts(before[0].shown), after=audit_facts(stored.shown))
         return stored
 
 
 def _checked(given: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     """The values as a Webhook has them. Raises for each bad one, with its name."""
-    from ..webhook.address import Allowance, checked_url
+    from ..webhook.address import AllowList, check_url
 
     checks: Mapping[str, Callable[[Any], Any]] = {
         "events": lambda value: check_choices("events", value, EVENTS, least=1),

@@ -49,8 +49,8 @@ class Driver:
     async def open(self) -> None:
         worker, enter = self.worker, self._stack.enter_async_context
         self.loop = asyncio.get_running_loop()
-        worker._store = await worker._opened()
-        self._stack.enter_context(worker._crier.active())
+        worker._store = await worker._connect()
+        self._stack.enter_context(worker._webhooks.active())
         self._stack.enter_context(self._clock.listening(self._hear))
         for kind in (JobsChanged, TickFired):
             self._bus.subscribe(kind, self._note_cancel)

@@ -136,7 +136,7 @@ class Scheduler:
                 for some in _batches(sorted(names))
                 for row in await store.schedules(some, limit=BATCH_SCHEDULES)
             }
-            unplaced_names = {name for name in names if unplaced(self._declared[name].spec, known.get(name))}
+            unplaced_names = {name for name in names if needs_anchor(self._declared[name].spec, known.get(name))}
             load = await read_load(store, now, without=unplaced_names) if unplaced_names else TickLoad((), now)
             wanted = [self._firing_for(name, known.get(name), now, missing_only, load) for name in sorted(names)]
             firings = [firing for firing in wanted if firing is not None]
@@ -167,7 +167,7 @@ class Scheduler:
         spec, digest = self._declared[name].spec, fingerprint(self._declared[name].spec)
         if row is not None and (missing_only or row.owner == "user" or row.declared == digest):
             return None
-        anchor_at = place(name, spec, load, now) if unplaced(spec, row) else None
+        anchor_at = choose_anchor(name, spec, load, now) if needs_anchor(spec, row) else None
         if row is None:
             firing = Firing(schedule=create(name, spec, owner="code", now=now, anchor_at=anchor_at))
         else:
@@ -290,7 +290,9 @@ class Scheduler:
                         if is_own_cancellation(error):
                             raise
                         failure = failure_of(error, stack=False)
-                        broken[tick.at] = clean(f"{INPUT}{failure.type}: {failure.message}", REASON_LIMIT)
+                        broken[tick.at] = clean(
+                            f"{INPUT_ERROR}{failure.type}: {failure.message}", MAX_REASON_CHARACTERS
+                        )
             if len(jobs) == firing.schedule.fired - schedule.fired:
                 return replace(firing, jobs=tuple(jobs))
 

@@ -210,7 +210,7 @@ class Worker:
         with self._watchdog.call("opening", "open", self._settings.lease):
             self._store = await self._retry("opening", self._connect)
         self._listening = self._store.hears
-        with self._webhooks.at_work():
+        with self._webhooks.active():
             try:
                 async with self._beating():
                     up.set_result(None)
@@ -336,7 +336,7 @@ class Worker:
         self._claim_trigger.slot_freed()
 
     def _with_deliveries(self, job: Job, outcome: Outcome) -> Outcome:
-        return self._webhooks.told(job, outcome) if self._webhooks.listens else outcome
+        return self._webhooks.with_deliveries(job, outcome) if self._webhooks.watches_jobs else outcome
 
     def _on_leak(self, job: Job, stack: str) -> None:
         self._bus.emit(SlotLeaked(at=self._clock.now(), job=job, stack=stack))
@@ -357,7 +357,7 @@ class Worker:
             self._lapsed = False
             self._claim_trigger.ring()
         self._slots.apply_beat(beat, sent)
-        self._feed.heed(beat.watched_until)
+        self._feed.watch_until(beat.watched_until)
         if beat.orders != self._commands:
             self._apply_commands(beat.orders)
         known = self._completer.keys() | {run.key for run in self._slots}
@@ -426,7 +426,7 @@ class Worker:
         After `limit` runs it claims no more.
         """
         self._store = await self._connect()
-        with self._webhooks.at_work():
+        with self._webhooks.active():
             return await self._drain(limit)
 
     async def _drain(self, limit: float) -> int:

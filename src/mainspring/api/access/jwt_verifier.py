@@ -24,7 +24,7 @@ _REQUIRED_CLAIMS = ["exp", "nbf", "iat", "iss", "aud"]
 # Headers by which a token would choose the key that verifies it.
 _KEY_HEADERS = ("jku", "jwk", "x5u", "x5c")
 _MAX_CACHED_TOKENS = 1000
-_CACHE_SECONDS = HOLDS
+_CACHE_SECONDS = KEY_CACHE_SECONDS
 
 
 class TokenRefused(Exception):

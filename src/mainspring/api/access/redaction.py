@@ -85,9 +85,9 @@ def redact_message(line: str) -> str:
 
 def redact_reason(reason: str) -> str:
     """A Tick.reason: one of the engine's, or the error of a schedule's input function."""
-    if not reason.startswith(INPUT):
+    if not reason.startswith(INPUT_ERROR):
         return mask_text(reason)
-    return INPUT + redact_error(reason.removeprefix(INPUT), limit=REASON_LIMIT)
+    return INPUT_ERROR + redact_error(reason.removeprefix(INPUT_ERROR), limit=MAX_REASON_CHARACTERS)
 
 
 def redact_tick(tick: Tick) -> Tick:

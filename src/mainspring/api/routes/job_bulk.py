@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
 from ...app import Mainspring
-from ...control.jobs import refused_as
+from ...control.jobs import refusal_error
 from ...ids import JobId
 from ...records.job import MEANT, Action
 from ...records.query import Changed, Filter
@@ -119,7 +119,7 @@ async def selected(app: Mainspring, data: JobSelection, states: tuple[Any, ...] 
 
 
 def bulk_result(action: Action, data: JobSelection, changed: Changed, *, dry_run: bool = False) -> BulkJobsResult:
-    errors = {id: refused_as(action, id, refusal) for id, refusal in changed.refused.items()}
+    errors = {id: refusal_error(action, id, refusal) for id, refusal in changed.refused.items()}
     states = {id: refusal.state for id, refusal in changed.refused.items()}
     refused = [RefusedJob(id, code_of(error)[1], redact_line(str(error)), states[id]) for id, error in errors.items()]
     found: Collection[JobId] = {*changed.done, *changed.refused}

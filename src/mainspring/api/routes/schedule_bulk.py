@@ -34,7 +34,7 @@ class BulkSchedulesRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     """An action and a selection of schedules: by name; by filter, page by page; or all."""
 
     action: Literal["pause", "resume", "trigger", "delete"]
-    names: Annotated[list[str], Meta(min_length=1, max_length=MOST_ROWS)] | None = None
+    names: Annotated[list[str], Meta(min_length=1, max_length=MAX_ROWS)] | None = None
     filter: ScheduleFilterRequest | None = None
     all: bool = False
     """Must be true if the filter is empty."""
@@ -44,7 +44,7 @@ class BulkSchedulesRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     """For resume: apply each schedule's catch-up rule to the ticks during the pause."""
     dry_run: bool = False
     """Change nothing, and report which schedules are selected."""
-    limit: Annotated[int, Meta(ge=1, le=MOST_ROWS)] = MOST_ROWS
+    limit: Annotated[int, Meta(ge=1, le=MAX_ROWS)] = MAX_ROWS
     """The maximum number of schedules in this call."""
     after: str | None = None
     """The `next` of the previous call with the same selection."""

@@ -45,7 +45,7 @@ class ScheduleOverview(Struct, frozen=True, kw_only=True):
 async def scheduler_outlook(app: App, limit: Limit = 10) -> ScheduleOverview:
     """The schedules that tick next, those that are late, and those that were paused because of failures."""
     store, now = await app.opened(), app.clock.now()
-    index = await app.schedules.index.look()
+    index = await app.schedules.index.snapshot()
     coming = await store.due(now=now + _FAR_FUTURE, limit=limit)
     overdue = await store.due(now=now - LATE_AFTER, limit=limit)
     # The store's due list lacks schedules that wait for a run or a dependency, and those whose input only some workers

@@ -76,7 +76,7 @@ class RulePreview(Struct, frozen=True, kw_only=True):
 @get("/scheduler/metrics", **allow("viewer"))
 async def scheduler_metrics(app: App, cache: Cache) -> SchedulerMetrics:
     """Numbers of schedules and jobs, and results of ticks and their jobs."""
-    now, index = app.clock.now(), await app.schedules.index.look()
+    now, index = app.clock.now(), await app.schedules.index.snapshot()
     late, sums, counts = bisect_right(index.due, now), index.sums, index.counts
     jobs, finished = await cache.get("counts", app.jobs.counts), sums.completed + sums.failed
     return SchedulerMetrics(
@@ -100,7 +100,7 @@ async def scheduler_metrics(app: App, cache: Cache) -> SchedulerMetrics:
 
 @get("/scheduler/distribution", **allow("viewer"))
 async def scheduler_distribution(
-    app: App, cache: Cache, days: Annotated[int, QueryParameter(ge=1, le=WEEK)] = 1
+    app: App, cache: Cache, days: Annotated[int, QueryParameter(ge=1, le=DAYS_PER_WEEK)] = 1
 ) -> Distribution:
     """Number of ticks in each hour of the next `days` days, and how evenly they are distributed."""
     return await cache.get(("distribution", days), lambda: app.schedules.distribution(days=days))

@@ -144,7 +144,7 @@ class Sessions:
 
     async def _document(self, name: str) -> Document | None:
         document, at = self._cached.get(name, (None, 0.0))
-        if name in self._cached and (document is None or self._app.clock.monotonic() - at < HOLDS):
+        if name in self._cached and (document is None or self._app.clock.monotonic() - at < KEY_CACHE_SECONDS):
             return document
         found = await (await self._app.opened()).documents(_KIND, [name], now=self._app.clock.now(), limit=1)
         if found:

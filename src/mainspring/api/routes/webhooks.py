@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 from ...app import Mainspring
 from ...span import seconds
-from ...webhook.record import Extra, Kind, Standing, Webhook, abridged
+from ...webhook.record import Extra, Kind, Standing, Webhook, abridged_url
 from ..access.authenticate import App, Caller, Principal, allow
 from ..access.redaction import mask_note, redact_line
 from ..masked_values import restore_text
@@ -170,7 +170,7 @@ async def _with_etag(app: Mainspring, hook: Webhook, caller: Principal) -> Respo
 def _view(hook: Webhook, standing: Standing | None, caller: Principal) -> WebhookView:
     state = standing or Standing(name=hook.name)
     fields: dict[str, Any] = asdict(hook) | {
-        "url": mask_note(hook.url) if caller.role == "admin" else abridged(hook.url),
+        "url": mask_note(hook.url) if caller.role == "admin" else abridged_url(hook.url),
         "note": mask_note(hook.note),
     }
     return WebhookView(

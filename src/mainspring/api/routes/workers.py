@@ -39,7 +39,7 @@ class WorkerDetails(WorkerView, frozen=True, kw_only=True):
 
 
 class WorkerResizeRequest(Struct, forbid_unknown_fields=True):
-    concurrency: Annotated[int, Meta(ge=1, le=MOST)] | None
+    concurrency: Annotated[int, Meta(ge=1, le=MAX_CONCURRENCY)] | None
     """New number of slots; null for the number it was started with."""
 
 
