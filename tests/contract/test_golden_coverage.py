@@ -191,7 +191,7 @@ IN_COLUMNS: dict[Any, str] = {
     FeedEvent: "SELECT text FROM mainspring_news",
 }
 IN_DOCUMENTS: dict[str, Any] = {
-    "answer": idempotency.IdempotentRequest, "depth": DepthSample, "key": keys._Text,
+    "answer": idempotency.IdempotentRequest, "depth": DepthSample, "key": keys._KeyDocument,
     "queue_pauses": queue_pauses.Pauses, "session": session._SessionRecord,
     "trigger": inbound.StoredTrigger, "webhook": record.StoredWebhook, "webhook.standing": record.Standing,
 }  # fmt: skip

@@ -51,8 +51,8 @@ async def test_run_once_returns_zero_while_ticks_are_left(
 ) -> None:
     await with_schedule(store, catch_up="all", overlap="allow")
     clock.advance(minutes=MAX_TICKS_PER_FIRING + 50)
-    assert await scheduler.turn(store) == 0
-    assert await scheduler.turn(store) == 60
+    assert await scheduler.run_once(store) == 0
+    assert await scheduler.run_once(store) == 60
     assert len(await store.jobs(Filter(), now=NOW, limit=999)) == MAX_TICKS_PER_FIRING + 50
 
 

@@ -137,8 +137,8 @@ def test_keys_of_ticks() -> None:
     at = datetime.fromisoformat("2030-01-01T09:00:00.000001+00:00")
     assert tick_key("naïve: x", at) == "schedule:naïve: x:1893488400000001000"
     tick = Tick(n=1, at=at, seen_at=at, what="fired", reason=BY_HAND, job_id="j")
-    assert job_of(a_schedule("s"), tick, "{}", at, None).idempotency_key == "schedule:s:hand-j"
-    filled = job_of(a_schedule("s"), replace(tick, reason=BACKFILL), "{}", at, None)
+    assert job_for_tick(a_schedule("s"), tick, "{}", at, None).idempotency_key == "schedule:s:hand-j"
+    filled = job_for_tick(a_schedule("s"), replace(tick, reason=BACKFILL), "{}", at, None)
     assert (filled.idempotency_key, filled.schedule, filled.scheduled_at) == (tick_key("s", at), "s", at)
     assert (BY_HAND, BACKFILL, INPUT_ERROR) == ("by_hand", "backfill", "input: ")
 
@@ -182,8 +182,8 @@ def test_kinds_of_documents() -> None:
     known = [depth.KIND, etag.KIND, idempotency.KIND, keys._USE, queue_pauses.KIND, session._KIND]
     known += [
         etag.EDIT_KIND,
-        seen_message._OPEN,
-        seen_message._SEEN,
+        message_dedup._OPEN,
+        message_dedup._SEEN,
         welcome._KIND,
         record.WEBHOOKS._kind,
         record.STANDINGS._kind,

@@ -12,7 +12,7 @@ import pytest
 from mainspring import Context, Mainspring, Retention, StoreUnavailable, every
 from mainspring.events import JobEnded, JobEnqueued, JobsPruned, JobStarted, WorkerStarted
 from mainspring.feed.event import DROPPED, FeedEvent, decode
-from mainspring.feed.publisher import BATCH, WAITING
+from mainspring.feed.publisher import BATCH_EVENTS, MAX_WAITING_EVENTS
 from mainspring.metrics.timed_store import measure
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import VirtualClock
