@@ -88,7 +88,7 @@ async def test_every_column_of_postgres_has_a_value(postgres: Postgres) -> None:
 
 # Redis keys
 
-_IN_PYTHON = re.compile(r'base\}:([a-z-]+)|Spot\("\w+", f?"([a-z-]+)')
+_IN_PYTHON = re.compile(r'base\}:([a-z-]+)|IndexEntry\("\w+", f?"([a-z-]+)')
 _IN_LUA = re.compile(r"base \.\. '([a-z-]+)")
 
 

@@ -17,8 +17,8 @@ from mainspring.records.job import Action, State
 from mainspring.records.outcome import Done
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.redis.connection import ANSWER_SECONDS
-from mainspring.stores.redis.records import packed, place
+from mainspring.stores.redis.connection import REPLY_SECONDS
+from mainspring.stores.redis.records import claim_key, packed
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import NOW, Contract, act, beat, claim, everything, new_job, put, settle, start
@@ -44,8 +44,8 @@ class TestRedis(Served, StoreContract):
     async def opened(self) -> AsyncIterator[Store]:
         async with super().opened() as store:
             yield store
-            if (homes := cast(RedisStore, store)._homes) is not None:
-                await audit(homes)
+            if (shards := cast(RedisStore, store)._shards) is not None:
+                await audit(shards)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ class TestTrouble(Served):
 
     def test_a_beat_without_an_answer_is_given_up_in_time_to_save_the_lease(self) -> None:
         usual = Settings()
-        assert usual.beat + ANSWER_SECONDS + usual.beat / 2 < LET_GO * usual.lease
+        assert usual.beat + REPLY_SECONDS + usual.beat / 2 < LET_GO * usual.lease
 
     async def test_a_caller_that_is_cancelled_cuts_no_command_in_two(self) -> None:
         async with self.opened() as store:
@@ -172,7 +172,7 @@ class TestTrouble(Served):
     async def test_an_entry_of_a_job_that_runs_gives_it_to_nobody_else(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            entry = place(job.priority, micros(job.run_at), packed(job.id))
+            entry = claim_key(job.priority, micros(job.run_at), packed(job.id))
             self.server.run("ZADD", "{fresh}:ready:default\0task", 0, entry)
             self.server.run("SADD", "{fresh}:stocked", "default\0task")
             await beat(store, "bob")

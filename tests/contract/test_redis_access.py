@@ -14,8 +14,8 @@ from mainspring.errors import StoreError, StoreUnavailable
 from mainspring.records.job import Action
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.redis import connection as line
-from mainspring.stores.redis.acl import needed
+from mainspring.stores.redis import connection
+from mainspring.stores.redis.acl import needed_commands
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import act, everything, new_job, put
 from servers import Redis
@@ -175,7 +175,7 @@ class TestUser:
         texts = [path.read_text() for path in folder.iterdir() if path.name.endswith((".lua", ".py"))]
         data = re.compile(r"""["']((?:[HSZLR][A-Z]{3,}|DEL|EXISTS|EXPIRE|PUBLISH|TIME))["']""")
         said = {word for text in texts for word in data.findall(text)}
-        known = {str(name) for name, *_ in needed("base")} | NO_DATA
+        known = {str(name) for name, *_ in needed_commands("base")} | NO_DATA
         assert said - known == set()
         assert len(said) > 30
 
@@ -267,7 +267,7 @@ class TestFirstWords:
         assert "(if it speaks TLS, use rediss://)" in str(error)
 
     async def test_a_server_that_says_nothing_is_waited_for_so_long(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(line, "CONNECT_SECONDS", 0.1)
+        monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.1)
         error = await refusal_of(b"", stays=True)
         assert isinstance(error, StoreUnavailable)
         assert "no answer in time; try again" in str(error)

@@ -17,9 +17,8 @@ from mainspring.records.query import Filter, Update
 from mainspring.records.run import Progress, RunReport
 from mainspring.schedule.record import Firing
 from mainspring.stores import open_store
-from mainspring.stores.redis import attempts, enqueue, plain, transact
+from mainspring.stores.redis import attempts, enqueue, plain, transact, two_phase
 from mainspring.stores.redis import count as counting
-from mainspring.stores.redis import two_phase as step
 from mainspring.stores.redis.claim import MAX_EXPIRED
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract.build import (
@@ -149,9 +148,9 @@ class Counter:
 
     def __init__(self, store: RedisStore) -> None:
         self.trips = 0
-        for home in store._open().all:
-            for name in ("call", "many", "script"):
-                setattr(home, name, self._counted(getattr(home, name)))
+        for shard in store._open().all:
+            for name in ("call", "multi", "script"):
+                setattr(shard, name, self._counted(getattr(shard, name)))
 
     def _counted(self, ask: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         def counted(*args: Any) -> Awaitable[Any]:
@@ -177,23 +176,23 @@ class TestRoundTrips(OnServers):
         self, ready: Callable[..., Awaitable[Act]], bound: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """How much of a batch one script may take is another matter: those go one after the other on one way."""
-        monkeypatch.setattr(step, "MAX_WORDS", 10**9)
+        monkeypatch.setattr(two_phase, "MAX_SCRIPT_ARGS", 10**9)
         monkeypatch.setattr(plain, "MAX_PLAIN", 10**9)
         trips = []
         for count in (FEW, MANY):
             async with self.opened() as store:
-                for home in store._open().all:
-                    if keys := await home.call("KEYS", f"{home.base}*"):
-                        await home.many([("DEL", key) for key in keys])
+                for shard in store._open().all:
+                    if keys := await shard.call("KEYS", f"{shard.base}*"):
+                        await shard.multi([("DEL", key) for key in keys])
                 call = await ready(store, count)
                 counter = Counter(store)
                 await call(store)
                 trips.append(counter.trips)
                 await audit(store._open())
-        homes = len(store.place.bases)
+        shards = len(store.url.bases)
         # In a cluster each stage asks every home, and keys lie in all of them once there are enough.
-        assert trips[1] <= bound * homes + (0 if homes == 1 else 4 * homes)
-        assert trips[0] == trips[1] or homes > 1
+        assert trips[1] <= bound * shards + (0 if shards == 1 else 4 * shards)
+        assert trips[0] == trips[1] or shards > 1
 
 
 # A rival that is always quicker: before every commit of a call it changes what the call has read.
@@ -204,12 +203,12 @@ class Rival:
 
     def __init__(self, store: RedisStore, act: Callable[[], Awaitable[object]]) -> None:
         self._act, self.commits, self.won = act, 0, 0
-        for home in store._open().all:
-            home.script = self._bound(home.script)  # type: ignore[method-assign]
+        for shard in store._open().all:
+            shard.script = self._bound(shard.script)  # type: ignore[method-assign]
 
     def _bound(self, script: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def bound(name: str, words: Sequence[Any]) -> Any:
-            if name in ("write", "commit", "promise"):
+            if name in ("write", "commit", "prepare"):
                 self.commits += 1
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._act(), 0.1)
@@ -233,7 +232,7 @@ class TestRival(OnServers):
             async with asyncio.timeout(SOON):
                 await call()
             assert rival.won >= transact.MAX_RACES
-            assert rival.commits <= (transact.MAX_RACES + 4) * 4 * len(store.place.bases)
+            assert rival.commits <= (transact.MAX_RACES + 4) * 4 * len(store.url.bases)
             await asyncio.sleep(0)
             await audit(other._open())
 
@@ -321,13 +320,13 @@ class TestBounds(OnServers):
         monkeypatch.setattr(attempts, "GIVE_UP_SECONDS", 0.3)
         async with self.opened() as store, self.opened() as other:
             jobs = await running(store, 20)
-            home, times = other._open().first, 0
+            shard, times = other._open().first, 0
 
             async def scribble() -> None:
                 nonlocal times
                 times += 1
-                text = await home.call("HGET", f"{home.base}:schedule", named(3))
-                await home.call("HSET", f"{home.base}:schedule", named(3), text.rstrip() + b" " * (times % 7 + 1))
+                text = await shard.call("HGET", f"{shard.base}:schedule", named(3))
+                await shard.call("HSET", f"{shard.base}:schedule", named(3), text.rstrip() + b" " * (times % 7 + 1))
 
             Rival(store, scribble)
             with pytest.raises(StoreUnavailable, match=r"is contended: finish lost \d+ races to other writers"):
@@ -347,11 +346,11 @@ class TestBounds(OnServers):
             if met == "finish":
                 (job,) = (await claim(store)).jobs
             (found,) = [
-                home for home in store._open().all if await home.call("HEXISTS", f"{home.base}:job", _short(job_id))
+                shard for shard in store._open().all if await shard.call("HEXISTS", f"{shard.base}:job", _short(job_id))
             ]
             unit = [1, f"{found.base}:job", _short(job_id), "-", ""]
             assert await found.script("lock", [f"{found.base} dead", *unit]) == 1
-            monkeypatch.setattr(step, "PATIENCE", -1)
+            monkeypatch.setattr(two_phase, "UNDECIDED_TIMEOUT_SECONDS", -1)
             match met:
                 case "finish":
                     assert await store.finish(outcomes_of([job])) == {job_id}
@@ -423,7 +422,7 @@ class TestAllOrNone(Contract):
         self, way: str, left: int, most: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(enqueue, "MAX_TRANSACTION", most)
-        monkeypatch.setattr(step, "PATIENCE", -1)
+        monkeypatch.setattr(two_phase, "UNDECIDED_TIMEOUT_SECONDS", -1)
         jobs = [new_job() for _ in range(2_500)]
         async with Cutter(self.server.port) as cutter:
             store = cast(RedisStore, open_store(self.url.replace(f":{self.server.port}", f":{cutter.port}")))
@@ -442,9 +441,9 @@ class TestAllOrNone(Contract):
         self, fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(enqueue, "MAX_TRANSACTION", 2)
-        monkeypatch.setattr(step, "MAX_UNIT_WORDS", 1)
-        monkeypatch.setattr(step, "MAX_WORDS", 16)
-        monkeypatch.setattr(step, "PATIENCE", -1)
+        monkeypatch.setattr(two_phase, "MAX_UNIT_ARGS", 1)
+        monkeypatch.setattr(two_phase, "MAX_SCRIPT_ARGS", 16)
+        monkeypatch.setattr(two_phase, "UNDECIDED_TIMEOUT_SECONDS", -1)
         jobs, left, found = [new_job(**fields) for _ in range(5)], 0, list[int]()
         while not found or found[-1] < 5 or left < 10:
             self.url = self.server.fresh()
@@ -463,23 +462,23 @@ class TestAllOrNone(Contract):
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(enqueue, "MAX_TRANSACTION", 2)
-        monkeypatch.setattr(step, "MAX_UNIT_WORDS", 1)
-        monkeypatch.setattr(step, "MAX_WORDS", 16)
+        monkeypatch.setattr(two_phase, "MAX_UNIT_ARGS", 1)
+        monkeypatch.setattr(two_phase, "MAX_SCRIPT_ARGS", 16)
         jobs, given_up = [new_job() for _ in range(5)], list[str]()
         async with self.opened() as store, self.opened() as other:
-            home = store._open().first
-            script = home.script
+            shard = store._open().first
+            script = shard.script
 
             async def late(name: str, words: Sequence[Any]) -> Any:
-                if name == "settle" and words[0] == "begin all" and not given_up:
+                if name == "resolve" and words[0] == "begin all" and not given_up:
                     given_up.append(words[-2])
-                    await step.settle(other._open(), other._open().first, words[-2], patience=-1)
+                    await two_phase.resolve(other._open(), other._open().first, words[-2], timeout=-1)
                     answer = await script(name, words)
-                    assert await home.call("HLEN", "{fresh}:job") == 0
+                    assert await shard.call("HLEN", "{fresh}:job") == 0
                     return answer
                 return await script(name, words)
 
-            home.script = late  # type: ignore[method-assign]
+            shard.script = late  # type: ignore[method-assign]
             await store.enqueue(jobs, now=NOW)
             assert len(given_up) == 1
         assert await self.stored() == 5
@@ -513,7 +512,7 @@ class TestFloods(Contract):
     async def test_very_many_expired_jobs_are_counted_by_a_sample(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(counting, "MAX_LATE_JOBS", 300)
         monkeypatch.setattr(counting, "LATE_SAMPLE_JOBS", 50)
-        monkeypatch.setattr(counting, "read_home", read := Counted(counting.read_home))
+        monkeypatch.setattr(counting, "read_shard", read := Counted(counting.read_shard))
         async with self.opened() as store:
             jobs = [new_job(queue=f"q{n % 4}", expires_at=later(-1)) for n in range(1000)]
             await put(store, *jobs, *(new_job(queue="q0") for _ in range(7)), now=later(-9))
@@ -532,9 +531,9 @@ class Counted:
         self._read = read
         self.ids = 0
 
-    async def __call__(self, home: Any, ids: Sequence[JobId]) -> Any:
+    async def __call__(self, shard: Any, ids: Sequence[JobId]) -> Any:
         self.ids += len(ids)
-        return await self._read(home, ids)
+        return await self._read(shard, ids)
 
 
 class Died(BaseException):
@@ -554,8 +553,8 @@ def die_at(store: RedisStore, left: int) -> None:
 
         return counted
 
-    for home in store._open().all:
-        home.script = bound(home.script)  # type: ignore[method-assign]
+    for shard in store._open().all:
+        shard.script = bound(shard.script)  # type: ignore[method-assign]
 
 
 def _short(id: JobId) -> bytes:

@@ -36,8 +36,8 @@ class TestCluster(Spread, StoreContract):
     async def opened(self) -> AsyncIterator[Store]:
         async with super().opened() as store:
             yield store
-            if (homes := cast(RedisStore, store)._homes) is not None:
-                await audit(homes)
+            if (shards := cast(RedisStore, store)._shards) is not None:
+                await audit(shards)
 
 
 class TestSharing(Spread, Sharing):
@@ -78,16 +78,16 @@ class TestTrouble(Spread):
 
     async def test_a_store_follows_a_slot_to_another_master(self) -> None:
         async with self.opened() as store:
-            home = cast(RedisStore, store)._open().of("queue")
-            old = self.master_of(home.base)
+            shard = cast(RedisStore, store)._open().of("queue")
+            old = self.master_of(shard.base)
             new = next(node for node in self.cluster.nodes if node is not old)
             try:
                 await put(store, new_job(queue="queue"))
-                self.give(home.base, new)
+                self.give(shard.base, new)
                 (job_id,) = await put(store, new_job(queue="queue"))
-                assert new.run("HEXISTS", f"{home.base}:job", packed(job_id))
+                assert new.run("HEXISTS", f"{shard.base}:job", packed(job_id))
             finally:
-                self.give(home.base, old)
+                self.give(shard.base, old)
 
     def master_of(self, base: str) -> Redis:
         ranges = self.cluster.nodes[0].run("CLUSTER", "SLOTS")

@@ -16,7 +16,7 @@ from mainspring.records.run import Failure
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.redis import lists
-from mainspring.stores.redis.diff import _of_job, _of_keys
+from mainspring.stores.redis.diff import _job_commands, _key_commands
 from mainspring.stores.redis.shard import Shards
 from mainspring.stores.redis.snapshot import Snapshot
 from mainspring.stores.redis.store import RedisStore
@@ -55,10 +55,10 @@ FILTERS: list[dict[str, Any]] = [
 # As they are; each set read whole; no set read whole; looked at before it is read whole; all in small steps.
 MODES: dict[str, dict[str, int]] = {
     "usual": {},
-    "whole": {"DENSE": 0},
-    "walk": {"FEW": -1, "FEW_WHOLE": -1},
-    "look first": {"DENSE": 10**9, "PATIENCE": 10, "MOST": 7},
-    "small": {"FEW": -1, "FEW_WHOLE": -1, "MOST": 9, "FEWEST": 2},
+    "whole": {"DENSE_RATIO": 0},
+    "walk": {"MAX_IDS_READ_WHOLE": -1, "MAX_JOBS_READ_WHOLE": -1},
+    "look first": {"DENSE_RATIO": 10**9, "MAX_PROBED_JOBS": 10, "MAX_PAGE_JOBS": 7},
+    "small": {"MAX_IDS_READ_WHOLE": -1, "MAX_JOBS_READ_WHOLE": -1, "MAX_PAGE_JOBS": 9, "MIN_ORDER_ROWS": 2},
 }
 
 
@@ -93,10 +93,10 @@ def made_at(at: Any, n: int) -> str:
     return f"{ms[:8]}-{ms[8:]}-7000-8000-{n:012x}"
 
 
-async def write(homes: Shards, jobs: list[Job]) -> None:
+async def write(shards: Shards, jobs: list[Job]) -> None:
     for job in jobs:
-        commands = [*_of_job(homes, Snapshot(), job.id, (None, None, None), None, job, micros(NOW))]
-        assert await commit_one(homes, Unit((), [*commands, *_of_keys(homes, [(None, job)])]))
+        commands = [*_job_commands(shards, Snapshot(), job.id, (None, None, None), None, job, micros(NOW))]
+        assert await commit_one(shards, Unit((), [*commands, *_key_commands(shards, [(None, job)])]))
 
 
 def expected(jobs: list[Job], which: Filter, sort: Sort, newest: bool) -> list[Job]:
@@ -136,8 +136,8 @@ class TestLists(Contract):
             monkeypatch.setattr(lists, name, value)
         async with self.opened() as store:
             jobs = list(some_jobs())
-            await write(homes := cast(RedisStore, store)._open(), jobs)
-            await audit(homes)
+            await write(shards := cast(RedisStore, store)._open(), jobs)
+            await audit(shards)
             for asked in FILTERS:
                 for sort in SORTS:
                     for newest, limit in ((False, 200), (True, 7)):

@@ -57,24 +57,24 @@ class TestPages(OnServers):
         """It writes and drops them beside us, and knows of no index."""
         async with self.opened() as store:
             await store.fire([Firing(schedule=a_schedule(named(n))) for n in range(20)], now=NOW)
-            home = store._open().first
-            text = await home.call("HGET", f"{home.base}:schedule", named(0))
-            await home.call("HSET", f"{home.base}:schedule", "older", text.replace(named(0).encode(), b"older"))
+            shard = store._open().first
+            text = await shard.call("HGET", f"{shard.base}:schedule", named(0))
+            await shard.call("HSET", f"{shard.base}:schedule", "older", text.replace(named(0).encode(), b"older"))
             assert await names(store, 7) == [*map(named, range(20)), "older"]
             await audit(store._open())
-            await home.call("DEL", f"{home.base}:schedules")
+            await shard.call("DEL", f"{shard.base}:schedules")
             assert await names(store, 7) == [*map(named, range(20)), "older"]
             await audit(store._open())
 
     async def test_as_many_dropped_as_made_by_such_a_release_are_noticed(self) -> None:
         async with self.opened() as store:
             await store.fire([Firing(schedule=a_schedule(named(n))) for n in range(20)], now=NOW)
-            home = store._open().first
-            text = await home.call("HGET", f"{home.base}:schedule", named(0))
-            await home.many([
-                ("HDEL", f"{home.base}:schedule", named(3)),
-                ("ZREM", f"{home.base}:due", named(3)),
-                ("HSET", f"{home.base}:schedule", "older", text.replace(named(0).encode(), b"older")),
+            shard = store._open().first
+            text = await shard.call("HGET", f"{shard.base}:schedule", named(0))
+            await shard.multi([
+                ("HDEL", f"{shard.base}:schedule", named(3)),
+                ("ZREM", f"{shard.base}:due", named(3)),
+                ("HSET", f"{shard.base}:schedule", "older", text.replace(named(0).encode(), b"older")),
             ])  # fmt: skip
             await store.forget({}, now=NOW)  # as every worker does now and then
             assert await names(store, 50) == [*(named(n) for n in range(20) if n != 3), "older"]
@@ -94,8 +94,8 @@ class TestDue(OnServers):
         async with self.opened() as store:
             ahead = {"next_run_at": later(60), "due_at": later(60)}
             await store.fire([Firing(schedule=a_schedule(named(n), **ahead)) for n in range(2_000)], now=NOW)
-            home = store._open().first
-            due, rows = await home.script("due", [0, 0, 500, 0, series.AHEAD_ROWS])
+            shard = store._open().first
+            due, rows = await shard.script("due", [0, 0, 500, 0, series.AHEAD_ROWS])
             assert (due, len(rows)) == ([], 3 * series.AHEAD_ROWS)
             counter = Counter(store)
             assert (await store.due(now=NOW, limit=500)).next_at == later(60)
@@ -219,11 +219,11 @@ class TestAlike:
 
     def watched(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         """How many were written by hand, each time."""
-        written, write = list[int](), plain.write
+        written, write = list[int](), plain.write_planned
 
         async def noted(*args: Any) -> set[int]:
             written.append(len(done := await write(*args)))
             return done
 
-        monkeypatch.setattr(plain, "write", noted)
+        monkeypatch.setattr(plain, "write_planned", noted)
         return written

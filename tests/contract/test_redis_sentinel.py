@@ -18,7 +18,7 @@ from clusters import RedisWithSentinel
 from mainspring.errors import StoreError, StoreUnavailable
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.redis import connector as route
+from mainspring.stores.redis import connector
 from mainspring.stores.redis.records import packed
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract import StoreContract
@@ -75,8 +75,8 @@ class TestSentinel(Watched, StoreContract):
     async def opened(self) -> AsyncIterator[Store]:
         async with super().opened() as store:
             yield store
-            if (homes := cast(RedisStore, store)._homes) is not None:
-                await audit(homes)
+            if (shards := cast(RedisStore, store)._shards) is not None:
+                await audit(shards)
 
 
 class TestFailOver(Watched):
@@ -102,7 +102,7 @@ class TestFailOver(Watched):
                 self.sentinel.rejoin(self.sentinel.copy())
 
     async def test_a_sentinel_that_does_not_answer_is_waited_for_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(route, "FRESH", 0.0)
+        monkeypatch.setattr(connector, "SENTINEL_REFRESH_SECONDS", 0.0)
         silent, loop = self.sentinel.sentinels[0].process, asyncio.get_running_loop()
         async with self.opened() as store:
             silent.send_signal(signal.SIGSTOP)
@@ -110,7 +110,9 @@ class TestFailOver(Watched):
                 began = loop.time()
                 for _ in range(5):
                     await put(store, new_job())
-                assert route.BRIEFLY <= loop.time() - began < 3 * route.BRIEFLY
+                assert (
+                    connector.SENTINEL_TIMEOUT_SECONDS <= loop.time() - began < 3 * connector.SENTINEL_TIMEOUT_SECONDS
+                )
             finally:
                 silent.send_signal(signal.SIGCONT)
 

@@ -10,7 +10,7 @@ from visits import refusal, whole_way
 from authority import Authority
 from mainspring.errors import BadSetting, StoreUnavailable
 from mainspring.stores import open_store
-from mainspring.stores.redis import connection as line
+from mainspring.stores.redis import connection
 from servers import Redis, free_port
 
 
@@ -108,8 +108,8 @@ class TestTls:
     async def test_who_speaks_tls_to_a_plain_port_reads_of_the_other_scheme(
         self, guarded: Guarded, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        assert line.HANDSHAKE_SECONDS < line.CONNECT_SECONDS
-        monkeypatch.setattr(line, "HANDSHAKE_SECONDS", 0.2)
+        assert connection.HANDSHAKE_SECONDS < connection.CONNECT_SECONDS
+        monkeypatch.setattr(connection, "HANDSHAKE_SECONDS", 0.2)
         error = await refusal(f"rediss://127.0.0.1:{guarded.port}/0")
         assert "(if it does not speak TLS, use redis://)" in str(error)
 

@@ -28,10 +28,10 @@ def test_a_url_is_a_store_at_its_place(scheme: str) -> None:
 
     store = open_store(f"{scheme}://ada:lovelace@host:99/3?prefix=shop")
     assert isinstance(store, RedisStore)
-    address, _, user, password, db, tls = store.place.server()
+    address, _, user, password, db, tls = store.url.server()
     assert (address, user, password, db, tls is not None) == (("host", 99), "ada", "lovelace", 3, scheme == "rediss")
-    assert store.place.base == "{shop}"
-    assert store.place.shown == f"{scheme}://ada:***@host:99/3?prefix=shop"
+    assert store.url.base == "{shop}"
+    assert store.url.shown == f"{scheme}://ada:***@host:99/3?prefix=shop"
 
 
 def test_a_host_is_enough() -> None:

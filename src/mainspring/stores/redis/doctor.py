@@ -6,24 +6,24 @@ from collections.abc import Sequence
 
 from ...errors import StoreError
 from ...records.finding import Finding
-from .acl import demand
-from .aside import records
+from .acl import check_permissions
+from .aside import records_finding
 from .server import RedisServer
 from .shard import Shards
 
 Info = dict[str, str]
 
 
-async def info(server: RedisServer) -> Info:
+async def read_info(server: RedisServer) -> Info:
     text = (await server.call("INFO")).decode()
     lines = (line.partition(":") for line in text.splitlines() if ":" in line)
     return {name: value for name, _, value in lines}
 
 
-async def refuse(homes: Shards) -> None:
+async def check_servers(shards: Shards) -> None:
     """A server that may throw keys away loses jobs, so none are given to it."""
-    shown, kind = homes.place.shown, homes.place.kind
-    for found in [await info(server) for server in await homes.route.servers()]:
+    shown, kind = shards.url.shown, shards.url.kind
+    for found in [await read_info(server) for server in await shards.connector.servers()]:
         policy = found.get("maxmemory_policy", "noeviction")
         if policy != "noeviction" and found.get("maxmemory", "0") != "0":
             raise StoreError(
@@ -32,28 +32,28 @@ async def refuse(homes: Shards) -> None:
             )
         if found.get("cluster_enabled") == "1" and kind != "cluster":
             raise StoreError(f"{shown} is a node of a cluster: use redis+cluster:// with the same host")
-    await demand(homes)
+    await check_permissions(shards)
     if kind == "cluster":
-        await _refuse_others(homes)
+        await _check_shard_count(shards)
 
 
-async def _refuse_others(homes: Shards) -> None:
+async def _check_shard_count(shards: Shards) -> None:
     """Where a queue is depends on how many homes there are."""
-    count, home = len(homes.all), homes.anchor
-    _, kept = await home.many([
-        ("HSETNX", f"{home.base}:meta", "homes", count), ("HGET", f"{home.base}:meta", "homes"),
+    count, shard = len(shards.all), shards.anchor
+    _, kept = await shard.multi([
+        ("HSETNX", f"{shard.base}:meta", "homes", count), ("HGET", f"{shard.base}:meta", "homes"),
     ])  # fmt: skip
     if int(kept) != count:
-        shown, kept = homes.place.shown, int(kept)
+        shown, kept = shards.url.shown, int(kept)
         raise StoreError(f"{shown} keeps its queues in {kept} homes, not {count}: use ?homes={kept}")
 
 
-async def condition(homes: Shards, losses: list[str]) -> list[Finding]:
-    servers = [await info(server) for server in await homes.route.servers()]
-    stale = await homes.each(lambda home: home.call("HGET", f"{home.base}:health", "stale"))
+async def findings(shards: Shards, losses: list[str]) -> list[Finding]:
+    servers = [await read_info(server) for server in await shards.connector.servers()]
+    stale = await shards.each(lambda shard: shard.call("HGET", f"{shard.base}:health", "stale"))
     return [
         _servers(servers), _durability(servers), max(map(_memory, servers), key=lambda one: one.verdict != "ok"),
-        _losses(losses), _stale(sum(int(number or 0) for number in stale)), await records(homes),
+        _losses(losses), _stale(sum(int(number or 0) for number in stale)), await records_finding(shards),
     ]  # fmt: skip
 
 
@@ -99,8 +99,8 @@ def _memory(found: Info) -> Finding:
     return Finding("memory", "ok", text)
 
 
-def listener(hears: bool, trouble: str) -> Finding:
-    if hears:
+def listener_finding(listening: bool, error_text: str) -> Finding:
+    if listening:
         return Finding("listener", "ok", "word from other processes is heard")
     way = "let our user SUBSCRIBE, or look at the server's log"
-    return Finding("listener", "warn", f"{trouble or 'no answer yet'}: jobs wait for the next look", way)
+    return Finding("listener", "warn", f"{error_text or 'no answer yet'}: jobs wait for the next look", way)

@@ -15,7 +15,7 @@ from ...records.audit import AuditEntry
 from ...records.document import Document
 from ...records.unreadable import readable
 from ..memory.documents import MemoryKeeper
-from .index import Arguments
+from .index import Command
 from .shard import Shard, Shards
 from .transact import contend_one
 from .two_phase import Condition, Unit, has
@@ -79,7 +79,7 @@ class Kept(MemoryKeeper):
     def changes(self) -> Unit:
         """What has to be as it was read, and what is to be written: each of them for itself."""
         (documents, entries, watched), base = self._read, self._base
-        expected, commands = list[Condition](), list[Arguments]()
+        expected, commands = list[Condition](), list[Command]()
         for key, old in self._old_documents.items():
             if (new := self._documents.get(key)) != old:
                 expected.append(has(f"{base}:doc:{key[0]}", key[1], documents[key]))
@@ -94,7 +94,7 @@ class Kept(MemoryKeeper):
         return Unit(expected, commands)
 
 
-def _of_document(base: str, key: Key, new: Document | None) -> Iterator[Arguments]:
+def _of_document(base: str, key: Key, new: Document | None) -> Iterator[Command]:
     """By name within its kind, and by when it expires."""
     kind, name = key
     if new is None:
@@ -109,7 +109,7 @@ def _of_document(base: str, key: Key, new: Document | None) -> Iterator[Argument
         yield "ZADD", f"{base}:fading", micros(new.expires_at), f"{kind}\0{name}"
 
 
-def _of_entry(base: str, id: str, new: AuditEntry | None) -> Iterator[Arguments]:
+def _of_entry(base: str, id: str, new: AuditEntry | None) -> Iterator[Command]:
     """By id, and by when it was."""
     if new is None:
         yield "HDEL", f"{base}:entry", id
@@ -125,31 +125,31 @@ def instant_of(text: bytes | None) -> datetime | None:
     return None if text is None else instant(int(text))
 
 
-def watched(home: Shard) -> Arguments:
+def watched_command(shard: Shard) -> Command:
     """Asks until when somebody wants news."""
-    return "HGET", f"{home.base}:meta", "watched"
+    return "HGET", f"{shard.base}:meta", "watched"
 
 
-async def play(
-    homes: Shards, verb: Callable[[Kept], Awaitable[T]], documents: Iterable[Key] = (), entries: Iterable[str] = ()
+async def transact_documents(
+    shards: Shards, verb: Callable[[Kept], Awaitable[T]], documents: Iterable[Key] = (), entries: Iterable[str] = ()
 ) -> T:
     """The verb's answer, once what it changed is written; it runs again if another writer was quicker."""
     keys, ids = sorted(set(documents)), sorted(set(entries))
 
     async def propose() -> tuple[T, Unit]:
-        kept = await _read(homes.first, keys, ids)
+        kept = await _read(shards.first, keys, ids)
         return await verb(kept), kept.changes()
 
-    return await contend_one(homes, "keeping", propose)
+    return await contend_one(shards, "keeping", propose)
 
 
-async def _read(home: Shard, keys: list[Key], ids: list[str]) -> Kept:
+async def _read(shard: Shard, keys: list[Key], ids: list[str]) -> Kept:
     kinds: dict[str, list[str]] = {}
     for kind, name in keys:
         kinds.setdefault(kind, []).append(name)
-    commands: list[Arguments] = [("HMGET", f"{home.base}:doc:{kind}", *names) for kind, names in kinds.items()]
+    commands: list[Command] = [("HMGET", f"{shard.base}:doc:{kind}", *names) for kind, names in kinds.items()]
     if ids:
-        commands.append(("HMGET", f"{home.base}:entry", *ids))
-    until, *columns = await home.many([watched(home), *commands])
+        commands.append(("HMGET", f"{shard.base}:entry", *ids))
+    until, *columns = await shard.multi([watched_command(shard), *commands])
     texts = iter([text for column in columns for text in column])
-    return Kept(home.base, {key: next(texts) for key in keys}, {id: next(texts) for id in ids}, until)
+    return Kept(shard.base, {key: next(texts) for key in keys}, {id: next(texts) for id in ids}, until)

@@ -58,17 +58,17 @@ def worker_text(worker: WorkerRow) -> bytes:
     return _encode(Row(micros(worker.until), worker.info, worker.orders))
 
 
-async def read_hash(home: Shard, key: str) -> dict[str, bytes]:
-    return named(await home.call("HGETALL", key))
+async def read_hash(shard: Shard, key: str) -> dict[str, bytes]:
+    return named(await shard.call("HGETALL", key))
 
 
 def named(pairs: Sequence[bytes]) -> dict[str, bytes]:
     return {field.decode(): value for field, value in zip(pairs[::2], pairs[1::2], strict=True)}
 
 
-async def read_jobs(homes: Shards, ids: Sequence[JobId]) -> dict[JobId, Found]:
+async def read_jobs(shards: Shards, ids: Sequence[JobId]) -> dict[JobId, Found]:
     """The jobs of these ids as they are at one moment in each home, each with what it was read from."""
-    return merged(await homes.each(lambda home: read_home(home, ids)))
+    return merged(await shards.each(lambda shard: read_shard(shard, ids)))
 
 
 def merged(parts: Sequence[dict[JobId, Found]]) -> dict[JobId, Found]:
@@ -78,34 +78,34 @@ def merged(parts: Sequence[dict[JobId, Found]]) -> dict[JobId, Found]:
     return found
 
 
-async def read_home(home: Shard, ids: Sequence[JobId]) -> dict[JobId, Found]:
+async def read_shard(shard: Shard, ids: Sequence[JobId]) -> dict[JobId, Found]:
     """The same of one home only."""
     if not ids:
         return {}
     shorts = [packed(id) for id in ids]
-    return found_in(ids, await home.many(columns(home, shorts)))
+    return found_in(ids, await shard.multi(columns(shard, shorts)))
 
 
-async def read_brief(home: Shard, ids: Sequence[JobId]) -> list[Job]:
+async def read_brief(shard: Shard, ids: Sequence[JobId]) -> list[Job]:
     """The brief jobs of these ids, in their order. A large record is read alone, so that only one is at hand."""
     if not ids:
         return []
     shorts = [packed(id) for id in ids]
-    names = [f"{home.base}:{name}" for name in ("job", "end")]
-    sizes = await home.many([("HSTRLEN", name, short) for short in shorts for name in names])
+    names = [f"{shard.base}:{name}" for name in ("job", "end")]
+    sizes = await shard.multi([("HSTRLEN", name, short) for short in shorts for name in names])
     large = [id for n, id in enumerate(ids) if sizes[2 * n] + sizes[2 * n + 1] > MAX_RECORD_BYTES]
     alone = set(large)
     brief: dict[JobId, Job] = {}
     for some in ([id for id in ids if id not in alone], *([id] for id in large)):
-        found = await home.many(columns(home, [packed(id) for id in some])) if some else [[], [], []]
+        found = await shard.multi(columns(shard, [packed(id) for id in some])) if some else [[], [], []]
         for id, raw in zip(some, zip(*found, strict=True), strict=True):
             if (job := job_from(id, raw, brief=True)) is not None:
                 brief[id] = brief_job(job)
     return [brief[id] for id in ids if id in brief]
 
 
-def columns(home: Shard, shorts: Sequence[bytes]) -> list[tuple[str | bytes, ...]]:
-    return [("HMGET", f"{home.base}:{name}", *shorts) for name in ("job", "run", "end")]
+def columns(shard: Shard, shorts: Sequence[bytes]) -> list[tuple[str | bytes, ...]]:
+    return [("HMGET", f"{shard.base}:{name}", *shorts) for name in ("job", "run", "end")]
 
 
 def found_in(ids: Sequence[JobId], columns: Sequence[Sequence[bytes | None]]) -> dict[JobId, Found]:
@@ -113,37 +113,37 @@ def found_in(ids: Sequence[JobId], columns: Sequence[Sequence[bytes | None]]) ->
     return {id: (raw, job_from(id, raw)) for id, raw in raws.items()}
 
 
-async def executions(homes: Shards, ids: Sequence[JobId], after: int, limit: int | None) -> list[Execution]:
+async def executions(shards: Shards, ids: Sequence[JobId], after: int, limit: int | None) -> list[Execution]:
     """Of each home in two round trips: the jobs, and the records of their runs; one job's are read in pages."""
-    found = {id: (raw, job) for id, (raw, job) in (await read_jobs(homes, ids)).items() if job is not None}
+    found = {id: (raw, job) for id, (raw, job) in (await read_jobs(shards, ids)).items() if job is not None}
     if len(found) == 1 and limit is not None:
         ((id, (raw, job)),) = found.items()
         if not job.unreadable:
-            return await _runs_page(homes.of(job.queue), job, raw, after, limit)
+            return await _runs_page(shards.of(job.queue), job, raw, after, limit)
     shares: dict[Shard, list[JobId]] = {}
     for id, (_, job) in found.items():
-        shares.setdefault(homes.of(job.queue), []).append(id)
+        shares.setdefault(shards.of(job.queue), []).append(id)
     texts: dict[JobId, Sequence[bytes]] = {}
-    for some in await homes.each(lambda home: _run_texts(home, shares[home]), shares):
+    for some in await shards.each(lambda shard: _run_texts(shard, shares[shard]), shares):
         texts |= some
     runs = (run for id in ids if id in found for run in runs_in(id, found[id][0], texts[id]))
     return [run for run in runs if run.number > after][:limit]
 
 
-async def _runs_page(home: Shard, job: Job, raw: Raw, after: int, limit: int) -> list[Execution]:
+async def _runs_page(shard: Shard, job: Job, raw: Raw, after: int, limit: int) -> list[Execution]:
     """A number that no run has ended with is passed over, so that a page is full as long as there are more."""
     found: list[Execution] = []
     while after < job.runs and len(found) < limit:
         numbers = range(after + 1, min(job.runs, after + limit - len(found)) + 1)
-        texts = await home.call("HMGET", f"{home.base}:exec:{job.id}", *numbers)
+        texts = await shard.call("HMGET", f"{shard.base}:exec:{job.id}", *numbers)
         ended = runs_in(job.id, raw, (text for text in texts if text is not None))
         found += [run for run in ended if run.number in numbers]
         after = numbers[-1]
     return found
 
 
-async def _run_texts(home: Shard, ids: Sequence[JobId]) -> dict[JobId, Sequence[bytes]]:
-    answers = await home.many([("HVALS", f"{home.base}:exec:{id}") for id in ids])
+async def _run_texts(shard: Shard, ids: Sequence[JobId]) -> dict[JobId, Sequence[bytes]]:
+    answers = await shard.multi([("HVALS", f"{shard.base}:exec:{id}") for id in ids])
     return dict(zip(ids, answers, strict=True))
 
 
@@ -156,9 +156,9 @@ def runs_in(id: JobId, raw: Raw, texts: Iterable[bytes]) -> list[Execution]:
     return [runs[number] for number in sorted(runs)]
 
 
-async def lines(homes: Shards, id: JobId) -> list[LogLine]:
-    _, job = (await read_jobs(homes, [id]))[id]
+async def lines(shards: Shards, id: JobId) -> list[LogLine]:
+    _, job = (await read_jobs(shards, [id]))[id]
     if job is None:
         return []
-    home = homes.of(job.queue)
-    return readable(f"log line of job {id}", (await read_hash(home, f"{home.base}:log:{id}")).items(), _line)
+    shard = shards.of(job.queue)
+    return readable(f"log line of job {id}", (await read_hash(shard, f"{shard.base}:log:{id}")).items(), _line)

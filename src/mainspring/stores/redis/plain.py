@@ -22,9 +22,9 @@ from ...records.tally import counted
 from ...schedule.job_ended import after_job_ended
 from ...schedule.record import TICKS_KEPT, Firing, Schedule
 from ..rules import to_job
-from .connection import Word
-from .diff import schedule_moves
-from .index import Arguments, held_keys, spots
+from .connection import Arg
+from .diff import schedule_commands
+from .index import Command, held_keys, index_entries
 from .known import schedule_of
 from .records import job_from, new_record, packed
 from .shard import Shard, Shards
@@ -52,22 +52,22 @@ class Planned(msgspec.Struct, frozen=True):
     """What an item takes, as long as its conditions hold."""
 
     conditions: list[Condition]
-    commands: list[Arguments]
+    commands: list[Command]
 
 
-async def write(
-    home: Shard,
+async def write_planned(
+    shard: Shard,
     items: Sequence[Item],
     planned: Sequence[Planned],
-    more: Callable[[Sequence[Item]], list[Arguments]],
-    word: str,
+    more: Callable[[Sequence[Item]], list[Command]],
+    topic: str,
 ) -> set[int]:
     """Numbers of the items that were written; `more` says what comes with these together."""
 
     async def one(numbers: list[int]) -> list[int]:
         for _ in range(2):  # once more without those that another writer has changed
-            words, owners = _unit([planned[n] for n in numbers], more([items[n] for n in numbers]))
-            broken = await home.script("write", [word, *words])
+            args, owners = _unit([planned[n] for n in numbers], more([items[n] for n in numbers]))
+            broken = await shard.script("write", [topic, *args])
             if not broken:
                 return numbers
             lost = {owners[condition - 1] for condition in broken}
@@ -80,25 +80,25 @@ async def write(
     return {n for some in await asyncio.gather(*map(one, lots)) for n in some}
 
 
-def _unit(planned: Sequence[Planned], more: Sequence[Arguments]) -> tuple[list[Word], list[int]]:
-    """As share.lua takes it, and to which of them each condition belongs."""
-    words: list[Word] = []
+def _unit(planned: Sequence[Planned], more: Sequence[Command]) -> tuple[list[Arg], list[int]]:
+    """As prelude.lua takes it, and to which of them each condition belongs."""
+    args: list[Arg] = []
     owners: list[int] = []
-    merged: dict[tuple[Word, Word], list[Word]] = {}
+    merged: dict[tuple[Arg, Arg], list[Arg]] = {}
     for n, one in enumerate(planned):
         for condition in one.conditions:
-            words += condition
+            args += condition
             owners.append(n)
         for command in one.commands:
             merged.setdefault((command[0], command[1]), []).extend(command[2:])
-    words.insert(0, len(owners))
-    for command, args in merged.items():
-        for start in range(0, len(args), MAX_MERGED) if args else (0,):
-            some = args[start : start + MAX_MERGED]
-            words += (2 + len(some), *command, *some)
+    args.insert(0, len(owners))
+    for command, values in merged.items():
+        for start in range(0, len(values), MAX_MERGED) if values else (0,):
+            some = values[start : start + MAX_MERGED]
+            args += (2 + len(some), *command, *some)
     for command in more:
-        words += (len(command), *command)
-    return words, owners
+        args += (len(command), *command)
+    return args, owners
 
 
 # firings
@@ -117,17 +117,17 @@ def all_plain(firings: Sequence[Firing]) -> bool:
     return len(names) == len(firings) and len(set(ids)) == len(ids) and len(set(keys)) == len(keys)
 
 
-async def fire(homes: Shards, firings: Sequence[Firing], now: datetime, before: Callable[[], object]) -> set[int]:
+async def fire(shards: Shards, firings: Sequence[Firing], now: datetime, before: Callable[[], object]) -> set[int]:
     """Numbers of the firings that were written: all of them but those that another writer was in the way of."""
-    home, us = homes.first, micros(now)
-    texts = await home.call("HMGET", f"{home.base}:schedule", *(firing.schedule.name for firing in firings))
+    shard, us = shards.first, micros(now)
+    texts = await shard.call("HMGET", f"{shard.base}:schedule", *(firing.schedule.name for firing in firings))
     heads = [None if text is None else _head_of(text) for text in texts]
     fit = [
         n for n, head in enumerate(heads) if (0 if head is None else head.revision) == firings[n].schedule.revision - 1
     ]
-    planned = [_fired(home.base, firings[n], texts[n], heads[n], now, us) for n in fit]
+    planned = [_plan_firing(shard.base, firings[n], texts[n], heads[n], now, us) for n in fit]
     before()
-    written = await write(home, fit, planned, lambda some: [], "new final")
+    written = await write_planned(shard, fit, planned, lambda some: [], "new final")
     return {fit[n] for n in written}
 
 
@@ -139,14 +139,14 @@ def _head_of(text: bytes) -> Head:
         return Head(revision=-1)
 
 
-def _fired(
+def _plan_firing(
     base: str, firing: Firing, text: bytes | None, head: Head | None, now: datetime, us: int
 ) -> Planned:  # fmt: skip
     schedule = firing.schedule
     conditions = [has(f"{base}:schedule", schedule.name, text)]
-    commands = list(schedule_moves(base, schedule.name, head is not None, head.waits_on if head else None, schedule))
+    commands = list(schedule_commands(base, schedule.name, head is not None, head.waits_on if head else None, schedule))
     for new in firing.jobs:
-        _enqueued(base, new, now, us, conditions, commands)
+        _plan_job(base, new, now, us, conditions, commands)
     for tick in firing.ticks:
         commands.append(("ZADD", f"{base}:ticks:{schedule.name}", tick.n, _encode(tick)))
     if firing.ticks and firing.ticks[-1].n > TICKS_KEPT:
@@ -154,8 +154,8 @@ def _fired(
     return Planned(conditions, commands)
 
 
-def _enqueued(
-    base: str, new: NewJob, now: datetime, us: int, conditions: list[Condition], commands: list[Arguments]
+def _plan_job(
+    base: str, new: NewJob, now: datetime, us: int, conditions: list[Condition], commands: list[Command]
 ) -> None:
     job, short = to_job(new, now), packed(new.id)
     conditions.append(has(f"{base}:job", short, None))
@@ -163,27 +163,27 @@ def _enqueued(
     for key in held_keys(job):
         conditions.append(has(f"{base}:key", key, None))
         commands.append(("HSET", f"{base}:key", key, short))
-    for spot in spots(job):
-        match spot.kind:
+    for entry in index_entries(job):
+        match entry.kind:
             case "set":
-                commands.append(("SADD", f"{base}:{spot.key}", spot.member))
+                commands.append(("SADD", f"{base}:{entry.key}", entry.member))
             case "sorted":
-                commands.append(("ZADD", f"{base}:{spot.key}", spot.score, spot.member))
+                commands.append(("ZADD", f"{base}:{entry.key}", entry.score, entry.member))
             case "ready":
-                where, score = ("ready", 0) if spot.score <= us else ("later", spot.score)
-                commands.append(("ZADD", f"{base}:{where}:{spot.key}", score, spot.member))
-                commands.append(("GROUP", f"{base}:{spot.key}"))
+                where, score = ("ready", 0) if entry.score <= us else ("later", entry.score)
+                commands.append(("ZADD", f"{base}:{where}:{entry.key}", score, entry.member))
+                commands.append(("GROUP", f"{base}:{entry.key}"))
 
 
 # ends of scheduled jobs
 
 
-async def finish(homes: Shards, outcomes: Sequence[Outcome], others: set[str]) -> set[JobId]:
+async def finish(shards: Shards, outcomes: Sequence[Outcome], others: set[str]) -> set[JobId]:
     """Jobs whose end was written. `others` are the schedules of outcomes that are settled in another way."""
-    home, base = homes.first, homes.first.base
+    shard, base = shards.first, shards.first.base
     shorts = [packed(outcome.id) for outcome in outcomes]
     names = list(dict.fromkeys(outcome.schedule or "" for outcome in outcomes))
-    jobs, runs, texts, circuits, *waiting = await home.many([
+    jobs, runs, texts, circuits, *waiting = await shard.multi([
         ("HMGET", f"{base}:job", *shorts), ("HMGET", f"{base}:run", *shorts),
         ("HMGET", f"{base}:schedule", *names), ("HKEYS", f"{base}:circuit"),
         *(("SMEMBERS", f"{base}:waits:{name}") for name in names),
@@ -196,16 +196,16 @@ async def finish(homes: Shards, outcomes: Sequence[Outcome], others: set[str]) -
     shared |= {member.decode() for some in waiting for member in some}
     tasks = {task.decode() for task in circuits}
     fit, planned = list[Outcome](), list[Planned]()
-    for outcome, short, record, said in zip(outcomes, shorts, jobs, runs, strict=True):
+    for outcome, short, record, claim in zip(outcomes, shorts, jobs, runs, strict=True):
         name = outcome.schedule or ""
-        if times[name] > 1 or name in shared or record is None or said is None or (text := rows[name]) is None:
+        if times[name] > 1 or name in shared or record is None or claim is None or (text := rows[name]) is None:
             continue
-        job = job_from(outcome.id, (record, said, None))
+        job = job_from(outcome.id, (record, claim, None))
         row = schedule_of(name, text)
         if row is not None and job is not None and _plain(job, outcome, tasks):
             fit.append(outcome)
-            planned.append(_ended(base, job, outcome, short, said, row, text))
-    written = await write(home, fit, planned, lambda some: _counts(base, some), "new final")
+            planned.append(_plan_end(base, job, outcome, short, claim, row, text))
+    written = await write_planned(shard, fit, planned, lambda some: _counts(base, some), "new final")
     return {fit[n].id for n in written}
 
 
@@ -216,26 +216,26 @@ def _plain(job: Job, outcome: Outcome, circuits: set[str]) -> bool:
     return runs and same and job.failure is None and job.crashes == 0 and job.attempt == 1
 
 
-def _ended(
-    base: str, job: Job, outcome: Outcome, short: bytes, said: bytes, row: Schedule, text: bytes
+def _plan_end(
+    base: str, job: Job, outcome: Outcome, short: bytes, claim: bytes, row: Schedule, text: bytes
 ) -> Planned:  # fmt: skip
     at = micros(outcome.finished_at)
-    head = said.split(b"\0", 3)
+    head = claim.split(b"\0", 3)
     result = b"0" if outcome.result is None else b"1" + outcome.result.encode()
-    commands: list[Arguments] = [
+    commands: list[Command] = [
         ("HDEL", f"{base}:run", short),
         ("HSET", f"{base}:end", short, b"\0".join((*head[:3], b"%d" % at, result))),
         ("SREM", f"{base}:held:{job.worker}", short),
         ("ZADD", f"{base}:ended:completed\0{job.task}", at, short),
         ("SADD", f"{base}:ends", f"completed\0{job.task}"),
     ]
-    name, conditions = row.name, [has(f"{base}:run", short, said)]
+    name, conditions = row.name, [has(f"{base}:run", short, claim)]
     if (after := after_job_ended(row, job.id, State.COMPLETED, outcome.finished_at, outcome.result)) is not row:
         conditions += (has(f"{base}:schedule", name, text), has_members(f"{base}:waits:{name}", ()))
-        commands += schedule_moves(base, name, True, row.waits_on, after)
+        commands += schedule_commands(base, name, True, row.waits_on, after)
     return Planned(conditions, commands)
 
 
-def _counts(base: str, outcomes: Sequence[Outcome]) -> list[Arguments]:
+def _counts(base: str, outcomes: Sequence[Outcome]) -> list[Command]:
     counts = counted(outcomes).items()
     return [("RPUSH", f"{base}:counting", _encode((micros(at), *key, sums))) for (at, *key), sums in counts]

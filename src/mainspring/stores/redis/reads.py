@@ -18,13 +18,13 @@ from ...records.query import Update
 from ...records.run import RunReport
 from ...schedule.record import Firing
 from .attempts import Attempts
-from .index import Arguments
+from .index import Command
 from .known import columns, found_in, merged, named, runs_in, schedule_of
 from .records import circuits_of, packed, unpacked
 from .shard import Shard, Shards
 from .snapshot import Found, Name, Snapshot
 from .tables import keys_of
-from .two_phase import settle
+from .two_phase import resolve
 
 Item = TypeVar("Item")
 Needs = Callable[[Item, Snapshot], Iterator[Name]]
@@ -101,7 +101,7 @@ def of_firing(firing: Firing, snapshot: Snapshot) -> Iterator[Name]:
         yield from _of_job(id, snapshot)
 
 
-def of_change(homes: Shards, action: Action, update: Update | None, id: JobId, snapshot: Snapshot) -> Iterator[Name]:
+def of_change(shards: Shards, action: Action, update: Update | None, id: JobId, snapshot: Snapshot) -> Iterator[Name]:
     yield from _of_job(id, snapshot)
     if (job := snapshot.job(id)) is None:
         return
@@ -109,7 +109,7 @@ def of_change(homes: Shards, action: Action, update: Update | None, id: JobId, s
         for key in keys_of(job):
             yield from _of_holder(key, snapshot)
     queue = job.queue if update is None or update.queue is msgspec.UNSET else update.queue
-    if homes.of(queue) is not homes.of(job.queue):
+    if shards.of(queue) is not shards.of(job.queue):
         yield Name("runs", id)
         yield Name("lines", id)
 
@@ -118,7 +118,7 @@ def of_change(homes: Shards, action: Action, update: Update | None, id: JobId, s
 
 
 async def read_all(
-    homes: Shards, items: Sequence[Item], needs: Needs[Item], lock: str
+    shards: Shards, items: Sequence[Item], needs: Needs[Item], lock: str
 ) -> tuple[Snapshot, list[list[Name]]]:
     """What these items read, and the names of each. `lock` is a step of our own."""
     snapshot, open = Snapshot(), list(range(len(items)))
@@ -135,121 +135,121 @@ async def read_all(
         if not missing:
             return snapshot, names
         open = unread
-        await fetch(homes, snapshot, missing, lock)
+        await fetch(shards, snapshot, missing, lock)
     raise AssertionError(f"a read set that takes more than {MAX_STAGES} stages")
 
 
-Take = Callable[[Any], None]
+StoreReply = Callable[[Any], None]
 
 
-async def fetch(homes: Shards, snapshot: Snapshot, names: Iterable[Name], lock: str = "") -> None:
+async def fetch(shards: Shards, snapshot: Snapshot, names: Iterable[Name], lock: str = "") -> None:
     """One round trip to every home that has some of them."""
     wanted: dict[str, list[str]] = {}
     for kind, name in names:
         wanted.setdefault("schedule" if kind == "seen" else kind, []).append(name)
-    asked: dict[Shard, list[tuple[Arguments, Take]]] = {}
-    for home, command, take in _questions(homes, snapshot, wanted):
-        asked.setdefault(home, []).append((command, take))
+    commands_of: dict[Shard, list[tuple[Command, StoreReply]]] = {}
+    for shard, command, store in _queries(shards, snapshot, wanted):
+        commands_of.setdefault(shard, []).append((command, store))
     ids = wanted.get("job", [])
-    which = homes.all if ids else list(asked)
-    answers = await homes.each(
-        lambda home: _read(homes, home, ids, [command for command, _ in asked.get(home, ())], lock), which
+    which = shards.all if ids else list(commands_of)
+    answers = await shards.each(
+        lambda shard: _read(shards, shard, ids, [command for command, _ in commands_of.get(shard, ())], lock), which
     )
-    for home, (_, others) in zip(which, answers, strict=True):
-        for (_, take), answer in zip(asked.get(home, ()), others, strict=True):
-            take(answer)
+    for shard, (_, others) in zip(which, answers, strict=True):
+        for (_, store), answer in zip(commands_of.get(shard, ()), others, strict=True):
+            store(answer)
     if ids:
         snapshot.jobs |= merged([found for found, _ in answers])
 
 
 async def _read(
-    homes: Shards, home: Shard, ids: Sequence[JobId], commands: Sequence[Arguments], lock: str
+    shards: Shards, shard: Shard, ids: Sequence[JobId], commands: Sequence[Command], lock: str
 ) -> tuple[dict[JobId, Found], list[Any]]:
     """Jobs in a cluster are read after the steps that are about to write one of them: what else these wrote may have
     been seen."""
     if not ids:
-        return {}, await home.many(commands)
+        return {}, await shard.multi(commands)
     shorts = [packed(id) for id in ids]
-    if len(homes.all) == 1:
-        job, run, end, *others = await home.many([*columns(home, shorts), *commands])
+    if len(shards.all) == 1:
+        job, run, end, *others = await shard.multi([*columns(shard, shorts), *commands])
         return found_in(ids, (job, run, end)), others
-    attempts = Attempts(homes, "reading jobs")
-    fields = [f"{home.base}:job\0".encode() + short for short in shorts]
-    locks: Arguments = ("HMGET", f"{home.base}:lock", *fields)
+    attempts = Attempts(shards, "reading jobs")
+    fields = [f"{shard.base}:job\0".encode() + short for short in shorts]
+    locks: Command = ("HMGET", f"{shard.base}:lock", *fields)
     while True:
-        job, run, end, steps, *others = await home.many([*columns(home, shorts), locks, *commands])
-        if not (met := {step.decode() for step in steps if step is not None} - {lock}):
+        job, run, end, transactions, *others = await shard.multi([*columns(shard, shorts), locks, *commands])
+        if not (rivals := {transaction.decode() for transaction in transactions if transaction is not None} - {lock}):
             return found_in(ids, (job, run, end)), others
-        for step in met:
-            await settle(homes, home, step)
-        await attempts.again()
+        for transaction in rivals:
+            await resolve(shards, shard, transaction)
+        await attempts.pause()
 
 
-def _questions(
-    homes: Shards, snapshot: Snapshot, wanted: dict[str, list[str]]
-) -> Iterator[tuple[Shard, Arguments, Take]]:  # fmt: skip
-    first, base = homes.first, homes.first.base
-    yield from _keys(homes, snapshot, wanted.get("key", []))
+def _queries(
+    shards: Shards, snapshot: Snapshot, wanted: dict[str, list[str]]
+) -> Iterator[tuple[Shard, Command, StoreReply]]:  # fmt: skip
+    first, base = shards.first, shards.first.base
+    yield from _keys(shards, snapshot, wanted.get("key", []))
     if names := wanted.get("schedule"):
-        yield first, ("HMGET", f"{base}:schedule", *names), lambda texts: _take_schedules(snapshot, names, texts)
+        yield first, ("HMGET", f"{base}:schedule", *names), lambda texts: _store_schedules(snapshot, names, texts)
     for name in wanted.get("waiting", []):
-        yield first, ("SMEMBERS", f"{base}:waits:{name}"), _taking_names(snapshot, name)
+        yield first, ("SMEMBERS", f"{base}:waits:{name}"), _store_names(snapshot, name)
     if workers := wanted.get("worker"):
-        take_workers: Take = lambda texts: snapshot.workers.update(zip(workers, texts, strict=True))  # noqa: E731
-        yield first, ("HMGET", f"{base}:worker", *workers), take_workers
+        store_workers: StoreReply = lambda texts: snapshot.workers.update(zip(workers, texts, strict=True))  # noqa: E731
+        yield first, ("HMGET", f"{base}:worker", *workers), store_workers
     if "circuits" in wanted:
-        yield first, ("HGETALL", f"{base}:circuit"), lambda pairs: _take_circuits(snapshot, pairs)
+        yield first, ("HGETALL", f"{base}:circuit"), lambda pairs: _store_circuits(snapshot, pairs)
     for id in wanted.get("runs", []):
         if (job := snapshot.job(id)) is None:
             snapshot.runs[id] = []
         else:
-            home = homes.of(job.queue)
-            yield home, ("HVALS", f"{home.base}:exec:{id}"), _taking_runs(snapshot, id)
+            shard = shards.of(job.queue)
+            yield shard, ("HVALS", f"{shard.base}:exec:{id}"), _store_runs(snapshot, id)
     for id in wanted.get("lines", []):
         job = snapshot.job(id)
-        home = homes.of(job.queue) if job is not None else first
-        yield home, ("HGETALL", f"{home.base}:log:{id}"), _taking_lines(snapshot, id)
+        shard = shards.of(job.queue) if job is not None else first
+        yield shard, ("HGETALL", f"{shard.base}:log:{id}"), _store_lines(snapshot, id)
 
 
-def _keys(homes: Shards, snapshot: Snapshot, names: Sequence[str]) -> Iterator[tuple[Shard, Arguments, Take]]:
-    by_home: dict[Shard, list[str]] = {}
+def _keys(shards: Shards, snapshot: Snapshot, names: Sequence[str]) -> Iterator[tuple[Shard, Command, StoreReply]]:
+    by_shard: dict[Shard, list[str]] = {}
     for name in names:
-        by_home.setdefault(homes.keeping(name), []).append(name)
-    for home, some in by_home.items():
-        yield home, ("HMGET", f"{home.base}:key", *some), _taking_keys(snapshot, some)
+        by_shard.setdefault(shards.of_key(name), []).append(name)
+    for shard, some in by_shard.items():
+        yield shard, ("HMGET", f"{shard.base}:key", *some), _store_keys(snapshot, some)
 
 
-def _taking_keys(snapshot: Snapshot, names: Sequence[str]) -> Take:
+def _store_keys(snapshot: Snapshot, names: Sequence[str]) -> StoreReply:
     return lambda ids: snapshot.keys.update(zip(names, ids, strict=True))
 
 
-def _taking_names(snapshot: Snapshot, name: str) -> Take:
-    def take(members: list[bytes]) -> None:
+def _store_names(snapshot: Snapshot, name: str) -> StoreReply:
+    def store(members: list[bytes]) -> None:
         snapshot.waiting[name] = sorted(member.decode() for member in members)
 
-    return take
+    return store
 
 
-def _taking_runs(snapshot: Snapshot, id: JobId) -> Take:
-    def take(texts: list[bytes]) -> None:
+def _store_runs(snapshot: Snapshot, id: JobId) -> StoreReply:
+    def store(texts: list[bytes]) -> None:
         snapshot.runs[id] = runs_in(id, snapshot.jobs[id][0], texts)
 
-    return take
+    return store
 
 
-def _taking_lines(snapshot: Snapshot, id: JobId) -> Take:
-    def take(pairs: list[bytes]) -> None:
+def _store_lines(snapshot: Snapshot, id: JobId) -> StoreReply:
+    def store(pairs: list[bytes]) -> None:
         snapshot.lines[id] = pairs
 
-    return take
+    return store
 
 
-def _take_schedules(snapshot: Snapshot, names: Sequence[str], texts: Sequence[bytes | None]) -> None:
+def _store_schedules(snapshot: Snapshot, names: Sequence[str], texts: Sequence[bytes | None]) -> None:
     for name, text in zip(names, texts, strict=True):
         snapshot.schedules[name] = (text, schedule_of(name, text))
 
 
-def _take_circuits(snapshot: Snapshot, pairs: Sequence[bytes]) -> None:
+def _store_circuits(snapshot: Snapshot, pairs: Sequence[bytes]) -> None:
     texts = named(pairs)
     found = circuits_of(texts)
     snapshot.circuits = {task: (text, found.get(task)) for task, text in texts.items()}

@@ -31,12 +31,12 @@ from ..rules import set_aside
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
 _circuit = msgspec.json.Decoder(Circuit).decode
-_PLACE = Layout(">HQ")
-_OTHER = b"\xff\xff"
+_CLAIM_KEY_LAYOUT = Layout(">HQ")
+_NOT_UUID = b"\xff\xff"
 _OPTIONS = COLUMNS.split(", ").index("options")
 
 # What the scripts have to know of a job: letters, as they stand between zero bytes.
-PLAIN, KEYED, SERIAL, EXPIRES, AGAIN = 64, 1, 2, 4, 8
+FLAGS, FLAG_KEYED, FLAG_SCHEDULED, FLAG_EXPIRES, FLAG_RETRIED = 64, 1, 2, 4, 8
 
 # So many values has the record of a new job with nothing to say but what it is, and that of any other new one.
 PLAIN_VALUES, NEW_VALUES = 5, 11
@@ -55,37 +55,37 @@ def packed(id: JobId) -> bytes:
         try:
             short = bytes.fromhex(digits)
         except ValueError:
-            return _OTHER + id.encode()
+            return _NOT_UUID + id.encode()
         if short.hex() == digits:
             return short
-    return _OTHER + id.encode()
+    return _NOT_UUID + id.encode()
 
 
 def unpacked(short: bytes) -> JobId:
-    if short.startswith(_OTHER):
+    if short.startswith(_NOT_UUID):
         return short[2:].decode(errors="backslashreplace")
     digits = short.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-def place(priority: int, run_at: int, id: bytes) -> bytes:
+def claim_key(priority: int, run_at: int, id: bytes) -> bytes:
     """A job's place in the order of claims: priority, highest first, then run_at, then id.
 
     All that are due since before 1970 are due since 1970: in the order, and nowhere else.
     """
-    return _PLACE.pack(32767 - priority, max(run_at, 0)) + id
+    return _CLAIM_KEY_LAYOUT.pack(32767 - priority, max(run_at, 0)) + id
 
 
 def flags(job: NewJob | Job, attempt: int = 0) -> bytes:
-    bits = PLAIN
+    bits = FLAGS
     if job.unique_key is not None or job.idempotency_key is not None:
-        bits |= KEYED
+        bits |= FLAG_KEYED
     if job.schedule is not None:
-        bits |= SERIAL
+        bits |= FLAG_SCHEDULED
     if job.expires_at is not None:
-        bits |= EXPIRES
+        bits |= FLAG_EXPIRES
     if attempt or (isinstance(job, Job) and job.failure is not None):
-        bits |= AGAIN
+        bits |= FLAG_RETRIED
     return bytes((bits,))
 
 
@@ -98,7 +98,7 @@ def new_record(job: NewJob, now: int) -> bytes:
     return flags(job) + _pack(row[1:])
 
 
-def record(job: Job) -> bytes:
+def record_of(job: Job) -> bytes:
     return flags(job, job.attempt) + _pack(row_of(job)[1:])
 
 
@@ -133,17 +133,17 @@ def _unreadable(id: JobId, raw: Raw, error: Exception) -> Job:
     job = unreadable_job([id, *values], error)
     if raw[2] is not None:
         return replace(job, state=State.COMPLETED, lease=None, worker=None, finished_at=job.finished_at or EPOCH)
-    said = (raw[1] or b"").decode(errors="backslashreplace").split("\0")
-    if len(said) != CLAIM_PARTS:
+    claim = (raw[1] or b"").decode(errors="backslashreplace").split("\0")
+    if len(claim) != CLAIM_PARTS:
         return job
-    lease, worker, _, _, queue, task = said
+    lease, worker, _, _, queue, task = claim
     job = replace(job, queue=queue, task=task)
     return set_aside(job) if lease == UNREADABLE else replace(job, state=State.RUNNING, lease=lease, worker=worker)
 
 
-def aside_of(queue: str, task: str, now: int) -> bytes:
+def aside_claim(queue: str, task: str, now: int) -> bytes:
     """What stands in the place of a claim for a job that was set aside: no claim takes what has one."""
-    return f"{UNREADABLE}\0\0{now}\0{chr(PLAIN)}\0{queue}\0{task}".encode()
+    return f"{UNREADABLE}\0\0{now}\0{chr(FLAGS)}\0{queue}\0{task}".encode()
 
 
 def _recorded(id: JobId, text: bytes, brief: bool) -> Job:
@@ -165,7 +165,7 @@ def _row(row: list[Any]) -> list[Any]:
     return row
 
 
-def taken(short: bytes, text: bytes, lease: Lease, worker: WorkerId, now: datetime) -> Job:
+def claimed_job(short: bytes, text: bytes, lease: Lease, worker: WorkerId, now: datetime) -> Job:
     """A job that a script has just claimed, straight from its record."""
     values = _unpack(text[1:])
     if len(values) == PLAIN_VALUES:
@@ -195,11 +195,11 @@ def taken(short: bytes, text: bytes, lease: Lease, worker: WorkerId, now: dateti
     return claimed_of(row, lease, worker, now)
 
 
-def _claimed(job: Job, said: bytes) -> Job:
+def _claimed(job: Job, claim: bytes) -> Job:
     """The job under the lease that a script gave it; a record written since knows of it already."""
     if job.state is not State.PENDING:
         return job
-    lease, worker, started_at, _ = said.split(b"\0", 3)
+    lease, worker, started_at, _ = claim.split(b"\0", 3)
     if lease.decode() == UNREADABLE:  # it can be decoded again
         return replace(job, state=State.PAUSED)
     return replace(
@@ -211,8 +211,8 @@ def _claimed(job: Job, said: bytes) -> Job:
 def claim_of(job: Job, started_at: int) -> bytes:
     """What a claim says of a job, as claim.lua writes it."""
     letter = flags(job, job.attempt - 1)
-    said = f"{job.lease}\0{job.worker}\0{started_at}\0".encode()
-    return said + letter + f"\0{job.queue}\0{job.task}".encode()
+    claim = f"{job.lease}\0{job.worker}\0{started_at}\0".encode()
+    return claim + letter + f"\0{job.queue}\0{job.task}".encode()
 
 
 def circuits_of(texts: Mapping[str, bytes]) -> dict[str, Circuit]:

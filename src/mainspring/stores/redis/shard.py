@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from zlib import crc32
 
 from ...errors import StoreUnavailable
-from .connection import Answer, RedisConnection, Word
+from .connection import Arg, RedisConnection, Reply
 from .connector import RedisConnector
 from .server import Moved, RedisServer
 from .url import RedisUrl, slot
@@ -21,39 +21,39 @@ REDIRECTS = 4
 class Shard:
     """What begins with one base, on whichever server that is now."""
 
-    def __init__(self, route: RedisConnector, base: str) -> None:
-        self._route, self.base, self._slot, self.shown = route, base, slot(base), route.place.shown
+    def __init__(self, connector: RedisConnector, base: str) -> None:
+        self._connector, self.base, self._slot, self.shown = connector, base, slot(base), connector.url.shown
 
-    async def call(self, *words: Word) -> Any:
-        return await self._asked(lambda server: server.call(*words))
+    async def call(self, *words: Arg) -> Any:
+        return await self._request(lambda server: server.call(*words))
 
-    async def many(self, commands: Sequence[Sequence[Word]]) -> list[Any]:
+    async def multi(self, commands: Sequence[Sequence[Arg]]) -> list[Any]:
         """The answers to several, as they are at one moment; one way to the server."""
-        return await self._asked(lambda server: server.many(commands))
+        return await self._request(lambda server: server.multi(commands))
 
-    async def rehearse(self, commands: Sequence[Sequence[Word]]) -> None:
+    async def check_allowed(self, commands: Sequence[Sequence[Arg]]) -> None:
         """Raises StoreError if our user may not say one of them; none is done."""
-        await self._asked(lambda server: server.rehearse(commands))
+        await self._request(lambda server: server.check_allowed(commands))
 
-    async def script(self, name: str, words: Sequence[Word]) -> Any:
+    async def script(self, name: str, words: Sequence[Arg]) -> Any:
         """The answer of one of our scripts."""
-        return await self._asked(lambda server: server.script(name, self.base, words))
+        return await self._request(lambda server: server.script(name, self.base, words))
 
-    async def scripts(self, name: str, lists: Sequence[Sequence[Word]]) -> list[Any]:
+    async def scripts(self, name: str, lists: Sequence[Sequence[Arg]]) -> list[Any]:
         """The answers of one of our scripts, called with each of these in one transaction."""
-        return await self._asked(lambda server: server.scripts(name, self.base, lists))
+        return await self._request(lambda server: server.scripts(name, self.base, lists))
 
-    async def listen(self, heard: Callable[[Answer], None]) -> RedisConnection:
+    async def listen(self, on_message: Callable[[Reply], None]) -> RedisConnection:
         """A connection of its own, for what is said to all who share this store."""
-        return await (await self._route.to(self._slot)).listen(heard)
+        return await (await self._connector.server_of(self._slot)).listen(on_message)
 
-    async def _asked(self, ask: Callable[[RedisServer], Awaitable[T]]) -> T:
+    async def _request(self, send: Callable[[RedisServer], Awaitable[T]]) -> T:
         for again in reversed(range(REDIRECTS)):
-            server = await self._route.to(self._slot)
+            server = await self._connector.server_of(self._slot)
             try:
-                return await ask(server)
+                return await send(server)
             except StoreUnavailable as trouble:
-                self._route.doubt()
+                self._connector.invalidate()
                 if not again or not isinstance(trouble, Moved):
                     raise
         raise AssertionError
@@ -62,33 +62,33 @@ class Shard:
 class Shards:
     """All homes of a store. Schedules, workers and whoever leads are in the first."""
 
-    def __init__(self, route: RedisConnector) -> None:
-        self.route, self.all = route, [Shard(route, base) for base in route.place.bases]
+    def __init__(self, connector: RedisConnector) -> None:
+        self.connector, self.all = connector, [Shard(connector, base) for base in connector.url.bases]
         self.first = self.all[0]
-        self.anchor = Shard(route, f"{{{route.place.prefix}}}")
+        self.anchor = Shard(connector, f"{{{connector.url.prefix}}}")
         """Where it is written how many there are."""
-        self.gave: dict[Shard, int] = {}
+        self.last_claimed: dict[Shard, int] = {}
         """How many jobs each gave to the last claim: about as many will be asked for next time."""
-        self._named = {home.base: home for home in self.all}
+        self._named = {shard.base: shard for shard in self.all}
 
     @property
-    def place(self) -> RedisUrl:
-        return self.route.place
+    def url(self) -> RedisUrl:
+        return self.connector.url
 
     def of(self, queue: str) -> Shard:
         """Where the jobs of a queue are, and all that is known of them."""
         return self.all[crc32(queue.encode()) % len(self.all)]
 
-    def keeping(self, key: str) -> Shard:
+    def of_key(self, key: str) -> Shard:
         """Where it is written who holds a key."""
         return self.of(key)
 
     def named(self, base: str) -> Shard:
         return self._named[base]
 
-    async def each(self, ask: Callable[[Shard], Awaitable[T]], which: Iterable[Shard] | None = None) -> list[T]:
+    async def each(self, send: Callable[[Shard], Awaitable[T]], which: Iterable[Shard] | None = None) -> list[T]:
         """The answers of all of them, or of these."""
-        homes = self.all if which is None else list(which)
-        if len(homes) == 1:
-            return [await ask(homes[0])]
-        return await asyncio.gather(*map(ask, homes))
+        shards = self.all if which is None else list(which)
+        if len(shards) == 1:
+            return [await send(shards[0])]
+        return await asyncio.gather(*map(send, shards))

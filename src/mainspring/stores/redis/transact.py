@@ -36,13 +36,13 @@ class Proposal(NamedTuple, Generic[Answer]):
 
 
 async def transact(
-    homes: Shards,
-    doing: str,
+    shards: Shards,
+    action: str,
     items: Sequence[Item],
     needs: Needs[Item],
     rule: Callable[[Tables, Item], Answer],
     now: datetime,
-    word: str = "new final",
+    topic: str = "new final",
     before: Callable[[], object] = lambda: None,
 ) -> list[Answer]:
     """The rule's answer for each item, once what it changed is written. `before` is called before every commit.
@@ -51,31 +51,31 @@ async def transact(
     costs the others nothing.
     """
     answers: list[Answer] = []
-    us = micros(now)
+    now_us = micros(now)
     for start in range(0, len(items), MAX_ITEMS):
         some = items[start : start + MAX_ITEMS]
 
         async def propose(numbers: Sequence[int], lock: str, some: Sequence[Item] = some) -> list[Proposal[Answer]]:
             chosen = [some[n] for n in numbers]
-            snapshot, names = await read_all(homes, chosen, needs, lock)
+            snapshot, names = await read_all(shards, chosen, needs, lock)
             proposals = list[Proposal[Answer]]()
-            for group in grouped(names, shared=len(homes.all) == 1):
+            for group in grouped(names, shared=len(shards.all) == 1):
                 tables = Tables(snapshot.part(name for n in group for name in names[n]))
-                said = [rule(tables, chosen[n]) for n in group]
-                proposals.append(Proposal([numbers[n] for n in group], said, unit_of(homes, tables, us)))
+                replies = [rule(tables, chosen[n]) for n in group]
+                proposals.append(Proposal([numbers[n] for n in group], replies, unit_of(shards, tables, now_us)))
             before()
             return proposals
 
-        answers += await contend(homes, doing, len(some), propose, word)
+        answers += await contend(shards, action, len(some), propose, topic)
     return answers
 
 
 async def contend(
-    homes: Shards,
-    doing: str,
+    shards: Shards,
+    action: str,
     count: int,
     propose: Callable[[Sequence[int], str], Awaitable[list[Proposal[Answer]]]],
-    word: str = "",
+    topic: str = "",
 ) -> list[Answer]:
     """The answers of `count` items, once all are written. `propose` gets the numbers of those that are not, and a lock.
 
@@ -83,12 +83,12 @@ async def contend(
     at all could be written for a long time.
     """
     answers: dict[int, Answer] = {}
-    attempts, lost = Attempts(homes, doing), list[Proposal[Answer]]()
+    attempts, lost = Attempts(shards, action), list[Proposal[Answer]]()
     while len(answers) < count:
-        async with _turn(homes, lost if attempts.lost >= MAX_RACES else ()) as (lock, chosen):
+        async with _turn(shards, lost if attempts.lost_races >= MAX_RACES else ()) as (lock, chosen):
             left = [n for n in range(count) if n not in answers and (not chosen or n in chosen)]
             proposals = await propose(left, lock)
-            written = await commit(homes, [proposal.unit for proposal in proposals], word, lock)
+            written = await commit(shards, [proposal.unit for proposal in proposals], topic, lock)
         lost = [proposal for proposal, done in zip(proposals, written, strict=True) if not done]
         for proposal, done in zip(proposals, written, strict=True):
             if done:
@@ -96,12 +96,12 @@ async def contend(
         if any(written):
             attempts.progressed()
         if lost:
-            await attempts.again()
+            await attempts.pause()
     return [answers[n] for n in range(count)]
 
 
 async def contend_one(
-    homes: Shards, doing: str, propose: Callable[[], Awaitable[tuple[Answer, Unit]]], word: str = ""
+    shards: Shards, action: str, propose: Callable[[], Awaitable[tuple[Answer, Unit]]], topic: str = ""
 ) -> Answer:
     """The same of one item."""
 
@@ -109,11 +109,11 @@ async def contend_one(
         answer, unit = await propose()
         return [Proposal(numbers, [answer], unit)]
 
-    return (await contend(homes, doing, 1, propose_it, word))[0]
+    return (await contend(shards, action, 1, propose_it, topic))[0]
 
 
 @asynccontextmanager
-async def _turn(homes: Shards, lost: Iterable[Proposal[Answer]]) -> AsyncIterator[tuple[str, set[int]]]:
+async def _turn(shards: Shards, lost: Iterable[Proposal[Answer]]) -> AsyncIterator[tuple[str, set[int]]]:
     """A lock on the fields of the first of those that have lost, and their numbers; nothing if none have."""
     chosen, conditions = set[int](), dict[tuple[str, str | bytes], Condition]()
     for proposal in lost:
@@ -124,7 +124,7 @@ async def _turn(homes: Shards, lost: Iterable[Proposal[Answer]]) -> AsyncIterato
     if not chosen:
         yield "", chosen
         return
-    async with locked(homes, conditions.values()) as lock:
+    async with locked(shards, conditions.values()) as lock:
         yield lock, chosen
 
 

@@ -23,7 +23,7 @@ SCHEMES = {
     f"redis{tls}{kind and '+'}{kind}": kind or "server" for tls in ("", "s") for kind in ("", "cluster", "sentinel")
 }
 # The keys of a cluster lie in so many slots, evenly spread; it is written down in the cluster when it is first used.
-HOMES, MOST_HOMES, SLOTS = 8, 64, 16384
+DEFAULT_SHARDS, MAX_SHARDS, SLOTS = 8, 64, 16384
 _PREFIX = re.compile(r"[A-Za-z0-9_:.-]{1,64}")
 _HOST = re.compile(r"[\w.%-]+|[0-9A-Fa-f:.]+(%\w+)?", re.ASCII)
 _DB = re.compile(r"[0-9]{1,6}")
@@ -125,9 +125,9 @@ class RedisUrl:
     def _bases(self) -> list[str]:
         if self.kind != "cluster":
             return [f"{{{self.prefix}}}"]
-        asked = self.asked.pop("homes", str(HOMES))
-        if not asked.isascii() or not asked.isdigit() or not 1 <= int(asked) <= MOST_HOMES:
-            raise BadSetting(f"homes={asked} in store URL {self.shown!r}: use a number from 1 to {MOST_HOMES}")
+        asked = self.asked.pop("homes", str(DEFAULT_SHARDS))
+        if not asked.isascii() or not asked.isdigit() or not 1 <= int(asked) <= MAX_SHARDS:
+            raise BadSetting(f"homes={asked} in store URL {self.shown!r}: use a number from 1 to {MAX_SHARDS}")
         return list(_spread(self.prefix, int(asked)))
 
     def _on_servers(self, parts: urls.Url) -> None:
@@ -166,12 +166,12 @@ class RedisUrl:
         return f"it takes {', '.join(['prefix', *own, *files])}" + (" only" if not own and not files else "")
 
 
-def _spread(prefix: str, homes: int) -> list[str]:
+def _spread(prefix: str, shards: int) -> list[str]:
     """Bases whose slots lie one in each part of all slots, so that every master has its share of them."""
     found = []
-    for n in range(homes):
+    for n in range(shards):
         tail = 0
-        while slot(base := f"{{{prefix}:{n}{f'.{tail}' if tail else ''}}}") * homes // SLOTS != n:
+        while slot(base := f"{{{prefix}:{n}{f'.{tail}' if tail else ''}}}") * shards // SLOTS != n:
             tail += 1
         found.append(base)
     return found

@@ -11,7 +11,8 @@ from mainspring.records.document import Document
 from mainspring.records.feed import MIN_FEED_ITEMS
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.redis import documents as keeper
+from mainspring.stores.redis import audit as audit_log
+from mainspring.stores.redis import documents
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract.build import NOW, Contract, beat, later
 from servers import Redis
@@ -40,7 +41,8 @@ class Served(Contract):
 class TestPages(Served):
     @pytest.fixture(autouse=True, params=[1, 2, 3, 200])
     def _steps(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(keeper, "STEP", request.param)
+        monkeypatch.setattr(documents, "PAGE_ROWS", request.param)
+        monkeypatch.setattr(audit_log, "PAGE_ROWS", request.param)
 
     async def test_names_come_by_code_point_in_pages_of_any_size(self) -> None:
         async with self.opened() as store:
@@ -77,7 +79,7 @@ class TestPages(Served):
     async def test_a_span_of_time_is_read_the_newest_first_whether_it_is_long_or_not(
         self, monkeypatch: pytest.MonkeyPatch, few: int
     ) -> None:
-        monkeypatch.setattr(keeper, "FEW", few)
+        monkeypatch.setattr(audit_log, "MAX_SPAN_IDS", few)
         async with self.opened() as store:
             ids = sorted(new_id(later(n)) for n in range(6))
             # Whose clock is behind acts later than it says.
@@ -121,8 +123,8 @@ class TestSteps(Served):
     async def test_many_are_tidied_in_steps_and_some_left_for_another_time(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(keeper, "MIN_PRUNED_ROWS", 3)
-        monkeypatch.setattr(keeper, "TIMES", 2)
+        monkeypatch.setattr(documents, "PRUNE_ROWS", 3)
+        monkeypatch.setattr(documents, "MAX_PRUNES", 2)
         async with self.opened() as store:
             await store.record([an_entry(n) for n in range(10)])
             await store.put_documents([a_document(str(n), expires_at=later(n)) for n in range(10)], now=NOW)
@@ -135,15 +137,15 @@ class TestSteps(Served):
 
 def before_it_writes(store: Store, deed: Any) -> None:
     """Does it once, when the store has read all that it wants and is about to write."""
-    home = cast(RedisStore, store)._open().first
-    script, deeds = home.script, [deed]
+    shard = cast(RedisStore, store)._open().first
+    script, deeds = shard.script, [deed]
 
     async def later(name: str, words: Any) -> Any:
         if name == "commit" and deeds:
             await deeds.pop()()
         return await script(name, words)
 
-    home.script = later  # type: ignore[method-assign]
+    shard.script = later  # type: ignore[method-assign]
 
 
 class TestNews(Served):
@@ -165,14 +167,14 @@ class TestNews(Served):
 
     async def test_a_beat_hears_who_watches_on_a_way_that_it_goes_anyway(self) -> None:
         async with self.opened() as store:
-            home, ways = cast(RedisStore, store)._open().first, list[list[Any]]()
-            many = home.many
+            shard, ways = cast(RedisStore, store)._open().first, list[list[Any]]()
+            multi = shard.multi
 
             async def noted(commands: Any) -> Any:
                 ways.append([words[1] for words in commands if len(words) > 1])
-                return await many(commands)
+                return await multi(commands)
 
-            home.many = noted  # type: ignore[method-assign]
+            shard.multi = noted  # type: ignore[method-assign]
             await store.watch(until=later(20), now=NOW)
             ways.clear()
             assert (await beat(store)).watched_until == later(20)

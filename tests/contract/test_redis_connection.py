@@ -6,7 +6,7 @@ import pytest
 
 from mainspring.errors import StoreUnavailable
 from mainspring.stores import open_store
-from mainspring.stores.redis import connection as line
+from mainspring.stores.redis import connection
 from mainspring.stores.redis.url import RedisUrl
 from mainspring.testing.contract.build import new_job, put
 from servers import Redis
@@ -17,7 +17,7 @@ async def test_a_server_that_does_not_answer_in_time_is_asked_no_longer(
 ) -> None:
     store = open_store(redis.fresh())
     await store.open()
-    monkeypatch.setattr(line, "ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(connection, "REPLY_SECONDS", 0.1)
     redis.run("CLIENT", "PAUSE", 60_000, "WRITE")
     try:
         with pytest.raises(StoreUnavailable, match=r"no answer within 0\.1 s; try again"):
@@ -38,7 +38,7 @@ async def test_a_server_that_speaks_without_having_been_asked_is_asked_no_longer
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server, asyncio.timeout(30):
         url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        laid = await line.connect(RedisUrl(url, url).server())
-        assert await laid.lost == "it spoke without having been asked: b'what nobody asked'"
-        with pytest.raises(line.Lost):
-            await laid.ask(line.pack(("PING",)), 1)
+        opened = await connection.connect(RedisUrl(url, url).server())
+        assert await opened.lost == "it spoke without having been asked: b'what nobody asked'"
+        with pytest.raises(connection.Lost):
+            await opened.send(connection.pack(("PING",)), 1)

@@ -14,7 +14,7 @@ from mainspring.records.job import Action, Job, NewJob, State
 from mainspring.records.outcome import Done
 from mainspring.records.query import Update
 from mainspring.stores import open_store
-from mainspring.stores.redis import two_phase as step
+from mainspring.stores.redis import two_phase
 from mainspring.stores.redis.store import RedisStore
 from mainspring.stores.redis.tally import fold
 from mainspring.testing.contract.build import (
@@ -45,8 +45,8 @@ class Mortal:
 
     def __init__(self, store: RedisStore, left: int, there: bool) -> None:
         self._left, self._there, self.died = left, there, False
-        for home in store._homes.all:  # type: ignore[union-attr]
-            home.script = self._bound(home.script)  # type: ignore[method-assign]
+        for shard in store._shards.all:  # type: ignore[union-attr]
+            shard.script = self._bound(shard.script)  # type: ignore[method-assign]
 
     def _bound(self, script: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def bound(*args: Any) -> Any:
@@ -113,10 +113,10 @@ async def delete(store: RedisStore) -> Deed:
 async def test_a_step_is_done_or_not_begun_wherever_its_owner_dies(
     redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch, ready: Callable[..., Awaitable[Deed]], there: bool
 ) -> None:
-    monkeypatch.setattr(step, "PATIENCE", -1)
+    monkeypatch.setattr(two_phase, "UNDECIDED_TIMEOUT_SECONDS", -1)
     if ready is bulk:
-        monkeypatch.setattr(step, "MAX_UNIT_WORDS", 1)
-        monkeypatch.setattr(step, "MAX_WORDS", 16)
+        monkeypatch.setattr(two_phase, "MAX_UNIT_ARGS", 1)
+        monkeypatch.setattr(two_phase, "MAX_SCRIPT_ARGS", 16)
     left, died = 0, True
     while died:
         url = redis_cluster.fresh()
@@ -131,10 +131,10 @@ async def test_a_step_is_done_or_not_begun_wherever_its_owner_dies(
                 died = False
             await beat(other)
             after = await everything(other)
-            await audit(other._homes)
+            await audit(other._shards)
             await deed(other)
             done = await everything(other)
-            await audit(other._homes)
+            await audit(other._shards)
             assert after in (before, done), f"at script {left}"
             assert done != before
         left += 1
@@ -151,13 +151,13 @@ async def at_every_script(
     meet: Callable[[RedisStore, RedisStore, int], Awaitable[bool]],
 ) -> None:
     """`meet` says whether a step of the first store died after so many scripts."""
-    monkeypatch.setattr(step, "PATIENCE", -1)
+    monkeypatch.setattr(two_phase, "UNDECIDED_TIMEOUT_SECONDS", -1)
     left, died = 0, True
     while died:
         url = cluster.fresh()
         async with opened(url) as store, opened(url) as other:
             died = await meet(store, other, left)
-            await audit(other._homes)
+            await audit(other._shards)
         left += 1
     assert left > 4
 
@@ -173,15 +173,15 @@ async def dies(store: RedisStore, deed: Deed, left: int) -> bool:
 
 def before_it_writes(store: RedisStore, queue: str, deed: Callable[[], Awaitable[object]]) -> None:
     """Does it once, when the store has read all that it wants and is about to write to the home of this queue."""
-    home = store._open().of(queue)
-    script, deeds = home.script, [deed]
+    shard = store._open().of(queue)
+    script, deeds = shard.script, [deed]
 
     async def later(name: str, words: Any) -> Any:
         if name == "commit" and deeds:
             await deeds.pop()()
         return await script(name, words)
 
-    home.script = later  # type: ignore[method-assign]
+    shard.script = later  # type: ignore[method-assign]
 
 
 async def test_a_run_that_was_given_in_the_middle_of_a_step_goes_on(
@@ -245,7 +245,7 @@ async def test_a_job_that_somebody_else_has_made_meanwhile_is_left_as_it_is(redi
         before_it_writes(store, job.queue, quicker)
         assert await put(store, job) == [job.id]
         assert await everything(store) == runs
-        await audit(store._homes)
+        await audit(store._shards)
 
 
 async def test_a_key_that_was_asked_for_in_the_middle_of_a_step_is_held_by_one(

@@ -36,9 +36,9 @@ class TestMend(Contract):
 
     async def lose(self, store: Any, queue: str) -> None:
         """All that the home of this queue has."""
-        home = store._open().of(queue)
-        assert home is not store._open().first
-        await home.call("UNLINK", *await home.call("KEYS", f"{home.base}*"))
+        shard = store._open().of(queue)
+        assert shard is not store._open().first
+        await shard.call("UNLINK", *await shard.call("KEYS", f"{shard.base}*"))
         assert await everything(store) == []
 
     async def notice(self, store: Store) -> None:
@@ -71,8 +71,8 @@ class TestMend(Contract):
         async with self.opened() as store:
             ids = await put(store, *(new_job(unique_key=f"key {n}", idempotency_key=f"{n}") for n in range(20)))
             await beat(store)
-            for home in store._open().all:
-                await home.many([("DEL", f"{home.base}:key"), ("HINCRBY", f"{home.base}:meta", "turns", -1)])
+            for shard in store._open().all:
+                await shard.multi([("DEL", f"{shard.base}:key"), ("HINCRBY", f"{shard.base}:meta", "turns", -1)])
             await self.notice(store)
             await audit(store._open())
             assert await put(store, *(new_job(unique_key=f"key {n}") for n in range(20))) == ids
@@ -80,10 +80,10 @@ class TestMend(Contract):
     async def test_a_key_that_its_job_has_let_go_is_nobodys(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(unique_key="key"))
-            home = store._open().keeping("ukey")
+            shard = store._open().keeping("ukey")
             await settle(store, await run_again(store, job_id), Done())
-            await home.many([
-                ("HSET", f"{home.base}:key", "ukey", packed(job_id)), ("HINCRBY", f"{home.base}:meta", "turns", -1),
+            await shard.multi([
+                ("HSET", f"{shard.base}:key", "ukey", packed(job_id)), ("HINCRBY", f"{shard.base}:meta", "turns", -1),
             ])  # fmt: skip
             await self.notice(store)
             await audit(store._open())
