@@ -81,7 +81,7 @@ class TestTrouble(Served):
         self.server.run("CONFIG", "SET", "maxmemory", "100mb")
         self.server.run("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
         try:
-            with pytest.raises(StoreError, match="may throw away jobs: its maxmemory-policy is allkeys-lru"):
+            with pytest.raises(StoreError, match="may evict jobs: its maxmemory-policy is allkeys-lru"):
                 await self.make_store().open()
         finally:
             self.server.run("CONFIG", "SET", "maxmemory-policy", "noeviction")
@@ -221,7 +221,7 @@ class TestLoss:
         await beat(store)
         server.run("FLUSHALL")
         await beat(store)
-        assert "has begun anew: all jobs that it had are gone" in caplog.text
+        assert "was restarted empty: all jobs that it had are lost" in caplog.text
         (finding,) = [one for one in await store.diagnose() if one.about == "epoch"]
         assert finding.verdict == "bad"
         await store.close()
@@ -239,7 +239,7 @@ class TestLoss:
         assert not caplog.records
         server.run("HSET", "{mainspring}:meta", "turns", turns)
         await beat(store)
-        assert f"is an older copy of itself, by {beats} beats" in caplog.text
+        assert f"was restored from an older copy: everything written during the last {beats} beats is lost" in caplog.text
         await store.close()
 
 

@@ -145,7 +145,7 @@ class TestUser:
             await put(store, new_job())
             (found,) = [finding for finding in await store.diagnose() if finding.about == "listener"]
             assert (found.verdict, store.hears()) == ("warn", False)
-            assert re.search("NOPERM .*subscribe.*: jobs wait for the next look", found.text)
+            assert re.search("NOPERM .*subscribe.*: jobs wait for the next poll", found.text)
 
     async def test_a_right_that_is_taken_away_is_no_passing_trouble(self, ada: Ada) -> None:
         async with opened(self.url) as store:

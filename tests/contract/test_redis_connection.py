@@ -39,6 +39,6 @@ async def test_a_server_that_speaks_without_having_been_asked_is_asked_no_longer
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server, asyncio.timeout(30):
         url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         opened = await connection.connect(RedisUrl(url, url).server())
-        assert await opened.lost == "it spoke without having been asked: b'what nobody asked'"
+        assert await opened.lost == "it sent a reply to no command: b'what nobody asked'"
         with pytest.raises(connection.Lost):
             await opened.send(connection.pack(("PING",)), 1)

@@ -80,7 +80,7 @@ class TestMend(Contract):
     async def test_a_key_that_its_job_has_let_go_is_nobodys(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(unique_key="key"))
-            shard = store._open().keeping("ukey")
+            shard = store._open().of_key("ukey")
             await settle(store, await run_again(store, job_id), Done())
             await shard.multi([
                 ("HSET", f"{shard.base}:key", "ukey", packed(job_id)), ("HINCRBY", f"{shard.base}:meta", "turns", -1),

@@ -117,7 +117,7 @@ class TestTls:
         cert, key = authority.certificate("useless")
         other = stranger.certificate("useless")[1]
         for options, said in (
-            ({"ca": key}, f"^ca={key} in store URL .* names no authority"),
+            ({"ca": key}, f"^ca={key} in store URL .* has no certificate of an authority"),
             ({"cert": cert}, f"^cert={cert} in store URL .* and its key \\(or name that with key=file\\)"),
             ({"cert": cert, "key": other}, f"^cert={cert} .* and key={other} its key, without a pass phrase"),
             ({"cert": cert, "key": locked(key)}, "without a pass phrase"),

@@ -44,10 +44,13 @@ def park_commands(shard: Shard, id: bytes, queue: str, task: str, one: Unreadabl
     base, park = shard.base, f"{State.PAUSED.value}\0{queue}"
     return [
         ("HSET", f"{base}:run", id, aside_claim(queue, task, now)),
-        ("SADD", f"{base}:parked:{park}", id), ("SADD", f"{base}:parks", park),
-        ("ZREM", f"{base}:expiring", id), ("SREM", f"{base}:suspect", id), ("ZREM", f"{base}:again:{queue}", id),
+        ("SADD", f"{base}:parked:{park}", id),
+        ("SADD", f"{base}:parks", park),
+        ("ZREM", f"{base}:expiring", id),
+        ("SREM", f"{base}:suspect", id),
+        ("ZREM", f"{base}:again:{queue}", id),
         ("HSET", f"{base}:unreadable", id, one.error),
-    ]  # fmt: skip
+    ]
 
 
 async def take_out_unreadable(
@@ -94,8 +97,11 @@ async def _aside_groupless(
     if group is not None:
         commands = park_commands(shard, id, *group, one, now)
     else:
-        commands = [("ZREM", f"{base}:expiring", id), ("SREM", f"{base}:suspect", id),
-                    ("HSET", f"{base}:unreadable", id, one.error)]  # fmt: skip
+        commands = [
+            ("ZREM", f"{base}:expiring", id),
+            ("SREM", f"{base}:suspect", id),
+            ("HSET", f"{base}:unreadable", id, one.error),
+        ]
     conditions = [has(f"{base}:job", id, raw[0]), has(f"{base}:run", id, raw[1])]
     await commit_one(shards, Unit(conditions, commands))
 
@@ -130,9 +136,10 @@ async def _deleted(shards: Shards, shard: Shard, raw: Raw, job: Job) -> bool:
     conditions = [has(f"{base}:{name}", id, value) for name, value in zip(("job", "run", "end"), raw, strict=True)]
     commands: list[Command] = [
         *(("HDEL", f"{base}:{name}", id) for name in ("job", "run", "end", "unreadable")),
-        *(("ZREM", f"{base}:{name}", id) for name in ("expiring", "odd")), ("SREM", f"{base}:suspect", id),
+        *(("ZREM", f"{base}:{name}", id) for name in ("expiring", "odd")),
+        ("SREM", f"{base}:suspect", id),
         ("DEL", f"{base}:exec:{job.id}", f"{base}:log:{job.id}"),
-    ]  # fmt: skip
+    ]
     if (group := await _group_of(shard, id, job)) is not None:
         queue, task = group
         commands += [("ZREM", f"{base}:made:{queue}\0{task}", id), ("ZREM", f"{base}:again:{queue}", id)]

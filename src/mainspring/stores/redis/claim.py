@@ -182,9 +182,10 @@ async def _candidates(
     base, us = shard.base, micros(now)
     expired = await shard.call("ZRANGEBYSCORE", f"{base}:expiring", "-inf", us, "LIMIT", 0, MAX_EXPIRED)
     commands: list[Command] = [
-        ("SMEMBERS", f"{base}:paused"), ("SMEMBERS", f"{base}:suspect"),
+        ("SMEMBERS", f"{base}:paused"),
+        ("SMEMBERS", f"{base}:suspect"),
         ("ZRANGE", f"{base}:expiring", 0, len(expired)),
-    ]  # fmt: skip
+    ]
     # Where very many have expired, a claim ends some of them and takes nothing: the next one follows at once.
     groups = [] if len(expired) == MAX_EXPIRED else await group_names(shard)
     for name in groups:

@@ -41,8 +41,12 @@ async def count_waiting(shard: Shard, now: datetime) -> ByQueue:
         )
     for name in queues:
         commands += (("ZCOUNT", f"{base}:again:{name}", "-inf", us), ("ZCARD", f"{base}:again:{name}"))
-    commands += (("HVALS", f"{base}:run"), ("SMEMBERS", f"{base}:parks"), ("SMEMBERS", f"{base}:suspect"),
-                 ("ZCOUNT", f"{base}:expiring", "-inf", us))  # fmt: skip
+    commands += (
+        ("HVALS", f"{base}:run"),
+        ("SMEMBERS", f"{base}:parks"),
+        ("SMEMBERS", f"{base}:suspect"),
+        ("ZCOUNT", f"{base}:expiring", "-inf", us),
+    )
     answers = iter(await shard.multi(commands))
     found: ByQueue = {}
     for name in groups:
@@ -136,11 +140,16 @@ async def queues(shards: Shards, now: datetime) -> list[Queue]:
     paused = await paused_queues(shards)
     return [
         Queue(
-            name=name, paused=name in paused, pending=count["pending"], scheduled=count["scheduled"],
-            retrying=count["retrying"], running=count["running"],
+            name=name,
+            paused=name in paused,
+            pending=count["pending"],
+            scheduled=count["scheduled"],
+            retrying=count["retrying"],
+            running=count["running"],
         )
-        for name in sorted(found.keys() | paused) if (count := found.get(name, Counter())) is not None
-    ]  # fmt: skip
+        for name in sorted(found.keys() | paused)
+        if (count := found.get(name, Counter())) is not None
+    ]
 
 
 async def dead_groups(shards: Shards, limit: int) -> list[DeadGroup]:

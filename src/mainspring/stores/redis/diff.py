@@ -174,7 +174,7 @@ def _key_commands(shards: Shards, changed: Sequence[tuple[Job | None, Job | None
 
 def _circuit_units(
     shards: Shards, snapshot: Snapshot, new: dict[str, Circuit]
-) -> list[tuple[Condition, list[Command]]]:  # fmt: skip
+) -> list[tuple[Condition, list[Command]]]:
     """Those that were changed: the first home has them, and every home until when open ones hold back their tasks."""
     old, base, found = snapshot.circuits or {}, shards.first.base, list[tuple[Condition, list[Command]]]()
     for task in [*old, *(new.keys() - old.keys())]:
@@ -197,7 +197,7 @@ def _open(key: str, task: str, until: datetime | None) -> Command:
 
 def schedule_commands(
     base: str, name: str, known: bool, waited_on: str | None, new: Schedule | None
-) -> Iterator[Command]:  # fmt: skip
+) -> Iterator[Command]:
     """What it takes to write a schedule over one that was `known` and waited on that one, or over none."""
     if new is None:
         yield "HDEL", f"{base}:schedule", name

@@ -40,9 +40,12 @@ async def check_servers(shards: Shards) -> None:
 async def _check_shard_count(shards: Shards) -> None:
     """Where a queue is depends on how many homes there are."""
     count, shard = len(shards.all), shards.anchor
-    _, kept = await shard.multi([
-        ("HSETNX", f"{shard.base}:meta", "homes", count), ("HGET", f"{shard.base}:meta", "homes"),
-    ])  # fmt: skip
+    _, kept = await shard.multi(
+        [
+            ("HSETNX", f"{shard.base}:meta", "homes", count),
+            ("HGET", f"{shard.base}:meta", "homes"),
+        ]
+    )
     if int(kept) != count:
         shown, kept = shards.url.shown, int(kept)
         raise StoreError(f"{shown} keeps its queues in {kept} homes, not {count}: use ?homes={kept}")
@@ -52,9 +55,13 @@ async def findings(shards: Shards, losses: list[str]) -> list[Finding]:
     servers = [await read_info(server) for server in await shards.connector.servers()]
     stale = await shards.each(lambda shard: shard.call("HGET", f"{shard.base}:health", "stale"))
     return [
-        _servers(servers), _durability(servers), max(map(_memory, servers), key=lambda one: one.verdict != "ok"),
-        _losses(losses), _stale(sum(int(number or 0) for number in stale)), await records_finding(shards),
-    ]  # fmt: skip
+        _servers(servers),
+        _durability(servers),
+        max(map(_memory, servers), key=lambda one: one.verdict != "ok"),
+        _losses(losses),
+        _stale(sum(int(number or 0) for number in stale)),
+        await records_finding(shards),
+    ]
 
 
 def _servers(servers: Sequence[Info]) -> Finding:
@@ -86,9 +93,11 @@ def _durability(servers: Sequence[Info]) -> Finding:
     if all(found.get("aof_enabled", "0") == "1" for found in servers):
         return Finding("durability", "ok", "appendonly is on: a crash may take the last second (appendfsync everysec)")
     return Finding(
-        "durability", "warn", "appendonly is off: a crash of the server loses what came since its last snapshot",
+        "durability",
+        "warn",
+        "appendonly is off: a crash of the server loses what came since its last snapshot",
         "CONFIG SET appendonly yes, and in redis.conf",
-    )  # fmt: skip
+    )
 
 
 def _memory(found: Info) -> Finding:

@@ -80,10 +80,13 @@ async def _existing(shards: Shards, shard: Shard, ids: Sequence[bytes]) -> set[b
     for start in range(0, len(ids), MAX_JOBS):
         some = ids[start : start + MAX_JOBS]
         locks = [f"{shard.base}:job\0".encode() + id for id in some]
-        jobs, moved, transactions = await shard.multi([
-            ("HMGET", f"{shard.base}:job", *some), ("HMGET", f"{shard.base}:moved", *some),
-            ("HMGET", f"{shard.base}:lock", *locks),
-        ])  # fmt: skip
+        jobs, moved, transactions = await shard.multi(
+            [
+                ("HMGET", f"{shard.base}:job", *some),
+                ("HMGET", f"{shard.base}:moved", *some),
+                ("HMGET", f"{shard.base}:lock", *locks),
+            ]
+        )
         for transaction in {transaction for transaction in transactions if transaction is not None}:
             await resolve(shards, shard, transaction.decode())
         found = zip(some, jobs, moved, strict=True)

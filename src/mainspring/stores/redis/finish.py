@@ -52,9 +52,10 @@ async def _maybe_plain(shards: Shards, outcomes: Sequence[Outcome], times: Mappi
     """Those that may be plain. What becomes of a circuit depends on the order of all outcomes of its task."""
     tripping = {outcome.task for outcome in outcomes if outcome.breaker is not None and not rules.plain(outcome)}
     simple = [
-        outcome for outcome in outcomes
+        outcome
+        for outcome in outcomes
         if rules.plain(outcome) and not outcome.then and times[outcome.id] == 1 and outcome.task not in tripping
-    ]  # fmt: skip
+    ]
     if not simple or len(shards.all) == 1:  # in one home circuits are looked at on the way
         return simple
     tasks = list(dict.fromkeys(outcome.task for outcome in simple))

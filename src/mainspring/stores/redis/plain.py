@@ -139,9 +139,7 @@ def _head_of(text: bytes) -> Head:
         return Head(revision=-1)
 
 
-def _plan_firing(
-    base: str, firing: Firing, text: bytes | None, head: Head | None, now: datetime, us: int
-) -> Planned:  # fmt: skip
+def _plan_firing(base: str, firing: Firing, text: bytes | None, head: Head | None, now: datetime, us: int) -> Planned:
     schedule = firing.schedule
     conditions = [has(f"{base}:schedule", schedule.name, text)]
     commands = list(schedule_commands(base, schedule.name, head is not None, head.waits_on if head else None, schedule))
@@ -183,11 +181,15 @@ async def finish(shards: Shards, outcomes: Sequence[Outcome], others: set[str]) 
     shard, base = shards.first, shards.first.base
     shorts = [packed(outcome.id) for outcome in outcomes]
     names = list(dict.fromkeys(outcome.schedule or "" for outcome in outcomes))
-    jobs, runs, texts, circuits, *waiting = await shard.multi([
-        ("HMGET", f"{base}:job", *shorts), ("HMGET", f"{base}:run", *shorts),
-        ("HMGET", f"{base}:schedule", *names), ("HKEYS", f"{base}:circuit"),
-        *(("SMEMBERS", f"{base}:waits:{name}") for name in names),
-    ])  # fmt: skip
+    jobs, runs, texts, circuits, *waiting = await shard.multi(
+        [
+            ("HMGET", f"{base}:job", *shorts),
+            ("HMGET", f"{base}:run", *shorts),
+            ("HMGET", f"{base}:schedule", *names),
+            ("HKEYS", f"{base}:circuit"),
+            *(("SMEMBERS", f"{base}:waits:{name}") for name in names),
+        ]
+    )
     times, rows = dict.fromkeys(names, 0), dict(zip(names, texts, strict=True))
     for outcome in outcomes:
         times[outcome.schedule or ""] += 1
@@ -216,9 +218,7 @@ def _plain(job: Job, outcome: Outcome, circuits: set[str]) -> bool:
     return runs and same and job.failure is None and job.crashes == 0 and job.attempt == 1
 
 
-def _plan_end(
-    base: str, job: Job, outcome: Outcome, short: bytes, claim: bytes, row: Schedule, text: bytes
-) -> Planned:  # fmt: skip
+def _plan_end(base: str, job: Job, outcome: Outcome, short: bytes, claim: bytes, row: Schedule, text: bytes) -> Planned:
     at = micros(outcome.finished_at)
     head = claim.split(b"\0", 3)
     result = b"0" if outcome.result is None else b"1" + outcome.result.encode()

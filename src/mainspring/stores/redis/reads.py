@@ -187,7 +187,7 @@ async def _read(
 
 def _queries(
     shards: Shards, snapshot: Snapshot, wanted: dict[str, list[str]]
-) -> Iterator[tuple[Shard, Command, StoreReply]]:  # fmt: skip
+) -> Iterator[tuple[Shard, Command, StoreReply]]:
     first, base = shards.first, shards.first.base
     yield from _keys(shards, snapshot, wanted.get("key", []))
     if names := wanted.get("schedule"):

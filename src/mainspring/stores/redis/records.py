@@ -118,9 +118,14 @@ def _job_from(id: JobId, text: bytes, claimed: bytes | None, ended: bytes | None
         finished_at, _, result = ended.split(b"\0", 3)[3].partition(b"\0")
         job = _claimed(job, ended)
         return replace(
-            job, state=State.COMPLETED, lease=None, worker=None, failure=None,
-            finished_at=instant(int(finished_at)), result=result[1:].decode() if result[:1] == b"1" else None,
-        )  # fmt: skip
+            job,
+            state=State.COMPLETED,
+            lease=None,
+            worker=None,
+            failure=None,
+            finished_at=instant(int(finished_at)),
+            result=result[1:].decode() if result[:1] == b"1" else None,
+        )
     return job if claimed is None else _claimed(job, claimed)
 
 
@@ -172,19 +177,41 @@ def claimed_job(short: bytes, text: bytes, lease: Lease, worker: WorkerId, now: 
         queue, task, rank, run_at, payload = values
         due = instant(run_at)
         return Job(
-            id=unpacked(short), queue=queue, task=task, priority=-rank, state=State.RUNNING, run_at=due, created_at=due,
-            payload=payload, attempt=1, runs=1, lease=lease, worker=worker, started_at=now,
-        )  # fmt: skip
+            id=unpacked(short),
+            queue=queue,
+            task=task,
+            priority=-rank,
+            state=State.RUNNING,
+            run_at=due,
+            created_at=due,
+            payload=payload,
+            attempt=1,
+            runs=1,
+            lease=lease,
+            worker=worker,
+            started_at=now,
+        )
     if len(values) == NEW_VALUES:
         queue, task, rank, _, run_at, created_at, expires_at, unique, idempotent, options, payload = values
         plain_so_far = created_at == run_at and unique is idempotent is expires_at is None
         if plain_so_far and (plain := remembered_options(options)) is not None:
             due = instant(run_at)
             return Job(
-                id=unpacked(short), queue=queue, task=task, priority=-rank, state=State.RUNNING, run_at=due,
-                created_at=due, payload=payload, attempt=1, runs=1, lease=lease, worker=worker, started_at=now,
+                id=unpacked(short),
+                queue=queue,
+                task=task,
+                priority=-rank,
+                state=State.RUNNING,
+                run_at=due,
+                created_at=due,
+                payload=payload,
+                attempt=1,
+                runs=1,
+                lease=lease,
+                worker=worker,
+                started_at=now,
                 fingerprint=plain.fingerprint,
-            )  # fmt: skip
+            )
         row = (unpacked(short), queue, task, rank, run_at, created_at, expires_at, 1, 0, 1,
                None, unique, idempotent, options, None, payload, None)  # fmt: skip
         return claimed_of(row, lease, worker, now)
@@ -203,9 +230,14 @@ def _claimed(job: Job, claim: bytes) -> Job:
     if lease.decode() == UNREADABLE:  # it can be decoded again
         return replace(job, state=State.PAUSED)
     return replace(
-        job, state=State.RUNNING, lease=lease.decode(), worker=worker.decode(), started_at=instant(int(started_at)),
-        attempt=job.attempt + 1, runs=job.runs + 1,
-    )  # fmt: skip
+        job,
+        state=State.RUNNING,
+        lease=lease.decode(),
+        worker=worker.decode(),
+        started_at=instant(int(started_at)),
+        attempt=job.attempt + 1,
+        runs=job.runs + 1,
+    )
 
 
 def claim_of(job: Job, started_at: int) -> bytes:
@@ -228,7 +260,13 @@ def last_run(id: JobId, raw: Raw) -> Execution | None:
         return None
     lease, worker, started_at, _ = ended.split(b"\0", 3)
     return Execution(
-        job_id=id, number=job.runs, attempt=job.attempt, ending=Ending.COMPLETED, worker=worker.decode(),
-        lease=lease.decode(), started_at=instant(int(started_at)), finished_at=job.finished_at,
+        job_id=id,
+        number=job.runs,
+        attempt=job.attempt,
+        ending=Ending.COMPLETED,
+        worker=worker.decode(),
+        lease=lease.decode(),
+        started_at=instant(int(started_at)),
+        finished_at=job.finished_at,
         result_size=len((job.result or "").encode()),
-    )  # fmt: skip
+    )

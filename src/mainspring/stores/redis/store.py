@@ -287,9 +287,12 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
     async def pause_queue(self, name: str, paused: bool) -> None:
         shard = self._open().of(name)
         with self._clock.outside():
-            await shard.multi([
-                ("SADD" if paused else "SREM", f"{shard.base}:paused", name), ("PUBLISH", shard.base, "new"),
-            ])  # fmt: skip
+            await shard.multi(
+                [
+                    ("SADD" if paused else "SREM", f"{shard.base}:paused", name),
+                    ("PUBLISH", shard.base, "new"),
+                ]
+            )
         self._wakeups.notify("new")
 
     async def order(

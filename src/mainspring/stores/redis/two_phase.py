@@ -131,7 +131,7 @@ def _batches(numbered: Sequence[tuple[int, T]], size: Callable[[T], int]) -> Ite
 
 async def _commit(
     shards: Shards, shard: Shard, batch: Sequence[tuple[int, list[Arg]]], topic: str, lock: str
-) -> list[bool]:  # fmt: skip
+) -> list[bool]:
     args: list[Arg] = [lock, topic]
     for _, unit in batch:
         args.append(len(unit))
@@ -331,9 +331,13 @@ async def sweep(shards: Shards) -> None:
 
 async def _sweep(shards: Shards, shard: Shard) -> None:
     base = shard.base
-    (now, _), transactions, decided = await shard.multi([
-        ("TIME",), ("ZRANGE", f"{base}:promised", 0, MAX_SWEPT, "WITHSCORES"), ("HGETALL", f"{base}:decided"),
-    ])  # fmt: skip
+    (now, _), transactions, decided = await shard.multi(
+        [
+            ("TIME",),
+            ("ZRANGE", f"{base}:promised", 0, MAX_SWEPT, "WITHSCORES"),
+            ("HGETALL", f"{base}:decided"),
+        ]
+    )
     for transaction, at in zip(transactions[::2], transactions[1::2], strict=True):
         if int(now) - float(at) > UNDECIDED_TIMEOUT_SECONDS:
             await resolve(shards, shard, transaction.decode())
