@@ -239,7 +239,7 @@ class TestLoss:
         assert not caplog.records
         server.run("HSET", "{mainspring}:meta", "turns", turns)
         await beat(store)
-        assert f"was restored from an older copy: everything written during the last {beats} beats is lost" in caplog.text
+        assert f"was restored from an older copy: what the last {beats} beats wrote is lost" in caplog.text
         await store.close()
 
 

@@ -154,7 +154,10 @@ def test_any_other_prefix_is_refused(name: str) -> None:
         ("redis://host:-1/0", "has a bad host or port"),
         ("redis://host:0/0", "has port 0, which is not from 1 to 65535"),
         ("redis://[::1/0", "has a bad host or port"),
-        ("redis://host/jobs", "'jobs' in store URL 'redis://host/jobs' is not a database number: use 0, as in redis://"),
+        (
+            "redis://host/jobs",
+            "'jobs' in store URL 'redis://host/jobs' is not a database number: use 0, as in redis://",
+        ),
         ("redis://host/-1", "'-1' in store URL"),
         ("redis://host/0/1", "'0/1' in store URL"),
         ("redis://host/1234567", "'1234567' in store URL"),

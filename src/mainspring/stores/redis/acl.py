@@ -1,4 +1,7 @@
-"""What our user must be allowed at a Redis server: looked at first, as a script that is refused has written before."""
+"""The commands that our user needs on a Redis server.
+
+They are checked when the store is opened: a script that meets a forbidden command keeps what it wrote before it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterator
 from .connection import Arg
 from .shard import Shard, Shards
 
-# The commands of the store on keys of its own, by how many words each needs after the key.
+# Commands on keys of the store, by the number of arguments that each needs after the key.
 _KEY_COMMANDS = {
     0: "DEL EXISTS HGETALL HKEYS HLEN HVALS LLEN SCARD SMEMBERS ZCARD",
     1: "EXPIRE HDEL HEXISTS HGET HMGET HSCAN HSTRLEN PUBLISH RPUSH SADD SREM ZREM ZSCORE",
@@ -18,16 +21,17 @@ _OTHER_COMMANDS: tuple[tuple[Arg, ...], ...] = (("TIME",), ("SCRIPT", "LOAD", "r
 
 
 async def check_permissions(shards: Shards) -> None:
-    """Raises StoreError if there is one that our user may not say, and says none of them."""
+    """Raises StoreError if our user may not run one of the commands. None of them is run."""
     await shards.each(_check)
 
 
 async def _check(shard: Shard) -> None:
-    await shard.multi([])  # without transactions the rehearsal would be none
+    await shard.multi([])  # MULTI itself must be allowed, or the commands would be run
     await shard.check_allowed([*needed_commands(shard.base), *_OTHER_COMMANDS])
 
 
 def needed_commands(base: str) -> Iterator[tuple[Arg, ...]]:
+    """An example of each command on the store's keys, with enough arguments to be accepted."""
     for count, names in _KEY_COMMANDS.items():
         for name in names.split():
             yield name, base, *["0"] * count

@@ -1,4 +1,4 @@
-"""Records in Redis that cannot be decoded: where they are put, and what doctor says of them."""
+"""Unreadable records: jobs and schedules that cannot be decoded are set aside, and reported by doctor."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .snapshot import Found
 from .two_phase import Unit, commit_one, has
 
 _schedule = msgspec.json.Decoder(Schedule).decode
-# Schedules read at a time.
+# Schedules read per round trip.
 BATCH_SCHEDULES = 500
 
 
 async def set_aside(shards: Shards, broken: Sequence[UnreadableRecord], worker: WorkerId, now: int) -> None:
-    """Jobs that a claim took and cannot decode, or that their worker left: where no claim finds them."""
+    """Parks unreadable jobs that are claimed by this worker, so that they are not claimed again."""
     ids = {packed(one.name): one for one in broken}
     for shard in shards.all:
         claims = await shard.call("HMGET", f"{shard.base}:run", *ids)
@@ -40,7 +40,7 @@ async def set_aside(shards: Shards, broken: Sequence[UnreadableRecord], worker: 
 
 
 def park_commands(shard: Shard, id: bytes, queue: str, task: str, one: UnreadableRecord, now: int) -> list[Command]:
-    """The commands that put a job whose record cannot be decoded among those that are held back by hand."""
+    """The commands that make an unreadable job a paused one."""
     base, park = shard.base, f"{State.PAUSED.value}\0{queue}"
     return [
         ("HSET", f"{base}:run", id, aside_claim(queue, task, now)),
@@ -56,7 +56,7 @@ def park_commands(shard: Shard, id: bytes, queue: str, task: str, one: Unreadabl
 async def take_out_unreadable(
     shards: Shards, shard: Shard, found: Mapping[JobId, Found], placed: Sequence[tuple[str, bytes]], now: int
 ) -> list[UnreadableRecord]:
-    """Sets aside the jobs that cannot be decoded, and removes entries without a job. `placed`: groups and entries."""
+    """Sets aside unreadable jobs and removes entries without a job. `placed` are groups and the entries read there."""
     broken = {
         packed(id): unreadable("job", id, job.failure.message)
         for id, (_, job) in found.items()
@@ -66,14 +66,14 @@ async def take_out_unreadable(
         if entry[10:] in broken or found[unpacked(entry[10:])][1] is None:
             await _take_out_entry(shards, shard, group, entry, broken.get(entry[10:]), now)
     for id in broken.keys() - {entry[10:] for _, entry in placed}:
-        await _aside_groupless(shards, shard, id, broken[id], found[unpacked(id)], now)
+        await _set_aside_groupless(shards, shard, id, broken[id], found[unpacked(id)], now)
     return list(broken.values())
 
 
 async def _take_out_entry(
     shards: Shards, shard: Shard, group: str, entry: bytes, broken: UnreadableRecord | None, now: int
 ) -> None:
-    """An entry that no claim can use; the record of its job stays, if there is one."""
+    """Removes an entry that cannot be claimed, and parks its job if there is one."""
     base, id = shard.base, entry[10:]
     commands: list[Command] = [
         *(("ZREM", f"{base}:{kind}:{group}", entry) for kind in ("ready", "later")),
@@ -88,10 +88,10 @@ async def _take_out_entry(
         await commit_one(shards, Unit([has(f"{base}:run", id, None)], commands))
 
 
-async def _aside_groupless(
+async def _set_aside_groupless(
     shards: Shards, shard: Shard, id: bytes, one: UnreadableRecord, found: Found, now: int
 ) -> None:
-    """A suspect or one that may expire: its own record says its queue and task, or else the index of its group."""
+    """Sets aside a suspect or expiring job, which is in no claimable group."""
     base, (raw, job) = shard.base, found
     group = None if job is None or raw[1] is not None else await _group_of(shard, id, job)
     if group is not None:
@@ -107,7 +107,7 @@ async def _aside_groupless(
 
 
 async def _group_of(shard: Shard, id: bytes, job: Job) -> tuple[str, str] | None:
-    """The queue and the task of a job whose record may not have them."""
+    """The queue and task of a job, from its record or from the index of groups. None if neither has them."""
     if job.queue:
         return job.queue, job.task
     groups = await shard.call("SMEMBERS", f"{shard.base}:groups")
@@ -120,18 +120,18 @@ async def _group_of(shard: Shard, id: bytes, job: Job) -> tuple[str, str] | None
 
 
 async def delete_queueless(shards: Shards, changed: Changed) -> Changed:
-    """Deletes those that were refused because their records do not even say their queue."""
+    """Deletes jobs whose deletion was refused because not even their queue can be decoded."""
     done, ids = list(changed.done), list(changed.refused)
     for shard in shards.all:
         for id, (raw, job) in (await read_shard(shard, ids)).items():
-            if job is not None and job.unreadable and not job.queue and await _deleted(shards, shard, raw, job):
+            if job is not None and job.unreadable and not job.queue and await _delete_record(shards, shard, raw, job):
                 done.append(id)
     refused = {id: why for id, why in changed.refused.items() if id not in done}
     return replace(changed, done=sorted(done), refused=refused)
 
 
-async def _deleted(shards: Shards, shard: Shard, raw: Raw, job: Job) -> bool:
-    """Entries of its group and its tags that remain lead to no record; a claim that meets one takes it out."""
+async def _delete_record(shards: Shards, shard: Shard, raw: Raw, job: Job) -> bool:
+    """Deletes the record. Entries of its group and tags may remain; a claim that meets one removes it."""
     base, id = shard.base, packed(job.id)
     conditions = [has(f"{base}:{name}", id, value) for name, value in zip(("job", "run", "end"), raw, strict=True)]
     commands: list[Command] = [
@@ -148,7 +148,7 @@ async def _deleted(shards: Shards, shard: Shard, raw: Raw, job: Job) -> bool:
 
 
 async def set_aside_schedules(shards: Shards, broken: Sequence[UnreadableRecord]) -> None:
-    """These are due no more, and a new one may take the place of each; until then their records stay as they are."""
+    """Makes unreadable schedules not due. Their records stay until they are replaced or dropped."""
     shard = shards.first
     for one in broken:
         text = await shard.call("HGET", f"{shard.base}:schedule", one.name)
@@ -158,17 +158,17 @@ async def set_aside_schedules(shards: Shards, broken: Sequence[UnreadableRecord]
 
 
 async def records_finding(shards: Shards) -> Finding:
-    jobs = [id for some in await shards.each(_jobs) for id in some]
-    return finding(jobs, sorted(await _schedules(shards.first)))
+    jobs = [id for some in await shards.each(_unreadable_jobs) for id in some]
+    return finding(jobs, sorted(await _unreadable_schedules(shards.first)))
 
 
-async def _jobs(shard: Shard) -> list[str]:
+async def _unreadable_jobs(shard: Shard) -> list[str]:
     ids = await shard.call("HKEYS", f"{shard.base}:unreadable")
     found = await read_shard(shard, [unpacked(id) for id in ids])
     return [id for id, (_, job) in found.items() if job is not None and job.unreadable]
 
 
-async def _schedules(shard: Shard) -> list[str]:
+async def _unreadable_schedules(shard: Shard) -> list[str]:
     cursor, found = b"", list[str]()
     while cursor != b"0":
         cursor, pairs = await shard.call("HSCAN", f"{shard.base}:schedule", cursor or 0, "COUNT", BATCH_SCHEDULES)

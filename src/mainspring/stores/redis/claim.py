@@ -1,4 +1,4 @@
-"""Jobs out of Redis under a lease, and the workers that hold them."""
+"""Claims: jobs leased to workers, the heartbeats of workers, and jobs of silent workers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .connection import Arg
 from .diff import unit_of
 from .index import Command
 from .kept import instant_of, watched_command
-from .known import named, read_brief, read_hash, read_shard, worker_text, workers_of
+from .known import read_brief, read_hash, read_shard, to_dict, worker_text, workers_of
 from .reads import fetch
 from .records import claimed_job, unpacked
 from .shard import Shard, Shards
@@ -35,13 +35,13 @@ from .tables import Tables
 from .transact import contend_one
 from .two_phase import Condition, Unit, has, resolve
 
-# A home of a cluster is asked for at least so many when it may be asked for fewer than all.
+# Jobs requested from each shard of a cluster, at least (but not more than the claim's limit).
 MIN_JOBS_PER_SHARD = 16
-# Records read of each group at first, where more than the order decides; each later read takes eight times as many.
+# Records of each group that a claim by the rule reads first; each further read takes eight times as many.
 FIRST_READ_ROWS = 4
-# A claim ends about this number of expired jobs of each home at most: others wait for the script that writes them.
+# Expired jobs that a claim ends in each shard, at most: the server does nothing else meanwhile.
 MAX_EXPIRED = 1_000
-# What claim.lua says in place of an instant.
+# What claim.lua returns in place of an instant if it takes nothing.
 REFUSALS = (b"silent", b"look", b"held")
 
 
@@ -49,8 +49,8 @@ async def claim(
     shards: Shards, queues: Collection[str] | None, worker: WorkerId, tasks: Collection[str], limit: int, now: datetime
 ) -> Claim:
     lease, us = os.urandom(8).hex(), micros(now)
-    named = list(queues) if queues is not None else []
-    which: list[Arg] = [CLAIM_BYTES, -1 if queues is None else len(named), len(tasks), *named, *tasks]
+    names = list(queues) if queues is not None else []
+    which: list[Arg] = [CLAIM_BYTES, -1 if queues is None else len(names), len(tasks), *names, *tasks]
     attempts = Attempts(shards, "claim")
     while True:
         if len(shards.all) == 1:
@@ -77,7 +77,7 @@ async def claim(
 
 
 async def _claim_across(shards: Shards, limit: int, args: Callable[[int, str], list[Arg]], lease: str) -> list[Any]:
-    """Of each home what claim.lua answers: first all say what they have, then each gives what is among the best."""
+    """The replies of claim.lua by shard. First every shard offers its best jobs, then the best of all are taken."""
     offers: dict[Shard, Any] = {}
     limits = {
         shard: min(limit, max(MIN_JOBS_PER_SHARD, 2 * shards.last_claimed.get(shard, limit))) for shard in shards.all
@@ -91,7 +91,7 @@ async def _claim_across(shards: Shards, limit: int, args: Callable[[int, str], l
         every = ((*one, n) for n, shard in enumerate(shards.all) for one in zip(*offers[shard][1:], strict=True))
         best, left = _fitting(sorted(every)[:limit])
         full = len(best) == limit or left <= 0
-        # Who has given all that was asked for may have more, and better ones than the last of the others.
+        # A shard that offered as many as requested may have more, which come before the last of the best.
         short = [
             shard
             for shard in shards.all
@@ -105,7 +105,7 @@ async def _claim_across(shards: Shards, limit: int, args: Callable[[int, str], l
 
     async def take(n: int) -> None:
         answer = await shards.all[n].script("claim", args(counts[n], lease))
-        given[n] = [now, []] if answer[0] in REFUSALS else answer  # what others have given is not given back
+        given[n] = [now, []] if answer[0] in REFUSALS else answer  # jobs taken from other shards stay claimed
         if full:
             given[n][0] = now
 
@@ -114,8 +114,8 @@ async def _claim_across(shards: Shards, limit: int, args: Callable[[int, str], l
 
 
 def _fitting(entries: Sequence[tuple[bytes, int, int]]) -> tuple[list[tuple[bytes, int]], int]:
-    """Those of these entries, each with its size and its home, that one claim takes, without their sizes; and the bytes
-    that are left for others."""
+    """The entries that fit into CLAIM_BYTES, and the bytes left. `entries` have a sort key, a size and a shard number;
+    the result has no sizes."""
     fit, left = list[tuple[bytes, int]](), CLAIM_BYTES
     for entry, size, n in entries:
         if left <= 0:
@@ -128,7 +128,7 @@ def _fitting(entries: Sequence[tuple[bytes, int, int]]) -> tuple[list[tuple[byte
 async def _claim_by_rule(
     shards: Shards, queues: Collection[str] | None, worker: WorkerId, tasks: Collection[str], limit: int, now: datetime
 ) -> Claim:
-    """A claim in which more than the order has a say: the rule runs on all that it may meet."""
+    """A claim by the memory store's rule, which also handles expired jobs, suspects and open circuits."""
     broken: dict[JobId, UnreadableRecord] = {}
 
     async def propose() -> tuple[Claim, Unit]:
@@ -140,14 +140,14 @@ async def _claim_by_rule(
             broken.update((one.name, one) for one in others)
         await fetch(shards, snapshot, _schedules_of(snapshot, now))
         tables = Tables(snapshot)
-        claim = _claimed(tables, paused, queues, worker, tasks, limit, now)
+        claim = _run_rule(tables, paused, queues, worker, tasks, limit, now)
         tables.taken_from |= {job.queue for job in claim.jobs}
         return claim, unit_of(shards, tables, micros(now))
 
     return replace(await contend_one(shards, "claim", propose, "new final"), unreadable=list(broken.values()))
 
 
-def _claimed(
+def _run_rule(
     tables: Tables,
     paused: Collection[str],
     queues: Collection[str] | None,
@@ -169,7 +169,7 @@ async def paused_queues(shards: Shards) -> set[str]:
 
 
 def _schedules_of(snapshot: Snapshot, now: datetime) -> set[Name]:
-    """A job that expires tells its schedule."""
+    """The schedules of expired jobs: their end changes them."""
     jobs = [job for _, job in snapshot.jobs.values() if job is not None and job.series is not None]
     return {Name("schedule", job.series or "") for job in jobs if job.shown(now) == "expired"}
 
@@ -177,8 +177,10 @@ def _schedules_of(snapshot: Snapshot, now: datetime) -> set[Name]:
 async def _candidates(
     shards: Shards, shard: Shard, limit: int, now: datetime
 ) -> tuple[dict[JobId, Found], set[str], list[UnreadableRecord]]:
-    """The first of every group, suspects, what has expired or will be the next to; the queues that are paused; and
-    what could not be decoded, which was set aside."""
+    """The jobs that a claim may take or end: the first of every group, suspects, expired ones and the next to expire.
+
+    Also returns the paused queues, and the jobs that could not be decoded and were set aside.
+    """
     base, us = shard.base, micros(now)
     expired = await shard.call("ZRANGEBYSCORE", f"{base}:expiring", "-inf", us, "LIMIT", 0, MAX_EXPIRED)
     commands: list[Command] = [
@@ -186,7 +188,7 @@ async def _candidates(
         ("SMEMBERS", f"{base}:suspect"),
         ("ZRANGE", f"{base}:expiring", 0, len(expired)),
     ]
-    # Where very many have expired, a claim ends some of them and takes nothing: the next one follows at once.
+    # With very many expired jobs a claim ends some of them and takes nothing: the next claim follows at once.
     groups = [] if len(expired) == MAX_EXPIRED else await group_names(shard)
     for name in groups:
         commands.append(("ZRANGE", f"{base}:ready:{name}", 0, limit + len(expired)))
@@ -205,8 +207,7 @@ async def _candidates(
 async def _read_within_bytes(
     shard: Shard, entries: Sequence[Sequence[bytes]], found: dict[JobId, Found], expired: set[bytes]
 ) -> list[list[bytes]]:
-    """Reads of each group the first ones, into `found`, and returns these: about as many as a claim may take, beside
-    those that have expired."""
+    """Reads the first jobs of each group into `found`, up to CLAIM_BYTES plus expired ones; returns their entries."""
     read, left, look = [list[bytes]() for _ in entries], [CLAIM_BYTES] * len(entries), FIRST_READ_ROWS
     while True:
         some = [
@@ -219,41 +220,43 @@ async def _read_within_bytes(
         found.update(await read_shard(shard, list(ids)))
         for n, group in enumerate(some):
             read[n] += group
-            live = (unpacked(entry[10:]) for entry in group if entry[10:] not in expired)
-            left[n] -= sum(len(found[id][0][0] or b"") for id in live)
+            kept = (unpacked(entry[10:]) for entry in group if entry[10:] not in expired)
+            left[n] -= sum(len(found[id][0][0] or b"") for id in kept)
         look *= 8
 
 
 async def beat(shards: Shards, worker: WorkerInfo, until: datetime, now: datetime) -> BeatReply:
-    """In the first home is its row, in each how long it lives: never longer than its row says."""
+    """Records the beat: the worker's row in the first shard, then its expiry in the others, never beyond the row's."""
     base = shards.first.base
 
     async def propose() -> tuple[tuple[WorkerCommands, WorkerRow | None, bytes | None], Unit]:
         rows, watched_until = await shards.first.multi([("HGETALL", f"{base}:worker"), watched_command(shards.first)])
-        known: dict[WorkerId, bytes | None] = {worker.id: None, **named(rows)}
+        known: dict[WorkerId, bytes | None] = {worker.id: None, **to_dict(rows)}
         workers = WorkerTable(workers_of(known))
         orders = workers.beat(worker, until, now)
         return (orders, workers.get(worker.id), watched_until), _worker_unit(base, known, workers)
 
     orders, row, watched_until = await contend_one(shards, "beat", propose)
-    held = await shards.each(lambda shard: _extend_held(shards, shard, worker.id, None if row is None else row.until))
+    held = await shards.each(
+        lambda shard: _extend_and_read_held(shards, shard, worker.id, None if row is None else row.until)
+    )
     mine = [job for some in held for job in some]
     cancels = {job.id: job.cancel_reason for job in mine if job.cancel_reason is not None}
     leases = {job.id: job.lease or "" for job in mine}
     return BeatReply(leases, cancels, orders, watched_until=instant_of(watched_until))
 
 
-async def _extend_held(shards: Shards, shard: Shard, worker: WorkerId, until: datetime | None) -> list[Job]:
+async def _extend_and_read_held(shards: Shards, shard: Shard, worker: WorkerId, until: datetime | None) -> list[Job]:
     key, commands = f"{shard.base}:until", list[Command]()
     if shard is not shards.first:
         commands.append(("HDEL", key, worker) if until is None else ("HSET", key, worker, micros(until)))
     *_, ids = await shard.multi([*commands, ("SMEMBERS", f"{shard.base}:held:{worker}")])
-    # Briefly: they may be large, and there are as many of them as the worker has slots.
+    # Brief jobs are enough: records may be large, and there is one for each slot of the worker.
     return [job for job in await read_brief(shard, [unpacked(id) for id in ids]) if job.state is State.RUNNING]
 
 
 def _worker_unit(base: str, known: dict[WorkerId, bytes | None], workers: WorkerTable) -> Unit:
-    """What is to be written of workers; only those rows have to be as they were read."""
+    """The changes of worker rows; a condition for each changed row only."""
     conditions, commands = list[Condition](), list[Command]()
     for id, text in known.items():
         new = workers.get(id)
@@ -286,7 +289,7 @@ async def order(
 
 
 async def expired(shards: Shards, now: datetime, limit: int) -> list[Job]:
-    # Not by their rows: one may be unreadable.
+    # By expiry times, not by rows: a row may be unreadable.
     rows = await read_hash(shards.first, f"{shards.first.base}:until")
     alive = {name for name, until in rows.items() if int(until) > micros(now)}
     found = await shards.each(lambda shard: _orphans(shard, alive, limit))

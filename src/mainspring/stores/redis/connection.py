@@ -1,4 +1,4 @@
-"""One connection to a Redis server: what is asked is answered in order, and nothing that was asked is taken back."""
+"""One pipelined connection to a Redis server: replies come in the order of the commands."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from .url import ConnectTarget
 
 Arg = str | bytes | int
 Reply = Any
-# Seconds for a connection and for an answer: a beat that nobody answers has to be given up in time for the next one to
-# save the lease.
-CONNECT_SECONDS, REPLY_SECONDS = 5.0, 8.0
-# Of which so many for TLS: a server that does not speak it waits for the rest of what it takes for a command.
+# Timeout of connecting, TLS handshake and login included.
+CONNECT_SECONDS = 5.0
+# Timeout of a reply: short enough that a heartbeat after one without a reply still extends the leases.
+REPLY_SECONDS = 8.0
+# Timeout of the TLS handshake alone: a server without TLS waits for the rest of what it takes for a command.
 HANDSHAKE_SECONDS = 3.0
 
-# Its own stub says that a command has one word.
+# Typed here because hiredis' own stub allows commands without arguments only.
 pack: Callable[[tuple[Arg, ...]], bytes] = pack_command  # type: ignore[assignment]
 
 
 class Lost(Exception):
-    """The connection is gone, and nobody knows what became of what was asked."""
+    """The connection is lost. Commands without a reply may or may not have been run."""
 
 
 class RedisConnection(asyncio.Protocol):
-    """Commands may be asked while others wait for their answers. `heard` gets what comes without having been asked."""
+    """Sends commands without waiting for earlier replies. With `on_message`, every reply is passed to it."""
 
     def __init__(self, on_message: Callable[[Reply], None] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -41,10 +42,10 @@ class RedisConnection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self.lost: asyncio.Future[str] = self._loop.create_future()
 
-    # asking
+    # sending
 
     def send(self, packed: bytes, count: int) -> asyncio.Future[list[Reply]]:
-        """The answers to so many commands, errors among them. To wait for it no longer cuts nothing in two."""
+        """Replies to `count` commands, including errors. Cancelling the wait does not desynchronise the connection."""
         future: asyncio.Future[list[Reply]] = self._loop.create_future()
         if self._transport is None or self.lost.done():
             future.set_exception(Lost(self.lost.result() if self.lost.done() else "not connected"))
@@ -55,10 +56,10 @@ class RedisConnection(asyncio.Protocol):
         self._transport.write(packed)
         return future
 
-    def write(self, *words: Arg) -> None:
-        """What is answered to whoever listens."""
+    def write(self, *args: Arg) -> None:
+        """Sends a command whose reply is passed to `on_message`."""
         if self._transport is not None:
-            self._transport.write(pack(words))
+            self._transport.write(pack(args))
 
     def close(self) -> None:
         if self._transport is not None:
@@ -67,7 +68,7 @@ class RedisConnection(asyncio.Protocol):
     def _time_out(self) -> None:
         self._end(f"no answer within {REPLY_SECONDS:g} s")
 
-    # hearing
+    # receiving
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -78,14 +79,14 @@ class RedisConnection(asyncio.Protocol):
             while (reply := self._reader.gets()) is not False:
                 self._receive(reply)
         except HiredisError as error:
-            self._end(f"it does not speak as Redis does: {error}")
+            self._end(f"it does not speak the Redis protocol: {error}")
 
     def _receive(self, reply: Reply) -> None:
         if self._on_message is not None:
             self._on_message(reply)
             return
         if not self._pending:
-            self._end(f"it spoke without having been asked: {reply}")
+            self._end(f"it sent a reply to no command: {reply}")
             return
         self._replies.append(reply)
         count, future = self._pending[0]
@@ -100,7 +101,7 @@ class RedisConnection(asyncio.Protocol):
             self._timer = self._loop.call_later(REPLY_SECONDS, self._time_out) if self._pending else None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end(_reason(exc) if exc else "the server has hung up")
+        self._end(_reason(exc) if exc else "the server closed the connection")
 
     def _end(self, reason: str) -> None:
         if self.lost.done():
@@ -114,11 +115,11 @@ class RedisConnection(asyncio.Protocol):
             _, future = self._pending.popleft()
             if not future.done():
                 future.set_exception(Lost(reason))
-                future.exception()  # somebody may wait no longer, and need not be told
+                future.exception()  # marks it as retrieved: the caller may have stopped waiting
 
 
 async def connect(target: ConnectTarget, on_message: Callable[[Reply], None] | None = None) -> RedisConnection:
-    """A line whose server knows who asks, and for which database. Raises OSError, TimeoutError, Lost or ReplyError."""
+    """A connection that is logged in to its database. Raises OSError, TimeoutError, Lost or ReplyError."""
     connection = RedisConnection()
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
@@ -151,7 +152,7 @@ async def _authenticate(target: ConnectTarget, connection: RedisConnection) -> N
     try:
         replies = await connection.send(b"".join(map(pack, commands)), len(commands))
     except Lost as lost:
-        # Some say why they hang up before anything was asked: that they are full, or answer to nobody from outside.
+        # Some servers send the reason before they close the connection: too many clients, or protected mode.
         replies = [reply for reply in connection._replies if isinstance(reply, ReplyError)]
         if not replies:
             raise Lost(f"{lost}{_tls_hint(target)}") from lost
@@ -165,14 +166,14 @@ _CERTIFICATE_HINT = "if it asks for a certificate, name one that it trusts with 
 
 
 def _tls_hint(target: ConnectTarget) -> str:
-    """Why a server may have gone before it has said a word: in TLS 1.3 it looks at our certificate last."""
+    """A likely reason for a connection closed without a reply. With TLS 1.3 our certificate is checked last."""
     if target.socket:
         return ""
     return f" ({_CERTIFICATE_HINT if target.tls else 'if it speaks TLS, use rediss://'})"
 
 
 def _reason(error: Exception) -> str:
-    """In plain words, where OpenSSL has its own."""
+    """The error as text; OpenSSL's reason codes as words."""
     if isinstance(error, SSLError) and error.reason:
         return error.reason.replace("_", " ").lower()
     return str(error) or type(error).__name__
@@ -180,7 +181,7 @@ def _reason(error: Exception) -> str:
 
 def _login_commands(target: ConnectTarget) -> Sequence[tuple[Arg, ...]]:
     commands: list[tuple[Arg, ...]] = [("CLIENT", "SETNAME", "mainspring")]
-    if target.user:  # one without a password is not somebody else, either
+    if target.user:  # also without a password: else the commands would run as another user
         commands.insert(0, ("AUTH", target.user, target.password or ""))
     elif target.password is not None:
         commands.insert(0, ("AUTH", target.password))

@@ -1,4 +1,4 @@
-"""Which server is to be asked: the only one, the one that sentinels name, or in a cluster the master of a slot."""
+"""The connector finds the server of a slot: the only one, the master named by sentinels, or a master of a cluster."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from ...errors import StoreError, StoreUnavailable
 from .server import RedisServer
 from .url import Address, RedisUrl
 
-# Seconds after which sentinels are asked anew, and for their answer: a master that they have replaced goes on to answer
-# for ten seconds, and what it is told then is lost.
-SENTINEL_REFRESH_SECONDS, SENTINEL_TIMEOUT_SECONDS = 0.5, 0.2
+# Interval of asking a sentinel for the master. A replaced master accepts writes for ten more seconds, and loses them.
+SENTINEL_REFRESH_SECONDS = 0.5
+# Timeout of that question when the master is known already.
+SENTINEL_TIMEOUT_SECONDS = 0.2
 
 
 class RedisConnector:
-    """Of one event loop. Once a server was not what it should be, the next call looks for it first."""
+    """Servers of one store, for one event loop. After invalidate() the next request discovers the masters first."""
 
     def __init__(self, url: RedisUrl) -> None:
         self.url, self.loop, self.pid = url, asyncio.get_running_loop(), os.getpid()
@@ -45,7 +46,7 @@ class RedisConnector:
         self._invalid = self.url.kind in ("cluster", "sentinel")
 
     async def servers(self) -> list[RedisServer]:
-        """All that hold a part of the data."""
+        """All masters."""
         await self.server_of(0)
         return [self._server(address) for address in dict.fromkeys(self._masters)]
 
@@ -58,7 +59,7 @@ class RedisConnector:
         return self.url.kind == "sentinel" and self.loop.time() - self._discovered_at > SENTINEL_REFRESH_SECONDS
 
     async def _refresh(self) -> None:
-        """A sentinel that does not answer leaves all as it was, and is the last to be asked next time."""
+        """Asks for the master again. Without an answer the known master stays; another sentinel is next."""
         try:
             async with asyncio.timeout(SENTINEL_TIMEOUT_SECONDS):
                 await self._discover()

@@ -1,4 +1,4 @@
-"""How many jobs there are of each kind, as the sizes of the sets they are in tell."""
+"""Counts of jobs by state, queue, task and error, from the sizes of the index sets."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ from .shard import Shard, Shards
 
 _ASIDE = UNREADABLE.encode()
 ByQueue = dict[str, Counter[str]]
-# So many names are looked behind at a time.
+# Names checked per round trip.
 BATCH_NAMES = 500
-# Jobs past their expires_at that no claim has ended: as many are counted one by one; of more, this number of the first
-# and of the last are looked at.
-MAX_LATE_JOBS, LATE_SAMPLE_JOBS = 5_000, 500
+# Up to this number, jobs past their expires_at that no claim has ended yet are counted one by one.
+MAX_LATE_JOBS = 5_000
+# Of more, this number of the first and of the last is counted, and scaled up.
+LATE_SAMPLE_JOBS = 500
+# Jobs read per round trip.
 BATCH_JOBS = 500
 
 
 async def count_waiting(shard: Shard, now: datetime) -> ByQueue:
-    """Jobs that are not final, by queue and shown state."""
+    """Number of jobs that are not final, by queue and shown state."""
     base, us = shard.base, micros(now)
     groups = await group_names(shard)
     queues = sorted({name.partition("\0")[0] for name in groups})
@@ -65,7 +67,7 @@ async def count_waiting(shard: Shard, now: datetime) -> ByQueue:
             found.setdefault(parts[4].decode(), Counter())["running"] += 1
     parks, suspects, late = next(answers), set(next(answers)), next(answers)
     await _count_parked(shard, found, [name.decode() for name in parks])
-    for job in await _pending(shard, sorted(suspects)):  # they are counted in no set
+    for job in await _pending(shard, sorted(suspects)):  # they are in no set that was counted
         found.setdefault(job.queue, Counter())[job.shown(now)] += 1
     await _count_expired(shard, found, late, suspects, now)
     return {name: +count for name, count in found.items() if +count}
@@ -79,7 +81,7 @@ async def _count_parked(shard: Shard, found: ByQueue, parks: list[str]) -> None:
 
 
 async def _count_expired(shard: Shard, found: ByQueue, number: int, suspects: set[bytes], now: datetime) -> None:
-    """What has expired was counted as if it had not. Of very many jobs the first and the last say what all are."""
+    """Moves `number` expired jobs in `found` to the state "expired": an estimate from a sample if they are many."""
     key, us = f"{shard.base}:expiring", micros(now)
     if not number:
         return
@@ -95,7 +97,7 @@ async def _count_expired(shard: Shard, found: ByQueue, number: int, suspects: se
 
 
 async def _pending(shard: Shard, ids: Sequence[bytes]) -> list[Job]:
-    """Those of them that wait, read some at a time."""
+    """The jobs of these ids that are pending."""
     jobs: list[Job] = []
     for start in range(0, len(ids), BATCH_JOBS):
         some = await read_shard(shard, [unpacked(id) for id in ids[start : start + BATCH_JOBS]])
@@ -126,7 +128,7 @@ async def _counts(shard: Shard, now: datetime) -> Counter[Any]:
 
 
 async def _sizes(shard: Shard, register: str, prefix: str) -> dict[tuple[str, str], int]:
-    """How many there are behind each name of a register, by the two parts of it."""
+    """The sizes of the sets that a register names, by the two parts of the name."""
     names = [name.decode() for name in await shard.call("SMEMBERS", f"{shard.base}:{register}")]
     sizes = await shard.multi([("ZCARD", f"{shard.base}:{prefix}:{name}") for name in names]) if names else []
     pairs = [(name.partition("\0"), size) for name, size in zip(names, sizes, strict=True) if size]
@@ -159,7 +161,7 @@ async def dead_groups(shards: Shards, limit: int) -> list[DeadGroup]:
     most = sorted(sizes.items(), key=lambda one: (-one[1], *one[0]))[:limit]
     if not most:
         return []
-    last = await shards.each(lambda shard: _last(shard, [group for group, _ in most]))
+    last = await shards.each(lambda shard: _newest_dead(shard, [group for group, _ in most]))
     found = []
     for n, ((task, error), size) in enumerate(most):
         at, newest = max(some[n] for some in last)
@@ -167,19 +169,19 @@ async def dead_groups(shards: Shards, limit: int) -> list[DeadGroup]:
     return found
 
 
-async def _last(shard: Shard, groups: Sequence[tuple[str, str]]) -> list[tuple[int, bytes]]:
+async def _newest_dead(shard: Shard, groups: Sequence[tuple[str, str]]) -> list[tuple[int, bytes]]:
     commands = [("ZREVRANGE", f"{shard.base}:dead:{task}\0{error}", 0, 0, "WITHSCORES") for task, error in groups]
     return [(int(float(one[1])), one[0]) if one else (-1, b"") for one in await shard.multi(commands)]
 
 
 async def finished_groups(shards: Shards) -> list[tuple[State, str]]:
-    """Each final state and task for which there are jobs."""
+    """The pairs of final state and task for which there are jobs."""
     found = await shards.each(lambda shard: _sizes(shard, "ends", "ended"))
     return sorted({(State(state), task) for some in found for state, task in some})
 
 
 async def tidy_registers(shards: Shards) -> None:
-    """Forgets queues, tasks, workers and errors of which there is no job any more."""
+    """Removes queues, tasks, workers and errors without jobs from the registers."""
     await shards.each(_tidy_shard)
 
 

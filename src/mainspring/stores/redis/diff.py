@@ -1,4 +1,4 @@
-"""What a rule has changed, as commands, and what has to be as it was read for them to be written."""
+"""The changes of a rule as a unit: commands, and the conditions under which they are still right."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from .tables import NotRead, Tables
 from .two_phase import Condition, Unit, has, has_members, lacks_member
 
 _encode = msgspec.json.Encoder().encode
-# Seconds for which a home remembers that a job was there: an enqueue is not repeated for longer.
+# How long a shard remembers the id of a job that moved away, so that a repeated enqueue does not add it again.
 REMEMBER_SECONDS = 86_400
 
 
 Changed = tuple[JobId, Found, Job | None]
-"""A job's id, as it was read, and what has become of it."""
+"""A job's id, the job as read, and the job now."""
 
 
 def unit_of(shards: Shards, tables: Tables, now: int) -> Unit:
-    """What the rule has changed. Only what decides is compared: a job that was looked at and left alone is not."""
+    """The changes of a rule. Conditions cover only what decided them: not jobs that were read and left unchanged."""
     snapshot, jobs = tables.snapshot, tables.jobs
     changed = [(id, was, new) for id, was in snapshot.jobs.items() if (new := dict.get(jobs, id)) is not was[1]]
     circuits = [] if snapshot.circuits is None else _circuit_units(shards, snapshot, tables.ledger.circuits)
@@ -68,11 +68,11 @@ def _conditions(shards: Shards, tables: Tables, changed: Sequence[Changed]) -> I
     for id, (_, old), new in changed:
         if new is not None and (old is None or shards.of(old.queue) is not shards.of(new.queue)):
             yield has(f"{shards.of(new.queue).base}:job", packed(id), None)
-    for key in jobs.asked:
+    for key in jobs.names_read:
         yield has(f"{shards.of_key(key).base}:key", key, snapshot.keys[key])
-    for name in jobs.series.found.asked:
+    for name in jobs.series.found.names_read:
         yield has(f"{base}:schedule", name, snapshot.schedules[name][0])
-    for name in jobs.series.asked:
+    for name in jobs.series.names_read:
         yield has_members(f"{base}:waits:{name}", snapshot.waiting[name])
     for id, text in snapshot.workers.items():
         yield has(f"{base}:worker", id, text)
@@ -86,7 +86,7 @@ def _as_read(shards: Shards, id: JobId, raw: Raw, job: Job) -> Iterator[Conditio
 
 
 def job_as_read(shards: Shards, snapshot: Snapshot, id: JobId) -> list[Condition]:
-    """The job has to be as it was found, or nowhere."""
+    """Conditions that the job is unchanged, or still in no shard."""
     raw, job = snapshot.jobs[id]
     if job is None:
         return [has(f"{shard.base}:job", packed(id), None) for shard in shards.all]
@@ -94,13 +94,13 @@ def job_as_read(shards: Shards, snapshot: Snapshot, id: JobId) -> list[Condition
 
 
 def _run_commands(shards: Shards, tables: Tables) -> Iterator[Command]:
-    """Of runs that have ended, and of those that go on."""
+    """Writes recorded runs and log lines, and deletes those of deleted jobs."""
     for id, runs in tables.ledger.executions.items():
         base = shards.of(tables.jobs[id].queue).base
         for run in runs:
             yield "HSET", f"{base}:exec:{id}", run.number, _encode(run)
     for id in tables.ledger.dropped:
-        base = shards.of(_known(tables.snapshot, id).queue).base
+        base = shards.of(_job_as_known(tables.snapshot, id).queue).base
         yield "DEL", f"{base}:exec:{id}", f"{base}:log:{id}"
     for id, lines in tables.ledger.lines.items():
         base = shards.of(tables.jobs[id].queue).base
@@ -108,7 +108,7 @@ def _run_commands(shards: Shards, tables: Tables) -> Iterator[Command]:
             yield "HSETNX", f"{base}:log:{id}", f"{number}:{n}", _encode(line)
 
 
-def _known(snapshot: Snapshot, id: JobId) -> Job:
+def _job_as_known(snapshot: Snapshot, id: JobId) -> Job:
     job = snapshot.jobs[id][1]
     assert job is not None
     return job
@@ -129,7 +129,7 @@ def _job_commands(
 
 
 def _move_commands(source: str, target: str, snapshot: Snapshot, id: JobId) -> Iterator[Command]:
-    """What is told of a job goes with it. A repeated enqueue finds meanwhile that it was there."""
+    """Moves runs and log lines to the job's new shard. The old one remembers the id for repeated enqueues."""
     if id not in snapshot.runs:
         raise NotRead("runs of", id)
     if id not in snapshot.lines:
@@ -175,7 +175,7 @@ def _key_commands(shards: Shards, changed: Sequence[tuple[Job | None, Job | None
 def _circuit_units(
     shards: Shards, snapshot: Snapshot, new: dict[str, Circuit]
 ) -> list[tuple[Condition, list[Command]]]:
-    """Those that were changed: the first home has them, and every home until when open ones hold back their tasks."""
+    """The changed circuits. They are in the first shard; every shard has the end of the open ones."""
     old, base, found = snapshot.circuits or {}, shards.first.base, list[tuple[Condition, list[Command]]]()
     for task in [*old, *(new.keys() - old.keys())]:
         (text, was), now = old.get(task, (None, None)), new.get(task)
@@ -186,19 +186,19 @@ def _circuit_units(
         ]
         until = None if now is None else now.open_until
         if until != (None if was is None else was.open_until):
-            commands += [_open(f"{shard.base}:open", task, until) for shard in shards.all]
+            commands += [_open_command(f"{shard.base}:open", task, until) for shard in shards.all]
         found.append((has(f"{base}:circuit", task, text), commands))
     return found
 
 
-def _open(key: str, task: str, until: datetime | None) -> Command:
+def _open_command(key: str, task: str, until: datetime | None) -> Command:
     return ("HDEL", key, task) if until is None else ("HSET", key, task, micros(until))
 
 
 def schedule_commands(
     base: str, name: str, known: bool, waited_on: str | None, new: Schedule | None
 ) -> Iterator[Command]:
-    """What it takes to write a schedule over one that was `known` and waited on that one, or over none."""
+    """Commands that write or delete a schedule. `known`: it exists; `waited_on`: the schedule it waits on now."""
     if new is None:
         yield "HDEL", f"{base}:schedule", name
         yield "ZREM", f"{base}:schedules", name

@@ -1,4 +1,4 @@
-"""What Redis servers say of themselves, and what of it no job can live with."""
+"""Checks of Redis servers: those that refuse a server when the store is opened, and the findings of doctor."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ async def read_info(server: RedisServer) -> Info:
 
 
 async def check_servers(shards: Shards) -> None:
-    """A server that may throw keys away loses jobs, so none are given to it."""
+    """Raises StoreError if a server may evict keys, lacks permissions, or is not what the URL says."""
     shown, kind = shards.url.shown, shards.url.kind
     for found in [await read_info(server) for server in await shards.connector.servers()]:
         policy = found.get("maxmemory_policy", "noeviction")
         if policy != "noeviction" and found.get("maxmemory", "0") != "0":
             raise StoreError(
-                f"{shown} may throw away jobs: its maxmemory-policy is {policy}; set it to noeviction "
+                f"{shown} may evict jobs: its maxmemory-policy is {policy}; set it to noeviction "
                 "(CONFIG SET maxmemory-policy noeviction, and in redis.conf)"
             )
         if found.get("cluster_enabled") == "1" and kind != "cluster":
@@ -38,7 +38,7 @@ async def check_servers(shards: Shards) -> None:
 
 
 async def _check_shard_count(shards: Shards) -> None:
-    """Where a queue is depends on how many homes there are."""
+    """Raises StoreError if the store was created with another number of shards: they decide where a queue is."""
     count, shard = len(shards.all), shards.anchor
     _, kept = await shard.multi(
         [
@@ -52,6 +52,7 @@ async def _check_shard_count(shards: Shards) -> None:
 
 
 async def findings(shards: Shards, losses: list[str]) -> list[Finding]:
+    """What doctor reports about the servers and the data. `losses` are the data losses seen by this process."""
     servers = [await read_info(server) for server in await shards.connector.servers()]
     stale = await shards.each(lambda shard: shard.call("HGET", f"{shard.base}:health", "stale"))
     return [
@@ -78,15 +79,17 @@ def _name(found: Info) -> str:
 
 def _losses(losses: list[str]) -> Finding:
     if not losses:
-        return Finding("epoch", "ok", "the server knows all that it knew")
-    return Finding("epoch", "bad", losses[-1], "look for jobs that were accepted before, and enqueue them again")
+        return Finding("epoch", "ok", "no data loss was seen")
+    return Finding(
+        "epoch", "bad", losses[-1], "look for jobs that were accepted before the loss, and enqueue them again"
+    )
 
 
 def _stale(number: int) -> Finding:
     if not number:
-        return Finding("index", "ok", "no entry without its job was met")
-    text = f"{number} entries without their jobs were met, and removed"
-    return Finding("index", "warn", text, "look whether the server was restored from an older copy")
+        return Finding("index", "ok", "every index entry that was read has its job")
+    text = f"{number} index entries without a job were found and removed"
+    return Finding("index", "warn", text, "check whether the server was restored from an older copy")
 
 
 def _durability(servers: Sequence[Info]) -> Finding:
@@ -95,7 +98,7 @@ def _durability(servers: Sequence[Info]) -> Finding:
     return Finding(
         "durability",
         "warn",
-        "appendonly is off: a crash of the server loses what came since its last snapshot",
+        "appendonly is off: a crash of the server loses everything written since its last snapshot",
         "CONFIG SET appendonly yes, and in redis.conf",
     )
 
@@ -110,6 +113,6 @@ def _memory(found: Info) -> Finding:
 
 def listener_finding(listening: bool, error_text: str) -> Finding:
     if listening:
-        return Finding("listener", "ok", "word from other processes is heard")
-    way = "let our user SUBSCRIBE, or look at the server's log"
-    return Finding("listener", "warn", f"{error_text or 'no answer yet'}: jobs wait for the next look", way)
+        return Finding("listener", "ok", "wake-ups from other processes are received")
+    remedy = "allow our user SUBSCRIBE, or look at the server's log"
+    return Finding("listener", "warn", f"{error_text or 'no answer yet'}: jobs wait for the next poll", remedy)

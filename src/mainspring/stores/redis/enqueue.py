@@ -1,4 +1,4 @@
-"""Jobs into Redis: plain ones by a script, the others as the memory store takes them."""
+"""Enqueue: plain jobs by enqueue.lua, all others by the memory store's rules."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from .tables import Tables
 from .transact import transact
 from .two_phase import Condition, Unit, commit_one, has, resolve
 
-# Jobs that go in one script: others wait for as long. More go in one transaction of several scripts, up to a number for
-# which a server may be kept busy; more than that, and those over several homes, are written as a step.
-MAX_JOBS, MAX_TRANSACTION = 1_000, 10_000
+# Jobs per call of the script: the server does nothing else meanwhile.
+MAX_JOBS = 1_000
+# Jobs per MULTI of several calls. More jobs, and those of several shards, are written by a two-phase commit.
+MAX_TRANSACTION = 10_000
 Pairs = list[str | bytes]
 Paired = Sequence[tuple[NewJob, bytes]]
 
@@ -53,7 +54,7 @@ async def enqueue(shards: Shards, jobs: Sequence[NewJob], now: datetime) -> list
 
 
 async def _enqueue(shards: Shards, shares: dict[Shard, list[tuple[NewJob, bytes]]], now: int) -> None:
-    """All of them or none, however many there are and wherever they go."""
+    """Adds all of these plain jobs or none, whatever their number and shards."""
     (shard, jobs), *others = shares.items()
     if others or len(jobs) > MAX_TRANSACTION:
         await _enqueue_across(shards, shares, now)
@@ -65,7 +66,7 @@ async def _enqueue(shards: Shards, shares: dict[Shard, list[tuple[NewJob, bytes]
 
 
 async def _enqueue_across(shards: Shards, shares: dict[Shard, list[tuple[NewJob, bytes]]], now: int) -> None:
-    """Those whose ids are known are left as they are: a call that is repeated finds all of them, or none."""
+    """Adds the jobs by a two-phase commit. Jobs whose ids exist are left alone, so a repeated call changes nothing."""
     attempts = Attempts(shards, "enqueue")
     while not await commit_one(shards, _unit(shares, now), "new"):
         await attempts.pause()
@@ -75,7 +76,7 @@ async def _enqueue_across(shards: Shards, shares: dict[Shard, list[tuple[NewJob,
 
 
 async def _existing(shards: Shards, shard: Shard, ids: Sequence[bytes]) -> set[bytes]:
-    """Those that are there, or were; a step that is about to write one of them is settled first."""
+    """The ids of jobs that exist, or existed and moved away. Transactions that write one of them are resolved first."""
     existing = set[bytes]()
     for start in range(0, len(ids), MAX_JOBS):
         some = ids[start : start + MAX_JOBS]
@@ -107,7 +108,7 @@ def _unit(shares: dict[Shard, list[tuple[NewJob, bytes]]], now: int) -> Unit:
 
 
 def _commands(base: str, jobs: Paired, now: int) -> Iterator[Command]:
-    """What enqueue.lua does with new jobs."""
+    """The commands that enqueue.lua runs for new jobs."""
     records, groups = _by_group(jobs, now)
     yield "HSET", f"{base}:job", *records
     for name, made, ready, later in groups:
@@ -126,7 +127,7 @@ def _script_args(jobs: Paired, now: int) -> list[Arg]:
 
 
 def _by_group(jobs: Paired, now: int) -> tuple[list[bytes], Collection[tuple[str, Pairs, Pairs, Pairs]]]:
-    """Ids and records in turn; for each group its name, and what is made, ready and for later, as ZADD takes them."""
+    """Ids and records alternately; for each group its name and the ZADD arguments of its sets made, ready and later."""
     records: list[bytes] = []
     groups: dict[tuple[str, str], tuple[str, Pairs, Pairs, Pairs]] = {}
     for job, id in jobs:

@@ -1,4 +1,4 @@
-"""What runs and operators tell Redis of jobs: plain ends by a script, all else as the memory store takes it."""
+"""Finish, report and change: plain ends by finish.lua, everything else by the memory store's rules."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .tables import Tables
 from .transact import transact
 
 _encode = msgspec.json.Encoder().encode
-# Plain ends that go in one script: others wait for as long.
+# Plain ends per call of the script: the server does nothing else meanwhile.
 MAX_PLAIN = 1_000
 
 
@@ -42,21 +42,21 @@ async def finish(shards: Shards, outcomes: Sequence[Outcome]) -> set[JobId]:
     simple = await _maybe_plain(shards, outcomes, times)
     done = await _finish_plain(shards, [outcome for outcome in simple if outcome.schedule is None])
     left = [outcome for outcome in outcomes if outcome.id not in done] if done else list(outcomes)
-    if len(shards.all) == 1:  # in a cluster a job and its schedule lie apart
+    if len(shards.all) == 1:  # in a cluster a job and its schedule may be in two shards
         done |= await _finish_scheduled(shards, left, {outcome.id for outcome in simple})
         left = [outcome for outcome in left if outcome.id not in done]
     return done | await _finish(shards, left, times) if left else done
 
 
 async def _maybe_plain(shards: Shards, outcomes: Sequence[Outcome], times: Mapping[JobId, int]) -> list[Outcome]:
-    """Those that may be plain. What becomes of a circuit depends on the order of all outcomes of its task."""
+    """The outcomes that may be plain. None of a task with a circuit: its state depends on the order of all outcomes."""
     tripping = {outcome.task for outcome in outcomes if outcome.breaker is not None and not rules.plain(outcome)}
     simple = [
         outcome
         for outcome in outcomes
         if rules.plain(outcome) and not outcome.then and times[outcome.id] == 1 and outcome.task not in tripping
     ]
-    if not simple or len(shards.all) == 1:  # in one home circuits are looked at on the way
+    if not simple or len(shards.all) == 1:  # with one shard finish.lua checks the circuits itself
         return simple
     tasks = list(dict.fromkeys(outcome.task for outcome in simple))
     found = await shards.first.call("HMGET", f"{shards.first.base}:circuit", *tasks)
@@ -65,7 +65,7 @@ async def _maybe_plain(shards: Shards, outcomes: Sequence[Outcome], times: Mappi
 
 
 async def _finish_plain(shards: Shards, outcomes: Sequence[Outcome]) -> set[JobId]:
-    """The jobs that the script has ended."""
+    """The jobs that finish.lua ended."""
     if not outcomes:
         return set()
     shares: dict[Shard, list[Outcome]] = {}
@@ -84,13 +84,13 @@ async def _finish_in(shard: Shard, outcomes: Sequence[Outcome]) -> set[JobId]:
         if odd := {unpacked(id) for id in await shard.script("finish", _script_args(some))}:
             some = [outcome for outcome in some if outcome.id not in odd]
             if not some or await shard.script("finish", _script_args(some)):
-                continue  # what has changed in between is ended the long way
+                continue  # something changed in between: the rules finish them
         done |= {outcome.id for outcome in some}
     return done
 
 
 async def _finish_scheduled(shards: Shards, outcomes: Sequence[Outcome], simple: set[JobId]) -> set[JobId]:
-    """The jobs whose plain end was written with what it means for their schedules."""
+    """The jobs whose plain end was written together with the change of their schedules."""
     chosen = [outcome for outcome in outcomes if outcome.schedule is not None and outcome.id in simple]
     others = {outcome.schedule for outcome in outcomes if outcome.schedule is not None and outcome.id not in simple}
     return await plain.finish(shards, chosen, others) if chosen else set()
@@ -143,7 +143,7 @@ async def report(shards: Shards, reports: Sequence[RunReport]) -> set[JobId]:
 
 async def _report(shards: Shards, reports: Sequence[RunReport]) -> set[JobId]:
     def rule(tables: Tables, report: RunReport) -> bool:
-        tables.bound.add(report.id)  # lines are kept of runs that still go on
+        tables.bound.add(report.id)  # log lines are accepted only while the run goes on
         return memory.report_one(tables.jobs, tables.ledger, report)
 
     accepted = await transact(shards, "report", reports, of_report, rule, EPOCH, "final")

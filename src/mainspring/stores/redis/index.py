@@ -1,4 +1,4 @@
-"""Where a job can be found, as a function of the job alone: what changes of it is what has to be written."""
+"""The index of jobs: the sets that hold a job's id, as a function of the job. A change writes the difference."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ...records.job import FINAL, IDEMPOTENT, POISON_SUSPECT_CRASHES, UNFINISHED
 from .records import claim_key, packed
 
 Command = tuple[str | bytes | int, ...]
-# Microseconds by which the time in an id may differ from when the job was made; others are in a set of their own.
+# Largest difference between the time in an id and created_at; jobs beyond it are also in the set `odd`.
 ID_TIME_TOLERANCE_MICROS = 60_000_000
-# Final states of which there are few among many, and so they are kept in the order of creation, too.
+# Final states that are rare among all jobs, and so also have sets in the order of creation.
 LISTED = ("dead", "cancelled")
 
 
 class IndexEntry(NamedTuple):
-    """A member of a set, a sorted set, or of one of the two that claims read."""
+    """A member of a set or a sorted set. "ready" means `ready:`, or `later:` if the score is a later instant."""
 
     kind: Literal["set", "sorted", "ready"]
     key: str
@@ -31,12 +31,12 @@ def group(queue: str, task: str) -> str:
 
 
 def has_creation_time(id: bytes, created_at: int) -> bool:
-    """Whether the id says, near enough, when its job was made."""
+    """Whether the time in the id is created_at, within the tolerance."""
     return len(id) == 16 and abs(int.from_bytes(id[:6], "big") * 1000 - created_at) <= ID_TIME_TOLERANCE_MICROS
 
 
 def id_range(created_after: datetime | None, created_before: datetime | None) -> tuple[bytes, bytes]:
-    """Between which ids those lie that tell when their jobs were made, as ranges are asked for."""
+    """The bounds, for ZRANGEBYLEX, of ids with a creation time between the two instants."""
     low, high = b"-", b"+"
     if created_after is not None and (first := micros(created_after) - ID_TIME_TOLERANCE_MICROS) > 0:
         low = b"[" + (first // 1000).to_bytes(6, "big")
@@ -49,6 +49,7 @@ def id_range(created_after: datetime | None, created_before: datetime | None) ->
 
 
 def index_entries(job: Job) -> Iterator[IndexEntry]:
+    """All entries of a job."""
     id, its = packed(job.id), group(job.queue, job.task)
     yield IndexEntry("sorted", f"made:{its}", id)
     yield IndexEntry("set", "groups", its.encode())
@@ -95,18 +96,18 @@ def _by_state(job: Job, id: bytes, its: str) -> Iterator[IndexEntry]:
 
 
 def final_entries(id: bytes, task: str) -> Iterator[IndexEntry]:
-    """Where a job may be that has ended, if its record does not say how."""
+    """All entries that a finished job may have, for one whose record does not tell its state."""
     for state in sorted(FINAL):
         yield IndexEntry("sorted", f"ended:{state.value}\0{task}", id)
         yield IndexEntry("sorted", f"final:{state.value}\0{task}", id)
 
 
-# Names of what there may be something of, and what its key begins with. They stay until tidy.lua finds nothing there.
+# Registers: sets of names, and the prefix of the keys that they name. A name stays until tidy.lua finds no such key.
 REGISTERS = {"groups": "made:", "holders": "held:", "parks": "parked:", "ends": "ended:", "kinds": "dead:"}
 
 
 def index_commands(base: str, old: Job | None, new: Job | None, now: int) -> Iterator[Command]:
-    """The commands that put every entry of the old job where the new one's are."""
+    """Commands that turn the entries of the old job into those of the new one."""
     before = set() if old is None else set(index_entries(old))
     after = set() if new is None else set(index_entries(new))
     changed_groups = set()
@@ -137,7 +138,7 @@ def index_commands(base: str, old: Job | None, new: Job | None, now: int) -> Ite
 
 
 def held_keys(job: Job) -> Iterator[str]:
-    """The keys that nobody else may use because of this job."""
+    """The unique and idempotency keys that this job holds."""
     if job.unique_key is not None and job.state in UNFINISHED:
         yield f"u{job.unique_key}"
     if job.idempotency_key is not None and job.state in IDEMPOTENT:

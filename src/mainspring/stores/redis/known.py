@@ -1,4 +1,4 @@
-"""Jobs, workers, runs and log lines as they are read from Redis."""
+"""Reads of jobs, workers, runs and log lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .records import Raw, job_from, last_run, packed
 from .shard import Shard, Shards
 from .snapshot import Found
 
-# Bytes of a record beyond which it is not read with others.
+# A larger record is read in a round trip of its own.
 MAX_RECORD_BYTES = 64 << 10
 
 _encode = msgspec.json.Encoder().encode
@@ -28,7 +28,7 @@ _execution = msgspec.json.Decoder(Execution).decode
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A worker as it is kept."""
+    """The stored form of a worker."""
 
     until: int
     info: WorkerInfo
@@ -38,19 +38,19 @@ class Row(msgspec.Struct, frozen=True):
 _row = msgspec.json.Decoder(Row).decode
 
 
-def live(text: bytes) -> WorkerRow:
+def worker_of(text: bytes) -> WorkerRow:
     row = _row(text)
     return WorkerRow(row.info, instant(row.until), row.orders)
 
 
 def workers_of(texts: Mapping[str, bytes | None]) -> dict[str, WorkerRow]:
-    """Those whose rows can be decoded, by id."""
+    """Workers by id, without those that cannot be decoded."""
     rows = [(id, (id, text)) for id, text in texts.items() if text is not None]
-    return dict(readable("worker", rows, lambda row: (row[0], live(row[1]))))
+    return dict(readable("worker", rows, lambda row: (row[0], worker_of(row[1]))))
 
 
 def schedule_of(name: str, text: bytes | None) -> Schedule | None:
-    """None if there is none, or it cannot be decoded."""
+    """The schedule; None if there is none, or it cannot be decoded."""
     return None if text is None else next(iter(readable("schedule", [(name, text)], _schedule)), None)
 
 
@@ -59,19 +59,20 @@ def worker_text(worker: WorkerRow) -> bytes:
 
 
 async def read_hash(shard: Shard, key: str) -> dict[str, bytes]:
-    return named(await shard.call("HGETALL", key))
+    return to_dict(await shard.call("HGETALL", key))
 
 
-def named(pairs: Sequence[bytes]) -> dict[str, bytes]:
+def to_dict(pairs: Sequence[bytes]) -> dict[str, bytes]:
     return {field.decode(): value for field, value in zip(pairs[::2], pairs[1::2], strict=True)}
 
 
 async def read_jobs(shards: Shards, ids: Sequence[JobId]) -> dict[JobId, Found]:
-    """The jobs of these ids as they are at one moment in each home, each with what it was read from."""
-    return merged(await shards.each(lambda shard: read_shard(shard, ids)))
+    """The jobs of these ids, each with its stored values; a consistent view in each shard."""
+    return merge_shards(await shards.each(lambda shard: read_shard(shard, ids)))
 
 
-def merged(parts: Sequence[dict[JobId, Found]]) -> dict[JobId, Found]:
+def merge_shards(parts: Sequence[dict[JobId, Found]]) -> dict[JobId, Found]:
+    """The results of all shards; each job is in one of them."""
     found = parts[0]
     for some in parts[1:]:
         found |= {id: one for id, one in some.items() if one[1] is not None}
@@ -79,7 +80,7 @@ def merged(parts: Sequence[dict[JobId, Found]]) -> dict[JobId, Found]:
 
 
 async def read_shard(shard: Shard, ids: Sequence[JobId]) -> dict[JobId, Found]:
-    """The same of one home only."""
+    """read_jobs() for one shard."""
     if not ids:
         return {}
     shorts = [packed(id) for id in ids]
@@ -87,7 +88,7 @@ async def read_shard(shard: Shard, ids: Sequence[JobId]) -> dict[JobId, Found]:
 
 
 async def read_brief(shard: Shard, ids: Sequence[JobId]) -> list[Job]:
-    """The brief jobs of these ids, in their order. A large record is read alone, so that only one is at hand."""
+    """The brief jobs of these ids, in their order. Large records are read one at a time, to bound memory."""
     if not ids:
         return []
     shorts = [packed(id) for id in ids]
@@ -113,8 +114,8 @@ def found_in(ids: Sequence[JobId], columns: Sequence[Sequence[bytes | None]]) ->
     return {id: (raw, job_from(id, raw)) for id, raw in raws.items()}
 
 
-async def executions(shards: Shards, ids: Sequence[JobId], after: int, limit: int | None) -> list[Execution]:
-    """Of each home in two round trips: the jobs, and the records of their runs; one job's are read in pages."""
+async def read_executions(shards: Shards, ids: Sequence[JobId], after: int, limit: int | None) -> list[Execution]:
+    """Runs of these jobs, in two round trips to each shard. The runs of a single job are read in pages."""
     found = {id: (raw, job) for id, (raw, job) in (await read_jobs(shards, ids)).items() if job is not None}
     if len(found) == 1 and limit is not None:
         ((id, (raw, job)),) = found.items()
@@ -131,7 +132,7 @@ async def executions(shards: Shards, ids: Sequence[JobId], after: int, limit: in
 
 
 async def _runs_page(shard: Shard, job: Job, raw: Raw, after: int, limit: int) -> list[Execution]:
-    """A number that no run has ended with is passed over, so that a page is full as long as there are more."""
+    """A page of a job's runs. Numbers without an ended run are skipped, so that a page is full if there are more."""
     found: list[Execution] = []
     while after < job.runs and len(found) < limit:
         numbers = range(after + 1, min(job.runs, after + limit - len(found)) + 1)
@@ -148,7 +149,7 @@ async def _run_texts(shard: Shard, ids: Sequence[JobId]) -> dict[JobId, Sequence
 
 
 def runs_in(id: JobId, raw: Raw, texts: Iterable[bytes]) -> list[Execution]:
-    """The runs that were written down, and the one that a plain end has ended."""
+    """The recorded runs, and the one that finish.lua ended, by number."""
     found = readable(f"run of job {id}", ((text, text) for text in texts), _execution)
     runs = {run.number: run for run in found}
     if (last := last_run(id, raw)) is not None:
@@ -156,7 +157,7 @@ def runs_in(id: JobId, raw: Raw, texts: Iterable[bytes]) -> list[Execution]:
     return [runs[number] for number in sorted(runs)]
 
 
-async def lines(shards: Shards, id: JobId) -> list[LogLine]:
+async def read_lines(shards: Shards, id: JobId) -> list[LogLine]:
     _, job = (await read_jobs(shards, [id]))[id]
     if job is None:
         return []

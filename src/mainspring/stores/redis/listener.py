@@ -1,4 +1,4 @@
-"""Word between the processes that share a Redis store: something came, something ended."""
+"""The listener: wakes this process when another process adds or ends jobs in the same store."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from .shard import Shards
 _deaf = SurvivedErrors("listener", "changes that others make are found by polling meanwhile")
 Topic = Literal["new", "final"]
 
-# Seconds until a lost connection is made anew, the first time and at most.
-MIN_RECONNECT_SECONDS, MAX_RECONNECT_SECONDS = 0.1, 10.0
-# Seconds of silence after which it is asked whether anybody is there, and in which there must be an answer.
-PING_AFTER_SECONDS, PONG_TIMEOUT_SECONDS = 30.0, 5.0
+# Delay before a lost connection is reopened; it doubles with each failure.
+MIN_RECONNECT_SECONDS = 0.1
+MAX_RECONNECT_SECONDS = 10.0
+# Silence after which a PING is sent.
+PING_AFTER_SECONDS = 30.0
+# Timeout of its reply.
+PONG_TIMEOUT_SECONDS = 5.0
 
 
 class RedisWakeups:
-    """What the handles of one process on one store share."""
+    """Wake-ups, listeners and data loss of one store, shared by all its handles in this process."""
 
     def __init__(self, clock: Clock) -> None:
         self._broadcasts: dict[str, Broadcast] = {"new": Broadcast(clock), "final": Broadcast(clock)}
@@ -40,7 +43,7 @@ class RedisWakeups:
 
 
 class RedisListener:
-    """Listens as well as it can."""
+    """Subscribes to the store's channels, and reconnects when the connection is lost."""
 
     def __init__(self, shards: Shards, wakeups: RedisWakeups) -> None:
         self._shards, self._wakeups = shards, wakeups
@@ -54,7 +57,7 @@ class RedisListener:
             self._listening = asyncio.get_running_loop().create_task(self._listen())
 
     async def wait_until_known(self, timeout: float) -> bool:
-        """Whether it hears, as soon as that is known."""
+        """Whether it is subscribed, as soon as that is known; False after `timeout` seconds."""
         self.listen()
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
@@ -85,7 +88,7 @@ class RedisListener:
             await asyncio.sleep(random.uniform(wait / 2, wait))
 
     async def _subscribe(self) -> None:
-        """Until nothing is heard any more."""
+        """Receives messages until the connection fails, then raises StoreError."""
         connection = await self._shards.first.listen(self._receive)
         try:
             connection.write("SUBSCRIBE", *(shard.base for shard in self._shards.all))
@@ -96,7 +99,7 @@ class RedisListener:
                     connection.write("PING")
                     await asyncio.wait([connection.lost], timeout=PONG_TIMEOUT_SECONDS)
                 if connection.lost.done() or self._received == before:
-                    raise StoreError(connection.lost.result() if connection.lost.done() else "it says nothing any more")
+                    raise StoreError(connection.lost.result() if connection.lost.done() else "no reply to PING")
         finally:
             connection.close()
 
@@ -110,7 +113,7 @@ class RedisListener:
             self._set_listening(True)
 
     def _set_listening(self, listening: bool, error_text: str = "") -> None:
-        """Whoever waits learns of either: what was said meanwhile was not heard, and from now on looks by itself."""
+        """Records the status and wakes all waiters: messages may have been missed, or will be from now on."""
         self.error_text = error_text
         self._known.set()
         if listening or self in self._wakeups.listeners:

@@ -1,4 +1,4 @@
-"""Pages of jobs out of Redis: along the orders that are kept, or from the smallest set that must hold them."""
+"""Pages of jobs: read along sorted sets in the requested order, or from the smallest set with every match."""
 
 from __future__ import annotations
 
@@ -21,15 +21,19 @@ from .known import read_brief, read_shard
 from .records import claim_key, packed, unpacked
 from .shard import Shard, Shards
 
-# A set is read whole if it has up to so many: their ids alone, or all of them where the order is not that of ids.
-MAX_IDS_READ_WHOLE, MAX_JOBS_READ_WHOLE = 50_000, 5_000
-# Jobs are read in steps: as many as are wanted, then more each time if few of them match.
+# Largest set whose ids are all read, when jobs are listed by id.
+MAX_IDS_READ_WHOLE = 50_000
+# Largest set whose jobs are all read, when they are listed in another order.
+MAX_JOBS_READ_WHOLE = 5_000
+# Jobs read per round trip: as many as requested at first, then twice as many each time.
 MAX_PAGE_JOBS = 1_000
-# Where a match is expected among so many jobs, these are looked at first, so many at most.
-DENSE_RATIO, MAX_PROBED_JOBS = 5, 500
-# At least so many are asked of each of several orders.
+# If at least one job in this number matches, a walk along the order is tried first.
+DENSE_RATIO = 5
+# Jobs that such a walk reads at most.
+MAX_PROBED_JOBS = 500
+# Entries read per round trip from each of several orders, at least.
 MIN_ORDER_ROWS = 10
-# Bytes that come after every id.
+# Bytes that sort after every id.
 AFTER_ALL = b"\xff\xff\xff"
 
 Entry = tuple[int, bytes]
@@ -38,6 +42,8 @@ Commands = list[Command]
 
 
 class ListRequest(NamedTuple):
+    """The parameters of a page. `beyond` is the last entry of the page before."""
+
     which: Filter
     now: datetime
     limit: int
@@ -46,10 +52,10 @@ class ListRequest(NamedTuple):
     sort: Sort
     brief: bool = False
 
-    def fit(self, jobs: Sequence[Job]) -> list[Job]:
-        return [job for job in jobs if self._stands(job) and matches(job, self.which, self.now)]
+    def matching(self, jobs: Sequence[Job]) -> list[Job]:
+        return [job for job in jobs if self._has_sort_time(job) and matches(job, self.which, self.now)]
 
-    def _stands(self, job: Job) -> bool:
+    def _has_sort_time(self, job: Job) -> bool:
         return self.sort == "created" or (job.state is State.PENDING if self.sort == "due" else job.state.final)
 
     def entry_of(self, job: Job) -> Entry:
@@ -92,7 +98,7 @@ async def page(
 
 async def _page(shard: Shard, request: ListRequest) -> list[Job]:
     if request.which.ids is not None:
-        return await _chosen(shard, {packed(id) for id in request.which.ids}, request)
+        return await _page_of_ids(shard, {packed(id) for id in request.which.ids}, request)
     names = await names_in(shard)
     along, few, dense = await _choose_paths(shard, request, names)
     if not few:
@@ -104,14 +110,14 @@ async def _page(shard: Shard, request: ListRequest) -> list[Job]:
     ):
         return found
     members = [await _members(shard, request, names, path) for path in few]
-    return await _chosen(shard, set.intersection(*members), request)
+    return await _page_of_ids(shard, set.intersection(*members), request)
 
 
 async def _choose_paths(shard: Shard, request: ListRequest, names: Names) -> tuple[AccessPath, list[AccessPath], bool]:
-    """The shortest way along an order; sets that are better read whole, if there are any: a match is in each of them;
-    and whether to look along the order before."""
+    """How to find the page: an ordered path to walk along; paths to intersect instead, if that is cheaper; whether to
+    try the walk first even so."""
     which, created = request.which, request.sort == "created"
-    # Those that finished lie by state.
+    # With sort "finished" the ordered sets are by state already.
     found = list(
         access_paths(
             shard.base, which if request.sort != "finished" else replace(which, states=None), names, request.now
@@ -127,7 +133,7 @@ async def _choose_paths(shard: Shard, request: ListRequest, names: Names) -> tup
     both = (
         sorted((one for one in narrow if one[0] <= MAX_IDS_READ_WHOLE), key=lambda one: one[0])[:2] if created else []
     )
-    if len(both) == 2 and both[0][0] > MAX_PROBED_JOBS:  # ids alone tell which jobs are in both
+    if len(both) == 2 and both[0][0] > MAX_PROBED_JOBS:  # ids are enough to intersect two sets
         return along, [path for _, path in both], True
     if few is None or count > (MAX_IDS_READ_WHOLE if created else MAX_JOBS_READ_WHOLE) or (created and count >= length):
         return along, [], False
@@ -147,21 +153,21 @@ async def _members(shard: Shard, request: ListRequest, names: Names, path: Acces
     return found
 
 
-async def _chosen(shard: Shard, ids: set[bytes], request: ListRequest) -> list[Job]:
-    """The page of these."""
+async def _page_of_ids(shard: Shard, ids: set[bytes], request: ListRequest) -> list[Job]:
+    """The page of the request among these ids."""
     beyond, newest, limit = request.beyond, request.newest, request.limit
     if request.sort != "created":
-        found = request.in_order(request.fit(await _read(shard, sorted(ids), request.brief)))
+        found = request.in_order(request.matching(await _read(shard, sorted(ids), request.brief)))
         return [job for job in found if _is_beyond(request.entry_of(job), beyond, newest)][:limit]
-    left = _left(ids, beyond, newest)
+    left = _ids_beyond(ids, beyond, newest)
     found, start, step = [], 0, request.first_step
     while len(found) < limit and start < len(left):
-        found += request.fit(await _read(shard, left[start : start + step], request.brief))
+        found += request.matching(await _read(shard, left[start : start + step], request.brief))
         start, step = start + step, min(2 * step, MAX_PAGE_JOBS)
     return found[:limit]
 
 
-def _left(ids: set[bytes], beyond: Entry | None, newest: bool) -> list[bytes]:
+def _ids_beyond(ids: set[bytes], beyond: Entry | None, newest: bool) -> list[bytes]:
     found = sorted(ids)
     if beyond is not None:
         found = found[: bisect_left(found, beyond[1])] if newest else found[bisect_right(found, beyond[1]) :]
@@ -180,32 +186,32 @@ async def _read(shard: Shard, ids: Sequence[bytes], brief: bool = False) -> list
 async def _walk(
     shard: Shard, orders: Sequence[ListOrder], request: ListRequest, max_read: int | None = None
 ) -> list[Job] | None:
-    """None if the page is not full after so many."""
+    """The page, read along these orders. None if it is not full after `max_read` jobs."""
     found, step, read, beyond, more = list[Job](), request.first_step, 0, request.beyond, bool(orders)
     while more and len(found) < request.limit:
         if max_read is not None and read >= max_read:
             return None
-        entries, end = await _next(shard, orders, beyond, request.newest, step)
-        found += request.fit(await _read(shard, [id for _, id in entries], request.brief))
+        entries, end = await _read_next(shard, orders, beyond, request.newest, step)
+        found += request.matching(await _read(shard, [id for _, id in entries], request.brief))
         beyond, more = end, end is not None
         step, read = min(2 * step, MAX_PAGE_JOBS), read + len(entries)
     return found[: request.limit]
 
 
-async def _next(
+async def _read_next(
     shard: Shard, orders: Sequence[ListOrder], beyond: Entry | None, newest: bool, count: int
 ) -> tuple[list[Entry], Entry | None]:
-    """The next in the order of all of them together, so many at most, and from beyond where there may be more."""
+    """The next `count` entries of the merged orders at most, and the last entry that was covered, None at the end."""
     each = max(MIN_ORDER_ROWS, 2 * count // len(orders)) if len(orders) > 1 else count
-    request = [order.ask(beyond, newest, each) for order in orders]
-    answers = iter(await shard.multi([command for commands in request for command in commands]))
+    requests = [order.commands(beyond, newest, each) for order in orders]
+    answers = iter(await shard.multi([command for sent in requests for command in sent]))
     lists, ends = list[list[Entry]](), list[Entry]()
-    for order, commands in zip(orders, request, strict=True):
-        some = [next(answers) for _ in commands]
+    for order, sent in zip(orders, requests, strict=True):
+        some = [next(answers) for _ in sent]
         lists.append(sorted((one for one in order.entries(some) if _is_beyond(one, beyond, newest)), reverse=newest))
         if some and len(some[-1]) == each * order.reply_items:
             ends.append(order.end(lists[-1][-1], newest))
-    # Past the first place where one of them was cut off it may have some that come before those of the others.
+    # Past the first point where one list was cut off, that order may have entries before those of the others.
     end = (max if newest else min)(ends, default=None)
     merged = dict.fromkeys(merge(*lists, reverse=newest))
     found = [one for one in merged if end is None or not _is_beyond(one, end, newest)]
@@ -235,15 +241,15 @@ async def _by_due(shard: Shard, groups: Sequence[str]) -> list[ListOrder]:
 
 
 class ListOrder:
-    """A sorted set in the order of creation, or a part of it."""
+    """A sorted set in the order of creation, or a range of it."""
 
     reply_items = 1
-    """So many an entry has in an answer."""
+    """Items per entry in a reply."""
 
     def __init__(self, key: str, low: bytes = b"-", high: bytes = b"+") -> None:
         self.key, self._low, self._high = key, low, high
 
-    def ask(self, beyond: Entry | None, newest: bool, count: int) -> Commands:
+    def commands(self, beyond: Entry | None, newest: bool, count: int) -> Commands:
         return self._range(None if beyond is None else beyond[1], newest, count)
 
     def _range(self, beyond: bytes | None, newest: bool, count: int) -> Commands:
@@ -260,18 +266,18 @@ class ListOrder:
         return ((0, member) for answer in answers for member in answer)
 
     def end(self, last: Entry, newest: bool) -> Entry:
-        """Up to where nothing is missing, if this was the last of an answer that was cut off."""
+        """Up to where a cut-off reply is complete; `last` is its last entry."""
         return last
 
 
 class ReadyJobs(ListOrder):
-    """Those of one priority among the ready, by when they are due."""
+    """Ready jobs of one priority, by run_at."""
 
     def __init__(self, key: str, rank: int) -> None:
         super().__init__(key, b"[" + rank.to_bytes(2, "big"), end_of(rank))
         self._rank = rank
 
-    def ask(self, beyond: Entry | None, newest: bool, count: int) -> Commands:
+    def commands(self, beyond: Entry | None, newest: bool, count: int) -> Commands:
         return self._range(None if beyond is None else claim_key(32767 - self._rank, *beyond), newest, count)
 
     def entries(self, answers: Sequence[Any]) -> Iterator[Entry]:
@@ -279,12 +285,12 @@ class ReadyJobs(ListOrder):
 
 
 class Scored(ListOrder):
-    """By an instant, and among those of one instant by id."""
+    """A sorted set with instants as scores; members of one instant are in the order of ids."""
 
     reply_items = 2
 
-    def ask(self, beyond: Entry | None, newest: bool, count: int) -> Commands:
-        """Those at the very instant of `beyond`, then those past it."""
+    def commands(self, beyond: Entry | None, newest: bool, count: int) -> Commands:
+        """The members at exactly the instant of `beyond`, then those past it."""
         path = "ZREVRANGEBYSCORE" if newest else "ZRANGEBYSCORE"
         ends = ("+inf", "-inf") if newest else ("-inf", "+inf")
         if beyond is None:
@@ -304,7 +310,7 @@ class Scored(ListOrder):
 
 
 class Later(Scored):
-    """By an instant, but among those of one instant not by id: of the last one of an answer some may be missing."""
+    """As Scored, but members of one instant are not in the order of ids: the last instant may be incomplete."""
 
     def _id(self, member: bytes) -> bytes:
         return member[10:]
@@ -314,13 +320,13 @@ class Later(Scored):
 
 
 class Suspects(ListOrder):
-    """A few, read whole each time."""
+    """Poison suspects: so few that all are read each time."""
 
     def __init__(self, entries: list[Entry]) -> None:
         super().__init__("")
         self._all = entries
 
-    def ask(self, beyond: Entry | None, newest: bool, count: int) -> Commands:
+    def commands(self, beyond: Entry | None, newest: bool, count: int) -> Commands:
         return []
 
     def entries(self, answers: Sequence[Any]) -> Iterator[Entry]:

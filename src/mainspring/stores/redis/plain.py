@@ -1,8 +1,7 @@
-"""Plain firings and plain ends of scheduled jobs on one server: many at a time, with commands that are merged.
+"""Plain firings and plain ends of scheduled jobs with one shard: many at a time, with merged commands.
 
-These are the rules memory.fire.fire_one and memory.finish.finish_one for what nearly all schedules do, written by hand
-for speed: test_redis_batches.py and the twin compare the two. What is not plain, and what another writer has changed
-meanwhile, is left to them.
+For speed this re-implements the rules memory.fire.fire_one and memory.finish.finish_one for the usual case;
+test_redis_batches.py and the twin compare the two. The rules handle everything else, and items that lost a race.
 """
 
 from __future__ import annotations
@@ -32,14 +31,16 @@ from .two_phase import Condition, has, has_members
 
 Item = TypeVar("Item")
 
-# Items that go in one script: others wait for as long. Words of a command that was merged.
-MAX_PLAIN, MAX_MERGED = 250, 2_000
+# Items per call of the script: the server does nothing else meanwhile.
+MAX_PLAIN = 250
+# Arguments of a merged command.
+MAX_MERGED = 2_000
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Head(msgspec.Struct, frozen=True):
-    """What a firing has to know of the schedule that it replaces."""
+    """The fields of a schedule that a firing needs when it replaces it."""
 
     revision: int = 1
     waits_on: str | None = None
@@ -49,7 +50,7 @@ _head = msgspec.json.Decoder(Head).decode
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """What an item takes, as long as its conditions hold."""
+    """The commands of an item, and the conditions for running them."""
 
     conditions: list[Condition]
     commands: list[Command]
@@ -62,10 +63,10 @@ async def write_planned(
     more: Callable[[Sequence[Item]], list[Command]],
     topic: str,
 ) -> set[int]:
-    """Numbers of the items that were written; `more` says what comes with these together."""
+    """The numbers of the items that were written. `more` returns additional commands for the items of one call."""
 
-    async def one(numbers: list[int]) -> list[int]:
-        for _ in range(2):  # once more without those that another writer has changed
+    async def write_batch(numbers: list[int]) -> list[int]:
+        for _ in range(2):  # the second time without the items that lost a race
             args, owners = _unit([planned[n] for n in numbers], more([items[n] for n in numbers]))
             broken = await shard.script("write", [topic, *args])
             if not broken:
@@ -77,11 +78,11 @@ async def write_planned(
 
     starts = range(0, len(items), MAX_PLAIN)
     lots = [list(range(start, min(start + MAX_PLAIN, len(items)))) for start in starts]
-    return {n for some in await asyncio.gather(*map(one, lots)) for n in some}
+    return {n for some in await asyncio.gather(*map(write_batch, lots)) for n in some}
 
 
 def _unit(planned: Sequence[Planned], more: Sequence[Command]) -> tuple[list[Arg], list[int]]:
-    """As prelude.lua takes it, and to which of them each condition belongs."""
+    """A unit as prelude.lua reads it, and for each condition the number of its item."""
     args: list[Arg] = []
     owners: list[int] = []
     merged: dict[tuple[Arg, Arg], list[Arg]] = {}
@@ -105,7 +106,7 @@ def _unit(planned: Sequence[Planned], more: Sequence[Command]) -> tuple[list[Arg
 
 
 def all_plain(firings: Sequence[Firing]) -> bool:
-    """Whether none of them cancels anything or reads another schedule, and no two have anything in common."""
+    """Whether no firing cancels a job or reads another schedule, and no two have a name, id or key in common."""
     names, keys, ids = set[str](), list[str](), list[JobId]()
     for firing in firings:
         if firing.cancel or firing.reads:
@@ -118,7 +119,7 @@ def all_plain(firings: Sequence[Firing]) -> bool:
 
 
 async def fire(shards: Shards, firings: Sequence[Firing], now: datetime, before: Callable[[], object]) -> set[int]:
-    """Numbers of the firings that were written: all of them but those that another writer was in the way of."""
+    """The numbers of the firings that were written: all but those that lost a race or do not fit."""
     shard, us = shards.first, micros(now)
     texts = await shard.call("HMGET", f"{shard.base}:schedule", *(firing.schedule.name for firing in firings))
     heads = [None if text is None else _head_of(text) for text in texts]
@@ -132,7 +133,7 @@ async def fire(shards: Shards, firings: Sequence[Firing], now: datetime, before:
 
 
 def _head_of(text: bytes) -> Head:
-    """One that cannot be decoded fits no firing, and so is left to the rules."""
+    """The head; one that cannot be decoded gets a revision that fits no firing, and so is left to the rules."""
     try:
         return _head(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -177,7 +178,7 @@ def _plan_job(
 
 
 async def finish(shards: Shards, outcomes: Sequence[Outcome], others: set[str]) -> set[JobId]:
-    """Jobs whose end was written. `others` are the schedules of outcomes that are settled in another way."""
+    """The jobs whose end was written. `others` are schedules of outcomes that are finished in another way."""
     shard, base = shards.first, shards.first.base
     shorts = [packed(outcome.id) for outcome in outcomes]
     names = list(dict.fromkeys(outcome.schedule or "" for outcome in outcomes))
@@ -193,7 +194,7 @@ async def finish(shards: Shards, outcomes: Sequence[Outcome], others: set[str]) 
     times, rows = dict.fromkeys(names, 0), dict(zip(names, texts, strict=True))
     for outcome in outcomes:
         times[outcome.schedule or ""] += 1
-    # A schedule on which others wait, or that waits itself on such a one, is changed by more than its own jobs.
+    # A schedule that others wait on, or that waits on one of these, changes with more than its own jobs.
     shared = others | {name for name, some in zip(names, waiting, strict=True) if some}
     shared |= {member.decode() for some in waiting for member in some}
     tasks = {task.decode() for task in circuits}
@@ -204,15 +205,15 @@ async def finish(shards: Shards, outcomes: Sequence[Outcome], others: set[str]) 
             continue
         job = job_from(outcome.id, (record, claim, None))
         row = schedule_of(name, text)
-        if row is not None and job is not None and _plain(job, outcome, tasks):
+        if row is not None and job is not None and _is_plain(job, outcome, tasks):
             fit.append(outcome)
             planned.append(_plan_end(base, job, outcome, short, claim, row, text))
     written = await write_planned(shard, fit, planned, lambda some: _counts(base, some), "new final")
     return {fit[n].id for n in written}
 
 
-def _plain(job: Job, outcome: Outcome, circuits: set[str]) -> bool:
-    """Whether only the job and its schedule change. An idempotency key stays with a job that has completed."""
+def _is_plain(job: Job, outcome: Outcome, circuits: set[str]) -> bool:
+    """Whether only the job and its schedule change. A completed job keeps its idempotency key."""
     runs = job.state is State.RUNNING and job.lease == outcome.lease
     same = job.series == outcome.schedule and job.unique_key is None and job.task not in circuits
     return runs and same and job.failure is None and job.crashes == 0 and job.attempt == 1

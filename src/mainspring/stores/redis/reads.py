@@ -1,7 +1,7 @@
-"""What each rule reads, named for a whole batch, and the batch read in a few round trips.
+"""Read sets: the names of everything that a rule reads, for a whole batch, and how they are read.
 
-A read set is named in stages, since some names follow from values: a key names its holder, which names its schedule.
-Each stage is one round trip to every home, whatever the batch.
+A read set is named in stages, since some names follow from values: a key leads to its holder, which leads to its
+schedule. Each stage is one round trip to every shard, whatever the size of the batch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...records.run import RunReport
 from ...schedule.record import Firing
 from .attempts import Attempts
 from .index import Command
-from .known import columns, found_in, merged, named, runs_in, schedule_of
+from .known import columns, found_in, merge_shards, runs_in, schedule_of, to_dict
 from .records import circuits_of, packed, unpacked
 from .shard import Shard, Shards
 from .snapshot import Found, Name, Snapshot
@@ -28,9 +28,9 @@ from .two_phase import resolve
 
 Item = TypeVar("Item")
 Needs = Callable[[Item, Snapshot], Iterator[Name]]
-"""The names that an item reads, as far as they follow from what was read already."""
+"""The names that an item reads, as far as they are known from the snapshot."""
 
-# Round trips that a read set may take: job, its schedule, those that wait on it; one to spare.
+# Stages of a read set, at most: a job, its schedule, the names that wait on it, their schedules; one to spare.
 MAX_STAGES = 5
 
 
@@ -38,7 +38,7 @@ MAX_STAGES = 5
 
 
 def of_new_jobs(jobs: Iterable[NewJob], snapshot: Snapshot) -> Iterator[Name]:
-    """An enqueue looks at their ids and keys, at the holders of those, and ends holders that have expired."""
+    """An enqueue reads the ids and keys of new jobs and the holders of the keys, and ends holders that have expired."""
     for job in jobs:
         yield Name("job", job.id)
         if job.schedule is not None and not job.beside:
@@ -54,14 +54,14 @@ def _of_holder(key: str, snapshot: Snapshot) -> Iterator[Name]:
 
 
 def _of_job(id: JobId, snapshot: Snapshot) -> Iterator[Name]:
-    """A job that may end, or come back to life: its schedule changes with it."""
+    """A job that may end or be revived, and its schedule, which changes with it."""
     yield Name("job", id)
     if (job := snapshot.job(id)) is not None and job.series is not None:
         yield Name("schedule", job.series)
 
 
 def of_outcome(outcome: Outcome, snapshot: Snapshot, repeated: bool) -> Iterator[Name]:
-    """`repeated`: the batch has another outcome of that job, and so the second may have come before."""
+    """`repeated`: the batch has another outcome for that job, so one of them may be a duplicate."""
     yield from _of_job(outcome.id, snapshot)
     yield Name("circuits", "")
     if outcome.schedule is not None:
@@ -120,7 +120,7 @@ def of_change(shards: Shards, action: Action, update: Update | None, id: JobId, 
 async def read_all(
     shards: Shards, items: Sequence[Item], needs: Needs[Item], lock: str
 ) -> tuple[Snapshot, list[list[Name]]]:
-    """What these items read, and the names of each. `lock` is a step of our own."""
+    """A snapshot of everything that these items read, and the names of each. `lock` is the caller's own lock."""
     snapshot, open = Snapshot(), list(range(len(items)))
     names: list[list[Name]] = [[] for _ in items]
     for _ in range(MAX_STAGES):
@@ -143,7 +143,7 @@ StoreReply = Callable[[Any], None]
 
 
 async def fetch(shards: Shards, snapshot: Snapshot, names: Iterable[Name], lock: str = "") -> None:
-    """One round trip to every home that has some of them."""
+    """Reads these names into the snapshot: one round trip to every shard that has some of them."""
     wanted: dict[str, list[str]] = {}
     for kind, name in names:
         wanted.setdefault("schedule" if kind == "seen" else kind, []).append(name)
@@ -159,14 +159,16 @@ async def fetch(shards: Shards, snapshot: Snapshot, names: Iterable[Name], lock:
         for (_, store), answer in zip(commands_of.get(shard, ()), others, strict=True):
             store(answer)
     if ids:
-        snapshot.jobs |= merged([found for found, _ in answers])
+        snapshot.jobs |= merge_shards([found for found, _ in answers])
 
 
 async def _read(
     shards: Shards, shard: Shard, ids: Sequence[JobId], commands: Sequence[Command], lock: str
 ) -> tuple[dict[JobId, Found], list[Any]]:
-    """Jobs in a cluster are read after the steps that are about to write one of them: what else these wrote may have
-    been seen."""
+    """Jobs, and the replies to other commands.
+
+    In a cluster, transactions that write one of the jobs are resolved first: other shards may show what they wrote.
+    """
     if not ids:
         return {}, await shard.multi(commands)
     shorts = [packed(id) for id in ids]
@@ -250,6 +252,6 @@ def _store_schedules(snapshot: Snapshot, names: Sequence[str], texts: Sequence[b
 
 
 def _store_circuits(snapshot: Snapshot, pairs: Sequence[bytes]) -> None:
-    texts = named(pairs)
+    texts = to_dict(pairs)
     found = circuits_of(texts)
     snapshot.circuits = {task: (text, found.get(task)) for task, text in texts.items()}

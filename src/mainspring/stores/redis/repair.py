@@ -1,4 +1,4 @@
-"""What homes tell of each other's jobs, brought in line: one that lost its last words may have lost those jobs."""
+"""Repair after a data loss: references from one shard to jobs that another shard has lost."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .tables import Tables
 from .transact import transact
 from .two_phase import Unit, commit_one, has
 
-# So many at a time.
+# Schedules or keys checked per round trip.
 BATCH_ROWS = 200
 
 
 async def repair_schedules(shards: Shards, now: datetime) -> None:
-    """No schedule is held up by a job that is not there, and the index of schedules has them all."""
+    """Releases schedules that wait for lost jobs, and repairs the index of schedules."""
     await repair_index(shards.first)
     last: str | None = None
     while rows := await schedules(shards.first, None, BATCH_ROWS, last):
@@ -36,7 +36,7 @@ async def repair_schedules(shards: Shards, now: datetime) -> None:
 
 
 async def _missing(shards: Shards, ids: set[JobId]) -> set[JobId]:
-    """Asked twice: one that is just moving from home to home may be seen in neither."""
+    """The ids without a job. The caller asks twice: a job that moves between shards may be seen in neither."""
     snapshot = Snapshot()
     await fetch(shards, snapshot, [Name("job", id) for id in ids])
     return {id for id, (_, job) in snapshot.jobs.items() if job is None}
@@ -51,18 +51,18 @@ async def _release_schedules(shards: Shards, names: Sequence[str], missing: set[
         for id in () if (row := series.rows.get(name)) is None else missing.intersection(row.active):
             series.write(after_job_ended(series.rows[name], id, None, now))
 
-    await transact(shards, "mend", names, needs, rule, now)
+    await transact(shards, "repair", names, needs, rule, now)
 
 
 async def repair_keys(shards: Shards) -> None:
-    """Every key is held by the job that has it, and by no other. It takes a look at all of them."""
+    """Makes every key held by the job that has it, and by no other. It reads all keys."""
     for shard in shards.all:
         await _drop_stale_keys(shards, shard)
         await _restore_keys(shards, shard)
 
 
 async def _drop_stale_keys(shards: Shards, shard: Shard) -> None:
-    """Keys of jobs that are gone, or do not hold them any more."""
+    """Frees keys of jobs that are lost or no longer hold them."""
     cursor, table = b"", f"{shard.base}:key"
     while cursor != b"0":
         cursor, pairs = await shard.call("HSCAN", table, cursor or 0, "COUNT", BATCH_ROWS)
@@ -76,7 +76,7 @@ async def _drop_stale_keys(shards: Shards, shard: Shard) -> None:
 
 
 async def _restore_keys(shards: Shards, shard: Shard) -> None:
-    """Keys that jobs of this home hold, and of which nothing is written."""
+    """Records the holders of keys that jobs of this shard hold without a record."""
     start = 0
     while entries := await shard.call("ZRANGE", f"{shard.base}:keys", start, start + BATCH_ROWS - 1):
         start, snapshot = start + BATCH_ROWS, Snapshot()

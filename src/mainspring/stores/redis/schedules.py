@@ -1,4 +1,4 @@
-"""Schedules in Redis, their ticks, and who leads."""
+"""Schedules, their ticks, and leader terms."""
 
 from __future__ import annotations
 
@@ -29,16 +29,18 @@ _schedule = msgspec.json.Decoder(Schedule).decode
 _tick = msgspec.json.Decoder(Tick).decode
 _leadership = msgspec.json.Decoder(LeaderTerm).decode
 _encode = msgspec.json.Encoder().encode
-# Schedules that are read at a time, and names that are compared with the index at a time.
-MAX_ROWS, MAX_NAMES = 1_000, 1_000
-# Schedules that are not due yet, read at a time to find the first: those computed elsewhere are passed over.
+# Schedules read per round trip.
+MAX_ROWS = 1_000
+# Names repaired per call of the script.
+MAX_NAMES = 1_000
+# Schedules read first to find the next due time: those computed elsewhere are skipped.
 AHEAD_ROWS = 4
-# Repairs of the index by name in one call: another release may write beside us.
+# Repairs of the index by name per page: an older release may write at the same time without maintaining it.
 MAX_REPAIRS = 3
 
 
 async def due(shard: Shard, now: datetime, limit: int, computed: Collection[str]) -> Due:
-    """By due_at and name, which is the order of the set: one round trip, and more past what is computed elsewhere."""
+    """Due schedules by due_at and name: one round trip, and more if schedules computed elsewhere come first."""
     found, seen, passed, ahead = list[Schedule](), 0, 0, AHEAD_ROWS
     broken = list[UnreadableRecord]()
     while True:
@@ -62,7 +64,7 @@ async def due(shard: Shard, now: datetime, limit: int, computed: Collection[str]
 def _mine(
     rows: Sequence[bytes], computed: Collection[str]
 ) -> tuple[list[tuple[Schedule, datetime]], list[UnreadableRecord]]:
-    """Those that are not computed elsewhere, and when each is due; and those that cannot be decoded."""
+    """The schedules that are not computed elsewhere, with their due times; and those that cannot be decoded."""
     texts = [(name, (text, at)) for name, text, at in zip(rows[::3], rows[1::3], rows[2::3], strict=True) if text]
     found, broken = decoded("schedule", texts, lambda one: (_schedule(one[0]), instant(int(float(one[1])))))
     mine = [
@@ -72,7 +74,7 @@ def _mine(
 
 
 async def fire(shards: Shards, firings: Sequence[Firing], now: datetime) -> list[Fired]:
-    """Each for itself, but for those that have something to do with each other."""
+    """Writes each firing independently, but together with firings that it shares a name with."""
 
     def rule(tables: Tables, firing: Firing) -> Fired:
         return memory.fire_one(tables.jobs, tables.ledger, firing, now)
@@ -107,7 +109,7 @@ async def drop(shards: Shards, names: Collection[str]) -> list[str]:
 
 
 def _gone(base: str, name: str, text: bytes | None, row: Schedule | None) -> Unit:
-    """Nothing to write if there is none. One that cannot be decoded goes, too."""
+    """The deletion of a schedule, also of one that cannot be decoded; empty if there is none."""
     if text is None:
         return Unit((), ())
     waited_on = None if row is None else row.waits_on
@@ -143,7 +145,7 @@ async def _by_name(shard: Shard, limit: int, after: str | None) -> list[Schedule
 
 
 async def _page(shard: Shard, low: bytes, wanted: int) -> list[tuple[bytes, bytes | None]]:
-    """The next names in the index, each with its text. An index that is not whole is repaired first."""
+    """The next names in the index, each with its record. An incomplete index is repaired first."""
     whole, names, texts = await shard.script("page", [low, wanted])
     for _ in range(0 if whole else MAX_REPAIRS):
         await repair_index(shard)
@@ -154,7 +156,7 @@ async def _page(shard: Shard, low: bytes, wanted: int) -> list[tuple[bytes, byte
 
 
 async def repair_index(shard: Shard) -> None:
-    """Brings the index by name in line with the schedules: a release before it had one leaves it as it is."""
+    """Makes the index by name match the schedules: releases without this index do not maintain it."""
     keys, names = await shard.multi([("HKEYS", f"{shard.base}:schedule"), ("ZRANGE", f"{shard.base}:schedules", 0, -1)])
     odd = sorted({*keys} ^ {*names})
     for start in range(0, len(odd), MAX_NAMES):
@@ -183,7 +185,7 @@ async def lead(shards: Shards, name: str, holder: str, until: datetime, now: dat
 
 
 def _known_leader(name: str, text: bytes | None, until: datetime, now: datetime) -> LeaderTerm | None:
-    """The leader. One whose record cannot be decoded may still lead: it is given the span that is asked for."""
+    """The current term, None if there is none. One that cannot be decoded is assumed to last until `until`."""
     if text is None:
         return None
     found = readable("leader", [(name, text)], _leadership)
@@ -191,7 +193,7 @@ def _known_leader(name: str, text: bytes | None, until: datetime, now: datetime)
 
 
 def _last_term(text: bytes, now: datetime) -> int:
-    """The next term's number has to be greater. Where none can be read it is the Unix time: a term takes a second."""
+    """A number that the next term has to exceed. The Unix time if none can be read: a term lasts at least a second."""
     term = re.search(rb'"term":\s*(\d{1,15})\b', text)
     return int(now.timestamp()) if term is None else int(term[1])
 

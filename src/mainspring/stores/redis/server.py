@@ -1,4 +1,4 @@
-"""A Redis server as the store asks it: one line that all share, laid anew when it was lost; its trouble as ours."""
+"""A Redis server: one shared connection that is reopened when it is lost; its errors become StoreErrors."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ...errors import ShuttingDown, StoreError, StoreUnavailable
 from .connection import Arg, Lost, RedisConnection, Reply, connect, pack
 from .url import ConnectTarget
 
-# What the server says when it cannot now: it is full, loads, is a copy of another, runs a script, looks for its master.
+# Errors that pass: the server is full, loading, a replica, busy with a script, or in a failover.
 TRANSIENT_ERRORS = (
     "LOADING", "OOM", "READONLY", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "NOREPLICAS",
     "ERR max number of clients",
 )  # fmt: skip
 AUTH_ERRORS = ("NOAUTH", "WRONGPASS", "NOPERM", "DENIED", "ERR AUTH", "ERR Client sent AUTH", "ERR invalid password")
-# What it says when a script or a transaction has met what our user may not do; older ones do not say what that was.
+# Errors of a script or transaction that ran a command our user is not allowed; older servers do not name the command.
 ACL_ERRORS = ("NOPERM", "ACL failure in script", "The user executing the script can't")
-# By what OpenSSL calls the trouble with a certificate: it is of another host, of another address, too old.
+# By OpenSSL's verify code: the certificate is of another host, of another address, or has expired.
 REMEDIES = {62: "use a host that it names", 64: "use an address that it names", 10: "the server needs a new one"}
 
 _folder = files("mainspring.stores.redis")
@@ -38,11 +38,11 @@ SCRIPTS |= {name: _read_lua("prelude") + _read_lua(name) for name in ("commit", 
 
 
 class Moved(StoreUnavailable):
-    """The keys are at another server by now."""
+    """The keys have moved to another server of the cluster."""
 
 
 class RedisServer:
-    """Of one event loop."""
+    """One server, used from one event loop."""
 
     def __init__(self, target: ConnectTarget, shown: str) -> None:
         self._target, self._shown = target, shown
@@ -52,23 +52,23 @@ class RedisServer:
         self._closed = False
 
     async def call(self, *words: Arg) -> Reply:
-        """The answer to one command."""
+        """The reply to one command."""
         (reply,) = await self._request(pack(words), 1)
         return reply
 
     async def multi(self, commands: Sequence[Sequence[Arg]]) -> list[Reply]:
-        """The answers to several, as they are at one moment; one way to the server."""
+        """The replies to several commands, run as one transaction (MULTI) in one round trip."""
         packed = [pack(tuple(command)) for command in (("MULTI",), *commands, ("EXEC",))]
         *_, replies = await self._request(b"".join(packed), len(packed))
         return self._checked(replies)
 
     async def check_allowed(self, commands: Sequence[Sequence[Arg]]) -> None:
-        """Raises StoreError if our user may not say one of them; none is done."""
+        """Raises StoreError if our user may not run one of these commands. None of them is run."""
         packed = [pack(tuple(command)) for command in (("MULTI",), *commands, ("DISCARD",))]
         await self._request(b"".join(packed), len(packed), ("NOPERM",))
 
     async def script(self, name: str, base: str, words: Sequence[Arg]) -> Reply:
-        """The answer of one of our scripts."""
+        """The reply of one of our scripts."""
         if name not in self._sha_of:
             self._sha_of[name] = (await self.call("SCRIPT", "LOAD", SCRIPTS[name])).decode()
         try:
@@ -79,18 +79,16 @@ class RedisServer:
         return await self.call("EVAL", SCRIPTS[name], 1, base, *words)
 
     async def scripts(self, name: str, base: str, lists: Sequence[Sequence[Arg]]) -> list[Reply]:
-        """The answers of one of our scripts, called with each of these in one transaction. All of them run, or none."""
+        """The replies of one of our scripts, called with each of these argument lists in one transaction."""
         sha = self._sha_of.get(name) or (await self.call("SCRIPT", "LOAD", SCRIPTS[name])).decode()
         self._sha_of[name] = sha
-        first: tuple[Arg, ...] = (
-            "EVAL",
-            SCRIPTS[name],
-        )  # a server that has forgotten the script knows it for the rest
+        # The first call is an EVAL: a server that was restarted does not know the script until then.
+        first: tuple[Arg, ...] = ("EVAL", SCRIPTS[name])
         commands = [(*(("EVALSHA", sha) if n else first), 1, base, *words) for n, words in enumerate(lists)]
         return await self.multi(commands)
 
     async def listen(self, on_message: Callable[[Reply], None]) -> RedisConnection:
-        """A connection of its own, for what is said to all who share this store."""
+        """A new connection for SUBSCRIBE; every reply on it is passed to `on_message`."""
         try:
             return await connect(self._target, on_message)
         except (ReplyError, Lost, OSError, TimeoutError) as error:
@@ -126,7 +124,7 @@ class RedisServer:
             await self._connection.lost
 
     def forget(self) -> None:
-        """Its event loop is gone, or this is a child of its process: the sockets go with their objects."""
+        """Drops the connection without closing it: its event loop has ended, or this is a forked child."""
         self._closed = True
 
 
@@ -145,7 +143,7 @@ def store_error_of(error: Exception, shown: str) -> StoreError:
         return StoreUnavailable(f"cannot reach {shown}: {text}; try again")
     if text.startswith(("MOVED", "ASK")):
         return Moved(f"{shown} moves its keys: {text}; try again")
-    # Redis before 7 tells what a script has met in the middle of its own words.
+    # Before Redis 7 the error of a command in a script is quoted in the middle of the script's error.
     if text.startswith(TRANSIENT_ERRORS) or any(f": -{word} " in text for word in TRANSIENT_ERRORS):
         return StoreUnavailable(f"{shown} cannot do that now: {text}; try again")
     return StoreError(f"{shown}: {text}")

@@ -1,4 +1,4 @@
-"""Keys that lie together: a store on one server has one home, in a cluster each queue has one of several."""
+"""Shards: groups of keys on one server. A store has one shard on a single server, and several in a cluster."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .server import Moved, RedisServer
 from .url import RedisUrl, slot
 
 T = TypeVar("T")
-# So often a call goes where it is sent on to; a cluster in which that does not end is being rebuilt.
-REDIRECTS = 4
+# Tries of a request that a cluster redirects. More redirects than that mean that the cluster is being rebuilt.
+MAX_REDIRECTS = 4
 
 
 class Shard:
-    """What begins with one base, on whichever server that is now."""
+    """All keys that begin with one base. Requests go to the server that has them at the moment."""
 
     def __init__(self, connector: RedisConnector, base: str) -> None:
         self._connector, self.base, self._slot, self.shown = connector, base, slot(base), connector.url.shown
@@ -28,66 +28,66 @@ class Shard:
         return await self._request(lambda server: server.call(*words))
 
     async def multi(self, commands: Sequence[Sequence[Arg]]) -> list[Any]:
-        """The answers to several, as they are at one moment; one way to the server."""
+        """The replies to several commands, run as one transaction (MULTI) in one round trip."""
         return await self._request(lambda server: server.multi(commands))
 
     async def check_allowed(self, commands: Sequence[Sequence[Arg]]) -> None:
-        """Raises StoreError if our user may not say one of them; none is done."""
+        """Raises StoreError if our user may not run one of these commands. None of them is run."""
         await self._request(lambda server: server.check_allowed(commands))
 
     async def script(self, name: str, words: Sequence[Arg]) -> Any:
-        """The answer of one of our scripts."""
+        """The reply of one of our scripts."""
         return await self._request(lambda server: server.script(name, self.base, words))
 
     async def scripts(self, name: str, lists: Sequence[Sequence[Arg]]) -> list[Any]:
-        """The answers of one of our scripts, called with each of these in one transaction."""
+        """The replies of one of our scripts, called with each of these argument lists in one transaction."""
         return await self._request(lambda server: server.scripts(name, self.base, lists))
 
     async def listen(self, on_message: Callable[[Reply], None]) -> RedisConnection:
-        """A connection of its own, for what is said to all who share this store."""
+        """A new connection for SUBSCRIBE; every reply on it is passed to `on_message`."""
         return await (await self._connector.server_of(self._slot)).listen(on_message)
 
     async def _request(self, send: Callable[[RedisServer], Awaitable[T]]) -> T:
-        for again in reversed(range(REDIRECTS)):
+        for tries_left in reversed(range(MAX_REDIRECTS)):
             server = await self._connector.server_of(self._slot)
             try:
                 return await send(server)
-            except StoreUnavailable as trouble:
+            except StoreUnavailable as error:
                 self._connector.invalidate()
-                if not again or not isinstance(trouble, Moved):
+                if not tries_left or not isinstance(error, Moved):
                     raise
         raise AssertionError
 
 
 class Shards:
-    """All homes of a store. Schedules, workers and whoever leads are in the first."""
+    """All shards of a store. Schedules, workers, leader terms, documents and the feed are in the first."""
 
     def __init__(self, connector: RedisConnector) -> None:
         self.connector, self.all = connector, [Shard(connector, base) for base in connector.url.bases]
         self.first = self.all[0]
         self.anchor = Shard(connector, f"{{{connector.url.prefix}}}")
-        """Where it is written how many there are."""
+        """Holds the number of shards."""
         self.last_claimed: dict[Shard, int] = {}
-        """How many jobs each gave to the last claim: about as many will be asked for next time."""
-        self._named = {shard.base: shard for shard in self.all}
+        """Jobs that the last claim took from each shard: the next claim asks for about as many."""
+        self._by_base = {shard.base: shard for shard in self.all}
 
     @property
     def url(self) -> RedisUrl:
         return self.connector.url
 
     def of(self, queue: str) -> Shard:
-        """Where the jobs of a queue are, and all that is known of them."""
+        """The shard that holds the jobs of a queue."""
         return self.all[crc32(queue.encode()) % len(self.all)]
 
     def of_key(self, key: str) -> Shard:
-        """Where it is written who holds a key."""
+        """The shard that records which job holds a unique or idempotency key."""
         return self.of(key)
 
-    def named(self, base: str) -> Shard:
-        return self._named[base]
+    def by_base(self, base: str) -> Shard:
+        return self._by_base[base]
 
     async def each(self, send: Callable[[Shard], Awaitable[T]], which: Iterable[Shard] | None = None) -> list[T]:
-        """The answers of all of them, or of these."""
+        """The results of `send` for all shards, or for those in `which`, run concurrently."""
         shards = self.all if which is None else list(which)
         if len(shards) == 1:
             return [await send(shards[0])]

@@ -1,4 +1,4 @@
-"""The Redis store: one server or Valkey, in memory, any number of machines."""
+"""The Redis store: jobs in Redis or Valkey, shared by any number of machines."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from .connector import RedisConnector
 from .doctor import check_servers, findings, listener_finding
 from .documents import RedisDocuments
 from .feed import RedisFeed
-from .known import executions, lines, read_hash, workers_of
+from .known import read_executions, read_hash, read_lines, workers_of
 from .listener import RedisListener, RedisWakeups, Topic
 from .records import circuits_of
 from .repair import repair_keys, repair_schedules
@@ -45,13 +45,13 @@ from .shard import Shards
 from .two_phase import sweep
 from .url import RedisUrl
 
-_unfolded = SurvivedErrors("tally", "the next beat sums up the runs and ends what was left half done")
-# Seconds until it must be known whether word from others reaches us.
+_unfolded = SurvivedErrors("tally", "the next beat folds the counts and ends transactions that were left behind")
+# diagnose() waits this long for the listener's status.
 LISTENER_TIMEOUT_SECONDS = 8.0
 
 
 class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
-    """Each verb is one script, or a play that is written whole. A handle serves the loop in which it was opened."""
+    """Each verb is one script or one optimistic transaction. A handle is used in the event loop that opened it."""
 
     refuses_within = "the Redis store has no transactions to enqueue within: use sqlite:///… or postgresql://…"
 
@@ -326,14 +326,13 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
         self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
     ) -> list[Execution]:
         with self._clock.outside():
-            return await executions(self._open(), sorted(ids_in(job_id)), after, limit)
+            return await read_executions(self._open(), sorted(ids_in(job_id)), after, limit)
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         with self._clock.outside():
-            found = await lines(self._open(), job_id)
-        return sorted((line for line in found if (line.run, line.n) > after), key=lambda line: (line.run, line.n))[
-            :limit
-        ]
+            found = await read_lines(self._open(), job_id)
+        found.sort(key=lambda line: (line.run, line.n))
+        return [line for line in found if (line.run, line.n) > after][:limit]
 
     async def queues(self, *, now: datetime) -> list[Queue]:
         with self._clock.outside():
@@ -382,7 +381,7 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
     # inside
 
     async def _repair(self, now: datetime) -> None:
-        """After a loss that a beat has noticed; not by the beat itself, which has no time for it."""
+        """Repairs the store after a data loss that a beat noticed. The beat itself has no time for it."""
         data_loss = self._wakeups.data_loss
         if data_loss.repaired < (losses := len(data_loss.losses)):
             await repair_schedules(self._open(), now)

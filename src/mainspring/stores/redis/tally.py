@@ -1,4 +1,4 @@
-"""Runs counted in Redis: a finish only adds to a list, and beats sum it up."""
+"""Tallies of runs: a finish appends counts to a list, and heartbeats fold the list into sums."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ Key = tuple[Span, datetime, str, str]
 
 _counted = msgspec.json.Decoder(Counted).decode
 _encode = msgspec.json.Encoder().encode
-# Counts that are summed up at a time, and how often with one beat.
-BATCH_COUNTS, MAX_FOLDS = 1_000, 20
+# Counts folded per transaction.
+BATCH_COUNTS = 1_000
+# Transactions per beat.
+MAX_FOLDS = 20
 
 
 async def fold(shards: Shards) -> None:
-    """Adds what has been counted to all the spans it lies in, unless another worker is at it."""
+    """Adds the appended counts to the sums of every span that contains them, unless another worker does so now."""
     await shards.each(lambda shard: _fold_shard(shards, shard))
 
 
@@ -35,7 +37,7 @@ async def _fold_shard(shards: Shards, shard: Shard) -> None:
 
 
 async def _fold_batch(shards: Shards, shard: Shard) -> bool:
-    """Whether there may be more to add."""
+    """Folds one batch; whether there may be more."""
     base = shard.base
     turn, texts = await shard.multi(
         [("HGET", f"{base}:meta", "folds"), ("LRANGE", f"{base}:counting", 0, BATCH_COUNTS - 1)]
@@ -79,7 +81,7 @@ def _field(at: datetime, queue: str, task: str) -> str:
 async def tallies(shards: Shards, span: Span, since: datetime) -> list[Tally]:
     found: dict[tuple[datetime, str, str], RunSums] = {}
     for some in await shards.each(lambda shard: _tallies(shard, span)):
-        found |= some  # a queue has one home
+        found |= some  # each queue is in one shard only
     return [Tally(*key, sums) for key, sums in sorted(found.items(), key=lambda one: one[0]) if key[0] >= since]
 
 

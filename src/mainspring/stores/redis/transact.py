@@ -1,4 +1,5 @@
-"""The rules of the memory store run on a snapshot, and what they changed written if what decided it is still so."""
+"""Optimistic transactions: a rule of the memory store runs on a snapshot, and its changes are written if the values
+that decided them are unchanged; else it runs again."""
 
 from __future__ import annotations
 
@@ -18,17 +19,19 @@ from .two_phase import Condition, Unit, commit, locked
 
 Answer = TypeVar("Answer")
 
-# Items that are read and written together. A script of the commit has fewer where they are large.
+# Items read and written together. A commit splits them further if they are large.
 MAX_ITEMS = 500
-# Races that an item may lose before its fields are locked for it, and fields that are locked at a time.
-MAX_RACES, MAX_LOCKED = 3, 500
-# What couples items: one that writes such a name and one that reads it are run in order, and written together.
+# Races that an item loses before its fields are locked for it.
+MAX_RACES = 3
+# Fields locked at a time.
+MAX_LOCKED = 500
+# Kinds of names that couple items: items with such a name in common run in order and are written together.
 COUPLING = frozenset(("job", "key", "schedule", "circuit"))
 SHARED = {"seen": "schedule", "worker": "worker"}
 
 
 class Proposal(NamedTuple, Generic[Answer]):
-    """What some of the items, by their numbers, answer once the unit is written."""
+    """A unit to write, and the answers for some of the items, by their numbers, once it is written."""
 
     numbers: Sequence[int]
     answers: Sequence[Answer]
@@ -45,10 +48,9 @@ async def transact(
     topic: str = "new final",
     before: Callable[[], object] = lambda: None,
 ) -> list[Answer]:
-    """The rule's answer for each item, once what it changed is written. `before` is called before every commit.
+    """The rule's answer for each item, once its changes are written. `before` is called before every commit.
 
-    Items that have nothing to do with each other are written each for itself, so that a race that one of them loses
-    costs the others nothing.
+    Items without names in common are written independently, so that a lost race repeats only one of them.
     """
     answers: list[Answer] = []
     now_us = micros(now)
@@ -77,10 +79,10 @@ async def contend(
     propose: Callable[[Sequence[int], str], Awaitable[list[Proposal[Answer]]]],
     topic: str = "",
 ) -> list[Answer]:
-    """The answers of `count` items, once all are written. `propose` gets the numbers of those that are not, and a lock.
+    """The answers for `count` items, once all are written. `propose` gets the numbers of the items left, and a lock id.
 
-    An item that has lost some races is written under a lock, for which others wait. Raises StoreUnavailable if nothing
-    at all could be written for a long time.
+    After MAX_RACES lost races an item is written under a lock, for which other writers wait. Raises StoreUnavailable
+    after GIVE_UP_SECONDS without progress.
     """
     answers: dict[int, Answer] = {}
     attempts, lost = Attempts(shards, action), list[Proposal[Answer]]()
@@ -103,7 +105,7 @@ async def contend(
 async def contend_one(
     shards: Shards, action: str, propose: Callable[[], Awaitable[tuple[Answer, Unit]]], topic: str = ""
 ) -> Answer:
-    """The same of one item."""
+    """contend() for one item."""
 
     async def propose_it(numbers: Sequence[int], lock: str) -> list[Proposal[Answer]]:
         answer, unit = await propose()
@@ -114,7 +116,7 @@ async def contend_one(
 
 @asynccontextmanager
 async def _turn(shards: Shards, lost: Iterable[Proposal[Answer]]) -> AsyncIterator[tuple[str, set[int]]]:
-    """A lock on the fields of the first of those that have lost, and their numbers; nothing if none have."""
+    """Locks the fields of the first items that lost; yields the lock's id and their numbers. Empty if none lost."""
     chosen, conditions = set[int](), dict[tuple[str, str | bytes], Condition]()
     for proposal in lost:
         if chosen and len(conditions) + len(proposal.unit.conditions) > MAX_LOCKED:
@@ -129,7 +131,7 @@ async def _turn(shards: Shards, lost: Iterable[Proposal[Answer]]) -> AsyncIterat
 
 
 def grouped(names: Sequence[Sequence[Name]], shared: bool) -> list[list[int]]:
-    """Numbers of items that are to be run and written together, in order. `shared`: several may read the same."""
+    """The numbers of coupled items, group by group. `shared`: items of two groups may read the same schedule."""
     first: dict[tuple[str, str], int] = {}
     leader = list(range(len(names)))
 

@@ -1,8 +1,21 @@
-"""Writing units whose conditions still hold: in one home by one script, over several homes by a two-phase commit.
+"""Atomic writes under conditions: in one shard by one script, over several shards by a two-phase commit.
 
-Over several homes each promises its share, one of them decides, and all of them write it. A process that meets a
-promise asks the home that decides, and settles it: an owner that dies in the middle leaves everything to be written or
-nothing.
+A unit is a list of commands with conditions: fields that must have the values that were read. The two-phase commit of a
+unit over several shards goes like this:
+
+1. Prepare (prepare.lua). Each shard, in a fixed order, checks its conditions, stores its share of the commands, and
+   locks the fields of the conditions. Any failure ends the transaction: it is dropped everywhere.
+2. Decide (resolve.lua, "begin"). The first shard, the leader, writes its share and records the decision. From then on
+   the transaction will be written, whatever happens to its owner.
+3. Write (resolve.lua, "write"). The other shards write their shares and release their locks. "done" then removes the
+   decision.
+
+A process that meets a lock asks the leader ("ask"): "write" if the transaction was decided, "wait" while it is young,
+else "drop", after which it can no longer be decided. So an owner that dies in the middle leaves a transaction that is
+written completely or not at all; sweep() ends those that no process meets.
+
+Stored under a shard's base: `promise` (shares by transaction), `promised` (since when), `lock` (field -> transaction),
+and in the leader `decided` (transaction -> bases). A transaction's id begins with the base of its leader.
 """
 
 from __future__ import annotations
@@ -23,7 +36,7 @@ Operator = Literal["=", "-", "~", "!"]
 
 
 class Condition(NamedTuple):
-    """What has to hold for a unit to be written, as prelude.lua tests it."""
+    """A condition of a unit, as prelude.lua tests it."""
 
     key: str
     field: str | bytes
@@ -32,29 +45,31 @@ class Condition(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """Commands that are written together if all conditions hold."""
+    """Commands that are all run if all conditions hold, else none."""
 
     conditions: Sequence[Condition]
     commands: Sequence[Command]
 
 
-# Seconds after which a step that was not decided is given up by whoever meets it, and until it is looked at again.
-UNDECIDED_TIMEOUT_SECONDS, RECHECK_SECONDS = 3, 0.005
-# Steps that are settled with each beat.
+# A transaction that is not decided after this time is dropped by the process that meets it.
+UNDECIDED_TIMEOUT_SECONDS = 3
+# Pause of a process that meets a younger one.
+RECHECK_SECONDS = 0.005
+# Transactions that one beat ends in each shard.
 MAX_SWEPT = 100
-# Words that one script gets: the server does nothing else while it runs. A larger unit has a script of its own.
+# Arguments of one call of a script: the server does nothing else meanwhile. A larger unit has a call of its own.
 MAX_SCRIPT_ARGS = 10_000
-# Words of a unit beyond which it is written in pieces, as a step of many shares.
+# A unit with more arguments is written in pieces.
 MAX_UNIT_ARGS = 60_000
-# Seconds after which the pieces of a step are marked as still wanted; below PATIENCE.
+# The pieces of a transaction are marked as still in progress at this interval, below UNDECIDED_TIMEOUT_SECONDS.
 KEEP_SECONDS = 1.0
 
 Shares = dict[str, list[Arg]]
-"""For each base what its home has to do with a unit."""
+"""The conditions and commands of a unit by the base of their shard, encoded as prelude.lua reads them."""
 
 
 def has(key: str, field: str | bytes, value: bytes | None) -> Condition:
-    """The field of the hash has that value; None: there is no such field."""
+    """The field of the hash has that value. With None: the hash has no such field."""
     return Condition(key, field, "-") if value is None else Condition(key, field, "=", value)
 
 
@@ -68,12 +83,15 @@ def lacks_member(key: str, member: str) -> Condition:
 
 
 async def commit_one(shards: Shards, unit: Unit, topic: str = "") -> bool:
-    """Whether it was written."""
+    """Writes a unit; False if a condition does not hold or a field is locked."""
     return (await commit(shards, [unit], topic))[0]
 
 
 async def commit(shards: Shards, units: Sequence[Unit], topic: str = "", lock: str = "") -> list[bool]:
-    """For each unit whether it was written; where one was, the word is published. `lock` is a step of our own."""
+    """Writes units, each for itself; returns for each whether it was written.
+
+    `topic` is published in every shard where something was written. `lock` is the id of a lock that the caller holds.
+    """
     written = [True] * len(units)
     local: dict[str, list[tuple[int, list[Arg]]]] = {}
     across: list[tuple[int, Shares]] = []
@@ -86,16 +104,16 @@ async def commit(shards: Shards, units: Sequence[Unit], topic: str = "", lock: s
             local.setdefault(base, []).append((n, args))
         elif shares:
             across.append((n, shares))
-    scripts = [(shards.named(base), batch) for base, some in local.items() for batch in _batches(some, len)]
+    scripts = [(shards.by_base(base), batch) for base, some in local.items() for batch in _batches(some, len)]
     answers = await asyncio.gather(*(_commit(shards, shard, batch, topic, lock) for shard, batch in scripts))
     for (_, batch), done in zip(scripts, answers, strict=True):
-        for (n, _), whether in zip(batch, done, strict=True):
-            written[n] = whether
+        for (n, _), is_written in zip(batch, done, strict=True):
+            written[n] = is_written
     for some in _batches(across, lambda shares: sum(map(len, shares.values()))):
         transactions = [_new_transaction(shards, shares, topic) for _, shares in some]
         done = await asyncio.shield(asyncio.ensure_future(_commit_across(shards, transactions, lock)))
-        for (n, _), whether in zip(some, done, strict=True):
-            written[n] = whether
+        for (n, _), is_written in zip(some, done, strict=True):
+            written[n] = is_written
     return written
 
 
@@ -117,14 +135,14 @@ def _base(key: str) -> str:
 
 
 def _batches(numbered: Sequence[tuple[int, T]], size: Callable[[T], int]) -> Iterator[list[tuple[int, T]]]:
-    """In order, of at most MAX_WORDS each where that can be."""
-    batch, args = list[tuple[int, T]](), 0
+    """The items in order, in batches of at most MAX_SCRIPT_ARGS arguments; a larger item is alone in its batch."""
+    batch, total = list[tuple[int, T]](), 0
     for n, one in numbered:
-        if batch and args + size(one) > MAX_SCRIPT_ARGS:
+        if batch and total + size(one) > MAX_SCRIPT_ARGS:
             yield batch
-            batch, args = [], 0
+            batch, total = [], 0
         batch.append((n, one))
-        args += size(one)
+        total += size(one)
     if batch:
         yield batch
 
@@ -140,24 +158,28 @@ async def _commit(
 
 
 async def _written(shards: Shards, shard: Shard, answers: Sequence[int | bytes]) -> list[bool]:
-    """For each whether it was done; the steps that were in the way are settled first if that can be."""
+    """For each reply of a script whether it was written. Transactions that locked a field are resolved if possible."""
     for transaction in {answer for answer in answers if isinstance(answer, bytes)}:
         await resolve(shards, shard, transaction.decode())
     return [answer == 1 for answer in answers]
 
 
-# over several homes
+# several shards
 
 
 class CrossShardTransaction(NamedTuple):
+    """A unit over several shards."""
+
     id: str
     bases: list[str]
-    """The first one decides."""
+    """The first is the leader's."""
     shares: Shares
 
 
 def _new_transaction(shards: Shards, shares: Shares, topic: str) -> CrossShardTransaction:
-    bases = [shard.base for shard in shards.all if shard.base in shares]  # all take them in one order
+    bases = [
+        shard.base for shard in shards.all if shard.base in shares
+    ]  # one order for all processes, so that none wait for each other
     for base, args in shares.items():
         if topic and len(args) > 1 + 4 * int(args[0]):
             args += (3, "PUBLISH", base, topic)
@@ -169,7 +191,7 @@ def _new_id(base: str) -> str:
 
 
 async def _commit_across(shards: Shards, transactions: Sequence[CrossShardTransaction], lock: str) -> list[bool]:
-    """For each step whether it was written. The number of ways to the servers is that of homes and three."""
+    """Commits transactions together; for each whether it was written. It takes one round trip per shard plus three."""
     left = {transaction.id: transaction for transaction in transactions}
     prepared: dict[str, list[Shard]] = {id: [] for id in left}
     try:
@@ -184,7 +206,7 @@ async def _commit_across(shards: Shards, transactions: Sequence[CrossShardTransa
         for id, those in prepared.items():
             left.pop(id, None)
             for shard in those:
-                with suppress(StoreError):  # a process that meets it will ask
+                with suppress(StoreError):  # the next process that meets it resolves it
                     await resolve(shards, shard, id, timeout=-1)
     await _write(shards, left.values())
     return [transaction.id in left for transaction in transactions]
@@ -207,10 +229,10 @@ async def _prepare(
 
 
 async def _decide(shards: Shards, transactions: Iterable[CrossShardTransaction]) -> list[CrossShardTransaction]:
-    """Those that are to be written, whatever happens to us."""
+    """The transactions that were decided: they will be written even if this process dies now."""
     led: dict[Shard, list[CrossShardTransaction]] = {}
     for transaction in transactions:
-        led.setdefault(shards.named(transaction.bases[0]), []).append(transaction)
+        led.setdefault(shards.by_base(transaction.bases[0]), []).append(transaction)
 
     async def begin(shard: Shard) -> list[int]:
         pairs = [topic for transaction in led[shard] for topic in (transaction.id, " ".join(transaction.bases))]
@@ -226,9 +248,9 @@ async def _write(shards: Shards, transactions: Iterable[CrossShardTransaction]) 
     shares: dict[Shard, list[str]] = {}
     led: dict[Shard, list[str]] = {}
     for transaction in transactions:
-        led.setdefault(shards.named(transaction.bases[0]), []).append(transaction.id)
+        led.setdefault(shards.by_base(transaction.bases[0]), []).append(transaction.id)
         for base in transaction.bases[1:]:
-            shares.setdefault(shards.named(base), []).append(transaction.id)
+            shares.setdefault(shards.by_base(base), []).append(transaction.id)
     if shares:
         await shards.each(lambda shard: shard.script("resolve", ["write", *shares[shard]]), shares)
     if led:
@@ -239,16 +261,18 @@ async def _write(shards: Shards, transactions: Iterable[CrossShardTransaction]) 
 
 
 class Piece(NamedTuple):
+    """A part of a large unit, small enough for one call of a script."""
+
     id: str
     shard: Shard
     args: list[Arg]
 
 
 async def _commit_in_pieces(shards: Shards, shares: Shares, topic: str, lock: str) -> bool:
-    """Whether it was written: the same as a step, but of several shares in a home, none of them long.
+    """Commits a large unit in pieces; whether it was written.
 
-    Each piece is a step of its own with the same leader, and they are decided together. What is decided is written
-    piece by piece: others may see the first while the last is on its way, and end it if its owner does not.
+    Each piece is a transaction with the same leader, and all are decided together. The decided pieces are written one
+    by one: other processes may see the first before the last is written, and write the rest if the owner dies.
     """
     those = [shard for shard in shards.all if shard.base in shares]
     leader, stem = those[0], _new_id(those[0].base)
@@ -259,13 +283,13 @@ async def _commit_in_pieces(shards: Shards, shares: Shares, topic: str, lock: st
         decided = await _prepare_all(shards, leader, pieces, prepared, lock) and await _decide_all(leader, pieces)
     finally:
         for piece in () if decided else prepared:
-            with suppress(StoreError):  # a process that meets it will ask
+            with suppress(StoreError):  # the next process that meets it resolves it
                 await resolve(shards, piece.shard, piece.id, timeout=-1)
     if decided:
         for piece in pieces:
             await piece.shard.script("resolve", ["write", piece.id])
         ids = [piece.id for piece in pieces]
-        await leader.script("resolve", ["write", *ids])  # the tokens
+        await leader.script("resolve", ["write", *ids])  # removes the tokens
         await leader.script("resolve", ["done", *ids])
     return decided
 
@@ -277,7 +301,7 @@ async def _prepare_all(
     kept_at = loop.time()
     for piece in pieces:
         prepared.append(piece)
-        if piece.shard is not leader:  # a token: who meets the piece asks the leader whether it is wanted
+        if piece.shard is not leader:  # a token: the leader is asked about the piece, so it must know it
             await leader.script("prepare", [lock, 2, piece.id, 0])
         args = [lock, 1 + len(piece.args), piece.id, *piece.args]
         if not (await _written(shards, piece.shard, await piece.shard.script("prepare", args)))[0]:
@@ -294,7 +318,7 @@ async def _decide_all(leader: Shard, pieces: Sequence[Piece]) -> bool:
 
 
 def _split(args: list[Arg], shard: Shard, topic: str) -> Iterator[list[Arg]]:
-    """Conditions first, then commands in their order, as units of at most MAX_WORDS where that can be."""
+    """The share as units of at most MAX_SCRIPT_ARGS arguments: conditions first, then commands in order."""
     end, transaction = 1 + 4 * int(args[0]), MAX_SCRIPT_ARGS // 4 * 4
     for at in range(1, end, transaction):
         some = args[at : min(at + transaction, end)]
@@ -314,8 +338,11 @@ def _split(args: list[Arg], shard: Shard, topic: str) -> Iterator[list[Arg]]:
 
 
 async def resolve(shards: Shards, shard: Shard, transaction: str, timeout: int | None = None) -> None:
-    """Ends a step that this home has promised its share of, as was decided; a young one is left to its owner."""
-    leader = shards.named(transaction.split(" ")[0])
+    """Ends a transaction that locks a field of this shard, as the leader decided.
+
+    One younger than `timeout` seconds is left to its owner, after a short pause.
+    """
+    leader = shards.by_base(transaction.split(" ")[0])
     seconds = UNDECIDED_TIMEOUT_SECONDS if timeout is None else timeout
     verdict = (await leader.script("resolve", ["ask", seconds, transaction])).decode()
     if verdict == "wait":
@@ -325,7 +352,7 @@ async def resolve(shards: Shards, shard: Shard, transaction: str, timeout: int |
 
 
 async def sweep(shards: Shards) -> None:
-    """Ends the steps whose owners are gone."""
+    """Ends the transactions of dead processes."""
     await shards.each(lambda shard: _sweep(shards, shard))
 
 
@@ -343,7 +370,7 @@ async def _sweep(shards: Shards, shard: Shard) -> None:
             await resolve(shards, shard, transaction.decode())
     for transaction, bases in zip(decided[::2], decided[1::2], strict=True):
         for other in bases.decode().split(" ")[1:]:
-            await shards.named(other).script("resolve", ["write", transaction])
+            await shards.by_base(other).script("resolve", ["write", transaction])
         await shard.script("resolve", ["done", transaction])
 
 
@@ -352,16 +379,16 @@ async def _sweep(shards: Shards, shard: Shard) -> None:
 
 @asynccontextmanager
 async def locked(shards: Shards, conditions: Iterable[Condition]) -> AsyncIterator[str]:
-    """A step that has locked these fields, so that others wait; nothing if one of them is locked already.
+    """Locks the fields of these conditions. Yields the lock's id, or "" if one of them is locked already.
 
-    Correctness does not rest on it: conditions are tested all the same, and a lock ends PATIENCE seconds after its
-    owner has died. It gives a writer its turn that has lost too many races.
+    It lets a writer through that has lost too many races. Correctness does not depend on it: conditions are still
+    tested, and a lock expires UNDECIDED_TIMEOUT_SECONDS after its owner has died.
     """
     shares = _shares(Unit(list(conditions), ()))
     bases = [shard.base for shard in shards.all if shard.base in shares]
     transaction, taken, ours = _new_id(bases[0]), list[Shard](), True
     try:
-        for shard in map(shards.named, bases):
+        for shard in map(shards.by_base, bases):
             taken.append(shard)
             (ours,) = await _written(shards, shard, [await shard.script("lock", [transaction, *shares[shard.base]])])
             if not ours:
@@ -369,5 +396,5 @@ async def locked(shards: Shards, conditions: Iterable[Condition]) -> AsyncIterat
         yield transaction if ours else ""
     finally:
         for shard in taken:
-            with suppress(StoreError):  # it ends by itself
+            with suppress(StoreError):  # it expires
                 await shard.script("resolve", ["drop", transaction])
