@@ -21,7 +21,7 @@ from mainspring.stores.redis.connection import REPLY_SECONDS
 from mainspring.stores.redis.records import claim_key, packed
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract import StoreContract
-from mainspring.testing.contract.build import NOW, Contract, act, beat, claim, everything, new_job, put, settle, start
+from mainspring.testing.contract.build import NOW, Contract, act, all_jobs, beat, claim, finish_run, new_job, put, start
 from mainspring.worker.heartbeat import LET_GO
 from servers import Redis
 
@@ -96,13 +96,13 @@ class TestTrouble(Served):
                     await put(store, new_job())
             finally:
                 self.server.run("CONFIG", "SET", "maxmemory", "0")
-            assert await settle(store, job, Done()) == {job.id}
+            assert await finish_run(store, job, Done()) == {job.id}
 
     async def test_scripts_that_the_server_has_forgotten_are_loaded_again(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             self.server.run("SCRIPT", "FLUSH")
-            assert await settle(store, job, Done()) == {job.id}
+            assert await finish_run(store, job, Done()) == {job.id}
             self.server.run("SCRIPT", "FLUSH")
             assert len(await put(store, new_job())) == 1
 
@@ -121,7 +121,7 @@ class TestTrouble(Served):
         async with self.opened() as store:
             (first,) = await put(store, new_job())
             self.server.run("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-            found = await insisted(lambda: everything(store))
+            found = await insisted(lambda: all_jobs(store))
             assert [job.id for job in found] == [first]
 
     def test_a_beat_without_an_answer_is_given_up_in_time_to_save_the_lease(self) -> None:
@@ -136,7 +136,7 @@ class TestTrouble(Served):
                 call.cancel()
             await asyncio.gather(*calls, return_exceptions=True)
             assert len(await put(store, new_job())) == 1
-            assert all(job.state is State.PENDING for job in await everything(store))
+            assert all(job.state is State.PENDING for job in await all_jobs(store))
 
     async def test_nobody_is_told_how_a_call_failed_that_nobody_waits_for(self) -> None:
         told: list[object] = []
@@ -177,11 +177,11 @@ class TestTrouble(Served):
             self.server.run("SADD", "{fresh}:stocked", "default\0task")
             await beat(store, "bob")
             assert (await claim(store, "bob")).jobs == []
-            assert await everything(store) == [job]
+            assert await all_jobs(store) == [job]
 
     async def test_names_behind_which_there_is_nothing_are_forgotten(self) -> None:
         async with self.opened() as store:
-            await settle(store, job := await start(store), Done())
+            await finish_run(store, job := await start(store), Done())
             assert self.server.run("SMEMBERS", "{fresh}:ends")
             assert self.server.run("SMEMBERS", "{fresh}:holders")
             await store.forget({}, now=NOW)
@@ -210,7 +210,7 @@ class TestLoss:
         with pytest.raises(StoreUnavailable):
             await put(store, new_job())
         server.start()
-        assert [job.id for job in await insisted(lambda: everything(store))] == sorted(ids)
+        assert [job.id for job in await insisted(lambda: all_jobs(store))] == sorted(ids)
         await store.close()
 
     async def test_a_server_that_began_anew_is_told_loudly(

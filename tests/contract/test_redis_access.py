@@ -17,7 +17,7 @@ from mainspring.stores import open_store
 from mainspring.stores.redis import connection
 from mainspring.stores.redis.acl import needed_commands
 from mainspring.testing.contract import StoreContract
-from mainspring.testing.contract.build import act, everything, new_job, put
+from mainspring.testing.contract.build import act, all_jobs, new_job, put
 from servers import Redis
 
 # What docs/redis.md tells to give a user of the store with this prefix.
@@ -219,10 +219,10 @@ class TestPlaces:
         one = zero.replace("/0?", "/1?")
         async with opened(zero) as left, opened(one) as right:
             (job_id,) = await put(left, new_job(unique_key="key"))
-            assert await everything(right) == []
+            assert await all_jobs(right) == []
             assert await put(right, new_job(unique_key="key")) != [job_id]
-            await act(right, Action.DELETE, *(job.id for job in await everything(right)))
-            assert [job.id for job in await everything(left)] == [job_id]
+            await act(right, Action.DELETE, *(job.id for job in await all_jobs(right)))
+            assert [job.id for job in await all_jobs(left)] == [job_id]
 
     async def test_a_database_that_is_not_there_is_no_passing_trouble(self, redis: Redis) -> None:
         error = await refusal(redis.url().replace("/0?", "/99?"))

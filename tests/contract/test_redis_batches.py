@@ -27,15 +27,15 @@ from mainspring.testing.contract.build import (
     a_schedule,
     act,
     beat,
-    bumped,
     claim,
     fire,
     later,
     launch,
     new_job,
+    next_revision,
     put,
-    row,
-    see,
+    read_job,
+    read_schedule,
     tick_job,
 )
 from servers import Redis
@@ -72,7 +72,7 @@ async def ready_to_fire(store: RedisStore, count: int) -> Act:
     firings = []
     for one in new:
         job = tick_job(one, queue="queue")
-        firings.append(Firing(schedule=bumped(one, active=(job.id,), fired=1), jobs=(job,)))
+        firings.append(Firing(schedule=next_revision(one, active=(job.id,), fired=1), jobs=(job,)))
 
     async def call(store: RedisStore) -> None:
         assert all(fired.stands for fired in await store.fire(firings, now=NOW))
@@ -241,13 +241,13 @@ class TestRival(OnServers):
             jobs = await running(store, 20)
 
             async def edit(other: RedisStore) -> None:
-                now = await row(other, named(3))
-                await fire(other, bumped(now, note="edited"))
+                now = await read_schedule(other, named(3))
+                await fire(other, next_revision(now, note="edited"))
 
             outcomes = outcomes_of(jobs)
             await self.rivalled(store, lambda: store.finish(outcomes), edit)
             for n in range(20):
-                found = await row(store, named(n))
+                found = await read_schedule(store, named(n))
                 assert (found.completed, found.active) == (1, ())
 
     async def test_change_ends_while_another_writer_keeps_changing_a_job(self) -> None:
@@ -255,17 +255,17 @@ class TestRival(OnServers):
             ids = await put(store, *(new_job(tags=("tag",)) for _ in range(20)))
 
             async def edit(other: RedisStore) -> None:
-                job = await see(other, ids[3])
+                job = await read_job(other, ids[3])
                 await act(other, Action.UPDATE, ids[3], update=Update(priority=job.priority + 1))
 
             await self.rivalled(store, lambda: act(store, Action.CANCEL, *ids), edit)
-            assert {(await see(store, id)).state for id in ids} == {State.CANCELLED}
+            assert {(await read_job(store, id)).state for id in ids} == {State.CANCELLED}
 
     async def test_fire_ends_while_another_writer_keeps_changing_a_job_it_cancels(self) -> None:
         async with self.opened() as store:
             jobs = {job.schedule: job for job in await running(store, 20)}
-            rows = [await row(store, named(n)) for n in range(20)]
-            firings = [Firing(schedule=bumped(one, note="next"), cancel=one.active) for one in rows]
+            rows = [await read_schedule(store, named(n)) for n in range(20)]
+            firings = [Firing(schedule=next_revision(one, note="next"), cancel=one.active) for one in rows]
             mine, at = jobs[named(3)], 0
 
             async def report(other: RedisStore) -> None:
@@ -276,21 +276,21 @@ class TestRival(OnServers):
                 assert await other.report([told])
 
             await self.rivalled(store, lambda: store.fire(firings, now=NOW), report)
-            assert all([(await row(store, one.name)).note == "next" for one in rows])
-            assert (await see(store, mine.id)).cancel_reason is not None
+            assert all([(await read_schedule(store, one.name)).note == "next" for one in rows])
+            assert (await read_job(store, mine.id)).cancel_reason is not None
 
     async def test_fire_does_not_stand_once_another_writer_has_changed_its_schedule(self) -> None:
         async with self.opened() as store, self.opened() as other:
             await launch(store)
-            seen = await row(store)
+            seen = await read_schedule(store)
 
             async def edit() -> None:
-                await fire(other, bumped(await row(other), note="edited"))
+                await fire(other, next_revision(await read_schedule(other), note="edited"))
 
             Rival(store, edit)
             async with asyncio.timeout(SOON):
-                assert not (await fire(store, bumped(seen, note="mine"))).stands
-            assert (await row(store)).note == "edited"
+                assert not (await fire(store, next_revision(seen, note="mine"))).stands
+            assert (await read_schedule(store)).note == "edited"
 
     async def test_enqueue_ends_while_another_writer_keeps_changing_the_holder_of_its_key(self) -> None:
         async with self.opened() as store:
@@ -307,7 +307,7 @@ class TestRival(OnServers):
                 await put(other, asked(times))
 
             await self.rivalled(store, lambda: put(store, asked(1000), new_job(unique_key="another")), debounce)
-            assert (await see(store, held)).run_at == later(1100)
+            assert (await read_job(store, held)).run_at == later(1100)
 
 
 class TestBounds(OnServers):
@@ -332,7 +332,7 @@ class TestBounds(OnServers):
             with pytest.raises(StoreUnavailable, match=r"is contended: finish lost \d+ races to other writers"):
                 async with asyncio.timeout(SOON):
                     await store.finish(outcomes_of(jobs))
-            finished = [n for n in range(20) if (await row(other, named(n))).completed]
+            finished = [n for n in range(20) if (await read_schedule(other, named(n))).completed]
             assert finished == [n for n in range(20) if n != 3]
             await audit(other._open())
 

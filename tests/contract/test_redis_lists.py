@@ -22,7 +22,7 @@ from mainspring.stores.redis.snapshot import Snapshot
 from mainspring.stores.redis.store import RedisStore
 from mainspring.stores.redis.two_phase import Unit, commit_one
 from mainspring.stores.rules import matches
-from mainspring.testing.contract.build import NOW, Contract, everything, later, new_job, put
+from mainspring.testing.contract.build import NOW, Contract, all_jobs, later, new_job, put
 from servers import Redis
 
 STATES = (*FINAL, State.PENDING, State.PENDING, State.PENDING, State.RUNNING, State.PAUSED)
@@ -164,4 +164,4 @@ class TestLists(Contract):
             assert self.server.run("ZCARD", "{fresh}:odd") == 1
             found = await store.jobs(Filter(created_after=later(3600)), now=NOW, limit=10)
             assert [job.id for job in found] == [job_id]
-            assert [job.id for job in await everything(store)] == [job_id]
+            assert [job.id for job in await all_jobs(store)] == [job_id]

@@ -14,15 +14,15 @@ from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract.build import (
     NOW,
     Contract,
+    all_jobs,
     beat,
-    everything,
+    claim_job,
+    finish_run,
     later,
     launch,
     new_job,
     put,
-    row,
-    run_again,
-    settle,
+    read_schedule,
 )
 
 
@@ -39,7 +39,7 @@ class TestMend(Contract):
         shard = store._open().of(queue)
         assert shard is not store._open().first
         await shard.call("UNLINK", *await shard.call("KEYS", f"{shard.base}*"))
-        assert await everything(store) == []
+        assert await all_jobs(store) == []
 
     async def notice(self, store: Store) -> None:
         """As every worker does."""
@@ -49,12 +49,12 @@ class TestMend(Contract):
     @pytest.mark.parametrize("said", [{"overlap": "skip"}, {"overlap": "queue"}, {"after": "finish"}], ids=str)
     async def test_a_schedule_is_not_held_up_by_a_job_that_is_gone(self, said: dict[str, Any]) -> None:
         async with self.opened() as store:
-            _, (job_id,) = await launch(store, said=said, job={"queue": "elsewhere"})
+            _, (job_id,) = await launch(store, spec=said, job={"queue": "elsewhere"})
             await store.forget({}, now=NOW)
-            assert (await row(store)).active == (job_id,)
+            assert (await read_schedule(store)).active == (job_id,)
             await self.lose(store, "elsewhere")
             await store.forget({}, now=later(1))
-            found = await row(store)
+            found = await read_schedule(store)
             assert found.active == ()
             assert found.due_at is not None
             assert [one.name for one in (await store.due(now=later(7200), limit=10)).schedules] == ["hourly"]
@@ -81,7 +81,7 @@ class TestMend(Contract):
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(unique_key="key"))
             shard = store._open().of_key("ukey")
-            await settle(store, await run_again(store, job_id), Done())
+            await finish_run(store, await claim_job(store, job_id), Done())
             await shard.multi([
                 ("HSET", f"{shard.base}:key", "ukey", packed(job_id)), ("HINCRBY", f"{shard.base}:meta", "turns", -1),
             ])  # fmt: skip
@@ -95,4 +95,4 @@ class TestMend(Contract):
             await beat(store)
             await self.lose(store, "elsewhere")
             await self.notice(store)
-            assert (await row(store)).active == ()
+            assert (await read_schedule(store)).active == ()

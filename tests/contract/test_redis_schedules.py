@@ -19,16 +19,16 @@ from mainspring.testing.contract.build import (
     NOW,
     a_schedule,
     a_tick,
+    all_jobs,
     beat,
-    bumped,
     claim,
-    everything,
     fire,
     later,
     launch,
     new_job,
+    next_revision,
     put,
-    row,
+    read_schedule,
     tick_job,
 )
 from servers import Redis
@@ -140,12 +140,12 @@ class TestInBetween(OnServers):
 
             async def wait() -> None:
                 if not waited:
-                    waited.append((await fire(other, bumped(waiter, waits_on="first"))).stands)
+                    waited.append((await fire(other, next_revision(waiter, waits_on="first"))).stands)
 
             Rival(store, wait)
             assert await store.finish(outcomes_of([job])) == {job.id}
             assert waited == [True]
-            found = await row(store, "second")
+            found = await read_schedule(store, "second")
             assert found.waits_on is None
             assert found.due_at is not None
 
@@ -172,7 +172,7 @@ class TestAlike:
         ]
         seen.append(await store.finish(outcomes))
         await audit(store._open())
-        jobs = await everything(store)
+        jobs = await all_jobs(store)
         seen += [replace(job, lease=None) for job in jobs]
         for job in jobs:
             seen.append([replace(run, lease="") for run in await store.executions(job.id)])
@@ -194,7 +194,7 @@ class TestAlike:
         for n in range(12):
             said = {"overlap": "allow" if n % 3 else "skip", "after": "finish" if n == 5 else "start"}
             said |= {"tags": ("a", "b"), "queue": f"q{n % 2}"} if n % 2 else {}
-            new = a_schedule(named(n), said=said)
+            new = a_schedule(named(n), spec=said)
             spec = {"tags": ("a", "b") if n % 2 else (), "queue": f"q{n % 2}", "priority": n % 4}
             spec |= {"expires_at": later(500)} if n % 5 == 0 else {}
             spec |= {"unique_key": "unique"} if n == 8 else {}
@@ -202,7 +202,7 @@ class TestAlike:
             ticks = tuple(a_tick(k + 1, job_id=job.id) for k, job in enumerate(jobs))
             active = tuple(job.id for job in jobs)
             due: datetime | None = None if n == 5 else later(3600)
-            fired = bumped(new, active=active, fired=len(jobs), due_at=due, next_run_at=due)
+            fired = next_revision(new, active=active, fired=len(jobs), due_at=due, next_run_at=due)
             firings[0].append(Firing(schedule=new))
             firings[1].append(Firing(schedule=fired, jobs=jobs, ticks=ticks))
         by_hand = await self.tour(cast(RedisStore, open_store(redis.fresh("hand"))), firings)

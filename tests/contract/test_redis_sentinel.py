@@ -22,7 +22,7 @@ from mainspring.stores.redis import connector
 from mainspring.stores.redis.records import packed
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract import StoreContract
-from mainspring.testing.contract.build import Contract, beat, everything, new_job, put
+from mainspring.testing.contract.build import Contract, all_jobs, beat, new_job, put
 from mainspring.testing.twin import twin_machine
 
 
@@ -86,7 +86,7 @@ class TestFailOver(Watched):
             (first,) = await put(store, new_job())
             moved = cast(Store, Moved(store, self.sentinel, at=1))
             (second,) = await put(moved, new_job())
-            assert [job.id for job in await everything(store)] == [first, second]
+            assert [job.id for job in await all_jobs(store)] == [first, second]
             await beat(store)
         assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 

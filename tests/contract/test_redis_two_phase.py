@@ -20,15 +20,15 @@ from mainspring.stores.redis.tally import fold
 from mainspring.testing.contract.build import (
     a_schedule,
     act,
+    all_jobs,
     beat,
     claim,
-    everything,
+    claim_job,
+    finish_run,
     fire,
     new_job,
     put,
-    run_again,
-    see,
-    settle,
+    read_job,
     start,
     tick_job,
 )
@@ -88,8 +88,8 @@ async def bulk(store: RedisStore) -> Deed:
 
 async def finish(store: RedisStore) -> Deed:
     (job_id,) = await put(store, new_job(queue="queue", unique_key="unique"))
-    job = await run_again(store, job_id)
-    return lambda store: settle(store, job, Done())
+    job = await claim_job(store, job_id)
+    return lambda store: finish_run(store, job, Done())
 
 
 async def move(store: RedisStore) -> Deed:
@@ -121,7 +121,7 @@ async def test_a_step_is_done_or_not_begun_wherever_its_owner_dies(
     while died:
         url = redis_cluster.fresh()
         async with opened(url) as store, opened(url) as other:
-            deed, before = await ready(store), await everything(store)
+            deed, before = await ready(store), await all_jobs(store)
             mortal = Mortal(store, left, there)
             try:
                 await deed(store)
@@ -130,10 +130,10 @@ async def test_a_step_is_done_or_not_begun_wherever_its_owner_dies(
             else:
                 died = False
             await beat(other)
-            after = await everything(other)
+            after = await all_jobs(other)
             await audit(other._shards)
             await deed(other)
-            done = await everything(other)
+            done = await all_jobs(other)
             await audit(other._shards)
             assert after in (before, done), f"at script {left}"
             assert done != before
@@ -192,7 +192,7 @@ async def test_a_run_that_was_given_in_the_middle_of_a_step_goes_on(
         died = await dies(store, await move(store), left)
         (run,) = (await claim(other)).jobs
         await beat(other)
-        assert await everything(other) == [run], f"at script {left}"
+        assert await all_jobs(other) == [run], f"at script {left}"
         return died
 
     await at_every_script(redis_cluster, monkeypatch, meet)
@@ -206,9 +206,9 @@ async def test_an_end_that_was_told_in_the_middle_of_a_step_stands(
         await beat(store)
         runs = (await claim(store)).jobs
         died = await dies(store, lambda store: act(store, Action.CANCEL, *ids), left)
-        assert [await settle(other, run, Done()) for run in runs] == [{run.id} for run in runs]
+        assert [await finish_run(other, run, Done()) for run in runs] == [{run.id} for run in runs]
         await beat(other)
-        assert {job.state for job in await everything(other)} == {State.COMPLETED}, f"at script {left}"
+        assert {job.state for job in await all_jobs(other)} == {State.COMPLETED}, f"at script {left}"
         return died
 
     await at_every_script(redis_cluster, monkeypatch, meet)
@@ -227,7 +227,7 @@ async def test_a_change_that_was_decided_before_a_step_began_is_decided_anew(
         before_it_writes(other, "queue", begin)
         assert (await act(other, Action.PAUSE, job_id)).done == [job_id]
         await beat(other)
-        assert (await see(other, job_id)).state is State.PAUSED, f"at script {left}"
+        assert (await read_job(other, job_id)).state is State.PAUSED, f"at script {left}"
         return died[0]
 
     await at_every_script(redis_cluster, monkeypatch, meet)
@@ -240,11 +240,11 @@ async def test_a_job_that_somebody_else_has_made_meanwhile_is_left_as_it_is(redi
 
         async def quicker() -> None:
             await put(other, job)
-            runs.append(await run_again(other, job.id))
+            runs.append(await claim_job(other, job.id))
 
         before_it_writes(store, job.queue, quicker)
         assert await put(store, job) == [job.id]
-        assert await everything(store) == runs
+        assert await all_jobs(store) == runs
         await audit(store._shards)
 
 
@@ -258,7 +258,7 @@ async def test_a_key_that_was_asked_for_in_the_middle_of_a_step_is_held_by_one(
         died = await dies(store, lambda store: put(store, *jobs("here")), left)
         answers = [await put(other, job) for job in jobs("there")]
         await beat(other)
-        assert sorted([job.id] for job in await everything(other)) == sorted(answers), f"at script {left}"
+        assert sorted([job.id] for job in await all_jobs(other)) == sorted(answers), f"at script {left}"
         return died
 
     await at_every_script(redis_cluster, monkeypatch, meet)
@@ -269,10 +269,10 @@ async def test_runs_that_two_sum_up_at_once_are_counted_once(redis_cluster: Redi
     async with opened(url) as store, opened(url) as other:
 
         async def quicker() -> None:
-            await settle(other, await start(other), Done())
+            await finish_run(other, await start(other), Done())
             await fold(other._open())
 
-        await settle(store, await start(store), Done())
+        await finish_run(store, await start(store), Done())
         before_it_writes(store, "default", quicker)
         await fold(store._open())
         await fold(store._open())

@@ -15,8 +15,8 @@ from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.redis.records import packed
 from mainspring.stores.redis.store import RedisStore
-from mainspring.testing.contract.build import NOW, beat, claim, claimed, later, new_job, put
-from mainspring.testing.contract.keeper import an_entry
+from mainspring.testing.contract.audit import an_entry
+from mainspring.testing.contract.build import NOW, beat, claim, claim_ids, later, new_job, put
 from mainspring.testing.contract.unreadable import UnreadableContract
 from servers import Postgres, Redis
 
@@ -174,10 +174,10 @@ class TestRedis(OnRedis):
             shard = self.shards.first
             for member in (b"", b"short", b"\0" * 10):
                 await shard.call("ZADD", f"{shard.base}:ready:default\0task", 0, member)
-            assert await claimed(store) == ids
+            assert await claim_ids(store) == ids
             finding = next(one for one in await store.diagnose() if one.about == "index")
             assert finding.verdict == "warn"
-            assert "3 entries" in finding.text
+            assert "3 index entries" in finding.text
 
     async def test_members_that_name_no_job_do_not_keep_claims_on_the_long_way(self) -> None:
         async with self.opened() as store:
