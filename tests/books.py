@@ -1,4 +1,4 @@
-"""Whether a Redis store's sets say of its jobs, documents and entries what those are."""
+"""An audit of a Redis store: its index must match its jobs, documents and audit entries."""
 
 from __future__ import annotations
 

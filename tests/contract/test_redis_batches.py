@@ -1,4 +1,4 @@
-"""A batch costs Redis a bounded number of round trips, and ends whatever other writers do."""
+"""Batches in Redis: bounded round trips, progress against a permanent rival, all or nothing."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -313,9 +313,7 @@ class TestRival(OnServers):
 class TestBounds(OnServers):
     """Every loop has an end, and an owner that dies holds up the others for seconds."""
 
-    async def test_a_writer_that_waits_for_nobody_makes_a_call_give_up_and_the_rest_is_written(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_a_call_gives_up_against_a_rival_that_ignores_locks(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """It writes past every lock, as no release does."""
         monkeypatch.setattr(attempts, "GIVE_UP_SECONDS", 0.3)
         async with self.opened() as store, self.opened() as other:
@@ -337,7 +335,7 @@ class TestBounds(OnServers):
             await audit(other._open())
 
     @pytest.mark.parametrize("met", ["finish", "claim", "change", "beat"])
-    async def test_a_lock_whose_owner_has_died_is_ended_by_whoever_meets_it(
+    async def test_the_lock_of_a_dead_owner_is_ended_by_the_next_writer(
         self, met: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async with self.opened() as store:
@@ -458,9 +456,7 @@ class TestAllOrNone(Contract):
             left += 1
         assert set(found) == {0, 5}
 
-    async def test_a_piece_that_another_process_has_given_up_keeps_all_of_them_from_being_written(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_a_dropped_piece_prevents_the_whole_write(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(enqueue, "MAX_TRANSACTION", 2)
         monkeypatch.setattr(two_phase, "MAX_UNIT_ARGS", 1)
         monkeypatch.setattr(two_phase, "MAX_SCRIPT_ARGS", 16)

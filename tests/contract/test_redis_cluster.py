@@ -1,4 +1,4 @@
-"""The Redis store in a cluster keeps the contract: what crosses queues crosses servers."""
+"""The Redis store in a cluster: the contract, shards, and slots that move."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -45,7 +45,7 @@ class TestSharing(Spread, Sharing):
 
 
 class TestTrouble(Spread):
-    async def test_a_store_keeps_to_the_homes_that_it_began_with(self) -> None:
+    async def test_the_number_of_shards_cannot_be_changed(self) -> None:
         async with self.opened():
             pass
         with pytest.raises(StoreError, match="keeps its queues in 8 homes, not 4: use \\?homes=8"):

@@ -1,4 +1,4 @@
-"""A line to Redis is given up when its answers do not come, or are not to what was asked."""
+"""A connection to Redis is lost when a reply does not come in time, or belongs to no command."""
 
 import asyncio
 
@@ -12,9 +12,7 @@ from mainspring.testing.contract.build import new_job, put
 from servers import Redis
 
 
-async def test_a_server_that_does_not_answer_in_time_is_asked_no_longer(
-    redis: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_connection_without_a_reply_in_time_is_lost(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(redis.fresh())
     await store.open()
     monkeypatch.setattr(connection, "REPLY_SECONDS", 0.1)
@@ -28,7 +26,7 @@ async def test_a_server_that_does_not_answer_in_time_is_asked_no_longer(
     await store.close()
 
 
-async def test_a_server_that_speaks_without_having_been_asked_is_asked_no_longer() -> None:
+async def test_a_connection_with_an_unexpected_reply_is_lost() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"+OK\r\n")

@@ -1,4 +1,4 @@
-"""Whichever way a page of jobs is found in Redis, it is the page of the jobs that match."""
+"""Pages of jobs in Redis are right by every access path."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -144,7 +144,7 @@ class TestLists(Contract):
                         found = await pages(store, Filter(**asked), sort, newest, limit)
                         assert found == expected(jobs, Filter(**asked), sort, newest), (asked, sort, newest)
 
-    async def test_those_of_one_instant_come_by_id_whatever_their_priority(self) -> None:
+    async def test_jobs_of_one_instant_are_listed_by_id(self) -> None:
         async with self.opened() as store:
             jobs = [new_job(run_at=later(60), priority=-n % 7) for n in range(300)]
             await put(store, *jobs)
@@ -158,7 +158,7 @@ class TestLists(Contract):
             found = await store.jobs(Filter(states=("scheduled",)), now=NOW, limit=10)
             assert [job.id for job in found] == [job_id]
 
-    async def test_a_job_whose_id_tells_another_time_is_found_by_when_it_was_made(self) -> None:
+    async def test_a_job_whose_id_has_another_time_is_found_by_created_at(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(), now=later(3600))
             assert self.server.run("ZCARD", "{fresh}:odd") == 1

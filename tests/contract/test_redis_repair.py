@@ -1,4 +1,4 @@
-"""A node of a cluster that comes back as an older copy has lost jobs: what others tell of them holds nobody up."""
+"""Repair of the Redis store after a node came back as an older copy and lost jobs."""
 
 from typing import Any, cast
 
@@ -46,10 +46,10 @@ class TestMend(Contract):
         await beat(store)
         await store.expired(now=NOW, limit=10)
 
-    @pytest.mark.parametrize("said", [{"overlap": "skip"}, {"overlap": "queue"}, {"after": "finish"}], ids=str)
-    async def test_a_schedule_is_not_held_up_by_a_job_that_is_gone(self, said: dict[str, Any]) -> None:
+    @pytest.mark.parametrize("spec", [{"overlap": "skip"}, {"overlap": "queue"}, {"after": "finish"}], ids=str)
+    async def test_a_schedule_that_waits_for_a_lost_job_is_released(self, spec: dict[str, Any]) -> None:
         async with self.opened() as store:
-            _, (job_id,) = await launch(store, spec=said, job={"queue": "elsewhere"})
+            _, (job_id,) = await launch(store, spec=spec, job={"queue": "elsewhere"})
             await store.forget({}, now=NOW)
             assert (await read_schedule(store)).active == (job_id,)
             await self.lose(store, "elsewhere")
@@ -59,7 +59,7 @@ class TestMend(Contract):
             assert found.due_at is not None
             assert [one.name for one in (await store.due(now=later(7200), limit=10)).schedules] == ["hourly"]
 
-    async def test_a_key_whose_job_is_gone_is_nobodys(self) -> None:
+    async def test_the_key_of_a_lost_job_is_freed(self) -> None:
         async with self.opened() as store:
             await beat(store)
             await put(store, *(new_job(queue="elsewhere", unique_key=f"key {n}") for n in range(20)))
@@ -67,7 +67,7 @@ class TestMend(Contract):
             await self.notice(store)
             await audit(store._open())
 
-    async def test_a_job_gets_the_key_back_of_which_nothing_is_written(self) -> None:
+    async def test_a_lost_key_is_restored_to_its_job(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job(unique_key=f"key {n}", idempotency_key=f"{n}") for n in range(20)))
             await beat(store)
@@ -77,7 +77,7 @@ class TestMend(Contract):
             await audit(store._open())
             assert await put(store, *(new_job(unique_key=f"key {n}") for n in range(20))) == ids
 
-    async def test_a_key_that_its_job_has_let_go_is_nobodys(self) -> None:
+    async def test_a_key_that_its_job_no_longer_holds_is_freed(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(unique_key="key"))
             shard = store._open().of_key("ukey")
@@ -88,7 +88,7 @@ class TestMend(Contract):
             await self.notice(store)
             await audit(store._open())
 
-    async def test_it_is_seen_to_as_soon_as_a_beat_has_noticed_the_loss(self) -> None:
+    async def test_the_store_is_repaired_after_a_beat_noticed_the_loss(self) -> None:
         async with self.opened() as store:
             await launch(store, job={"queue": "elsewhere"})
             await beat(store)

@@ -1,4 +1,4 @@
-"""Schedules in Redis: pages by name, what is due, and what another writer changes in the middle of a verb."""
+"""Schedules in Redis: pages by name, due schedules, and races with other writers."""
 
 from datetime import datetime
 from typing import Any, cast
@@ -66,7 +66,7 @@ class TestPages(OnServers):
             assert await names(store, 7) == [*map(named, range(20)), "older"]
             await audit(store._open())
 
-    async def test_as_many_dropped_as_made_by_such_a_release_are_noticed(self) -> None:
+    async def test_equal_numbers_of_drops_and_creations_without_the_index_are_noticed(self) -> None:
         async with self.opened() as store:
             await store.fire([Firing(schedule=a_schedule(named(n))) for n in range(20)], now=NOW)
             shard = store._open().first
@@ -90,7 +90,7 @@ class TestPages(OnServers):
 
 
 class TestDue(OnServers):
-    async def test_an_idle_look_reads_a_few_rows_however_many_there_are(self) -> None:
+    async def test_due_reads_a_few_rows_of_many_schedules(self) -> None:
         async with self.opened() as store:
             ahead = {"next_run_at": later(60), "due_at": later(60)}
             await store.fire([Firing(schedule=a_schedule(named(n), **ahead)) for n in range(2_000)], now=NOW)
@@ -102,10 +102,10 @@ class TestDue(OnServers):
             assert counter.trips == 1
 
     @pytest.mark.parametrize("elsewhere", [0, 3, 50])
-    async def test_schedules_computed_elsewhere_are_passed_over(self, elsewhere: int) -> None:
+    async def test_due_skips_schedules_computed_elsewhere(self, elsewhere: int) -> None:
         async with self.opened() as store:
             for at in (0, 60):
-                there = {"said": {"computed": True}, "due_at": later(at)}
+                there = {"spec": {"computed": True}, "due_at": later(at)}
                 made = [a_schedule(f"{at} {n:03}", **there) for n in range(elsewhere)]
                 made += [a_schedule(f"{at} mine {n}", due_at=later(at + 1)) for n in range(3)]
                 await store.fire([Firing(schedule=one) for one in made], now=NOW)
@@ -129,7 +129,7 @@ class TestInBetween(OnServers):
             assert [job.queue for job in found.jobs] == ["another"]
             await audit(store._open())
 
-    async def test_a_schedule_that_begins_to_wait_meanwhile_is_roused(self) -> None:
+    async def test_a_schedule_that_starts_to_wait_during_a_finish_is_released(self) -> None:
         async with self.opened() as store, self.opened() as other:
             await launch(store, "first")
             waiter = a_schedule("second", held_at=NOW, due_at=None, next_run_at=later(3600))
@@ -149,7 +149,7 @@ class TestInBetween(OnServers):
             assert found.waits_on is None
             assert found.due_at is not None
 
-    async def test_a_firing_whose_key_was_taken_meanwhile_says_by_which(self) -> None:
+    async def test_a_firing_names_a_key_that_was_taken_meanwhile(self) -> None:
         async with self.opened() as store, self.opened() as other:
             new = a_schedule()
             job = tick_job(new)
@@ -187,14 +187,14 @@ class TestAlike:
         ends = outcomes_of(jobs)
         return [replace(one, result='"x"' if n % 2 else None) for n, one in enumerate(ends)]
 
-    async def test_plain_firings_and_ends_are_as_the_rules_have_them(
+    async def test_plain_firings_and_ends_equal_those_of_the_rules(
         self, redis: Redis, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         firings: list[list[Firing]] = [[], []]
         for n in range(12):
-            said = {"overlap": "allow" if n % 3 else "skip", "after": "finish" if n == 5 else "start"}
-            said |= {"tags": ("a", "b"), "queue": f"q{n % 2}"} if n % 2 else {}
-            new = a_schedule(named(n), spec=said)
+            spec = {"overlap": "allow" if n % 3 else "skip", "after": "finish" if n == 5 else "start"}
+            spec |= {"tags": ("a", "b"), "queue": f"q{n % 2}"} if n % 2 else {}
+            new = a_schedule(named(n), spec=spec)
             spec = {"tags": ("a", "b") if n % 2 else (), "queue": f"q{n % 2}", "priority": n % 4}
             spec |= {"expires_at": later(500)} if n % 5 == 0 else {}
             spec |= {"unique_key": "unique"} if n == 8 else {}

@@ -1,4 +1,4 @@
-"""The Redis store behind sentinels keeps the contract, and does so when the master is another one all of a sudden."""
+"""The Redis store behind sentinels: the contract, also across a failover."""
 
 import asyncio
 import inspect
@@ -80,7 +80,7 @@ class TestSentinel(Watched, StoreContract):
 
 
 class TestFailOver(Watched):
-    async def test_a_store_goes_on_at_the_new_master(self, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_a_store_continues_at_the_new_master(self, caplog: pytest.LogCaptureFixture) -> None:
         async with self.opened() as store:
             await beat(store)
             (first,) = await put(store, new_job())
@@ -101,7 +101,7 @@ class TestFailOver(Watched):
             finally:
                 self.sentinel.rejoin(self.sentinel.copy())
 
-    async def test_a_sentinel_that_does_not_answer_is_waited_for_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_sentinel_without_an_answer_delays_one_request(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(connector, "SENTINEL_REFRESH_SECONDS", 0.0)
         silent, loop = self.sentinel.sentinels[0].process, asyncio.get_running_loop()
         async with self.opened() as store:
@@ -116,7 +116,7 @@ class TestFailOver(Watched):
             finally:
                 silent.send_signal(signal.SIGCONT)
 
-    async def test_a_name_that_sentinels_do_not_watch_is_no_passing_trouble(self) -> None:
+    async def test_an_unknown_sentinel_service_is_a_store_error(self) -> None:
         with pytest.raises(StoreError, match="watch nothing named 'other'") as refused:
             await open_store(self.url.replace("/main/", "/other/")).open()
         assert not isinstance(refused.value, StoreUnavailable)

@@ -1,4 +1,4 @@
-"""Whoever dies in the middle of a step over several homes of a cluster leaves all of it to be done, or nothing."""
+"""The two-phase commit: a transaction whose owner dies is written in all shards or in none."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -72,7 +72,7 @@ async def opened(url: str) -> AsyncIterator[RedisStore]:
         await store.close()
 
 
-# Each readies a store, and then has something to do there that crosses homes; done twice, it is done once.
+# Each prepares a store, and returns an operation over several shards; repeated, it has no further effect.
 
 
 async def enqueue(store: RedisStore) -> Deed:
@@ -110,7 +110,7 @@ async def delete(store: RedisStore) -> Deed:
 
 @pytest.mark.parametrize("there", [True, False], ids=["there", "back"])
 @pytest.mark.parametrize("ready", [enqueue, bulk, finish, move, tick, delete])
-async def test_a_step_is_done_or_not_begun_wherever_its_owner_dies(
+async def test_a_transaction_is_written_or_not_at_all_wherever_its_owner_dies(
     redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch, ready: Callable[..., Awaitable[Deed]], there: bool
 ) -> None:
     monkeypatch.setattr(two_phase, "UNDECIDED_TIMEOUT_SECONDS", -1)
@@ -142,7 +142,7 @@ async def test_a_step_is_done_or_not_begun_wherever_its_owner_dies(
     assert not mortal.died
 
 
-# Whoever meets a step in its middle settles it first: else it would write over what was told meanwhile.
+# A process that meets a transaction resolves it first: else it would overwrite what was written meanwhile.
 
 
 async def at_every_script(
@@ -150,7 +150,7 @@ async def at_every_script(
     monkeypatch: pytest.MonkeyPatch,
     meet: Callable[[RedisStore, RedisStore, int], Awaitable[bool]],
 ) -> None:
-    """`meet` says whether a step of the first store died after so many scripts."""
+    """`meet` returns whether a transaction of the first store died after that many scripts."""
     monkeypatch.setattr(two_phase, "UNDECIDED_TIMEOUT_SECONDS", -1)
     left, died = 0, True
     while died:
@@ -172,7 +172,7 @@ async def dies(store: RedisStore, deed: Deed, left: int) -> bool:
 
 
 def before_it_writes(store: RedisStore, queue: str, deed: Callable[[], Awaitable[object]]) -> None:
-    """Does it once, when the store has read all that it wants and is about to write to the home of this queue."""
+    """Runs `deed` once, when the store has read everything and is about to write to the shard of this queue."""
     shard = store._open().of(queue)
     script, deeds = shard.script, [deed]
 
@@ -184,7 +184,7 @@ def before_it_writes(store: RedisStore, queue: str, deed: Callable[[], Awaitable
     shard.script = later  # type: ignore[method-assign]
 
 
-async def test_a_run_that_was_given_in_the_middle_of_a_step_goes_on(
+async def test_a_run_claimed_during_a_transaction_goes_on(
     redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def meet(store: RedisStore, other: RedisStore, left: int) -> bool:
@@ -198,7 +198,7 @@ async def test_a_run_that_was_given_in_the_middle_of_a_step_goes_on(
     await at_every_script(redis_cluster, monkeypatch, meet)
 
 
-async def test_an_end_that_was_told_in_the_middle_of_a_step_stands(
+async def test_an_end_written_during_a_transaction_is_kept(
     redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def meet(store: RedisStore, other: RedisStore, left: int) -> bool:
@@ -214,7 +214,7 @@ async def test_an_end_that_was_told_in_the_middle_of_a_step_stands(
     await at_every_script(redis_cluster, monkeypatch, meet)
 
 
-async def test_a_change_that_was_decided_before_a_step_began_is_decided_anew(
+async def test_a_change_decided_before_a_transaction_is_decided_again(
     redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def meet(store: RedisStore, other: RedisStore, left: int) -> bool:
@@ -233,7 +233,7 @@ async def test_a_change_that_was_decided_before_a_step_began_is_decided_anew(
     await at_every_script(redis_cluster, monkeypatch, meet)
 
 
-async def test_a_job_that_somebody_else_has_made_meanwhile_is_left_as_it_is(redis_cluster: RedisCluster) -> None:
+async def test_a_job_created_by_a_rival_is_not_changed_by_enqueue(redis_cluster: RedisCluster) -> None:
     url, job = redis_cluster.fresh(), new_job(tags=("tag",))
     async with opened(url) as store, opened(url) as other:
         runs = list[Job]()
@@ -248,7 +248,7 @@ async def test_a_job_that_somebody_else_has_made_meanwhile_is_left_as_it_is(redi
         await audit(store._shards)
 
 
-async def test_a_key_that_was_asked_for_in_the_middle_of_a_step_is_held_by_one(
+async def test_a_key_requested_during_a_transaction_has_one_holder(
     redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def jobs(where: str) -> list[NewJob]:
@@ -264,7 +264,7 @@ async def test_a_key_that_was_asked_for_in_the_middle_of_a_step_is_held_by_one(
     await at_every_script(redis_cluster, monkeypatch, meet)
 
 
-async def test_runs_that_two_sum_up_at_once_are_counted_once(redis_cluster: RedisCluster) -> None:
+async def test_runs_folded_by_two_workers_are_counted_once(redis_cluster: RedisCluster) -> None:
     url = redis_cluster.fresh()
     async with opened(url) as store, opened(url) as other:
 

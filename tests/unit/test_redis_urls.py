@@ -1,4 +1,4 @@
-"""A Redis URL is a place on a server, or a refusal that shows the right form, before anything is connected."""
+"""Redis URLs: what they mean, and the errors for bad ones, before anything is connected."""
 
 import subprocess
 import sys
@@ -92,7 +92,7 @@ def test_a_bad_host_in_a_list_is_shown_the_form_of_a_list(hosts: str) -> None:
 
 
 @pytest.mark.parametrize("homes", [1, 3, 8, 64])
-def test_the_homes_of_a_cluster_lie_in_equal_parts_of_its_slots(homes: int) -> None:
+def test_the_shards_of_a_cluster_are_evenly_spaced_over_its_slots(homes: int) -> None:
     bases = place(f"redis+cluster://host/?homes={homes}").bases
     assert [slot(base) * homes // 16384 for base in bases] == list(range(homes))
     assert all(base.startswith("{mainspring:") and base.endswith("}") for base in bases)

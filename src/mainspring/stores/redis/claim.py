@@ -59,7 +59,7 @@ async def claim(
             answers = await _claim_across(
                 shards, limit, lambda most, lease: [us, limit, most, worker, lease, *which], lease
             )
-        if any(word in REFUSALS[:2] for word, *_ in answers):
+        if any(status in REFUSALS[:2] for status, *_ in answers):
             return await _claim_by_rule(shards, queues, worker, tasks, limit, now)
         if held := [(shard, one[1]) for shard, one in zip(shards.all, answers, strict=True) if one[0] == b"held"]:
             await resolve(shards, held[0][0], held[0][1].decode())
@@ -72,7 +72,7 @@ async def claim(
             await set_aside(shards, broken, worker, us)
         if len(answers) > 1:
             jobs.sort(key=lambda job: (-job.priority, job.run_at, job.id))
-        instants = [nearest_instant(int(float(word))) for word, _ in answers if word != b""]
+        instants = [nearest_instant(int(float(status))) for status, _ in answers if status != b""]
         return Claim(jobs, max(now, min(instants)) if instants else None, [], broken)
 
 
@@ -82,22 +82,22 @@ async def _claim_across(shards: Shards, limit: int, args: Callable[[int, str], l
     limits = {
         shard: min(limit, max(MIN_JOBS_PER_SHARD, 2 * shards.last_claimed.get(shard, limit))) for shard in shards.all
     }
-    best, full, short = list[tuple[bytes, int]](), False, list(shards.all)
-    while short:
-        answers = await shards.each(lambda shard: shard.script("claim", args(limits[shard], "")), short)
-        offers |= zip(short, answers, strict=True)
-        if any(word in REFUSALS for word, *_ in answers):
+    best, full, unsure = list[tuple[bytes, int]](), False, list(shards.all)
+    while unsure:
+        answers = await shards.each(lambda shard: shard.script("claim", args(limits[shard], "")), unsure)
+        offers |= zip(unsure, answers, strict=True)
+        if any(status in REFUSALS for status, *_ in answers):
             return list(offers.values())
         every = ((*one, n) for n, shard in enumerate(shards.all) for one in zip(*offers[shard][1:], strict=True))
         best, left = _fitting(sorted(every)[:limit])
         full = len(best) == limit or left <= 0
         # A shard that offered as many as requested may have more, which come before the last of the best.
-        short = [
+        unsure = [
             shard
             for shard in shards.all
             if len(entries := offers[shard][1]) == limits[shard] < limit and (not full or entries[-1] < best[-1][0])
         ]
-        limits.update(dict.fromkeys(short, limit))
+        limits.update(dict.fromkeys(unsure, limit))
     counts = Counter(n for _, n in best)
     shards.last_claimed = {shard: counts[n] for n, shard in enumerate(shards.all)}
     now = args(0, "")[0]

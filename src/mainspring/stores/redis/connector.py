@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import StoreError, StoreUnavailable
 from .server import RedisServer
-from .url import Address, RedisUrl
+from .url import SLOTS, Address, RedisUrl
 
 # Interval of asking a sentinel for the master. A replaced master accepts writes for ten more seconds, and loses them.
 SENTINEL_REFRESH_SECONDS = 0.5
@@ -30,6 +30,7 @@ class RedisConnector:
 
     @property
     def usable(self) -> bool:
+        """Whether its event loop is open, and this is the process that made it."""
         return self.pid == os.getpid() and not self.loop.is_closed()
 
     async def server_of(self, slot: int) -> RedisServer:
@@ -43,6 +44,7 @@ class RedisConnector:
         return self._server(self._masters[bisect_right(self._starts, slot) - 1])
 
     def invalidate(self) -> None:
+        """Makes the next request discover the masters again."""
         self._invalid = self.url.kind in ("cluster", "sentinel")
 
     async def servers(self) -> list[RedisServer]:
@@ -88,7 +90,7 @@ class RedisConnector:
             if "cluster support disabled" not in str(error):
                 raise
             raise StoreError(f"{self.url.shown} is no cluster: use redis:// for a server by itself") from None
-        if sum(end - start + 1 for start, end, *_ in ranges) < 16384:
+        if sum(end - start + 1 for start, end, *_ in ranges) < SLOTS:
             raise StoreUnavailable(f"{self.url.shown} has slots that no master serves; try again")
         ranges.sort(key=lambda one: one[0])
         self._starts = [start for start, *_ in ranges]

@@ -27,6 +27,7 @@ Paired = Sequence[tuple[NewJob, bytes]]
 
 
 def is_plain(job: NewJob, id: bytes, now: int) -> bool:
+    """Whether enqueue.lua can add the job: no keys, schedule, expiry or tags, and an id that tells its creation."""
     return (
         job.unique_key is None
         and job.idempotency_key is None

@@ -14,7 +14,7 @@ from ..broadcast import Broadcast
 from .data_loss import DataLossDetector
 from .shard import Shards
 
-_deaf = SurvivedErrors("listener", "changes that others make are found by polling meanwhile")
+_listen_errors = SurvivedErrors("listener", "changes that others make are found by polling meanwhile")
 Topic = Literal["new", "final"]
 
 # Delay before a lost connection is reopened; it doubles with each failure.
@@ -38,6 +38,7 @@ class RedisWakeups:
         return self._broadcasts[topic]
 
     def notify(self, *topics: str) -> None:
+        """Wakes the waiters of these topics in this process."""
         for topic in topics:
             self._broadcasts[topic].ring()
 
@@ -71,6 +72,7 @@ class RedisListener:
         self.forget()
 
     def forget(self) -> None:
+        """Marks it as not listening, without closing the connection."""
         self._set_listening(False)
 
     async def _listen(self) -> None:
@@ -79,7 +81,7 @@ class RedisListener:
             try:
                 await self._subscribe()
             except Exception as error:
-                _deaf(error)
+                _listen_errors(error)
                 self._shards.connector.invalidate()
                 wait = (
                     MIN_RECONNECT_SECONDS if self in self._wakeups.listeners else min(2 * wait, MAX_RECONNECT_SECONDS)

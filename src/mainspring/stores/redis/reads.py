@@ -139,7 +139,8 @@ async def read_all(
     raise AssertionError(f"a read set that takes more than {MAX_STAGES} stages")
 
 
-StoreReply = Callable[[Any], None]
+Receive = Callable[[Any], None]
+"""Puts the reply to a command into the snapshot."""
 
 
 async def fetch(shards: Shards, snapshot: Snapshot, names: Iterable[Name], lock: str = "") -> None:
@@ -147,17 +148,17 @@ async def fetch(shards: Shards, snapshot: Snapshot, names: Iterable[Name], lock:
     wanted: dict[str, list[str]] = {}
     for kind, name in names:
         wanted.setdefault("schedule" if kind == "seen" else kind, []).append(name)
-    commands_of: dict[Shard, list[tuple[Command, StoreReply]]] = {}
-    for shard, command, store in _queries(shards, snapshot, wanted):
-        commands_of.setdefault(shard, []).append((command, store))
+    commands_of: dict[Shard, list[tuple[Command, Receive]]] = {}
+    for shard, command, receive in _queries(shards, snapshot, wanted):
+        commands_of.setdefault(shard, []).append((command, receive))
     ids = wanted.get("job", [])
     which = shards.all if ids else list(commands_of)
     answers = await shards.each(
         lambda shard: _read(shards, shard, ids, [command for command, _ in commands_of.get(shard, ())], lock), which
     )
     for shard, (_, others) in zip(which, answers, strict=True):
-        for (_, store), answer in zip(commands_of.get(shard, ()), others, strict=True):
-            store(answer)
+        for (_, receive), answer in zip(commands_of.get(shard, ()), others, strict=True):
+            receive(answer)
     if ids:
         snapshot.jobs |= merge_shards([found for found, _ in answers])
 
@@ -189,69 +190,69 @@ async def _read(
 
 def _queries(
     shards: Shards, snapshot: Snapshot, wanted: dict[str, list[str]]
-) -> Iterator[tuple[Shard, Command, StoreReply]]:
+) -> Iterator[tuple[Shard, Command, Receive]]:
     first, base = shards.first, shards.first.base
     yield from _keys(shards, snapshot, wanted.get("key", []))
     if names := wanted.get("schedule"):
-        yield first, ("HMGET", f"{base}:schedule", *names), lambda texts: _store_schedules(snapshot, names, texts)
+        yield first, ("HMGET", f"{base}:schedule", *names), lambda texts: _receive_schedules(snapshot, names, texts)
     for name in wanted.get("waiting", []):
-        yield first, ("SMEMBERS", f"{base}:waits:{name}"), _store_names(snapshot, name)
+        yield first, ("SMEMBERS", f"{base}:waits:{name}"), _receive_names(snapshot, name)
     if workers := wanted.get("worker"):
-        store_workers: StoreReply = lambda texts: snapshot.workers.update(zip(workers, texts, strict=True))  # noqa: E731
-        yield first, ("HMGET", f"{base}:worker", *workers), store_workers
+        receive_workers: Receive = lambda texts: snapshot.workers.update(zip(workers, texts, strict=True))  # noqa: E731
+        yield first, ("HMGET", f"{base}:worker", *workers), receive_workers
     if "circuits" in wanted:
-        yield first, ("HGETALL", f"{base}:circuit"), lambda pairs: _store_circuits(snapshot, pairs)
+        yield first, ("HGETALL", f"{base}:circuit"), lambda pairs: _receive_circuits(snapshot, pairs)
     for id in wanted.get("runs", []):
         if (job := snapshot.job(id)) is None:
             snapshot.runs[id] = []
         else:
             shard = shards.of(job.queue)
-            yield shard, ("HVALS", f"{shard.base}:exec:{id}"), _store_runs(snapshot, id)
+            yield shard, ("HVALS", f"{shard.base}:exec:{id}"), _receive_runs(snapshot, id)
     for id in wanted.get("lines", []):
         job = snapshot.job(id)
         shard = shards.of(job.queue) if job is not None else first
-        yield shard, ("HGETALL", f"{shard.base}:log:{id}"), _store_lines(snapshot, id)
+        yield shard, ("HGETALL", f"{shard.base}:log:{id}"), _receive_lines(snapshot, id)
 
 
-def _keys(shards: Shards, snapshot: Snapshot, names: Sequence[str]) -> Iterator[tuple[Shard, Command, StoreReply]]:
+def _keys(shards: Shards, snapshot: Snapshot, names: Sequence[str]) -> Iterator[tuple[Shard, Command, Receive]]:
     by_shard: dict[Shard, list[str]] = {}
     for name in names:
         by_shard.setdefault(shards.of_key(name), []).append(name)
     for shard, some in by_shard.items():
-        yield shard, ("HMGET", f"{shard.base}:key", *some), _store_keys(snapshot, some)
+        yield shard, ("HMGET", f"{shard.base}:key", *some), _receive_keys(snapshot, some)
 
 
-def _store_keys(snapshot: Snapshot, names: Sequence[str]) -> StoreReply:
+def _receive_keys(snapshot: Snapshot, names: Sequence[str]) -> Receive:
     return lambda ids: snapshot.keys.update(zip(names, ids, strict=True))
 
 
-def _store_names(snapshot: Snapshot, name: str) -> StoreReply:
-    def store(members: list[bytes]) -> None:
+def _receive_names(snapshot: Snapshot, name: str) -> Receive:
+    def receive(members: list[bytes]) -> None:
         snapshot.waiting[name] = sorted(member.decode() for member in members)
 
-    return store
+    return receive
 
 
-def _store_runs(snapshot: Snapshot, id: JobId) -> StoreReply:
-    def store(texts: list[bytes]) -> None:
+def _receive_runs(snapshot: Snapshot, id: JobId) -> Receive:
+    def receive(texts: list[bytes]) -> None:
         snapshot.runs[id] = runs_in(id, snapshot.jobs[id][0], texts)
 
-    return store
+    return receive
 
 
-def _store_lines(snapshot: Snapshot, id: JobId) -> StoreReply:
-    def store(pairs: list[bytes]) -> None:
+def _receive_lines(snapshot: Snapshot, id: JobId) -> Receive:
+    def receive(pairs: list[bytes]) -> None:
         snapshot.lines[id] = pairs
 
-    return store
+    return receive
 
 
-def _store_schedules(snapshot: Snapshot, names: Sequence[str], texts: Sequence[bytes | None]) -> None:
+def _receive_schedules(snapshot: Snapshot, names: Sequence[str], texts: Sequence[bytes | None]) -> None:
     for name, text in zip(names, texts, strict=True):
         snapshot.schedules[name] = (text, schedule_of(name, text))
 
 
-def _store_circuits(snapshot: Snapshot, pairs: Sequence[bytes]) -> None:
+def _receive_circuits(snapshot: Snapshot, pairs: Sequence[bytes]) -> None:
     texts = to_dict(pairs)
     found = circuits_of(texts)
     snapshot.circuits = {task: (text, found.get(task)) for task, text in texts.items()}

@@ -51,9 +51,9 @@ class RedisServer:
         self._sha_of: dict[str, str] = {}
         self._closed = False
 
-    async def call(self, *words: Arg) -> Reply:
+    async def call(self, *args: Arg) -> Reply:
         """The reply to one command."""
-        (reply,) = await self._request(pack(words), 1)
+        (reply,) = await self._request(pack(args), 1)
         return reply
 
     async def multi(self, commands: Sequence[Sequence[Arg]]) -> list[Reply]:
@@ -67,16 +67,16 @@ class RedisServer:
         packed = [pack(tuple(command)) for command in (("MULTI",), *commands, ("DISCARD",))]
         await self._request(b"".join(packed), len(packed), ("NOPERM",))
 
-    async def script(self, name: str, base: str, words: Sequence[Arg]) -> Reply:
+    async def script(self, name: str, base: str, args: Sequence[Arg]) -> Reply:
         """The reply of one of our scripts."""
         if name not in self._sha_of:
             self._sha_of[name] = (await self.call("SCRIPT", "LOAD", SCRIPTS[name])).decode()
         try:
-            return await self.call("EVALSHA", self._sha_of[name], 1, base, *words)
+            return await self.call("EVALSHA", self._sha_of[name], 1, base, *args)
         except StoreError as error:
             if not str(error.__cause__).startswith("NOSCRIPT"):
                 raise
-        return await self.call("EVAL", SCRIPTS[name], 1, base, *words)
+        return await self.call("EVAL", SCRIPTS[name], 1, base, *args)
 
     async def scripts(self, name: str, base: str, lists: Sequence[Sequence[Arg]]) -> list[Reply]:
         """The replies of one of our scripts, called with each of these argument lists in one transaction."""
@@ -84,7 +84,7 @@ class RedisServer:
         self._sha_of[name] = sha
         # The first call is an EVAL: a server that was restarted does not know the script until then.
         first: tuple[Arg, ...] = ("EVAL", SCRIPTS[name])
-        commands = [(*(("EVALSHA", sha) if n else first), 1, base, *words) for n, words in enumerate(lists)]
+        commands = [(*(("EVALSHA", sha) if n else first), 1, base, *args) for n, args in enumerate(lists)]
         return await self.multi(commands)
 
     async def listen(self, on_message: Callable[[Reply], None]) -> RedisConnection:
@@ -129,8 +129,9 @@ class RedisServer:
 
 
 def store_error_of(error: Exception, shown: str) -> StoreError:
+    """The StoreError for an error of the server or the connection: StoreUnavailable if it may pass."""
     text = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
-    if any(words in text for words in ACL_ERRORS):
+    if any(part in text for part in ACL_ERRORS):
         return StoreError(f"{shown} refused us: {text}; its ACL has to allow it (ACL LOG tells what it was)")
     if text.startswith("NOAUTH"):
         return StoreError(f"{shown} refused us: {text.rstrip('.')}; the URL needs user:password@ before the host")

@@ -24,8 +24,8 @@ class Shard:
     def __init__(self, connector: RedisConnector, base: str) -> None:
         self._connector, self.base, self._slot, self.shown = connector, base, slot(base), connector.url.shown
 
-    async def call(self, *words: Arg) -> Any:
-        return await self._request(lambda server: server.call(*words))
+    async def call(self, *args: Arg) -> Any:
+        return await self._request(lambda server: server.call(*args))
 
     async def multi(self, commands: Sequence[Sequence[Arg]]) -> list[Any]:
         """The replies to several commands, run as one transaction (MULTI) in one round trip."""
@@ -35,9 +35,9 @@ class Shard:
         """Raises StoreError if our user may not run one of these commands. None of them is run."""
         await self._request(lambda server: server.check_allowed(commands))
 
-    async def script(self, name: str, words: Sequence[Arg]) -> Any:
+    async def script(self, name: str, args: Sequence[Arg]) -> Any:
         """The reply of one of our scripts."""
-        return await self._request(lambda server: server.script(name, self.base, words))
+        return await self._request(lambda server: server.script(name, self.base, args))
 
     async def scripts(self, name: str, lists: Sequence[Sequence[Arg]]) -> list[Any]:
         """The replies of one of our scripts, called with each of these argument lists in one transaction."""

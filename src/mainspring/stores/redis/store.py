@@ -45,7 +45,7 @@ from .shard import Shards
 from .two_phase import sweep
 from .url import RedisUrl
 
-_unfolded = SurvivedErrors("tally", "the next beat folds the counts and ends transactions that were left behind")
+_fold_errors = SurvivedErrors("tally", "the next beat folds the counts and ends transactions that were left behind")
 # diagnose() waits this long for the listener's status.
 LISTENER_TIMEOUT_SECONDS = 8.0
 
@@ -196,7 +196,7 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
         with self._clock.outside():
             await shards.each(lambda shard: self._wakeups.data_loss.check(shard, now))
             beat = await claim.beat(shards, worker, until, now)
-            with _unfolded.survive(StoreError):
+            with _fold_errors.survive(StoreError):
                 await tally.fold(shards)
                 await sweep(shards)
         return beat
