@@ -22,11 +22,11 @@ SETS = ("suspect", "held:", "parked:")
 
 
 class CommitUnderWay(AssertionError):
-    """A commit over several homes has not ended: of a writer that is at it, or of one that was killed."""
+    """A two-phase commit has not ended: its owner is at work, or was killed."""
 
 
 async def audit(shards: Shards) -> None:
-    """Every entry belongs to a job that is so, and every job has its entries, in the home of its queue."""
+    """Every index entry belongs to a job, and every job has its entries, in the shard of its queue."""
     keys: dict[bytes, bytes] = {}
     for shard in shards.all:
         if await shard.call("EXISTS", *(f"{shard.base}:{name}" for name in ("lock", "promise", "decided"))):
@@ -127,7 +127,7 @@ async def _registers(shard: Shard, expected: dict[str, Any], waiting: dict[str, 
 
 
 async def _kept(shards: Shards) -> None:
-    """Documents, entries and news are in the first home, each in the orders it is read by."""
+    """Documents, audit entries and feed items are in the first shard, in all their indexes."""
     for shard in shards.all[1:]:
         assert not [name for name in await _names(shard) if name.startswith(KEPT)]
     shard, fading = shards.first, dict[bytes, int]()

@@ -190,7 +190,7 @@ class TestRoundTrips(OnServers):
                 trips.append(counter.trips)
                 await audit(store._open())
         shards = len(store.url.bases)
-        # In a cluster each stage asks every home, and keys lie in all of them once there are enough.
+        # In a cluster each stage asks every shard, and keys are in all of them once there are enough.
         assert trips[1] <= bound * shards + (0 if shards == 1 else 4 * shards)
         assert trips[0] == trips[1] or shards > 1
 
@@ -414,7 +414,7 @@ class TestAllOrNone(Contract):
             await audit(other._open())
             return int(await other._open().first.call("HLEN", "{fresh}:job"))
 
-    @pytest.mark.parametrize("most", [20_000, 2_000], ids=["transaction", "step"])
+    @pytest.mark.parametrize("most", [20_000, 2_000], ids=["transaction", "two_phase"])
     @pytest.mark.parametrize(("way", "left"), [("asked", 1), ("asked", 200_000), ("answered", 1)])
     async def test_an_enqueue_of_2500_that_is_cut_off_stores_all_or_none(
         self, way: str, left: int, most: int, monkeypatch: pytest.MonkeyPatch
@@ -521,7 +521,7 @@ class TestFloods(Contract):
 
 
 class Counted:
-    """A function of a home and ids that counts the ids."""
+    """Wraps a function of a shard and ids, and counts the ids."""
 
     def __init__(self, read: Callable[..., Awaitable[Any]]) -> None:
         self._read = read

@@ -35,7 +35,7 @@ class TestMend(Contract):
         return cast(RedisStore, open_store(self.url))
 
     async def lose(self, store: Any, queue: str) -> None:
-        """All that the home of this queue has."""
+        """All keys and values of the shard of this queue."""
         shard = store._open().of(queue)
         assert shard is not store._open().first
         await shard.call("UNLINK", *await shard.call("KEYS", f"{shard.base}*"))

@@ -1,5 +1,7 @@
-"""Optimistic transactions: a rule of the memory store runs on a snapshot, and its changes are written if the values
-that decided them are unchanged; else it runs again."""
+"""Optimistic transactions: a rule of the memory store runs on a snapshot, and its changes are written.
+
+They are written only if the values that decided them are unchanged; else the rule runs again.
+"""
 
 from __future__ import annotations
 

@@ -266,7 +266,7 @@ class ClaimContract(Contract):
     @pytest.mark.parametrize(
         "fields", [{"queue": "other"}, {"queue": "paused"}, {"task": "other"}, {"run_at": later(100)}], ids=str
     )
-    async def test_jobs_of_all_queues_and_tasks_expire(self, fields: dict[str, Any]) -> None:
+    async def test_a_claim_expires_jobs_that_it_does_not_serve(self, fields: dict[str, Any]) -> None:
         async with self.opened() as store:
             await store.pause_queue("paused", True)
             (job_id,) = await put(store, new_job(expires_at=later(5), **fields))

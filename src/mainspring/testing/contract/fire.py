@@ -79,7 +79,7 @@ class FireContract(Contract):
             assert await fire(store, wrong, **parts) == Fired(False)
             assert await all_of(store) == before
 
-    async def test_a_firing_of_a_missing_schedule_writes_nothing_but_revision_one(self) -> None:
+    async def test_a_later_revision_of_a_missing_schedule_writes_nothing(self) -> None:
         async with self.opened() as store:
             assert await fire(store, next_revision(NEW), jobs=(tick_job(NEW),), ticks=(a_tick(1),)) == Fired(False)
             assert await all_of(store) == NOTHING

@@ -132,7 +132,7 @@ class LifecycleContract(Contract):
                 await put(store, new_job())
                 await asyncio.wait([waiting], timeout=0.02)
 
-    async def test_wait_for_a_queue_ends_when_it_gets_a_job(self) -> None:
+    async def test_wait_on_a_queue_ends_when_it_gets_a_job(self) -> None:
         async with self.opened() as store, asyncio.timeout(5):
             waiting = asyncio.create_task(store.wait(["mail"], 50))
             while not waiting.done():

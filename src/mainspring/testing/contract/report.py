@@ -262,7 +262,7 @@ class ReportContract(Contract):
             assert (await read_job(store, job.id)).progress is None
             assert await store.logs(job.id, limit=10) == []
 
-    async def test_a_report_does_not_make_a_waiting_job_claimable(self) -> None:
+    async def test_a_report_does_not_resume_a_paused_job(self) -> None:
         async with self.opened() as store:
             job, paused = await start(store), await job_in_state(store, State.PAUSED)
             await send_report(store, job, a_line(1))

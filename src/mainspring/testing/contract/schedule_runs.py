@@ -352,7 +352,7 @@ class ScheduleRunsContract(Contract):
             assert await read_schedule(store, "else") == other
             assert (await read_schedule(store, "dependent")).due_at == AT
 
-    async def test_a_completed_run_with_more_effects_releases_waiting_schedules(self) -> None:
+    async def test_a_completed_run_with_run_notes_releases_waiting_schedules(self) -> None:
         async with self.opened() as store:
             _, (job_id,) = await launch(store)
             held = await waiting_schedule(store)

@@ -139,7 +139,7 @@ class VersionContract(Contract):
             (run,) = await store.executions(job.id)
             assert (run.ending, run.failure) == ("released", job.failure)
 
-    async def test_the_start_of_the_wait_for_another_version_is_kept(self) -> None:
+    async def test_the_start_of_a_wait_is_kept_by_the_next_run(self) -> None:
         async with self.opened() as store:
             job = await postponed(store)
             again = await claim_job(store, job.id, now=later(30))

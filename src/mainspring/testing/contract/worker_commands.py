@@ -96,7 +96,7 @@ class WorkerCommandsContract(Contract):
             assert (await beat(store)).orders == WorkerCommands()
             assert await store.workers(now=NOW) == [WorkerRow(a_worker("ada"), later(60), WorkerCommands())]
 
-    async def test_a_stop_command_is_not_replaced(self) -> None:
+    async def test_a_stop_command_cannot_be_withdrawn(self) -> None:
         async with self.opened() as store:
             await beat(store)
             await store.order(None, WorkerCommands(stopped=True), now=NOW)
