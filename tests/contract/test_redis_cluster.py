@@ -56,7 +56,7 @@ class TestTrouble(Spread):
             await open_store(self.cluster.nodes[0].url()).open()
 
     async def test_a_server_by_itself_is_no_cluster(self, redis: Redis) -> None:
-        with pytest.raises(StoreError, match="is no cluster: use redis://"):
+        with pytest.raises(StoreError, match="is not a cluster: use redis://"):
             await open_store(redis.url().replace("redis://", "redis+cluster://")).open()
 
     async def test_one_node_that_answers_is_enough_to_find_the_others(self) -> None:

@@ -94,14 +94,16 @@ class TestTls:
         for url in (guarded.tls(ca=stranger.ca), guarded.tls()):
             error = await refusal(url)
             assert not isinstance(error, StoreUnavailable)
-            assert re.search(r"is not who it should be: .*; name its authority with \?ca=file$", str(error))
+            assert re.search(r"has an untrusted certificate: .*; name its authority with \?ca=file$", str(error))
 
     async def test_a_server_certificate_of_another_host_is_a_store_error(
         self, guarded: Guarded, authority: Authority
     ) -> None:
         error = await refusal(guarded.tls("localhost", ca=authority.ca))
         assert not isinstance(error, StoreUnavailable)
-        assert re.search("is not who it should be: .*not valid for 'localhost'; use a host that it names$", str(error))
+        assert re.search(
+            "has an untrusted certificate: .*not valid for 'localhost'; use a host that it names$", str(error)
+        )
 
     async def test_redis_scheme_at_a_tls_port_suggests_rediss(self, guarded: Guarded) -> None:
         error = await refusal(f"redis://127.0.0.1:{guarded.tls_port}/0")

@@ -89,7 +89,7 @@ class RedisConnector:
         except StoreError as error:
             if "cluster support disabled" not in str(error):
                 raise
-            raise StoreError(f"{self.url.shown} is no cluster: use redis:// for a server by itself") from None
+            raise StoreError(f"{self.url.shown} is not a cluster: use redis:// for a single server") from None
         if sum(end - start + 1 for start, end, *_ in ranges) < SLOTS:
             raise StoreUnavailable(f"{self.url.shown} has slots that no master serves; try again")
         ranges.sort(key=lambda one: one[0])

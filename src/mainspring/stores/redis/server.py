@@ -132,14 +132,14 @@ def store_error_of(error: Exception, shown: str) -> StoreError:
     """The StoreError for an error of the server or the connection: StoreUnavailable if it may pass."""
     text = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
     if any(part in text for part in ACL_ERRORS):
-        return StoreError(f"{shown} refused us: {text}; its ACL has to allow it (ACL LOG tells what it was)")
+        return StoreError(f"{shown} refused us: {text}; its ACL has to allow it (ACL LOG shows the command)")
     if text.startswith("NOAUTH"):
         return StoreError(f"{shown} refused us: {text.rstrip('.')}; the URL needs user:password@ before the host")
     if text.startswith(AUTH_ERRORS) or (isinstance(error, Lost) and " alert " in text):
         return StoreError(f"{shown} refused us: {text}")
     if isinstance(error, SSLCertVerificationError):
         remedy = REMEDIES.get(error.verify_code, "name its authority with ?ca=file")
-        return StoreError(f"{shown} is not who it should be: {error.verify_message.rstrip('.')}; {remedy}")
+        return StoreError(f"{shown} has an untrusted certificate: {error.verify_message.rstrip('.')}; {remedy}")
     if not isinstance(error, ReplyError):
         return StoreUnavailable(f"cannot reach {shown}: {text}; try again")
     if text.startswith(("MOVED", "ASK")):

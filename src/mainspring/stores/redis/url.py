@@ -78,7 +78,7 @@ class RedisUrl:
             self._parse_servers(parts)
         self._files = {name: self._parameters.pop(name) for name in FILES if self._tls and name in self._parameters}
         if "key" in self._files and "cert" not in self._files:
-            raise BadSetting(f"key= without cert= in store URL {self.shown!r}: name the certificate that it is of")
+            raise BadSetting(f"key= without cert= in store URL {self.shown!r}: name its certificate with cert=")
         self._sentinel_password = self._parameters.pop("sentinel_password", None) if self.kind == "sentinel" else None
         if self._parameters:
             raise BadSetting(
