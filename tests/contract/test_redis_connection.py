@@ -38,5 +38,5 @@ async def test_a_connection_with_an_unexpected_reply_is_lost() -> None:
         url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         opened = await connection.connect(RedisUrl(url, url).server())
         assert await opened.lost == "it sent a reply to no command: b'what nobody asked'"
-        with pytest.raises(connection.Lost):
+        with pytest.raises(connection.ConnectionLost):
             await opened.send(connection.pack(("PING",)), 1)

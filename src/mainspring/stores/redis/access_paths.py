@@ -33,7 +33,7 @@ class AccessPath(NamedTuple):
     """Whether each set is in the order of creation."""
 
 
-class Names(NamedTuple):
+class RegisterNames(NamedTuple):
     """The registers of a shard: names for which there may be jobs."""
 
     groups: list[str]
@@ -50,9 +50,9 @@ class Names(NamedTuple):
         return [name for name in self.ends if _register_matches(name, which.states, which.tasks)]
 
 
-async def names_in(shard: Shard) -> Names:
-    found = await shard.multi([("SMEMBERS", f"{shard.base}:{register}") for register in Names._fields])
-    return Names(*(sorted(name.decode() for name in names) for names in found))
+async def names_in(shard: Shard) -> RegisterNames:
+    found = await shard.multi([("SMEMBERS", f"{shard.base}:{register}") for register in RegisterNames._fields])
+    return RegisterNames(*(sorted(name.decode() for name in names) for names in found))
 
 
 async def group_names(shard: Shard) -> list[str]:
@@ -64,7 +64,7 @@ def _group_matches(name: str, which: Filter) -> bool:
     return (which.queues is None or queue in which.queues) and (which.tasks is None or task in which.tasks)
 
 
-def access_paths(base: str, which: Filter, names: Names, now: datetime) -> Iterator[AccessPath]:
+def access_paths(base: str, which: Filter, names: RegisterNames, now: datetime) -> Iterator[AccessPath]:
     """First the path through all jobs, then one for each condition that is indexed."""
     yield _by_creation(base, which, (f"{base}:made:{name}" for name in names.groups_of(which)))
     yield from (_by_creation(base, which, [f"{base}:tag:{tag}"]) for tag in which.tags or ())
@@ -93,7 +93,7 @@ def _by_creation(base: str, which: Filter, keys: Iterable[str]) -> AccessPath:
     return AccessPath([*sets, _sorted(f"{base}:odd")], ordered=True)
 
 
-def _by_state(base: str, which: Filter, names: Names, us: int) -> Iterator[IndexSet]:
+def _by_state(base: str, which: Filter, names: RegisterNames, us: int) -> Iterator[IndexSet]:
     states = set(which.states or ())
     if "running" in states:
         yield from (_set(f"{base}:held:{worker}") for worker in names.holders)

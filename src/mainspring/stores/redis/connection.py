@@ -25,7 +25,7 @@ HANDSHAKE_SECONDS = 3.0
 pack: Callable[[tuple[Arg, ...]], bytes] = pack_command  # type: ignore[assignment]
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection is lost. Commands without a reply may or may not have been run."""
 
 
@@ -48,7 +48,7 @@ class RedisConnection(asyncio.Protocol):
         """Replies to `count` commands, including errors. Cancelling the wait does not desynchronise the connection."""
         future: asyncio.Future[list[Reply]] = self._loop.create_future()
         if self._transport is None or self.lost.done():
-            future.set_exception(Lost(self.lost.result() if self.lost.done() else "not connected"))
+            future.set_exception(ConnectionLost(self.lost.result() if self.lost.done() else "not connected"))
             return future
         self._pending.append((count, future))
         if self._timer is None:
@@ -114,12 +114,12 @@ class RedisConnection(asyncio.Protocol):
         while self._pending:
             _, future = self._pending.popleft()
             if not future.done():
-                future.set_exception(Lost(reason))
+                future.set_exception(ConnectionLost(reason))
                 future.exception()  # marks it as retrieved: the caller may have stopped waiting
 
 
 async def connect(target: ConnectTarget, on_message: Callable[[Reply], None] | None = None) -> RedisConnection:
-    """A connection that is logged in to its database. Raises OSError, TimeoutError, Lost or ReplyError."""
+    """A connection that is logged in to its database. Raises OSError, TimeoutError, ConnectionLost or ReplyError."""
     connection = RedisConnection()
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
@@ -144,18 +144,18 @@ async def _open_transport(target: ConnectTarget, connection: RedisConnection) ->
         if target.tls is None or isinstance(error, SSLCertVerificationError):
             raise
         reason = _reason(error)
-        raise Lost(f"{reason} ({_CERTIFICATE_HINT if ' alert ' in reason else _NO_TLS_HINT})") from error
+        raise ConnectionLost(f"{reason} ({_CERTIFICATE_HINT if ' alert ' in reason else _NO_TLS_HINT})") from error
 
 
 async def _authenticate(target: ConnectTarget, connection: RedisConnection) -> None:
     commands = _login_commands(target)
     try:
         replies = await connection.send(b"".join(map(pack, commands)), len(commands))
-    except Lost as lost:
+    except ConnectionLost as lost:
         # Some servers send the reason before they close the connection: too many clients, or protected mode.
         replies = [reply for reply in connection._replies if isinstance(reply, ReplyError)]
         if not replies:
-            raise Lost(f"{lost}{_tls_hint(target)}") from lost
+            raise ConnectionLost(f"{lost}{_tls_hint(target)}") from lost
     for reply in replies:
         if isinstance(reply, ReplyError):
             raise reply

@@ -15,7 +15,7 @@ from ...ids import JobId
 from ...records.job import Job, State
 from ...records.query import Cursor, Filter, Sort
 from ..rules import matches
-from .access_paths import AccessPath, Names, access_paths, end_of, names_in, not_yet_due, ranks_in
+from .access_paths import AccessPath, RegisterNames, access_paths, end_of, names_in, not_yet_due, ranks_in
 from .index import Command, id_range
 from .known import read_brief, read_shard
 from .records import claim_key, packed, unpacked
@@ -113,7 +113,9 @@ async def _page(shard: Shard, request: ListRequest) -> list[Job]:
     return await _page_of_ids(shard, set.intersection(*members), request)
 
 
-async def _choose_paths(shard: Shard, request: ListRequest, names: Names) -> tuple[AccessPath, list[AccessPath], bool]:
+async def _choose_paths(
+    shard: Shard, request: ListRequest, names: RegisterNames
+) -> tuple[AccessPath, list[AccessPath], bool]:
     """How to find the page: an ordered path to walk along; paths to intersect instead, if that is cheaper; whether to
     try the walk first even so."""
     which, created = request.which, request.sort == "created"
@@ -143,7 +145,7 @@ async def _choose_paths(shard: Shard, request: ListRequest, names: Names) -> tup
 # a set
 
 
-async def _members(shard: Shard, request: ListRequest, names: Names, path: AccessPath) -> set[bytes]:
+async def _members(shard: Shard, request: ListRequest, names: RegisterNames, path: AccessPath) -> set[bytes]:
     members = await shard.multi([one.read for one in path.sets]) if path.sets else []
     found = set[bytes]()
     for one, some in zip(path.sets, members, strict=True):
@@ -218,10 +220,10 @@ async def _read_next(
     return found[:count], found[count - 1] if len(found) > count else end
 
 
-async def _orders(shard: Shard, request: ListRequest, names: Names, along: AccessPath) -> list[ListOrder]:
+async def _orders(shard: Shard, request: ListRequest, names: RegisterNames, along: AccessPath) -> list[ListOrder]:
     base, which = shard.base, request.which
     if request.sort == "finished":
-        return [Scored(f"{base}:ended:{name}") for name in names.ends_of(which)]
+        return [ScoredOrder(f"{base}:ended:{name}") for name in names.ends_of(which)]
     if request.sort == "due":
         return await _by_due(shard, names.groups_of(which))
     low, high = id_range(which.created_after, which.created_before)
@@ -233,11 +235,11 @@ async def _orders(shard: Shard, request: ListRequest, names: Names, along: Acces
 
 async def _by_due(shard: Shard, groups: Sequence[str]) -> list[ListOrder]:
     base, ranks = shard.base, await ranks_in(shard, groups)
-    orders: list[ListOrder] = [Later(f"{base}:later:{name}") for name in groups]
+    orders: list[ListOrder] = [LaterJobs(f"{base}:later:{name}") for name in groups]
     orders += [ReadyJobs(f"{base}:ready:{name}", rank) for name in groups for rank in ranks[name]]
     jobs = await _read(shard, await shard.call("SMEMBERS", f"{base}:suspect"))
     suspects = [(micros(job.run_at), packed(job.id)) for job in jobs if job.state is State.PENDING]
-    return [*orders, Suspects(suspects)] if suspects else orders
+    return [*orders, SuspectJobs(suspects)] if suspects else orders
 
 
 class ListOrder:
@@ -284,7 +286,7 @@ class ReadyJobs(ListOrder):
         return ((int.from_bytes(member[2:10], "big"), member[10:]) for answer in answers for member in answer)
 
 
-class Scored(ListOrder):
+class ScoredOrder(ListOrder):
     """A sorted set with instants as scores; members of one instant are in the order of ids."""
 
     reply_items = 2
@@ -309,8 +311,8 @@ class Scored(ListOrder):
         return member
 
 
-class Later(Scored):
-    """As Scored, but members of one instant are not in the order of ids: the last instant may be incomplete."""
+class LaterJobs(ScoredOrder):
+    """As ScoredOrder, but members of one instant are not in the order of ids: the last instant may be incomplete."""
 
     def _id(self, member: bytes) -> bytes:
         return member[10:]
@@ -319,7 +321,7 @@ class Later(Scored):
         return last[0], AFTER_ALL if newest else b""
 
 
-class Suspects(ListOrder):
+class SuspectJobs(ListOrder):
     """Poison suspects: so few that all are read each time."""
 
     def __init__(self, entries: list[Entry]) -> None:

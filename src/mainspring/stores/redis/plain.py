@@ -39,17 +39,17 @@ MAX_MERGED = 2_000
 _encode = msgspec.json.Encoder().encode
 
 
-class Head(msgspec.Struct, frozen=True):
+class ScheduleHead(msgspec.Struct, frozen=True):
     """The fields of a schedule that a firing needs when it replaces it."""
 
     revision: int = 1
     waits_on: str | None = None
 
 
-_head = msgspec.json.Decoder(Head).decode
+_head = msgspec.json.Decoder(ScheduleHead).decode
 
 
-class Planned(msgspec.Struct, frozen=True):
+class PlannedItem(msgspec.Struct, frozen=True):
     """The commands of an item, and the conditions for running them."""
 
     conditions: list[Condition]
@@ -59,7 +59,7 @@ class Planned(msgspec.Struct, frozen=True):
 async def write_planned(
     shard: Shard,
     items: Sequence[Item],
-    planned: Sequence[Planned],
+    planned: Sequence[PlannedItem],
     more: Callable[[Sequence[Item]], list[Command]],
     topic: str,
 ) -> set[int]:
@@ -81,7 +81,7 @@ async def write_planned(
     return {n for some in await asyncio.gather(*map(write_batch, lots)) for n in some}
 
 
-def _unit(planned: Sequence[Planned], more: Sequence[Command]) -> tuple[list[Arg], list[int]]:
+def _unit(planned: Sequence[PlannedItem], more: Sequence[Command]) -> tuple[list[Arg], list[int]]:
     """A unit as prelude.lua reads it, and for each condition the number of its item."""
     args: list[Arg] = []
     owners: list[int] = []
@@ -132,15 +132,17 @@ async def fire(shards: Shards, firings: Sequence[Firing], now: datetime, before:
     return {fit[n] for n in written}
 
 
-def _head_of(text: bytes) -> Head:
+def _head_of(text: bytes) -> ScheduleHead:
     """The head; one that cannot be decoded gets a revision that fits no firing, and so is left to the rules."""
     try:
         return _head(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return Head(revision=-1)
+        return ScheduleHead(revision=-1)
 
 
-def _plan_firing(base: str, firing: Firing, text: bytes | None, head: Head | None, now: datetime, us: int) -> Planned:
+def _plan_firing(
+    base: str, firing: Firing, text: bytes | None, head: ScheduleHead | None, now: datetime, us: int
+) -> PlannedItem:
     schedule = firing.schedule
     conditions = [has(f"{base}:schedule", schedule.name, text)]
     commands = list(schedule_commands(base, schedule.name, head is not None, head.waits_on if head else None, schedule))
@@ -150,7 +152,7 @@ def _plan_firing(base: str, firing: Firing, text: bytes | None, head: Head | Non
         commands.append(("ZADD", f"{base}:ticks:{schedule.name}", tick.n, _encode(tick)))
     if firing.ticks and firing.ticks[-1].n > TICKS_KEPT:
         commands.append(("ZREMRANGEBYRANK", f"{base}:ticks:{schedule.name}", 0, -TICKS_KEPT - 1))
-    return Planned(conditions, commands)
+    return PlannedItem(conditions, commands)
 
 
 def _plan_job(
@@ -198,7 +200,7 @@ async def finish(shards: Shards, outcomes: Sequence[Outcome], others: set[str]) 
     shared = others | {name for name, some in zip(names, waiting, strict=True) if some}
     shared |= {member.decode() for some in waiting for member in some}
     tasks = {task.decode() for task in circuits}
-    fit, planned = list[Outcome](), list[Planned]()
+    fit, planned = list[Outcome](), list[PlannedItem]()
     for outcome, short, record, claim in zip(outcomes, shorts, jobs, runs, strict=True):
         name = outcome.schedule or ""
         if times[name] > 1 or name in shared or record is None or claim is None or (text := rows[name]) is None:
@@ -219,7 +221,9 @@ def _is_plain(job: Job, outcome: Outcome, circuits: set[str]) -> bool:
     return runs and same and job.failure is None and job.crashes == 0 and job.attempt == 1
 
 
-def _plan_end(base: str, job: Job, outcome: Outcome, short: bytes, claim: bytes, row: Schedule, text: bytes) -> Planned:
+def _plan_end(
+    base: str, job: Job, outcome: Outcome, short: bytes, claim: bytes, row: Schedule, text: bytes
+) -> PlannedItem:
     at = micros(outcome.finished_at)
     head = claim.split(b"\0", 3)
     result = b"0" if outcome.result is None else b"1" + outcome.result.encode()
@@ -234,7 +238,7 @@ def _plan_end(base: str, job: Job, outcome: Outcome, short: bytes, claim: bytes,
     if (after := after_job_ended(row, job.id, State.COMPLETED, outcome.finished_at, outcome.result)) is not row:
         conditions += (has(f"{base}:schedule", name, text), has_members(f"{base}:waits:{name}", ()))
         commands += schedule_commands(base, name, True, row.waits_on, after)
-    return Planned(conditions, commands)
+    return PlannedItem(conditions, commands)
 
 
 def _counts(base: str, outcomes: Sequence[Outcome]) -> list[Command]:

@@ -10,7 +10,7 @@ from ssl import SSLCertVerificationError
 from hiredis import ReplyError
 
 from ...errors import ShuttingDown, StoreError, StoreUnavailable
-from .connection import Arg, Lost, RedisConnection, Reply, connect, pack
+from .connection import Arg, ConnectionLost, RedisConnection, Reply, connect, pack
 from .url import ConnectTarget
 
 # Errors that pass: the server is full, loading, a replica, busy with a script, or in a failover.
@@ -91,7 +91,7 @@ class RedisServer:
         """A new connection for SUBSCRIBE; every reply on it is passed to `on_message`."""
         try:
             return await connect(self._target, on_message)
-        except (ReplyError, Lost, OSError, TimeoutError) as error:
+        except (ReplyError, ConnectionLost, OSError, TimeoutError) as error:
             raise store_error_of(error, self._shown) from error
 
     async def _request(self, packed: bytes, count: int, prefixes: tuple[str, ...] = ("",)) -> list[Reply]:
@@ -100,7 +100,7 @@ class RedisServer:
             if connection is None or connection.lost.done():
                 connection = await self._connect()
             return self._checked(await connection.send(packed, count), prefixes)
-        except (Lost, OSError, TimeoutError, ReplyError) as error:
+        except (ConnectionLost, OSError, TimeoutError, ReplyError) as error:
             raise store_error_of(error, self._shown) from error
 
     def _checked(self, replies: list[Reply], prefixes: tuple[str, ...] = ("",)) -> list[Reply]:
@@ -135,7 +135,7 @@ def store_error_of(error: Exception, shown: str) -> StoreError:
         return StoreError(f"{shown} refused us: {text}; its ACL has to allow it (ACL LOG shows the command)")
     if text.startswith("NOAUTH"):
         return StoreError(f"{shown} refused us: {text.rstrip('.')}; the URL needs user:password@ before the host")
-    if text.startswith(AUTH_ERRORS) or (isinstance(error, Lost) and " alert " in text):
+    if text.startswith(AUTH_ERRORS) or (isinstance(error, ConnectionLost) and " alert " in text):
         return StoreError(f"{shown} refused us: {text}")
     if isinstance(error, SSLCertVerificationError):
         remedy = REMEDIES.get(error.verify_code, "name its authority with ?ca=file")

@@ -155,11 +155,11 @@ class ScheduleRunsContract(Contract):
     async def test_a_detached_job_does_not_change_the_schedule(self, how: Any) -> None:
         async with self.opened() as store:
             old, (job_id,) = await launch(store)
-            (beside,) = await put(store, tick_job(old, later(-3600), beside=True))
-            await run_job(store, beside, how)
+            (detached,) = await put(store, tick_job(old, later(-3600), beside=True))
+            await run_job(store, detached, how)
             if isinstance(how, Discard):
-                await act(store, Action.RETRY, beside)
-            await act(store, Action.DELETE, beside)
+                await act(store, Action.RETRY, detached)
+            await act(store, Action.DELETE, detached)
             assert await read_schedule(store) == old
             assert old.active == (job_id,)
 

@@ -14,7 +14,7 @@ from .build import NOW, Contract, a_worker, beat, later
 DRAIN, SLOW = WorkerCommands(drained=True), WorkerCommands(concurrency=1)
 
 
-async def crew(store: Store, *names: str) -> None:
+async def add_workers(store: Store, *names: str) -> None:
     for name in names:
         await beat(store, name)
 
@@ -26,19 +26,19 @@ class WorkerCommandsContract(Contract):
 
     async def test_a_worker_gets_its_commands_at_every_beat(self) -> None:
         async with self.opened() as store:
-            await crew(store, "ada")
+            await add_workers(store, "ada")
             assert await store.order(["ada"], DRAIN, now=NOW) == ["ada"]
             assert [(await beat(store)).orders for _ in range(2)] == [DRAIN, DRAIN]
 
     async def test_worker_commands_are_listed_with_their_worker(self) -> None:
         async with self.opened() as store:
-            await crew(store, "ada")
+            await add_workers(store, "ada")
             await store.order(["ada"], SLOW, now=NOW)
             assert await store.workers(now=NOW) == [WorkerRow(a_worker("ada"), later(60), SLOW)]
 
     async def test_every_field_of_worker_commands_is_kept(self) -> None:
         async with self.opened() as store:
-            await crew(store, "ada")
+            await add_workers(store, "ada")
             whole = WorkerCommands(concurrency=3, drained=True, stopped=True)
             await store.order(["ada"], whole, now=NOW)
             assert (await beat(store)).orders == whole
@@ -46,7 +46,7 @@ class WorkerCommandsContract(Contract):
 
     async def test_later_worker_commands_replace_earlier_ones(self) -> None:
         async with self.opened() as store:
-            await crew(store, "ada")
+            await add_workers(store, "ada")
             await store.order(["ada"], WorkerCommands(concurrency=3, drained=True), now=NOW)
             await store.order(["ada"], SLOW, now=NOW)
             assert (await beat(store)).orders == SLOW
@@ -55,7 +55,7 @@ class WorkerCommandsContract(Contract):
 
     async def test_worker_commands_reach_only_the_named_workers(self) -> None:
         async with self.opened() as store:
-            await crew(store, "ada", "bob", "cyd")
+            await add_workers(store, "ada", "bob", "cyd")
             assert await store.order(["cyd", "ada", "unknown"], DRAIN, now=NOW) == ["ada", "cyd"]
             assert [(await beat(store, name)).orders for name in ("ada", "bob", "cyd")] == [
                 DRAIN,
@@ -68,7 +68,7 @@ class WorkerCommandsContract(Contract):
         self, named: Collection[str] | None, reached: list[str]
     ) -> None:
         async with self.opened() as store:
-            await crew(store, "bob", "ada")
+            await add_workers(store, "bob", "ada")
             assert await store.order(named, DRAIN, now=NOW) == reached
             drained = [row.info.id for row in await store.workers(now=NOW) if row.orders == DRAIN]
             assert drained == reached
@@ -89,7 +89,7 @@ class WorkerCommandsContract(Contract):
 
     async def test_worker_commands_are_removed_with_the_worker(self) -> None:
         async with self.opened() as store:
-            await crew(store, "ada")
+            await add_workers(store, "ada")
             await store.order(["ada"], DRAIN, now=NOW)
             await beat(store, until=NOW)
             assert await store.order(["ada"], SLOW, now=NOW) == []
