@@ -21,12 +21,14 @@ from ...store import Store
 from ...trigger import Every
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
-A_SECOND_LATER, A_MINUTE_LATER = NOW + timedelta(seconds=1), NOW + timedelta(minutes=1)
+A_SECOND_LATER = NOW + timedelta(seconds=1)
+A_MINUTE_LATER = NOW + timedelta(minutes=1)
 # Three failures in a row open the circuit for ten seconds.
 BREAKER = Breaker(3, 10.0)
 NO_RETRY = Policy(max_retries=0, breaker=BREAKER)
 # Texts that break naive quoting, escaping or encoding.
 SPECIAL_TEXTS = ("O'Hara", 'say "hi"', "100%_", "{tag}", "a\\b", "ü ✓ 🕰", "*", "")
+# States that verbs lead to.
 REACHABLE = tuple(state for state in State if state is not State.WAITING)
 
 

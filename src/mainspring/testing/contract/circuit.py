@@ -44,8 +44,8 @@ from .build import (
 )
 
 GUARDED = Policy(breaker=BREAKER)
-NEUTRAL = [Discard(), Cancel(), Stopped("stop"), Snooze(5), Released()]
-WRONG = [ValueError("no"), JobTimeout("late"), Retry(5), ProcessDied("killed", 9)]
+NEUTRAL_ENDS = [Discard(), Cancel(), Stopped("stop"), Snooze(5), Released()]
+FAILURES = [ValueError("no"), JobTimeout("late"), Retry(5), ProcessDied("killed", 9)]
 
 
 def ending_name(ended: Any) -> str:
@@ -61,7 +61,7 @@ class CircuitContract(Contract):
             await start(store)
             assert await store.circuits() == []
 
-    @pytest.mark.parametrize("ended", WRONG, ids=ending_name)
+    @pytest.mark.parametrize("ended", FAILURES, ids=ending_name)
     async def test_a_failed_run_is_a_failure_of_the_circuit(self, ended: Any) -> None:
         async with self.opened() as store:
             await finish_run(store, await start(store), ended, policy=GUARDED)
@@ -74,7 +74,7 @@ class CircuitContract(Contract):
             await finish_run(store, job, Crashed("ada", 3), now=NOW, policy=GUARDED)
             assert await store.circuits() == [Circuit("task", 1)]
 
-    @pytest.mark.parametrize("ended", NEUTRAL, ids=ending_name)
+    @pytest.mark.parametrize("ended", NEUTRAL_ENDS, ids=ending_name)
     async def test_a_neutral_ending_does_not_change_the_circuit(self, ended: Any) -> None:
         async with self.opened() as store:
             await finish_run(store, await start(store), ended, policy=GUARDED)
@@ -250,7 +250,7 @@ class CircuitContract(Contract):
             assert await claim_ids(store, now=later(21.999999)) == []
             assert await claim_ids(store, now=later(22)) == [second]
 
-    @pytest.mark.parametrize("ended", NEUTRAL, ids=ending_name)
+    @pytest.mark.parametrize("ended", NEUTRAL_ENDS, ids=ending_name)
     async def test_a_probe_with_a_neutral_ending_lets_another_try(self, ended: Any) -> None:
         async with self.opened() as store:
             await open_circuit(store)

@@ -63,9 +63,9 @@ class EnqueueContract(Contract):
             )
             await put(store, new)
             job = await read_job(store, new.id)
-            kept = asdict(new)
-            del kept["on_conflict"], kept["debounce_limit"]
-            assert {name: getattr(job, name) for name in kept} == kept
+            stored = asdict(new)
+            del stored["on_conflict"], stored["debounce_limit"]
+            assert {name: getattr(job, name) for name in stored} == stored
 
     @pytest.mark.parametrize("year", [1, 1969, 9999])
     async def test_a_job_may_be_due_in_any_year(self, year: int) -> None:
@@ -131,8 +131,8 @@ class EnqueueContract(Contract):
     async def test_a_timeout_may_be_unset_or_none_or_a_number(self, timeout: Any) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(timeout=timeout))
-            kept = (await read_job(store, job_id)).timeout
-            assert kept is timeout or kept == timeout
+            stored = (await read_job(store, job_id)).timeout
+            assert stored is timeout or stored == timeout
 
     @pytest.mark.parametrize("max_retries", [None, 0, 7])
     async def test_max_retries_zero_differs_from_none(self, max_retries: int | None) -> None:

@@ -12,7 +12,7 @@ from ...records.run import Ending, Items, RunNotes, Usage
 from .build import NOW, Contract, act, claim_job, finish_run, job_in_state, later, new_job, put, start
 from .finish import FAILURE, ending_name, outcome
 
-ACCOUNT = RunNotes(Items(3, 1, 2), Usage(0.25, 1 << 30), {"é": [1, None]})
+NOTES = RunNotes(Items(3, 1, 2), Usage(0.25, 1 << 30), {"é": [1, None]})
 
 
 class ExecutionContract(Contract):
@@ -115,14 +115,14 @@ class ExecutionContract(Contract):
     async def test_run_notes_are_kept_with_their_run(self, ended: Any) -> None:
         async with self.opened() as store:
             job = await start(store)
-            await finish_run(store, job, ended, account=ACCOUNT)
+            await finish_run(store, job, ended, account=NOTES)
             (row,) = await store.executions(job.id)
-            assert (row.items, row.usage, row.metadata) == (ACCOUNT.items, ACCOUNT.usage, ACCOUNT.metadata)
+            assert (row.items, row.usage, row.metadata) == (NOTES.items, NOTES.usage, NOTES.metadata)
 
     async def test_a_run_without_notes_has_none(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            await finish_run(store, job, Retry(0), now=NOW, account=ACCOUNT)
+            await finish_run(store, job, Retry(0), now=NOW, account=NOTES)
             await finish_run(store, await claim_job(store, job.id), Done(), now=NOW)
             _, last = await store.executions(job.id)
             assert (last.items, last.usage, last.metadata) == (None, None, {})
@@ -131,6 +131,6 @@ class ExecutionContract(Contract):
         async with self.opened() as store:
             job = await start(store)
             for _ in range(2):
-                assert await finish_run(store, job, Done('"x"'), account=ACCOUNT) == {job.id}
+                assert await finish_run(store, job, Done('"x"'), account=NOTES) == {job.id}
             (row,) = await store.executions(job.id)
             assert (row.ending, row.result_size) == (Ending.COMPLETED, 3)

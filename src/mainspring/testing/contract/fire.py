@@ -100,9 +100,9 @@ class FireContract(Contract):
                 fire(store, next_revision(NEW, note=job.id), jobs=(job,), ticks=(a_tick(1, job_id=job.id),))
                 for job in jobs
             ]
-            stood = [done.stands for done in await asyncio.gather(*tries)]
+            written = [done.stands for done in await asyncio.gather(*tries)]
             (only,) = await all_jobs(store)
-            assert (stood.count(True), jobs[stood.index(True)].id) == (1, only.id)
+            assert (written.count(True), jobs[written.index(True)].id) == (1, only.id)
             assert (await read_schedule(store)).note == only.id
             assert [tick.job_id for tick in await store.ticks("hourly", limit=9)] == [only.id]
 

@@ -22,19 +22,19 @@ CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "time": lambda store: store.time(),
     "diagnose": lambda store: store.diagnose(),
     "wait": lambda store: store.wait(None, 0.01),
-    "wait_final": lambda store: store.wait_final(["nobody"], 0.01),
+    "wait_final": lambda store: store.wait_final(["unknown"], 0.01),
     "enqueue": lambda store: store.enqueue([new_job()], now=NOW),
     "claim": lambda store: claim(store),
     "beat": lambda store: store.beat(a_worker(), until=NOW + timedelta(seconds=9), now=NOW),
     "expired": lambda store: store.expired(now=NOW, limit=1),
     "finish": lambda store: store.finish([]),
     "report": lambda store: store.report([]),
-    "change": lambda store: act(store, Action.CANCEL, "nobody"),
+    "change": lambda store: act(store, Action.CANCEL, "unknown"),
     "pause_queue": lambda store: store.pause_queue("default", True),
     "order": lambda store: store.order(None, WorkerCommands(), now=NOW),
     "jobs": lambda store: store.jobs(Filter(), now=NOW, limit=1),
-    "executions": lambda store: store.executions("nobody"),
-    "logs": lambda store: store.logs("nobody", limit=1),
+    "executions": lambda store: store.executions("unknown"),
+    "logs": lambda store: store.logs("unknown", limit=1),
     "queues": lambda store: store.queues(now=NOW),
     "workers": lambda store: store.workers(now=NOW),
     "counts": lambda store: store.counts(now=NOW),
@@ -143,7 +143,7 @@ class LifecycleContract(Contract):
         async with self.opened() as store, asyncio.timeout(5):
             await store.wait(None, 0.01)
             await store.wait(["mail"], 0.01)
-            await store.wait_final(["nobody"], 0.01)
+            await store.wait_final(["unknown"], 0.01)
 
     async def test_wait_final_ends_when_the_job_is_final(self) -> None:
         async with self.opened() as store, asyncio.timeout(5):

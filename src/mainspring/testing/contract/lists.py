@@ -317,14 +317,14 @@ class ListsContract(Contract):
         async with self.opened() as store:
             draw, now = Random(seed), NOW
             for _ in range(120):
-                await shuffle(store, draw, now)
+                await change_randomly(store, draw, now)
                 now += timedelta(seconds=draw.choice([0, 0, 1, 3]))
                 recount = Counter(job.shown(now) for job in await all_jobs(store))
                 assert await store.counts(now=now) == recount
                 assert sum(queue.pending for queue in await store.queues(now=now)) == recount["pending"]
 
 
-async def shuffle(store: Store, draw: Random, now: datetime) -> None:
+async def change_randomly(store: Store, draw: Random, now: datetime) -> None:
     """One random change of the store."""
     match draw.choice(["enqueue", "enqueue", "run", "run", "run", "change", "change", "prune"]):
         case "enqueue":

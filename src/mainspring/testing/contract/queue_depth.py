@@ -11,7 +11,8 @@ from ...records.outcome import Retry
 from ...store import Store
 from .build import NOW, Contract, finish_run, later, new_job, put, start
 
-HOUR, DAYS = timedelta(hours=1), timedelta(days=4)
+HOUR = timedelta(hours=1)
+DAYS = timedelta(days=4)
 
 
 async def sample_names(store: Store, now: datetime) -> list[str]:

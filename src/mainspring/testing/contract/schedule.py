@@ -156,8 +156,8 @@ class ScheduleContract(Contract):
             await fire(store, new, ticks=tuple(a_tick(n) for n in range(1, most + 1)))
             assert len(await store.ticks("hourly", limit=most + 9)) == most
             await fire(store, next_revision(new), ticks=(a_tick(most + 1), a_tick(most + 2)))
-            kept = [tick.n for tick in await store.ticks("hourly", limit=most + 9)]
-            assert kept == list(range(most + 2, 2, -1))
+            numbers = [tick.n for tick in await store.ticks("hourly", limit=most + 9)]
+            assert numbers == list(range(most + 2, 2, -1))
             assert len(await store.ticks("other", limit=9)) == 1
 
     # due

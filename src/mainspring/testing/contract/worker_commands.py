@@ -11,7 +11,8 @@ from ...records.worker import WorkerCommands, WorkerRow
 from ...store import Store
 from .build import NOW, Contract, a_worker, beat, later
 
-DRAIN, SLOW = WorkerCommands(drained=True), WorkerCommands(concurrency=1)
+DRAIN = WorkerCommands(drained=True)
+SLOW = WorkerCommands(concurrency=1)
 
 
 async def add_workers(store: Store, *names: str) -> None:
@@ -63,7 +64,7 @@ class WorkerCommandsContract(Contract):
                 DRAIN,
             ]
 
-    @pytest.mark.parametrize(("named", "reached"), [(None, ["ada", "bob"]), ((), [])], ids=["all", "nobody"])
+    @pytest.mark.parametrize(("named", "reached"), [(None, ["ada", "bob"]), ((), [])], ids=["all", "none"])
     async def test_worker_commands_reach_all_with_none_and_no_worker_with_an_empty_list(
         self, named: Collection[str] | None, reached: list[str]
     ) -> None:
