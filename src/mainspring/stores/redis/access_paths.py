@@ -51,11 +51,13 @@ class RegisterNames(NamedTuple):
 
 
 async def names_in(shard: Shard) -> RegisterNames:
+    """The registers of a shard."""
     found = await shard.multi([("SMEMBERS", f"{shard.base}:{register}") for register in RegisterNames._fields])
     return RegisterNames(*(sorted(name.decode() for name in names) for names in found))
 
 
 async def group_names(shard: Shard) -> list[str]:
+    """The groups of a shard, as queue and task."""
     return sorted(name.decode() for name in await shard.call("SMEMBERS", f"{shard.base}:groups"))
 
 
@@ -149,11 +151,13 @@ def end_of(rank: int) -> bytes:
 
 
 def _register_matches(name: str, states: Collection[str] | None, others: Iterable[str] | None) -> bool:
+    """Whether both parts of a name in a register match the filter."""
     state, _, other = name.partition("\0")
     return (states is None or state in states) and (others is None or other in others)
 
 
 def _id_in(entry: bytes) -> bytes:
+    """The packed id in an entry of `ready` or `later`, after the rank and the instant."""
     return entry[10:]
 
 

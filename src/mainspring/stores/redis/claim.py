@@ -48,6 +48,7 @@ REFUSALS = (b"silent", b"look", b"held")
 async def claim(
     shards: Shards, queues: Collection[str] | None, worker: WorkerId, tasks: Collection[str], limit: int, now: datetime
 ) -> Claim:
+    """Claims jobs: by claim.lua if nothing but the order decides, else by the rule."""
     lease, us = os.urandom(8).hex(), micros(now)
     names = list(queues) if queues is not None else []
     which: list[Arg] = [CLAIM_BYTES, -1 if queues is None else len(names), len(tasks), *names, *tasks]
@@ -156,6 +157,7 @@ def _run_rule(
     limit: int,
     now: datetime,
 ) -> Claim:
+    """Runs the memory store's rule: ends expired jobs, then claims."""
     expired = tables.jobs.expire(now)
     if not tables.workers.alive(worker, now):
         return Claim([], None, expired)
@@ -247,6 +249,7 @@ async def beat(shards: Shards, worker: WorkerInfo, until: datetime, now: datetim
 
 
 async def _extend_and_read_held(shards: Shards, shard: Shard, worker: WorkerId, until: datetime | None) -> list[Job]:
+    """Writes the worker's expiry into this shard, and returns the jobs that it runs here."""
     key, commands = f"{shard.base}:until", list[Command]()
     if shard is not shards.first:
         commands.append(("HDEL", key, worker) if until is None else ("HSET", key, worker, micros(until)))
@@ -290,6 +293,7 @@ async def order(
 
 async def expired(shards: Shards, now: datetime, limit: int) -> list[Job]:
     # By expiry times, not by rows: a row may be unreadable.
+    """Running jobs of silent workers, by id. Unreadable ones are set aside instead."""
     rows = await read_hash(shards.first, f"{shards.first.base}:until")
     alive = {name for name, until in rows.items() if int(until) > micros(now)}
     found = await shards.each(lambda shard: _orphans(shard, alive, limit))
@@ -302,6 +306,7 @@ async def expired(shards: Shards, now: datetime, limit: int) -> list[Job]:
 
 
 async def _orphans(shard: Shard, alive: set[WorkerId], limit: int) -> list[Job]:
+    """Running jobs in this shard whose workers are not alive."""
     holders = [name.decode() for name in await shard.call("SMEMBERS", f"{shard.base}:holders")]
     silent = [name for name in holders if name not in alive]
     sets = await shard.multi([("SMEMBERS", f"{shard.base}:held:{name}") for name in silent]) if silent else []

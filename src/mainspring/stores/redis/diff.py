@@ -117,6 +117,7 @@ def _job_as_known(snapshot: Snapshot, id: JobId) -> Job:
 def _job_commands(
     shards: Shards, snapshot: Snapshot, id: JobId, raw: Raw, old: Job | None, new: Job | None, now: int
 ) -> Iterator[Command]:
+    """Writes a job; one that changes its shard is deleted in the old one."""
     source = None if old is None else shards.of(old.queue)
     target = None if new is None else shards.of(new.queue)
     if source is not None and target is not source:
@@ -144,6 +145,7 @@ def _move_commands(source: str, target: str, snapshot: Snapshot, id: JobId) -> I
 
 
 def _write_commands(base: str, id: JobId, raw: Raw, old: Job | None, new: Job | None, now: int) -> Iterator[Command]:
+    """Writes or deletes a job within one shard: its record, its claim, its end and its index entries."""
     short = packed(id)
     if (run := last_run(id, raw)) is not None and new is not None:
         yield "HSETNX", f"{base}:exec:{id}", run.number, _encode(run)

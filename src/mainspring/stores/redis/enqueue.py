@@ -39,6 +39,7 @@ def is_plain(job: NewJob, id: bytes, now: int) -> bool:
 
 
 async def enqueue(shards: Shards, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+    """Enqueues jobs: by enqueue.lua if all are plain, else by the rule."""
     us, pairs = micros(now), [(job, packed(job.id)) for job in jobs]
     if all(is_plain(job, id, us) for job, id in pairs):
         shares: dict[Shard, list[tuple[NewJob, bytes]]] = {}
@@ -97,6 +98,7 @@ async def _existing(shards: Shards, shard: Shard, ids: Sequence[bytes]) -> set[b
 
 
 def _unit(shares: dict[Shard, list[tuple[NewJob, bytes]]], now: int) -> Unit:
+    """The unit that adds these jobs if none of their ids exists."""
     conditions, commands = list[Condition](), list[Command]()
     for shard, jobs in shares.items():
         for _, id in jobs:
@@ -120,6 +122,7 @@ def _commands(base: str, jobs: Paired, now: int) -> Iterator[Command]:
 
 
 def _script_args(jobs: Paired, now: int) -> list[Arg]:
+    """The arguments of enqueue.lua."""
     records, groups = _by_group(jobs, now)
     args: list[Arg] = ["new", len(jobs), *records]
     for name, made, ready, later in groups:

@@ -37,6 +37,7 @@ MAX_PLAIN = 1_000
 
 
 async def finish(shards: Shards, outcomes: Sequence[Outcome]) -> set[JobId]:
+    """The jobs whose outcomes are accepted. It tries the plain ends first, then the rule for the rest."""
     failpoint("finish.mid_batch")
     times = Counter(outcome.id for outcome in outcomes)
     simple = await _maybe_plain(shards, outcomes, times)
@@ -78,6 +79,7 @@ async def _finish_plain(shards: Shards, outcomes: Sequence[Outcome]) -> set[JobI
 
 
 async def _finish_in(shard: Shard, outcomes: Sequence[Outcome]) -> set[JobId]:
+    """The jobs of one shard that finish.lua ended, tried again without those that are not plain."""
     done = set[JobId]()
     for start in range(0, len(outcomes), MAX_PLAIN):
         some = list(outcomes[start : start + MAX_PLAIN])
@@ -97,6 +99,8 @@ async def _finish_scheduled(shards: Shards, outcomes: Sequence[Outcome], simple:
 
 
 async def _finish(shards: Shards, outcomes: Sequence[Outcome], times: Mapping[JobId, int]) -> set[JobId]:
+    """Ends jobs by the memory store's rule."""
+
     def needs(outcome: Outcome, snapshot: Snapshot) -> Iterator[Name]:
         return of_outcome(outcome, snapshot, times[outcome.id] > 1)
 
@@ -112,6 +116,7 @@ async def _finish(shards: Shards, outcomes: Sequence[Outcome], times: Mapping[Jo
 
 
 def _script_args(outcomes: Sequence[Outcome]) -> list[Arg]:
+    """The arguments of finish.lua."""
     counts = [_encode((micros(at), queue, task, sums)) for (at, queue, task), sums in counted(outcomes).items()]
     leases: dict[Lease, tuple[Lease, list[bytes], list[str], list[str]]] = {}
     for outcome in outcomes:
@@ -160,6 +165,7 @@ async def change(
     update: Updates | None,
     after: JobId | None,
 ) -> Changed:
+    """Changes the matching jobs, one page of at most `limit`."""
     cursor = None if after is None else Cursor(after)
     ids = [job.id for job in await page(shards, which, now, limit, cursor, False, "created")]
 

@@ -27,6 +27,7 @@ class IndexEntry(NamedTuple):
 
 
 def group(queue: str, task: str) -> str:
+    """The name of the group of a queue and a task: jobs that are claimed alike."""
     return f"{queue}\0{task}"
 
 

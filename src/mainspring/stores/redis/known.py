@@ -63,6 +63,7 @@ async def read_hash(shard: Shard, key: str) -> dict[str, bytes]:
 
 
 def to_dict(pairs: Sequence[bytes]) -> dict[str, bytes]:
+    """The reply to HGETALL as a dict."""
     return {field.decode(): value for field, value in zip(pairs[::2], pairs[1::2], strict=True)}
 
 
@@ -106,10 +107,12 @@ async def read_brief(shard: Shard, ids: Sequence[JobId]) -> list[Job]:
 
 
 def columns(shard: Shard, shorts: Sequence[bytes]) -> list[tuple[str | bytes, ...]]:
+    """The commands that read the fields of these jobs in the hashes `job`, `run` and `end`."""
     return [("HMGET", f"{shard.base}:{name}", *shorts) for name in ("job", "run", "end")]
 
 
 def found_in(ids: Sequence[JobId], columns: Sequence[Sequence[bytes | None]]) -> dict[JobId, Found]:
+    """The jobs from the replies to columns()."""
     raws: dict[JobId, Raw] = dict(zip(ids, zip(*columns, strict=True), strict=True))
     return {id: (raw, job_from(id, raw)) for id, raw in raws.items()}
 

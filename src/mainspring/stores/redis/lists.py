@@ -88,6 +88,7 @@ async def page(
     sort: Sort,
     brief: bool = False,
 ) -> list[Job]:
+    """A page of jobs: the pages of all shards, merged."""
     beyond = None if after is None else _entry(after.at, after.id, sort)
     request = ListRequest(which, now, limit, beyond, newest, sort, brief)
     pages = await shards.each(lambda shard: _page(shard, request))
@@ -97,6 +98,7 @@ async def page(
 
 
 async def _page(shard: Shard, request: ListRequest) -> list[Job]:
+    """The page of one shard."""
     if request.which.ids is not None:
         return await _page_of_ids(shard, {packed(id) for id in request.which.ids}, request)
     names = await names_in(shard)
@@ -221,6 +223,7 @@ async def _read_next(
 
 
 async def _orders(shard: Shard, request: ListRequest, names: RegisterNames, along: AccessPath) -> list[ListOrder]:
+    """The orders to walk along for the requested sort."""
     base, which = shard.base, request.which
     if request.sort == "finished":
         return [ScoredOrder(f"{base}:ended:{name}") for name in names.ends_of(which)]

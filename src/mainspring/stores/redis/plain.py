@@ -143,6 +143,7 @@ def _head_of(text: bytes) -> ScheduleHead:
 def _plan_firing(
     base: str, firing: Firing, text: bytes | None, head: ScheduleHead | None, now: datetime, us: int
 ) -> PlannedItem:
+    """The commands of a plain firing."""
     schedule = firing.schedule
     conditions = [has(f"{base}:schedule", schedule.name, text)]
     commands = list(schedule_commands(base, schedule.name, head is not None, head.waits_on if head else None, schedule))
@@ -158,6 +159,7 @@ def _plan_firing(
 def _plan_job(
     base: str, new: NewJob, now: datetime, us: int, conditions: list[Condition], commands: list[Command]
 ) -> None:
+    """Adds the commands and conditions of a new job."""
     job, short = to_job(new, now), packed(new.id)
     conditions.append(has(f"{base}:job", short, None))
     commands.append(("HSET", f"{base}:job", short, new_record(new, us)))
@@ -224,6 +226,7 @@ def _is_plain(job: Job, outcome: Outcome, circuits: set[str]) -> bool:
 def _plan_end(
     base: str, job: Job, outcome: Outcome, short: bytes, claim: bytes, row: Schedule, text: bytes
 ) -> PlannedItem:
+    """The commands of a plain end and of its effect on the schedule."""
     at = micros(outcome.finished_at)
     head = claim.split(b"\0", 3)
     result = b"0" if outcome.result is None else b"1" + outcome.result.encode()

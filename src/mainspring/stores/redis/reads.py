@@ -90,10 +90,12 @@ def _of_waiting(outcome: Outcome, snapshot: Snapshot) -> Iterator[Name]:
 
 
 def of_report(report: RunReport, snapshot: Snapshot) -> Iterator[Name]:
+    """A report reads its job."""
     yield Name("job", report.id)
 
 
 def of_firing(firing: Firing, snapshot: Snapshot) -> Iterator[Name]:
+    """A firing reads its schedule, the schedules in `reads`, and what its jobs and cancels read."""
     yield Name("schedule", firing.schedule.name)
     yield from (Name("seen", name) for name, _ in firing.reads)
     yield from of_new_jobs(firing.jobs, snapshot)
@@ -102,6 +104,7 @@ def of_firing(firing: Firing, snapshot: Snapshot) -> Iterator[Name]:
 
 
 def of_change(shards: Shards, action: Action, update: Update | None, id: JobId, snapshot: Snapshot) -> Iterator[Name]:
+    """A change reads the job and its schedule; a retry its keys; a move to another shard its runs and log lines."""
     yield from _of_job(id, snapshot)
     if (job := snapshot.job(id)) is None:
         return
@@ -191,6 +194,7 @@ async def _read(
 def _queries(
     shards: Shards, snapshot: Snapshot, wanted: dict[str, list[str]]
 ) -> Iterator[tuple[Shard, Command, Receive]]:
+    """For each shard the commands that read these names, and what to do with the replies."""
     first, base = shards.first, shards.first.base
     yield from _keys(shards, snapshot, wanted.get("key", []))
     if names := wanted.get("schedule"):

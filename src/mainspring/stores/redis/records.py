@@ -70,6 +70,7 @@ def packed(id: JobId) -> bytes:
 
 
 def unpacked(short: bytes) -> JobId:
+    """The id of packed()."""
     if short.startswith(_NOT_UUID):
         return short[2:].decode(errors="backslashreplace")
     digits = short.hex()
@@ -85,6 +86,7 @@ def claim_key(priority: int, run_at: int, id: bytes) -> bytes:
 
 
 def flags(job: NewJob | Job, attempt: int = 0) -> bytes:
+    """The letter with the flags of a job."""
     bits = NO_FLAGS
     if job.unique_key is not None or job.idempotency_key is not None:
         bits |= FLAG_KEYED
@@ -107,6 +109,7 @@ def new_record(job: NewJob, now: int) -> bytes:
 
 
 def record_of(job: Job) -> bytes:
+    """The record of any job."""
     return flags(job, job.attempt) + _pack(row_of(job)[1:])
 
 

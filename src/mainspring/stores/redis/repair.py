@@ -43,6 +43,8 @@ async def _missing(shards: Shards, ids: set[JobId]) -> set[JobId]:
 
 
 async def _release_schedules(shards: Shards, names: Sequence[str], missing: set[JobId], now: datetime) -> None:
+    """Ends the missing jobs for these schedules."""
+
     def needs(name: str, snapshot: Snapshot) -> Iterator[Name]:
         yield Name("schedule", name)
 

@@ -171,6 +171,7 @@ async def ticks(shard: Shard, name: str, limit: int, before: int | None) -> list
 
 
 async def lead(shards: Shards, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
+    """Takes, extends or ends a leader term."""
     key = f"{shards.first.base}:leader"
 
     async def propose() -> tuple[LeaderTerm, Unit]:

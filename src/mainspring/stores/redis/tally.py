@@ -66,6 +66,7 @@ async def _fold_batch(shards: Shards, shard: Shard) -> bool:
 
 
 async def _drop_old(shard: Shard, now: datetime) -> list[Command]:
+    """The commands that delete sums past their retention."""
     gone: list[Command] = []
     for span, stored in KEPT.items():
         key = f"{shard.base}:tally:{span}"
@@ -79,6 +80,7 @@ def _field(at: datetime, queue: str, task: str) -> str:
 
 
 async def tallies(shards: Shards, span: Span, since: datetime) -> list[Tally]:
+    """The folded sums of a span, together with the counts that are not folded yet."""
     found: dict[tuple[datetime, str, str], RunSums] = {}
     for some in await shards.each(lambda shard: _tallies(shard, span)):
         found |= some  # each queue is in one shard only

@@ -79,6 +79,7 @@ def has_members(key: str, members: Sequence[str]) -> Condition:
 
 
 def lacks_member(key: str, member: str) -> Condition:
+    """The set does not have this member."""
     return Condition(key, member, "!")
 
 
@@ -118,6 +119,7 @@ async def commit(shards: Shards, units: Sequence[Unit], topic: str = "", lock: s
 
 
 def _shares(unit: Unit) -> Shares:
+    """Splits a unit by shard, and encodes each part as prelude.lua reads it."""
     read: Shares = {}
     written: Shares = {}
     for condition in unit.conditions:
@@ -131,6 +133,7 @@ def _shares(unit: Unit) -> Shares:
 
 
 def _base(key: str) -> str:
+    """The base of the shard of a key."""
     return key[: key.index("}") + 1]
 
 
@@ -219,6 +222,7 @@ async def _prepare(
     prepared: dict[str, list[Shard]],
     lock: str,
 ) -> list[bool]:
+    """Prepares the shares of one shard; for each transaction whether it was prepared."""
     if not transactions:
         return []
     args: list[Arg] = [lock]
@@ -245,6 +249,7 @@ async def _decide(shards: Shards, transactions: Iterable[CrossShardTransaction])
 
 
 async def _write(shards: Shards, transactions: Iterable[CrossShardTransaction]) -> None:
+    """Writes decided transactions in all shards but the leader, then removes the decisions."""
     shares: dict[Shard, list[str]] = {}
     led: dict[Shard, list[str]] = {}
     for transaction in transactions:
@@ -297,6 +302,7 @@ async def _commit_in_pieces(shards: Shards, shares: Shares, topic: str, lock: st
 async def _prepare_all(
     shards: Shards, leader: Shard, pieces: Sequence[Piece], prepared: list[Piece], lock: str
 ) -> bool:
+    """Prepares all pieces in order; False as soon as one cannot be prepared."""
     loop = asyncio.get_running_loop()
     kept_at = loop.time()
     for piece in pieces:
@@ -313,6 +319,7 @@ async def _prepare_all(
 
 
 async def _decide_all(leader: Shard, pieces: Sequence[Piece]) -> bool:
+    """Decides all pieces at once; False if one of them was dropped."""
     pairs = [topic for piece in pieces for topic in (piece.id, f"{leader.base} {piece.shard.base} {leader.base}")]
     return bool(await leader.script("resolve", ["begin all", *pairs]))
 
@@ -357,6 +364,7 @@ async def sweep(shards: Shards) -> None:
 
 
 async def _sweep(shards: Shards, shard: Shard) -> None:
+    """Ends old undecided transactions of this shard, and writes the decided ones that it leads."""
     base = shard.base
     (now, _), transactions, decided = await shard.multi(
         [
