@@ -98,11 +98,11 @@ class Keys:
                     server.run("CLIENT", "UNPAUSE")
 
     async def _audited(self) -> None:
-        homes = Shards(RedisConnector(RedisUrl(self.url, self.url)))
+        shards = Shards(RedisConnector(RedisUrl(self.url, self.url)))
         try:
-            await audit(homes)
+            await audit(shards)
         finally:
-            await homes.route.close()
+            await shards.connector.close()
 
 
 Ground = File | Database | Keys

@@ -47,4 +47,4 @@ def test_a_copy_that_lacks_the_last_words_of_a_node_loses_those_alone(
     assert {tick for job in audit.jobs.values() if (tick := job.scheduled_at)} | {
         tick.at for tick in audit.ticks[NAME]
     } >= set(business.ticks), "I6"
-    assert any("is an older copy of itself" in worker.said() for worker in business.workers)
+    assert any("was restored from an older copy" in worker.said() for worker in business.workers)

@@ -65,7 +65,7 @@ def test_a_server_that_lost_its_last_second_lost_nothing_else(clockwork: Crew, r
         business.went_on()
     audit = business.survived(lost)
     assert business.told_within(lost) - audit.jobs.keys()
-    assert any("is an older copy of itself" in worker.said() for worker in business.workers)
+    assert any("was restored from an older copy" in worker.said() for worker in business.workers)
 
 
 @pytest.mark.parametrize("ground", ["sentinel"], indirect=True)
@@ -88,4 +88,4 @@ def test_a_fail_over_to_a_copy_that_lacks_the_last_words_loses_those_alone(
         redis_sentinel.rejoin(old)
     audit = business.survived(lost)
     assert business.told_within(lost) - audit.jobs.keys()
-    assert any("is an older copy of itself" in worker.said() for worker in business.workers)
+    assert any("was restored from an older copy" in worker.said() for worker in business.workers)

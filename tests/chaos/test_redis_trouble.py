@@ -9,7 +9,7 @@ from proxy import Mood, Proxy
 from trouble import RECOVERY, Business, pause
 from victim import LEASE
 
-from mainspring.stores.redis.connection import ANSWER_SECONDS
+from mainspring.stores.redis.connection import REPLY_SECONDS
 from servers import Redis
 
 pytestmark = pytest.mark.parametrize("ground", ["keys"], indirect=True)
@@ -98,5 +98,5 @@ def test_a_way_that_hangs_is_given_up_for_a_new_one(clockwork: Crew, proxy: Prox
     proxy.mood = mood
     until(lambda: not clockwork.client.sync.workers.list())
     proxy.mood = "fair"
-    business.went_on(ANSWER_SECONDS + RECOVERY)
+    business.went_on(REPLY_SECONDS + RECOVERY)
     business.survived()

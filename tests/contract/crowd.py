@@ -10,7 +10,7 @@ from mainspring.records.outcome import Policy
 from mainspring.records.query import Cursor, Filter, Sort
 from mainspring.store import Store
 from mainspring.stores.rules import matches
-from mainspring.testing.contract.build import NOW, bring, later, new_job, put, settle, start
+from mainspring.testing.contract.build import NOW, finish_run, job_in_state, later, new_job, put, start
 
 FILTERS = {
     "any": Filter(),
@@ -43,8 +43,8 @@ SORTS: tuple[Sort, ...] = ("created", "due", "finished")
 async def gather(store: Store) -> list[Job]:
     """Jobs of each kind, stored at some distance in time."""
     for state in (State.DEAD, State.COMPLETED, State.PAUSED, State.CANCELLED, State.EXPIRED, State.RUNNING):
-        await bring(store, state, queue="mail")
-    await settle(store, await start(store), ValueError("no"), now=NOW, policy=Policy(max_retries=1))
+        await job_in_state(store, state, queue="mail")
+    await finish_run(store, await start(store), ValueError("no"), now=NOW, policy=Policy(max_retries=1))
     kinds: list[dict[str, Any]] = [
         {}, {"queue": "mail"}, {"task": "report"}, {"tags": ("red", "blue")},
         {"schedule": "daily", "idempotency_key": "schedule:daily:{n}"}, {"run_at": later(3600)},

@@ -18,20 +18,20 @@ from mainspring.testing.contract.build import (
     a_line,
     a_tick,
     a_worker,
-    bring,
-    bumped,
-    everything,
+    all_jobs,
+    claim_job,
+    finish_run,
     fire,
+    job_in_state,
     later,
     launch,
+    make_suspect,
     new_job,
+    next_revision,
+    open_circuit,
     put,
-    run_again,
-    settle,
+    send_report,
     start,
-    suspect,
-    tell,
-    trip,
 )
 
 FAILURE = Failure("OSError", "böse 'x' 17: it can't \"be\"", "Traceback")
@@ -39,41 +39,43 @@ FAILURE = Failure("OSError", "böse 'x' 17: it can't \"be\"", "Traceback")
 
 async def live(store: Store) -> list[Job]:
     """Jobs in every state, with tags, keys, failures, runs and crashes."""
-    await suspect(store, tags=("s",))
+    await make_suspect(store, tags=("s",))
     for n, state in enumerate(REACHABLE):
-        await bring(store, state, tags=("x", f"it's {n}", "x"), unique_key=f"k{n}", metadata={"é": n}, priority=n)
+        await job_in_state(
+            store, state, tags=("x", f"it's {n}", "x"), unique_key=f"k{n}", metadata={"é": n}, priority=n
+        )
     failed = await start(store, idempotency_key="i", tags=("é",))
-    await settle(store, failed, Retry(30), now=NOW, failure=FAILURE)
+    await finish_run(store, failed, Retry(30), now=NOW, failure=FAILURE)
     for at in (1, 2):
-        await settle(store, await start(store), Discard(), now=later(at), failure=FAILURE)
-    await settle(store, await start(store, tags=("y",)), Done('"x"'), now=later(3))
+        await finish_run(store, await start(store), Discard(), now=later(at), failure=FAILURE)
+    await finish_run(store, await start(store, tags=("y",)), Done('"x"'), now=later(3))
     await put(store, new_job(run_at=later(40)), new_job(expires_at=later(50), tags=("x", "y")))
-    return await everything(store)
+    return await all_jobs(store)
 
 
 async def fill(store: Store) -> Job:
     """Everything a store can hold; returns a job that runs, with log lines and progress."""
     await live(store)
-    schedule, ids = await launch(store, "naïve: 'x'", said={"overlap": "allow"}, jobs=3)
-    await fire(store, bumped(schedule, ticks=1), ticks=(a_tick(1),))
-    await settle(store, await run_again(store, ids[0]), Done(), now=later(4))
+    schedule, ids = await launch(store, "naïve: 'x'", spec={"overlap": "allow"}, jobs=3)
+    await fire(store, next_revision(schedule, ticks=1), ticks=(a_tick(1),))
+    await finish_run(store, await claim_job(store, ids[0]), Done(), now=later(4))
     await store.lead("reindex", "ada", until=later(60), now=NOW)
-    await trip(store, "frail")
+    await open_circuit(store, "frail")
     await store.pause_queue("mail", True)
     await put(store, new_job(queue="mail"))
     await store.beat(a_worker("bob", queues=("mail",), memory=7), until=later(60), now=NOW)
     await store.order(["bob"], WorkerCommands(concurrency=3), now=NOW)
     failed = await start(store, task="told")
-    await tell(store, failed, a_line(1, "at first"), a_line(2, "ü\n"))
-    await settle(store, failed, Retry(0), now=NOW, account=RunNotes(Items(1, 2)), failure=FAILURE)
-    running = await run_again(store, failed.id, tasks=["told"])
-    await tell(store, running, a_line(1, "again", run=2), progress=Progress(2, NOW, 5, 10, "rows"))
+    await send_report(store, failed, a_line(1, "at first"), a_line(2, "ü\n"))
+    await finish_run(store, failed, Retry(0), now=NOW, account=RunNotes(Items(1, 2)), failure=FAILURE)
+    running = await claim_job(store, failed.id, tasks=["told"])
+    await send_report(store, running, a_line(1, "again", run=2), progress=Progress(2, NOW, 5, 10, "rows"))
     return running
 
 
 async def told(store: Store) -> dict[str, Any]:
     """What every reading verb answers."""
-    jobs, year = await everything(store), NOW + timedelta(days=365)
+    jobs, year = await all_jobs(store), NOW + timedelta(days=365)
     names = [schedule.name for schedule in await store.schedules(limit=99)]
     return {
         "jobs": jobs,

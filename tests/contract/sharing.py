@@ -15,18 +15,18 @@ from mainspring.testing.contract.build import (
     Contract,
     a_schedule,
     act,
+    all_jobs,
     beat,
-    bring,
     claim,
-    claimed,
-    everything,
+    claim_ids,
+    finish_run,
     fire,
+    job_in_state,
     later,
     launch,
     new_job,
     put,
-    row,
-    settle,
+    read_schedule,
     start,
 )
 
@@ -40,9 +40,9 @@ class Sharing(Contract):
         async with self.opened() as store:
             await start(store, unique_key="key", metadata={"a": 1}, tags=('a "b" \\', "{é}"))
             await store.pause_queue("mail", True)
-            jobs, queues, workers = await everything(store), await store.queues(now=NOW), await store.workers(now=NOW)
+            jobs, queues, workers = await all_jobs(store), await store.queues(now=NOW), await store.workers(now=NOW)
         async with self.opened() as again:
-            assert await everything(again) == jobs
+            assert await all_jobs(again) == jobs
             assert await again.queues(now=NOW) == queues
             assert await again.workers(now=NOW) == workers
 
@@ -54,7 +54,7 @@ class Sharing(Contract):
             tasks = ["task0", "task1", "task2"]
 
             async def all_due(store: Store, name: str) -> list[str]:
-                taken = await claimed(store, name, limit=7, tasks=tasks)
+                taken = await claim_ids(store, name, limit=7, tasks=tasks)
                 while (answer := await claim(store, name, limit=7, tasks=tasks)).jobs or answer.next_at:
                     taken += [job.id for job in answer.jobs]
                 return taken
@@ -67,16 +67,16 @@ class Sharing(Contract):
             jobs = [new_job(unique_key="key") for _ in range(50)]
             pairs = zip([left, right] * 25, jobs, strict=True)
             answers = await asyncio.gather(*(store.enqueue([job], now=NOW) for store, job in pairs))
-            (only,) = await everything(left)
+            (only,) = await all_jobs(left)
             assert {answer.id for (answer,) in answers} == {only.id}
 
     async def test_a_key_that_is_asked_for_while_its_dead_job_is_retried_is_held_by_one(self) -> None:
         async with self.opened() as left, self.opened() as right:
-            dead = [await bring(left, State.DEAD, unique_key=f"key{n}") for n in range(20)]
+            dead = [await job_in_state(left, State.DEAD, unique_key=f"key{n}") for n in range(20)]
             retries = [act(left, Action.RETRY, job.id) for job in dead]
             others = [right.enqueue([new_job(unique_key=job.unique_key)], now=NOW) for job in dead]
             await asyncio.gather(*(call for pair in zip(retries, others, strict=True) for call in pair))
-            held = [job.unique_key for job in await everything(left) if not job.state.final]
+            held = [job.unique_key for job in await all_jobs(left) if not job.state.final]
             assert sorted(map(str, held)) == sorted(str(job.unique_key) for job in dead)
 
     async def test_failures_that_are_told_at_once_are_all_counted(self) -> None:
@@ -86,7 +86,7 @@ class Sharing(Contract):
             runs = (await claim(left, limit=20)).jobs
             policy = Policy(max_retries=0, breaker=Breaker(99, 10.0))
             pairs = zip([left, right] * 10, runs, strict=True)
-            await asyncio.gather(*(settle(store, run, OSError(), policy=policy) for store, run in pairs))
+            await asyncio.gather(*(finish_run(store, run, OSError(), policy=policy) for store, run in pairs))
             assert [circuit.failures for circuit in await left.circuits()] == [20]
 
     async def test_of_many_who_fire_a_schedule_at_once_one_does(self) -> None:
@@ -102,14 +102,14 @@ class Sharing(Contract):
 
     async def test_a_run_that_ends_while_its_schedule_cancels_it_harms_neither(self) -> None:
         async with self.opened() as left, self.opened() as right, asyncio.timeout(20):
-            schedule, ids = await launch(left, said={"overlap": "allow"}, jobs=20)
+            schedule, ids = await launch(left, spec={"overlap": "allow"}, jobs=20)
             await beat(left)
             jobs = (await claim(left, limit=20)).jobs
-            ends = [settle(left, job, Done()) for job in jobs]
+            ends = [finish_run(left, job, Done()) for job in jobs]
             cancels = [act(right, Action.CANCEL, *reversed(ids)) for _ in range(5)]
             await asyncio.gather(*ends, *cancels)
-            assert {job.state for job in await everything(left)} <= {State.COMPLETED}
-            assert (await row(left)).completed == schedule.completed + 20
+            assert {job.state for job in await all_jobs(left)} <= {State.COMPLETED}
+            assert (await read_schedule(left)).completed == schedule.completed + 20
 
     async def test_an_idle_handle_sees_what_another_one_enqueued(self) -> None:
         async with self.opened() as left, self.opened() as right:
@@ -131,7 +131,7 @@ class Sharing(Contract):
             await left.wait_final(["x"], 50)  # ends when it begins to listen
             waiting = asyncio.create_task(left.wait_final(["x"], 50))
             while not waiting.done():
-                await settle(right, await start(right), Done())
+                await finish_run(right, await start(right), Done())
                 await asyncio.wait([waiting], timeout=0.02)
 
     def test_processes_that_claim_together_run_each_job_once(self, tmp_path: Path) -> None:

@@ -43,12 +43,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Delay]:
     redis: Redis = request.getfixturevalue("redis")
 
     async def in_keys(store: Store) -> None:
-        homes = cast(RedisStore, store)._homes
-        assert homes is not None
-        home, group = homes.first, "default\0task"
-        (member,) = await home.call("ZRANGE", f"{home.base}:later:{group}", 0, -1)
-        await home.call("ZADD", f"{home.base}:later:{group}", FAR_MICROS, member)
-        await home.call("ZADD", f"{home.base}:next", FAR_MICROS, group)
+        shards = cast(RedisStore, store)._shards
+        assert shards is not None
+        shard, group = shards.first, "default\0task"
+        (member,) = await shard.call("ZRANGE", f"{shard.base}:later:{group}", 0, -1)
+        await shard.call("ZADD", f"{shard.base}:later:{group}", FAR_MICROS, member)
+        await shard.call("ZADD", f"{shard.base}:next", FAR_MICROS, group)
 
     return redis.fresh(), in_keys
 

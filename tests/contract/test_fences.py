@@ -17,18 +17,18 @@ from mainspring.testing.contract.build import (
     Contract,
     a_line,
     act,
+    all_jobs,
     beat,
-    bring,
     claim,
-    everything,
+    finish_run,
+    job_in_state,
     later,
+    make_suspect,
     new_job,
     put,
-    see,
-    settle,
+    read_job,
+    send_report,
     start,
-    suspect,
-    tell,
 )
 from servers import Postgres, Redis
 
@@ -37,7 +37,7 @@ class Fences(Contract):
     @pytest.mark.parametrize("action", [Action.CANCEL, Action.DELETE])
     async def test_whatever_is_done_to_the_former_holder_of_a_key_the_new_one_keeps_it(self, action: Action) -> None:
         async with self.opened() as store:
-            former = await bring(store, State.CANCELLED, unique_key="k")
+            former = await job_in_state(store, State.CANCELLED, unique_key="k")
             (holder,) = await put(store, new_job(unique_key="k"))
             await act(store, action, former.id)
             (answer,) = await store.enqueue([new_job(unique_key="k")], now=later(1))
@@ -48,7 +48,7 @@ class Fences(Contract):
             job = await start(store)
             await act(store, Action.CANCEL, job.id, reason="the first")
             await act(store, Action.CANCEL, job.id, reason="the second")
-            assert (await see(store, job.id)).cancel_reason == "the first"
+            assert (await read_job(store, job.id)).cancel_reason == "the first"
             assert (await beat(store)).cancels == {job.id: "the first"}
 
     async def test_jobs_of_several_queues_wait_for_their_time_behind_those_that_are_due(self) -> None:
@@ -77,15 +77,15 @@ class Fences(Contract):
 
     async def test_a_job_that_kills_workers_is_one_job(self) -> None:
         async with self.opened() as store:
-            job_id = await suspect(store)
+            job_id = await make_suspect(store)
             assert await store.counts(now=NOW) == {"retrying": 1}
             assert [job.id for job in await store.jobs(Filter(), now=NOW, limit=9, sort="due")] == [job_id]
 
     async def test_what_is_told_of_a_job_goes_with_it_to_another_queue(self) -> None:
         async with self.opened() as store:
             failed = await start(store)
-            await tell(store, failed, a_line(1), a_line(2))
-            await settle(store, failed, Retry(0))
+            await send_report(store, failed, a_line(1), a_line(2))
+            await finish_run(store, failed, Retry(0))
             runs = await store.executions(failed.id)
             for n in range(5):
                 await act(store, Action.UPDATE, failed.id, update=Update(queue=f"queue {n}"))
@@ -139,7 +139,7 @@ class TestSqliteFences(Fences):
             calls = [put(store, new_job()), store.enqueue(half, now=later(0)), put(store, new_job())]
             first, failed, last = await asyncio.gather(*calls, return_exceptions=True)
             assert isinstance(failed, Exception)
-            assert [job.id for job in await everything(store)] == [*first, *last]
+            assert [job.id for job in await all_jobs(store)] == [*first, *last]
 
 
 class TestPostgresFences(Fences):
@@ -156,7 +156,7 @@ class TestPostgresFences(Fences):
             calls = [put(store, new_job()), store.enqueue(half, now=later(0)), put(store, new_job())]
             first, failed, last = await asyncio.gather(*calls, return_exceptions=True)
             assert isinstance(failed, StoreError)
-            assert [job.id for job in await everything(store)] == sorted([*first, *last])
+            assert [job.id for job in await all_jobs(store)] == sorted([*first, *last])
 
 
 class TestRedisClusterFences(Fences):

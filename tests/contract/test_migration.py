@@ -19,28 +19,29 @@ from mainspring.records.schema import Schema
 from mainspring.records.worker import WorkerCommands
 from mainspring.store import Store
 from mainspring.stores import open_store
+from mainspring.testing.contract.audit import an_entry
 from mainspring.testing.contract.build import (
     NOW,
     a_line,
     a_schedule,
     a_tick,
     act,
-    bring,
-    bumped,
-    claimed,
-    everything,
+    all_jobs,
+    claim_ids,
+    claim_job,
+    finish_run,
     fire,
+    job_in_state,
     later,
     launch,
-    row,
-    run_again,
-    see,
-    settle,
+    next_revision,
+    open_circuit,
+    read_job,
+    read_schedule,
+    send_report,
     start,
-    tell,
-    trip,
 )
-from mainspring.testing.contract.keeper import a_document, an_entry
+from mainspring.testing.contract.documents import a_document
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def path(tmp_path: Path) -> Path:
 
 async def recounted(store: Store, jobs: list[Job]) -> None:
     """Every list and count says of these jobs what the jobs themselves say."""
-    assert await everything(store) == jobs
+    assert await all_jobs(store) == jobs
     assert await store.counts(now=NOW) == Counter(job.shown(NOW) for job in jobs)
     assert set(await store.groups()) == {(job.state, job.task) for job in jobs if job.state.final}
     for tag in {tag for job in jobs for tag in job.tags}:
@@ -104,9 +105,9 @@ async def test_what_only_the_newer_schema_holds_is_gone_after_a_step_down_and_th
     store = open_store(f"sqlite:///{path}")
     await store.open()
     job = await start(store)
-    await trip(store)
-    await tell(store, job, a_line(1), progress=Progress(1, NOW, 5))
-    await settle(store, job, Retry(0), now=NOW, account=RunNotes(Items(1)))
+    await open_circuit(store)
+    await send_report(store, job, a_line(1), progress=Progress(1, NOW, 5))
+    await finish_run(store, job, Retry(0), now=NOW, account=RunNotes(Items(1)))
     await store.order(["ada"], WorkerCommands(drained=True), now=NOW)
     await store.migrate(1)
     await store.migrate()
@@ -114,27 +115,27 @@ async def test_what_only_the_newer_schema_holds_is_gone_after_a_step_down_and_th
     assert (run.ending, run.items) == (Ending.FAILED, None)
     assert (await store.circuits(), await store.tallies("ever", since=EPOCH)) == ([], [])
     assert [worker.orders for worker in await store.workers(now=NOW)] == [WorkerCommands(), WorkerCommands()]
-    assert (await see(store, job.id)).progress is None
+    assert (await read_job(store, job.id)).progress is None
     assert await store.logs(job.id, limit=9) == []
-    assert await claimed(store) == [job.id]
+    assert await claim_ids(store) == [job.id]
     await store.close()
 
 
 async def test_schedules_ticks_and_leaders_are_gone_after_a_step_down_and_their_jobs_are_not(path: Path) -> None:
     store = open_store(f"sqlite:///{path}")
     await store.open()
-    schedule, ids = await launch(store, "naïve: 'x'", said={"overlap": "allow"}, jobs=3)
-    await fire(store, bumped(schedule, ticks=1), ticks=(a_tick(1),))
+    schedule, ids = await launch(store, "naïve: 'x'", spec={"overlap": "allow"}, jobs=3)
+    await fire(store, next_revision(schedule, ticks=1), ticks=(a_tick(1),))
     await store.lead("reindex", "ada", until=later(60), now=NOW)
-    running = await run_again(store, ids[0])
-    jobs = await everything(store)
+    running = await claim_job(store, ids[0])
+    jobs = await all_jobs(store)
     assert await store.migrate(2) == [5, 4, 3, 2]
     assert await store.migrate() == [3, 4, 5, 6]
     assert (await store.schedules(limit=9), await store.ticks(schedule.name, limit=9)) == ([], [])
     assert (await store.leaders(now=NOW), (await store.due(now=later(9999), limit=9)).schedules) == ([], [])
     await recounted(store, jobs)
     assert await listed(store, schedules=(schedule.name,)) == ids
-    assert await settle(store, running, Done()) == {running.id}
+    assert await finish_run(store, running, Done()) == {running.id}
     assert (await act(store, Action.CANCEL, ids[1])).done == [ids[1]]
     assert (await fire(store, a_schedule(schedule.name), ticks=(a_tick(1),))).stands
     await store.close()
@@ -182,13 +183,13 @@ async def test_a_file_with_schedules_keeps_them_when_it_is_opened_again(path: Pa
     store = open_store(f"sqlite:///{path}")
     await store.open()
     schedule, _ = await launch(store)
-    await fire(store, bumped(schedule, ticks=1), ticks=(a_tick(1),))
+    await fire(store, next_revision(schedule, ticks=1), ticks=(a_tick(1),))
     leader = await store.lead("reindex", "ada", until=later(60), now=NOW)
-    before = await row(store)
+    before = await read_schedule(store)
     await store.close()
     again = open_store(f"sqlite:///{path}")
     await again.open()
-    assert (await row(again), await again.ticks("hourly", limit=9)) == (before, [a_tick(1)])
+    assert (await read_schedule(again), await again.ticks("hourly", limit=9)) == (before, [a_tick(1)])
     assert await again.leaders(now=NOW) == [leader]
     await again.close()
 
@@ -197,7 +198,7 @@ async def test_the_last_run_of_a_dead_job_as_the_first_schema_kept_it_is_in_its_
     store = open_store(f"sqlite:///{path}")
     await store.open()
     job = await start(store)
-    await settle(store, job, Discard(), now=later(1), failure=FAILURE)
+    await finish_run(store, job, Discard(), now=later(1), failure=FAILURE)
     (run,) = await store.executions(job.id)
     await store.migrate(1)
     await store.close()
@@ -212,9 +213,9 @@ async def test_the_last_run_of_a_dead_job_as_the_first_schema_kept_it_is_in_its_
     assert await store.executions(job.id) == [run]
     await act(store, Action.RETRY, job.id, update=Update(payload='"mended"'))
     assert await store.executions(job.id) == [run]
-    again = await run_again(store, job.id)
+    again = await claim_job(store, job.id)
     assert (again.payload, again.runs) == ('"mended"', 2)
-    await settle(store, again, Done())
+    await finish_run(store, again, Done())
     assert [row.number for row in await store.executions(job.id)] == [1, 2]
     await store.close()
 
@@ -222,14 +223,14 @@ async def test_the_last_run_of_a_dead_job_as_the_first_schema_kept_it_is_in_its_
 async def test_work_goes_on_after_the_steps(path: Path) -> None:
     store = open_store(f"sqlite:///{path}")
     await store.open()
-    running = await bring(store, State.RUNNING)
-    dead = await bring(store, State.DEAD, tags=("x",))
+    running = await job_in_state(store, State.RUNNING)
+    dead = await job_in_state(store, State.DEAD, tags=("x",))
     await store.migrate(1)
     await store.migrate()
-    assert await settle(store, running, Done()) == {running.id}
+    assert await finish_run(store, running, Done()) == {running.id}
     assert (await act(store, Action.RETRY, dead.id)).done == [dead.id]
     await act(store, Action.DELETE, running.id)
-    assert await everything(store) == [await see(store, dead.id)]
+    assert await all_jobs(store) == [await read_job(store, dead.id)]
     assert await store.counts(now=NOW) == {"pending": 1}
     assert await listed(store, tags=("x",)) == [dead.id]
     await store.close()

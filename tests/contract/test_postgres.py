@@ -27,14 +27,14 @@ from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import (
     NOW,
     Contract,
+    all_jobs,
     beat,
-    bring,
     claim,
-    everything,
+    finish_run,
+    job_in_state,
     later,
     new_job,
     put,
-    settle,
     start,
 )
 from servers import Postgres
@@ -113,13 +113,13 @@ class TestSharing(Served, Sharing):
             await put(store, job)
             await beat(store)
             (run,) = (await claim(store)).jobs
-            await settle(store, run, Done('"first"'))
+            await finish_run(store, run, Done('"first"'))
             kept = "id, queue, task, rank, run_at, created_at, idempotency_key, options, payload"
             await other.execute(f"""INSERT INTO fresh.mainspring_jobs ({kept}, state)
                 SELECT {kept}, 'pending' FROM fresh.mainspring_finished""")
             (again,) = (await claim(store)).jobs
-            await settle(store, again, Done('"second"'), now=later(2))
-            (only,) = await everything(store)
+            await finish_run(store, again, Done('"second"'), now=later(2))
+            (only,) = await all_jobs(store)
             assert (only.state, only.result) == (State.COMPLETED, '"second"')
 
     async def test_an_enqueue_that_is_repeated_while_its_job_ends_does_not_bring_it_back(self) -> None:
@@ -131,7 +131,7 @@ class TestSharing(Served, Sharing):
                 repeated = asyncio.create_task(put(store, job))
                 await asyncio.wait([repeated], timeout=0.2)
             assert await repeated == [job.id]
-            assert await everything(store) == []
+            assert await all_jobs(store) == []
 
 
 class TestWithin(Served):
@@ -140,8 +140,8 @@ class TestWithin(Served):
             job = new_job(unique_key="key")
             async with mine.transaction():
                 assert await store.enqueue([job], now=NOW, within=mine) == [Enqueued(job.id)]
-                assert await everything(store) == []
-            assert [found.id for found in await everything(store)] == [job.id]
+                assert await all_jobs(store) == []
+            assert [found.id for found in await all_jobs(store)] == [job.id]
 
     async def test_a_job_enqueued_within_a_transaction_goes_with_its_rollback(self) -> None:
         async with self.opened() as store, self.connected() as mine:
@@ -149,7 +149,7 @@ class TestWithin(Served):
             await transaction.start()
             await store.enqueue([new_job(), new_job(unique_key="key")], now=NOW, within=mine)
             await transaction.rollback()
-            assert await everything(store) == []
+            assert await all_jobs(store) == []
 
     async def test_a_batch_refused_within_a_transaction_leaves_the_rest_of_it_alone(self) -> None:
         async with self.opened() as store, self.connected() as mine:
@@ -158,7 +158,7 @@ class TestWithin(Served):
             async with mine.transaction():
                 await store.enqueue([job], now=NOW, within=mine)
                 assert (await store.enqueue(refused, now=NOW, within=mine))[1] == Enqueued(job.id, "refused", "key")
-            assert [found.id for found in await everything(store)] == [job.id]
+            assert [found.id for found in await all_jobs(store)] == [job.id]
 
     async def test_a_commit_wakes_whoever_waits(self) -> None:
         async with self.opened() as store, self.connected() as mine, asyncio.timeout(5):
@@ -188,13 +188,13 @@ class TestSchema(Served):
             assert await store.migrate(0) == list(range(newest - 1, -1, -1))
             assert (await store.schema()).version == 0
             assert await store.migrate() == list(range(1, newest + 1))
-            assert await everything(store) == []
+            assert await all_jobs(store) == []
 
     async def test_many_who_open_an_empty_database_at_once_all_find_a_store(self) -> None:
         stores = [open_store(self.url) for _ in range(6)]
         await asyncio.gather(*(store.open() for store in stores))
         (job_id,) = await put(stores[0], new_job())
-        assert [[job.id for job in await everything(store)] for store in stores] == [[job_id]] * 6
+        assert [[job.id for job in await all_jobs(store)] for store in stores] == [[job_id]] * 6
         await asyncio.gather(*(store.close() for store in stores))
 
     async def test_a_schema_of_a_later_release_is_refused(self) -> None:
@@ -280,9 +280,9 @@ class TestTrouble(Served):
             job = await start(store)
             await asyncio.to_thread(self.server.end)
             with pytest.raises(StoreUnavailable):
-                await settle(store, job, Done())
+                await finish_run(store, job, Done())
             await asyncio.to_thread(self.server.start)
-            assert await settle(store, job, Done()) == {job.id}
+            assert await finish_run(store, job, Done()) == {job.id}
 
     async def test_whoever_waits_hears_again_after_its_connection_was_cut_off(self) -> None:
         async with self.opened() as left, self.opened() as right, self.connected() as other, asyncio.timeout(20):
@@ -300,13 +300,13 @@ class TestTrouble(Served):
             lock = other.transaction()
             await lock.start()
             await other.execute("SELECT 1 FROM fresh.mainspring_jobs FOR UPDATE")
-            settling = asyncio.create_task(settle(store, job, Done()))
+            settling = asyncio.create_task(finish_run(store, job, Done()))
             await asyncio.wait([settling], timeout=0.1)
             settling.cancel()
             await asyncio.wait([settling])
             await lock.rollback()
             assert self.open_connections("%in transaction%") == 0
-            assert await everything(store)
+            assert await all_jobs(store)
 
     @pytest.mark.parametrize("code", AGAIN)
     async def test_a_step_that_the_server_ends_for_the_sake_of_another_is_played_again(self, code: str) -> None:
@@ -347,8 +347,8 @@ class TestTrouble(Served):
             async with other.transaction():
                 await other.execute("LOCK TABLE fresh.mainspring_jobs IN ACCESS EXCLUSIVE MODE")
                 with pytest.raises(StoreUnavailable, match="55P03"):
-                    await settle(store, job, Done())
-            assert await settle(store, job, Done()) == {job.id}
+                    await finish_run(store, job, Done())
+            assert await finish_run(store, job, Done()) == {job.id}
 
     async def test_a_server_that_is_not_there_is_a_passing_trouble(self) -> None:
         with pytest.raises(StoreUnavailable, match="cannot connect to postgresql://ada@127"):
@@ -362,7 +362,7 @@ class TestTrouble(Served):
     async def test_a_handle_of_another_event_loop_says_so(self) -> None:
         async with self.opened() as store:
             with pytest.raises(StoreError, match="beside"):
-                await asyncio.to_thread(asyncio.run, everything(store))
+                await asyncio.to_thread(asyncio.run, all_jobs(store))
 
 
 class TestApp(Served):
@@ -416,7 +416,7 @@ class TestPlans(Served):
             await put(store, *(new_job(run_at=later(n % 100)) for n in range(20_000)))
             us = 1_000_000
             take = await self.explained(other, TAKE_PLAIN, "ada", us, ["task"], None, "lease", 500)
-            ids = [job.id for job in await everything(store)]
+            ids = [job.id for job in await all_jobs(store)]
             said = json.dumps({id: ["x", us, None] for id in ids[:500]})
             done = await self.explained(
                 other, COMPLETE_ALL, SEPARATOR.join(ids[:500]), said, [], [], [], [], "ada", [], 0
@@ -456,7 +456,7 @@ class TestPlans(Served):
 async def test_a_finished_job_is_not_enqueued_again(postgres: Postgres) -> None:
     store = open_store(postgres.fresh())
     await store.open()
-    done = await bring(store, State.COMPLETED)
+    done = await job_in_state(store, State.COMPLETED)
     await put(store, new_job(id=done.id), new_job())
-    assert [job.state for job in await everything(store)] == [State.COMPLETED, State.PENDING]
+    assert [job.state for job in await all_jobs(store)] == [State.COMPLETED, State.PENDING]
     await store.close()

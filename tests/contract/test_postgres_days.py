@@ -33,16 +33,16 @@ from mainspring.testing.contract.build import (
     NOW,
     a_line,
     act,
+    all_jobs,
     beat,
-    bring,
     claim,
-    everything,
+    claim_job,
+    finish_run,
+    job_in_state,
     new_job,
     put,
-    run_again,
-    settle,
+    send_report,
     start,
-    tell,
 )
 from servers import Postgres
 
@@ -167,9 +167,9 @@ class TestDays(Dated):
 
     async def test_a_finished_job_lies_in_the_day_of_its_creation(self) -> None:
         async with self.opened() as store:
-            done = await bring(store, COMPLETED)
+            done = await job_in_state(store, COMPLETED)
             (late,) = await put(store, new_job(id=an_id(NOW + 3 * DAY, 1)))
-            await settle(store, await run_again(store, late), Done())
+            await finish_run(store, await claim_job(store, late), Done())
             days = following(TODAY, 4)
             assert self.lies_in(done.id, late) == names([days[0], days[3]])
 
@@ -178,9 +178,9 @@ class TestDays(Dated):
             ids = await put(store, *(new_job(id=id) for id in (an_id(LONG_AGO, 1), an_id(NOW + 99 * DAY, 1), "zzz")))
             await beat(store)
             for job in (await claim(store)).jobs:
-                await settle(store, job, Done())
+                await finish_run(store, job, Done())
             assert self.lies_in(*ids) == ["rest"] * 3
-            assert [job.state for job in await everything(store)] == [COMPLETED] * 3
+            assert [job.state for job in await all_jobs(store)] == [COMPLETED] * 3
 
     async def test_beats_make_the_days_that_have_come_nearer_one_at_a_time(self) -> None:
         async with self.opened() as store:
@@ -193,7 +193,7 @@ class TestDays(Dated):
 
     async def test_a_day_of_which_rows_lie_elsewhere_is_left_out(self) -> None:
         async with self.opened(NOW + AHEAD * DAY) as store:
-            done = await bring(store, COMPLETED)
+            done = await job_in_state(store, COMPLETED)
         async with self.opened():
             assert self.parts() == [*names(following(TODAY, 2 * AHEAD + 1)[1:]), "rest"]
             assert self.lies_in(done.id) == ["rest"]
@@ -213,7 +213,7 @@ class TestDays(Dated):
             async with self.opened() as store:
                 assert time.perf_counter() - began < 5
                 assert self.parts() == before
-                assert self.lies_in((await bring(store, COMPLETED)).id) == ["rest"]
+                assert self.lies_in((await job_in_state(store, COMPLETED)).id) == ["rest"]
 
     async def test_a_role_that_may_make_no_tables_uses_those_that_are_there(self) -> None:
         async with self.opened(LONG_AGO):
@@ -225,7 +225,7 @@ class TestDays(Dated):
         try:
             store = open_store(self.url.replace("tests@", "reader@"), clock=Then())
             await store.open()
-            done = await bring(store, COMPLETED)
+            done = await job_in_state(store, COMPLETED)
             assert (self.parts(), self.lies_in(done.id)) == (before, ["rest"])
             assert await store.forget({(COMPLETED, "task"): (0, NOW)}, now=NOW) == 0
             assert self.parts() == before
@@ -249,19 +249,19 @@ class TestSteps(Dated):
     async def test_every_row_of_every_part_outlasts_a_step_down_and_up_again(self) -> None:
         async with self.opened() as store:
             for state in (COMPLETED, DEAD, State.CANCELLED):
-                await bring(store, state, tags=("x",), idempotency_key=f"key {state}", metadata={"é": 1})
+                await job_in_state(store, state, tags=("x",), idempotency_key=f"key {state}", metadata={"é": 1})
             await put(store, new_job(id=an_id(NOW + 3 * DAY, 1)), new_job(id="zzz"))
             await beat(store)
             for job in (await claim(store)).jobs:
-                await settle(store, job, Done('"x"'))
+                await finish_run(store, job, Done('"x"'))
             self.server.run("ALTER TABLE dated.mainspring_finished_20300103 RENAME TO whatever")
-            jobs = await everything(store)
+            jobs = await all_jobs(store)
             runs = [await store.executions(job.id) for job in jobs]
             for _ in range(2):
                 assert await store.migrate(1) == [3, 2, 1]
-                assert await everything(store) == jobs
+                assert await all_jobs(store) == jobs
                 assert await store.migrate() == [2, 3, 4]
-                assert await everything(store) == jobs
+                assert await all_jobs(store) == jobs
                 assert [await store.executions(job.id) for job in jobs] == runs
             assert self.lies_in(*(job.id for job in jobs)) == ["rest"] * 5
 
@@ -277,11 +277,11 @@ class TestSteps(Dated):
 
     async def test_a_database_of_the_first_step_gets_days_when_it_is_opened(self) -> None:
         async with self.opened(LONG_AGO) as store:
-            done = await bring(store, COMPLETED)
+            done = await job_in_state(store, COMPLETED)
             await store.migrate(1)
         async with self.opened(NOW + DAY) as store:
             assert self.parts() == [*names(following(Day((NOW + DAY).date()), AHEAD + 1)), "rest"]
-            assert await everything(store) == [done]
+            assert await all_jobs(store) == [done]
 
 
 async def ended(store: Store, jobs: Sequence[NewJob], at: datetime, *, dead: bool = False) -> None:
@@ -291,7 +291,7 @@ async def ended(store: Store, jobs: Sequence[NewJob], at: datetime, *, dead: boo
     tasks = {job.task for job in jobs}
     runs = (await claim(store, tasks=tasks, limit=len(jobs), now=at)).jobs
     for run in runs:
-        await tell(store, run, a_line(1))
+        await send_report(store, run, a_line(1))
     await store.finish([decide(run, Discard() if dead else Done(), now=at) for run in runs])
 
 
@@ -302,7 +302,7 @@ def some(at: datetime, count: int, first: int = 0, **fields: Any) -> list[NewJob
 async def remains(store: Store) -> list[Any]:
     """Every job with its runs and lines, but for what each store mints by itself."""
     found = []
-    for job in await everything(store):
+    for job in await all_jobs(store):
         runs = [(run.number, run.ending, run.finished_at) for run in await store.executions(job.id)]
         found.append((job.id, job.state, job.finished_at, job.runs, runs, await store.logs(job.id, limit=99)))
     return found
@@ -331,7 +331,7 @@ class TestForgetting(Dated):
             await ended(store, some(THEN, 3, 5), THEN, dead=True)
             assert await store.forget(EVERYTHING, now=NOW) == 8
             assert names([OLDEST])[0] not in self.parts()
-            assert await everything(store) == await store.groups() == []
+            assert await all_jobs(store) == await store.groups() == []
             for table in ("executions", "logs"):
                 assert self.server.run(f"SELECT 1 FROM dated.mainspring_{table}") == []
 
@@ -453,10 +453,10 @@ class TestForgettingBesideWork(Dated):
                 forgetting = asyncio.create_task(store.forget(EVERYTHING, now=NOW))
                 began = time.perf_counter()
                 await asyncio.wait([forgetting], timeout=0.2)
-                assert await settle(store, run, Done()) == {run.id}
+                assert await finish_run(store, run, Done()) == {run.id}
                 assert await forgetting == 0
                 assert time.perf_counter() - began < 2
-                assert len(await everything(store)) == 5
+                assert len(await all_jobs(store)) == 5
             assert await store.forget(EVERYTHING, now=NOW) == 0  # whoever was refused does not ask again at once
             assert await store.forget(EVERYTHING, now=NOW + timedelta(minutes=11)) == 4
 
@@ -466,7 +466,7 @@ class TestForgettingBesideWork(Dated):
             async with other.transaction():
                 await other.execute("UPDATE dated.mainspring_finished SET result = 'x'")
                 assert await store.forget(EVERYTHING, now=NOW) == 0
-            assert len(await everything(store)) == 4
+            assert len(await all_jobs(store)) == 4
 
     async def test_two_who_forget_at_once_count_each_job_once(self) -> None:
         async with self.opened(THEN) as left, self.opened(THEN) as right:
@@ -474,7 +474,7 @@ class TestForgettingBesideWork(Dated):
                 await ended(left, some(THEN + n * DAY, 4), THEN + n * DAY)
             gone = await asyncio.gather(left.forget(EVERYTHING, now=NOW), right.forget(EVERYTHING, now=NOW))
             assert sum(gone) == 12
-            assert await everything(left) == []
+            assert await all_jobs(left) == []
 
     async def test_jobs_end_and_are_retried_while_days_go(self) -> None:
         async with self.opened(THEN) as store, self.opened(THEN) as other, asyncio.timeout(60):
@@ -483,11 +483,11 @@ class TestForgettingBesideWork(Dated):
             await put(store, *(new_job(id=an_id(THEN + n * DAY, 99)) for n in range(6)))
             await beat(store)
             runs = (await claim(store)).jobs
-            ends = [settle(other, run, Done(), now=NOW) for run in runs]
+            ends = [finish_run(other, run, Done(), now=NOW) for run in runs]
             retries = [act(other, Action.RETRY, an_id(THEN + n * DAY, 5)) for n in range(6)]
             gone, *_ = await asyncio.gather(store.forget(EVERYTHING, now=NOW), *ends, *retries)
             later = await store.forget(EVERYTHING, now=NOW + timedelta(minutes=11))
-            jobs = await everything(store)
+            jobs = await all_jobs(store)
             assert {run.id for run in runs} <= {job.id for job in jobs if job.state is COMPLETED}
             assert gone + later + len(jobs) == 66
             for job in jobs:

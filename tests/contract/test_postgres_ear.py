@@ -20,7 +20,7 @@ from mainspring.stores.postgres import notifier as wire
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing import Faults, FaultStore, VirtualClock
-from mainspring.testing.contract.build import beat, later, new_job, put, settle, start
+from mainspring.testing.contract.build import beat, finish_run, later, new_job, put, start
 from servers import Postgres
 
 TERMINATE = "SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
@@ -208,8 +208,8 @@ async def test_a_run_that_is_to_be_tried_again_soon_is_told(postgres: Postgres, 
     async with opened(url) as store:
         soon, late = await start(store), await start(store)
         async with overheard(postgres, url) as said:
-            await settle(store, late, Retry(3600))
-            await settle(store, soon, Retry(3))
+            await finish_run(store, late, Retry(3600))
+            await finish_run(store, soon, Retry(3))
             await silence(said)
     assert sorted(word for text in said for word in text.split()[1:] if word == "new") == ["new"]
 

@@ -18,16 +18,10 @@ from mainspring.stores import open_store
 from mainspring.stores.postgres import documents as keeper
 from mainspring.stores.postgres.pool import LOOK, SETTINGS, Pool
 from mainspring.stores.postgres.url import PostgresUrl
+from mainspring.testing.contract.audit import AuditContract, an_entry
 from mainspring.testing.contract.build import NOW, Contract, a_worker, later
-from mainspring.testing.contract.keeper import (
-    AuditContract,
-    DocumentContract,
-    NewsContract,
-    a_document,
-    an_entry,
-    put,
-    texts,
-)
+from mainspring.testing.contract.documents import DocumentContract, a_document, put, texts
+from mainspring.testing.contract.feed import FeedContract
 from servers import Postgres
 
 
@@ -52,7 +46,7 @@ class Kept(Contract):
         await connection.execute(self.place.sql(keeper.PUBLISH), news, self.place.lock, MIN_FEED_ITEMS)
 
 
-class TestContract(Kept, DocumentContract, AuditContract, NewsContract):
+class TestContract(Kept, DocumentContract, AuditContract, FeedContract):
     """Their part of it, by itself."""
 
 

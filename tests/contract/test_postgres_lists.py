@@ -17,8 +17,8 @@ from mainspring.stores.postgres import count, lists, pool
 from mainspring.stores.postgres.lists import FINISHED, JOBS, _List
 from mainspring.stores.postgres.pool import SETTINGS
 from mainspring.stores.postgres.url import PostgresUrl
-from mainspring.testing.contract.build import NOW, Contract, act, claimed, later, new_job, put
-from mainspring.testing.contract.lists import died
+from mainspring.testing.contract.build import NOW, Contract, act, claim_ids, later, new_job, put
+from mainspring.testing.contract.lists import dead_job
 from servers import Postgres
 
 US = 1_000_000_000_000_000
@@ -83,7 +83,7 @@ class TestWays(Served):
     ) -> None:
         monkeypatch.setattr(count, "MAX_DEAD", counted)
         async with self.opened() as store:
-            found = [await died(store, message, at=at) for at, message in enumerate(("a", "b", "a"))]
+            found = [await dead_job(store, message, at=at) for at, message in enumerate(("a", "b", "a"))]
             groups = await store.dead(limit=9)
         assert [(one.error, one.count, one.newest, one.last_at) for one in groups] == [
             ("OSError: a", 2, found[2].id, later(2)),
@@ -117,7 +117,7 @@ class TestEstimates(Served):
             await self.many(store, 5, run_at=later(60))
             held = await self.many(store, 3)
             await act(store, Action.PAUSE, *(job.id for job in held))
-            assert len(await claimed(store, limit=4)) == 4
+            assert len(await claim_ids(store, limit=4)) == 4
             found = await store.counts(now=NOW)
             queues = {queue.name: queue for queue in await store.queues(now=NOW)}
         assert (found["scheduled"], found["paused"], found["running"]) == (5, 3, 4)

@@ -20,14 +20,14 @@ from mainspring.stores.postgres.pool import Pool
 from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.beat import BeatContract
-from mainspring.testing.contract.build import NOW, Contract, beat, everything, new_job, put, see, settle, start
+from mainspring.testing.contract.build import NOW, Contract, all_jobs, beat, finish_run, new_job, put, read_job, start
 from mainspring.testing.contract.claim import ClaimContract
 from mainspring.testing.contract.enqueue import EnqueueContract
 from mainspring.testing.contract.finish import FinishContract
 from mainspring.testing.contract.fire import FireContract
 from mainspring.testing.contract.keys import KeysContract
 from mainspring.testing.contract.leader import LeaderContract
-from mainspring.testing.contract.life import LifeContract
+from mainspring.testing.contract.lifecycle import LifecycleContract
 from servers import PgBouncer, Postgres
 
 # What the store says when it connects to a server itself.
@@ -54,7 +54,7 @@ class Pooled(Contract):
 
 
 class TestPooled(
-    Pooled, LifeContract, EnqueueContract, KeysContract, ClaimContract, BeatContract, FinishContract, FireContract,
+    Pooled, LifecycleContract, EnqueueContract, KeysContract, ClaimContract, BeatContract, FinishContract, FireContract,
     LeaderContract,
 ):  # fmt: skip
     """Transactions, locks, batches; the rest is the same again, and slow."""
@@ -133,7 +133,7 @@ class TestSharing(Pooled):
         async with self.opened() as store:
             jobs = [new_job() for _ in range(100)]
             await asyncio.gather(*(store.enqueue([job], now=NOW) for job in jobs))
-            assert len(await everything(store)) == 100
+            assert len(await all_jobs(store)) == 100
             sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'mainspring'"
             assert self.server.run(sql)[0][0] <= 2
 
@@ -141,7 +141,7 @@ class TestSharing(Pooled):
         async with self.opened() as left, self.opened() as right:
             pairs = zip([left, right] * 25, (new_job(unique_key="key") for _ in range(50)), strict=True)
             answers = await asyncio.gather(*(store.enqueue([job], now=NOW) for store, job in pairs))
-            (only,) = await everything(left)
+            (only,) = await all_jobs(left)
             assert {answer.id for (answer,) in answers} == {only.id}
 
     async def test_a_job_is_enqueued_within_a_transaction_through_the_pooler(self) -> None:
@@ -150,8 +150,8 @@ class TestSharing(Pooled):
             job = new_job(unique_key="key")
             async with mine.transaction():
                 assert await store.enqueue([job], now=NOW, within=mine) == [Enqueued(job.id)]
-                assert await everything(store) == []
-            assert [found.id for found in await everything(store)] == [job.id]
+                assert await all_jobs(store) == []
+            assert [found.id for found in await all_jobs(store)] == [job.id]
         await mine.close()
 
     async def test_after_a_restart_of_the_pooler_the_same_handle_goes_on(self) -> None:
@@ -161,9 +161,9 @@ class TestSharing(Pooled):
                 job = await start(store)
                 own.end()
                 with pytest.raises(StoreUnavailable):
-                    await settle(store, job, Done())
+                    await finish_run(store, job, Done())
                 own.start()
-                assert await settle(store, job, Done()) == {job.id}
+                assert await finish_run(store, job, Done()) == {job.id}
 
 
 class TestWorker(Pooled):
@@ -178,7 +178,7 @@ class TestWorker(Pooled):
                 async with app.worker():
                     came = await echo.enqueue("came")
                     assert [await handle.result(timeout=20) for handle in (left, came)] == ["left", "came"]
-            assert (await see(store, left.id)).crashes == 1
+            assert (await read_job(store, left.id)).crashes == 1
 
     async def test_a_worker_that_cannot_hear_says_so_and_looks(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("mainspring.stores.postgres.listener.ECHO", 0.5)

@@ -22,16 +22,16 @@ from mainspring.testing.contract.build import (
     Contract,
     a_schedule,
     act,
+    all_jobs,
     beat,
-    bring,
     claim,
-    everything,
+    finish_run,
     fire,
+    job_in_state,
     later,
     new_job,
     put,
-    row,
-    settle,
+    read_schedule,
     start,
     tick_job,
 )
@@ -74,14 +74,14 @@ class TestReleases(Contract):
         await store.migrate(1)
         await store.migrate()
         assert await told(store) == before
-        assert await settle(store, running, Done()) == {running.id}
+        assert await finish_run(store, running, Done()) == {running.id}
         await store.migrate(0)
         await store.close()
 
     async def test_enqueue_keeps_a_key_for_one(self) -> None:
         async with self.opened() as store:
             answers = await asyncio.gather(*(put(store, new_job(unique_key="key")) for _ in range(20)))
-            assert len({id for ids in answers for id in ids}) == len(await everything(store)) == 1
+            assert len({id for ids in answers for id in ids}) == len(await all_jobs(store)) == 1
 
     async def test_claims_share_no_job_and_keep_the_order(self) -> None:
         async with self.opened() as store:
@@ -95,8 +95,8 @@ class TestReleases(Contract):
     async def test_an_outcome_stands_under_its_lease_alone(self) -> None:
         async with self.opened() as store:
             job = await start(store, tags=("x",))
-            assert await settle(store, job, Done('"yes"')) == {job.id}
-            assert await settle(store, job, ValueError("late"), now=later(9)) == set()
+            assert await finish_run(store, job, Done('"yes"')) == {job.id}
+            assert await finish_run(store, job, ValueError("late"), now=later(9)) == set()
             (only,) = await store.jobs(Filter(tags=("x",)), now=NOW, limit=9)
             assert (only.state, only.result) == (State.COMPLETED, '"yes"')
 
@@ -105,24 +105,24 @@ class TestReleases(Contract):
             new = a_schedule()
             fired = await asyncio.gather(*(fire(store, new, jobs=(tick_job(new),)) for _ in range(5)))
             assert sum(one.stands for one in fired) == 1
-            assert ((await row(store)).name, len(await everything(store))) == ("hourly", 1)
+            assert ((await read_schedule(store)).name, len(await all_jobs(store))) == ("hourly", 1)
 
     async def test_operators_change_jobs(self) -> None:
         async with self.opened() as store:
-            dead, waiting = await bring(store, State.DEAD), await bring(store, State.PENDING)
+            dead, waiting = await job_in_state(store, State.DEAD), await job_in_state(store, State.PENDING)
             assert (await act(store, Action.RETRY, dead.id)).done == [dead.id]
             assert (await act(store, Action.CANCEL, waiting.id)).done == [waiting.id]
-            assert {job.id: job.state for job in await everything(store)} == {
+            assert {job.id: job.state for job in await all_jobs(store)} == {
                 dead.id: State.PENDING,
                 waiting.id: State.CANCELLED,
             }
 
     async def test_finished_jobs_are_forgotten(self) -> None:
         async with self.opened() as store:
-            done = [await bring(store, State.COMPLETED) for _ in range(3)]
+            done = [await job_in_state(store, State.COMPLETED) for _ in range(3)]
             old = await store.surplus(State.COMPLETED, "task", keep=1, before=NOW + timedelta(days=1), limit=9)
             await act(store, Action.DELETE, *(job.id for job in old))
-            assert [job.id for job in await everything(store)] == [done[-1].id]
+            assert [job.id for job in await all_jobs(store)] == [done[-1].id]
 
     async def test_whoever_waits_hears_what_another_handle_brings(self) -> None:
         async with self.opened() as left, self.opened() as right, asyncio.timeout(10):

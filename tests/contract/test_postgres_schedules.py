@@ -27,9 +27,9 @@ from mainspring.testing.contract.build import (
     a_schedule,
     a_tick,
     beat,
-    bumped,
     claim,
     later,
+    next_revision,
     put,
     tick_job,
 )
@@ -101,20 +101,20 @@ class TestFiringStatements(Served):
         firings: list[Firing] = []
         stopping = await running(store, named("stopping", size))
         known = {row.name: row for row in await store.schedules(limit=size)}
-        firings += [Firing(schedule=bumped(known[job.schedule]), cancel=(job.id,)) for job in stopping]
+        firings += [Firing(schedule=next_revision(known[job.schedule]), cancel=(job.id,)) for job in stopping]
         for row in await made(store, named("plain", size)):
             firings.append(Firing(schedule=bumped(row), jobs=(tick_job(row),), ticks=(a_tick(),)))
         for row in await made(store, named("full", size), ticks=MAX_KEPT_TICKS):
             firings.append(Firing(schedule=bumped(row), ticks=(a_tick(MAX_KEPT_TICKS + 1),)))
         held, lapsed = await made(store, named("held", size)), await made(store, named("lapsed", size))
         await put(store, *(tick_job(row) for row in held), *(tick_job(row, expires_at=later(1)) for row in lapsed))
-        firings += [Firing(schedule=bumped(row), jobs=(tick_job(row),)) for row in (*held, *lapsed)]
-        for row in await made(store, named("reading", size), said={"depends_on": ("plain-000",)}):
-            firings.append(Firing(schedule=bumped(row), jobs=(tick_job(row),), reads=(("plain-000", 2),)))
+        firings += [Firing(schedule=next_revision(row), jobs=(tick_job(row),)) for row in (*held, *lapsed)]
+        for row in await made(store, named("reading", size), spec={"depends_on": ("plain-000",)}):
+            firings.append(Firing(schedule=next_revision(row), jobs=(tick_job(row),), reads=(("plain-000", 2),)))
         cancelling = await made(store, named("cancelling", size))
         waiting = await put(store, *(tick_job(row, later(-9)) for row in cancelling))
         for row, old in zip(cancelling, waiting, strict=True):
-            firings.append(Firing(schedule=bumped(row, active=(old,)), jobs=(tick_job(row),), cancel=(old,)))
+            firings.append(Firing(schedule=next_revision(row, active=(old,)), jobs=(tick_job(row),), cancel=(old,)))
         return firings
 
     async def count(self, size: int, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -141,7 +141,7 @@ class TestFiringStatements(Served):
     async def test_firings_without_cancels_take_ten_statements(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async with self.opened() as store:
             rows = await made(store, named("plain", MANY))
-            firings = [Firing(schedule=bumped(row), jobs=(tick_job(row),), ticks=(a_tick(),)) for row in rows]
+            firings = [Firing(schedule=next_revision(row), jobs=(tick_job(row),), ticks=(a_tick(),)) for row in rows]
             with statements(monkeypatch) as sent:
                 assert all(done.stands for done in await store.fire(firings, now=NOW))
             assert len(sent) <= 10
@@ -154,7 +154,7 @@ class TestFiringStatements(Served):
             (row,) = await made(store, ["plain"])
             monkeypatch.setattr(fire, "failpoint", passed.append)
             for stands in (True, False):  # the second is planned on the revision that the first has replaced
-                (done,) = await store.fire([Firing(schedule=bumped(row))], now=NOW)
+                (done,) = await store.fire([Firing(schedule=next_revision(row))], now=NOW)
                 assert done.stands is stands
         assert passed == ["fire.mid_step"]
 
@@ -165,7 +165,7 @@ class TestFinishStatements(Served):
         async with self.opened() as store:
             jobs = await running(store, named("s", size))
             waiting = [
-                a_schedule(name, said={"depends_on": (on,)}, held_at=NOW, waits_on=on, due_at=None)
+                a_schedule(name, spec={"depends_on": (on,)}, held_at=NOW, waits_on=on, due_at=None)
                 for name, on in zip(named("waiting", size), named("s", size), strict=True)
             ]
             await store.fire([Firing(schedule=row) for row in waiting], now=NOW)
@@ -193,7 +193,7 @@ class TestLockOrder(Served):
         """A fire of `a`, which reads `z`, locks `a` first: a finish of `z` must not lock `z` and then wait for `a`."""
         async with self.opened() as store, asyncio.timeout(30):
             (job,) = await running(store, ["z"])
-            waiting = a_schedule("a", said={"depends_on": ("z",)}, held_at=NOW, waits_on="z", due_at=None)
+            waiting = a_schedule("a", spec={"depends_on": ("z",)}, held_at=NOW, waits_on="z", due_at=None)
             await store.fire([Firing(schedule=waiting)], now=NOW)
             table = PostgresUrl(self.url, "").sql("mainspring_schedules")
             first, second = await asyncpg.connect(self.server.dsn), await asyncpg.connect(self.server.dsn)

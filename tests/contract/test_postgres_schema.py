@@ -18,7 +18,7 @@ from mainspring.stores.postgres import schema, script
 from mainspring.stores.postgres.pool import Pool, Session
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.stores.postgres.url import PostgresUrl
-from mainspring.testing.contract.build import a_schedule, a_worker, fire, later, new_job, put, settle, start
+from mainspring.testing.contract.build import a_schedule, a_worker, finish_run, fire, later, new_job, put, start
 from servers import Postgres, program
 
 WAITS = """SELECT EXISTS (SELECT 1 FROM pg_locks
@@ -36,7 +36,7 @@ class TestSteps(Placed):
                 assert (await store.schema()).version == version
                 assert (await store.migrate())[-1] == steps.newest
                 assert await told(store) == before
-            assert await settle(store, running, Done()) == {running.id}
+            assert await finish_run(store, running, Done()) == {running.id}
 
     async def test_the_tables_are_the_same_however_one_came_to_them(self) -> None:
         async with self.opened(steps=NEXT) as store:
@@ -130,7 +130,7 @@ class TestLocks(Placed):
                 stepping = asyncio.create_task(self.step(NEXT))
                 for _ in range(5):
                     job = await start(store)
-                    assert await settle(store, job, Done()) == {job.id}
+                    assert await finish_run(store, job, Done()) == {job.id}
                 assert not stepping.done()
             await stepping
 
@@ -176,7 +176,7 @@ class TestScript(Placed):
         assert self.play(self.store(url).script(0)).returncode == 0
         async with self.opened(url) as store:
             running = await fill(store)
-            assert await settle(store, running, Done()) == {running.id}
+            assert await finish_run(store, running, Done()) == {running.id}
 
     async def test_it_changes_nothing_if_the_schema_is_another_one_than_it_is_for(self) -> None:
         script = self.store(steps=NEXT).script(REAL.newest)
@@ -232,7 +232,7 @@ class TestRights(Placed):
             self.grant()
         async with self.opened(self.clerk) as store:
             running = await fill(store)
-            assert await settle(store, running, Done()) == {running.id}
+            assert await finish_run(store, running, Done()) == {running.id}
             assert (await fire(store, a_schedule())).stands
             assert await store.diagnose()
 

@@ -14,7 +14,7 @@ from mainspring.stores import open_store
 from mainspring.stores.postgres.connector import COUNT, IDLE, INTERVAL, SILENCE
 from mainspring.stores.postgres.pool import Pool, Session
 from mainspring.stores.postgres.url import PostgresUrl
-from mainspring.testing.contract.build import beat, everything, new_job, put
+from mainspring.testing.contract.build import all_jobs, beat, new_job, put
 from servers import Postgres
 
 
@@ -136,7 +136,7 @@ async def test_a_server_that_says_nothing_costs_a_call_its_time_and_no_more(
                     await beat(store)
         door.silent = False
         (job_id,) = await put(store, new_job())
-        assert [job.id for job in await everything(store)] == [job_id]
+        assert [job.id for job in await all_jobs(store)] == [job_id]
         await store.close()
 
 
@@ -180,7 +180,7 @@ async def test_a_server_without_a_free_connection_says_what_to_do_and_serves_aga
             with suppress(StoreUnavailable):
                 await store.open()
                 break
-        assert await everything(store) == []
+        assert await all_jobs(store) == []
         await store.close()
 
 

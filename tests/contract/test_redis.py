@@ -1,4 +1,4 @@
-"""The Redis store keeps the contract, and its sets say what its jobs are."""
+"""The Redis store on one server: the contract, errors of the server, and data loss."""
 
 import asyncio
 import gc
@@ -17,12 +17,12 @@ from mainspring.records.job import Action, State
 from mainspring.records.outcome import Done
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.redis.connection import ANSWER_SECONDS
-from mainspring.stores.redis.records import packed, place
+from mainspring.stores.redis.connection import REPLY_SECONDS
+from mainspring.stores.redis.records import claim_key, packed
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract import StoreContract
-from mainspring.testing.contract.build import NOW, Contract, act, beat, claim, everything, new_job, put, settle, start
-from mainspring.worker.heartbeat import GIVE_UP_LEASE_SHARE
+from mainspring.testing.contract.build import NOW, Contract, act, all_jobs, beat, claim, finish_run, new_job, put, start
+from mainspring.worker.heartbeat import LET_GO
 from servers import Redis
 
 T = TypeVar("T")
@@ -44,8 +44,8 @@ class TestRedis(Served, StoreContract):
     async def opened(self) -> AsyncIterator[Store]:
         async with super().opened() as store:
             yield store
-            if (homes := cast(RedisStore, store)._homes) is not None:
-                await audit(homes)
+            if (shards := cast(RedisStore, store)._shards) is not None:
+                await audit(shards)
 
 
 @pytest.fixture(scope="module")
@@ -77,17 +77,17 @@ class TestSharing(Served, Sharing):
 
 
 class TestTrouble(Served):
-    async def test_a_server_that_may_throw_jobs_away_is_refused(self) -> None:
+    async def test_a_server_that_may_evict_jobs_is_refused(self) -> None:
         self.server.run("CONFIG", "SET", "maxmemory", "100mb")
         self.server.run("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
         try:
-            with pytest.raises(StoreError, match="may throw away jobs: its maxmemory-policy is allkeys-lru"):
+            with pytest.raises(StoreError, match="may evict jobs: its maxmemory-policy is allkeys-lru"):
                 await self.make_store().open()
         finally:
             self.server.run("CONFIG", "SET", "maxmemory-policy", "noeviction")
             self.server.run("CONFIG", "SET", "maxmemory", "0")
 
-    async def test_a_full_server_is_a_passing_trouble_and_lets_jobs_end(self) -> None:
+    async def test_a_full_server_is_unavailable_but_lets_jobs_end(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             self.server.run("CONFIG", "SET", "maxmemory", "10kb")
@@ -96,39 +96,39 @@ class TestTrouble(Served):
                     await put(store, new_job())
             finally:
                 self.server.run("CONFIG", "SET", "maxmemory", "0")
-            assert await settle(store, job, Done()) == {job.id}
+            assert await finish_run(store, job, Done()) == {job.id}
 
-    async def test_scripts_that_the_server_has_forgotten_are_loaded_again(self) -> None:
+    async def test_scripts_are_loaded_again_after_a_script_flush(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             self.server.run("SCRIPT", "FLUSH")
-            assert await settle(store, job, Done()) == {job.id}
+            assert await finish_run(store, job, Done()) == {job.id}
             self.server.run("SCRIPT", "FLUSH")
             assert len(await put(store, new_job())) == 1
 
-    async def test_a_server_that_is_not_there_is_a_passing_trouble(self) -> None:
+    async def test_an_unreachable_server_is_unavailable(self) -> None:
         with pytest.raises(StoreUnavailable, match=r"cannot reach redis://127\.0\.0\.1:1"):
             await open_store("redis://127.0.0.1:1/0").open()
 
-    async def test_a_wrong_password_is_no_passing_trouble_and_is_not_shown(self) -> None:
+    async def test_a_wrong_password_is_a_store_error_and_is_not_shown(self) -> None:
         url = self.url.replace("redis://", "redis://ada:secret@")
         with pytest.raises(StoreError, match="refused us") as refused:
             await open_store(url).open()
         assert not isinstance(refused.value, StoreUnavailable)
         assert "secret" not in str(refused.value)
 
-    async def test_connections_that_are_cut_are_made_anew(self) -> None:
+    async def test_lost_connections_are_reopened(self) -> None:
         async with self.opened() as store:
             (first,) = await put(store, new_job())
             self.server.run("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-            found = await insisted(lambda: everything(store))
+            found = await insisted(lambda: all_jobs(store))
             assert [job.id for job in found] == [first]
 
-    def test_a_beat_without_an_answer_is_given_up_in_time_to_save_the_lease(self) -> None:
+    def test_the_reply_timeout_leaves_time_for_another_beat(self) -> None:
         usual = Settings()
-        assert usual.beat + ANSWER_SECONDS + usual.beat / 2 < GIVE_UP_LEASE_SHARE * usual.lease
+        assert usual.beat + REPLY_SECONDS + usual.beat / 2 < LET_GO * usual.lease
 
-    async def test_a_caller_that_is_cancelled_cuts_no_command_in_two(self) -> None:
+    async def test_a_cancelled_caller_does_not_desynchronise_the_connection(self) -> None:
         async with self.opened() as store:
             calls = [asyncio.ensure_future(put(store, new_job())) for _ in range(50)]
             await asyncio.sleep(0)
@@ -136,9 +136,9 @@ class TestTrouble(Served):
                 call.cancel()
             await asyncio.gather(*calls, return_exceptions=True)
             assert len(await put(store, new_job())) == 1
-            assert all(job.state is State.PENDING for job in await everything(store))
+            assert all(job.state is State.PENDING for job in await all_jobs(store))
 
-    async def test_nobody_is_told_how_a_call_failed_that_nobody_waits_for(self) -> None:
+    async def test_the_error_of_a_cancelled_call_is_not_logged(self) -> None:
         told: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
         async with self.opened() as store:
@@ -159,7 +159,7 @@ class TestTrouble(Served):
         gc.collect()
         assert told == []
 
-    async def test_an_entry_without_its_job_is_skipped_removed_and_counted(self) -> None:
+    async def test_an_index_entry_without_a_job_is_skipped_removed_and_counted(self) -> None:
         async with self.opened() as store:
             gone, kept = await put(store, new_job(), new_job())
             self.server.run("HDEL", "{fresh}:job", packed(gone))
@@ -169,19 +169,19 @@ class TestTrouble(Served):
             found = {finding.about: finding.verdict for finding in await store.diagnose()}
             assert found["index"] == "warn"
 
-    async def test_an_entry_of_a_job_that_runs_gives_it_to_nobody_else(self) -> None:
+    async def test_an_index_entry_of_a_running_job_is_not_claimed(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            entry = place(job.priority, micros(job.run_at), packed(job.id))
+            entry = claim_key(job.priority, micros(job.run_at), packed(job.id))
             self.server.run("ZADD", "{fresh}:ready:default\0task", 0, entry)
             self.server.run("SADD", "{fresh}:stocked", "default\0task")
             await beat(store, "bob")
             assert (await claim(store, "bob")).jobs == []
-            assert await everything(store) == [job]
+            assert await all_jobs(store) == [job]
 
-    async def test_names_behind_which_there_is_nothing_are_forgotten(self) -> None:
+    async def test_names_without_jobs_are_removed_from_the_registers(self) -> None:
         async with self.opened() as store:
-            await settle(store, job := await start(store), Done())
+            await finish_run(store, job := await start(store), Done())
             assert self.server.run("SMEMBERS", "{fresh}:ends")
             assert self.server.run("SMEMBERS", "{fresh}:holders")
             await store.forget({}, now=NOW)
@@ -202,7 +202,7 @@ class TestLoss:
         finally:
             server.close()
 
-    async def test_what_was_accepted_is_there_after_a_crash_with_an_append_only_file(self, server: Redis) -> None:
+    async def test_accepted_jobs_survive_a_crash_with_an_append_only_file(self, server: Redis) -> None:
         store = open_store(server.url())
         await store.open()
         ids = await put(store, *(new_job() for _ in range(100)))
@@ -210,10 +210,10 @@ class TestLoss:
         with pytest.raises(StoreUnavailable):
             await put(store, new_job())
         server.start()
-        assert [job.id for job in await insisted(lambda: everything(store))] == sorted(ids)
+        assert [job.id for job in await insisted(lambda: all_jobs(store))] == sorted(ids)
         await store.close()
 
-    async def test_a_server_that_began_anew_is_told_loudly(
+    async def test_a_server_restarted_empty_is_logged_as_data_loss(
         self, server: Redis, caplog: pytest.LogCaptureFixture
     ) -> None:
         store = open_store(server.url())
@@ -221,13 +221,13 @@ class TestLoss:
         await beat(store)
         server.run("FLUSHALL")
         await beat(store)
-        assert "has begun anew: all jobs that it had are gone" in caplog.text
+        assert "was restarted empty: all jobs that it had are lost" in caplog.text
         (finding,) = [one for one in await store.diagnose() if one.about == "epoch"]
         assert finding.verdict == "bad"
         await store.close()
 
     @pytest.mark.parametrize("beats", [1, 3])
-    async def test_an_older_copy_is_told_loudly(
+    async def test_a_server_restored_from_an_older_copy_is_logged_as_data_loss(
         self, server: Redis, caplog: pytest.LogCaptureFixture, beats: int
     ) -> None:
         store = open_store(server.fresh("mainspring"))
@@ -239,7 +239,7 @@ class TestLoss:
         assert not caplog.records
         server.run("HSET", "{mainspring}:meta", "turns", turns)
         await beat(store)
-        assert f"is an older copy of itself, by {beats} beats" in caplog.text
+        assert f"was restored from an older copy: what the last {beats} beats wrote is lost" in caplog.text
         await store.close()
 
 

@@ -1,4 +1,4 @@
-"""Who may talk to Redis: users, passwords, places, and what somebody reads who was refused."""
+"""Access to Redis: passwords, users and ACL rules, databases and sockets, and the errors they cause."""
 
 import asyncio
 import re
@@ -14,10 +14,10 @@ from mainspring.errors import StoreError, StoreUnavailable
 from mainspring.records.job import Action
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.redis import connection as line
-from mainspring.stores.redis.acl import needed
+from mainspring.stores.redis import connection
+from mainspring.stores.redis.acl import needed_commands
 from mainspring.testing.contract import StoreContract
-from mainspring.testing.contract.build import act, everything, new_job, put
+from mainspring.testing.contract.build import act, all_jobs, new_job, put
 from servers import Redis
 
 # What docs/redis.md tells to give a user of the store with this prefix.
@@ -48,7 +48,7 @@ class TestPassword:
     async def test_a_password_is_enough(self, locked_up: int, who: str) -> None:
         await whole_way(f"redis://{who}:open%2Fsesame@127.0.0.1:{locked_up}/0?prefix=fresh{who}")
 
-    async def test_a_missing_password_is_asked_for(self, locked_up: int) -> None:
+    async def test_a_missing_password_is_named_in_the_error(self, locked_up: int) -> None:
         error = await refusal(f"redis://127.0.0.1:{locked_up}/0")
         assert not isinstance(error, StoreUnavailable)
         assert "refused us: NOAUTH" in str(error)
@@ -103,14 +103,14 @@ class TestUser:
             ada.leave()
 
     @pytest.mark.usefixtures("ada")
-    async def test_the_rule_is_enough_for_all_that_the_store_does(self) -> None:
+    async def test_the_documented_acl_rule_is_enough(self) -> None:
         await whole_way(self.url)
         async with opened(self.url) as store:
             await put(store, new_job())
             self.server.run("SCRIPT", "FLUSH")
             await put(store, new_job())
 
-    async def test_the_rule_is_enough_in_a_cluster(self, redis_cluster: RedisCluster) -> None:
+    async def test_the_documented_acl_rule_is_enough_in_a_cluster(self, redis_cluster: RedisCluster) -> None:
         ada = Ada(*redis_cluster.nodes)
         ada.may(*IN_A_CLUSTER)
         try:
@@ -119,13 +119,13 @@ class TestUser:
             ada.leave()
 
     @pytest.mark.usefixtures("ada")
-    async def test_the_rule_is_for_one_prefix_only(self) -> None:
+    async def test_the_documented_acl_rule_allows_one_prefix_only(self) -> None:
         error = await refusal(self.url.replace("fresh", "fresher"))
         assert "refused us: NOPERM" in str(error)
 
     @pytest.mark.parametrize("lacking", ["hset", "zadd", "del", "publish", "evalsha", "eval", "script|load", "time",
                                          "info", "client|setname", "multi", "exec", "discard"])  # fmt: skip
-    async def test_a_right_that_is_missing_is_named_before_anything_is_written(self, ada: Ada, lacking: str) -> None:
+    async def test_a_missing_permission_is_named_before_anything_is_written(self, ada: Ada, lacking: str) -> None:
         ada.may_not(f"-{lacking}")
         error = await refusal(self.url)
         assert not isinstance(error, StoreUnavailable)
@@ -133,28 +133,28 @@ class TestUser:
         assert self.server.run("KEYS", "{fresh}*") == []
 
     @pytest.mark.parametrize(("lacking", "named"), [("~{fresh}*", "key"), ("&{fresh}*", "channel")])
-    async def test_keys_and_channels_that_are_missing_are_named(self, ada: Ada, lacking: str, named: str) -> None:
+    async def test_missing_key_and_channel_permissions_are_named(self, ada: Ada, lacking: str, named: str) -> None:
         ada.may(*(word for word in RULE if word != lacking))
         error = await refusal(self.url)
         assert re.search(rf"refused us: NOPERM .*{named}", str(error))
         assert self.server.run("KEYS", "{fresh}*") == []
 
-    async def test_who_may_not_listen_looks_by_itself(self, ada: Ada) -> None:
+    async def test_a_user_without_subscribe_polls(self, ada: Ada) -> None:
         ada.may_not("-subscribe")
         async with opened(self.url) as store, asyncio.timeout(20):
             await put(store, new_job())
             (found,) = [finding for finding in await store.diagnose() if finding.about == "listener"]
             assert (found.verdict, store.hears()) == ("warn", False)
-            assert re.search("NOPERM .*subscribe.*: jobs wait for the next look", found.text)
+            assert re.search("NOPERM .*subscribe.*: jobs wait for the next poll", found.text)
 
-    async def test_a_right_that_is_taken_away_is_no_passing_trouble(self, ada: Ada) -> None:
+    async def test_a_revoked_permission_is_a_store_error(self, ada: Ada) -> None:
         async with opened(self.url) as store:
             ada.may_not("-hset")
             with pytest.raises(StoreError, match=r"refused us: .*; its ACL has to allow it") as refused:
                 await put(store, new_job())
             assert not isinstance(refused.value, StoreUnavailable)
 
-    async def test_a_full_server_is_no_missing_right(self, ada: Ada) -> None:
+    async def test_a_full_server_is_not_reported_as_a_missing_permission(self, ada: Ada) -> None:
         self.server.run("CONFIG", "SET", "maxmemory", "10kb")
         try:
             async with opened(self.url) as store:
@@ -162,7 +162,7 @@ class TestUser:
         finally:
             self.server.run("CONFIG", "SET", "maxmemory", "0")
 
-    async def test_a_user_without_a_password_is_nobody_else(self, ada: Ada) -> None:
+    async def test_a_user_without_a_password_logs_in_as_itself(self, ada: Ada) -> None:
         url = self.url.replace("ada:secret@", "ada@")
         assert "refused us: WRONGPASS" in str(await refusal(url))
         ada.may_not("nopass")
@@ -170,12 +170,12 @@ class TestUser:
             assert b"name=mainspring" in (said := self.server.run("CLIENT", "LIST"))
             assert b"user=ada" in said
 
-    def test_every_command_of_the_store_is_among_those_that_are_looked_at(self) -> None:
+    def test_every_command_of_the_store_is_checked_by_acl(self) -> None:
         folder = files("mainspring.stores.redis")
         texts = [path.read_text() for path in folder.iterdir() if path.name.endswith((".lua", ".py"))]
         data = re.compile(r"""["']((?:[HSZLR][A-Z]{3,}|DEL|EXISTS|EXPIRE|PUBLISH|TIME))["']""")
         said = {word for text in texts for word in data.findall(text)}
-        known = {str(name) for name, *_ in needed("base")} | NO_DATA
+        known = {str(name) for name, *_ in needed_commands("base")} | NO_DATA
         assert said - known == set()
         assert len(said) > 30
 
@@ -214,17 +214,17 @@ class TestContractOfAUser(StoreContract):
 
 
 class TestPlaces:
-    async def test_two_databases_of_one_server_do_not_meet(self, redis: Redis) -> None:
+    async def test_two_databases_of_one_server_are_separate_stores(self, redis: Redis) -> None:
         zero = redis.fresh()
         one = zero.replace("/0?", "/1?")
         async with opened(zero) as left, opened(one) as right:
             (job_id,) = await put(left, new_job(unique_key="key"))
-            assert await everything(right) == []
+            assert await all_jobs(right) == []
             assert await put(right, new_job(unique_key="key")) != [job_id]
-            await act(right, Action.DELETE, *(job.id for job in await everything(right)))
-            assert [job.id for job in await everything(left)] == [job_id]
+            await act(right, Action.DELETE, *(job.id for job in await all_jobs(right)))
+            assert [job.id for job in await all_jobs(left)] == [job_id]
 
-    async def test_a_database_that_is_not_there_is_no_passing_trouble(self, redis: Redis) -> None:
+    async def test_a_missing_database_is_a_store_error(self, redis: Redis) -> None:
         error = await refusal(redis.url().replace("/0?", "/99?"))
         assert not isinstance(error, StoreUnavailable)
         assert "DB index is out of range" in str(error)
@@ -238,7 +238,7 @@ class TestPlaces:
         finally:
             server.close()
 
-    async def test_a_socket_that_is_not_there_is_a_passing_trouble(self, tmp_path: Path) -> None:
+    async def test_a_missing_socket_is_unavailable(self, tmp_path: Path) -> None:
         error = await refusal(f"redis+unix://{tmp_path}/nobody.sock")
         assert isinstance(error, StoreUnavailable)
         assert "No such file" in str(error)
@@ -248,7 +248,7 @@ class TestPlaces:
 
 
 class TestFirstWords:
-    async def test_a_server_that_has_too_many_clients_is_a_passing_trouble(self) -> None:
+    async def test_a_server_with_too_many_clients_is_unavailable(self) -> None:
         server = Redis(maxclients="1")
         try:
             error = await refusal(server.url().replace("/0?", "/1?"))  # two questions, one answer
@@ -257,17 +257,19 @@ class TestFirstWords:
         assert isinstance(error, StoreUnavailable)
         assert "cannot do that now: ERR max number of clients reached" in str(error)
 
-    async def test_a_server_that_answers_to_nobody_from_outside_says_so_itself(self) -> None:
+    async def test_the_error_of_protected_mode_is_shown(self) -> None:
         error = await refusal_of(b"-DENIED Redis is running in protected mode\r\n")
         assert not isinstance(error, StoreUnavailable)
         assert "refused us: DENIED Redis is running in protected mode" in str(error)
 
-    async def test_who_speaks_plainly_to_a_gate_with_tls_reads_of_the_other_scheme(self) -> None:
+    async def test_a_connection_closed_without_a_reply_suggests_rediss(self) -> None:
         error = await refusal_of(b"\x15\x03\x01\x00\x02\x02\x46")
         assert "(if it speaks TLS, use rediss://)" in str(error)
 
-    async def test_a_server_that_says_nothing_is_waited_for_so_long(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(line, "CONNECT_SECONDS", 0.1)
+    async def test_a_silent_server_is_unavailable_after_the_connect_timeout(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.1)
         error = await refusal_of(b"", stays=True)
         assert isinstance(error, StoreUnavailable)
         assert "no answer in time; try again" in str(error)

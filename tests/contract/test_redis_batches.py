@@ -1,4 +1,4 @@
-"""A batch costs Redis a bounded number of round trips, and ends whatever other writers do."""
+"""Batches in Redis: bounded round trips, progress against a permanent rival, all or nothing."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,9 +17,8 @@ from mainspring.records.query import Filter, Update
 from mainspring.records.run import Progress, RunReport
 from mainspring.schedule.record import Firing
 from mainspring.stores import open_store
-from mainspring.stores.redis import attempts, enqueue, plain, transact
+from mainspring.stores.redis import attempts, enqueue, plain, transact, two_phase
 from mainspring.stores.redis import count as counting
-from mainspring.stores.redis import two_phase as step
 from mainspring.stores.redis.claim import MAX_EXPIRED
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract.build import (
@@ -28,15 +27,15 @@ from mainspring.testing.contract.build import (
     a_schedule,
     act,
     beat,
-    bumped,
     claim,
     fire,
     later,
     launch,
     new_job,
+    next_revision,
     put,
-    row,
-    see,
+    read_job,
+    read_schedule,
     tick_job,
 )
 from servers import Redis
@@ -73,7 +72,7 @@ async def ready_to_fire(store: RedisStore, count: int) -> Act:
     firings = []
     for one in new:
         job = tick_job(one, queue="queue")
-        firings.append(Firing(schedule=bumped(one, active=(job.id,), fired=1), jobs=(job,)))
+        firings.append(Firing(schedule=next_revision(one, active=(job.id,), fired=1), jobs=(job,)))
 
     async def call(store: RedisStore) -> None:
         assert all(fired.stands for fired in await store.fire(firings, now=NOW))
@@ -149,9 +148,9 @@ class Counter:
 
     def __init__(self, store: RedisStore) -> None:
         self.trips = 0
-        for home in store._open().all:
-            for name in ("call", "many", "script"):
-                setattr(home, name, self._counted(getattr(home, name)))
+        for shard in store._open().all:
+            for name in ("call", "multi", "script"):
+                setattr(shard, name, self._counted(getattr(shard, name)))
 
     def _counted(self, ask: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         def counted(*args: Any) -> Awaitable[Any]:
@@ -177,23 +176,23 @@ class TestRoundTrips(OnServers):
         self, ready: Callable[..., Awaitable[Act]], bound: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """How much of a batch one script may take is another matter: those go one after the other on one way."""
-        monkeypatch.setattr(step, "MAX_WORDS", 10**9)
+        monkeypatch.setattr(two_phase, "MAX_SCRIPT_ARGS", 10**9)
         monkeypatch.setattr(plain, "MAX_PLAIN", 10**9)
         trips = []
         for count in (FEW, MANY):
             async with self.opened() as store:
-                for home in store._open().all:
-                    if keys := await home.call("KEYS", f"{home.base}*"):
-                        await home.many([("DEL", key) for key in keys])
+                for shard in store._open().all:
+                    if keys := await shard.call("KEYS", f"{shard.base}*"):
+                        await shard.multi([("DEL", key) for key in keys])
                 call = await ready(store, count)
                 counter = Counter(store)
                 await call(store)
                 trips.append(counter.trips)
                 await audit(store._open())
-        homes = len(store.place.bases)
-        # In a cluster each stage asks every home, and keys lie in all of them once there are enough.
-        assert trips[1] <= bound * homes + (0 if homes == 1 else 4 * homes)
-        assert trips[0] == trips[1] or homes > 1
+        shards = len(store.url.bases)
+        # In a cluster each stage asks every shard, and keys are in all of them once there are enough.
+        assert trips[1] <= bound * shards + (0 if shards == 1 else 4 * shards)
+        assert trips[0] == trips[1] or shards > 1
 
 
 # A rival that is always quicker: before every commit of a call it changes what the call has read.
@@ -204,12 +203,12 @@ class Rival:
 
     def __init__(self, store: RedisStore, act: Callable[[], Awaitable[object]]) -> None:
         self._act, self.commits, self.won = act, 0, 0
-        for home in store._open().all:
-            home.script = self._bound(home.script)  # type: ignore[method-assign]
+        for shard in store._open().all:
+            shard.script = self._bound(shard.script)  # type: ignore[method-assign]
 
     def _bound(self, script: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def bound(name: str, words: Sequence[Any]) -> Any:
-            if name in ("write", "commit", "promise"):
+            if name in ("write", "commit", "prepare"):
                 self.commits += 1
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._act(), 0.1)
@@ -233,7 +232,7 @@ class TestRival(OnServers):
             async with asyncio.timeout(SOON):
                 await call()
             assert rival.won >= transact.MAX_RACES
-            assert rival.commits <= (transact.MAX_RACES + 4) * 4 * len(store.place.bases)
+            assert rival.commits <= (transact.MAX_RACES + 4) * 4 * len(store.url.bases)
             await asyncio.sleep(0)
             await audit(other._open())
 
@@ -242,13 +241,13 @@ class TestRival(OnServers):
             jobs = await running(store, 20)
 
             async def edit(other: RedisStore) -> None:
-                now = await row(other, named(3))
-                await fire(other, bumped(now, note="edited"))
+                now = await read_schedule(other, named(3))
+                await fire(other, next_revision(now, note="edited"))
 
             outcomes = outcomes_of(jobs)
             await self.rivalled(store, lambda: store.finish(outcomes), edit)
             for n in range(20):
-                found = await row(store, named(n))
+                found = await read_schedule(store, named(n))
                 assert (found.completed, found.active) == (1, ())
 
     async def test_change_ends_while_another_writer_keeps_changing_a_job(self) -> None:
@@ -256,17 +255,17 @@ class TestRival(OnServers):
             ids = await put(store, *(new_job(tags=("tag",)) for _ in range(20)))
 
             async def edit(other: RedisStore) -> None:
-                job = await see(other, ids[3])
+                job = await read_job(other, ids[3])
                 await act(other, Action.UPDATE, ids[3], update=Update(priority=job.priority + 1))
 
             await self.rivalled(store, lambda: act(store, Action.CANCEL, *ids), edit)
-            assert {(await see(store, id)).state for id in ids} == {State.CANCELLED}
+            assert {(await read_job(store, id)).state for id in ids} == {State.CANCELLED}
 
     async def test_fire_ends_while_another_writer_keeps_changing_a_job_it_cancels(self) -> None:
         async with self.opened() as store:
             jobs = {job.schedule: job for job in await running(store, 20)}
-            rows = [await row(store, named(n)) for n in range(20)]
-            firings = [Firing(schedule=bumped(one, note="next"), cancel=one.active) for one in rows]
+            rows = [await read_schedule(store, named(n)) for n in range(20)]
+            firings = [Firing(schedule=next_revision(one, note="next"), cancel=one.active) for one in rows]
             mine, at = jobs[named(3)], 0
 
             async def report(other: RedisStore) -> None:
@@ -277,21 +276,21 @@ class TestRival(OnServers):
                 assert await other.report([told])
 
             await self.rivalled(store, lambda: store.fire(firings, now=NOW), report)
-            assert all([(await row(store, one.name)).note == "next" for one in rows])
-            assert (await see(store, mine.id)).cancel_reason is not None
+            assert all([(await read_schedule(store, one.name)).note == "next" for one in rows])
+            assert (await read_job(store, mine.id)).cancel_reason is not None
 
     async def test_fire_does_not_stand_once_another_writer_has_changed_its_schedule(self) -> None:
         async with self.opened() as store, self.opened() as other:
             await launch(store)
-            seen = await row(store)
+            seen = await read_schedule(store)
 
             async def edit() -> None:
-                await fire(other, bumped(await row(other), note="edited"))
+                await fire(other, next_revision(await read_schedule(other), note="edited"))
 
             Rival(store, edit)
             async with asyncio.timeout(SOON):
-                assert not (await fire(store, bumped(seen, note="mine"))).stands
-            assert (await row(store)).note == "edited"
+                assert not (await fire(store, next_revision(seen, note="mine"))).stands
+            assert (await read_schedule(store)).note == "edited"
 
     async def test_enqueue_ends_while_another_writer_keeps_changing_the_holder_of_its_key(self) -> None:
         async with self.opened() as store:
@@ -308,37 +307,35 @@ class TestRival(OnServers):
                 await put(other, asked(times))
 
             await self.rivalled(store, lambda: put(store, asked(1000), new_job(unique_key="another")), debounce)
-            assert (await see(store, held)).run_at == later(1100)
+            assert (await read_job(store, held)).run_at == later(1100)
 
 
 class TestBounds(OnServers):
     """Every loop has an end, and an owner that dies holds up the others for seconds."""
 
-    async def test_a_writer_that_waits_for_nobody_makes_a_call_give_up_and_the_rest_is_written(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_a_call_gives_up_against_a_rival_that_ignores_locks(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """It writes past every lock, as no release does."""
         monkeypatch.setattr(attempts, "GIVE_UP_SECONDS", 0.3)
         async with self.opened() as store, self.opened() as other:
             jobs = await running(store, 20)
-            home, times = other._open().first, 0
+            shard, times = other._open().first, 0
 
             async def scribble() -> None:
                 nonlocal times
                 times += 1
-                text = await home.call("HGET", f"{home.base}:schedule", named(3))
-                await home.call("HSET", f"{home.base}:schedule", named(3), text.rstrip() + b" " * (times % 7 + 1))
+                text = await shard.call("HGET", f"{shard.base}:schedule", named(3))
+                await shard.call("HSET", f"{shard.base}:schedule", named(3), text.rstrip() + b" " * (times % 7 + 1))
 
             Rival(store, scribble)
             with pytest.raises(StoreUnavailable, match=r"is contended: finish lost \d+ races to other writers"):
                 async with asyncio.timeout(SOON):
                     await store.finish(outcomes_of(jobs))
-            finished = [n for n in range(20) if (await row(other, named(n))).completed]
+            finished = [n for n in range(20) if (await read_schedule(other, named(n))).completed]
             assert finished == [n for n in range(20) if n != 3]
             await audit(other._open())
 
     @pytest.mark.parametrize("met", ["finish", "claim", "change", "beat"])
-    async def test_a_lock_whose_owner_has_died_is_ended_by_whoever_meets_it(
+    async def test_the_lock_of_a_dead_owner_is_ended_by_the_next_writer(
         self, met: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async with self.opened() as store:
@@ -347,11 +344,11 @@ class TestBounds(OnServers):
             if met == "finish":
                 (job,) = (await claim(store)).jobs
             (found,) = [
-                home for home in store._open().all if await home.call("HEXISTS", f"{home.base}:job", _short(job_id))
+                shard for shard in store._open().all if await shard.call("HEXISTS", f"{shard.base}:job", _short(job_id))
             ]
             unit = [1, f"{found.base}:job", _short(job_id), "-", ""]
             assert await found.script("lock", [f"{found.base} dead", *unit]) == 1
-            monkeypatch.setattr(step, "PATIENCE", -1)
+            monkeypatch.setattr(two_phase, "UNDECIDED_TIMEOUT_SECONDS", -1)
             match met:
                 case "finish":
                     assert await store.finish(outcomes_of([job])) == {job_id}
@@ -417,13 +414,13 @@ class TestAllOrNone(Contract):
             await audit(other._open())
             return int(await other._open().first.call("HLEN", "{fresh}:job"))
 
-    @pytest.mark.parametrize("most", [20_000, 2_000], ids=["transaction", "step"])
+    @pytest.mark.parametrize("most", [20_000, 2_000], ids=["transaction", "two_phase"])
     @pytest.mark.parametrize(("way", "left"), [("asked", 1), ("asked", 200_000), ("answered", 1)])
     async def test_an_enqueue_of_2500_that_is_cut_off_stores_all_or_none(
         self, way: str, left: int, most: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(enqueue, "MAX_TRANSACTION", most)
-        monkeypatch.setattr(step, "PATIENCE", -1)
+        monkeypatch.setattr(two_phase, "UNDECIDED_TIMEOUT_SECONDS", -1)
         jobs = [new_job() for _ in range(2_500)]
         async with Cutter(self.server.port) as cutter:
             store = cast(RedisStore, open_store(self.url.replace(f":{self.server.port}", f":{cutter.port}")))
@@ -442,9 +439,9 @@ class TestAllOrNone(Contract):
         self, fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(enqueue, "MAX_TRANSACTION", 2)
-        monkeypatch.setattr(step, "MAX_UNIT_WORDS", 1)
-        monkeypatch.setattr(step, "MAX_WORDS", 16)
-        monkeypatch.setattr(step, "PATIENCE", -1)
+        monkeypatch.setattr(two_phase, "MAX_UNIT_ARGS", 1)
+        monkeypatch.setattr(two_phase, "MAX_SCRIPT_ARGS", 16)
+        monkeypatch.setattr(two_phase, "UNDECIDED_TIMEOUT_SECONDS", -1)
         jobs, left, found = [new_job(**fields) for _ in range(5)], 0, list[int]()
         while not found or found[-1] < 5 or left < 10:
             self.url = self.server.fresh()
@@ -459,27 +456,25 @@ class TestAllOrNone(Contract):
             left += 1
         assert set(found) == {0, 5}
 
-    async def test_a_piece_that_another_process_has_given_up_keeps_all_of_them_from_being_written(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_a_dropped_piece_prevents_the_whole_write(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(enqueue, "MAX_TRANSACTION", 2)
-        monkeypatch.setattr(step, "MAX_UNIT_WORDS", 1)
-        monkeypatch.setattr(step, "MAX_WORDS", 16)
+        monkeypatch.setattr(two_phase, "MAX_UNIT_ARGS", 1)
+        monkeypatch.setattr(two_phase, "MAX_SCRIPT_ARGS", 16)
         jobs, given_up = [new_job() for _ in range(5)], list[str]()
         async with self.opened() as store, self.opened() as other:
-            home = store._open().first
-            script = home.script
+            shard = store._open().first
+            script = shard.script
 
             async def late(name: str, words: Sequence[Any]) -> Any:
-                if name == "settle" and words[0] == "begin all" and not given_up:
+                if name == "resolve" and words[0] == "begin all" and not given_up:
                     given_up.append(words[-2])
-                    await step.settle(other._open(), other._open().first, words[-2], patience=-1)
+                    await two_phase.resolve(other._open(), other._open().first, words[-2], timeout=-1)
                     answer = await script(name, words)
-                    assert await home.call("HLEN", "{fresh}:job") == 0
+                    assert await shard.call("HLEN", "{fresh}:job") == 0
                     return answer
                 return await script(name, words)
 
-            home.script = late  # type: ignore[method-assign]
+            shard.script = late  # type: ignore[method-assign]
             await store.enqueue(jobs, now=NOW)
             assert len(given_up) == 1
         assert await self.stored() == 5
@@ -513,7 +508,7 @@ class TestFloods(Contract):
     async def test_very_many_expired_jobs_are_counted_by_a_sample(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(counting, "MAX_LATE_JOBS", 300)
         monkeypatch.setattr(counting, "LATE_SAMPLE_JOBS", 50)
-        monkeypatch.setattr(counting, "read_home", read := Counted(counting.read_home))
+        monkeypatch.setattr(counting, "read_shard", read := Counted(counting.read_shard))
         async with self.opened() as store:
             jobs = [new_job(queue=f"q{n % 4}", expires_at=later(-1)) for n in range(1000)]
             await put(store, *jobs, *(new_job(queue="q0") for _ in range(7)), now=later(-9))
@@ -526,15 +521,15 @@ class TestFloods(Contract):
 
 
 class Counted:
-    """A function of a home and ids that counts the ids."""
+    """Wraps a function of a shard and ids, and counts the ids."""
 
     def __init__(self, read: Callable[..., Awaitable[Any]]) -> None:
         self._read = read
         self.ids = 0
 
-    async def __call__(self, home: Any, ids: Sequence[JobId]) -> Any:
+    async def __call__(self, shard: Any, ids: Sequence[JobId]) -> Any:
         self.ids += len(ids)
-        return await self._read(home, ids)
+        return await self._read(shard, ids)
 
 
 class Died(BaseException):
@@ -554,8 +549,8 @@ def die_at(store: RedisStore, left: int) -> None:
 
         return counted
 
-    for home in store._open().all:
-        home.script = bound(home.script)  # type: ignore[method-assign]
+    for shard in store._open().all:
+        shard.script = bound(shard.script)  # type: ignore[method-assign]
 
 
 def _short(id: JobId) -> bytes:

@@ -1,4 +1,4 @@
-"""The Redis store in a cluster keeps the contract: what crosses queues crosses servers."""
+"""The Redis store in a cluster: the contract, shards, and slots that move."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -36,8 +36,8 @@ class TestCluster(Spread, StoreContract):
     async def opened(self) -> AsyncIterator[Store]:
         async with super().opened() as store:
             yield store
-            if (homes := cast(RedisStore, store)._homes) is not None:
-                await audit(homes)
+            if (shards := cast(RedisStore, store)._shards) is not None:
+                await audit(shards)
 
 
 class TestSharing(Spread, Sharing):
@@ -45,7 +45,7 @@ class TestSharing(Spread, Sharing):
 
 
 class TestTrouble(Spread):
-    async def test_a_store_keeps_to_the_homes_that_it_began_with(self) -> None:
+    async def test_the_number_of_shards_cannot_be_changed(self) -> None:
         async with self.opened():
             pass
         with pytest.raises(StoreError, match="keeps its queues in 8 homes, not 4: use \\?homes=8"):
@@ -56,7 +56,7 @@ class TestTrouble(Spread):
             await open_store(self.cluster.nodes[0].url()).open()
 
     async def test_a_server_by_itself_is_no_cluster(self, redis: Redis) -> None:
-        with pytest.raises(StoreError, match="is no cluster: use redis://"):
+        with pytest.raises(StoreError, match="is not a cluster: use redis://"):
             await open_store(redis.url().replace("redis://", "redis+cluster://")).open()
 
     async def test_one_node_that_answers_is_enough_to_find_the_others(self) -> None:
@@ -78,16 +78,16 @@ class TestTrouble(Spread):
 
     async def test_a_store_follows_a_slot_to_another_master(self) -> None:
         async with self.opened() as store:
-            home = cast(RedisStore, store)._open().of("queue")
-            old = self.master_of(home.base)
+            shard = cast(RedisStore, store)._open().of("queue")
+            old = self.master_of(shard.base)
             new = next(node for node in self.cluster.nodes if node is not old)
             try:
                 await put(store, new_job(queue="queue"))
-                self.give(home.base, new)
+                self.give(shard.base, new)
                 (job_id,) = await put(store, new_job(queue="queue"))
-                assert new.run("HEXISTS", f"{home.base}:job", packed(job_id))
+                assert new.run("HEXISTS", f"{shard.base}:job", packed(job_id))
             finally:
-                self.give(home.base, old)
+                self.give(shard.base, old)
 
     def master_of(self, base: str) -> Redis:
         ranges = self.cluster.nodes[0].run("CLUSTER", "SLOTS")

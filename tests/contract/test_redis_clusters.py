@@ -1,4 +1,4 @@
-"""The clusters and sentinels that the tests start are real, can fail over, and leave nothing."""
+"""The clusters and sentinels that the tests start: real, can fail over, and leave nothing behind."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Whichever way a page of jobs is found in Redis, it is the page of the jobs that match."""
+"""Pages of jobs in Redis are right by every access path."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -16,13 +16,13 @@ from mainspring.records.run import Failure
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.redis import lists
-from mainspring.stores.redis.diff import _of_job, _of_keys
+from mainspring.stores.redis.diff import _job_commands, _key_commands
 from mainspring.stores.redis.shard import Shards
 from mainspring.stores.redis.snapshot import Snapshot
 from mainspring.stores.redis.store import RedisStore
 from mainspring.stores.redis.two_phase import Unit, commit_one
 from mainspring.stores.rules import matches
-from mainspring.testing.contract.build import NOW, Contract, everything, later, new_job, put
+from mainspring.testing.contract.build import NOW, Contract, all_jobs, later, new_job, put
 from servers import Redis
 
 STATES = (*FINAL, State.PENDING, State.PENDING, State.PENDING, State.RUNNING, State.PAUSED)
@@ -55,10 +55,10 @@ FILTERS: list[dict[str, Any]] = [
 # As they are; each set read whole; no set read whole; looked at before it is read whole; all in small steps.
 MODES: dict[str, dict[str, int]] = {
     "usual": {},
-    "whole": {"DENSE": 0},
-    "walk": {"FEW": -1, "FEW_WHOLE": -1},
-    "look first": {"DENSE": 10**9, "PATIENCE": 10, "MOST": 7},
-    "small": {"FEW": -1, "FEW_WHOLE": -1, "MOST": 9, "FEWEST": 2},
+    "whole": {"DENSE_RATIO": 0},
+    "walk": {"MAX_IDS_READ_WHOLE": -1, "MAX_JOBS_READ_WHOLE": -1},
+    "look first": {"DENSE_RATIO": 10**9, "MAX_PROBED_JOBS": 10, "MAX_PAGE_JOBS": 7},
+    "small": {"MAX_IDS_READ_WHOLE": -1, "MAX_JOBS_READ_WHOLE": -1, "MAX_PAGE_JOBS": 9, "MIN_ORDER_ROWS": 2},
 }
 
 
@@ -93,10 +93,10 @@ def made_at(at: Any, n: int) -> str:
     return f"{ms[:8]}-{ms[8:]}-7000-8000-{n:012x}"
 
 
-async def write(homes: Shards, jobs: list[Job]) -> None:
+async def write(shards: Shards, jobs: list[Job]) -> None:
     for job in jobs:
-        commands = [*_of_job(homes, Snapshot(), job.id, (None, None, None), None, job, micros(NOW))]
-        assert await commit_one(homes, Unit((), [*commands, *_of_keys(homes, [(None, job)])]))
+        commands = [*_job_commands(shards, Snapshot(), job.id, (None, None, None), None, job, micros(NOW))]
+        assert await commit_one(shards, Unit((), [*commands, *_key_commands(shards, [(None, job)])]))
 
 
 def expected(jobs: list[Job], which: Filter, sort: Sort, newest: bool) -> list[Job]:
@@ -136,15 +136,15 @@ class TestLists(Contract):
             monkeypatch.setattr(lists, name, value)
         async with self.opened() as store:
             jobs = list(some_jobs())
-            await write(homes := cast(RedisStore, store)._open(), jobs)
-            await audit(homes)
+            await write(shards := cast(RedisStore, store)._open(), jobs)
+            await audit(shards)
             for asked in FILTERS:
                 for sort in SORTS:
                     for newest, limit in ((False, 200), (True, 7)):
                         found = await pages(store, Filter(**asked), sort, newest, limit)
                         assert found == expected(jobs, Filter(**asked), sort, newest), (asked, sort, newest)
 
-    async def test_those_of_one_instant_come_by_id_whatever_their_priority(self) -> None:
+    async def test_jobs_of_one_instant_are_listed_by_id(self) -> None:
         async with self.opened() as store:
             jobs = [new_job(run_at=later(60), priority=-n % 7) for n in range(300)]
             await put(store, *jobs)
@@ -158,10 +158,10 @@ class TestLists(Contract):
             found = await store.jobs(Filter(states=("scheduled",)), now=NOW, limit=10)
             assert [job.id for job in found] == [job_id]
 
-    async def test_a_job_whose_id_tells_another_time_is_found_by_when_it_was_made(self) -> None:
+    async def test_a_job_whose_id_has_another_time_is_found_by_created_at(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(), now=later(3600))
             assert self.server.run("ZCARD", "{fresh}:odd") == 1
             found = await store.jobs(Filter(created_after=later(3600)), now=NOW, limit=10)
             assert [job.id for job in found] == [job_id]
-            assert [job.id for job in await everything(store)] == [job_id]
+            assert [job.id for job in await all_jobs(store)] == [job_id]

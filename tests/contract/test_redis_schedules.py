@@ -1,4 +1,4 @@
-"""Schedules in Redis: pages by name, what is due, and what another writer changes in the middle of a verb."""
+"""Schedules in Redis: pages by name, due schedules, and races with other writers."""
 
 from datetime import datetime
 from typing import Any, cast
@@ -19,16 +19,16 @@ from mainspring.testing.contract.build import (
     NOW,
     a_schedule,
     a_tick,
+    all_jobs,
     beat,
-    bumped,
     claim,
-    everything,
     fire,
     later,
     launch,
     new_job,
+    next_revision,
     put,
-    row,
+    read_schedule,
     tick_job,
 )
 from servers import Redis
@@ -57,24 +57,24 @@ class TestPages(OnServers):
         """It writes and drops them beside us, and knows of no index."""
         async with self.opened() as store:
             await store.fire([Firing(schedule=a_schedule(named(n))) for n in range(20)], now=NOW)
-            home = store._open().first
-            text = await home.call("HGET", f"{home.base}:schedule", named(0))
-            await home.call("HSET", f"{home.base}:schedule", "older", text.replace(named(0).encode(), b"older"))
+            shard = store._open().first
+            text = await shard.call("HGET", f"{shard.base}:schedule", named(0))
+            await shard.call("HSET", f"{shard.base}:schedule", "older", text.replace(named(0).encode(), b"older"))
             assert await names(store, 7) == [*map(named, range(20)), "older"]
             await audit(store._open())
-            await home.call("DEL", f"{home.base}:schedules")
+            await shard.call("DEL", f"{shard.base}:schedules")
             assert await names(store, 7) == [*map(named, range(20)), "older"]
             await audit(store._open())
 
-    async def test_as_many_dropped_as_made_by_such_a_release_are_noticed(self) -> None:
+    async def test_equal_numbers_of_drops_and_creations_without_the_index_are_noticed(self) -> None:
         async with self.opened() as store:
             await store.fire([Firing(schedule=a_schedule(named(n))) for n in range(20)], now=NOW)
-            home = store._open().first
-            text = await home.call("HGET", f"{home.base}:schedule", named(0))
-            await home.many([
-                ("HDEL", f"{home.base}:schedule", named(3)),
-                ("ZREM", f"{home.base}:due", named(3)),
-                ("HSET", f"{home.base}:schedule", "older", text.replace(named(0).encode(), b"older")),
+            shard = store._open().first
+            text = await shard.call("HGET", f"{shard.base}:schedule", named(0))
+            await shard.multi([
+                ("HDEL", f"{shard.base}:schedule", named(3)),
+                ("ZREM", f"{shard.base}:due", named(3)),
+                ("HSET", f"{shard.base}:schedule", "older", text.replace(named(0).encode(), b"older")),
             ])  # fmt: skip
             await store.forget({}, now=NOW)  # as every worker does now and then
             assert await names(store, 50) == [*(named(n) for n in range(20) if n != 3), "older"]
@@ -90,22 +90,22 @@ class TestPages(OnServers):
 
 
 class TestDue(OnServers):
-    async def test_an_idle_look_reads_a_few_rows_however_many_there_are(self) -> None:
+    async def test_due_reads_a_few_rows_of_many_schedules(self) -> None:
         async with self.opened() as store:
             ahead = {"next_run_at": later(60), "due_at": later(60)}
             await store.fire([Firing(schedule=a_schedule(named(n), **ahead)) for n in range(2_000)], now=NOW)
-            home = store._open().first
-            due, rows = await home.script("due", [0, 0, 500, 0, series.AHEAD_ROWS])
+            shard = store._open().first
+            due, rows = await shard.script("due", [0, 0, 500, 0, series.AHEAD_ROWS])
             assert (due, len(rows)) == ([], 3 * series.AHEAD_ROWS)
             counter = Counter(store)
             assert (await store.due(now=NOW, limit=500)).next_at == later(60)
             assert counter.trips == 1
 
     @pytest.mark.parametrize("elsewhere", [0, 3, 50])
-    async def test_schedules_computed_elsewhere_are_passed_over(self, elsewhere: int) -> None:
+    async def test_due_skips_schedules_computed_elsewhere(self, elsewhere: int) -> None:
         async with self.opened() as store:
             for at in (0, 60):
-                there = {"said": {"computed": True}, "due_at": later(at)}
+                there = {"spec": {"computed": True}, "due_at": later(at)}
                 made = [a_schedule(f"{at} {n:03}", **there) for n in range(elsewhere)]
                 made += [a_schedule(f"{at} mine {n}", due_at=later(at + 1)) for n in range(3)]
                 await store.fire([Firing(schedule=one) for one in made], now=NOW)
@@ -129,7 +129,7 @@ class TestInBetween(OnServers):
             assert [job.queue for job in found.jobs] == ["another"]
             await audit(store._open())
 
-    async def test_a_schedule_that_begins_to_wait_meanwhile_is_roused(self) -> None:
+    async def test_a_schedule_that_starts_to_wait_during_a_finish_is_released(self) -> None:
         async with self.opened() as store, self.opened() as other:
             await launch(store, "first")
             waiter = a_schedule("second", held_at=NOW, due_at=None, next_run_at=later(3600))
@@ -140,16 +140,16 @@ class TestInBetween(OnServers):
 
             async def wait() -> None:
                 if not waited:
-                    waited.append((await fire(other, bumped(waiter, waits_on="first"))).stands)
+                    waited.append((await fire(other, next_revision(waiter, waits_on="first"))).stands)
 
             Rival(store, wait)
             assert await store.finish(outcomes_of([job])) == {job.id}
             assert waited == [True]
-            found = await row(store, "second")
+            found = await read_schedule(store, "second")
             assert found.waits_on is None
             assert found.due_at is not None
 
-    async def test_a_firing_whose_key_was_taken_meanwhile_says_by_which(self) -> None:
+    async def test_a_firing_names_a_key_that_was_taken_meanwhile(self) -> None:
         async with self.opened() as store, self.opened() as other:
             new = a_schedule()
             job = tick_job(new)
@@ -172,7 +172,7 @@ class TestAlike:
         ]
         seen.append(await store.finish(outcomes))
         await audit(store._open())
-        jobs = await everything(store)
+        jobs = await all_jobs(store)
         seen += [replace(job, lease=None) for job in jobs]
         for job in jobs:
             seen.append([replace(run, lease="") for run in await store.executions(job.id)])
@@ -187,14 +187,14 @@ class TestAlike:
         ends = outcomes_of(jobs)
         return [replace(one, result='"x"' if n % 2 else None) for n, one in enumerate(ends)]
 
-    async def test_plain_firings_and_ends_are_as_the_rules_have_them(
+    async def test_plain_firings_and_ends_equal_those_of_the_rules(
         self, redis: Redis, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         firings: list[list[Firing]] = [[], []]
         for n in range(12):
-            said = {"overlap": "allow" if n % 3 else "skip", "after": "finish" if n == 5 else "start"}
-            said |= {"tags": ("a", "b"), "queue": f"q{n % 2}"} if n % 2 else {}
-            new = a_schedule(named(n), said=said)
+            spec = {"overlap": "allow" if n % 3 else "skip", "after": "finish" if n == 5 else "start"}
+            spec |= {"tags": ("a", "b"), "queue": f"q{n % 2}"} if n % 2 else {}
+            new = a_schedule(named(n), spec=spec)
             spec = {"tags": ("a", "b") if n % 2 else (), "queue": f"q{n % 2}", "priority": n % 4}
             spec |= {"expires_at": later(500)} if n % 5 == 0 else {}
             spec |= {"unique_key": "unique"} if n == 8 else {}
@@ -202,7 +202,7 @@ class TestAlike:
             ticks = tuple(a_tick(k + 1, job_id=job.id) for k, job in enumerate(jobs))
             active = tuple(job.id for job in jobs)
             due: datetime | None = None if n == 5 else later(3600)
-            fired = bumped(new, active=active, fired=len(jobs), due_at=due, next_run_at=due)
+            fired = next_revision(new, active=active, fired=len(jobs), due_at=due, next_run_at=due)
             firings[0].append(Firing(schedule=new))
             firings[1].append(Firing(schedule=fired, jobs=jobs, ticks=ticks))
         by_hand = await self.tour(cast(RedisStore, open_store(redis.fresh("hand"))), firings)
@@ -219,11 +219,11 @@ class TestAlike:
 
     def watched(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         """How many were written by hand, each time."""
-        written, write = list[int](), plain.write
+        written, write = list[int](), plain.write_planned
 
         async def noted(*args: Any) -> set[int]:
             written.append(len(done := await write(*args)))
             return done
 
-        monkeypatch.setattr(plain, "write", noted)
+        monkeypatch.setattr(plain, "write_planned", noted)
         return written

@@ -1,4 +1,4 @@
-"""The Redis store behind sentinels keeps the contract, and does so when the master is another one all of a sudden."""
+"""The Redis store behind sentinels: the contract, also across a failover."""
 
 import asyncio
 import inspect
@@ -18,11 +18,11 @@ from clusters import RedisWithSentinel
 from mainspring.errors import StoreError, StoreUnavailable
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.redis import connector as route
+from mainspring.stores.redis import connector
 from mainspring.stores.redis.records import packed
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract import StoreContract
-from mainspring.testing.contract.build import Contract, beat, everything, new_job, put
+from mainspring.testing.contract.build import Contract, all_jobs, beat, new_job, put
 from mainspring.testing.twin import twin_machine
 
 
@@ -75,18 +75,18 @@ class TestSentinel(Watched, StoreContract):
     async def opened(self) -> AsyncIterator[Store]:
         async with super().opened() as store:
             yield store
-            if (homes := cast(RedisStore, store)._homes) is not None:
-                await audit(homes)
+            if (shards := cast(RedisStore, store)._shards) is not None:
+                await audit(shards)
 
 
 class TestFailOver(Watched):
-    async def test_a_store_goes_on_at_the_new_master(self, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_a_store_continues_at_the_new_master(self, caplog: pytest.LogCaptureFixture) -> None:
         async with self.opened() as store:
             await beat(store)
             (first,) = await put(store, new_job())
             moved = cast(Store, Moved(store, self.sentinel, at=1))
             (second,) = await put(moved, new_job())
-            assert [job.id for job in await everything(store)] == [first, second]
+            assert [job.id for job in await all_jobs(store)] == [first, second]
             await beat(store)
         assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
@@ -101,8 +101,8 @@ class TestFailOver(Watched):
             finally:
                 self.sentinel.rejoin(self.sentinel.copy())
 
-    async def test_a_sentinel_that_does_not_answer_is_waited_for_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(route, "FRESH", 0.0)
+    async def test_a_sentinel_without_an_answer_delays_one_request(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(connector, "SENTINEL_REFRESH_SECONDS", 0.0)
         silent, loop = self.sentinel.sentinels[0].process, asyncio.get_running_loop()
         async with self.opened() as store:
             silent.send_signal(signal.SIGSTOP)
@@ -110,11 +110,13 @@ class TestFailOver(Watched):
                 began = loop.time()
                 for _ in range(5):
                     await put(store, new_job())
-                assert route.BRIEFLY <= loop.time() - began < 3 * route.BRIEFLY
+                assert (
+                    connector.SENTINEL_TIMEOUT_SECONDS <= loop.time() - began < 3 * connector.SENTINEL_TIMEOUT_SECONDS
+                )
             finally:
                 silent.send_signal(signal.SIGCONT)
 
-    async def test_a_name_that_sentinels_do_not_watch_is_no_passing_trouble(self) -> None:
+    async def test_an_unknown_sentinel_service_is_a_store_error(self) -> None:
         with pytest.raises(StoreError, match="watch nothing named 'other'") as refused:
             await open_store(self.url.replace("/main/", "/other/")).open()
         assert not isinstance(refused.value, StoreUnavailable)

@@ -1,4 +1,4 @@
-"""The Redis server that the tests start is alone, can be emptied, killed and started again, and leaves nothing."""
+"""The Redis server that the tests start: isolated, can be emptied, killed and restarted, and leaves nothing behind."""
 
 import os
 from collections.abc import Iterator

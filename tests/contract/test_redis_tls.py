@@ -1,4 +1,4 @@
-"""Redis over TLS: who vouches for the server, who for us, and what somebody reads where nobody does."""
+"""Redis over TLS: server and client certificates, and the errors without them."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from visits import refusal, whole_way
 from authority import Authority
 from mainspring.errors import BadSetting, StoreUnavailable
 from mainspring.stores import open_store
-from mainspring.stores.redis import connection as line
+from mainspring.stores.redis import connection
 from servers import Redis, free_port
 
 
@@ -66,13 +66,13 @@ class TestTls:
         cert, key = authority.certificate("client")
         await whole_way(asking.tls(ca=authority.ca, cert=cert, key=key))
 
-    async def test_a_client_without_a_certificate_reads_that_it_needs_one(
+    async def test_a_missing_client_certificate_is_named_in_the_error(
         self, asking: Guarded, authority: Authority
     ) -> None:
         error = await refusal(asking.tls(ca=authority.ca))
         assert "if it asks for a certificate, name one that it trusts with ?cert=file&key=file" in str(error)
 
-    async def test_before_tls_1_3_that_is_no_passing_trouble(self, authority: Authority) -> None:
+    async def test_a_missing_client_certificate_is_a_store_error_before_tls_1_3(self, authority: Authority) -> None:
         old = Guarded(authority, "yes", tls_protocols="TLSv1.2")
         try:
             error = await refusal(old.tls(ca=authority.ca))
@@ -81,43 +81,47 @@ class TestTls:
         assert not isinstance(error, StoreUnavailable)
         assert re.search(r"refused us: .* alert .* \(if it asks for a certificate, name one that it trusts", str(error))
 
-    async def test_a_client_whose_certificate_is_a_strangers_reads_that(
+    async def test_an_untrusted_client_certificate_is_named_in_the_error(
         self, asking: Guarded, authority: Authority, stranger: Authority
     ) -> None:
         cert, key = stranger.certificate("client")
         error = await refusal(asking.tls(ca=authority.ca, cert=cert, key=key))
         assert "if it asks for a certificate, name one that it trusts with ?cert=file&key=file" in str(error)
 
-    async def test_a_server_that_nobody_vouches_for_is_refused_for_good(
+    async def test_an_untrusted_server_certificate_is_a_store_error(
         self, guarded: Guarded, stranger: Authority
     ) -> None:
         for url in (guarded.tls(ca=stranger.ca), guarded.tls()):
             error = await refusal(url)
             assert not isinstance(error, StoreUnavailable)
-            assert re.search(r"is not who it should be: .*; name its authority with \?ca=file$", str(error))
+            assert re.search(r"has an untrusted certificate: .*; name its authority with \?ca=file$", str(error))
 
-    async def test_a_server_of_another_name_is_refused_for_good(self, guarded: Guarded, authority: Authority) -> None:
+    async def test_a_server_certificate_of_another_host_is_a_store_error(
+        self, guarded: Guarded, authority: Authority
+    ) -> None:
         error = await refusal(guarded.tls("localhost", ca=authority.ca))
         assert not isinstance(error, StoreUnavailable)
-        assert re.search("is not who it should be: .*not valid for 'localhost'; use a host that it names$", str(error))
+        assert re.search(
+            "has an untrusted certificate: .*not valid for 'localhost'; use a host that it names$", str(error)
+        )
 
-    async def test_who_speaks_plainly_to_a_port_with_tls_reads_of_the_other_scheme(self, guarded: Guarded) -> None:
+    async def test_redis_scheme_at_a_tls_port_suggests_rediss(self, guarded: Guarded) -> None:
         error = await refusal(f"redis://127.0.0.1:{guarded.tls_port}/0")
         assert "(if it speaks TLS, use rediss://)" in str(error)
 
-    async def test_who_speaks_tls_to_a_plain_port_reads_of_the_other_scheme(
+    async def test_rediss_scheme_at_a_plain_port_suggests_redis(
         self, guarded: Guarded, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        assert line.HANDSHAKE_SECONDS < line.CONNECT_SECONDS
-        monkeypatch.setattr(line, "HANDSHAKE_SECONDS", 0.2)
+        assert connection.HANDSHAKE_SECONDS < connection.CONNECT_SECONDS
+        monkeypatch.setattr(connection, "HANDSHAKE_SECONDS", 0.2)
         error = await refusal(f"rediss://127.0.0.1:{guarded.port}/0")
         assert "(if it does not speak TLS, use redis://)" in str(error)
 
-    async def test_files_that_are_of_no_use_are_named(self, authority: Authority, stranger: Authority) -> None:
+    async def test_unusable_certificate_files_are_named(self, authority: Authority, stranger: Authority) -> None:
         cert, key = authority.certificate("useless")
         other = stranger.certificate("useless")[1]
         for options, said in (
-            ({"ca": key}, f"^ca={key} in store URL .* names no authority"),
+            ({"ca": key}, f"^ca={key} in store URL .* has no certificate of an authority"),
             ({"cert": cert}, f"^cert={cert} in store URL .* and its key \\(or name that with key=file\\)"),
             ({"cert": cert, "key": other}, f"^cert={cert} .* and key={other} its key, without a pass phrase"),
             ({"cert": cert, "key": locked(key)}, "without a pass phrase"),

@@ -24,7 +24,7 @@ from mainspring.stores.postgres.store import PostgresStore
 from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.stores.sqlite import file
 from mainspring.stores.sqlite.store import SqliteStore
-from mainspring.testing.contract.build import a_worker, later, new_job, put, settle, start
+from mainspring.testing.contract.build import a_worker, finish_run, later, new_job, put, start
 from servers import Postgres
 
 
@@ -65,7 +65,7 @@ class Releases:
             n = self.old.newest
             assert await store.schema() == Schema(n + 1, n, n)
             running = await fill(store)
-            assert await settle(store, running, Done()) == {running.id}
+            assert await finish_run(store, running, Done()) == {running.id}
 
     async def test_an_older_release_refuses_a_later_schema_that_is_not_for_it(self) -> None:
         async with self.opened(self.later):
@@ -96,7 +96,7 @@ class Releases:
                 assert await later.migrate() == [self.new.newest, self.later.newest]
                 assert await later.migrate(self.new.newest) == [self.new.newest]
                 assert await told(store) == before
-            assert await settle(store, running, Done()) == {running.id}
+            assert await finish_run(store, running, Done()) == {running.id}
 
     async def test_a_step_waits_for_workers_that_could_not_work_afterwards(self) -> None:
         async with self.opened(self.old) as old:
@@ -138,7 +138,7 @@ class Releases:
                 # What names a table that has another name now says the same.
                 with pytest.raises(SchemaMismatch, match="upgrade mainspring"):
                     await old.pause_queue("mail", True)
-                assert await settle(old, job, Done()) == {job.id}
+                assert await finish_run(old, job, Done()) == {job.id}
 
     async def test_who_asks_for_tables_that_are_gone_is_told_that_they_are(self) -> None:
         async with self.opened(self.old) as store:

@@ -20,7 +20,7 @@ from mainspring.stores.sqlite import documents as keeper
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.stores.sqlite.writer_thread import translated
 from mainspring.testing.contract import StoreContract
-from mainspring.testing.contract.build import NOW, beat, claim, claimed, everything, new_job, put, start
+from mainspring.testing.contract.build import NOW, all_jobs, beat, claim, claim_ids, new_job, put, start
 
 
 class TestSqlite(StoreContract):
@@ -35,9 +35,9 @@ class TestSqlite(StoreContract):
         async with self.opened() as store:
             await start(store, unique_key="key", metadata={"a": 1})
             await store.pause_queue("mail", True)
-            jobs, queues, workers = await everything(store), await store.queues(now=NOW), await store.workers(now=NOW)
+            jobs, queues, workers = await all_jobs(store), await store.queues(now=NOW), await store.workers(now=NOW)
         async with self.opened() as again:
-            assert await everything(again) == jobs
+            assert await all_jobs(again) == jobs
             assert await again.queues(now=NOW) == queues
             assert await again.workers(now=NOW) == workers
 
@@ -46,7 +46,7 @@ class TestSqlite(StoreContract):
             ids = await put(left, *(new_job() for _ in range(40)))
             names = [f"worker-{n}" for n in range(10)]
             pairs = zip([left, right] * 5, names, strict=True)
-            taken = await asyncio.gather(*(claimed(store, name, limit=5) for store, name in pairs))
+            taken = await asyncio.gather(*(claim_ids(store, name, limit=5) for store, name in pairs))
             assert sorted(job_id for batch in taken for job_id in batch) == ids
 
     async def test_fifty_callers_on_two_handles_with_one_key_make_one_row(self) -> None:
@@ -54,7 +54,7 @@ class TestSqlite(StoreContract):
             jobs = [new_job(unique_key="key") for _ in range(50)]
             pairs = zip([left, right] * 25, jobs, strict=True)
             answers = await asyncio.gather(*(store.enqueue([job], now=NOW) for store, job in pairs))
-            (only,) = await everything(left)
+            (only,) = await all_jobs(left)
             assert {answer.id for (answer,) in answers} == {only.id}
 
     async def test_an_idle_handle_sees_what_another_one_enqueued(self) -> None:
@@ -75,10 +75,10 @@ class TestSqlite(StoreContract):
         async with self.opened() as store:
             mine, job = sqlite3.connect(self.file), new_job()
             assert await store.enqueue([job], now=NOW, within=mine) == [Enqueued(job.id)]
-            assert await everything(store) == []
+            assert await all_jobs(store) == []
             mine.commit()
             mine.close()
-            assert [found.id for found in await everything(store)] == [job.id]
+            assert [found.id for found in await all_jobs(store)] == [job.id]
 
     async def test_a_job_enqueued_within_a_transaction_goes_with_its_rollback(self) -> None:
         async with self.opened() as store:
@@ -86,7 +86,7 @@ class TestSqlite(StoreContract):
             await store.enqueue([new_job(unique_key="key")], now=NOW, within=mine)
             mine.rollback()
             mine.close()
-            assert await everything(store) == []
+            assert await all_jobs(store) == []
 
     async def test_a_batch_refused_within_a_transaction_leaves_the_rest_of_it_alone(self) -> None:
         async with self.opened() as store:
@@ -96,7 +96,7 @@ class TestSqlite(StoreContract):
             assert (await store.enqueue(refused, now=NOW, within=mine))[1] == Enqueued(job.id, "refused", "key")
             mine.commit()
             mine.close()
-            assert [found.id for found in await everything(store)] == [job.id]
+            assert [found.id for found in await all_jobs(store)] == [job.id]
 
     async def test_the_schema_steps_down_and_up_again(self) -> None:
         async with self.opened() as store:
@@ -104,7 +104,7 @@ class TestSqlite(StoreContract):
             assert await store.migrate(0) == list(range(newest - 1, -1, -1))
             assert (await store.schema()).version == 0
             assert await store.migrate() == list(range(1, newest + 1))
-            assert await everything(store) == []
+            assert await all_jobs(store) == []
 
 
 async def plan_of(folder: Path, act: Callable[[sqlite3.Connection], object]) -> str:
@@ -153,7 +153,7 @@ async def test_a_read_that_was_given_up_frees_its_thread(tmp_path: Path) -> None
             with pytest.raises(asyncio.CancelledError):
                 await reading
             assert await waiting == {}
-            assert await everything(store) == []
+            assert await all_jobs(store) == []
             began.clear()
         await store.close()
 

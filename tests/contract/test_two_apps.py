@@ -10,7 +10,7 @@ from further import NEXT, REAL, Placed
 
 from mainspring.records.outcome import Done
 from mainspring.stores.postgres.url import PostgresUrl
-from mainspring.testing.contract.build import beat, claim, everything, new_job, put, settle
+from mainspring.testing.contract.build import all_jobs, beat, claim, finish_run, new_job, put
 
 PAIRS = {
     "two schemas": ("own", "mainspring_", "other", "mainspring_"),
@@ -35,9 +35,9 @@ class TestTwoApps(Placed):
         async with self.opened(self.left) as left, self.opened(self.right) as right:
             await fill(left)
             before = await told(left)
-            assert await everything(right) == []
+            assert await all_jobs(right) == []
             running = await fill(right)
-            await settle(right, running, Done())
+            await finish_run(right, running, Done())
             await beat(right)
             await claim(right, limit=99)
             assert await told(left) == before
@@ -68,7 +68,7 @@ class TestTwoApps(Placed):
             assert [(await store.schema()).version for store in (left, right)] == [NEXT.newest, REAL.newest]
             assert (await left.migrate(0))[-1] == 0
             assert await told(right) == before
-            assert await settle(right, running, Done()) == {running.id}
+            assert await finish_run(right, running, Done()) == {running.id}
             assert (await left.schema()).version == 0
             found = [name for schema in ("own", "other", "mainspring_jobs") for name in self.tables(schema)]
             names = {name for name in found if not re.search(r"finished_\d", name)}  # days come by themselves

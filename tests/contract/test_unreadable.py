@@ -15,8 +15,8 @@ from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.redis.records import packed
 from mainspring.stores.redis.store import RedisStore
-from mainspring.testing.contract.build import NOW, beat, claim, claimed, later, new_job, put
-from mainspring.testing.contract.keeper import an_entry
+from mainspring.testing.contract.audit import an_entry
+from mainspring.testing.contract.build import NOW, beat, claim, claim_ids, later, new_job, put
 from mainspring.testing.contract.unreadable import UnreadableContract
 from servers import Postgres, Redis
 
@@ -115,31 +115,31 @@ class OnRedis(UnreadableContract):
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Store]:
         async with super().opened() as store:
-            homes = cast(RedisStore, store)._homes
-            assert homes is not None
-            self.homes = homes
+            shards = cast(RedisStore, store)._shards
+            assert shards is not None
+            self.shards = shards
             yield store
 
     async def spoil_job(self, job_id: JobId) -> None:
-        for home in self.homes.all:
-            if await home.call("HEXISTS", f"{home.base}:job", packed(job_id)):
-                await home.call("HSET", f"{home.base}:job", packed(job_id), self.record)
+        for shard in self.shards.all:
+            if await shard.call("HEXISTS", f"{shard.base}:job", packed(job_id)):
+                await shard.call("HSET", f"{shard.base}:job", packed(job_id), self.record)
 
     async def spoil_schedule(self, name: str) -> None:
-        await self.homes.first.call("HSET", f"{self.homes.first.base}:schedule", name, "{")
+        await self.shards.first.call("HSET", f"{self.shards.first.base}:schedule", name, "{")
 
     async def spoil_worker(self, id: str) -> None:
-        await self.homes.first.call("HSET", f"{self.homes.first.base}:worker", id, "{")
+        await self.shards.first.call("HSET", f"{self.shards.first.base}:worker", id, "{")
 
     async def spoil_document(self, kind: str, name: str) -> None:
-        await self.homes.first.call("HSET", f"{self.homes.first.base}:doc:{kind}", name, b"{\xff")
+        await self.shards.first.call("HSET", f"{self.shards.first.base}:doc:{kind}", name, b"{\xff")
 
     @pytest.mark.parametrize("record", [b"{", b'{"name":"one","holder":5,"term":41,"until":7}'])
     async def test_an_unreadable_leader_may_still_lead_for_as_long_as_a_term(self, record: bytes) -> None:
         async with self.opened() as store:
             before = await store.lead("one", "ada", until=later(30), now=NOW)
             await store.lead("other", "ada", until=later(30), now=NOW)
-            await self.homes.first.call("HSET", f"{self.homes.first.base}:leader", "one", record)
+            await self.shards.first.call("HSET", f"{self.shards.first.base}:leader", "one", record)
             assert [one.name for one in await store.leaders(now=NOW)] == ["other"]
             held = await store.lead("one", "bob", until=later(60), now=later(30))
             assert held.holder not in ("ada", "bob")
@@ -152,14 +152,14 @@ class OnRedis(UnreadableContract):
         async with self.opened() as store:
             first, broken, last = (an_entry(n) for n in range(3))
             await store.record([first, broken, last])
-            home = self.homes.first
-            await home.call("HSET", f"{home.base}:entry", broken.id, "{")
+            shard = self.shards.first
+            await shard.call("HSET", f"{shard.base}:entry", broken.id, "{")
             found = await store.audit(AuditFilter(), limit=10)
             assert [one.id for one in found] == [last.id, first.id]
             await store.record([broken])
-            assert await home.call("HGET", f"{home.base}:entry", broken.id) == b"{"
+            assert await shard.call("HGET", f"{shard.base}:entry", broken.id) == b"{"
             await store.tidy(audited_since=later(10**6), now=NOW)
-            assert await home.call("HLEN", f"{home.base}:entry") == 0
+            assert await shard.call("HLEN", f"{shard.base}:entry") == 0
 
 
 @pytest.mark.parametrize("spoiled", SPOILED_REDIS)
@@ -171,24 +171,24 @@ class TestRedis(OnRedis):
     async def test_a_malformed_member_of_a_ready_set_stops_no_claim(self) -> None:
         async with self.opened() as store:
             ids = await put(store, new_job(), new_job())
-            home = self.homes.first
+            shard = self.shards.first
             for member in (b"", b"short", b"\0" * 10):
-                await home.call("ZADD", f"{home.base}:ready:default\0task", 0, member)
-            assert await claimed(store) == ids
+                await shard.call("ZADD", f"{shard.base}:ready:default\0task", 0, member)
+            assert await claim_ids(store) == ids
             finding = next(one for one in await store.diagnose() if one.about == "index")
             assert finding.verdict == "warn"
-            assert "3 entries" in finding.text
+            assert "3 index entries" in finding.text
 
     async def test_members_that_name_no_job_do_not_keep_claims_on_the_long_way(self) -> None:
         async with self.opened() as store:
-            home = self.homes.first
+            shard = self.shards.first
             for n in range(20):
-                await home.call("ZADD", f"{home.base}:ready:default\0task", 0, b"\x7f" * (20 + n))
+                await shard.call("ZADD", f"{shard.base}:ready:default\0task", 0, b"\x7f" * (20 + n))
             ids = await put(store, new_job(), new_job())
             await beat(store)
             taken = [job.id for _ in range(20) for job in (await claim(store, limit=2)).jobs]
             assert taken == ids
-            assert await home.call("ZCARD", f"{home.base}:ready:default\0task") == 0
+            assert await shard.call("ZCARD", f"{shard.base}:ready:default\0task") == 0
 
 
 @pytest.mark.parametrize("spoiled", ["no msgpack", "values of other types"])

@@ -13,7 +13,7 @@ from mainspring.records.document import Document
 from mainspring.records.job import Action
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.testing.contract.build import NOW, act, beat, everything, later, new_job, put
+from mainspring.testing.contract.build import NOW, act, all_jobs, beat, later, new_job, put
 
 
 @asynccontextmanager
@@ -33,7 +33,7 @@ async def whole_way(url: str) -> None:
         assert all((await told(store)).values())
         assert (await act(store, Action.CANCEL, running.id)).done == [running.id]
         assert running.id in (await beat(store)).cancels
-        await act(store, Action.DELETE, *(job.id for job in await everything(store) if job.state.final))
+        await act(store, Action.DELETE, *(job.id for job in await all_jobs(store) if job.state.final))
         await store.drop_schedules(["naïve: 'x'"])
         await store.forget({}, now=later(9))
         await keep(store)

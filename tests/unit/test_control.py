@@ -22,7 +22,7 @@ from mainspring.records.job import ALLOWED, SHOWN, Action
 from mainspring.records.query import Changed
 from mainspring.store import Store
 from mainspring.testing.clock import VirtualClock
-from mainspring.testing.contract.build import NOW, REACHABLE, bring
+from mainspring.testing.contract.build import NOW, REACHABLE, job_in_state
 
 NOBODY = "0190a5c0-0000-7000-8000-000000000000"
 MISSING = f"there is no job '{NOBODY}' in the store (never enqueued, or deleted)"
@@ -36,7 +36,7 @@ async def work(a: int = 0) -> int:
 
 async def in_state(app: Mainspring, store: Store, state: State, **fields: Any) -> Job:
     await app.opened()
-    return await bring(store, state, **fields)
+    return await job_in_state(store, state, **fields)
 
 
 async def do(app: Mainspring, action: Action, id: str) -> Changed:

@@ -14,7 +14,7 @@ from mainspring.records.job import Action
 from mainspring.records.query import SORTS, Sort
 from mainspring.store import Store
 from mainspring.testing.clock import VirtualClock
-from mainspring.testing.contract.build import NOW, act, bring, later, new_job, put
+from mainspring.testing.contract.build import NOW, act, job_in_state, later, new_job, put
 
 HOSTILE = [
     "' OR 1=1 --", '" OR ""="', "'; DROP TABLE mainspring_jobs; --", "%", "_", "*", "\\", "{}", "[]", ":now", "$1", "?",
@@ -40,7 +40,7 @@ async def crowd(store: Store) -> None:
         await put(store, new_job(run_at=later(n // 4), queue=f"q{n % 3}", task=f"t{n % 2}", priority=n % 3))
     for state in (State.COMPLETED, State.DEAD, State.CANCELLED, State.PAUSED):
         for n in range(5):
-            await bring(store, state, task="task", queue=f"q{n % 2}")
+            await job_in_state(store, state, task="task", queue=f"q{n % 2}")
 
 
 @pytest.mark.parametrize("newest", [True, False])
@@ -79,8 +79,8 @@ async def test_a_page_goes_on_where_it_ended_when_others_come_and_go(app: Mainsp
 
 async def test_the_order_follows_the_question_if_none_is_asked_for(app: Mainspring, store: Store) -> None:
     async with app:
-        early = await bring(store, State.DEAD)
-        late = await bring(store, State.CANCELLED)
+        early = await job_in_state(store, State.DEAD)
+        late = await job_in_state(store, State.CANCELLED)
         await act(store, Action.RETRY, early.id)
         await act(store, Action.CANCEL, early.id, now=later(60))
         finished = await app.jobs.list(Filter(states=("cancelled", "dead")))

@@ -20,7 +20,7 @@ def postgres(url: str = POSTGRES, **names: Any) -> tuple[str, str]:
 
 
 def redis(url: str = REDIS, **names: Any) -> str:
-    return cast(RedisStore, open_store(url, **names)).place.prefix
+    return cast(RedisStore, open_store(url, **names)).url.prefix
 
 
 def test_names_come_from_settings_the_url_or_defaults() -> None:
@@ -68,7 +68,7 @@ def test_variables_reach_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (place.schema, place.prefix) == ("shop", "jobs_")
     monkeypatch.setenv("MAINSPRING_STORE", REDIS)
     monkeypatch.setenv("MAINSPRING_REDIS_KEY_PREFIX", "shop:")
-    assert cast(RedisStore, Mainspring()._root).place.bases == ["{shop}"]
+    assert cast(RedisStore, Mainspring()._root).url.bases == ["{shop}"]
 
 
 def test_a_setting_for_another_store_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:

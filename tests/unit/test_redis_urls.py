@@ -1,4 +1,4 @@
-"""A Redis URL is a place on a server, or a refusal that shows the right form, before anything is connected."""
+"""Redis URLs: what they mean, and the errors for bad ones, before anything is connected."""
 
 import subprocess
 import sys
@@ -28,10 +28,10 @@ def test_a_url_is_a_store_at_its_place(scheme: str) -> None:
 
     store = open_store(f"{scheme}://ada:lovelace@host:99/3?prefix=shop")
     assert isinstance(store, RedisStore)
-    address, _, user, password, db, tls = store.place.server()
+    address, _, user, password, db, tls = store.url.server()
     assert (address, user, password, db, tls is not None) == (("host", 99), "ada", "lovelace", 3, scheme == "rediss")
-    assert store.place.base == "{shop}"
-    assert store.place.shown == f"{scheme}://ada:***@host:99/3?prefix=shop"
+    assert store.url.base == "{shop}"
+    assert store.url.shown == f"{scheme}://ada:***@host:99/3?prefix=shop"
 
 
 def test_a_host_is_enough() -> None:
@@ -92,7 +92,7 @@ def test_a_bad_host_in_a_list_is_shown_the_form_of_a_list(hosts: str) -> None:
 
 
 @pytest.mark.parametrize("homes", [1, 3, 8, 64])
-def test_the_homes_of_a_cluster_lie_in_equal_parts_of_its_slots(homes: int) -> None:
+def test_the_shards_of_a_cluster_are_evenly_spaced_over_its_slots(homes: int) -> None:
     bases = place(f"redis+cluster://host/?homes={homes}").bases
     assert [slot(base) * homes // 16384 for base in bases] == list(range(homes))
     assert all(base.startswith("{mainspring:") and base.endswith("}") for base in bases)
@@ -154,7 +154,10 @@ def test_any_other_prefix_is_refused(name: str) -> None:
         ("redis://host:-1/0", "has a bad host or port"),
         ("redis://host:0/0", "has port 0, which is not from 1 to 65535"),
         ("redis://[::1/0", "has a bad host or port"),
-        ("redis://host/jobs", "'jobs' in store URL 'redis://host/jobs' is no database's number: use 0, as in redis://"),
+        (
+            "redis://host/jobs",
+            "'jobs' in store URL 'redis://host/jobs' is not a database number: use 0, as in redis://",
+        ),
         ("redis://host/-1", "'-1' in store URL"),
         ("redis://host/0/1", "'0/1' in store URL"),
         ("redis://host/1234567", "'1234567' in store URL"),

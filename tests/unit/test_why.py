@@ -15,7 +15,7 @@ from mainspring.records.run import Failure
 from mainspring.records.worker import WorkerCommands, WorkerRow
 from mainspring.store import Store
 from mainspring.testing.clock import VirtualClock
-from mainspring.testing.contract.build import A_MINUTE_LATER, NOW, a_worker, bring, new_job, put
+from mainspring.testing.contract.build import A_MINUTE_LATER, NOW, a_worker, job_in_state, new_job, put
 
 
 def a_job(id: str = "j", **fields: Any) -> Job:
@@ -274,7 +274,7 @@ def test_at_most_ten_holders_are_named() -> None:
 
 async def test_why_gathers_facts_from_the_store(app: Mainspring, store: Store, clock: VirtualClock) -> None:
     async with app:
-        job = await bring(store, State.PENDING)
+        job = await job_in_state(store, State.PENDING)
         await app.queues.pause("default")
         assert [reason.code for reason in await app.jobs.why(job.id)] == ["queue_paused", "no_worker"]
         await store.beat(a_worker(), until=A_MINUTE_LATER, now=NOW)
@@ -289,11 +289,11 @@ async def test_who_holds_the_key_of_a_dead_job_is_found(
     app: Mainspring, store: Store, clock: VirtualClock, key: str
 ) -> None:
     async with app:
-        dead = await bring(store, State.DEAD, **{key: "order:1"})
+        dead = await job_in_state(store, State.DEAD, **{key: "order:1"})
         assert [reason.code for reason in await app.jobs.why(dead.id)] == ["final"]
-        await bring(store, State.PENDING, **{key: "order:10"})
+        await job_in_state(store, State.PENDING, **{key: "order:10"})
         assert [reason.code for reason in await app.jobs.why(dead.id)] == ["final"]
-        holder = await bring(store, State.PENDING, **{key: "order:1"})
+        holder = await job_in_state(store, State.PENDING, **{key: "order:1"})
         found = await app.jobs.why(dead.id)
     assert [(reason.code, reason.holders) for reason in found] == [("final", ()), ("key_held", (holder.id,))]
 
@@ -302,8 +302,8 @@ async def test_the_holder_is_found_among_thousands_of_longer_keys(
     app: Mainspring, store: Store, clock: VirtualClock
 ) -> None:
     async with app:
-        dead = await bring(store, State.DEAD, unique_key="a")
+        dead = await job_in_state(store, State.DEAD, unique_key="a")
         await put(store, *(new_job(unique_key=f"a{n}") for n in range(1200)))
-        holder = await bring(store, State.PENDING, unique_key="a")
+        holder = await job_in_state(store, State.PENDING, unique_key="a")
         found = await app.jobs.why(dead.id)
     assert found[-1].holders == (holder.id,)

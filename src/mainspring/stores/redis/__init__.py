@@ -1,9 +1,10 @@
-"""Jobs in Redis or Valkey: store.py has a method for each verb, *.lua what must be one step.
+"""The store in Redis or Valkey: store.py has a method for each verb, *.lua what must run atomically.
 
-A store lies in homes (home.py), one on a server and several in a cluster; route.py knows which server has a home now,
-server.py asks it, over a line (line.py). The way of a plain job has scripts of its own: enqueue.lua, claim.lua,
-finish.lua; that of plain schedules is plain.py. Every other verb is a transaction (transact.py): it names its read set
-(reads.py), which is read into a snapshot (snapshot.py), on which the memory store's rules run (tables.py); what they
-changed (diff.py) is written if what decided it is still so (step.py). records.py says how a job is kept, index.py where
-it can be found.
+Keys are spread over shards (shard.py): one on a single server, several in a cluster. connector.py finds the server that
+has a shard now, server.py sends commands to it over a connection (connection.py).
+
+For speed plain jobs have their own scripts: enqueue.lua, claim.lua, finish.lua; plain schedules have plain.py. Every
+other verb is an optimistic transaction (transact.py): it names what it reads (reads.py), which is read into a snapshot
+(snapshot.py); the memory store's rules run on it (tables.py); the changes (diff.py) are written if everything that they
+depend on is unchanged (two_phase.py). records.py encodes a job, index.py says in which sets its id is.
 """

@@ -1,4 +1,4 @@
-"""The ways to the jobs that a filter wants: sets in which they must be."""
+"""Access paths: for each condition of a filter, the index sets that contain every matching job."""
 
 from __future__ import annotations
 
@@ -8,171 +8,178 @@ from typing import NamedTuple
 
 from ...clock import micros
 from ...records.query import Filter
-from .index import LISTED, Arguments, ids_of
+from .index import LISTED, Command, id_range
 from .shard import Shard
 
-# The rank of the lowest priority.
-LAST = 65_535
+# The rank of the lowest priority; ranks go up as priorities go down.
+LAST_RANK = 65_535
 WAITING = ("pending", "scheduled", "retrying")
 
 
-class Set(NamedTuple):
-    """A set, or a part of one: how many are in it, how to read them, and where in a member the id is."""
+class IndexSet(NamedTuple):
+    """A set or a range of one: the commands that count and read its members, and how a member yields an id."""
 
     key: str
-    size: Arguments
-    read: Arguments
+    size: Command
+    read: Command
     id: Callable[[bytes], bytes] = bytes
 
 
-class Way(NamedTuple):
-    """Sets in one of which every match must be."""
+class AccessPath(NamedTuple):
+    """Sets whose union contains every matching job."""
 
-    sets: list[Set]
+    sets: list[IndexSet]
     ordered: bool = False
-    """Each of them is in the order of creation."""
+    """Whether each set is in the order of creation."""
 
 
-class Names(NamedTuple):
-    """What there may be jobs of in a home."""
+class RegisterNames(NamedTuple):
+    """The registers of a shard: names for which there may be jobs."""
 
     groups: list[str]
     holders: list[str]
     parks: list[str]
     ends: list[str]
 
-    def wanted(self, which: Filter) -> list[str]:
-        """The groups of those queues and tasks."""
-        return [name for name in self.groups if _named(name, which)]
+    def groups_of(self, which: Filter) -> list[str]:
+        """The groups of the filter's queues and tasks."""
+        return [name for name in self.groups if _group_matches(name, which)]
 
-    def ended(self, which: Filter) -> list[str]:
-        """The final states and tasks of which something was asked for."""
-        return [name for name in self.ends if _of(name, which.states, which.tasks)]
-
-
-async def names_in(home: Shard) -> Names:
-    found = await home.many([("SMEMBERS", f"{home.base}:{register}") for register in Names._fields])
-    return Names(*(sorted(name.decode() for name in names) for names in found))
+    def ends_of(self, which: Filter) -> list[str]:
+        """The pairs of final state and task that match the filter."""
+        return [name for name in self.ends if _register_matches(name, which.states, which.tasks)]
 
 
-async def group_names(home: Shard) -> list[str]:
-    return sorted(name.decode() for name in await home.call("SMEMBERS", f"{home.base}:groups"))
+async def names_in(shard: Shard) -> RegisterNames:
+    """The registers of a shard."""
+    found = await shard.multi([("SMEMBERS", f"{shard.base}:{register}") for register in RegisterNames._fields])
+    return RegisterNames(*(sorted(name.decode() for name in names) for names in found))
 
 
-def _named(name: str, which: Filter) -> bool:
+async def group_names(shard: Shard) -> list[str]:
+    """The groups of a shard, as queue and task."""
+    return sorted(name.decode() for name in await shard.call("SMEMBERS", f"{shard.base}:groups"))
+
+
+def _group_matches(name: str, which: Filter) -> bool:
     queue, _, task = name.partition("\0")
     return (which.queues is None or queue in which.queues) and (which.tasks is None or task in which.tasks)
 
 
-def ways(base: str, which: Filter, names: Names, now: datetime) -> Iterator[Way]:
-    """Along all jobs first, then one for each condition that has sets of its own."""
-    yield _by_creation(base, which, (f"{base}:made:{name}" for name in names.wanted(which)))
+def access_paths(base: str, which: Filter, names: RegisterNames, now: datetime) -> Iterator[AccessPath]:
+    """First the path through all jobs, then one for each condition that is indexed."""
+    yield _by_creation(base, which, (f"{base}:made:{name}" for name in names.groups_of(which)))
     yield from (_by_creation(base, which, [f"{base}:tag:{tag}"]) for tag in which.tags or ())
     if which.schedules is not None:
         yield _by_creation(base, which, (f"{base}:made-by:{name}" for name in which.schedules))
     if which.errors is not None:
         yield _by_creation(base, which, (f"{base}:error:{kind}" for kind in which.errors))
     if which.workers is not None:
-        yield Way([_set(f"{base}:held:{worker}") for worker in which.workers])
+        yield AccessPath([_set(f"{base}:held:{worker}") for worker in which.workers])
     if which.key_prefix is not None:
-        yield Way([_keys(f"{base}:keys", which.key_prefix)])
+        yield AccessPath([_keys(f"{base}:keys", which.key_prefix)])
     if which.states is not None and set(which.states) <= {*LISTED}:
-        yield _by_creation(base, which, (f"{base}:final:{name}" for name in names.ended(which)))
+        yield _by_creation(base, which, (f"{base}:final:{name}" for name in names.ends_of(which)))
     elif which.states is not None:
-        yield Way(list(_states(base, which, names, micros(now))))
+        yield AccessPath(list(_by_state(base, which, names, micros(now))))
 
 
-def _by_creation(base: str, which: Filter, keys: Iterable[str]) -> Way:
-    """The parts of these sets that the time asked for leaves, and the jobs whose ids do not tell theirs."""
-    low, high = ids_of(which.created_after, which.created_before)
+def _by_creation(base: str, which: Filter, keys: Iterable[str]) -> AccessPath:
+    """These sets within the filter's creation time, and the jobs whose ids do not tell it."""
+    low, high = id_range(which.created_after, which.created_before)
     if (low, high) == (b"-", b"+"):
-        return Way([_sorted(key) for key in dict.fromkeys(keys)], ordered=True)
-    sets = [Set(key, ("ZLEXCOUNT", key, low, high), ("ZRANGEBYLEX", key, low, high)) for key in dict.fromkeys(keys)]
-    return Way([*sets, _sorted(f"{base}:odd")], ordered=True)
+        return AccessPath([_sorted(key) for key in dict.fromkeys(keys)], ordered=True)
+    sets = [
+        IndexSet(key, ("ZLEXCOUNT", key, low, high), ("ZRANGEBYLEX", key, low, high)) for key in dict.fromkeys(keys)
+    ]
+    return AccessPath([*sets, _sorted(f"{base}:odd")], ordered=True)
 
 
-def _states(base: str, which: Filter, names: Names, us: int) -> Iterator[Set]:
+def _by_state(base: str, which: Filter, names: RegisterNames, us: int) -> Iterator[IndexSet]:
     states = set(which.states or ())
     if "running" in states:
         yield from (_set(f"{base}:held:{worker}") for worker in names.holders)
-    yield from (_set(f"{base}:parked:{name}") for name in names.parks if _of(name, states, which.queues))
-    yield from (_sorted(f"{base}:ended:{name}") for name in names.ended(which))
+    yield from (_set(f"{base}:parked:{name}") for name in names.parks if _register_matches(name, states, which.queues))
+    yield from (_sorted(f"{base}:ended:{name}") for name in names.ends_of(which))
     if "expired" in states:
         yield _scored(f"{base}:expiring", "-inf", us)
     if states.intersection(WAITING):
         yield _set(f"{base}:suspect")
-        yield from _waiting(base, states, names.wanted(which), us)
+        yield from _by_waiting_state(base, states, names.groups_of(which), us)
 
 
-def _waiting(base: str, states: Collection[str], groups: Iterable[str], us: int) -> Iterator[Set]:
+def _by_waiting_state(base: str, states: Collection[str], groups: Iterable[str], us: int) -> Iterator[IndexSet]:
     for name in groups:
         if "pending" in states:
-            yield _sorted(f"{base}:ready:{name}", _placed)
-            yield _scored(f"{base}:later:{name}", "-inf", us, _placed)
+            yield _sorted(f"{base}:ready:{name}", _id_in)
+            yield _scored(f"{base}:later:{name}", "-inf", us, _id_in)
         if "scheduled" in states:
-            yield _scored(f"{base}:later:{name}", f"({us}", "+inf", _placed)
+            yield _scored(f"{base}:later:{name}", f"({us}", "+inf", _id_in)
     if "retrying" in states:
         queues = dict.fromkeys(name.partition("\0")[0] for name in groups)
         yield from (_sorted(f"{base}:again:{queue}") for queue in queues)
 
 
-async def early(home: Shard, groups: Sequence[str], now: datetime) -> list[bytes]:
-    """Those among the ready that are due later: there are some where a clock was set back."""
-    commands: list[Arguments] = []
-    for name, ranks in (await ranks_in(home, groups)).items():
+async def not_yet_due(shard: Shard, groups: Sequence[str], now: datetime) -> list[bytes]:
+    """Ids of ready jobs that are due later: there are some after a clock was set back."""
+    commands: list[Command] = []
+    for name, ranks in (await ranks_in(shard, groups)).items():
         for rank in ranks:
             first = b"[" + rank.to_bytes(2, "big") + (micros(now) + 1).to_bytes(8, "big")
-            commands.append(("ZRANGEBYLEX", f"{home.base}:ready:{name}", first, end_of(rank)))
-    return [_placed(entry) for entries in (await home.many(commands) if commands else []) for entry in entries]
+            commands.append(("ZRANGEBYLEX", f"{shard.base}:ready:{name}", first, end_of(rank)))
+    return [_id_in(entry) for entries in (await shard.multi(commands) if commands else []) for entry in entries]
 
 
-async def ranks_in(home: Shard, groups: Sequence[str]) -> dict[str, list[int]]:
-    """The priorities among those that are ready, each by a hop over the one before."""
+async def ranks_in(shard: Shard, groups: Sequence[str]) -> dict[str, list[int]]:
+    """The ranks of ready jobs in each group. Each query skips to the first job after the last rank."""
     ranks: dict[str, list[int]] = {name: [] for name in groups}
     lows = dict.fromkeys(groups, b"-")
     while lows:
-        hops = [("ZRANGEBYLEX", f"{home.base}:ready:{name}", low, "+", "LIMIT", 0, 1) for name, low in lows.items()]
-        for (name, _), first in zip([*lows.items()], await home.many(hops), strict=True):
+        hops = [("ZRANGEBYLEX", f"{shard.base}:ready:{name}", low, "+", "LIMIT", 0, 1) for name, low in lows.items()]
+        for (name, _), first in zip([*lows.items()], await shard.multi(hops), strict=True):
             del lows[name]
             if first:
                 ranks[name].append(rank := int.from_bytes(first[0][:2], "big"))
-                if rank < LAST:
+                if rank < LAST_RANK:
                     lows[name] = b"[" + (rank + 1).to_bytes(2, "big")
     return ranks
 
 
 def end_of(rank: int) -> bytes:
-    """Where those of that priority end."""
-    return b"(" + (rank + 1).to_bytes(2, "big") if rank < LAST else b"+"
+    """The upper bound, for ZRANGEBYLEX, of jobs of this rank."""
+    return b"(" + (rank + 1).to_bytes(2, "big") if rank < LAST_RANK else b"+"
 
 
-def _of(name: str, states: Collection[str] | None, others: Iterable[str] | None) -> bool:
+def _register_matches(name: str, states: Collection[str] | None, others: Iterable[str] | None) -> bool:
+    """Whether both parts of a name in a register match the filter."""
     state, _, other = name.partition("\0")
     return (states is None or state in states) and (others is None or other in others)
 
 
-def _placed(entry: bytes) -> bytes:
+def _id_in(entry: bytes) -> bytes:
+    """The packed id in an entry of `ready` or `later`, after the rank and the instant."""
     return entry[10:]
 
 
-def _set(key: str) -> Set:
-    return Set(key, ("SCARD", key), ("SMEMBERS", key))
+def _set(key: str) -> IndexSet:
+    return IndexSet(key, ("SCARD", key), ("SMEMBERS", key))
 
 
-def _sorted(key: str, id: Callable[[bytes], bytes] = bytes) -> Set:
-    return Set(key, ("ZCARD", key), ("ZRANGE", key, 0, -1), id)
+def _sorted(key: str, id: Callable[[bytes], bytes] = bytes) -> IndexSet:
+    return IndexSet(key, ("ZCARD", key), ("ZRANGE", key, 0, -1), id)
 
 
-def _scored(key: str, low: str | int, high: str | int, id: Callable[[bytes], bytes] = bytes) -> Set:
-    return Set(key, ("ZCOUNT", key, low, high), ("ZRANGEBYSCORE", key, low, high), id)
+def _scored(key: str, low: str | int, high: str | int, id: Callable[[bytes], bytes] = bytes) -> IndexSet:
+    return IndexSet(key, ("ZCOUNT", key, low, high), ("ZRANGEBYSCORE", key, low, high), id)
 
 
-def _keys(key: str, prefix: str) -> Set:
+def _keys(key: str, prefix: str) -> IndexSet:
     low = prefix.encode()
     ends = (b"[" + low, b"[" + low + b"\xff") if low else (b"-", b"+")
-    return Set(key, ("ZLEXCOUNT", key, *ends), ("ZRANGEBYLEX", key, *ends), keeper)
+    return IndexSet(key, ("ZLEXCOUNT", key, *ends), ("ZRANGEBYLEX", key, *ends), holder_in)
 
 
-def keeper(entry: bytes) -> bytes:
+def holder_in(entry: bytes) -> bytes:
+    """The packed id at the end of an entry of `keys`."""
     _, other, text = entry.rpartition(b"\0\xff\xff")
     return b"\xff\xff" + text if other else entry[-16:]

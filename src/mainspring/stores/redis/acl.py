@@ -1,34 +1,38 @@
-"""What our user must be allowed at a Redis server: looked at first, as a script that is refused has written before."""
+"""The commands that our user needs on a Redis server.
+
+They are checked when the store is opened: a script that meets a forbidden command keeps what it wrote before it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .connection import Word
+from .connection import Arg
 from .shard import Shard, Shards
 
-# The commands of the store on keys of its own, by how many words each needs after the key.
-_NEEDED = {
+# Commands on keys of the store, by the number of arguments that each needs after the key.
+_KEY_COMMANDS = {
     0: "DEL EXISTS HGETALL HKEYS HLEN HVALS LLEN SCARD SMEMBERS ZCARD",
     1: "EXPIRE HDEL HEXISTS HGET HMGET HSCAN HSTRLEN PUBLISH RPUSH SADD SREM ZREM ZSCORE",
     2: "HINCRBY HSET HSETNX LRANGE LTRIM ZADD ZCOUNT ZLEXCOUNT ZRANGE ZRANGEBYLEX ZRANGEBYSCORE ZREMRANGEBYRANK "
     "ZREVRANGE ZREVRANGEBYLEX ZREVRANGEBYSCORE",
 }
-_OTHERS: tuple[tuple[Word, ...], ...] = (("TIME",), ("SCRIPT", "LOAD", "return 1"))
+_OTHER_COMMANDS: tuple[tuple[Arg, ...], ...] = (("TIME",), ("SCRIPT", "LOAD", "return 1"))
 
 
-async def demand(homes: Shards) -> None:
-    """Raises StoreError if there is one that our user may not say, and says none of them."""
-    await homes.each(_demand)
+async def check_permissions(shards: Shards) -> None:
+    """Raises StoreError if our user may not run one of the commands. None of them is run."""
+    await shards.each(_check)
 
 
-async def _demand(home: Shard) -> None:
-    await home.many([])  # without transactions the rehearsal would be none
-    await home.rehearse([*needed(home.base), *_OTHERS])
+async def _check(shard: Shard) -> None:
+    await shard.multi([])  # MULTI itself must be allowed, or the commands would be run
+    await shard.check_allowed([*needed_commands(shard.base), *_OTHER_COMMANDS])
 
 
-def needed(base: str) -> Iterator[tuple[Word, ...]]:
-    for count, names in _NEEDED.items():
+def needed_commands(base: str) -> Iterator[tuple[Arg, ...]]:
+    """An example of each command on the store's keys, with enough arguments to be accepted."""
+    for count, names in _KEY_COMMANDS.items():
         for name in names.split():
             yield name, base, *["0"] * count
     for name in ("EVAL", "EVALSHA"):

@@ -1,4 +1,4 @@
-"""Whom we trust over TLS, and by what others know us: files that a URL names."""
+"""TLS certificates of a Redis store: the authority, certificate and key files that its URL names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FILES = ("ca", "cert", "key")
 
 
 def context(files: Mapping[str, str], shown: str) -> SSLContext:
-    """Raises BadSetting, which names the file that is of no use."""
+    """The TLS context of these files. Raises BadSetting, which names a file that cannot be used."""
     for name, file in files.items():
         try:
             Path(file).open("rb").close()
@@ -21,16 +21,18 @@ def context(files: Mapping[str, str], shown: str) -> SSLContext:
     try:
         made = create_default_context(cafile=files.get("ca"))
     except SSLError as error:
-        raise BadSetting(f"ca={files.get('ca')} in store URL {shown!r} names no authority: {error}") from None
+        raise BadSetting(
+            f"ca={files.get('ca')} in store URL {shown!r} has no certificate of an authority: {error}"
+        ) from None
     if "cert" in files:
-        _introduce(made, files, shown)
+        _load_certificate(made, files, shown)
     return made
 
 
-def _introduce(made: SSLContext, files: Mapping[str, str], shown: str) -> None:
+def _load_certificate(made: SSLContext, files: Mapping[str, str], shown: str) -> None:
     cert, key = files["cert"], files.get("key")
     try:
-        made.load_cert_chain(cert, key, password="")  # or it would ask for one at the terminal
+        made.load_cert_chain(cert, key, password="")  # without it OpenSSL would prompt at the terminal
     except SSLError as error:
         where = f"and key={key} its key" if key else "and its key (or name that with key=file)"
         raise BadSetting(

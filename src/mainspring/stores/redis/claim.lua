@@ -1,7 +1,11 @@
--- Takes due jobs in the order of claims, or without a lease says which would be taken. Where anything but the order has
--- a say in it nothing is taken, and the answer begins with a word instead of an instant.
--- ARGV: now; limit; how many of them; worker; lease or nothing; bytes that a claim may have before it takes one more;
--- how many queues are named, or -1 for all; how many tasks; those names.
+-- Claims due jobs in the order of priority, run_at and id. Without a lease it only returns the jobs it would take.
+-- KEYS[1] is the base of the shard.
+-- ARGV: now; the claim's limit; how many jobs to take from this shard; worker; lease or ''; the bytes of records after
+-- which no further job is taken; the number of queues, or -1 for all; the number of tasks; the queues; the tasks.
+-- Returns, if nothing but the order decides: when to claim again (now if there may be more, '' if never), and ids and
+-- records of the jobs alternately; without a lease their entries in `ready`, and the sizes of their records.
+-- Else it takes nothing and returns 'silent' if the worker's expiry has passed, 'look' if expired jobs, suspects or
+-- circuits need the rules in Python, or 'held' and the transaction that locks one of the jobs.
 local base, now, limit, most = KEYS[1] .. ':', tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local worker, lease = ARGV[4], ARGV[5]
 local queues, tasks = nil, {}
@@ -29,13 +33,13 @@ if expiry and tonumber(expiry) <= now then return { 'look' } end
 
 local paused = {}
 for _, name in ipairs(redis.call('SMEMBERS', base .. 'paused')) do paused[name] = true end
--- Whether the worker takes from there, and until when the task's circuit lets it not.
+-- Whether this worker serves the group, and until when its circuit is open.
 local function served(group)
   local queue, task = string.match(group, '^(%Z*)%z(.*)$')
   return tasks[task] and not paused[queue] and (not queues or queues[queue]), shut[task]
 end
 
--- What has become due moves to where claims look.
+-- Jobs that have become due move from `later` to `ready`.
 for _, group in ipairs(redis.call('ZRANGEBYSCORE', base .. 'next', '-inf', now)) do
   local due = redis.call('ZRANGEBYSCORE', base .. 'later:' .. group, '-inf', now, 'LIMIT', 0, 1000)
   if due[1] then
@@ -56,6 +60,7 @@ for _, group in ipairs(redis.call('ZRANGEBYSCORE', base .. 'next', '-inf', now))
   end
 end
 
+-- The rank and run_at of an entry; nil if it is too short.
 local function key_of(entry)
   local a, b, c, d, e, f, g, h, i, j = string.byte(entry, 1, 10)
   if not j then return end
@@ -63,7 +68,7 @@ local function key_of(entry)
   return a * 256 + b, at
 end
 
--- An entry's id as three numbers: what was enqueued together has all but its id in common, and bytes compare slowly.
+-- Stores an entry's id as three numbers: jobs enqueued together differ in their ids only, and bytes compare slowly.
 local function digits(one)
   if not one[5] then
     local a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p = string.byte(one[3] .. string.rep('\0', 16), 11, 26)
@@ -72,6 +77,7 @@ local function digits(one)
     one[7] = ((m * 256 + n) * 256 + o) * 256 + p
   end
 end
+-- Whether one entry is claimed before the other.
 local function before(one, other)
   if one[1] ~= other[1] then return one[1] < other[1] end
   if one[2] ~= other[2] then return one[2] < other[2] end
@@ -87,15 +93,15 @@ local function before(one, other)
   return #one[3] < #other[3]
 end
 
--- Of each group as many as it may have to give, and more only where that was not enough: `open` are those that may have
--- more, with the last that was read.
+-- Reads from each group its likely share, and more only if that was not enough. `open` are the groups that may have
+-- more, with the last entry read.
 local groups, found, open, early = {}, {}, {}, false
 for _, group in ipairs(redis.call('SMEMBERS', base .. 'stocked')) do
   local takes, closed = served(group)
   if takes and not closed then groups[#groups + 1] = group end
 end
 local step = #groups == 1 and most or math.ceil(most / #groups) + 4
--- A member with no place in the order leaves it, and is kept where an operator finds it.
+-- Reads `step` entries of a group. A malformed entry is moved to the hash `malformed`, for the operator.
 local function read(group, from)
   local entries, size = redis.call('ZRANGE', base .. 'ready:' .. group, from, from + step - 1), #found
   for n = 1, #entries do
@@ -126,16 +132,18 @@ if early then return { 'look' } end -- the clock was set back
 
 local ids, taken, total = {}, {}, math.min(most, #found)
 for n = 1, total do ids[n] = string.sub(found[n][3], 11) end
+-- Calls `call` with the items of the list, `step` at a time.
 local function each(list, step, call)
   for from = 1, #list, step do call(unpack(list, from, math.min(from + step - 1, #list))) end
 end
 if redis.call('EXISTS', base .. 'lock') == 1 then
   for n = 1, total do
-    local step = redis.call('HGET', base .. 'lock', base .. 'job\0' .. ids[n])
-    if step then return { 'held', step } end
+    local transaction = redis.call('HGET', base .. 'lock', base .. 'job\0' .. ids[n])
+    if transaction then return { 'held', transaction } end
   end
 end
 
+-- The earliest time at which this worker may find another job; '' if there is none.
 local function next_at()
   local expiry = redis.call('ZRANGE', base .. 'expiring', 0, 0, 'WITHSCORES')[2]
   local soonest = expiry and tonumber(expiry)
@@ -156,7 +164,7 @@ local function next_at()
   end
   return soonest and string.format('%.0f', soonest) or ''
 end
--- A few at a time, so that of many large records hardly more are read than one claim takes.
+-- Reads records a few at a time, so that not many more large records are read than the claim takes.
 local records, read, cut, step = {}, 0, false, 4
 while read < total do
   local last = math.min(read + step, total)
@@ -169,7 +177,7 @@ while read < total do
       break
     end
     read = read + 1
-    -- An entry without a job, or of one that runs, is of no use: it is gone already, and counted.
+    -- An entry without a job, or of a running one, is stale: it is removed below, and counted.
     records[read] = (some[n] and not runs[n]) and some[n] or false
     if records[read] then bytes = bytes - #records[read] end
   end
@@ -193,7 +201,7 @@ for group, entries in pairs(taken) do
   if redis.call('EXISTS', base .. 'ready:' .. group) == 0 then redis.call('SREM', base .. 'stocked', group) end
 end
 
-local kept, said, expiring, again = {}, {}, {}, {}
+local kept, claims, expiring, again = {}, {}, {}, {}
 local head = lease .. '\0' .. worker .. '\0' .. ARGV[1] .. '\0'
 local answer = {}
 for n = 1, total do
@@ -202,8 +210,8 @@ for n = 1, total do
     kept[#kept + 1] = ids[n]
     local letter = record == '' and '@' or string.sub(record, 1, 1)
     local bits = string.byte(letter) - 64
-    said[#said + 1] = ids[n]
-    said[#said + 1] = head .. letter .. '\0' .. found[n][4]
+    claims[#claims + 1] = ids[n]
+    claims[#claims + 1] = head .. letter .. '\0' .. found[n][4]
     if bits % 8 >= 4 then expiring[#expiring + 1] = ids[n] end
     if bits % 16 >= 8 then
       local queue = string.match(found[n][4], '^(%Z*)')
@@ -216,7 +224,7 @@ for n = 1, total do
     redis.call('HINCRBY', base .. 'health', 'stale', 1)
   end
 end
-each(said, 2000, function(...) redis.call('HSET', base .. 'run', ...) end)
+each(claims, 2000, function(...) redis.call('HSET', base .. 'run', ...) end)
 each(kept, 1000, function(...) redis.call('SADD', base .. 'held:' .. worker, ...) end)
 if kept[1] then redis.call('SADD', base .. 'holders', worker) end
 each(expiring, 1000, function(...) redis.call('ZREM', base .. 'expiring', ...) end)

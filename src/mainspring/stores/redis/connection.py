@@ -1,4 +1,4 @@
-"""One connection to a Redis server: what is asked is answered in order, and nothing that was asked is taken back."""
+"""One pipelined connection to a Redis server: replies come in the order of the commands."""
 
 from __future__ import annotations
 
@@ -12,62 +12,63 @@ from hiredis import HiredisError, Reader, ReplyError, pack_command
 
 from .url import ConnectTarget
 
-Word = str | bytes | int
-Answer = Any
-# Seconds for a connection and for an answer: a beat that nobody answers has to be given up in time for the next one to
-# save the lease.
-CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 8.0
-# Of which so many for TLS: a server that does not speak it waits for the rest of what it takes for a command.
+Arg = str | bytes | int
+Reply = Any
+# Timeout of connecting, TLS handshake and login included.
+CONNECT_SECONDS = 5.0
+# Timeout of a reply: short enough that a heartbeat after one without a reply still extends the leases.
+REPLY_SECONDS = 8.0
+# Timeout of the TLS handshake alone: a server without TLS waits for the rest of what it takes for a command.
 HANDSHAKE_SECONDS = 3.0
 
-# Its own stub says that a command has one word.
-pack: Callable[[tuple[Word, ...]], bytes] = pack_command  # type: ignore[assignment]
+# Typed here because hiredis' own stub allows commands without arguments only.
+pack: Callable[[tuple[Arg, ...]], bytes] = pack_command  # type: ignore[assignment]
 
 
-class Lost(Exception):
-    """The connection is gone, and nobody knows what became of what was asked."""
+class ConnectionLost(Exception):
+    """The connection is lost. Commands without a reply may or may not have been run."""
 
 
 class RedisConnection(asyncio.Protocol):
-    """Commands may be asked while others wait for their answers. `heard` gets what comes without having been asked."""
+    """Sends commands without waiting for earlier replies. With `on_message`, every reply is passed to it."""
 
-    def __init__(self, heard: Callable[[Answer], None] | None = None) -> None:
+    def __init__(self, on_message: Callable[[Reply], None] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._reader = Reader()
-        self._waiting: deque[tuple[int, asyncio.Future[list[Answer]]]] = deque()
-        self._answers: list[Answer] = []
-        self._heard = heard
+        self._pending: deque[tuple[int, asyncio.Future[list[Reply]]]] = deque()
+        self._replies: list[Reply] = []
+        self._on_message = on_message
         self._transport: asyncio.Transport | None = None
-        self._late: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self.lost: asyncio.Future[str] = self._loop.create_future()
 
-    # asking
+    # sending
 
-    def ask(self, packed: bytes, count: int) -> asyncio.Future[list[Answer]]:
-        """The answers to so many commands, errors among them. To wait for it no longer cuts nothing in two."""
-        asked: asyncio.Future[list[Answer]] = self._loop.create_future()
+    def send(self, packed: bytes, count: int) -> asyncio.Future[list[Reply]]:
+        """Replies to `count` commands, including errors. Cancelling the wait does not desynchronise the connection."""
+        future: asyncio.Future[list[Reply]] = self._loop.create_future()
         if self._transport is None or self.lost.done():
-            asked.set_exception(Lost(self.lost.result() if self.lost.done() else "not connected"))
-            return asked
-        self._waiting.append((count, asked))
-        if self._late is None:
-            self._late = self._loop.call_later(ANSWER_SECONDS, self._give_up)
+            future.set_exception(ConnectionLost(self.lost.result() if self.lost.done() else "not connected"))
+            return future
+        self._pending.append((count, future))
+        if self._timer is None:
+            self._timer = self._loop.call_later(REPLY_SECONDS, self._time_out)
         self._transport.write(packed)
-        return asked
+        return future
 
-    def tell(self, *words: Word) -> None:
-        """What is answered to whoever listens."""
+    def write(self, *args: Arg) -> None:
+        """Sends a command whose reply is passed to `on_message`."""
         if self._transport is not None:
-            self._transport.write(pack(words))
+            self._transport.write(pack(args))
 
     def close(self) -> None:
         if self._transport is not None:
             self._transport.abort()
 
-    def _give_up(self) -> None:
-        self._end(f"no answer within {ANSWER_SECONDS:g} s")
+    def _time_out(self) -> None:
+        self._end(f"no answer within {REPLY_SECONDS:g} s")
 
-    # hearing
+    # receiving
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -75,112 +76,112 @@ class RedisConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             self._reader.feed(data)
-            while (answer := self._reader.gets()) is not False:
-                self._take(answer)
+            while (reply := self._reader.gets()) is not False:
+                self._receive(reply)
         except HiredisError as error:
-            self._end(f"it does not speak as Redis does: {error}")
+            self._end(f"it does not speak the Redis protocol: {error}")
 
-    def _take(self, answer: Answer) -> None:
-        if self._heard is not None:
-            self._heard(answer)
+    def _receive(self, reply: Reply) -> None:
+        if self._on_message is not None:
+            self._on_message(reply)
             return
-        if not self._waiting:
-            self._end(f"it spoke without having been asked: {answer}")
+        if not self._pending:
+            self._end(f"it sent a reply to no command: {reply}")
             return
-        self._answers.append(answer)
-        count, asked = self._waiting[0]
-        if len(self._answers) < count:
+        self._replies.append(reply)
+        count, future = self._pending[0]
+        if len(self._replies) < count:
             return
-        self._waiting.popleft()
-        answers, self._answers = self._answers, []
-        if not asked.done():
-            asked.set_result(answers)
-        if self._late is not None:
-            self._late.cancel()
-            self._late = self._loop.call_later(ANSWER_SECONDS, self._give_up) if self._waiting else None
+        self._pending.popleft()
+        replies, self._replies = self._replies, []
+        if not future.done():
+            future.set_result(replies)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = self._loop.call_later(REPLY_SECONDS, self._time_out) if self._pending else None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end(_why(exc) if exc else "the server has hung up")
+        self._end(_reason(exc) if exc else "the server closed the connection")
 
-    def _end(self, why: str) -> None:
+    def _end(self, reason: str) -> None:
         if self.lost.done():
             return
-        self.lost.set_result(why)
-        if self._late is not None:
-            self._late.cancel()
+        self.lost.set_result(reason)
+        if self._timer is not None:
+            self._timer.cancel()
         if self._transport is not None:
             self._transport.abort()
-        while self._waiting:
-            _, asked = self._waiting.popleft()
-            if not asked.done():
-                asked.set_exception(Lost(why))
-                asked.exception()  # somebody may wait no longer, and need not be told
+        while self._pending:
+            _, future = self._pending.popleft()
+            if not future.done():
+                future.set_exception(ConnectionLost(reason))
+                future.exception()  # marks it as retrieved: the caller may have stopped waiting
 
 
-async def connect(target: ConnectTarget, heard: Callable[[Answer], None] | None = None) -> RedisConnection:
-    """A line whose server knows who asks, and for which database. Raises OSError, TimeoutError, Lost or ReplyError."""
-    line = RedisConnection()
+async def connect(target: ConnectTarget, on_message: Callable[[Reply], None] | None = None) -> RedisConnection:
+    """A connection that is logged in to its database. Raises OSError, TimeoutError, ConnectionLost or ReplyError."""
+    connection = RedisConnection()
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
-            await _lay(target, line)
-            await _greet(target, line)
+            await _open_transport(target, connection)
+            await _authenticate(target, connection)
     except BaseException:
-        line.close()
+        connection.close()
         raise
-    line._heard = heard
-    return line
+    connection._on_message = on_message
+    return connection
 
 
-async def _lay(target: ConnectTarget, line: RedisConnection) -> None:
+async def _open_transport(target: ConnectTarget, connection: RedisConnection) -> None:
     loop, (host, port) = asyncio.get_running_loop(), target.address
     if target.socket:
-        await loop.create_unix_connection(lambda: line, target.socket)
+        await loop.create_unix_connection(lambda: connection, target.socket)
         return
     wait = HANDSHAKE_SECONDS if target.tls else None
     try:
-        await loop.create_connection(lambda: line, host, port, ssl=target.tls, ssl_handshake_timeout=wait)
+        await loop.create_connection(lambda: connection, host, port, ssl=target.tls, ssl_handshake_timeout=wait)
     except (SSLError, ConnectionResetError, ConnectionAbortedError) as error:
         if target.tls is None or isinstance(error, SSLCertVerificationError):
             raise
-        why = _why(error)
-        raise Lost(f"{why} ({_CERTIFICATE if ' alert ' in why else _PLAIN})") from error
+        reason = _reason(error)
+        raise ConnectionLost(f"{reason} ({_CERTIFICATE_HINT if ' alert ' in reason else _NO_TLS_HINT})") from error
 
 
-async def _greet(target: ConnectTarget, line: RedisConnection) -> None:
-    commands = _greeting(target)
+async def _authenticate(target: ConnectTarget, connection: RedisConnection) -> None:
+    commands = _login_commands(target)
     try:
-        answers = await line.ask(b"".join(map(pack, commands)), len(commands))
-    except Lost as lost:
-        # Some say why they hang up before anything was asked: that they are full, or answer to nobody from outside.
-        answers = [answer for answer in line._answers if isinstance(answer, ReplyError)]
-        if not answers:
-            raise Lost(f"{lost}{_guess(target)}") from lost
-    for answer in answers:
-        if isinstance(answer, ReplyError):
-            raise answer
+        replies = await connection.send(b"".join(map(pack, commands)), len(commands))
+    except ConnectionLost as lost:
+        # Some servers send the reason before they close the connection: too many clients, or protected mode.
+        replies = [reply for reply in connection._replies if isinstance(reply, ReplyError)]
+        if not replies:
+            raise ConnectionLost(f"{lost}{_tls_hint(target)}") from lost
+    for reply in replies:
+        if isinstance(reply, ReplyError):
+            raise reply
 
 
-_PLAIN = "if it does not speak TLS, use redis://"
-_CERTIFICATE = "if it asks for a certificate, name one that it trusts with ?cert=file&key=file"
+_NO_TLS_HINT = "if it does not speak TLS, use redis://"
+_CERTIFICATE_HINT = "if it asks for a certificate, name one that it trusts with ?cert=file&key=file"
 
 
-def _guess(target: ConnectTarget) -> str:
-    """Why a server may have gone before it has said a word: in TLS 1.3 it looks at our certificate last."""
+def _tls_hint(target: ConnectTarget) -> str:
+    """A likely reason for a connection closed without a reply. With TLS 1.3 our certificate is checked last."""
     if target.socket:
         return ""
-    return f" ({_CERTIFICATE if target.tls else 'if it speaks TLS, use rediss://'})"
+    return f" ({_CERTIFICATE_HINT if target.tls else 'if it speaks TLS, use rediss://'})"
 
 
-def _why(error: Exception) -> str:
-    """In plain words, where OpenSSL has its own."""
+def _reason(error: Exception) -> str:
+    """The error as text; OpenSSL's reason codes as words."""
     if isinstance(error, SSLError) and error.reason:
         return error.reason.replace("_", " ").lower()
     return str(error) or type(error).__name__
 
 
-def _greeting(target: ConnectTarget) -> Sequence[tuple[Word, ...]]:
-    commands: list[tuple[Word, ...]] = [("CLIENT", "SETNAME", "mainspring")]
-    if target.user:  # one without a password is not somebody else, either
+def _login_commands(target: ConnectTarget) -> Sequence[tuple[Arg, ...]]:
+    commands: list[tuple[Arg, ...]] = [("CLIENT", "SETNAME", "mainspring")]
+    if target.user:  # also without a password: else the commands would run as another user
         commands.insert(0, ("AUTH", target.user, target.password or ""))
     elif target.password is not None:
         commands.insert(0, ("AUTH", target.password))

@@ -1,4 +1,4 @@
-"""Which server is to be asked: the only one, the one that sentinels name, or in a cluster the master of a slot."""
+"""The connector finds the server of a slot: the only one, the master named by sentinels, or a master of a cluster."""
 
 from __future__ import annotations
 
@@ -9,76 +9,79 @@ from typing import Any
 
 from ...errors import StoreError, StoreUnavailable
 from .server import RedisServer
-from .url import Address, RedisUrl
+from .url import SLOTS, Address, RedisUrl
 
-# Seconds after which sentinels are asked anew, and for their answer: a master that they have replaced goes on to answer
-# for ten seconds, and what it is told then is lost.
-FRESH, BRIEFLY = 0.5, 0.2
+# Interval of asking a sentinel for the master. A replaced master accepts writes for ten more seconds, and loses them.
+SENTINEL_REFRESH_SECONDS = 0.5
+# Timeout of that question when the master is known already.
+SENTINEL_TIMEOUT_SECONDS = 0.2
 
 
 class RedisConnector:
-    """Of one event loop. Once a server was not what it should be, the next call looks for it first."""
+    """Servers of one store, for one event loop. After invalidate() the next request discovers the masters first."""
 
-    def __init__(self, place: RedisUrl) -> None:
-        self.place, self.loop, self.pid = place, asyncio.get_running_loop(), os.getpid()
+    def __init__(self, url: RedisUrl) -> None:
+        self.url, self.loop, self.pid = url, asyncio.get_running_loop(), os.getpid()
         self._servers: dict[Address | None, RedisServer] = {}
         self._starts, self._masters = [0], list[Address | None]([None])
-        self._doubtful = place.kind in ("cluster", "sentinel")
-        self._looking: asyncio.Lock = asyncio.Lock()
-        self._looked, self._asked = 0.0, list(place.addresses)
+        self._invalid = url.kind in ("cluster", "sentinel")
+        self._discovering: asyncio.Lock = asyncio.Lock()
+        self._discovered_at, self._seeds = 0.0, list(url.addresses)
 
     @property
     def usable(self) -> bool:
+        """Whether its event loop is open, and this is the process that made it."""
         return self.pid == os.getpid() and not self.loop.is_closed()
 
-    async def to(self, slot: int) -> RedisServer:
-        if self._doubtful or self._stale():
-            async with self._looking:
-                if self._doubtful:
-                    await self._look()
-                    self._doubtful = False
+    async def server_of(self, slot: int) -> RedisServer:
+        if self._invalid or self._stale():
+            async with self._discovering:
+                if self._invalid:
+                    await self._discover()
+                    self._invalid = False
                 elif self._stale():
-                    await self._look_again()
+                    await self._refresh()
         return self._server(self._masters[bisect_right(self._starts, slot) - 1])
 
-    def doubt(self) -> None:
-        self._doubtful = self.place.kind in ("cluster", "sentinel")
+    def invalidate(self) -> None:
+        """Makes the next request discover the masters again."""
+        self._invalid = self.url.kind in ("cluster", "sentinel")
 
     async def servers(self) -> list[RedisServer]:
-        """All that hold a part of the data."""
-        await self.to(0)
+        """All masters."""
+        await self.server_of(0)
         return [self._server(address) for address in dict.fromkeys(self._masters)]
 
     def _server(self, address: Address | None) -> RedisServer:
         if address not in self._servers:
-            self._servers[address] = RedisServer(self.place.server(address), self.place.shown)
+            self._servers[address] = RedisServer(self.url.server(address), self.url.shown)
         return self._servers[address]
 
     def _stale(self) -> bool:
-        return self.place.kind == "sentinel" and self.loop.time() - self._looked > FRESH
+        return self.url.kind == "sentinel" and self.loop.time() - self._discovered_at > SENTINEL_REFRESH_SECONDS
 
-    async def _look_again(self) -> None:
-        """A sentinel that does not answer leaves all as it was, and is the last to be asked next time."""
+    async def _refresh(self) -> None:
+        """Asks for the master again. Without an answer the known master stays; another sentinel is next."""
         try:
-            async with asyncio.timeout(BRIEFLY):
-                await self._look()
+            async with asyncio.timeout(SENTINEL_TIMEOUT_SECONDS):
+                await self._discover()
         except (StoreError, TimeoutError):
-            self._asked.append(self._asked.pop(0))
+            self._seeds.append(self._seeds.pop(0))
 
-    async def _look(self) -> None:
-        troubles, self._looked = [], self.loop.time()
-        ask = self._slots if self.place.kind == "cluster" else self._master
-        known = [one for one in self._masters if one is not None and self.place.kind == "cluster"]
-        for address in dict.fromkeys([*self._asked, *known]):
+    async def _discover(self) -> None:
+        errors, self._discovered_at = [], self.loop.time()
+        read = self._read_slots if self.url.kind == "cluster" else self._read_master
+        known = [one for one in self._masters if one is not None and self.url.kind == "cluster"]
+        for address in dict.fromkeys([*self._seeds, *known]):
             try:
-                await ask(address)
-            except StoreUnavailable as trouble:
-                troubles.append(trouble)
+                await read(address)
+            except StoreUnavailable as error:
+                errors.append(error)
             else:
                 return
-        raise troubles[-1]
+        raise errors[-1]
 
-    async def _slots(self, address: Address) -> None:
+    async def _read_slots(self, address: Address) -> None:
         try:
             ranges: list[Any] = await self._server(address).call("CLUSTER", "SLOTS")
         except StoreUnavailable:
@@ -86,21 +89,21 @@ class RedisConnector:
         except StoreError as error:
             if "cluster support disabled" not in str(error):
                 raise
-            raise StoreError(f"{self.place.shown} is no cluster: use redis:// for a server by itself") from None
-        if sum(end - start + 1 for start, end, *_ in ranges) < 16384:
-            raise StoreUnavailable(f"{self.place.shown} has slots that no master serves; try again")
+            raise StoreError(f"{self.url.shown} is not a cluster: use redis:// for a single server") from None
+        if sum(end - start + 1 for start, end, *_ in ranges) < SLOTS:
+            raise StoreUnavailable(f"{self.url.shown} has slots that no master serves; try again")
         ranges.sort(key=lambda one: one[0])
         self._starts = [start for start, *_ in ranges]
         self._masters = [((master[0] or b"").decode() or address[0], master[1]) for _, _, master, *_ in ranges]
 
-    async def _master(self, address: Address) -> None:
-        sentinel = RedisServer(self.place.sentinel(address), self.place.shown)
+    async def _read_master(self, address: Address) -> None:
+        sentinel = RedisServer(self.url.sentinel(address), self.url.shown)
         try:
-            found = await sentinel.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.place.service)
+            found = await sentinel.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.url.service)
         finally:
             await sentinel.close()
         if found is None:
-            raise StoreError(f"the sentinels of {self.place.shown} watch nothing named {self.place.service!r}")
+            raise StoreError(f"the sentinels of {self.url.shown} watch nothing named {self.url.service!r}")
         self._masters = [(found[0].decode(), int(found[1]))]
 
     async def close(self) -> None:

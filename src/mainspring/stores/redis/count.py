@@ -1,4 +1,4 @@
-"""How many jobs there are of each kind, as the sizes of the sets they are in tell."""
+"""Counts of jobs by state, queue, task and error, from the sizes of the index sets."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ from ...records.queue import DeadGroup, Queue
 from .access_paths import group_names
 from .claim import paused_queues
 from .index import REGISTERS
-from .known import read_home
+from .known import read_shard
 from .records import CLAIM_PARTS, packed, unpacked
 from .shard import Shard, Shards
 
 _ASIDE = UNREADABLE.encode()
 ByQueue = dict[str, Counter[str]]
-# So many names are looked behind at a time.
-TIDIED = 500
-# Jobs past their expires_at that no claim has ended: as many are counted one by one; of more, this number of the first
-# and of the last are looked at.
-MAX_LATE_JOBS, LATE_SAMPLE_JOBS = 5_000, 500
-READ_JOBS = 500
+# Names checked per round trip.
+BATCH_NAMES = 500
+# Up to this number, jobs past their expires_at that no claim has ended yet are counted one by one.
+MAX_LATE_JOBS = 5_000
+# Of more, this number of the first and of the last is counted, and scaled up.
+LATE_SAMPLE_JOBS = 500
+# Jobs read per round trip.
+BATCH_JOBS = 500
 
 
-async def waiting(home: Shard, now: datetime) -> ByQueue:
-    """Jobs that are not final, by queue and shown state."""
-    base, us = home.base, micros(now)
-    groups = await group_names(home)
+async def count_waiting(shard: Shard, now: datetime) -> ByQueue:
+    """Number of jobs that are not final, by queue and shown state."""
+    base, us = shard.base, micros(now)
+    groups = await group_names(shard)
     queues = sorted({name.partition("\0")[0] for name in groups})
     commands: list[tuple[Any, ...]] = []
     for name in groups:
@@ -41,9 +43,13 @@ async def waiting(home: Shard, now: datetime) -> ByQueue:
         )
     for name in queues:
         commands += (("ZCOUNT", f"{base}:again:{name}", "-inf", us), ("ZCARD", f"{base}:again:{name}"))
-    commands += (("HVALS", f"{base}:run"), ("SMEMBERS", f"{base}:parks"), ("SMEMBERS", f"{base}:suspect"),
-                 ("ZCOUNT", f"{base}:expiring", "-inf", us))  # fmt: skip
-    answers = iter(await home.many(commands))
+    commands += (
+        ("HVALS", f"{base}:run"),
+        ("SMEMBERS", f"{base}:parks"),
+        ("SMEMBERS", f"{base}:suspect"),
+        ("ZCOUNT", f"{base}:expiring", "-inf", us),
+    )
+    answers = iter(await shard.multi(commands))
     found: ByQueue = {}
     for name in groups:
         count = found.setdefault(name.partition("\0")[0], Counter())
@@ -55,102 +61,107 @@ async def waiting(home: Shard, now: datetime) -> ByQueue:
         found[name]["retrying"] += all
         found[name]["pending"] -= due
         found[name]["scheduled"] -= all - due
-    for said in next(answers):
-        parts = said.split(b"\0")
+    for claim in next(answers):
+        parts = claim.split(b"\0")
         if len(parts) == CLAIM_PARTS and parts[0] != _ASIDE:
             found.setdefault(parts[4].decode(), Counter())["running"] += 1
     parks, suspects, late = next(answers), set(next(answers)), next(answers)
-    await _parked(home, found, [name.decode() for name in parks])
-    for job in await _pending(home, sorted(suspects)):  # they are counted in no set
+    await _count_parked(shard, found, [name.decode() for name in parks])
+    for job in await _pending(shard, sorted(suspects)):  # they are in no set that was counted
         found.setdefault(job.queue, Counter())[job.shown(now)] += 1
-    await _late(home, found, late, suspects, now)
+    await _count_expired(shard, found, late, suspects, now)
     return {name: +count for name, count in found.items() if +count}
 
 
-async def _parked(home: Shard, found: ByQueue, parks: list[str]) -> None:
-    sizes = await home.many([("SCARD", f"{home.base}:parked:{name}") for name in parks]) if parks else []
+async def _count_parked(shard: Shard, found: ByQueue, parks: list[str]) -> None:
+    sizes = await shard.multi([("SCARD", f"{shard.base}:parked:{name}") for name in parks]) if parks else []
     for name, size in zip(parks, sizes, strict=True):
         state, _, queue = name.partition("\0")
         found.setdefault(queue, Counter())[state] += size
 
 
-async def _late(home: Shard, found: ByQueue, number: int, suspects: set[bytes], now: datetime) -> None:
-    """What has expired was counted as if it had not. Of very many jobs the first and the last say what all are."""
-    key, us = f"{home.base}:expiring", micros(now)
+async def _count_expired(shard: Shard, found: ByQueue, number: int, suspects: set[bytes], now: datetime) -> None:
+    """Moves `number` expired jobs in `found` to the state "expired": an estimate from a sample if they are many."""
+    key, us = f"{shard.base}:expiring", micros(now)
     if not number:
         return
     most = number if number <= MAX_LATE_JOBS else LATE_SAMPLE_JOBS
-    ids = await home.call("ZRANGEBYSCORE", key, "-inf", us, "LIMIT", 0, most)
+    ids = await shard.call("ZRANGEBYSCORE", key, "-inf", us, "LIMIT", 0, most)
     if number > MAX_LATE_JOBS:
-        ids += await home.call("ZREVRANGEBYSCORE", key, us, "-inf", "LIMIT", 0, most)
-    jobs = await _pending(home, [id for id in ids if id not in suspects])
-    for (queue, shown), size in Counter((job.queue, _as_if_fresh(job, now)) for job in jobs).items():
+        ids += await shard.call("ZREVRANGEBYSCORE", key, us, "-inf", "LIMIT", 0, most)
+    jobs = await _pending(shard, [id for id in ids if id not in suspects])
+    for (queue, shown), size in Counter((job.queue, _state_without_expiry(job, now)) for job in jobs).items():
         count, size = found.setdefault(queue, Counter()), round(size * number / len(ids))
         count[shown] -= size
         count["expired"] += size
 
 
-async def _pending(home: Shard, ids: Sequence[bytes]) -> list[Job]:
-    """Those of them that wait, read some at a time."""
+async def _pending(shard: Shard, ids: Sequence[bytes]) -> list[Job]:
+    """The jobs of these ids that are pending."""
     jobs: list[Job] = []
-    for start in range(0, len(ids), READ_JOBS):
-        some = await read_home(home, [unpacked(id) for id in ids[start : start + READ_JOBS]])
+    for start in range(0, len(ids), BATCH_JOBS):
+        some = await read_shard(shard, [unpacked(id) for id in ids[start : start + BATCH_JOBS]])
         jobs += [job for _, job in some.values() if job is not None and job.state is State.PENDING]
     return jobs
 
 
-def _as_if_fresh(job: Job, now: datetime) -> Shown:
+def _state_without_expiry(job: Job, now: datetime) -> Shown:
     if job.attempt:
         return "retrying"
     return "scheduled" if job.run_at > now else "pending"
 
 
-async def counts(homes: Shards, now: datetime) -> dict[Shown, int]:
+async def counts(shards: Shards, now: datetime) -> dict[Shown, int]:
     total: Counter[Any] = Counter()
-    for count in await homes.each(lambda home: _counts(home, now)):
+    for count in await shards.each(lambda shard: _counts(shard, now)):
         total.update(count)
     return dict(+total)
 
 
-async def _counts(home: Shard, now: datetime) -> Counter[Any]:
+async def _counts(shard: Shard, now: datetime) -> Counter[Any]:
     total: Counter[Any] = Counter()
-    for count in (await waiting(home, now)).values():
+    for count in (await count_waiting(shard, now)).values():
         total.update(count)
-    for (state, _), size in (await _sizes(home, "ends", "ended")).items():
+    for (state, _), size in (await _sizes(shard, "ends", "ended")).items():
         total[state] += size
     return total
 
 
-async def _sizes(home: Shard, register: str, prefix: str) -> dict[tuple[str, str], int]:
-    """How many there are behind each name of a register, by the two parts of it."""
-    names = [name.decode() for name in await home.call("SMEMBERS", f"{home.base}:{register}")]
-    sizes = await home.many([("ZCARD", f"{home.base}:{prefix}:{name}") for name in names]) if names else []
+async def _sizes(shard: Shard, register: str, prefix: str) -> dict[tuple[str, str], int]:
+    """The sizes of the sets that a register names, by the two parts of the name."""
+    names = [name.decode() for name in await shard.call("SMEMBERS", f"{shard.base}:{register}")]
+    sizes = await shard.multi([("ZCARD", f"{shard.base}:{prefix}:{name}") for name in names]) if names else []
     pairs = [(name.partition("\0"), size) for name, size in zip(names, sizes, strict=True) if size]
     return {(one, other): size for (one, _, other), size in pairs}
 
 
-async def queues(homes: Shards, now: datetime) -> list[Queue]:
+async def queues(shards: Shards, now: datetime) -> list[Queue]:
     found: ByQueue = {}
-    for some in await homes.each(lambda home: waiting(home, now)):
+    for some in await shards.each(lambda shard: count_waiting(shard, now)):
         found |= some
-    paused = await paused_queues(homes)
+    paused = await paused_queues(shards)
     return [
         Queue(
-            name=name, paused=name in paused, pending=count["pending"], scheduled=count["scheduled"],
-            retrying=count["retrying"], running=count["running"],
+            name=name,
+            paused=name in paused,
+            pending=count["pending"],
+            scheduled=count["scheduled"],
+            retrying=count["retrying"],
+            running=count["running"],
         )
-        for name in sorted(found.keys() | paused) if (count := found.get(name, Counter())) is not None
-    ]  # fmt: skip
+        for name in sorted(found.keys() | paused)
+        if (count := found.get(name, Counter())) is not None
+    ]
 
 
-async def dead(homes: Shards, limit: int) -> list[DeadGroup]:
+async def dead_groups(shards: Shards, limit: int) -> list[DeadGroup]:
     sizes: Counter[tuple[str, str]] = Counter()
-    for some in await homes.each(lambda home: _sizes(home, "kinds", "dead")):
+    for some in await shards.each(lambda shard: _sizes(shard, "kinds", "dead")):
         sizes.update(some)
     most = sorted(sizes.items(), key=lambda one: (-one[1], *one[0]))[:limit]
     if not most:
         return []
-    last = await homes.each(lambda home: _last(home, [group for group, _ in most]))
+    last = await shards.each(lambda shard: _newest_dead(shard, [group for group, _ in most]))
     found = []
     for n, ((task, error), size) in enumerate(most):
         at, newest = max(some[n] for some in last)
@@ -158,43 +169,43 @@ async def dead(homes: Shards, limit: int) -> list[DeadGroup]:
     return found
 
 
-async def _last(home: Shard, groups: Sequence[tuple[str, str]]) -> list[tuple[int, bytes]]:
-    commands = [("ZREVRANGE", f"{home.base}:dead:{task}\0{error}", 0, 0, "WITHSCORES") for task, error in groups]
-    return [(int(float(one[1])), one[0]) if one else (-1, b"") for one in await home.many(commands)]
+async def _newest_dead(shard: Shard, groups: Sequence[tuple[str, str]]) -> list[tuple[int, bytes]]:
+    commands = [("ZREVRANGE", f"{shard.base}:dead:{task}\0{error}", 0, 0, "WITHSCORES") for task, error in groups]
+    return [(int(float(one[1])), one[0]) if one else (-1, b"") for one in await shard.multi(commands)]
 
 
-async def ended(homes: Shards) -> list[tuple[State, str]]:
-    """Each final state and task for which there are jobs."""
-    found = await homes.each(lambda home: _sizes(home, "ends", "ended"))
+async def finished_groups(shards: Shards) -> list[tuple[State, str]]:
+    """The pairs of final state and task for which there are jobs."""
+    found = await shards.each(lambda shard: _sizes(shard, "ends", "ended"))
     return sorted({(State(state), task) for some in found for state, task in some})
 
 
-async def tidy(homes: Shards) -> None:
-    """Forgets queues, tasks, workers and errors of which there is no job any more."""
-    await homes.each(_tidy)
+async def tidy_registers(shards: Shards) -> None:
+    """Removes queues, tasks, workers and errors without jobs from the registers."""
+    await shards.each(_tidy_shard)
 
 
-async def _tidy(home: Shard) -> None:
-    names = await home.many([("SMEMBERS", f"{home.base}:{register}") for register in REGISTERS])
+async def _tidy_shard(shard: Shard) -> None:
+    names = await shard.multi([("SMEMBERS", f"{shard.base}:{register}") for register in REGISTERS])
     pairs = zip(REGISTERS.items(), names, strict=True)
-    words = [word for (register, prefix), some in pairs for name in some for word in (register, prefix, name)]
-    for start in range(0, len(words), 3 * TIDIED):
-        await home.script("tidy", words[start : start + 3 * TIDIED])
+    args = [word for (register, prefix), some in pairs for name in some for word in (register, prefix, name)]
+    for start in range(0, len(args), 3 * BATCH_NAMES):
+        await shard.script("tidy", args[start : start + 3 * BATCH_NAMES])
 
 
-async def surplus(homes: Shards, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Job]:
-    def key(home: Shard) -> str:
-        return f"{home.base}:ended:{state.value}\0{task}"
+async def surplus(shards: Shards, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Job]:
+    def key(shard: Shard) -> str:
+        return f"{shard.base}:ended:{state.value}\0{task}"
 
-    async def first(home: Shard) -> list[Job]:
+    async def first(shard: Shard) -> list[Job]:
         most = ("LIMIT", 0, min(limit, spare))
-        found = await home.call("ZRANGEBYSCORE", key(home), "-inf", f"({micros(before)}", *most)
-        jobs = (await read_home(home, [unpacked(id) for id in found])).values()
+        found = await shard.call("ZRANGEBYSCORE", key(shard), "-inf", f"({micros(before)}", *most)
+        jobs = (await read_shard(shard, [unpacked(id) for id in found])).values()
         return [job for _, job in jobs if job is not None]
 
-    spare = sum(await homes.each(lambda home: home.call("ZCARD", key(home)))) - keep
+    spare = sum(await shards.each(lambda shard: shard.call("ZCARD", key(shard)))) - keep
     if spare <= 0:
         return []
-    found = [job for some in await homes.each(first) for job in some]
+    found = [job for some in await shards.each(first) for job in some]
     found.sort(key=lambda job: (job.finished_at, packed(job.id)))
     return found[: min(limit, spare)]

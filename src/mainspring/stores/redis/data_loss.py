@@ -1,4 +1,4 @@
-"""Whether the server still knows what it knew: one that was restarted empty, or is an older copy, has lost jobs."""
+"""Detection of data loss: a server that was restarted empty, or from an older copy, has lost jobs."""
 
 from __future__ import annotations
 
@@ -12,33 +12,35 @@ _logger = logging.getLogger("mainspring")
 
 
 class DataLossDetector:
-    """What the handles of one process have seen last: a mark that is written once, and a count that only grows."""
+    """Compares a mark that is written once, and a counter that only grows, with the values last seen."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[bytes, int]] = {}
         self.losses: list[str] = []
-        self.mended = 0
-        """After how many of them what is left was brought in line."""
+        self.repaired = 0
+        """Number of losses that were repaired."""
         self.renumbered = 0
-        """After how many of them news are numbered from beyond all that anybody has seen."""
+        """Number of losses after which the feed was renumbered."""
 
-    async def turn(self, home: Shard, now: datetime) -> None:
-        """Adds one to the count, and says so loudly if it is not the one it was."""
-        key = f"{home.base}:meta"
-        _, mark, count = await home.many(
+    async def check(self, shard: Shard, now: datetime) -> None:
+        """Increments the counter, and logs an error if the mark or the counter shows a loss."""
+        key = f"{shard.base}:meta"
+        _, mark, count = await shard.multi(
             [("HSETNX", key, "mark", os.urandom(8).hex()), ("HGET", key, "mark"), ("HINCRBY", key, "turns", 1)]
         )
-        seen, self._seen[home.base] = self._seen.get(home.base), (mark, count)
+        seen, self._seen[shard.base] = self._seen.get(shard.base), (mark, count)
         if seen is None:
             return
         if mark != seen[0]:
-            self._lost(home, now, "has begun anew: all jobs that it had are gone")
+            self._report(shard, now, "was restarted empty: all jobs that it had are lost")
         elif count <= seen[1]:
-            self._lost(
-                home, now, f"is an older copy of itself, by {seen[1] - count + 1} beats: what came since is gone"
+            self._report(
+                shard,
+                now,
+                f"was restored from an older copy: what the last {seen[1] - count + 1} beats wrote is lost",
             )
 
-    def _lost(self, home: Shard, now: datetime, what: str) -> None:
-        text = f"{home.shown} {what}"
+    def _report(self, shard: Shard, now: datetime, what: str) -> None:
+        text = f"{shard.shown} {what}"
         self.losses.append(f"{now:%Y-%m-%d %H:%M:%S} {text}")
         _logger.error("%s", text)

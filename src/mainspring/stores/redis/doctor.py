@@ -1,4 +1,4 @@
-"""What Redis servers say of themselves, and what of it no job can live with."""
+"""Checks of Redis servers: those that refuse a server when the store is opened, and the findings of doctor."""
 
 from __future__ import annotations
 
@@ -6,55 +6,63 @@ from collections.abc import Sequence
 
 from ...errors import StoreError
 from ...records.finding import Finding
-from .acl import demand
-from .aside import records
+from .acl import check_permissions
+from .aside import records_finding
 from .server import RedisServer
 from .shard import Shards
 
 Info = dict[str, str]
 
 
-async def info(server: RedisServer) -> Info:
+async def read_info(server: RedisServer) -> Info:
     text = (await server.call("INFO")).decode()
     lines = (line.partition(":") for line in text.splitlines() if ":" in line)
     return {name: value for name, _, value in lines}
 
 
-async def refuse(homes: Shards) -> None:
-    """A server that may throw keys away loses jobs, so none are given to it."""
-    shown, kind = homes.place.shown, homes.place.kind
-    for found in [await info(server) for server in await homes.route.servers()]:
+async def check_servers(shards: Shards) -> None:
+    """Raises StoreError if a server may evict keys, lacks permissions, or is not what the URL says."""
+    shown, kind = shards.url.shown, shards.url.kind
+    for found in [await read_info(server) for server in await shards.connector.servers()]:
         policy = found.get("maxmemory_policy", "noeviction")
         if policy != "noeviction" and found.get("maxmemory", "0") != "0":
             raise StoreError(
-                f"{shown} may throw away jobs: its maxmemory-policy is {policy}; set it to noeviction "
+                f"{shown} may evict jobs: its maxmemory-policy is {policy}; set it to noeviction "
                 "(CONFIG SET maxmemory-policy noeviction, and in redis.conf)"
             )
         if found.get("cluster_enabled") == "1" and kind != "cluster":
             raise StoreError(f"{shown} is a node of a cluster: use redis+cluster:// with the same host")
-    await demand(homes)
+    await check_permissions(shards)
     if kind == "cluster":
-        await _refuse_others(homes)
+        await _check_shard_count(shards)
 
 
-async def _refuse_others(homes: Shards) -> None:
-    """Where a queue is depends on how many homes there are."""
-    count, home = len(homes.all), homes.anchor
-    _, kept = await home.many([
-        ("HSETNX", f"{home.base}:meta", "homes", count), ("HGET", f"{home.base}:meta", "homes"),
-    ])  # fmt: skip
+async def _check_shard_count(shards: Shards) -> None:
+    """Raises StoreError if the store was created with another number of shards: they decide where a queue is."""
+    count, shard = len(shards.all), shards.anchor
+    _, kept = await shard.multi(
+        [
+            ("HSETNX", f"{shard.base}:meta", "homes", count),
+            ("HGET", f"{shard.base}:meta", "homes"),
+        ]
+    )
     if int(kept) != count:
-        shown, kept = homes.place.shown, int(kept)
+        shown, kept = shards.url.shown, int(kept)
         raise StoreError(f"{shown} keeps its queues in {kept} homes, not {count}: use ?homes={kept}")
 
 
-async def condition(homes: Shards, losses: list[str]) -> list[Finding]:
-    servers = [await info(server) for server in await homes.route.servers()]
-    stale = await homes.each(lambda home: home.call("HGET", f"{home.base}:health", "stale"))
+async def findings(shards: Shards, losses: list[str]) -> list[Finding]:
+    """What doctor reports about the servers and the data. `losses` are the data losses seen by this process."""
+    servers = [await read_info(server) for server in await shards.connector.servers()]
+    stale = await shards.each(lambda shard: shard.call("HGET", f"{shard.base}:health", "stale"))
     return [
-        _servers(servers), _durability(servers), max(map(_memory, servers), key=lambda one: one.verdict != "ok"),
-        _losses(losses), _stale(sum(int(number or 0) for number in stale)), await records(homes),
-    ]  # fmt: skip
+        _servers(servers),
+        _durability(servers),
+        max(map(_memory, servers), key=lambda one: one.verdict != "ok"),
+        _losses(losses),
+        _stale(sum(int(number or 0) for number in stale)),
+        await records_finding(shards),
+    ]
 
 
 def _servers(servers: Sequence[Info]) -> Finding:
@@ -71,24 +79,28 @@ def _name(found: Info) -> str:
 
 def _losses(losses: list[str]) -> Finding:
     if not losses:
-        return Finding("epoch", "ok", "the server knows all that it knew")
-    return Finding("epoch", "bad", losses[-1], "look for jobs that were accepted before, and enqueue them again")
+        return Finding("epoch", "ok", "no data loss was seen")
+    return Finding(
+        "epoch", "bad", losses[-1], "look for jobs that were accepted before the loss, and enqueue them again"
+    )
 
 
 def _stale(number: int) -> Finding:
     if not number:
-        return Finding("index", "ok", "no entry without its job was met")
-    text = f"{number} entries without their jobs were met, and removed"
-    return Finding("index", "warn", text, "look whether the server was restored from an older copy")
+        return Finding("index", "ok", "every index entry that was read has its job")
+    text = f"{number} index entries without a job were found and removed"
+    return Finding("index", "warn", text, "check whether the server was restored from an older copy")
 
 
 def _durability(servers: Sequence[Info]) -> Finding:
     if all(found.get("aof_enabled", "0") == "1" for found in servers):
         return Finding("durability", "ok", "appendonly is on: a crash may take the last second (appendfsync everysec)")
     return Finding(
-        "durability", "warn", "appendonly is off: a crash of the server loses what came since its last snapshot",
+        "durability",
+        "warn",
+        "appendonly is off: a crash of the server loses everything written since its last snapshot",
         "CONFIG SET appendonly yes, and in redis.conf",
-    )  # fmt: skip
+    )
 
 
 def _memory(found: Info) -> Finding:
@@ -99,8 +111,8 @@ def _memory(found: Info) -> Finding:
     return Finding("memory", "ok", text)
 
 
-def listener(hears: bool, trouble: str) -> Finding:
-    if hears:
-        return Finding("listener", "ok", "word from other processes is heard")
-    way = "let our user SUBSCRIBE, or look at the server's log"
-    return Finding("listener", "warn", f"{trouble or 'no answer yet'}: jobs wait for the next look", way)
+def listener_finding(listening: bool, error_text: str) -> Finding:
+    if listening:
+        return Finding("listener", "ok", "wake-ups from other processes are received")
+    remedy = "allow our user SUBSCRIBE, or look at the server's log"
+    return Finding("listener", "warn", f"{error_text or 'no answer yet'}: jobs wait for the next poll", remedy)

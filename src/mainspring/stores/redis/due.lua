@@ -1,5 +1,6 @@
--- Schedules that are due, and a few of the next ones, each as its name, its text and its instant. ARGV: now; how many of those
--- that are due were seen before; how many more are wanted; the same two of the next ones.
+-- Reads due schedules, and some of the next ones.
+-- ARGV: now; how many due schedules to skip; how many to return at most; the same two for schedules that are due later.
+-- Returns two lists with name, record and due time of each schedule, flat. The second is empty if the first is full.
 local base = KEYS[1] .. ':'
 local function rows(entries)
   local found = {}

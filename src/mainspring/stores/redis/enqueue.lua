@@ -1,6 +1,8 @@
--- Plain jobs: no keys, no tags, no schedule, no expiry. Those whose id is known are left as they are.
--- ARGV: channel's word; how many jobs; their ids and records in turn; for each group its name, how many of the words
--- that follow are of what is made, ready, and for later, and those, as ZADD takes them.
+-- Adds plain jobs: without keys, tags, schedule or expiry. A job whose id exists is left as it is.
+-- KEYS[1] is the base of the shard.
+-- ARGV: the topic to publish; the number of jobs; their ids and records alternately; then for each group its name, the
+-- numbers of arguments for its sets made, ready and later, and these arguments, as ZADD takes them.
+-- Returns 1.
 local base, jobs = KEYS[1] .. ':', tonumber(ARGV[2])
 local known, any = {}, false
 local ids = {}
@@ -23,8 +25,8 @@ if redis.call('EXISTS', base .. 'moved') == 1 then
   end
 end
 
--- Calls it with those of the words from here to there, in pairs, whose id is not known: `where` says which of two words
--- has it, `skip` after how many bytes. Returns whether there was one.
+-- Calls a command with the pairs in ARGV from `from` to `to` whose job is new. The id is the word `where` (0 or 1) of
+-- the pair, after `skip` bytes. Returns whether there was a new job.
 local function add(from, to, where, skip, ...)
   local words = ARGV
   if any then

@@ -1,4 +1,4 @@
-"""Jobs into Redis: plain ones by a script, the others as the memory store takes them."""
+"""Enqueue: plain jobs by enqueue.lua, all others by the memory store's rules."""
 
 from __future__ import annotations
 
@@ -9,103 +9,110 @@ from ...clock import micros
 from ...records.job import Enqueued, NewJob
 from ..memory import enqueue as memory
 from .attempts import Attempts
-from .connection import Word
-from .index import Arguments, group, tells
+from .connection import Arg
+from .index import Command, group, has_creation_time
 from .reads import of_new_jobs
-from .records import new_record, packed, place
+from .records import claim_key, new_record, packed
 from .shard import Shard, Shards
 from .tables import Tables
 from .transact import transact
-from .two_phase import Condition, Unit, commit_one, has, settle
+from .two_phase import Condition, Unit, commit_one, has, resolve
 
-# Jobs that go in one script: others wait for as long. More go in one transaction of several scripts, up to a number for
-# which a server may be kept busy; more than that, and those over several homes, are written as a step.
-MAX_JOBS, MAX_TRANSACTION = 1_000, 10_000
+# Jobs per call of the script: the server does nothing else meanwhile.
+MAX_JOBS = 1_000
+# Jobs per MULTI of several calls. More jobs, and those of several shards, are written by a two-phase commit.
+MAX_TRANSACTION = 10_000
 Pairs = list[str | bytes]
 Paired = Sequence[tuple[NewJob, bytes]]
 
 
-def plain(job: NewJob, id: bytes, now: int) -> bool:
+def is_plain(job: NewJob, id: bytes, now: int) -> bool:
+    """Whether enqueue.lua can add the job: no keys, schedule, expiry or tags, and an id that tells its creation."""
     return (
         job.unique_key is None
         and job.idempotency_key is None
         and job.schedule is None
         and job.expires_at is None
         and not job.tags
-        and tells(id, now)
+        and has_creation_time(id, now)
     )
 
 
-async def enqueue(homes: Shards, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+async def enqueue(shards: Shards, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+    """Enqueues jobs: by enqueue.lua if all are plain, else by the rule."""
     us, pairs = micros(now), [(job, packed(job.id)) for job in jobs]
-    if all(plain(job, id, us) for job, id in pairs):
+    if all(is_plain(job, id, us) for job, id in pairs):
         shares: dict[Shard, list[tuple[NewJob, bytes]]] = {}
         for pair in pairs:
-            shares.setdefault(homes.of(pair[0].queue), []).append(pair)
-        await _enqueue(homes, shares, us)
+            shares.setdefault(shards.of(pair[0].queue), []).append(pair)
+        await _enqueue(shards, shares, us)
         return [Enqueued(job.id) for job in jobs]
 
     def rule(tables: Tables, jobs: Sequence[NewJob]) -> list[Enqueued]:
         return memory.enqueue(tables.jobs, jobs, now)
 
-    (answers,) = await transact(homes, "enqueue", [jobs], of_new_jobs, rule, now, "new")
+    (answers,) = await transact(shards, "enqueue", [jobs], of_new_jobs, rule, now, "new")
     return answers
 
 
-async def _enqueue(homes: Shards, shares: dict[Shard, list[tuple[NewJob, bytes]]], now: int) -> None:
-    """All of them or none, however many there are and wherever they go."""
-    (home, jobs), *others = shares.items()
+async def _enqueue(shards: Shards, shares: dict[Shard, list[tuple[NewJob, bytes]]], now: int) -> None:
+    """Adds all of these plain jobs or none, whatever their number and shards."""
+    (shard, jobs), *others = shares.items()
     if others or len(jobs) > MAX_TRANSACTION:
-        await _as_step(homes, shares, now)
+        await _enqueue_across(shards, shares, now)
     elif len(jobs) <= MAX_JOBS:
-        await home.script("enqueue", _words(jobs, now))
+        await shard.script("enqueue", _script_args(jobs, now))
     else:
         starts = range(0, len(jobs), MAX_JOBS)
-        await home.scripts("enqueue", [_words(jobs[start : start + MAX_JOBS], now) for start in starts])
+        await shard.scripts("enqueue", [_script_args(jobs[start : start + MAX_JOBS], now) for start in starts])
 
 
-async def _as_step(homes: Shards, shares: dict[Shard, list[tuple[NewJob, bytes]]], now: int) -> None:
-    """Those whose ids are known are left as they are: a call that is repeated finds all of them, or none."""
-    attempts = Attempts(homes, "enqueue")
-    while not await commit_one(homes, _unit(shares, now), "new"):
-        await attempts.again()
-        for home, jobs in shares.items():
-            known = await _known(homes, home, [id for _, id in jobs])
-            shares[home] = [(job, id) for job, id in jobs if id not in known]
+async def _enqueue_across(shards: Shards, shares: dict[Shard, list[tuple[NewJob, bytes]]], now: int) -> None:
+    """Adds the jobs by a two-phase commit. Jobs whose ids exist are left alone, so a repeated call changes nothing."""
+    attempts = Attempts(shards, "enqueue")
+    while not await commit_one(shards, _unit(shares, now), "new"):
+        await attempts.pause()
+        for shard, jobs in shares.items():
+            existing = await _existing(shards, shard, [id for _, id in jobs])
+            shares[shard] = [(job, id) for job, id in jobs if id not in existing]
 
 
-async def _known(homes: Shards, home: Shard, ids: Sequence[bytes]) -> set[bytes]:
-    """Those that are there, or were; a step that is about to write one of them is settled first."""
-    known = set[bytes]()
+async def _existing(shards: Shards, shard: Shard, ids: Sequence[bytes]) -> set[bytes]:
+    """The ids of jobs that exist, or existed and moved away. Transactions that write one of them are resolved first."""
+    existing = set[bytes]()
     for start in range(0, len(ids), MAX_JOBS):
         some = ids[start : start + MAX_JOBS]
-        locks = [f"{home.base}:job\0".encode() + id for id in some]
-        jobs, moved, steps = await home.many([
-            ("HMGET", f"{home.base}:job", *some), ("HMGET", f"{home.base}:moved", *some),
-            ("HMGET", f"{home.base}:lock", *locks),
-        ])  # fmt: skip
-        for step in {step for step in steps if step is not None}:
-            await settle(homes, home, step.decode())
+        locks = [f"{shard.base}:job\0".encode() + id for id in some]
+        jobs, moved, transactions = await shard.multi(
+            [
+                ("HMGET", f"{shard.base}:job", *some),
+                ("HMGET", f"{shard.base}:moved", *some),
+                ("HMGET", f"{shard.base}:lock", *locks),
+            ]
+        )
+        for transaction in {transaction for transaction in transactions if transaction is not None}:
+            await resolve(shards, shard, transaction.decode())
         found = zip(some, jobs, moved, strict=True)
-        known |= {id for id, job, gone in found if job is not None or gone is not None}
-    return known
+        existing |= {id for id, job, gone in found if job is not None or gone is not None}
+    return existing
 
 
 def _unit(shares: dict[Shard, list[tuple[NewJob, bytes]]], now: int) -> Unit:
-    conditions, commands = list[Condition](), list[Arguments]()
-    for home, jobs in shares.items():
+    """The unit that adds these jobs if none of their ids exists."""
+    conditions, commands = list[Condition](), list[Command]()
+    for shard, jobs in shares.items():
         for _, id in jobs:
-            conditions += (has(f"{home.base}:job", id, None), has(f"{home.base}:moved", id, None))
+            conditions += (has(f"{shard.base}:job", id, None), has(f"{shard.base}:moved", id, None))
         for start in range(0, len(jobs), MAX_JOBS):
-            commands += _commands(home.base, jobs[start : start + MAX_JOBS], now)
+            commands += _commands(shard.base, jobs[start : start + MAX_JOBS], now)
         names = {group(job.queue, job.task) for job, _ in jobs}
-        commands += [("GROUP", f"{home.base}:{name}") for name in names]
+        commands += [("GROUP", f"{shard.base}:{name}") for name in names]
     return Unit(conditions, commands)
 
 
-def _commands(base: str, jobs: Paired, now: int) -> Iterator[Arguments]:
-    """What enqueue.lua does with new jobs."""
-    records, groups = _sorted(jobs, now)
+def _commands(base: str, jobs: Paired, now: int) -> Iterator[Command]:
+    """The commands that enqueue.lua runs for new jobs."""
+    records, groups = _by_group(jobs, now)
     yield "HSET", f"{base}:job", *records
     for name, made, ready, later in groups:
         yield "SADD", f"{base}:groups", name
@@ -114,28 +121,29 @@ def _commands(base: str, jobs: Paired, now: int) -> Iterator[Arguments]:
                 yield "ZADD", f"{base}:{key}:{name}", *pairs
 
 
-def _words(jobs: Paired, now: int) -> list[Word]:
-    records, groups = _sorted(jobs, now)
-    words: list[Word] = ["new", len(jobs), *records]
+def _script_args(jobs: Paired, now: int) -> list[Arg]:
+    """The arguments of enqueue.lua."""
+    records, groups = _by_group(jobs, now)
+    args: list[Arg] = ["new", len(jobs), *records]
     for name, made, ready, later in groups:
-        words += (name, len(made), len(ready), len(later), *made, *ready, *later)
-    return words
+        args += (name, len(made), len(ready), len(later), *made, *ready, *later)
+    return args
 
 
-def _sorted(jobs: Paired, now: int) -> tuple[list[bytes], Collection[tuple[str, Pairs, Pairs, Pairs]]]:
-    """Ids and records in turn; for each group its name, and what is made, ready and for later, as ZADD takes them."""
+def _by_group(jobs: Paired, now: int) -> tuple[list[bytes], Collection[tuple[str, Pairs, Pairs, Pairs]]]:
+    """Ids and records alternately; for each group its name and the ZADD arguments of its sets made, ready and later."""
     records: list[bytes] = []
     groups: dict[tuple[str, str], tuple[str, Pairs, Pairs, Pairs]] = {}
     for job, id in jobs:
         run_at = now if job.run_at is None else micros(job.run_at)
         records += (id, new_record(job, now))
-        its = job.queue, job.task
-        if (lists := groups.get(its)) is None:
-            lists = groups[its] = (group(*its), [], [], [])
+        names = job.queue, job.task
+        if (lists := groups.get(names)) is None:
+            lists = groups[names] = (group(*names), [], [], [])
         _, made, ready, later = lists
         made += ("0", id)
         if run_at > now:
-            later += (str(run_at), place(job.priority, run_at, id))
+            later += (str(run_at), claim_key(job.priority, run_at, id))
         else:
-            ready += ("0", place(job.priority, run_at, id))
+            ready += ("0", claim_key(job.priority, run_at, id))
     return records, groups.values()

@@ -1,12 +1,17 @@
--- Plain ends, all of them or, if some do not stand or mean more than that, none. Answers with the ids of those.
--- ARGV: channel's word; how many counts, and those; for each lease it, how many jobs, their ids, when each ended, and
--- what else is said of each.
+-- Ends running jobs as completed, if all ends are plain: the lease is valid, and the job has no key, schedule, circuit
+-- or retry. It writes all of them or none.
+-- KEYS[1] is the base of the shard.
+-- ARGV: the topic to publish; the number of counts, and the counts; for each lease: the lease, the number of its jobs,
+-- their ids, their finish times, their results (1 and the JSON text, or 0 for none).
+-- Returns the ids of the jobs whose end is not plain; empty if all were written.
 local base = KEYS[1] .. ':'
 local locks = redis.call('EXISTS', base .. 'lock') == 1
 
+-- Calls `call` with the items of the list, `step` at a time.
 local function each(list, step, call)
   for from = 1, #list, step do call(unpack(list, from, math.min(from + step - 1, #list))) end
 end
+-- The list of that name; a new one if there is none.
 local function of(lists, name)
   local list = lists[name]
   if not list then
@@ -16,28 +21,28 @@ local function of(lists, name)
   return list
 end
 
--- All jobs of one claim in one group have the same said of them: it is looked at once.
+-- All jobs that one claim took from one group have the same value in `run`: it is parsed once.
 local seen = {}
-local function read(said)
-  local run = seen[said]
+local function read(claim)
+  local run = seen[claim]
   if not run then
-    local lease, worker, started, letter, _, task = string.match(said, '^(%Z*)%z(%Z*)%z(%Z*)%z(.)%z(%Z*)%z(.*)$')
+    local lease, worker, started, letter, _, task = string.match(claim, '^(%Z*)%z(%Z*)%z(%Z*)%z(.)%z(%Z*)%z(.*)$')
     local bits = string.byte(letter) - 64
     run = { lease = lease, worker = worker, task = task, head = lease .. '\0' .. worker .. '\0' .. started .. '\0' }
     run.plain = bits % 4 == 0 and bits % 16 < 8
-    seen[said] = run
+    seen[claim] = run
   end
   return run
 end
 
--- What becomes of a circuit is not decided here.
+-- Jobs of a task with a circuit are not plain: the rules decide its next state.
 local circuits = {}
 local function has_circuit(task)
   if circuits[task] == nil then circuits[task] = redis.call('HEXISTS', base .. 'circuit', task) == 1 end
   return circuits[task]
 end
-local function is_plain(said, lease, id)
-  local run = said and read(said)
+local function is_plain(claim, lease, id)
+  local run = claim and read(claim)
   if not run or run.lease ~= lease or not run.plain or has_circuit(run.task) then return false end
   return not locks or redis.call('HEXISTS', base .. 'lock', base .. 'job\0' .. id) == 0
 end

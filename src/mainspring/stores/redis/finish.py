@@ -1,4 +1,4 @@
-"""What runs and operators tell Redis of jobs: plain ends by a script, all else as the memory store takes it."""
+"""Finish, report and change: plain ends by finish.lua, everything else by the memory store's rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .. import rules
 from ..memory import change as memory_change
 from ..memory import finish as memory
 from . import plain
-from .connection import Word
+from .connection import Arg
 from .known import read_jobs
 from .lists import page
 from .reads import of_change, of_outcome, of_report
@@ -32,70 +32,75 @@ from .tables import Tables
 from .transact import transact
 
 _encode = msgspec.json.Encoder().encode
-# Plain ends that go in one script: others wait for as long.
+# Plain ends per call of the script: the server does nothing else meanwhile.
 MAX_PLAIN = 1_000
 
 
-async def finish(homes: Shards, outcomes: Sequence[Outcome]) -> set[JobId]:
+async def finish(shards: Shards, outcomes: Sequence[Outcome]) -> set[JobId]:
+    """The jobs whose outcomes are accepted. It tries the plain ends first, then the rule for the rest."""
     failpoint("finish.mid_batch")
     times = Counter(outcome.id for outcome in outcomes)
-    simple = await _simple(homes, outcomes, times)
-    done = await _finish_plain(homes, [outcome for outcome in simple if outcome.schedule is None])
+    simple = await _maybe_plain(shards, outcomes, times)
+    done = await _finish_plain(shards, [outcome for outcome in simple if outcome.schedule is None])
     left = [outcome for outcome in outcomes if outcome.id not in done] if done else list(outcomes)
-    if len(homes.all) == 1:  # in a cluster a job and its schedule lie apart
-        done |= await _finish_scheduled(homes, left, {outcome.id for outcome in simple})
+    if len(shards.all) == 1:  # in a cluster a job and its schedule may be in two shards
+        done |= await _finish_scheduled(shards, left, {outcome.id for outcome in simple})
         left = [outcome for outcome in left if outcome.id not in done]
-    return done | await _finish(homes, left, times) if left else done
+    return done | await _finish(shards, left, times) if left else done
 
 
-async def _simple(homes: Shards, outcomes: Sequence[Outcome], times: Mapping[JobId, int]) -> list[Outcome]:
-    """Those that may be plain. What becomes of a circuit depends on the order of all outcomes of its task."""
+async def _maybe_plain(shards: Shards, outcomes: Sequence[Outcome], times: Mapping[JobId, int]) -> list[Outcome]:
+    """The outcomes that may be plain. None of a task with a circuit: its state depends on the order of all outcomes."""
     tripping = {outcome.task for outcome in outcomes if outcome.breaker is not None and not rules.plain(outcome)}
     simple = [
-        outcome for outcome in outcomes
+        outcome
+        for outcome in outcomes
         if rules.plain(outcome) and not outcome.then and times[outcome.id] == 1 and outcome.task not in tripping
-    ]  # fmt: skip
-    if not simple or len(homes.all) == 1:  # in one home circuits are looked at on the way
+    ]
+    if not simple or len(shards.all) == 1:  # with one shard finish.lua checks the circuits itself
         return simple
     tasks = list(dict.fromkeys(outcome.task for outcome in simple))
-    found = await homes.first.call("HMGET", f"{homes.first.base}:circuit", *tasks)
+    found = await shards.first.call("HMGET", f"{shards.first.base}:circuit", *tasks)
     moving = {task for task, text in zip(tasks, found, strict=True) if text is not None}
     return [outcome for outcome in simple if outcome.task not in moving]
 
 
-async def _finish_plain(homes: Shards, outcomes: Sequence[Outcome]) -> set[JobId]:
-    """The jobs that the script has ended."""
+async def _finish_plain(shards: Shards, outcomes: Sequence[Outcome]) -> set[JobId]:
+    """The jobs that finish.lua ended."""
     if not outcomes:
         return set()
     shares: dict[Shard, list[Outcome]] = {}
     for outcome in outcomes:
-        shares.setdefault(homes.of(outcome.queue), []).append(outcome)
+        shares.setdefault(shards.of(outcome.queue), []).append(outcome)
     done = set[JobId]()
-    for some in await homes.each(lambda home: _finish_in(home, shares[home]), shares):
+    for some in await shards.each(lambda shard: _finish_in(shard, shares[shard]), shares):
         done |= some
     return done
 
 
-async def _finish_in(home: Shard, outcomes: Sequence[Outcome]) -> set[JobId]:
+async def _finish_in(shard: Shard, outcomes: Sequence[Outcome]) -> set[JobId]:
+    """The jobs of one shard that finish.lua ended, tried again without those that are not plain."""
     done = set[JobId]()
     for start in range(0, len(outcomes), MAX_PLAIN):
         some = list(outcomes[start : start + MAX_PLAIN])
-        if odd := {unpacked(id) for id in await home.script("finish", _words(some))}:
+        if odd := {unpacked(id) for id in await shard.script("finish", _script_args(some))}:
             some = [outcome for outcome in some if outcome.id not in odd]
-            if not some or await home.script("finish", _words(some)):
-                continue  # what has changed in between is ended the long way
+            if not some or await shard.script("finish", _script_args(some)):
+                continue  # something changed in between: the rules finish them
         done |= {outcome.id for outcome in some}
     return done
 
 
-async def _finish_scheduled(homes: Shards, outcomes: Sequence[Outcome], simple: set[JobId]) -> set[JobId]:
-    """The jobs whose plain end was written with what it means for their schedules."""
+async def _finish_scheduled(shards: Shards, outcomes: Sequence[Outcome], simple: set[JobId]) -> set[JobId]:
+    """The jobs whose plain end was written together with the change of their schedules."""
     chosen = [outcome for outcome in outcomes if outcome.schedule is not None and outcome.id in simple]
     others = {outcome.schedule for outcome in outcomes if outcome.schedule is not None and outcome.id not in simple}
-    return await plain.finish(homes, chosen, others) if chosen else set()
+    return await plain.finish(shards, chosen, others) if chosen else set()
 
 
-async def _finish(homes: Shards, outcomes: Sequence[Outcome], times: Mapping[JobId, int]) -> set[JobId]:
+async def _finish(shards: Shards, outcomes: Sequence[Outcome], times: Mapping[JobId, int]) -> set[JobId]:
+    """Ends jobs by the memory store's rule."""
+
     def needs(outcome: Outcome, snapshot: Snapshot) -> Iterator[Name]:
         return of_outcome(outcome, snapshot, times[outcome.id] > 1)
 
@@ -106,11 +111,12 @@ async def _finish(homes: Shards, outcomes: Sequence[Outcome], times: Mapping[Job
         return tables.ledger.told(outcome)
 
     now = max(outcome.finished_at for outcome in outcomes)
-    stands = await transact(homes, "finish", outcomes, needs, rule, now)
-    return {outcome.id for outcome, stood in zip(outcomes, stands, strict=True) if stood}
+    accepted = await transact(shards, "finish", outcomes, needs, rule, now)
+    return {outcome.id for outcome, is_accepted in zip(outcomes, accepted, strict=True) if is_accepted}
 
 
-def _words(outcomes: Sequence[Outcome]) -> list[Word]:
+def _script_args(outcomes: Sequence[Outcome]) -> list[Arg]:
+    """The arguments of finish.lua."""
     counts = [_encode((micros(at), queue, task, sums)) for (at, queue, task), sums in counted(outcomes).items()]
     leases: dict[Lease, tuple[Lease, list[bytes], list[str], list[str]]] = {}
     for outcome in outcomes:
@@ -120,37 +126,37 @@ def _words(outcomes: Sequence[Outcome]) -> list[Word]:
         ids.append(packed(outcome.id))
         instants.append(str(micros(outcome.finished_at)))
         rest.append("0" if outcome.result is None else f"1{outcome.result}")
-    words: list[Word] = ["final", len(counts), *counts]
+    args: list[Arg] = ["final", len(counts), *counts]
     for lease, ids, instants, rest in leases.values():
-        words += (lease, len(ids), *ids, *instants, *rest)
-    return words
+        args += (lease, len(ids), *ids, *instants, *rest)
+    return args
 
 
-async def report(homes: Shards, reports: Sequence[RunReport]) -> set[JobId]:
-    shares: dict[Shard, list[RunReport]] = {homes.first: list(reports)}
-    if len(homes.all) > 1:
-        found = await read_jobs(homes, list({report.id for report in reports}))
+async def report(shards: Shards, reports: Sequence[RunReport]) -> set[JobId]:
+    shares: dict[Shard, list[RunReport]] = {shards.first: list(reports)}
+    if len(shards.all) > 1:
+        found = await read_jobs(shards, list({report.id for report in reports}))
         shares.clear()
         for report in reports:
             if (job := found[report.id][1]) is not None:
-                shares.setdefault(homes.of(job.queue), []).append(report)
-    stands = set[JobId]()
-    for some in await homes.each(lambda home: _report(homes, shares[home]), shares):
-        stands |= some
-    return stands
+                shares.setdefault(shards.of(job.queue), []).append(report)
+    accepted = set[JobId]()
+    for some in await shards.each(lambda shard: _report(shards, shares[shard]), shares):
+        accepted |= some
+    return accepted
 
 
-async def _report(homes: Shards, reports: Sequence[RunReport]) -> set[JobId]:
+async def _report(shards: Shards, reports: Sequence[RunReport]) -> set[JobId]:
     def rule(tables: Tables, report: RunReport) -> bool:
-        tables.bound.add(report.id)  # lines are kept of runs that still go on
+        tables.bound.add(report.id)  # log lines are accepted only while the run goes on
         return memory.report_one(tables.jobs, tables.ledger, report)
 
-    stands = await transact(homes, "report", reports, of_report, rule, EPOCH, "final")
-    return {report.id for report, stood in zip(reports, stands, strict=True) if stood}
+    accepted = await transact(shards, "report", reports, of_report, rule, EPOCH, "final")
+    return {report.id for report, is_accepted in zip(reports, accepted, strict=True) if is_accepted}
 
 
 async def change(
-    homes: Shards,
+    shards: Shards,
     action: Action,
     which: Filter,
     now: datetime,
@@ -159,18 +165,19 @@ async def change(
     update: Updates | None,
     after: JobId | None,
 ) -> Changed:
+    """Changes the matching jobs, one page of at most `limit`."""
     cursor = None if after is None else Cursor(after)
-    ids = [job.id for job in await page(homes, which, now, limit, cursor, False, "created")]
+    ids = [job.id for job in await page(shards, which, now, limit, cursor, False, "created")]
 
     def needs(id: JobId, snapshot: Snapshot) -> Iterator[Name]:
-        return of_change(homes, action, rules.update_of(update, id), id, snapshot)
+        return of_change(shards, action, rules.update_of(update, id), id, snapshot)
 
     def rule(tables: Tables, id: JobId) -> Changed:
         one = replace(which, ids=(id,))
         return memory_change.change(tables.jobs, tables.ledger, action, one, now, 1, reason, update, None)
 
     done, refused = list[JobId](), dict[JobId, Refusal]()
-    for one in await transact(homes, f"change ({action.value})", ids, needs, rule, now):
+    for one in await transact(shards, f"change ({action.value})", ids, needs, rule, now):
         done += one.done
         refused |= one.refused
     return Changed(done, refused, ids[-1] if ids and len(ids) == limit else None)

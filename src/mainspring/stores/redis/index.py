@@ -1,4 +1,4 @@
-"""Where a job can be found, as a function of the job alone: what changes of it is what has to be written."""
+"""The index of jobs: the sets that hold a job's id, as a function of the job. A change writes the difference."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Literal, NamedTuple
 
 from ...clock import micros
 from ...records.job import FINAL, IDEMPOTENT, POISON_SUSPECT_CRASHES, UNFINISHED, Job, State
-from .records import packed, place
+from .records import claim_key, packed
 
-Arguments = tuple[str | bytes | int, ...]
-# Microseconds by which the time in an id may differ from when the job was made; others are in a set of their own.
-NEAR = 60_000_000
-# Final states of which there are few among many, and so they are kept in the order of creation, too.
+Command = tuple[str | bytes | int, ...]
+# Largest difference between the time in an id and created_at; jobs beyond it are also in the set `odd`.
+ID_TIME_TOLERANCE_MICROS = 60_000_000
+# Final states that are rare among all jobs, and so also have sets in the order of creation.
 LISTED = ("dead", "cancelled")
 
 
 class IndexEntry(NamedTuple):
-    """A member of a set, a sorted set, or of one of the two that claims read."""
+    """A member of a set or a sorted set. "ready" means `ready:`, or `later:` if the score is a later instant."""
 
     kind: Literal["set", "sorted", "ready"]
     key: str
@@ -27,29 +27,34 @@ class IndexEntry(NamedTuple):
 
 
 def group(queue: str, task: str) -> str:
+    """The name of the group of a queue and a task: jobs that are claimed alike."""
     return f"{queue}\0{task}"
 
 
-def tells(id: bytes, created_at: int) -> bool:
-    """Whether the id says, near enough, when its job was made."""
-    return len(id) == 16 and abs(int.from_bytes(id[:6], "big") * 1000 - created_at) <= NEAR
+def has_creation_time(id: bytes, created_at: int) -> bool:
+    """Whether the time in the id is created_at, within the tolerance."""
+    return len(id) == 16 and abs(int.from_bytes(id[:6], "big") * 1000 - created_at) <= ID_TIME_TOLERANCE_MICROS
 
 
-def ids_of(created_after: datetime | None, created_before: datetime | None) -> tuple[bytes, bytes]:
-    """Between which ids those lie that tell when their jobs were made, as ranges are asked for."""
+def id_range(created_after: datetime | None, created_before: datetime | None) -> tuple[bytes, bytes]:
+    """The bounds, for ZRANGEBYLEX, of ids with a creation time between the two instants."""
     low, high = b"-", b"+"
-    if created_after is not None and (first := micros(created_after) - NEAR) > 0:
+    if created_after is not None and (first := micros(created_after) - ID_TIME_TOLERANCE_MICROS) > 0:
         low = b"[" + (first // 1000).to_bytes(6, "big")
-    if created_before is not None and 0 <= (last := (micros(created_before) + NEAR) // 1000 + 1) < 2**48:
+    if (
+        created_before is not None
+        and 0 <= (last := (micros(created_before) + ID_TIME_TOLERANCE_MICROS) // 1000 + 1) < 2**48
+    ):
         high = b"(" + last.to_bytes(6, "big")
     return low, high
 
 
-def spots(job: Job) -> Iterator[IndexEntry]:
+def index_entries(job: Job) -> Iterator[IndexEntry]:
+    """All entries of a job."""
     id, its = packed(job.id), group(job.queue, job.task)
     yield IndexEntry("sorted", f"made:{its}", id)
     yield IndexEntry("set", "groups", its.encode())
-    if not tells(id, micros(job.created_at)):
+    if not has_creation_time(id, micros(job.created_at)):
         yield IndexEntry("sorted", "odd", id)
     for tag in job.tags:
         yield IndexEntry("sorted", f"tag:{tag}", id)
@@ -69,7 +74,7 @@ def _by_state(job: Job, id: bytes, its: str) -> Iterator[IndexEntry]:
     if job.state is State.PENDING:
         run_at = micros(job.run_at)
         if job.crashes < POISON_SUSPECT_CRASHES:
-            yield IndexEntry("ready", its, place(job.priority, run_at, id), run_at)
+            yield IndexEntry("ready", its, claim_key(job.priority, run_at, id), run_at)
         if job.expires_at is not None:
             yield IndexEntry("sorted", "expiring", id, micros(job.expires_at))
         if job.attempt and job.crashes < POISON_SUSPECT_CRASHES:
@@ -91,50 +96,50 @@ def _by_state(job: Job, id: bytes, its: str) -> Iterator[IndexEntry]:
             yield IndexEntry("set", "kinds", f"{job.task}\0{job.failure.kind}".encode())
 
 
-def final_spots(id: bytes, task: str) -> Iterator[IndexEntry]:
-    """Where a job may be that has ended, if its record does not say how."""
+def final_entries(id: bytes, task: str) -> Iterator[IndexEntry]:
+    """All entries that a finished job may have, for one whose record does not tell its state."""
     for state in sorted(FINAL):
         yield IndexEntry("sorted", f"ended:{state.value}\0{task}", id)
         yield IndexEntry("sorted", f"final:{state.value}\0{task}", id)
 
 
-# Names of what there may be something of, and what its key begins with. They stay until tidy.lua finds nothing there.
+# Registers: sets of names, and the prefix of the keys that they name. A name stays until tidy.lua finds no such key.
 REGISTERS = {"groups": "made:", "holders": "held:", "parks": "parked:", "ends": "ended:", "kinds": "dead:"}
 
 
-def moves(base: str, old: Job | None, new: Job | None, now: int) -> Iterator[Arguments]:
-    """The commands that put every entry of the old job where the new one's are."""
-    before = set() if old is None else set(spots(old))
-    after = set() if new is None else set(spots(new))
-    stirred = set()
-    for spot in before - after:
-        if spot.key in REGISTERS:
+def index_commands(base: str, old: Job | None, new: Job | None, now: int) -> Iterator[Command]:
+    """Commands that turn the entries of the old job into those of the new one."""
+    before = set() if old is None else set(index_entries(old))
+    after = set() if new is None else set(index_entries(new))
+    changed_groups = set()
+    for entry in before - after:
+        if entry.key in REGISTERS:
             continue
-        match spot.kind:
+        match entry.kind:
             case "set":
-                yield "SREM", f"{base}:{spot.key}", spot.member
+                yield "SREM", f"{base}:{entry.key}", entry.member
             case "sorted":
-                yield "ZREM", f"{base}:{spot.key}", spot.member
+                yield "ZREM", f"{base}:{entry.key}", entry.member
             case "ready":
-                yield "ZREM", f"{base}:ready:{spot.key}", spot.member
-                yield "ZREM", f"{base}:later:{spot.key}", spot.member
-                stirred.add(spot.key)
-    for spot in after - before:
-        match spot.kind:
+                yield "ZREM", f"{base}:ready:{entry.key}", entry.member
+                yield "ZREM", f"{base}:later:{entry.key}", entry.member
+                changed_groups.add(entry.key)
+    for entry in after - before:
+        match entry.kind:
             case "set":
-                yield "SADD", f"{base}:{spot.key}", spot.member
+                yield "SADD", f"{base}:{entry.key}", entry.member
             case "sorted":
-                yield "ZADD", f"{base}:{spot.key}", spot.score, spot.member
+                yield "ZADD", f"{base}:{entry.key}", entry.score, entry.member
             case "ready":
-                where = "ready" if spot.score <= now else "later"
-                yield "ZADD", f"{base}:{where}:{spot.key}", spot.score if where == "later" else 0, spot.member
-                stirred.add(spot.key)
-    for name in stirred:
+                where = "ready" if entry.score <= now else "later"
+                yield "ZADD", f"{base}:{where}:{entry.key}", entry.score if where == "later" else 0, entry.member
+                changed_groups.add(entry.key)
+    for name in changed_groups:
         yield "GROUP", f"{base}:{name}"
 
 
 def held_keys(job: Job) -> Iterator[str]:
-    """The keys that nobody else may use because of this job."""
+    """The unique and idempotency keys that this job holds."""
     if job.unique_key is not None and job.state in UNFINISHED:
         yield f"u{job.unique_key}"
     if job.idempotency_key is not None and job.state in IDEMPOTENT:

@@ -1,4 +1,4 @@
-"""Documents and entries of the audit trail as Redis keeps them, and what the memory store's verbs change of them."""
+"""Transactions on documents, audit entries and the feed: the memory store's verbs run on what was read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...records.audit import AuditEntry
 from ...records.document import Document
 from ...records.unreadable import readable
 from ..memory.documents import MemoryKeeper
-from .index import Arguments
+from .index import Command
 from .shard import Shard, Shards
 from .transact import contend_one
 from .two_phase import Condition, Unit, has
@@ -30,7 +30,7 @@ _entry = msgspec.json.Decoder(AuditEntry).decode
 
 
 def document_of(key: Key, text: bytes) -> Document:
-    """The document; one that cannot be decoded has everything that is kept of it as its text."""
+    """The document; one that cannot be decoded has its whole stored value as text."""
     found = _decoded(key, text)
     return found or Document(kind=key[0], name=key[1], text=text.decode(errors="backslashreplace"))
 
@@ -41,18 +41,18 @@ def _decoded(key: Key, text: bytes) -> Document | None:
 
 
 def entries_of(pairs: Iterable[tuple[str, bytes | None]]) -> list[AuditEntry]:
-    """Those that can be decoded."""
+    """The entries, without those that cannot be decoded."""
     return readable("audit entry", [(id, text) for id, text in pairs if text is not None], _entry)
 
 
 def _entry_of(id: str, text: bytes) -> AuditEntry:
-    """The entry; one that cannot be decoded stays as it is until it is tidied away."""
+    """The entry; a placeholder if it cannot be decoded, so that it stays unchanged until it is pruned."""
     found = entries_of([(id, text)])
     return found[0] if found else AuditEntry(id=id, at=EPOCH, who="", action="", target="", outcome="{}")
 
 
 class Kept(MemoryKeeper):
-    """What was read of it, as it was found: verbs are played on nothing else."""
+    """The documents and entries that were read; the memory store's verbs run on nothing else."""
 
     def __init__(
         self, base: str, documents: dict[Key, bytes | None], entries: dict[str, bytes | None], watched: bytes | None
@@ -67,7 +67,7 @@ class Kept(MemoryKeeper):
         self._watched = self._was_watched = instant_of(watched)
 
     async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
-        """A document that was read because the index has it as expired, and cannot be decoded, has expired."""
+        """Unreadable documents were read because the index says that they have expired: they are deleted as well."""
         for key, text in self._read[0].items():
             if text is not None and _decoded(key, text) is None:
                 self._documents[key] = replace(self._documents[key], expires_at=now)
@@ -77,25 +77,25 @@ class Kept(MemoryKeeper):
         return nullcontext()
 
     def changes(self) -> Unit:
-        """What has to be as it was read, and what is to be written: each of them for itself."""
+        """The changes, with a condition for each changed value."""
         (documents, entries, watched), base = self._read, self._base
-        expected, commands = list[Condition](), list[Arguments]()
+        expected, commands = list[Condition](), list[Command]()
         for key, old in self._old_documents.items():
             if (new := self._documents.get(key)) != old:
                 expected.append(has(f"{base}:doc:{key[0]}", key[1], documents[key]))
-                commands += _of_document(base, key, new)
+                commands += _document_commands(base, key, new)
         for id, was in self._old_entries.items():
             if (now := self._entries.get(id)) != was:
                 expected.append(has(f"{base}:entry", id, entries[id]))
-                commands += _of_entry(base, id, now)
+                commands += _entry_commands(base, id, now)
         if self._watched is not None and self._watched != self._was_watched:
             expected.append(has(f"{base}:meta", "watched", watched))
             commands.append(("HSET", f"{base}:meta", "watched", micros(self._watched)))
         return Unit(expected, commands)
 
 
-def _of_document(base: str, key: Key, new: Document | None) -> Iterator[Arguments]:
-    """By name within its kind, and by when it expires."""
+def _document_commands(base: str, key: Key, new: Document | None) -> Iterator[Command]:
+    """Writes a document and its index entries: by name within its kind, and by expiry."""
     kind, name = key
     if new is None:
         yield "HDEL", f"{base}:doc:{kind}", name
@@ -109,8 +109,8 @@ def _of_document(base: str, key: Key, new: Document | None) -> Iterator[Argument
         yield "ZADD", f"{base}:fading", micros(new.expires_at), f"{kind}\0{name}"
 
 
-def _of_entry(base: str, id: str, new: AuditEntry | None) -> Iterator[Arguments]:
-    """By id, and by when it was."""
+def _entry_commands(base: str, id: str, new: AuditEntry | None) -> Iterator[Command]:
+    """Writes an audit entry and its index entries: by id and by time."""
     if new is None:
         yield "HDEL", f"{base}:entry", id
         yield "ZREM", f"{base}:trail", id
@@ -125,31 +125,31 @@ def instant_of(text: bytes | None) -> datetime | None:
     return None if text is None else instant(int(text))
 
 
-def watched(home: Shard) -> Arguments:
-    """Asks until when somebody wants news."""
-    return "HGET", f"{home.base}:meta", "watched"
+def watched_command(shard: Shard) -> Command:
+    """The command that reads until when the feed has readers."""
+    return "HGET", f"{shard.base}:meta", "watched"
 
 
-async def play(
-    homes: Shards, verb: Callable[[Kept], Awaitable[T]], documents: Iterable[Key] = (), entries: Iterable[str] = ()
+async def transact_documents(
+    shards: Shards, verb: Callable[[Kept], Awaitable[T]], documents: Iterable[Key] = (), entries: Iterable[str] = ()
 ) -> T:
-    """The verb's answer, once what it changed is written; it runs again if another writer was quicker."""
+    """The verb's answer, once its changes are written; the verb runs again after a lost race."""
     keys, ids = sorted(set(documents)), sorted(set(entries))
 
     async def propose() -> tuple[T, Unit]:
-        kept = await _read(homes.first, keys, ids)
+        kept = await _read(shards.first, keys, ids)
         return await verb(kept), kept.changes()
 
-    return await contend_one(homes, "keeping", propose)
+    return await contend_one(shards, "writing documents", propose)
 
 
-async def _read(home: Shard, keys: list[Key], ids: list[str]) -> Kept:
+async def _read(shard: Shard, keys: list[Key], ids: list[str]) -> Kept:
     kinds: dict[str, list[str]] = {}
     for kind, name in keys:
         kinds.setdefault(kind, []).append(name)
-    commands: list[Arguments] = [("HMGET", f"{home.base}:doc:{kind}", *names) for kind, names in kinds.items()]
+    commands: list[Command] = [("HMGET", f"{shard.base}:doc:{kind}", *names) for kind, names in kinds.items()]
     if ids:
-        commands.append(("HMGET", f"{home.base}:entry", *ids))
-    until, *columns = await home.many([watched(home), *commands])
+        commands.append(("HMGET", f"{shard.base}:entry", *ids))
+    until, *columns = await shard.multi([watched_command(shard), *commands])
     texts = iter([text for column in columns for text in column])
-    return Kept(home.base, {key: next(texts) for key in keys}, {id: next(texts) for id in ids}, until)
+    return Kept(shard.base, {key: next(texts) for key in keys}, {id: next(texts) for id in ids}, until)

@@ -1,4 +1,4 @@
-"""Word between the processes that share a Redis store: something came, something ended."""
+"""The listener: wakes this process when another process adds or ends jobs in the same store."""
 
 from __future__ import annotations
 
@@ -14,52 +14,56 @@ from ..broadcast import Broadcast
 from .data_loss import DataLossDetector
 from .shard import Shards
 
-_deaf = SurvivedErrors("listener", "changes that others make are found by polling meanwhile")
-Word = Literal["new", "final"]
+_listen_errors = SurvivedErrors("listener", "changes that others make are found by polling meanwhile")
+Topic = Literal["new", "final"]
 
-# Seconds until a lost connection is made anew, the first time and at most.
-SOONEST, LATEST = 0.1, 10.0
-# Seconds of silence after which it is asked whether anybody is there, and in which there must be an answer.
-PROBE, ECHO = 30.0, 5.0
+# Delay before a lost connection is reopened; it doubles with each failure.
+MIN_RECONNECT_SECONDS = 0.1
+MAX_RECONNECT_SECONDS = 10.0
+# Silence after which a PING is sent.
+PING_AFTER_SECONDS = 30.0
+# Timeout of its reply.
+PONG_TIMEOUT_SECONDS = 5.0
 
 
 class RedisWakeups:
-    """What the handles of one process on one store share."""
+    """Wake-ups, listeners and data loss of one store, shared by all its handles in this process."""
 
     def __init__(self, clock: Clock) -> None:
-        self._bells: dict[str, Broadcast] = {"new": Broadcast(clock), "final": Broadcast(clock)}
-        self.ears: set[object] = set()
-        self.epoch = DataLossDetector()
+        self._broadcasts: dict[str, Broadcast] = {"new": Broadcast(clock), "final": Broadcast(clock)}
+        self.listeners: set[object] = set()
+        self.data_loss = DataLossDetector()
 
-    def bell(self, word: Word) -> Broadcast:
-        return self._bells[word]
+    def broadcast(self, topic: Topic) -> Broadcast:
+        return self._broadcasts[topic]
 
-    def ring(self, *words: str) -> None:
-        for word in words:
-            self._bells[word].ring()
+    def notify(self, *topics: str) -> None:
+        """Wakes the waiters of these topics in this process."""
+        for topic in topics:
+            self._broadcasts[topic].ring()
 
 
 class RedisListener:
-    """Listens as well as it can."""
+    """Subscribes to the store's channels, and reconnects when the connection is lost."""
 
-    def __init__(self, homes: Shards, kin: RedisWakeups) -> None:
-        self._homes, self._kin = homes, kin
+    def __init__(self, shards: Shards, wakeups: RedisWakeups) -> None:
+        self._shards, self._wakeups = shards, wakeups
         self._listening: asyncio.Task[None] | None = None
-        self._settled = asyncio.Event()
-        self._words = 0
-        self.trouble = ""
+        self._known = asyncio.Event()
+        self._received = 0
+        self.error_text = ""
 
     def listen(self) -> None:
         if self._listening is None:
             self._listening = asyncio.get_running_loop().create_task(self._listen())
 
-    async def settled(self, timeout: float) -> bool:
-        """Whether it hears, as soon as that is known."""
+    async def wait_until_known(self, timeout: float) -> bool:
+        """Whether it is subscribed, as soon as that is known; False after `timeout` seconds."""
         self.listen()
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                await self._settled.wait()
-        return self in self._kin.ears
+                await self._known.wait()
+        return self in self._wakeups.listeners
 
     async def close(self) -> None:
         if self._listening is not None:
@@ -68,49 +72,52 @@ class RedisListener:
         self.forget()
 
     def forget(self) -> None:
-        self._turn(False)
+        """Marks it as not listening, without closing the connection."""
+        self._set_listening(False)
 
     async def _listen(self) -> None:
-        wait = SOONEST
+        wait = MIN_RECONNECT_SECONDS
         while True:
             try:
-                await self._attend()
+                await self._subscribe()
             except Exception as error:
-                _deaf(error)
-                self._homes.route.doubt()
-                wait = SOONEST if self in self._kin.ears else min(2 * wait, LATEST)
-                self._turn(False, str(error) or type(error).__name__)
+                _listen_errors(error)
+                self._shards.connector.invalidate()
+                wait = (
+                    MIN_RECONNECT_SECONDS if self in self._wakeups.listeners else min(2 * wait, MAX_RECONNECT_SECONDS)
+                )
+                self._set_listening(False, str(error) or type(error).__name__)
             await asyncio.sleep(random.uniform(wait / 2, wait))
 
-    async def _attend(self) -> None:
-        """Until nothing is heard any more."""
-        line = await self._homes.first.listen(self._heard)
+    async def _subscribe(self) -> None:
+        """Receives messages until the connection fails, then raises StoreError."""
+        connection = await self._shards.first.listen(self._receive)
         try:
-            line.tell("SUBSCRIBE", *(home.base for home in self._homes.all))
+            connection.write("SUBSCRIBE", *(shard.base for shard in self._shards.all))
             while True:
-                before = self._words
-                await asyncio.wait([line.lost], timeout=PROBE)
-                if self._words == before and not line.lost.done():
-                    line.tell("PING")
-                    await asyncio.wait([line.lost], timeout=ECHO)
-                if line.lost.done() or self._words == before:
-                    raise StoreError(line.lost.result() if line.lost.done() else "it says nothing any more")
+                before = self._received
+                await asyncio.wait([connection.lost], timeout=PING_AFTER_SECONDS)
+                if self._received == before and not connection.lost.done():
+                    connection.write("PING")
+                    await asyncio.wait([connection.lost], timeout=PONG_TIMEOUT_SECONDS)
+                if connection.lost.done() or self._received == before:
+                    raise StoreError(connection.lost.result() if connection.lost.done() else "no reply to PING")
         finally:
-            line.close()
+            connection.close()
 
-    def _heard(self, answer: Any) -> None:
-        self._words += 1
-        if not isinstance(answer, list):
-            self._turn(False, str(answer))
-        elif answer[0] == b"message":
-            self._kin.ring(*answer[2].decode().split())
-        elif answer[0] == b"subscribe" and self not in self._kin.ears:
-            self._turn(True)
+    def _receive(self, message: Any) -> None:
+        self._received += 1
+        if not isinstance(message, list):
+            self._set_listening(False, str(message))
+        elif message[0] == b"message":
+            self._wakeups.notify(*message[2].decode().split())
+        elif message[0] == b"subscribe" and self not in self._wakeups.listeners:
+            self._set_listening(True)
 
-    def _turn(self, hears: bool, trouble: str = "") -> None:
-        """Whoever waits learns of either: what was said meanwhile was not heard, and from now on looks by itself."""
-        self.trouble = trouble
-        self._settled.set()
-        if hears or self in self._kin.ears:
-            (self._kin.ears.add if hears else self._kin.ears.discard)(self)
-            self._kin.ring("new", "final")
+    def _set_listening(self, listening: bool, error_text: str = "") -> None:
+        """Records the status and wakes all waiters: messages may have been missed, or will be from now on."""
+        self.error_text = error_text
+        self._known.set()
+        if listening or self in self._wakeups.listeners:
+            (self._wakeups.listeners.add if listening else self._wakeups.listeners.discard)(self)
+            self._wakeups.notify("new", "final")

@@ -1,4 +1,4 @@
-"""Pages of jobs out of Redis: along the orders that are kept, or from the smallest set that must hold them."""
+"""Pages of jobs: read along sorted sets in the requested order, or from the smallest set with every match."""
 
 from __future__ import annotations
 
@@ -15,29 +15,35 @@ from ...ids import JobId
 from ...records.job import Job, State
 from ...records.query import Cursor, Filter, Sort
 from ..rules import matches
-from .access_paths import Names, Way, early, end_of, names_in, ranks_in, ways
-from .index import Arguments, ids_of
-from .known import read_brief, read_home
-from .records import packed, place, unpacked
+from .access_paths import AccessPath, RegisterNames, access_paths, end_of, names_in, not_yet_due, ranks_in
+from .index import Command, id_range
+from .known import read_brief, read_shard
+from .records import claim_key, packed, unpacked
 from .shard import Shard, Shards
 
-# A set is read whole if it has up to so many: their ids alone, or all of them where the order is not that of ids.
-FEW, FEW_WHOLE = 50_000, 5_000
-# Jobs are read in steps: as many as are wanted, then more each time if few of them match.
-MOST = 1_000
-# Where a match is expected among so many jobs, these are looked at first, so many at most.
-DENSE, PATIENCE = 5, 500
-# At least so many are asked of each of several orders.
-FEWEST = 10
-# Bytes that come after every id.
+# Largest set whose ids are all read, when jobs are listed by id.
+MAX_IDS_READ_WHOLE = 50_000
+# Largest set whose jobs are all read, when they are listed in another order.
+MAX_JOBS_READ_WHOLE = 5_000
+# Jobs read per round trip: as many as requested at first, then twice as many each time.
+MAX_PAGE_JOBS = 1_000
+# If at least one job in this number matches, a walk along the order is tried first.
+DENSE_RATIO = 5
+# Jobs that such a walk reads at most.
+MAX_PROBED_JOBS = 500
+# Entries read per round trip from each of several orders, at least.
+MIN_ORDER_ROWS = 10
+# Bytes that sort after every id.
 AFTER_ALL = b"\xff\xff\xff"
 
 Entry = tuple[int, bytes]
 """An instant, 0 in the order of creation, and an id."""
-Commands = list[Arguments]
+Commands = list[Command]
 
 
 class ListRequest(NamedTuple):
+    """The parameters of a page. `beyond` is the last entry of the page before."""
+
     which: Filter
     now: datetime
     limit: int
@@ -46,22 +52,22 @@ class ListRequest(NamedTuple):
     sort: Sort
     brief: bool = False
 
-    def fit(self, jobs: Sequence[Job]) -> list[Job]:
-        return [job for job in jobs if self._stands(job) and matches(job, self.which, self.now)]
+    def matching(self, jobs: Sequence[Job]) -> list[Job]:
+        return [job for job in jobs if self._has_sort_time(job) and matches(job, self.which, self.now)]
 
-    def _stands(self, job: Job) -> bool:
+    def _has_sort_time(self, job: Job) -> bool:
         return self.sort == "created" or (job.state is State.PENDING if self.sort == "due" else job.state.final)
 
-    def place(self, job: Job) -> Entry:
+    def entry_of(self, job: Job) -> Entry:
         at = {"created": None, "due": job.run_at, "finished": job.finished_at}[self.sort]
         return _entry(at, job.id, self.sort)
 
     def in_order(self, jobs: Sequence[Job]) -> list[Job]:
-        return sorted(jobs, key=self.place, reverse=self.newest)
+        return sorted(jobs, key=self.entry_of, reverse=self.newest)
 
     @property
     def first_step(self) -> int:
-        return min(max(self.limit, 50), MOST)
+        return min(max(self.limit, 50), MAX_PAGE_JOBS)
 
 
 def _entry(at: datetime | None, id: JobId, sort: Sort) -> Entry:
@@ -73,7 +79,7 @@ def _is_beyond(entry: Entry, end: Entry | None, newest: bool) -> bool:
 
 
 async def page(
-    homes: Shards,
+    shards: Shards,
     which: Filter,
     now: datetime,
     limit: int,
@@ -82,158 +88,173 @@ async def page(
     sort: Sort,
     brief: bool = False,
 ) -> list[Job]:
+    """A page of jobs: the pages of all shards, merged."""
     beyond = None if after is None else _entry(after.at, after.id, sort)
-    asked = ListRequest(which, now, limit, beyond, newest, sort, brief)
-    pages = await homes.each(lambda home: _page(home, asked))
+    request = ListRequest(which, now, limit, beyond, newest, sort, brief)
+    pages = await shards.each(lambda shard: _page(shard, request))
     if len(pages) == 1:
         return pages[0]
-    return asked.in_order([job for page in pages for job in page])[:limit]
+    return request.in_order([job for page in pages for job in page])[:limit]
 
 
-async def _page(home: Shard, asked: ListRequest) -> list[Job]:
-    if asked.which.ids is not None:
-        return await _chosen(home, {packed(id) for id in asked.which.ids}, asked)
-    names = await names_in(home)
-    along, few, dense = await _nearest(home, asked, names)
+async def _page(shard: Shard, request: ListRequest) -> list[Job]:
+    """The page of one shard."""
+    if request.which.ids is not None:
+        return await _page_of_ids(shard, {packed(id) for id in request.which.ids}, request)
+    names = await names_in(shard)
+    along, few, dense = await _choose_paths(shard, request, names)
     if not few:
-        return await _walk(home, await _orders(home, asked, names, along), asked) or []
-    if dense and (found := await _walk(home, await _orders(home, asked, names, along), asked, PATIENCE)) is not None:
+        return await _walk(shard, await _orders(shard, request, names, along), request) or []
+    if (
+        dense
+        and (found := await _walk(shard, await _orders(shard, request, names, along), request, MAX_PROBED_JOBS))
+        is not None
+    ):
         return found
-    members = [await _members(home, asked, names, way) for way in few]
-    return await _chosen(home, set.intersection(*members), asked)
+    members = [await _members(shard, request, names, path) for path in few]
+    return await _page_of_ids(shard, set.intersection(*members), request)
 
 
-async def _nearest(home: Shard, asked: ListRequest, names: Names) -> tuple[Way, list[Way], bool]:
-    """The shortest way along an order; sets that are better read whole, if there are any: a match is in each of them;
-    and whether to look along the order before."""
-    which, created = asked.which, asked.sort == "created"
-    # Those that finished lie by state.
-    found = list(ways(home.base, which if asked.sort != "finished" else replace(which, states=None), names, asked.now))
-    sizes = iter(await home.many([one.size for way in found for one in way.sets]))
-    counted = [(sum(next(sizes) for _ in way.sets), way) for way in found]
+async def _choose_paths(
+    shard: Shard, request: ListRequest, names: RegisterNames
+) -> tuple[AccessPath, list[AccessPath], bool]:
+    """How to find the page: an ordered path to walk along; paths to intersect instead, if that is cheaper; whether to
+    try the walk first even so."""
+    which, created = request.which, request.sort == "created"
+    # With sort "finished" the ordered sets are by state already.
+    found = list(
+        access_paths(
+            shard.base, which if request.sort != "finished" else replace(which, states=None), names, request.now
+        )
+    )
+    sizes = iter(await shard.multi([one.size for path in found for one in path.sets]))
+    counted = [(sum(next(sizes) for _ in path.sets), path) for path in found]
     length, along = min((one for one in counted if one[1].ordered), key=lambda one: one[0]) if created else counted[0]
     sets = [one for one in counted[1:] if not (created and one[1].ordered)]
     count, few = min(sets, key=lambda one: one[0], default=(0, None))
     named = (which.queues, which.tasks, which.created_after, which.created_before)
     narrow = counted if any(one is not None for one in named) else counted[1:]
-    both = sorted((one for one in narrow if one[0] <= FEW), key=lambda one: one[0])[:2] if created else []
-    if len(both) == 2 and both[0][0] > PATIENCE:  # ids alone tell which jobs are in both
-        return along, [way for _, way in both], True
-    if few is None or count > (FEW if created else FEW_WHOLE) or (created and count >= length):
+    both = (
+        sorted((one for one in narrow if one[0] <= MAX_IDS_READ_WHOLE), key=lambda one: one[0])[:2] if created else []
+    )
+    if len(both) == 2 and both[0][0] > MAX_PROBED_JOBS:  # ids are enough to intersect two sets
+        return along, [path for _, path in both], True
+    if few is None or count > (MAX_IDS_READ_WHOLE if created else MAX_JOBS_READ_WHOLE) or (created and count >= length):
         return along, [], False
-    return along, [few], created and DENSE * count > length
+    return along, [few], created and DENSE_RATIO * count > length
 
 
 # a set
 
 
-async def _members(home: Shard, asked: ListRequest, names: Names, way: Way) -> set[bytes]:
-    members = await home.many([one.read for one in way.sets]) if way.sets else []
+async def _members(shard: Shard, request: ListRequest, names: RegisterNames, path: AccessPath) -> set[bytes]:
+    members = await shard.multi([one.read for one in path.sets]) if path.sets else []
     found = set[bytes]()
-    for one, some in zip(way.sets, members, strict=True):
+    for one, some in zip(path.sets, members, strict=True):
         found.update(some if one.id is bytes else map(one.id, some))
-    if "scheduled" in (asked.which.states or ()):
-        found.update(await early(home, names.wanted(asked.which), asked.now))
+    if "scheduled" in (request.which.states or ()):
+        found.update(await not_yet_due(shard, names.groups_of(request.which), request.now))
     return found
 
 
-async def _chosen(home: Shard, ids: set[bytes], asked: ListRequest) -> list[Job]:
-    """The page of these."""
-    beyond, newest, limit = asked.beyond, asked.newest, asked.limit
-    if asked.sort != "created":
-        found = asked.in_order(asked.fit(await _read(home, sorted(ids), asked.brief)))
-        return [job for job in found if _is_beyond(asked.place(job), beyond, newest)][:limit]
-    left = _left(ids, beyond, newest)
-    found, start, step = [], 0, asked.first_step
+async def _page_of_ids(shard: Shard, ids: set[bytes], request: ListRequest) -> list[Job]:
+    """The page of the request among these ids."""
+    beyond, newest, limit = request.beyond, request.newest, request.limit
+    if request.sort != "created":
+        found = request.in_order(request.matching(await _read(shard, sorted(ids), request.brief)))
+        return [job for job in found if _is_beyond(request.entry_of(job), beyond, newest)][:limit]
+    left = _ids_beyond(ids, beyond, newest)
+    found, start, step = [], 0, request.first_step
     while len(found) < limit and start < len(left):
-        found += asked.fit(await _read(home, left[start : start + step], asked.brief))
-        start, step = start + step, min(2 * step, MOST)
+        found += request.matching(await _read(shard, left[start : start + step], request.brief))
+        start, step = start + step, min(2 * step, MAX_PAGE_JOBS)
     return found[:limit]
 
 
-def _left(ids: set[bytes], beyond: Entry | None, newest: bool) -> list[bytes]:
+def _ids_beyond(ids: set[bytes], beyond: Entry | None, newest: bool) -> list[bytes]:
     found = sorted(ids)
     if beyond is not None:
         found = found[: bisect_left(found, beyond[1])] if newest else found[bisect_right(found, beyond[1]) :]
     return found[::-1] if newest else found
 
 
-async def _read(home: Shard, ids: Sequence[bytes], brief: bool = False) -> list[Job]:
+async def _read(shard: Shard, ids: Sequence[bytes], brief: bool = False) -> list[Job]:
     if brief:
-        return await read_brief(home, [unpacked(id) for id in ids])
-    return [job for _, job in (await read_home(home, [unpacked(id) for id in ids])).values() if job is not None]
+        return await read_brief(shard, [unpacked(id) for id in ids])
+    return [job for _, job in (await read_shard(shard, [unpacked(id) for id in ids])).values() if job is not None]
 
 
 # along the orders
 
 
 async def _walk(
-    home: Shard, orders: Sequence[ListOrder], asked: ListRequest, patience: int | None = None
+    shard: Shard, orders: Sequence[ListOrder], request: ListRequest, max_read: int | None = None
 ) -> list[Job] | None:
-    """None if the page is not full after so many."""
-    found, step, read, beyond, more = list[Job](), asked.first_step, 0, asked.beyond, bool(orders)
-    while more and len(found) < asked.limit:
-        if patience is not None and read >= patience:
+    """The page, read along these orders. None if it is not full after `max_read` jobs."""
+    found, step, read, beyond, more = list[Job](), request.first_step, 0, request.beyond, bool(orders)
+    while more and len(found) < request.limit:
+        if max_read is not None and read >= max_read:
             return None
-        entries, end = await _next(home, orders, beyond, asked.newest, step)
-        found += asked.fit(await _read(home, [id for _, id in entries], asked.brief))
+        entries, end = await _read_next(shard, orders, beyond, request.newest, step)
+        found += request.matching(await _read(shard, [id for _, id in entries], request.brief))
         beyond, more = end, end is not None
-        step, read = min(2 * step, MOST), read + len(entries)
-    return found[: asked.limit]
+        step, read = min(2 * step, MAX_PAGE_JOBS), read + len(entries)
+    return found[: request.limit]
 
 
-async def _next(
-    home: Shard, orders: Sequence[ListOrder], beyond: Entry | None, newest: bool, count: int
+async def _read_next(
+    shard: Shard, orders: Sequence[ListOrder], beyond: Entry | None, newest: bool, count: int
 ) -> tuple[list[Entry], Entry | None]:
-    """The next in the order of all of them together, so many at most, and from beyond where there may be more."""
-    each = max(FEWEST, 2 * count // len(orders)) if len(orders) > 1 else count
-    asked = [order.ask(beyond, newest, each) for order in orders]
-    answers = iter(await home.many([command for commands in asked for command in commands]))
+    """The next `count` entries of the merged orders at most, and the last entry that was covered, None at the end."""
+    each = max(MIN_ORDER_ROWS, 2 * count // len(orders)) if len(orders) > 1 else count
+    requests = [order.commands(beyond, newest, each) for order in orders]
+    answers = iter(await shard.multi([command for sent in requests for command in sent]))
     lists, ends = list[list[Entry]](), list[Entry]()
-    for order, commands in zip(orders, asked, strict=True):
-        some = [next(answers) for _ in commands]
+    for order, sent in zip(orders, requests, strict=True):
+        some = [next(answers) for _ in sent]
         lists.append(sorted((one for one in order.entries(some) if _is_beyond(one, beyond, newest)), reverse=newest))
-        if some and len(some[-1]) == each * order.words:
+        if some and len(some[-1]) == each * order.reply_items:
             ends.append(order.end(lists[-1][-1], newest))
-    # Past the first place where one of them was cut off it may have some that come before those of the others.
+    # Past the first point where one list was cut off, that order may have entries before those of the others.
     end = (max if newest else min)(ends, default=None)
     merged = dict.fromkeys(merge(*lists, reverse=newest))
     found = [one for one in merged if end is None or not _is_beyond(one, end, newest)]
     return found[:count], found[count - 1] if len(found) > count else end
 
 
-async def _orders(home: Shard, asked: ListRequest, names: Names, along: Way) -> list[ListOrder]:
-    base, which = home.base, asked.which
-    if asked.sort == "finished":
-        return [Scored(f"{base}:ended:{name}") for name in names.ended(which)]
-    if asked.sort == "due":
-        return await _by_due(home, names.wanted(which))
-    low, high = ids_of(which.created_after, which.created_before)
+async def _orders(shard: Shard, request: ListRequest, names: RegisterNames, along: AccessPath) -> list[ListOrder]:
+    """The orders to walk along for the requested sort."""
+    base, which = shard.base, request.which
+    if request.sort == "finished":
+        return [ScoredOrder(f"{base}:ended:{name}") for name in names.ends_of(which)]
+    if request.sort == "due":
+        return await _by_due(shard, names.groups_of(which))
+    low, high = id_range(which.created_after, which.created_before)
     if (low, high) == (b"-", b"+"):
         return [ListOrder(one.key) for one in along.sets]
     *sets, odd = along.sets
     return [*(ListOrder(one.key, low, high) for one in sets), ListOrder(odd.key)]
 
 
-async def _by_due(home: Shard, groups: Sequence[str]) -> list[ListOrder]:
-    base, ranks = home.base, await ranks_in(home, groups)
-    orders: list[ListOrder] = [Later(f"{base}:later:{name}") for name in groups]
+async def _by_due(shard: Shard, groups: Sequence[str]) -> list[ListOrder]:
+    base, ranks = shard.base, await ranks_in(shard, groups)
+    orders: list[ListOrder] = [LaterJobs(f"{base}:later:{name}") for name in groups]
     orders += [ReadyJobs(f"{base}:ready:{name}", rank) for name in groups for rank in ranks[name]]
-    jobs = await _read(home, await home.call("SMEMBERS", f"{base}:suspect"))
+    jobs = await _read(shard, await shard.call("SMEMBERS", f"{base}:suspect"))
     suspects = [(micros(job.run_at), packed(job.id)) for job in jobs if job.state is State.PENDING]
-    return [*orders, Suspects(suspects)] if suspects else orders
+    return [*orders, SuspectJobs(suspects)] if suspects else orders
 
 
 class ListOrder:
-    """A sorted set in the order of creation, or a part of it."""
+    """A sorted set in the order of creation, or a range of it."""
 
-    words = 1
-    """So many an entry has in an answer."""
+    reply_items = 1
+    """Items per entry in a reply."""
 
     def __init__(self, key: str, low: bytes = b"-", high: bytes = b"+") -> None:
         self.key, self._low, self._high = key, low, high
 
-    def ask(self, beyond: Entry | None, newest: bool, count: int) -> Commands:
+    def commands(self, beyond: Entry | None, newest: bool, count: int) -> Commands:
         return self._range(None if beyond is None else beyond[1], newest, count)
 
     def _range(self, beyond: bytes | None, newest: bool, count: int) -> Commands:
@@ -250,38 +271,38 @@ class ListOrder:
         return ((0, member) for answer in answers for member in answer)
 
     def end(self, last: Entry, newest: bool) -> Entry:
-        """Up to where nothing is missing, if this was the last of an answer that was cut off."""
+        """Up to where a cut-off reply is complete; `last` is its last entry."""
         return last
 
 
 class ReadyJobs(ListOrder):
-    """Those of one priority among the ready, by when they are due."""
+    """Ready jobs of one priority, by run_at."""
 
     def __init__(self, key: str, rank: int) -> None:
         super().__init__(key, b"[" + rank.to_bytes(2, "big"), end_of(rank))
         self._rank = rank
 
-    def ask(self, beyond: Entry | None, newest: bool, count: int) -> Commands:
-        return self._range(None if beyond is None else place(32767 - self._rank, *beyond), newest, count)
+    def commands(self, beyond: Entry | None, newest: bool, count: int) -> Commands:
+        return self._range(None if beyond is None else claim_key(32767 - self._rank, *beyond), newest, count)
 
     def entries(self, answers: Sequence[Any]) -> Iterator[Entry]:
         return ((int.from_bytes(member[2:10], "big"), member[10:]) for answer in answers for member in answer)
 
 
-class Scored(ListOrder):
-    """By an instant, and among those of one instant by id."""
+class ScoredOrder(ListOrder):
+    """A sorted set with instants as scores; members of one instant are in the order of ids."""
 
-    words = 2
+    reply_items = 2
 
-    def ask(self, beyond: Entry | None, newest: bool, count: int) -> Commands:
-        """Those at the very instant of `beyond`, then those past it."""
-        way = "ZREVRANGEBYSCORE" if newest else "ZRANGEBYSCORE"
+    def commands(self, beyond: Entry | None, newest: bool, count: int) -> Commands:
+        """The members at exactly the instant of `beyond`, then those past it."""
+        path = "ZREVRANGEBYSCORE" if newest else "ZRANGEBYSCORE"
         ends = ("+inf", "-inf") if newest else ("-inf", "+inf")
         if beyond is None:
-            return [(way, self.key, *ends, "WITHSCORES", "LIMIT", 0, count)]
+            return [(path, self.key, *ends, "WITHSCORES", "LIMIT", 0, count)]
         return [
-            (way, self.key, beyond[0], beyond[0], "WITHSCORES"),
-            (way, self.key, f"({beyond[0]}", ends[1], "WITHSCORES", "LIMIT", 0, count),
+            (path, self.key, beyond[0], beyond[0], "WITHSCORES"),
+            (path, self.key, f"({beyond[0]}", ends[1], "WITHSCORES", "LIMIT", 0, count),
         ]
 
     def entries(self, answers: Sequence[Any]) -> Iterator[Entry]:
@@ -293,8 +314,8 @@ class Scored(ListOrder):
         return member
 
 
-class Later(Scored):
-    """By an instant, but among those of one instant not by id: of the last one of an answer some may be missing."""
+class LaterJobs(ScoredOrder):
+    """As ScoredOrder, but members of one instant are not in the order of ids: the last instant may be incomplete."""
 
     def _id(self, member: bytes) -> bytes:
         return member[10:]
@@ -303,14 +324,14 @@ class Later(Scored):
         return last[0], AFTER_ALL if newest else b""
 
 
-class Suspects(ListOrder):
-    """A few, read whole each time."""
+class SuspectJobs(ListOrder):
+    """Poison suspects: so few that all are read each time."""
 
     def __init__(self, entries: list[Entry]) -> None:
         super().__init__("")
         self._all = entries
 
-    def ask(self, beyond: Entry | None, newest: bool, count: int) -> Commands:
+    def commands(self, beyond: Entry | None, newest: bool, count: int) -> Commands:
         return []
 
     def entries(self, answers: Sequence[Any]) -> Iterator[Entry]:

@@ -1,6 +1,8 @@
--- Locks fields for an owner that has lost too many races: 1, or the step that has locked one of them. It ends as any
--- step does that is never decided. ARGV: the step; a unit without commands.
-local other = held(ARGV, 2, '')
+-- Locks the fields of a unit for a writer that has lost too many races. The lock is a prepared transaction that is
+-- never decided, and ends as such.
+-- ARGV: the transaction's id; a unit without commands.
+-- Returns 1, or the transaction that locks one of the fields already.
+local other = locked_by(ARGV, 2, '')
 if other then return other end
 local words = {}
 for n = 2, #ARGV do words[#words + 1] = ARGV[n] end

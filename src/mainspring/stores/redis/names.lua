@@ -1,4 +1,6 @@
--- Brings the index of schedules by name in line with the schedules. ARGV: names to look at.
+-- Makes the index of schedules by name match the schedules.
+-- ARGV: the names to check.
+-- Returns their number.
 local base = KEYS[1] .. ':'
 for n = 1, #ARGV do
   if redis.call('HEXISTS', base .. 'schedule', ARGV[n]) == 1 then

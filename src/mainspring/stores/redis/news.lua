@@ -1,4 +1,6 @@
--- The newest number, how many are kept, and those from beyond a number. ARGV: that number; how many at most.
+-- Reads the items of the feed after a number.
+-- ARGV: the number; how many items at most.
+-- Returns the newest number, the number of items kept, and the items.
 local base, after, limit = KEYS[1] .. ':', tonumber(ARGV[1]), tonumber(ARGV[2])
 local last = tonumber(redis.call('HGET', base .. 'meta', 'told') or 0)
 local kept = redis.call('LLEN', base .. 'news')

@@ -1,5 +1,7 @@
--- Numbers news on from the newest, and lets go of the oldest; answers until when somebody wants them.
--- ARGV: how many are kept; a number below which none is given any more, which forgets those that were; the news.
+-- Appends items to the feed, numbers them on from the newest, and drops the oldest.
+-- ARGV: how many items to keep; the number to continue from if it is greater than the newest, which drops all items
+-- (after a data loss; else 0); the items.
+-- Returns until when the feed has readers, false if there were none.
 local base = KEYS[1] .. ':'
 if tonumber(ARGV[2]) > tonumber(redis.call('HGET', base .. 'meta', 'told') or 0) then
   redis.call('DEL', base .. 'news')

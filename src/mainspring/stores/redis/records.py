@@ -1,4 +1,7 @@
-"""Jobs as Redis keeps them: a record, and beside it what a claim and a plain end have said of the job."""
+"""The stored form of a job: its record, and next to it what a claim and a plain end wrote about it.
+
+The hashes are `job` (the record), `run` (the claim of a running job) and `end` (the end that finish.lua wrote).
+"""
 
 from __future__ import annotations
 
@@ -31,66 +34,73 @@ from ..rules import set_aside
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
 _circuit = msgspec.json.Decoder(Circuit).decode
-_PLACE = Layout(">HQ")
-_OTHER = b"\xff\xff"
+_CLAIM_KEY_LAYOUT = Layout(">HQ")
+_NOT_UUID = b"\xff\xff"
 _OPTIONS = COLUMNS.split(", ").index("options")
 
-# What the scripts have to know of a job: letters, as they stand between zero bytes.
-PLAIN, KEYED, SERIAL, EXPIRES, AGAIN = 64, 1, 2, 4, 8
+# What the scripts have to know about a job: bits of a letter, the first byte of a record and a part of a claim.
+NO_FLAGS = 64
+FLAG_KEYED = 1
+FLAG_SCHEDULED = 2
+FLAG_EXPIRES = 4
+FLAG_RETRIED = 8
 
-# So many values has the record of a new job with nothing to say but what it is, and that of any other new one.
-PLAIN_VALUES, NEW_VALUES = 5, 11
+# Number of fields in a record: a plain new job, any other new job.
+PLAIN_VALUES = 5
+NEW_VALUES = 11
 
-# Parts of a claim: lease, worker, instant, flags, queue, task.
+# Parts of a claim, separated by zero bytes: lease, worker, instant, flags, queue, task.
 CLAIM_PARTS = 6
 
 Raw = tuple[bytes | None, bytes | None, bytes | None]
-"""A job's record, what its claim said, and what its end said."""
+"""The fields of a job in the hashes `job`, `run` and `end`."""
 
 
 def packed(id: JobId) -> bytes:
-    """An id in sixteen bytes, in the same order; any other text as it is, after all of them."""
+    """A UUID in sixteen bytes, which sort as the text does; any other id as its text, which sorts after all UUIDs."""
     digits = id.replace("-", "")
     if len(id) == 36 and len(digits) == 32:
         try:
             short = bytes.fromhex(digits)
         except ValueError:
-            return _OTHER + id.encode()
+            return _NOT_UUID + id.encode()
         if short.hex() == digits:
             return short
-    return _OTHER + id.encode()
+    return _NOT_UUID + id.encode()
 
 
 def unpacked(short: bytes) -> JobId:
-    if short.startswith(_OTHER):
+    """The id of packed()."""
+    if short.startswith(_NOT_UUID):
         return short[2:].decode(errors="backslashreplace")
     digits = short.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-def place(priority: int, run_at: int, id: bytes) -> bytes:
-    """A job's place in the order of claims: priority, highest first, then run_at, then id.
+def claim_key(priority: int, run_at: int, id: bytes) -> bytes:
+    """The sort key of a job in the order of claims: priority, highest first, then run_at, then id.
 
-    All that are due since before 1970 are due since 1970: in the order, and nowhere else.
+    A run_at before 1970 sorts as 1970.
     """
-    return _PLACE.pack(32767 - priority, max(run_at, 0)) + id
+    return _CLAIM_KEY_LAYOUT.pack(32767 - priority, max(run_at, 0)) + id
 
 
 def flags(job: NewJob | Job, attempt: int = 0) -> bytes:
-    bits = PLAIN
+    """The letter with the flags of a job."""
+    bits = NO_FLAGS
     if job.unique_key is not None or job.idempotency_key is not None:
-        bits |= KEYED
+        bits |= FLAG_KEYED
     if job.schedule is not None:
-        bits |= SERIAL
+        bits |= FLAG_SCHEDULED
     if job.expires_at is not None:
-        bits |= EXPIRES
+        bits |= FLAG_EXPIRES
     if attempt or (isinstance(job, Job) and job.failure is not None):
-        bits |= AGAIN
+        bits |= FLAG_RETRIED
     return bytes((bits,))
 
 
 def new_record(job: NewJob, now: int) -> bytes:
-    """Of a job that was never claimed: short, as nearly all that wait are."""
+    """The record of a job that was never claimed: a short form, since most waiting jobs are plain."""
     row = new_row(job, now)
     (_, queue, task, rank, _, run_at, _, *few, options, payload) = row
     if run_at == now and options == "{}" and few == [None, None, None]:
@@ -98,12 +108,13 @@ def new_record(job: NewJob, now: int) -> bytes:
     return flags(job) + _pack(row[1:])
 
 
-def record(job: Job) -> bytes:
+def record_of(job: Job) -> bytes:
+    """The record of any job."""
     return flags(job, job.attempt) + _pack(row_of(job)[1:])
 
 
 def job_from(id: JobId, raw: Raw, brief: bool = False) -> Job | None:
-    """The job of a record; of one that cannot be decoded, what can be read of it, with an Unreadable failure."""
+    """The job, None if there is no record. One that cannot be decoded has the fields that can, and a failure."""
     if raw[0] is None:
         return None
     try:
@@ -118,14 +129,19 @@ def _job_from(id: JobId, text: bytes, claimed: bytes | None, ended: bytes | None
         finished_at, _, result = ended.split(b"\0", 3)[3].partition(b"\0")
         job = _claimed(job, ended)
         return replace(
-            job, state=State.COMPLETED, lease=None, worker=None, failure=None,
-            finished_at=instant(int(finished_at)), result=result[1:].decode() if result[:1] == b"1" else None,
-        )  # fmt: skip
+            job,
+            state=State.COMPLETED,
+            lease=None,
+            worker=None,
+            failure=None,
+            finished_at=instant(int(finished_at)),
+            result=result[1:].decode() if result[:1] == b"1" else None,
+        )
     return job if claimed is None else _claimed(job, claimed)
 
 
 def _unreadable(id: JobId, raw: Raw, error: Exception) -> Job:
-    """Where it was claimed, its claim says whose it is: of the queue depends where it is kept."""
+    """A job whose record cannot be decoded. Its claim, if it has one, tells its queue, which decides its shard."""
     try:
         values = _row(_unpack((raw[0] or b"")[1:]))
     except Exception:
@@ -133,17 +149,17 @@ def _unreadable(id: JobId, raw: Raw, error: Exception) -> Job:
     job = unreadable_job([id, *values], error)
     if raw[2] is not None:
         return replace(job, state=State.COMPLETED, lease=None, worker=None, finished_at=job.finished_at or EPOCH)
-    said = (raw[1] or b"").decode(errors="backslashreplace").split("\0")
-    if len(said) != CLAIM_PARTS:
+    claim = (raw[1] or b"").decode(errors="backslashreplace").split("\0")
+    if len(claim) != CLAIM_PARTS:
         return job
-    lease, worker, _, _, queue, task = said
+    lease, worker, _, _, queue, task = claim
     job = replace(job, queue=queue, task=task)
     return set_aside(job) if lease == UNREADABLE else replace(job, state=State.RUNNING, lease=lease, worker=worker)
 
 
-def aside_of(queue: str, task: str, now: int) -> bytes:
-    """What stands in the place of a claim for a job that was set aside: no claim takes what has one."""
-    return f"{UNREADABLE}\0\0{now}\0{chr(PLAIN)}\0{queue}\0{task}".encode()
+def aside_claim(queue: str, task: str, now: int) -> bytes:
+    """The value in place of a claim for a job that was set aside: jobs with a claim are not claimed."""
+    return f"{UNREADABLE}\0\0{now}\0{chr(NO_FLAGS)}\0{queue}\0{task}".encode()
 
 
 def _recorded(id: JobId, text: bytes, brief: bool) -> Job:
@@ -154,7 +170,7 @@ def _recorded(id: JobId, text: bytes, brief: bool) -> Job:
 
 
 def _row(row: list[Any]) -> list[Any]:
-    """All values of a job, of which a record may have only those that were given."""
+    """All fields of a job, from a record in any of its forms."""
     if len(row) == PLAIN_VALUES:
         queue, task, rank, run_at, payload = row
         row = [queue, task, rank, "pending", run_at, run_at, None, None, None, "{}", payload]
@@ -165,26 +181,48 @@ def _row(row: list[Any]) -> list[Any]:
     return row
 
 
-def taken(short: bytes, text: bytes, lease: Lease, worker: WorkerId, now: datetime) -> Job:
-    """A job that a script has just claimed, straight from its record."""
+def claimed_job(short: bytes, text: bytes, lease: Lease, worker: WorkerId, now: datetime) -> Job:
+    """A job that claim.lua has just claimed, decoded from its record."""
     values = _unpack(text[1:])
     if len(values) == PLAIN_VALUES:
         queue, task, rank, run_at, payload = values
         due = instant(run_at)
         return Job(
-            id=unpacked(short), queue=queue, task=task, priority=-rank, state=State.RUNNING, run_at=due, created_at=due,
-            payload=payload, attempt=1, runs=1, lease=lease, worker=worker, started_at=now,
-        )  # fmt: skip
+            id=unpacked(short),
+            queue=queue,
+            task=task,
+            priority=-rank,
+            state=State.RUNNING,
+            run_at=due,
+            created_at=due,
+            payload=payload,
+            attempt=1,
+            runs=1,
+            lease=lease,
+            worker=worker,
+            started_at=now,
+        )
     if len(values) == NEW_VALUES:
         queue, task, rank, _, run_at, created_at, expires_at, unique, idempotent, options, payload = values
         plain_so_far = created_at == run_at and unique is idempotent is expires_at is None
         if plain_so_far and (plain := remembered_options(options)) is not None:
             due = instant(run_at)
             return Job(
-                id=unpacked(short), queue=queue, task=task, priority=-rank, state=State.RUNNING, run_at=due,
-                created_at=due, payload=payload, attempt=1, runs=1, lease=lease, worker=worker, started_at=now,
+                id=unpacked(short),
+                queue=queue,
+                task=task,
+                priority=-rank,
+                state=State.RUNNING,
+                run_at=due,
+                created_at=due,
+                payload=payload,
+                attempt=1,
+                runs=1,
+                lease=lease,
+                worker=worker,
+                started_at=now,
                 fingerprint=plain.fingerprint,
-            )  # fmt: skip
+            )
         row = (unpacked(short), queue, task, rank, run_at, created_at, expires_at, 1, 0, 1,
                None, unique, idempotent, options, None, payload, None)  # fmt: skip
         return claimed_of(row, lease, worker, now)
@@ -195,40 +233,51 @@ def taken(short: bytes, text: bytes, lease: Lease, worker: WorkerId, now: dateti
     return claimed_of(row, lease, worker, now)
 
 
-def _claimed(job: Job, said: bytes) -> Job:
-    """The job under the lease that a script gave it; a record written since knows of it already."""
+def _claimed(job: Job, claim: bytes) -> Job:
+    """The job with the lease of its claim; unchanged if the record was written after the claim."""
     if job.state is not State.PENDING:
         return job
-    lease, worker, started_at, _ = said.split(b"\0", 3)
-    if lease.decode() == UNREADABLE:  # it can be decoded again
+    lease, worker, started_at, _ = claim.split(b"\0", 3)
+    if lease.decode() == UNREADABLE:  # it was set aside, but can be decoded now
         return replace(job, state=State.PAUSED)
     return replace(
-        job, state=State.RUNNING, lease=lease.decode(), worker=worker.decode(), started_at=instant(int(started_at)),
-        attempt=job.attempt + 1, runs=job.runs + 1,
-    )  # fmt: skip
+        job,
+        state=State.RUNNING,
+        lease=lease.decode(),
+        worker=worker.decode(),
+        started_at=instant(int(started_at)),
+        attempt=job.attempt + 1,
+        runs=job.runs + 1,
+    )
 
 
 def claim_of(job: Job, started_at: int) -> bytes:
-    """What a claim says of a job, as claim.lua writes it."""
+    """The claim of a running job, as claim.lua writes it."""
     letter = flags(job, job.attempt - 1)
-    said = f"{job.lease}\0{job.worker}\0{started_at}\0".encode()
-    return said + letter + f"\0{job.queue}\0{job.task}".encode()
+    claim = f"{job.lease}\0{job.worker}\0{started_at}\0".encode()
+    return claim + letter + f"\0{job.queue}\0{job.task}".encode()
 
 
 def circuits_of(texts: Mapping[str, bytes]) -> dict[str, Circuit]:
-    """Those that can be decoded, by task; one that cannot keeps no job back."""
+    """Circuits by task. One that cannot be decoded is left out, and so holds back no job."""
     return {circuit.task: circuit for circuit in readable("circuit", texts.items(), _circuit)}
 
 
 def last_run(id: JobId, raw: Raw) -> Execution | None:
-    """The run that a plain end has ended: nowhere else is it written down."""
+    """The run that finish.lua ended, None if there is none: it has no record of its own."""
     _, _, ended = raw
     job = job_from(id, raw)
     if ended is None or job is None or job.finished_at is None or job.unreadable:
         return None
     lease, worker, started_at, _ = ended.split(b"\0", 3)
     return Execution(
-        job_id=id, number=job.runs, attempt=job.attempt, ending=Ending.COMPLETED, worker=worker.decode(),
-        lease=lease.decode(), started_at=instant(int(started_at)), finished_at=job.finished_at,
+        job_id=id,
+        number=job.runs,
+        attempt=job.attempt,
+        ending=Ending.COMPLETED,
+        worker=worker.decode(),
+        lease=lease.decode(),
+        started_at=instant(int(started_at)),
+        finished_at=job.finished_at,
         result_size=len((job.result or "").encode()),
-    )  # fmt: skip
+    )

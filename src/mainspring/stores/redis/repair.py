@@ -1,4 +1,4 @@
-"""What homes tell of each other's jobs, brought in line: one that lost its last words may have lost those jobs."""
+"""Repair after a data loss: references from one shard to jobs that another shard has lost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 
 from ...ids import JobId
 from ...schedule.job_ended import after_job_ended
-from .access_paths import keeper
+from .access_paths import holder_in
 from .diff import job_as_read
 from .index import held_keys
 from .reads import fetch
@@ -19,72 +19,74 @@ from .tables import Tables
 from .transact import transact
 from .two_phase import Unit, commit_one, has
 
-# So many at a time.
-STEP = 200
+# Schedules or keys checked per round trip.
+BATCH_ROWS = 200
 
 
-async def mend(homes: Shards, now: datetime) -> None:
-    """No schedule is held up by a job that is not there, and the index of schedules has them all."""
-    await repair_index(homes.first)
+async def repair_schedules(shards: Shards, now: datetime) -> None:
+    """Releases schedules that wait for lost jobs, and repairs the index of schedules."""
+    await repair_index(shards.first)
     last: str | None = None
-    while rows := await schedules(homes.first, None, STEP, last):
+    while rows := await schedules(shards.first, None, BATCH_ROWS, last):
         last = rows[-1].name
-        if gone := await _gone(homes, {id for row in rows for id in row.active}):
-            gone = await _gone(homes, gone)
-        held = [row.name for row in rows if gone.intersection(row.active)]
-        await _let_go(homes, held, gone, now)
+        if missing := await _missing(shards, {id for row in rows for id in row.active}):
+            missing = await _missing(shards, missing)
+        held = [row.name for row in rows if missing.intersection(row.active)]
+        await _release_schedules(shards, held, missing, now)
 
 
-async def _gone(homes: Shards, ids: set[JobId]) -> set[JobId]:
-    """Asked twice: one that is just moving from home to home may be seen in neither."""
+async def _missing(shards: Shards, ids: set[JobId]) -> set[JobId]:
+    """The ids without a job. The caller asks twice: a job that moves between shards may be seen in neither."""
     snapshot = Snapshot()
-    await fetch(homes, snapshot, [Name("job", id) for id in ids])
+    await fetch(shards, snapshot, [Name("job", id) for id in ids])
     return {id for id, (_, job) in snapshot.jobs.items() if job is None}
 
 
-async def _let_go(homes: Shards, names: Sequence[str], gone: set[JobId], now: datetime) -> None:
+async def _release_schedules(shards: Shards, names: Sequence[str], missing: set[JobId], now: datetime) -> None:
+    """Ends the missing jobs for these schedules."""
+
     def needs(name: str, snapshot: Snapshot) -> Iterator[Name]:
         yield Name("schedule", name)
 
     def rule(tables: Tables, name: str) -> None:
         series = tables.jobs.series
-        for id in () if (row := series.rows.get(name)) is None else gone.intersection(row.active):
+        for id in () if (row := series.rows.get(name)) is None else missing.intersection(row.active):
             series.write(after_job_ended(series.rows[name], id, None, now))
 
-    await transact(homes, "mend", names, needs, rule, now)
+    await transact(shards, "repair", names, needs, rule, now)
 
 
-async def mend_keys(homes: Shards) -> None:
-    """Every key is held by the job that has it, and by no other. It takes a look at all of them."""
-    for home in homes.all:
-        await _release(homes, home)
-        await _return(homes, home)
+async def repair_keys(shards: Shards) -> None:
+    """Makes every key held by the job that has it, and by no other. It reads all keys."""
+    for shard in shards.all:
+        await _drop_stale_keys(shards, shard)
+        await _restore_keys(shards, shard)
 
 
-async def _release(homes: Shards, home: Shard) -> None:
-    """Keys of jobs that are gone, or do not hold them any more."""
-    cursor, table = b"", f"{home.base}:key"
+async def _drop_stale_keys(shards: Shards, shard: Shard) -> None:
+    """Frees keys of jobs that are lost or no longer hold them."""
+    cursor, table = b"", f"{shard.base}:key"
     while cursor != b"0":
-        cursor, pairs = await home.call("HSCAN", table, cursor or 0, "COUNT", STEP)
+        cursor, pairs = await shard.call("HSCAN", table, cursor or 0, "COUNT", BATCH_ROWS)
         snapshot = Snapshot()
-        await fetch(homes, snapshot, [Name("job", unpacked(id)) for id in {*pairs[1::2]}])
+        await fetch(shards, snapshot, [Name("job", unpacked(id)) for id in {*pairs[1::2]}])
         for key, id in zip(pairs[::2], pairs[1::2], strict=True):
             job = snapshot.job(unpacked(id))
             if job is None or key.decode() not in held_keys(job):
-                conditions = [has(table, key, id), *job_as_read(homes, snapshot, unpacked(id))]
-                await commit_one(homes, Unit(conditions, [("HDEL", table, key)]))
+                conditions = [has(table, key, id), *job_as_read(shards, snapshot, unpacked(id))]
+                await commit_one(shards, Unit(conditions, [("HDEL", table, key)]))
 
 
-async def _return(homes: Shards, home: Shard) -> None:
-    """Keys that jobs of this home hold, and of which nothing is written."""
+async def _restore_keys(shards: Shards, shard: Shard) -> None:
+    """Records the holders of keys that jobs of this shard hold without a record."""
     start = 0
-    while entries := await home.call("ZRANGE", f"{home.base}:keys", start, start + STEP - 1):
-        start, snapshot = start + STEP, Snapshot()
-        await fetch(homes, snapshot, [Name("job", id) for id in {unpacked(keeper(entry)) for entry in entries}])
+    while entries := await shard.call("ZRANGE", f"{shard.base}:keys", start, start + BATCH_ROWS - 1):
+        start, snapshot = start + BATCH_ROWS, Snapshot()
+        await fetch(shards, snapshot, [Name("job", id) for id in {unpacked(holder_in(entry)) for entry in entries}])
         held = {key: job.id for _, job in snapshot.jobs.values() if job is not None for key in held_keys(job)}
-        await fetch(homes, snapshot, [Name("key", key) for key in held])
+        await fetch(shards, snapshot, [Name("key", key) for key in held])
         for key, id in held.items():
             if snapshot.keys[key] is None:
-                table = f"{homes.keeping(key).base}:key"
-                conditions = [has(table, key, None), *job_as_read(homes, snapshot, id)]
-                await commit_one(homes, Unit(conditions, [("HSET", table, key, packed(id))]))
+                table = f"{shards.of_key(key).base}:key"
+                conditions = [has(table, key, None), *job_as_read(shards, snapshot, id)]
+                await commit_one(shards, Unit(conditions, [("HSET", table, key, packed(id))]))

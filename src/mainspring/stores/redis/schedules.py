@@ -1,4 +1,4 @@
-"""Schedules in Redis, their ticks, and who leads."""
+"""Schedules, their ticks, and leader terms."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
 from ..memory import fire as memory
 from ..rules import next_term
 from . import plain
-from .diff import schedule_moves
-from .index import Arguments
+from .diff import schedule_commands
+from .index import Command
 from .reads import fetch, of_firing
 from .shard import Shard, Shards
 from .snapshot import Name, Snapshot
@@ -29,21 +29,23 @@ _schedule = msgspec.json.Decoder(Schedule).decode
 _tick = msgspec.json.Decoder(Tick).decode
 _leadership = msgspec.json.Decoder(LeaderTerm).decode
 _encode = msgspec.json.Encoder().encode
-# Schedules that are read at a time, and names that are compared with the index at a time.
-MAX_ROWS, MAX_NAMES = 1_000, 1_000
-# Schedules that are not due yet, read at a time to find the first: those computed elsewhere are passed over.
+# Schedules read per round trip.
+MAX_ROWS = 1_000
+# Names repaired per call of the script.
+MAX_NAMES = 1_000
+# Schedules read first to find the next due time: those computed elsewhere are skipped.
 AHEAD_ROWS = 4
-# Repairs of the index by name in one call: another release may write beside us.
+# Repairs of the index by name per page: an older release may write at the same time without maintaining it.
 MAX_REPAIRS = 3
 
 
-async def due(home: Shard, now: datetime, limit: int, computed: Collection[str]) -> Due:
-    """By due_at and name, which is the order of the set: one round trip, and more past what is computed elsewhere."""
+async def due(shard: Shard, now: datetime, limit: int, computed: Collection[str]) -> Due:
+    """Due schedules by due_at and name: one round trip, and more if schedules computed elsewhere come first."""
     found, seen, passed, ahead = list[Schedule](), 0, 0, AHEAD_ROWS
     broken = list[UnreadableRecord]()
     while True:
         wanted = min(limit - len(found), MAX_ROWS)
-        rows, later = await home.script("due", [micros(now), seen, wanted, passed, ahead])
+        rows, later = await shard.script("due", [micros(now), seen, wanted, passed, ahead])
         some, others = _mine(rows, computed)
         found += [row for row, _ in some]
         broken += others
@@ -62,7 +64,7 @@ async def due(home: Shard, now: datetime, limit: int, computed: Collection[str])
 def _mine(
     rows: Sequence[bytes], computed: Collection[str]
 ) -> tuple[list[tuple[Schedule, datetime]], list[UnreadableRecord]]:
-    """Those that are not computed elsewhere, and when each is due; and those that cannot be decoded."""
+    """The schedules that are not computed elsewhere, with their due times; and those that cannot be decoded."""
     texts = [(name, (text, at)) for name, text, at in zip(rows[::3], rows[1::3], rows[2::3], strict=True) if text]
     found, broken = decoded("schedule", texts, lambda one: (_schedule(one[0]), instant(int(float(one[1])))))
     mine = [
@@ -71,57 +73,57 @@ def _mine(
     return mine, broken
 
 
-async def fire(homes: Shards, firings: Sequence[Firing], now: datetime) -> list[Fired]:
-    """Each for itself, but for those that have something to do with each other."""
+async def fire(shards: Shards, firings: Sequence[Firing], now: datetime) -> list[Fired]:
+    """Writes each firing independently, but together with firings that it shares a name with."""
 
     def rule(tables: Tables, firing: Firing) -> Fired:
         return memory.fire_one(tables.jobs, tables.ledger, firing, now)
 
     fired = [Fired(True)] * len(firings)
     left = list(range(len(firings)))
-    if firings and len(homes.all) == 1 and plain.all_plain(firings):
-        written = await plain.fire(homes, firings, now, lambda: failpoint("fire.mid_step"))
+    if firings and len(shards.all) == 1 and plain.all_plain(firings):
+        written = await plain.fire(shards, firings, now, lambda: failpoint("fire.mid_step"))
         left = [n for n in left if n not in written]
     answers = await transact(
-        homes, "fire", [firings[n] for n in left], of_firing, rule, now, before=lambda: failpoint("fire.mid_step")
+        shards, "fire", [firings[n] for n in left], of_firing, rule, now, before=lambda: failpoint("fire.mid_step")
     )
     for n, answer in zip(left, answers, strict=True):
         fired[n] = answer
     return fired
 
 
-async def drop(homes: Shards, names: Collection[str]) -> list[str]:
-    wanted, found, base = sorted(set(names)), list[str](), homes.first.base
+async def drop(shards: Shards, names: Collection[str]) -> list[str]:
+    wanted, found, base = sorted(set(names)), list[str](), shards.first.base
     for start in range(0, len(wanted), MAX_ROWS):
         some = wanted[start : start + MAX_ROWS]
 
         async def propose(numbers: Sequence[int], lock: str, some: Sequence[str] = some) -> list[Proposal[bool]]:
             snapshot = Snapshot()
-            await fetch(homes, snapshot, [Name("schedule", some[n]) for n in numbers])
+            await fetch(shards, snapshot, [Name("schedule", some[n]) for n in numbers])
             units = [_gone(base, some[n], *snapshot.schedules[some[n]]) for n in numbers]
             return [Proposal([n], [bool(unit.commands)], unit) for n, unit in zip(numbers, units, strict=True)]
 
-        gone = await contend(homes, "drop_schedules", len(some), propose)
+        gone = await contend(shards, "drop_schedules", len(some), propose)
         found += [name for name, there in zip(some, gone, strict=True) if there]
     return found
 
 
 def _gone(base: str, name: str, text: bytes | None, row: Schedule | None) -> Unit:
-    """Nothing to write if there is none. One that cannot be decoded goes, too."""
+    """The deletion of a schedule, also of one that cannot be decoded; empty if there is none."""
     if text is None:
         return Unit((), ())
     waited_on = None if row is None else row.waits_on
-    commands = [*schedule_moves(base, name, True, waited_on, None), ("DEL", f"{base}:ticks:{name}")]
+    commands = [*schedule_commands(base, name, True, waited_on, None), ("DEL", f"{base}:ticks:{name}")]
     return Unit([has(f"{base}:schedule", name, text)], commands)
 
 
-async def schedules(home: Shard, names: Collection[str] | None, limit: int, after: str | None) -> list[Schedule]:
+async def schedules(shard: Shard, names: Collection[str] | None, limit: int, after: str | None) -> list[Schedule]:
     if names is None:
-        return await _by_name(home, limit, after)
+        return await _by_name(shard, limit, after)
     wanted = [name for name in sorted(set(names)) if after is None or name > after]
     found: list[Schedule] = []
     for start in range(0, len(wanted), MAX_ROWS):
-        texts = await home.call("HMGET", f"{home.base}:schedule", *wanted[start : start + MAX_ROWS])
+        texts = await shard.call("HMGET", f"{shard.base}:schedule", *wanted[start : start + MAX_ROWS])
         pairs = [(name, text) for name, text in zip(wanted[start:], texts, strict=False) if text is not None]
         found += readable("schedule", pairs, _schedule)
         if len(found) >= limit:
@@ -129,12 +131,12 @@ async def schedules(home: Shard, names: Collection[str] | None, limit: int, afte
     return found[:limit]
 
 
-async def _by_name(home: Shard, limit: int, after: str | None) -> list[Schedule]:
+async def _by_name(shard: Shard, limit: int, after: str | None) -> list[Schedule]:
     found: list[Schedule] = []
     while len(found) < limit:
         wanted = min(limit - len(found), MAX_ROWS)
         low = b"-" if after is None else b"(" + after.encode()
-        pairs = await _page(home, low, wanted)
+        pairs = await _page(shard, low, wanted)
         found += readable("schedule", [(name, text) for name, text in pairs if text is not None], _schedule)
         if len(pairs) < wanted:
             break
@@ -142,48 +144,49 @@ async def _by_name(home: Shard, limit: int, after: str | None) -> list[Schedule]
     return found
 
 
-async def _page(home: Shard, low: bytes, wanted: int) -> list[tuple[bytes, bytes | None]]:
-    """The next names in the index, each with its text. An index that is not whole is repaired first."""
-    whole, names, texts = await home.script("page", [low, wanted])
+async def _page(shard: Shard, low: bytes, wanted: int) -> list[tuple[bytes, bytes | None]]:
+    """The next names in the index, each with its record. An incomplete index is repaired first."""
+    whole, names, texts = await shard.script("page", [low, wanted])
     for _ in range(0 if whole else MAX_REPAIRS):
-        await repair_index(home)
-        whole, names, texts = await home.script("page", [low, wanted])
+        await repair_index(shard)
+        whole, names, texts = await shard.script("page", [low, wanted])
         if whole:
             break
     return list(zip(names, texts, strict=True))
 
 
-async def repair_index(home: Shard) -> None:
-    """Brings the index by name in line with the schedules: a release before it had one leaves it as it is."""
-    keys, names = await home.many([("HKEYS", f"{home.base}:schedule"), ("ZRANGE", f"{home.base}:schedules", 0, -1)])
+async def repair_index(shard: Shard) -> None:
+    """Makes the index by name match the schedules: releases without this index do not maintain it."""
+    keys, names = await shard.multi([("HKEYS", f"{shard.base}:schedule"), ("ZRANGE", f"{shard.base}:schedules", 0, -1)])
     odd = sorted({*keys} ^ {*names})
     for start in range(0, len(odd), MAX_NAMES):
-        await home.script("names", odd[start : start + MAX_NAMES])
+        await shard.script("names", odd[start : start + MAX_NAMES])
 
 
-async def ticks(home: Shard, name: str, limit: int, before: int | None) -> list[Tick]:
+async def ticks(shard: Shard, name: str, limit: int, before: int | None) -> list[Tick]:
     high = "+inf" if before is None else f"({before}"
-    key = f"{home.base}:ticks:{name}"
-    texts = await home.call("ZREVRANGEBYSCORE", key, high, "-inf", "LIMIT", 0, limit)
+    key = f"{shard.base}:ticks:{name}"
+    texts = await shard.call("ZREVRANGEBYSCORE", key, high, "-inf", "LIMIT", 0, limit)
     return readable(f"tick of schedule {name}", zip(texts, texts, strict=True), _tick)
 
 
-async def lead(homes: Shards, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
-    key = f"{homes.first.base}:leader"
+async def lead(shards: Shards, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
+    """Takes, extends or ends a leader term."""
+    key = f"{shards.first.base}:leader"
 
     async def propose() -> tuple[LeaderTerm, Unit]:
-        text = await homes.first.call("HGET", key, name)
+        text = await shards.first.call("HGET", key, name)
         answer = next_term(_known_leader(name, text, until, now), name, holder, until, now)
-        commands: list[Arguments] = [("HSET", key, name, _encode(answer))]
+        commands: list[Command] = [("HSET", key, name, _encode(answer))]
         if answer.holder is None:
-            commands.append(("PUBLISH", homes.first.base, "new"))
+            commands.append(("PUBLISH", shards.first.base, "new"))
         return answer, Unit([has(key, name, text)], commands)
 
-    return await contend_one(homes, "lead", propose)
+    return await contend_one(shards, "lead", propose)
 
 
 def _known_leader(name: str, text: bytes | None, until: datetime, now: datetime) -> LeaderTerm | None:
-    """The leader. One whose record cannot be decoded may still lead: it is given the span that is asked for."""
+    """The current term, None if there is none. One that cannot be decoded is assumed to last until `until`."""
     if text is None:
         return None
     found = readable("leader", [(name, text)], _leadership)
@@ -191,12 +194,12 @@ def _known_leader(name: str, text: bytes | None, until: datetime, now: datetime)
 
 
 def _last_term(text: bytes, now: datetime) -> int:
-    """The next term's number has to be greater. Where none can be read it is the Unix time: a term takes a second."""
+    """A number that the next term has to exceed. The Unix time if none can be read: a term lasts at least a second."""
     term = re.search(rb'"term":\s*(\d{1,15})\b', text)
     return int(now.timestamp()) if term is None else int(term[1])
 
 
-async def leaders(home: Shard, now: datetime) -> list[LeaderTerm]:
-    pairs = await home.call("HGETALL", f"{home.base}:leader")
+async def leaders(shard: Shard, now: datetime) -> list[LeaderTerm]:
+    pairs = await shard.call("HGETALL", f"{shard.base}:leader")
     found = readable("leader", zip(pairs[::2], pairs[1::2], strict=True), _leadership)
     return sorted((one for one in found if one.holder is not None and one.until > now), key=lambda one: one.name)

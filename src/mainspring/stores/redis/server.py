@@ -1,4 +1,4 @@
-"""A Redis server as the store asks it: one line that all share, laid anew when it was lost; its trouble as ours."""
+"""A Redis server: one shared connection that is reopened when it is lost; its errors become StoreErrors."""
 
 from __future__ import annotations
 
@@ -10,142 +10,141 @@ from ssl import SSLCertVerificationError
 from hiredis import ReplyError
 
 from ...errors import ShuttingDown, StoreError, StoreUnavailable
-from .connection import Answer, Lost, RedisConnection, Word, connect, pack
+from .connection import Arg, ConnectionLost, RedisConnection, Reply, connect, pack
 from .url import ConnectTarget
 
-# What the server says when it cannot now: it is full, loads, is a copy of another, runs a script, looks for its master.
-PASSING = (
+# Errors that pass: the server is full, loading, a replica, busy with a script, or in a failover.
+TRANSIENT_ERRORS = (
     "LOADING", "OOM", "READONLY", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "NOREPLICAS",
     "ERR max number of clients",
 )  # fmt: skip
-REFUSING = ("NOAUTH", "WRONGPASS", "NOPERM", "DENIED", "ERR AUTH", "ERR Client sent AUTH", "ERR invalid password")
-# What it says when a script or a transaction has met what our user may not do; older ones do not say what that was.
-FORBIDDEN = ("NOPERM", "ACL failure in script", "The user executing the script can't")
-# By what OpenSSL calls the trouble with a certificate: it is of another host, of another address, too old.
+AUTH_ERRORS = ("NOAUTH", "WRONGPASS", "NOPERM", "DENIED", "ERR AUTH", "ERR Client sent AUTH", "ERR invalid password")
+# Errors of a script or transaction that ran a command our user is not allowed; older servers do not name the command.
+ACL_ERRORS = ("NOPERM", "ACL failure in script", "The user executing the script can't")
+# By OpenSSL's verify code: the certificate is of another host, of another address, or has expired.
 REMEDIES = {62: "use a host that it names", 64: "use an address that it names", 10: "the server needs a new one"}
 
-_here = files("mainspring.stores.redis")
+_folder = files("mainspring.stores.redis")
 
 
-def _text(name: str) -> str:
-    return _here.joinpath(f"{name}.lua").read_text(encoding="utf-8")
+def _read_lua(name: str) -> str:
+    return _folder.joinpath(f"{name}.lua").read_text(encoding="utf-8")
 
 
 SCRIPTS = {
-    name: _text(name) for name in ("enqueue", "claim", "finish", "due", "page", "names", "tidy", "publish", "news")
+    name: _read_lua(name) for name in ("enqueue", "claim", "finish", "due", "page", "names", "tidy", "publish", "news")
 }
-SCRIPTS |= {name: _text("share") + _text(name) for name in ("commit", "write", "promise", "lock", "settle")}
+SCRIPTS |= {name: _read_lua("prelude") + _read_lua(name) for name in ("commit", "write", "prepare", "lock", "resolve")}
 
 
 class Moved(StoreUnavailable):
-    """The keys are at another server by now."""
+    """The keys have moved to another server of the cluster."""
 
 
 class RedisServer:
-    """Of one event loop."""
+    """One server, used from one event loop."""
 
     def __init__(self, target: ConnectTarget, shown: str) -> None:
         self._target, self._shown = target, shown
-        self._line: RedisConnection | None = None
+        self._connection: RedisConnection | None = None
         self._connecting = asyncio.Lock()
-        self._known: dict[str, str] = {}
+        self._sha_of: dict[str, str] = {}
         self._closed = False
 
-    async def call(self, *words: Word) -> Answer:
-        """The answer to one command."""
-        (answer,) = await self._asked(pack(words), 1)
-        return answer
+    async def call(self, *args: Arg) -> Reply:
+        """The reply to one command."""
+        (reply,) = await self._request(pack(args), 1)
+        return reply
 
-    async def many(self, commands: Sequence[Sequence[Word]]) -> list[Answer]:
-        """The answers to several, as they are at one moment; one way to the server."""
+    async def multi(self, commands: Sequence[Sequence[Arg]]) -> list[Reply]:
+        """The replies to several commands, run as one transaction (MULTI) in one round trip."""
         packed = [pack(tuple(command)) for command in (("MULTI",), *commands, ("EXEC",))]
-        *_, answers = await self._asked(b"".join(packed), len(packed))
-        return self._checked(answers)
+        *_, replies = await self._request(b"".join(packed), len(packed))
+        return self._checked(replies)
 
-    async def rehearse(self, commands: Sequence[Sequence[Word]]) -> None:
-        """Raises StoreError if our user may not say one of them; none is done."""
+    async def check_allowed(self, commands: Sequence[Sequence[Arg]]) -> None:
+        """Raises StoreError if our user may not run one of these commands. None of them is run."""
         packed = [pack(tuple(command)) for command in (("MULTI",), *commands, ("DISCARD",))]
-        await self._asked(b"".join(packed), len(packed), ("NOPERM",))
+        await self._request(b"".join(packed), len(packed), ("NOPERM",))
 
-    async def script(self, name: str, base: str, words: Sequence[Word]) -> Answer:
-        """The answer of one of our scripts."""
-        if name not in self._known:
-            self._known[name] = (await self.call("SCRIPT", "LOAD", SCRIPTS[name])).decode()
+    async def script(self, name: str, base: str, args: Sequence[Arg]) -> Reply:
+        """The reply of one of our scripts."""
+        if name not in self._sha_of:
+            self._sha_of[name] = (await self.call("SCRIPT", "LOAD", SCRIPTS[name])).decode()
         try:
-            return await self.call("EVALSHA", self._known[name], 1, base, *words)
+            return await self.call("EVALSHA", self._sha_of[name], 1, base, *args)
         except StoreError as error:
             if not str(error.__cause__).startswith("NOSCRIPT"):
                 raise
-        return await self.call("EVAL", SCRIPTS[name], 1, base, *words)
+        return await self.call("EVAL", SCRIPTS[name], 1, base, *args)
 
-    async def scripts(self, name: str, base: str, lists: Sequence[Sequence[Word]]) -> list[Answer]:
-        """The answers of one of our scripts, called with each of these in one transaction. All of them run, or none."""
-        sha = self._known.get(name) or (await self.call("SCRIPT", "LOAD", SCRIPTS[name])).decode()
-        self._known[name] = sha
-        first: tuple[Word, ...] = (
-            "EVAL",
-            SCRIPTS[name],
-        )  # a server that has forgotten the script knows it for the rest
-        commands = [(*(("EVALSHA", sha) if n else first), 1, base, *words) for n, words in enumerate(lists)]
-        return await self.many(commands)
+    async def scripts(self, name: str, base: str, lists: Sequence[Sequence[Arg]]) -> list[Reply]:
+        """The replies of one of our scripts, called with each of these argument lists in one transaction."""
+        sha = self._sha_of.get(name) or (await self.call("SCRIPT", "LOAD", SCRIPTS[name])).decode()
+        self._sha_of[name] = sha
+        # The first call is an EVAL: a server that was restarted does not know the script until then.
+        first: tuple[Arg, ...] = ("EVAL", SCRIPTS[name])
+        commands = [(*(("EVALSHA", sha) if n else first), 1, base, *args) for n, args in enumerate(lists)]
+        return await self.multi(commands)
 
-    async def listen(self, heard: Callable[[Answer], None]) -> RedisConnection:
-        """A connection of its own, for what is said to all who share this store."""
+    async def listen(self, on_message: Callable[[Reply], None]) -> RedisConnection:
+        """A new connection for SUBSCRIBE; every reply on it is passed to `on_message`."""
         try:
-            return await connect(self._target, heard)
-        except (ReplyError, Lost, OSError, TimeoutError) as error:
-            raise translated(error, self._shown) from error
+            return await connect(self._target, on_message)
+        except (ReplyError, ConnectionLost, OSError, TimeoutError) as error:
+            raise store_error_of(error, self._shown) from error
 
-    async def _asked(self, packed: bytes, count: int, minding: tuple[str, ...] = ("",)) -> list[Answer]:
+    async def _request(self, packed: bytes, count: int, prefixes: tuple[str, ...] = ("",)) -> list[Reply]:
         try:
-            line = self._line
-            if line is None or line.lost.done():
-                line = await self._connected()
-            return self._checked(await line.ask(packed, count), minding)
-        except (Lost, OSError, TimeoutError, ReplyError) as error:
-            raise translated(error, self._shown) from error
+            connection = self._connection
+            if connection is None or connection.lost.done():
+                connection = await self._connect()
+            return self._checked(await connection.send(packed, count), prefixes)
+        except (ConnectionLost, OSError, TimeoutError, ReplyError) as error:
+            raise store_error_of(error, self._shown) from error
 
-    def _checked(self, answers: list[Answer], minding: tuple[str, ...] = ("",)) -> list[Answer]:
-        for answer in answers:
-            if isinstance(answer, ReplyError) and str(answer).startswith(minding):
-                raise translated(answer, self._shown) from answer
-        return answers
+    def _checked(self, replies: list[Reply], prefixes: tuple[str, ...] = ("",)) -> list[Reply]:
+        for reply in replies:
+            if isinstance(reply, ReplyError) and str(reply).startswith(prefixes):
+                raise store_error_of(reply, self._shown) from reply
+        return replies
 
-    async def _connected(self) -> RedisConnection:
+    async def _connect(self) -> RedisConnection:
         async with self._connecting:
             if self._closed:
                 raise ShuttingDown(f"the store {self._shown} is closed")
-            if self._line is None or self._line.lost.done():
-                self._line = await connect(self._target)
-            return self._line
+            if self._connection is None or self._connection.lost.done():
+                self._connection = await connect(self._target)
+            return self._connection
 
     async def close(self) -> None:
         self._closed = True
-        if self._line is not None:
-            self._line.close()
-            await self._line.lost
+        if self._connection is not None:
+            self._connection.close()
+            await self._connection.lost
 
     def forget(self) -> None:
-        """Its event loop is gone, or this is a child of its process: the sockets go with their objects."""
+        """Drops the connection without closing it: its event loop has ended, or this is a forked child."""
         self._closed = True
 
 
-def translated(error: Exception, shown: str) -> StoreError:
+def store_error_of(error: Exception, shown: str) -> StoreError:
+    """The StoreError for an error of the server or the connection: StoreUnavailable if it may pass."""
     text = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
-    if any(words in text for words in FORBIDDEN):
-        return StoreError(f"{shown} refused us: {text}; its ACL has to allow it (ACL LOG tells what it was)")
+    if any(part in text for part in ACL_ERRORS):
+        return StoreError(f"{shown} refused us: {text}; its ACL has to allow it (ACL LOG shows the command)")
     if text.startswith("NOAUTH"):
         return StoreError(f"{shown} refused us: {text.rstrip('.')}; the URL needs user:password@ before the host")
-    if text.startswith(REFUSING) or (isinstance(error, Lost) and " alert " in text):
+    if text.startswith(AUTH_ERRORS) or (isinstance(error, ConnectionLost) and " alert " in text):
         return StoreError(f"{shown} refused us: {text}")
     if isinstance(error, SSLCertVerificationError):
         remedy = REMEDIES.get(error.verify_code, "name its authority with ?ca=file")
-        return StoreError(f"{shown} is not who it should be: {error.verify_message.rstrip('.')}; {remedy}")
+        return StoreError(f"{shown} has an untrusted certificate: {error.verify_message.rstrip('.')}; {remedy}")
     if not isinstance(error, ReplyError):
         return StoreUnavailable(f"cannot reach {shown}: {text}; try again")
     if text.startswith(("MOVED", "ASK")):
         return Moved(f"{shown} moves its keys: {text}; try again")
-    # Redis before 7 tells what a script has met in the middle of its own words.
-    if text.startswith(PASSING) or any(f": -{word} " in text for word in PASSING):
+    # Before Redis 7 the error of a command in a script is quoted in the middle of the script's error.
+    if text.startswith(TRANSIENT_ERRORS) or any(f": -{word} " in text for word in TRANSIENT_ERRORS):
         return StoreUnavailable(f"{shown} cannot do that now: {text}; try again")
     return StoreError(f"{shown}: {text}")

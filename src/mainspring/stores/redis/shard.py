@@ -1,4 +1,4 @@
-"""Keys that lie together: a store on one server has one home, in a cluster each queue has one of several."""
+"""Shards: groups of keys on one server. A store has one shard on a single server, and several in a cluster."""
 
 from __future__ import annotations
 
@@ -8,87 +8,87 @@ from typing import Any, TypeVar
 from zlib import crc32
 
 from ...errors import StoreUnavailable
-from .connection import Answer, RedisConnection, Word
+from .connection import Arg, RedisConnection, Reply
 from .connector import RedisConnector
 from .server import Moved, RedisServer
 from .url import RedisUrl, slot
 
 T = TypeVar("T")
-# So often a call goes where it is sent on to; a cluster in which that does not end is being rebuilt.
-REDIRECTS = 4
+# Tries of a request that a cluster redirects. More redirects than that mean that the cluster is being rebuilt.
+MAX_REDIRECTS = 4
 
 
 class Shard:
-    """What begins with one base, on whichever server that is now."""
+    """All keys that begin with one base. Requests go to the server that has them at the moment."""
 
-    def __init__(self, route: RedisConnector, base: str) -> None:
-        self._route, self.base, self._slot, self.shown = route, base, slot(base), route.place.shown
+    def __init__(self, connector: RedisConnector, base: str) -> None:
+        self._connector, self.base, self._slot, self.shown = connector, base, slot(base), connector.url.shown
 
-    async def call(self, *words: Word) -> Any:
-        return await self._asked(lambda server: server.call(*words))
+    async def call(self, *args: Arg) -> Any:
+        return await self._request(lambda server: server.call(*args))
 
-    async def many(self, commands: Sequence[Sequence[Word]]) -> list[Any]:
-        """The answers to several, as they are at one moment; one way to the server."""
-        return await self._asked(lambda server: server.many(commands))
+    async def multi(self, commands: Sequence[Sequence[Arg]]) -> list[Any]:
+        """The replies to several commands, run as one transaction (MULTI) in one round trip."""
+        return await self._request(lambda server: server.multi(commands))
 
-    async def rehearse(self, commands: Sequence[Sequence[Word]]) -> None:
-        """Raises StoreError if our user may not say one of them; none is done."""
-        await self._asked(lambda server: server.rehearse(commands))
+    async def check_allowed(self, commands: Sequence[Sequence[Arg]]) -> None:
+        """Raises StoreError if our user may not run one of these commands. None of them is run."""
+        await self._request(lambda server: server.check_allowed(commands))
 
-    async def script(self, name: str, words: Sequence[Word]) -> Any:
-        """The answer of one of our scripts."""
-        return await self._asked(lambda server: server.script(name, self.base, words))
+    async def script(self, name: str, args: Sequence[Arg]) -> Any:
+        """The reply of one of our scripts."""
+        return await self._request(lambda server: server.script(name, self.base, args))
 
-    async def scripts(self, name: str, lists: Sequence[Sequence[Word]]) -> list[Any]:
-        """The answers of one of our scripts, called with each of these in one transaction."""
-        return await self._asked(lambda server: server.scripts(name, self.base, lists))
+    async def scripts(self, name: str, lists: Sequence[Sequence[Arg]]) -> list[Any]:
+        """The replies of one of our scripts, called with each of these argument lists in one transaction."""
+        return await self._request(lambda server: server.scripts(name, self.base, lists))
 
-    async def listen(self, heard: Callable[[Answer], None]) -> RedisConnection:
-        """A connection of its own, for what is said to all who share this store."""
-        return await (await self._route.to(self._slot)).listen(heard)
+    async def listen(self, on_message: Callable[[Reply], None]) -> RedisConnection:
+        """A new connection for SUBSCRIBE; every reply on it is passed to `on_message`."""
+        return await (await self._connector.server_of(self._slot)).listen(on_message)
 
-    async def _asked(self, ask: Callable[[RedisServer], Awaitable[T]]) -> T:
-        for again in reversed(range(REDIRECTS)):
-            server = await self._route.to(self._slot)
+    async def _request(self, send: Callable[[RedisServer], Awaitable[T]]) -> T:
+        for tries_left in reversed(range(MAX_REDIRECTS)):
+            server = await self._connector.server_of(self._slot)
             try:
-                return await ask(server)
-            except StoreUnavailable as trouble:
-                self._route.doubt()
-                if not again or not isinstance(trouble, Moved):
+                return await send(server)
+            except StoreUnavailable as error:
+                self._connector.invalidate()
+                if not tries_left or not isinstance(error, Moved):
                     raise
         raise AssertionError
 
 
 class Shards:
-    """All homes of a store. Schedules, workers and whoever leads are in the first."""
+    """All shards of a store. Schedules, workers, leader terms, documents and the feed are in the first."""
 
-    def __init__(self, route: RedisConnector) -> None:
-        self.route, self.all = route, [Shard(route, base) for base in route.place.bases]
+    def __init__(self, connector: RedisConnector) -> None:
+        self.connector, self.all = connector, [Shard(connector, base) for base in connector.url.bases]
         self.first = self.all[0]
-        self.anchor = Shard(route, f"{{{route.place.prefix}}}")
-        """Where it is written how many there are."""
-        self.gave: dict[Shard, int] = {}
-        """How many jobs each gave to the last claim: about as many will be asked for next time."""
-        self._named = {home.base: home for home in self.all}
+        self.anchor = Shard(connector, f"{{{connector.url.prefix}}}")
+        """Holds the number of shards."""
+        self.last_claimed: dict[Shard, int] = {}
+        """Jobs that the last claim took from each shard: the next claim asks for about as many."""
+        self._by_base = {shard.base: shard for shard in self.all}
 
     @property
-    def place(self) -> RedisUrl:
-        return self.route.place
+    def url(self) -> RedisUrl:
+        return self.connector.url
 
     def of(self, queue: str) -> Shard:
-        """Where the jobs of a queue are, and all that is known of them."""
+        """The shard that holds the jobs of a queue."""
         return self.all[crc32(queue.encode()) % len(self.all)]
 
-    def keeping(self, key: str) -> Shard:
-        """Where it is written who holds a key."""
+    def of_key(self, key: str) -> Shard:
+        """The shard that records which job holds a unique or idempotency key."""
         return self.of(key)
 
-    def named(self, base: str) -> Shard:
-        return self._named[base]
+    def by_base(self, base: str) -> Shard:
+        return self._by_base[base]
 
-    async def each(self, ask: Callable[[Shard], Awaitable[T]], which: Iterable[Shard] | None = None) -> list[T]:
-        """The answers of all of them, or of these."""
-        homes = self.all if which is None else list(which)
-        if len(homes) == 1:
-            return [await ask(homes[0])]
-        return await asyncio.gather(*map(ask, homes))
+    async def each(self, send: Callable[[Shard], Awaitable[T]], which: Iterable[Shard] | None = None) -> list[T]:
+        """The results of `send` for all shards, or for those in `which`, run concurrently."""
+        shards = self.all if which is None else list(which)
+        if len(shards) == 1:
+            return [await send(shards[0])]
+        return await asyncio.gather(*map(send, shards))

@@ -1,4 +1,4 @@
-"""What a transaction has read of Redis, as it was found."""
+"""Snapshots: the values that a transaction has read, decoded and as stored."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Found = tuple[Raw, Job | None]
 
 
 class Name(NamedTuple):
-    """Something that a rule reads.
+    """The name of a value that a rule reads.
 
-    `schedule` may be written, `seen` is a schedule that is only looked at; `waiting` are the schedules that wait on
-    one; `circuits` are all of them, and `circuit` says that the rule may write this one.
+    A `schedule` may be written, a `seen` schedule is only read; `waiting` are the schedules that wait on one;
+    `circuits` are all circuits, and `circuit` is one that the rule may write.
     """
 
     kind: Kind
@@ -28,7 +28,7 @@ class Name(NamedTuple):
 
 
 class Snapshot:
-    """Values by kind and name. A rule that asks for one that is not here was given an incomplete read set."""
+    """Values by kind and name. A rule that needs a value that is not here has an incomplete read set."""
 
     def __init__(self) -> None:
         self.jobs: dict[JobId, Found] = {}
@@ -36,19 +36,19 @@ class Snapshot:
         self.schedules: dict[str, tuple[bytes | None, Schedule | None]] = {}
         self.waiting: dict[str, list[str]] = {}
         self.circuits: dict[str, tuple[bytes, Circuit | None]] | None = None
-        """None for one that cannot be decoded, as with schedules."""
+        """The decoded circuit is None if it cannot be decoded; so it is with schedules."""
         self.workers: dict[str, bytes | None] = {}
         self.runs: dict[JobId, list[Execution]] = {}
         self.lines: dict[JobId, list[bytes]] = {}
-        """Of a job that moves to another home, as fields and values in turn."""
+        """Log lines of a job that moves to another shard, as fields and values alternately."""
 
     def job(self, id: JobId) -> Job | None:
-        """None as well if it was not read yet."""
+        """None if there is no such job, or it was not read yet."""
         found = self.jobs.get(id)
         return None if found is None else found[1]
 
     def schedule(self, name: str) -> Schedule | None:
-        """None as well if it was not read yet."""
+        """None if there is no such schedule, or it was not read yet."""
         found = self.schedules.get(name)
         return None if found is None else found[1]
 
@@ -74,7 +74,7 @@ class Snapshot:
         return True
 
     def part(self, names: Iterable[Name]) -> Snapshot:
-        """What was read under these names, and nothing else."""
+        """A snapshot with only these names."""
         part = Snapshot()
         for kind, name in names:
             match kind:

@@ -1,4 +1,4 @@
-"""The Redis store: one server or Valkey, in memory, any number of machines."""
+"""The Redis store: jobs in Redis or Valkey, shared by any number of machines."""
 
 from __future__ import annotations
 
@@ -32,81 +32,83 @@ from ..rules import ids_in
 from . import claim, count, enqueue, finish, lists, tally
 from . import schedules as series
 from .aside import delete_queueless, set_aside_schedules
+from .audit import RedisAudit
 from .connector import RedisConnector
-from .doctor import condition, listener, refuse
-from .documents import RedisKeeper
-from .known import executions, lines, read_hash, workers_of
-from .listener import RedisListener, RedisWakeups, Word
+from .doctor import check_servers, findings, listener_finding
+from .documents import RedisDocuments
+from .feed import RedisFeed
+from .known import read_executions, read_hash, read_lines, workers_of
+from .listener import RedisListener, RedisWakeups, Topic
 from .records import circuits_of
-from .repair import mend, mend_keys
+from .repair import repair_keys, repair_schedules
 from .shard import Shards
 from .two_phase import sweep
 from .url import RedisUrl
 
-_unfolded = SurvivedErrors("tally", "the next beat sums up the runs and ends what was left half done")
-# Seconds until it must be known whether word from others reaches us.
-PROBED = 8.0
+_fold_errors = SurvivedErrors("tally", "the next beat folds the counts and ends transactions that were left behind")
+# diagnose() waits this long for the listener's status.
+LISTENER_TIMEOUT_SECONDS = 8.0
 
 
-class RedisStore(RedisKeeper):
-    """Each verb is one script, or a play that is written whole. A handle serves the loop in which it was opened."""
+class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
+    """Each verb is one script or one optimistic transaction. A handle is used in the event loop that opened it."""
 
     refuses_within = "the Redis store has no transactions to enqueue within: use sqlite:///… or postgresql://…"
 
     def __init__(
         self,
-        place: RedisUrl,
+        url: RedisUrl,
         *,
         clock: Clock | None = None,
         durability: Durability = "full",
-        kin: RedisWakeups | None = None,
+        wakeups: RedisWakeups | None = None,
     ) -> None:
-        self.place = place
+        self.url = url
         self._clock = clock or SystemClock()
         self._durability: Durability = durability
-        self._kin = kin or RedisWakeups(self._clock)
-        self._homes: Shards | None = None
-        self._ear: RedisListener | None = None
+        self._wakeups = wakeups or RedisWakeups(self._clock)
+        self._shards: Shards | None = None
+        self._listener: RedisListener | None = None
 
     # life
 
     async def open(self, *, migrate: bool = True) -> None:
-        if self._homes is not None and not self._homes.route.usable:
-            if self._homes.route.pid != os.getpid():
-                self._kin = RedisWakeups(self._clock)
-            elif self._ear is not None:
-                self._ear.forget()
-            self._homes.route.forget()
-            self._homes = self._ear = None
-        if self._homes is None:
-            homes = Shards(RedisConnector(self.place))
+        if self._shards is not None and not self._shards.connector.usable:
+            if self._shards.connector.pid != os.getpid():
+                self._wakeups = RedisWakeups(self._clock)
+            elif self._listener is not None:
+                self._listener.forget()
+            self._shards.connector.forget()
+            self._shards = self._listener = None
+        if self._shards is None:
+            shards = Shards(RedisConnector(self.url))
             try:
                 with self._clock.outside():
-                    await refuse(homes)
+                    await check_servers(shards)
             except BaseException:
-                await homes.route.close()
+                await shards.connector.close()
                 raise
-            self._homes = homes
-            self._ear = RedisListener(homes, self._kin) if self._clock.real else None
+            self._shards = shards
+            self._listener = RedisListener(shards, self._wakeups) if self._clock.real else None
 
     async def close(self) -> None:
-        homes, ear = self._homes, self._ear
-        self._homes = self._ear = None
-        if homes is None:
+        shards, listener = self._shards, self._listener
+        self._shards = self._listener = None
+        if shards is None:
             return
-        route = homes.route
-        if route.loop is asyncio.get_running_loop():
+        connector = shards.connector
+        if connector.loop is asyncio.get_running_loop():
             with self._clock.outside():
-                await _shut(ear, route)
-        elif route.pid == os.getpid() and route.loop.is_running():
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_shut(ear, route), route.loop))
+                await _shut(listener, connector)
+        elif connector.pid == os.getpid() and connector.loop.is_running():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_shut(listener, connector), connector.loop))
         else:
-            for part in (ear, route):
+            for part in (listener, connector):
                 if part is not None:
                     part.forget()
 
     def beside(self) -> Store:
-        return RedisStore(self.place, clock=self._clock, durability=self._durability, kin=self._kin)
+        return RedisStore(self.url, clock=self._clock, durability=self._durability, wakeups=self._wakeups)
 
     @property
     def newest_schema(self) -> int:
@@ -126,17 +128,21 @@ class RedisStore(RedisKeeper):
         raise BadInput("the Redis store has no tables, and no statements that would change them")
 
     async def time(self) -> datetime:
-        homes = self._open()
+        shards = self._open()
         if not self._clock.real:
             return self._clock.now()
-        seconds, micro = await homes.first.call("TIME")
+        seconds, micro = await shards.first.call("TIME")
         return instant(int(seconds) * 1_000_000 + int(micro))
 
     async def diagnose(self) -> list[Finding]:
         with self._clock.outside():
-            found = await condition(self._open(), self._kin.epoch.losses)
-            if self._ear is not None:
-                found.append(listener(await self._ear.settled(PROBED), self._ear.trouble))
+            found = await findings(self._open(), self._wakeups.data_loss.losses)
+            if self._listener is not None:
+                found.append(
+                    listener_finding(
+                        await self._listener.wait_until_known(LISTENER_TIMEOUT_SECONDS), self._listener.error_text
+                    )
+                )
         return found
 
     async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
@@ -145,28 +151,28 @@ class RedisStore(RedisKeeper):
     async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
         await self._wait("final", timeout)
 
-    async def _wait(self, word: Word, timeout: float) -> None:
+    async def _wait(self, topic: Topic, timeout: float) -> None:
         self._open()
-        if self._ear is not None:
-            self._ear.listen()
-        await self._kin.bell(word).wait(timeout)
+        if self._listener is not None:
+            self._listener.listen()
+        await self._wakeups.broadcast(topic).wait(timeout)
 
     def hears(self) -> bool | None:
-        if self._kin.ears:
+        if self._wakeups.listeners:
             return True
-        return False if self._ear is not None and self._ear.trouble else None
+        return False if self._listener is not None and self._listener.error_text else None
 
     # the path of a job
 
     async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
-        homes = self._open()
+        shards = self._open()
         if within is not None:
             raise BadInput(self.refuses_within)
         if not jobs:
             return []
         with self._clock.outside():
-            answers = await enqueue.enqueue(homes, jobs, now)
-        self._kin.ring("new")
+            answers = await enqueue.enqueue(shards, jobs, now)
+        self._wakeups.notify("new")
         return answers
 
     async def claim(
@@ -182,41 +188,41 @@ class RedisStore(RedisKeeper):
             found = await claim.claim(self._open(), queues, worker, tasks, limit, now)
         failpoint("claim.after_commit")
         if found.expired:
-            self._kin.ring("final")
+            self._wakeups.notify("final")
         return found
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> BeatReply:
-        homes = self._open()
+        shards = self._open()
         with self._clock.outside():
-            await homes.each(lambda home: self._kin.epoch.turn(home, now))
-            beat = await claim.beat(homes, worker, until, now)
-            with _unfolded.survive(StoreError):
-                await tally.fold(homes)
-                await sweep(homes)
+            await shards.each(lambda shard: self._wakeups.data_loss.check(shard, now))
+            beat = await claim.beat(shards, worker, until, now)
+            with _fold_errors.survive(StoreError):
+                await tally.fold(shards)
+                await sweep(shards)
         return beat
 
     async def expired(self, *, now: datetime, limit: int) -> list[Job]:
         with self._clock.outside():
-            await self._mend(now)
+            await self._repair(now)
             return await claim.expired(self._open(), now, limit)
 
     async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
-        homes = self._open()
+        shards = self._open()
         if not outcomes:
             return set()
         with self._clock.outside():
-            stands = await finish.finish(homes, outcomes)
-        self._kin.ring("new", "final")
-        return stands
+            accepted = await finish.finish(shards, outcomes)
+        self._wakeups.notify("new", "final")
+        return accepted
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         raise BadInput("the Redis store has no transactions: use ctx.transaction() on sqlite:///… or postgresql://…")
 
     async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
         with self._clock.outside():
-            stands = await finish.report(self._open(), reports)
-        self._kin.ring("final")
-        return stands
+            accepted = await finish.report(self._open(), reports)
+        self._wakeups.notify("final")
+        return accepted
 
     # schedules
 
@@ -230,7 +236,7 @@ class RedisStore(RedisKeeper):
         with self._clock.outside():
             fired = await series.fire(self._open(), firings, now)
         failpoint("fire.after_commit")
-        self._kin.ring("new", "final")
+        self._wakeups.notify("new", "final")
         return fired
 
     async def drop_schedules(self, names: Collection[str]) -> list[str]:
@@ -251,7 +257,7 @@ class RedisStore(RedisKeeper):
         with self._clock.outside():
             answer = await series.lead(self._open(), name, holder, until, now)
         if answer.holder is None:
-            self._kin.ring("new")
+            self._wakeups.notify("new")
         return answer
 
     async def leaders(self, *, now: datetime) -> list[LeaderTerm]:
@@ -275,16 +281,19 @@ class RedisStore(RedisKeeper):
             changed = await finish.change(self._open(), action, which, now, limit, reason, update, after)
             if action is Action.DELETE and any(refusal.error for refusal in changed.refused.values()):
                 changed = await delete_queueless(self._open(), changed)
-        self._kin.ring("new", "final")
+        self._wakeups.notify("new", "final")
         return changed
 
     async def pause_queue(self, name: str, paused: bool) -> None:
-        home = self._open().of(name)
+        shard = self._open().of(name)
         with self._clock.outside():
-            await home.many([
-                ("SADD" if paused else "SREM", f"{home.base}:paused", name), ("PUBLISH", home.base, "new"),
-            ])  # fmt: skip
-        self._kin.ring("new")
+            await shard.multi(
+                [
+                    ("SADD" if paused else "SREM", f"{shard.base}:paused", name),
+                    ("PUBLISH", shard.base, "new"),
+                ]
+            )
+        self._wakeups.notify("new")
 
     async def order(
         self,
@@ -317,23 +326,22 @@ class RedisStore(RedisKeeper):
         self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
     ) -> list[Execution]:
         with self._clock.outside():
-            return await executions(self._open(), sorted(ids_in(job_id)), after, limit)
+            return await read_executions(self._open(), sorted(ids_in(job_id)), after, limit)
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         with self._clock.outside():
-            found = await lines(self._open(), job_id)
-        return sorted((line for line in found if (line.run, line.n) > after), key=lambda line: (line.run, line.n))[
-            :limit
-        ]
+            found = await read_lines(self._open(), job_id)
+        found.sort(key=lambda line: (line.run, line.n))
+        return [line for line in found if (line.run, line.n) > after][:limit]
 
     async def queues(self, *, now: datetime) -> list[Queue]:
         with self._clock.outside():
             return await count.queues(self._open(), now)
 
     async def workers(self, *, now: datetime) -> list[WorkerRow]:
-        home = self._open().first
+        shard = self._open().first
         with self._clock.outside():
-            found = workers_of(await read_hash(home, f"{home.base}:worker"))
+            found = workers_of(await read_hash(shard, f"{shard.base}:worker"))
         return sorted((worker for worker in found.values() if worker.until > now), key=lambda worker: worker.info.id)
 
     async def counts(self, *, now: datetime) -> dict[Shown, int]:
@@ -345,20 +353,20 @@ class RedisStore(RedisKeeper):
             return await tally.tallies(self._open(), span, since)
 
     async def circuits(self) -> list[Circuit]:
-        home = self._open().first
+        shard = self._open().first
         with self._clock.outside():
-            found = circuits_of(await read_hash(home, f"{home.base}:circuit"))
+            found = circuits_of(await read_hash(shard, f"{shard.base}:circuit"))
         return [found[task] for task in sorted(found)]
 
     async def dead(self, *, limit: int) -> list[DeadGroup]:
         with self._clock.outside():
-            return await count.dead(self._open(), limit)
+            return await count.dead_groups(self._open(), limit)
 
     # forgetting
 
     async def groups(self) -> list[tuple[State, str]]:
         with self._clock.outside():
-            return await count.ended(self._open())
+            return await count.finished_groups(self._open())
 
     async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
         with self._clock.outside():
@@ -366,29 +374,29 @@ class RedisStore(RedisKeeper):
 
     async def forget(self, rules: Rules, *, now: datetime) -> int:
         with self._clock.outside():
-            await count.tidy(self._open())
-            await mend(self._open(), now)
+            await count.tidy_registers(self._open())
+            await repair_schedules(self._open(), now)
         return 0
 
     # inside
 
-    async def _mend(self, now: datetime) -> None:
-        """After a loss that a beat has noticed; not by the beat itself, which has no time for it."""
-        epoch = self._kin.epoch
-        if epoch.mended < (losses := len(epoch.losses)):
-            await mend(self._open(), now)
-            await mend_keys(self._open())
-            epoch.mended = losses
+    async def _repair(self, now: datetime) -> None:
+        """Repairs the store after a data loss that a beat noticed. The beat itself has no time for it."""
+        data_loss = self._wakeups.data_loss
+        if data_loss.repaired < (losses := len(data_loss.losses)):
+            await repair_schedules(self._open(), now)
+            await repair_keys(self._open())
+            data_loss.repaired = losses
 
     def _open(self) -> Shards:
-        if self._homes is None:
-            raise ShuttingDown(f"the store {self.place.shown} is closed")
-        if self._homes.route.loop is not asyncio.get_running_loop():
+        if self._shards is None:
+            raise ShuttingDown(f"the store {self.url.shown} is closed")
+        if self._shards.connector.loop is not asyncio.get_running_loop():
             raise StoreError("this handle was opened in another event loop: take store.beside() there")
-        return self._homes
+        return self._shards
 
 
-async def _shut(ear: RedisListener | None, route: RedisConnector) -> None:
-    if ear is not None:
-        await ear.close()
-    await route.close()
+async def _shut(listener: RedisListener | None, connector: RedisConnector) -> None:
+    if listener is not None:
+        await listener.close()
+    await connector.close()

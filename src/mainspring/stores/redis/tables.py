@@ -1,4 +1,4 @@
-"""The memory store's tables over a snapshot: the rules run on them, and what they changed can be told."""
+"""The memory store's tables over a snapshot: the rules run on them, and they record what the rules read."""
 
 from __future__ import annotations
 
@@ -22,20 +22,22 @@ from .snapshot import Snapshot
 
 
 class NotRead(RuntimeError):
-    """A rule asked for something that its read set does not name: a bug of reads.py."""
+    """A rule read a value that its read set does not name: a bug in reads.py."""
 
     def __init__(self, kind: str, name: str) -> None:
-        super().__init__(f"the read set lacks the {kind} {name!r}; please report this as a bug of the Redis store")
+        super().__init__(f"the read set lacks the {kind} {name!r}; please report this as a bug in the Redis store")
 
 
 class SnapshotJobs(JobTable):
+    """Jobs of the snapshot."""
+
     series: ScheduleTable
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__()
         self._snapshot, self.series = snapshot, ScheduleTable(snapshot)
-        self.asked: set[str] = set()
-        """Keys whose holders were asked for."""
+        self.names_read: set[str] = set()
+        """Keys whose holders were read."""
         for _, job in snapshot.jobs.values():
             if job is not None:
                 self.put(job)
@@ -64,15 +66,16 @@ class SnapshotJobs(JobTable):
         for key in keys_of(job):
             if key not in self._snapshot.keys:
                 raise NotRead("key", key)
-            self.asked.add(key)
+            self.names_read.add(key)
             if (held := self._snapshot.keys[key]) is not None:
                 self._sure(unpacked(held))
                 if (found := super().get(unpacked(held))) is not None and found.unreadable:
-                    return key[1:], found  # its record does not say so
+                    return key[1:], found  # its keys cannot be decoded
         return super().holder(job)
 
 
 def keys_of(job: NewJob | Job) -> Iterator[str]:
+    """The unique and idempotency keys of a job, as stored."""
     if job.unique_key is not None:
         yield f"u{job.unique_key}"
     if job.idempotency_key is not None:
@@ -80,16 +83,18 @@ def keys_of(job: NewJob | Job) -> Iterator[str]:
 
 
 class _Rows(dict[str, Schedule]):
+    """Schedules by name; `names_read` are the names that were read."""
+
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__({name: row for name, (_, row) in snapshot.schedules.items() if row is not None})
         self._snapshot = snapshot
-        self.asked: set[str] = set()
+        self.names_read: set[str] = set()
 
     def _sure(self, name: object) -> None:
         if isinstance(name, str):
             if name not in self._snapshot.schedules:
                 raise NotRead("schedule", name)
-            self.asked.add(name)
+            self.names_read.add(name)
 
     def __contains__(self, name: object) -> bool:
         self._sure(name)
@@ -105,23 +110,25 @@ class _Rows(dict[str, Schedule]):
 
 
 class ScheduleTable(Series):
+    """Schedules of the snapshot."""
+
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__()
         self._snapshot, self.found = snapshot, _Rows(snapshot)
         self.rows = self.found
-        self.asked: set[str] = set()
-        """Schedules on which others may wait, and that was asked for."""
+        self.names_read: set[str] = set()
+        """Schedules whose waiting schedules were read."""
 
     def waiting(self, name: str) -> list[Schedule]:
         if name not in self._snapshot.waiting:
             raise NotRead("schedules that wait on", name)
-        self.asked.add(name)
+        self.names_read.add(name)
         rows = [self.rows.get(one) for one in self._snapshot.waiting[name]]
         return [row for row in rows if row is not None and row.waits_on == name]
 
 
 class _Circuits(dict[str, Circuit]):
-    """All of them or none: they are few, and a claim looks at each."""
+    """All circuits, or none if they were not read: they are few, and a claim needs all."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         known = (snapshot.circuits or {}).items()
@@ -146,6 +153,8 @@ class _Circuits(dict[str, Circuit]):
 
 
 class RunTable(RunLedger):
+    """Runs of the snapshot; `counted` and `dropped` record what the rules counted and deleted."""
+
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__()
         self._snapshot, self.circuits = snapshot, _Circuits(snapshot)
@@ -167,6 +176,8 @@ class RunTable(RunLedger):
 
 
 class SnapshotWorkers(WorkerTable):
+    """Workers of the snapshot."""
+
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(workers_of(snapshot.workers))
         self._snapshot = snapshot
@@ -178,12 +189,12 @@ class SnapshotWorkers(WorkerTable):
 
 
 class Tables:
-    """What a rule runs on."""
+    """The tables that a rule runs on."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.jobs, self.ledger, self.workers = SnapshotJobs(snapshot), RunTable(snapshot), SnapshotWorkers(snapshot)
         self.bound: set[JobId] = set()
-        """Jobs that have to be as they were read, whether the rule changed them or not."""
+        """Jobs that must be unchanged at the commit, even if the rule did not change them."""
         self.taken_from: set[str] = set()
-        """Queues that must not be paused."""
+        """Queues that must not be paused at the commit."""

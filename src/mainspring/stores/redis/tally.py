@@ -1,4 +1,4 @@
-"""Runs counted in Redis: a finish only adds to a list, and beats sum it up."""
+"""Tallies of runs: a finish appends counts to a list, and heartbeats fold the list into sums."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from ...clock import instant, micros
 from ...records.tally import KEPT, SECONDS, RunSums, Span, Tally, begin
 from ...records.unreadable import readable, sums_of
-from .index import Arguments
+from .index import Command
 from .known import read_hash
 from .shard import Shard, Shards
 from .two_phase import Unit, commit_one, has
@@ -19,25 +19,29 @@ Key = tuple[Span, datetime, str, str]
 
 _counted = msgspec.json.Decoder(Counted).decode
 _encode = msgspec.json.Encoder().encode
-# Counts that are summed up at a time, and how often with one beat.
-MOST, MAX_FOLDS = 1_000, 20
+# Counts folded per transaction.
+BATCH_COUNTS = 1_000
+# Transactions per beat.
+MAX_FOLDS = 20
 
 
-async def fold(homes: Shards) -> None:
-    """Adds what has been counted to all the spans it lies in, unless another worker is at it."""
-    await homes.each(lambda home: _folds(homes, home))
+async def fold(shards: Shards) -> None:
+    """Adds the appended counts to the sums of every span that contains them, unless another worker does so now."""
+    await shards.each(lambda shard: _fold_shard(shards, shard))
 
 
-async def _folds(homes: Shards, home: Shard) -> None:
+async def _fold_shard(shards: Shards, shard: Shard) -> None:
     for _ in range(MAX_FOLDS):
-        if not await _fold(homes, home):
+        if not await _fold_batch(shards, shard):
             break
 
 
-async def _fold(homes: Shards, home: Shard) -> bool:
-    """Whether there may be more to add."""
-    base = home.base
-    turn, texts = await home.many([("HGET", f"{base}:meta", "folds"), ("LRANGE", f"{base}:counting", 0, MOST - 1)])
+async def _fold_batch(shards: Shards, shard: Shard) -> bool:
+    """Folds one batch; whether there may be more."""
+    base = shard.base
+    turn, texts = await shard.multi(
+        [("HGET", f"{base}:meta", "folds"), ("LRANGE", f"{base}:counting", 0, BATCH_COUNTS - 1)]
+    )
     if not texts:
         return False
     found: dict[Key, RunSums] = {}
@@ -45,27 +49,28 @@ async def _fold(homes: Shards, home: Shard) -> bool:
         for span in SECONDS:
             found.setdefault((span, begin(instant(at), span), queue, task), RunSums()).add(sums)
     keys = list(found)
-    asked = [("HGET", f"{base}:tally:{span}", _field(at, queue, task)) for span, at, queue, task in keys]
-    kept = await home.many(asked) if asked else []
-    for key, text in zip(keys, kept, strict=True):
+    reads = [("HGET", f"{base}:tally:{span}", _field(at, queue, task)) for span, at, queue, task in keys]
+    stored = await shard.multi(reads) if reads else []
+    for key, text in zip(keys, stored, strict=True):
         if text is not None:
             found[key].add(sums_of(text))
-    commands: list[Arguments] = [("LTRIM", f"{base}:counting", len(texts), -1), ("HINCRBY", f"{base}:meta", "folds", 1)]
+    commands: list[Command] = [("LTRIM", f"{base}:counting", len(texts), -1), ("HINCRBY", f"{base}:meta", "folds", 1)]
     commands += [
         ("HSET", f"{base}:tally:{span}", _field(at, queue, task), _encode(sums))
         for (span, at, queue, task), sums in found.items()
     ]
     if minutes := [at for span, at, _, _ in keys if span == "minute"]:
-        commands += await _old(home, max(minutes))
-    written = await commit_one(homes, Unit([has(f"{base}:meta", "folds", turn)], commands))
-    return written and len(texts) == MOST
+        commands += await _drop_old(shard, max(minutes))
+    written = await commit_one(shards, Unit([has(f"{base}:meta", "folds", turn)], commands))
+    return written and len(texts) == BATCH_COUNTS
 
 
-async def _old(home: Shard, now: datetime) -> list[Arguments]:
-    gone: list[Arguments] = []
-    for span, kept in KEPT.items():
-        key = f"{home.base}:tally:{span}"
-        fields = [field for field in await read_hash(home, key) if instant(int(field.split("\0")[0])) < now - kept]
+async def _drop_old(shard: Shard, now: datetime) -> list[Command]:
+    """The commands that delete sums past their retention."""
+    gone: list[Command] = []
+    for span, stored in KEPT.items():
+        key = f"{shard.base}:tally:{span}"
+        fields = [field for field in await read_hash(shard, key) if instant(int(field.split("\0")[0])) < now - stored]
         gone += [("HDEL", key, field) for field in fields]
     return gone
 
@@ -74,16 +79,17 @@ def _field(at: datetime, queue: str, task: str) -> str:
     return f"{micros(at)}\0{queue}\0{task}"
 
 
-async def tallies(homes: Shards, span: Span, since: datetime) -> list[Tally]:
+async def tallies(shards: Shards, span: Span, since: datetime) -> list[Tally]:
+    """The folded sums of a span, together with the counts that are not folded yet."""
     found: dict[tuple[datetime, str, str], RunSums] = {}
-    for some in await homes.each(lambda home: _tallies(home, span)):
-        found |= some  # a queue has one home
+    for some in await shards.each(lambda shard: _tallies(shard, span)):
+        found |= some  # each queue is in one shard only
     return [Tally(*key, sums) for key, sums in sorted(found.items(), key=lambda one: one[0]) if key[0] >= since]
 
 
-async def _tallies(home: Shard, span: Span) -> dict[tuple[datetime, str, str], RunSums]:
-    base = home.base
-    pairs, texts = await home.many([("HGETALL", f"{base}:tally:{span}"), ("LRANGE", f"{base}:counting", 0, -1)])
+async def _tallies(shard: Shard, span: Span) -> dict[tuple[datetime, str, str], RunSums]:
+    base = shard.base
+    pairs, texts = await shard.multi([("HGETALL", f"{base}:tally:{span}"), ("LRANGE", f"{base}:counting", 0, -1)])
     found: dict[tuple[datetime, str, str], RunSums] = {}
     for field, text in zip(pairs[::2], pairs[1::2], strict=True):
         at, queue, task = field.decode().split("\0")

@@ -1,4 +1,7 @@
-"""The rules of the memory store run on a snapshot, and what they changed written if what decided it is still so."""
+"""Optimistic transactions: a rule of the memory store runs on a snapshot, and its changes are written.
+
+They are written only if the values that decided them are unchanged; else the rule runs again.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +21,19 @@ from .two_phase import Condition, Unit, commit, locked
 
 Answer = TypeVar("Answer")
 
-# Items that are read and written together. A script of the commit has fewer where they are large.
+# Items read and written together. A commit splits them further if they are large.
 MAX_ITEMS = 500
-# Races that an item may lose before its fields are locked for it, and fields that are locked at a time.
-MAX_RACES, MAX_LOCKED = 3, 500
-# What couples items: one that writes such a name and one that reads it are run in order, and written together.
+# Races that an item loses before its fields are locked for it.
+MAX_RACES = 3
+# Fields locked at a time.
+MAX_LOCKED = 500
+# Kinds of names that couple items: items with such a name in common run in order and are written together.
 COUPLING = frozenset(("job", "key", "schedule", "circuit"))
 SHARED = {"seen": "schedule", "worker": "worker"}
 
 
 class Proposal(NamedTuple, Generic[Answer]):
-    """What some of the items, by their numbers, answer once the unit is written."""
+    """A unit to write, and the answers for some of the items, by their numbers, once it is written."""
 
     numbers: Sequence[int]
     answers: Sequence[Answer]
@@ -36,59 +41,58 @@ class Proposal(NamedTuple, Generic[Answer]):
 
 
 async def transact(
-    homes: Shards,
-    doing: str,
+    shards: Shards,
+    action: str,
     items: Sequence[Item],
     needs: Needs[Item],
     rule: Callable[[Tables, Item], Answer],
     now: datetime,
-    word: str = "new final",
+    topic: str = "new final",
     before: Callable[[], object] = lambda: None,
 ) -> list[Answer]:
-    """The rule's answer for each item, once what it changed is written. `before` is called before every commit.
+    """The rule's answer for each item, once its changes are written. `before` is called before every commit.
 
-    Items that have nothing to do with each other are written each for itself, so that a race that one of them loses
-    costs the others nothing.
+    Items without names in common are written independently, so that a lost race repeats only one of them.
     """
     answers: list[Answer] = []
-    us = micros(now)
+    now_us = micros(now)
     for start in range(0, len(items), MAX_ITEMS):
         some = items[start : start + MAX_ITEMS]
 
         async def propose(numbers: Sequence[int], lock: str, some: Sequence[Item] = some) -> list[Proposal[Answer]]:
             chosen = [some[n] for n in numbers]
-            snapshot, names = await read_all(homes, chosen, needs, lock)
+            snapshot, names = await read_all(shards, chosen, needs, lock)
             proposals = list[Proposal[Answer]]()
-            for group in grouped(names, shared=len(homes.all) == 1):
+            for group in grouped(names, shared=len(shards.all) == 1):
                 tables = Tables(snapshot.part(name for n in group for name in names[n]))
-                said = [rule(tables, chosen[n]) for n in group]
-                proposals.append(Proposal([numbers[n] for n in group], said, unit_of(homes, tables, us)))
+                replies = [rule(tables, chosen[n]) for n in group]
+                proposals.append(Proposal([numbers[n] for n in group], replies, unit_of(shards, tables, now_us)))
             before()
             return proposals
 
-        answers += await contend(homes, doing, len(some), propose, word)
+        answers += await contend(shards, action, len(some), propose, topic)
     return answers
 
 
 async def contend(
-    homes: Shards,
-    doing: str,
+    shards: Shards,
+    action: str,
     count: int,
     propose: Callable[[Sequence[int], str], Awaitable[list[Proposal[Answer]]]],
-    word: str = "",
+    topic: str = "",
 ) -> list[Answer]:
-    """The answers of `count` items, once all are written. `propose` gets the numbers of those that are not, and a lock.
+    """The answers for `count` items, once all are written. `propose` gets the numbers of the items left, and a lock id.
 
-    An item that has lost some races is written under a lock, for which others wait. Raises StoreUnavailable if nothing
-    at all could be written for a long time.
+    After MAX_RACES lost races an item is written under a lock, for which other writers wait. Raises StoreUnavailable
+    after GIVE_UP_SECONDS without progress.
     """
     answers: dict[int, Answer] = {}
-    attempts, lost = Attempts(homes, doing), list[Proposal[Answer]]()
+    attempts, lost = Attempts(shards, action), list[Proposal[Answer]]()
     while len(answers) < count:
-        async with _turn(homes, lost if attempts.lost >= MAX_RACES else ()) as (lock, chosen):
+        async with _turn(shards, lost if attempts.lost_races >= MAX_RACES else ()) as (lock, chosen):
             left = [n for n in range(count) if n not in answers and (not chosen or n in chosen)]
             proposals = await propose(left, lock)
-            written = await commit(homes, [proposal.unit for proposal in proposals], word, lock)
+            written = await commit(shards, [proposal.unit for proposal in proposals], topic, lock)
         lost = [proposal for proposal, done in zip(proposals, written, strict=True) if not done]
         for proposal, done in zip(proposals, written, strict=True):
             if done:
@@ -96,25 +100,25 @@ async def contend(
         if any(written):
             attempts.progressed()
         if lost:
-            await attempts.again()
+            await attempts.pause()
     return [answers[n] for n in range(count)]
 
 
 async def contend_one(
-    homes: Shards, doing: str, propose: Callable[[], Awaitable[tuple[Answer, Unit]]], word: str = ""
+    shards: Shards, action: str, propose: Callable[[], Awaitable[tuple[Answer, Unit]]], topic: str = ""
 ) -> Answer:
-    """The same of one item."""
+    """contend() for one item."""
 
     async def propose_it(numbers: Sequence[int], lock: str) -> list[Proposal[Answer]]:
         answer, unit = await propose()
         return [Proposal(numbers, [answer], unit)]
 
-    return (await contend(homes, doing, 1, propose_it, word))[0]
+    return (await contend(shards, action, 1, propose_it, topic))[0]
 
 
 @asynccontextmanager
-async def _turn(homes: Shards, lost: Iterable[Proposal[Answer]]) -> AsyncIterator[tuple[str, set[int]]]:
-    """A lock on the fields of the first of those that have lost, and their numbers; nothing if none have."""
+async def _turn(shards: Shards, lost: Iterable[Proposal[Answer]]) -> AsyncIterator[tuple[str, set[int]]]:
+    """Locks the fields of the first items that lost; yields the lock's id and their numbers. Empty if none lost."""
     chosen, conditions = set[int](), dict[tuple[str, str | bytes], Condition]()
     for proposal in lost:
         if chosen and len(conditions) + len(proposal.unit.conditions) > MAX_LOCKED:
@@ -124,12 +128,12 @@ async def _turn(homes: Shards, lost: Iterable[Proposal[Answer]]) -> AsyncIterato
     if not chosen:
         yield "", chosen
         return
-    async with locked(homes, conditions.values()) as lock:
+    async with locked(shards, conditions.values()) as lock:
         yield lock, chosen
 
 
 def grouped(names: Sequence[Sequence[Name]], shared: bool) -> list[list[int]]:
-    """Numbers of items that are to be run and written together, in order. `shared`: several may read the same."""
+    """The numbers of coupled items, group by group. `shared`: items of two groups may read the same schedule."""
     first: dict[tuple[str, str], int] = {}
     leader = list(range(len(names)))
 

@@ -1,8 +1,21 @@
-"""Writing units whose conditions still hold: in one home by one script, over several homes by a two-phase commit.
+"""Atomic writes under conditions: in one shard by one script, over several shards by a two-phase commit.
 
-Over several homes each promises its share, one of them decides, and all of them write it. A process that meets a
-promise asks the home that decides, and settles it: an owner that dies in the middle leaves everything to be written or
-nothing.
+A unit is a list of commands with conditions: fields that must have the values that were read. The two-phase commit of a
+unit over several shards goes like this:
+
+1. Prepare (prepare.lua). Each shard, in a fixed order, checks its conditions, stores its share of the commands, and
+   locks the fields of the conditions. Any failure ends the transaction: it is dropped everywhere.
+2. Decide (resolve.lua, "begin"). The first shard, the leader, writes its share and records the decision. From then on
+   the transaction will be written, whatever happens to its owner.
+3. Write (resolve.lua, "write"). The other shards write their shares and release their locks. "done" then removes the
+   decision.
+
+A process that meets a lock asks the leader ("ask"): "write" if the transaction was decided, "wait" while it is young,
+else "drop", after which it can no longer be decided. So an owner that dies in the middle leaves a transaction that is
+written completely or not at all; sweep() ends those that no process meets.
+
+Stored under a shard's base: `promise` (shares by transaction), `promised` (since when), `lock` (field -> transaction),
+and in the leader `decided` (transaction -> bases). A transaction's id begins with the base of its leader.
 """
 
 from __future__ import annotations
@@ -14,8 +27,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Literal, NamedTuple, TypeVar
 
 from ...errors import StoreError
-from .connection import Word
-from .index import Arguments
+from .connection import Arg
+from .index import Command
 from .shard import Shard, Shards
 
 T = TypeVar("T")
@@ -23,7 +36,7 @@ Operator = Literal["=", "-", "~", "!"]
 
 
 class Condition(NamedTuple):
-    """What has to hold for a unit to be written, as share.lua tests it."""
+    """A condition of a unit, as prelude.lua tests it."""
 
     key: str
     field: str | bytes
@@ -32,29 +45,31 @@ class Condition(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """Commands that are written together if all conditions hold."""
+    """Commands that are all run if all conditions hold, else none."""
 
     conditions: Sequence[Condition]
-    commands: Sequence[Arguments]
+    commands: Sequence[Command]
 
 
-# Seconds after which a step that was not decided is given up by whoever meets it, and until it is looked at again.
-PATIENCE, AGAIN = 3, 0.005
-# Steps that are settled with each beat.
-SWEPT = 100
-# Words that one script gets: the server does nothing else while it runs. A larger unit has a script of its own.
-MAX_WORDS = 10_000
-# Words of a unit beyond which it is written in pieces, as a step of many shares.
-MAX_UNIT_WORDS = 60_000
-# Seconds after which the pieces of a step are marked as still wanted; below PATIENCE.
+# A transaction that is not decided after this time is dropped by the process that meets it.
+UNDECIDED_TIMEOUT_SECONDS = 3
+# Pause of a process that meets a younger one.
+RECHECK_SECONDS = 0.005
+# Transactions that one beat ends in each shard.
+MAX_SWEPT = 100
+# Arguments of one call of a script: the server does nothing else meanwhile. A larger unit has a call of its own.
+MAX_SCRIPT_ARGS = 10_000
+# A unit with more arguments is written in pieces.
+MAX_UNIT_ARGS = 60_000
+# The pieces of a transaction are marked as still in progress at this interval, below UNDECIDED_TIMEOUT_SECONDS.
 KEEP_SECONDS = 1.0
 
-Shares = dict[str, list[Word]]
-"""For each base what its home has to do with a unit."""
+Shares = dict[str, list[Arg]]
+"""The conditions and commands of a unit by the base of their shard, encoded as prelude.lua reads them."""
 
 
 def has(key: str, field: str | bytes, value: bytes | None) -> Condition:
-    """The field of the hash has that value; None: there is no such field."""
+    """The field of the hash has that value. With None: the hash has no such field."""
     return Condition(key, field, "-") if value is None else Condition(key, field, "=", value)
 
 
@@ -64,300 +79,330 @@ def has_members(key: str, members: Sequence[str]) -> Condition:
 
 
 def lacks_member(key: str, member: str) -> Condition:
+    """The set does not have this member."""
     return Condition(key, member, "!")
 
 
-async def commit_one(homes: Shards, unit: Unit, word: str = "") -> bool:
-    """Whether it was written."""
-    return (await commit(homes, [unit], word))[0]
+async def commit_one(shards: Shards, unit: Unit, topic: str = "") -> bool:
+    """Writes a unit; False if a condition does not hold or a field is locked."""
+    return (await commit(shards, [unit], topic))[0]
 
 
-async def commit(homes: Shards, units: Sequence[Unit], word: str = "", lock: str = "") -> list[bool]:
-    """For each unit whether it was written; where one was, the word is published. `lock` is a step of our own."""
+async def commit(shards: Shards, units: Sequence[Unit], topic: str = "", lock: str = "") -> list[bool]:
+    """Writes units, each for itself; returns for each whether it was written.
+
+    `topic` is published in every shard where something was written. `lock` is the id of a lock that the caller holds.
+    """
     written = [True] * len(units)
-    local: dict[str, list[tuple[int, list[Word]]]] = {}
+    local: dict[str, list[tuple[int, list[Arg]]]] = {}
     across: list[tuple[int, Shares]] = []
     for n, unit in enumerate(units):
         shares = _shares(unit) if unit.commands else {}
-        if sum(map(len, shares.values())) > MAX_UNIT_WORDS:
-            written[n] = await asyncio.shield(asyncio.ensure_future(_in_pieces(homes, shares, word, lock)))
+        if sum(map(len, shares.values())) > MAX_UNIT_ARGS:
+            written[n] = await asyncio.shield(asyncio.ensure_future(_commit_in_pieces(shards, shares, topic, lock)))
         elif len(shares) == 1:
-            ((base, words),) = shares.items()
-            local.setdefault(base, []).append((n, words))
+            ((base, args),) = shares.items()
+            local.setdefault(base, []).append((n, args))
         elif shares:
             across.append((n, shares))
-    scripts = [(homes.named(base), lot) for base, some in local.items() for lot in _lots(some, len)]
-    answers = await asyncio.gather(*(_commit(homes, home, lot, word, lock) for home, lot in scripts))
-    for (_, lot), done in zip(scripts, answers, strict=True):
-        for (n, _), whether in zip(lot, done, strict=True):
-            written[n] = whether
-    for some in _lots(across, lambda shares: sum(map(len, shares.values()))):
-        steps = [_step(homes, shares, word) for _, shares in some]
-        done = await asyncio.shield(asyncio.ensure_future(_together(homes, steps, lock)))
-        for (n, _), whether in zip(some, done, strict=True):
-            written[n] = whether
+    scripts = [(shards.by_base(base), batch) for base, some in local.items() for batch in _batches(some, len)]
+    answers = await asyncio.gather(*(_commit(shards, shard, batch, topic, lock) for shard, batch in scripts))
+    for (_, batch), done in zip(scripts, answers, strict=True):
+        for (n, _), is_written in zip(batch, done, strict=True):
+            written[n] = is_written
+    for some in _batches(across, lambda shares: sum(map(len, shares.values()))):
+        transactions = [_new_transaction(shards, shares, topic) for _, shares in some]
+        done = await asyncio.shield(asyncio.ensure_future(_commit_across(shards, transactions, lock)))
+        for (n, _), is_written in zip(some, done, strict=True):
+            written[n] = is_written
     return written
 
 
 def _shares(unit: Unit) -> Shares:
+    """Splits a unit by shard, and encodes each part as prelude.lua reads it."""
     read: Shares = {}
     written: Shares = {}
     for condition in unit.conditions:
         read.setdefault(_base(condition.key), []).extend(condition)
     for command in unit.commands:
-        words = written.setdefault(_base(str(command[1])), [])
-        words.append(len(command))
-        words += command
+        args = written.setdefault(_base(str(command[1])), [])
+        args.append(len(command))
+        args += command
     bases = dict.fromkeys([*written, *read])
     return {base: [len(read.get(base, ())) // 4, *read.get(base, ()), *written.get(base, ())] for base in bases}
 
 
 def _base(key: str) -> str:
+    """The base of the shard of a key."""
     return key[: key.index("}") + 1]
 
 
-def _lots(numbered: Sequence[tuple[int, T]], size: Callable[[T], int]) -> Iterator[list[tuple[int, T]]]:
-    """In order, of at most MAX_WORDS each where that can be."""
-    lot, words = list[tuple[int, T]](), 0
+def _batches(numbered: Sequence[tuple[int, T]], size: Callable[[T], int]) -> Iterator[list[tuple[int, T]]]:
+    """The items in order, in batches of at most MAX_SCRIPT_ARGS arguments; a larger item is alone in its batch."""
+    batch, total = list[tuple[int, T]](), 0
     for n, one in numbered:
-        if lot and words + size(one) > MAX_WORDS:
-            yield lot
-            lot, words = [], 0
-        lot.append((n, one))
-        words += size(one)
-    if lot:
-        yield lot
+        if batch and total + size(one) > MAX_SCRIPT_ARGS:
+            yield batch
+            batch, total = [], 0
+        batch.append((n, one))
+        total += size(one)
+    if batch:
+        yield batch
 
 
 async def _commit(
-    homes: Shards, home: Shard, lot: Sequence[tuple[int, list[Word]]], word: str, lock: str
-) -> list[bool]:  # fmt: skip
-    words: list[Word] = [lock, word]
-    for _, unit in lot:
-        words.append(len(unit))
-        words += unit
-    return await _answered(homes, home, await home.script("commit", words))
+    shards: Shards, shard: Shard, batch: Sequence[tuple[int, list[Arg]]], topic: str, lock: str
+) -> list[bool]:
+    args: list[Arg] = [lock, topic]
+    for _, unit in batch:
+        args.append(len(unit))
+        args += unit
+    return await _written(shards, shard, await shard.script("commit", args))
 
 
-async def _answered(homes: Shards, home: Shard, answers: Sequence[int | bytes]) -> list[bool]:
-    """For each whether it was done; the steps that were in the way are settled first if that can be."""
-    for step in {answer for answer in answers if isinstance(answer, bytes)}:
-        await settle(homes, home, step.decode())
+async def _written(shards: Shards, shard: Shard, answers: Sequence[int | bytes]) -> list[bool]:
+    """For each reply of a script whether it was written. Transactions that locked a field are resolved if possible."""
+    for transaction in {answer for answer in answers if isinstance(answer, bytes)}:
+        await resolve(shards, shard, transaction.decode())
     return [answer == 1 for answer in answers]
 
 
-# over several homes
+# several shards
 
 
-class Step(NamedTuple):
+class CrossShardTransaction(NamedTuple):
+    """A unit over several shards."""
+
     id: str
     bases: list[str]
-    """The first one decides."""
+    """The first is the leader's."""
     shares: Shares
 
 
-def _step(homes: Shards, shares: Shares, word: str) -> Step:
-    bases = [home.base for home in homes.all if home.base in shares]  # all take them in one order
-    for base, words in shares.items():
-        if word and len(words) > 1 + 4 * int(words[0]):
-            words += (3, "PUBLISH", base, word)
-    return Step(_new_id(bases[0]), bases, shares)
+def _new_transaction(shards: Shards, shares: Shares, topic: str) -> CrossShardTransaction:
+    bases = [
+        shard.base for shard in shards.all if shard.base in shares
+    ]  # one order for all processes, so that none wait for each other
+    for base, args in shares.items():
+        if topic and len(args) > 1 + 4 * int(args[0]):
+            args += (3, "PUBLISH", base, topic)
+    return CrossShardTransaction(_new_id(bases[0]), bases, shares)
 
 
 def _new_id(base: str) -> str:
     return f"{base} {os.urandom(10).hex()}"
 
 
-async def _together(homes: Shards, steps: Sequence[Step], lock: str) -> list[bool]:
-    """For each step whether it was written. The number of ways to the servers is that of homes and three."""
-    left = {step.id: step for step in steps}
-    promised: dict[str, list[Shard]] = {id: [] for id in left}
+async def _commit_across(shards: Shards, transactions: Sequence[CrossShardTransaction], lock: str) -> list[bool]:
+    """Commits transactions together; for each whether it was written. It takes one round trip per shard plus three."""
+    left = {transaction.id: transaction for transaction in transactions}
+    prepared: dict[str, list[Shard]] = {id: [] for id in left}
     try:
-        for home in homes.all:
-            some = [step for step in left.values() if home.base in step.shares]
-            for step, done in zip(some, await _promise(homes, home, some, promised, lock), strict=True):
+        for shard in shards.all:
+            some = [transaction for transaction in left.values() if shard.base in transaction.shares]
+            for transaction, done in zip(some, await _prepare(shards, shard, some, prepared, lock), strict=True):
                 if not done:
-                    del left[step.id]
-        for step in await _decided(homes, left.values()):
-            del promised[step.id]
+                    del left[transaction.id]
+        for transaction in await _decide(shards, left.values()):
+            del prepared[transaction.id]
     finally:
-        for id, those in promised.items():
+        for id, those in prepared.items():
             left.pop(id, None)
-            for home in those:
-                with suppress(StoreError):  # a process that meets it will ask
-                    await settle(homes, home, id, patience=-1)
-    await _write(homes, left.values())
-    return [step.id in left for step in steps]
+            for shard in those:
+                with suppress(StoreError):  # the next process that meets it resolves it
+                    await resolve(shards, shard, id, timeout=-1)
+    await _write(shards, left.values())
+    return [transaction.id in left for transaction in transactions]
 
 
-async def _promise(
-    homes: Shards, home: Shard, steps: Sequence[Step], promised: dict[str, list[Shard]], lock: str
+async def _prepare(
+    shards: Shards,
+    shard: Shard,
+    transactions: Sequence[CrossShardTransaction],
+    prepared: dict[str, list[Shard]],
+    lock: str,
 ) -> list[bool]:
-    if not steps:
+    """Prepares the shares of one shard; for each transaction whether it was prepared."""
+    if not transactions:
         return []
-    words: list[Word] = [lock]
-    for step in steps:
-        promised[step.id].append(home)
-        words += (1 + len(step.shares[home.base]), step.id, *step.shares[home.base])
-    return await _answered(homes, home, await home.script("promise", words))
+    args: list[Arg] = [lock]
+    for transaction in transactions:
+        prepared[transaction.id].append(shard)
+        args += (1 + len(transaction.shares[shard.base]), transaction.id, *transaction.shares[shard.base])
+    return await _written(shards, shard, await shard.script("prepare", args))
 
 
-async def _decided(homes: Shards, steps: Iterable[Step]) -> list[Step]:
-    """Those that are to be written, whatever happens to us."""
-    led: dict[Shard, list[Step]] = {}
-    for step in steps:
-        led.setdefault(homes.named(step.bases[0]), []).append(step)
+async def _decide(shards: Shards, transactions: Iterable[CrossShardTransaction]) -> list[CrossShardTransaction]:
+    """The transactions that were decided: they will be written even if this process dies now."""
+    led: dict[Shard, list[CrossShardTransaction]] = {}
+    for transaction in transactions:
+        led.setdefault(shards.by_base(transaction.bases[0]), []).append(transaction)
 
-    async def begin(home: Shard) -> list[int]:
-        pairs = [word for step in led[home] for word in (step.id, " ".join(step.bases))]
-        answers: list[int] = await home.script("settle", ["begin", *pairs])
+    async def begin(shard: Shard) -> list[int]:
+        pairs = [topic for transaction in led[shard] for topic in (transaction.id, " ".join(transaction.bases))]
+        answers: list[int] = await shard.script("resolve", ["begin", *pairs])
         return answers
 
-    answers = await homes.each(begin, led) if led else []
+    answers = await shards.each(begin, led) if led else []
     pairs = [pair for some, done in zip(led.values(), answers, strict=True) for pair in zip(some, done, strict=True)]
-    return [step for step, done in pairs if done]
+    return [transaction for transaction, done in pairs if done]
 
 
-async def _write(homes: Shards, steps: Iterable[Step]) -> None:
+async def _write(shards: Shards, transactions: Iterable[CrossShardTransaction]) -> None:
+    """Writes decided transactions in all shards but the leader, then removes the decisions."""
     shares: dict[Shard, list[str]] = {}
     led: dict[Shard, list[str]] = {}
-    for step in steps:
-        led.setdefault(homes.named(step.bases[0]), []).append(step.id)
-        for base in step.bases[1:]:
-            shares.setdefault(homes.named(base), []).append(step.id)
+    for transaction in transactions:
+        led.setdefault(shards.by_base(transaction.bases[0]), []).append(transaction.id)
+        for base in transaction.bases[1:]:
+            shares.setdefault(shards.by_base(base), []).append(transaction.id)
     if shares:
-        await homes.each(lambda home: home.script("settle", ["write", *shares[home]]), shares)
+        await shards.each(lambda shard: shard.script("resolve", ["write", *shares[shard]]), shares)
     if led:
-        await homes.each(lambda home: home.script("settle", ["done", *led[home]]), led)
+        await shards.each(lambda shard: shard.script("resolve", ["done", *led[shard]]), led)
 
 
 # in pieces
 
 
 class Piece(NamedTuple):
+    """A part of a large unit, small enough for one call of a script."""
+
     id: str
-    home: Shard
-    words: list[Word]
+    shard: Shard
+    args: list[Arg]
 
 
-async def _in_pieces(homes: Shards, shares: Shares, word: str, lock: str) -> bool:
-    """Whether it was written: the same as a step, but of several shares in a home, none of them long.
+async def _commit_in_pieces(shards: Shards, shares: Shares, topic: str, lock: str) -> bool:
+    """Commits a large unit in pieces; whether it was written.
 
-    Each piece is a step of its own with the same leader, and they are decided together. What is decided is written
-    piece by piece: others may see the first while the last is on its way, and end it if its owner does not.
+    Each piece is a transaction with the same leader, and all are decided together. The decided pieces are written one
+    by one: other processes may see the first before the last is written, and write the rest if the owner dies.
     """
-    those = [home for home in homes.all if home.base in shares]
+    those = [shard for shard in shards.all if shard.base in shares]
     leader, stem = those[0], _new_id(those[0].base)
-    split = [(home, some) for home in those for some in _split(shares[home.base], home, word)]
-    pieces = [Piece(f"{stem}-{n}", home, some) for n, (home, some) in enumerate(split)]
-    promised, decided = list[Piece](), False
+    split = [(shard, some) for shard in those for some in _split(shares[shard.base], shard, topic)]
+    pieces = [Piece(f"{stem}-{n}", shard, some) for n, (shard, some) in enumerate(split)]
+    prepared, decided = list[Piece](), False
     try:
-        decided = await _promise_all(homes, leader, pieces, promised, lock) and await _begin_all(leader, pieces)
+        decided = await _prepare_all(shards, leader, pieces, prepared, lock) and await _decide_all(leader, pieces)
     finally:
-        for piece in () if decided else promised:
-            with suppress(StoreError):  # a process that meets it will ask
-                await settle(homes, piece.home, piece.id, patience=-1)
+        for piece in () if decided else prepared:
+            with suppress(StoreError):  # the next process that meets it resolves it
+                await resolve(shards, piece.shard, piece.id, timeout=-1)
     if decided:
         for piece in pieces:
-            await piece.home.script("settle", ["write", piece.id])
+            await piece.shard.script("resolve", ["write", piece.id])
         ids = [piece.id for piece in pieces]
-        await leader.script("settle", ["write", *ids])  # the tokens
-        await leader.script("settle", ["done", *ids])
+        await leader.script("resolve", ["write", *ids])  # removes the tokens
+        await leader.script("resolve", ["done", *ids])
     return decided
 
 
-async def _promise_all(homes: Shards, leader: Shard, pieces: Sequence[Piece], promised: list[Piece], lock: str) -> bool:
+async def _prepare_all(
+    shards: Shards, leader: Shard, pieces: Sequence[Piece], prepared: list[Piece], lock: str
+) -> bool:
+    """Prepares all pieces in order; False as soon as one cannot be prepared."""
     loop = asyncio.get_running_loop()
-    kept = loop.time()
+    kept_at = loop.time()
     for piece in pieces:
-        promised.append(piece)
-        if piece.home is not leader:  # a token: who meets the piece asks the leader whether it is wanted
-            await leader.script("promise", [lock, 2, piece.id, 0])
-        words = [lock, 1 + len(piece.words), piece.id, *piece.words]
-        if not (await _answered(homes, piece.home, await piece.home.script("promise", words)))[0]:
+        prepared.append(piece)
+        if piece.shard is not leader:  # a token: the leader is asked about the piece, so it must know it
+            await leader.script("prepare", [lock, 2, piece.id, 0])
+        args = [lock, 1 + len(piece.args), piece.id, *piece.args]
+        if not (await _written(shards, piece.shard, await piece.shard.script("prepare", args)))[0]:
             return False
-        if loop.time() - kept > KEEP_SECONDS:
-            await leader.script("settle", ["keep", *(one.id for one in promised)])
-            kept = loop.time()
+        if loop.time() - kept_at > KEEP_SECONDS:
+            await leader.script("resolve", ["keep", *(one.id for one in prepared)])
+            kept_at = loop.time()
     return True
 
 
-async def _begin_all(leader: Shard, pieces: Sequence[Piece]) -> bool:
-    pairs = [word for piece in pieces for word in (piece.id, f"{leader.base} {piece.home.base} {leader.base}")]
-    return bool(await leader.script("settle", ["begin all", *pairs]))
+async def _decide_all(leader: Shard, pieces: Sequence[Piece]) -> bool:
+    """Decides all pieces at once; False if one of them was dropped."""
+    pairs = [topic for piece in pieces for topic in (piece.id, f"{leader.base} {piece.shard.base} {leader.base}")]
+    return bool(await leader.script("resolve", ["begin all", *pairs]))
 
 
-def _split(words: list[Word], home: Shard, word: str) -> Iterator[list[Word]]:
-    """Conditions first, then commands in their order, as units of at most MAX_WORDS where that can be."""
-    end, step = 1 + 4 * int(words[0]), MAX_WORDS // 4 * 4
-    for at in range(1, end, step):
-        some = words[at : min(at + step, end)]
+def _split(args: list[Arg], shard: Shard, topic: str) -> Iterator[list[Arg]]:
+    """The share as units of at most MAX_SCRIPT_ARGS arguments: conditions first, then commands in order."""
+    end, transaction = 1 + 4 * int(args[0]), MAX_SCRIPT_ARGS // 4 * 4
+    for at in range(1, end, transaction):
+        some = args[at : min(at + transaction, end)]
         yield [len(some) // 4, *some]
-    piece, at = list[Word](), end
-    while at < len(words):
-        size = 1 + int(words[at])
-        if piece and len(piece) + size > MAX_WORDS:
+    piece, at = list[Arg](), end
+    while at < len(args):
+        size = 1 + int(args[at])
+        if piece and len(piece) + size > MAX_SCRIPT_ARGS:
             yield [0, *piece]
             piece = []
-        piece += words[at : at + size]
+        piece += args[at : at + size]
         at += size
-    if word:
-        piece += (3, "PUBLISH", home.base, word)
+    if topic:
+        piece += (3, "PUBLISH", shard.base, topic)
     if piece:
         yield [0, *piece]
 
 
-async def settle(homes: Shards, home: Shard, step: str, patience: int | None = None) -> None:
-    """Ends a step that this home has promised its share of, as was decided; a young one is left to its owner."""
-    leader = homes.named(step.split(" ")[0])
-    seconds = PATIENCE if patience is None else patience
-    verdict = (await leader.script("settle", ["ask", seconds, step])).decode()
+async def resolve(shards: Shards, shard: Shard, transaction: str, timeout: int | None = None) -> None:
+    """Ends a transaction that locks a field of this shard, as the leader decided.
+
+    One younger than `timeout` seconds is left to its owner, after a short pause.
+    """
+    leader = shards.by_base(transaction.split(" ")[0])
+    seconds = UNDECIDED_TIMEOUT_SECONDS if timeout is None else timeout
+    verdict = (await leader.script("resolve", ["ask", seconds, transaction])).decode()
     if verdict == "wait":
-        await asyncio.sleep(AGAIN)
-    elif home is not leader or verdict == "write":
-        await home.script("settle", [verdict, step])
+        await asyncio.sleep(RECHECK_SECONDS)
+    elif shard is not leader or verdict == "write":
+        await shard.script("resolve", [verdict, transaction])
 
 
-async def sweep(homes: Shards) -> None:
-    """Ends the steps whose owners are gone."""
-    await homes.each(lambda home: _sweep(homes, home))
+async def sweep(shards: Shards) -> None:
+    """Ends the transactions of dead processes."""
+    await shards.each(lambda shard: _sweep(shards, shard))
 
 
-async def _sweep(homes: Shards, home: Shard) -> None:
-    base = home.base
-    (now, _), steps, decided = await home.many([
-        ("TIME",), ("ZRANGE", f"{base}:promised", 0, SWEPT, "WITHSCORES"), ("HGETALL", f"{base}:decided"),
-    ])  # fmt: skip
-    for step, at in zip(steps[::2], steps[1::2], strict=True):
-        if int(now) - float(at) > PATIENCE:
-            await settle(homes, home, step.decode())
-    for step, bases in zip(decided[::2], decided[1::2], strict=True):
+async def _sweep(shards: Shards, shard: Shard) -> None:
+    """Ends old undecided transactions of this shard, and writes the decided ones that it leads."""
+    base = shard.base
+    (now, _), transactions, decided = await shard.multi(
+        [
+            ("TIME",),
+            ("ZRANGE", f"{base}:promised", 0, MAX_SWEPT, "WITHSCORES"),
+            ("HGETALL", f"{base}:decided"),
+        ]
+    )
+    for transaction, at in zip(transactions[::2], transactions[1::2], strict=True):
+        if int(now) - float(at) > UNDECIDED_TIMEOUT_SECONDS:
+            await resolve(shards, shard, transaction.decode())
+    for transaction, bases in zip(decided[::2], decided[1::2], strict=True):
         for other in bases.decode().split(" ")[1:]:
-            await homes.named(other).script("settle", ["write", step])
-        await home.script("settle", ["done", step])
+            await shards.by_base(other).script("resolve", ["write", transaction])
+        await shard.script("resolve", ["done", transaction])
 
 
 # locks
 
 
 @asynccontextmanager
-async def locked(homes: Shards, conditions: Iterable[Condition]) -> AsyncIterator[str]:
-    """A step that has locked these fields, so that others wait; nothing if one of them is locked already.
+async def locked(shards: Shards, conditions: Iterable[Condition]) -> AsyncIterator[str]:
+    """Locks the fields of these conditions. Yields the lock's id, or "" if one of them is locked already.
 
-    Correctness does not rest on it: conditions are tested all the same, and a lock ends PATIENCE seconds after its
-    owner has died. It gives a writer its turn that has lost too many races.
+    It lets a writer through that has lost too many races. Correctness does not depend on it: conditions are still
+    tested, and a lock expires UNDECIDED_TIMEOUT_SECONDS after its owner has died.
     """
     shares = _shares(Unit(list(conditions), ()))
-    bases = [home.base for home in homes.all if home.base in shares]
-    step, taken, ours = _new_id(bases[0]), list[Shard](), True
+    bases = [shard.base for shard in shards.all if shard.base in shares]
+    transaction, taken, ours = _new_id(bases[0]), list[Shard](), True
     try:
-        for home in map(homes.named, bases):
-            taken.append(home)
-            (ours,) = await _answered(homes, home, [await home.script("lock", [step, *shares[home.base]])])
+        for shard in map(shards.by_base, bases):
+            taken.append(shard)
+            (ours,) = await _written(shards, shard, [await shard.script("lock", [transaction, *shares[shard.base]])])
             if not ours:
                 break
-        yield step if ours else ""
+        yield transaction if ours else ""
     finally:
-        for home in taken:
-            with suppress(StoreError):  # it ends by itself
-                await home.script("settle", ["drop", step])
+        for shard in taken:
+            with suppress(StoreError):  # it expires
+                await shard.script("resolve", ["drop", transaction])

@@ -1,4 +1,4 @@
-"""Where a Redis store is: on a server, behind sentinels or in a cluster, and under which names."""
+"""URLs of Redis stores: a server, a socket, sentinels or a cluster, and the prefix of all keys."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ FORMS = {
 SCHEMES = {
     f"redis{tls}{kind and '+'}{kind}": kind or "server" for tls in ("", "s") for kind in ("", "cluster", "sentinel")
 }
-# The keys of a cluster lie in so many slots, evenly spread; it is written down in the cluster when it is first used.
-HOMES, MOST_HOMES, SLOTS = 8, 64, 16384
+# Shards of a new store in a cluster; the cluster records the number when the store is first opened.
+DEFAULT_SHARDS = 8
+MAX_SHARDS = 64
+# Hash slots of every Redis cluster.
+SLOTS = 16384
 _PREFIX = re.compile(r"[A-Za-z0-9_:.-]{1,64}")
 _HOST = re.compile(r"[\w.%-]+|[0-9A-Fa-f:.]+(%\w+)?", re.ASCII)
 _DB = re.compile(r"[0-9]{1,6}")
-# To the last @, across slashes: a password that should have been percent-encoded must not be shown either.
+# Up to the last @, across slashes: a password that should have been percent-encoded must not be shown either.
 _PASSWORD = re.compile(r"(//[^:@]*):.*@")
 _LATE_AT = re.compile(r"//[^/?]*[/?].*@")
 
@@ -35,7 +38,7 @@ Address = tuple[str, int]
 
 
 class ConnectTarget(NamedTuple):
-    """Where a connection goes to, and what is said first."""
+    """What it takes to open one connection: an address or socket, credentials, database and TLS."""
 
     address: Address
     socket: str
@@ -46,23 +49,23 @@ class ConnectTarget(NamedTuple):
 
 
 def slot(key: str) -> int:
-    """Of a key with its tag in braces, as every cluster computes it."""
+    """The hash slot of a key with a hash tag in braces."""
     return crc_hqx(key[key.index("{") + 1 : key.index("}")].encode(), 0) % SLOTS
 
 
 class RedisUrl:
-    """Every key of the store begins with one of `bases`, whose braces keep those with the same one in one slot."""
+    """A parsed URL. Every key of the store begins with one of `bases`, a hash tag that keeps a shard in one slot."""
 
     def __init__(self, url: str, shown: str, *, prefix: str = "") -> None:
-        """`prefix` is what the setting redis_key_prefix says; empty: nothing."""
+        """`prefix` is the setting redis_key_prefix, empty if it is not set."""
         self.shown = re.sub(r"([?&]sentinel_password=)[^&]*", r"\1***", _PASSWORD.sub(r"\1:***@", shown))
         scheme = url.partition("://")[0]
         self.kind: Literal["server", "cluster", "sentinel", "socket"] = SCHEMES.get(scheme, "socket")  # type: ignore[assignment]
         self._form = FORMS[self.kind]
         parts = self._parts(url)
         self._tls = parts.scheme.startswith("rediss")
-        self.asked = dict(parse_qsl(parts.query, keep_blank_values=True))
-        self.prefix = self._named(self.asked.pop("prefix", None), prefix)
+        self._parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
+        self.prefix = self._prefix(self._parameters.pop("prefix", None), prefix)
         self.bases = self._bases()
         self.base = self.bases[0]
         user = parts.user or ""
@@ -70,18 +73,20 @@ class RedisUrl:
         self._password = password if ":" in user else None
         self.service, self.db, self.addresses, self.socket = "", 0, list[Address](), ""
         if self.kind == "socket":
-            self._on_socket(parts)
+            self._parse_socket(parts)
         else:
-            self._on_servers(parts)
-        self._files = {name: self.asked.pop(name) for name in FILES if self._tls and name in self.asked}
+            self._parse_servers(parts)
+        self._files = {name: self._parameters.pop(name) for name in FILES if self._tls and name in self._parameters}
         if "key" in self._files and "cert" not in self._files:
-            raise BadSetting(f"key= without cert= in store URL {self.shown!r}: name the certificate that it is of")
-        self._sentinel_password = self.asked.pop("sentinel_password", None) if self.kind == "sentinel" else None
-        if self.asked:
-            raise BadSetting(f"unknown {', '.join(sorted(self.asked))} in store URL {self.shown!r}: {self._taken()}")
+            raise BadSetting(f"key= without cert= in store URL {self.shown!r}: name its certificate with cert=")
+        self._sentinel_password = self._parameters.pop("sentinel_password", None) if self.kind == "sentinel" else None
+        if self._parameters:
+            raise BadSetting(
+                f"unknown {', '.join(sorted(self._parameters))} in store URL {self.shown!r}: {self._accepted()}"
+            )
 
-    def _named(self, in_url: str | None, setting: str) -> str:
-        """What URL and setting name, which must not be two things."""
+    def _prefix(self, in_url: str | None, setting: str) -> str:
+        """The key prefix of the URL or of the setting. Raises BadSetting if the two differ."""
         name = (setting or "mainspring") if in_url is None else in_url
         source = f"redis_key_prefix={name!r}" if in_url is None else f"prefix={name!r} in store URL {self.shown!r}"
         if not _PREFIX.fullmatch(name):
@@ -93,7 +98,7 @@ class RedisUrl:
         return name
 
     def server(self, address: Address | None = None) -> ConnectTarget:
-        """The one at that address, or the only one there is."""
+        """The server at that address, by default the first of the URL."""
         return ConnectTarget(
             address or (self.addresses or [("", 0)])[0],
             self.socket,
@@ -108,7 +113,7 @@ class RedisUrl:
 
     @cached_property
     def _context(self) -> SSLContext | None:
-        """Once: it takes a while to read the authorities of a system, and sentinels are called often."""
+        """Cached: reading the system's authorities is slow, and connections to sentinels are frequent."""
         return context(self._files, self.shown) if self._tls else None
 
     def _parts(self, url: str) -> urls.Url:
@@ -125,12 +130,12 @@ class RedisUrl:
     def _bases(self) -> list[str]:
         if self.kind != "cluster":
             return [f"{{{self.prefix}}}"]
-        asked = self.asked.pop("homes", str(HOMES))
-        if not asked.isascii() or not asked.isdigit() or not 1 <= int(asked) <= MOST_HOMES:
-            raise BadSetting(f"homes={asked} in store URL {self.shown!r}: use a number from 1 to {MOST_HOMES}")
-        return list(_spread(self.prefix, int(asked)))
+        number = self._parameters.pop("homes", str(DEFAULT_SHARDS))
+        if not number.isascii() or not number.isdigit() or not 1 <= int(number) <= MAX_SHARDS:
+            raise BadSetting(f"homes={number} in store URL {self.shown!r}: use a number from 1 to {MAX_SHARDS}")
+        return list(_spread(self.prefix, int(number)))
 
-    def _on_servers(self, parts: urls.Url) -> None:
+    def _parse_servers(self, parts: urls.Url) -> None:
         for host in parts.hosts:
             if not host.name:
                 raise BadSetting(f"store URL {self.shown!r} names no host: use {self._form}")
@@ -150,28 +155,29 @@ class RedisUrl:
         if self.kind == "cluster" and self.db:
             raise BadSetting(f"database {self.db} in store URL {self.shown!r}: a cluster has 0 only")
 
-    def _on_socket(self, parts: urls.Url) -> None:
+    def _parse_socket(self, parts: urls.Url) -> None:
         if parts.authority or len(parts.path) < 2 or parts.path.endswith("/"):
             raise BadSetting(f"store URL {self.shown!r} names no socket: use {self._form}")
-        self.socket, self.db = parts.path, self._number(self.asked.pop("db", "0"))
+        self.socket, self.db = parts.path, self._number(self._parameters.pop("db", "0"))
 
     def _number(self, db: str) -> int:
         if not _DB.fullmatch(db):
-            raise BadSetting(f"{db!r} in store URL {self.shown!r} is no database's number: use 0, as in {self._form}")
+            raise BadSetting(f"{db!r} in store URL {self.shown!r} is not a database number: use 0, as in {self._form}")
         return int(db)
 
-    def _taken(self) -> str:
+    def _accepted(self) -> str:
+        """The parameters that a URL of this kind accepts, for an error message."""
         files = [*FILES] if self._tls else []
         own = {"cluster": ["homes"], "sentinel": ["sentinel_password"], "socket": ["db"]}.get(self.kind, [])
         return f"it takes {', '.join(['prefix', *own, *files])}" + (" only" if not own and not files else "")
 
 
-def _spread(prefix: str, homes: int) -> list[str]:
-    """Bases whose slots lie one in each part of all slots, so that every master has its share of them."""
+def _spread(prefix: str, shards: int) -> list[str]:
+    """Bases whose slots are evenly spaced, so that every master has about as many shards."""
     found = []
-    for n in range(homes):
+    for n in range(shards):
         tail = 0
-        while slot(base := f"{{{prefix}:{n}{f'.{tail}' if tail else ''}}}") * homes // SLOTS != n:
+        while slot(base := f"{{{prefix}:{n}{f'.{tail}' if tail else ''}}}") * shards // SLOTS != n:
             tail += 1
         found.append(base)
     return found

@@ -1,5 +1,6 @@
--- Writes one unit, or nothing: then it answers with the numbers of the conditions that do not hold, or whose fields are
--- locked. ARGV: the word that is published; the unit.
+-- Writes one unit if all its conditions hold and none of their fields is locked.
+-- ARGV: the topic to publish; the unit.
+-- Returns the numbers of the conditions that do not hold or are locked; empty if the unit was written.
 local locks, number, broken = redis.call('EXISTS', base .. 'lock') == 1, 0, {}
 fields(ARGV, 2, function(key, field, operator, value)
   number = number + 1
@@ -7,8 +8,8 @@ fields(ARGV, 2, function(key, field, operator, value)
   if locked or differs(key, field, operator, value) then broken[#broken + 1] = number end
 end)
 if broken[1] then return broken end
-local stirred = {}
-run(ARGV, 2, #ARGV + 1, stirred)
-mend_all(stirred)
+local changed = {}
+run(ARGV, 2, #ARGV + 1, changed)
+update_groups(changed)
 redis.call('PUBLISH', KEYS[1], ARGV[1])
 return broken

@@ -1,48 +1,50 @@
-"""The contract of a store as tests: subclass StoreContract, say how to make a store, run pytest."""
+"""The contract of a store as tests: subclass StoreContract, define make_store(), and run pytest."""
 
 from __future__ import annotations
 
+from .audit import AuditContract
 from .beat import BeatContract
 from .brief import BriefContract
 from .change import ChangeContract
 from .circuit import CircuitContract
 from .claim import ClaimContract
-from .depth import DepthContract
+from .documents import DocumentContract
 from .enqueue import EnqueueContract
 from .execution import ExecutionContract
+from .feed import FeedContract
 from .finish import FinishContract
 from .fire import FireContract
-from .keeper import AuditContract, DocumentContract, NewsContract
+from .follow_up import FollowUpContract
 from .keys import KeysContract
 from .leader import LeaderContract
-from .life import LifeContract
+from .lifecycle import LifecycleContract
 from .lists import ListsContract
-from .order import OrderContract
 from .probe import ProbeContract
 from .prune import PruneContract
+from .queue_depth import QueueDepthContract
 from .read import ReadContract
 from .report import ReportContract
 from .schedule import ScheduleContract
-from .sequel import SequelContract
-from .series import SeriesContract
+from .schedule_runs import ScheduleRunsContract
 from .tally import TallyContract
 from .update import UpdateContract
 from .version import VersionContract
+from .worker_commands import WorkerCommandsContract
 
 __all__ = ["StoreContract"]
 
 
 class StoreContract(
-    LifeContract,
+    LifecycleContract,
     EnqueueContract,
     KeysContract,
     ClaimContract,
     ProbeContract,
     BeatContract,
-    OrderContract,
+    WorkerCommandsContract,
     FinishContract,
     ExecutionContract,
-    SequelContract,
+    FollowUpContract,
     CircuitContract,
     TallyContract,
     ReportContract,
@@ -54,12 +56,12 @@ class StoreContract(
     PruneContract,
     ScheduleContract,
     FireContract,
-    SeriesContract,
+    ScheduleRunsContract,
     LeaderContract,
     DocumentContract,
     AuditContract,
-    NewsContract,
-    DepthContract,
+    FeedContract,
+    QueueDepthContract,
     VersionContract,
 ):
-    """Every sentence of the Store protocol; needs the plugin mainspring.testing.plugin."""
+    """All tests of the Store protocol. They need the plugin mainspring.testing.plugin."""

@@ -1,4 +1,4 @@
-"""beat, workers and expired: who lives, what it holds, and whose runs are lost."""
+"""beat, workers and expired: which workers are alive, what they hold, and whose runs are lost."""
 
 from __future__ import annotations
 
@@ -9,11 +9,25 @@ import pytest
 from ...records.job import Action, State
 from ...records.outcome import Crashed, Done, Retry
 from ...records.worker import WorkerCommands, WorkerRow
-from .build import NOW, Contract, a_worker, act, beat, claim, claimed, later, new_job, put, see, settle, start
+from .build import (
+    NOW,
+    Contract,
+    a_worker,
+    act,
+    beat,
+    claim,
+    claim_ids,
+    finish_run,
+    later,
+    new_job,
+    put,
+    read_job,
+    start,
+)
 
 
 class BeatContract(Contract):
-    async def test_a_worker_that_beats_is_listed_as_it_described_itself(self) -> None:
+    async def test_a_worker_that_beats_is_listed_with_its_info(self) -> None:
         async with self.opened() as store:
             info = a_worker("ada", queues=("a", "b"), tasks=("x", "y"), host="hôst", pid=7, running=3)
             await store.beat(info, until=later(20.000001), now=NOW)
@@ -26,7 +40,7 @@ class BeatContract(Contract):
             await store.beat(info, until=later(25), now=later(5))
             assert await store.workers(now=later(5)) == [WorkerRow(info, later(25))]
 
-    async def test_a_beat_that_was_overtaken_by_a_later_one_shortens_no_lease(self) -> None:
+    async def test_a_beat_that_arrives_late_does_not_shorten_the_lease(self) -> None:
         async with self.opened() as store:
             info = a_worker(running=5, beats=12)
             await store.beat(info, until=later(25), now=later(5))
@@ -59,15 +73,15 @@ class BeatContract(Contract):
             assert await store.workers(now=later(-5)) == []
             assert [lost.id for lost in await store.expired(now=NOW, limit=10)] == [job.id]
 
-    async def test_a_worker_silent_for_a_day_is_forgotten_at_any_beat_and_its_runs_are_still_found(self) -> None:
+    async def test_a_worker_silent_for_a_day_is_removed_and_its_runs_are_still_found(self) -> None:
         async with self.opened() as store:
             job = await start(store, worker="ada")
             await beat(store, "ada", until=later(20))
             await store.order(["ada"], WorkerCommands(drained=True), now=NOW)
             await beat(store, "bob", until=later(90_000), now=later(86_420))
             assert [lost.id for lost in await store.expired(now=later(86_420), limit=10)] == [job.id]
-            told = await store.beat(a_worker("ada"), until=later(90_000), now=later(86_420))
-            assert told.orders == WorkerCommands()
+            reply = await store.beat(a_worker("ada"), until=later(90_000), now=later(86_420))
+            assert reply.orders == WorkerCommands()
 
     async def test_a_worker_that_left_claims_nothing(self) -> None:
         async with self.opened() as store:
@@ -76,62 +90,62 @@ class BeatContract(Contract):
             await beat(store, until=NOW)
             assert (await claim(store)).jobs == []
 
-    async def test_a_stranger_may_leave(self) -> None:
+    async def test_the_last_beat_of_an_unknown_worker_is_no_error(self) -> None:
         async with self.opened() as store:
-            told = await beat(store, until=NOW)
-            assert (told.holds, told.cancels) == ({}, {})
+            reply = await beat(store, until=NOW)
+            assert (reply.holds, reply.cancels) == ({}, {})
 
-    # what it hears
+    # what a beat returns
 
-    async def test_a_beat_says_what_the_worker_holds_and_under_which_lease(self) -> None:
+    async def test_a_beat_returns_the_jobs_and_leases_of_the_worker(self) -> None:
         async with self.opened() as store:
             first, second = await start(store), await start(store)
             await start(store, worker="bob")
             assert (await beat(store)).holds == {first.id: first.lease, second.id: second.lease}
 
-    async def test_a_claim_whose_answer_was_lost_is_found_by_the_next_beat(self) -> None:
+    async def test_a_claim_whose_reply_was_lost_is_returned_by_the_next_beat(self) -> None:
         async with self.opened() as store:
             ids = await put(store, new_job(), new_job())
-            await claimed(store)
+            await claim_ids(store)
             assert sorted((await beat(store)).holds) == ids
 
     async def test_a_run_that_ended_is_held_no_longer(self) -> None:
         async with self.opened() as store:
             first, second = await start(store), await start(store)
-            await settle(store, first, Done())
-            await settle(store, second, Retry(5))
+            await finish_run(store, first, Done())
+            await finish_run(store, second, Retry(5))
             assert (await beat(store)).holds == {}
 
     async def test_a_run_lost_to_another_worker_is_held_no_longer(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             await beat(store, until=NOW)
-            await settle(store, job, Crashed("ada", 3), now=NOW)
-            await claimed(store, "bob")
+            await finish_run(store, job, Crashed("ada", 3), now=NOW)
+            await claim_ids(store, "bob")
             assert (await beat(store)).holds == {}
 
-    async def test_a_cancel_of_a_running_job_is_heard_in_the_beat_of_its_worker(self) -> None:
+    async def test_a_cancel_of_a_running_job_is_returned_by_the_beat_of_its_worker(self) -> None:
         async with self.opened() as store:
             job, other = await start(store), await start(store, worker="bob")
             await act(store, Action.CANCEL, job.id, reason="no longer needed")
-            heard = await beat(store)
-            assert heard.cancels == {job.id: "no longer needed"}
-            assert heard.holds == {job.id: job.lease}
-            heard = await beat(store, "bob")
-            assert (heard.holds, heard.cancels) == ({other.id: other.lease}, {})
+            reply = await beat(store)
+            assert reply.cancels == {job.id: "no longer needed"}
+            assert reply.holds == {job.id: job.lease}
+            reply = await beat(store, "bob")
+            assert (reply.holds, reply.cancels) == ({other.id: other.lease}, {})
 
-    async def test_a_cancel_without_a_reason_is_heard_too(self) -> None:
+    async def test_a_cancel_without_a_reason_is_returned_by_a_beat(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             await act(store, Action.CANCEL, job.id)
             assert (await beat(store)).cancels == {job.id: ""}
 
-    async def test_a_cancel_is_heard_until_the_run_has_ended(self) -> None:
+    async def test_a_cancel_is_returned_by_every_beat_until_the_run_has_ended(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             await act(store, Action.CANCEL, job.id, reason="stop")
             assert (await beat(store)).cancels == (await beat(store)).cancels == {job.id: "stop"}
-            await settle(store, job, Done())
+            await finish_run(store, job, Done())
             assert (await beat(store)).cancels == {}
 
     # expired
@@ -161,7 +175,7 @@ class BeatContract(Contract):
         async with self.opened() as store:
             done, lost, _ = await start(store), await start(store), await start(store, worker="bob")
             await put(store, new_job())
-            await settle(store, done, Done())
+            await finish_run(store, done, Done())
             await beat(store, until=later(5))
             assert [job.id for job in await store.expired(now=later(9), limit=10)] == [lost.id]
 
@@ -172,20 +186,20 @@ class BeatContract(Contract):
             await beat(store, until=NOW)
             assert len(await store.expired(now=NOW, limit=2)) == 2
 
-    async def test_a_beat_in_time_saves_the_run(self) -> None:
+    async def test_a_beat_before_the_crash_is_reported_saves_the_run(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             await beat(store, until=later(20))
             (lost,) = await store.expired(now=later(21), limit=10)
             await beat(store, until=later(41), now=later(21.5))
-            assert await settle(store, lost, Crashed("ada", 3), now=later(21)) == set()
-            assert await see(store, job.id) == job
+            assert await finish_run(store, lost, Crashed("ada", 3), now=later(21)) == set()
+            assert await read_job(store, job.id) == job
             assert await store.expired(now=later(22), limit=10) == []
-            assert await settle(store, job, Done(), now=later(22)) == {job.id}
+            assert await finish_run(store, job, Done(), now=later(22)) == {job.id}
 
     async def test_a_silent_worker_may_still_finish_its_run(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             await beat(store, until=later(20))
-            assert await settle(store, job, Done(), now=later(30)) == {job.id}
-            assert (await see(store, job.id)).state is State.COMPLETED
+            assert await finish_run(store, job, Done(), now=later(30)) == {job.id}
+            assert (await read_job(store, job.id)).state is State.COMPLETED

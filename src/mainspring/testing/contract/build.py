@@ -1,4 +1,4 @@
-"""What every contract test is built from: one instant, small jobs, verbs with the usual arguments."""
+"""Builders and short forms for contract tests: a fixed time, small records, and verbs with default arguments."""
 
 from __future__ import annotations
 
@@ -21,18 +21,22 @@ from ...store import Store
 from ...trigger import Every
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
-A_SECOND_LATER, A_MINUTE_LATER = NOW + timedelta(seconds=1), NOW + timedelta(minutes=1)
+A_SECOND_LATER = NOW + timedelta(seconds=1)
+A_MINUTE_LATER = NOW + timedelta(minutes=1)
 # Three failures in a row open the circuit for ten seconds.
 BREAKER = Breaker(3, 10.0)
 NO_RETRY = Policy(max_retries=0, breaker=BREAKER)
+# Texts that break naive quoting, escaping or encoding.
+SPECIAL_TEXTS = ("O'Hara", 'say "hi"', "100%_", "{tag}", "a\\b", "ü ✓ 🕰", "*", "")
+# States that verbs lead to.
 REACHABLE = tuple(state for state in State if state is not State.WAITING)
 
 
 class Contract:
-    """Where the tests get their store from."""
+    """The base class of all contract tests; a subclass defines make_store()."""
 
     def make_store(self) -> Store:
-        """A fresh, empty store, not opened yet."""
+        """Returns a fresh, empty store that is not opened yet."""
         raise NotImplementedError(f"{type(self).__name__} must define make_store()")
 
     @asynccontextmanager
@@ -80,28 +84,28 @@ async def claim(
     return await store.claim(queues, worker=worker, tasks=tasks, limit=limit, now=now)
 
 
-async def claimed(store: Store, worker: str = "ada", **asked: Any) -> list[JobId]:
-    """The ids a living worker gets."""
+async def claim_ids(store: Store, worker: str = "ada", **query: Any) -> list[JobId]:
+    """The ids of the jobs that a live worker claims."""
     await beat(store, worker)
-    return [job.id for job in (await claim(store, worker, **asked)).jobs]
+    return [job.id for job in (await claim(store, worker, **query)).jobs]
 
 
-async def run_again(
+async def claim_job(
     store: Store, job_id: JobId, *, worker: str = "ada", now: datetime = NOW, tasks: Collection[str] = ("task",)
 ) -> Job:
-    """The job, running under a fresh lease."""
+    """Claims the job: it runs under a new lease."""
     await beat(store, worker)
     taken = await claim(store, worker, now=now, tasks=tasks)
     return next(job for job in taken.jobs if job.id == job_id)
 
 
 async def start(store: Store, *, worker: str = "ada", **fields: Any) -> Job:
-    """A new job, running."""
+    """Enqueues and claims a new job."""
     (job_id,) = await put(store, new_job(**fields))
-    return await run_again(store, job_id, worker=worker, tasks=[fields.get("task", "task")])
+    return await claim_job(store, job_id, worker=worker, tasks=[fields.get("task", "task")])
 
 
-async def settle(
+async def finish_run(
     store: Store,
     job: Job,
     ended: RunEnd,
@@ -110,36 +114,36 @@ async def settle(
     policy: Policy = Policy(),  # noqa: B008
     **fields: Any,
 ) -> set[JobId]:
-    """Tells what became of the run; `fields` say more than decide() knows."""
+    """Ends the run; `fields` replace fields of the outcome that decide() returns."""
     return await store.finish([replace(decide(job, ended, now=now, policy=policy), **fields)])
 
 
 async def fail(store: Store, job: Job, *, now: datetime = NOW) -> set[JobId]:
-    """The run goes wrong and counts against its task's circuit."""
-    return await settle(store, job, ValueError("no"), now=now, policy=NO_RETRY)
+    """Ends the run with a failure that counts against its task's circuit."""
+    return await finish_run(store, job, ValueError("no"), now=now, policy=NO_RETRY)
 
 
-async def trip(store: Store, task: str = "task") -> None:
-    """The task fails until its circuit opens, at NOW and for ten seconds."""
+async def open_circuit(store: Store, task: str = "task") -> None:
+    """Fails jobs of the task until its circuit opens, at NOW and for ten seconds."""
     await put(store, *(new_job(task=task, queue="trip") for _ in range(BREAKER.failures)))
     await beat(store, "tripper")
     for job in (await claim(store, "tripper", queues=["trip"], tasks=[task])).jobs:
         await fail(store, job)
 
 
-async def circuit(store: Store, task: str = "task") -> Circuit | None:
+async def read_circuit(store: Store, task: str = "task") -> Circuit | None:
     return next((found for found in await store.circuits() if found.task == task), None)
 
 
-async def suspect(store: Store, **fields: Any) -> JobId:
-    """A job under which two workers have died, the last of them in the past."""
+async def make_suspect(store: Store, **fields: Any) -> JobId:
+    """A poison suspect: a job during which two workers have died, the last of them in the past."""
     (job_id,) = await put(store, new_job(**fields), now=later(-100))
     for n in range(POISON_SUSPECT_CRASHES):
         at = later(10 * n - 90)
         await beat(store, "doomed", until=at + timedelta(seconds=5), now=at)
         taken = await claim(store, "doomed", tasks=[fields.get("task", "task")], now=at)
         (job,) = [job for job in taken.jobs if job.id == job_id]
-        await settle(store, job, Crashed("doomed", 9), now=at + timedelta(seconds=6))
+        await finish_run(store, job, Crashed("doomed", 9), now=at + timedelta(seconds=6))
     return job_id
 
 
@@ -147,8 +151,8 @@ def a_line(n: int, text: str = "line", *, run: int = 1) -> LogLine:
     return LogLine(run, n, later(n), 20, text)
 
 
-async def tell(store: Store, job: Job, *lines: LogLine, **fields: Any) -> set[JobId]:
-    """Reports under the job's own lease."""
+async def send_report(store: Store, job: Job, *lines: LogLine, **fields: Any) -> set[JobId]:
+    """Sends a report under the job's own lease."""
     return await store.report([RunReport(id=job.id, lease=job.lease or "", lines=lines, **fields)])
 
 
@@ -158,17 +162,17 @@ async def act(
     return await store.change(action, Filter(ids=ids), now=now, limit=100, reason=reason, update=update)
 
 
-async def see(store: Store, job_id: JobId) -> Job:
+async def read_job(store: Store, job_id: JobId) -> Job:
     (job,) = await store.jobs(Filter(ids=(job_id,)), now=NOW, limit=2)
     return job
 
 
-async def everything(store: Store) -> list[Job]:
+async def all_jobs(store: Store) -> list[Job]:
     return await store.jobs(Filter(), now=NOW, limit=1000)
 
 
-async def bring(store: Store, state: State, **fields: Any) -> Job:
-    """A new job, brought into this state by the verbs."""
+async def job_in_state(store: Store, state: State, **fields: Any) -> Job:
+    """A new job that the store's verbs have brought into this state."""
     match state:
         case State.PENDING | State.PAUSED | State.CANCELLED:
             (job_id,) = await put(store, new_job(**fields))
@@ -176,28 +180,28 @@ async def bring(store: Store, state: State, **fields: Any) -> Job:
                 await act(store, Action.PAUSE if state is State.PAUSED else Action.CANCEL, job_id)
         case State.EXPIRED:
             (job_id,) = await put(store, new_job(**{**fields, "expires_at": NOW}), now=later(-10))
-            await claimed(store, tasks=["another task"])
+            await claim_ids(store, tasks=["another task"])
         case State.RUNNING | State.COMPLETED | State.DEAD:
             job = await start(store, **fields)
             job_id = job.id
             if state is not State.RUNNING:
-                await settle(store, job, Done('"done"') if state is State.COMPLETED else Discard(), now=NOW)
+                await finish_run(store, job, Done('"done"') if state is State.COMPLETED else Discard(), now=NOW)
         case State.WAITING:
             raise NotImplementedError("no verb leads to waiting yet")
-    return await see(store, job_id)
+    return await read_job(store, job_id)
 
 
 # schedules
 
 
-def a_schedule(name: str = "hourly", *, said: Mapping[str, Any] = {}, **fields: Any) -> Schedule:
-    """Its next tick is at NOW; `said` are parts of its spec."""
-    spec = Spec(**{"trigger": Every(seconds=3600), "task": "task", **said})
+def a_schedule(name: str = "hourly", *, spec: Mapping[str, Any] = {}, **fields: Any) -> Schedule:
+    """A schedule whose next tick is at NOW; `spec` are fields of its spec."""
+    built = Spec(**{"trigger": Every(seconds=3600), "task": "task", **spec})
     given = {"created_at": NOW, "updated_at": NOW, "anchor_at": NOW, "next_run_at": NOW, "due_at": NOW}
-    return Schedule(name=name, spec=spec, **{**given, **fields})
+    return Schedule(name=name, spec=built, **{**given, **fields})
 
 
-def bumped(schedule: Schedule, **fields: Any) -> Schedule:
+def next_revision(schedule: Schedule, **fields: Any) -> Schedule:
     return replace(schedule, revision=schedule.revision + 1, **fields)
 
 
@@ -215,17 +219,17 @@ async def fire(store: Store, schedule: Schedule, *, now: datetime = NOW, **parts
     return fired
 
 
-async def row(store: Store, name: str = "hourly") -> Schedule:
+async def read_schedule(store: Store, name: str = "hourly") -> Schedule:
     (found,) = await store.schedules([name], limit=2)
     return found
 
 
 async def launch(
-    store: Store, name: str = "hourly", *, said: Mapping[str, Any] = {}, jobs: int = 1, job: Mapping[str, Any] = {}
+    store: Store, name: str = "hourly", *, spec: Mapping[str, Any] = {}, jobs: int = 1, job: Mapping[str, Any] = {}
 ) -> tuple[Schedule, list[JobId]]:
-    """A schedule with jobs of its own that wait, and whose next tick comes in an hour."""
-    new = a_schedule(name, said=said, next_run_at=later(3600), due_at=later(3600))
+    """Stores a schedule with waiting jobs, whose next tick is in an hour. Returns it and the ids of the jobs."""
+    new = a_schedule(name, spec=spec, next_run_at=later(3600), due_at=later(3600))
     made = tuple(tick_job(new, later(n), **job) for n in range(jobs))
     ids = [one.id for one in made]
     assert (await fire(store, replace(new, active=tuple(ids), fired=jobs), jobs=made)).stands
-    return await row(store, name), ids
+    return await read_schedule(store, name), ids

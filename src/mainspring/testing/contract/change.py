@@ -1,4 +1,4 @@
-"""change and pause_queue: what operators may do to jobs and queues, and what they are refused."""
+"""change and pause_queue: which actions on jobs and queues are allowed, and what they change."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from .build import (
     REACHABLE,
     Contract,
     act,
+    all_jobs,
     beat,
-    bring,
     claim,
-    claimed,
-    everything,
+    claim_ids,
+    claim_job,
+    finish_run,
+    job_in_state,
     later,
     new_job,
     put,
-    run_again,
-    see,
-    settle,
+    read_job,
     start,
 )
 
@@ -44,17 +44,17 @@ class ChangeContract(Contract):
         self, action: Action, state: State
     ) -> None:
         async with self.opened() as store:
-            before, bystander = await bring(store, state, tags=("x",)), await bring(store, state)
+            before, bystander = await job_in_state(store, state, tags=("x",)), await job_in_state(store, state)
             changed = await act(store, action, before.id, now=later(1))
             if state not in ALLOWED[action]:
                 assert changed == Changed(done=[], refused={before.id: Refusal(state)})
-                assert await everything(store) == [before, bystander]
+                assert await all_jobs(store) == [before, bystander]
             elif action is Action.DELETE:
                 assert changed == Changed(done=[before.id], refused={})
-                assert await everything(store) == [bystander]
+                assert await all_jobs(store) == [bystander]
             else:
                 assert changed == Changed(done=[before.id], refused={})
-                after, other = await everything(store)
+                after, other = await all_jobs(store)
                 assert other == bystander
                 stays = state is State.RUNNING or action is Action.UPDATE
                 assert after.state is (state if stays else TARGET[action])
@@ -64,98 +64,98 @@ class ChangeContract(Contract):
         ("action", "state"),
         [(Action.CANCEL, State.CANCELLED), (Action.PAUSE, State.PAUSED), (Action.RESUME, State.PENDING)],
     )
-    async def test_an_action_that_is_done_already_changes_nothing(self, action: Action, state: State) -> None:
+    async def test_a_repeated_action_changes_nothing(self, action: Action, state: State) -> None:
         async with self.opened() as store:
-            before = await bring(store, state)
+            before = await job_in_state(store, state)
             assert (await act(store, action, before.id, now=later(1))).done == [before.id]
-            assert await see(store, before.id) == before
+            assert await read_job(store, before.id) == before
 
     # cancel
 
     @pytest.mark.parametrize("state", [State.PENDING, State.PAUSED])
     async def test_cancelling_a_job_that_does_not_run_ends_it_now(self, state: State) -> None:
         async with self.opened() as store:
-            job = await bring(store, state)
+            job = await job_in_state(store, state)
             await act(store, Action.CANCEL, job.id, now=later(1), reason="enough")
-            ended = await see(store, job.id)
+            ended = await read_job(store, job.id)
             assert (ended.state, ended.finished_at) == (State.CANCELLED, later(1))
             assert ended.cancel_reason == "enough"
-            assert await claimed(store, now=later(2)) == []
+            assert await claim_ids(store, now=later(2)) == []
             assert await store.executions(job.id) == []
 
     async def test_cancelling_a_running_job_leaves_it_running_with_its_reason(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             await act(store, Action.CANCEL, job.id, reason="stop")
-            asked = await see(store, job.id)
-            assert (asked.state, asked.cancel_reason, asked.lease) == (State.RUNNING, "stop", job.lease)
-            assert asked.finished_at is None
+            changed = await read_job(store, job.id)
+            assert (changed.state, changed.cancel_reason, changed.lease) == (State.RUNNING, "stop", job.lease)
+            assert changed.finished_at is None
 
     async def test_a_job_waiting_for_its_retry_can_be_cancelled(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            await settle(store, job, Retry(5))
+            await finish_run(store, job, Retry(5))
             await act(store, Action.CANCEL, job.id, now=later(2))
-            assert (await see(store, job.id)).state is State.CANCELLED
-            assert await claimed(store, now=later(9)) == []
+            assert (await read_job(store, job.id)).state is State.CANCELLED
+            assert await claim_ids(store, now=later(9)) == []
 
     # retry
 
     @pytest.mark.parametrize("state", [State.DEAD, State.CANCELLED, State.EXPIRED])
-    async def test_a_retried_job_starts_anew_and_can_be_claimed_at_once(self, state: State) -> None:
+    async def test_a_retried_job_has_no_attempts_and_can_be_claimed_at_once(self, state: State) -> None:
         async with self.opened() as store:
-            before = await bring(store, state)
+            before = await job_in_state(store, state)
             await act(store, Action.RETRY, before.id, now=later(1))
-            job = await see(store, before.id)
+            job = await read_job(store, before.id)
             assert (job.attempt, job.crashes, job.runs) == (0, 0, before.runs)
             assert (job.created_at, job.expires_at) == (before.created_at, None)
             assert (job.finished_at, job.cancel_reason, job.lease) == (None, None, None)
-            assert await claimed(store, now=later(1)) == [job.id]
+            assert await claim_ids(store, now=later(1)) == [job.id]
 
-    async def test_a_retry_forgets_the_crashes(self) -> None:
+    async def test_a_retry_resets_the_crashes(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             await beat(store, until=NOW)
-            await settle(store, job, Crashed("ada", 1), now=NOW)
+            await finish_run(store, job, Crashed("ada", 1), now=NOW)
             await act(store, Action.RETRY, job.id)
-            again = await run_again(store, job.id)
+            again = await claim_job(store, job.id)
             assert (again.crashes, again.attempt, again.runs) == (0, 1, 2)
 
     async def test_a_retried_job_that_was_cancelled_as_it_ran_may_be_retried_by_its_runs_again(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             await act(store, Action.CANCEL, job.id)
-            await settle(store, job, Retry(0), now=NOW)
+            await finish_run(store, job, Retry(0), now=NOW)
             await act(store, Action.RETRY, job.id)
-            await settle(store, await run_again(store, job.id), Retry(5), now=NOW)
-            assert (await see(store, job.id)).state is State.PENDING
+            await finish_run(store, await claim_job(store, job.id), Retry(5), now=NOW)
+            assert (await read_job(store, job.id)).state is State.PENDING
 
     @pytest.mark.parametrize("kind", ["unique_key", "idempotency_key"])
     async def test_a_retry_is_refused_while_another_job_holds_its_key(self, kind: str) -> None:
         async with self.opened() as store:
-            before = await bring(store, State.DEAD, **{kind: "key"})
-            holder = await bring(store, State.RUNNING, **{kind: "key"})
+            before = await job_in_state(store, State.DEAD, **{kind: "key"})
+            holder = await job_in_state(store, State.RUNNING, **{kind: "key"})
             changed = await act(store, Action.RETRY, before.id)
             assert changed == Changed(done=[], refused={before.id: Refusal(State.DEAD, "key", holder.id)})
-            assert await see(store, before.id) == before
+            assert await read_job(store, before.id) == before
 
     async def test_a_retry_is_refused_after_another_job_completed_with_its_idempotency_key(self) -> None:
         async with self.opened() as store:
-            before = await bring(store, State.DEAD, idempotency_key="key")
-            holder = await bring(store, State.COMPLETED, idempotency_key="key")
+            before = await job_in_state(store, State.DEAD, idempotency_key="key")
+            holder = await job_in_state(store, State.COMPLETED, idempotency_key="key")
             changed = await act(store, Action.RETRY, before.id)
             assert changed.refused == {before.id: Refusal(State.DEAD, "key", holder.id)}
 
     async def test_a_retry_is_done_once_its_unique_key_is_free_again(self) -> None:
         async with self.opened() as store:
-            before = await bring(store, State.DEAD, unique_key="key")
-            await bring(store, State.COMPLETED, unique_key="key")
+            before = await job_in_state(store, State.DEAD, unique_key="key")
+            await job_in_state(store, State.COMPLETED, unique_key="key")
             assert (await act(store, Action.RETRY, before.id)).done == [before.id]
 
     async def test_of_two_jobs_with_one_key_retried_together_the_first_takes_it(self) -> None:
         async with self.opened() as store:
-            first = await bring(store, State.DEAD, unique_key="key")
-            second = await bring(store, State.DEAD, unique_key="key")
+            first = await job_in_state(store, State.DEAD, unique_key="key")
+            second = await job_in_state(store, State.DEAD, unique_key="key")
             changed = await act(store, Action.RETRY, first.id, second.id)
             assert changed.done == [first.id]
             assert changed.refused == {second.id: Refusal(State.DEAD, "key", first.id)}
@@ -165,29 +165,29 @@ class ChangeContract(Contract):
     async def test_a_paused_job_keeps_its_time_and_goes_on_when_resumed(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(run_at=later(5)))
-            before = await see(store, job_id)
+            before = await read_job(store, job_id)
             await act(store, Action.PAUSE, job_id)
-            assert await claimed(store, now=later(6)) == []
+            assert await claim_ids(store, now=later(6)) == []
             await act(store, Action.RESUME, job_id, now=later(7))
-            assert await see(store, job_id) == before
-            assert await claimed(store, now=later(7)) == [job_id]
+            assert await read_job(store, job_id) == before
+            assert await claim_ids(store, now=later(7)) == [job_id]
 
     async def test_a_paused_job_keeps_the_count_of_its_attempts(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            await settle(store, job, Retry(5))
+            await finish_run(store, job, Retry(5))
             await act(store, Action.PAUSE, job.id)
             await act(store, Action.RESUME, job.id)
-            assert (await run_again(store, job.id, now=later(9))).attempt == 2
+            assert (await claim_job(store, job.id, now=later(9))).attempt == 2
 
     async def test_a_deleted_job_leaves_no_history(self) -> None:
         async with self.opened() as store:
-            job = await bring(store, State.COMPLETED)
+            job = await job_in_state(store, State.COMPLETED)
             await act(store, Action.DELETE, job.id)
-            assert await everything(store) == []
+            assert await all_jobs(store) == []
             assert await store.executions(job.id) == []
 
-    # which jobs, and how many
+    # filters and limits
 
     async def test_only_matching_jobs_are_changed(self) -> None:
         async with self.opened() as store:
@@ -195,7 +195,7 @@ class ChangeContract(Contract):
             await put(store, *jobs)
             which = Filter(queues=("a",), tags=("x",))
             assert (await store.change(Action.CANCEL, which, now=NOW, limit=10)).done == [jobs[0].id]
-            assert [job.state for job in await everything(store)].count(State.CANCELLED) == 1
+            assert [job.state for job in await all_jobs(store)].count(State.CANCELLED) == 1
 
     async def test_no_more_than_the_limit_is_changed_in_order_of_id(self) -> None:
         async with self.opened() as store:
@@ -205,10 +205,10 @@ class ChangeContract(Contract):
             assert changed == Changed(done=sorted(ids)[:3], refused={}, next=sorted(ids)[2])
             assert (await store.counts(now=NOW)) == {"paused": 3, "pending": 2}
 
-    async def test_some_are_done_and_others_refused_by_name(self) -> None:
+    async def test_change_returns_the_jobs_done_and_the_jobs_refused(self) -> None:
         async with self.opened() as store:
-            done, dead = await bring(store, State.COMPLETED), await bring(store, State.DEAD)
-            pending = await bring(store, State.PENDING)
+            done, dead = await job_in_state(store, State.COMPLETED), await job_in_state(store, State.DEAD)
+            pending = await job_in_state(store, State.PENDING)
             changed = await act(store, Action.RETRY, done.id, dead.id, pending.id)
             assert changed.done == [dead.id]
             assert changed.refused == {
@@ -221,26 +221,26 @@ class ChangeContract(Contract):
             (due, future) = await put(store, new_job(), new_job(run_at=later(5)))
             which = Filter(states=("scheduled",))
             assert (await store.change(Action.CANCEL, which, now=NOW, limit=10)).done == [future]
-            assert (await see(store, due)).state is State.PENDING
+            assert (await read_job(store, due)).state is State.PENDING
 
-    async def test_a_job_that_waited_too_long_is_met_as_expired(self) -> None:
+    async def test_a_job_past_its_expires_at_is_changed_as_an_expired_one(self) -> None:
         async with self.opened() as store:
             await put(store, late := new_job(expires_at=later(1), unique_key="k"))
             refused = await act(store, Action.PAUSE, late.id, now=later(2))
             assert refused.refused == {late.id: Refusal(State.EXPIRED)}
             assert (await act(store, Action.RETRY, late.id, now=later(2))).done == [late.id]
-            job = await see(store, late.id)
+            job = await read_job(store, late.id)
             assert (job.state, job.run_at, job.expires_at) == (State.PENDING, later(2), None)
 
     async def test_an_unknown_id_is_neither_done_nor_refused(self) -> None:
         async with self.opened() as store:
             assert await act(store, Action.DELETE, new_job().id) == Changed(done=[], refused={})
 
-    async def test_an_empty_choice_of_ids_changes_nothing(self) -> None:
+    async def test_an_empty_list_of_ids_changes_nothing(self) -> None:
         async with self.opened() as store:
             await put(store, new_job())
             assert await act(store, Action.DELETE) == Changed(done=[], refused={})
-            assert len(await everything(store)) == 1
+            assert len(await all_jobs(store)) == 1
 
     # queues
 
@@ -249,7 +249,7 @@ class ChangeContract(Contract):
             job = await start(store)
             await store.pause_queue("default", True)
             assert (await beat(store)).cancels == {}
-            assert await settle(store, job, Done()) == {job.id}
+            assert await finish_run(store, job, Done()) == {job.id}
 
     async def test_pausing_and_resuming_twice_is_no_error(self) -> None:
         async with self.opened() as store:

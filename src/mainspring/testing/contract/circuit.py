@@ -1,4 +1,4 @@
-"""Circuits: how the endings of a task's runs open and close them."""
+"""Circuits: how the ends of a task's runs open and close its circuit."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from .build import (
     Contract,
     act,
     beat,
-    circuit,
-    claimed,
+    claim_ids,
+    claim_job,
     fail,
+    finish_run,
     later,
     new_job,
+    open_circuit,
     put,
-    run_again,
-    settle,
+    read_circuit,
     start,
-    trip,
 )
 
 GUARDED = Policy(breaker=BREAKER)
-NEUTRAL = [Discard(), Cancel(), Stopped("stop"), Snooze(5), Released()]
-WRONG = [ValueError("no"), JobTimeout("late"), Retry(5), ProcessDied("killed", 9)]
+NEUTRAL_ENDS = [Discard(), Cancel(), Stopped("stop"), Snooze(5), Released()]
+FAILURES = [ValueError("no"), JobTimeout("late"), Retry(5), ProcessDied("killed", 9)]
 
 
-def kind(ended: Any) -> str:
+def ending_name(ended: Any) -> str:
     return type(ended).__name__
 
 
@@ -57,53 +57,53 @@ class CircuitContract(Contract):
 
     async def test_a_task_that_has_not_failed_has_no_circuit(self) -> None:
         async with self.opened() as store:
-            await settle(store, await start(store), Done(), policy=GUARDED)
+            await finish_run(store, await start(store), Done(), policy=GUARDED)
             await start(store)
             assert await store.circuits() == []
 
-    @pytest.mark.parametrize("ended", WRONG, ids=kind)
-    async def test_a_run_that_went_wrong_is_a_failure(self, ended: Any) -> None:
+    @pytest.mark.parametrize("ended", FAILURES, ids=ending_name)
+    async def test_a_failed_run_is_a_failure_of_the_circuit(self, ended: Any) -> None:
         async with self.opened() as store:
-            await settle(store, await start(store), ended, policy=GUARDED)
+            await finish_run(store, await start(store), ended, policy=GUARDED)
             assert await store.circuits() == [Circuit("task", 1)]
 
-    async def test_a_run_whose_worker_fell_silent_is_a_failure(self) -> None:
+    async def test_a_run_of_a_silent_worker_is_a_failure_of_the_circuit(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             await beat(store, until=NOW)
-            await settle(store, job, Crashed("ada", 3), now=NOW, policy=GUARDED)
+            await finish_run(store, job, Crashed("ada", 3), now=NOW, policy=GUARDED)
             assert await store.circuits() == [Circuit("task", 1)]
 
-    @pytest.mark.parametrize("ended", NEUTRAL, ids=kind)
-    async def test_a_run_that_says_nothing_about_its_task_leaves_the_circuit_alone(self, ended: Any) -> None:
+    @pytest.mark.parametrize("ended", NEUTRAL_ENDS, ids=ending_name)
+    async def test_a_neutral_ending_does_not_change_the_circuit(self, ended: Any) -> None:
         async with self.opened() as store:
-            await settle(store, await start(store), ended, policy=GUARDED)
+            await finish_run(store, await start(store), ended, policy=GUARDED)
             assert await store.circuits() == []
             await fail(store, await start(store, priority=9))
-            await settle(store, await start(store, priority=9), ended, policy=GUARDED)
+            await finish_run(store, await start(store, priority=9), ended, policy=GUARDED)
             assert await store.circuits() == [Circuit("task", 1)]
 
     async def test_a_task_without_a_breaker_has_no_circuit(self) -> None:
         async with self.opened() as store:
-            await settle(store, await start(store), ValueError("no"))
+            await finish_run(store, await start(store), ValueError("no"))
             assert await store.circuits() == []
 
-    async def test_an_outcome_that_tells_no_task_moves_no_circuit(self) -> None:
+    async def test_an_outcome_without_a_task_does_not_change_the_circuit(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            assert await settle(store, job, Retry(5), policy=GUARDED, task="") == {job.id}
+            assert await finish_run(store, job, Retry(5), policy=GUARDED, task="") == {job.id}
             assert await store.circuits() == []
 
-    async def test_the_turn_of_a_probe_is_over_though_its_outcome_tells_no_task(self) -> None:
+    async def test_an_outcome_without_a_task_ends_the_probe(self) -> None:
         async with self.opened() as store:
-            await trip(store)
+            await open_circuit(store)
             (job_id,) = await put(store, new_job())
-            probe = await run_again(store, job_id, now=later(10))
-            await settle(store, probe, Released(), now=later(11), task="", queue="", started_at=None)
+            probe = await claim_job(store, job_id, now=later(10))
+            await finish_run(store, probe, Released(), now=later(11), task="", queue="", started_at=None)
             assert await store.circuits() == [Circuit("task", 3, later(10))]
-            assert await claimed(store, now=later(11)) == [job_id]
+            assert await claim_ids(store, now=later(11)) == [job_id]
 
-    async def test_circuits_come_by_task(self) -> None:
+    async def test_circuits_are_listed_by_task(self) -> None:
         async with self.opened() as store:
             for task in ("b", "c", "a"):
                 await fail(store, await start(store, task=task))
@@ -111,7 +111,7 @@ class CircuitContract(Contract):
 
     # opening
 
-    async def test_it_opens_when_there_are_as_many_failures_in_a_row_as_its_breaker_allows(self) -> None:
+    async def test_a_circuit_opens_at_the_breakers_number_of_failures_in_a_row(self) -> None:
         async with self.opened() as store:
             jobs = [await start(store) for _ in range(3)]
             await fail(store, jobs[0], now=later(1))
@@ -123,19 +123,19 @@ class CircuitContract(Contract):
     async def test_a_breaker_that_allows_one_failure_opens_at_once(self) -> None:
         async with self.opened() as store:
             policy = Policy(breaker=Breaker(1, 0.5))
-            await settle(store, await start(store), ValueError("no"), now=NOW, policy=policy)
+            await finish_run(store, await start(store), ValueError("no"), now=NOW, policy=policy)
             assert await store.circuits() == [Circuit("task", 1, later(0.5))]
 
-    async def test_failures_of_one_call_count_one_by_one(self) -> None:
+    async def test_each_failure_of_one_call_is_counted(self) -> None:
         async with self.opened() as store:
             jobs = [await start(store) for _ in range(3)]
             await store.finish([decide(job, ValueError("no"), now=NOW, policy=NO_RETRY) for job in jobs])
             assert await store.circuits() == [Circuit("task", 3, later(10))]
 
-    async def test_a_failure_while_it_is_open_does_not_put_off_its_time(self) -> None:
+    async def test_a_failure_of_an_open_circuit_does_not_extend_it(self) -> None:
         async with self.opened() as store:
             late = await start(store)
-            await trip(store)
+            await open_circuit(store)
             await fail(store, late, now=later(5))
             assert await store.circuits() == [Circuit("task", 4, later(10))]
 
@@ -153,29 +153,29 @@ class CircuitContract(Contract):
 
     # closing
 
-    async def test_a_run_that_went_well_in_between_begins_the_count_anew(self) -> None:
+    async def test_a_success_resets_the_count_of_failures(self) -> None:
         async with self.opened() as store:
             for _ in range(2):
                 await fail(store, await start(store))
-            await settle(store, await start(store), Done(), policy=GUARDED)
+            await finish_run(store, await start(store), Done(), policy=GUARDED)
             assert await store.circuits() == []
             await fail(store, await start(store))
             assert await store.circuits() == [Circuit("task", 1)]
 
-    async def test_a_run_that_went_well_closes_it_though_it_began_before(self) -> None:
+    async def test_a_success_closes_the_circuit_even_if_it_began_before(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            await trip(store)
-            await settle(store, job, Done(), now=later(1), policy=GUARDED)
+            await open_circuit(store)
+            await finish_run(store, job, Done(), now=later(1), policy=GUARDED)
             assert await store.circuits() == []
             (waiting,) = await put(store, new_job())
-            assert await claimed(store, now=later(1)) == [waiting]
+            assert await claim_ids(store, now=later(1)) == [waiting]
 
-    async def test_a_run_that_went_well_closes_it_though_its_task_has_no_breaker_any_more(self) -> None:
+    async def test_a_success_closes_the_circuit_of_a_task_without_a_breaker(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            await trip(store)
-            await settle(store, job, Done(), now=later(1))
+            await open_circuit(store)
+            await finish_run(store, job, Done(), now=later(1))
             assert await store.circuits() == []
 
     @pytest.mark.parametrize(
@@ -188,124 +188,128 @@ class CircuitContract(Contract):
         ],
         ids=["closes last", "fails last", "fails after", "fails twice after"],
     )
-    async def test_outcomes_of_one_call_move_it_in_their_order(self, endings: list[Any], left: list[Circuit]) -> None:
+    async def test_outcomes_of_one_call_change_the_circuit_in_order(
+        self, endings: list[Any], left: list[Circuit]
+    ) -> None:
         async with self.opened() as store:
             jobs = [await start(store) for _ in endings]
             pairs = zip(jobs, endings, strict=True)
             await store.finish([decide(job, ended, now=later(1), policy=GUARDED) for job, ended in pairs])
             assert await store.circuits() == left
 
-    # accepted, and once
+    # idempotence
 
-    async def test_a_refused_outcome_does_not_move_it(self) -> None:
+    async def test_a_refused_outcome_does_not_change_the_circuit(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             assert await fail(store, replace(job, lease="another")) == set()
             assert await store.circuits() == []
             await fail(store, job)
-            assert await settle(store, job, Done(), policy=GUARDED) == set()
+            assert await finish_run(store, job, Done(), policy=GUARDED) == set()
             assert await store.circuits() == [Circuit("task", 1)]
 
-    async def test_an_outcome_told_again_does_not_move_it_again(self) -> None:
+    async def test_a_repeated_outcome_does_not_change_the_circuit_again(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             for _ in range(3):
                 assert await fail(store, job) == {job.id}
             assert await store.circuits() == [Circuit("task", 1)]
 
-    async def test_a_success_told_again_does_not_close_what_opened_since(self) -> None:
+    async def test_a_repeated_success_does_not_close_a_circuit_that_opened_since(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            told = decide(job, Done(), now=NOW, policy=GUARDED)
-            await store.finish([told])
-            await trip(store)
-            assert await store.finish([told]) == {job.id}
+            decided = decide(job, Done(), now=NOW, policy=GUARDED)
+            await store.finish([decided])
+            await open_circuit(store)
+            assert await store.finish([decided]) == {job.id}
             assert (await store.circuits())[0].open_until == later(10)
 
     async def test_a_failure_whose_job_ends_cancelled_instead_counts(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             await act(store, Action.CANCEL, job.id)
-            await settle(store, job, Retry(5), policy=GUARDED)
+            await finish_run(store, job, Retry(5), policy=GUARDED)
             assert await store.circuits() == [Circuit("task", 1)]
 
     # the end of the probe
 
-    async def test_a_probe_that_goes_well_closes_it(self) -> None:
+    async def test_a_successful_probe_closes_the_circuit(self) -> None:
         async with self.opened() as store:
-            await trip(store)
+            await open_circuit(store)
             first, second = await put(store, new_job(), new_job())
-            await settle(store, await run_again(store, first, now=later(10)), Done(), now=later(11), policy=GUARDED)
+            await finish_run(store, await claim_job(store, first, now=later(10)), Done(), now=later(11), policy=GUARDED)
             assert await store.circuits() == []
-            assert await claimed(store, now=later(11)) == [second]
+            assert await claim_ids(store, now=later(11)) == [second]
 
-    async def test_a_probe_that_goes_wrong_opens_it_again_from_then_on(self) -> None:
+    async def test_a_failed_probe_opens_the_circuit_again(self) -> None:
         async with self.opened() as store:
-            await trip(store)
+            await open_circuit(store)
             first, second = await put(store, new_job(), new_job())
-            await fail(store, await run_again(store, first, now=later(10)), now=later(12))
+            await fail(store, await claim_job(store, first, now=later(10)), now=later(12))
             assert await store.circuits() == [Circuit("task", 4, later(22))]
-            assert await claimed(store, now=later(21.999999)) == []
-            assert await claimed(store, now=later(22)) == [second]
+            assert await claim_ids(store, now=later(21.999999)) == []
+            assert await claim_ids(store, now=later(22)) == [second]
 
-    @pytest.mark.parametrize("ended", NEUTRAL, ids=kind)
-    async def test_a_probe_that_says_nothing_lets_another_try(self, ended: Any) -> None:
+    @pytest.mark.parametrize("ended", NEUTRAL_ENDS, ids=ending_name)
+    async def test_a_probe_with_a_neutral_ending_lets_another_try(self, ended: Any) -> None:
         async with self.opened() as store:
-            await trip(store)
+            await open_circuit(store)
             first, second = await put(store, new_job(), new_job(priority=-1))
-            await settle(store, await run_again(store, first, now=later(10)), ended, now=later(11), policy=GUARDED)
+            await finish_run(store, await claim_job(store, first, now=later(10)), ended, now=later(11), policy=GUARDED)
             assert await store.circuits() == [Circuit("task", 3, later(10))]
-            assert await claimed(store, now=later(11)) == [first if isinstance(ended, Released) else second]
+            assert await claim_ids(store, now=later(11)) == [first if isinstance(ended, Released) else second]
 
-    async def test_a_probe_whose_worker_falls_silent_opens_it_again(self) -> None:
+    async def test_a_probe_of_a_silent_worker_opens_the_circuit_again(self) -> None:
         async with self.opened() as store:
-            await trip(store)
+            await open_circuit(store)
             (first,) = await put(store, new_job())
-            probe = await run_again(store, first, now=later(10))
+            probe = await claim_job(store, first, now=later(10))
             await beat(store, until=later(11), now=later(11))
-            await settle(store, probe, Crashed("ada", 9), now=later(12), policy=GUARDED)
+            await finish_run(store, probe, Crashed("ada", 9), now=later(12), policy=GUARDED)
             assert await store.circuits() == [Circuit("task", 4, later(22))]
 
-    async def test_a_probe_that_fails_where_the_breaker_is_not_known_lets_another_try(self) -> None:
+    async def test_a_probe_that_fails_without_a_breaker_lets_another_try(self) -> None:
         async with self.opened() as store:
-            await trip(store)
+            await open_circuit(store)
             first, second = await put(store, new_job(), new_job())
-            await settle(store, await run_again(store, first, now=later(10)), Discard(), now=later(11))
-            await settle(store, await run_again(store, second, now=later(11)), Retry(0), now=later(11))
+            await finish_run(store, await claim_job(store, first, now=later(10)), Discard(), now=later(11))
+            await finish_run(store, await claim_job(store, second, now=later(11)), Retry(0), now=later(11))
             assert await store.circuits() == [Circuit("task", 3, later(10))]
-            assert await claimed(store, now=later(11)) == [second]
+            assert await claim_ids(store, now=later(11)) == [second]
 
-    async def test_a_probe_told_again_does_not_end_the_next_one(self) -> None:
+    async def test_a_repeated_outcome_of_a_probe_does_not_end_the_next_probe(self) -> None:
         async with self.opened() as store:
-            await trip(store)
+            await open_circuit(store)
             (first,) = await put(store, new_job())
-            told = decide(await run_again(store, first, now=later(10)), Released(), now=later(11), policy=GUARDED)
-            await store.finish([told])
-            await run_again(store, first, now=later(11))
-            assert await store.finish([told]) == {first}
+            decided = decide(await claim_job(store, first, now=later(10)), Released(), now=later(11), policy=GUARDED)
+            await store.finish([decided])
+            await claim_job(store, first, now=later(11))
+            assert await store.finish([decided]) == {first}
             assert await store.circuits() == [Circuit("task", 3, later(10), first)]
 
-    async def test_another_run_that_fails_meanwhile_leaves_the_probe_its_turn(self) -> None:
+    async def test_a_failure_of_another_run_does_not_end_the_probe(self) -> None:
         async with self.opened() as store:
             late = await start(store)
-            await trip(store)
+            await open_circuit(store)
             (first,) = await put(store, new_job())
-            await run_again(store, first, now=later(10))
+            await claim_job(store, first, now=later(10))
             await fail(store, late, now=later(11))
-            assert await circuit(store) == Circuit("task", 4, later(10), first)
+            assert await read_circuit(store) == Circuit("task", 4, later(10), first)
 
-    async def test_every_ending_of_a_probe_lets_the_task_go_on(self) -> None:
+    async def test_every_ending_of_a_probe_ends_the_probe(self) -> None:
         async with self.opened() as store:
-            await trip(store)
+            await open_circuit(store)
             at = 10.0
             for ending in Ending:
                 (job_id,) = await put(store, new_job())
-                probe = await run_again(store, job_id, now=later(at))
-                await settle(store, probe, Discard(), now=later(at), state=State.DEAD, ending=ending, breaker=BREAKER)
-                found = await circuit(store)
+                probe = await claim_job(store, job_id, now=later(at))
+                await finish_run(
+                    store, probe, Discard(), now=later(at), state=State.DEAD, ending=ending, breaker=BREAKER
+                )
+                found = await read_circuit(store)
                 assert found is None or found.probe is None
                 if found is None:
-                    await trip(store)
+                    await open_circuit(store)
                     at = 10.0
                 elif found.open_until is not None:
                     at = max(at, (found.open_until - NOW).total_seconds())

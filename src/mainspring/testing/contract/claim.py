@@ -1,4 +1,4 @@
-"""claim: the order is the order, two claimers never share, and next_at says when to ask again."""
+"""claim: jobs come in order, no two claims share a job, and next_at says when to claim again."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .build import (
     Contract,
     act,
     beat,
-    bring,
     claim,
-    claimed,
+    claim_ids,
+    claim_job,
+    finish_run,
+    job_in_state,
     later,
+    make_suspect,
     new_job,
     put,
-    run_again,
-    see,
-    settle,
+    read_job,
     start,
-    suspect,
 )
 
 
@@ -52,14 +52,14 @@ class ClaimContract(Contract):
         async with self.opened() as store:
             jobs = [new_job() for _ in range(5)]
             await put(store, *reversed(jobs))
-            assert await claimed(store) == [job.id for job in jobs]
+            assert await claim_ids(store) == [job.id for job in jobs]
 
     async def test_priority_outweighs_run_at_and_run_at_outweighs_id(self) -> None:
         async with self.opened() as store:
             last, third = new_job(run_at=later(-9), priority=-1), new_job(run_at=later(-1))
             second, first = new_job(run_at=later(-2)), new_job(run_at=later(0), priority=1)
             await put(store, last, third, second, first)
-            assert await claimed(store) == [first.id, second.id, third.id, last.id]
+            assert await claim_ids(store) == [first.id, second.id, third.id, last.id]
 
     async def test_the_order_holds_across_queues_and_tasks(self) -> None:
         async with self.opened() as store:
@@ -67,7 +67,7 @@ class ClaimContract(Contract):
             jobs = [new_job(queue=queue, task=task, priority=priority) for queue, task, priority in where]
             await put(store, *jobs)
             expected = [job.id for job in sorted(jobs, key=lambda job: -job.priority)]
-            assert await claimed(store, queues=["a", "b", "c"], tasks=["x", "y"]) == expected
+            assert await claim_ids(store, queues=["a", "b", "c"], tasks=["x", "y"]) == expected
 
     async def test_the_order_holds_from_claim_to_claim(self) -> None:
         async with self.opened() as store:
@@ -77,38 +77,38 @@ class ClaimContract(Contract):
             taken = [(await claim(store, limit=1)).jobs[0].priority for _ in given]
             assert taken == sorted(given, reverse=True)
 
-    # what is taken
+    # what a claim takes
 
     async def test_a_claimed_job_is_running_under_its_worker_from_now_on(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job())
-            job = await run_again(store, job_id, now=later(3))
+            job = await claim_job(store, job_id, now=later(3))
             assert (job.state, job.worker, job.started_at) == (State.RUNNING, "ada", later(3))
             assert (job.attempt, job.runs, job.crashes) == (1, 1, 0)
             assert job.lease
             assert job.finished_at is None
-            assert await see(store, job_id) == job
+            assert await read_job(store, job_id) == job
 
     async def test_a_second_run_counts_one_attempt_and_one_run_more(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            await settle(store, job, Retry(5), now=later(1))
-            again = await run_again(store, job.id, worker="bob", now=later(6))
+            await finish_run(store, job, Retry(5), now=later(1))
+            again = await claim_job(store, job.id, worker="bob", now=later(6))
             assert (again.attempt, again.runs, again.worker) == (2, 2, "bob")
             assert again.started_at == later(6)
 
-    async def test_no_more_than_the_limit_is_taken(self) -> None:
+    async def test_a_claim_takes_no_more_than_its_limit(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job() for _ in range(5)))
-            assert await claimed(store, limit=3) == ids[:3]
-            assert await claimed(store, limit=3) == ids[3:]
+            assert await claim_ids(store, limit=3) == ids[:3]
+            assert await claim_ids(store, limit=3) == ids[3:]
 
     async def test_the_limit_counts_across_priorities_queues_and_tasks(self) -> None:
         async with self.opened() as store:
             jobs = [new_job(priority=-(n // 4), queue=f"q{n % 2}", task=f"t{n // 2 % 2}") for n in range(12)]
             ids = await put(store, *jobs)
             for start_at in range(0, 12, 3):
-                assert await claimed(store, tasks=["t0", "t1"], limit=3) == ids[start_at : start_at + 3]
+                assert await claim_ids(store, tasks=["t0", "t1"], limit=3) == ids[start_at : start_at + 3]
 
     async def test_jobs_of_one_claim_share_one_lease(self) -> None:
         async with self.opened() as store:
@@ -116,7 +116,7 @@ class ClaimContract(Contract):
             await beat(store)
             assert len({job.lease for job in (await claim(store)).jobs}) == 1
 
-    async def test_every_claim_mints_a_fresh_lease(self) -> None:
+    async def test_every_claim_has_a_new_lease(self) -> None:
         async with self.opened() as store:
             await put(store, *(new_job() for _ in range(10)))
             await beat(store)
@@ -126,82 +126,82 @@ class ClaimContract(Contract):
     async def test_a_job_claimed_again_by_the_same_worker_gets_another_lease(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            await settle(store, job, Retry(0), now=NOW)
-            assert (await run_again(store, job.id)).lease != job.lease
+            await finish_run(store, job, Retry(0), now=NOW)
+            assert (await claim_job(store, job.id)).lease != job.lease
 
     async def test_two_claimers_never_share_a_job(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job() for _ in range(40)))
             workers = [f"worker-{n}" for n in range(10)]
-            taken = await asyncio.gather(*(claimed(store, name, limit=5) for name in workers))
+            taken = await asyncio.gather(*(claim_ids(store, name, limit=5) for name in workers))
             assert sorted(job_id for batch in taken for job_id in batch) == ids
 
     async def test_a_running_job_is_not_claimed_again(self) -> None:
         async with self.opened() as store:
             await start(store)
-            assert await claimed(store, "bob") == []
+            assert await claim_ids(store, "bob") == []
 
-    async def test_an_id_that_comes_again_after_its_job_was_deleted_is_claimed_once(self) -> None:
+    async def test_an_id_reused_after_its_job_was_deleted_is_claimed_once(self) -> None:
         async with self.opened() as store:
-            job = await bring(store, State.PENDING, queue="a")
+            job = await job_in_state(store, State.PENDING, queue="a")
             await act(store, Action.DELETE, job.id)
             await put(store, new_job(id=job.id, queue="b"))
-            assert await claimed(store) == [job.id]
+            assert await claim_ids(store) == [job.id]
 
-    # what is left alone
+    # what a claim does not take
 
-    async def test_nothing_is_taken_before_its_run_at(self) -> None:
+    async def test_a_job_is_not_claimed_before_its_run_at(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(run_at=later(5)))
-            assert await claimed(store, now=later(4.999999)) == []
-            assert await claimed(store, now=later(5)) == [job_id]
+            assert await claim_ids(store, now=later(4.999999)) == []
+            assert await claim_ids(store, now=later(5)) == [job_id]
 
-    async def test_a_task_that_is_not_named_is_left_alone(self) -> None:
+    async def test_a_job_of_another_task_is_not_claimed(self) -> None:
         async with self.opened() as store:
             await put(store, new_job(task="unknown", priority=9))
             (known,) = await put(store, new_job())
-            assert await claimed(store, limit=1) == [known]
+            assert await claim_ids(store, limit=1) == [known]
 
-    async def test_no_task_named_means_no_job_taken(self) -> None:
+    async def test_a_claim_without_tasks_takes_nothing(self) -> None:
         async with self.opened() as store:
             await put(store, new_job())
-            assert await claimed(store, tasks=[]) == []
+            assert await claim_ids(store, tasks=[]) == []
 
-    async def test_a_queue_that_is_not_named_is_left_alone(self) -> None:
+    async def test_a_job_of_another_queue_is_not_claimed(self) -> None:
         async with self.opened() as store:
             await put(store, new_job(queue="other", priority=9))
             (named,) = await put(store, new_job(queue="mine"))
-            assert await claimed(store, queues=["mine", "empty"], limit=1) == [named]
+            assert await claim_ids(store, queues=["mine", "empty"], limit=1) == [named]
 
-    async def test_no_queue_named_means_no_job_taken(self) -> None:
+    async def test_a_claim_with_an_empty_list_of_queues_takes_nothing(self) -> None:
         async with self.opened() as store:
             await put(store, new_job())
-            assert await claimed(store, queues=[]) == []
+            assert await claim_ids(store, queues=[]) == []
 
-    async def test_none_for_queues_means_all_of_them(self) -> None:
+    async def test_a_claim_with_queues_none_takes_from_all_queues(self) -> None:
         async with self.opened() as store:
             ids = await put(store, new_job(queue="a"), new_job(queue="b"))
-            assert await claimed(store, queues=None) == ids
+            assert await claim_ids(store, queues=None) == ids
 
     @pytest.mark.parametrize("queues", [None, ["paused", "open"]])
-    async def test_a_paused_queue_takes_jobs_and_gives_none(self, queues: list[str] | None) -> None:
+    async def test_a_paused_queue_accepts_jobs_and_gives_none(self, queues: list[str] | None) -> None:
         async with self.opened() as store:
             await store.pause_queue("paused", True)
             await put(store, new_job(queue="paused", priority=9))
             (other,) = await put(store, new_job(queue="open"))
-            assert await claimed(store, queues=queues, limit=1) == [other]
+            assert await claim_ids(store, queues=queues, limit=1) == [other]
 
     async def test_a_resumed_queue_gives_its_jobs(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job())
             await store.pause_queue("default", True)
             await store.pause_queue("default", False)
-            assert await claimed(store) == [job_id]
+            assert await claim_ids(store) == [job_id]
 
-    async def test_a_paused_job_is_left_alone(self) -> None:
+    async def test_a_paused_job_is_not_claimed(self) -> None:
         async with self.opened() as store:
-            await bring(store, State.PAUSED)
-            assert await claimed(store) == []
+            await job_in_state(store, State.PAUSED)
+            assert await claim_ids(store) == []
 
     async def test_a_worker_that_never_beat_claims_nothing(self) -> None:
         async with self.opened() as store:
@@ -216,7 +216,7 @@ class ClaimContract(Contract):
             await beat(store, until=later(41), now=later(21))
             assert [job.id for job in (await claim(store, now=later(21))).jobs] == [job_id]
 
-    async def test_a_lease_has_lapsed_at_its_very_instant(self) -> None:
+    async def test_a_lease_has_lapsed_at_its_until(self) -> None:
         async with self.opened() as store:
             await put(store, new_job())
             await beat(store, until=later(20))
@@ -240,11 +240,11 @@ class ClaimContract(Contract):
 
     async def test_an_expired_job_ends_with_no_run(self) -> None:
         async with self.opened() as store:
-            job = await bring(store, State.EXPIRED)
+            job = await job_in_state(store, State.EXPIRED)
             assert (job.state, job.finished_at, job.runs) == (State.EXPIRED, NOW, 0)
             assert await store.executions(job.id) == []
 
-    async def test_a_flood_of_expired_jobs_ends_in_a_few_claims_and_hides_no_job_that_is_due(self) -> None:
+    async def test_many_expired_jobs_are_ended_in_a_few_claims_and_do_not_hide_a_due_job(self) -> None:
         async with self.opened() as store:
             late = await put(store, *(new_job(expires_at=later(-1), priority=5) for _ in range(2500)), now=later(-9))
             (fresh,) = await put(store, new_job())
@@ -260,21 +260,21 @@ class ClaimContract(Contract):
 
     async def test_a_job_expires_once(self) -> None:
         async with self.opened() as store:
-            await bring(store, State.EXPIRED)
+            await job_in_state(store, State.EXPIRED)
             assert (await claim(store, now=later(1))).expired == []
 
     @pytest.mark.parametrize(
         "fields", [{"queue": "other"}, {"queue": "paused"}, {"task": "other"}, {"run_at": later(100)}], ids=str
     )
-    async def test_jobs_expire_wherever_they_wait(self, fields: dict[str, Any]) -> None:
+    async def test_a_claim_expires_jobs_that_it_does_not_serve(self, fields: dict[str, Any]) -> None:
         async with self.opened() as store:
             await store.pause_queue("paused", True)
             (job_id,) = await put(store, new_job(expires_at=later(5), **fields))
             await beat(store)
             assert (await claim(store, queues=["default"], now=later(5))).expired == [job_id]
-            assert (await see(store, job_id)).state is State.EXPIRED
+            assert (await read_job(store, job_id)).state is State.EXPIRED
 
-    async def test_several_jobs_expire_in_one_claim_beside_those_taken(self) -> None:
+    async def test_a_claim_expires_some_jobs_and_takes_others(self) -> None:
         async with self.opened() as store:
             expired = await put(store, *(new_job(expires_at=later(n), priority=n) for n in range(1, 5)))
             (due,) = await put(store, new_job())
@@ -282,7 +282,7 @@ class ClaimContract(Contract):
             taken = await claim(store, now=later(9), limit=1)
             assert (sorted(taken.expired), [job.id for job in taken.jobs]) == (sorted(expired), [due])
 
-    async def test_every_job_that_expires_is_told_by_a_claim(self) -> None:
+    async def test_a_claim_returns_every_job_that_it_expires(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(expires_at=later(5)))
             await put(store, new_job(), now=later(6))
@@ -292,18 +292,18 @@ class ClaimContract(Contract):
     async def test_a_job_waiting_for_its_retry_expires_too(self) -> None:
         async with self.opened() as store:
             job = await start(store, expires_at=later(5))
-            await settle(store, job, Retry(1), now=later(1))
+            await finish_run(store, job, Retry(1), now=later(1))
             assert (await claim(store, now=later(5))).expired == [job.id]
 
     async def test_a_running_job_does_not_expire(self) -> None:
         async with self.opened() as store:
             job = await start(store, expires_at=later(5))
             assert (await claim(store, now=later(9))).expired == []
-            assert await settle(store, job, Done(), now=later(9)) == {job.id}
+            assert await finish_run(store, job, Done(), now=later(9)) == {job.id}
 
     async def test_a_paused_job_expires_once_it_is_resumed(self) -> None:
         async with self.opened() as store:
-            job = await bring(store, State.PAUSED, expires_at=later(5))
+            job = await job_in_state(store, State.PAUSED, expires_at=later(5))
             await beat(store)
             assert (await claim(store, now=later(9))).expired == []
             await act(store, Action.RESUME, job.id, now=later(9))
@@ -331,22 +331,22 @@ class ClaimContract(Contract):
     async def test_next_at_is_now_when_more_is_due_than_the_limit(self) -> None:
         assert await self._next_at(new_job(run_at=later(-5)), new_job(run_at=later(-4)), limit=1) == NOW
 
-    async def test_next_at_looks_past_the_priorities(self) -> None:
+    async def test_next_at_does_not_depend_on_priorities(self) -> None:
         jobs = [new_job(run_at=later(9), priority=5), new_job(run_at=later(7), priority=-5)]
         assert await self._next_at(*jobs) == later(7)
 
     async def test_next_at_is_the_time_of_the_next_expiry_if_that_comes_first(self) -> None:
         assert await self._next_at(new_job(run_at=later(9), expires_at=later(4))) == later(4)
 
-    async def test_next_at_is_now_as_long_as_a_flood_of_expired_jobs_hides_a_due_one(self) -> None:
+    async def test_next_at_is_now_while_many_expired_jobs_hide_a_due_one(self) -> None:
         async with self.opened() as store:
             await put(store, *(new_job(expires_at=later(5)) for _ in range(1500)), new_job(run_at=later(6)))
             await beat(store)
-            told = 0
+            expired_count = 0
             while not (taken := await claim(store, now=later(9))).jobs:
                 assert (taken.next_at, bool(taken.expired)) == (later(9), True)
-                told += len(taken.expired)
-            assert told + len(taken.expired) == 1500
+                expired_count += len(taken.expired)
+            assert expired_count + len(taken.expired) == 1500
 
     async def test_next_at_is_the_due_time_if_the_expiry_comes_later(self) -> None:
         assert await self._next_at(new_job(run_at=later(4), expires_at=later(9))) == later(4)
@@ -358,14 +358,14 @@ class ClaimContract(Contract):
         "fields", [{"queue": "other"}, {"queue": "paused"}, {"task": "other"}, {"queue": "other", "run_at": later(5)}],
         ids=str,
     )  # fmt: skip
-    async def test_next_at_ignores_jobs_this_claim_would_leave_alone(self, fields: dict[str, Any]) -> None:
+    async def test_next_at_ignores_jobs_that_this_claim_would_not_take(self, fields: dict[str, Any]) -> None:
         assert await self._next_at(new_job(**fields)) is None
 
     # suspects
 
     async def test_a_worker_takes_one_suspect_at_a_time_and_before_all_others(self) -> None:
         async with self.opened() as store:
-            suspects = [await suspect(store) for _ in range(3)]
+            suspects = [await make_suspect(store) for _ in range(3)]
             clean = await put(store, new_job(priority=9), new_job())
             await beat(store, until=later(900), now=later(100))
             first = await claim(store, limit=2, now=later(100))
@@ -373,21 +373,21 @@ class ClaimContract(Contract):
             second = await claim(store, now=later(100))
             assert [job.id for job in second.jobs] == [clean[1]]
             assert second.next_at is None
-            await settle(store, first.jobs[1], Done(), now=later(101))
+            await finish_run(store, first.jobs[1], Done(), now=later(101))
             third = await claim(store, now=later(102))
             assert [job.id for job in third.jobs] == [suspects[1]]
 
     async def test_another_worker_may_take_the_next_suspect(self) -> None:
         async with self.opened() as store:
-            suspects = [await suspect(store) for _ in range(2)]
+            suspects = [await make_suspect(store) for _ in range(2)]
             for worker in ("ada", "bob"):
                 await beat(store, worker, until=later(900), now=later(100))
             taken = [(await claim(store, worker=worker, now=later(100))).jobs for worker in ("ada", "bob")]
             assert [[job.id for job in jobs] for jobs in taken] == [[suspects[0]], [suspects[1]]]
 
-    async def test_a_suspect_waits_for_its_time_its_queue_and_its_task(self) -> None:
+    async def test_a_suspect_is_claimed_only_when_due_and_served(self) -> None:
         async with self.opened() as store:
-            id = await suspect(store)
+            id = await make_suspect(store)
             await beat(store, until=later(900), now=later(100))
             assert (await claim(store, queues=["other"], now=later(100))).jobs == []
             assert (await claim(store, tasks=["other"], now=later(100))).jobs == []
@@ -398,7 +398,7 @@ class ClaimContract(Contract):
 
     # size
 
-    async def test_a_claim_takes_no_more_once_it_has_its_bytes(self) -> None:
+    async def test_a_claim_ends_when_it_has_claim_bytes(self) -> None:
         async with self.opened() as store:
             large = [new_job(payload=_large(6), priority=5 - n) for n in range(5)]
             small = [new_job(priority=-9) for _ in range(2)]
@@ -411,7 +411,7 @@ class ClaimContract(Contract):
             assert all(job.payload == large[0].payload for job in (*first.jobs, *second.jobs[:2]))
 
     async def test_a_job_that_is_larger_than_a_claim_is_taken_alone(self) -> None:
-        """An earlier release took metadata of any size."""
+        """Older releases accepted metadata of any size."""
         async with self.opened() as store:
             jobs = [new_job(metadata={"note": "x" * (CLAIM_BYTES + 1)}), new_job(), new_job()]
             await put(store, *jobs)
@@ -421,7 +421,7 @@ class ClaimContract(Contract):
             assert claims[0].next_at == NOW
             assert claims[0].jobs[0].metadata == jobs[0].metadata
 
-    async def test_the_bytes_of_a_claim_are_those_of_all_queues_and_tasks(self) -> None:
+    async def test_claim_bytes_count_across_queues_and_tasks(self) -> None:
         async with self.opened() as store:
             places = [(queue, task) for queue in ("a", "b", "c") for task in ("x", "y")]
             jobs = [new_job(queue=queue, task=task, payload=_large(3)) for queue, task in places]
@@ -433,11 +433,11 @@ class ClaimContract(Contract):
                 found.append([job.id for job in (await claim(store, tasks=["x", "y"])).jobs])
             assert found == [[job.id for job in jobs[:6]], [job.id for job in jobs[6:]]]
 
-    async def test_a_suspect_counts_among_the_bytes_of_its_claim(self) -> None:
+    async def test_claim_bytes_include_a_suspect(self) -> None:
         async with self.opened() as store:
-            id = await suspect(store, payload=_large(17))
+            id = await make_suspect(store, payload=_large(17))
             (other,) = await put(store, new_job())
-            assert [await claimed(store), await claimed(store)] == [[id], [other]]
+            assert [await claim_ids(store), await claim_ids(store)] == [[id], [other]]
 
 
 def _large(mib: int) -> str:

@@ -1,4 +1,4 @@
-"""enqueue: what was handed over is kept; an id seen before is that job."""
+"""enqueue: every field of a job is stored, and an id that exists is the same job."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .build import (
     REACHABLE,
     Contract,
     act,
+    all_jobs,
     beat,
-    bring,
     claim,
-    claimed,
-    everything,
+    claim_ids,
+    finish_run,
+    job_in_state,
     later,
     new_job,
     put,
-    see,
-    settle,
+    read_job,
     start,
 )
 
@@ -62,10 +62,10 @@ class EnqueueContract(Contract):
                 enqueued_by="key:ü",
             )
             await put(store, new)
-            job = await see(store, new.id)
-            kept = asdict(new)
-            del kept["on_conflict"], kept["debounce_limit"]
-            assert {name: getattr(job, name) for name in kept} == kept
+            job = await read_job(store, new.id)
+            stored = asdict(new)
+            del stored["on_conflict"], stored["debounce_limit"]
+            assert {name: getattr(job, name) for name in stored} == stored
 
     @pytest.mark.parametrize("year", [1, 1969, 9999])
     async def test_a_job_may_be_due_in_any_year(self, year: int) -> None:
@@ -73,38 +73,38 @@ class EnqueueContract(Contract):
             run_at = datetime(year, 12, 31, 23, 59, 59, tzinfo=UTC)
             old, new = new_job(run_at=run_at), new_job()
             await put(store, old, new)
-            assert (await see(store, old.id)).run_at == run_at
+            assert (await read_job(store, old.id)).run_at == run_at
             due = [job.id for job in await store.jobs(Filter(), now=NOW, limit=9, newest=False, sort="due")]
             assert due == ([new.id, old.id] if year == 9999 else [old.id, new.id])
-            assert await claimed(store) == due[: 1 if year == 9999 else 2]
+            assert await claim_ids(store) == due[: 1 if year == 9999 else 2]
 
     @pytest.mark.parametrize("beside", [{}, {"fingerprint": "abc"}, {"metadata": {"a": 1}}], ids=str)
-    async def test_who_enqueued_a_job_is_kept_through_its_run(self, beside: dict[str, Any]) -> None:
+    async def test_enqueued_by_is_kept_through_a_run(self, beside: dict[str, Any]) -> None:
         async with self.opened() as store:
             job = await start(store, enqueued_by="key:deploy", **beside)
             assert job.enqueued_by == "key:deploy"
-            await settle(store, job, Done())
-            assert (await see(store, job.id)).enqueued_by == "key:deploy"
+            await finish_run(store, job, Done())
+            assert (await read_job(store, job.id)).enqueued_by == "key:deploy"
 
-    async def test_who_replaces_a_job_is_who_enqueued_it(self) -> None:
+    async def test_enqueued_by_changes_when_a_job_is_replaced(self) -> None:
         async with self.opened() as store:
             first = new_job(unique_key="k", enqueued_by="key:a")
             await put(store, first)
             await put(store, new_job(unique_key="k", on_conflict="replace", enqueued_by="key:b"))
-            assert (await see(store, first.id)).enqueued_by == "key:b"
+            assert (await read_job(store, first.id)).enqueued_by == "key:b"
             await put(store, new_job(unique_key="k", on_conflict="replace"))
-            assert (await see(store, first.id)).enqueued_by is None
+            assert (await read_job(store, first.id)).enqueued_by is None
 
     async def test_a_new_job_is_pending_and_was_created_now(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(run_at=later(5)))
-            job = await see(store, job_id)
+            job = await read_job(store, job_id)
             assert (job.state, job.created_at, job.run_at) == (State.PENDING, NOW, later(5))
 
     async def test_a_new_job_has_no_trace_of_a_run(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job())
-            job = await see(store, job_id)
+            job = await read_job(store, job_id)
             assert (job.attempt, job.crashes, job.runs) == (0, 0, 0)
             assert {job.lease, job.worker, job.started_at, job.finished_at} == {None}
             assert {job.cancel_reason, job.result, job.failure} == {None}
@@ -112,63 +112,63 @@ class EnqueueContract(Contract):
     async def test_a_job_without_a_time_is_due_at_once(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job())
-            assert (await see(store, job_id)).run_at == NOW
+            assert (await read_job(store, job_id)).run_at == NOW
 
-    async def test_metadata_is_the_stores_own_copy(self) -> None:
+    async def test_metadata_is_copied_by_the_store(self) -> None:
         async with self.opened() as store:
             metadata = {"spans": [1]}
             (job_id,) = await put(store, new_job(metadata=metadata))
             metadata["spans"].append(2)
-            assert (await see(store, job_id)).metadata == {"spans": [1]}
+            assert (await read_job(store, job_id)).metadata == {"spans": [1]}
 
     @pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
     async def test_a_payload_is_opaque_text(self, payload: str) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(payload=payload))
-            assert (await see(store, job_id)).payload == payload
+            assert (await read_job(store, job_id)).payload == payload
 
     @pytest.mark.parametrize("timeout", [UNSET, None, 0.25, 3600.0])
     async def test_a_timeout_may_be_unset_or_none_or_a_number(self, timeout: Any) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(timeout=timeout))
-            kept = (await see(store, job_id)).timeout
-            assert kept is timeout or kept == timeout
+            stored = (await read_job(store, job_id)).timeout
+            assert stored is timeout or stored == timeout
 
     @pytest.mark.parametrize("max_retries", [None, 0, 7])
-    async def test_no_retries_differs_from_the_tasks_own(self, max_retries: int | None) -> None:
+    async def test_max_retries_zero_differs_from_none(self, max_retries: int | None) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(max_retries=max_retries))
-            assert (await see(store, job_id)).max_retries == max_retries
+            assert (await read_job(store, job_id)).max_retries == max_retries
 
     @pytest.mark.parametrize("backoff", [None, Backoff(), Backoff.constant(5), Backoff.linear(2)])
     async def test_a_backoff_is_kept(self, backoff: Backoff | None) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(backoff=backoff))
-            assert (await see(store, job_id)).backoff == backoff
+            assert (await read_job(store, job_id)).backoff == backoff
 
     @pytest.mark.parametrize("priority", [MIN_PRIORITY, -1, 0, MAX_PRIORITY])
     async def test_the_whole_range_of_priorities_is_kept(self, priority: int) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(priority=priority))
-            assert (await see(store, job_id)).priority == priority
+            assert (await read_job(store, job_id)).priority == priority
 
     @pytest.mark.parametrize("at", [NOW.replace(microsecond=1), NOW.replace(microsecond=999_999)])
     async def test_instants_keep_their_microseconds(self, at: datetime) -> None:
         async with self.opened() as store:
             far = at + timedelta(days=3650)
             (job_id,) = await put(store, new_job(run_at=at, expires_at=far), now=at)
-            job = await see(store, job_id)
+            job = await read_job(store, job_id)
             assert (job.run_at, job.created_at, job.expires_at) == (at, at, far)
 
     async def test_instants_come_back_as_utc(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(run_at=later(1), expires_at=later(2)))
-            job = await see(store, job_id)
+            job = await read_job(store, job_id)
             assert {job.run_at.tzname(), job.created_at.tzname()} == {"UTC"}
             assert job.expires_at is not None
             assert job.expires_at.tzname() == "UTC"
 
-    async def test_one_answer_comes_back_per_job_in_order(self) -> None:
+    async def test_enqueue_returns_one_answer_per_job_in_order(self) -> None:
         async with self.opened() as store:
             first, second, twin = new_job(), new_job(unique_key="key"), new_job(unique_key="key")
             assert await store.enqueue([second, twin, first], now=NOW) == [
@@ -177,7 +177,7 @@ class EnqueueContract(Contract):
                 Enqueued(first.id),
             ]
 
-    async def test_nothing_to_enqueue_is_no_error(self) -> None:
+    async def test_enqueue_of_no_jobs_is_no_error(self) -> None:
         async with self.opened() as store:
             assert await store.enqueue([], now=NOW) == []
 
@@ -193,39 +193,39 @@ class EnqueueContract(Contract):
             deleted = await store.change(Action.DELETE, Filter(ids=tuple(ids)), now=NOW, limit=2000)
             assert deleted.done == ids
 
-    async def test_a_repeated_batch_gets_the_same_answers_and_makes_no_second_row(self) -> None:
+    async def test_enqueue_of_a_repeated_batch_is_idempotent(self) -> None:
         async with self.opened() as store:
             batch = [new_job(unique_key="key"), new_job(unique_key="key"), new_job()]
             answers = await store.enqueue(batch, now=NOW)
             assert await store.enqueue(batch, now=later(1)) == answers
-            assert len(await everything(store)) == 2
+            assert len(await all_jobs(store)) == 2
 
     async def test_an_id_repeated_in_one_batch_is_one_job(self) -> None:
         async with self.opened() as store:
             job = new_job()
             assert await store.enqueue([job, job], now=NOW) == [Enqueued(job.id)] * 2
-            assert len(await everything(store)) == 1
+            assert len(await all_jobs(store)) == 1
 
     @pytest.mark.parametrize("state", REACHABLE)
     async def test_an_id_seen_before_is_not_written_again(self, state: State) -> None:
         async with self.opened() as store:
-            before = await bring(store, state)
+            before = await job_in_state(store, state)
             again = new_job(id=before.id, payload='"another"', priority=9, run_at=later(9))
             assert await store.enqueue([again], now=later(5)) == [Enqueued(before.id)]
-            assert await see(store, before.id) == before
+            assert await read_job(store, before.id) == before
 
     async def test_an_id_seen_before_is_known_though_its_job_went_to_another_queue(self) -> None:
         async with self.opened() as store:
-            # Several, since a store may keep some of them in the place of the first queue.
+            # Several, since a store may put some of them into the shard of the first queue.
             queues = [f"other{n}" for n in range(8)]
             jobs = [new_job() for _ in queues]
             await put(store, *jobs)
             for job, queue in zip(jobs, queues, strict=True):
                 await act(store, Action.UPDATE, job.id, update=Update(queue=queue))
                 assert await store.enqueue([job], now=NOW) == [Enqueued(job.id)]
-            assert sorted(one.queue for one in await everything(store)) == queues
+            assert sorted(one.queue for one in await all_jobs(store)) == queues
 
-    async def test_an_id_seen_before_does_not_meet_its_own_key(self) -> None:
+    async def test_an_id_seen_before_does_not_conflict_with_its_own_key(self) -> None:
         async with self.opened() as store:
             job = new_job(unique_key="key", idempotency_key="once", on_conflict="raise")
             await put(store, job)

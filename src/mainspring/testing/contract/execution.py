@@ -1,4 +1,4 @@
-"""executions: one row for every run that has ended, whatever became of its job."""
+"""executions: one record for every run that has ended, whatever its ending."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import pytest
 from ...records.job import Action, State
 from ...records.outcome import Discard, Done, Released, Retry, Snooze
 from ...records.run import Ending, Items, RunNotes, Usage
-from .build import NOW, Contract, act, bring, later, new_job, put, run_again, settle, start
-from .finish import FAILURE, kind, outcome
+from .build import NOW, Contract, act, claim_job, finish_run, job_in_state, later, new_job, put, start
+from .finish import FAILURE, ending_name, outcome
 
-ACCOUNT = RunNotes(Items(3, 1, 2), Usage(0.25, 1 << 30), {"é": [1, None]})
+NOTES = RunNotes(Items(3, 1, 2), Usage(0.25, 1 << 30), {"é": [1, None]})
 
 
 class ExecutionContract(Contract):
-    async def test_an_execution_tells_of_its_run(self) -> None:
+    async def test_an_execution_describes_its_run(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            told = outcome(job, State.DEAD, Ending.TIMEOUT, failure=FAILURE, finished_at=later(2.000001))
-            await store.finish([told])
+            decided = outcome(job, State.DEAD, Ending.TIMEOUT, failure=FAILURE, finished_at=later(2.000001))
+            await store.finish([decided])
             (row,) = await store.executions(job.id)
             assert (row.job_id, row.number, row.attempt, row.ending) == (job.id, 1, 1, Ending.TIMEOUT)
             assert (row.worker, row.lease, row.failure) == ("ada", job.lease, FAILURE)
             assert (row.started_at, row.finished_at) == (NOW, later(2.000001))
 
-    async def test_executions_are_numbered_on_whatever_happens_to_the_attempt(self) -> None:
+    async def test_executions_are_numbered_by_run_not_by_attempt(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job())
             for ended in (Snooze(0), Retry(0), Released(), Done()):
-                await settle(store, await run_again(store, job_id), ended, now=NOW)
+                await finish_run(store, await claim_job(store, job_id), ended, now=NOW)
             rows = await store.executions(job_id)
             assert [row.number for row in rows] == [1, 2, 3, 4]
             assert [row.attempt for row in rows] == [1, 1, 2, 2]
@@ -38,13 +38,13 @@ class ExecutionContract(Contract):
             assert [row.ending for row in rows] == endings
 
     @pytest.mark.parametrize("last", [Done(), Discard("no"), None], ids=str)
-    async def test_executions_are_read_in_parts(self, last: Any) -> None:
+    async def test_executions_are_paged_by_number(self, last: Any) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job())
             for ended in (Snooze(0), Snooze(0), Released(), Snooze(0), *([last] if last else [])):
-                await settle(store, await run_again(store, job_id), ended, now=NOW)
+                await finish_run(store, await claim_job(store, job_id), ended, now=NOW)
             if last is None:
-                await run_again(store, job_id)
+                await claim_job(store, job_id)
             rows = await store.executions(job_id)
             for after in range(7):
                 beyond = [row for row in rows if row.number > after]
@@ -52,81 +52,85 @@ class ExecutionContract(Contract):
                 for limit in (1, 2, 4, 9):
                     assert await store.executions(job_id, after=after, limit=limit) == beyond[:limit]
 
-    async def test_executions_are_numbered_on_after_a_retry_by_an_operator(self) -> None:
+    async def test_execution_numbers_continue_after_a_retry_by_an_operator(self) -> None:
         async with self.opened() as store:
-            job = await bring(store, State.DEAD)
+            job = await job_in_state(store, State.DEAD)
             await act(store, Action.RETRY, job.id)
-            await settle(store, await run_again(store, job.id), Done(), now=NOW)
+            await finish_run(store, await claim_job(store, job.id), Done(), now=NOW)
             rows = await store.executions(job.id)
             assert [(row.number, row.attempt) for row in rows] == [(1, 1), (2, 1)]
 
-    async def test_a_run_that_goes_on_has_no_execution_yet(self) -> None:
+    async def test_a_running_job_has_no_execution_yet(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             assert await store.executions(job.id) == []
 
-    async def test_executions_of_an_unknown_job_are_none(self) -> None:
+    async def test_an_unknown_job_has_no_executions(self) -> None:
         async with self.opened() as store:
             assert await store.executions(new_job().id) == []
 
     async def test_executions_of_one_job_are_not_mixed_with_anothers(self) -> None:
         async with self.opened() as store:
-            first = await bring(store, State.COMPLETED)
-            await bring(store, State.DEAD)
+            first = await job_in_state(store, State.COMPLETED)
+            await job_in_state(store, State.DEAD)
             assert [row.job_id for row in await store.executions(first.id)] == [first.id]
 
     async def test_executions_of_several_jobs_are_by_id_and_number(self) -> None:
         async with self.opened() as store:
-            jobs = [await bring(store, state, queue=f"q{n}") for n, state in enumerate([State.COMPLETED, State.DEAD])]
+            jobs = [
+                await job_in_state(store, state, queue=f"q{n}") for n, state in enumerate([State.COMPLETED, State.DEAD])
+            ]
             running, unknown = await start(store), new_job().id
             for job in jobs[1:]:
                 await act(store, Action.RETRY, job.id)
-                await settle(store, await run_again(store, job.id), Done(), now=NOW)
-            await bring(store, State.COMPLETED)
-            asked = [unknown, jobs[1].id, running.id, jobs[0].id, jobs[1].id]
-            rows = await store.executions(asked)
+                await finish_run(store, await claim_job(store, job.id), Done(), now=NOW)
+            await job_in_state(store, State.COMPLETED)
+            ids = [unknown, jobs[1].id, running.id, jobs[0].id, jobs[1].id]
+            rows = await store.executions(ids)
             assert rows == [*await store.executions(jobs[0].id), *await store.executions(jobs[1].id)]
             assert [(row.job_id, row.number) for row in rows] == [
-                (jobs[0].id, 1), (jobs[1].id, 1), (jobs[1].id, 2),
-            ]  # fmt: skip
+                (jobs[0].id, 1),
+                (jobs[1].id, 1),
+                (jobs[1].id, 2),
+            ]
             assert await store.executions([]) == []
 
     @pytest.mark.parametrize(("result", "size"), [(None, 0), ("", 0), ("null", 4), ('"é🕰"', 8)])
     async def test_a_result_is_measured_in_bytes_of_utf8(self, result: str | None, size: int) -> None:
         async with self.opened() as store:
             job = await start(store)
-            await settle(store, job, Done(result))
+            await finish_run(store, job, Done(result))
             assert [row.result_size for row in await store.executions(job.id)] == [size]
 
     @pytest.mark.parametrize("ending", Ending)
-    async def test_every_ending_is_told_by_its_execution(self, ending: Ending) -> None:
+    async def test_every_ending_is_recorded_by_its_execution(self, ending: Ending) -> None:
         async with self.opened() as store:
             job = await start(store)
             await store.finish([outcome(job, State.DEAD, ending)])
             assert [row.ending for row in await store.executions(job.id)] == [ending]
 
-    # what a run has to say for itself
+    # run notes
 
-    @pytest.mark.parametrize("ended", [Done('"x"'), Retry(5), Discard(), Snooze(5)], ids=kind)
-    async def test_an_account_is_kept_with_its_run(self, ended: Any) -> None:
+    @pytest.mark.parametrize("ended", [Done('"x"'), Retry(5), Discard(), Snooze(5)], ids=ending_name)
+    async def test_run_notes_are_kept_with_their_run(self, ended: Any) -> None:
         async with self.opened() as store:
             job = await start(store)
-            await settle(store, job, ended, account=ACCOUNT)
+            await finish_run(store, job, ended, account=NOTES)
             (row,) = await store.executions(job.id)
-            assert (row.items, row.usage, row.metadata) == (ACCOUNT.items, ACCOUNT.usage, ACCOUNT.metadata)
+            assert (row.items, row.usage, row.metadata) == (NOTES.items, NOTES.usage, NOTES.metadata)
 
-    async def test_a_run_that_gave_no_account_has_none(self) -> None:
+    async def test_a_run_without_notes_has_none(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            await settle(store, job, Retry(0), now=NOW, account=ACCOUNT)
-            await settle(store, await run_again(store, job.id), Done(), now=NOW)
+            await finish_run(store, job, Retry(0), now=NOW, account=NOTES)
+            await finish_run(store, await claim_job(store, job.id), Done(), now=NOW)
             _, last = await store.executions(job.id)
             assert (last.items, last.usage, last.metadata) == (None, None, {})
 
-    async def test_an_outcome_with_an_account_is_acknowledged_again(self) -> None:
+    async def test_a_repeated_outcome_with_run_notes_is_acknowledged(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             for _ in range(2):
-                assert await settle(store, job, Done('"x"'), account=ACCOUNT) == {job.id}
+                assert await finish_run(store, job, Done('"x"'), account=NOTES) == {job.id}
             (row,) = await store.executions(job.id)
             assert (row.ending, row.result_size) == (Ending.COMPLETED, 3)

@@ -1,4 +1,4 @@
-"""lead and leaders: one holder at a time, under a term that is never given again."""
+"""lead and leaders: one holder at a time, under a term whose number is never reused."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ def leader(holder: str | None, term: int, until: datetime, name: str = "reindex"
 
 
 class LeaderContract(Contract):
-    # beginning
+    # start of a term
 
-    async def test_the_first_to_ask_leads_under_the_first_term(self) -> None:
+    async def test_the_first_caller_leads_under_term_one(self) -> None:
         async with self.opened() as store:
             assert await lead(store, "ada", 10) == leader("ada", 1, later(10))
             assert await store.leaders(now=NOW) == [leader("ada", 1, later(10))]
 
-    async def test_of_many_who_ask_at_once_one_leads_and_all_are_told_who(self) -> None:
+    async def test_one_of_many_concurrent_callers_leads_and_all_get_its_term(self) -> None:
         async with self.opened() as store:
             answers = await asyncio.gather(*(lead(store, f"worker-{n}", 10) for n in range(20)))
             assert len({(answer.holder, answer.term) for answer in answers}) == 1
 
-    async def test_who_asks_while_another_leads_is_told_who_and_changes_nothing(self) -> None:
+    async def test_a_caller_gets_the_term_of_the_leader_and_changes_nothing(self) -> None:
         async with self.opened() as store:
             mine = await lead(store, "ada", 10)
             assert await lead(store, "bob", 60, now=9.999999) == mine
             assert await store.leaders(now=NOW) == [mine]
 
-    # keeping
+    # extending a term
 
-    async def test_the_leader_prolongs_its_own_term(self) -> None:
+    async def test_the_leader_extends_its_own_term(self) -> None:
         async with self.opened() as store:
             await lead(store, "ada", 10)
             assert await lead(store, "ada", 18, now=8) == leader("ada", 1, later(18))
             assert await lead(store, "bob", 30, now=12) == leader("ada", 1, later(18))
 
-    async def test_a_term_has_ended_from_its_until_on_that_instant_included(self) -> None:
+    async def test_a_term_has_ended_at_its_until(self) -> None:
         async with self.opened() as store:
             await lead(store, "ada", 10)
             assert len(await store.leaders(now=later(9.999999))) == 1
             assert await store.leaders(now=later(10)) == []
             assert await lead(store, "bob", 20, now=10) == leader("bob", 2, later(20))
 
-    async def test_who_comes_back_after_its_term_has_ended_begins_another_one(self) -> None:
+    async def test_a_leader_that_returns_after_its_term_starts_a_new_term(self) -> None:
         async with self.opened() as store:
             await lead(store, "ada", 10)
             assert await lead(store, "ada", 20, now=10) == leader("ada", 2, later(20))
 
-    # ending
+    # end of a term
 
     async def test_the_leader_ends_its_term_and_the_next_one_begins_at_once(self) -> None:
         async with self.opened() as store:
@@ -66,32 +66,32 @@ class LeaderContract(Contract):
             assert await store.leaders(now=later(3)) == []
             assert await lead(store, "bob", 20, now=3) == leader("bob", 2, later(20))
 
-    async def test_nobody_ends_the_term_of_another(self) -> None:
+    async def test_the_term_of_another_holder_cannot_be_ended(self) -> None:
         async with self.opened() as store:
             mine = await lead(store, "ada", 10)
             assert await lead(store, "bob", 3, now=3) == mine
             assert await store.leaders(now=later(3)) == [mine]
 
-    async def test_to_end_what_nobody_holds_begins_no_term(self) -> None:
+    async def test_ending_a_term_that_does_not_exist_starts_none(self) -> None:
         async with self.opened() as store:
             assert await lead(store, "ada", 0) == leader(None, 0, NOW)
             assert await store.leaders(now=NOW) == []
             assert (await lead(store, "bob", 10)).term == 1
 
-    async def test_to_end_a_term_that_has_ended_already_leaves_its_number_used(self) -> None:
+    async def test_ending_an_ended_term_does_not_reuse_its_number(self) -> None:
         async with self.opened() as store:
             await lead(store, "ada", 10)
             assert await lead(store, "ada", 20, now=20) == leader(None, 1, later(20))
             assert (await lead(store, "ada", 40, now=30)).term == 2
 
-    async def test_a_term_that_was_given_up_is_not_held_for_one_whose_clock_is_behind(self) -> None:
+    async def test_a_term_that_was_given_up_has_ended_for_a_caller_whose_clock_is_behind(self) -> None:
         async with self.opened() as store:
             await lead(store, "ada", 30)
             await lead(store, "ada", 20, now=20)
             assert await store.leaders(now=later(10)) == []
             assert await lead(store, "bob", 40, now=10) == leader("bob", 2, later(40))
 
-    async def test_the_number_of_a_term_is_never_given_again(self) -> None:
+    async def test_term_numbers_are_never_reused(self) -> None:
         async with self.opened() as store:
             terms = []
             for n in range(0, 60, 6):
@@ -100,13 +100,13 @@ class LeaderContract(Contract):
                 terms.append((await lead(store, "bob", n + 4, now=n + 3)).term)
             assert terms == list(range(1, 21))
 
-    # several
+    # several names
 
-    async def test_names_are_led_each_for_itself_and_listed_by_name(self) -> None:
+    async def test_names_have_independent_terms_and_are_listed_by_name(self) -> None:
         async with self.opened() as store:
             for name in ("b", "a", "ü", "a:1"):
                 await lead(store, "ada", 10, name=name)
             await lead(store, "bob", 20, name="c")
             await lead(store, "ada", 0, name="b")
-            told = [(one.name, one.holder, one.term) for one in await store.leaders(now=NOW)]
-            assert told == [("a", "ada", 1), ("a:1", "ada", 1), ("c", "bob", 1), ("ü", "ada", 1)]
+            listed = [(one.name, one.holder, one.term) for one in await store.leaders(now=NOW)]
+            assert listed == [("a", "ada", 1), ("a:1", "ada", 1), ("c", "bob", 1), ("ü", "ada", 1)]

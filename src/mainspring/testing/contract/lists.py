@@ -1,4 +1,4 @@
-"""jobs, sorted and narrowed in every way; dead letters in groups; and counts that agree with them."""
+"""jobs with every sort and filter; groups of dead jobs; and counts that agree with the lists."""
 
 from __future__ import annotations
 
@@ -16,17 +16,31 @@ from ...records.query import SORTS, Cursor, Filter, Sort, Update
 from ...records.queue import DeadGroup
 from ...records.run import PARTIAL_KIND, Ending, Failure, Items
 from ...store import Store
-from .build import NOW, Contract, act, beat, bring, claim, everything, later, new_job, put, run_again, settle, start
-from .read import found
+from .build import (
+    NOW,
+    Contract,
+    act,
+    all_jobs,
+    beat,
+    claim,
+    claim_job,
+    finish_run,
+    job_in_state,
+    later,
+    new_job,
+    put,
+    start,
+)
+from .read import find_ids
 
 KEYS = ["a", "ab", "a%", "a_b", "a'b", 'a"', "A", "é", "éa", "日本", "a\U0010ffff", "a\U0010ffff\U0010ffffb", "b", "%"]
 
 
-async def pages(store: Store, sort: Sort, *, limit: int, newest: bool = False, **asked: Any) -> list[Job]:
-    """Every page, each begun where the last one ended."""
+async def read_pages(store: Store, sort: Sort, *, limit: int, newest: bool = False, **filters: Any) -> list[Job]:
+    """All jobs, read page by page."""
     seen: list[Job] = []
     after: Cursor | None = None
-    while page := await store.jobs(Filter(**asked), now=NOW, limit=limit, after=after, newest=newest, sort=sort):
+    while page := await store.jobs(Filter(**filters), now=NOW, limit=limit, after=after, newest=newest, sort=sort):
         assert len(page) <= limit
         seen += page
         assert len(seen) < 100, "it stalls"
@@ -35,74 +49,74 @@ async def pages(store: Store, sort: Sort, *, limit: int, newest: bool = False, *
     return seen
 
 
-async def died(store: Store, message: str, *, at: float = 0, task: str = "task", type: str = "OSError") -> Job:
+async def dead_job(store: Store, message: str, *, at: float = 0, task: str = "task", type: str = "OSError") -> Job:
     job = await start(store, task=task)
-    await settle(store, job, Discard(), now=later(at), failure=Failure(type, message))
+    await finish_run(store, job, Discard(), now=later(at), failure=Failure(type, message))
     return job
 
 
 class ListsContract(Contract):
     # due
 
-    async def test_by_due_come_the_pending_jobs_by_run_at_and_id(self) -> None:
+    async def test_sort_due_lists_pending_jobs_by_run_at_and_id(self) -> None:
         async with self.opened() as store:
             for state in FINAL | {State.RUNNING, State.PAUSED}:
-                await bring(store, state)
+                await job_in_state(store, state)
             times = [5, -3, 9, 0, 5, 0]
             ids = await put(
                 store, *(new_job(run_at=later(at), priority=n, queue="ab"[n % 2]) for n, at in enumerate(times))
             )
             order = [ids[n] for n in (1, 3, 5, 0, 4, 2)]
-            assert await found(store, sort="due") == order
-            assert await found(store, sort="due", newest=True) == order[::-1]
+            assert await find_ids(store, sort="due") == order
+            assert await find_ids(store, sort="due", newest=True) == order[::-1]
 
-    async def test_a_job_waiting_for_its_retry_is_due_then(self) -> None:
+    async def test_sort_due_lists_a_retrying_job_by_its_next_run_at(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            await settle(store, job, Retry(5), now=NOW)
+            await finish_run(store, job, Retry(5), now=NOW)
             first, last = await put(store, new_job(run_at=later(4)), new_job(run_at=later(6)))
-            assert await found(store, sort="due") == [first, job.id, last]
+            assert await find_ids(store, sort="due") == [first, job.id, last]
 
     # finished
 
-    async def test_by_finished_come_the_final_jobs_by_finished_at_and_id(self) -> None:
+    async def test_sort_finished_lists_final_jobs_by_finished_at_and_id(self) -> None:
         async with self.opened() as store:
             for state in (State.PENDING, State.RUNNING, State.PAUSED):
-                await bring(store, state)
+                await job_in_state(store, state)
             endings: list[tuple[float, RunEnd]] = [(5, Done()), (1, Discard()), (5, Cancel()), (3, Done()), (1, Done())]
             jobs = [await start(store, task="task", queue="ab"[n % 2]) for n in range(len(endings))]
             for job, (at, ended) in zip(jobs, endings, strict=True):
-                await settle(store, job, ended, now=later(at))
+                await finish_run(store, job, ended, now=later(at))
             order = [jobs[n].id for n in (1, 4, 3, 0, 2)]
-            assert await found(store, sort="finished") == order
-            assert await found(store, sort="finished", newest=True) == order[::-1]
+            assert await find_ids(store, sort="finished") == order
+            assert await find_ids(store, sort="finished", newest=True) == order[::-1]
 
-    async def test_every_final_state_is_listed_by_its_end(self) -> None:
+    async def test_sort_finished_lists_every_final_state(self) -> None:
         async with self.opened() as store:
-            ids = {(await bring(store, state)).id for state in FINAL}
-            assert set(await found(store, sort="finished")) == ids
+            ids = {(await job_in_state(store, state)).id for state in FINAL}
+            assert set(await find_ids(store, sort="finished")) == ids
 
     async def test_a_job_that_was_retried_is_listed_as_due_and_not_as_finished(self) -> None:
         async with self.opened() as store:
-            job = await bring(store, State.DEAD)
+            job = await job_in_state(store, State.DEAD)
             await act(store, Action.RETRY, job.id)
-            assert (await found(store, sort="finished"), await found(store, sort="due")) == ([], [job.id])
+            assert (await find_ids(store, sort="finished"), await find_ids(store, sort="due")) == ([], [job.id])
 
     # pages
 
     @pytest.mark.parametrize("newest", [False, True], ids=["forward", "backward"])
     @pytest.mark.parametrize("limit", [1, 2, 3, 20])
     @pytest.mark.parametrize("sort", SORTS)
-    async def test_pages_go_through_ties_without_a_gap_or_a_repeat(self, sort: Sort, limit: int, newest: bool) -> None:
+    async def test_pages_have_no_gap_or_repeat_at_equal_times(self, sort: Sort, limit: int, newest: bool) -> None:
         async with self.opened() as store:
             jobs = [await start(store, queue="ab"[n % 2], priority=n % 3) for n in range(10)]
             for n, job in enumerate(jobs):
                 over: RunEnd = Discard() if n // 2 % 2 else Done()
                 if sort == "finished":
-                    await settle(store, job, over, now=later(n // 4))
+                    await finish_run(store, job, over, now=later(n // 4))
                 else:
-                    await settle(store, job, Retry(n // 4), now=NOW)
-            seen = [job.id for job in await pages(store, sort, limit=limit, newest=newest)]
+                    await finish_run(store, job, Retry(n // 4), now=NOW)
+            seen = [job.id for job in await read_pages(store, sort, limit=limit, newest=newest)]
             ids = [job.id for job in jobs]
             assert seen == (ids[::-1] if newest else ids)
 
@@ -111,79 +125,79 @@ class ListsContract(Contract):
         async with self.opened() as store:
             jobs = [await start(store, queue="ab"[n % 2], tags=("x",) * (n % 3 == 0)) for n in range(9)]
             for n, job in enumerate(jobs):
-                await settle(store, job, Done() if sort == "finished" else Retry(9 - n), now=later(9 - n))
-            seen = await pages(store, sort, limit=2, queues=("a",), tags=("x",))
+                await finish_run(store, job, Done() if sort == "finished" else Retry(9 - n), now=later(9 - n))
+            seen = await read_pages(store, sort, limit=2, queues=("a",), tags=("x",))
             assert [job.id for job in seen] == [jobs[6].id, jobs[0].id]
-            assert await found(store, sort=sort, states=("running",)) == []
+            assert await find_ids(store, sort=sort, states=("running",)) == []
 
-    async def test_a_page_goes_on_after_a_job_that_is_gone(self) -> None:
+    async def test_a_sorted_page_continues_after_a_deleted_job(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job(run_at=later(1)) for _ in range(3)))
             await act(store, Action.DELETE, ids[1])
-            assert await found(store, sort="due", after=Cursor(ids[1], later(1))) == [ids[2]]
-            assert await found(store, sort="due", after=Cursor(ids[1], later(1)), newest=True) == [ids[0]]
+            assert await find_ids(store, sort="due", after=Cursor(ids[1], later(1))) == [ids[2]]
+            assert await find_ids(store, sort="due", after=Cursor(ids[1], later(1)), newest=True) == [ids[0]]
 
-    async def test_by_creation_the_instant_of_a_cursor_does_not_matter(self) -> None:
+    async def test_sort_created_ignores_the_instant_of_a_cursor(self) -> None:
         async with self.opened() as store:
             first, second = await put(store, new_job(), new_job())
-            assert await found(store, after=Cursor(first, later(99))) == [second]
+            assert await find_ids(store, after=Cursor(first, later(99))) == [second]
 
-    # who runs it
+    # by worker
 
-    async def test_jobs_are_found_by_who_runs_them_now(self) -> None:
+    async def test_jobs_are_found_by_the_worker_that_runs_them(self) -> None:
         async with self.opened() as store:
             mine, yours = await start(store, worker="ada"), await start(store, worker="bob")
             done = await start(store, worker="ada")
-            await settle(store, done, Done())
-            assert await found(store, workers=("ada",)) == [mine.id]
-            assert await found(store, workers=("bob", "ada", "nobody")) == [mine.id, yours.id]
-            assert await found(store, workers=("ada",), states=("completed",)) == []
-            assert await found(store, workers=()) == []
+            await finish_run(store, done, Done())
+            assert await find_ids(store, workers=("ada",)) == [mine.id]
+            assert await find_ids(store, workers=("bob", "ada", "nobody")) == [mine.id, yours.id]
+            assert await find_ids(store, workers=("ada",), states=("completed",)) == []
+            assert await find_ids(store, workers=()) == []
 
-    async def test_a_job_that_waits_again_is_run_by_nobody(self) -> None:
+    async def test_a_job_that_waits_again_is_found_by_no_worker(self) -> None:
         async with self.opened() as store:
             job = await start(store, worker="ada")
-            await settle(store, job, Released(), now=NOW)
-            assert await found(store, workers=("ada",)) == []
-            await run_again(store, job.id, worker="bob")
-            assert (await found(store, workers=("ada",)), await found(store, workers=("bob",))) == ([], [job.id])
+            await finish_run(store, job, Released(), now=NOW)
+            assert await find_ids(store, workers=("ada",)) == []
+            await claim_job(store, job.id, worker="bob")
+            assert (await find_ids(store, workers=("ada",)), await find_ids(store, workers=("bob",))) == ([], [job.id])
 
-    # what it failed with
+    # by failure
 
     async def test_jobs_are_found_by_the_kind_of_their_last_failure(self) -> None:
         async with self.opened() as store:
-            first, second = await died(store, "disk 1 is 'full'"), await died(store, "disk 22 is 'empty'")
-            await died(store, "gone")
-            await bring(store, State.COMPLETED)
-            assert await found(store, errors=("OSError: disk … is …",)) == [first.id, second.id]
-            assert await found(store, errors=("OSError: gone", "OSError")) != []
-            assert await found(store, errors=("OSError: disk 1 is 'full'",)) == []
-            assert await found(store, errors=()) == []
+            first, second = await dead_job(store, "disk 1 is 'full'"), await dead_job(store, "disk 22 is 'empty'")
+            await dead_job(store, "gone")
+            await job_in_state(store, State.COMPLETED)
+            assert await find_ids(store, errors=("OSError: disk … is …",)) == [first.id, second.id]
+            assert await find_ids(store, errors=("OSError: gone", "OSError")) != []
+            assert await find_ids(store, errors=("OSError: disk 1 is 'full'",)) == []
+            assert await find_ids(store, errors=()) == []
 
     async def test_a_job_that_will_be_retried_is_found_by_its_failure_too(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            await settle(store, job, Retry(0, "böse"), now=NOW)
-            assert await found(store, errors=("Retry: böse",), states=("retrying",)) == [job.id]
-            await settle(store, await run_again(store, job.id), Snooze(5), now=NOW)
-            assert await found(store, errors=("Retry: böse",)) == [job.id]
+            await finish_run(store, job, Retry(0, "böse"), now=NOW)
+            assert await find_ids(store, errors=("Retry: böse",), states=("retrying",)) == [job.id]
+            await finish_run(store, await claim_job(store, job.id), Snooze(5), now=NOW)
+            assert await find_ids(store, errors=("Retry: böse",)) == [job.id]
 
-    async def test_a_job_that_completed_after_all_is_not_found_by_its_failure(self) -> None:
+    async def test_a_completed_job_is_not_found_by_an_earlier_failure(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            await settle(store, job, Retry(0, "böse"), now=NOW)
-            await settle(store, await run_again(store, job.id), Done(), now=NOW)
-            assert await found(store, errors=("Retry: böse",)) == []
+            await finish_run(store, job, Retry(0, "böse"), now=NOW)
+            await finish_run(store, await claim_job(store, job.id), Done(), now=NOW)
+            assert await find_ids(store, errors=("Retry: böse",)) == []
 
     async def test_a_partial_job_is_completed_keeps_its_result_and_is_found_by_its_kind(self) -> None:
         async with self.opened() as store:
             whole, part = await start(store), await start(store)
             note = Failure("ResultTooLarge", "by 3 bytes")
-            await settle(store, whole, Done('"whole"'), now=NOW)
-            await settle(store, part, Done('"part"', note).partly(Items(success=9, failed=1, skipped=2)), now=NOW)
-            assert await found(store, errors=(PARTIAL_KIND,)) == [part.id]
-            assert await found(store, errors=(PARTIAL_KIND,), states=("completed",)) == [part.id]
-            assert await found(store, errors=(PARTIAL_KIND,), states=("dead",)) == []
+            await finish_run(store, whole, Done('"whole"'), now=NOW)
+            await finish_run(store, part, Done('"part"', note).partly(Items(success=9, failed=1, skipped=2)), now=NOW)
+            assert await find_ids(store, errors=(PARTIAL_KIND,)) == [part.id]
+            assert await find_ids(store, errors=(PARTIAL_KIND,), states=("completed",)) == [part.id]
+            assert await find_ids(store, errors=(PARTIAL_KIND,), states=("dead",)) == []
             jobs = {job.id: job for job in await store.jobs(Filter(), now=NOW, limit=10)}
             assert (jobs[part.id].outcome(NOW), jobs[part.id].result) == ("partial", '"part"')
             assert jobs[whole.id].outcome(NOW) == "completed"
@@ -191,34 +205,34 @@ class ListsContract(Contract):
             assert (run.ending, run.outcome) == (Ending.COMPLETED, "partial")
             assert run.failure == Failure("Partial", "1 of 12 items failed\nResultTooLarge: by 3 bytes")
 
-    # how its key begins
+    # by prefix of a key
 
     @pytest.mark.parametrize("field", ["unique_key", "idempotency_key"])
     @pytest.mark.parametrize("prefix", [*KEYS, "", "a'", "ac", "aa", "日", "\U0010ffff", "�"])
-    async def test_jobs_are_found_by_how_their_key_begins(self, prefix: str, field: str) -> None:
+    async def test_jobs_are_found_by_the_prefix_of_their_key(self, prefix: str, field: str) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job(**{field: key}) for key in KEYS))
             await put(store, new_job())
             expected = [job_id for job_id, key in zip(ids, KEYS, strict=True) if key.startswith(prefix)]
-            assert await found(store, key_prefix=prefix) == expected
+            assert await find_ids(store, key_prefix=prefix) == expected
 
-    async def test_either_key_may_begin_so_and_a_final_job_is_found_too(self) -> None:
+    async def test_a_key_prefix_matches_either_key_also_of_a_final_job(self) -> None:
         async with self.opened() as store:
-            done = await bring(store, State.COMPLETED, unique_key="order:1")
-            cancelled = await bring(store, State.CANCELLED, idempotency_key="order:2")
+            done = await job_in_state(store, State.COMPLETED, unique_key="order:1")
+            cancelled = await job_in_state(store, State.CANCELLED, idempotency_key="order:2")
             (other,) = await put(store, new_job(unique_key="mail", idempotency_key="order:3"))
-            assert await found(store, key_prefix="order:") == [done.id, cancelled.id, other]
-            assert await found(store, key_prefix="order:", states=("completed",)) == [done.id]
+            assert await find_ids(store, key_prefix="order:") == [done.id, cancelled.id, other]
+            assert await find_ids(store, key_prefix="order:", states=("completed",)) == [done.id]
 
-    # when it was created
+    # by creation time
 
-    async def test_jobs_are_found_by_when_they_were_created_the_instants_included(self) -> None:
+    async def test_jobs_are_found_by_creation_time_bounds_included(self) -> None:
         async with self.opened() as store:
             ids = [(await put(store, new_job(), now=later(at)))[0] for at in (0, 1, 1.000001, 2)]
-            assert await found(store, created_after=later(1)) == ids[1:]
-            assert await found(store, created_before=later(1)) == ids[:2]
-            assert await found(store, created_after=later(1), created_before=later(1.000001)) == ids[1:3]
-            assert await found(store, created_after=later(1.5), created_before=later(1.2)) == []
+            assert await find_ids(store, created_after=later(1)) == ids[1:]
+            assert await find_ids(store, created_before=later(1)) == ids[:2]
+            assert await find_ids(store, created_after=later(1), created_before=later(1.000001)) == ids[1:3]
+            assert await find_ids(store, created_after=later(1.5), created_before=later(1.2)) == []
 
     # tags
 
@@ -226,40 +240,40 @@ class ListsContract(Contract):
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(unique_key="key", tags=("old", "both")))
             await put(store, new_job(unique_key="key", tags=("both", "new"), on_conflict="replace"))
-            assert [await found(store, tags=(tag,)) for tag in ("old", "both", "new")] == [[], [job_id], [job_id]]
+            assert [await find_ids(store, tags=(tag,)) for tag in ("old", "both", "new")] == [[], [job_id], [job_id]]
             await act(store, Action.DELETE, job_id)
             await put(store, new_job(id=job_id))
-            assert await found(store, tags=("both",)) == []
+            assert await find_ids(store, tags=("both",)) == []
 
     async def test_the_tags_of_a_duplicate_are_not_put_on_the_job(self) -> None:
         async with self.opened() as store:
             first = new_job(unique_key="key", tags=("x",))
             await put(store, first, new_job(unique_key="key", tags=("y",)))
             await put(store, new_job(id=first.id, tags=("z",)))
-            assert [await found(store, tags=(tag,)) for tag in "xyz"] == [[first.id], [], []]
+            assert [await find_ids(store, tags=(tag,)) for tag in "xyz"] == [[first.id], [], []]
 
-    async def test_of_one_id_twice_in_a_call_the_tags_of_the_first_count(self) -> None:
+    async def test_the_first_tags_count_if_an_id_is_repeated_in_a_call(self) -> None:
         async with self.opened() as store:
             first = new_job(tags=("x",))
             await put(store, first, new_job(id=first.id, tags=("y",)))
             bare = new_job()
             await put(store, bare, new_job(id=bare.id, tags=("z",)))
-            assert [await found(store, tags=(tag,)) for tag in "xyz"] == [[first.id], [], []]
+            assert [await find_ids(store, tags=(tag,)) for tag in "xyz"] == [[first.id], [], []]
 
     async def test_a_tag_given_twice_finds_its_job_once(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(tags=("x", "x")))
-            assert await found(store, tags=("x",)) == await found(store, tags=("x", "x")) == [job_id]
+            assert await find_ids(store, tags=("x",)) == await find_ids(store, tags=("x", "x")) == [job_id]
 
     # dead letters
 
-    async def test_dead_jobs_come_in_groups_by_task_and_kind_most_first(self) -> None:
+    async def test_dead_jobs_are_grouped_by_task_and_kind_largest_first(self) -> None:
         async with self.opened() as store:
-            await died(store, "disk 1", at=3)
-            newest = await died(store, "disk 2", at=9)
-            await died(store, "disk 3", at=5)
-            other = await died(store, "disk 1", at=4, task="other")
-            gone, lost = await died(store, "gone", at=2), await died(store, "lost", at=1)
+            await dead_job(store, "disk 1", at=3)
+            newest = await dead_job(store, "disk 2", at=9)
+            await dead_job(store, "disk 3", at=5)
+            other = await dead_job(store, "disk 1", at=4, task="other")
+            gone, lost = await dead_job(store, "gone", at=2), await dead_job(store, "lost", at=1)
             assert await store.dead(limit=9) == [
                 DeadGroup(task="task", error="OSError: disk …", count=3, newest=newest.id, last_at=later(9)),
                 DeadGroup(task="other", error="OSError: disk …", count=1, newest=other.id, last_at=later(4)),
@@ -268,23 +282,23 @@ class ListsContract(Contract):
             ]
             assert [group.newest for group in await store.dead(limit=2)] == [newest.id, other.id]
 
-    async def test_of_two_that_died_together_the_greater_id_is_the_newest(self) -> None:
+    async def test_the_greater_id_is_the_newest_of_two_jobs_that_died_together(self) -> None:
         async with self.opened() as store:
-            _, second = await died(store, "gone", at=1), await died(store, "gone", at=1)
+            _, second = await dead_job(store, "gone", at=1), await dead_job(store, "gone", at=1)
             assert [group.newest for group in await store.dead(limit=9)] == [second.id]
 
     async def test_only_dead_jobs_are_in_the_groups(self) -> None:
         async with self.opened() as store:
             for ended in (Retry(5, "no"), Cancel("no"), Done()):
-                await settle(store, await start(store), ended)
-            job = await died(store, "gone")
+                await finish_run(store, await start(store), ended)
+            job = await dead_job(store, "gone")
             await act(store, Action.RETRY, job.id)
             assert await store.dead(limit=9) == []
 
     async def test_a_group_can_be_listed_and_acted_upon_by_its_kind(self) -> None:
         async with self.opened() as store:
-            jobs = [await died(store, f"disk {n}") for n in range(3)]
-            await died(store, "gone")
+            jobs = [await dead_job(store, f"disk {n}") for n in range(3)]
+            await dead_job(store, "gone")
             (group, _) = await store.dead(limit=9)
             which = Filter(states=("dead",), tasks=(group.task,), errors=(group.error,))
             changed = await store.change(Action.RETRY, which, now=NOW, limit=9)
@@ -293,25 +307,25 @@ class ListsContract(Contract):
 
     async def test_a_dead_job_without_a_failure_is_in_no_group(self) -> None:
         async with self.opened() as store:
-            await settle(store, await start(store), Discard(), failure=None)
+            await finish_run(store, await start(store), Discard(), failure=None)
             assert await store.dead(limit=9) == []
 
     # counts
 
     @pytest.mark.parametrize("seed", range(4))
-    async def test_counts_are_what_a_recount_says_whatever_has_happened(self, seed: int) -> None:
+    async def test_counts_equal_a_recount_after_random_changes(self, seed: int) -> None:
         async with self.opened() as store:
             draw, now = Random(seed), NOW
             for _ in range(120):
-                await shuffle(store, draw, now)
+                await change_randomly(store, draw, now)
                 now += timedelta(seconds=draw.choice([0, 0, 1, 3]))
-                recount = Counter(job.shown(now) for job in await everything(store))
+                recount = Counter(job.shown(now) for job in await all_jobs(store))
                 assert await store.counts(now=now) == recount
                 assert sum(queue.pending for queue in await store.queues(now=now)) == recount["pending"]
 
 
-async def shuffle(store: Store, draw: Random, now: datetime) -> None:
-    """One step of what may happen to jobs in a long day."""
+async def change_randomly(store: Store, draw: Random, now: datetime) -> None:
+    """One random change of the store."""
     match draw.choice(["enqueue", "enqueue", "run", "run", "run", "change", "change", "prune"]):
         case "enqueue":
             await put(store, *(_any_job(draw, now) for _ in range(draw.randint(1, 4))), now=now)
@@ -322,9 +336,9 @@ async def shuffle(store: Store, draw: Random, now: datetime) -> None:
                 endings: list[RunEnd] = [Done(), Done(), Discard(), Retry(draw.randint(0, 3)), Snooze(2), Cancel()]
                 ended = draw.choice(endings)
                 for _ in range(draw.choice([1, 2])):
-                    await settle(store, job, ended, now=now, then=(_any_job(draw, now),) * draw.choice([0, 0, 1]))
+                    await finish_run(store, job, ended, now=now, then=(_any_job(draw, now),) * draw.choice([0, 0, 1]))
         case "change":
-            ids: tuple[JobId, ...] = tuple(job.id for job in await everything(store) if draw.random() < 0.3)
+            ids: tuple[JobId, ...] = tuple(job.id for job in await all_jobs(store) if draw.random() < 0.3)
             given = Update(queue=draw.choice("ab"), expires_at=now + timedelta(seconds=draw.randint(0, 3)))
             action = draw.choice(list(Action))
             await store.change(action, Filter(ids=ids), now=now, limit=draw.randint(1, 5), update=given)

@@ -1,4 +1,4 @@
-"""groups and surplus: which finished jobs may be forgotten."""
+"""groups and surplus: which finished jobs may be deleted."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .build import (
     REACHABLE,
     Contract,
     act,
-    bring,
-    everything,
+    all_jobs,
+    claim_job,
+    finish_run,
+    job_in_state,
     later,
     new_job,
     put,
-    run_again,
-    settle,
     start,
 )
 
@@ -34,17 +34,22 @@ ENDS: dict[State, RunEnd] = {COMPLETED: Done(), State.DEAD: Discard(), State.CAN
 async def finished(
     store: Store, *ends: float, state: State = COMPLETED, task: str = "task", queue: str = "a"
 ) -> list[Job]:
-    """Jobs that ended at these seconds."""
+    """Jobs that ended at these times, in seconds after NOW."""
     jobs = [await start(store, task=task, queue=queue) for _ in ends]
     for job, at in zip(jobs, ends, strict=True):
-        await settle(store, job, ENDS[state], now=later(at))
+        await finish_run(store, job, ENDS[state], now=later(at))
     return jobs
 
 
 async def surplus(
-    store: Store, *, keep: int = 0, before: datetime = A_MINUTE_LATER, limit: int = 100, state: State = COMPLETED,
+    store: Store,
+    *,
+    keep: int = 0,
+    before: datetime = A_MINUTE_LATER,
+    limit: int = 100,
+    state: State = COMPLETED,
     task: str = "task",
-) -> list[JobId]:  # fmt: skip
+) -> list[JobId]:
     return [job.id for job in await store.surplus(state, task, keep=keep, before=before, limit=limit)]
 
 
@@ -56,19 +61,19 @@ class PruneContract(Contract):
             assert await store.groups() == []
 
     @pytest.mark.parametrize("state", REACHABLE)
-    async def test_a_state_makes_a_group_if_it_is_final(self, state: State) -> None:
+    async def test_only_final_states_make_groups(self, state: State) -> None:
         async with self.opened() as store:
-            await bring(store, state)
+            await job_in_state(store, state)
             assert await store.groups() == ([(state, "task")] if state.final else [])
 
-    async def test_each_final_state_and_task_is_named_once(self) -> None:
+    async def test_groups_list_each_final_state_and_task_once(self) -> None:
         async with self.opened() as store:
             for state, task, queue in ((COMPLETED, "a", "x"), (COMPLETED, "a", "y"), (State.DEAD, "a", "x")):
                 await finished(store, 1, 2, state=state, task=task, queue=queue)
             await finished(store, 1, task="b")
             assert sorted(await store.groups()) == [(COMPLETED, "a"), (COMPLETED, "b"), (State.DEAD, "a")]
 
-    async def test_a_group_is_gone_with_the_last_of_its_jobs(self) -> None:
+    async def test_a_group_is_removed_with_its_last_job(self) -> None:
         async with self.opened() as store:
             first, second = await finished(store, 1, 2)
             await act(store, Action.DELETE, first.id)
@@ -78,18 +83,18 @@ class PruneContract(Contract):
 
     # surplus
 
-    async def test_jobs_that_finished_before_are_surplus_the_first_to_finish_first(self) -> None:
+    async def test_surplus_jobs_are_listed_by_finished_at(self) -> None:
         async with self.opened() as store:
             jobs = await finished(store, 3, 1, 2, 5, 4)
             assert await surplus(store, before=later(4)) == [jobs[n].id for n in (1, 2, 0)]
 
-    async def test_one_that_finished_at_that_very_instant_is_kept(self) -> None:
+    async def test_a_job_that_finished_exactly_at_before_is_not_surplus(self) -> None:
         async with self.opened() as store:
             early, _ = await finished(store, 0.999999, 1)
             assert await surplus(store, before=later(1)) == [early.id]
 
     @pytest.mark.parametrize("keep", range(6))
-    async def test_so_many_that_finished_last_are_kept(self, keep: int) -> None:
+    async def test_the_keep_newest_jobs_are_not_surplus(self, keep: int) -> None:
         async with self.opened() as store:
             jobs = await finished(store, 3, 1, 2, 4)
             order = [jobs[n].id for n in (1, 2, 0, 3)]
@@ -103,13 +108,13 @@ class PruneContract(Contract):
             jobs = await finished(store, 1, 2, 3, 4)
             assert await surplus(store, keep=keep, before=later(before)) == [job.id for job in jobs[:left]]
 
-    async def test_of_those_that_finished_together_the_smaller_ids_go_first(self) -> None:
+    async def test_surplus_jobs_that_finished_together_are_listed_by_id(self) -> None:
         async with self.opened() as store:
             jobs = await finished(store, 1, 1, 1, 1)
             assert await surplus(store, keep=1) == [job.id for job in jobs[:3]]
             assert await surplus(store, keep=1, limit=2) == [job.id for job in jobs[:2]]
 
-    async def test_queues_share_what_is_kept_of_a_task(self) -> None:
+    async def test_keep_counts_across_queues(self) -> None:
         async with self.opened() as store:
             (first,) = await finished(store, 1, queue="b")
             (second,) = await finished(store, 2, queue="a")
@@ -117,12 +122,12 @@ class PruneContract(Contract):
             await finished(store, 4, queue="b")
             assert await surplus(store, keep=1) == [first.id, second.id, third.id]
 
-    async def test_no_more_than_the_limit_is_named(self) -> None:
+    async def test_surplus_returns_no_more_than_its_limit(self) -> None:
         async with self.opened() as store:
             jobs = await finished(store, 1, 2, 3)
             assert await surplus(store, limit=2) == [jobs[0].id, jobs[1].id]
 
-    async def test_other_states_and_tasks_neither_count_nor_go(self) -> None:
+    async def test_surplus_ignores_other_states_and_tasks(self) -> None:
         async with self.opened() as store:
             (mine,) = await finished(store, 1)
             await finished(store, 5, state=State.DEAD)
@@ -133,13 +138,13 @@ class PruneContract(Contract):
     @pytest.mark.parametrize("state", [State.COMPLETED, State.DEAD, State.CANCELLED, State.EXPIRED])
     async def test_every_final_state_has_its_surplus(self, state: State) -> None:
         async with self.opened() as store:
-            job = await bring(store, state)
+            job = await job_in_state(store, state)
             assert await surplus(store, state=state) == [job.id]
 
     async def test_unfinished_jobs_are_never_surplus(self) -> None:
         async with self.opened() as store:
             for state in (State.PENDING, State.RUNNING, State.PAUSED):
-                await bring(store, state)
+                await job_in_state(store, state)
             await put(store, new_job(expires_at=later(1)))
             for state in State:
                 assert await surplus(store, state=state) == []
@@ -151,12 +156,12 @@ class PruneContract(Contract):
             assert await surplus(store, state=State.DEAD) == []
             assert await store.groups() == []
 
-    async def test_the_surplus_is_given_as_whole_jobs(self) -> None:
+    async def test_surplus_returns_whole_jobs(self) -> None:
         async with self.opened() as store:
-            job = await bring(store, State.DEAD, tags=("x",), metadata={"a": 1})
+            job = await job_in_state(store, State.DEAD, tags=("x",), metadata={"a": 1})
             assert await store.surplus(State.DEAD, "task", keep=0, before=later(1), limit=9) == [job]
 
-    async def test_deleting_the_surplus_step_by_step_leaves_what_is_to_be_kept(self) -> None:
+    async def test_deleting_the_surplus_in_batches_leaves_the_jobs_to_keep(self) -> None:
         async with self.opened() as store:
             jobs = await finished(store, *range(1, 8))
             for left in (2, 2, 1, 0):
@@ -167,34 +172,34 @@ class PruneContract(Contract):
             assert [job.id for job in kept] == [job.id for job in jobs[5:]]
             assert await store.counts(now=NOW) == {"completed": 2}
 
-    # deleting what was seen
+    # deleting only the end that was seen
 
-    async def test_a_job_that_has_ended_again_is_not_deleted_by_its_earlier_end(self) -> None:
+    async def test_a_job_that_ended_again_is_not_deleted_by_its_earlier_end(self) -> None:
         async with self.opened() as store:
             again, same = await finished(store, 1, 2, state=State.DEAD)
-            seen = {one.id: End(one.finished_at, one.runs) for one in await everything(store)}
+            seen = {one.id: End(one.finished_at, one.runs) for one in await all_jobs(store)}
             await act(store, Action.RETRY, again.id)
-            run = await run_again(store, again.id)
-            await settle(store, run, Discard(), now=later(3))
+            run = await claim_job(store, again.id)
+            await finish_run(store, run, Discard(), now=later(3))
             which = Filter(ids=(again.id, same.id), states=("dead",), ends=seen)
             assert [job.id for job in await store.jobs(which, now=NOW, limit=9)] == [same.id]
             assert (await store.change(Action.DELETE, which, now=NOW, limit=9)).done == [same.id]
-            assert [job.id for job in await everything(store)] == [again.id]
+            assert [job.id for job in await all_jobs(store)] == [again.id]
 
-    async def test_a_job_that_has_ended_again_at_the_same_instant_is_told_apart_by_its_runs(self) -> None:
+    async def test_two_ends_at_the_same_instant_are_distinguished_by_runs(self) -> None:
         async with self.opened() as store:
             (job,) = await finished(store, 1, state=State.DEAD)
-            seen = {one.id: End(one.finished_at, one.runs) for one in await everything(store)}
+            seen = {one.id: End(one.finished_at, one.runs) for one in await all_jobs(store)}
             await act(store, Action.RETRY, job.id)
-            await settle(store, await run_again(store, job.id), Discard(), now=later(1))
+            await finish_run(store, await claim_job(store, job.id), Discard(), now=later(1))
             which = Filter(ids=(job.id,), ends=seen)
             assert (await store.change(Action.DELETE, which, now=NOW, limit=9)).done == []
 
-    async def test_a_job_that_was_cancelled_again_without_a_run_is_told_apart_by_its_instant(self) -> None:
+    async def test_two_ends_without_a_run_are_distinguished_by_finished_at(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job())
             await act(store, Action.CANCEL, job_id)
-            seen = {one.id: End(one.finished_at, one.runs) for one in await everything(store)}
+            seen = {one.id: End(one.finished_at, one.runs) for one in await all_jobs(store)}
             await act(store, Action.RETRY, job_id, now=later(1))
             await act(store, Action.CANCEL, job_id, now=later(2))
             which = Filter(states=("cancelled",), ends=seen)

@@ -1,4 +1,4 @@
-"""jobs, queues and counts: what people see."""
+"""jobs, queues and counts: filters, pages and shown states."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from ...records.outcome import Retry
 from ...records.query import Cursor, Filter
 from ...records.queue import Queue
 from ...store import Store
-from .build import NOW, Contract, act, bring, claimed, everything, later, new_job, put, settle, start
+from .build import NOW, Contract, act, all_jobs, claim_ids, finish_run, job_in_state, later, new_job, put, start
 
 
 async def one_of_each(store: Store) -> dict[Shown, JobId]:
-    """A job in every shown state that can be reached, seen at NOW."""
+    """One job in every shown state that can be reached, as of NOW."""
     retrying = await start(store)
-    await settle(store, retrying, Retry(5), now=NOW)
+    await finish_run(store, retrying, Retry(5), now=NOW)
     ids: dict[Shown, JobId] = {"retrying": retrying.id}
     for state in (State.RUNNING, State.COMPLETED, State.DEAD, State.CANCELLED, State.EXPIRED, State.PAUSED):
-        ids[cast(Shown, state.value)] = (await bring(store, state)).id
+        ids[cast(Shown, state.value)] = (await job_in_state(store, state)).id
     ids["scheduled"], ids["pending"] = await put(store, new_job(run_at=later(5)), new_job())
     return ids
 
 
-async def found(store: Store, **asked: Any) -> list[JobId]:
-    paging = {name: asked.pop(name) for name in ("limit", "after", "newest", "sort") if name in asked}
+async def find_ids(store: Store, **query: Any) -> list[JobId]:
+    paging = {name: query.pop(name) for name in ("limit", "after", "newest", "sort") if name in query}
     if isinstance(paging.get("after"), str):
         paging["after"] = Cursor(paging["after"])
-    return [job.id for job in await store.jobs(Filter(**asked), now=NOW, **{"limit": 100, **paging})]
+    return [job.id for job in await store.jobs(Filter(**query), now=NOW, **{"limit": 100, **paging})]
 
 
 class ReadContract(Contract):
@@ -40,12 +40,12 @@ class ReadContract(Contract):
         async with self.opened() as store:
             jobs = [new_job(priority=n) for n in range(5)]
             await put(store, *reversed(jobs))
-            assert await found(store) == [job.id for job in jobs]
+            assert await find_ids(store) == [job.id for job in jobs]
 
     async def test_jobs_are_found_by_id_in_order_of_id(self) -> None:
         async with self.opened() as store:
             first, _, third = await put(store, new_job(), new_job(), new_job())
-            assert await found(store, ids=(third, "unknown", first, third)) == [first, third]
+            assert await find_ids(store, ids=(third, "unknown", first, third)) == [first, third]
 
     @pytest.mark.parametrize("shown", [name for name in SHOWN if name != "waiting"])
     async def test_jobs_are_found_by_shown_state(self, shown: Shown) -> None:
@@ -58,7 +58,7 @@ class ReadContract(Contract):
         async with self.opened() as store:
             ids = await one_of_each(store)
             expected = sorted([ids["scheduled"], ids["dead"], ids["running"]])
-            assert await found(store, states=("scheduled", "dead", "running")) == expected
+            assert await find_ids(store, states=("scheduled", "dead", "running")) == expected
 
     async def test_a_scheduled_job_is_shown_as_pending_once_its_time_has_come(self) -> None:
         async with self.opened() as store:
@@ -78,64 +78,69 @@ class ReadContract(Contract):
     async def test_jobs_are_found_by_queue(self) -> None:
         async with self.opened() as store:
             a, b, _ = await put(store, *(new_job(queue=name) for name in "abc"))
-            assert await found(store, queues=("a", "b", "none")) == [a, b]
+            assert await find_ids(store, queues=("a", "b", "none")) == [a, b]
 
     async def test_jobs_are_found_by_task(self) -> None:
         async with self.opened() as store:
             a, b, _ = await put(store, *(new_job(task=name) for name in "abc"))
-            assert await found(store, tasks=("b", "a")) == [a, b]
+            assert await find_ids(store, tasks=("b", "a")) == [a, b]
 
-    async def test_jobs_are_found_by_tags_that_must_all_be_there(self) -> None:
+    async def test_jobs_are_found_by_all_tags_of_a_filter(self) -> None:
         async with self.opened() as store:
             tagged = [("x", "y", "z"), ("x",), ("y", "x"), (), ("xy",), ("x'", 'y"')]
             ids = await put(store, *(new_job(tags=tags) for tags in tagged))
-            assert await found(store, tags=("x", "y")) == [ids[0], ids[2]]
-            assert await found(store, tags=("x",)) == ids[:3]
-            assert await found(store, tags=('y"', "x'")) == [ids[5]]
-            assert await found(store, tags=()) == ids
+            assert await find_ids(store, tags=("x", "y")) == [ids[0], ids[2]]
+            assert await find_ids(store, tags=("x",)) == ids[:3]
+            assert await find_ids(store, tags=('y"', "x'")) == [ids[5]]
+            assert await find_ids(store, tags=()) == ids
 
     async def test_every_part_of_a_filter_must_match(self) -> None:
         async with self.opened() as store:
             fields: dict[str, Any] = {"queue": "q", "task": "t", "tags": ("x",), "run_at": later(5)}
             (whole,) = await put(store, new_job(**fields))
-            others = await put(store, *(new_job(**{**fields, name: other}) for name, other in
-                                        [("queue", "-"), ("task", "-"), ("tags", ()), ("run_at", NOW)]))  # fmt: skip
-            asked = {"queues": ("q",), "tasks": ("t",), "tags": ("x",), "states": ("scheduled",)}
-            assert await found(store, ids=(whole, *others), **asked) == [whole]
+            others = await put(
+                store,
+                *(
+                    new_job(**{**fields, name: other})
+                    for name, other in [("queue", "-"), ("task", "-"), ("tags", ()), ("run_at", NOW)]
+                ),
+            )
+            query = {"queues": ("q",), "tasks": ("t",), "tags": ("x",), "states": ("scheduled",)}
+            assert await find_ids(store, ids=(whole, *others), **query) == [whole]
 
     @pytest.mark.parametrize("part", ["ids", "states", "queues", "tasks"])
-    async def test_an_empty_choice_matches_nothing(self, part: str) -> None:
+    async def test_an_empty_list_in_a_filter_matches_nothing(self, part: str) -> None:
         async with self.opened() as store:
             await put(store, new_job())
-            assert await found(store, **{part: ()}) == []
+            assert await find_ids(store, **{part: ()}) == []
 
     # pages
 
-    async def test_pages_follow_each_other_oldest_first(self) -> None:
+    async def test_pages_of_jobs_oldest_first(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job() for _ in range(5)))
-            assert await found(store, limit=2) == ids[:2]
-            assert await found(store, limit=2, after=ids[1]) == ids[2:4]
-            assert await found(store, limit=2, after=ids[3]) == ids[4:]
-            assert await found(store, limit=2, after=ids[4]) == []
+            assert await find_ids(store, limit=2) == ids[:2]
+            assert await find_ids(store, limit=2, after=ids[1]) == ids[2:4]
+            assert await find_ids(store, limit=2, after=ids[3]) == ids[4:]
+            assert await find_ids(store, limit=2, after=ids[4]) == []
 
-    async def test_pages_follow_each_other_newest_first(self) -> None:
+    async def test_pages_of_jobs_newest_first(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job() for _ in range(5)))
-            assert await found(store, limit=2, newest=True) == [ids[4], ids[3]]
-            assert await found(store, limit=2, newest=True, after=ids[3]) == [ids[2], ids[1]]
-            assert await found(store, limit=2, newest=True, after=ids[0]) == []
+            assert await find_ids(store, limit=2, newest=True) == [ids[4], ids[3]]
+            assert await find_ids(store, limit=2, newest=True, after=ids[3]) == [ids[2], ids[1]]
+            assert await find_ids(store, limit=2, newest=True, after=ids[0]) == []
 
-    async def test_a_page_goes_on_after_a_job_that_does_not_match(self) -> None:
+    async def test_a_page_continues_after_a_job_that_does_not_match(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job(queue="ab"[n % 2]) for n in range(6)))
-            assert await found(store, queues=("a",), after=ids[1]) == [ids[2], ids[4]]
+            assert await find_ids(store, queues=("a",), after=ids[1]) == [ids[2], ids[4]]
 
-    async def test_a_page_goes_on_after_a_job_that_is_gone(self) -> None:
+    async def test_a_page_continues_after_a_deleted_job(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job() for _ in range(3)))
             await act(store, Action.DELETE, ids[1])
-            assert await found(store, after=ids[1]) == [ids[2]]
+            assert await find_ids(store, after=ids[1]) == [ids[2]]
 
     # counts
 
@@ -145,7 +150,7 @@ class ReadContract(Contract):
             await put(store, new_job())
             assert await store.counts(now=NOW) == {shown: 1 + (shown == "pending") for shown in ids}
 
-    async def test_counts_move_with_the_time_they_are_asked_for(self) -> None:
+    async def test_counts_depend_on_now(self) -> None:
         async with self.opened() as store:
             await put(store, new_job(run_at=later(5), expires_at=later(9)))
             seen = [await store.counts(now=later(at)) for at in (4.999999, 5, 9)]
@@ -169,12 +174,12 @@ class ReadContract(Contract):
     async def test_a_queue_whose_jobs_are_all_final_is_not_listed(self) -> None:
         async with self.opened() as store:
             for state in (State.COMPLETED, State.DEAD, State.CANCELLED, State.EXPIRED):
-                await bring(store, state)
+                await job_in_state(store, state)
             assert await store.queues(now=NOW) == []
 
     async def test_a_queue_that_holds_only_paused_jobs_is_listed(self) -> None:
         async with self.opened() as store:
-            await bring(store, State.PAUSED)
+            await job_in_state(store, State.PAUSED)
             assert await store.queues(now=NOW) == [Queue(name="default")]
 
     async def test_a_paused_queue_is_listed_though_it_is_empty(self) -> None:
@@ -193,9 +198,9 @@ class ReadContract(Contract):
     async def test_reading_changes_nothing(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(expires_at=later(5)))
-            before = await everything(store)
+            before = await all_jobs(store)
             await store.counts(now=later(9))
             await store.queues(now=later(9))
             await store.jobs(Filter(states=("expired",)), now=later(9), limit=9)
-            assert await everything(store) == before
-            assert await claimed(store) == [job_id]
+            assert await all_jobs(store) == before
+            assert await claim_ids(store) == [job_id]

@@ -1,4 +1,4 @@
-"""due, schedules, ticks and drop_schedules: schedules as the store gives them back, and forgets them."""
+"""due, schedules, ticks and drop_schedules: how schedules are stored, listed and dropped."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from .build import (
     a_schedule,
     a_tick,
     act,
-    bumped,
-    claimed,
-    everything,
+    all_jobs,
+    claim_ids,
     fire,
     later,
     launch,
     new_job,
+    next_revision,
     put,
-    row,
+    read_schedule,
     tick_job,
 )
 
@@ -66,13 +66,13 @@ async def store_all(store: Store, *schedules: Schedule) -> None:
     assert all(one.stands for one in fired)
 
 
-async def due(store: Store, **asked: Any) -> tuple[list[str], datetime | None]:
-    answer: Due = await store.due(**{"now": NOW, "limit": 10, **asked})
+async def due(store: Store, **query: Any) -> tuple[list[str], datetime | None]:
+    answer: Due = await store.due(**{"now": NOW, "limit": 10, **query})
     return [one.name for one in answer.schedules], answer.next_at
 
 
 class ScheduleContract(Contract):
-    # as they were written
+    # stored fields
 
     def test_the_fullest_schedule_of_this_suite_has_a_value_in_every_field(self) -> None:
         plain = {field.name for field in fields(Schedule) if getattr(FULL, field.name) == field.default}
@@ -86,23 +86,23 @@ class ScheduleContract(Contract):
     @pytest.mark.parametrize("trigger", TRIGGERS, ids=repr)
     async def test_every_trigger_comes_back_as_it_was_written(self, trigger: Any) -> None:
         async with self.opened() as store:
-            new = a_schedule(said={"trigger": trigger})
+            new = a_schedule(spec={"trigger": trigger})
             await store_all(store, new)
-            found = await row(store)
+            found = await read_schedule(store)
             assert (found, type(found.spec.trigger)) == (new, type(trigger))
             assert found.timetable.next(NOW) == new.timetable.next(NOW)
 
-    @pytest.mark.parametrize("said", SPECS, ids=lambda said: "-".join(said))
-    async def test_every_policy_comes_back_as_it_was_written(self, said: dict[str, Any]) -> None:
+    @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: "-".join(spec))
+    async def test_every_policy_comes_back_as_it_was_written(self, spec: dict[str, Any]) -> None:
         async with self.opened() as store:
-            new = a_schedule(said=said)
+            new = a_schedule(spec=spec)
             await store_all(store, new)
-            assert await row(store) == new
-            assert (await row(store)).spec.timeout == new.spec.timeout
+            assert await read_schedule(store) == new
+            assert (await read_schedule(store)).spec.timeout == new.spec.timeout
 
     def test_the_policies_of_this_suite_are_all_there_are(self) -> None:
-        told = {name for said in SPECS for name in said} | {"trigger", "task"}
-        assert told == {field.name for field in fields(Spec)}
+        covered = {name for spec in SPECS for name in spec} | {"trigger", "task"}
+        assert covered == {field.name for field in fields(Spec)}
 
     async def test_a_tick_comes_back_as_it_was_written(self) -> None:
         async with self.opened() as store:
@@ -117,14 +117,14 @@ class ScheduleContract(Contract):
             await store_all(store, *(a_schedule(name) for name in reversed(NAMES)))
             assert [one.name for one in await store.schedules(limit=99)] == sorted(NAMES)
 
-    async def test_only_those_named_are_given_and_unknown_names_are_left_out(self) -> None:
+    async def test_schedules_by_name_leave_out_unknown_names(self) -> None:
         async with self.opened() as store:
             await store_all(store, *map(a_schedule, NAMES))
-            asked = ["日本語", "a:1", "unknown", "a:1"]
-            assert [one.name for one in await store.schedules(asked, limit=9)] == ["a:1", "日本語"]
+            query = ["日本語", "a:1", "unknown", "a:1"]
+            assert [one.name for one in await store.schedules(query, limit=9)] == ["a:1", "日本語"]
             assert await store.schedules([], limit=9) == []
 
-    async def test_pages_go_on_from_beyond_the_last_name(self) -> None:
+    async def test_pages_of_schedules_continue_after_the_last_name(self) -> None:
         async with self.opened() as store:
             await store_all(store, *map(a_schedule, NAMES))
             seen, after = [], None
@@ -155,26 +155,26 @@ class ScheduleContract(Contract):
             new, most = a_schedule(), MAX_KEPT_TICKS
             await fire(store, new, ticks=tuple(a_tick(n) for n in range(1, most + 1)))
             assert len(await store.ticks("hourly", limit=most + 9)) == most
-            await fire(store, bumped(new), ticks=(a_tick(most + 1), a_tick(most + 2)))
-            kept = [tick.n for tick in await store.ticks("hourly", limit=most + 9)]
-            assert kept == list(range(most + 2, 2, -1))
+            await fire(store, next_revision(new), ticks=(a_tick(most + 1), a_tick(most + 2)))
+            numbers = [tick.n for tick in await store.ticks("hourly", limit=most + 9)]
+            assert numbers == list(range(most + 2, 2, -1))
             assert len(await store.ticks("other", limit=9)) == 1
 
     # due
 
-    async def test_a_schedule_is_due_from_its_due_at_on_that_instant_included(self) -> None:
+    async def test_a_schedule_is_due_at_its_due_at(self) -> None:
         async with self.opened() as store:
             await store_all(store, a_schedule(due_at=later(5)))
             assert await due(store, now=later(4.999999)) == ([], later(5))
             assert await due(store, now=later(5)) == (["hourly"], None)
 
-    async def test_what_is_due_comes_by_due_at_and_name(self) -> None:
+    async def test_due_schedules_are_listed_by_due_at_and_name(self) -> None:
         async with self.opened() as store:
             times = {"c": 0, "b": -1, "ä": -1, "a": 0, "z": -2, "later": 1, "last": 9}
             await store_all(store, *(a_schedule(name, due_at=later(seconds)) for name, seconds in times.items()))
             assert await due(store) == (["z", "b", "ä", "a", "c"], later(1))
 
-    async def test_one_without_a_due_at_is_never_due(self) -> None:
+    async def test_a_schedule_without_due_at_is_never_due(self) -> None:
         async with self.opened() as store:
             await store_all(store, a_schedule(due_at=None))
             assert await due(store, now=later(10**6)) == ([], None)
@@ -186,35 +186,35 @@ class ScheduleContract(Contract):
             assert await due(store, limit=3) == (["a", "b", "c"], NOW)
             assert await due(store, limit=4) == (["a", "b", "c"], later(5))
 
-    async def test_of_those_whose_input_is_computed_only_the_ones_named_are_seen(self) -> None:
+    async def test_computed_schedules_are_due_only_if_named(self) -> None:
         async with self.opened() as store:
             await store_all(
                 store,
-                a_schedule("mine", said={"computed": True}, due_at=later(-1)),
+                a_schedule("mine", spec={"computed": True}, due_at=later(-1)),
                 a_schedule("plain"),
-                a_schedule("theirs", said={"computed": True}, due_at=later(-2)),
-                a_schedule("theirs later", said={"computed": True}, due_at=later(5)),
+                a_schedule("theirs", spec={"computed": True}, due_at=later(-2)),
+                a_schedule("theirs later", spec={"computed": True}, due_at=later(5)),
                 a_schedule("plain later", due_at=later(7)),
             )
             assert await due(store) == (["plain"], later(7))
             assert await due(store, computed=["mine", "unknown"]) == (["mine", "plain"], later(7))
             assert await due(store, computed=["theirs", "theirs later"]) == (["theirs", "plain"], later(5))
 
-    async def test_what_was_written_last_says_when_it_is_due(self) -> None:
+    async def test_the_last_revision_decides_when_a_schedule_is_due(self) -> None:
         async with self.opened() as store:
             new = a_schedule()
             await store_all(store, new)
-            await fire(store, later_on := bumped(new, due_at=later(5)))
+            await fire(store, later_on := next_revision(new, due_at=later(5)))
             assert await due(store) == ([], later(5))
-            await fire(store, never := bumped(later_on, due_at=None))
+            await fire(store, never := next_revision(later_on, due_at=None))
             assert await due(store, now=later(9)) == ([], None)
-            await fire(store, bumped(never, due_at=NOW))
+            await fire(store, next_revision(never, due_at=NOW))
             assert await due(store) == (["hourly"], None)
             assert await due(store) == (["hourly"], None)
 
-    # forgetting
+    # dropping
 
-    async def test_schedules_that_are_dropped_are_gone_with_their_ticks(self) -> None:
+    async def test_dropped_schedules_are_removed_with_their_ticks(self) -> None:
         async with self.opened() as store:
             for name in NAMES:
                 await fire(store, a_schedule(name), ticks=(a_tick(1),))
@@ -228,28 +228,28 @@ class ScheduleContract(Contract):
     async def test_the_jobs_of_a_dropped_schedule_are_left_alone(self) -> None:
         async with self.opened() as store:
             _, (job_id,) = await launch(store)
-            jobs = await everything(store)
+            jobs = await all_jobs(store)
             await store.drop_schedules(["hourly"])
-            assert await everything(store) == jobs
-            assert await claimed(store) == [job_id]
+            assert await all_jobs(store) == jobs
+            assert await claim_ids(store) == [job_id]
 
     async def test_a_name_that_was_dropped_is_free_for_a_first_revision(self) -> None:
         async with self.opened() as store:
             await fire(store, a_schedule(), ticks=(a_tick(1), a_tick(2)))
             await store.drop_schedules(["hourly"])
-            assert (await fire(store, bumped(a_schedule()))).stands is False
+            assert (await fire(store, next_revision(a_schedule()))).stands is False
             assert (await fire(store, a_schedule(), ticks=(a_tick(1),))).stands
             assert await store.ticks("hourly", limit=9) == [a_tick(1)]
 
-    async def test_a_job_of_a_dropped_schedule_that_ends_says_nothing_to_its_successor(self) -> None:
+    async def test_a_job_of_a_dropped_schedule_does_not_change_its_successor(self) -> None:
         async with self.opened() as store:
             _, (job_id,) = await launch(store)
             await store.drop_schedules(["hourly"])
             await fire(store, a_schedule())
             await act(store, Action.CANCEL, job_id)
-            assert await row(store) == a_schedule()
+            assert await read_schedule(store) == a_schedule()
 
-    # their jobs
+    # jobs of a schedule
 
     @pytest.mark.parametrize("name", NAMES)
     async def test_jobs_are_found_by_the_schedule_that_made_them(self, name: str) -> None:
@@ -262,7 +262,7 @@ class ScheduleContract(Contract):
             assert {job.schedule for job in found} == {name}
             assert [job.scheduled_at for job in found] == [NOW, later(1)]
 
-    async def test_a_job_that_only_bears_the_key_of_a_tick_was_made_by_no_schedule(self) -> None:
+    async def test_a_job_with_only_the_key_of_a_tick_belongs_to_no_schedule(self) -> None:
         async with self.opened() as store:
             await put(store, new_job(idempotency_key=tick_key("hourly", NOW)), new_job(unique_key="schedule:hourly:5"))
             assert await store.jobs(Filter(schedules=("hourly",)), now=NOW, limit=9) == []

@@ -1,4 +1,4 @@
-"""One record that cannot be decoded stops nothing else."""
+"""Unreadable records: one that cannot be decoded does not stop anything else."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from .build import (
     Contract,
     a_schedule,
     act,
+    all_jobs,
     beat,
     claim,
-    claimed,
-    everything,
+    claim_ids,
+    finish_run,
     fire,
     later,
+    make_suspect,
     new_job,
+    open_circuit,
     put,
-    see,
-    settle,
+    read_job,
     start,
-    suspect,
-    trip,
 )
 
 
 class UnreadableContract(Contract):
-    """For a store that keeps records as text or bytes: say how one of them is spoiled."""
+    """For a store that stores records as text or bytes; a subclass defines how to spoil one."""
 
     async def spoil_job(self, job_id: JobId) -> None:
-        """Makes the job's record one that cannot be decoded, whatever its state."""
+        """Makes the job's record unreadable, whatever its state."""
         raise NotImplementedError(f"{type(self).__name__} must define spoil_job()")
 
     async def spoil_schedule(self, name: str) -> None:
@@ -47,7 +47,7 @@ class UnreadableContract(Contract):
     async def spoil_document(self, kind: str, name: str) -> None:
         raise NotImplementedError(f"{type(self).__name__} must define spoil_document()")
 
-    async def test_a_claim_gives_out_the_rest_and_sets_an_unreadable_job_aside(self) -> None:
+    async def test_a_claim_sets_an_unreadable_job_aside_and_takes_the_others(self) -> None:
         async with self.opened() as store:
             first, broken, last = await put(store, *(new_job(priority=n) for n in (2, 1, 0)))
             await self.spoil_job(broken)
@@ -59,9 +59,9 @@ class UnreadableContract(Contract):
             again = await claim(store)
             assert (again.jobs, again.unreadable) == ([], [])
             for job in found.jobs:
-                assert await settle(store, job, Done()) == {job.id}
+                assert await finish_run(store, job, Done()) == {job.id}
 
-    async def test_a_claim_of_nothing_but_unreadable_jobs_comes_to_those_behind_them(self) -> None:
+    async def test_claims_get_past_many_unreadable_jobs(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job(priority=9 - n) for n in range(10)))
             for job_id in ids[:9]:
@@ -72,14 +72,14 @@ class UnreadableContract(Contract):
 
     async def test_an_unreadable_suspect_does_not_stop_claims(self) -> None:
         async with self.opened() as store:
-            broken, (other,) = await suspect(store), await put(store, new_job())
+            broken, (other,) = await make_suspect(store), await put(store, new_job())
             await self.spoil_job(broken)
-            assert [one for _ in range(2) for one in await claimed(store)] == [other]
-            assert (await see(store, broken)).state is State.PAUSED
+            assert [one for _ in range(2) for one in await claim_ids(store)] == [other]
+            assert (await read_job(store, broken)).state is State.PAUSED
 
     async def test_an_unreadable_probe_leaves_its_turn_to_another_job(self) -> None:
         async with self.opened() as store:
-            await trip(store)
+            await open_circuit(store)
             broken, other = await put(store, new_job(priority=1), new_job())
             await self.spoil_job(broken)
             await beat(store, until=later(60), now=later(11))
@@ -91,7 +91,7 @@ class UnreadableContract(Contract):
             broken, other = await put(store, new_job(), new_job())
             await self.spoil_job(broken)
             for state in (State.PENDING, State.PAUSED):
-                jobs = {job.id: job for job in await everything(store)}
+                jobs = {job.id: job for job in await all_jobs(store)}
                 assert jobs.keys() == {broken, other}
                 assert jobs[broken].unreadable
                 assert not jobs[other].unreadable
@@ -100,7 +100,7 @@ class UnreadableContract(Contract):
                 assert failure.type == UNREADABLE
                 assert failure.message
                 if state is State.PENDING:
-                    await claimed(store)
+                    await claim_ids(store)
                 else:
                     assert jobs[broken].state is State.PAUSED
                     assert jobs[broken].actions(NOW) == (Action.DELETE,)
@@ -109,41 +109,41 @@ class UnreadableContract(Contract):
         async with self.opened() as store:
             broken, _ = await put(store, new_job(), new_job())
             await self.spoil_job(broken)
-            await claimed(store)
+            await claim_ids(store)
             assert await store.counts(now=NOW) == {"paused": 1, "running": 1}
             (queue,) = await store.queues(now=NOW)
             assert (queue.pending, queue.running) == (0, 1)
 
-    async def test_doctor_names_what_was_set_aside_until_it_is_deleted(self) -> None:
+    async def test_doctor_names_unreadable_records_until_they_are_deleted(self) -> None:
         async with self.opened() as store:
             assert await self._records(store) == ("ok", False)
             (broken,) = await put(store, new_job())
             await self.spoil_job(broken)
-            await claimed(store)
+            await claim_ids(store)
             text = next(one for one in await store.diagnose() if one.about == "records")
             assert text.verdict == "bad"
             assert broken in text.text
             assert broken in text.remedy
             assert (await act(store, Action.DELETE, broken)).done == [broken]
             assert await self._records(store) == ("ok", False)
-            assert await everything(store) == []
+            assert await all_jobs(store) == []
 
     async def _records(self, store: Store) -> tuple[str, bool]:
         found = next(one for one in await store.diagnose() if one.about == "records")
         return found.verdict, bool(found.remedy)
 
-    async def test_only_deleting_is_allowed_for_an_unreadable_job(self) -> None:
+    async def test_an_unreadable_job_can_only_be_deleted(self) -> None:
         async with self.opened() as store:
             (broken,) = await put(store, new_job())
             await self.spoil_job(broken)
-            await claimed(store)
+            await claim_ids(store)
             for action in (Action.RESUME, Action.CANCEL, Action.PAUSE):
                 changed = await act(store, action, broken)
                 assert changed.done == []
                 assert changed.refused[broken].error
-            assert (await see(store, broken)).unreadable
+            assert (await read_job(store, broken)).unreadable
 
-    async def test_an_action_by_filter_passes_an_unreadable_job_by(self) -> None:
+    async def test_a_change_by_filter_skips_an_unreadable_job(self) -> None:
         async with self.opened() as store:
             broken, other = await put(store, new_job(), new_job())
             await self.spoil_job(broken)
@@ -156,25 +156,25 @@ class UnreadableContract(Contract):
             broken, other = (await start(store)).id, (await start(store)).id
             await self.spoil_job(broken)
             assert [job.id for job in await store.expired(now=later(120), limit=10)] == [other]
-            assert (await see(store, broken)).state is State.PAUSED
+            assert (await read_job(store, broken)).state is State.PAUSED
             assert [job.id for job in await store.expired(now=later(120), limit=10)] == [other]
 
-    async def test_the_end_of_a_run_stands_though_its_record_cannot_be_decoded(self) -> None:
+    async def test_an_outcome_of_an_unreadable_job_is_accepted(self) -> None:
         async with self.opened() as store:
             job, other = await start(store), await start(store)
             await self.spoil_job(job.id)
-            assert job.id in await settle(store, job, Done())
-            assert await settle(store, other, Done()) == {other.id}
+            assert job.id in await finish_run(store, job, Done())
+            assert await finish_run(store, other, Done()) == {other.id}
 
     async def test_an_unreadable_finished_job_stops_neither_lists_nor_retention(self) -> None:
         async with self.opened() as store:
             job, other = await start(store), await start(store)
             for one in (job, other):
-                await settle(store, one, Done())
+                await finish_run(store, one, Done())
             await self.spoil_job(job.id)
             found = await store.surplus(State.COMPLETED, "task", keep=0, before=later(60), limit=10)
             assert {one.id for one in found} == {job.id, other.id}
-            assert {one.id for one in await everything(store)} == {job.id, other.id}
+            assert {one.id for one in await all_jobs(store)} == {job.id, other.id}
             await store.executions(job.id)
 
     async def test_a_key_of_an_unreadable_job_is_still_held(self) -> None:
@@ -209,41 +209,43 @@ class UnreadableContract(Contract):
             assert (await fire(store, a_schedule("a"))).stands
             assert [row.name for row in (await store.due(now=later(3600), limit=10)).schedules] == ["a"]
 
-    async def test_the_row_of_an_unreadable_worker_stops_nobody(self) -> None:
+    async def test_an_unreadable_worker_row_does_not_stop_other_workers(self) -> None:
         async with self.opened() as store:
             job = await start(store, worker="ada")
             await beat(store, "bob")
             await self.spoil_worker("ada")
             assert [row.info.id for row in await store.workers(now=NOW)] == ["bob"]
-            assert await store.expired(now=NOW, limit=10) == []  # it lives, whatever its row says
+            assert (
+                await store.expired(now=NOW, limit=10) == []
+            )  # the worker is alive, even if its row cannot be decoded
             (other,) = await put(store, new_job())
-            assert await claimed(store, "bob") == [other]
+            assert await claim_ids(store, "bob") == [other]
             assert (await beat(store, "ada")).holds == {job.id: job.lease}
             assert [row.info.id for row in await store.workers(now=NOW)] == ["ada", "bob"]
 
     async def test_an_unreadable_job_can_be_deleted_in_any_state(self) -> None:
         async with self.opened() as store:
             (expiring,) = await put(store, new_job(task="other", expires_at=later(3600)))
-            suspected = await suspect(store, task="third", expires_at=later(3600))
+            suspected = await make_suspect(store, task="third", expires_at=later(3600))
             done = await start(store, task="task")
-            await settle(store, done, Done())
+            await finish_run(store, done, Done())
             dead = await start(store, task="task")
-            await settle(store, dead, Discard())
+            await finish_run(store, dead, Discard())
             (pending,) = await put(store, new_job(tags=("tag",), unique_key="key"))
             ids = [pending, expiring, suspected, done.id, dead.id]
             for job_id in ids:
                 await self.spoil_job(job_id)
             await claim(store, tasks=["other", "third"], now=later(1))
             assert (await act(store, Action.DELETE, *ids)).done == sorted(ids)
-            assert await everything(store) == []
+            assert await all_jobs(store) == []
             assert await store.counts(now=NOW) == {}
             assert await self._records(store) == ("ok", False)
             (other,) = await put(store, new_job(tags=("tag",), unique_key="key"))
-            assert await claimed(store) == [other]
+            assert await claim_ids(store) == [other]
             await store.surplus(State.COMPLETED, "task", keep=0, before=later(60), limit=10)
             assert await store.jobs(Filter(tags=("tag",)), now=NOW, limit=10) != []
 
-    async def test_an_unreadable_document_stops_no_other_and_can_be_dropped(self) -> None:
+    async def test_an_unreadable_document_does_not_stop_others_and_can_be_dropped(self) -> None:
         async with self.opened() as store:
             documents = [Document(kind="key", name=name, text="{}") for name in ("a", "b", "c")]
             assert await store.put_documents(documents, now=NOW) == [True] * 3
@@ -257,7 +259,7 @@ class UnreadableContract(Contract):
             assert await store.drop_documents("key", ["b"]) == ["b"]
             assert await store.put_documents([documents[1]], now=NOW) == [True]
 
-    async def test_an_unreadable_document_expires_as_it_should_have(self) -> None:
+    async def test_an_unreadable_document_expires(self) -> None:
         async with self.opened() as store:
             document = Document(kind="key", name="a", text="{}", expires_at=later(10))
             assert await store.put_documents([document], now=NOW) == [True]

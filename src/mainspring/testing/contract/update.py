@@ -1,4 +1,4 @@
-"""change with new values: jobs that wait, or that are retried with another input; and its pages."""
+"""change with an update: new values for waiting or retried jobs; and pages of changes."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from .build import (
     NOW,
     Contract,
     act,
+    all_jobs,
     beat,
-    bring,
     claim,
-    claimed,
-    everything,
+    claim_ids,
+    claim_job,
+    finish_run,
+    job_in_state,
     later,
     new_job,
     put,
-    run_again,
-    see,
-    settle,
+    read_job,
     start,
 )
 
@@ -61,13 +61,13 @@ class UpdateContract(Contract):
     async def test_each_job_gets_its_own_values_where_they_are_given_by_id(self, action: Action) -> None:
         async with self.opened() as store:
             state = State.PENDING if action is Action.UPDATE else State.DEAD
-            done = await bring(store, State.COMPLETED, queue="q")
-            jobs = [await bring(store, state, queue="q") for _ in range(3)]
+            done = await job_in_state(store, State.COMPLETED, queue="q")
+            jobs = [await job_in_state(store, state, queue="q") for _ in range(3)]
             given = {job.id: Update(payload=f'{{"n":{n}}}', queue=f"q{n}") for n, job in enumerate(jobs[:2])}
             ids = tuple(job.id for job in [*jobs, done])
             changed = await store.change(action, Filter(ids=ids), now=NOW, limit=9, update={**given, done.id: Update()})
             assert changed == Changed([job.id for job in jobs], {done.id: Refusal(State.COMPLETED)})
-            found = [await see(store, job.id) for job in jobs]
+            found = [await read_job(store, job.id) for job in jobs]
             assert [(job.payload, job.queue) for job in found] == [('{"n":0}', "q0"), ('{"n":1}', "q1"), ("{}", "q")]
             assert {job.state for job in found} == {State.PENDING}
 
@@ -75,154 +75,154 @@ class UpdateContract(Contract):
     @pytest.mark.parametrize("name", VALUES)
     async def test_an_update_writes_the_value_it_gives_and_no_other(self, name: str, state: State) -> None:
         async with self.opened() as store:
-            before, bystander = await bring(store, state, **FULL), await bring(store, state, **FULL)
+            before, bystander = await job_in_state(store, state, **FULL), await job_in_state(store, state, **FULL)
             assert await update(store, before, **{name: VALUES[name]}) == Changed([before.id], {})
-            assert await everything(store) == [replace(before, **{name: VALUES[name]}), bystander]
+            assert await all_jobs(store) == [replace(before, **{name: VALUES[name]}), bystander]
 
     @pytest.mark.parametrize("name", ["expires_at", "timeout", "max_retries"])
     async def test_an_update_can_take_a_value_away(self, name: str) -> None:
         async with self.opened() as store:
-            before = await bring(store, State.PENDING, **FULL)
+            before = await job_in_state(store, State.PENDING, **FULL)
             await update(store, before, **{name: None})
-            assert await see(store, before.id) == replace(before, **{name: None})
+            assert await read_job(store, before.id) == replace(before, **{name: None})
 
-    async def test_no_limit_of_time_differs_from_none_given(self) -> None:
+    async def test_timeout_none_differs_from_unset_in_an_update(self) -> None:
         async with self.opened() as store:
-            job = await bring(store, State.PENDING)
+            job = await job_in_state(store, State.PENDING)
             assert job.timeout is UNSET
             await update(store, job, timeout=None)
-            assert (await see(store, job.id)).timeout is None
+            assert (await read_job(store, job.id)).timeout is None
 
-    async def test_every_value_at_once(self) -> None:
+    async def test_an_update_may_set_every_value_at_once(self) -> None:
         async with self.opened() as store:
-            before = await bring(store, State.PENDING)
+            before = await job_in_state(store, State.PENDING)
             await update(store, before, **VALUES)
-            assert await see(store, before.id) == replace(before, **VALUES)
+            assert await read_job(store, before.id) == replace(before, **VALUES)
 
     @pytest.mark.parametrize("given", [None, Update()], ids=["none", "empty"])
     async def test_an_update_without_values_changes_nothing(self, given: Update | None) -> None:
         async with self.opened() as store:
-            before = await bring(store, State.PENDING, **FULL)
+            before = await job_in_state(store, State.PENDING, **FULL)
             assert (await act(store, Action.UPDATE, before.id, update=given)).done == [before.id]
-            assert await see(store, before.id) == before
+            assert await read_job(store, before.id) == before
 
     @pytest.mark.parametrize("state", [State.RUNNING, State.COMPLETED, State.DEAD, State.CANCELLED, State.EXPIRED])
     async def test_a_job_that_does_not_wait_is_not_updated(self, state: State) -> None:
         async with self.opened() as store:
-            before = await bring(store, state)
+            before = await job_in_state(store, state)
             assert await update(store, before, **VALUES) == Changed([], {before.id: Refusal(state)})
-            assert await see(store, before.id) == before
+            assert await read_job(store, before.id) == before
 
     async def test_an_update_keeps_the_job_retrying_with_its_failure_and_history(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            await settle(store, job, Retry(5, "böse"))
-            before = await see(store, job.id)
+            await finish_run(store, job, Retry(5, "böse"))
+            before = await read_job(store, job.id)
             await update(store, before, payload='"new"')
-            assert await see(store, job.id) == replace(before, payload='"new"')
+            assert await read_job(store, job.id) == replace(before, payload='"new"')
             assert [run.job_id for run in await store.executions(job.id)] == [job.id]
 
-    async def test_what_becomes_of_the_given_values_later_does_not_reach_the_store(self) -> None:
+    async def test_changing_the_given_values_later_does_not_change_the_store(self) -> None:
         async with self.opened() as store:
-            job = await bring(store, State.PENDING)
+            job = await job_in_state(store, State.PENDING)
             metadata: dict[str, Any] = {"a": [1]}
             await update(store, job, metadata=metadata)
             metadata["a"].append(2)
-            assert (await see(store, job.id)).metadata == {"a": [1]}
+            assert (await read_job(store, job.id)).metadata == {"a": [1]}
 
-    # what follows from them
+    # effects of new values
 
     async def test_a_new_priority_is_a_new_place_in_the_order(self) -> None:
         async with self.opened() as store:
-            jobs = [await bring(store, State.PENDING) for _ in range(3)]
+            jobs = [await job_in_state(store, State.PENDING) for _ in range(3)]
             await update(store, jobs[2], priority=9)
             await update(store, jobs[0], priority=-9)
-            assert await claimed(store) == [jobs[2].id, jobs[1].id, jobs[0].id]
+            assert await claim_ids(store) == [jobs[2].id, jobs[1].id, jobs[0].id]
 
     async def test_a_new_run_at_is_when_the_job_is_due(self) -> None:
         async with self.opened() as store:
-            sooner, later_on = [await bring(store, State.PENDING, run_at=later(5)) for _ in range(2)]
+            sooner, later_on = [await job_in_state(store, State.PENDING, run_at=later(5)) for _ in range(2)]
             await update(store, sooner, run_at=later(1))
             await update(store, later_on, run_at=later(9))
             await beat(store)
             first = await claim(store, now=later(5))
             assert ([job.id for job in first.jobs], first.next_at) == ([sooner.id], later(9))
-            assert await claimed(store, now=later(9)) == [later_on.id]
+            assert await claim_ids(store, now=later(9)) == [later_on.id]
 
     async def test_a_new_queue_is_where_the_job_is_claimed_and_counted(self) -> None:
         async with self.opened() as store:
-            job = await bring(store, State.PENDING)
+            job = await job_in_state(store, State.PENDING)
             await update(store, job, queue="other")
             assert [queue.name for queue in await store.queues(now=NOW)] == ["other"]
-            assert await claimed(store, queues=["default"]) == []
-            assert await claimed(store, queues=["other"]) == [job.id]
+            assert await claim_ids(store, queues=["default"]) == []
+            assert await claim_ids(store, queues=["other"]) == [job.id]
 
     async def test_a_new_expires_at_is_when_the_job_ends(self) -> None:
         async with self.opened() as store:
-            kept, ended = [await bring(store, State.PENDING, expires_at=later(5)) for _ in range(2)]
+            kept, ended = [await job_in_state(store, State.PENDING, expires_at=later(5)) for _ in range(2)]
             await update(store, kept, expires_at=None)
             await update(store, ended, expires_at=later(3))
             await beat(store)
             assert (await claim(store, tasks=[], now=later(3))).expired == [ended.id]
-            assert await claimed(store, now=later(50)) == [kept.id]
+            assert await claim_ids(store, now=later(50)) == [kept.id]
 
     async def test_new_tags_find_the_job_and_the_old_ones_do_not(self) -> None:
         async with self.opened() as store:
-            job = await bring(store, State.PENDING, tags=("old", "both"))
+            job = await job_in_state(store, State.PENDING, tags=("old", "both"))
             await update(store, job, tags=("both", "new"))
             assert [await tagged(store, tag) for tag in ("old", "both", "new")] == [[], [job.id], [job.id]]
 
     async def test_a_new_payload_is_what_the_worker_gets(self) -> None:
         async with self.opened() as store:
-            job = await bring(store, State.PAUSED)
+            job = await job_in_state(store, State.PAUSED)
             await update(store, job, payload='"new"', max_retries=9)
             await act(store, Action.RESUME, job.id)
-            again = await run_again(store, job.id)
+            again = await claim_job(store, job.id)
             assert (again.payload, again.max_retries) == ('"new"', 9)
 
-    # retried with other values
+    # retries with new values
 
     @pytest.mark.parametrize("state", [State.DEAD, State.CANCELLED, State.EXPIRED])
     async def test_a_retry_may_give_the_job_new_values(self, state: State) -> None:
         async with self.opened() as store:
-            before = await bring(store, state, tags=("old",))
+            before = await job_in_state(store, state, tags=("old",))
             given = Update(payload='"mended"', queue="other", priority=3, tags=("new",))
             assert (await act(store, Action.RETRY, before.id, now=later(1), update=given)).done == [before.id]
             assert (await tagged(store, "old"), await tagged(store, "new")) == ([], [before.id])
-            again = await run_again(store, before.id, now=later(1))
+            again = await claim_job(store, before.id, now=later(1))
             assert (again.payload, again.queue, again.priority) == ('"mended"', "other", 3)
             assert (again.run_at, again.attempt, again.created_at) == (later(1), 1, before.created_at)
 
     async def test_a_retry_is_due_and_expires_when_its_values_say_so(self) -> None:
         async with self.opened() as store:
-            job = await bring(store, State.DEAD)
+            job = await job_in_state(store, State.DEAD)
             given = Update(run_at=later(5), expires_at=later(8))
             await act(store, Action.RETRY, job.id, now=later(1), update=given)
-            after = await see(store, job.id)
+            after = await read_job(store, job.id)
             assert (after.run_at, after.expires_at) == (later(5), later(8))
 
     async def test_a_refused_retry_writes_no_values(self) -> None:
         async with self.opened() as store:
-            before = await bring(store, State.DEAD, unique_key="key")
+            before = await job_in_state(store, State.DEAD, unique_key="key")
             (holder,) = await put(store, new_job(unique_key="key"))
             changed = await act(store, Action.RETRY, before.id, update=Update(payload='"new"'))
             assert changed == Changed([], {before.id: Refusal(State.DEAD, "key", holder)})
-            assert await see(store, before.id) == before
+            assert await read_job(store, before.id) == before
 
     @pytest.mark.parametrize("action", [Action.CANCEL, Action.PAUSE])
     async def test_other_actions_write_no_values(self, action: Action) -> None:
         async with self.opened() as store:
-            before = await bring(store, State.PENDING)
+            before = await job_in_state(store, State.PENDING)
             await act(store, action, before.id, update=Update(payload='"new"'))
-            assert (await see(store, before.id)).payload == before.payload
+            assert (await read_job(store, before.id)).payload == before.payload
 
     # pages
 
     @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6])
     @pytest.mark.parametrize("state", [State.PENDING, State.COMPLETED], ids=["done", "refused"])
-    async def test_pages_reach_every_job_once_and_come_to_an_end(self, state: State, limit: int) -> None:
+    async def test_pages_of_a_change_reach_every_job_once(self, state: State, limit: int) -> None:
         async with self.opened() as store:
-            jobs = [await bring(store, state) for _ in range(5)]
+            jobs = [await job_in_state(store, state) for _ in range(5)]
             pages = [await store.change(Action.PAUSE, Filter(), now=NOW, limit=limit)]
             while pages[-1].next is not None:
                 assert len(pages) < 9, "it stalls"
@@ -230,14 +230,14 @@ class UpdateContract(Contract):
             assert [job_id for page in pages for job_id in (*page.done, *page.refused)] == [job.id for job in jobs]
             assert len(pages) == 5 // limit + 1
 
-    async def test_next_is_the_last_job_looked_at_though_it_was_refused(self) -> None:
+    async def test_next_is_the_last_job_considered_even_if_it_was_refused(self) -> None:
         async with self.opened() as store:
-            first = await bring(store, State.PENDING)
-            second = await bring(store, State.COMPLETED)
+            first = await job_in_state(store, State.PENDING)
+            second = await job_in_state(store, State.COMPLETED)
             page = await store.change(Action.CANCEL, Filter(), now=NOW, limit=2)
             assert page == Changed([first.id], {second.id: Refusal(State.COMPLETED)}, next=second.id)
 
-    async def test_pages_go_on_though_the_action_takes_the_jobs_out_of_the_filter(self) -> None:
+    async def test_pages_continue_even_if_the_action_takes_jobs_out_of_the_filter(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job() for _ in range(5)))
             which, after, pages = Filter(states=("pending",)), None, []
@@ -245,9 +245,9 @@ class UpdateContract(Contract):
                 pages.append(await store.change(Action.DELETE, which, now=NOW, limit=2, after=after))
                 after = pages[-1].next
             assert [page.done for page in pages] == [ids[:2], ids[2:4], ids[4:]]
-            assert (after, await everything(store)) == (None, [])
+            assert (after, await all_jobs(store)) == (None, [])
 
-    async def test_jobs_up_to_after_are_left_alone(self) -> None:
+    async def test_a_change_skips_jobs_up_to_after(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job(tags=("x",)) for _ in range(4)))
             page = await store.change(Action.PAUSE, Filter(tags=("x",)), now=NOW, limit=9, after=ids[1])
@@ -259,13 +259,13 @@ class UpdateContract(Contract):
             given = Update(queue="c")
             changed = await store.change(Action.UPDATE, Filter(queues=("a",)), now=NOW, limit=9, update=given)
             assert changed.done == ids[::2]
-            assert [job.queue for job in await everything(store)] == ["c", "b"] * 3
+            assert [job.queue for job in await all_jobs(store)] == ["c", "b"] * 3
 
     async def test_a_dead_job_keeps_its_failure_when_it_is_retried_with_other_values(self) -> None:
         async with self.opened() as store:
             job = await start(store)
-            await settle(store, job, Discard("böse"))
+            await finish_run(store, job, Discard("böse"))
             await act(store, Action.RETRY, job.id, update=Update(payload='"new"'))
-            failure = (await see(store, job.id)).failure
+            failure = (await read_job(store, job.id)).failure
             assert failure is not None
-            assert await store.jobs(Filter(errors=(failure.kind,)), now=NOW, limit=9) == [await see(store, job.id)]
+            assert await store.jobs(Filter(errors=(failure.kind,)), now=NOW, limit=9) == [await read_job(store, job.id)]

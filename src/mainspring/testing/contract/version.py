@@ -1,4 +1,4 @@
-"""Which version of its task made a job's payload, and since when it waits for a worker with that version."""
+"""Task versions: the fingerprint of a job's payload, and since when it waits for a worker with that version."""
 
 from __future__ import annotations
 
@@ -19,119 +19,120 @@ from .build import (
     a_schedule,
     a_worker,
     act,
-    bumped,
+    claim_job,
+    finish_run,
     fire,
     later,
     new_job,
+    next_revision,
     put,
-    row,
-    run_again,
-    see,
-    settle,
+    read_job,
+    read_schedule,
     start,
     tick_job,
 )
 
-MADE_BY, OTHER = "0011223344", "aabbccddee"
-UNREADABLE = UndecodablePayload(Failure("BadPayload", "no"), OTHER, "(n: int)", skew=3600)
-# Beside these a fingerprint has to find its place.
-BESIDE: list[dict[str, Any]] = [
+FINGERPRINT = "0011223344"
+OTHER_FINGERPRINT = "aabbccddee"
+UNDECODABLE = UndecodablePayload(Failure("BadPayload", "no"), OTHER_FINGERPRINT, "(n: int)", skew=3600)
+# Other options that are stored next to a fingerprint.
+OTHER_OPTIONS: list[dict[str, Any]] = [
     {}, {"tags": ("a",)}, {"run_at": later(-5)}, {"expires_at": later(50)}, {"metadata": {"a": 1}, "timeout": None},
     {"unique_key": "key"}, {"idempotency_key": "key", "priority": 3}, {"fingerprint": 'a "b" \\ é'},
 ]  # fmt: skip
 
 
-async def postponed(store: Store, **fields: Any) -> Job:
-    """A job that one run could not read, at NOW."""
-    job = await start(store, fingerprint=MADE_BY, **fields)
-    assert await settle(store, job, UNREADABLE, now=later(1)) == {job.id}
-    return await see(store, job.id)
+async def postponed_job(store: Store, **fields: Any) -> Job:
+    """A job whose payload a run could not decode, at NOW."""
+    job = await start(store, fingerprint=FINGERPRINT, **fields)
+    assert await finish_run(store, job, UNDECODABLE, now=later(1)) == {job.id}
+    return await read_job(store, job.id)
 
 
 class VersionContract(Contract):
     # the fingerprint
 
-    @pytest.mark.parametrize("beside", BESIDE, ids=str)
-    async def test_a_fingerprint_is_kept_and_claimed_with_its_job(self, beside: dict[str, Any]) -> None:
+    @pytest.mark.parametrize("options", OTHER_OPTIONS, ids=str)
+    async def test_a_fingerprint_is_kept_and_claimed_with_its_job(self, options: dict[str, Any]) -> None:
         async with self.opened() as store:
-            new = new_job(**{"fingerprint": MADE_BY, **beside})
+            new = new_job(**{"fingerprint": FINGERPRINT, **options})
             await put(store, new)
-            assert (await see(store, new.id)).fingerprint == new.fingerprint
-            assert (await run_again(store, new.id)).fingerprint == new.fingerprint
-            assert (await see(store, new.id)).fingerprint == new.fingerprint
+            assert (await read_job(store, new.id)).fingerprint == new.fingerprint
+            assert (await claim_job(store, new.id)).fingerprint == new.fingerprint
+            assert (await read_job(store, new.id)).fingerprint == new.fingerprint
 
     async def test_a_batch_keeps_the_fingerprint_of_each_job(self) -> None:
         async with self.opened() as store:
-            jobs = [new_job(fingerprint=made_by) for made_by in (MADE_BY, None, OTHER) * 20]
+            jobs = [new_job(fingerprint=made_by) for made_by in (FINGERPRINT, None, OTHER_FINGERPRINT) * 20]
             await put(store, *jobs)
-            kept = {job.id: job.fingerprint for job in await store.jobs(Filter(), now=NOW, limit=99)}
-            assert kept == {job.id: job.fingerprint for job in jobs}
+            fingerprints = {job.id: job.fingerprint for job in await store.jobs(Filter(), now=NOW, limit=99)}
+            assert fingerprints == {job.id: job.fingerprint for job in jobs}
 
     @pytest.mark.parametrize("ended", [Done('"x"'), Done(), Retry(5), Snooze(5), Discard()], ids=repr)
     async def test_a_fingerprint_outlives_every_run(self, ended: Any) -> None:
         async with self.opened() as store:
-            job = await start(store, fingerprint=MADE_BY)
-            await settle(store, job, ended)
-            assert (await see(store, job.id)).fingerprint == MADE_BY
+            job = await start(store, fingerprint=FINGERPRINT)
+            await finish_run(store, job, ended)
+            assert (await read_job(store, job.id)).fingerprint == FINGERPRINT
 
     async def test_a_job_that_an_outcome_enqueues_has_its_fingerprint(self) -> None:
         async with self.opened() as store:
-            job, after = await start(store), new_job(fingerprint=MADE_BY)
-            await settle(store, job, Done(), then=(after,))
-            assert (await see(store, after.id)).fingerprint == MADE_BY
+            job, after = await start(store), new_job(fingerprint=FINGERPRINT)
+            await finish_run(store, job, Done(), then=(after,))
+            assert (await read_job(store, after.id)).fingerprint == FINGERPRINT
 
     async def test_a_schedule_and_its_job_keep_their_fingerprints(self) -> None:
         async with self.opened() as store:
-            schedule = a_schedule(said={"fingerprint": MADE_BY})
-            job = tick_job(schedule, fingerprint=OTHER)
+            schedule = a_schedule(spec={"fingerprint": FINGERPRINT})
+            job = tick_job(schedule, fingerprint=OTHER_FINGERPRINT)
             assert (await fire(store, schedule, jobs=(job,))).stands
-            assert (await fire(store, bumped(schedule))).stands
-            assert (await row(store)).spec.fingerprint == MADE_BY
-            assert (await see(store, job.id)).fingerprint == OTHER
-            assert (await run_again(store, job.id)).fingerprint == OTHER
+            assert (await fire(store, next_revision(schedule))).stands
+            assert (await read_schedule(store)).spec.fingerprint == FINGERPRINT
+            assert (await read_job(store, job.id)).fingerprint == OTHER_FINGERPRINT
+            assert (await claim_job(store, job.id)).fingerprint == OTHER_FINGERPRINT
 
     @pytest.mark.parametrize("on_conflict", ["replace", "debounce"])
-    @pytest.mark.parametrize("made_by", [OTHER, None])
+    @pytest.mark.parametrize("made_by", [OTHER_FINGERPRINT, None])
     async def test_a_replaced_payload_brings_its_own_fingerprint(self, on_conflict: str, made_by: str | None) -> None:
         async with self.opened() as store:
-            (first,) = await put(store, new_job(unique_key="key", fingerprint=MADE_BY))
+            (first,) = await put(store, new_job(unique_key="key", fingerprint=FINGERPRINT))
             await put(store, new_job(unique_key="key", fingerprint=made_by, on_conflict=on_conflict))
-            assert (await see(store, first)).fingerprint == made_by
+            assert (await read_job(store, first)).fingerprint == made_by
 
     @pytest.mark.parametrize("action", [Action.UPDATE, Action.RETRY])
     async def test_a_new_payload_brings_its_own_fingerprint(self, action: Action) -> None:
         async with self.opened() as store:
-            new = new_job(fingerprint=MADE_BY)
+            new = new_job(fingerprint=FINGERPRINT)
             await put(store, new)
             if action is Action.RETRY:
                 await act(store, Action.CANCEL, new.id)
-            await act(store, action, new.id, update=Update(payload='{"a":1}', fingerprint=OTHER))
-            job = await see(store, new.id)
-            assert (job.payload, job.fingerprint) == ('{"a":1}', OTHER)
+            await act(store, action, new.id, update=Update(payload='{"a":1}', fingerprint=OTHER_FINGERPRINT))
+            job = await read_job(store, new.id)
+            assert (job.payload, job.fingerprint) == ('{"a":1}', OTHER_FINGERPRINT)
 
     async def test_a_new_payload_without_a_fingerprint_has_none(self) -> None:
         async with self.opened() as store:
-            (id,) = await put(store, new_job(fingerprint=MADE_BY))
+            (id,) = await put(store, new_job(fingerprint=FINGERPRINT))
             await act(store, Action.UPDATE, id, update=Update(payload='{"a":1}'))
-            assert (await see(store, id)).fingerprint is None
+            assert (await read_job(store, id)).fingerprint is None
 
     async def test_an_update_of_other_values_leaves_the_fingerprint(self) -> None:
         async with self.opened() as store:
-            (id,) = await put(store, new_job(fingerprint=MADE_BY))
+            (id,) = await put(store, new_job(fingerprint=FINGERPRINT))
             await act(store, Action.UPDATE, id, update=Update(priority=3, queue="other", tags=("a",)))
-            assert (await see(store, id)).fingerprint == MADE_BY
+            assert (await read_job(store, id)).fingerprint == FINGERPRINT
 
-    async def test_a_worker_tells_the_fingerprints_of_its_tasks(self) -> None:
+    async def test_a_worker_lists_the_fingerprints_of_its_tasks(self) -> None:
         async with self.opened() as store:
-            await store.beat(a_worker(fingerprints=(MADE_BY,)), until=A_MINUTE_LATER, now=NOW)
+            await store.beat(a_worker(fingerprints=(FINGERPRINT,)), until=A_MINUTE_LATER, now=NOW)
             (worker,) = await store.workers(now=NOW)
-            assert worker.info.fingerprints == (MADE_BY,)
+            assert worker.info.fingerprints == (FINGERPRINT,)
 
-    # since when it waits
+    # the start of the wait
 
-    async def test_a_job_that_cannot_be_read_waits_without_losing_an_attempt(self) -> None:
+    async def test_a_job_with_an_undecodable_payload_waits_without_losing_an_attempt(self) -> None:
         async with self.opened() as store:
-            job = await postponed(store)
+            job = await postponed_job(store)
             assert (job.state, job.attempt, job.runs) == (State.PENDING, 0, 1)
             assert job.run_at > later(1)
             assert job.failure is not None
@@ -139,48 +140,48 @@ class VersionContract(Contract):
             (run,) = await store.executions(job.id)
             assert (run.ending, run.failure) == ("released", job.failure)
 
-    async def test_the_first_run_that_could_not_read_it_is_kept_by_the_next_one(self) -> None:
+    async def test_the_start_of_a_wait_is_kept_by_the_next_run(self) -> None:
         async with self.opened() as store:
-            job = await postponed(store)
-            again = await run_again(store, job.id, now=later(30))
+            job = await postponed_job(store)
+            again = await claim_job(store, job.id, now=later(30))
             assert again.failure is not None
             assert again.failure.since == NOW
-            await settle(store, again, UNREADABLE, now=later(31))
-            failure = (await see(store, job.id)).failure
+            await finish_run(store, again, UNDECODABLE, now=later(31))
+            failure = (await read_job(store, job.id)).failure
             assert failure is not None
             assert failure.since == NOW
 
     async def test_a_retry_starts_the_wait_again(self) -> None:
         async with self.opened() as store:
-            job = await postponed(store)
+            job = await postponed_job(store)
             await act(store, Action.CANCEL, job.id)
             await act(store, Action.RETRY, job.id)
-            failure = (await see(store, job.id)).failure
+            failure = (await read_job(store, job.id)).failure
             assert failure is not None
             assert (failure.type, failure.since) == ("VersionSkew", None)
 
     async def test_a_new_payload_starts_the_wait_again(self) -> None:
         async with self.opened() as store:
-            job = await postponed(store)
+            job = await postponed_job(store)
             await act(store, Action.UPDATE, job.id, update=Update(payload='{"a":1}'))
-            failure = (await see(store, job.id)).failure
+            failure = (await read_job(store, job.id)).failure
             assert failure is not None
             assert failure.since is None
 
     async def test_a_replaced_payload_starts_the_wait_again(self) -> None:
         async with self.opened() as store:
-            job = await postponed(store, unique_key="key")
+            job = await postponed_job(store, unique_key="key")
             await put(store, new_job(unique_key="key", on_conflict="replace"))
-            failure = (await see(store, job.id)).failure
+            failure = (await read_job(store, job.id)).failure
             assert failure is not None
             assert failure.since is None
 
     async def test_other_changes_leave_the_wait_as_it_is(self) -> None:
         async with self.opened() as store:
-            job = await postponed(store)
+            job = await postponed_job(store)
             await act(store, Action.UPDATE, job.id, update=Update(priority=3))
             await act(store, Action.PAUSE, job.id)
             await act(store, Action.RESUME, job.id)
-            failure = (await see(store, job.id)).failure
+            failure = (await read_job(store, job.id)).failure
             assert failure is not None
             assert failure.since == NOW

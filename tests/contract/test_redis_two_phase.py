@@ -1,4 +1,4 @@
-"""Whoever dies in the middle of a step over several homes of a cluster leaves all of it to be done, or nothing."""
+"""The two-phase commit: a transaction whose owner dies is written in all shards or in none."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -14,21 +14,21 @@ from mainspring.records.job import Action, Job, NewJob, State
 from mainspring.records.outcome import Done
 from mainspring.records.query import Update
 from mainspring.stores import open_store
-from mainspring.stores.redis import two_phase as step
+from mainspring.stores.redis import two_phase
 from mainspring.stores.redis.store import RedisStore
 from mainspring.stores.redis.tally import fold
 from mainspring.testing.contract.build import (
     a_schedule,
     act,
+    all_jobs,
     beat,
     claim,
-    everything,
+    claim_job,
+    finish_run,
     fire,
     new_job,
     put,
-    run_again,
-    see,
-    settle,
+    read_job,
     start,
     tick_job,
 )
@@ -45,8 +45,8 @@ class Mortal:
 
     def __init__(self, store: RedisStore, left: int, there: bool) -> None:
         self._left, self._there, self.died = left, there, False
-        for home in store._homes.all:  # type: ignore[union-attr]
-            home.script = self._bound(home.script)  # type: ignore[method-assign]
+        for shard in store._shards.all:  # type: ignore[union-attr]
+            shard.script = self._bound(shard.script)  # type: ignore[method-assign]
 
     def _bound(self, script: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def bound(*args: Any) -> Any:
@@ -72,7 +72,7 @@ async def opened(url: str) -> AsyncIterator[RedisStore]:
         await store.close()
 
 
-# Each readies a store, and then has something to do there that crosses homes; done twice, it is done once.
+# Each prepares a store, and returns an operation over several shards; repeated, it has no further effect.
 
 
 async def enqueue(store: RedisStore) -> Deed:
@@ -88,8 +88,8 @@ async def bulk(store: RedisStore) -> Deed:
 
 async def finish(store: RedisStore) -> Deed:
     (job_id,) = await put(store, new_job(queue="queue", unique_key="unique"))
-    job = await run_again(store, job_id)
-    return lambda store: settle(store, job, Done())
+    job = await claim_job(store, job_id)
+    return lambda store: finish_run(store, job, Done())
 
 
 async def move(store: RedisStore) -> Deed:
@@ -110,18 +110,18 @@ async def delete(store: RedisStore) -> Deed:
 
 @pytest.mark.parametrize("there", [True, False], ids=["there", "back"])
 @pytest.mark.parametrize("ready", [enqueue, bulk, finish, move, tick, delete])
-async def test_a_step_is_done_or_not_begun_wherever_its_owner_dies(
+async def test_a_transaction_is_written_or_not_at_all_wherever_its_owner_dies(
     redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch, ready: Callable[..., Awaitable[Deed]], there: bool
 ) -> None:
-    monkeypatch.setattr(step, "PATIENCE", -1)
+    monkeypatch.setattr(two_phase, "UNDECIDED_TIMEOUT_SECONDS", -1)
     if ready is bulk:
-        monkeypatch.setattr(step, "MAX_UNIT_WORDS", 1)
-        monkeypatch.setattr(step, "MAX_WORDS", 16)
+        monkeypatch.setattr(two_phase, "MAX_UNIT_ARGS", 1)
+        monkeypatch.setattr(two_phase, "MAX_SCRIPT_ARGS", 16)
     left, died = 0, True
     while died:
         url = redis_cluster.fresh()
         async with opened(url) as store, opened(url) as other:
-            deed, before = await ready(store), await everything(store)
+            deed, before = await ready(store), await all_jobs(store)
             mortal = Mortal(store, left, there)
             try:
                 await deed(store)
@@ -130,11 +130,11 @@ async def test_a_step_is_done_or_not_begun_wherever_its_owner_dies(
             else:
                 died = False
             await beat(other)
-            after = await everything(other)
-            await audit(other._homes)
+            after = await all_jobs(other)
+            await audit(other._shards)
             await deed(other)
-            done = await everything(other)
-            await audit(other._homes)
+            done = await all_jobs(other)
+            await audit(other._shards)
             assert after in (before, done), f"at script {left}"
             assert done != before
         left += 1
@@ -142,7 +142,7 @@ async def test_a_step_is_done_or_not_begun_wherever_its_owner_dies(
     assert not mortal.died
 
 
-# Whoever meets a step in its middle settles it first: else it would write over what was told meanwhile.
+# A process that meets a transaction resolves it first: else it would overwrite what was written meanwhile.
 
 
 async def at_every_script(
@@ -150,14 +150,14 @@ async def at_every_script(
     monkeypatch: pytest.MonkeyPatch,
     meet: Callable[[RedisStore, RedisStore, int], Awaitable[bool]],
 ) -> None:
-    """`meet` says whether a step of the first store died after so many scripts."""
-    monkeypatch.setattr(step, "PATIENCE", -1)
+    """`meet` returns whether a transaction of the first store died after that many scripts."""
+    monkeypatch.setattr(two_phase, "UNDECIDED_TIMEOUT_SECONDS", -1)
     left, died = 0, True
     while died:
         url = cluster.fresh()
         async with opened(url) as store, opened(url) as other:
             died = await meet(store, other, left)
-            await audit(other._homes)
+            await audit(other._shards)
         left += 1
     assert left > 4
 
@@ -172,19 +172,19 @@ async def dies(store: RedisStore, deed: Deed, left: int) -> bool:
 
 
 def before_it_writes(store: RedisStore, queue: str, deed: Callable[[], Awaitable[object]]) -> None:
-    """Does it once, when the store has read all that it wants and is about to write to the home of this queue."""
-    home = store._open().of(queue)
-    script, deeds = home.script, [deed]
+    """Runs `deed` once, when the store has read everything and is about to write to the shard of this queue."""
+    shard = store._open().of(queue)
+    script, deeds = shard.script, [deed]
 
     async def later(name: str, words: Any) -> Any:
         if name == "commit" and deeds:
             await deeds.pop()()
         return await script(name, words)
 
-    home.script = later  # type: ignore[method-assign]
+    shard.script = later  # type: ignore[method-assign]
 
 
-async def test_a_run_that_was_given_in_the_middle_of_a_step_goes_on(
+async def test_a_run_claimed_during_a_transaction_goes_on(
     redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def meet(store: RedisStore, other: RedisStore, left: int) -> bool:
@@ -192,13 +192,13 @@ async def test_a_run_that_was_given_in_the_middle_of_a_step_goes_on(
         died = await dies(store, await move(store), left)
         (run,) = (await claim(other)).jobs
         await beat(other)
-        assert await everything(other) == [run], f"at script {left}"
+        assert await all_jobs(other) == [run], f"at script {left}"
         return died
 
     await at_every_script(redis_cluster, monkeypatch, meet)
 
 
-async def test_an_end_that_was_told_in_the_middle_of_a_step_stands(
+async def test_an_end_written_during_a_transaction_is_kept(
     redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def meet(store: RedisStore, other: RedisStore, left: int) -> bool:
@@ -206,15 +206,15 @@ async def test_an_end_that_was_told_in_the_middle_of_a_step_stands(
         await beat(store)
         runs = (await claim(store)).jobs
         died = await dies(store, lambda store: act(store, Action.CANCEL, *ids), left)
-        assert [await settle(other, run, Done()) for run in runs] == [{run.id} for run in runs]
+        assert [await finish_run(other, run, Done()) for run in runs] == [{run.id} for run in runs]
         await beat(other)
-        assert {job.state for job in await everything(other)} == {State.COMPLETED}, f"at script {left}"
+        assert {job.state for job in await all_jobs(other)} == {State.COMPLETED}, f"at script {left}"
         return died
 
     await at_every_script(redis_cluster, monkeypatch, meet)
 
 
-async def test_a_change_that_was_decided_before_a_step_began_is_decided_anew(
+async def test_a_change_decided_before_a_transaction_is_decided_again(
     redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def meet(store: RedisStore, other: RedisStore, left: int) -> bool:
@@ -227,28 +227,28 @@ async def test_a_change_that_was_decided_before_a_step_began_is_decided_anew(
         before_it_writes(other, "queue", begin)
         assert (await act(other, Action.PAUSE, job_id)).done == [job_id]
         await beat(other)
-        assert (await see(other, job_id)).state is State.PAUSED, f"at script {left}"
+        assert (await read_job(other, job_id)).state is State.PAUSED, f"at script {left}"
         return died[0]
 
     await at_every_script(redis_cluster, monkeypatch, meet)
 
 
-async def test_a_job_that_somebody_else_has_made_meanwhile_is_left_as_it_is(redis_cluster: RedisCluster) -> None:
+async def test_a_job_created_by_a_rival_is_not_changed_by_enqueue(redis_cluster: RedisCluster) -> None:
     url, job = redis_cluster.fresh(), new_job(tags=("tag",))
     async with opened(url) as store, opened(url) as other:
         runs = list[Job]()
 
         async def quicker() -> None:
             await put(other, job)
-            runs.append(await run_again(other, job.id))
+            runs.append(await claim_job(other, job.id))
 
         before_it_writes(store, job.queue, quicker)
         assert await put(store, job) == [job.id]
-        assert await everything(store) == runs
-        await audit(store._homes)
+        assert await all_jobs(store) == runs
+        await audit(store._shards)
 
 
-async def test_a_key_that_was_asked_for_in_the_middle_of_a_step_is_held_by_one(
+async def test_a_key_requested_during_a_transaction_has_one_holder(
     redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def jobs(where: str) -> list[NewJob]:
@@ -258,21 +258,21 @@ async def test_a_key_that_was_asked_for_in_the_middle_of_a_step_is_held_by_one(
         died = await dies(store, lambda store: put(store, *jobs("here")), left)
         answers = [await put(other, job) for job in jobs("there")]
         await beat(other)
-        assert sorted([job.id] for job in await everything(other)) == sorted(answers), f"at script {left}"
+        assert sorted([job.id] for job in await all_jobs(other)) == sorted(answers), f"at script {left}"
         return died
 
     await at_every_script(redis_cluster, monkeypatch, meet)
 
 
-async def test_runs_that_two_sum_up_at_once_are_counted_once(redis_cluster: RedisCluster) -> None:
+async def test_runs_folded_by_two_workers_are_counted_once(redis_cluster: RedisCluster) -> None:
     url = redis_cluster.fresh()
     async with opened(url) as store, opened(url) as other:
 
         async def quicker() -> None:
-            await settle(other, await start(other), Done())
+            await finish_run(other, await start(other), Done())
             await fold(other._open())
 
-        await settle(store, await start(store), Done())
+        await finish_run(store, await start(store), Done())
         before_it_writes(store, "default", quicker)
         await fold(store._open())
         await fold(store._open())

@@ -1,4 +1,4 @@
-"""A node of a cluster that comes back as an older copy has lost jobs: what others tell of them holds nobody up."""
+"""Repair of the Redis store after a node came back as an older copy and lost jobs."""
 
 from typing import Any, cast
 
@@ -14,15 +14,15 @@ from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract.build import (
     NOW,
     Contract,
+    all_jobs,
     beat,
-    everything,
+    claim_job,
+    finish_run,
     later,
     launch,
     new_job,
     put,
-    row,
-    run_again,
-    settle,
+    read_schedule,
 )
 
 
@@ -35,31 +35,31 @@ class TestMend(Contract):
         return cast(RedisStore, open_store(self.url))
 
     async def lose(self, store: Any, queue: str) -> None:
-        """All that the home of this queue has."""
-        home = store._open().of(queue)
-        assert home is not store._open().first
-        await home.call("UNLINK", *await home.call("KEYS", f"{home.base}*"))
-        assert await everything(store) == []
+        """All keys and values of the shard of this queue."""
+        shard = store._open().of(queue)
+        assert shard is not store._open().first
+        await shard.call("UNLINK", *await shard.call("KEYS", f"{shard.base}*"))
+        assert await all_jobs(store) == []
 
     async def notice(self, store: Store) -> None:
         """As every worker does."""
         await beat(store)
         await store.expired(now=NOW, limit=10)
 
-    @pytest.mark.parametrize("said", [{"overlap": "skip"}, {"overlap": "queue"}, {"after": "finish"}], ids=str)
-    async def test_a_schedule_is_not_held_up_by_a_job_that_is_gone(self, said: dict[str, Any]) -> None:
+    @pytest.mark.parametrize("spec", [{"overlap": "skip"}, {"overlap": "queue"}, {"after": "finish"}], ids=str)
+    async def test_a_schedule_that_waits_for_a_lost_job_is_released(self, spec: dict[str, Any]) -> None:
         async with self.opened() as store:
-            _, (job_id,) = await launch(store, said=said, job={"queue": "elsewhere"})
+            _, (job_id,) = await launch(store, spec=spec, job={"queue": "elsewhere"})
             await store.forget({}, now=NOW)
-            assert (await row(store)).active == (job_id,)
+            assert (await read_schedule(store)).active == (job_id,)
             await self.lose(store, "elsewhere")
             await store.forget({}, now=later(1))
-            found = await row(store)
+            found = await read_schedule(store)
             assert found.active == ()
             assert found.due_at is not None
             assert [one.name for one in (await store.due(now=later(7200), limit=10)).schedules] == ["hourly"]
 
-    async def test_a_key_whose_job_is_gone_is_nobodys(self) -> None:
+    async def test_the_key_of_a_lost_job_is_freed(self) -> None:
         async with self.opened() as store:
             await beat(store)
             await put(store, *(new_job(queue="elsewhere", unique_key=f"key {n}") for n in range(20)))
@@ -67,32 +67,32 @@ class TestMend(Contract):
             await self.notice(store)
             await audit(store._open())
 
-    async def test_a_job_gets_the_key_back_of_which_nothing_is_written(self) -> None:
+    async def test_a_lost_key_is_restored_to_its_job(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job(unique_key=f"key {n}", idempotency_key=f"{n}") for n in range(20)))
             await beat(store)
-            for home in store._open().all:
-                await home.many([("DEL", f"{home.base}:key"), ("HINCRBY", f"{home.base}:meta", "turns", -1)])
+            for shard in store._open().all:
+                await shard.multi([("DEL", f"{shard.base}:key"), ("HINCRBY", f"{shard.base}:meta", "turns", -1)])
             await self.notice(store)
             await audit(store._open())
             assert await put(store, *(new_job(unique_key=f"key {n}") for n in range(20))) == ids
 
-    async def test_a_key_that_its_job_has_let_go_is_nobodys(self) -> None:
+    async def test_a_key_that_its_job_no_longer_holds_is_freed(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(unique_key="key"))
-            home = store._open().keeping("ukey")
-            await settle(store, await run_again(store, job_id), Done())
-            await home.many([
-                ("HSET", f"{home.base}:key", "ukey", packed(job_id)), ("HINCRBY", f"{home.base}:meta", "turns", -1),
+            shard = store._open().of_key("ukey")
+            await finish_run(store, await claim_job(store, job_id), Done())
+            await shard.multi([
+                ("HSET", f"{shard.base}:key", "ukey", packed(job_id)), ("HINCRBY", f"{shard.base}:meta", "turns", -1),
             ])  # fmt: skip
             await self.notice(store)
             await audit(store._open())
 
-    async def test_it_is_seen_to_as_soon_as_a_beat_has_noticed_the_loss(self) -> None:
+    async def test_the_store_is_repaired_after_a_beat_noticed_the_loss(self) -> None:
         async with self.opened() as store:
             await launch(store, job={"queue": "elsewhere"})
             await beat(store)
             await beat(store)
             await self.lose(store, "elsewhere")
             await self.notice(store)
-            assert (await row(store)).active == ()
+            assert (await read_schedule(store)).active == ()

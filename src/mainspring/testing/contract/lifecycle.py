@@ -1,4 +1,4 @@
-"""The life of a store: open, close, schema, time, waiting."""
+"""The lifecycle of a store: open, close, schema, time, waiting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...records.outcome import Done
 from ...records.query import Filter
 from ...records.worker import WorkerCommands
 from ...store import Store
-from .build import NOW, Contract, a_worker, act, beat, claim, everything, new_job, put, see, settle
+from .build import NOW, Contract, a_worker, act, all_jobs, beat, claim, finish_run, new_job, put, read_job
 
 CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "schema": lambda store: store.schema(),
@@ -22,19 +22,19 @@ CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "time": lambda store: store.time(),
     "diagnose": lambda store: store.diagnose(),
     "wait": lambda store: store.wait(None, 0.01),
-    "wait_final": lambda store: store.wait_final(["nobody"], 0.01),
+    "wait_final": lambda store: store.wait_final(["unknown"], 0.01),
     "enqueue": lambda store: store.enqueue([new_job()], now=NOW),
     "claim": lambda store: claim(store),
     "beat": lambda store: store.beat(a_worker(), until=NOW + timedelta(seconds=9), now=NOW),
     "expired": lambda store: store.expired(now=NOW, limit=1),
     "finish": lambda store: store.finish([]),
     "report": lambda store: store.report([]),
-    "change": lambda store: act(store, Action.CANCEL, "nobody"),
+    "change": lambda store: act(store, Action.CANCEL, "unknown"),
     "pause_queue": lambda store: store.pause_queue("default", True),
     "order": lambda store: store.order(None, WorkerCommands(), now=NOW),
     "jobs": lambda store: store.jobs(Filter(), now=NOW, limit=1),
-    "executions": lambda store: store.executions("nobody"),
-    "logs": lambda store: store.logs("nobody", limit=1),
+    "executions": lambda store: store.executions("unknown"),
+    "logs": lambda store: store.logs("unknown", limit=1),
     "queues": lambda store: store.queues(now=NOW),
     "workers": lambda store: store.workers(now=NOW),
     "counts": lambda store: store.counts(now=NOW),
@@ -47,10 +47,10 @@ CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
 }
 
 
-class LifeContract(Contract):
+class LifecycleContract(Contract):
     async def test_a_fresh_store_is_empty(self) -> None:
         async with self.opened() as store:
-            assert await everything(store) == []
+            assert await all_jobs(store) == []
             assert await store.queues(now=NOW) == []
             assert await store.workers(now=NOW) == []
             assert await store.counts(now=NOW) == {}
@@ -59,7 +59,7 @@ class LifeContract(Contract):
         async with self.opened() as store:
             (job_id,) = await put(store, new_job())
             await store.open()
-            assert (await see(store, job_id)).id == job_id
+            assert (await read_job(store, job_id)).id == job_id
 
     async def test_closing_twice_is_no_error(self) -> None:
         async with self.opened() as store:
@@ -79,16 +79,16 @@ class LifeContract(Contract):
             assert schema.version == schema.newest
             assert schema.usable
 
-    async def test_a_store_that_was_opened_as_it_is_serves_when_it_is_opened_again(self) -> None:
+    async def test_a_store_opened_without_migration_can_be_opened_again(self) -> None:
         store = self.make_store()
         await store.open(migrate=False)
         assert (await store.schema()).newest == store.newest_schema
         await store.open()
         (job_id,) = await put(store, new_job())
-        assert (await see(store, job_id)).id == job_id
+        assert (await read_job(store, job_id)).id == job_id
         await store.close()
 
-    async def test_migrating_a_newest_schema_passes_through_no_version(self) -> None:
+    async def test_migrating_the_newest_schema_does_nothing(self) -> None:
         async with self.opened() as store:
             newest = (await store.schema()).newest
             assert await store.migrate() == []
@@ -98,21 +98,21 @@ class LifeContract(Contract):
         async with self.opened() as store:
             assert (await store.time()).utcoffset() == timedelta(0)
 
-    async def test_what_it_finds_in_itself_is_named_once_and_has_a_way_out(self) -> None:
+    async def test_diagnose_names_each_finding_once_with_a_remedy(self) -> None:
         async with self.opened() as store:
             found = await store.diagnose()
             assert len({finding.about for finding in found}) == len(found)
             assert all(finding.text for finding in found)
             assert [finding for finding in found if finding.verdict != "ok" and not finding.remedy] == []
 
-    async def test_looking_at_itself_changes_nothing(self) -> None:
+    async def test_diagnose_changes_nothing(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job())
-            before = await see(store, job_id)
+            before = await read_job(store, job_id)
             await store.diagnose()
-            assert await everything(store) == [before]
+            assert await all_jobs(store) == [before]
 
-    async def test_a_handle_beside_it_serves_another_event_loop_with_the_same_data(self) -> None:
+    async def test_a_cloned_handle_serves_another_event_loop_with_the_same_data(self) -> None:
         async with self.opened() as store:
             handle, job = store.beside(), new_job()
 
@@ -123,35 +123,35 @@ class LifeContract(Contract):
                     await handle.close()
 
             await asyncio.to_thread(asyncio.run, visit())
-            assert (await see(store, job.id)).id == job.id
+            assert (await read_job(store, job.id)).id == job.id
 
-    async def test_waiting_ends_when_a_job_comes(self) -> None:
+    async def test_wait_ends_when_a_job_is_enqueued(self) -> None:
         async with self.opened() as store, asyncio.timeout(5):
             waiting = asyncio.create_task(store.wait(None, 50))
             while not waiting.done():
                 await put(store, new_job())
                 await asyncio.wait([waiting], timeout=0.02)
 
-    async def test_waiting_for_a_queue_ends_when_it_gets_a_job(self) -> None:
+    async def test_wait_on_a_queue_ends_when_it_gets_a_job(self) -> None:
         async with self.opened() as store, asyncio.timeout(5):
             waiting = asyncio.create_task(store.wait(["mail"], 50))
             while not waiting.done():
                 await put(store, new_job(queue="mail"))
                 await asyncio.wait([waiting], timeout=0.02)
 
-    async def test_waiting_ends_at_its_timeout(self) -> None:
+    async def test_wait_ends_at_its_timeout(self) -> None:
         async with self.opened() as store, asyncio.timeout(5):
             await store.wait(None, 0.01)
             await store.wait(["mail"], 0.01)
-            await store.wait_final(["nobody"], 0.01)
+            await store.wait_final(["unknown"], 0.01)
 
-    async def test_waiting_for_a_final_state_ends_when_a_job_gets_there(self) -> None:
+    async def test_wait_final_ends_when_the_job_is_final(self) -> None:
         async with self.opened() as store, asyncio.timeout(5):
             await put(store, *(new_job() for _ in range(20)))
             await beat(store)
             jobs = (await claim(store, limit=20)).jobs
             waiting = asyncio.create_task(store.wait_final([job.id for job in jobs], 50))
             for job in jobs:
-                await settle(store, job, Done())
+                await finish_run(store, job, Done())
                 await asyncio.wait([waiting], timeout=0.02)
             await waiting

@@ -1,4 +1,4 @@
-"""What the Redis store keeps for the service: in pages, in steps, and through a loss."""
+"""Documents, the audit log and the feed in Redis: pages, races, and data loss."""
 
 from typing import Any, cast
 
@@ -11,7 +11,8 @@ from mainspring.records.document import Document
 from mainspring.records.feed import MIN_FEED_ITEMS
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.redis import documents as keeper
+from mainspring.stores.redis import audit as audit_log
+from mainspring.stores.redis import documents
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract.build import NOW, Contract, beat, later
 from servers import Redis
@@ -40,9 +41,10 @@ class Served(Contract):
 class TestPages(Served):
     @pytest.fixture(autouse=True, params=[1, 2, 3, 200])
     def _steps(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(keeper, "STEP", request.param)
+        monkeypatch.setattr(documents, "PAGE_ROWS", request.param)
+        monkeypatch.setattr(audit_log, "PAGE_ROWS", request.param)
 
-    async def test_names_come_by_code_point_in_pages_of_any_size(self) -> None:
+    async def test_documents_are_paged_by_code_point(self) -> None:
         async with self.opened() as store:
             await store.put_documents([a_document(name) for name in NAMES], now=NOW)
             for size in (1, 3, 50):
@@ -56,7 +58,7 @@ class TestPages(Served):
                 assert [one.name for one in found] == sorted(other for other in NAMES if other > name)
                 assert await store.documents("key", NAMES, now=NOW, limit=99, after=name) == found
 
-    async def test_what_has_expired_shortens_no_page(self) -> None:
+    async def test_expired_documents_do_not_shorten_a_page(self) -> None:
         async with self.opened() as store:
             names = [f"{n:02}" for n in range(20)]
             fields: list[dict[str, Any]] = [{"expires_at": later(1)} if n % 5 else {} for n in range(20)]
@@ -65,7 +67,7 @@ class TestPages(Served):
                 found = await store.documents("key", named, now=later(1), limit=3)
                 assert [one.name for one in found] == ["00", "05", "10"]
 
-    async def test_what_does_not_match_shortens_no_page(self) -> None:
+    async def test_audit_entries_that_do_not_match_do_not_shorten_a_page(self) -> None:
         async with self.opened() as store:
             entries = [an_entry(n, who="bob" if n % 5 == 0 else "ada") for n in range(20)]
             await store.record(entries)
@@ -74,10 +76,10 @@ class TestPages(Served):
             assert await store.audit(AuditFilter(who="bob"), limit=9, before=found[-1].id) == [entries[5], entries[0]]
 
     @pytest.mark.parametrize("few", [1, 2000])
-    async def test_a_span_of_time_is_read_the_newest_first_whether_it_is_long_or_not(
+    async def test_a_time_span_of_audit_entries_is_read_newest_first(
         self, monkeypatch: pytest.MonkeyPatch, few: int
     ) -> None:
-        monkeypatch.setattr(keeper, "FEW", few)
+        monkeypatch.setattr(audit_log, "MAX_SPAN_IDS", few)
         async with self.opened() as store:
             ids = sorted(new_id(later(n)) for n in range(6))
             # Whose clock is behind acts later than it says.
@@ -90,7 +92,7 @@ class TestPages(Served):
 
 
 class TestSteps(Served):
-    async def test_a_document_that_was_put_anew_meanwhile_is_not_tidied_away(self) -> None:
+    async def test_a_document_replaced_during_tidy_is_not_deleted(self) -> None:
         async with self.opened() as store, self.opened() as other:
             await store.put_documents([a_document("a", expires_at=later(1))], now=NOW)
             before_it_writes(store, lambda: other.put_documents([a_document("a", text="new")], now=later(2)))
@@ -98,31 +100,29 @@ class TestSteps(Served):
             assert [one.text for one in await store.documents("key", now=later(2), limit=9)] == ["new"]
             await audit(cast(RedisStore, store)._open())
 
-    async def test_a_document_that_somebody_else_was_quicker_with_is_put_by_nobody_else(self) -> None:
+    async def test_a_document_written_by_a_rival_is_refused(self) -> None:
         async with self.opened() as store, self.opened() as other:
             before_it_writes(store, lambda: other.put_documents([a_document("a", text="first")], now=NOW))
             mine = [a_document("a", text="mine"), a_document("b")]
             assert await store.put_documents(mine, now=NOW) == [False, True]
             assert [one.text for one in await store.documents("key", now=NOW, limit=9)] == ["first", "text"]
 
-    async def test_an_outcome_that_somebody_else_was_quicker_with_stays(self) -> None:
+    async def test_an_audit_outcome_written_by_a_rival_is_kept(self) -> None:
         async with self.opened() as store, self.opened() as other:
             await store.record([entry := an_entry(1)])
             before_it_writes(store, lambda: other.record([an_entry(1, id=entry.id, outcome="first")]))
             await store.record([an_entry(1, id=entry.id, outcome="mine")])
             assert [one.outcome for one in await store.audit(AuditFilter(), limit=9)] == ["first"]
 
-    async def test_who_wants_news_for_longer_is_not_cut_short(self) -> None:
+    async def test_watch_does_not_shorten_a_rivals_watch(self) -> None:
         async with self.opened() as store, self.opened() as other:
             before_it_writes(store, lambda: other.watch(until=later(20), now=NOW))
             await store.watch(until=later(10), now=NOW)
             assert await store.watched() == later(20)
 
-    async def test_many_are_tidied_in_steps_and_some_left_for_another_time(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(keeper, "TIDIED", 3)
-        monkeypatch.setattr(keeper, "TIMES", 2)
+    async def test_tidy_deletes_in_batches_and_leaves_the_rest(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(documents, "PRUNE_ROWS", 3)
+        monkeypatch.setattr(documents, "MAX_PRUNES", 2)
         async with self.opened() as store:
             await store.record([an_entry(n) for n in range(10)])
             await store.put_documents([a_document(str(n), expires_at=later(n)) for n in range(10)], now=NOW)
@@ -135,19 +135,19 @@ class TestSteps(Served):
 
 def before_it_writes(store: Store, deed: Any) -> None:
     """Does it once, when the store has read all that it wants and is about to write."""
-    home = cast(RedisStore, store)._open().first
-    script, deeds = home.script, [deed]
+    shard = cast(RedisStore, store)._open().first
+    script, deeds = shard.script, [deed]
 
     async def later(name: str, words: Any) -> Any:
         if name == "commit" and deeds:
             await deeds.pop()()
         return await script(name, words)
 
-    home.script = later  # type: ignore[method-assign]
+    shard.script = later  # type: ignore[method-assign]
 
 
 class TestNews(Served):
-    async def test_more_news_than_are_kept_may_be_told_at_once(self) -> None:
+    async def test_more_feed_items_than_are_kept_may_be_published_at_once(self) -> None:
         async with self.opened() as store:
             await store.publish([str(n) for n in range(1, MIN_FEED_ITEMS + 2502)], now=NOW)
             feed = await store.news(after=0, limit=1)
@@ -156,23 +156,23 @@ class TestNews(Served):
             await audit(cast(RedisStore, store)._open())
 
     @pytest.mark.parametrize("after", [3, 4, 2**53, 10**30])
-    async def test_beyond_the_newest_there_is_nothing(self, after: int) -> None:
+    async def test_there_are_no_feed_items_beyond_the_newest(self, after: int) -> None:
         async with self.opened() as store:
             await store.publish(["a", "b", "c"], now=NOW)
             feed = await store.news(after=after, limit=10)
             assert (feed.news, feed.first, feed.last) == ([], 1, 3)
             assert (await store.news(after=0, limit=0)).news == []
 
-    async def test_a_beat_hears_who_watches_on_a_way_that_it_goes_anyway(self) -> None:
+    async def test_a_beat_reads_watched_until_without_another_round_trip(self) -> None:
         async with self.opened() as store:
-            home, ways = cast(RedisStore, store)._open().first, list[list[Any]]()
-            many = home.many
+            shard, ways = cast(RedisStore, store)._open().first, list[list[Any]]()
+            multi = shard.multi
 
             async def noted(commands: Any) -> Any:
                 ways.append([words[1] for words in commands if len(words) > 1])
-                return await many(commands)
+                return await multi(commands)
 
-            home.many = noted  # type: ignore[method-assign]
+            shard.multi = noted  # type: ignore[method-assign]
             await store.watch(until=later(20), now=NOW)
             ways.clear()
             assert (await beat(store)).watched_until == later(20)
@@ -182,7 +182,7 @@ class TestNews(Served):
 
 class TestLoss(Served):
     @pytest.mark.parametrize("how", ["anew", "older"])
-    async def test_after_a_loss_every_reader_sees_that_it_has_missed_some(self, how: str) -> None:
+    async def test_every_feed_reader_notices_a_data_loss(self, how: str) -> None:
         store = self.make_store()
         await store.open()
         await beat(store)

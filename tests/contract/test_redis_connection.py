@@ -1,4 +1,4 @@
-"""A line to Redis is given up when its answers do not come, or are not to what was asked."""
+"""A connection to Redis is lost when a reply does not come in time, or belongs to no command."""
 
 import asyncio
 
@@ -6,18 +6,16 @@ import pytest
 
 from mainspring.errors import StoreUnavailable
 from mainspring.stores import open_store
-from mainspring.stores.redis import connection as line
+from mainspring.stores.redis import connection
 from mainspring.stores.redis.url import RedisUrl
 from mainspring.testing.contract.build import new_job, put
 from servers import Redis
 
 
-async def test_a_server_that_does_not_answer_in_time_is_asked_no_longer(
-    redis: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_connection_without_a_reply_in_time_is_lost(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(redis.fresh())
     await store.open()
-    monkeypatch.setattr(line, "ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(connection, "REPLY_SECONDS", 0.1)
     redis.run("CLIENT", "PAUSE", 60_000, "WRITE")
     try:
         with pytest.raises(StoreUnavailable, match=r"no answer within 0\.1 s; try again"):
@@ -28,7 +26,7 @@ async def test_a_server_that_does_not_answer_in_time_is_asked_no_longer(
     await store.close()
 
 
-async def test_a_server_that_speaks_without_having_been_asked_is_asked_no_longer() -> None:
+async def test_a_connection_with_an_unexpected_reply_is_lost() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"+OK\r\n")
@@ -38,7 +36,7 @@ async def test_a_server_that_speaks_without_having_been_asked_is_asked_no_longer
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server, asyncio.timeout(30):
         url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        laid = await line.connect(RedisUrl(url, url).server())
-        assert await laid.lost == "it spoke without having been asked: b'what nobody asked'"
-        with pytest.raises(line.Lost):
-            await laid.ask(line.pack(("PING",)), 1)
+        opened = await connection.connect(RedisUrl(url, url).server())
+        assert await opened.lost == "it sent a reply to no command: b'what nobody asked'"
+        with pytest.raises(connection.ConnectionLost):
+            await opened.send(connection.pack(("PING",)), 1)

@@ -1,4 +1,4 @@
-"""How deep queues were: one sample a minute whoever looks, gaps where nobody did, and an end to all of them."""
+"""The history of queue depths: one sample a minute, gaps where none was taken, and limited retention."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ from ...clock import EPOCH
 from ...insight.queue_depth import KIND, Depth, DepthSample, history, sample_once
 from ...records.outcome import Retry
 from ...store import Store
-from .build import NOW, Contract, later, new_job, put, settle, start
+from .build import NOW, Contract, finish_run, later, new_job, put, start
 
-HOUR, DAYS = timedelta(hours=1), timedelta(days=4)
+HOUR = timedelta(hours=1)
+DAYS = timedelta(days=4)
 
 
-async def kept(store: Store, now: datetime) -> list[str]:
+async def sample_names(store: Store, now: datetime) -> list[str]:
     return [one.name for one in await store.documents(KIND, now=now, limit=1000)]
 
 
-async def minutes(store: Store, window: timedelta = HOUR, *, now: datetime) -> list[float]:
-    """When the samples were taken, in minutes after NOW."""
+async def sample_minutes(store: Store, window: timedelta = HOUR, *, now: datetime) -> list[float]:
+    """The times of the samples, in minutes after NOW."""
     return [(one.at - NOW) / timedelta(minutes=1) for one in await history(store, window, None, now=now)]
 
 
-class DepthContract(Contract):
-    async def test_of_many_who_look_in_one_minute_one_writes(self) -> None:
+class QueueDepthContract(Contract):
+    async def test_one_depth_sample_is_written_per_minute(self) -> None:
         async with self.opened() as store:
-            told = await asyncio.gather(*(sample_once(store, later(n)) for n in range(10)))
-            assert sum(told) == 1
+            written = await asyncio.gather(*(sample_once(store, later(n)) for n in range(10)))
+            assert sum(written) == 1
             (sample,) = await history(store, HOUR, None, now=later(59))
-            assert sample.at == later(told.index(True))
+            assert sample.at == later(written.index(True))
             assert await sample_once(store, later(59)) is False
             assert await sample_once(store, later(60)) is True
 
-    async def test_a_sample_tells_what_each_queue_holds_and_for_how_long_it_has_been_due(self) -> None:
+    async def test_a_depth_sample_has_the_counts_and_oldest_due_time_of_each_queue(self) -> None:
         async with self.opened() as store:
-            await settle(store, await start(store, queue="again"), Retry(2), now=NOW)
+            await finish_run(store, await start(store, queue="again"), Retry(2), now=NOW)
             await start(store, queue="busy")
             await put(store, new_job(queue="mail"), new_job(queue="mail", run_at=later(5)))
             await put(store, new_job(queue="mail", run_at=later(60)))
@@ -47,32 +48,32 @@ class DepthContract(Contract):
             none = DepthSample(later(10), Depth(), {"none": Depth()})
             assert await history(store, HOUR, "none", now=later(10)) == [none]
 
-    async def test_a_minute_in_which_nobody_looked_is_a_gap_and_one_without_jobs_is_none(self) -> None:
+    async def test_a_minute_without_a_sample_is_a_gap_but_an_empty_queue_is_not(self) -> None:
         async with self.opened() as store:
             for minute in (0, 1, 4):
                 await sample_once(store, later(60 * minute))
-            assert await minutes(store, now=later(300)) == [0, 1, 4]
+            assert await sample_minutes(store, now=later(300)) == [0, 1, 4]
             assert {one.total for one in await history(store, HOUR, None, now=later(300))} == {Depth()}
 
-    async def test_a_window_ends_now_and_leaves_out_what_is_older(self) -> None:
+    async def test_depth_history_ends_now_and_has_no_older_samples(self) -> None:
         async with self.opened() as store:
             for minute in (-1, 30, 59, 61):
                 await sample_once(store, later(60 * minute))
-            assert await minutes(store, now=later(3600)) == [30, 59]
+            assert await sample_minutes(store, now=later(3600)) == [30, 59]
 
-    async def test_over_days_the_first_sample_of_each_ten_minutes_stands_for_them(self) -> None:
+    async def test_depth_history_over_days_has_one_sample_per_ten_minutes(self) -> None:
         async with self.opened() as store:
             for minute in (3, 4, 9, 10, 19, 35):
                 await sample_once(store, later(60 * minute))
-            assert await minutes(store, DAYS, now=later(3600)) == [3, 10, 35]
+            assert await sample_minutes(store, DAYS, now=later(3600)) == [3, 10, 35]
 
-    async def test_minutes_are_kept_for_hours_and_tens_of_them_for_days_and_no_longer(self) -> None:
+    async def test_depth_samples_are_kept_for_hours_and_one_in_ten_for_days(self) -> None:
         async with self.opened() as store:
             await sample_once(store, NOW)
             hours, end = NOW + timedelta(hours=3), NOW + DAYS
-            assert await minutes(store, timedelta(hours=3), now=hours) == [0]
-            assert len(await kept(store, hours + timedelta(minutes=1))) == 1
-            assert await minutes(store, DAYS, now=end) == [0]
-            assert await kept(store, end + timedelta(minutes=10)) == []
+            assert await sample_minutes(store, timedelta(hours=3), now=hours) == [0]
+            assert len(await sample_names(store, hours + timedelta(minutes=1))) == 1
+            assert await sample_minutes(store, DAYS, now=end) == [0]
+            assert await sample_names(store, end + timedelta(minutes=10)) == []
             await store.tidy(audited_since=EPOCH, now=end + timedelta(minutes=10))
-            assert await kept(store, NOW) == []
+            assert await sample_names(store, NOW) == []

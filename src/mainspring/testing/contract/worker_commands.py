@@ -1,4 +1,4 @@
-"""order: what operators want of live workers, and how those hear it."""
+"""order: commands of operators to live workers, which get them with their beats."""
 
 from __future__ import annotations
 
@@ -11,51 +11,52 @@ from ...records.worker import WorkerCommands, WorkerRow
 from ...store import Store
 from .build import NOW, Contract, a_worker, beat, later
 
-DRAIN, SLOW = WorkerCommands(drained=True), WorkerCommands(concurrency=1)
+DRAIN = WorkerCommands(drained=True)
+SLOW = WorkerCommands(concurrency=1)
 
 
-async def crew(store: Store, *names: str) -> None:
+async def add_workers(store: Store, *names: str) -> None:
     for name in names:
         await beat(store, name)
 
 
-class OrderContract(Contract):
-    async def test_a_worker_that_was_given_none_hears_plain_orders(self) -> None:
+class WorkerCommandsContract(Contract):
+    async def test_a_worker_without_commands_gets_the_defaults(self) -> None:
         async with self.opened() as store:
             assert (await beat(store)).orders == WorkerCommands()
 
-    async def test_a_worker_hears_its_orders_at_every_beat(self) -> None:
+    async def test_a_worker_gets_its_commands_at_every_beat(self) -> None:
         async with self.opened() as store:
-            await crew(store, "ada")
+            await add_workers(store, "ada")
             assert await store.order(["ada"], DRAIN, now=NOW) == ["ada"]
             assert [(await beat(store)).orders for _ in range(2)] == [DRAIN, DRAIN]
 
-    async def test_orders_are_listed_with_their_worker(self) -> None:
+    async def test_worker_commands_are_listed_with_their_worker(self) -> None:
         async with self.opened() as store:
-            await crew(store, "ada")
+            await add_workers(store, "ada")
             await store.order(["ada"], SLOW, now=NOW)
             assert await store.workers(now=NOW) == [WorkerRow(a_worker("ada"), later(60), SLOW)]
 
-    async def test_orders_are_kept_whole(self) -> None:
+    async def test_every_field_of_worker_commands_is_kept(self) -> None:
         async with self.opened() as store:
-            await crew(store, "ada")
+            await add_workers(store, "ada")
             whole = WorkerCommands(concurrency=3, drained=True, stopped=True)
             await store.order(["ada"], whole, now=NOW)
             assert (await beat(store)).orders == whole
             assert [row.orders for row in await store.workers(now=NOW)] == [whole]
 
-    async def test_later_orders_take_the_place_of_earlier_ones(self) -> None:
+    async def test_later_worker_commands_replace_earlier_ones(self) -> None:
         async with self.opened() as store:
-            await crew(store, "ada")
+            await add_workers(store, "ada")
             await store.order(["ada"], WorkerCommands(concurrency=3, drained=True), now=NOW)
             await store.order(["ada"], SLOW, now=NOW)
             assert (await beat(store)).orders == SLOW
             await store.order(["ada"], WorkerCommands(), now=NOW)
             assert (await beat(store)).orders == WorkerCommands()
 
-    async def test_orders_reach_those_they_name_and_nobody_else(self) -> None:
+    async def test_worker_commands_reach_only_the_named_workers(self) -> None:
         async with self.opened() as store:
-            await crew(store, "ada", "bob", "cyd")
+            await add_workers(store, "ada", "bob", "cyd")
             assert await store.order(["cyd", "ada", "unknown"], DRAIN, now=NOW) == ["ada", "cyd"]
             assert [(await beat(store, name)).orders for name in ("ada", "bob", "cyd")] == [
                 DRAIN,
@@ -63,40 +64,40 @@ class OrderContract(Contract):
                 DRAIN,
             ]
 
-    @pytest.mark.parametrize(("named", "reached"), [(None, ["ada", "bob"]), ((), [])], ids=["all", "nobody"])
-    async def test_orders_for_all_reach_all_and_for_nobody_nobody(
+    @pytest.mark.parametrize(("named", "reached"), [(None, ["ada", "bob"]), ((), [])], ids=["all", "none"])
+    async def test_worker_commands_reach_all_with_none_and_no_worker_with_an_empty_list(
         self, named: Collection[str] | None, reached: list[str]
     ) -> None:
         async with self.opened() as store:
-            await crew(store, "bob", "ada")
+            await add_workers(store, "bob", "ada")
             assert await store.order(named, DRAIN, now=NOW) == reached
             drained = [row.info.id for row in await store.workers(now=NOW) if row.orders == DRAIN]
             assert drained == reached
 
     @pytest.mark.parametrize("named", [None, ["ada", "bob"]], ids=["all", "by name"])
-    async def test_a_silent_worker_is_given_no_orders(self, named: Collection[str] | None) -> None:
+    async def test_a_silent_worker_gets_no_commands(self, named: Collection[str] | None) -> None:
         async with self.opened() as store:
             await beat(store, "ada", until=later(20))
             await beat(store, "bob", until=later(20.000001))
             assert await store.order(named, DRAIN, now=later(20)) == ["bob"]
             assert (await beat(store, "ada", now=later(21))).orders == WorkerCommands()
 
-    async def test_orders_outlast_a_silence(self) -> None:
+    async def test_worker_commands_outlast_a_silence(self) -> None:
         async with self.opened() as store:
             await beat(store, until=later(20))
             await store.order(None, DRAIN, now=NOW)
             assert (await beat(store, until=later(90), now=later(50))).orders == DRAIN
 
-    async def test_orders_go_with_the_worker_that_leaves(self) -> None:
+    async def test_worker_commands_are_removed_with_the_worker(self) -> None:
         async with self.opened() as store:
-            await crew(store, "ada")
+            await add_workers(store, "ada")
             await store.order(["ada"], DRAIN, now=NOW)
             await beat(store, until=NOW)
             assert await store.order(["ada"], SLOW, now=NOW) == []
             assert (await beat(store)).orders == WorkerCommands()
             assert await store.workers(now=NOW) == [WorkerRow(a_worker("ada"), later(60), WorkerCommands())]
 
-    async def test_an_order_to_stop_stays_whatever_follows_it(self) -> None:
+    async def test_a_stop_command_cannot_be_withdrawn(self) -> None:
         async with self.opened() as store:
             await beat(store)
             await store.order(None, WorkerCommands(stopped=True), now=NOW)
@@ -105,7 +106,7 @@ class OrderContract(Contract):
             assert row.orders == WorkerCommands(concurrency=3, drained=True, stopped=True)
             assert (await beat(store)).orders == row.orders
 
-    async def test_with_seen_only_workers_with_those_orders_get_new_ones(self) -> None:
+    async def test_seen_limits_new_commands_to_workers_with_those_commands(self) -> None:
         async with self.opened() as store:
             for name in ("ada", "bob"):
                 await beat(store, name)
@@ -116,7 +117,7 @@ class OrderContract(Contract):
             ) == ["bob"]
             assert [row.orders.concurrency for row in await store.workers(now=NOW)] == [5, 6]
 
-    async def test_of_many_orders_for_what_was_seen_one_is_given(self) -> None:
+    async def test_one_of_many_concurrent_commands_with_the_same_seen_is_accepted(self) -> None:
         async with self.opened() as store:
             await beat(store)
             orders = [

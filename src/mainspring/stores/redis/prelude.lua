@@ -1,9 +1,13 @@
--- What one home has to do with a step. A unit is a list of words: the number of conditions; for each condition a key, a
--- field, an operator and a value; then for each command the number of its words, and the words. Operators: "=" the hash
--- field has the value, "-" the hash has no such field, "~" the set has as many members as the field says, and they are
--- those of the value, each between zero bytes, "!" the field is no member of the set. This part goes before other scripts.
+-- Functions shared by commit.lua, write.lua, prepare.lua, lock.lua and resolve.lua; it is put before each of them.
+-- KEYS[1] is the base of the shard.
+--
+-- A unit is a list of words: the number of conditions; for each condition a key, a field, an operator and a value; then
+-- for each command the number of its words, and the words. Operators: "=" the hash field has the value; "-" the hash
+-- has no such field; "~" the set has as many members as the field says, and they are those in the value, each between
+-- zero bytes; "!" the field is not a member of the set. The command "GROUP" names a group whose entries were changed.
 local base = KEYS[1] .. ':'
 
+-- Calls `call` with each condition of the unit at `at`, until it returns a true value, which is returned.
 local function fields(words, at, call)
   for n = at + 1, at + 4 * tonumber(words[at]), 4 do
     local answer = call(words[n], words[n + 1], words[n + 2], words[n + 3])
@@ -11,15 +15,16 @@ local function fields(words, at, call)
   end
 end
 
--- The step, other than our own, that has locked one of the fields, if there is one.
-local function held(words, at, mine)
+-- The transaction, other than our own, that locks a field of the unit; false or nil if there is none.
+local function locked_by(words, at, mine)
   if redis.call('EXISTS', base .. 'lock') == 0 then return false end
   return fields(words, at, function(key, field)
-    local step = redis.call('HGET', base .. 'lock', key .. '\0' .. field)
-    return step and step ~= mine and step
+    local transaction = redis.call('HGET', base .. 'lock', key .. '\0' .. field)
+    return transaction and transaction ~= mine and transaction
   end)
 end
 
+-- Whether a condition does not hold.
 local function differs(key, field, operator, value)
   if operator == '=' then return redis.call('HGET', key, field) ~= value end
   if operator == '-' then return redis.call('HEXISTS', key, field) == 1 end
@@ -32,12 +37,13 @@ local function differs(key, field, operator, value)
   return false
 end
 
+-- Whether some condition of the unit does not hold.
 local function stale(words, at)
   return fields(words, at, differs)
 end
 
--- A group of which something was added or removed: whether claims find something there, and when the next will be due.
-local function mend(group)
+-- Records whether a group has ready jobs, and when its next job is due.
+local function update_group(group)
   redis.call(redis.call('EXISTS', base .. 'ready:' .. group) == 1 and 'SADD' or 'SREM', base .. 'stocked', group)
   local first = redis.call('ZRANGE', base .. 'later:' .. group, 0, 0, 'WITHSCORES')
   if first[2] then
@@ -47,13 +53,13 @@ local function mend(group)
   end
 end
 
--- Runs the commands of a unit that ends before `last`; `stirred` gets the groups that are to be mended at the end.
-local function run(words, at, last, stirred)
+-- Runs the commands of a unit that ends before `last`. Adds the groups that it names to `changed`.
+local function run(words, at, last, changed)
   at = at + 4 * tonumber(words[at]) + 1
   while at < last do
     local count = tonumber(words[at])
     if words[at + 1] == 'GROUP' then
-      stirred[string.sub(words[at + 2], #base + 1)] = true
+      changed[string.sub(words[at + 2], #base + 1)] = true
     else
       redis.call(unpack(words, at + 1, at + count))
     end
@@ -61,11 +67,12 @@ local function run(words, at, last, stirred)
   end
 end
 
-local function mend_all(stirred)
-  for group in pairs(stirred) do mend(group) end
+local function update_groups(changed)
+  for group in pairs(changed) do update_group(group) end
 end
 
--- Calls with the first word and the end of each unit: from `at` on stand, for each, the number of its words, and those.
+-- Calls `call` with the start and the end of each unit in ARGV, and returns the answers. From `at` on ARGV has, for
+-- each unit, the number of its words and the words.
 local function units(at, call)
   local answers = {}
   while ARGV[at] do

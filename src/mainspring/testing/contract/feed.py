@@ -1,0 +1,71 @@
+"""publish, news, watch and watched: feed items are numbered in order, and publishers learn until when it is watched."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ...records.feed import MIN_FEED_ITEMS
+from .build import NOW, SPECIAL_TEXTS, Contract, beat, later
+
+
+class FeedContract(Contract):
+    async def test_feed_items_are_numbered_and_read_in_order(self) -> None:
+        async with self.opened() as store:
+            assert (await store.news(after=0, limit=10)).last == 0
+            await store.publish(["a", "b"], now=NOW)
+            await store.publish([*SPECIAL_TEXTS], now=NOW)
+            feed = await store.news(after=1, limit=3)
+            assert [(one.n, one.text) for one in feed.news] == [(2, "b"), (3, SPECIAL_TEXTS[0]), (4, SPECIAL_TEXTS[1])]
+            assert (feed.first, feed.last) == (1, 2 + len(SPECIAL_TEXTS))
+            assert (await store.news(after=feed.last, limit=10)).news == []
+
+    async def test_a_feed_reader_misses_nothing_of_concurrent_publishers(self) -> None:
+        async with self.opened() as store:
+
+            async def publish(who: str) -> None:
+                for n in range(20):
+                    await store.publish([f"{who}{n}", f"{who}{n}+"], now=NOW)
+
+            async def read() -> list[tuple[int, str]]:
+                seen: list[tuple[int, str]] = []
+                while len(seen) < 160:
+                    feed = await store.news(after=seen[-1][0] if seen else 0, limit=50)
+                    seen += [(one.n, one.text) for one in feed.news]
+                    await asyncio.sleep(0)
+                return seen
+
+            async with asyncio.timeout(30), asyncio.TaskGroup() as together:
+                reading = together.create_task(read())
+                for who in "abcd":
+                    together.create_task(publish(who))
+            seen = reading.result()
+            assert [n for n, _ in seen] == list(range(1, 161))
+            texts = [text for _, text in seen]
+            assert all(texts[at + 1] == f"{text}+" for at, text in enumerate(texts) if not text.endswith("+"))
+
+    async def test_the_newest_feed_items_are_kept_and_the_first_number_is_returned(self) -> None:
+        async with self.opened() as store:
+            count = 2 * MIN_FEED_ITEMS + 3000
+            for n in range(0, count, 1000):
+                await store.publish([str(n + i) for i in range(1000)], now=NOW)
+            feed = await store.news(after=0, limit=5)
+            assert feed.last == count
+            assert 1 < feed.first <= count - MIN_FEED_ITEMS + 1
+            assert [one.n for one in feed.news] == list(range(feed.first, feed.first + 5))
+
+    async def test_watched_until_is_returned_by_watched_publish_and_beat(self) -> None:
+        async with self.opened() as store:
+            assert await store.watched() is None
+            assert (await beat(store)).watched_until is None
+            assert await store.publish(["a"], now=NOW) is None
+            await store.watch(until=later(20), now=NOW)
+            await store.watch(until=later(10), now=NOW)
+            assert await store.watched() == later(20)
+            assert await store.publish(["a"], now=NOW) == later(20)
+            assert (await beat(store)).watched_until == later(20)
+
+    async def test_publish_of_no_items_returns_watched_until_only(self) -> None:
+        async with self.opened() as store:
+            assert await store.publish([], now=NOW) is None
+            feed = await store.news(after=0, limit=10)
+            assert (feed.news, feed.first, feed.last) == ([], 1, 0)
