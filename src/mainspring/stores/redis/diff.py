@@ -12,7 +12,7 @@ from ...ids import JobId
 from ...records.circuit import Circuit
 from ...records.job import Job
 from ...records.tally import counted
-from ...schedule.record import TICKS_KEPT, Schedule
+from ...schedule.record import MAX_KEPT_TICKS, Schedule
 from .index import Command, final_entries, held_keys, index_commands
 from .records import Raw, claim_of, last_run, packed, record_of
 from .shard import Shards

@@ -151,8 +151,8 @@ def _plan_firing(
         _plan_job(base, new, now, us, conditions, commands)
     for tick in firing.ticks:
         commands.append(("ZADD", f"{base}:ticks:{schedule.name}", tick.n, _encode(tick)))
-    if firing.ticks and firing.ticks[-1].n > TICKS_KEPT:
-        commands.append(("ZREMRANGEBYRANK", f"{base}:ticks:{schedule.name}", 0, -TICKS_KEPT - 1))
+    if firing.ticks and firing.ticks[-1].n > MAX_KEPT_TICKS:
+        commands.append(("ZREMRANGEBYRANK", f"{base}:ticks:{schedule.name}", 0, -MAX_KEPT_TICKS - 1))
     return PlannedItem(conditions, commands)
 
 

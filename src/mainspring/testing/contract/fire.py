@@ -241,14 +241,14 @@ class FireContract(Contract):
     @pytest.mark.parametrize("state", [State.COMPLETED, State.RUNNING, State.PAUSED])
     async def test_a_tick_with_a_job_gets_no_second_job(self, state: State) -> None:
         async with self.opened() as store:
-            await job_in_state(store, state, idempotency_key=key_of("hourly", NOW))
-            assert (await fire(store, NEW, jobs=(tick_job(NEW),))).held == (key_of("hourly", NOW),)
+            await job_in_state(store, state, idempotency_key=tick_key("hourly", NOW))
+            assert (await fire(store, NEW, jobs=(tick_job(NEW),))).held == (tick_key("hourly", NOW),)
             assert await store.schedules(limit=9) == []
 
     @pytest.mark.parametrize("state", [State.DEAD, State.CANCELLED, State.EXPIRED])
     async def test_a_tick_whose_job_was_not_done_may_get_another(self, state: State) -> None:
         async with self.opened() as store:
-            await job_in_state(store, state, idempotency_key=key_of("hourly", NOW))
+            await job_in_state(store, state, idempotency_key=tick_key("hourly", NOW))
             assert (await fire(store, NEW, jobs=(tick_job(NEW),))).stands
             assert len(await all_jobs(store)) == 2
 
