@@ -20,7 +20,7 @@ LONG = "SELECT pg_sleep(1)"
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long against a round trip, short against a long statement."""
-    monkeypatch.setattr(doubt, "PATIENCE", 0.2)
+    monkeypatch.setattr(doubt, "STALLED_AFTER_SECONDS", 0.2)
 
 
 @pytest.fixture
@@ -89,8 +89,8 @@ async def test_what_is_left_of_a_lost_call_at_the_server_keeps_no_lock(
 
     async with pooled(postgres, proxy) as pool:
         with pytest.raises(StoreUnavailable):
-            await pool.step(cut_off)
-        await pool.step(locked)
+            await pool.transact(cut_off)
+        await pool.transact(locked)
 
 
 async def test_a_long_statement_is_waited_for(postgres: Postgres, proxy: Proxy) -> None:
@@ -104,7 +104,7 @@ async def test_a_call_that_waits_for_a_lock_is_waited_for(postgres: Postgres, pr
         await db.run(LONG)
 
     async with pooled(postgres, proxy) as pool:
-        await asyncio.gather(*(pool.step(held) for _ in range(2)))
+        await asyncio.gather(*(pool.transact(held) for _ in range(2)))
 
 
 async def test_a_server_whose_numbers_are_not_known_is_not_doubted(postgres: Postgres, proxy: Proxy) -> None:

@@ -20,7 +20,7 @@ from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres.claim import TAKE_PLAIN
 from mainspring.stores.postgres.finish import COMPLETE_ALL
-from mainspring.stores.postgres.pool import AGAIN, HOT, SEPARATOR, SETTINGS, Pool, Session
+from mainspring.stores.postgres.pool import HOT_SETTINGS, RETRIED_SQLSTATES, SEPARATOR, SETTINGS, Pool, Session
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract import StoreContract
@@ -215,14 +215,19 @@ class TestStride(Served):
 
     @pytest.fixture(autouse=True)
     def _slow(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name, value in (("BACKLOG", 5), ("SLOW_LOOK", -1.0), ("LOOK_EVERY", 0.0), ("LOOK_SHARE", 0.0)):
+        for name, value in (
+            ("MIN_BACKLOG_JOBS", 5),
+            ("SLOW_SURVEY_SECONDS", -1.0),
+            ("SURVEY_EVERY_SECONDS", 0.0),
+            ("SURVEY_REST_FACTOR", 0.0),
+        ):
             monkeypatch.setattr(f"mainspring.stores.postgres.claim.{name}", value)
 
     async def taken(self, store: Store) -> list[str]:
         """By one claim, once the look that it began beside itself is over."""
         jobs = (await claim(store, limit=5)).jobs
-        if (learning := cast(PostgresStore, store)._learning) is not None:
-            await learning
+        if (survey := cast(PostgresStore, store)._survey) is not None:
+            await survey
         return [job.id for job in jobs]
 
     async def test_claims_go_on_where_the_last_one_ended(self) -> None:
@@ -308,7 +313,7 @@ class TestTrouble(Served):
             assert self.open_connections("%in transaction%") == 0
             assert await everything(store)
 
-    @pytest.mark.parametrize("code", AGAIN)
+    @pytest.mark.parametrize("code", RETRIED_SQLSTATES)
     async def test_a_step_that_the_server_ends_for_the_sake_of_another_is_played_again(self, code: str) -> None:
         pool, played = Pool(PostgresUrl(self.url, "")), 0
 
@@ -319,7 +324,7 @@ class TestTrouble(Served):
                 await db.run(f"DO $$ BEGIN RAISE SQLSTATE '{code}'; END $$")
             return played
 
-        assert await pool.step(step) == 3
+        assert await pool.transact(step) == 3
         await pool.close()
 
     async def test_who_stands_still_in_a_step_does_not_hold_up_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,15 +337,15 @@ class TestTrouble(Served):
 
         async def standing(db: Session) -> None:
             await locked(db)
-            await pool.step(locked)
+            await pool.transact(locked)
 
         with pytest.raises(StoreUnavailable):
-            await pool.step(standing)
+            await pool.transact(standing)
         await pool.close()
 
     async def test_a_lock_that_is_not_given_in_time_is_a_passing_trouble(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("mainspring.stores.postgres.pool.TRIES", 2)
-        for settings in (SETTINGS, HOT):
+        monkeypatch.setattr("mainspring.stores.postgres.pool.MAX_TRIES", 2)
+        for settings in (SETTINGS, HOT_SETTINGS):
             monkeypatch.setitem(settings, "lock_timeout", "20")
         async with self.opened() as store, self.connected() as other:
             job = await start(store)
@@ -431,14 +436,14 @@ class TestPlans(Served):
     async def test_a_plan_that_is_kept_goes_by_the_indexes_whatever_was_there_when_it_was_made(
         self, full: bool
     ) -> None:
-        async with self.opened() as store, self.connected(**HOT) as other:
+        async with self.opened() as store, self.connected(**HOT_SETTINGS) as other:
             if full:
                 await put(store, *(new_job(run_at=later(n % 100)) for n in range(20_000)))
             for name, sql, known in (
                 ("take", TAKE_PLAIN, "text, bigint, text[], text[], text, bigint"),
                 ("done", COMPLETE_ALL, "text, jsonb, bigint[], text[], text[], text[], text, text[], bigint"),
             ):
-                await other.execute(f"PREPARE {name} ({known}) AS {store.place.sql(sql)}")
+                await other.execute(f"PREPARE {name} ({known}) AS {store.url.sql(sql)}")
             take = await self.planned(other, "EXECUTE take ('ada', 1000000, '{task}', NULL, 'lease', 500)")
             done = await self.planned(other, "EXECUTE done ('x', '{}', '{}', '{}', '{}', '{}', 'ada', '{}', 0)")
         assert "$3" in take  # no value is known to it

@@ -132,7 +132,7 @@ async def test_a_server_that_is_almost_full_is_told_so(url: str, monkeypatch: py
 async def test_a_pooler_and_what_it_costs_are_told(
     postgres: Postgres, pgbouncer: PgBouncer, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.stores.postgres.listener.ECHO", 0.5)
+    monkeypatch.setattr("mainspring.stores.postgres.listener.ECHO_TIMEOUT_SECONDS", 0.5)
     found = await diagnosed(pgbouncer.through(url))
     assert "transaction mode" in found["pooler"].text
     assert (found["listener"].verdict, "&listen=" in found["listener"].remedy) == ("warn", True)

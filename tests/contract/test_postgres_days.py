@@ -23,7 +23,7 @@ from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres import enqueue, read
 from mainspring.stores.postgres.finish import COMPLETE_ALL
-from mainspring.stores.postgres.partitions import AHEAD, DAY, Day
+from mainspring.stores.postgres.partitions import DAY, DAYS_AHEAD, DayPartition
 from mainspring.stores.postgres.pool import SEPARATOR, SETTINGS
 from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.task.retention import Rules
@@ -46,7 +46,7 @@ from mainspring.testing.contract.build import (
 )
 from servers import Postgres
 
-TODAY = Day(NOW.date())
+TODAY = DayPartition(NOW.date())
 COMPLETED, DEAD = State.COMPLETED, State.DEAD
 LONG_AGO = NOW - 100 * DAY
 
@@ -92,12 +92,12 @@ class Dated(Served):
         return [places[id] for id in ids]
 
 
-def names(days: Iterable[Day]) -> list[str]:
+def names(days: Iterable[DayPartition]) -> list[str]:
     return [f"{day.date:%Y%m%d}" for day in days]
 
 
-def following(first: Day, count: int) -> list[Day]:
-    return [Day(first.date + n * DAY) for n in range(count)]
+def following(first: DayPartition, count: int) -> list[DayPartition]:
+    return [DayPartition(first.date + n * DAY) for n in range(count)]
 
 
 def an_id(at: datetime, n: int) -> str:
@@ -146,12 +146,12 @@ def _ids_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mainspring.ids._last", 0)
 
 
-@pytest.mark.parametrize("day", [TODAY, Day((NOW - 9999 * DAY).date())])
-def test_the_ids_of_a_day_are_those_minted_in_it(day: Day) -> None:
+@pytest.mark.parametrize("day", [TODAY, DayPartition((NOW - 9999 * DAY).date())])
+def test_the_ids_of_a_day_are_those_minted_in_it(day: DayPartition) -> None:
     begin, instant = day.end - DAY, timedelta(milliseconds=1)
     assert day.low <= an_id(begin, 0) <= an_id(day.end - instant, 999) < day.high
     assert an_id(begin - instant, 999) < day.low < day.high <= an_id(day.end, 0)
-    assert day.high == Day(day.end.date()).low
+    assert day.high == DayPartition(day.end.date()).low
 
 
 def test_ids_are_as_the_days_expect_them() -> None:
@@ -161,9 +161,9 @@ def test_ids_are_as_the_days_expect_them() -> None:
 class TestDays(Dated):
     async def test_today_and_the_days_to_come_are_there_when_a_store_is_open(self) -> None:
         async with self.opened():
-            assert self.parts() == [*names(following(TODAY, AHEAD + 1)), "rest"]
+            assert self.parts() == [*names(following(TODAY, DAYS_AHEAD + 1)), "rest"]
         async with self.opened(NOW + DAY):
-            assert self.parts() == [*names(following(TODAY, AHEAD + 2)), "rest"]
+            assert self.parts() == [*names(following(TODAY, DAYS_AHEAD + 2)), "rest"]
 
     async def test_a_finished_job_lies_in_the_day_of_its_creation(self) -> None:
         async with self.opened() as store:
@@ -189,13 +189,13 @@ class TestDays(Dated):
             assert self.parts() == before
             for made in (1, 2, 2):
                 await beat(store, now=NOW + 2 * DAY)
-                assert self.parts() == [*names(following(TODAY, AHEAD + 1 + made)), "rest"]
+                assert self.parts() == [*names(following(TODAY, DAYS_AHEAD + 1 + made)), "rest"]
 
     async def test_a_day_of_which_rows_lie_elsewhere_is_left_out(self) -> None:
-        async with self.opened(NOW + AHEAD * DAY) as store:
+        async with self.opened(NOW + DAYS_AHEAD * DAY) as store:
             done = await bring(store, COMPLETED)
         async with self.opened():
-            assert self.parts() == [*names(following(TODAY, 2 * AHEAD + 1)[1:]), "rest"]
+            assert self.parts() == [*names(following(TODAY, 2 * DAYS_AHEAD + 1)[1:]), "rest"]
             assert self.lies_in(done.id) == ["rest"]
 
     async def test_many_who_open_at_once_make_each_day_once(self) -> None:
@@ -280,7 +280,7 @@ class TestSteps(Dated):
             done = await bring(store, COMPLETED)
             await store.migrate(1)
         async with self.opened(NOW + DAY) as store:
-            assert self.parts() == [*names(following(Day((NOW + DAY).date()), AHEAD + 1)), "rest"]
+            assert self.parts() == [*names(following(DayPartition((NOW + DAY).date()), DAYS_AHEAD + 1)), "rest"]
             assert await everything(store) == [done]
 
 
@@ -319,7 +319,7 @@ async def prune(store: Store, rules: Rules) -> int:
 
 EVERYTHING: Rules = {(state, "task"): (0, NOW - DAY) for state in State if state.final}
 THEN = NOW - 40 * DAY
-OLDEST = Day(THEN.date())
+OLDEST = DayPartition(THEN.date())
 
 
 class TestForgetting(Dated):
@@ -379,7 +379,7 @@ class TestForgetting(Dated):
             assert len(retried[4]) == len(retried[5]) == 1
 
     async def test_a_day_that_keeps_more_than_a_few_is_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("mainspring.stores.postgres.partition_pruning.FEW", 2)
+        monkeypatch.setattr("mainspring.stores.postgres.partition_pruning.MAX_ROWS_MOVED", 2)
         async with self.opened(THEN) as store:
             await ended(store, some(THEN, 6), THEN)
             before = await remains(store)
@@ -399,7 +399,7 @@ class TestForgetting(Dated):
             assert await store.forget({}, now=OLDEST.end + 29 * DAY) == 0
             assert names([OLDEST])[0] in self.parts()
             assert await store.forget({}, now=OLDEST.end + 31 * DAY) == 0
-            assert self.parts() == [*names(following(OLDEST, AHEAD + 1)[2:]), "rest"]
+            assert self.parts() == [*names(following(OLDEST, DAYS_AHEAD + 1)[2:]), "rest"]
 
     async def test_what_lies_in_no_day_is_left_to_others(self) -> None:
         async with self.opened(NOW) as store:
@@ -419,7 +419,7 @@ class TestForgetting(Dated):
     @pytest.mark.parametrize("seed", range(6))
     async def test_what_remains_is_what_remains_row_by_row(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         draw = random.Random(seed)
-        monkeypatch.setattr("mainspring.stores.postgres.partition_pruning.FEW", draw.choice([0, 3, 1000]))
+        monkeypatch.setattr("mainspring.stores.postgres.partition_pruning.MAX_ROWS_MOVED", draw.choice([0, 3, 1000]))
         rules = {
             (state, task): (draw.choice([0, 0, 1, 3, 9]), THEN + draw.uniform(0, 9) * DAY)
             for state in (COMPLETED, DEAD) for task in ("a", "b", "c") if draw.random() < 0.8
@@ -544,8 +544,8 @@ class TestPlans(Dated):
     async def explained(self) -> AsyncIterator[Callable[..., Awaitable[str]]]:
         place = PostgresUrl(self.url, "")
         for n in range(4):
-            async with self.opened(NOW - n * (AHEAD + 1) * DAY) as store:
-                await ended(store, some(NOW - n * (AHEAD + 1) * DAY, 20, 100 * n, tags=("x",)), NOW)
+            async with self.opened(NOW - n * (DAYS_AHEAD + 1) * DAY) as store:
+                await ended(store, some(NOW - n * (DAYS_AHEAD + 1) * DAY, 20, 100 * n, tags=("x",)), NOW)
         async with self.connected(**SETTINGS) as connection:
 
             async def explain(sql: str, *values: Any) -> str:
@@ -560,10 +560,10 @@ class TestPlans(Dated):
         async with self.explained() as explain:
             ids = [job.id for job in some(NOW, 50)]
             columns: list[Any] = [["x"] * 50, ["x"] * 50, ["0"] * 50, ["1"] * 50, *[[None] * 50] * 3, ["{}"] * 50]
-            assert len(self.parts()) == 4 * (AHEAD + 1) + 1
+            assert len(self.parts()) == 4 * (DAYS_AHEAD + 1) + 1
             today = set(names([TODAY]))
             assert self.parts_in(await explain(enqueue._INSERT, ids, *columns, ["{}"] * 50, 1)) == today
-            assert self.parts_in(await explain(enqueue._ENDED, ids[0], ids[-1])) == today
+            assert self.parts_in(await explain(enqueue._FINISHED_IDS, ids[0], ids[-1])) == today
             by_id = "SELECT * FROM mainspring_finished WHERE id = ANY($1) ORDER BY id LIMIT 9"
             assert self.parts_in(await explain(by_id, ids)) == today
             said = json.dumps({id: ["x", 0, None] for id in ids})

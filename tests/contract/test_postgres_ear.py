@@ -146,7 +146,7 @@ async def test_jobs_start_while_the_listening_connection_is_cut_off_again_and_ag
 @pytest.mark.parametrize("turns", range(4))
 async def test_a_store_may_be_closed_at_the_moment_when_its_listener_proves_itself(url: str, turns: int) -> None:
     async with opened(url) as store:
-        ear = cast(PostgresStore, store)._ear
+        ear = cast(PostgresStore, store)._listener
         assert ear is not None
         ear.listen()
         while not ear._echo.is_set():
@@ -282,14 +282,14 @@ async def _idle(postgres: Postgres, url: str) -> list[str]:
 async def test_the_more_workers_hear_of_a_job_the_longer_some_of_them_wait(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.stores.postgres.listener.MOST", 0.5)
+    monkeypatch.setattr("mainspring.stores.postgres.listener.MAX_SPREAD_SECONDS", 0.5)
     monkeypatch.setattr("mainspring.stores.postgres.listener.random.uniform", lambda _, most: most)
     app, _ = make(url)
     async with app, opened(url) as other, asyncio.timeout(20):
         await hears(app)
         store, loop = await app.opened(), asyncio.get_running_loop()
         for crowd, least, most in ((1, 0.0, 0.4), (10_000, 0.5, 9.0)):
-            cast(PostgresStore, store)._kin.crowd = crowd
+            cast(PostgresStore, store)._wakeups.live_workers = crowd
             waiting = asyncio.create_task(store.wait(None, 60))
             await asyncio.sleep(0)
             began = loop.time()
@@ -302,8 +302,10 @@ async def test_a_listener_that_lost_one_probe_on_a_busy_server_hears_soon(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = ["elsewhere"]
-    monkeypatch.setattr(ear, "ECHO", 2.0)
-    monkeypatch.setattr(ear, "aside", lambda channel, text: wire.aside(lost.pop() if lost else channel, text))
+    monkeypatch.setattr(ear, "ECHO_TIMEOUT_SECONDS", 2.0)
+    monkeypatch.setattr(
+        ear, "notify_alone", lambda channel, text: wire.notify_alone(lost.pop() if lost else channel, text)
+    )
     async with opened(url) as store, asyncio.timeout(30):
         await store.wait(None, 0.01)
         assert not store.hears()

@@ -16,7 +16,7 @@ from mainspring.records.feed import MIN_FEED_ITEMS, Feed
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres import documents as keeper
-from mainspring.stores.postgres.pool import LOOK, SETTINGS, Pool
+from mainspring.stores.postgres.pool import READ_SETTINGS, SETTINGS, Pool
 from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract.build import NOW, Contract, a_worker, later
 from mainspring.testing.contract.keeper import (
@@ -264,10 +264,10 @@ class TestPlans(Kept):
         for asked in ((None,) * 6, ("x", "who 1", "jobs", None, 0, 10**16)):
 
             async def plan(db: Any, values: tuple[Any, ...] = asked) -> list[Any]:
-                await db.run(LOOK)
+                await db.run(READ_SETTINGS)
                 return await db.rows(f"EXPLAIN {keeper._AUDIT}", *values, 50)
 
-            lines = "\n".join(line for (line,) in await pool.step(plan))
+            lines = "\n".join(line for (line,) in await pool.transact(plan))
             assert "Index Scan Backward using mainspring_audit_pkey" in lines
             assert "Sort" not in lines
         await pool.close()

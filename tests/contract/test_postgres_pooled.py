@@ -82,7 +82,7 @@ async def pooled(url: str) -> tuple[bool | None, str]:
     pool = Pool(PostgresUrl(url, ""))
     try:
         setting: str = await pool.call(lambda db: db.value("SHOW lock_timeout"))
-        return pool.route.pooled, setting
+        return pool.connector.pooled, setting
     finally:
         await pool.close()
 
@@ -181,7 +181,7 @@ class TestWorker(Pooled):
             assert (await see(store, left.id)).crashes == 1
 
     async def test_a_worker_that_cannot_hear_says_so_and_looks(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("mainspring.stores.postgres.listener.ECHO", 0.5)
+        monkeypatch.setattr("mainspring.stores.postgres.listener.ECHO_TIMEOUT_SECONDS", 0.5)
         (client, ask), (server, _) = self.app(), self.app(poll_interval=0.2, beat=0.2, lease=2)
         async with client, server, server.worker() as worker, asyncio.timeout(30):
             while not worker.deaf:

@@ -26,20 +26,20 @@ WAITS = """SELECT EXISTS (SELECT 1 FROM pg_locks
 
 
 class TestSteps(Placed):
-    @pytest.mark.parametrize("steps", [REAL, NEXT], ids=["real", "one more"])
-    async def test_a_store_full_of_live_rows_outlasts_every_step_down_and_up(self, steps: Migrations) -> None:
-        async with self.opened(steps=steps) as store:
+    @pytest.mark.parametrize("migrations", [REAL, NEXT], ids=["real", "one more"])
+    async def test_a_store_full_of_live_rows_outlasts_every_step_down_and_up(self, migrations: Migrations) -> None:
+        async with self.opened(migrations=migrations) as store:
             running = await fill(store)
             before = await told(store)
-            for version in range(steps.newest - 1, 0, -1):
+            for version in range(migrations.newest - 1, 0, -1):
                 assert (await store.migrate(version))[-1] == version
                 assert (await store.schema()).version == version
-                assert (await store.migrate())[-1] == steps.newest
+                assert (await store.migrate())[-1] == migrations.newest
                 assert await told(store) == before
             assert await settle(store, running, Done()) == {running.id}
 
     async def test_the_tables_are_the_same_however_one_came_to_them(self) -> None:
-        async with self.opened(steps=NEXT) as store:
+        async with self.opened(migrations=NEXT) as store:
             at_once = self.shape()
             await store.migrate(1)
             await store.migrate()
@@ -50,7 +50,7 @@ class TestSteps(Placed):
         assert self.shape() == stepped == at_once
 
     async def test_many_who_step_at_once_do_it_once(self) -> None:
-        stores = [self.store(steps=NEXT) for _ in range(6)]
+        stores = [self.store(migrations=NEXT) for _ in range(6)]
         await asyncio.gather(*(store.open(migrate=False) for store in stores))
         passed = await asyncio.gather(*(store.migrate() for store in stores))
         assert sorted(passed) == [[]] * 5 + [list(range(1, NEXT.newest + 1))]
@@ -58,16 +58,16 @@ class TestSteps(Placed):
 
     async def test_a_step_that_fails_leaves_everything_as_it_was(self) -> None:
         broken = Migrations(f"{NEXT.text}\n-- up {NEXT.newest + 1}\nDROP TABLE mainspring_moods;\nSELECT 1 / 0;\n")
-        async with self.opened(steps=NEXT):
+        async with self.opened(migrations=NEXT):
             before = self.shape()
             with pytest.raises(StoreError, match="division by zero"):
-                await self.store(steps=broken).open()
+                await self.store(migrations=broken).open()
             assert self.shape() == before
 
     async def test_tables_of_before_there_was_an_oldest_release_are_for_those_who_know_them(self) -> None:
         async with self.opened(), self.connected() as other:
             await other.execute("ALTER TABLE own.mainspring_schema DROP COLUMN oldest")
-        async with self.opened(steps=NEXT) as store:
+        async with self.opened(migrations=NEXT) as store:
             assert (await store.schema()).oldest == NEXT.oldest(NEXT.newest)
 
     async def test_a_statement_that_was_prepared_before_a_step_is_prepared_again(self) -> None:
@@ -78,9 +78,9 @@ class TestSteps(Placed):
 
         async with self.opened() as store, self.connected() as other:
             await store.pause_queue("mail", True)
-            assert await pool.step(look) == [("mail", True)]
+            assert await pool.transact(look) == [("mail", True)]
             await other.execute("ALTER TABLE own.mainspring_queues ADD COLUMN note text DEFAULT 'new'")
-            assert await pool.step(look) == [("mail", True, "new")]
+            assert await pool.transact(look) == [("mail", True, "new")]
         await pool.close()
 
 
@@ -88,14 +88,14 @@ class TestLocks(Placed):
     @pytest.fixture(autouse=True)
     def _soon(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(script, "LOCK_SECONDS", 0.2)
-        monkeypatch.setattr(schema, "PAUSE", 0.05)
-        monkeypatch.setattr(schema, "TRIES", 2)
+        monkeypatch.setattr(schema, "RETRY_SECONDS", 0.05)
+        monkeypatch.setattr(schema, "MAX_LOCK_TRIES", 2)
 
     async def test_who_holds_the_lock_that_a_step_needs_is_named(self) -> None:
         async with self.opened(), self.connected() as other, other.transaction():
             await other.execute("SELECT count(*) AS figures FROM own.mainspring_jobs")
             with pytest.raises(StoreUnavailable) as refused:
-                await self.store(steps=NEXT).open()
+                await self.store(migrations=NEXT).open()
         assert re.fullmatch(
             r"the schema of the database was not changed: 2 times a lock was not given in 0.2 s\. Held by pid \d+ "
             r"\(user tests, a report, idle in transaction, open for \d s: SELECT count\(\*\) AS figures FROM "
@@ -110,7 +110,7 @@ class TestLocks(Placed):
                 await self.store().open()
 
     async def test_a_step_goes_ahead_once_the_lock_is_free(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(schema, "TRIES", 100)
+        monkeypatch.setattr(schema, "MAX_LOCK_TRIES", 100)
         async with self.opened() as old, self.connected() as other, asyncio.timeout(20):
             lock = other.transaction()
             await lock.start()
@@ -123,7 +123,7 @@ class TestLocks(Placed):
             assert (await old.schema()).version == NEXT.newest
 
     async def test_others_get_through_while_a_step_waits_for_its_lock(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(schema, "TRIES", 100)
+        monkeypatch.setattr(schema, "MAX_LOCK_TRIES", 100)
         async with self.opened() as store, self.connected() as other, asyncio.timeout(20):
             async with other.transaction():
                 await other.execute("SELECT 1 FROM own.mainspring_jobs")
@@ -161,12 +161,12 @@ class TestScript(Placed):
 
     async def test_what_psql_makes_of_it_is_what_a_store_makes(self) -> None:
         for at, to in [(0, REAL.newest), (REAL.newest, NEXT.newest), (NEXT.newest, 1), (1, 0)]:
-            played = self.play(self.store(steps=NEXT).script(at, to))
+            played = self.play(self.store(migrations=NEXT).script(at, to))
             assert (played.returncode, played.stdout, played.stderr) == (0, "", "")
             by_psql = self.shape()
             rows = [tuple(row) for row in self.server.run("SELECT * FROM own.mainspring_schema")] if to else None
             self.server.own("own")
-            async with self.opened(steps=NEXT) as store:
+            async with self.opened(migrations=NEXT) as store:
                 await store.migrate(to)
                 assert self.shape() == by_psql
                 assert rows == ([(to, NEXT.oldest(to))] if to else None)
@@ -179,18 +179,18 @@ class TestScript(Placed):
             assert await settle(store, running, Done()) == {running.id}
 
     async def test_it_changes_nothing_if_the_schema_is_another_one_than_it_is_for(self) -> None:
-        script = self.store(steps=NEXT).script(REAL.newest)
+        script = self.store(migrations=NEXT).script(REAL.newest)
         played = self.play(script)
         assert f"ERROR:  the schema is 0, these are the steps from {REAL.newest}" in played.stderr
         assert (played.returncode, self.tables()) == (3, [])
-        async with self.opened(steps=NEXT):
+        async with self.opened(migrations=NEXT):
             assert f"the schema is {NEXT.newest}, these are the steps from" in self.play(script).stderr
 
     async def test_it_waits_for_workers_as_a_store_does(self) -> None:
         async with self.opened() as store:
             now = await store.time()
             await store.beat(a_worker(schema=REAL.newest), until=now.replace(year=now.year + 1), now=now)
-            played = self.play(self.store(steps=LAST).script(REAL.newest))
+            played = self.play(self.store(migrations=LAST).script(REAL.newest))
             assert f"workers are alive that cannot work with schema {LAST.newest}: ada (knows" in played.stderr
             assert (await store.schema()).version == REAL.newest
 
@@ -270,7 +270,7 @@ class TestRights(Placed):
 
 async def test_an_app_of_a_schema_that_is_not_for_it_says_so_at_its_first_use(postgres: Postgres) -> None:
     url = postgres.own("own")
-    later = PostgresStore(PostgresUrl(url, url), steps=LAST)
+    later = PostgresStore(PostgresUrl(url, url), migrations=LAST)
     await later.open()
     await later.close()
     app = Mainspring(url)

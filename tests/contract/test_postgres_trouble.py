@@ -11,7 +11,12 @@ import pytest
 
 from mainspring.errors import ShuttingDown, StoreUnavailable
 from mainspring.stores import open_store
-from mainspring.stores.postgres.connector import COUNT, IDLE, INTERVAL, SILENCE
+from mainspring.stores.postgres.connector import (
+    KEEPALIVE_IDLE_SECONDS,
+    KEEPALIVE_INTERVAL_SECONDS,
+    KEEPALIVE_PROBES,
+    UNACKNOWLEDGED_MILLISECONDS,
+)
 from mainspring.stores.postgres.pool import Pool, Session
 from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract.build import beat, everything, new_job, put
@@ -153,7 +158,7 @@ async def test_a_transaction_in_which_the_server_falls_silent_is_not_asked_to_ro
 
         async with asyncio.timeout(1.8):
             with pytest.raises(StoreUnavailable, match="no answer in time"):
-                await pool.step(falls_silent)
+                await pool.transact(falls_silent)
         door.silent = False
         assert await ask(pool) == 1
         await pool.close()
@@ -189,7 +194,12 @@ async def test_a_peer_that_is_gone_without_a_word_is_found_out_by_the_system(pos
     connection = await pool.listener()
     peer = connection._transport.get_extra_info("socket")
     assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-    wanted = {"TCP_USER_TIMEOUT": SILENCE, "TCP_KEEPIDLE": IDLE, "TCP_KEEPINTVL": INTERVAL, "TCP_KEEPCNT": COUNT}
+    wanted = {
+        "TCP_USER_TIMEOUT": UNACKNOWLEDGED_MILLISECONDS,
+        "TCP_KEEPIDLE": KEEPALIVE_IDLE_SECONDS,
+        "TCP_KEEPINTVL": KEEPALIVE_INTERVAL_SECONDS,
+        "TCP_KEEPCNT": KEEPALIVE_PROBES,
+    }
     known = {name: value for name, value in wanted.items() if hasattr(socket, name)}
     assert {name: peer.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in known} == known
     await connection.close()

@@ -21,7 +21,7 @@ from mainspring.stores.redis.shard import Shards
 from mainspring.stores.redis.snapshot import Snapshot
 from mainspring.stores.redis.store import RedisStore
 from mainspring.stores.redis.two_phase import Unit, commit_one
-from mainspring.stores.rules import matches
+from mainspring.stores.rules import matches_filter
 from mainspring.testing.contract.build import NOW, Contract, everything, later, new_job, put
 from servers import Redis
 
@@ -103,7 +103,9 @@ def expected(jobs: list[Job], which: Filter, sort: Sort, newest: bool) -> list[J
     stands = {"created": lambda _: True, "due": lambda job: job.state is State.PENDING,
               "finished": lambda job: job.state.final}[sort]  # fmt: skip
     return sorted(
-        (job for job in jobs if stands(job) and matches(job, which, NOW)), key=lambda job: at(job, sort), reverse=newest
+        (job for job in jobs if stands(job) and matches_filter(job, which, NOW)),
+        key=lambda job: at(job, sort),
+        reverse=newest,
     )
 
 

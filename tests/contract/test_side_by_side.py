@@ -38,12 +38,12 @@ class Releases:
         self.new = after(self.old, MILD)
         self.later = after(self.new, HARSH)
 
-    def store(self, steps: Migrations, **said: object) -> Store:
+    def store(self, migrations: Migrations, **said: object) -> Store:
         raise NotImplementedError
 
     @asynccontextmanager
-    async def opened(self, steps: Migrations) -> AsyncIterator[Store]:
-        store = self.store(steps)
+    async def opened(self, migrations: Migrations) -> AsyncIterator[Store]:
+        store = self.store(migrations)
         await store.open()
         try:
             yield store
@@ -51,9 +51,9 @@ class Releases:
             await store.close()
 
     @asynccontextmanager
-    async def beating(self, store: Store, steps: Migrations) -> AsyncIterator[None]:
+    async def beating(self, store: Store, migrations: Migrations) -> AsyncIterator[None]:
         """A worker of that release lives meanwhile, by the real clock."""
-        info, now = a_worker("ada", schema=steps.newest), await store.time()
+        info, now = a_worker("ada", schema=migrations.newest), await store.time()
         await store.beat(info, until=now.replace(year=now.year + 1), now=now)
         yield
         await store.beat(info, until=now, now=now)
@@ -162,9 +162,9 @@ class Releases:
 
     # workers
 
-    def app(self, steps: Migrations) -> Mainspring:
+    def app(self, migrations: Migrations) -> Mainspring:
         clock = StoreClock(SystemClock())
-        app = Mainspring(self.store(steps, clock=clock), clock=clock, beat=0.05, lease=5, poll_interval=0.2)
+        app = Mainspring(self.store(migrations, clock=clock), clock=clock, beat=0.05, lease=5, poll_interval=0.2)
 
         @app.task(name="double")
         async def double(n: int) -> int:
@@ -238,14 +238,14 @@ class Releases:
 
 
 class TestSqlite(Releases):
-    old = file.STEPS
+    old = file.MIGRATIONS
 
     @pytest.fixture(autouse=True)
     def place(self, tmp_path: Path) -> None:
         self.path = str(tmp_path / "jobs.db")
 
-    def store(self, steps: Migrations, **said: object) -> Store:
-        return SqliteStore(self.path, steps=steps, **said)  # type: ignore[arg-type]
+    def store(self, migrations: Migrations, **said: object) -> Store:
+        return SqliteStore(self.path, migrations=migrations, **said)  # type: ignore[arg-type]
 
     async def forget_workers(self) -> None:
         with sqlite3.connect(self.path, timeout=10) as db:
@@ -254,15 +254,15 @@ class TestSqlite(Releases):
 
 
 class TestPostgres(Releases):
-    old = schema.STEPS
+    old = schema.MIGRATIONS
 
     @pytest.fixture(autouse=True)
     def place(self, postgres: Postgres) -> None:
         self.server, url = postgres, postgres.own("releases")
         self.where = PostgresUrl(url, url)
 
-    def store(self, steps: Migrations, **said: object) -> Store:
-        return PostgresStore(self.where, steps=steps, **said)  # type: ignore[arg-type]
+    def store(self, migrations: Migrations, **said: object) -> Store:
+        return PostgresStore(self.where, migrations=migrations, **said)  # type: ignore[arg-type]
 
     async def forget_workers(self) -> None:
         await asyncio.to_thread(self.server.run, "DELETE FROM releases.mainspring_workers")

@@ -18,7 +18,7 @@ from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.sqlite import documents as keeper
 from mainspring.stores.sqlite.store import SqliteStore
-from mainspring.stores.sqlite.writer_thread import translated
+from mainspring.stores.sqlite.writer_thread import translate_error
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import NOW, beat, claim, claimed, everything, new_job, put, start
 
@@ -192,7 +192,7 @@ async def test_a_file_that_cannot_be_written_for_a_while_is_a_passing_trouble(tm
 def test_a_file_that_was_moved_away_is_no_passing_trouble() -> None:
     moved = sqlite3.OperationalError("attempt to write a readonly database")
     moved.sqlite_errorname = "SQLITE_READONLY_DBMOVED"
-    told = translated(moved)
+    told = translate_error(moved)
     assert not isinstance(told, StoreUnavailable)
     assert "the file was moved or deleted while it was in use" in str(told)
 

@@ -13,7 +13,7 @@ from mainspring.records.query import Cursor, Filter, Sort
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.sqlite import lists
-from mainspring.stores.sqlite.lists import _List, jobs
+from mainspring.stores.sqlite.lists import _JobQuery, jobs
 from mainspring.testing.contract.build import NOW, act, later, new_job, put
 
 US = 1_000_000_000_000_000
@@ -40,7 +40,7 @@ def plans(folder: Path, *statements: tuple[str, object]) -> list[str]:
 @pytest.mark.parametrize("name", FILTERS)
 async def test_every_list_goes_by_an_index(tmp_path: Path, name: str, sort: Sort) -> None:
     async with opened(tmp_path):
-        asked = _List(FILTERS[name], US, 50, Cursor("x", NOW), True, sort)
+        asked = _JobQuery(FILTERS[name], US, 50, Cursor("x", NOW), True, sort)
         if asked.empty:
             return
         sources = list(asked.sources())
@@ -60,7 +60,13 @@ async def test_every_list_goes_by_an_index(tmp_path: Path, name: str, sort: Sort
 async def test_each_way_leads_to_the_same_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, soon: int, near: int, few: int, dear: int, newest: bool
 ) -> None:
-    for name, value in (("SOON", soon), ("FIRST", near), ("NEAR", near), ("FEW", few), ("DEAR", dear)):
+    for name, value in (
+        ("MAX_INDEXED_ROWS", soon),
+        ("FIRST_MERGED_ROWS", near),
+        ("NEAR_ROWS", near),
+        ("MAX_SORTED_ROWS", few),
+        ("SORT_COST_ROWS", dear),
+    ):
         monkeypatch.setattr(lists, name, value)
     async with opened(tmp_path) as store:
         await check(store, await gather(store), newest)
@@ -122,7 +128,7 @@ async def test_a_page_of_one_queue_is_one_statement(tmp_path: Path) -> None:
 
 
 async def test_a_page_of_a_tag_is_read_in_the_order_of_its_index(tmp_path: Path) -> None:
-    asked = _List(Filter(tags=("a", "b")), US, 10, Cursor("x"), True, "created")
+    asked = _JobQuery(Filter(tags=("a", "b")), US, 10, Cursor("x"), True, "created")
     async with opened(tmp_path):
         (plan,) = plans(tmp_path, (asked.near(9), asked.values))
     assert "mainspring_tags USING PRIMARY KEY (tag=? AND job_id<?)" in plan
@@ -131,7 +137,7 @@ async def test_a_page_of_a_tag_is_read_in_the_order_of_its_index(tmp_path: Path)
 
 @pytest.mark.parametrize("after", [None, Cursor("x")])
 async def test_a_walk_by_id_reads_no_further_than_it_goes(tmp_path: Path, after: Cursor | None) -> None:
-    asked = _List(Filter(queues=("mail",)), US, 10, after, True, "created")
+    asked = _JobQuery(Filter(queues=("mail",)), US, 10, after, True, "created")
     async with opened(tmp_path):
         (plan,) = plans(tmp_path, (asked.near(9), asked.values))
     assert "CO-ROUTINE walk" in plan

@@ -9,7 +9,7 @@ from mainspring.records.circuit import Breaker, Circuit
 from mainspring.records.job import State
 from mainspring.records.outcome import Outcome
 from mainspring.records.run import WENT_WELL, Ending, Progress
-from mainspring.stores.rules import newer, next_circuit
+from mainspring.stores.rules import is_newer_progress, next_circuit
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 SOON, COOL = NOW + timedelta(seconds=3), NOW + timedelta(seconds=10)
@@ -94,4 +94,4 @@ def a_progress(run: int, at: datetime) -> Progress:
 def test_progress_is_newer_by_its_run_then_by_its_instant(
     told: Progress | None, kept: Progress | None, counts: bool
 ) -> None:
-    assert newer(told, kept) == counts
+    assert is_newer_progress(told, kept) == counts

@@ -29,9 +29,9 @@ not four;
 
 
 def test_the_way_up_is_every_step_between_and_the_way_down_is_the_same_backwards() -> None:
-    assert STEPS.way(0, 2) == [(1, "one;"), (2, "two;  -- with a comment")]
-    assert STEPS.way(3, 1) == [(2, "not three;"), (1, "not two;")]
-    assert STEPS.way(2, 2) == []
+    assert STEPS.between(0, 2) == [(1, "one;"), (2, "two;  -- with a comment")]
+    assert STEPS.between(3, 1) == [(2, "not three;"), (1, "not two;")]
+    assert STEPS.between(2, 2) == []
 
 
 @pytest.mark.parametrize(("version", "oldest"), [(0, 0), (1, 1), (2, 1), (3, 3)])
@@ -59,15 +59,15 @@ def test_a_target_nobody_knows_is_refused(target: int) -> None:
 
 def test_there_is_no_way_from_a_version_nobody_knows() -> None:
     with pytest.raises(SchemaMismatch, match="the store has schema 5, this release knows 4 at most"):
-        STEPS.way(5, 4)
+        STEPS.between(5, 4)
 
 
-@pytest.mark.parametrize("steps", [schema.STEPS, file.STEPS], ids=["postgres", "sqlite"])
-def test_every_real_step_goes_up_and_down_and_is_for_somebody(steps: Migrations) -> None:
-    for version in range(1, steps.newest + 1):
-        ((up, _),), ((down, _),) = steps.way(version - 1, version), steps.way(version, version - 1)
+@pytest.mark.parametrize("migrations", [schema.MIGRATIONS, file.MIGRATIONS], ids=["postgres", "sqlite"])
+def test_every_real_step_goes_up_and_down_and_is_for_somebody(migrations: Migrations) -> None:
+    for version in range(1, migrations.newest + 1):
+        ((up, _),), ((down, _),) = migrations.between(version - 1, version), migrations.between(version, version - 1)
         assert (up, down) == (version, version - 1)
-        assert 1 <= steps.oldest(version) <= version
+        assert 1 <= migrations.oldest(version) <= version
 
 
 @pytest.mark.parametrize(

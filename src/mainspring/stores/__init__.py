@@ -34,9 +34,10 @@ def open_store(
     shown = re.sub(r"([?&]listen=)(?!off(?:&|$))[^&]*", r"\1***", shown)
     scheme, found, rest = url.partition("://")
     for name, value, begin in (
-        ("postgres_schema", postgres_schema, "postgres"), ("postgres_table_prefix", postgres_table_prefix, "postgres"),
+        ("postgres_schema", postgres_schema, "postgres"),
+        ("postgres_table_prefix", postgres_table_prefix, "postgres"),
         ("redis_key_prefix", redis_key_prefix, "redis"),
-    ):  # fmt: skip
+    ):
         if value and not scheme.startswith(begin):
             _logger.warning("the setting %s=%r is not for the store %s, and means nothing there", name, value, shown)
     match scheme if found else "":
@@ -72,12 +73,12 @@ def open_store(
                 ) from None
             from .postgres.url import PostgresUrl
 
-            place = PostgresUrl(url, shown, schema=postgres_schema, prefix=postgres_table_prefix)
-            return PostgresStore(place, clock=clock, durability=durability)
+            postgres = PostgresUrl(url, shown, schema=postgres_schema, prefix=postgres_table_prefix)
+            return PostgresStore(postgres, clock=clock, durability=durability)
         case _ if re.fullmatch(r"rediss?(\+(cluster|sentinel))?|redis\+unix", scheme):
-            from .redis.url import RedisUrl as RedisPlace
+            from .redis.url import RedisUrl
 
-            redis = RedisPlace(url, shown, prefix=redis_key_prefix.removesuffix(":"))
+            redis = RedisUrl(url, shown, prefix=redis_key_prefix.removesuffix(":"))
             try:
                 from .redis.store import RedisStore
             except ModuleNotFoundError as error:
@@ -86,14 +87,14 @@ def open_store(
                 ) from None
             return RedisStore(redis, clock=clock, durability=durability)
         case "http" | "https":
-            from .http.place import ApiUrl as HttpPlace
+            from .http.place import ApiUrl
 
-            site = HttpPlace(url, shown)
+            api = ApiUrl(url, shown)
             try:
                 from .http.store import HttpStore
             except ModuleNotFoundError as error:
                 raise BadSetting(f"store URL {shown!r} needs {error.name}: pip install 'mainspring[http]'") from None
-            return cast(Store, HttpStore(site, api_key))
+            return cast(Store, HttpStore(api, api_key))
         case unknown:
             what = f"unknown store {unknown!r}" if unknown else "no store named"
             raise BadSetting(f"{what} in URL {shown!r}: use {_FORMS}")

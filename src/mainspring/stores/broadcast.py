@@ -16,7 +16,7 @@ class Broadcast:
         self._lock = threading.Lock()
         self._waiting: set[tuple[asyncio.AbstractEventLoop, Alarm]] = set()
 
-    def ring(self) -> None:
+    def wake_all(self) -> None:
         with self._lock:
             waiting = list(self._waiting)
         if not waiting:

@@ -30,10 +30,10 @@ class JobRevival(NamedTuple):
     job_id: JobId
 
 
-JobNews = JobEnd | JobRevival
+JobTransition = JobEnd | JobRevival
 
 
-def news_of(old: Job, new: Job) -> JobNews | None:
+def transition_of(old: Job, new: Job) -> JobTransition | None:
     """What the schedule of a job has to know about this change of it; None: nothing."""
     if old.series is None or old.state.final == new.state.final:
         return None
@@ -42,11 +42,11 @@ def news_of(old: Job, new: Job) -> JobNews | None:
     return JobRevival(old.series, old.id)
 
 
-def schedules_of(news: Iterable[JobNews]) -> set[str]:
+def schedules_of(news: Iterable[JobTransition]) -> set[str]:
     return {one.schedule for one in news}
 
 
-def completed_of(news: Iterable[JobNews]) -> set[str]:
+def completed_schedules_of(news: Iterable[JobTransition]) -> set[str]:
     """The schedules whose success others may wait for."""
     return {one.schedule for one in news if isinstance(one, JobEnd) and one.state is State.COMPLETED}
 
@@ -70,7 +70,7 @@ class ScheduleBatch:
     def put(self, schedule: Schedule) -> None:
         self.rows[schedule.name] = self.changed[schedule.name] = schedule
 
-    def apply(self, news: Iterable[JobNews]) -> None:
+    def apply(self, news: Iterable[JobTransition]) -> None:
         for one in news:
             if (row := self.rows.get(one.schedule)) is None:
                 continue

@@ -43,7 +43,7 @@ class Migrations:
             raise BadInput(f"there is no schema version {target}; this release knows 0 to {self.newest}")
         return target
 
-    def way(self, at: int, target: int) -> list[tuple[int, str]]:
+    def between(self, at: int, target: int) -> list[tuple[int, str]]:
         """The statements from one version to another, each step with the version after it."""
         if at > self.newest:
             raise SchemaMismatch(
@@ -55,6 +55,6 @@ class Migrations:
         return [(number - 1, self._bodies["down", number]) for number in range(at, target, -1)]
 
 
-def steps(name: str) -> Migrations:
+def load_migrations(name: str) -> Migrations:
     """Those of a file of this package."""
     return Migrations(files("mainspring.stores").joinpath(name).read_text(encoding="utf-8"))

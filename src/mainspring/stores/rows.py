@@ -39,7 +39,7 @@ def brief_columns(options: str, is_long: str = IS_LONG) -> str:
 
 
 # Said in every statement that is to use the index on what is held, by a worker or by hand.
-HELD = "state IN ('running', 'paused', 'waiting')"
+HELD_INDEX_SQL = "state IN ('running', 'paused', 'waiting')"
 
 _encode = msgspec.json.Encoder().encode
 _RUNNING = State.RUNNING
@@ -63,16 +63,16 @@ class StoredOptions(Struct, omit_defaults=True, frozen=True):
     """Never stored: only tags, schedule and tick were read, since all of it is long."""
 
 
-_PLAIN = StoredOptions()
-_options = msgspec.json.Decoder(StoredOptions).decode
+_NO_OPTIONS = StoredOptions()
+_decode_options = msgspec.json.Decoder(StoredOptions).decode
 # Nearly all jobs have no options but the fingerprint of their task: these are encoded and decoded once.
-MAX_REMEMBERED = 10_000
-_remembered_texts: dict[str | None, str] = {None: "{}"}
-_remembered_options: dict[str, StoredOptions] = {"{}": _PLAIN}
-_failure = msgspec.json.Decoder(Failure).decode
-_progress = msgspec.json.Decoder(Progress).decode
-_NO_ACCOUNT = RunNotes()
-_account = msgspec.json.Decoder(RunNotes).decode
+MAX_CACHED_OPTIONS = 10_000
+_cached_texts: dict[str | None, str] = {None: "{}"}
+_cached_options: dict[str, StoredOptions] = {"{}": _NO_OPTIONS}
+_decode_failure = msgspec.json.Decoder(Failure).decode
+_decode_progress = msgspec.json.Decoder(Progress).decode
+_NO_NOTES = RunNotes()
+_decode_notes = msgspec.json.Decoder(RunNotes).decode
 
 
 def options_of(job: NewJob | Job) -> str:
@@ -81,7 +81,7 @@ def options_of(job: NewJob | Job) -> str:
         and job.max_retries is None
         and not (job.backoff or job.tags or job.metadata or job.schedule or job.enqueued_by)
     ):
-        return _remembered_texts.get(job.fingerprint) or _fingerprint_text(job.fingerprint)
+        return _cached_texts.get(job.fingerprint) or _fingerprint_text(job.fingerprint)
     options = StoredOptions(
         job.timeout,
         job.max_retries,
@@ -99,17 +99,17 @@ def options_of(job: NewJob | Job) -> str:
 
 def _fingerprint_text(fingerprint: str | None) -> str:
     text = _encode(StoredOptions(fingerprint=fingerprint)).decode()
-    if len(_remembered_texts) < MAX_REMEMBERED:
-        _remembered_texts[fingerprint] = text
+    if len(_cached_texts) < MAX_CACHED_OPTIONS:
+        _cached_texts[fingerprint] = text
     return text
 
 
-remembered_options = _remembered_options.get
+cached_options = _cached_options.get
 """The options of this text, if they are no more than a fingerprint, and were read before."""
 
 
 def read_options(text: str) -> StoredOptions:
-    return _remembered_options.get(text) or _decoded_options(text)
+    return _cached_options.get(text) or _decode_checked_options(text)
 
 
 def _check_parts(text: str) -> None:
@@ -118,15 +118,15 @@ def _check_parts(text: str) -> None:
         raise ValueError(f"its metadata have more than {MAX_CONTAINERS:,} lists and objects, or {MAX_TEXTS:,} texts")
 
 
-def _decoded_options(text: str) -> StoredOptions:
+def _decode_checked_options(text: str) -> StoredOptions:
     _check_parts(text)
-    options = _options(text)
-    if options == StoredOptions(fingerprint=options.fingerprint) and len(_remembered_options) < MAX_REMEMBERED:
-        _remembered_options[text] = options
+    options = _decode_options(text)
+    if options == StoredOptions(fingerprint=options.fingerprint) and len(_cached_options) < MAX_CACHED_OPTIONS:
+        _cached_options[text] = options
     return options
 
 
-class _FewOptions(Struct, omit_defaults=True, frozen=True):
+class _BriefOptions(Struct, omit_defaults=True, frozen=True):
     """Decoded without a look at the values of the others, whatever they are."""
 
     tags: tuple[str, ...] = ()
@@ -135,7 +135,7 @@ class _FewOptions(Struct, omit_defaults=True, frozen=True):
     cut: bool = False
 
 
-_few_options = msgspec.json.Decoder(_FewOptions).decode
+_decode_brief_options = msgspec.json.Decoder(_BriefOptions).decode
 
 
 def brief_options(text: str) -> str:
@@ -143,8 +143,8 @@ def brief_options(text: str) -> str:
     if len(text) <= BRIEF_CHARACTERS:
         return text
     _check_parts(text)
-    few = _few_options(text)
-    return _encode(_FewOptions(few.tags, few.schedule, few.scheduled_at, cut=True)).decode()
+    few = _decode_brief_options(text)
+    return _encode(_BriefOptions(few.tags, few.schedule, few.scheduled_at, cut=True)).decode()
 
 
 def new_row(job: NewJob | Job, now: int) -> Row:
@@ -161,7 +161,7 @@ def row_of(job: Job) -> Row:
         job.id, job.queue, job.task, -job.priority, job.state.value, micros(job.run_at), micros(job.created_at),
         _us(job.expires_at), job.attempt, job.crashes, job.runs, job.lease, job.worker, _us(job.started_at),
         _us(job.finished_at), job.cancel_reason, job.unique_key, job.idempotency_key, options_of(job),
-        failure_text(job.failure), job.payload, job.result, text_of(job.progress),
+        failure_text(job.failure), job.payload, job.result, json_of(job.progress),
     )  # fmt: skip
 
 
@@ -190,7 +190,7 @@ def strict_job_of(row: Row) -> Job:
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
         metadata=LEFT_OUT if extra.cut else extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at,
         beside=extra.beside, fingerprint=extra.fingerprint, enqueued_by=extra.enqueued_by, payload=payload,
-        failure=None if failure is None else _failure(failure), result=result, progress=progress_of(progress),
+        failure=None if failure is None else _decode_failure(failure), result=result, progress=progress_of(progress),
     )  # fmt: skip
 
 
@@ -200,7 +200,7 @@ _NAMES: Sequence[str] = COLUMNS.split(", ")
 def unreadable_job(row: Row, error: Exception) -> Job:
     """What can be read of a row that cannot be decoded, or has too few columns."""
     kept: dict[str, Any] = dict(zip(_NAMES, row, strict=False))
-    said = unreadable("job", str(kept["id"]), _undecoded(kept) or error)
+    said = unreadable("job", str(kept["id"]), _non_text_columns(kept) or error)
     state = _STATES.get(kept.get("state") or "", State.PAUSED)
     running = state is _RUNNING
 
@@ -210,7 +210,7 @@ def unreadable_job(row: Row, error: Exception) -> Job:
     def number(name: str) -> int:
         return value if isinstance(value := kept.get(name), int) else 0
 
-    at = {name: _or_none(kept.get(name)) for name in _NAMES if name.endswith("_at")}
+    at = {name: _instant_or_none(kept.get(name)) for name in _NAMES if name.endswith("_at")}
     return Job(
         id=said.name, queue=text("queue") or "", task=text("task") or "", priority=-number("rank"),
         state=state, run_at=at["run_at"] or EPOCH, created_at=at["created_at"] or EPOCH, expires_at=at["expires_at"],
@@ -219,24 +219,24 @@ def unreadable_job(row: Row, error: Exception) -> Job:
         started_at=at["started_at"],
         finished_at=at["finished_at"] or (EPOCH if state.final else None),
         cancel_reason=text("cancel_reason"), unique_key=text("unique_key"), idempotency_key=text("idempotency_key"),
-        schedule=_scheduled_by(text("idempotency_key")), payload=text("payload") or "null", result=text("result"),
+        schedule=_schedule_of_key(text("idempotency_key")), payload=text("payload") or "null", result=text("result"),
         failure=Failure(UNREADABLE, f"its record cannot be decoded: {said.error}"),
     )  # fmt: skip
 
 
-def _undecoded(kept: Mapping[str, Any]) -> str:
+def _non_text_columns(kept: Mapping[str, Any]) -> str:
     """The columns that should be text and are not."""
     return ", ".join(f"{name} is no text" for name, value in kept.items() if isinstance(value, bytes))
 
 
-def _or_none(us: Any) -> datetime | None:
+def _instant_or_none(us: Any) -> datetime | None:
     try:
         return _at(us)
     except (TypeError, ValueError, OverflowError):
         return None
 
 
-def _scheduled_by(key: str | None) -> str | None:
+def _schedule_of_key(key: str | None) -> str | None:
     """The schedule that made the job, as the key of its tick tells (schedule.key_of)."""
     parts = (key or "").split(":", 1)
     name, _, tick = parts[-1].rpartition(":")
@@ -244,18 +244,18 @@ def _scheduled_by(key: str | None) -> str | None:
 
 
 # What a claim does not know already of the jobs it takes; no others have an end or a result.
-CLAIMED = (
+CLAIMED_COLUMNS = (
     "id, queue, task, rank, run_at, created_at, expires_at, attempt, crashes, runs, cancel_reason, unique_key, "
     "idempotency_key, options, failure, payload, progress"
 )
 
 
-def claimed_of(row: Row, lease: Lease, worker: WorkerId, now: datetime) -> Job:
+def claimed_job_of(row: Row, lease: Lease, worker: WorkerId, now: datetime) -> Job:
     """A row that begins with CLAIMED as the job it is: a third faster than reading all of it."""
     (id, queue, task, rank, run_at, created_at, expires_at, attempt, crashes, runs, cancel_reason, unique_key,
      idempotency_key, options, failure, payload, progress, *_) = row  # fmt: skip
     due = instant(run_at)
-    if failure is None and progress is None and (plain := remembered_options(options)) is not None:
+    if failure is None and progress is None and (plain := cached_options(options)) is not None:
         return Job(
             id=id, queue=queue, task=task, priority=-rank, state=_RUNNING, run_at=due,
             created_at=due if created_at == run_at else instant(created_at), expires_at=_at(expires_at),
@@ -272,7 +272,7 @@ def claimed_of(row: Row, lease: Lease, worker: WorkerId, now: datetime) -> Job:
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
         metadata=extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at, beside=extra.beside,
         fingerprint=extra.fingerprint, enqueued_by=extra.enqueued_by,
-        failure=None if failure is None else _failure(failure), payload=payload, progress=progress_of(progress),
+        failure=None if failure is None else _decode_failure(failure), payload=payload, progress=progress_of(progress),
     )  # fmt: skip
 
 
@@ -283,17 +283,17 @@ def executions_of(rows: Iterable[Row]) -> list[Execution]:
 
 def execution_of(row: Row) -> Execution:
     job_id, number, attempt, ending, worker, lease, started_at, finished_at, result_size, failure, text = row
-    account = _NO_ACCOUNT if text is None else _account(text)
+    account = _NO_NOTES if text is None else _decode_notes(text)
     return Execution(
         job_id=job_id, number=number, attempt=attempt, ending=Ending(ending), worker=worker, lease=lease,
         started_at=instant(started_at), finished_at=instant(finished_at), result_size=result_size,
-        failure=None if failure is None else _failure(failure), items=account.items, usage=account.usage,
+        failure=None if failure is None else _decode_failure(failure), items=account.items, usage=account.usage,
         metadata=account.metadata,
     )  # fmt: skip
 
 
 def progress_of(text: str | None) -> Progress | None:
-    return None if text is None else _progress(text)
+    return None if text is None else _decode_progress(text)
 
 
 def progress_or_none(id: str, text: str | None) -> Progress | None:
@@ -309,24 +309,24 @@ def failure_text(failure: Failure | None) -> str | None:
     return None if failure is None else _encode(failure).decode()
 
 
-def series_of(id: str, options: bytes, key: str | None) -> str | None:
+def counted_schedule_of(id: str, options: bytes, key: str | None) -> str | None:
     """The schedule of whose series the job of these options and idempotency key is a run."""
     if b'"schedule"' not in options:
         return None
     try:
-        extra = _options(options)
+        extra = _decode_options(options)
     except Exception as error:
         unreadable("job", id, error)
-        return _scheduled_by(key)
+        return _schedule_of_key(key)
     return None if extra.beside else extra.schedule
 
 
-def kind_of(text: str) -> str:
+def decode_failure_kind(text: str) -> str:
     """The kind of a failure as it is kept; a step of the schema calls it."""
-    return _failure(text).kind
+    return _decode_failure(text).kind
 
 
-def text_of(record: Struct | None) -> str | None:
+def json_of(record: Struct | None) -> str | None:
     return None if record is None else _encode(record).decode()
 
 
@@ -345,18 +345,18 @@ SHOWN_SQL = """CASE WHEN state <> 'pending' THEN state
     WHEN run_at > :now THEN 'scheduled'
     ELSE 'pending' END"""
 # What the store keeps for each shown state: lets an index on `state` narrow the search first.
-_STORED: Mapping[Shown, tuple[str, ...]] = {
+_STORED_STATES: Mapping[Shown, tuple[str, ...]] = {
     "scheduled": ("pending",),
     "retrying": ("pending",),
     "expired": ("expired", "pending"),
 }
 
 
-def stored(which: Filter) -> set[str]:
+def stored_states(which: Filter) -> set[str]:
     """The states, as they are kept, that a matching job may be in."""
     if which.states is None:
         return {state.value for state in State}
-    return {kept for shown in which.states for kept in _STORED.get(shown, (shown,))}
+    return {kept for shown in which.states for kept in _STORED_STATES.get(shown, (shown,))}
 
 
 # A job's end as one text, which can be looked up among others.
@@ -368,7 +368,7 @@ def end_texts(ends: Mapping[str, End]) -> list[str]:
     return [f"{id} {-1 if end.finished_at is None else micros(end.finished_at)} {end.runs}" for id, end in ends.items()]
 
 
-def beyond(prefix: str) -> str | None:
+def prefix_end(prefix: str) -> str | None:
     """The first text after all that begin so, in the order of code points, which SQLite's is; None: there is none."""
     kept = prefix.rstrip(chr(0x10FFFF))
     if not kept:

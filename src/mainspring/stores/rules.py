@@ -23,21 +23,35 @@ from ..schedule.record import Firing, LeaderTerm
 from .rows import options_of
 
 # A row of a worker that has been silent for so long says nothing any more: any beat removes it.
-LONG_SILENT = timedelta(days=1)
-ACTIVE_HOLD = (State.PENDING, State.PAUSED)
+SILENT_WORKER_RETENTION = timedelta(days=1)
+REPLACEABLE_STATES = (State.PENDING, State.PAUSED)
 
 
 def to_job(new: NewJob, now: datetime) -> Job:
     """A request as the store keeps it."""
     return Job(
-        id=new.id, task=new.task, payload=new.payload, queue=new.queue, priority=new.priority, state=State.PENDING,
-        run_at=now if new.run_at is None else new.run_at, created_at=now, expires_at=new.expires_at,
-        timeout=new.timeout, max_retries=new.max_retries, backoff=new.backoff, tags=new.tags,
+        id=new.id,
+        task=new.task,
+        payload=new.payload,
+        queue=new.queue,
+        priority=new.priority,
+        state=State.PENDING,
+        run_at=now if new.run_at is None else new.run_at,
+        created_at=now,
+        expires_at=new.expires_at,
+        timeout=new.timeout,
+        max_retries=new.max_retries,
+        backoff=new.backoff,
+        tags=new.tags,
         metadata=deepcopy(new.metadata) if new.metadata else {},
-        unique_key=new.unique_key, idempotency_key=new.idempotency_key,
-        schedule=new.schedule, scheduled_at=new.scheduled_at, beside=new.beside, fingerprint=new.fingerprint,
+        unique_key=new.unique_key,
+        idempotency_key=new.idempotency_key,
+        schedule=new.schedule,
+        scheduled_at=new.scheduled_at,
+        beside=new.beside,
+        fingerprint=new.fingerprint,
         enqueued_by=new.enqueued_by,
-    )  # fmt: skip
+    )
 
 
 def size_of(job: Job) -> int:
@@ -52,14 +66,22 @@ def resolve_conflict(
 ) -> tuple[Job, Literal["duplicate", "replaced", "debounced"]]:
     """What becomes of the job that holds a key when another request for it comes."""
     changes = new.on_conflict in ("replace", "debounce") and not is_internal(held.task)
-    if not changes or held.state not in ACTIVE_HOLD or held.unreadable:
+    if not changes or held.state not in REPLACEABLE_STATES or held.unreadable:
         return held, "duplicate"
     changed = replace(
-        held, payload=new.payload, priority=new.priority, expires_at=new.expires_at, timeout=new.timeout,
-        max_retries=new.max_retries, backoff=new.backoff, tags=new.tags,
-        metadata=deepcopy(new.metadata) if new.metadata else {}, fingerprint=new.fingerprint,
-        enqueued_by=new.enqueued_by, failure=without_since(held.failure),
-    )  # fmt: skip
+        held,
+        payload=new.payload,
+        priority=new.priority,
+        expires_at=new.expires_at,
+        timeout=new.timeout,
+        max_retries=new.max_retries,
+        backoff=new.backoff,
+        tags=new.tags,
+        metadata=deepcopy(new.metadata) if new.metadata else {},
+        fingerprint=new.fingerprint,
+        enqueued_by=new.enqueued_by,
+        failure=without_since(held.failure),
+    )
     if new.on_conflict == "replace":
         return changed, "replaced"
     run_at = now if new.run_at is None else new.run_at
@@ -68,7 +90,7 @@ def resolve_conflict(
     return replace(changed, run_at=run_at), "debounced"
 
 
-def settle(job: Job, outcome: Outcome) -> Job:
+def apply_outcome(job: Job, outcome: Outcome) -> Job:
     """The job after an accepted outcome."""
     if job.unreadable:
         return set_aside(job)
@@ -79,10 +101,17 @@ def settle(job: Job, outcome: Outcome) -> Job:
     if failure is None and state is not State.COMPLETED:
         failure = job.failure
     return replace(
-        job, state=state, lease=None, worker=None, result=outcome.result, failure=failure,
-        run_at=outcome.run_at or job.run_at, finished_at=outcome.finished_at if state.final else None,
-        attempt=job.attempt - outcome.refund, crashes=job.crashes + outcome.crash,
-    )  # fmt: skip
+        job,
+        state=state,
+        lease=None,
+        worker=None,
+        result=outcome.result,
+        failure=failure,
+        run_at=outcome.run_at or job.run_at,
+        finished_at=outcome.finished_at if state.final else None,
+        attempt=job.attempt - outcome.refund,
+        crashes=job.crashes + outcome.crash,
+    )
 
 
 def set_aside(job: Job) -> Job:
@@ -90,7 +119,7 @@ def set_aside(job: Job) -> Job:
     return replace(job, state=State.PAUSED, lease=UNREADABLE, worker=None)
 
 
-def refused(action: Action, job: Job) -> Refusal | None:
+def refusal_of(action: Action, job: Job) -> Refusal | None:
     """Why the action is not for a job of that state, or for one that cannot be decoded."""
     if job.failure is not None and job.unreadable and (action is not Action.DELETE or not job.queue):
         way = "repair the record, or delete the job" if job.queue else "its queue is unknown; delete the job"
@@ -98,30 +127,39 @@ def refused(action: Action, job: Job) -> Refusal | None:
     return None if job.state in ALLOWED[action] else Refusal(job.state)
 
 
-def plain(outcome: Outcome) -> bool:
+def is_plain_completion(outcome: Outcome) -> bool:
     """The end of a job with nothing to say but its result, as nearly all are."""
     well = outcome.state is State.COMPLETED and outcome.failure is None
     return well and outcome.account is None and not outcome.silent
 
 
-def execution(job: Job, outcome: Outcome) -> Execution:
+def new_execution(job: Job, outcome: Outcome) -> Execution:
     """The history row of the run that this accepted outcome ends."""
     account = outcome.account or RunNotes()
     return Execution(
-        job_id=job.id, number=job.runs, attempt=job.attempt, ending=outcome.ending, worker=job.worker or "",
-        lease=outcome.lease, started_at=job.started_at or outcome.finished_at, finished_at=outcome.finished_at,
-        result_size=len((outcome.result or "").encode()), failure=outcome.failure,
-        items=account.items, usage=account.usage, metadata=account.metadata,
-    )  # fmt: skip
+        job_id=job.id,
+        number=job.runs,
+        attempt=job.attempt,
+        ending=outcome.ending,
+        worker=job.worker or "",
+        lease=outcome.lease,
+        started_at=job.started_at or outcome.finished_at,
+        finished_at=outcome.finished_at,
+        result_size=len((outcome.result or "").encode()),
+        failure=outcome.failure,
+        items=account.items,
+        usage=account.usage,
+        metadata=account.metadata,
+    )
 
 
-def newer(told: Progress | None, kept: Progress | None) -> bool:
+def is_newer_progress(told: Progress | None, kept: Progress | None) -> bool:
     """Whether to keep what was told: a report that is repeated may come after a later one."""
     return told is not None and (kept is None or (told.run, told.at) >= (kept.run, kept.at))
 
 
 # A run that was discarded says that its input is bad, not that the task is.
-_TRIPS = WENT_WRONG - {Ending.DISCARDED}
+_TRIPPING_ENDINGS = WENT_WRONG - {Ending.DISCARDED}
 
 
 def next_circuit(circuit: Circuit | None, outcome: Outcome) -> Circuit | None:
@@ -130,7 +168,7 @@ def next_circuit(circuit: Circuit | None, outcome: Outcome) -> Circuit | None:
     if outcome.task and outcome.ending in WENT_WELL:
         return None
     breaker = outcome.breaker
-    if breaker is None or not outcome.task or outcome.ending not in _TRIPS:
+    if breaker is None or not outcome.task or outcome.ending not in _TRIPPING_ENDINGS:
         return replace(circuit, probe=None) if circuit is not None and probing else circuit
     failures = 1 + (circuit.failures if circuit else 0)
     until = circuit.open_until if circuit else None
@@ -141,10 +179,10 @@ def next_circuit(circuit: Circuit | None, outcome: Outcome) -> Circuit | None:
 
 
 # What a run is told that has to make room for the next of its schedule.
-CANCELLED_BY = "schedule {!r} has come to its next tick"
+CANCELLED_BY_SCHEDULE = "schedule {!r} has come to its next tick"
 
 
-def standing(firing: Firing, revision: Callable[[str], int]) -> bool:
+def firing_is_current(firing: Firing, revision: Callable[[str], int]) -> bool:
     """Whether the schedules are still as whoever planned it has seen them; the revision of none is 0."""
     seen = ((firing.schedule.name, firing.schedule.revision - 1), *firing.reads)
     return all(revision(name) == expected for name, expected in seen)
@@ -179,7 +217,7 @@ def next_term(known: LeaderTerm | None, name: str, holder: str, until: datetime,
     return LeaderTerm(name, holder, term + 1, until) if until > now else LeaderTerm(name, None, term, now)
 
 
-def ordered(known: WorkerCommands, orders: WorkerCommands, seen: WorkerCommands | None) -> WorkerCommands | None:
+def next_commands(known: WorkerCommands, orders: WorkerCommands, seen: WorkerCommands | None) -> WorkerCommands | None:
     """A worker's orders after new ones; None: they are not for it, as its orders are not those that were seen."""
     if seen is not None and known != seen:
         return None
@@ -193,7 +231,7 @@ def expire_if_due(job: Job, now: datetime) -> Job:
     return job
 
 
-def ids_in(job_id: JobId | Collection[JobId]) -> list[JobId]:
+def unique_ids(job_id: JobId | Collection[JobId]) -> list[JobId]:
     """One id, or each of several once."""
     return [job_id] if isinstance(job_id, str) else list(dict.fromkeys(job_id))
 
@@ -203,17 +241,25 @@ def update_of(updates: Updates | None, id: JobId) -> Update | None:
     return updates.get(id) if isinstance(updates, Mapping) else updates
 
 
-def act(action: Action, job: Job, now: datetime, reason: str, updates: Updates | None = None) -> Job:
+def apply_action(action: Action, job: Job, now: datetime, reason: str, updates: Updates | None = None) -> Job:
     """The job after an action its state allows (delete aside)."""
     update = update_of(updates, job.id)
     if action is Action.UPDATE:
-        return updated(job, update or Update())
+        return apply_update(job, update or Update())
     if action is Action.RETRY:
         job = replace(
-            job, state=State.PENDING, run_at=now, attempt=0, crashes=0,
-            finished_at=None, expires_at=None, cancel_reason=None, result=None, failure=without_since(job.failure),
-        )  # fmt: skip
-        return job if update is None else updated(job, update)
+            job,
+            state=State.PENDING,
+            run_at=now,
+            attempt=0,
+            crashes=0,
+            finished_at=None,
+            expires_at=None,
+            cancel_reason=None,
+            result=None,
+            failure=without_since(job.failure),
+        )
+        return job if update is None else apply_update(job, update)
     match action, job.state:
         case Action.CANCEL, State.CANCELLED:
             return job
@@ -227,7 +273,7 @@ def act(action: Action, job: Job, now: datetime, reason: str, updates: Updates |
             return replace(job, state=State.PENDING)
 
 
-def updated(job: Job, update: Update) -> Job:
+def apply_update(job: Job, update: Update) -> Job:
     given = {name: value for name, value in asdict(update).items() if value is not UNSET}
     if "payload" in given:
         given = {"fingerprint": None, "failure": without_since(job.failure), **given}
@@ -251,12 +297,18 @@ def brief_job(job: Job) -> Job:
     if not options:
         return short
     return replace(
-        short, metadata=LEFT_OUT, timeout=UNSET, max_retries=None, backoff=None, beside=False, fingerprint=None,
+        short,
+        metadata=LEFT_OUT,
+        timeout=UNSET,
+        max_retries=None,
+        backoff=None,
+        beside=False,
+        fingerprint=None,
         enqueued_by=None,
-    )  # fmt: skip
+    )
 
 
-def matches(job: Job, which: Filter, now: datetime) -> bool:
+def matches_filter(job: Job, which: Filter, now: datetime) -> bool:
     return (
         (which.ids is None or job.id in which.ids)
         and (which.states is None or job.shown(now) in which.states)
@@ -266,18 +318,18 @@ def matches(job: Job, which: Filter, now: datetime) -> bool:
         and (which.workers is None or job.worker in which.workers)
         and (which.errors is None or (job.failure is not None and job.failure.kind in which.errors))
         and (which.schedules is None or job.schedule in which.schedules)
-        and (which.key_prefix is None or _begins(job, which.key_prefix))
+        and (which.key_prefix is None or _has_key_prefix(job, which.key_prefix))
         and (which.created_after is None or job.created_at >= which.created_after)
         and (which.created_before is None or job.created_at <= which.created_before)
         and (which.ends is None or which.ends.get(job.id) == End(job.finished_at, job.runs))
     )
 
 
-def _begins(job: Job, prefix: str) -> bool:
+def _has_key_prefix(job: Job, prefix: str) -> bool:
     return any(key is not None and key.startswith(prefix) for key in (job.unique_key, job.idempotency_key))
 
 
-def in_trail(entry: AuditEntry, which: AuditFilter) -> bool:
+def matches_audit_filter(entry: AuditEntry, which: AuditFilter) -> bool:
     named = which.action is None or entry.action == which.action or entry.action.startswith(f"{which.action}.")
     return (
         named

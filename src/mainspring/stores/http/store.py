@@ -19,7 +19,7 @@ from ...records.run import Execution, LogLine
 from ...records.schema import Schema
 from ...records.worker import WorkerRow
 from ...schedule.record import Schedule, Tick
-from ..rules import ids_in
+from ..rules import unique_ids
 from .answers import EntryAnswer, PageAnswer, ScheduleAnswer, TimeAnswer, WorkerAnswer
 from .line import ApiConnection
 from .place import ApiUrl
@@ -105,7 +105,7 @@ class HttpStore:
         self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
     ) -> list[Execution]:
         found = list[Execution]()
-        for id in sorted(ids_in(job_id)):
+        for id in sorted(unique_ids(job_id)):
             left = None if limit is None else limit - len(found)
             if left == 0:
                 break

@@ -7,7 +7,7 @@ from datetime import datetime
 from ...ids import JobId
 from ...records.job import Action, Job
 from ...records.query import Changed, Filter, Refusal, Updates
-from ..rules import act, expire_if_due, refused
+from ..rules import apply_action, expire_if_due, refusal_of
 from .jobs import JobTable
 from .ledger import RunLedger
 from .read import matching
@@ -37,13 +37,13 @@ def change(
             jobs.drop(job, now)
             ledger.drop(job.id)
         else:
-            jobs.put(act(action, met, now, reason, update))
+            jobs.put(apply_action(action, met, now, reason, update))
         done.append(job.id)
     return Changed(done, refused, chosen[-1].id if chosen and len(chosen) == limit else None)
 
 
 def _refusal(jobs: JobTable, action: Action, job: Job) -> Refusal | None:
-    if (refusal := refused(action, job)) is not None:
+    if (refusal := refusal_of(action, job)) is not None:
         return refusal
     if action is Action.RETRY:
         key, holder = jobs.holder(job)

@@ -14,14 +14,14 @@ from .jobs import JobTable
 
 def enqueue(jobs: JobTable, news: Sequence[NewJob], now: datetime) -> list[Enqueued]:
     # Only a job that may be refused makes the others worth remembering.
-    jobs.remember(any(new.on_conflict == "raise" for new in news))
+    jobs.track_undo(any(new.on_conflict == "raise" for new in news))
     answers: list[Enqueued] = []
     for n, new in enumerate(news):
         answers.append(enqueue_one(jobs, new, now))
         if answers[n].status == "refused":
             jobs.roll_back()
             return [answers[n] if i == n else Enqueued(other.id, "refused") for i, other in enumerate(news)]
-    jobs.remember(False)
+    jobs.track_undo(False)
     return answers
 
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from ...records.job import State
 from ...records.outcome import Outcome
 from ...records.run import RunReport
-from ..rules import newer, settle
+from ..rules import apply_outcome, is_newer_progress
 from .enqueue import enqueue
 from .jobs import JobTable
 from .ledger import RunLedger
@@ -22,7 +22,7 @@ def finish_one(jobs: JobTable, workers: WorkerTable, ledger: RunLedger, outcome:
     if outcome.silent and workers.alive(job.worker or "", outcome.finished_at):
         return False
     ledger.accept(job, outcome)
-    jobs.put(settle(job, outcome))
+    jobs.put(apply_outcome(job, outcome))
     enqueue(jobs, outcome.then, outcome.finished_at)
     return True
 
@@ -35,6 +35,6 @@ def report_one(jobs: JobTable, ledger: RunLedger, report: RunReport) -> bool:
     lines = ledger.lines[job.id]
     for line in report.lines:
         lines.setdefault((line.run, line.n), line)
-    if newer(report.progress, job.progress):
+    if is_newer_progress(report.progress, job.progress):
         jobs[job.id] = replace(job, progress=report.progress)
     return True

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from ...ids import JobId, WorkerId
 from ...records.job import IDEMPOTENT, POISON_SUSPECT_CRASHES, UNFINISHED, Job, NewJob, State
-from .schedules import Series
+from .schedules import MemoryScheduleTable
 
 Group = tuple[str, str, int]
 """Queue, task and priority."""
-Entry = tuple[datetime, JobId]
+HeapEntry = tuple[datetime, JobId]
 
 
 class JobTable(dict[JobId, Job]):
@@ -21,10 +21,10 @@ class JobTable(dict[JobId, Job]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.series = Series()
+        self.schedules = MemoryScheduleTable()
         # Heaps of (run_at, id) and (expires_at, id); entries that no longer fit are dropped when met.
-        self.ready: dict[Group, list[Entry]] = {}
-        self.expiring: list[Entry] = []
+        self.ready: dict[Group, list[HeapEntry]] = {}
+        self.expiring: list[HeapEntry] = []
         self.suspects: set[JobId] = set()
         self.running: dict[WorkerId, set[JobId]] = {}
         # Ids in the order in which they came into the state. Reads that ask for a state look at no other jobs.
@@ -41,7 +41,7 @@ class JobTable(dict[JobId, Job]):
         if self._undo is not None:
             self._undo.setdefault(job.id, old)
         self[job.id] = job
-        self._leave(old)
+        self._unindex(old)
         self.by_state[job.state][job.id] = None
         if job.state is State.RUNNING:
             self.running.setdefault(job.worker or "", set()).add(job.id)
@@ -53,13 +53,13 @@ class JobTable(dict[JobId, Job]):
             if job.expires_at is not None:
                 heappush(self.expiring, (job.expires_at, job.id))
         if job.unique_key is not None:
-            _hold(self._unique, job.unique_key, job.id, job.state in UNFINISHED)
+            _set_holder(self._unique, job.unique_key, job.id, job.state in UNFINISHED)
         if job.idempotency_key is not None:
-            _hold(self._idempotent, job.idempotency_key, job.id, job.state in IDEMPOTENT)
+            _set_holder(self._idempotent, job.idempotency_key, job.id, job.state in IDEMPOTENT)
         if job.schedule is not None:
-            self.series.follow(old, job, job.finished_at or job.run_at)
+            self.schedules.job_changed(old, job, job.finished_at or job.run_at)
 
-    def _leave(self, old: Job | None) -> None:
+    def _unindex(self, old: Job | None) -> None:
         """Takes a job out of the indexes of its state."""
         if old is None:
             return
@@ -73,12 +73,12 @@ class JobTable(dict[JobId, Job]):
     def drop(self, job: Job, now: datetime | None = None) -> None:
         """The job is gone from `now` on; None: it has never been."""
         if now is not None:
-            self.series.follow(job, None, now)
+            self.schedules.job_changed(job, None, now)
         if job.unique_key is not None:
-            _hold(self._unique, job.unique_key, job.id, False)
+            _set_holder(self._unique, job.unique_key, job.id, False)
         if job.idempotency_key is not None:
-            _hold(self._idempotent, job.idempotency_key, job.id, False)
-        self._leave(job)
+            _set_holder(self._idempotent, job.idempotency_key, job.id, False)
+        self._unindex(job)
         del self[job.id]
 
     def expire(self, now: datetime) -> list[JobId]:
@@ -86,27 +86,27 @@ class JobTable(dict[JobId, Job]):
         expired: list[JobId] = []
         while self.expiring and self.expiring[0][0] <= now:
             at, id = heappop(self.expiring)
-            if self._expires(at, id):
+            if self._is_current_expiry(at, id):
                 self.put(replace(self[id], state=State.EXPIRED, finished_at=now))
                 expired.append(id)
         return sorted(expired)
 
     # all or nothing
 
-    def remember(self, undo: bool) -> None:
+    def track_undo(self, undo: bool) -> None:
         """From now on keeps what `roll_back` needs, or keeps nothing."""
         self._undo = {} if undo else None
-        self.series.remember(undo)
+        self.schedules.track_undo(undo)
 
     def roll_back(self) -> None:
-        """Everything as it was when `remember` was called."""
+        """Everything as it was when `track_undo` was called."""
         undo, self._undo = self._undo or {}, None
         for id, old in reversed(undo.items()):
             if old is None:
                 self.drop(self[id])
             else:
                 self.put(old)
-        self.series.roll_back()
+        self.schedules.roll_back()
 
     # looking
 
@@ -117,7 +117,7 @@ class JobTable(dict[JobId, Job]):
                 return key, self[holders[key]]
         return None, None
 
-    def head(self, group: Group) -> Entry | None:
+    def head(self, group: Group) -> HeapEntry | None:
         """The first entry of a heap that still tells the truth."""
         heap = self.ready.get(group, [])
         while heap:
@@ -127,7 +127,7 @@ class JobTable(dict[JobId, Job]):
                 job
                 and job.state is State.PENDING
                 and job.crashes < POISON_SUSPECT_CRASHES
-                and _place(job) == (*group, run_at)
+                and _ready_key(job) == (*group, run_at)
             ):
                 return heap[0]
             heappop(heap)
@@ -135,21 +135,21 @@ class JobTable(dict[JobId, Job]):
         return None
 
     def next_expiry(self) -> datetime | None:
-        while self.expiring and not self._expires(*self.expiring[0]):
+        while self.expiring and not self._is_current_expiry(*self.expiring[0]):
             heappop(self.expiring)
         return self.expiring[0][0] if self.expiring else None
 
-    def _expires(self, at: datetime, id: JobId) -> bool:
+    def _is_current_expiry(self, at: datetime, id: JobId) -> bool:
         job = self.get(id)
         return job is not None and job.state is State.PENDING and job.expires_at == at
 
 
-def _hold(holders: dict[str, JobId], key: str, id: JobId, held: bool) -> None:
+def _set_holder(holders: dict[str, JobId], key: str, id: JobId, held: bool) -> None:
     if held:
         holders[key] = id
     elif holders.get(key) == id:
         del holders[key]
 
 
-def _place(job: Job) -> tuple[str, str, int, datetime]:
+def _ready_key(job: Job) -> tuple[str, str, int, datetime]:
     return job.queue, job.task, job.priority, job.run_at

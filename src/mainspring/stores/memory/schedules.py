@@ -14,7 +14,7 @@ from ...schedule.record import TICKS_KEPT, Due, LeaderTerm, Schedule, Tick
 from ..rules import next_term
 
 
-class Series:
+class MemoryScheduleTable:
     """Kept in step by the store, under its lock."""
 
     def __init__(self) -> None:
@@ -42,12 +42,12 @@ class Series:
         if schedule.waits_on is not None:
             self._waiting[schedule.waits_on].add(schedule.name)
 
-    def remember(self, undo: bool) -> None:
+    def track_undo(self, undo: bool) -> None:
         """From now on keeps what `roll_back` needs, or keeps nothing."""
         self._undo = {} if undo else None
 
     def roll_back(self) -> None:
-        """Everything as it was when `remember` was called."""
+        """Everything as it was when `track_undo` was called."""
         undo, self._undo = self._undo or {}, None
         for old in undo.values():
             self.write(old)
@@ -64,7 +64,7 @@ class Series:
 
     # what a job tells the schedule that made it
 
-    def follow(self, old: Job | None, new: Job | None, at: datetime) -> None:
+    def job_changed(self, old: Job | None, new: Job | None, at: datetime) -> None:
         """A job was written over another one, or over none; new None: it was deleted."""
         job = new or old
         if job is None or old is None or job.series is None:

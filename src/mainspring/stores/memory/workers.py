@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ...ids import WorkerId
 from ...records.worker import WorkerCommands, WorkerInfo, WorkerRow
-from ..rules import LONG_SILENT, ordered
+from ..rules import SILENT_WORKER_RETENTION, next_commands
 
 
 class WorkerTable(dict[WorkerId, WorkerRow]):
@@ -24,7 +24,7 @@ class WorkerTable(dict[WorkerId, WorkerRow]):
 
     def beat(self, worker: WorkerInfo, until: datetime, now: datetime) -> WorkerCommands:
         """Writes the worker's row, or removes it if it leaves; what it was ordered to do."""
-        for id in [id for id, row in self.items() if row.until <= now - LONG_SILENT]:
+        for id in [id for id, row in self.items() if row.until <= now - SILENT_WORKER_RETENTION]:
             del self[id]
         known = self.get(worker.id)
         orders = known.orders if known else WorkerCommands()
@@ -35,11 +35,11 @@ class WorkerTable(dict[WorkerId, WorkerRow]):
             self.pop(worker.id, None)
         return orders
 
-    def order(
+    def set_commands(
         self, workers: Collection[WorkerId] | None, orders: WorkerCommands, now: datetime, seen: WorkerCommands | None
     ) -> list[WorkerId]:
         found = [id for id in sorted(self) if self.alive(id, now) and (workers is None or id in workers)]
-        given = {id: new for id in found if (new := ordered(self[id].orders, orders, seen)) is not None}
+        given = {id: new for id in found if (new := next_commands(self[id].orders, orders, seen)) is not None}
         for id, new in given.items():
             self[id] = replace(self[id], orders=new)
         return list(given)

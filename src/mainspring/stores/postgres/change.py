@@ -9,9 +9,18 @@ from ...ids import JobId
 from ...records.job import Action, Job
 from ...records.query import Changed, Cursor, Filter, Refusal, Updates
 from ..rows import job_of
-from ..rules import act, expire_if_due, matches, refused
-from . import schedules as series
-from .jobs import Holders, Pair, drop, follow, lock, lock_keys, series_of, write
+from ..rules import apply_action, expire_if_due, matches_filter, refusal_of
+from . import schedules
+from .jobs import (
+    Holders,
+    JobPair,
+    apply_job_changes,
+    counted_schedules_of,
+    delete_jobs,
+    lock_jobs,
+    lock_keys,
+    write_jobs,
+)
 from .lists import jobs
 from .pool import Session
 
@@ -32,13 +41,15 @@ async def change(
     next = seen[-1].id if seen and len(seen) == limit else None
     if action is Action.RETRY:
         await lock_keys(db, seen)
-    await series.lock(db, series_of(seen))
+    await schedules.lock_schedules(db, counted_schedules_of(seen))
     # What has moved on between the look and the lock is met as it is now, or not at all.
-    chosen = [job for job in await lock(db, [job.id for job in seen], finished=True) if matches(job, which, now)]
+    chosen = [
+        job for job in await lock_jobs(db, [job.id for job in seen], finished=True) if matches_filter(job, which, now)
+    ]
     holders = await Holders.of(db, chosen) if action is Action.RETRY else Holders()
     refused: dict[JobId, Refusal] = {}
     gone: list[Job] = []
-    pairs: list[Pair] = []
+    pairs: list[JobPair] = []
     for job in chosen:
         met = expire_if_due(job, now)
         refusal = _refusal(holders, action, met)
@@ -47,17 +58,17 @@ async def change(
         elif action is Action.DELETE:
             gone.append(job)
         else:
-            pairs.append((job, act(action, met, now, reason, update)))
+            pairs.append((job, apply_action(action, met, now, reason, update)))
             holders.put(pairs[-1][1])
-    await write(db, [pair for pair in pairs if pair[0] is not pair[1]])
-    await follow(db, pairs)
+    await write_jobs(db, [pair for pair in pairs if pair[0] is not pair[1]])
+    await apply_job_changes(db, pairs)
     if gone:
-        await drop(db, gone, now)
+        await delete_jobs(db, gone, now)
     return Changed([job.id for job in chosen if job.id not in refused], refused, next)
 
 
 def _refusal(holders: Holders, action: Action, job: Job) -> Refusal | None:
-    if (refusal := refused(action, job)) is not None:
+    if (refusal := refusal_of(action, job)) is not None:
         return refusal
     if action is Action.RETRY:
         key, held = holders.holder(job)

@@ -13,19 +13,19 @@ from .pool import Session
 from .schedules import unreadable_names
 from .schema import indexes
 
-MINIMUM = 150000
+MIN_SERVER_VERSION = 150000
 # A transaction open for so many seconds keeps the rows of ended jobs from being cleared away; claims get slower.
-LONG = 600.0
+MAX_TRANSACTION_SECONDS = 600.0
 # Rows of ended jobs, more than live ones, that a claim may have to pass by; fewer come and go between two vacuums.
-DEAD = 500_000
+MAX_DEAD_ROWS = 500_000
 # The share of the server's connections that may be taken.
-CROWDED = 0.8
+MAX_CONNECTION_SHARE = 0.8
 
 _SERVER = """SELECT current_setting('server_version_num')::integer, current_setting('server_version'),
     pg_is_in_recovery(), current_setting('synchronous_commit'), current_setting('fsync')"""
 
 
-async def condition(db: Session) -> list[Finding]:
+async def diagnose(db: Session) -> list[Finding]:
     """Looks only."""
     number, text, standby, commit, sync = await db.row(_SERVER)
     return [
@@ -33,7 +33,7 @@ async def condition(db: Session) -> list[Finding]:
         commits(commit, sync),
         connections(*await db.row(_CONNECTIONS)),
         transactions(await db.rows(_HOLDERS), bool(await db.value(_SEES_ALL))),
-        dead_rows(*await db.row(_ROWS, db.place.sql("mainspring_jobs"))),
+        dead_rows(*await db.row(_ROWS, db.url.sql("mainspring_jobs"))),
         await _indexes(db),
         await _tables(db),
         await _records(db),
@@ -46,7 +46,7 @@ async def _records(db: Session) -> Finding:
 
 
 def release(number: int, text: str, standby: bool) -> Finding:
-    if number < MINIMUM:
+    if number < MIN_SERVER_VERSION:
         return Finding("PostgreSQL", "bad", f"{text} is too old", "use PostgreSQL 15 or newer")
     if standby:
         return Finding("PostgreSQL", "bad", f"{text}, a standby that only reads", "connect to the primary")
@@ -71,7 +71,7 @@ _CONNECTIONS = """SELECT count(*), count(*) FILTER (WHERE application_name = 'ma
 
 def connections(taken: int, ours: int, most: int) -> Finding:
     text = f"{taken} of {most} taken, {ours} of them by mainspring"
-    if taken < CROWDED * most:
+    if taken < MAX_CONNECTION_SHARE * most:
         return Finding("connections", "ok", text)
     return Finding("connections", "warn", text, "raise max_connections, run fewer processes, or use a pooler")
 
@@ -105,7 +105,7 @@ def transactions(holders: Sequence[Any], sees_all: bool) -> Finding:
     if not holders:
         return Finding(about, "ok", f"none is open{unseen}")
     kind, name, who, seconds = holders[0]
-    if seconds is not None and seconds < LONG:
+    if seconds is not None and seconds < MAX_TRANSACTION_SECONDS:
         return Finding(about, "ok", f"{seconds:.0f} s{unseen}")
     long = "" if seconds is None else f" is open for {seconds:.0f} s"
     what = {
@@ -128,7 +128,7 @@ def dead_rows(live: int, dead: int, cleared: datetime | None, auto: str, now: da
     text = f"{dead:,} beside {live:,} live ones, {when}"
     if auto == "off":
         return Finding("dead rows", "warn", f"{text}; autovacuum is off", "set autovacuum = on: the store needs it")
-    if dead < DEAD or dead < live:
+    if dead < MAX_DEAD_ROWS or dead < live:
         return Finding("dead rows", "ok", text)
     way = "end what keeps them (oldest transaction), then VACUUM the table of unfinished jobs"
     return Finding("dead rows", "warn", f"{text}: claims get slower", way)
@@ -141,14 +141,14 @@ _INDEXES = """SELECT relname, indisvalid AND indisready FROM pg_index JOIN pg_cl
 
 
 async def _indexes(db: Session) -> Finding:
-    made = {f"{db.place.prefix}{name}": db.place.sql(sql) for name, sql in indexes().items()}
-    valid = dict(await db.rows(_INDEXES, db.place.schema))
+    made = {f"{db.url.prefix}{name}": db.url.sql(sql) for name, sql in indexes().items()}
+    valid = dict(await db.rows(_INDEXES, db.url.schema))
     missing, broken = sorted(made.keys() - valid), sorted(name for name in made.keys() & valid if not valid[name])
     if missing:
         ways = "; ".join(" ".join(made[name].split()) for name in missing)
         return Finding("indexes", "bad", f"missing: {', '.join(missing)}", ways)
     if broken:
-        ways = "; ".join(f'REINDEX INDEX CONCURRENTLY "{db.place.schema}"."{name}"' for name in broken)
+        ways = "; ".join(f'REINDEX INDEX CONCURRENTLY "{db.url.schema}"."{name}"' for name in broken)
         return Finding("indexes", "bad", f"invalid: {', '.join(broken)}", ways)
     return Finding("indexes", "ok", f"all {len(made)} are there")
 
@@ -160,7 +160,7 @@ _SIZE = """SELECT coalesce(sum(pg_total_relation_size(part.oid)), 0)::bigint FRO
 
 async def _tables(db: Session) -> Finding:
     names = ("mainspring_jobs", "mainspring_finished", "mainspring_executions", "mainspring_logs")
-    hot, finished, runs, lines = [size(await db.value(_SIZE, db.place.sql(name))) for name in names]
+    hot, finished, runs, lines = [size(await db.value(_SIZE, db.url.sql(name))) for name in names]
     return Finding(
         "tables", "ok", f"unfinished jobs {hot}, finished ones {finished}, their runs {runs}, log lines {lines}"
     )

@@ -25,16 +25,16 @@ class PostgresKeeper:
     async def _hot(self, verb: Verb[T]) -> T:
         raise NotImplementedError
 
-    async def _look(self, verb: Verb[T]) -> T:
+    async def _read(self, verb: Verb[T]) -> T:
         raise NotImplementedError
 
-    async def _step(self, verb: Verb[T]) -> T:
+    async def _transact(self, verb: Verb[T]) -> T:
         raise NotImplementedError
 
     # documents
 
     async def put_documents(self, documents: Sequence[Document], *, now: datetime) -> list[bool]:
-        way = self._step if len(documents) > 1 else self._call
+        way = self._transact if len(documents) > 1 else self._call
         return await way(lambda db: _put_all(db, documents, micros(now)))
 
     async def drop_documents(self, kind: str, names: Collection[str]) -> list[str]:
@@ -57,7 +57,7 @@ class PostgresKeeper:
     async def audit(self, which: AuditFilter, *, limit: int, before: str | None = None) -> list[AuditEntry]:
         since, until = (None if at is None else micros(at) for at in (which.since, which.until))
         values = (before, which.who, which.action, which.target, since, until, limit)
-        return [_entry(*row) for row in await self._look(lambda db: db.rows(_AUDIT, *values))]
+        return [_entry(*row) for row in await self._read(lambda db: db.rows(_AUDIT, *values))]
 
     # news
 
@@ -70,7 +70,7 @@ class PostgresKeeper:
     async def publish(self, news: Sequence[str], *, now: datetime) -> datetime | None:
         if not news:
             return await self.watched()
-        return _at(await self._hot(lambda db: db.value(PUBLISH, list(news), db.place.lock, MIN_FEED_ITEMS)))
+        return _at(await self._hot(lambda db: db.value(PUBLISH, list(news), db.url.lock, MIN_FEED_ITEMS)))
 
     async def news(self, *, after: int, limit: int) -> Feed:
         rows = await self._hot(lambda db: db.rows(_NEWS, after, limit, MIN_FEED_ITEMS))
@@ -78,7 +78,7 @@ class PostgresKeeper:
         return Feed([FeedItem(n, text) for n, text, *_ in rows if n is not None], first, last)
 
     async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
-        return await self._step(lambda db: _tidy(db, micros(audited_since), micros(now)))
+        return await self._transact(lambda db: _tidy(db, micros(audited_since), micros(now)))
 
 
 def _at(us: int | None) -> datetime | None:

@@ -14,18 +14,18 @@ from typing import Any
 from ...clock import micros
 from ...ids import JobId
 from ...records.job import Job, NewJob, State
-from ..job_ends import JobEnd, news_of
+from ..job_ends import JobEnd, transition_of
 from ..rows import COLUMNS, NEW_COLUMNS, Row, job_of, new_row, row_of
-from . import schedules as series
-from .pool import NUMBERS, Session
+from . import schedules
+from .pool import BIGINT_ARRAY, Session
 
-BESIDE = "error, tags, schedule"
-BOTH = f"{COLUMNS}, {BESIDE}"
+EXTRA_COLUMNS = "error, tags, schedule"
+ALL_COLUMNS = f"{COLUMNS}, {EXTRA_COLUMNS}"
 
 # Keys share this many locks: a batch of any size must fit into the server's table of locks.
-BUCKETS = 512
+MAX_KEY_LOCKS = 512
 
-Pair = tuple[Job, Job]
+JobPair = tuple[Job, Job]
 """A job as it was, and as it is to be."""
 
 
@@ -39,13 +39,13 @@ async def lock_keys(db: Session, jobs: Iterable[NewJob | Job]) -> None:
 
 
 async def lock_names(db: Session, names: Iterable[str]) -> None:
-    buckets = sorted({zlib.crc32(name.encode()) % BUCKETS for name in names})
+    buckets = sorted({zlib.crc32(name.encode()) % MAX_KEY_LOCKS for name in names})
     if buckets:
-        sql = f"SELECT pg_advisory_xact_lock($1, bucket::integer) FROM unnest($2::{NUMBERS}) AS bucket"
-        await db.run(sql, db.place.lock, [*map(str, buckets)])
+        sql = f"SELECT pg_advisory_xact_lock($1, bucket::integer) FROM unnest($2::{BIGINT_ARRAY}) AS bucket"
+        await db.run(sql, db.url.lock, [*map(str, buckets)])
 
 
-async def lock(db: Session, ids: Collection[JobId], *, finished: bool = False) -> list[Job]:
+async def lock_jobs(db: Session, ids: Collection[JobId], *, finished: bool = False) -> list[Job]:
     """These jobs, in order of id, as they stay until the commit; what was deleted is left out."""
     found = {}
     for table in ("mainspring_jobs", "mainspring_finished") if finished else ("mainspring_jobs",):
@@ -54,7 +54,7 @@ async def lock(db: Session, ids: Collection[JobId], *, finished: bool = False) -
     return [found[id] for id in sorted(found)]
 
 
-async def find(db: Session, ids: Collection[JobId]) -> list[Job]:
+async def find_jobs(db: Session, ids: Collection[JobId]) -> list[Job]:
     """These jobs as they are at the moment, without a lock."""
     sql = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE id = ANY($1)
         UNION ALL SELECT {COLUMNS} FROM mainspring_finished WHERE id = ANY($1)"""
@@ -64,7 +64,7 @@ async def find(db: Session, ids: Collection[JobId]) -> list[Job]:
 # writing
 
 
-_NAMES = BOTH.split(", ")
+_NAMES = ALL_COLUMNS.split(", ")
 # What a job that has never run has to say.
 _NEW_NAMES = (*NEW_COLUMNS.split(", "), "tags", "schedule")
 _NUMBERS = {"rank", "run_at", "created_at", "expires_at", "attempt", "crashes", "runs", "started_at", "finished_at"}
@@ -82,21 +82,25 @@ def _batch(names: Sequence[str]) -> str:
     return f"unnest({arrays}) AS given ({', '.join(names)})"
 
 
-_INSERT = f"INSERT INTO {{}} ({BOTH}) SELECT {_given(_NAMES)} FROM {_batch(_NAMES)}"
+_INSERT = f"INSERT INTO {{}} ({ALL_COLUMNS}) SELECT {_given(_NAMES)} FROM {_batch(_NAMES)}"
 # An enqueue that is repeated at the very moment its job ends may bring it back: it runs again, and its end is the last.
-OVER = " ON CONFLICT (id) DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in [*_NAMES[1:], "ending"])
-_UPDATE = f"""UPDATE mainspring_jobs AS job SET ({BOTH}) = ROW ({_given(_NAMES)}) FROM {_batch(_NAMES)}
+OVERWRITE = " ON CONFLICT (id) DO UPDATE SET " + ", ".join(
+    f"{name} = excluded.{name}" for name in [*_NAMES[1:], "ending"]
+)
+_UPDATE = f"""UPDATE mainspring_jobs AS job SET ({ALL_COLUMNS}) = ROW ({_given(_NAMES)}) FROM {_batch(_NAMES)}
     WHERE job.id = given.id AND job.id = ANY($1)"""
 INSERT_NEW = f"""INSERT INTO mainspring_jobs ({", ".join(_NEW_NAMES)})
     SELECT {_given(_NEW_NAMES)} FROM {_batch(_NEW_NAMES)}"""
 
 Columns = list[Sequence[str | None]]
-_STAND = "UPDATE mainspring_jobs SET state = $2, lease = $3, worker = $4 WHERE id = $1"
+_SET_STATE = "UPDATE mainspring_jobs SET state = $2, lease = $3, worker = $4 WHERE id = $1"
 
 
 def _columns(jobs: Iterable[Job]) -> Columns:
-    rows = [(*row_of(job), None if job.failure is None else job.failure.kind, array_text(job.tags), job.schedule)
-            for job in jobs]  # fmt: skip
+    rows = [
+        (*row_of(job), None if job.failure is None else job.failure.kind, array_text(job.tags), job.schedule)
+        for job in jobs
+    ]
     return _texts(_NAMES, rows)
 
 
@@ -121,26 +125,28 @@ def array_text(texts: Sequence[str] | None) -> str | None:
     return "{" + ",".join(f'"{text}"' for text in quoted) + "}" if texts else None
 
 
-async def write(db: Session, pairs: Sequence[Pair]) -> None:
+async def write_jobs(db: Session, pairs: Sequence[JobPair]) -> None:
     """Each job, which the caller has locked, as it is to be: in the table of its state.
 
     The record of one that cannot be decoded stays as it is, but for where it stands.
     """
     if broken := [new for _, new in pairs if new.unreadable]:
-        await db.many(_STAND, [(job.id, job.state.value, job.lease, job.worker) for job in broken])
+        await db.many(_SET_STATE, [(job.id, job.state.value, job.lease, job.worker) for job in broken])
         pairs = [pair for pair in pairs if not pair[1].unreadable]
     stay = [new for old, new in pairs if not (old.state.final or new.state.final)]
     if stay:
         await db.run(_UPDATE, *_columns(stay))
-    for final, here, there in ((True, "mainspring_jobs", "mainspring_finished"),
-                               (False, "mainspring_finished", "mainspring_jobs")):  # fmt: skip
+    for final, here, there in (
+        (True, "mainspring_jobs", "mainspring_finished"),
+        (False, "mainspring_finished", "mainspring_jobs"),
+    ):
         moved = [new for old, new in pairs if new.state.final is final and old.state.final is not final]
         if moved:
             await db.run(f"DELETE FROM {here} WHERE id = ANY($1)", [job.id for job in moved])
-            await db.run(_INSERT.format(there) + (OVER if final else ""), *_columns(moved))
+            await db.run(_INSERT.format(there) + (OVERWRITE if final else ""), *_columns(moved))
 
 
-async def create(db: Session, jobs: Sequence[Job]) -> None:
+async def insert_jobs(db: Session, jobs: Sequence[Job]) -> None:
     """Jobs that were not there before."""
     if new := [job for job in jobs if job.state is State.PENDING]:
         await db.run(INSERT_NEW, *new_columns(new))
@@ -149,21 +155,23 @@ async def create(db: Session, jobs: Sequence[Job]) -> None:
             await db.run(_INSERT.format(table), *_columns(rest))
 
 
-async def follow(db: Session, pairs: Iterable[Pair]) -> None:
+async def apply_job_changes(db: Session, pairs: Iterable[JobPair]) -> None:
     """Tells their schedules what became of these jobs."""
-    await series.tell(db, [news for old, new in pairs if (news := news_of(old, new)) is not None])
+    await schedules.apply_job_transitions(
+        db, [news for old, new in pairs if (news := transition_of(old, new)) is not None]
+    )
 
 
-async def drop(db: Session, jobs: Sequence[Job], now: datetime) -> None:
+async def delete_jobs(db: Session, jobs: Sequence[Job], now: datetime) -> None:
     """The jobs and all that is kept beside them; their schedules hear of it."""
     ids = [job.id for job in jobs]
     gone = [JobEnd(job.series, job.id, None, now) for job in jobs if job.series is not None and not job.state.final]
-    await series.tell(db, gone)
+    await schedules.apply_job_transitions(db, gone)
     for table, column in (("executions", "job_id"), ("logs", "job_id"), ("jobs", "id"), ("finished", "id")):
         await db.run(f"DELETE FROM mainspring_{table} WHERE {column} = ANY($1)", ids)
 
 
-def series_of(jobs: Iterable[Job]) -> set[str]:
+def counted_schedules_of(jobs: Iterable[Job]) -> set[str]:
     return {job.series for job in jobs if job.series is not None}
 
 
@@ -173,7 +181,7 @@ def series_of(jobs: Iterable[Job]) -> set[str]:
 _HOLDERS = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE unique_key = ANY($1)
     UNION ALL SELECT {COLUMNS} FROM mainspring_jobs WHERE idempotency_key = ANY($2)
     UNION ALL SELECT {COLUMNS} FROM mainspring_done($2)"""
-_MET = f"""{_HOLDERS} UNION ALL SELECT {COLUMNS} FROM mainspring_jobs WHERE id = ANY($3)
+_HOLDERS_AND_JOBS = f"""{_HOLDERS} UNION ALL SELECT {COLUMNS} FROM mainspring_jobs WHERE id = ANY($3)
     UNION ALL SELECT {COLUMNS} FROM mainspring_finished WHERE id = ANY($3)"""
 
 
@@ -189,18 +197,18 @@ class Holders:
     async def of(cls, db: Session, jobs: Iterable[NewJob | Job]) -> Holders:
         given, holders = _given_keys(jobs), cls()
         if any(given):
-            holders._meet(await db.rows(_HOLDERS, *given))
+            holders._add(await db.rows(_HOLDERS, *given))
         return holders
 
     @classmethod
-    async def met(cls, db: Session, jobs: Sequence[NewJob]) -> Holders:
+    async def of_new(cls, db: Session, jobs: Sequence[NewJob]) -> Holders:
         """The same, and which of these jobs are there already."""
         holders = cls()
         if jobs:
-            holders._meet(await db.rows(_MET, *_given_keys(jobs), [job.id for job in jobs]))
+            holders._add(await db.rows(_HOLDERS_AND_JOBS, *_given_keys(jobs), [job.id for job in jobs]))
         return holders
 
-    def _meet(self, rows: Iterable[Row]) -> None:
+    def _add(self, rows: Iterable[Row]) -> None:
         for row in rows:
             self.put(job_of(row))
             self.ids.add(row[0])

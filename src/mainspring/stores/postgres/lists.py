@@ -9,8 +9,8 @@ from typing import Any, Literal
 from ...clock import micros
 from ...records.job import BRIEF_CHARACTERS, FINAL
 from ...records.query import Cursor, Filter, Sort
-from ..rows import COLUMNS, END_SQL, beyond, brief_columns, end_texts, stored
-from .jobs import BOTH
+from ..rows import COLUMNS, END_SQL, brief_columns, end_texts, prefix_end, stored_states
+from .jobs import ALL_COLUMNS
 from .pool import Session
 
 Table = Literal["mainspring_jobs", "mainspring_finished"]
@@ -21,17 +21,17 @@ FINISHED: Table = "mainspring_finished"
 # order. Where many match, they are among the NEAR next ones in the order asked for; where some of a page are, the FAR
 # next ones are looked at. Where few match, an index leads to all of them, FEW at most. What is left goes along the
 # order until the page is full.
-SOON, NEAR, FAR, FEW = 500, 5_000, 20_000, 10_000
+MAX_INDEXED_ROWS, NEAR_ROWS, FAR_ROWS, MAX_SORTED_ROWS = 500, 5_000, 20_000, 10_000
 # Of an index that tells all there is to know, without a look at the rows, more can be read.
-TOLD = 200_000
+MAX_INDEX_ONLY_ROWS = 200_000
 
 # The tick alone is among the options only: as it is written there, without a look at the rest as values.
-_CUT = """json_strip_nulls(json_build_object('tags', tags, 'schedule', schedule, 'scheduled_at',
+_BRIEF_OPTIONS = """json_strip_nulls(json_build_object('tags', tags, 'schedule', schedule, 'scheduled_at',
     CASE WHEN schedule IS NOT NULL THEN options::json -> 'scheduled_at' END, 'cut', true))::text"""
 # Characters are counted only where bytes do not tell: the server knows those of a text without reading it.
 _IS_LONG = f"""(octet_length({{0}}) > {BRIEF_CHARACTERS}
     AND (octet_length({{0}}) > 4 * {BRIEF_CHARACTERS} OR length({{0}}) > {BRIEF_CHARACTERS}))"""
-_BRIEF = brief_columns(_CUT, _IS_LONG)
+_BRIEF = brief_columns(_BRIEF_OPTIONS, _IS_LONG)
 _FINAL = frozenset(state.value for state in FINAL)
 READY = "crashes < 2 AND NOT parked"
 _SUSPECT = "crashes >= 2 AND NOT parked"
@@ -39,8 +39,8 @@ _LATE = "expires_at IS NOT NULL AND NOT parked"
 # The id of a job begins with the time at which it was made: its first 10 characters count units of 4 s. In an index of
 # their own are the jobs that were not stored in the unit their id says.
 _TIME = "lpad(to_hex(created_at / 1000), 12, '0')"
-_ODD = f"left(id, 10) <> left({_TIME}, 8) || '-' || substr({_TIME}, 9, 1)"
-_UNIT, _UNITS = 4_096_000, 2**36
+_OUT_OF_ORDER = f"left(id, 10) <> left({_TIME}, 8) || '-' || substr({_TIME}, 9, 1)"
+_UNIT_MICROSECONDS, _MAX_UNITS = 4_096_000, 2**36
 _NAMES = ("queue", "task")
 _VALUE = re.compile("@([0-9]+)@")
 
@@ -61,7 +61,7 @@ GROUP = {
     JOBS: f"{READY} AND queue = one.queue AND task = one.task AND rank = one.rank",
     FINISHED: "task = one.task AND queue = one.queue AND state = one.state",
 }
-HELD = "id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases))"
+IN_OPEN_LEASE = "id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases))"
 
 
 def shown_sql(now: str) -> str:
@@ -70,7 +70,7 @@ def shown_sql(now: str) -> str:
         WHEN attempt > 0 THEN 'retrying' WHEN run_at > {now} THEN 'scheduled' ELSE 'pending' END"""
 
 
-class _List:
+class _JobQuery:
     """One list of one table, as SQL and its values, which are bound, never pasted."""
 
     def __init__(
@@ -93,10 +93,15 @@ class _List:
         self._now, self._room = self.bind(now, "bigint"), self.bind(limit, "bigint")
         self._equal = {
             name: f"{name} = ANY({self.bind(list(items), 'text[]')})"
-            for name, items in (("id", which.ids), ("queue", which.queues), ("task", which.tasks),
-                                ("error", which.errors), ("schedule", which.schedules))
+            for name, items in (
+                ("id", which.ids),
+                ("queue", which.queues),
+                ("task", which.tasks),
+                ("error", which.errors),
+                ("schedule", which.schedules),
+            )
             if items is not None
-        }  # fmt: skip
+        }
         self._states = self._kept()
         # What bounds the walk along the order, and what else has to hold.
         self._bounds = self._ahead(after, sign)
@@ -127,7 +132,7 @@ class _List:
 
     def _kept(self) -> set[str]:
         """The states, as they are kept, that a job of this table may be in."""
-        states = stored(self.which) & _FINAL if self.table is FINISHED else stored(self.which) - _FINAL
+        states = stored_states(self.which) & _FINAL if self.table is FINISHED else stored_states(self.which) - _FINAL
         if self.which.workers is not None:
             states &= {"running"}
         return states & {"pending"} if self.at == "run_at" else states
@@ -157,10 +162,10 @@ class _List:
         """When it was made, as bounds of its id."""
         after, before = self.which.created_after, self.which.created_before
         parts = []
-        if after is not None and 0 < (unit := micros(after) // _UNIT) < _UNITS:
-            parts.append(f"id >= {self.bind(_first(unit), 'text')}")
-        if before is not None and 0 <= (unit := micros(before) // _UNIT + 1) < _UNITS:
-            parts.append(f"id < {self.bind(_first(unit), 'text')}")
+        if after is not None and 0 < (unit := micros(after) // _UNIT_MICROSECONDS) < _MAX_UNITS:
+            parts.append(f"id >= {self.bind(_first_id(unit), 'text')}")
+        if before is not None and 0 <= (unit := micros(before) // _UNIT_MICROSECONDS + 1) < _MAX_UNITS:
+            parts.append(f"id < {self.bind(_first_id(unit), 'text')}")
         return parts
 
     def _said(self) -> Iterator[str]:
@@ -181,7 +186,7 @@ class _List:
 
     def _keys(self) -> list[str]:
         prefix = self.which.key_prefix or ""
-        first, last = self.bind(prefix, "text"), beyond(prefix)
+        first, last = self.bind(prefix, "text"), prefix_end(prefix)
         until = "" if last is None else f" AND {{0}} < {self.bind(last, 'text')}"
         return [f"{{0}} >= {first}{until}".format(column) for column in ("unique_key", "idempotency_key")]
 
@@ -222,7 +227,7 @@ class _List:
         if not self._made:
             return arms
         # Fenced off: else the planner walks along the order here, too, and meets hardly any of these.
-        other = f"SELECT {BOTH} FROM {self.table} WHERE {_all([*parts, *self._other()])} OFFSET 0"
+        other = f"SELECT {ALL_COLUMNS} FROM {self.table} WHERE {_all([*parts, *self._other()])} OFFSET 0"
         return [*arms, f"(SELECT * FROM ({other}) AS other ORDER BY {self._order} LIMIT {room})"]
 
     def _page(self, arms: list[str], parts: list[str], head: str = "") -> str:
@@ -246,7 +251,7 @@ class _List:
         return self._page([first], rest, head)
 
     def _arm(self, parts: Sequence[str], room: str) -> str:
-        return f"(SELECT {BOTH} FROM {self.table} WHERE {_all(parts)} ORDER BY {self._order} LIMIT {room})"
+        return f"(SELECT {ALL_COLUMNS} FROM {self.table} WHERE {_all(parts)} ORDER BY {self._order} LIMIT {room})"
 
     def _groups(self, parts: list[str], room: str, least: str = "") -> list[str]:
         arm = self._arm([GROUP[self.table], *parts, *([least] if least else [])], room)
@@ -272,7 +277,7 @@ class _List:
 
     def _other(self) -> list[str]:
         """The jobs made at the time asked for whose id does not say so."""
-        return [_ODD, *self._times(), f"NOT ({_all(self._made)})"]
+        return [_OUT_OF_ORDER, *self._times(), f"NOT ({_all(self._made)})"]
 
     def _times(self) -> list[str]:
         pairs = ((self.which.created_after, ">="), (self.which.created_before, "<="))
@@ -283,13 +288,20 @@ class _List:
         stands if these are no more than the number beside it, which is small for an answer `soon`."""
         fits = _all([*self._bounds, *self._rest])
         # A job may be in two places of an index, and so twice among the few: by its two keys.
-        enough = SOON if soon else TOLD if self._by_id and self.table is JOBS and not self._more else FEW
+        enough = (
+            MAX_INDEXED_ROWS
+            if soon
+            else MAX_INDEX_ONLY_ROWS
+            if self._by_id and self.table is JOBS and not self._more
+            else MAX_SORTED_ROWS
+        )
         for arms in self._led() if soon else self._sources():
             found = " UNION ALL ".join(
                 f"(SELECT id, {self.at}::bigint AS at, {fits} AS fits FROM {self.table} WHERE {arm} LIMIT {enough + 1})"
-                if isinstance(arm, str) else self._grouped(arm[0], fits)
+                if isinstance(arm, str)
+                else self._grouped(arm[0], fits)
                 for arm in arms
-            )  # fmt: skip
+            )
             sql = f"""WITH {self._hops()},
                 few AS MATERIALIZED (SELECT * FROM ({found}) AS found LIMIT {enough + 1}),
                 page AS (SELECT id FROM few WHERE fits ORDER BY at {self._way}, id {self._way} LIMIT 2 * {self._room})
@@ -336,14 +348,17 @@ class _List:
     def _aside(self) -> list[str]:
         """Where the jobs are that are neither new nor final, if no others were asked for."""
         where = {
-            "running": HELD, "paused": "parked", "waiting": "parked", "retrying": "retried",
+            "running": IN_OPEN_LEASE,
+            "paused": "parked",
+            "waiting": "parked",
+            "retrying": "retried",
             "expired": f"{_LATE} AND expires_at <= {self._now}",
-        }  # fmt: skip
+        }
         shown = self._shown()
         return sorted({where[state] for state in shown}) if shown <= set(where) else []
 
 
-def _first(unit: int) -> str:
+def _first_id(unit: int) -> str:
     return f"{unit >> 4:08x}-{unit & 15:x}"
 
 
@@ -364,55 +379,55 @@ async def jobs(
     tables = {"created": (JOBS, FINISHED), "due": (JOBS,), "finished": (FINISHED,)}[sort]
     found: dict[str, Any] = {}
     for table in tables:
-        rows = await _page(db, _List(table, which, now, limit, after, newest, sort, brief), limit)
+        rows = await _page(db, _JobQuery(table, which, now, limit, after, newest, sort, brief), limit)
         found.update({row[0]: row for row in rows})
     if len(tables) == 1:
         return list(found.values())
     return [found[id] for id in sorted(found, reverse=newest)][:limit]
 
 
-async def _page(db: Session, asked: _List, limit: int) -> list[Any]:
+async def _page(db: Session, asked: _JobQuery, limit: int) -> list[Any]:
     if asked.empty:
         return []
     if asked.ordered:
-        await _plan(db, asked, "generic")
+        await _set_plan(db, asked, "generic")
         return await _rows(db, asked, asked.whole())
-    if (found := await _soon(db, asked)) is not None:
+    if (found := await _page_by_small_index(db, asked)) is not None:
         return found
-    if not asked.sure and (found := await _near(db, asked, limit)) is not None:
+    if not asked.sure and (found := await _page_nearby(db, asked, limit)) is not None:
         return found
-    if (found := await _few(db, asked, asked.few(soon=False))) is not None:
+    if (found := await _page_by_index(db, asked, asked.few(soon=False))) is not None:
         return found
     return await _rows(db, asked, asked.whole())
 
 
-async def _plan(db: Session, asked: _List, kind: Literal["generic", "custom"]) -> None:
+async def _set_plan(db: Session, asked: _JobQuery, kind: Literal["generic", "custom"]) -> None:
     """Along an order the same plan serves all values, and it is kept: with a part for each day of a month, to make it
     takes longer than to follow it."""
     if asked.table is FINISHED:
         await db.run(f"SET LOCAL plan_cache_mode = force_{kind}_plan")
 
 
-async def _soon(db: Session, asked: _List) -> list[Any] | None:
+async def _page_by_small_index(db: Session, asked: _JobQuery) -> list[Any] | None:
     if not (ways := list(asked.few(soon=True))):
         return None
     # Row by row: a bitmap would be made of all that the index has before the first of them comes.
     await db.run("SET LOCAL enable_bitmapscan = off")
-    found = await _few(db, asked, ways)
+    found = await _page_by_index(db, asked, ways)
     await db.run("SET LOCAL enable_bitmapscan = on")
     return found
 
 
-async def _near(db: Session, asked: _List, limit: int) -> list[Any] | None:
-    await _plan(db, asked, "generic")
-    rows = await _rows(db, asked, asked.near(NEAR))
+async def _page_nearby(db: Session, asked: _JobQuery, limit: int) -> list[Any] | None:
+    await _set_plan(db, asked, "generic")
+    rows = await _rows(db, asked, asked.near(NEAR_ROWS))
     if limit // 4 <= len(rows) < limit:
-        rows = await _rows(db, asked, asked.near(FAR))
-    await _plan(db, asked, "custom")
+        rows = await _rows(db, asked, asked.near(FAR_ROWS))
+    await _set_plan(db, asked, "custom")
     return rows if len(rows) == limit else None
 
 
-async def _few(db: Session, asked: _List, ways: Iterable[tuple[str, int]]) -> list[Any] | None:
+async def _page_by_index(db: Session, asked: _JobQuery, ways: Iterable[tuple[str, int]]) -> list[Any] | None:
     for sql, enough in ways:
         rows = await _rows(db, asked, sql)
         if rows[0][-1] <= enough:
@@ -420,6 +435,6 @@ async def _few(db: Session, asked: _List, ways: Iterable[tuple[str, int]]) -> li
     return None
 
 
-async def _rows(db: Session, asked: _List, sql: str) -> list[Any]:
+async def _rows(db: Session, asked: _JobQuery, sql: str) -> list[Any]:
     text, values = asked.bound(sql)
     return await db.rows(text, *values)

@@ -16,13 +16,13 @@ from .pool import Pool, Session
 
 _logger = logging.getLogger("mainspring")
 
-AHEAD = 7
+DAYS_AHEAD = 7
 # How often a process looks whether there is a day to make.
-EVERY = timedelta(hours=3)
+CHECK_EVERY = timedelta(hours=3)
 DAY = timedelta(days=1)
 
 
-class Day(Struct, frozen=True, order=True):
+class DayPartition(Struct, frozen=True, order=True):
     """A part of the history: jobs with an id from `low` to before `high`."""
 
     date: date
@@ -37,14 +37,14 @@ class Day(Struct, frozen=True, order=True):
 
     @property
     def low(self) -> str:
-        return _first(self.end - DAY)
+        return _first_id(self.end - DAY)
 
     @property
     def high(self) -> str:
-        return _first(self.end)
+        return _first_id(self.end)
 
 
-def _first(at: datetime) -> str:
+def _first_id(at: datetime) -> str:
     """How the ids of that millisecond begin, which sorts before all of them."""
     digits = f"{(at - EPOCH) // timedelta(milliseconds=1):012x}"
     return f"{digits[:8]}-{digits[8:]}"
@@ -53,11 +53,11 @@ def _first(at: datetime) -> str:
 _PARTS = "SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid WHERE inhparent = $1::regclass"
 
 
-async def days(db: Session) -> set[Day]:
+async def list_partitions(db: Session) -> set[DayPartition]:
     """Those that are there."""
-    _, begin = db.place.names("mainspring_finished_")
-    names = [name.removeprefix(begin) for (name,) in await db.rows(_PARTS, db.place.sql("mainspring_finished"))]
-    return {Day(date.fromisoformat(name)) for name in names if len(name) == 8 and name.isdecimal()}
+    _, begin = db.url.names("mainspring_finished_")
+    names = [name.removeprefix(begin) for (name,) in await db.rows(_PARTS, db.url.sql("mainspring_finished"))]
+    return {DayPartition(date.fromisoformat(name)) for name in names if len(name) == 8 and name.isdecimal()}
 
 
 # A day of which there are rows in the part for all else cannot be made any more, and need not be.
@@ -65,9 +65,9 @@ _FREE = """SELECT low FROM unnest($1::text[], $2::text[]) AS day (low, high)
     WHERE NOT EXISTS (SELECT 1 FROM mainspring_finished_rest WHERE id >= low AND id < high)"""
 
 
-async def _missing(db: Session, today: date) -> list[Day]:
-    wanted = {Day(today + n * DAY) for n in range(AHEAD + 1)}
-    missing = sorted(wanted - await days(db))
+async def _missing(db: Session, today: date) -> list[DayPartition]:
+    wanted = {DayPartition(today + n * DAY) for n in range(DAYS_AHEAD + 1)}
+    missing = sorted(wanted - await list_partitions(db))
     if not missing:
         return []
     free = {low for (low,) in await db.rows(_FREE, [day.low for day in missing], [day.high for day in missing])}
@@ -83,15 +83,15 @@ _MAKE = """SET LOCAL lock_timeout = 1000; SET LOCAL statement_timeout = 3000;
     ALTER TABLE mainspring_finished ATTACH PARTITION {day.table} FOR VALUES FROM ('{day.low}') TO ('{day.high}')"""
 
 
-async def alone(db: Session) -> bool:
+async def try_lock_partitions(db: Session) -> bool:
     """Whether nobody else makes or drops days until the end of this transaction."""
-    return bool(await db.value("SELECT pg_try_advisory_xact_lock($1, -4)", db.place.lock))
+    return bool(await db.value("SELECT pg_try_advisory_xact_lock($1, -4)", db.url.lock))
 
 
-async def _make(day: Day, db: Session) -> bool:
+async def _create_partition(day: DayPartition, db: Session) -> bool:
     """Inside a transaction, which is spoilt if the server refuses."""
     try:
-        if not await alone(db):
+        if not await try_lock_partitions(db):
             return False
         await db.run(_MAKE.format(day=day))
     except asyncpg.PostgresError as error:
@@ -101,7 +101,7 @@ async def _make(day: Day, db: Session) -> bool:
     return True
 
 
-async def keep(pool: Pool, now: datetime, most: int = AHEAD + 1) -> bool:
+async def create_missing_partitions(pool: Pool, now: datetime, most: int = DAYS_AHEAD + 1) -> bool:
     """Makes up to `most` of the days from now on that are missing; whether some are left to make.
 
     What cannot be made is left: there is a part of the history for all that lies in no day.
@@ -109,7 +109,7 @@ async def keep(pool: Pool, now: datetime, most: int = AHEAD + 1) -> bool:
     try:
         missing = await pool.call(lambda db: _missing(db, now.astimezone(UTC).date()))
         for day in missing[:most]:
-            if not await pool.step(partial(_make, day)):
+            if not await pool.transact(partial(_create_partition, day)):
                 return False
     except StoreError as error:
         _logger.debug("no look at the parts of the history: %s", error)

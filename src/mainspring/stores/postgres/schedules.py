@@ -12,9 +12,9 @@ from ...clock import instant, micros, nearest_instant
 from ...records.job import UnreadableRecord
 from ...records.unreadable import decoded, readable
 from ...schedule.record import TICKS_KEPT, Due, LeaderTerm, Schedule, Tick
-from ..job_ends import JobNews, ScheduleBatch, completed_of, schedules_of
+from ..job_ends import JobTransition, ScheduleBatch, completed_schedules_of, schedules_of
 from ..rules import next_term
-from .pool import NUMBERS, Session
+from .pool import BIGINT_ARRAY, Session
 
 _encode = msgspec.json.Encoder().encode
 _schedule = msgspec.json.Decoder(Schedule).decode
@@ -23,25 +23,26 @@ _tick = msgspec.json.Decoder(Tick).decode
 _LOCK = "SELECT name, revision FROM mainspring_schedules WHERE name = ANY($1) ORDER BY name FOR NO KEY UPDATE"
 
 
-async def lock(db: Session, names: Iterable[str]) -> dict[str, int]:
+async def lock_schedules(db: Session, names: Iterable[str]) -> dict[str, int]:
     """The revisions of these schedules, as they stay until the commit."""
     chosen = sorted(set(names))
     return dict(await db.rows(_LOCK, chosen)) if chosen else {}
 
 
 WRITE = f"""INSERT INTO mainspring_schedules (name, revision, due_at, computed, waits_on, body)
-    SELECT * FROM unnest($1::text[], $2::{NUMBERS}, $3::{NUMBERS}, $4::text[]::boolean[], $5::text[], $6::text[])
+    SELECT * FROM unnest($1::text[], $2::{BIGINT_ARRAY}, $3::{BIGINT_ARRAY}, $4::text[]::boolean[],
+        $5::text[], $6::text[])
     ON CONFLICT (name) DO UPDATE SET revision = excluded.revision, due_at = excluded.due_at,
         computed = excluded.computed, waits_on = excluded.waits_on, body = excluded.body"""
 
 
-async def write(db: Session, schedules: Collection[Schedule]) -> None:
+async def write_schedules(db: Session, schedules: Collection[Schedule]) -> None:
     """These schedules, each of them once, in one statement."""
     if schedules:
-        await db.run(WRITE, *written(schedules))
+        await db.run(WRITE, *schedule_values(schedules))
 
 
-def written(schedules: Collection[Schedule]) -> Iterable[Sequence[str | None]]:
+def schedule_values(schedules: Collection[Schedule]) -> Iterable[Sequence[str | None]]:
     """The values of WRITE."""
     return zip(*map(_row, schedules), strict=True) if schedules else [[]] * 6
 
@@ -53,28 +54,28 @@ def _row(schedule: Schedule) -> tuple[str | None, ...]:
     return schedule.name, str(schedule.revision), due_at, computed, schedule.waits_on, body
 
 
-RECORD = f"INSERT INTO mainspring_ticks SELECT * FROM unnest($1::text[], $2::{NUMBERS}, $3::text[])"
+RECORD = f"INSERT INTO mainspring_ticks SELECT * FROM unnest($1::text[], $2::{BIGINT_ARRAY}, $3::text[])"
 # One walk along the index for each schedule, whatever the planner knows of the table: it may be large.
 _TRIM = f"""DELETE FROM mainspring_ticks WHERE ctid = ANY (ARRAY(
-    SELECT old.ctid FROM unnest($1::text[], $2::{NUMBERS}) AS kept (schedule, n) CROSS JOIN LATERAL (
+    SELECT old.ctid FROM unnest($1::text[], $2::{BIGINT_ARRAY}) AS kept (schedule, n) CROSS JOIN LATERAL (
         SELECT tick.ctid FROM mainspring_ticks AS tick WHERE tick.schedule = kept.schedule AND tick.n <= kept.n
         OFFSET 0) AS old))"""
 
 
-async def record(db: Session, ticks: Sequence[tuple[str, Tick]]) -> None:
+async def record_ticks(db: Session, ticks: Sequence[tuple[str, Tick]]) -> None:
     """Each tick with the name of its schedule, after which the oldest ones beyond TICKS_KEPT go."""
     if ticks:
-        await db.run(RECORD, *recorded(ticks))
-        await trim(db, ticks)
+        await db.run(RECORD, *tick_values(ticks))
+        await trim_ticks(db, ticks)
 
 
-def recorded(ticks: Sequence[tuple[str, Tick]]) -> Iterable[Sequence[str]]:
+def tick_values(ticks: Sequence[tuple[str, Tick]]) -> Iterable[Sequence[str]]:
     """The values of RECORD."""
     rows = [(name, str(tick.n), _encode(tick).decode()) for name, tick in ticks]
     return zip(*rows, strict=True) if rows else [[]] * 3
 
 
-async def trim(db: Session, ticks: Sequence[tuple[str, Tick]]) -> None:
+async def trim_ticks(db: Session, ticks: Sequence[tuple[str, Tick]]) -> None:
     newest = {name: tick.n - TICKS_KEPT for name, tick in ticks}
     old = {name: str(n) for name, n in newest.items() if n > 0}
     if old:
@@ -87,17 +88,17 @@ async def trim(db: Session, ticks: Sequence[tuple[str, Tick]]) -> None:
 _WAITING = """ARRAY(SELECT waiting.name FROM unnest({}::text[]) AS waited (name) CROSS JOIN LATERAL (
         SELECT name FROM mainspring_schedules WHERE waits_on IS NOT NULL AND waits_on = waited.name
         OFFSET 0) AS waiting)"""
-_HOLD = f"""SELECT name, body FROM mainspring_schedules WHERE name = ANY ($1 || {_WAITING.format("$2")})
+_LOCK_WITH_WAITING = f"""SELECT name, body FROM mainspring_schedules WHERE name = ANY ($1 || {_WAITING.format("$2")})
     ORDER BY name FOR NO KEY UPDATE"""
 _LATECOMERS = f"""SELECT name, body FROM mainspring_schedules
     WHERE name = ANY ({_WAITING.format("$1")}) AND name <> ALL($2) ORDER BY name FOR NO KEY UPDATE"""
 
 
-async def hold(db: Session, names: Collection[str], completing: Collection[str] = ()) -> ScheduleBatch:
+async def lock_batch(db: Session, names: Collection[str], completing: Collection[str] = ()) -> ScheduleBatch:
     """These schedules and those that wait on the `completing` ones, locked in order of their names."""
     batch = ScheduleBatch()
     if names:
-        batch.add(_decoded(await db.rows(_HOLD, list(names), list(completing))))
+        batch.add(_decoded(await db.rows(_LOCK_WITH_WAITING, list(names), list(completing))))
     if completing:
         # What has begun to wait between the look of that statement and its locks.
         batch.add(_decoded(await db.rows(_LATECOMERS, list(completing), list(batch.rows))))
@@ -108,21 +109,21 @@ def _decoded(rows: Iterable[Any]) -> list[Schedule]:
     return readable("schedule", [(*row,) for row in rows], _schedule)
 
 
-async def tell(db: Session, news: Sequence[JobNews], held: ScheduleBatch | None = None) -> None:
+async def apply_job_transitions(db: Session, news: Sequence[JobTransition], held: ScheduleBatch | None = None) -> None:
     """Applies the ends and revivals of jobs to their schedules, which may be `held` already."""
     if news:
-        batch = held or await hold(db, schedules_of(news), completed_of(news))
+        batch = held or await lock_batch(db, schedules_of(news), completed_schedules_of(news))
         batch.apply(news)
-        await write(db, batch.changed.values())
+        await write_schedules(db, batch.changed.values())
 
 
 # reading
 
-_SEEN = "due_at IS NOT NULL AND (NOT computed OR name = ANY($1))"
+_MAY_BE_DUE = "due_at IS NOT NULL AND (NOT computed OR name = ANY($1))"
 # The last row, without a body, says when the next one will be due.
-_DUE = f"""(SELECT name, body, due_at FROM mainspring_schedules WHERE {_SEEN} AND due_at <= $2
+_DUE = f"""(SELECT name, body, due_at FROM mainspring_schedules WHERE {_MAY_BE_DUE} AND due_at <= $2
         ORDER BY due_at, name LIMIT $3)
-    UNION ALL (SELECT NULL, NULL, due_at FROM mainspring_schedules WHERE {_SEEN} AND due_at > $2
+    UNION ALL (SELECT NULL, NULL, due_at FROM mainspring_schedules WHERE {_MAY_BE_DUE} AND due_at > $2
         ORDER BY due_at LIMIT 1)"""
 
 
@@ -171,8 +172,8 @@ async def ticks(db: Session, name: str, limit: int, before: int | None) -> list[
     return readable(f"tick of schedule {name}", await db.rows(_TICKS, name, before, limit), _tick)
 
 
-async def drop(db: Session, names: Collection[str]) -> list[str]:
-    await lock(db, names)
+async def drop_schedules(db: Session, names: Collection[str]) -> list[str]:
+    await lock_schedules(db, names)
     await db.run("DELETE FROM mainspring_ticks WHERE schedule = ANY($1)", list(names))
     rows = await db.rows("DELETE FROM mainspring_schedules WHERE name = ANY($1) RETURNING name", list(names))
     return sorted(name for (name,) in rows)

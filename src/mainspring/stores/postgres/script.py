@@ -9,45 +9,52 @@ from .url import PostgresUrl
 LOCK_SECONDS = 2.0
 
 
-def script(place: PostgresUrl, steps: Migrations, at: int, target: int | None) -> str:
+def script(url: PostgresUrl, migrations: Migrations, at: int, target: int | None) -> str:
     """All that steps the schema from one version to another, in one transaction."""
-    start, goal = steps.target(at), steps.target(target)
-    where = f"{place.schema}.{place.prefix}*"
+    start, goal = migrations.target(at), migrations.target(target)
+    where = f"{url.schema}.{url.prefix}*"
     if start == goal:
         return f"-- {where} has schema {at}: nothing to do\n"
     head = f"-- {where}: from schema {at} to {goal}, all or nothing"
-    parts = [head, "BEGIN;", limits(place), _expect(place, at), body(place, steps, at, goal), "COMMIT;"]
+    parts = [
+        head,
+        "BEGIN;",
+        transaction_limits(url),
+        _require_version(url, at),
+        body(url, migrations, at, goal),
+        "COMMIT;",
+    ]
     return "\n".join(parts) + "\n"
 
 
-def limits(place: PostgresUrl) -> str:
+def transaction_limits(url: PostgresUrl) -> str:
     """One at a time: whoever comes second finds nothing left to do. Names are looked up in our schema alone."""
     return f"""SET LOCAL lock_timeout = '{LOCK_SECONDS * 1000:.0f}ms';
 SET LOCAL statement_timeout = 0;
 SET LOCAL client_min_messages = warning;
-SET LOCAL search_path = "{place.schema}";
-DO $$ BEGIN PERFORM pg_advisory_xact_lock({place.lock}, -1); END $$;"""
+SET LOCAL search_path = "{url.schema}";
+DO $$ BEGIN PERFORM pg_advisory_xact_lock({url.lock}, -1); END $$;"""
 
 
-def body(place: PostgresUrl, steps: Migrations, at: int, target: int) -> str:
+def body(url: PostgresUrl, migrations: Migrations, at: int, target: int) -> str:
     """The steps between two versions, inside a transaction that has set its limits."""
-    parts = [_GUARD.format(target=target, oldest=steps.oldest(target))] if at else []
-    parts += [f"-- to {after}\n{text}" for after, text in steps.way(at, target)]
-    parts.append(_NOTE.format(target=target, oldest=steps.oldest(target)) if target else _FORGET)
-    return ("" if at else _MAKE.format(schema=place.schema)) + place.bare("\n".join(parts))
+    parts = [_GUARD.format(target=target, oldest=migrations.oldest(target))] if at else []
+    parts += [f"-- to {after}\n{text}" for after, text in migrations.between(at, target)]
+    parts.append(_RECORD_VERSION.format(target=target, oldest=migrations.oldest(target)) if target else _DROP_VERSION)
+    return ("" if at else _CREATE_SCHEMA.format(schema=url.schema)) + url.bare("\n".join(parts))
 
 
-def _expect(place: PostgresUrl, at: int) -> str:
-    return place.bare(_EXPECT.format(at=at))
+def _require_version(url: PostgresUrl, at: int) -> str:
+    return url.bare(_REQUIRE_VERSION.format(at=at))
 
 
-_EXPECT = """DO $$ DECLARE found integer := 0; BEGIN
+_REQUIRE_VERSION = """DO $$ DECLARE found integer := 0; BEGIN
     IF to_regclass('mainspring_schema') IS NOT NULL THEN SELECT version INTO found FROM mainspring_schema; END IF;
     IF found <> {at} THEN RAISE EXCEPTION 'the schema is %, these are the steps from {at}', found; END IF;
 END $$;"""
 
 # Asked first: who may use a schema that is there need not be one who may make it.
-_MAKE = """DO $$ BEGIN
+_CREATE_SCHEMA = """DO $$ BEGIN
     IF NOT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = '{schema}') THEN CREATE SCHEMA "{schema}"; END IF;
 END $$;
 """
@@ -74,8 +81,8 @@ DO $$ DECLARE alive text; worker record; known integer; BEGIN
     END IF;
 END $$;"""
 
-_NOTE = """CREATE TABLE IF NOT EXISTS mainspring_schema (version integer NOT NULL);
+_RECORD_VERSION = """CREATE TABLE IF NOT EXISTS mainspring_schema (version integer NOT NULL);
 ALTER TABLE mainspring_schema ADD COLUMN IF NOT EXISTS oldest integer;
 DELETE FROM mainspring_schema;
 INSERT INTO mainspring_schema (version, oldest) VALUES ({target}, {oldest});"""
-_FORGET = "DROP TABLE mainspring_schema;"
+_DROP_VERSION = "DROP TABLE mainspring_schema;"

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 # One is doubted when it has taken so many seconds, and every so many seconds from then on.
-PATIENCE = 1.0
+STALLED_AFTER_SECONDS = 1.0
 # Ours is among them, unless somebody between us and the server hands out numbers of his own. A server that waits for
 # the rest of what we say has said something that we did not hear.
 _WORKING = """SELECT pid FROM pg_stat_activity WHERE pid = pg_backend_pid()
@@ -30,13 +30,13 @@ class StallDetector:
         self._calls: dict[Any, float] = {}
         self._missed: dict[Any, float] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._investigation: asyncio.Task[None] | None = None
 
     def begin(self, connection: Any) -> None:
         """A statement at this connection is under way."""
         self._calls[connection] = self._loop.time()
         if self._timer is None:
-            self._timer = self._loop.call_later(PATIENCE, self._turn)
+            self._timer = self._loop.call_later(STALLED_AFTER_SECONDS, self._check)
 
     def end(self, connection: Any) -> None:
         del self._calls[connection]
@@ -44,20 +44,20 @@ class StallDetector:
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._investigation is not None:
+            self._investigation.cancel()
 
-    def _turn(self) -> None:
+    def _check(self) -> None:
         loop, self._timer = self._loop, None
-        late = {call: begun for call, begun in self._calls.items() if loop.time() - begun >= PATIENCE}
-        if late and (self._looking is None or self._looking.done()):
-            self._looking = loop.create_task(self._look(late))
+        late = {call: begun for call, begun in self._calls.items() if loop.time() - begun >= STALLED_AFTER_SECONDS}
+        if late and (self._investigation is None or self._investigation.done()):
+            self._investigation = loop.create_task(self._investigate(late))
         if self._calls:
-            self._timer = loop.call_later(PATIENCE, self._turn)
+            self._timer = loop.call_later(STALLED_AFTER_SECONDS, self._check)
 
-    async def _look(self, late: dict[Any, float]) -> None:
+    async def _investigate(self, late: dict[Any, float]) -> None:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(STALLED_AFTER_SECONDS):
                 connection = await self._connect()
         except Exception:  # nobody can be asked, so nobody knows
             self._missed = {}
@@ -71,7 +71,7 @@ class StallDetector:
 
     async def _ask(self, connection: Any, late: dict[Any, float]) -> None:
         pids = {call: call.get_server_pid() for call in late}
-        found = {pid for (pid,) in await connection.fetch(_WORKING, [*pids.values()], timeout=PATIENCE)}
+        found = {pid for (pid,) in await connection.fetch(_WORKING, [*pids.values()], timeout=STALLED_AFTER_SECONDS)}
         known = connection.get_server_pid() in found
         idle = {call: begun for call, begun in late.items() if known and pids[call] not in found}
         # Twice in a row: an answer may just be on its way.
@@ -80,4 +80,4 @@ class StallDetector:
         for call in twice:
             call.terminate()
         if twice:
-            await connection.execute(_END, [pids[call] for call in twice], timeout=PATIENCE)
+            await connection.execute(_END, [pids[call] for call in twice], timeout=STALLED_AFTER_SECONDS)

@@ -13,10 +13,10 @@ from .connector import Pooler
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
 # What lies where it lay, or where its table does, takes no schema: a new name, and that of a new index.
-_OURS = re.compile(r"\b(CREATE INDEX |CREATE UNIQUE INDEX |RENAME TO )?mainspring_(\w+)")
+_TABLE_NAME = re.compile(r"\b(CREATE INDEX |CREATE UNIQUE INDEX |RENAME TO )?mainspring_(\w+)")
 
 
-def named(option: str, in_url: str | None, setting: str, value: str, shown: str) -> str:
+def checked_name(option: str, in_url: str | None, setting: str, value: str, shown: str) -> str:
     """What URL and setting name, which must not be two things; empty: neither names anything."""
     source = f"{option}={in_url!r} in store URL {shown!r}" if in_url is not None else f"{setting}={value!r}"
     name = value if in_url is None else in_url
@@ -34,9 +34,9 @@ class PostgresUrl:
         """`schema` and `prefix` are what settings say; empty: nothing."""
         parts = _split(url, f"store URL {shown!r}")
         asked = dict(parse_qsl(parts.query, keep_blank_values=True))
-        self.schema = named("schema", asked.pop("schema", None), "postgres_schema", schema, shown) or "public"
+        self.schema = checked_name("schema", asked.pop("schema", None), "postgres_schema", schema, shown) or "public"
         self.prefix = (
-            named("prefix", asked.pop("prefix", None), "postgres_table_prefix", prefix, shown) or "mainspring_"
+            checked_name("prefix", asked.pop("prefix", None), "postgres_table_prefix", prefix, shown) or "mainspring_"
         )
         pooler, listen = asked.pop("pooler", "auto"), asked.pop("listen", None)
         if pooler not in get_args(Pooler):
@@ -62,7 +62,7 @@ class PostgresUrl:
     def sql(self, text: str) -> str:
         known = self._known.get(text)
         if known is None:
-            known = self._known[text] = _OURS.sub(self._named, text)
+            known = self._known[text] = _TABLE_NAME.sub(self._named, text)
         return known
 
     def names(self, table: str) -> tuple[str, str]:
@@ -71,7 +71,7 @@ class PostgresUrl:
 
     def bare(self, text: str) -> str:
         """For statements that change tables, which run with our schema as their search path."""
-        return _OURS.sub(lambda found: f'{found[1] or ""}"{self.prefix}{found[2]}"', text)
+        return _TABLE_NAME.sub(lambda found: f'{found[1] or ""}"{self.prefix}{found[2]}"', text)
 
     def _named(self, found: re.Match[str]) -> str:
         name = f'"{self.prefix}{found[2]}"'

@@ -42,7 +42,7 @@ def unit_of(homes: Shards, tables: Tables, now: int) -> Unit:
 
 
 def _commands(homes: Shards, tables: Tables, changed: Sequence[Changed], now: int) -> Iterator[Arguments]:
-    base, series = homes.first.base, tables.jobs.series
+    base, series = homes.first.base, tables.jobs.schedules
     for id, (raw, old), new in changed:
         yield from _of_job(homes, tables.snapshot, id, raw, old, new, now)
     yield from _of_keys(homes, [(old, new) for _, (_, old), new in changed])
@@ -70,9 +70,9 @@ def _conditions(homes: Shards, tables: Tables, changed: Sequence[Changed]) -> It
             yield has(f"{homes.of(new.queue).base}:job", packed(id), None)
     for key in jobs.asked:
         yield has(f"{homes.keeping(key).base}:key", key, snapshot.keys[key])
-    for name in jobs.series.found.asked:
+    for name in jobs.schedules.found.asked:
         yield has(f"{base}:schedule", name, snapshot.schedules[name][0])
-    for name in jobs.series.asked:
+    for name in jobs.schedules.asked:
         yield has_members(f"{base}:waits:{name}", snapshot.waiting[name])
     for id, text in snapshot.workers.items():
         yield has(f"{base}:worker", id, text)

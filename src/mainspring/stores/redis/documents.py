@@ -12,7 +12,7 @@ from ...clock import Clock, micros
 from ...records.audit import AuditEntry, AuditFilter
 from ...records.document import Document
 from ...records.feed import MIN_FEED_ITEMS, Feed, FeedItem
-from ..rules import in_trail
+from ..rules import matches_audit_filter
 from .kept import document_of, entries_of, instant_of, play, watched
 from .listener import RedisWakeups
 from .shard import Shard, Shards
@@ -80,7 +80,7 @@ class RedisKeeper:
                 texts = await home.call("HMGET", f"{home.base}:entry", *page) if page else []
                 pairs = zip(page, texts, strict=True)
                 read = entries_of([(id, text) for id, text in pairs if text and all(part in text for part in parts)])
-                found += [entry for entry in read if in_trail(entry, which)]
+                found += [entry for entry in read if matches_audit_filter(entry, which)]
                 if len(page) < step:
                     break
                 before, step = page[-1], MAX_FILTERED_ENTRIES if parts else STEP

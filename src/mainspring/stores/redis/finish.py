@@ -50,11 +50,17 @@ async def finish(homes: Shards, outcomes: Sequence[Outcome]) -> set[JobId]:
 
 async def _simple(homes: Shards, outcomes: Sequence[Outcome], times: Mapping[JobId, int]) -> list[Outcome]:
     """Those that may be plain. What becomes of a circuit depends on the order of all outcomes of its task."""
-    tripping = {outcome.task for outcome in outcomes if outcome.breaker is not None and not rules.plain(outcome)}
+    tripping = {
+        outcome.task for outcome in outcomes if outcome.breaker is not None and not rules.is_plain_completion(outcome)
+    }
     simple = [
-        outcome for outcome in outcomes
-        if rules.plain(outcome) and not outcome.then and times[outcome.id] == 1 and outcome.task not in tripping
-    ]  # fmt: skip
+        outcome
+        for outcome in outcomes
+        if rules.is_plain_completion(outcome)
+        and not outcome.then
+        and times[outcome.id] == 1
+        and outcome.task not in tripping
+    ]
     if not simple or len(homes.all) == 1:  # in one home circuits are looked at on the way
         return simple
     tasks = list(dict.fromkeys(outcome.task for outcome in simple))
@@ -103,7 +109,7 @@ async def _finish(homes: Shards, outcomes: Sequence[Outcome], times: Mapping[Job
         if memory.finish_one(tables.jobs, tables.workers, tables.ledger, outcome):
             tables.ledger.count([outcome])
             return True
-        return tables.ledger.told(outcome)
+        return tables.ledger.is_recorded(outcome)
 
     now = max(outcome.finished_at for outcome in outcomes)
     stands = await transact(homes, "finish", outcomes, needs, rule, now)

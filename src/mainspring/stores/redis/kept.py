@@ -73,7 +73,7 @@ class Kept(MemoryKeeper):
                 self._documents[key] = replace(self._documents[key], expires_at=now)
         return await super().tidy(audited_since=audited_since, now=now)
 
-    def _turn(self) -> AbstractContextManager[object]:
+    def _locked(self) -> AbstractContextManager[object]:
         return nullcontext()
 
     def changes(self) -> Unit:

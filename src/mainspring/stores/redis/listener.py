@@ -36,7 +36,7 @@ class RedisWakeups:
 
     def ring(self, *words: str) -> None:
         for word in words:
-            self._bells[word].ring()
+            self._bells[word].wake_all()
 
 
 class RedisListener:

@@ -14,7 +14,7 @@ from ...clock import micros
 from ...ids import JobId
 from ...records.job import Job, State
 from ...records.query import Cursor, Filter, Sort
-from ..rules import matches
+from ..rules import matches_filter
 from .access_paths import Names, Way, early, end_of, names_in, ranks_in, ways
 from .index import Arguments, ids_of
 from .known import read_brief, read_home
@@ -47,7 +47,7 @@ class ListRequest(NamedTuple):
     brief: bool = False
 
     def fit(self, jobs: Sequence[Job]) -> list[Job]:
-        return [job for job in jobs if self._stands(job) and matches(job, self.which, self.now)]
+        return [job for job in jobs if self._stands(job) and matches_filter(job, self.which, self.now)]
 
     def _stands(self, job: Job) -> bool:
         return self.sort == "created" or (job.state is State.PENDING if self.sort == "due" else job.state.final)

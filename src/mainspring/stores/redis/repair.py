@@ -47,7 +47,7 @@ async def _let_go(homes: Shards, names: Sequence[str], gone: set[JobId], now: da
         yield Name("schedule", name)
 
     def rule(tables: Tables, name: str) -> None:
-        series = tables.jobs.series
+        series = tables.jobs.schedules
         for id in () if (row := series.rows.get(name)) is None else gone.intersection(row.active):
             series.write(after_job_ended(series.rows[name], id, None, now))
 

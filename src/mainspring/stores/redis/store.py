@@ -28,7 +28,7 @@ from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
 from ...store import Store, Transaction
 from ...survived_errors import SurvivedErrors
 from ...task.retention import Rules
-from ..rules import ids_in
+from ..rules import unique_ids
 from . import claim, count, enqueue, finish, lists, tally
 from . import schedules as series
 from .aside import delete_queueless, set_aside_schedules
@@ -317,7 +317,7 @@ class RedisStore(RedisKeeper):
         self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
     ) -> list[Execution]:
         with self._clock.outside():
-            return await executions(self._open(), sorted(ids_in(job_id)), after, limit)
+            return await executions(self._open(), sorted(unique_ids(job_id)), after, limit)
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         with self._clock.outside():

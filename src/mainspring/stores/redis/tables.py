@@ -14,7 +14,7 @@ from ...records.run import Execution
 from ...schedule.record import Schedule
 from ..memory.jobs import JobTable
 from ..memory.ledger import RunLedger
-from ..memory.schedules import Series
+from ..memory.schedules import MemoryScheduleTable
 from ..memory.workers import WorkerTable
 from .known import workers_of
 from .records import unpacked
@@ -29,11 +29,11 @@ class NotRead(RuntimeError):
 
 
 class SnapshotJobs(JobTable):
-    series: ScheduleTable
+    schedules: ScheduleTable
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__()
-        self._snapshot, self.series = snapshot, ScheduleTable(snapshot)
+        self._snapshot, self.schedules = snapshot, ScheduleTable(snapshot)
         self.asked: set[str] = set()
         """Keys whose holders were asked for."""
         for _, job in snapshot.jobs.values():
@@ -104,7 +104,7 @@ class _Rows(dict[str, Schedule]):
         return super().get(name, default)
 
 
-class ScheduleTable(Series):
+class ScheduleTable(MemoryScheduleTable):
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__()
         self._snapshot, self.found = snapshot, _Rows(snapshot)

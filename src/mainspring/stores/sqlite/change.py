@@ -12,8 +12,8 @@ from ...ids import JobId
 from ...records.job import Action, Job
 from ...records.query import Changed, Cursor, Filter, Refusal, Updates
 from ..rows import Row, job_of
-from ..rules import act, expire_if_due, refused
-from .enqueue import drop, holder, save
+from ..rules import apply_action, expire_if_due, refusal_of
+from .enqueue import delete_job, holder, save_job
 from .lists import jobs
 
 _LAST_RUN = """SELECT id, runs, attempt, ending, worker, lease, started_at, finished_at,
@@ -50,19 +50,19 @@ def change(
             refused[job.id] = refusal
             continue
         if action is Action.DELETE:
-            drop(db, job, now)
+            delete_job(db, job, now)
         else:
             if action is Action.RETRY:
                 db.execute(_KEEP_LAST_RUN, (job.id,))
-            changed = act(action, met, now, reason, update)
+            changed = apply_action(action, met, now, reason, update)
             if changed is not job:
-                save(db, job, changed)
+                save_job(db, job, changed)
         done.append(job.id)
     return Changed(done, refused, chosen[-1].id if chosen and len(chosen) == limit else None)
 
 
 def _refusal(db: sqlite3.Connection, action: Action, job: Job) -> Refusal | None:
-    if (refusal := refused(action, job)) is not None:
+    if (refusal := refusal_of(action, job)) is not None:
         return refusal
     if action is Action.RETRY:
         key, held = holder(db, job)

@@ -16,21 +16,21 @@ from ...records.job import UNREADABLE, State
 from ...records.unreadable import readable
 from ...records.worker import BeatReply, WorkerCommands, WorkerInfo
 from ..job_ends import JobEnd
-from ..rows import CLAIMED, HELD, Row, series_of
-from ..rules import LONG_SILENT, ordered
+from ..rows import CLAIMED_COLUMNS, HELD_INDEX_SQL, Row, counted_schedule_of
+from ..rules import SILENT_WORKER_RETENTION, next_commands
 from .documents import watched
-from .enqueue import count
-from .lenient import holds_no_text, lenient
-from .schedules import tell
+from .enqueue import add_to_counts
+from .lenient import fetch_rows_leniently, is_not_utf8_error
+from .schedules import apply_job_transitions
 
 # A claim ends at most this many expired jobs, so that a flood of them cannot hold the write lock.
-EXPIRE_LIMIT = 1000
+MAX_EXPIRED_JOBS = 1000
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
-_orders = msgspec.json.Decoder(WorkerCommands).decode
+_decode_commands = msgspec.json.Decoder(WorkerCommands).decode
 
-PAUSED = "SELECT name FROM mainspring_queues WHERE paused"
+PAUSED_QUEUES = "SELECT name FROM mainspring_queues WHERE paused"
 _ALIVE = "SELECT 1 FROM mainspring_workers WHERE id = ? AND until > ?"
 _NEXT_EXPIRY = """SELECT min(expires_at) FROM mainspring_jobs
     WHERE state = 'pending' AND expires_at IS NOT NULL"""
@@ -70,23 +70,24 @@ _BYTES = """SELECT coalesce(sum(length(CAST(payload AS BLOB)) + length(CAST(opti
     FROM mainspring_jobs WHERE n IN (SELECT value FROM json_each(?))"""
 # To know the size of a row is to read it. So they are looked at a few at a time, then four times as many, and one by
 # one where the budget ends: of a backlog of large ones each claim reads a few more than it takes.
-FIRST_LOOK = 16
+FIRST_SIZED_JOBS = 16
 # Jobs that have killed their workers wait apart, and a worker takes one at a time.
 _SUSPECTS = f"""SELECT queue, task, rank, run_at, n, id, crashes FROM mainspring_jobs
     WHERE state = 'pending' AND crashes >= 2
-    AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE {HELD} AND state = 'running' AND worker = ? AND crashes >= 2)
+    AND NOT EXISTS (SELECT 1 FROM mainspring_jobs 
+        WHERE {HELD_INDEX_SQL} AND state = 'running' AND worker = ? AND crashes >= 2)
     ORDER BY rank, run_at, id"""
 _TAKE_FIRST = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
         attempt = attempt + 1, runs = runs + 1
     WHERE n = :n AND (expires_at IS NULL OR expires_at > :now)"""
 # All rows of the claim as one JSON text: a row at a time would hand the interpreter lock over and back for
 # each, and wait for the event loop every time.
-_TAKEN = f"""SELECT json_group_array(json_array({CLAIMED})) FROM mainspring_jobs
-    WHERE {HELD} AND state = 'running' AND worker = :worker AND lease = :lease"""
-_TAKEN_ROWS = _TAKEN.replace(f"json_group_array(json_array({CLAIMED}))", CLAIMED)
+_TAKEN_AS_JSON = f"""SELECT json_group_array(json_array({CLAIMED_COLUMNS})) FROM mainspring_jobs
+    WHERE {HELD_INDEX_SQL} AND state = 'running' AND worker = :worker AND lease = :lease"""
+_TAKEN_ROWS = _TAKEN_AS_JSON.replace(f"json_group_array(json_array({CLAIMED_COLUMNS}))", CLAIMED_COLUMNS)
 
 
-_OPEN = "SELECT task, open_until, probe FROM mainspring_circuits WHERE open_until IS NOT NULL ORDER BY task"
+_OPEN_CIRCUITS = "SELECT task, open_until, probe FROM mainspring_circuits WHERE open_until IS NOT NULL ORDER BY task"
 _HEAD = """SELECT queue, task, rank, run_at, n, id, crashes FROM mainspring_jobs
     WHERE state = 'pending' AND crashes < 2 AND queue = ? AND task = ? AND rank = ? ORDER BY run_at, id LIMIT 1"""
 
@@ -96,21 +97,23 @@ def _json(value: Any) -> str:
 
 
 def _expire(db: sqlite3.Connection, now: int) -> list[JobId]:
-    rows = db.execute(_EXPIRE, {"now": now, "limit": EXPIRE_LIMIT}).fetchall()
+    rows = db.execute(_EXPIRE, {"now": now, "limit": MAX_EXPIRED_JOBS}).fetchall()
     if rows:
-        count(db, {State.EXPIRED: len(rows)})
-    made = [(id, schedule) for id, options, key in rows if (schedule := series_of(id, options, key)) is not None]
-    tell(db, [JobEnd(schedule, id, State.EXPIRED, instant(now)) for id, schedule in made])
+        add_to_counts(db, {State.EXPIRED: len(rows)})
+    made = [
+        (id, schedule) for id, options, key in rows if (schedule := counted_schedule_of(id, options, key)) is not None
+    ]
+    apply_job_transitions(db, [JobEnd(schedule, id, State.EXPIRED, instant(now)) for id, schedule in made])
     return sorted(id for id, *_ in rows)
 
 
-class _Wanted:
+class _Claimable:
     """The groups and the suspects that this worker may take from, each row with queue, task, rank and run_at."""
 
     def __init__(
         self, db: sqlite3.Connection, queues: Collection[str] | None, tasks: Collection[str], worker: WorkerId
     ) -> None:
-        paused = {name for (name,) in db.execute(PAUSED).fetchall()}
+        paused = {name for (name,) in db.execute(PAUSED_QUEUES).fetchall()}
 
         def named(row: Row) -> bool:
             return row[1] in tasks and (queues is None or row[0] in queues) and row[0] not in paused
@@ -118,7 +121,7 @@ class _Wanted:
         self.groups = list(filter(named, db.execute(GROUPS).fetchall()))
         self.suspects = list(filter(named, db.execute(_SUSPECTS, (worker,)).fetchall()))
         self.open: dict[str, tuple[int, JobId | None]] = {
-            task: (until, probe) for task, until, probe in db.execute(_OPEN).fetchall()
+            task: (until, probe) for task, until, probe in db.execute(_OPEN_CIRCUITS).fetchall()
         }
 
     def next_at(self, expiry: int | None) -> int | None:
@@ -131,7 +134,7 @@ class _Wanted:
         return min(due, default=None)
 
 
-def look(
+def next_claim_at(
     db: sqlite3.Connection,
     queues: Collection[str] | None,
     worker: WorkerId,
@@ -144,7 +147,7 @@ def look(
         return now
     if not db.execute(_ALIVE, (worker, now)).fetchone():
         return None
-    return _Wanted(db, queues, tasks, worker).next_at(expiry)
+    return _Claimable(db, queues, tasks, worker).next_at(expiry)
 
 
 def claim(
@@ -159,21 +162,21 @@ def claim(
     expired, lease = _expire(db, now), os.urandom(8).hex()
     if not db.execute(_ALIVE, (worker, now)).fetchone():
         return "[]", lease, None, expired
-    wanted = _Wanted(db, queues, tasks, worker)
+    wanted = _Claimable(db, queues, tasks, worker)
     values: dict[str, Any] = {"lease": lease, "worker": worker, "now": now}
-    taken, left = _firsts(db, wanted, values, limit)
+    taken, left = _take_probes_and_suspect(db, wanted, values, limit)
     groups = [row for row in wanted.groups if row[3] <= now and row[1] not in wanted.open]
     for rank in sorted({group[2] for group in groups}):
         if taken >= limit or left <= 0:
             break
         some = [group for group in groups if group[2] == rank]
-        due, left = _fitting(db, _due(db, some, values | {"rank": rank, "limit": limit - taken}), left)
+        due, left = _within_budget(db, _due(db, some, values | {"rank": rank, "limit": limit - taken}), left)
         taken += db.execute(_TAKE, values | {"ns": _json(due)}).rowcount
-    rows = _taken(db, values) if taken else "[]"
-    if taken >= limit or left <= 0 or len(expired) == EXPIRE_LIMIT:
+    rows = _read_taken(db, values) if taken else "[]"
+    if taken >= limit or left <= 0 or len(expired) == MAX_EXPIRED_JOBS:
         return rows, lease, now, expired
     expiry = db.execute(_NEXT_EXPIRY).fetchone()[0]
-    return rows, lease, _Wanted(db, queues, tasks, worker).next_at(expiry), expired
+    return rows, lease, _Claimable(db, queues, tasks, worker).next_at(expiry), expired
 
 
 def _due(db: sqlite3.Connection, groups: list[Row], values: dict[str, Any]) -> list[int]:
@@ -187,12 +190,12 @@ def _due(db: sqlite3.Connection, groups: list[Row], values: dict[str, Any]) -> l
     return rows
 
 
-def _fitting(db: sqlite3.Connection, due: list[int], left: int) -> tuple[list[int], int]:
+def _within_budget(db: sqlite3.Connection, due: list[int], left: int) -> tuple[list[int], int]:
     """Those of them, in order, before which there are bytes left; and how many are left after them."""
-    fit, look = 0, FIRST_LOOK
+    fit, look = 0, FIRST_SIZED_JOBS
     while fit < len(due) and left > 0:
         some = due[fit : fit + look]
-        size = _bytes(db, some)
+        size = _stored_bytes(db, some)
         if size >= left and look > 1:
             look = 1
         else:
@@ -200,18 +203,18 @@ def _fitting(db: sqlite3.Connection, due: list[int], left: int) -> tuple[list[in
     return due[:fit], left
 
 
-def _bytes(db: sqlite3.Connection, rows: Sequence[int]) -> int:
+def _stored_bytes(db: sqlite3.Connection, rows: Sequence[int]) -> int:
     size: int = db.execute(_BYTES, (_json(rows),)).fetchone()[0]
     return size
 
 
-def _taken(db: sqlite3.Connection, values: dict[str, Any]) -> str | list[Row]:
+def _read_taken(db: sqlite3.Connection, values: dict[str, Any]) -> str | list[Row]:
     try:
-        text: str = db.execute(_TAKEN, values).fetchone()[0]
+        text: str = db.execute(_TAKEN_AS_JSON, values).fetchone()[0]
     except sqlite3.OperationalError as error:
-        if not holds_no_text(error):
+        if not is_not_utf8_error(error):
             raise
-        return lenient(db, _TAKEN_ROWS, values)
+        return fetch_rows_leniently(db, _TAKEN_ROWS, values)
     return text
 
 
@@ -230,7 +233,9 @@ def set_aside(db: sqlite3.Connection, ids: Collection[JobId], lease: Lease = "")
     )
 
 
-def _firsts(db: sqlite3.Connection, wanted: _Wanted, values: dict[str, Any], limit: int) -> tuple[int, int]:
+def _take_probes_and_suspect(
+    db: sqlite3.Connection, wanted: _Claimable, values: dict[str, Any], limit: int
+) -> tuple[int, int]:
     """Takes what comes before all others, a probe for each half-open circuit and one suspect: how many, and the bytes
     that are left for others."""
     taken, left, now = 0, CLAIM_BYTES, values["now"]
@@ -244,13 +249,13 @@ def _firsts(db: sqlite3.Connection, wanted: _Wanted, values: dict[str, Any], lim
         # Not taken: one of many that have expired, more than a claim may end.
         if head is not None and db.execute(_TAKE_FIRST, values | {"n": head[4]}).rowcount:
             db.execute("UPDATE mainspring_circuits SET probe = ? WHERE task = ?", (head[5], task))
-            taken, left = taken + 1, left - _bytes(db, [head[4]])
+            taken, left = taken + 1, left - _stored_bytes(db, [head[4]])
             if head[6] >= 2:
                 suspects = []
     suspects = [row for row in suspects if row[1] not in wanted.open]
     if suspects and taken < limit and left > 0:
         taken += db.execute(_TAKE_FIRST, values | {"n": suspects[0][4]}).rowcount
-        left -= _bytes(db, [suspects[0][4]])
+        left -= _stored_bytes(db, [suspects[0][4]])
     return taken, left
 
 
@@ -259,28 +264,32 @@ _BEAT = """INSERT INTO mainspring_workers (id, until, info) VALUES (?, ?, ?)
     RETURNING orders""".format(
     late="json_valid(info) AND json_extract(info, '$.beats') > json_extract(excluded.info, '$.beats')"
 )
-_HOLDS = f"SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE {HELD} AND state = 'running' AND worker = ?"
+_RUNS_OF_WORKER = (
+    f"SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE {HELD_INDEX_SQL} AND state = 'running' AND worker = ?"
+)
 
 
 def beat(db: sqlite3.Connection, worker: WorkerInfo, until: int, now: int) -> BeatReply:
-    db.execute("DELETE FROM mainspring_workers WHERE until <= ?", (now - round(LONG_SILENT.total_seconds() * 1e6),))
+    db.execute(
+        "DELETE FROM mainspring_workers WHERE until <= ?", (now - round(SILENT_WORKER_RETENTION.total_seconds() * 1e6),)
+    )
     if until > now:
         row = db.execute(_BEAT, (worker.id, until, _encode(worker).decode())).fetchone()
     else:
         row = db.execute("DELETE FROM mainspring_workers WHERE id = ? RETURNING orders", (worker.id,)).fetchone()
-    held = db.execute(_HOLDS, (worker.id,)).fetchall()
+    held = db.execute(_RUNS_OF_WORKER, (worker.id,)).fetchall()
     cancels = {id: reason for id, _, reason in held if reason is not None}
     holds = {id: lease for id, lease, _ in held}
-    return BeatReply(holds, cancels, orders_of(row and row[0]), watched_until=watched(db))
+    return BeatReply(holds, cancels, commands_of(row and row[0]), watched_until=watched(db))
 
 
-def orders_of(text: str | None) -> WorkerCommands:
+def commands_of(text: str | None) -> WorkerCommands:
     """Nothing that cannot be decoded is obeyed."""
-    found = [] if text is None else readable("orders of worker", [("", text)], _orders)
+    found = [] if text is None else readable("orders of worker", [("", text)], _decode_commands)
     return found[0] if found else WorkerCommands()
 
 
-def order(
+def set_commands(
     db: sqlite3.Connection,
     workers: Collection[WorkerId] | None,
     orders: WorkerCommands,
@@ -288,8 +297,8 @@ def order(
     seen: WorkerCommands | None,
 ) -> list[WorkerId]:
     rows = db.execute("SELECT id, orders FROM mainspring_workers WHERE until > ? ORDER BY id", (now,)).fetchall()
-    chosen = [(id, orders_of(text)) for id, text in rows if workers is None or id in workers]
-    given = {id: new for id, known in chosen if (new := ordered(known, orders, seen)) is not None}
+    chosen = [(id, commands_of(text)) for id, text in rows if workers is None or id in workers]
+    given = {id: new for id, known in chosen if (new := next_commands(known, orders, seen)) is not None}
     pairs = [(_encode(new).decode(), id) for id, new in given.items()]
     db.executemany("UPDATE mainspring_workers SET orders = ? WHERE id = ?", pairs)
     return list(given)

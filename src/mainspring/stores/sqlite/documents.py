@@ -14,8 +14,8 @@ from ...records.audit import AuditEntry, AuditFilter
 from ...records.document import Document
 from ...records.feed import MIN_FEED_ITEMS, Feed, FeedItem
 from ..rows import Row
-from .batch import chunks, flat, places
-from .lenient import rows_of
+from .batch import chunks, flatten, value_lists
+from .lenient import fetch_rows
 
 T = TypeVar("T")
 # Rows that one tidying deletes of a kind at most; and the news between two looks for those that nobody needs.
@@ -30,7 +30,7 @@ _WRITE = "INSERT OR REPLACE INTO mainspring_documents (kind, name, revision, exp
 
 def _put(db: sqlite3.Connection, new: Document, now: int) -> bool:
     sql = f"{_FOUND} AND name = :name AND {_THERE}"
-    rows = rows_of(db, sql, {"kind": new.kind, "name": new.name, "now": now})
+    rows = fetch_rows(db, sql, {"kind": new.kind, "name": new.name, "now": now})
     old = _document(new.kind, rows[0]) if rows else None
     if old == new:
         return True
@@ -56,7 +56,7 @@ def _documents(
     if names is not None:
         values["names"] = _json(list(names)).decode()
     sql = f"{_FOUND} {beyond} {named} AND {_THERE} ORDER BY name LIMIT :limit"
-    return [_document(kind, row) for row in rows_of(db, sql, values)]
+    return [_document(kind, row) for row in fetch_rows(db, sql, values)]
 
 
 _DROP = """DELETE FROM mainspring_documents WHERE kind = ? AND name IN (SELECT value FROM json_each(?))
@@ -124,7 +124,7 @@ def watched(db: sqlite3.Connection) -> datetime | None:
 
 def _publish(db: sqlite3.Connection, news: Sequence[str]) -> datetime | None:
     for some in chunks([(text,) for text in news]):
-        db.execute(f"INSERT INTO mainspring_news (text) VALUES {places(len(some), 1)}", flat(some))
+        db.execute(f"INSERT INTO mainspring_news (text) VALUES {value_lists(len(some), 1)}", flatten(some))
     last = _last(db)
     if last // SWEEP != (last - len(news)) // SWEEP:
         db.execute("DELETE FROM mainspring_news WHERE n <= ?", (last - MIN_FEED_ITEMS,))

@@ -14,16 +14,16 @@ from ...ids import JobId
 from ...records.job import Enqueued, Job, NewJob, State
 from ..rows import COLUMNS, NEW_COLUMNS, job_of, new_row, row_of
 from ..rules import resolve_conflict
-from . import out_of_order as odd
-from .batch import CHUNKS, chunks, flat, places
-from .lenient import rows_of
-from .lists import marked
-from .schedules import follow
+from . import out_of_order
+from .batch import CHUNK_ROWS, chunks, flatten, value_lists
+from .lenient import fetch_rows
+from .lists import mark_undecodable
+from .schedules import apply_job_change
 
 _encode = msgspec.json.Encoder().encode
 _INSERT = {
-    size: f"INSERT INTO mainspring_jobs ({NEW_COLUMNS}) VALUES {places(size, 12)} ON CONFLICT (id) DO NOTHING"
-    for size in CHUNKS
+    size: f"INSERT INTO mainspring_jobs ({NEW_COLUMNS}) VALUES {value_lists(size, 12)} ON CONFLICT (id) DO NOTHING"
+    for size in CHUNK_ROWS
 }
 
 
@@ -31,15 +31,15 @@ def enqueue(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime, us: i
     if all(job.unique_key is None and job.idempotency_key is None for job in jobs):
         if any(job.tags for job in jobs):
             firsts = {job.id: job for job in reversed(jobs)}
-            _tag(db, [job for job in firsts.values() if job.tags and not _known(db, job.id)])
+            _tag(db, [job for job in firsts.values() if job.tags and not _exists(db, job.id)])
         for chunk in chunks(jobs):
-            db.execute(_INSERT[len(chunk)], flat([new_row(job, us) for job in chunk]))
-        odd.put(db, jobs, us)
+            db.execute(_INSERT[len(chunk)], flatten([new_row(job, us) for job in chunk]))
+        out_of_order.record(db, jobs, us)
         return [Enqueued(job.id) for job in jobs]
     db.execute("SAVEPOINT mainspring_enqueue")
     answers: list[Enqueued] = []
     for n, job in enumerate(jobs):
-        answers.append(_admit(db, job, now, us))
+        answers.append(_enqueue_one(db, job, now, us))
         if answers[-1].status == "refused":
             db.execute("ROLLBACK TO mainspring_enqueue")
             answers = [Enqueued(other.id, "refused") if i != n else answers[-1] for i, other in enumerate(jobs)]
@@ -48,35 +48,35 @@ def enqueue(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime, us: i
     return answers
 
 
-def _admit(db: sqlite3.Connection, new: NewJob, now: datetime, us: int) -> Enqueued:
-    if _known(db, new.id):
+def _enqueue_one(db: sqlite3.Connection, new: NewJob, now: datetime, us: int) -> Enqueued:
+    if _exists(db, new.id):
         return Enqueued(new.id)
     key, held = holder(db, new)
     while held is not None and held.shown(now) == "expired":
-        save(db, held, replace(held, state=State.EXPIRED, finished_at=now))
+        save_job(db, held, replace(held, state=State.EXPIRED, finished_at=now))
         key, held = holder(db, new)
     if held is None:
-        insert(db, [new], us)
+        insert_new(db, [new], us)
         return Enqueued(new.id)
     if new.on_conflict == "raise":
         return Enqueued(held.id, "refused", key)
     changed, status = resolve_conflict(held, new, now)
     if changed is not held:
-        save(db, held, changed)
+        save_job(db, held, changed)
     return Enqueued(held.id, status, key)
 
 
-def insert(db: sqlite3.Connection, jobs: Sequence[NewJob], us: int) -> None:
+def insert_new(db: sqlite3.Connection, jobs: Sequence[NewJob], us: int) -> None:
     """Inserts jobs that are new and whose keys are free."""
     for chunk in chunks(jobs):
-        db.execute(_INSERT[len(chunk)], flat([new_row(job, us) for job in chunk]))
-    odd.put(db, jobs, us)
+        db.execute(_INSERT[len(chunk)], flatten([new_row(job, us) for job in chunk]))
+    out_of_order.record(db, jobs, us)
     _tag(db, jobs)
     keys = {(key, job.id) for job in jobs for key in (job.unique_key, job.idempotency_key) if key is not None}
     db.executemany("INSERT INTO mainspring_keys VALUES (?, ?)", sorted(keys))
 
 
-_MET = """SELECT id FROM mainspring_jobs WHERE id IN (SELECT value FROM json_each(:ids))
+_CONFLICTS = """SELECT id FROM mainspring_jobs WHERE id IN (SELECT value FROM json_each(:ids))
     UNION ALL SELECT :held FROM mainspring_jobs WHERE unique_key IN (SELECT value FROM json_each(:unique))
         AND state IN ('pending', 'running', 'waiting', 'paused')
     UNION ALL SELECT :held FROM mainspring_jobs WHERE idempotency_key IN (SELECT value FROM json_each(:idempotent))
@@ -93,10 +93,10 @@ def all_new(db: sqlite3.Connection, jobs: Sequence[NewJob]) -> bool:
     if any(len(set(values)) < len(values) for values in given.values()):
         return False
     texts = {name: _encode(values).decode() for name, values in given.items()}
-    return db.execute(_MET, texts | {"held": ""}).fetchone() is None
+    return db.execute(_CONFLICTS, texts | {"held": ""}).fetchone() is None
 
 
-def _known(db: sqlite3.Connection, id: JobId) -> bool:
+def _exists(db: sqlite3.Connection, id: JobId) -> bool:
     return db.execute("SELECT 1 FROM mainspring_jobs WHERE id = ?", (id,)).fetchone() is not None
 
 
@@ -118,38 +118,38 @@ def holder(db: sqlite3.Connection, job: NewJob | Job) -> tuple[str | None, Job |
     ):
         if key is not None:
             sql = f"SELECT {COLUMNS} FROM mainspring_jobs WHERE {column} = ? AND state IN ({states})"
-            rows = marked(rows_of(db, sql, (key,)))
+            rows = mark_undecodable(fetch_rows(db, sql, (key,)))
             if rows:
                 return key, job_of(rows[0])
     return None, None
 
 
-_SAVE = f"UPDATE mainspring_jobs SET ({COLUMNS}, error, ending) = ({places(1, 24)[1:-1]}, NULL) WHERE id = ?"
+_SAVE = f"UPDATE mainspring_jobs SET ({COLUMNS}, error, ending) = ({value_lists(1, 24)[1:-1]}, NULL) WHERE id = ?"
 _COUNT = """INSERT INTO mainspring_counts VALUES (?, ?)
     ON CONFLICT (state) DO UPDATE SET count = count + excluded.count"""
 
 
-def save(db: sqlite3.Connection, old: Job, job: Job) -> None:
+def save_job(db: sqlite3.Connection, old: Job, job: Job) -> None:
     """Writes the whole job, and what is kept beside it."""
-    db.execute(_SAVE, (*row_of(job), kind_of(job), job.id))
+    db.execute(_SAVE, (*row_of(job), failure_kind_of(job), job.id))
     if job.tags != old.tags:
         _untag(db, old)
         _tag(db, [job])
     if job.state is not old.state:
-        count(db, {old.state: -1, job.state: 1})
-        follow(db, old, job, job.finished_at or job.run_at)
+        add_to_counts(db, {old.state: -1, job.state: 1})
+        apply_job_change(db, old, job, job.finished_at or job.run_at)
         if old.state is State.DEAD:
-            _raise(db, old)
+            _remove_from_dead(db, old)
 
 
-def count(db: sqlite3.Connection, moves: Mapping[State, int]) -> None:
+def add_to_counts(db: sqlite3.Connection, moves: Mapping[State, int]) -> None:
     """Keeps the number of jobs in each final state."""
     db.executemany(_COUNT, [(state.value, by) for state, by in moves.items() if state.final and by])
 
 
-def drop(db: sqlite3.Connection, job: Job, now: datetime) -> None:
+def delete_job(db: sqlite3.Connection, job: Job, now: datetime) -> None:
     """The job and all that is kept beside it."""
-    follow(db, job, None, now)
+    apply_job_change(db, job, None, now)
     for table in ("executions", "logs", "errors"):
         db.execute(f"DELETE FROM mainspring_{table} WHERE job_id = ?", (job.id,))
     _untag(db, job)
@@ -157,17 +157,17 @@ def drop(db: sqlite3.Connection, job: Job, now: datetime) -> None:
         if key is not None:
             db.execute("DELETE FROM mainspring_keys WHERE key = ? AND job_id = ?", (key, job.id))
     if job.state is State.DEAD:
-        _raise(db, job)
-    odd.drop(db, job)
+        _remove_from_dead(db, job)
+    out_of_order.drop(db, job)
     db.execute("DELETE FROM mainspring_jobs WHERE id = ?", (job.id,))
-    count(db, {job.state: -1})
+    add_to_counts(db, {job.state: -1})
 
 
-def kind_of(job: Job) -> str | None:
+def failure_kind_of(job: Job) -> str | None:
     return None if job.failure is None else job.failure.kind
 
 
-def _raise(db: sqlite3.Connection, job: Job) -> None:
+def _remove_from_dead(db: sqlite3.Connection, job: Job) -> None:
     """It is no longer among the dead."""
     sql = "DELETE FROM mainspring_dead WHERE task = ? AND error = ? AND finished_at = ? AND job_id = ?"
     if job.failure is not None and job.finished_at is not None:

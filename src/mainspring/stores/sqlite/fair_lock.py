@@ -11,8 +11,8 @@ if sys.platform != "win32":
 
 # Whoever waits looks every STEP; after PATIENCE steps it goes on without its turn, because the
 # process ahead may be stopped. SQLite's own lock keeps the data right, this one only the order.
-STEP = 0.0002
-PATIENCE = 500
+POLL_SECONDS = 0.0002
+MAX_POLLS = 500
 
 
 class FairFileLock:
@@ -49,11 +49,11 @@ class FairFileLock:
     else:
 
         def _take(self, byte: int) -> bool:
-            for _ in range(PATIENCE):
+            for _ in range(MAX_POLLS):
                 try:
                     fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
                 except OSError:
-                    time.sleep(STEP)
+                    time.sleep(POLL_SECONDS)
                 else:
                     return True
             return False

@@ -11,19 +11,19 @@ from pathlib import Path
 from ...config import Durability
 from ...errors import BadInput, SchemaMismatch, StoreError, StoreUnavailable
 from ...records.schema import Schema
-from ..migrations import Migrations, steps
-from ..rows import kind_of
-from .out_of_order import is_odd
-from .writer_thread import translated
+from ..migrations import Migrations, load_migrations
+from ..rows import decode_failure_kind
+from .out_of_order import is_out_of_order
+from .writer_thread import translate_error
 
-MINIMUM = (3, 37, 0)  # STRICT tables, RETURNING, UPDATE FROM
+MIN_SQLITE_VERSION = (3, 37, 0)  # STRICT tables, RETURNING, UPDATE FROM
 BUSY_SECONDS = 30.0
 
 
-def prepare(path: str) -> str:
+def create_file(path: str) -> str:
     """Makes the file if need be, readable by its owner only; says clearly what stands in the way."""
-    if sqlite3.sqlite_version_info < MINIMUM:
-        need = ".".join(map(str, MINIMUM))
+    if sqlite3.sqlite_version_info < MIN_SQLITE_VERSION:
+        need = ".".join(map(str, MIN_SQLITE_VERSION))
         raise StoreError(f"this Python has SQLite {sqlite3.sqlite_version}; the SQLite store needs {need} or newer")
     file = Path(path)
     if not file.parent.is_dir():
@@ -43,12 +43,12 @@ def prepare(path: str) -> str:
 def connect(path: str, durability: Durability) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
-        mode = _write_ahead(db)
+        mode = _enable_wal(db)
     except sqlite3.DatabaseError as error:
         db.close()
         if "not a database" in str(error):
             raise StoreError(f"{path!r} exists and is not a SQLite database; name another file") from None
-        raise translated(error) from error
+        raise translate_error(error) from error
     if mode != "wal":
         db.close()
         raise StoreError(f"{path!r} cannot use write-ahead logging (a network file system?): use a local disk")
@@ -68,7 +68,7 @@ def inode(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def check_place(path: str, known: tuple[int, int] | None) -> None:
+def check_same_file(path: str, known: tuple[int, int] | None) -> None:
     """Raises if the path leads to another file, or to none: SQLite would go on with one that no other process sees."""
     if known is not None and inode(path) != known:
         raise StoreError(
@@ -76,7 +76,7 @@ def check_place(path: str, known: tuple[int, int] | None) -> None:
         )
 
 
-def _write_ahead(db: sqlite3.Connection) -> str:
+def _enable_wal(db: sqlite3.Connection) -> str:
     """Turns write-ahead logging on; SQLite does not wait for a lock here, so several that start at once must."""
     for _ in range(int(BUSY_SECONDS / 0.02)):
         try:
@@ -90,7 +90,7 @@ def _write_ahead(db: sqlite3.Connection) -> str:
     raise sqlite3.OperationalError("database is locked")
 
 
-def join(db: sqlite3.Connection, path: str) -> None:
+def check_caller_connection(db: sqlite3.Connection, path: str) -> None:
     """Makes sure the caller's connection is to our file and inside a transaction that the caller ends."""
     mine = os.path.realpath(path)
     if not any(os.path.realpath(row[2]) == mine for row in db.execute("PRAGMA database_list") if row[1] == "main"):
@@ -101,42 +101,42 @@ def join(db: sqlite3.Connection, path: str) -> None:
         db.execute("BEGIN IMMEDIATE")
 
 
-STEPS = steps("sqlite/tables.sql")
+MIGRATIONS = load_migrations("sqlite/tables.sql")
 
 
-def found(db: sqlite3.Connection, steps: Migrations) -> Schema:
+def read_schema(db: sqlite3.Connection, migrations: Migrations) -> Schema:
     if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'mainspring_schema'").fetchone():
-        return steps.schema(0, 0)
+        return migrations.schema(0, 0)
     version, *oldest = db.execute("SELECT * FROM mainspring_schema").fetchone() or (0,)
-    return steps.schema(version, *oldest or (None,))
+    return migrations.schema(version, *oldest or (None,))
 
 
-def check(db: sqlite3.Connection, steps: Migrations) -> None:
+def check_schema(db: sqlite3.Connection, migrations: Migrations) -> None:
     """Raises if this release cannot work on the tables, as they are now."""
-    if trouble := found(db, steps).trouble:
+    if trouble := read_schema(db, migrations).trouble:
         raise SchemaMismatch(trouble)
 
 
-def points_to_schema(error: StoreError) -> bool:
+def is_schema_error(error: StoreError) -> bool:
     """Whether SQLite did not know what a statement of ours names."""
     return any(words in str(error) for words in ("no such table", "no such column", "has no column"))
 
 
 def migrate(
-    db: sqlite3.Connection, steps: Migrations, target: int | None, now: int, *, only_up: bool = False
+    db: sqlite3.Connection, migrations: Migrations, target: int | None, now: int, *, only_up: bool = False
 ) -> list[int]:
     """Steps the schema to `target`, all or nothing; returns the versions it passed through.
 
     With `only_up` a later schema stays as it is, if this release can work on it.
     """
-    goal = steps.target(target)
+    goal = migrations.target(target)
     alone = not db.in_transaction
     if alone:
-        if found(db, steps).version == goal:
+        if read_schema(db, migrations).version == goal:
             return []
         db.execute("BEGIN IMMEDIATE")
     try:
-        passed = _step(db, steps, goal, now, only_up)
+        passed = _apply(db, migrations, goal, now, only_up)
     except BaseException:
         if alone:
             db.execute("ROLLBACK")
@@ -146,29 +146,29 @@ def migrate(
     return passed
 
 
-def _step(db: sqlite3.Connection, steps: Migrations, target: int, now: int, only_up: bool) -> list[int]:
-    schema = found(db, steps)
+def _apply(db: sqlite3.Connection, migrations: Migrations, target: int, now: int, only_up: bool) -> list[int]:
+    schema = read_schema(db, migrations)
     if schema.version == target:
         return []
     if only_up and schema.version > target:
-        check(db, steps)
+        check_schema(db, migrations)
         return []
-    way = steps.way(schema.version, target)
+    way = migrations.between(schema.version, target)
     if schema.version:
-        _guard(db, target, steps.oldest(target), now)
-    db.create_function("mainspring_kind", 1, kind_of, deterministic=True)
-    db.create_function("mainspring_is_odd", 2, is_odd, deterministic=True)
+        _refuse_incompatible_workers(db, target, migrations.oldest(target), now)
+    db.create_function("mainspring_kind", 1, decode_failure_kind, deterministic=True)
+    db.create_function("mainspring_is_odd", 2, is_out_of_order, deterministic=True)
     for _, text in way:
         for statement in re.sub(r"--.*", "", text).split(";"):
             db.execute(statement)
     db.execute("DROP TABLE IF EXISTS mainspring_schema")
     if target:
         db.execute("CREATE TABLE mainspring_schema (version INTEGER NOT NULL, oldest INTEGER NOT NULL) STRICT")
-        db.execute("INSERT INTO mainspring_schema VALUES (?, ?)", (target, steps.oldest(target)))
+        db.execute("INSERT INTO mainspring_schema VALUES (?, ?)", (target, migrations.oldest(target)))
     return [after for after, _ in way]
 
 
-def _guard(db: sqlite3.Connection, target: int, oldest: int, now: int) -> None:
+def _refuse_incompatible_workers(db: sqlite3.Connection, target: int, oldest: int, now: int) -> None:
     """Nobody who beats is left on tables it cannot work on."""
     sql = """SELECT id, CASE WHEN json_valid(info) THEN json_extract(info, '$.schema') END AS known
         FROM mainspring_workers WHERE until > ? AND typeof(known) = 'integer' AND known > 0

@@ -9,12 +9,12 @@ from typing import Any
 from ..rows import Row
 
 
-def holds_no_text(error: sqlite3.Error) -> bool:
+def is_not_utf8_error(error: sqlite3.Error) -> bool:
     """Whether a query failed because a text is not UTF-8."""
     return "UTF-8" in str(error)
 
 
-def too_big(error: sqlite3.Error) -> bool:
+def is_too_big_error(error: sqlite3.Error) -> bool:
     """Whether all rows as one text are more than SQLite holds: an earlier release took metadata of any size."""
     return "too big" in str(error)
 
@@ -22,17 +22,17 @@ def too_big(error: sqlite3.Error) -> bool:
 Values = Mapping[str, Any] | Sequence[Any]
 
 
-def rows_of(db: sqlite3.Connection, sql: str, values: Values) -> list[Row]:
+def fetch_rows(db: sqlite3.Connection, sql: str, values: Values) -> list[Row]:
     """The rows of a query, in the usual way if that leads there."""
     try:
         return db.execute(sql, values).fetchall()
     except sqlite3.OperationalError as error:
-        if not holds_no_text(error):
+        if not is_not_utf8_error(error):
             raise
-        return lenient(db, sql, values)
+        return fetch_rows_leniently(db, sql, values)
 
 
-def lenient(db: sqlite3.Connection, sql: str, values: Values) -> list[Row]:
+def fetch_rows_leniently(db: sqlite3.Connection, sql: str, values: Values) -> list[Row]:
     """The rows of a query, where a text that is not UTF-8 stays bytes."""
     usual = db.text_factory
     db.text_factory = bytes
@@ -43,7 +43,7 @@ def lenient(db: sqlite3.Connection, sql: str, values: Values) -> list[Row]:
     return [[_decoded(value) for value in row] for row in rows]
 
 
-def only_text(row: Row) -> Row:
+def require_text(row: Row) -> Row:
     """The row; raises if one of its texts is not UTF-8."""
     if any(isinstance(value, bytes) for value in row):
         raise ValueError("a column is not UTF-8 text")

@@ -11,41 +11,43 @@ import msgspec
 from ...clock import micros
 from ...records.job import FINAL
 from ...records.query import Cursor, Filter, Sort
-from ..rows import COLUMNS, END_SQL, HELD, SHOWN_SQL, Row, beyond, brief_columns, end_texts, stored
-from .lenient import holds_no_text, lenient, too_big
-from .out_of_order import earliest, latest
+from ..rows import COLUMNS, END_SQL, HELD_INDEX_SQL, SHOWN_SQL, Row, brief_columns, end_texts, prefix_end, stored_states
+from .lenient import fetch_rows_leniently, is_not_utf8_error, is_too_big_error
+from .out_of_order import earliest_id, latest_id
 
 # Some ways to a page are tried. Where an index on what was asked leads to hardly any, SOON at most, these are put in
 # order. Where many match, they are among the NEAR next ones in the order asked for, or the FIRST next ones if that
 # order is merged from groups; if some of a page are, they tell how far the walk would be. It is gone, unless an index
 # leads to fewer jobs: to put one in order costs as much as DEAR steps by id, or one of a merge. What is left goes along
 # the order until the page is full, unless an index leads to FEW at most.
-SOON, FIRST, NEAR, FEW, DEAR = 500, 500, 5000, 200_000, 5
+MAX_INDEXED_ROWS, FIRST_MERGED_ROWS, NEAR_ROWS, MAX_SORTED_ROWS, SORT_COST_ROWS = 500, 500, 5000, 200_000, 5
 
 _FINAL = frozenset(state.value for state in FINAL)
 # What is shown as it is kept.
-_AT_HAND = frozenset(("running", "paused", "waiting"))
-_PLAIN = _AT_HAND | {"completed", "dead", "cancelled"}
+_HELD_STATES = frozenset(("running", "paused", "waiting"))
+_SHOWN_AS_STORED = _HELD_STATES | {"completed", "dead", "cancelled"}
 _COLUMN: dict[Sort, str] = {"created": "id", "due": "run_at", "finished": "finished_at"}
-_PLACE = {name: n for n, name in enumerate(COLUMNS.split(", "))}
-FINISHED_AT = _PLACE["finished_at"]
+_COLUMN_NUMBER = {name: n for n, name in enumerate(COLUMNS.split(", "))}
+FINISHED_AT = _COLUMN_NUMBER["finished_at"]
 # In order of id, whatever SQLite may know of the values in other columns.
-_BY_ID = "mainspring_jobs INDEXED BY sqlite_autoindex_mainspring_jobs_1"
+_JOBS_BY_ID = "mainspring_jobs INDEXED BY sqlite_autoindex_mainspring_jobs_1"
 _SUSPECT = "state = 'pending' AND crashes >= 2"
 _LATE = "state = 'pending' AND expires_at IS NOT NULL AND expires_at <= :now"
-_EVERY = -1  # as a LIMIT
+_NO_LIMIT = -1  # as a LIMIT
 _AS_JSON = f"json_group_array(json_array({COLUMNS}))"
-_KEPT = ", ".join(f"'{name}', json_extract(options, '$.{name}')" for name in ("tags", "schedule", "scheduled_at"))
+_BRIEF_FIELDS = ", ".join(
+    f"'{name}', json_extract(options, '$.{name}')" for name in ("tags", "schedule", "scheduled_at")
+)
 # A field that is null is no field of an option that has no default of null.
-_CUT = f"""CASE WHEN json_valid(options)
-    THEN json_patch('{{}}', json_object({_KEPT}, 'cut', json('true'))) ELSE '{{' END"""
-_BRIEF = brief_columns(_CUT)
+_BRIEF_OPTIONS = f"""CASE WHEN json_valid(options)
+    THEN json_patch('{{}}', json_object({_BRIEF_FIELDS}, 'cut', json('true'))) ELSE '{{' END"""
+_BRIEF = brief_columns(_BRIEF_OPTIONS)
 
 _json = msgspec.json.encode
 _rows = msgspec.json.Decoder(list[Row]).decode
 
 
-class Groups(NamedTuple):
+class IndexGroups(NamedTuple):
     """Jobs with the same values in the first columns of an index, which has each group in the order of the next."""
 
     name: str
@@ -78,8 +80,8 @@ class Groups(NamedTuple):
             SELECT {names} FROM {self.name}_hops CROSS JOIN mainspring_jobs ON n = coalesce({", ".join(ways)}))"""
 
 
-READY = Groups("ready", "mainspring_jobs_ready", ("queue", "task", "rank"), "state = 'pending' AND crashes < 2")
-ENDED = Groups("ended", "mainspring_jobs_finished", ("state", "queue", "task"), "finished_at IS NOT NULL")
+READY = IndexGroups("ready", "mainspring_jobs_ready", ("queue", "task", "rank"), "state = 'pending' AND crashes < 2")
+ENDED = IndexGroups("ended", "mainspring_jobs_finished", ("state", "queue", "task"), "finished_at IS NOT NULL")
 RETRIED = f"""mainspring_jobs INDEXED BY mainspring_jobs_retried WHERE {READY.when} AND attempt > 0"""
 ENDED_GROUPS = f"WITH RECURSIVE {ENDED.hops} SELECT of_state, of_queue, of_task FROM ended_hops"
 
@@ -92,7 +94,7 @@ class Source(NamedTuple):
     head: str = ""
 
 
-class _List:
+class _JobQuery:
     """One list, as SQL and its values, which are bound, never pasted."""
 
     def __init__(
@@ -110,7 +112,7 @@ class _List:
         self.column, self._by_id = _COLUMN[sort], sort == "created"
         self._groups = READY if sort == "due" else ENDED
         self._way, self._sign = ("DESC", "<") if newest else ("ASC", ">")
-        self._states = stored(which) & {"due": {"pending"}, "finished": _FINAL}.get(sort, stored(which))
+        self._states = stored_states(which) & {"due": {"pending"}, "finished": _FINAL}.get(sort, stored_states(which))
         if which.workers is not None:
             self._states &= {"running"}
         named = (("queue", which.queues), ("task", which.tasks))
@@ -153,8 +155,8 @@ class _List:
     def _made(self, by: str = "id") -> list[str]:
         """When it was made, as bounds of its id, unless it is odd."""
         after, before = self.which.created_after, self.which.created_before
-        bounds = [] if after is None else [f"{by} >= {self._bind(earliest(micros(after)))}"]
-        return bounds if before is None else [*bounds, f"{by} <= {self._bind(latest(micros(before)))}"]
+        bounds = [] if after is None else [f"{by} >= {self._bind(earliest_id(micros(after)))}"]
+        return bounds if before is None else [*bounds, f"{by} <= {self._bind(latest_id(micros(before)))}"]
 
     def _due(self) -> list[str]:
         """What the shown state says of the instant at which a pending job is due."""
@@ -164,7 +166,7 @@ class _List:
 
     def _as_shown(self) -> list[str]:
         """What a look at the row must add to the state that is kept."""
-        if self.which.states is None or self._states <= _PLAIN or self.column == "finished_at":
+        if self.which.states is None or self._states <= _SHOWN_AS_STORED or self.column == "finished_at":
             return []
         return [self._among(SHOWN_SQL, self.which.states)]
 
@@ -208,7 +210,7 @@ class _List:
 
     def _prefixed(self) -> str:
         prefix = self.which.key_prefix or ""
-        last = beyond(prefix)
+        last = prefix_end(prefix)
         until = "" if last is None else f" AND {{0}} < {self._bind(last)}"
         return f"({{0}} >= {self._bind(prefix)}{until})"
 
@@ -221,11 +223,11 @@ class _List:
 
     @property
     def nearby(self) -> int:
-        return max(NEAR if self._by_id else FIRST, self.limit)
+        return max(NEAR_ROWS if self._by_id else FIRST_MERGED_ROWS, self.limit)
 
     @property
     def dear(self) -> int:
-        return DEAR if self._by_id else min(DEAR, 1)
+        return SORT_COST_ROWS if self._by_id else min(SORT_COST_ROWS, 1)
 
     def near(self, room: int) -> str:
         """Of the next ones in the order asked for, those that match."""
@@ -234,7 +236,7 @@ class _List:
     def whole(self) -> str:
         """Along the order until the page is full."""
         if self._by_id:
-            return self._walk(_EVERY)
+            return self._walk(_NO_LIMIT)
         if self.ordered:
             return self._first(self.limit)
         walk = self._merged([*self._ahead, *self._shown, *self._said], self.limit)
@@ -244,7 +246,7 @@ class _List:
         fits = [*self._names, *self._state(), *self._said]
         if not self.which.tags:
             ahead = _all([*self._ahead, *self._made()])
-            walk = f"SELECT n AS led FROM {_BY_ID} WHERE {ahead} ORDER BY id {self._way} LIMIT {room}"
+            walk = f"SELECT n AS led FROM {_JOBS_BY_ID} WHERE {ahead} ORDER BY id {self._way} LIMIT {room}"
             return self._page(walk, "n", fits)
         # In the order of the tag's index: a page costs the same however many jobs have the tag.
         ahead = _all([f"tag = {self._bind(self.which.tags[0])}", *self._beyond("job_id"), *self._made("job_id")])
@@ -283,7 +285,7 @@ class _List:
                 WHERE {suspects} ORDER BY {order} LIMIT {room})""")
         return f"SELECT n AS led FROM ({' UNION ALL '.join(arms)}) ORDER BY {order} LIMIT {room}"
 
-    def _named(self, groups: Groups, *ahead: str) -> str:
+    def _named(self, groups: IndexGroups, *ahead: str) -> str:
         """The groups that are asked for, and have jobs ahead."""
         parts = [f"of_{name}" for name in self._names]
         if ahead:
@@ -309,14 +311,14 @@ class _List:
         if which.errors is not None:
             error = self._among("error", which.errors)
             yield Source(f"SELECT job_id AS led FROM mainspring_errors WHERE {error}", "id")
-        if self._states <= _AT_HAND or self._wanted in ({"expired"}, {"retrying"}):
+        if self._states <= _HELD_STATES or self._wanted in ({"expired"}, {"retrying"}):
             yield self._grouped()
 
     def sources(self) -> Iterator[Source]:
         yield from self.led()
         if not self._by_id and (made := self._made()):
             odd = _all([*self._times(), f"NOT ({_all(self._made('job_id'))})"])
-            ids = f"SELECT id AS led FROM {_BY_ID} WHERE {_all(made)}"
+            ids = f"SELECT id AS led FROM {_JOBS_BY_ID} WHERE {_all(made)}"
             yield Source(f"{ids} UNION ALL SELECT job_id FROM mainspring_odd WHERE {odd}", "id")
         if self._names or self.which.states is not None:
             yield self._grouped()
@@ -343,16 +345,17 @@ class _List:
         return Source(" UNION ALL ".join(self._arms()), "n", head)
 
     def _arms(self) -> Iterator[str]:
-        if held := sorted(self._states & _AT_HAND):
+        if held := sorted(self._states & _HELD_STATES):
             state = self._among("state", held)
-            yield f"SELECT n AS led FROM mainspring_jobs INDEXED BY mainspring_jobs_held WHERE {HELD} AND {state}"
+            table = "mainspring_jobs INDEXED BY mainspring_jobs_held"
+            yield f"SELECT n AS led FROM {table} WHERE {HELD_INDEX_SQL} AND {state}"
         if "pending" in self._states:
             yield from self._waiting()
         if self._states & _FINAL:
             yield f"SELECT n AS led FROM ended CROSS JOIN {ENDED.table} WHERE {ENDED.one}"
 
     def _waiting(self) -> Iterator[str]:
-        wanted, id = self._wanted - _PLAIN, ", id AS of_id" if self._scattered else ""
+        wanted, id = self._wanted - _SHOWN_AS_STORED, ", id AS of_id" if self._scattered else ""
         if wanted == {"expired"}:  # what no claim has ended yet
             yield f"SELECT n AS led FROM mainspring_jobs INDEXED BY mainspring_jobs_expiring WHERE {_LATE}"
             return
@@ -396,21 +399,21 @@ def jobs(
     sort: Sort = "created",
     brief: bool = False,
 ) -> list[Row]:
-    asked = _List(which, now, limit, after, newest, sort, brief)
+    asked = _JobQuery(which, now, limit, after, newest, sort, brief)
     if asked.empty:
         return []
-    rows, place = _page(db, asked), _PLACE[asked.column]
+    rows, place = _page(db, asked), _COLUMN_NUMBER[asked.column]
     if asked.odd is not None:
         rows = list({row[0]: row for row in (*rows, *_read(db, asked, asked.collected(asked.odd)))}.values())
     return sorted(rows, key=lambda row: (row[place], row[0]), reverse=newest)[:limit]
 
 
-def _page(db: sqlite3.Connection, asked: _List) -> list[Row]:
+def _page(db: sqlite3.Connection, asked: _JobQuery) -> list[Row]:
     if asked.ordered:
         return _read(db, asked, asked.whole())
     if asked.which.ids is not None:
         return _read(db, asked, asked.collected(next(asked.led())))
-    source, _ = _smallest(db, asked, asked.led(), SOON)
+    source, _ = _smallest(db, asked, asked.led(), MAX_INDEXED_ROWS)
     if source is not None:
         return _read(db, asked, asked.collected(source))
     if (apart := asked.apart) is not None and len(found := _read(db, asked, asked.told(apart))) == asked.limit:
@@ -419,7 +422,7 @@ def _page(db: sqlite3.Connection, asked: _List) -> list[Row]:
     found = _read(db, asked, asked.near(room))
     if len(found) == limit:
         return found
-    source, size = _smallest(db, asked, asked.sources(), FEW)
+    source, size = _smallest(db, asked, asked.sources(), MAX_SORTED_ROWS)
     reach = 2 * room * limit // len(found) if found else 0
     if room < reach < asked.dear * size:
         found = _read(db, asked, asked.near(reach))
@@ -430,7 +433,9 @@ def _page(db: sqlite3.Connection, asked: _List) -> list[Row]:
     return _read(db, asked, asked.collected(source))
 
 
-def _smallest(db: sqlite3.Connection, asked: _List, sources: Iterable[Source], most: int) -> tuple[Source | None, int]:
+def _smallest(
+    db: sqlite3.Connection, asked: _JobQuery, sources: Iterable[Source], most: int
+) -> tuple[Source | None, int]:
     """The one that leads to the fewest jobs, unless these are more than `most`; and how many."""
     best, size = None, most + 1
     for source in sources:
@@ -440,17 +445,17 @@ def _smallest(db: sqlite3.Connection, asked: _List, sources: Iterable[Source], m
     return best, size
 
 
-def _read(db: sqlite3.Connection, asked: _List, sql: str) -> list[Row]:
+def _read(db: sqlite3.Connection, asked: _JobQuery, sql: str) -> list[Row]:
     try:
         return _rows(db.execute(sql, asked.values).fetchone()[0])
     except (sqlite3.OperationalError, sqlite3.DataError) as error:
-        if not holds_no_text(error) and not too_big(error):
+        if not is_not_utf8_error(error) and not is_too_big_error(error):
             raise
-        return marked(lenient(db, sql.replace(_AS_JSON, COLUMNS), asked.values))
+        return mark_undecodable(fetch_rows_leniently(db, sql.replace(_AS_JSON, COLUMNS), asked.values))
 
 
-def marked(rows: list[Row]) -> list[Row]:
+def mark_undecodable(rows: list[Row]) -> list[Row]:
     """Rows of COLUMNS. A row with a text that is not UTF-8 has no options, so that job_of finds out."""
-    options = _PLACE["options"]
+    options = _COLUMN_NUMBER["options"]
     broken = [any(isinstance(value, bytes) for value in row) for row in rows]
     return [[*row[:options], None, *row[options + 1 :]] if bad else row for row, bad in zip(rows, broken, strict=True)]

@@ -13,8 +13,8 @@ from ...records.job import Shown, State
 from ...records.query import Filter
 from ...records.queue import DeadGroup, Queue
 from ...records.run import LogLine
-from ..rows import HELD, Row
-from .claim import PAUSED
+from ..rows import HELD_INDEX_SQL, Row
+from .claim import PAUSED_QUEUES
 from .lists import ENDED, ENDED_GROUPS, FINISHED_AT, READY, RETRIED, jobs
 
 # counts
@@ -31,14 +31,14 @@ _EXPIRED = """SELECT queue, attempt > 0, run_at > :now, -count(*) FROM mainsprin
     INDEXED BY mainspring_jobs_expiring
     WHERE state = 'pending' AND expires_at IS NOT NULL AND expires_at <= :now GROUP BY 1, 2, 3"""
 _HELD = f"""SELECT queue, state, count(*) FROM mainspring_jobs INDEXED BY mainspring_jobs_held
-    WHERE {HELD} GROUP BY 1, 2"""
+    WHERE {HELD_INDEX_SQL} GROUP BY 1, 2"""
 
 
-Unfinished = Mapping[str, Counter[Shown]]
+UnfinishedCounts = Mapping[str, Counter[Shown]]
 """How many jobs are not finished, by queue and shown state."""
 
 
-def unfinished(db: sqlite3.Connection, now: int) -> Unfinished:
+def count_unfinished(db: sqlite3.Connection, now: int) -> UnfinishedCounts:
     found: dict[str, Counter[Shown]] = defaultdict(Counter)
     for queue, due, later in db.execute(_READY, {"now": now}):
         found[queue].update(pending=due, scheduled=later)
@@ -54,7 +54,7 @@ def unfinished(db: sqlite3.Connection, now: int) -> Unfinished:
     return found
 
 
-def counts(db: sqlite3.Connection, waiting: Unfinished) -> dict[Shown, int]:
+def counts(db: sqlite3.Connection, waiting: UnfinishedCounts) -> dict[Shown, int]:
     total: Counter[Shown] = Counter()
     for by_state in waiting.values():
         total.update(by_state)
@@ -63,16 +63,20 @@ def counts(db: sqlite3.Connection, waiting: Unfinished) -> dict[Shown, int]:
     return {state: count for state, count in total.items() if count}
 
 
-def queues(db: sqlite3.Connection, waiting: Unfinished) -> list[Queue]:
-    paused = {name for (name,) in db.execute(PAUSED)}
+def queues(db: sqlite3.Connection, waiting: UnfinishedCounts) -> list[Queue]:
+    paused = {name for (name,) in db.execute(PAUSED_QUEUES)}
     found = {name: waiting.get(name, Counter[Shown]()) for name in sorted(waiting.keys() | paused)}
     return [
         Queue(
-            name=name, paused=name in paused, pending=of["pending"], scheduled=of["scheduled"],
-            retrying=of["retrying"], running=of["running"],
+            name=name,
+            paused=name in paused,
+            pending=of["pending"],
+            scheduled=of["scheduled"],
+            retrying=of["retrying"],
+            running=of["running"],
         )
         for name, of in found.items()
-    ]  # fmt: skip
+    ]
 
 
 _DEAD = """SELECT task, error, count(*) AS size, max(finished_at) AS last FROM mainspring_dead
@@ -104,8 +108,8 @@ def groups(db: sqlite3.Connection) -> list[tuple[State, str]]:
     return sorted({(State(state), task) for state, _, task in db.execute(ENDED_GROUPS)})
 
 
-_KEPT = f"""SELECT finished_at, id FROM mainspring_jobs WHERE {ENDED.when} AND state = :of_state AND queue = :of_queue
-    AND task = :of_task ORDER BY finished_at DESC, id DESC LIMIT :keep"""
+_NEWEST_OF_GROUP = f"""SELECT finished_at, id FROM mainspring_jobs WHERE {ENDED.when}
+    AND state = :of_state AND queue = :of_queue AND task = :of_task ORDER BY finished_at DESC, id DESC LIMIT :keep"""
 
 
 def surplus(db: sqlite3.Connection, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Row]:
@@ -115,7 +119,7 @@ def surplus(db: sqlite3.Connection, state: State, task: str, keep: int, before: 
         for of_state, queue, of_task in db.execute(ENDED_GROUPS).fetchall():
             if (of_state, of_task) == (state.value, task):
                 values = {"of_state": of_state, "of_queue": queue, "of_task": task, "keep": keep}
-                newest += db.execute(_KEPT, values).fetchall()
+                newest += db.execute(_NEWEST_OF_GROUP, values).fetchall()
         newest.sort(reverse=True)
         if len(newest) < keep:
             return []

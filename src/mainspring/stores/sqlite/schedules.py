@@ -12,7 +12,7 @@ from ...clock import instant, micros, nearest_instant
 from ...records.job import Job, UnreadableRecord
 from ...records.unreadable import decoded, readable
 from ...schedule.record import TICKS_KEPT, Due, LeaderTerm, Schedule, Tick
-from ..job_ends import JobEnd, JobNews, ScheduleBatch, completed_of, news_of, schedules_of
+from ..job_ends import JobEnd, JobTransition, ScheduleBatch, completed_schedules_of, schedules_of, transition_of
 from ..rules import next_term
 
 _encode = msgspec.json.Encoder().encode
@@ -33,7 +33,7 @@ def revisions(db: sqlite3.Connection, names: Iterable[str]) -> dict[str, int]:
     return dict(db.execute(sql, (_encode(list(names)).decode(),)).fetchall())
 
 
-def write(db: sqlite3.Connection, schedules: Iterable[Schedule]) -> None:
+def write_schedules(db: sqlite3.Connection, schedules: Iterable[Schedule]) -> None:
     db.executemany(_WRITE, [_row(schedule) for schedule in schedules])
 
 
@@ -43,7 +43,7 @@ def _row(schedule: Schedule) -> tuple[object, ...]:
     return schedule.name, schedule.revision, due_at, schedule.spec.computed, schedule.waits_on, body
 
 
-def record(db: sqlite3.Connection, ticks: Sequence[tuple[str, Tick]]) -> None:
+def record_ticks(db: sqlite3.Connection, ticks: Sequence[tuple[str, Tick]]) -> None:
     """Each tick with the name of its schedule; the oldest ones beyond TICKS_KEPT go."""
     rows = [(name, tick.n, _encode(tick).decode()) for name, tick in ticks]
     db.executemany("INSERT INTO mainspring_ticks VALUES (?, ?, ?)", rows)
@@ -54,46 +54,46 @@ def record(db: sqlite3.Connection, ticks: Sequence[tuple[str, Tick]]) -> None:
 
 # what a job tells the schedule that made it
 
-_HELD = f"SELECT name, body FROM mainspring_schedules WHERE {_SOME_NAMES}"
+_BY_NAME = f"SELECT name, body FROM mainspring_schedules WHERE {_SOME_NAMES}"
 _WAITING = """SELECT name, body FROM mainspring_schedules
     WHERE waits_on IS NOT NULL AND waits_on IN (SELECT value FROM json_each(?))"""
 
 
-def tell(db: sqlite3.Connection, news: Sequence[JobNews]) -> None:
+def apply_job_transitions(db: sqlite3.Connection, news: Sequence[JobTransition]) -> None:
     """Applies the ends and revivals of jobs to their schedules, in order."""
     if not news:
         return
     batch = ScheduleBatch()
-    for sql, names in ((_HELD, schedules_of(news)), (_WAITING, completed_of(news))):
+    for sql, names in ((_BY_NAME, schedules_of(news)), (_WAITING, completed_schedules_of(news))):
         if names:
             found = db.execute(sql, (_encode(sorted(names)).decode(),)).fetchall()
             batch.add(readable("schedule", found, _schedule))
     batch.apply(news)
-    write(db, batch.changed.values())
+    write_schedules(db, batch.changed.values())
 
 
-def follow(db: sqlite3.Connection, old: Job, new: Job | None, at: datetime) -> None:
+def apply_job_change(db: sqlite3.Connection, old: Job, new: Job | None, at: datetime) -> None:
     """A job has changed its state by other ways than a run's end; None: it was deleted."""
     if new is not None:
-        news = news_of(old, new)
-        tell(db, [] if news is None else [news])
+        news = transition_of(old, new)
+        apply_job_transitions(db, [] if news is None else [news])
     elif old.series is not None and not old.state.final:
-        tell(db, [JobEnd(old.series, old.id, None, at)])
+        apply_job_transitions(db, [JobEnd(old.series, old.id, None, at)])
 
 
 # reading
 
-_SEEN = "due_at IS NOT NULL AND (NOT computed OR name IN (SELECT value FROM json_each(:computed)))"
+_MAY_BE_DUE = "due_at IS NOT NULL AND (NOT computed OR name IN (SELECT value FROM json_each(:computed)))"
 
 
 def due(db: sqlite3.Connection, now: datetime, limit: int, computed: Collection[str]) -> Due:
     values = {"now": micros(now), "limit": limit, "computed": _encode(list(computed)).decode()}
-    sql = f"""SELECT name, body FROM mainspring_schedules WHERE {_SEEN} AND due_at <= :now
+    sql = f"""SELECT name, body FROM mainspring_schedules WHERE {_MAY_BE_DUE} AND due_at <= :now
             ORDER BY due_at, name LIMIT :limit"""
     found, broken = decoded("schedule", db.execute(sql, values).fetchall(), _schedule)
     if len(found) + len(broken) == limit:
         return Due(found, now, broken)
-    sql = f"SELECT due_at FROM mainspring_schedules WHERE {_SEEN} AND due_at > :now ORDER BY due_at LIMIT 1"
+    sql = f"SELECT due_at FROM mainspring_schedules WHERE {_MAY_BE_DUE} AND due_at > :now ORDER BY due_at LIMIT 1"
     row = db.execute(sql, values).fetchone()
     return Due(found, None if row is None else nearest_instant(row[0]), broken)
 
@@ -135,7 +135,7 @@ def ticks(db: sqlite3.Connection, name: str, limit: int, before: int | None) -> 
     return readable(f"tick of schedule {name}", db.execute(sql, values).fetchall(), _tick)
 
 
-def drop(db: sqlite3.Connection, names: Collection[str]) -> list[str]:
+def drop_schedules(db: sqlite3.Connection, names: Collection[str]) -> list[str]:
     some = "(SELECT value FROM json_each(?))"
     text = _encode(list(names)).decode()
     db.execute(f"DELETE FROM mainspring_ticks WHERE schedule IN {some}", (text,))

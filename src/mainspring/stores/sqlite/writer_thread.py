@@ -16,14 +16,14 @@ from ...errors import ShuttingDown, StoreError, StoreUnavailable
 
 T = TypeVar("T")
 Verb = Callable[[sqlite3.Connection], Any]
-Entry = tuple[Verb, "asyncio.Future[Any]"]
+Call = tuple[Verb, "asyncio.Future[Any]"]
 
 # More verbs than this never share a commit, so that the first of them does not wait for ever.
-GROUP = 64
+MAX_CALLS_PER_COMMIT = 64
 
 
 # Steps of SQLite's machine, some milliseconds, between two looks whether the caller of a read has gone.
-LOOK_STEPS = 200_000
+CANCEL_CHECK_INSTRUCTIONS = 200_000
 
 
 class ExclusiveCall(NamedTuple):
@@ -43,22 +43,22 @@ class GuardedConnection:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self.busy = threading.Lock()
-        _guarded.add(self)
+        _connections.add(self)
 
 
-_guarded: WeakSet[GuardedConnection] = WeakSet()
-_held: list[GuardedConnection] = []
+_connections: WeakSet[GuardedConnection] = WeakSet()
+_locked_for_fork: list[GuardedConnection] = []
 
 
 def _before_fork() -> None:
-    _held.extend(_guarded)
-    for one in _held:
+    _locked_for_fork.extend(_connections)
+    for one in _locked_for_fork:
         one.busy.acquire()
 
 
 def _after_fork(*, child: bool) -> None:
-    while _held:
-        one = _held.pop()
+    while _locked_for_fork:
+        one = _locked_for_fork.pop()
         if child:
             one.connection.close()
         one.busy.release()
@@ -72,7 +72,7 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-class Watcher(GuardedConnection):
+class CommitWatcher(GuardedConnection):
     """Tells whether somebody has committed."""
 
     def version(self) -> int:
@@ -94,19 +94,19 @@ class WriterThread(GuardedConnection):
         name: str,
         connection: sqlite3.Connection,
         begin: str,
-        turn: AbstractContextManager[object],
+        write_lock: AbstractContextManager[object],
         *,
-        gives_up: bool = False,
+        interruptible: bool = False,
     ) -> None:
-        """With `gives_up` a verb whose caller was cancelled is not begun, or is interrupted."""
+        """With `interruptible` a verb whose caller was cancelled is not begun, or is interrupted."""
         super().__init__(connection)
-        self._gives_up = gives_up
+        self._interruptible = interruptible
         self._serving: asyncio.Future[Any] | None = None
-        if gives_up:  # not interrupt(): it would miss a verb that is between two statements
-            connection.set_progress_handler(self._given_up, LOOK_STEPS)
+        if interruptible:  # not interrupt(): it would miss a verb that is between two statements
+            connection.set_progress_handler(self._is_cancelled, CANCEL_CHECK_INSTRUCTIONS)
         self._begin = begin
-        self._turn = turn
-        self._calls: SimpleQueue[Entry | ExclusiveCall | None] = SimpleQueue()
+        self._write_lock = write_lock
+        self._calls: SimpleQueue[Call | ExclusiveCall | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"mainspring-{name}", daemon=True)
         self._thread.start()
 
@@ -116,12 +116,12 @@ class WriterThread(GuardedConnection):
         self._calls.put((verb, future))
         return await future
 
-    def _given_up(self) -> bool:
+    def _is_cancelled(self) -> bool:
         """Whether the caller of the verb that is at work has gone."""
         return self._serving is not None and self._serving.cancelled()
 
-    def _answers(self, group: list[Entry]) -> list[Any]:
-        if not self._gives_up:
+    def _run_calls(self, group: list[Call]) -> list[Any]:
+        if not self._interruptible:
             return [verb(self.connection) for verb, _ in group]
         answers = []
         try:
@@ -132,7 +132,7 @@ class WriterThread(GuardedConnection):
             self._serving = None
         return answers
 
-    async def alone(self, act: Callable[[], T]) -> T:
+    async def call_exclusively(self, act: Callable[[], T]) -> T:
         """The call's answer; it comes between two commits, in the order of all calls."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._calls.put(ExclusiveCall(act, future))
@@ -146,15 +146,15 @@ class WriterThread(GuardedConnection):
     def _run(self) -> None:
         open = True
         while open:
-            group: list[Entry] = []
-            alone: ExclusiveCall | None = None
+            group: list[Call] = []
+            exclusive: ExclusiveCall | None = None
             entry = self._calls.get()
             while entry is not None:
                 if isinstance(entry, ExclusiveCall):
-                    alone = entry
+                    exclusive = entry
                     break
                 group.append(entry)
-                if len(group) == GROUP:
+                if len(group) == MAX_CALLS_PER_COMMIT:
                     break
                 try:
                     entry = self._calls.get_nowait()
@@ -165,29 +165,29 @@ class WriterThread(GuardedConnection):
             if group:
                 with self.busy:
                     self._commit(group)
-            if alone is not None:
-                self._stand_aside(alone)
+            if exclusive is not None:
+                self._run_exclusive(exclusive)
         self.connection.close()
         while not self._calls.empty():
             if entry := self._calls.get():
                 _deliver([(entry[1], None, ShuttingDown("the store is closed"))])
 
-    def _stand_aside(self, call: ExclusiveCall) -> None:
+    def _run_exclusive(self, call: ExclusiveCall) -> None:
         try:
-            with self._turn:
+            with self._write_lock:
                 answer = call.act()
         except Exception as error:
-            _deliver([(call.future, None, translated(error))])
+            _deliver([(call.future, None, translate_error(error))])
         else:
             _deliver([(call.future, answer, None)])
 
-    def _commit(self, group: list[Entry]) -> None:
+    def _commit(self, group: list[Call]) -> None:
         begun = False
         try:
-            with self._turn:
+            with self._write_lock:
                 self.connection.execute(self._begin)
                 begun = True
-                answers = self._answers(group)
+                answers = self._run_calls(group)
                 self.connection.execute("COMMIT")
         except Exception as error:
             self._roll_back()
@@ -196,7 +196,7 @@ class WriterThread(GuardedConnection):
                 for entry in group:
                     self._commit([entry])
             else:
-                _deliver([(future, None, translated(error)) for _, future in group])
+                _deliver([(future, None, translate_error(error)) for _, future in group])
         else:
             _deliver([(future, answer, None) for (_, future), answer in zip(group, answers, strict=True)])
 
@@ -206,23 +206,23 @@ class WriterThread(GuardedConnection):
                 self.connection.execute("ROLLBACK")
 
 
-Answer = tuple["asyncio.Future[Any]", Any, Exception | None]
+CallResult = tuple["asyncio.Future[Any]", Any, Exception | None]
 
 
-def _deliver(answers: list[Answer]) -> None:
+def _deliver(answers: list[CallResult]) -> None:
     """Hands answers to the loops that wait for them, one call a loop."""
-    loops: dict[asyncio.AbstractEventLoop, list[Answer]] = {}
+    loops: dict[asyncio.AbstractEventLoop, list[CallResult]] = {}
     for answer in answers:
         loops.setdefault(answer[0].get_loop(), []).append(answer)
     for loop, mine in loops.items():
         try:
-            loop.call_soon_threadsafe(_settle, mine)
+            loop.call_soon_threadsafe(_resolve_futures, mine)
         except RuntimeError:
             # That loop is closed: nobody waits there any more.
             continue
 
 
-def _settle(answers: list[Answer]) -> None:
+def _resolve_futures(answers: list[CallResult]) -> None:
     for future, answer, error in answers:
         if future.done():
             continue
@@ -233,16 +233,16 @@ def _settle(answers: list[Answer]) -> None:
 
 
 # Among them a file system that is mounted read-only, and a process that has no file descriptor left.
-_PASSING = ("locked", "busy", "disk is full", "disk I/O error", "readonly database", "unable to open database file")
+_TRANSIENT = ("locked", "busy", "disk is full", "disk I/O error", "readonly database", "unable to open database file")
 
 
-def translated(error: Exception) -> Exception:
+def translate_error(error: Exception) -> Exception:
     """SQLite's errors as ours; everything else as it is."""
     if not isinstance(error, sqlite3.Error):
         return error
     text = str(error)
     if getattr(error, "sqlite_errorname", "") == "SQLITE_READONLY_DBMOVED":
         return StoreError("SQLite: the file was moved or deleted while it was in use: put it back, and start again")
-    if any(word in text for word in _PASSING):
+    if any(word in text for word in _TRANSIENT):
         return StoreUnavailable(f"SQLite: {text}; nothing was written, the call may be repeated")
     return StoreError(f"SQLite: {text}")
