@@ -74,8 +74,8 @@ def test_variables_reach_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_setting_for_another_store_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     open_store("memory://", postgres_schema="shop", redis_key_prefix="shop")
     assert [record.message for record in caplog.records] == [
-        "the setting postgres_schema='shop' is not for the store memory://, and means nothing there",
-        "the setting redis_key_prefix='shop' is not for the store memory://, and means nothing there",
+        "the setting postgres_schema='shop' does not apply to the store memory://, and is ignored",
+        "the setting redis_key_prefix='shop' does not apply to the store memory://, and is ignored",
     ]
 
 

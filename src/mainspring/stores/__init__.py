@@ -1,4 +1,4 @@
-"""Opens the store a URL names; no other file knows their names."""
+"""Opens the store that a URL names; only this file knows the schemes and classes of the stores."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ def open_store(
     postgres_table_prefix: str = "",
     redis_key_prefix: str = "",
 ) -> Store:
-    """The store of that URL, not yet opened; the key is for one that is an API, the names are for their own stores."""
+    """Returns the store of that URL, not yet opened. Raises BadSetting for a wrong URL or a driver that is missing.
+
+    `api_key` is for an https:// URL; a schema or prefix is for the store in its name, and ignored with a warning
+    elsewhere.
+    """
     shown = re.sub(r"(//[^/:@]*):[^/@]*@", r"\1:***@", url)  # a password must not reach a log
     shown = re.sub(r"([?&]password=)[^&]*", r"\1***", shown)
     shown = re.sub(r"([?&]listen=)(?!off(?:&|$))[^&]*", r"\1***", shown)
@@ -39,13 +43,13 @@ def open_store(
         ("redis_key_prefix", redis_key_prefix, "redis"),
     ):
         if value and not scheme.startswith(begin):
-            _logger.warning("the setting %s=%r is not for the store %s, and means nothing there", name, value, shown)
+            _logger.warning("the setting %s=%r does not apply to the store %s, and is ignored", name, value, shown)
     match scheme if found else "":
         case "memory":
             from .memory.store import MemoryStore
 
             if rest:
-                raise BadSetting(f"store URL {shown!r} is more than memory://, which takes nothing else")
+                raise BadSetting(f"store URL {shown!r} has more than memory://, which takes nothing else")
             return MemoryStore(clock)
         case "sqlite":
             from .sqlite.store import SqliteStore
@@ -58,9 +62,9 @@ def open_store(
             if len(rest) < 2 or rest.endswith("/"):
                 raise BadSetting(f"store URL {shown!r} names no file: use {_FORMS}")
             if rest[1:] == ":memory:":
-                raise BadSetting(f"store URL {shown!r} would be lost with each connection: use memory://")
+                raise BadSetting(f"store URL {shown!r} would lose its jobs with each connection: use memory://")
             if not rest.isprintable():
-                raise BadSetting(f"store URL {shown!r} has characters that no file name should have")
+                raise BadSetting(f"store URL {shown!r} has characters that are not printable")
             if "?" in rest or "#" in rest:
                 raise BadSetting(f"store URL {shown!r} takes no query or fragment: use {_FORMS}")
             return SqliteStore(rest[1:], clock=clock, durability=durability)

@@ -1,4 +1,4 @@
-"""Wakes whoever waits for a store in this process, in any event loop."""
+"""An event that wakes every waiter in this process, in any event loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..clock import Alarm, Clock
 
 
 class Broadcast:
-    """A ring reaches everyone who waits at that moment."""
+    """Wakes all that wait at that moment; a later waiter waits for the next call."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""The caller's own connection, behind whatever library it came in: its driver's, and what that library calls errors."""
+"""Finds the driver's connection in a caller's asyncpg, psycopg, SQLAlchemy or Django object, for `within=`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import BadInput
 
-# By name, so that no library is imported that the caller does not use.
+# Class names instead of classes, so that no library is imported that the caller does not use.
 DJANGO = "django.db.backends.base.base.BaseDatabaseWrapper"
 _SESSION, _CONNECTION = "sqlalchemy.orm.session.Session", "sqlalchemy.engine.base.Connection"
 _ASYNC_SESSION = "sqlalchemy.ext.asyncio.session.AsyncSession"
@@ -26,14 +26,14 @@ ErrorTranslator = Callable[[Exception], Exception]
 
 
 class CallerConnection:
-    """A driver's connection; `words` says its errors as the caller's library does."""
+    """A driver's connection; `translate` turns its errors into those of the caller's library."""
 
-    def __init__(self, connection: Any, words: ErrorTranslator = lambda error: error) -> None:
-        self.connection, self.translate = connection, words
+    def __init__(self, connection: Any, translate: ErrorTranslator = lambda error: error) -> None:
+        self.connection, self.translate = connection, translate
 
 
 def class_names(thing: Any) -> set[str]:
-    """The full names of its class and of all that one inherits from."""
+    """The full names of the object's class and of its base classes."""
     return {f"{kind.__module__}.{kind.__qualname__}" for kind in type(thing).__mro__}
 
 
@@ -42,7 +42,7 @@ def is_async(thing: Any) -> bool:
 
 
 def unwrap_proxy(thing: Any) -> Any:
-    """Of what stands for another thing in this thread or context, that thing."""
+    """The object behind a proxy (scoped session, Django's `connection`) in this thread or context."""
     if class_names(thing) & set(_SCOPED):
         return thing()
     if "django.utils.connection.ConnectionProxy" in class_names(thing):
@@ -53,14 +53,14 @@ def unwrap_proxy(thing: Any) -> Any:
 
 
 def driver_connection(thing: Any) -> CallerConnection:
-    """Of a library that does not await; may talk to the server."""
+    """The connection of a synchronous library; may talk to the server. Raises BadInput if Django is in autocommit."""
     known = class_names(thing)
     if DJANGO in known:
         return _from_django(thing)
     if known & {_SESSION, _CONNECTION}:
         connection = thing.connection() if _SESSION in known else thing
         if not connection.in_transaction():
-            connection.begin()  # it commits nothing of a transaction that it has not begun itself
+            connection.begin()  # SQLAlchemy does not commit a transaction that it has not begun itself
         return CallerConnection(connection.connection.driver_connection, _as_sqlalchemy_error)
     return CallerConnection(thing)
 
@@ -74,7 +74,7 @@ async def driver_connection_async(thing: Any) -> CallerConnection:
         await connection.begin()
     driver = (await connection.get_raw_connection()).driver_connection
     if _ASYNCPG in class_names(driver) and not driver.is_in_transaction():
-        await connection.exec_driver_sql("SELECT 1")  # with which SQLAlchemy begins there
+        await connection.exec_driver_sql("SELECT 1")  # SQLAlchemy begins the transaction with the first statement
     return CallerConnection(driver, _as_sqlalchemy_error)
 
 
@@ -91,11 +91,11 @@ def _from_django(wrapper: Any) -> CallerConnection:
         raise BadInput("within= needs an open transaction: with transaction.atomic(): …")
     wrapper.validate_no_broken_transaction()
 
-    def words(error: Exception) -> Exception:
+    def translate(error: Exception) -> Exception:
         try:
             with wrapper.wrap_database_errors:
                 raise error
         except Exception as wrapped:
             return wrapped
 
-    return CallerConnection(wrapper.connection, words)
+    return CallerConnection(wrapper.connection, translate)

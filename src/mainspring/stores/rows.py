@@ -22,7 +22,7 @@ COLUMNS = (
     "id, queue, task, rank, state, run_at, created_at, expires_at, attempt, crashes, runs, lease, worker, "
     "started_at, finished_at, cancel_reason, unique_key, idempotency_key, options, failure, payload, result, progress"
 )
-# Whether a column is left out of a brief job, or cut.
+# SQL: whether a brief job leaves the column {0} out, or shortens it.
 IS_LONG = f"length({{0}}) > {BRIEF_CHARACTERS}"
 NEW_COLUMNS = (
     "id, queue, task, rank, state, run_at, created_at, expires_at, unique_key, idempotency_key, options, payload"
@@ -31,14 +31,14 @@ Row = Sequence[Any]
 
 
 def brief_columns(options: str, is_long: str = IS_LONG) -> str:
-    """COLUMNS of a brief job. `options` is SQL for long ones: tags, schedule and tick, and that they were cut;
+    """COLUMNS of a brief job, as SQL. `options` is SQL for shortened options: tags, schedule, tick and the mark `cut`;
     `is_long` is SQL for whether the column {0} has more than BRIEF_CHARACTERS."""
     instead = {"payload": "''", "result": "''", "options": options}
     brief = {name: f"CASE WHEN {is_long.format(name)} THEN {text} ELSE {name} END" for name, text in instead.items()}
     return ", ".join(f"{brief[name]} AS {name}" if name in brief else name for name in COLUMNS.split(", "))
 
 
-# Said in every statement that is to use the index on what is held, by a worker or by hand.
+# Condition of the partial index mainspring_jobs_held; a statement has to contain it literally to use the index.
 HELD_INDEX_SQL = "state IN ('running', 'paused', 'waiting')"
 
 _encode = msgspec.json.Encoder().encode
@@ -47,7 +47,7 @@ _STATES: dict[str, State] = {state.value: state for state in State}
 
 
 class StoredOptions(Struct, omit_defaults=True, frozen=True):
-    """What a claim never looks at, in one column."""
+    """The options of a job that no claim needs, as JSON in one column."""
 
     timeout: float | UnsetType | None = UNSET
     max_retries: int | None = None
@@ -60,12 +60,12 @@ class StoredOptions(Struct, omit_defaults=True, frozen=True):
     fingerprint: str | None = field(default=None, name="fp")
     enqueued_by: str | None = field(default=None, name="by")
     cut: bool = False
-    """Never stored: only tags, schedule and tick were read, since all of it is long."""
+    """Never stored. True if only tags, schedule and tick were read, because the options are long."""
 
 
 _NO_OPTIONS = StoredOptions()
 _decode_options = msgspec.json.Decoder(StoredOptions).decode
-# Nearly all jobs have no options but the fingerprint of their task: these are encoded and decoded once.
+# Nearly all jobs have no options but the fingerprint of their task: these texts are encoded and decoded once.
 MAX_CACHED_OPTIONS = 10_000
 _cached_texts: dict[str | None, str] = {None: "{}"}
 _cached_options: dict[str, StoredOptions] = {"{}": _NO_OPTIONS}
@@ -105,7 +105,7 @@ def _fingerprint_text(fingerprint: str | None) -> str:
 
 
 cached_options = _cached_options.get
-"""The options of this text, if they are no more than a fingerprint, and were read before."""
+"""Returns the options of a text that has only a fingerprint and was decoded before; else None."""
 
 
 def read_options(text: str) -> StoredOptions:
@@ -113,7 +113,7 @@ def read_options(text: str) -> StoredOptions:
 
 
 def _check_parts(text: str) -> None:
-    """Raises for options of a release that had no bound of metadata: to decode them would hold the event loop."""
+    """Raises ValueError for metadata of an earlier release without limits: decoding them would block the event loop."""
     if len(text) > MAX_METADATA_BYTES and has_too_many_parts(text):
         raise ValueError(f"its metadata have more than {MAX_CONTAINERS:,} lists and objects, or {MAX_TEXTS:,} texts")
 
@@ -127,7 +127,7 @@ def _decode_checked_options(text: str) -> StoredOptions:
 
 
 class _BriefOptions(Struct, omit_defaults=True, frozen=True):
-    """Decoded without a look at the values of the others, whatever they are."""
+    """The options of a brief job; decoding it skips the values of all other fields."""
 
     tags: tuple[str, ...] = ()
     schedule: str | None = None
@@ -139,7 +139,7 @@ _decode_brief_options = msgspec.json.Decoder(_BriefOptions).decode
 
 
 def brief_options(text: str) -> str:
-    """Options as a brief job has them."""
+    """The options as a brief job has them: shortened if they are long."""
     if len(text) <= BRIEF_CHARACTERS:
         return text
     _check_parts(text)
@@ -148,7 +148,7 @@ def brief_options(text: str) -> str:
 
 
 def new_row(job: NewJob | Job, now: int) -> Row:
-    """A job that has never run, created `now`."""
+    """The NEW_COLUMNS of a job that has never run and is created `now`."""
     return (
         job.id, job.queue, job.task, -job.priority, "pending", now if job.run_at is None else micros(job.run_at), now,
         None if job.expires_at is None else micros(job.expires_at), job.unique_key, job.idempotency_key,
@@ -166,7 +166,7 @@ def row_of(job: Job) -> Row:
 
 
 def job_of(row: Row) -> Job:
-    """The job of a row; of one that cannot be decoded, what can be read of it, with an Unreadable failure."""
+    """The job of a row. If the row cannot be decoded: its readable columns, with an Unreadable failure."""
     try:
         return strict_job_of(row)
     except Exception as error:
@@ -174,7 +174,7 @@ def job_of(row: Row) -> Job:
 
 
 def strict_job_of(row: Row) -> Job:
-    """As job_of, but raises if the row cannot be decoded."""
+    """Like job_of, but raises if the row cannot be decoded."""
     (id, queue, task, rank, state, run_at, created_at, expires_at, attempt, crashes, runs, lease, worker, started_at,
      finished_at, cancel_reason, unique_key, idempotency_key, options, failure, payload, result,
      progress) = row  # fmt: skip
@@ -198,21 +198,21 @@ _NAMES: Sequence[str] = COLUMNS.split(", ")
 
 
 def unreadable_job(row: Row, error: Exception) -> Job:
-    """What can be read of a row that cannot be decoded, or has too few columns."""
-    kept: dict[str, Any] = dict(zip(_NAMES, row, strict=False))
-    said = unreadable("job", str(kept["id"]), _non_text_columns(kept) or error)
-    state = _STATES.get(kept.get("state") or "", State.PAUSED)
+    """The readable columns of a row that cannot be decoded or has too few columns."""
+    columns: dict[str, Any] = dict(zip(_NAMES, row, strict=False))
+    record = unreadable("job", str(columns["id"]), _non_text_columns(columns) or error)
+    state = _STATES.get(columns.get("state") or "", State.PAUSED)
     running = state is _RUNNING
 
     def text(name: str) -> str | None:
-        return value if isinstance(value := kept.get(name), str) else None
+        return value if isinstance(value := columns.get(name), str) else None
 
     def number(name: str) -> int:
-        return value if isinstance(value := kept.get(name), int) else 0
+        return value if isinstance(value := columns.get(name), int) else 0
 
-    at = {name: _instant_or_none(kept.get(name)) for name in _NAMES if name.endswith("_at")}
+    at = {name: _instant_or_none(columns.get(name)) for name in _NAMES if name.endswith("_at")}
     return Job(
-        id=said.name, queue=text("queue") or "", task=text("task") or "", priority=-number("rank"),
+        id=record.name, queue=text("queue") or "", task=text("task") or "", priority=-number("rank"),
         state=state, run_at=at["run_at"] or EPOCH, created_at=at["created_at"] or EPOCH, expires_at=at["expires_at"],
         attempt=number("attempt"), crashes=number("crashes"), runs=number("runs"),
         lease=text("lease") if running else None, worker=text("worker") if running else None,
@@ -220,13 +220,13 @@ def unreadable_job(row: Row, error: Exception) -> Job:
         finished_at=at["finished_at"] or (EPOCH if state.final else None),
         cancel_reason=text("cancel_reason"), unique_key=text("unique_key"), idempotency_key=text("idempotency_key"),
         schedule=_schedule_of_key(text("idempotency_key")), payload=text("payload") or "null", result=text("result"),
-        failure=Failure(UNREADABLE, f"its record cannot be decoded: {said.error}"),
+        failure=Failure(UNREADABLE, f"its record cannot be decoded: {record.error}"),
     )  # fmt: skip
 
 
-def _non_text_columns(kept: Mapping[str, Any]) -> str:
-    """The columns that should be text and are not."""
-    return ", ".join(f"{name} is no text" for name, value in kept.items() if isinstance(value, bytes))
+def _non_text_columns(columns: Mapping[str, Any]) -> str:
+    """Names the columns that should be text and are bytes; empty if there are none."""
+    return ", ".join(f"{name} is no text" for name, value in columns.items() if isinstance(value, bytes))
 
 
 def _instant_or_none(us: Any) -> datetime | None:
@@ -237,13 +237,13 @@ def _instant_or_none(us: Any) -> datetime | None:
 
 
 def _schedule_of_key(key: str | None) -> str | None:
-    """The schedule that made the job, as the key of its tick tells (schedule.key_of)."""
+    """The schedule that created the job, parsed from the key of its tick (schedule.key_of)."""
     parts = (key or "").split(":", 1)
     name, _, tick = parts[-1].rpartition(":")
     return name if parts[0] == "schedule" and name and tick.isdecimal() else None
 
 
-# What a claim does not know already of the jobs it takes; no others have an end or a result.
+# The columns that a claim reads. It knows state, lease, worker and start itself, and a pending job has no result.
 CLAIMED_COLUMNS = (
     "id, queue, task, rank, run_at, created_at, expires_at, attempt, crashes, runs, cancel_reason, unique_key, "
     "idempotency_key, options, failure, payload, progress"
@@ -251,7 +251,7 @@ CLAIMED_COLUMNS = (
 
 
 def claimed_job_of(row: Row, lease: Lease, worker: WorkerId, now: datetime) -> Job:
-    """A row that begins with CLAIMED as the job it is: a third faster than reading all of it."""
+    """The claimed job of a row that begins with CLAIMED_COLUMNS: a third faster than job_of on all columns."""
     (id, queue, task, rank, run_at, created_at, expires_at, attempt, crashes, runs, cancel_reason, unique_key,
      idempotency_key, options, failure, payload, progress, *_) = row  # fmt: skip
     due = instant(run_at)
@@ -277,18 +277,18 @@ def claimed_job_of(row: Row, lease: Lease, worker: WorkerId, now: datetime) -> J
 
 
 def executions_of(rows: Iterable[Row]) -> list[Execution]:
-    """Those that can be decoded."""
+    """The executions of the rows that can be decoded."""
     return readable("run of job", [(f"{row[0]} {row[1]}", row) for row in rows], execution_of)
 
 
 def execution_of(row: Row) -> Execution:
     job_id, number, attempt, ending, worker, lease, started_at, finished_at, result_size, failure, text = row
-    account = _NO_NOTES if text is None else _decode_notes(text)
+    notes = _NO_NOTES if text is None else _decode_notes(text)
     return Execution(
         job_id=job_id, number=number, attempt=attempt, ending=Ending(ending), worker=worker, lease=lease,
         started_at=instant(started_at), finished_at=instant(finished_at), result_size=result_size,
-        failure=None if failure is None else _decode_failure(failure), items=account.items, usage=account.usage,
-        metadata=account.metadata,
+        failure=None if failure is None else _decode_failure(failure), items=notes.items, usage=notes.usage,
+        metadata=notes.metadata,
     )  # fmt: skip
 
 
@@ -297,7 +297,7 @@ def progress_of(text: str | None) -> Progress | None:
 
 
 def progress_or_none(id: str, text: str | None) -> Progress | None:
-    """As progress_of; None if it cannot be decoded, so that a newer one takes its place."""
+    """Like progress_of, but None if the text cannot be decoded, so that a newer progress replaces it."""
     try:
         return progress_of(text)
     except Exception as error:
@@ -310,7 +310,7 @@ def failure_text(failure: Failure | None) -> str | None:
 
 
 def counted_schedule_of(id: str, options: bytes, key: str | None) -> str | None:
-    """The schedule of whose series the job of these options and idempotency key is a run."""
+    """The schedule that counts the job with these options and idempotency key as its run; None if there is none."""
     if b'"schedule"' not in options:
         return None
     try:
@@ -322,7 +322,7 @@ def counted_schedule_of(id: str, options: bytes, key: str | None) -> str | None:
 
 
 def decode_failure_kind(text: str) -> str:
-    """The kind of a failure as it is kept; a step of the schema calls it."""
+    """The kind of a stored failure; a migration of SQLite calls this function."""
     return _decode_failure(text).kind
 
 
@@ -344,7 +344,7 @@ SHOWN_SQL = """CASE WHEN state <> 'pending' THEN state
     WHEN attempt > 0 THEN 'retrying'
     WHEN run_at > :now THEN 'scheduled'
     ELSE 'pending' END"""
-# What the store keeps for each shown state: lets an index on `state` narrow the search first.
+# The stored states behind a shown state: with them an index on `state` narrows the search first.
 _STORED_STATES: Mapping[Shown, tuple[str, ...]] = {
     "scheduled": ("pending",),
     "retrying": ("pending",),
@@ -353,25 +353,25 @@ _STORED_STATES: Mapping[Shown, tuple[str, ...]] = {
 
 
 def stored_states(which: Filter) -> set[str]:
-    """The states, as they are kept, that a matching job may be in."""
+    """The stored states that a matching job may be in."""
     if which.states is None:
         return {state.value for state in State}
-    return {kept for shown in which.states for kept in _STORED_STATES.get(shown, (shown,))}
+    return {state for shown in which.states for state in _STORED_STATES.get(shown, (shown,))}
 
 
-# A job's end as one text, which can be looked up among others.
+# A job's end as one text, for a lookup in a list of ends.
 END_SQL = "id || ' ' || coalesce(finished_at, -1) || ' ' || runs"
 
 
 def end_texts(ends: Mapping[str, End]) -> list[str]:
-    """As END_SQL has them."""
+    """The ends in the form of END_SQL."""
     return [f"{id} {-1 if end.finished_at is None else micros(end.finished_at)} {end.runs}" for id, end in ends.items()]
 
 
 def prefix_end(prefix: str) -> str | None:
-    """The first text after all that begin so, in the order of code points, which SQLite's is; None: there is none."""
-    kept = prefix.rstrip(chr(0x10FFFF))
-    if not kept:
+    """The first text after all texts with that prefix, in code point order (as SQLite sorts); None if there is none."""
+    stem = prefix.rstrip(chr(0x10FFFF))
+    if not stem:
         return None
-    after = ord(kept[-1]) + 1
-    return kept[:-1] + chr(0xE000 if after == 0xD800 else after)  # between the two are surrogates, no text
+    after = ord(stem[-1]) + 1
+    return stem[:-1] + chr(0xE000 if after == 0xD800 else after)  # skips the surrogates, which are no text

@@ -1,4 +1,4 @@
-"""Rules of the contract that more than one store applies. Pure."""
+"""Rules of the Store contract that more than one store applies: conflicts, outcomes, circuits, actions. Pure."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from ..records.worker import WorkerCommands
 from ..schedule.record import Firing, LeaderTerm
 from .rows import options_of
 
-# A row of a worker that has been silent for so long says nothing any more: any beat removes it.
+# A worker that has been silent for longer is forgotten: the next beat of any worker deletes its row.
 SILENT_WORKER_RETENTION = timedelta(days=1)
+# A job with a key can be replaced or debounced only in these states.
 REPLACEABLE_STATES = (State.PENDING, State.PAUSED)
 
 
 def to_job(new: NewJob, now: datetime) -> Job:
-    """A request as the store keeps it."""
+    """The job that a request becomes when it is enqueued."""
     return Job(
         id=new.id,
         task=new.task,
@@ -55,21 +56,21 @@ def to_job(new: NewJob, now: datetime) -> Job:
 
 
 def size_of(job: Job) -> int:
-    """Its bytes, as a claim counts them."""
+    """The bytes of payload and metadata, which count towards CLAIM_BYTES."""
     payload = job.payload
     size = len(payload) if payload.isascii() else len(payload.encode())
     return size + len(msgspec.json.encode(job.metadata)) if job.metadata else size
 
 
 def resolve_conflict(
-    held: Job, new: NewJob, now: datetime
+    holder: Job, new: NewJob, now: datetime
 ) -> tuple[Job, Literal["duplicate", "replaced", "debounced"]]:
-    """What becomes of the job that holds a key when another request for it comes."""
-    changes = new.on_conflict in ("replace", "debounce") and not is_internal(held.task)
-    if not changes or held.state not in REPLACEABLE_STATES or held.unreadable:
-        return held, "duplicate"
+    """The holder of a key after another job asks for the same key, and the status to report."""
+    changes = new.on_conflict in ("replace", "debounce") and not is_internal(holder.task)
+    if not changes or holder.state not in REPLACEABLE_STATES or holder.unreadable:
+        return holder, "duplicate"
     changed = replace(
-        held,
+        holder,
         payload=new.payload,
         priority=new.priority,
         expires_at=new.expires_at,
@@ -80,18 +81,18 @@ def resolve_conflict(
         metadata=deepcopy(new.metadata) if new.metadata else {},
         fingerprint=new.fingerprint,
         enqueued_by=new.enqueued_by,
-        failure=without_since(held.failure),
+        failure=without_since(holder.failure),
     )
     if new.on_conflict == "replace":
         return changed, "replaced"
     run_at = now if new.run_at is None else new.run_at
     if new.debounce_limit is not None:
-        run_at = min(run_at, held.created_at + timedelta(seconds=new.debounce_limit))
+        run_at = min(run_at, holder.created_at + timedelta(seconds=new.debounce_limit))
     return replace(changed, run_at=run_at), "debounced"
 
 
 def apply_outcome(job: Job, outcome: Outcome) -> Job:
-    """The job after an accepted outcome."""
+    """The job after a run ended with this (accepted) outcome."""
     if job.unreadable:
         return set_aside(job)
     state = outcome.state
@@ -115,27 +116,27 @@ def apply_outcome(job: Job, outcome: Outcome) -> Job:
 
 
 def set_aside(job: Job) -> Job:
-    """A job whose record cannot be decoded, where no claim finds it; its record stays as it is."""
+    """Pauses a job whose record cannot be decoded, so that no claim finds it; the record itself is not changed."""
     return replace(job, state=State.PAUSED, lease=UNREADABLE, worker=None)
 
 
 def refusal_of(action: Action, job: Job) -> Refusal | None:
-    """Why the action is not for a job of that state, or for one that cannot be decoded."""
+    """Why the job's state, or a record that cannot be decoded, does not allow the action; None if it is allowed."""
     if job.failure is not None and job.unreadable and (action is not Action.DELETE or not job.queue):
-        way = "repair the record, or delete the job" if job.queue else "its queue is unknown; delete the job"
-        return Refusal(job.state, error=f"{job.failure.message}: {way}")
+        remedy = "repair the record, or delete the job" if job.queue else "its queue is unknown; delete the job"
+        return Refusal(job.state, error=f"{job.failure.message}: {remedy}")
     return None if job.state in ALLOWED[action] else Refusal(job.state)
 
 
 def is_plain_completion(outcome: Outcome) -> bool:
-    """The end of a job with nothing to say but its result, as nearly all are."""
+    """Whether the outcome completes the job and carries nothing but a result, as nearly all do."""
     well = outcome.state is State.COMPLETED and outcome.failure is None
     return well and outcome.account is None and not outcome.silent
 
 
 def new_execution(job: Job, outcome: Outcome) -> Execution:
     """The history row of the run that this accepted outcome ends."""
-    account = outcome.account or RunNotes()
+    notes = outcome.account or RunNotes()
     return Execution(
         job_id=job.id,
         number=job.runs,
@@ -147,23 +148,23 @@ def new_execution(job: Job, outcome: Outcome) -> Execution:
         finished_at=outcome.finished_at,
         result_size=len((outcome.result or "").encode()),
         failure=outcome.failure,
-        items=account.items,
-        usage=account.usage,
-        metadata=account.metadata,
+        items=notes.items,
+        usage=notes.usage,
+        metadata=notes.metadata,
     )
 
 
-def is_newer_progress(told: Progress | None, kept: Progress | None) -> bool:
-    """Whether to keep what was told: a report that is repeated may come after a later one."""
-    return told is not None and (kept is None or (told.run, told.at) >= (kept.run, kept.at))
+def is_newer_progress(reported: Progress | None, stored: Progress | None) -> bool:
+    """Whether to store the reported progress: a report that is repeated may arrive after a later one."""
+    return reported is not None and (stored is None or (reported.run, reported.at) >= (stored.run, stored.at))
 
 
-# A run that was discarded says that its input is bad, not that the task is.
+# A discarded run had bad input; that is no fault of the task.
 _TRIPPING_ENDINGS = WENT_WRONG - {Ending.DISCARDED}
 
 
 def next_circuit(circuit: Circuit | None, outcome: Outcome) -> Circuit | None:
-    """A task's circuit after an accepted outcome; None: nothing to remember."""
+    """A task's circuit after an accepted outcome; None if it is closed with no failures to count."""
     probing = circuit is not None and circuit.probe == outcome.id
     if outcome.task and outcome.ending in WENT_WELL:
         return None
@@ -178,12 +179,12 @@ def next_circuit(circuit: Circuit | None, outcome: Outcome) -> Circuit | None:
     return Circuit(outcome.task, failures, until, probe)
 
 
-# What a run is told that has to make room for the next of its schedule.
+# The cancel reason of a run that makes room for the next run of its schedule.
 CANCELLED_BY_SCHEDULE = "schedule {!r} has come to its next tick"
 
 
 def firing_is_current(firing: Firing, revision: Callable[[str], int]) -> bool:
-    """Whether the schedules are still as whoever planned it has seen them; the revision of none is 0."""
+    """Whether the schedules still have the revisions the firing was planned with; a missing schedule has revision 0."""
     seen = ((firing.schedule.name, firing.schedule.revision - 1), *firing.reads)
     return all(revision(name) == expected for name, expected in seen)
 
@@ -191,7 +192,7 @@ def firing_is_current(firing: Firing, revision: Callable[[str], int]) -> bool:
 def held_keys(
     jobs: Sequence[NewJob], holder: Callable[[NewJob], tuple[str | None, Job | None]], now: datetime
 ) -> tuple[str, ...]:
-    """Keys of these jobs that others hold, be it one of themselves."""
+    """The keys of these jobs that another job holds, in the store or earlier in the list."""
     keys: list[str] = []
     own: set[tuple[str, str]] = set()
     for job in jobs:
@@ -207,7 +208,7 @@ def held_keys(
 
 
 def next_term(known: LeaderTerm | None, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
-    """Who leads after `holder` has asked to do so until then, or to end it."""
+    """The leader's term after `holder` asks to lead until `until`; an `until` in the past resigns."""
     live = known is not None and known.holder is not None and known.until > now
     if known is not None and live:
         if known.holder != holder:
@@ -218,31 +219,31 @@ def next_term(known: LeaderTerm | None, name: str, holder: str, until: datetime,
 
 
 def next_commands(known: WorkerCommands, orders: WorkerCommands, seen: WorkerCommands | None) -> WorkerCommands | None:
-    """A worker's orders after new ones; None: they are not for it, as its orders are not those that were seen."""
+    """A worker's commands after new ones. None if its commands are no longer those in `seen`: nothing changes then."""
     if seen is not None and known != seen:
         return None
     return replace(orders, stopped=known.stopped or orders.stopped)
 
 
 def expire_if_due(job: Job, now: datetime) -> Job:
-    """The job as an operator meets it: one that waited past its expires_at has expired."""
+    """The job, expired if it is pending past its expires_at."""
     if job.state is State.PENDING and job.shown(now) == "expired":
         return replace(job, state=State.EXPIRED, finished_at=now)
     return job
 
 
 def unique_ids(job_id: JobId | Collection[JobId]) -> list[JobId]:
-    """One id, or each of several once."""
+    """The ids as a list without duplicates; a single id is allowed."""
     return [job_id] if isinstance(job_id, str) else list(dict.fromkeys(job_id))
 
 
 def update_of(updates: Updates | None, id: JobId) -> Update | None:
-    """The new values of one job."""
+    """The new values for one job: its own entry of a mapping, or the update for all."""
     return updates.get(id) if isinstance(updates, Mapping) else updates
 
 
 def apply_action(action: Action, job: Job, now: datetime, reason: str, updates: Updates | None = None) -> Job:
-    """The job after an action its state allows (delete aside)."""
+    """The job after an action that its state allows (not for delete)."""
     update = update_of(updates, job.id)
     if action is Action.UPDATE:
         return apply_update(job, update or Update())
@@ -281,12 +282,12 @@ def apply_update(job: Job, update: Update) -> Job:
 
 
 def without_since(failure: Failure | None) -> Failure | None:
-    """The failure of a job that is given another chance: the time it may wait starts again."""
+    """The failure without `since`: a retried job may again wait for the full time."""
     return failure if failure is None or failure.since is None else replace(failure, since=None)
 
 
 def brief_job(job: Job) -> Job:
-    """The job without what is longer than BRIEF_CHARACTERS."""
+    """The job without payload, result and options that are longer than BRIEF_CHARACTERS."""
     options = job.metadata is LEFT_OUT or len(options_of(job)) > BRIEF_CHARACTERS
     result = job.result is not None and len(job.result) > BRIEF_CHARACTERS
     if not options and not result and len(job.payload) <= BRIEF_CHARACTERS:

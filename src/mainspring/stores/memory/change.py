@@ -1,4 +1,4 @@
-"""What operators do to jobs in the memory store."""
+"""Operators' actions on jobs of the memory store: cancel, retry, pause, resume, update, delete."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ def change(
     update: Updates | None,
     after: JobId | None,
 ) -> Changed:
+    """Applies the action to the first `limit` matching jobs after the id `after`, in order of id."""
     done: list[JobId] = []
     refused: dict[JobId, Refusal] = {}
     chosen = [job for job in matching(jobs, which, now) if after is None or job.id > after][:limit]
     for job in chosen:
-        met = expire_if_due(job, now)
-        refusal = _refusal(jobs, action, met)
+        current = expire_if_due(job, now)
+        refusal = _refusal(jobs, action, current)
         if refusal is not None:
             refused[job.id] = refusal
             continue
@@ -37,7 +38,7 @@ def change(
             jobs.drop(job, now)
             ledger.drop(job.id)
         else:
-            jobs.put(apply_action(action, met, now, reason, update))
+            jobs.put(apply_action(action, current, now, reason, update))
         done.append(job.id)
     return Changed(done, refused, chosen[-1].id if chosen and len(chosen) == limit else None)
 

@@ -1,4 +1,9 @@
-"""Jobs out of the memory store, under a lease: probes, one suspect, then the order."""
+"""How the memory store claims jobs for a worker.
+
+A claim takes, up to its limits of jobs and bytes: first one probe for each half-open circuit, then one suspect (a job
+that crashed its workers) if the worker runs none, then due jobs in order of priority, run_at and id. All of them become
+running under one new lease, which fences their outcomes.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +23,7 @@ from .jobs import Group, JobTable
 from .ledger import RunLedger
 
 GroupFilter = Callable[[str, str], bool]
-"""Whether a worker may take from that queue and task."""
+"""Whether the worker serves that queue and task."""
 
 
 def claim(
@@ -31,13 +36,13 @@ def claim(
     limit: int,
     now: datetime,
 ) -> tuple[list[Job], datetime | None]:
-    """The jobs taken, in order, and when to ask again."""
+    """The claimed jobs in order, and when to claim again (None: when something changes)."""
 
-    def named(queue: str, task: str) -> bool:
+    def serves(queue: str, task: str) -> bool:
         return task in tasks and (queues is None or queue in queues) and queue not in paused
 
-    wanted = [group for group in jobs.ready if named(group[0], group[1])]
-    suspects = _suspects(jobs, worker, named)
+    wanted = [group for group in jobs.ready if serves(group[0], group[1])]
+    suspects = _suspects(jobs, worker, serves)
     lease = os.urandom(8).hex()
     circuits = [circuit for circuit in ledger.circuits.values() if circuit.open_until is not None]
     probes = _probes(jobs, ledger, circuits, wanted, suspects, limit, now)
@@ -53,14 +58,14 @@ def claim(
     taken = sorted([*taken, *rest], key=_claim_order)
     if len(taken) == limit or left <= 0:
         return taken, now
-    return taken, _next_at(jobs, ledger, wanted, _suspects(jobs, worker, named))
+    return taken, _next_at(jobs, ledger, wanted, _suspects(jobs, worker, serves))
 
 
-def _suspects(jobs: JobTable, worker: WorkerId, named: GroupFilter) -> list[Job]:
-    """The suspects this worker may take, in order: none while it runs one."""
+def _suspects(jobs: JobTable, worker: WorkerId, serves: GroupFilter) -> list[Job]:
+    """The suspects that this worker may claim, in order; none while it runs one."""
     if any(jobs[id].crashes >= POISON_SUSPECT_CRASHES for id in jobs.running.get(worker, ())):
         return []
-    found = [job for job in (jobs[id] for id in jobs.suspects) if named(job.queue, job.task)]
+    found = [job for job in (jobs[id] for id in jobs.suspects) if serves(job.queue, job.task)]
     return sorted(found, key=_claim_order)
 
 
@@ -73,7 +78,7 @@ def _probes(
     limit: int,
     now: datetime,
 ) -> list[Job]:
-    """The first job of each task whose circuit is half open."""
+    """The first due job of each task whose circuit is half open; it becomes the circuit's probe."""
     probes: list[Job] = []
     for circuit in sorted(circuits, key=lambda circuit: circuit.task):
         if circuit.probe is not None or circuit.open_until is None or circuit.open_until > now:
@@ -92,7 +97,7 @@ def _probes(
 def _take_in_order(
     jobs: JobTable, wanted: list[Group], worker: WorkerId, lease: Lease, limit: int, left: int, now: datetime
 ) -> tuple[list[Job], int]:
-    """The jobs taken, and the bytes that are left for others."""
+    """The due jobs in claim order, and the bytes that are left of the claim's budget."""
     heads = [(-group[2], *head, group) for group in wanted if (head := jobs.head(group)) and head[0] <= now]
     heapify(heads)
     taken: list[Job] = []
@@ -128,7 +133,7 @@ def _next_at(jobs: JobTable, ledger: RunLedger, wanted: list[Group], suspects: l
 
 
 def _claimable_at(circuit: Circuit | None, run_at: datetime) -> datetime | None:
-    """When a job due at `run_at` can be claimed, as far as its task's circuit is concerned."""
+    """When the task's circuit allows a claim of a job due at `run_at`; None while a probe is running."""
     if circuit is None or circuit.open_until is None:
         return run_at
     return None if circuit.probe is not None else max(run_at, circuit.open_until)

@@ -1,4 +1,8 @@
-"""Schedules fired into the memory store: the next revision, its jobs and ticks, or nothing."""
+"""How the memory store fires a schedule: its next revision, jobs and ticks are written together, or nothing is.
+
+A firing is refused if a schedule has changed since it was planned, or if a key of its jobs is held; so a tick fires
+once, however many schedulers plan it.
+"""
 
 from __future__ import annotations
 

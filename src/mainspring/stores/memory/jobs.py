@@ -1,4 +1,4 @@
-"""The memory store's table of jobs, with the indexes that claims, keys and expiry need."""
+"""The memory store's table of jobs, with the indexes for claims, keys and expiry."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from .schedules import MemoryScheduleTable
 Group = tuple[str, str, int]
 """Queue, task and priority."""
 HeapEntry = tuple[datetime, JobId]
+"""run_at or expires_at of a job, and its id."""
 
 
 class JobTable(dict[JobId, Job]):
-    """Every job by its id. `put` and `drop` keep the indexes in step."""
+    """Every job by its id. `put` and `drop` update the indexes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.schedules = MemoryScheduleTable()
-        # Heaps of (run_at, id) and (expires_at, id); entries that no longer fit are dropped when met.
+        # Heaps of (run_at, id) and (expires_at, id); outdated entries are dropped when they are reached.
         self.ready: dict[Group, list[HeapEntry]] = {}
         self.expiring: list[HeapEntry] = []
         self.suspects: set[JobId] = set()
         self.running: dict[WorkerId, set[JobId]] = {}
-        # Ids in the order in which they came into the state. Reads that ask for a state look at no other jobs.
+        # Ids in the order in which the jobs entered the state; a list of one state reads only these.
         self.by_state: dict[State, dict[JobId, None]] = {state: {} for state in State}
         self._unique: dict[str, JobId] = {}
         self._idempotent: dict[str, JobId] = {}
@@ -36,7 +37,7 @@ class JobTable(dict[JobId, Job]):
     # writing
 
     def put(self, job: Job) -> None:
-        """Writes a job and keeps every index in step with it."""
+        """Writes a job and updates every index."""
         old = self.get(job.id)
         if self._undo is not None:
             self._undo.setdefault(job.id, old)
@@ -60,7 +61,7 @@ class JobTable(dict[JobId, Job]):
             self.schedules.job_changed(old, job, job.finished_at or job.run_at)
 
     def _unindex(self, old: Job | None) -> None:
-        """Takes a job out of the indexes of its state."""
+        """Removes a job from the indexes of its state."""
         if old is None:
             return
         self.by_state[old.state].pop(old.id, None)
@@ -71,7 +72,7 @@ class JobTable(dict[JobId, Job]):
                 del self.running[old.worker or ""]
 
     def drop(self, job: Job, now: datetime | None = None) -> None:
-        """The job is gone from `now` on; None: it has never been."""
+        """Deletes a job at `now`; None undoes its insert, which its schedule never learned of."""
         if now is not None:
             self.schedules.job_changed(job, None, now)
         if job.unique_key is not None:
@@ -82,7 +83,7 @@ class JobTable(dict[JobId, Job]):
         del self[job.id]
 
     def expire(self, now: datetime) -> list[JobId]:
-        """Ends the jobs that were not started in time."""
+        """Expires the pending jobs whose expires_at is past, and returns their ids."""
         expired: list[JobId] = []
         while self.expiring and self.expiring[0][0] <= now:
             at, id = heappop(self.expiring)
@@ -94,12 +95,12 @@ class JobTable(dict[JobId, Job]):
     # all or nothing
 
     def track_undo(self, undo: bool) -> None:
-        """From now on keeps what `roll_back` needs, or keeps nothing."""
+        """Begins to record what `roll_back` needs, or stops recording."""
         self._undo = {} if undo else None
         self.schedules.track_undo(undo)
 
     def roll_back(self) -> None:
-        """Everything as it was when `track_undo` was called."""
+        """Restores the table to its state at `track_undo(True)`."""
         undo, self._undo = self._undo or {}, None
         for id, old in reversed(undo.items()):
             if old is None:
@@ -108,17 +109,17 @@ class JobTable(dict[JobId, Job]):
                 self.put(old)
         self.schedules.roll_back()
 
-    # looking
+    # reading
 
     def holder(self, job: NewJob | Job) -> tuple[str | None, Job | None]:
-        """The job that keeps this one's key from being used, if any."""
+        """The key of this job that is held, and the job that holds it; (None, None) if its keys are free."""
         for key, holders in ((job.unique_key, self._unique), (job.idempotency_key, self._idempotent)):
             if key is not None and key in holders:
                 return key, self[holders[key]]
         return None, None
 
     def head(self, group: Group) -> HeapEntry | None:
-        """The first entry of a heap that still tells the truth."""
+        """The first current entry of a group's heap; None if the group has no pending jobs."""
         heap = self.ready.get(group, [])
         while heap:
             run_at, id = heap[0]

@@ -1,4 +1,4 @@
-"""What the memory store remembers beside its jobs: their runs, log lines, tallies, and the tasks' circuits."""
+"""The memory store's records beside its jobs: runs, log lines, tallies, and the tasks' circuits."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ...records.run import Execution, LogLine
 from ...records.tally import KEPT, SECONDS, RunSums, Span, Tally, begin, counted
 from ..rules import new_execution, next_circuit
 
-# Outcomes that are added to the tallies together: adding each by itself takes longer than its run.
+# Outcomes added to the tallies together: adding each one alone takes longer than a short run.
 BATCH_OUTCOMES = 500
 _Key = tuple[datetime, str, str]
-"""When the span begins, queue, task."""
+"""Begin of the span, queue, task."""
 
 
 class RunLedger:
-    """Kept in step by the store, under its lock."""
+    """Read and written under the store's lock."""
 
     def __init__(self) -> None:
         self.executions: dict[JobId, list[Execution]] = defaultdict(list)
@@ -32,13 +32,13 @@ class RunLedger:
         self.circuits: dict[str, Circuit] = {}
         self._tallies: dict[Span, dict[_Key, RunSums]] = {span: {} for span in SECONDS}
         self._uncounted: list[Outcome] = []
-        # The keys of the tallies that are not kept for ever, oldest first.
+        # Heaps of the keys of tallies that are deleted after a while, oldest first.
         self._oldest: dict[Span, list[_Key]] = {span: [] for span in KEPT}
 
     def is_recorded(self, outcome: Outcome) -> bool:
-        """Whether this very outcome was accepted before."""
-        told = (outcome.lease, outcome.ending, outcome.finished_at)
-        return any((run.lease, run.ending, run.finished_at) == told for run in self.runs(outcome.id))
+        """Whether this outcome is recorded as the end of its run: it was accepted, now or earlier."""
+        end = (outcome.lease, outcome.ending, outcome.finished_at)
+        return any((run.lease, run.ending, run.finished_at) == end for run in self.runs(outcome.id))
 
     def runs(self, id: JobId) -> Iterable[Execution]:
         return self.executions.get(id, ())

@@ -1,4 +1,4 @@
-"""Lists and counts out of the memory store, each by a walk over the jobs of the states that are asked for."""
+"""Lists and counts of the memory store, each by a walk over the jobs in the requested states."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .jobs import JobTable
 
 
 def matching(jobs: JobTable, which: Filter, now: datetime) -> list[Job]:
-    """In order of id."""
+    """The jobs that match the filter, in order of id."""
     if which.ids is not None:
         ids: Collection[JobId] = {id for id in which.ids if id in jobs}
     elif which.states is not None:
@@ -28,11 +28,11 @@ def matching(jobs: JobTable, which: Filter, now: datetime) -> list[Job]:
 
 
 def _may_be_shown_as(state: State, shown: Collection[Shown]) -> bool:
-    """Whether a job in this state may be shown in one of those."""
+    """Whether a job stored in this state may be shown in one of those."""
     return state.value in shown or (state is State.PENDING and not _SHOWN_OF_PENDING.isdisjoint(shown))
 
 
-# What Job.shown() makes of a pending job.
+# The results of Job.shown() for a pending job.
 _SHOWN_OF_PENDING: frozenset[Shown] = frozenset({"pending", "scheduled", "retrying", "expired"})
 
 
@@ -52,7 +52,7 @@ def page(
 
 
 def _key(job: Job, sort: Sort) -> tuple[datetime, JobId] | None:
-    """Where the job stands in that order; None: it does not."""
+    """The job's sort key; None if that order does not include it."""
     match sort:
         case "created":
             return EPOCH, job.id

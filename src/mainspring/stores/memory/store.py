@@ -1,4 +1,4 @@
-"""The memory store: the contract as plain Python, lost with the process."""
+"""The memory store: the Store contract as plain Python, lost with the process."""
 
 from __future__ import annotations
 
@@ -27,14 +27,17 @@ from ...task.retention import Rules
 from ..broadcast import Broadcast
 from ..rules import brief_job, unique_ids
 from . import change, claim, enqueue, finish, fire, read
-from .documents import MemoryKeeper
+from .audit import MemoryAudit
+from .documents import MemoryDocuments
+from .feed import MemoryFeed
 from .jobs import JobTable
 from .ledger import RunLedger
+from .terms import TermTable
 from .workers import WorkerTable
 
 
-class MemoryStore(MemoryKeeper):
-    """The executable specification. One lock makes every verb atomic, from any thread or loop."""
+class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
+    """The executable specification of the contract. One lock makes every verb atomic, in any thread or event loop."""
 
     refuses_within = "the memory store has no transactions to enqueue within: use sqlite:///… or postgresql://…"
 
@@ -46,11 +49,12 @@ class MemoryStore(MemoryKeeper):
         self._jobs = JobTable()
         self._ledger = RunLedger()
         self._workers = WorkerTable()
+        self._terms = TermTable()
         self._paused: set[str] = set()
         self._new, self._final = Broadcast(self._clock), Broadcast(self._clock)
 
     def _locked(self) -> AbstractContextManager[object]:
-        """The lock, while the store is open."""
+        """The store's lock. Raises ShuttingDown if the store is closed."""
         self._check()
         return self._lock
 
@@ -58,7 +62,7 @@ class MemoryStore(MemoryKeeper):
         if self._closed:
             raise ShuttingDown("the memory store is closed")
 
-    # life
+    # opening and closing
 
     async def open(self, *, migrate: bool = True) -> None:
         self._closed = False
@@ -84,7 +88,7 @@ class MemoryStore(MemoryKeeper):
         return []
 
     def script(self, at: int, target: int | None = None) -> str:
-        raise BadInput("the memory store has no tables, and no statements that would change them")
+        raise BadInput("the memory store has no tables, so there are no statements to migrate them")
 
     async def time(self) -> datetime:
         self._check()
@@ -105,7 +109,7 @@ class MemoryStore(MemoryKeeper):
     def hears(self) -> bool | None:
         return None
 
-    # the path of a job
+    # jobs
 
     async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
         self._check()
@@ -149,7 +153,7 @@ class MemoryStore(MemoryKeeper):
     async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
         with self._locked():
             accepted = [outcome for outcome in outcomes if self._finish_one(outcome)]
-            # Told a second time it stands; another ending of the same run (it was given up, then came back) does not.
+            # A repeated outcome stands; another ending of the same run (it was rescued, then came back) does not.
             stands = {outcome.id for outcome in outcomes if self._ledger.is_recorded(outcome)}
             self._ledger.count(accepted)
         self._final.wake_all()
@@ -197,14 +201,14 @@ class MemoryStore(MemoryKeeper):
 
     async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
         with self._locked():
-            answer = self._jobs.schedules.lead(name, holder, until, now)
+            answer = self._terms.lead(name, holder, until, now)
         if answer.holder is None:
             self._new.wake_all()
         return answer
 
     async def leaders(self, *, now: datetime) -> list[LeaderTerm]:
         with self._locked():
-            return self._jobs.schedules.leaders(now)
+            return self._terms.leaders(now)
 
     # operators
 
@@ -295,7 +299,7 @@ class MemoryStore(MemoryKeeper):
         with self._locked():
             return read.dead(self._jobs, limit)
 
-    # forgetting
+    # pruning
 
     async def groups(self) -> list[tuple[State, str]]:
         with self._locked():
@@ -304,6 +308,10 @@ class MemoryStore(MemoryKeeper):
     async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
         with self._locked():
             return read.surplus(self._jobs, state, task, keep, before, limit)
+
+    async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
+        with self._locked():
+            return self._drop_expired_documents(now) + self._drop_old_entries(audited_since)
 
     async def forget(self, rules: Rules, *, now: datetime) -> int:
         with self._locked():

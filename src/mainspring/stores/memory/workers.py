@@ -1,4 +1,4 @@
-"""The memory store's table of workers: who lives, and what operators want of them."""
+"""The memory store's table of workers: until when each is alive, and operators' commands for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..rules import SILENT_WORKER_RETENTION, next_commands
 
 
 class WorkerTable(dict[WorkerId, WorkerRow]):
-    """Every worker's row by its id, the silent ones too until they are forgotten."""
+    """Every worker's row by its id; a silent worker stays until SILENT_WORKER_RETENTION is over."""
 
     def alive(self, worker: WorkerId, now: datetime) -> bool:
         row = self.get(worker)
@@ -23,7 +23,7 @@ class WorkerTable(dict[WorkerId, WorkerRow]):
         return [row for _, row in sorted(self.items()) if row.until > now]
 
     def beat(self, worker: WorkerInfo, until: datetime, now: datetime) -> WorkerCommands:
-        """Writes the worker's row, or removes it if it leaves; what it was ordered to do."""
+        """Writes the worker's row, or deletes it if the worker leaves (`until` is past). Returns its commands."""
         for id in [id for id, row in self.items() if row.until <= now - SILENT_WORKER_RETENTION]:
             del self[id]
         known = self.get(worker.id)

@@ -14,7 +14,9 @@ from ...clock import EPOCH, instant, micros
 from ...records.audit import AuditEntry
 from ...records.document import Document
 from ...records.unreadable import readable
-from ..memory.documents import MemoryKeeper
+from ..memory.audit import MemoryAudit
+from ..memory.documents import MemoryDocuments
+from ..memory.feed import MemoryFeed
 from .index import Arguments
 from .shard import Shard, Shards
 from .transact import contend_one
@@ -51,7 +53,7 @@ def _entry_of(id: str, text: bytes) -> AuditEntry:
     return found[0] if found else AuditEntry(id=id, at=EPOCH, who="", action="", target="", outcome="{}")
 
 
-class Kept(MemoryKeeper):
+class Kept(MemoryDocuments, MemoryAudit, MemoryFeed):
     """What was read of it, as it was found: verbs are played on nothing else."""
 
     def __init__(
@@ -71,7 +73,7 @@ class Kept(MemoryKeeper):
         for key, text in self._read[0].items():
             if text is not None and _decoded(key, text) is None:
                 self._documents[key] = replace(self._documents[key], expires_at=now)
-        return await super().tidy(audited_since=audited_since, now=now)
+        return self._drop_expired_documents(now) + self._drop_old_entries(audited_since)
 
     def _locked(self) -> AbstractContextManager[object]:
         return nullcontext()

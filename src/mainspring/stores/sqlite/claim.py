@@ -74,7 +74,7 @@ FIRST_SIZED_JOBS = 16
 # Jobs that have killed their workers wait apart, and a worker takes one at a time.
 _SUSPECTS = f"""SELECT queue, task, rank, run_at, n, id, crashes FROM mainspring_jobs
     WHERE state = 'pending' AND crashes >= 2
-    AND NOT EXISTS (SELECT 1 FROM mainspring_jobs 
+    AND NOT EXISTS (SELECT 1 FROM mainspring_jobs
         WHERE {HELD_INDEX_SQL} AND state = 'running' AND worker = ? AND crashes >= 2)
     ORDER BY rank, run_at, id"""
 _TAKE_FIRST = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
