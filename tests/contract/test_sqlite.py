@@ -16,7 +16,7 @@ from mainspring.records.audit import AuditFilter
 from mainspring.records.job import Enqueued
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.sqlite import documents as keeper
+from mainspring.stores.sqlite import audit
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.stores.sqlite.writer_thread import translate_error
 from mainspring.testing.contract import StoreContract
@@ -121,12 +121,12 @@ async def plan_of(folder: Path, act: Callable[[sqlite3.Connection], object]) -> 
 
 
 async def test_a_page_of_the_audit_trail_is_read_in_the_order_of_its_ids(tmp_path: Path) -> None:
-    plan = await plan_of(tmp_path, lambda db: keeper.audit(db, AuditFilter(who="ada"), 10, "x"))
+    plan = await plan_of(tmp_path, lambda db: audit.audit(db, AuditFilter(who="ada"), 10, "x"))
     assert plan == "SEARCH mainspring_audit USING INDEX sqlite_autoindex_mainspring_audit_1 (id<?)"
 
 
 async def test_old_entries_are_found_without_looking_through_the_trail(tmp_path: Path) -> None:
-    plan = await plan_of(tmp_path, lambda db: db.execute(keeper.OLD, (10, 0)))
+    plan = await plan_of(tmp_path, lambda db: db.execute(audit.DROP_OLD, (10, 0)))
     assert "SCAN mainspring_audit USING COVERING INDEX" in plan  # for as many ids as it is given
     assert "SEARCH mainspring_audit USING INDEX sqlite_autoindex_mainspring_audit_1 (id=?)" in plan
 

@@ -40,13 +40,13 @@ def plans(folder: Path, *statements: tuple[str, object]) -> list[str]:
 @pytest.mark.parametrize("name", FILTERS)
 async def test_every_list_goes_by_an_index(tmp_path: Path, name: str, sort: Sort) -> None:
     async with opened(tmp_path):
-        asked = _JobQuery(FILTERS[name], US, 50, Cursor("x", NOW), True, sort)
-        if asked.empty:
+        query = _JobQuery(FILTERS[name], US, 50, Cursor("x", NOW), True, sort)
+        if query.empty:
             return
-        sources = list(asked.sources())
-        ways = [asked.near(9), asked.whole(), *map(asked.collected, sources)]
-        ways += [] if asked.apart is None else [asked.told(asked.apart)]
-        for plan in plans(tmp_path, *((sql, asked.values) for sql in ways)):
+        sources = list(query.sources())
+        ways = [query.nearby_page(9), query.full_walk(), *map(query.sorted_page, sources)]
+        ways += [] if query.scheduled_source is None else [query.scheduled_page(query.scheduled_source)]
+        for plan in plans(tmp_path, *((sql, query.values) for sql in ways)):
             assert "SCAN mainspring_jobs\n" not in f"{plan}\n"
             assert "SCAN mainspring_jobs USING INDEX sqlite_autoindex" not in plan
 
@@ -128,18 +128,18 @@ async def test_a_page_of_one_queue_is_one_statement(tmp_path: Path) -> None:
 
 
 async def test_a_page_of_a_tag_is_read_in_the_order_of_its_index(tmp_path: Path) -> None:
-    asked = _JobQuery(Filter(tags=("a", "b")), US, 10, Cursor("x"), True, "created")
+    query = _JobQuery(Filter(tags=("a", "b")), US, 10, Cursor("x"), True, "created")
     async with opened(tmp_path):
-        (plan,) = plans(tmp_path, (asked.near(9), asked.values))
+        (plan,) = plans(tmp_path, (query.nearby_page(9), query.values))
     assert "mainspring_tags USING PRIMARY KEY (tag=? AND job_id<?)" in plan
     assert "TEMP B-TREE" not in plan
 
 
 @pytest.mark.parametrize("after", [None, Cursor("x")])
 async def test_a_walk_by_id_reads_no_further_than_it_goes(tmp_path: Path, after: Cursor | None) -> None:
-    asked = _JobQuery(Filter(queues=("mail",)), US, 10, after, True, "created")
+    query = _JobQuery(Filter(queues=("mail",)), US, 10, after, True, "created")
     async with opened(tmp_path):
-        (plan,) = plans(tmp_path, (asked.near(9), asked.values))
+        (plan,) = plans(tmp_path, (query.nearby_page(9), query.values))
     assert "CO-ROUTINE walk" in plan
     assert "mainspring_jobs USING COVERING INDEX sqlite_autoindex_mainspring_jobs_1" in plan
     assert "TEMP B-TREE" not in plan

@@ -1,4 +1,4 @@
-"""How a SQLite file is: its release, modes, sizes, and the disk under it."""
+"""The doctor's checks of a SQLite file: SQLite's release, modes, sizes, and free disk space."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from ...records.unreadable import finding
 from ..rows import HELD_INDEX_SQL
 from .schedules import unreadable_names
 
-# Releases with the WAL-reset bug, and the branches to which the fix was taken back: sqlite.org/wal.html#walresetbug
+# Releases with the WAL-reset bug, and the branches with a backported fix: sqlite.org/wal.html#walresetbug
 _BUG = ((3, 7, 0), (3, 51, 2))
 _FIXED = ((3, 44, 6), (3, 50, 7))
-# Checkpoints come every 32 MB of log; so much more of it means that a reader keeps it from being reset.
+# Checkpoints come every 32 MB of log; a log this long means that a reader keeps it from being reset.
 MAX_LOG_BYTES = 256 << 20
-LOW_DISK_BYTES, MIN_DISK_BYTES = 1 << 30, 100 << 20
+# Free disk space below which the doctor warns.
+LOW_DISK_BYTES = 1 << 30
+# Free disk space below which the doctor reports an error.
+MIN_DISK_BYTES = 100 << 20
 _SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 
 
 def diagnose(db: sqlite3.Connection, path: str) -> list[Finding]:
-    """Looks only; a stat at most is asked of the file, since closing a handle on it would drop SQLite's locks."""
+    """Read only. The file is never opened here, since closing a handle on it would drop SQLite's locks."""
     real = os.path.realpath(path)
     return [
         release(sqlite3.sqlite_version_info),
@@ -83,7 +86,7 @@ def log(length: int) -> Finding:
     return Finding(
         "log",
         "warn",
-        f"{size(length)}: somebody reads in one transaction for long, so it cannot be reset",
+        f"{size(length)}: a read transaction has been open for long, so it cannot be reset",
         "end that transaction (a shell, a backup?), then PRAGMA wal_checkpoint(TRUNCATE)",
     )
 

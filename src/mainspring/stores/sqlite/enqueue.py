@@ -1,4 +1,8 @@
-"""Jobs into the SQLite store, and who holds their keys."""
+"""How the SQLite store enqueues jobs, and writes and deletes them.
+
+Jobs without keys are inserted in chunks; a job whose id exists is left as it is. Jobs with keys are checked one by one
+inside a savepoint: if one with on_conflict="raise" meets a held key, the whole call is rolled back.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +34,8 @@ _INSERT = {
 def enqueue(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued]:
     if all(job.unique_key is None and job.idempotency_key is None for job in jobs):
         if any(job.tags for job in jobs):
-            firsts = {job.id: job for job in reversed(jobs)}
-            _tag(db, [job for job in firsts.values() if job.tags and not _exists(db, job.id)])
+            first_by_id = {job.id: job for job in reversed(jobs)}
+            _tag(db, [job for job in first_by_id.values() if job.tags and not _exists(db, job.id)])
         for chunk in chunks(jobs):
             db.execute(_INSERT[len(chunk)], flatten([new_row(job, us) for job in chunk]))
         out_of_order.record(db, jobs, us)
@@ -51,23 +55,23 @@ def enqueue(db: sqlite3.Connection, jobs: Sequence[NewJob], now: datetime, us: i
 def _enqueue_one(db: sqlite3.Connection, new: NewJob, now: datetime, us: int) -> Enqueued:
     if _exists(db, new.id):
         return Enqueued(new.id)
-    key, held = holder(db, new)
-    while held is not None and held.shown(now) == "expired":
-        save_job(db, held, replace(held, state=State.EXPIRED, finished_at=now))
-        key, held = holder(db, new)
-    if held is None:
+    key, other = holder(db, new)
+    while other is not None and other.shown(now) == "expired":
+        save_job(db, other, replace(other, state=State.EXPIRED, finished_at=now))
+        key, other = holder(db, new)
+    if other is None:
         insert_new(db, [new], us)
         return Enqueued(new.id)
     if new.on_conflict == "raise":
-        return Enqueued(held.id, "refused", key)
-    changed, status = resolve_conflict(held, new, now)
-    if changed is not held:
-        save_job(db, held, changed)
-    return Enqueued(held.id, status, key)
+        return Enqueued(other.id, "refused", key)
+    changed, status = resolve_conflict(other, new, now)
+    if changed is not other:
+        save_job(db, other, changed)
+    return Enqueued(other.id, status, key)
 
 
 def insert_new(db: sqlite3.Connection, jobs: Sequence[NewJob], us: int) -> None:
-    """Inserts jobs that are new and whose keys are free."""
+    """Inserts jobs whose ids are new and whose keys are free (see all_new)."""
     for chunk in chunks(jobs):
         db.execute(_INSERT[len(chunk)], flatten([new_row(job, us) for job in chunk]))
     out_of_order.record(db, jobs, us)
@@ -84,7 +88,7 @@ _CONFLICTS = """SELECT id FROM mainspring_jobs WHERE id IN (SELECT value FROM js
 
 
 def all_new(db: sqlite3.Connection, jobs: Sequence[NewJob]) -> bool:
-    """Whether none of these jobs is there and none of their keys is held, by one of themselves neither."""
+    """Whether none of these jobs exists and none of their keys is held, in the store or twice in the list."""
     given = {
         "ids": [job.id for job in jobs],
         "unique": [job.unique_key for job in jobs if job.unique_key is not None],
@@ -110,7 +114,7 @@ def _untag(db: sqlite3.Connection, job: Job) -> None:
 
 
 def holder(db: sqlite3.Connection, job: NewJob | Job) -> tuple[str | None, Job | None]:
-    """The job that keeps this one's key from being used, if any."""
+    """The key of this job that is held, and the job that holds it; (None, None) if its keys are free."""
     unfinished = "'pending', 'running', 'waiting', 'paused'"
     for column, key, states in (
         ("unique_key", job.unique_key, unfinished),
@@ -130,7 +134,7 @@ _COUNT = """INSERT INTO mainspring_counts VALUES (?, ?)
 
 
 def save_job(db: sqlite3.Connection, old: Job, job: Job) -> None:
-    """Writes the whole job, and what is kept beside it."""
+    """Writes the whole job with its tags and counts, and applies a change of state to its schedule."""
     db.execute(_SAVE, (*row_of(job), failure_kind_of(job), job.id))
     if job.tags != old.tags:
         _untag(db, old)
@@ -143,12 +147,12 @@ def save_job(db: sqlite3.Connection, old: Job, job: Job) -> None:
 
 
 def add_to_counts(db: sqlite3.Connection, moves: Mapping[State, int]) -> None:
-    """Keeps the number of jobs in each final state."""
+    """Adds to the stored number of jobs in each final state."""
     db.executemany(_COUNT, [(state.value, by) for state, by in moves.items() if state.final and by])
 
 
 def delete_job(db: sqlite3.Connection, job: Job, now: datetime) -> None:
-    """The job and all that is kept beside it."""
+    """Deletes the job with its runs, log lines, errors, tags and keys."""
     apply_job_change(db, job, None, now)
     for table in ("executions", "logs", "errors"):
         db.execute(f"DELETE FROM mainspring_{table} WHERE job_id = ?", (job.id,))
@@ -168,7 +172,7 @@ def failure_kind_of(job: Job) -> str | None:
 
 
 def _remove_from_dead(db: sqlite3.Connection, job: Job) -> None:
-    """It is no longer among the dead."""
+    """Removes the job from the table of dead jobs."""
     sql = "DELETE FROM mainspring_dead WHERE task = ? AND error = ? AND finished_at = ? AND job_id = ?"
     if job.failure is not None and job.finished_at is not None:
         db.execute(sql, (job.task, job.failure.kind, micros(job.finished_at), job.id))

@@ -1,4 +1,4 @@
-"""The SQLite file itself: making it, connecting to it, stepping its schema."""
+"""Creates, opens and migrates the SQLite file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BUSY_SECONDS = 30.0
 
 
 def create_file(path: str) -> str:
-    """Makes the file if need be, readable by its owner only; says clearly what stands in the way."""
+    """Creates the file if it is missing, readable by its owner only, and returns its real path. Raises StoreError."""
     if sqlite3.sqlite_version_info < MIN_SQLITE_VERSION:
         need = ".".join(map(str, MIN_SQLITE_VERSION))
         raise StoreError(f"this Python has SQLite {sqlite3.sqlite_version}; the SQLite store needs {need} or newer")
@@ -29,7 +29,7 @@ def create_file(path: str) -> str:
     if not file.parent.is_dir():
         raise StoreError(f"cannot open SQLite file {path!r}: there is no directory {str(file.parent)!r}")
     try:
-        # Only a file that is not there: closing any handle on one that is drops the locks SQLite has on it.
+        # Only if the file is missing: closing any handle on an existing file drops the locks that SQLite has on it.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
         if file.is_dir() or not os.access(path, os.R_OK | os.W_OK):
@@ -54,13 +54,13 @@ def connect(path: str, durability: Durability) -> sqlite3.Connection:
         raise StoreError(f"{path!r} cannot use write-ahead logging (a network file system?): use a local disk")
     db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
     db.execute("PRAGMA cache_size = -65536")
-    # 32 MB of log between checkpoints instead of 4: bulk enqueue is a third faster.
+    # 32 MB of log between checkpoints instead of 4: bulk enqueue becomes a third faster.
     db.execute("PRAGMA wal_autocheckpoint = 8000")
     return db
 
 
 def inode(path: str) -> tuple[int, int] | None:
-    """Which file has that name; None: none."""
+    """Device and inode of the file; None if there is no such file."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -69,7 +69,7 @@ def inode(path: str) -> tuple[int, int] | None:
 
 
 def check_same_file(path: str, known: tuple[int, int] | None) -> None:
-    """Raises if the path leads to another file, or to none: SQLite would go on with one that no other process sees."""
+    """Raises StoreError if the path is gone or another file: SQLite would go on in one that no other process sees."""
     if known is not None and inode(path) != known:
         raise StoreError(
             f"SQLite file {path!r} was moved, deleted or replaced while it was in use: start this process again"
@@ -77,7 +77,7 @@ def check_same_file(path: str, known: tuple[int, int] | None) -> None:
 
 
 def _enable_wal(db: sqlite3.Connection) -> str:
-    """Turns write-ahead logging on; SQLite does not wait for a lock here, so several that start at once must."""
+    """Turns write-ahead logging on. SQLite does not wait for the lock here, so this retries while others start too."""
     for _ in range(int(BUSY_SECONDS / 0.02)):
         try:
             mode: str = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
@@ -91,7 +91,7 @@ def _enable_wal(db: sqlite3.Connection) -> str:
 
 
 def check_caller_connection(db: sqlite3.Connection, path: str) -> None:
-    """Makes sure the caller's connection is to our file and inside a transaction that the caller ends."""
+    """Raises BadInput unless the connection is to our file and in a transaction; begins one where sqlite3 would."""
     mine = os.path.realpath(path)
     if not any(os.path.realpath(row[2]) == mine for row in db.execute("PRAGMA database_list") if row[1] == "main"):
         raise BadInput(f"within= needs a connection to {path!r}, where the jobs are")
@@ -105,6 +105,7 @@ MIGRATIONS = load_migrations("sqlite/tables.sql")
 
 
 def read_schema(db: sqlite3.Connection, migrations: Migrations) -> Schema:
+    """The schema version of the file; 0 for a file without tables."""
     if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'mainspring_schema'").fetchone():
         return migrations.schema(0, 0)
     version, *oldest = db.execute("SELECT * FROM mainspring_schema").fetchone() or (0,)
@@ -112,38 +113,38 @@ def read_schema(db: sqlite3.Connection, migrations: Migrations) -> Schema:
 
 
 def check_schema(db: sqlite3.Connection, migrations: Migrations) -> None:
-    """Raises if this release cannot work on the tables, as they are now."""
+    """Raises SchemaMismatch if this release cannot work on the tables."""
     if trouble := read_schema(db, migrations).trouble:
         raise SchemaMismatch(trouble)
 
 
 def is_schema_error(error: StoreError) -> bool:
-    """Whether SQLite did not know what a statement of ours names."""
+    """Whether SQLite did not know a table or column that a statement names."""
     return any(words in str(error) for words in ("no such table", "no such column", "has no column"))
 
 
 def migrate(
     db: sqlite3.Connection, migrations: Migrations, target: int | None, now: int, *, only_up: bool = False
 ) -> list[int]:
-    """Steps the schema to `target`, all or nothing; returns the versions it passed through.
+    """Migrates the schema to `target`, all or nothing, and returns the versions on the way.
 
-    With `only_up` a later schema stays as it is, if this release can work on it.
+    With `only_up` a later schema is left as it is; raises SchemaMismatch if this release cannot work on it.
     """
     goal = migrations.target(target)
-    alone = not db.in_transaction
-    if alone:
+    own_transaction = not db.in_transaction
+    if own_transaction:
         if read_schema(db, migrations).version == goal:
             return []
         db.execute("BEGIN IMMEDIATE")
     try:
-        passed = _apply(db, migrations, goal, now, only_up)
+        versions = _apply(db, migrations, goal, now, only_up)
     except BaseException:
-        if alone:
+        if own_transaction:
             db.execute("ROLLBACK")
         raise
-    if alone:
+    if own_transaction:
         db.execute("COMMIT")
-    return passed
+    return versions
 
 
 def _apply(db: sqlite3.Connection, migrations: Migrations, target: int, now: int, only_up: bool) -> list[int]:
@@ -153,23 +154,23 @@ def _apply(db: sqlite3.Connection, migrations: Migrations, target: int, now: int
     if only_up and schema.version > target:
         check_schema(db, migrations)
         return []
-    way = migrations.between(schema.version, target)
+    pending = migrations.between(schema.version, target)
     if schema.version:
         _refuse_incompatible_workers(db, target, migrations.oldest(target), now)
     db.create_function("mainspring_kind", 1, decode_failure_kind, deterministic=True)
     db.create_function("mainspring_is_odd", 2, is_out_of_order, deterministic=True)
-    for _, text in way:
+    for _, text in pending:
         for statement in re.sub(r"--.*", "", text).split(";"):
             db.execute(statement)
     db.execute("DROP TABLE IF EXISTS mainspring_schema")
     if target:
         db.execute("CREATE TABLE mainspring_schema (version INTEGER NOT NULL, oldest INTEGER NOT NULL) STRICT")
         db.execute("INSERT INTO mainspring_schema VALUES (?, ?)", (target, migrations.oldest(target)))
-    return [after for after, _ in way]
+    return [version for version, _ in pending]
 
 
 def _refuse_incompatible_workers(db: sqlite3.Connection, target: int, oldest: int, now: int) -> None:
-    """Nobody who beats is left on tables it cannot work on."""
+    """Raises StoreUnavailable if a live worker cannot work on the target schema."""
     sql = """SELECT id, CASE WHEN json_valid(info) THEN json_extract(info, '$.schema') END AS known
         FROM mainspring_workers WHERE until > ? AND typeof(known) = 'integer' AND known > 0
             AND known NOT BETWEEN ? AND ? ORDER BY id"""

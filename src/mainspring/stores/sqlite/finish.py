@@ -1,4 +1,10 @@
-"""Outcomes into the SQLite store, fenced; and what follows from them in the same step."""
+"""How the SQLite store finishes runs, and records their log lines and progress.
+
+The lease is the fence: an outcome is accepted only while the job is running under the lease that it names, and an
+outcome on behalf of a silent worker only if that worker is still silent. Plain completions are updated in chunks; every
+other outcome has two statements, one for its execution row and one for the job. The same transaction updates counts,
+schedules, circuits and tallies, and enqueues the jobs that follow. An outcome that is repeated is accepted again.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +27,8 @@ from .enqueue import add_to_counts, enqueue
 from .schedules import apply_job_transitions
 from .tally import count_runs
 
-# The last run of a finished job needs no execution row: the job's own row has it all, and its `ending`
-# says so. That is one write a job in the common case; only runs that others follow, or that have more to
-# tell, get rows of their own.
+# The run that completes a job needs no execution row: the job's own row has all of it, marked by `ending`. So the
+# common case is one write per job; only other runs, or runs with notes, get an execution row.
 _COMPLETE = {
     size: f"""UPDATE mainspring_jobs AS job
         SET state = 'completed', ending = 'completed', finished_at = ended.finished_at, result = ended.result,
@@ -37,7 +42,7 @@ _COMPLETE = {
 _OUTCOME_CTE = """ended
     (id, lease, state, ending, finished_at, result, failure, run_at, refund, crash, silent, error, account)
     AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))"""
-# The fence: this very run, still running, and if asked for a worker that is silent still.
+# The fence: the run with this lease is still running, and for a `silent` outcome its worker is still silent.
 _FENCE = """job.id = ended.id AND job.lease = ended.lease AND job.state = 'running'
     AND NOT (ended.silent AND EXISTS (SELECT 1 FROM mainspring_workers
         WHERE mainspring_workers.id = job.worker AND until > ended.finished_at))"""
@@ -70,44 +75,45 @@ _COMPLETED = State.COMPLETED
 
 
 def finish(db: sqlite3.Connection, ended: Sequence[OutcomeRow]) -> set[JobId]:
+    """Writes the outcomes that the fence accepts. Returns the ids whose outcome is the recorded end of its run."""
     outcomes = [outcome for outcome, _ in ended]
     ids = {outcome.id for outcome in outcomes}
     if len(ids) < len(outcomes) or _must_run_in_order(ended):
         return set().union(*(finish(db, [one]) for one in ended))
     states: Counter[State] = Counter()
-    news: dict[JobId, JobEnd] = {}
+    job_ends: dict[JobId, JobEnd] = {}
     plain = [row for _, row in ended if len(row) == 4]
     accepted = _complete(db, plain) if plain else []
     states[State.COMPLETED] = len(accepted)
     if len(plain) < len(ended):
-        accepted += [id for one, row in ended if len(row) != 4 for id in _finish_one(db, one, row, states, news)]
+        accepted += [id for one, row in ended if len(row) != 4 for id in _finish_one(db, one, row, states, job_ends)]
     if len(accepted) == len(ended):
-        _apply_consequences(db, outcomes, states, news)
+        _apply_consequences(db, outcomes, states, job_ends)
         return ids
-    stood = set(accepted)
-    _apply_consequences(db, [outcome for outcome in outcomes if outcome.id in stood], states, news)
-    # Some were late or are told a second time: those that are the recorded ending of their run stand.
+    written = set(accepted)
+    _apply_consequences(db, [outcome for outcome in outcomes if outcome.id in written], states, job_ends)
+    # Some came late or are repeated: those that are the recorded end of their run stand.
     return {outcome.id for outcome in outcomes if _is_recorded(db, outcome)}
 
 
 def _must_run_in_order(ended: Sequence[OutcomeRow]) -> bool:
-    """Whether they must be settled one after the other: what one of them enqueues may meet a key that the job of
-    another holds until it ends."""
+    """Whether the outcomes must be written one after the other: a job that follows one of them may need a key that
+    another job of the batch holds until it ends."""
     sequels = [new for outcome, _ in ended if outcome.then for new in outcome.then]
     return len(ended) > 1 and any(new.unique_key is not None or new.idempotency_key is not None for new in sequels)
 
 
 def _finish_one(
-    db: sqlite3.Connection, outcome: Outcome, row: Row, states: Counter[State], news: dict[JobId, JobEnd]
+    db: sqlite3.Connection, outcome: Outcome, row: Row, states: Counter[State], job_ends: dict[JobId, JobEnd]
 ) -> list[JobId]:
-    """The job, if its outcome was accepted: a run that others follow, or that has more to tell."""
+    """Writes an outcome that is no plain completion. Returns the job's id if the fence accepts it, else nothing."""
     if not db.execute(_RECORD, row).rowcount:
         return []
     failpoint("finish.mid_batch")
     task, state, error, options, key = db.execute(_APPLY_OUTCOME, row).fetchone()
     states[State(state)] += 1
     if State(state).final and (schedule := counted_schedule_of(outcome.id, options, key)) is not None:
-        news[outcome.id] = JobEnd(schedule, outcome.id, State(state), outcome.finished_at, outcome.result)
+        job_ends[outcome.id] = JobEnd(schedule, outcome.id, State(state), outcome.finished_at, outcome.result)
     if error is not None:
         db.execute("INSERT OR REPLACE INTO mainspring_errors VALUES (?, ?)", (row[0], error))
         if state == "dead":
@@ -116,7 +122,7 @@ def _finish_one(
 
 
 def _complete(db: sqlite3.Connection, rows: list[Row]) -> list[JobId]:
-    """The jobs whose outcomes were accepted: if not all of them, one by one, to know which."""
+    """Writes plain completions and returns the accepted ids. If not all are, writes one by one to learn which."""
     db.execute("SAVEPOINT mainspring_finish")
     accepted = 0
     for chunk in chunks(rows):
@@ -130,12 +136,12 @@ def _complete(db: sqlite3.Connection, rows: list[Row]) -> list[JobId]:
 
 
 def _is_recorded(db: sqlite3.Connection, outcome: Outcome) -> bool:
-    told = {"id": outcome.id, "lease": outcome.lease, "ending": outcome.ending, "at": micros(outcome.finished_at)}
-    return db.execute(_RECORDED, told).fetchone() is not None
+    values = {"id": outcome.id, "lease": outcome.lease, "ending": outcome.ending, "at": micros(outcome.finished_at)}
+    return db.execute(_RECORDED, values).fetchone() is not None
 
 
 def outcome_row(outcome: Outcome) -> Row:
-    """Four columns for the plain end of a job, all of them where there is more to say."""
+    """The statement's values: four for a plain completion, thirteen for any other outcome."""
     at = micros(outcome.finished_at)
     if is_plain_completion(outcome):
         return (outcome.id, outcome.lease, at, outcome.result)
@@ -156,17 +162,18 @@ def outcome_row(outcome: Outcome) -> Row:
     )
 
 
-# what follows
+# consequences of outcomes
 
 _PUT_CIRCUIT = "INSERT OR REPLACE INTO mainspring_circuits VALUES (?, ?, ?, ?)"
 
 
 def _apply_consequences(
-    db: sqlite3.Connection, accepted: list[Outcome], states: Counter[State], news: dict[JobId, JobEnd]
+    db: sqlite3.Connection, accepted: list[Outcome], states: Counter[State], job_ends: dict[JobId, JobEnd]
 ) -> None:
+    """Updates counts, schedules, circuits and tallies, and enqueues the jobs that follow."""
     add_to_counts(db, states)
     apply_job_transitions(
-        db, [one for outcome in accepted if (one := news.get(outcome.id) or _completion(outcome)) is not None]
+        db, [one for outcome in accepted if (one := job_ends.get(outcome.id) or _completion(outcome)) is not None]
     )
     known = {circuit.task: circuit for circuit in circuits(db)}
     for outcome in accepted if known else [one for one in accepted if one.then or one.breaker]:
@@ -178,14 +185,14 @@ def _apply_consequences(
 
 
 def _completion(outcome: Outcome) -> JobEnd | None:
-    """What the plain end of a job is to its schedule."""
+    """The end of a plain completion for the job's schedule; None if it has none."""
     if outcome.schedule is None or not is_plain_completion(outcome):
         return None
     return JobEnd(outcome.schedule, outcome.id, _COMPLETED, outcome.finished_at, outcome.result)
 
 
 def _update_circuit(db: sqlite3.Connection, known: dict[str, Circuit], outcome: Outcome) -> None:
-    # Whoever releases a run it has never heard of cannot name the task; its turn as a probe is over all the same.
+    # A worker that releases an unknown run cannot name the task; if the run was a probe, it is over all the same.
     task = outcome.task or next((task for task, circuit in known.items() if circuit.probe == outcome.id), "")
     circuit = next_circuit(known.get(task), outcome)
     if circuit is None:
@@ -207,14 +214,15 @@ _LINE = "INSERT OR IGNORE INTO mainspring_logs VALUES (?, ?, ?, ?, ?, ?)"
 
 
 def save_reports(db: sqlite3.Connection, reports: Sequence[RunReport]) -> set[JobId]:
-    stands: set[JobId] = set()
-    for told in reports:
-        row = db.execute(_RUNNING, (told.id, told.lease)).fetchone()
+    """Records log lines and progress of running jobs. Returns the ids of the runs that still go on."""
+    running: set[JobId] = set()
+    for report in reports:
+        row = db.execute(_RUNNING, (report.id, report.lease)).fetchone()
         if row is None:
             continue
-        lines = [(told.id, line.run, line.n, micros(line.at), line.level, line.text) for line in told.lines]
+        lines = [(report.id, line.run, line.n, micros(line.at), line.level, line.text) for line in report.lines]
         db.executemany(_LINE, lines)
-        if is_newer_progress(told.progress, progress_or_none(told.id, row[0])):
-            db.execute("UPDATE mainspring_jobs SET progress = ? WHERE id = ?", (json_of(told.progress), told.id))
-        stands.add(told.id)
-    return stands
+        if is_newer_progress(report.progress, progress_or_none(report.id, row[0])):
+            db.execute("UPDATE mainspring_jobs SET progress = ? WHERE id = ?", (json_of(report.progress), report.id))
+        running.add(report.id)
+    return running

@@ -1,4 +1,4 @@
-"""Rows of the SQLite store with a text that is not UTF-8."""
+"""Reads rows of the SQLite store in which a text is not UTF-8."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def is_not_utf8_error(error: sqlite3.Error) -> bool:
 
 
 def is_too_big_error(error: sqlite3.Error) -> bool:
-    """Whether all rows as one text are more than SQLite holds: an earlier release took metadata of any size."""
+    """Whether the rows as one JSON text exceed SQLite's limit: an earlier release accepted metadata of any size."""
     return "too big" in str(error)
 
 
@@ -23,7 +23,7 @@ Values = Mapping[str, Any] | Sequence[Any]
 
 
 def fetch_rows(db: sqlite3.Connection, sql: str, values: Values) -> list[Row]:
-    """The rows of a query, in the usual way if that leads there."""
+    """The rows of a query; a text that is not UTF-8 stays bytes."""
     try:
         return db.execute(sql, values).fetchall()
     except sqlite3.OperationalError as error:
@@ -33,7 +33,7 @@ def fetch_rows(db: sqlite3.Connection, sql: str, values: Values) -> list[Row]:
 
 
 def fetch_rows_leniently(db: sqlite3.Connection, sql: str, values: Values) -> list[Row]:
-    """The rows of a query, where a text that is not UTF-8 stays bytes."""
+    """Like fetch_rows, but decodes every text here, which is slower."""
     usual = db.text_factory
     db.text_factory = bytes
     try:
@@ -44,7 +44,7 @@ def fetch_rows_leniently(db: sqlite3.Connection, sql: str, values: Values) -> li
 
 
 def require_text(row: Row) -> Row:
-    """The row; raises if one of its texts is not UTF-8."""
+    """The row. Raises ValueError if one of its texts is not UTF-8."""
     if any(isinstance(value, bytes) for value in row):
         raise ValueError("a column is not UTF-8 text")
     return row

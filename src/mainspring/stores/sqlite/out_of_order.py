@@ -1,4 +1,4 @@
-"""Jobs that were stored at another time than their id says, which are few: time leads to all others by their ids."""
+"""The few jobs that were stored at another time than their id says; all others are found by time along their ids."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import msgspec
 from ...clock import micros
 from ...records.job import Job, NewJob
 
-# Microseconds: so far apart are the making of an id and the storing of its job at most, as a rule.
+# A job whose id is further from its time of storage than this is out of order.
 MAX_SKEW_MICROS = 5_000_000
+# The last millisecond that an id can hold.
 _MAX_MILLIS = 2**48 - 1
 
 _PUT = """INSERT OR IGNORE INTO mainspring_odd SELECT created_at, id FROM mainspring_jobs
@@ -19,12 +20,12 @@ _PUT = """INSERT OR IGNORE INTO mainspring_odd SELECT created_at, id FROM mainsp
 
 
 def earliest_id(us: int) -> str:
-    """No id of a job that is stored at this instant, or later, comes before; but for the odd ones."""
+    """A lower bound of the ids of jobs stored at `us` or later, except those out of order."""
     return _id_prefix(us - MAX_SKEW_MICROS)
 
 
 def latest_id(us: int) -> str:
-    """No id of a job that is stored at this instant, or before, comes after; but for the odd ones."""
+    """An upper bound of the ids of jobs stored at `us` or earlier, except those out of order."""
     return _id_prefix(us + MAX_SKEW_MICROS) + "~"
 
 
@@ -38,10 +39,10 @@ def is_out_of_order(id: str, us: int) -> bool:
 
 
 def record(db: sqlite3.Connection, jobs: Sequence[NewJob], us: int) -> None:
-    """Writes down those of the new jobs that are odd."""
+    """Records those of the new jobs that are out of order."""
     first, last = earliest_id(us), latest_id(us)
-    if strange := [job.id for job in jobs if not first <= job.id <= last]:
-        db.execute(_PUT, (msgspec.json.encode(strange).decode(), us))
+    if ids := [job.id for job in jobs if not first <= job.id <= last]:
+        db.execute(_PUT, (msgspec.json.encode(ids).decode(), us))
 
 
 def drop(db: sqlite3.Connection, job: Job) -> None:

@@ -1,4 +1,4 @@
-"""Counts out of the SQLite store, logs, and what may be forgotten."""
+"""Counts, queues, dead groups, log lines and prunable jobs of the SQLite store."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from ...records.queue import DeadGroup, Queue
 from ...records.run import LogLine
 from ..rows import HELD_INDEX_SQL, Row
 from .claim import PAUSED_QUEUES
-from .lists import ENDED, ENDED_GROUPS, FINISHED_AT, READY, RETRIED, jobs
+from .index_groups import ENDED, ENDED_GROUPS, READY, RETRIED
+from .lists import FINISHED_AT, jobs
 
 # counts
 
-# Of each group, what is due and what is not: nothing is counted faster than what lies together in an index.
+# Due and later jobs of each group, counted along the index, which is fastest.
 _READY = f"""WITH RECURSIVE {READY.hops} SELECT of_queue,
         (SELECT count(*) FROM {READY.table} WHERE {READY.one} AND run_at <= :now),
         (SELECT count(*) FROM {READY.table} WHERE {READY.one} AND run_at > :now) FROM ready_hops"""
-# What is to be tried again is among these, and shown apart.
+# Jobs that wait for a retry: part of the counts above, but shown as retrying.
 _RETRIED = f"""SELECT queue, sum(run_at <= :now), sum(run_at > :now) FROM {RETRIED} GROUP BY 1"""
 _SUSPECT = """SELECT queue, 1, 0, count(*) FROM mainspring_jobs INDEXED BY mainspring_jobs_suspects
     WHERE state = 'pending' AND crashes >= 2 GROUP BY 1"""
@@ -35,7 +36,7 @@ _HELD = f"""SELECT queue, state, count(*) FROM mainspring_jobs INDEXED BY mainsp
 
 
 UnfinishedCounts = Mapping[str, Counter[Shown]]
-"""How many jobs are not finished, by queue and shown state."""
+"""Numbers of unfinished jobs by queue and shown state."""
 
 
 def count_unfinished(db: sqlite3.Connection, now: int) -> UnfinishedCounts:
@@ -101,7 +102,7 @@ def logs(db: sqlite3.Connection, job_id: JobId, limit: int, after: tuple[int, in
     return [LogLine(run, n, instant(at), level, text) for run, n, at, level, text in rows]
 
 
-# forgetting
+# pruning
 
 
 def groups(db: sqlite3.Connection) -> list[tuple[State, str]]:
@@ -113,6 +114,7 @@ _NEWEST_OF_GROUP = f"""SELECT finished_at, id FROM mainspring_jobs WHERE {ENDED.
 
 
 def surplus(db: sqlite3.Connection, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Row]:
+    """Finished jobs of a state and task before `before`, beyond the newest `keep`; oldest first."""
     end = (micros(before), "")
     if keep:
         newest: list[tuple[int, JobId]] = []

@@ -1,4 +1,4 @@
-"""Schedules as rows of the SQLite store, and what the end of a job means for the one that made it."""
+"""The SQLite store's schedules and ticks; a job's end changes the schedule that created it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from datetime import datetime
 
 import msgspec
 
-from ...clock import instant, micros, nearest_instant
+from ...clock import micros, nearest_instant
 from ...records.job import Job, UnreadableRecord
 from ...records.unreadable import decoded, readable
-from ...schedule.record import TICKS_KEPT, Due, LeaderTerm, Schedule, Tick
+from ...schedule.record import TICKS_KEPT, Due, Schedule, Tick
 from ..job_ends import JobEnd, JobTransition, ScheduleBatch, completed_schedules_of, schedules_of, transition_of
-from ..rules import next_term
 
 _encode = msgspec.json.Encoder().encode
 _schedule = msgspec.json.Decoder(Schedule).decode
@@ -28,7 +27,7 @@ _SOME_NAMES = "name IN (SELECT value FROM json_each(?))"
 
 
 def revisions(db: sqlite3.Connection, names: Iterable[str]) -> dict[str, int]:
-    """Those that are not there are left out."""
+    """The revisions by name; a missing schedule is left out."""
     sql = f"SELECT name, revision FROM mainspring_schedules WHERE {_SOME_NAMES}"
     return dict(db.execute(sql, (_encode(list(names)).decode(),)).fetchall())
 
@@ -44,7 +43,7 @@ def _row(schedule: Schedule) -> tuple[object, ...]:
 
 
 def record_ticks(db: sqlite3.Connection, ticks: Sequence[tuple[str, Tick]]) -> None:
-    """Each tick with the name of its schedule; the oldest ones beyond TICKS_KEPT go."""
+    """Inserts ticks, each with the name of its schedule, and deletes the oldest beyond TICKS_KEPT."""
     rows = [(name, tick.n, _encode(tick).decode()) for name, tick in ticks]
     db.executemany("INSERT INTO mainspring_ticks VALUES (?, ?, ?)", rows)
     old = {name: tick.n - TICKS_KEPT for name, tick in ticks}
@@ -52,31 +51,31 @@ def record_ticks(db: sqlite3.Connection, ticks: Sequence[tuple[str, Tick]]) -> N
     db.executemany("DELETE FROM mainspring_ticks WHERE schedule = ? AND n <= ?", gone)
 
 
-# what a job tells the schedule that made it
+# effects of jobs on their schedules
 
 _BY_NAME = f"SELECT name, body FROM mainspring_schedules WHERE {_SOME_NAMES}"
 _WAITING = """SELECT name, body FROM mainspring_schedules
     WHERE waits_on IS NOT NULL AND waits_on IN (SELECT value FROM json_each(?))"""
 
 
-def apply_job_transitions(db: sqlite3.Connection, news: Sequence[JobTransition]) -> None:
+def apply_job_transitions(db: sqlite3.Connection, transitions: Sequence[JobTransition]) -> None:
     """Applies the ends and revivals of jobs to their schedules, in order."""
-    if not news:
+    if not transitions:
         return
     batch = ScheduleBatch()
-    for sql, names in ((_BY_NAME, schedules_of(news)), (_WAITING, completed_schedules_of(news))):
+    for sql, names in ((_BY_NAME, schedules_of(transitions)), (_WAITING, completed_schedules_of(transitions))):
         if names:
             found = db.execute(sql, (_encode(sorted(names)).decode(),)).fetchall()
             batch.add(readable("schedule", found, _schedule))
-    batch.apply(news)
+    batch.apply(transitions)
     write_schedules(db, batch.changed.values())
 
 
 def apply_job_change(db: sqlite3.Connection, old: Job, new: Job | None, at: datetime) -> None:
-    """A job has changed its state by other ways than a run's end; None: it was deleted."""
+    """Applies a job's change to its schedule; `new` is None if the job is deleted at `at`."""
     if new is not None:
-        news = transition_of(old, new)
-        apply_job_transitions(db, [] if news is None else [news])
+        transition = transition_of(old, new)
+        apply_job_transitions(db, [] if transition is None else [transition])
     elif old.series is not None and not old.state.final:
         apply_job_transitions(db, [JobEnd(old.series, old.id, None, at)])
 
@@ -99,13 +98,13 @@ def due(db: sqlite3.Connection, now: datetime, limit: int, computed: Collection[
 
 
 def set_aside(db: sqlite3.Connection, names: Collection[str]) -> None:
-    """These are due no more, and a new one may take the place of each; until then their records stay as they are."""
+    """Makes undecodable schedules not due, and replaceable by a first revision; their records are not changed."""
     sql = "UPDATE mainspring_schedules SET due_at = NULL, revision = 0 WHERE name IN (SELECT value FROM json_each(?))"
     db.execute(sql, (_encode(list(names)).decode(),))
 
 
 def unreadable_names(db: sqlite3.Connection) -> list[str]:
-    """Schedules that were set aside."""
+    """The names of schedules that cannot be decoded."""
     rows = db.execute("SELECT name, body FROM mainspring_schedules WHERE due_at IS NULL ORDER BY name").fetchall()
     return [one.name for one in decoded("schedule", rows, _schedule)[1]]
 
@@ -124,7 +123,7 @@ def schedules(
         found, broken = found + some, broken + others
         if len(found) >= limit or len(rows) < limit:
             break
-        values["after"] = rows[-1][0]  # where some cannot be decoded the page is filled from beyond them
+        values["after"] = rows[-1][0]  # rows that cannot be decoded are replaced by the next ones
     return found[:limit], broken
 
 
@@ -141,24 +140,3 @@ def drop_schedules(db: sqlite3.Connection, names: Collection[str]) -> list[str]:
     db.execute(f"DELETE FROM mainspring_ticks WHERE schedule IN {some}", (text,))
     rows = db.execute(f"DELETE FROM mainspring_schedules WHERE name IN {some} RETURNING name", (text,)).fetchall()
     return sorted(name for (name,) in rows)
-
-
-# leaders
-
-_LEADER = "SELECT holder, term, until FROM mainspring_leaders WHERE name = ?"
-_PUT_LEADER = "INSERT OR REPLACE INTO mainspring_leaders VALUES (?, ?, ?, ?)"
-
-
-def lead(db: sqlite3.Connection, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
-    row = db.execute(_LEADER, (name,)).fetchone()
-    known = None if row is None else LeaderTerm(name, row[0] or None, row[1], instant(row[2]))
-    new = next_term(known, name, holder, until, now)
-    if new != known:
-        db.execute(_PUT_LEADER, (name, new.holder or "", new.term, micros(new.until)))
-    return new
-
-
-def leaders(db: sqlite3.Connection, now: datetime) -> list[LeaderTerm]:
-    sql = "SELECT name, holder, term, until FROM mainspring_leaders WHERE until > ? AND holder <> '' ORDER BY name"
-    rows = db.execute(sql, (micros(now),)).fetchall()
-    return [LeaderTerm(name, who, term, instant(until)) for name, who, term, until in rows]

@@ -40,18 +40,22 @@ from ..caller_connection import driver_connection, is_async, unwrap_proxy
 from ..migrations import Migrations
 from ..rows import COLUMNS, HELD_INDEX_SQL, Row, claimed_job_of, executions_of, job_of
 from ..rules import unique_ids
-from . import change, claim, doctor, enqueue, file, finish, fire, lists, read, schedules, tally, transaction
-from .documents import SqliteKeeper
+from . import change, claim, doctor, enqueue, file, finish, fire, lists, read, schedules, tally, terms, transaction
+from .audit import SqliteAudit, drop_old_entries
+from .documents import SqliteDocuments, drop_expired_documents
 from .fair_lock import FairFileLock
+from .feed import SqliteFeed
 from .inotify import WriteWatch
 from .lenient import fetch_rows, require_text
 from .writer_thread import CommitWatcher, WriterThread, translate_error
 
 T = TypeVar("T")
 _watch_errors = SurvivedErrors("listener", "changes by other processes are found by polling")
-# How often a waiting process looks whether another one has committed, where the system does not tell; and the
-# pause between two looks for a commit that is on its way, of which there are so many.
-POLL_SECONDS, COMMIT_POLL_SECONDS, MAX_COMMIT_POLLS = 0.01, 0.001, 1000
+# How often a waiting process checks for commits of other processes, where there is no inotify.
+POLL_SECONDS = 0.01
+# After a write to the log: how often to check whether its commit is visible, and how many times at most.
+COMMIT_POLL_SECONDS = 0.001
+MAX_COMMIT_POLLS = 1000
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
@@ -63,8 +67,8 @@ def _worker_row(row: Row) -> WorkerRow:
     return WorkerRow(_info(info), instant(until), claim.commands_of(orders))
 
 
-class SqliteStore(SqliteKeeper):
-    """WAL, synchronous=FULL. One thread writes and commits many verbs together, another reads."""
+class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
+    """WAL, synchronous=FULL. One thread writes and commits many verbs together, another one reads."""
 
     def __init__(
         self,
@@ -83,7 +87,7 @@ class SqliteStore(SqliteKeeper):
         self._idle, self._migrates = False, True
         self._set_aside_schedules: set[str] = set()
 
-    # life
+    # opening and closing
 
     async def open(self, *, migrate: bool = True) -> None:
         if self._pid != os.getpid():
@@ -122,7 +126,7 @@ class SqliteStore(SqliteKeeper):
             if self._watch is not None:
                 self._watch.close()
             parts = (self._writes, self._reads, self._watcher, self._file_lock)
-            # A caller who is cancelled does not leave half of them open.
+            # Shielded: a caller that is cancelled must not leave half of them open.
             await asyncio.shield(asyncio.to_thread(lambda: [part.close() for part in parts]))
 
     def beside(self) -> Store:
@@ -139,7 +143,7 @@ class SqliteStore(SqliteKeeper):
         return await self._write(lambda db: file.migrate(db, self._migrations, target, self._now()))
 
     def script(self, at: int, target: int | None = None) -> str:
-        raise BadInput("the steps of a SQLite file need this library: mainspring migrate up takes them")
+        raise BadInput("migrations of a SQLite file need this library: run mainspring migrate up")
 
     def _now(self) -> int:
         return micros(self._clock.now())
@@ -163,7 +167,7 @@ class SqliteStore(SqliteKeeper):
         return None
 
     async def _wait(self, timeout: float) -> None:
-        """Until this process rings, or another one has committed."""
+        """Waits until this process changes something, or another one has committed."""
         self._check()
         if not self._clock.real:
             return await self._waiters.wait(timeout)
@@ -172,27 +176,27 @@ class SqliteStore(SqliteKeeper):
         loop, before = asyncio.get_running_loop(), self._watcher.version()
         timer: asyncio.TimerHandle
 
-        def look() -> None:
+        def poll() -> None:
             nonlocal timer
             if self._pid != os.getpid() or self._watcher.version() != before:
                 self._waiters.wake_all()
             else:
-                timer = loop.call_later(POLL_SECONDS, look)
+                timer = loop.call_later(POLL_SECONDS, poll)
 
-        timer = loop.call_later(POLL_SECONDS, look)
+        timer = loop.call_later(POLL_SECONDS, poll)
         try:
             return await self._waiters.wait(timeout)
         finally:
             timer.cancel()
 
     def _start_watch(self) -> WriteWatch | None:
-        """Rings for commits of other processes, where the system tells of writes."""
+        """Starts to wake waiters at commits of other processes. None where there is no inotify: they poll then."""
         waiters, watcher = self._waiters, self._watcher
         seen = watcher.version()
 
         def written() -> None:
-            # The log is written before the commit can be seen: look until it can. And a busy file must not
-            # keep an idle worker busy: a ring every WATCH is enough.
+            # The log is written before the commit is visible, so poll until it is. Waking once per POLL_SECONDS is
+            # enough: a busy file must not keep an idle worker busy.
             nonlocal seen
             with suppress(sqlite3.ProgrammingError):  # the store was closed meanwhile
                 for _ in range(MAX_COMMIT_POLLS):
@@ -209,7 +213,7 @@ class SqliteStore(SqliteKeeper):
             _watch_errors(error)
             return None
 
-    # the path of a job
+    # jobs
 
     async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
         us = micros(now)
@@ -221,7 +225,7 @@ class SqliteStore(SqliteKeeper):
         return answers
 
     async def _in_caller_thread(self, act: Callable[[], T]) -> T:
-        """In the caller's own thread, where its connection belongs."""
+        """Runs `act` in the caller's own thread, to which its connection belongs."""
         self._check()
         if not plain():
             return act()
@@ -253,7 +257,7 @@ class SqliteStore(SqliteKeeper):
     ) -> Claim:
         us = micros(now)
         if self._idle:
-            # Nothing was due last time: look first, so that an idle worker does not take the write lock.
+            # Nothing was due last time: read first, so that an idle worker does not take the write lock.
             next_at = await self._read(lambda db: claim.next_claim_at(db, queues, worker, tasks, us))
             if next_at is None or next_at > us:
                 return Claim([], None if next_at is None else nearest_instant(next_at))
@@ -264,7 +268,7 @@ class SqliteStore(SqliteKeeper):
         failpoint("claim.after_commit")
         if expired:
             self._waiters.wake_all()
-        # Rows become jobs here, and outcomes rows: the writing thread has enough to do.
+        # Rows are decoded (and outcomes encoded) here, because the writer thread is the bottleneck.
         pairs = [(row[0], row) for row in rows]
         checked = isinstance(taken, str)
         jobs, broken = decoded(
@@ -319,7 +323,7 @@ class SqliteStore(SqliteKeeper):
 
     async def due(self, *, now: datetime, limit: int, computed: Collection[str] = ()) -> Due:
         due = await self._read(lambda db: schedules.due(db, now, limit, computed))
-        self._set_aside_schedules -= {one.name for one in due.unreadable}  # due again, so it was written since
+        self._set_aside_schedules -= {one.name for one in due.unreadable}  # it is due again, so it was written since
         await self._set_aside(due.unreadable)
         return due
 
@@ -350,13 +354,13 @@ class SqliteStore(SqliteKeeper):
         return await self._read(lambda db: schedules.ticks(db, name, limit, before))
 
     async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
-        answer = await self._write(lambda db: schedules.lead(db, name, holder, until, now))
+        answer = await self._write(lambda db: terms.lead(db, name, holder, until, now))
         if answer.holder is None:
             self._waiters.wake_all()
         return answer
 
     async def leaders(self, *, now: datetime) -> list[LeaderTerm]:
-        return await self._read(lambda db: schedules.leaders(db, now))
+        return await self._read(lambda db: terms.leaders(db, now))
 
     # operators
 
@@ -429,7 +433,7 @@ class SqliteStore(SqliteKeeper):
         return await self._read(lambda db: read.counts(db, self._unfinished(db, micros(now))))
 
     def _unfinished(self, db: sqlite3.Connection, now: int) -> read.UnfinishedCounts:
-        """Counted once for both who ask of one instant, as statistics do."""
+        """The counts, shared by two verbs that ask for the same instant, as statistics do."""
         moment = now, db.execute("PRAGMA data_version").fetchone()[0]
         if self._unfinished_counts is None or self._unfinished_counts[0] != moment:
             self._unfinished_counts = moment, read.count_unfinished(db, now)
@@ -444,7 +448,7 @@ class SqliteStore(SqliteKeeper):
     async def dead(self, *, limit: int) -> list[DeadGroup]:
         return await self._read(lambda db: read.dead(db, limit))
 
-    # forgetting
+    # pruning
 
     async def groups(self) -> list[tuple[State, str]]:
         return await self._read(read.groups)
@@ -453,18 +457,22 @@ class SqliteStore(SqliteKeeper):
         rows = await self._read(lambda db: read.surplus(db, state, task, keep, before, limit))
         return [job_of(row) for row in rows]
 
+    async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
+        since, us = micros(audited_since), micros(now)
+        return await self._write(lambda db: drop_expired_documents(db, us) + drop_old_entries(db, since))
+
     async def forget(self, rules: Rules, *, now: datetime) -> int:
         self._check()
         return 0
 
-    # inside
+    # calls
 
     def _check(self) -> None:
         if self._pid == os.getpid():
             return
         if not self._pid:
             raise ShuttingDown(f"the store {self.path!r} is not open")
-        # A child of fork has none of its parent's threads, and must not touch its connections.
+        # A forked child has none of its parent's threads, and must not touch its connections.
         self._open()
 
     async def _write(self, verb: Callable[[sqlite3.Connection], T]) -> T:
@@ -479,7 +487,7 @@ class SqliteStore(SqliteKeeper):
             return await self._call_explained(self._reads, verb)
 
     async def _call_explained(self, thread: WriterThread, verb: Callable[[sqlite3.Connection], T]) -> T:
-        """Says so if the schema was changed under us."""
+        """The verb's result. Raises SchemaMismatch if it failed because the schema was changed meanwhile."""
         try:
             return await thread.call(verb)
         except StoreError as error:

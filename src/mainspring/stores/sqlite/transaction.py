@@ -1,4 +1,4 @@
-"""A task's own transaction in the SQLite file, and the end of its run in the same commit."""
+"""A task's own transaction in the SQLite file; the same commit finishes the run (`ctx.transaction()`)."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _current_transaction: ContextVar[SqliteTransaction | None] = ContextVar("mainspr
 
 
 class SqliteTransaction:
-    """Nobody else writes to the file meanwhile: the thread's thread stands aside until the task's block has ended."""
+    """A transaction during which nothing else writes to the file: it holds the writer thread until its block ends."""
 
     connection: sqlite3.Connection
 
     def __init__(self, path: str, durability: Durability, on_commit: Callable[[Outcome], object]) -> None:
         self._path: str = path
         self._durability: Durability = durability
-        self._after_finish = on_commit
+        self._on_commit = on_commit
         self._errands = Errands()
         self._connection_ready: asyncio.Future[sqlite3.Connection] = asyncio.get_running_loop().create_future()
         self.open = True
 
     def hold(self) -> None:
-        """In the thread's thread: begins, waits for the end, and rolls back what is not committed."""
+        """Runs in the writer thread: begins, waits for the end of the block, and rolls back what is not committed."""
         connection = file.connect(self._path, self._durability)
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -50,12 +50,12 @@ class SqliteTransaction:
 
     async def begin(self, thread: WriterThread) -> None:
         self._held_thread = asyncio.ensure_future(thread.call_exclusively(self.hold))
-        # Whoever is cancelled meanwhile does not look at how it ended.
-        self._held_thread.add_done_callback(lambda held: held.cancelled() or held.exception())
+        # A caller that is cancelled meanwhile never reads the exception.
+        self._held_thread.add_done_callback(lambda done: done.cancelled() or done.exception())
         both: list[asyncio.Future[Any]] = [self._connection_ready, self._held_thread]
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if not self._connection_ready.done():
-            await self._held_thread  # could not begin, and says why
+            await self._held_thread  # raises why it could not begin
         self.connection = self._connection_ready.result()
         _current_transaction.set(self)
 
@@ -71,7 +71,7 @@ class SqliteTransaction:
         except sqlite3.Error as error:
             raise translate_error(error) from error
         if accepted:
-            self._after_finish(outcome)
+            self._on_commit(outcome)
         return accepted
 
     def _commit(self, outcome: Outcome, reports: Sequence[RunReport]) -> bool:
@@ -83,7 +83,7 @@ class SqliteTransaction:
         return True
 
     async def end(self) -> None:
-        """The thread goes on, whatever becomes of whoever waits here for that."""
+        """Releases the writer thread, even if the caller is cancelled here."""
         self.open = False
         _current_transaction.set(None)
         self._errands.end()
@@ -104,7 +104,7 @@ async def transaction(
 
 
 def refuse_write_inside() -> None:
-    """A write beside a transaction of the same task would wait for an end that waits for it."""
+    """Raises BadInput inside a transaction of the same task: the write would wait for its own end."""
     transaction = _current_transaction.get()
     if transaction is not None and transaction.open:
         raise BadInput(

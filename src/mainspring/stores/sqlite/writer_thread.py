@@ -1,4 +1,4 @@
-"""A thread that owns one SQLite connection and runs everyone's verbs on it, many to a commit."""
+"""A thread that owns one SQLite connection and runs the calls of all event loops on it, many to a commit."""
 
 from __future__ import annotations
 
@@ -18,26 +18,24 @@ T = TypeVar("T")
 Verb = Callable[[sqlite3.Connection], Any]
 Call = tuple[Verb, "asyncio.Future[Any]"]
 
-# More verbs than this never share a commit, so that the first of them does not wait for ever.
+# Calls that share a commit: a limit, so that the first of them does not wait for long.
 MAX_CALLS_PER_COMMIT = 64
-
-
-# Steps of SQLite's machine, some milliseconds, between two looks whether the caller of a read has gone.
+# Virtual machine instructions of SQLite (some milliseconds) between two checks whether the caller was cancelled.
 CANCEL_CHECK_INSTRUCTIONS = 200_000
 
 
 class ExclusiveCall(NamedTuple):
-    """A call that has the lane's thread and turn for itself, with a connection of its own."""
+    """A call that has the thread and the write lock for itself, and uses its own connection."""
 
     act: Callable[[], Any]
     future: asyncio.Future[Any]
 
 
 class GuardedConnection:
-    """A connection that a fork must not find at work.
+    """A connection that is idle during a fork of the process.
 
-    SQLite counts the locks of a file per process and does not notice a fork: a child that keeps its parent's
-    connections believes their locks to be its own. So a fork waits until none is busy, and the child closes them.
+    SQLite counts the locks of a file per process and does not notice a fork: a child with its parent's connections
+    takes their locks for its own. So a fork waits until no connection is busy, and the child closes them.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -73,10 +71,10 @@ if hasattr(os, "register_at_fork"):
 
 
 class CommitWatcher(GuardedConnection):
-    """Tells whether somebody has committed."""
+    """Detects commits by other connections."""
 
     def version(self) -> int:
-        """Changes with every commit of any other connection, those of this process included."""
+        """A number that changes with every commit of another connection, in this or another process."""
         with self.busy:
             version: int = self.connection.execute("PRAGMA data_version").fetchone()[0]
             return version
@@ -87,7 +85,10 @@ class CommitWatcher(GuardedConnection):
 
 
 class WriterThread(GuardedConnection):
-    """Calls run in order, each seeing the last; what arrives while one commit is under way shares the next."""
+    """Runs calls in order, each in the state that the last one left; calls that arrive during a commit share the next.
+
+    A store has two: one with the write connection, and one with a read connection, which is interruptible.
+    """
 
     def __init__(
         self,
@@ -98,11 +99,11 @@ class WriterThread(GuardedConnection):
         *,
         interruptible: bool = False,
     ) -> None:
-        """With `interruptible` a verb whose caller was cancelled is not begun, or is interrupted."""
+        """`begin` is the SQL of BEGIN; if `interruptible`, a call of a cancelled caller is skipped or interrupted."""
         super().__init__(connection)
         self._interruptible = interruptible
         self._serving: asyncio.Future[Any] | None = None
-        if interruptible:  # not interrupt(): it would miss a verb that is between two statements
+        if interruptible:  # interrupt() would miss a call that is between two statements
             connection.set_progress_handler(self._is_cancelled, CANCEL_CHECK_INSTRUCTIONS)
         self._begin = begin
         self._write_lock = write_lock
@@ -111,13 +112,13 @@ class WriterThread(GuardedConnection):
         self._thread.start()
 
     async def call(self, verb: Callable[[sqlite3.Connection], T]) -> T:
-        """The verb's answer, after its commit. Cancelling the caller does not undo a verb, unless the lane gives up."""
+        """The verb's answer, after its commit. Cancelling the caller does not undo the call, unless interruptible."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._calls.put((verb, future))
         return await future
 
     def _is_cancelled(self) -> bool:
-        """Whether the caller of the verb that is at work has gone."""
+        """Whether the caller of the running verb was cancelled."""
         return self._serving is not None and self._serving.cancelled()
 
     def _run_calls(self, group: list[Call]) -> list[Any]:
@@ -133,13 +134,13 @@ class WriterThread(GuardedConnection):
         return answers
 
     async def call_exclusively(self, act: Callable[[], T]) -> T:
-        """The call's answer; it comes between two commits, in the order of all calls."""
+        """The result of `act`, which runs in the thread between two commits, in the order of all calls."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._calls.put(ExclusiveCall(act, future))
         return await future
 
     def close(self) -> None:
-        """After everything called before."""
+        """Closes the connection after all earlier calls."""
         self._calls.put(None)
         self._thread.join()
 
@@ -192,7 +193,7 @@ class WriterThread(GuardedConnection):
         except Exception as error:
             self._roll_back()
             if begun and len(group) > 1:
-                # Only the verb at fault may fail: each gets a commit of its own.
+                # Only the failing verb may fail, so each gets its own commit.
                 for entry in group:
                     self._commit([entry])
             else:
@@ -210,7 +211,7 @@ CallResult = tuple["asyncio.Future[Any]", Any, Exception | None]
 
 
 def _deliver(answers: list[CallResult]) -> None:
-    """Hands answers to the loops that wait for them, one call a loop."""
+    """Resolves the futures in their event loops, with one call per loop."""
     loops: dict[asyncio.AbstractEventLoop, list[CallResult]] = {}
     for answer in answers:
         loops.setdefault(answer[0].get_loop(), []).append(answer)
@@ -218,7 +219,7 @@ def _deliver(answers: list[CallResult]) -> None:
         try:
             loop.call_soon_threadsafe(_resolve_futures, mine)
         except RuntimeError:
-            # That loop is closed: nobody waits there any more.
+            # The loop is closed, so no caller waits there.
             continue
 
 
@@ -232,12 +233,12 @@ def _resolve_futures(answers: list[CallResult]) -> None:
             future.set_exception(error)
 
 
-# Among them a file system that is mounted read-only, and a process that has no file descriptor left.
+# Texts of errors that may pass, such as a file system mounted read-only, or no file descriptor left.
 _TRANSIENT = ("locked", "busy", "disk is full", "disk I/O error", "readonly database", "unable to open database file")
 
 
 def translate_error(error: Exception) -> Exception:
-    """SQLite's errors as ours; everything else as it is."""
+    """SQLite's errors as StoreError or StoreUnavailable; any other error unchanged."""
     if not isinstance(error, sqlite3.Error):
         return error
     text = str(error)
