@@ -145,4 +145,4 @@ def test_the_version_to_begin_with_is_for_printing_only(cli, store):
 def test_a_sqlite_file_is_stepped_by_the_library_alone(cli, store):
     refused = cli("migrate", "up", "--sql", "--store", store)
     assert refused.exit_code == 1
-    assert refused.stderr == "error: the steps of a SQLite file need this library: mainspring migrate up takes them\n"
+    assert refused.stderr == "error: migrations of a SQLite file need this library: run mainspring migrate up\n"

@@ -15,7 +15,7 @@ from mainspring.records.document import Document
 from mainspring.records.feed import MIN_FEED_ITEMS, Feed
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.postgres import documents as keeper
+from mainspring.stores.postgres import audit, documents, feed
 from mainspring.stores.postgres.pool import READ_SETTINGS, SETTINGS, Pool
 from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract.build import NOW, Contract, a_worker, later
@@ -49,7 +49,7 @@ class Kept(Contract):
             await connection.close()
 
     async def publish(self, connection: Any, *news: str) -> None:
-        await connection.execute(self.place.sql(keeper.PUBLISH), news, self.place.lock, MIN_FEED_ITEMS)
+        await connection.execute(self.place.sql(feed.PUBLISH), news, self.place.lock, MIN_FEED_ITEMS)
 
 
 class TestContract(Kept, DocumentContract, AuditContract, NewsContract):
@@ -137,8 +137,8 @@ class TestNews(Kept):
                 newest = (await store.news(after=0, limit=1)).last
                 await store.publish(["x"] * (999 - newest % 1000), now=NOW)
                 # 90,000 dead rows are on 700 pages or so; a thousand that go with the next one cost one each.
-                assert await self.pages(pool, keeper._NEWS, 0, 10, MIN_FEED_ITEMS) < 60
-                assert await self.pages(pool, keeper.PUBLISH, ["x"], self.place.lock, MIN_FEED_ITEMS) < 1500
+                assert await self.pages(pool, feed._READ, 0, 10, MIN_FEED_ITEMS) < 60
+                assert await self.pages(pool, feed.PUBLISH, ["x"], self.place.lock, MIN_FEED_ITEMS) < 1500
                 self.server.run("ANALYZE fresh.mainspring_news")
             await hold.rollback()
         await pool.close()
@@ -204,7 +204,8 @@ class TestDocuments(Kept):
             assert await texts(store, now=later(2)) == {"a": "new"}
 
     async def test_tidying_goes_step_by_step(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(keeper, "MIN_PRUNED_ROWS", 2)
+        monkeypatch.setattr(documents, "MAX_PRUNED_DOCUMENTS", 2)
+        monkeypatch.setattr(audit, "MAX_PRUNED_ENTRIES", 2)
         async with self.opened() as store:
             await put(store, *(a_document(name, expires_at=later(1)) for name in "abc"))
             await store.record([an_entry(n) for n in range(3)])
@@ -265,7 +266,7 @@ class TestPlans(Kept):
 
             async def plan(db: Any, values: tuple[Any, ...] = asked) -> list[Any]:
                 await db.run(READ_SETTINGS)
-                return await db.rows(f"EXPLAIN {keeper._AUDIT}", *values, 50)
+                return await db.rows(f"EXPLAIN {audit._AUDIT}", *values, 50)
 
             lines = "\n".join(line for (line,) in await pool.transact(plan))
             assert "Index Scan Backward using mainspring_audit_pkey" in lines
@@ -276,6 +277,6 @@ class TestPlans(Kept):
         async with self.opened() as store, self.connected(**SETTINGS) as other:
             await put(store, *(a_document(f"{n:05}") for n in range(500)))
             for names, after in ((None, None), (None, "00100"), (["00001", "00002"], None)):
-                explain = f"EXPLAIN {self.place.sql(keeper._SOME)}"
+                explain = f"EXPLAIN {self.place.sql(documents._SELECT)}"
                 rows = await other.fetch(explain, "key", names, 0, 50, after)
                 assert "mainspring_documents_pkey" in "\n".join(line for (line,) in rows)

@@ -46,10 +46,10 @@ class TestWays(Served):
     async def statements(self, which: Filter, sort: Sort, newest: bool) -> list[tuple[str, list[Any]]]:
         found = []
         for table in {"created": (JOBS, FINISHED), "due": (JOBS,), "finished": (FINISHED,)}[sort]:
-            asked = _JobQuery(table, which, US, 50, None, newest, sort)
-            if not asked.empty:
-                few = [sql for soon in (True, False) for sql, _ in asked.few(soon=soon)]
-                found += [asked.bound(sql) for sql in (asked.near(99), asked.whole(), *few)]
+            query = _JobQuery(table, which, US, 50, None, newest, sort)
+            if not query.empty:
+                few = [sql for soon in (True, False) for sql, _ in query.indexed_pages(small_only=soon)]
+                found += [query.bound(sql) for sql in (query.nearby_page(99), query.full_walk(), *few)]
         return found
 
     @pytest.mark.parametrize("name", FILTERS)

@@ -1,4 +1,4 @@
-"""What a beat finds out besides, so that a worker that hears has no need to look: what is due, who is silent."""
+"""What a beat checks besides, so that a worker that listens need not poll: due work, and runs of silent workers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .pool import Session
 
 class BeatFindings(Struct, frozen=True):
     live_workers: int
-    """Workers alive."""
+    """Number of live workers."""
     lost: bool
-    """A silent worker holds runs."""
+    """A silent worker has runs to rescue."""
     due: bool
-    """A claim of this worker would take something now, or a schedule is due: the word of it must have been lost."""
+    """A claim of this worker would find work, or a schedule is due: its notification must have been lost."""
 
 
 _FINDINGS = """WITH alive AS (SELECT id FROM mainspring_workers WHERE until > $1)

@@ -1,4 +1,4 @@
-"""The way to a PostgreSQL server: straight, or through a pooler that lends another connection to each transaction."""
+"""Opens connections to a PostgreSQL server, directly or through a pooler in transaction mode, which it detects."""
 
 from __future__ import annotations
 
@@ -11,31 +11,39 @@ import asyncpg
 
 Pooler = Literal["auto", "none", "transaction"]
 
-CONNECT_SECONDS, CALL_SECONDS = 5, 35
-# A pooler keeps these for its client; the rest is said anew in each transaction.
+# Timeout of opening a connection.
+CONNECT_SECONDS = 5
+# Timeout of one statement.
+CALL_SECONDS = 35
+# Settings that a pooler keeps for its client; all others are set in each transaction.
 _POOLER_SETTINGS = ("application_name", "timezone")
-# No plan outlives its statement there.
+# Settings without a meaning behind a pooler: there no plan outlives its statement.
 _UNPOOLED_SETTINGS = ("plan_cache_mode",)
-# A peer that is gone without a word is found out: what was sent and not acknowledged after so long, in ms, ends the
-# connection, and one that rests is asked after IDLE seconds, then every INTERVAL, COUNT times.
-UNACKNOWLEDGED_MILLISECONDS, KEEPALIVE_IDLE_SECONDS, KEEPALIVE_INTERVAL_SECONDS, KEEPALIVE_PROBES = 15_000, 30, 5, 3
+# TCP options that detect a peer that vanished. Data not acknowledged after this time ends the connection.
+UNACKNOWLEDGED_MILLISECONDS = 15_000
+# Idle time before the first keepalive probe.
+KEEPALIVE_IDLE_SECONDS = 30
+# Time between two probes.
+KEEPALIVE_INTERVAL_SECONDS = 5
+# Unanswered probes that end the connection.
+KEEPALIVE_PROBES = 3
 
 
 class PostgresConnector:
-    """Finds out by its first connection whether there is a pooler, unless it was told."""
+    """Opens connections; its first one detects a pooler, unless the URL says whether there is one."""
 
     def __init__(self, dsn: str, settings: Mapping[str, str], pooler: Pooler = "auto", *, bounded: bool = True) -> None:
-        """`bounded`: a statement without an answer is given up."""
+        """With `bounded`, a statement without an answer fails after CALL_SECONDS."""
         self.dsn = dsn
         self.pooled: bool | None = None if pooler == "auto" else pooler == "transaction"
-        """None: nobody has connected yet."""
+        """Whether there is a pooler; None before the first connection."""
         self._is_configured = pooler != "auto"
         self._settings = settings
         self._bounded = bounded
 
     @property
     def begin(self) -> str:
-        """Begins a transaction with our settings, in one message."""
+        """SQL that begins a transaction with our settings, in one message."""
         if not self.pooled:
             return "BEGIN"
         local = {
@@ -46,17 +54,17 @@ class PostgresConnector:
         return "; ".join(["BEGIN", *(f"SET LOCAL {name} = '{value}'" for name, value in local.items())])
 
     async def connect(self) -> Any:
-        """A connection of the caller's own; raises what the driver does."""
+        """A new connection for the caller. Raises the driver's errors."""
         if not self.pooled:
             if connection := await self._connect_directly():
                 return connection
             self.pooled = True
         kept = {name: value for name, value in self._settings.items() if name in _POOLER_SETTINGS}
-        # Statements have no names then: the server's connection of the next one is another.
+        # No prepared statements: the next statement may run on another connection of the server.
         return await self._connect(kept, statement_cache_size=0)
 
     async def _connect_directly(self) -> Any:
-        """None: there is a pooler, which refuses our settings or hides the server's process."""
+        """A direct connection; None if there is a pooler, which refuses our settings or hides the server's process."""
         try:
             connection = await self._connect(self._settings)
         except asyncpg.ProtocolViolationError as error:
@@ -80,8 +88,8 @@ class PostgresConnector:
 
 
 async def _reaches_own_backend(connection: Any) -> bool:
-    """Whether the process at the other end is the one that answered us. Asked without a prepared statement, of which a
-    pooler would make a mess."""
+    """Whether the server process that runs our statements is the one that accepted the connection. Without a prepared
+    statement, since these do not work through a pooler."""
     answer: str = await connection.execute(f"SELECT WHERE pg_backend_pid() = {connection.get_server_pid()}")
     return answer == "SELECT 1"
 
@@ -92,8 +100,8 @@ def _socket_of(connection: Any) -> Any:
 
 
 def shut_socket(connection: Any) -> None:
-    """Without its event loop, which is gone: the server need not wait until the object is."""
-    with suppress(Exception):  # what stands for a socket differs from loop to loop
+    """Closes a connection whose event loop is gone, so that the server does not keep it until the object is freed."""
+    with suppress(Exception):  # event loops differ in what they return as a socket
         _socket_of(connection).shutdown(socket.SHUT_RDWR)
 
 
@@ -108,7 +116,7 @@ def _enable_keepalive(connection: Any) -> None:
 
 
 def _keepalive_options() -> list[tuple[int, int]]:
-    """Those of this system."""
+    """The TCP options that this system supports, with their values."""
     wanted = {
         "TCP_USER_TIMEOUT": UNACKNOWLEDGED_MILLISECONDS,
         "TCP_KEEPIDLE": KEEPALIVE_IDLE_SECONDS,

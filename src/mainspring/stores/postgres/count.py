@@ -1,4 +1,4 @@
-"""How many jobs the PostgreSQL store has: counted where they are few, estimated from a sample where they are many."""
+"""Numbers of jobs in the PostgreSQL store: exact for small tables, estimated from a sample for large ones."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import Any
 from ...clock import instant
 from ...records.job import Shown
 from ...records.queue import DeadGroup, Queue
-from .lists import FINISHED, GROUP, GROUPS, IN_OPEN_LEASE, JOBS, Table, hops, shown_sql
+from .job_groups import FINISHED, GROUP, GROUPS, IN_OPEN_LEASE, JOBS, Table, hops, shown_sql
 from .pool import Session
 
-# Pages of 8 KiB: a table of up to so many is counted whole; of a larger one so many are looked at.
-MAX_COUNTED_PAGES, SAMPLE_PAGES = 4_000, 500
-# Rows: what is counted one by one in a larger table, in all of its groups together.
+# A table of up to this many pages of 8 KiB is counted whole.
+MAX_COUNTED_PAGES = 4_000
+# Pages that are sampled of a larger table.
+SAMPLE_PAGES = 500
+# Rows of a larger table that are counted one by one, in all groups together.
 MAX_COUNTED_ROWS = 20_000
 # Up to this number of jobs with an error, the dead are grouped row by row.
 MAX_DEAD_ROWS = 200_000
@@ -26,7 +28,7 @@ _EVERY = {
     JOBS: f"SELECT queue, {_SHOWN}, count(*) FROM mainspring_jobs GROUP BY 1, 2",
     FINISHED: "SELECT '', state, count(*) FROM mainspring_finished WHERE $1::bigint IS NOT NULL GROUP BY 2",
 }
-# The same pages each time, so that a figure does not jump about while nothing happens.
+# REPEATABLE samples the same pages each time, so that a number does not change while nothing happens.
 _PART = "TABLESAMPLE SYSTEM ($2::float8) REPEATABLE (1)"
 _SAMPLED = {
     JOBS: f"SELECT queue, {_SHOWN}, task, rank, count(*) FROM mainspring_jobs {_PART} GROUP BY 1, 2, 3, 4",
@@ -35,7 +37,8 @@ _SAMPLED = {
 }
 _NEW = "state = 'pending' AND NOT retried AND (expires_at IS NULL OR expires_at > $1)"
 _GROUP_SHARE = f"(SELECT greatest({MAX_COUNTED_ROWS} / (2 * count(*)), 10) FROM groups)"
-# Each group of jobs by its index, up to its share of COUNTED; and what an index keeps apart, up to COUNTED of each.
+# Each group of jobs along its index, up to its share of MAX_COUNTED_ROWS; and the jobs of each special index, up to
+# MAX_COUNTED_ROWS. `many` is true where the limit was reached.
 _FIRST = {
     JOBS: f"""WITH {GROUPS[JOBS]}
         SELECT queue, shown, task, rank, size, size = {_GROUP_SHARE} AS many FROM groups AS one
@@ -62,13 +65,13 @@ _FIRST = {
 
 
 async def _sample_percent(db: Session, table: Table) -> float:
-    """How much of the table is looked at, in percent."""
+    """The percentage of the table to sample; 100 for a small table."""
     pages = int(await db.value(_SIZE, db.url.sql(table)))
     return 100.0 if pages <= MAX_COUNTED_PAGES else 100.0 * SAMPLE_PAGES / pages
 
 
 async def _count_table(db: Session, table: Table, now: int) -> Counter[tuple[str, str]]:
-    """By queue (of what is not final) and shown state."""
+    """The numbers of jobs by queue (empty for finished jobs) and shown state."""
     share = await _sample_percent(db, table)
     if share == 100:
         return _sum_by_queue_and_state((queue, shown, size) for queue, shown, size in await db.rows(_EVERY[table], now))
@@ -114,7 +117,7 @@ async def queues(db: Session, now: int) -> list[Queue]:
     ]
 
 
-# the dead
+# dead groups
 
 _KIND = "error = one.error AND task = one.task AND state = 'dead'"
 _KINDS = f"""WITH {hops(FINISHED, "error, task", "error IS NOT NULL")}
@@ -123,8 +126,8 @@ _KINDS = f"""WITH {hops(FINISHED, "error, task", "error IS NOT NULL")}
         ORDER BY finished_at DESC, id DESC LIMIT 1) AS last
     CROSS JOIN LATERAL (SELECT count(*) AS size FROM (
         SELECT FROM mainspring_finished WHERE {_KIND} ORDER BY finished_at LIMIT {_GROUP_SHARE}) AS job) AS counted"""
-# Up to MAX_DEAD of them are sooner read, from the index alone, than hopped through: a hop looks into each day for each
-# kind. Which one is the newest is looked up only of the kinds that are wanted.
+# Up to MAX_DEAD_ROWS are faster to read from the index alone than by hops: a hop searches the partition of each day for
+# each kind. The newest job is looked up only for the kinds that are returned.
 _SOME = (
     f"SELECT count(*) FROM (SELECT FROM mainspring_finished WHERE error IS NOT NULL LIMIT {MAX_DEAD_ROWS} + 1) AS job"
 )

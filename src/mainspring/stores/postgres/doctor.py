@@ -1,4 +1,4 @@
-"""How a PostgreSQL server is, as far as jobs are concerned: its release, settings, and what holds it up."""
+"""The doctor's checks of a PostgreSQL server: release, settings, connections, old transactions, tables, listener."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from .pool import Session
 from .schedules import unreadable_names
 from .schema import indexes
 
+# PostgreSQL 15, as server_version_num.
 MIN_SERVER_VERSION = 150000
-# A transaction open for so many seconds keeps the rows of ended jobs from being cleared away; claims get slower.
+# A transaction that is open for longer keeps VACUUM from removing the rows of ended jobs, which slows claims down.
 MAX_TRANSACTION_SECONDS = 600.0
-# Rows of ended jobs, more than live ones, that a claim may have to pass by; fewer come and go between two vacuums.
+# More dead rows than this, and than live ones, slow claims down; fewer are normal between two vacuums.
 MAX_DEAD_ROWS = 500_000
-# The share of the server's connections that may be taken.
+# The share of the server's connections that may be in use.
 MAX_CONNECTION_SHARE = 0.8
 
 _SERVER = """SELECT current_setting('server_version_num')::integer, current_setting('server_version'),
@@ -26,7 +27,7 @@ _SERVER = """SELECT current_setting('server_version_num')::integer, current_sett
 
 
 async def diagnose(db: Session) -> list[Finding]:
-    """Looks only."""
+    """Runs the checks, which only read."""
     number, text, standby, commit, sync = await db.row(_SERVER)
     return [
         release(number, text, standby),
@@ -62,7 +63,7 @@ def commits(commit: str, sync: str) -> Finding:
     return Finding("commits", "warn", text, "durability='full', and synchronous_commit = on in the server's settings")
 
 
-# who is connected
+# connections
 
 _CONNECTIONS = """SELECT count(*), count(*) FILTER (WHERE application_name = 'mainspring'),
     current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer
@@ -76,14 +77,14 @@ def connections(taken: int, ours: int, most: int) -> Finding:
     return Finding("connections", "warn", text, "raise max_connections, run fewer processes, or use a pooler")
 
 
-# who keeps dead rows
+# what keeps dead rows
 
 _HOLDERS = """SELECT * FROM (
     SELECT 'transaction' AS kind, pid::text AS name,
         concat_ws(', ', nullif(application_name, ''), usename, state) AS who,
         extract(epoch FROM clock_timestamp() - xact_start)::float8 AS seconds
         FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
-            AND backend_type IS DISTINCT FROM 'autovacuum worker' -- which clears away what others keep
+            AND backend_type IS DISTINCT FROM 'autovacuum worker' -- which removes dead rows
     UNION ALL
     SELECT 'prepared', gid, owner::text, extract(epoch FROM clock_timestamp() - prepared)::float8
         FROM pg_prepared_xacts WHERE database = current_database()
@@ -93,14 +94,14 @@ _HOLDERS = """SELECT * FROM (
     ) AS holder ORDER BY seconds DESC NULLS FIRST LIMIT 1"""
 _SEES_ALL = "SELECT pg_has_role('pg_read_all_stats', 'usage')"
 _ENDED_BY = {
-    "transaction": "SELECT pg_terminate_backend({}), or mend what leaves it open: idle_in_transaction_session_timeout",
+    "transaction": "SELECT pg_terminate_backend({}), or fix what leaves it open: idle_in_transaction_session_timeout",
     "prepared": "COMMIT PREPARED or ROLLBACK PREPARED '{}'",
     "slot": "start its standby, or SELECT pg_drop_replication_slot('{}')",
 }
 
 
 def transactions(holders: Sequence[Any], sees_all: bool) -> Finding:
-    """Of what keeps dead rows, the longest."""
+    """A finding on the oldest transaction or slot that keeps dead rows."""
     about, unseen = "oldest transaction", "" if sees_all else "; those of other users show with pg_read_all_stats"
     if not holders:
         return Finding(about, "ok", f"none is open{unseen}")
@@ -130,11 +131,11 @@ def dead_rows(live: int, dead: int, cleared: datetime | None, auto: str, now: da
         return Finding("dead rows", "warn", f"{text}; autovacuum is off", "set autovacuum = on: the store needs it")
     if dead < MAX_DEAD_ROWS or dead < live:
         return Finding("dead rows", "ok", text)
-    way = "end what keeps them (oldest transaction), then VACUUM the table of unfinished jobs"
-    return Finding("dead rows", "warn", f"{text}: claims get slower", way)
+    remedy = "end what keeps them (oldest transaction), then VACUUM the table of unfinished jobs"
+    return Finding("dead rows", "warn", f"{text}: claims get slower", remedy)
 
 
-# what is there
+# indexes and tables
 
 _INDEXES = """SELECT relname, indisvalid AND indisready FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
     JOIN pg_namespace AS space ON space.oid = relnamespace WHERE nspname = $1"""
@@ -145,11 +146,11 @@ async def _indexes(db: Session) -> Finding:
     valid = dict(await db.rows(_INDEXES, db.url.schema))
     missing, broken = sorted(made.keys() - valid), sorted(name for name in made.keys() & valid if not valid[name])
     if missing:
-        ways = "; ".join(" ".join(made[name].split()) for name in missing)
-        return Finding("indexes", "bad", f"missing: {', '.join(missing)}", ways)
+        remedy = "; ".join(" ".join(made[name].split()) for name in missing)
+        return Finding("indexes", "bad", f"missing: {', '.join(missing)}", remedy)
     if broken:
-        ways = "; ".join(f'REINDEX INDEX CONCURRENTLY "{db.url.schema}"."{name}"' for name in broken)
-        return Finding("indexes", "bad", f"invalid: {', '.join(broken)}", ways)
+        remedy = "; ".join(f'REINDEX INDEX CONCURRENTLY "{db.url.schema}"."{name}"' for name in broken)
+        return Finding("indexes", "bad", f"invalid: {', '.join(broken)}", remedy)
     return Finding("indexes", "ok", f"all {len(made)} are there")
 
 
@@ -166,7 +167,7 @@ async def _tables(db: Session) -> Finding:
     )
 
 
-# the way there
+# pooler and listener
 
 
 def pooler(pooled: bool) -> Finding:
@@ -176,10 +177,10 @@ def pooler(pooled: bool) -> Finding:
 
 def listener(listens: bool, hears: bool, trouble: str, pooled: bool) -> Finding:
     if not listens:
-        return Finding("listener", "ok", "switched off by listen=off: workers look by themselves")
+        return Finding("listener", "ok", "switched off by listen=off: workers poll")
     if hears:
-        return Finding("listener", "ok", "notifications are heard")
-    way = "look at the server's log"
+        return Finding("listener", "ok", "notifications arrive")
+    remedy = "look at the server's log"
     if pooled:
-        way = "give workers a way past the pooler: &listen=postgresql://…, or accept it: &listen=off"
-    return Finding("listener", "warn", f"{trouble or 'no answer yet'}: jobs wait for the next look", way)
+        remedy = "give workers a connection past the pooler: &listen=postgresql://…, or accept it: &listen=off"
+    return Finding("listener", "warn", f"{trouble or 'no answer yet'}: jobs wait for the next poll", remedy)

@@ -1,4 +1,10 @@
-"""Outcomes into the PostgreSQL store, fenced; and what follows from them in the same step."""
+"""How the PostgreSQL store finishes runs, and records their log lines and progress.
+
+The lease is the fence: an outcome is accepted only while the job is running under the lease that it names, and an
+outcome on behalf of a silent worker only if that worker is still silent. A batch of plain completions that nothing
+follows is one statement (COMPLETE_ALL): the rows move from mainspring_jobs to mainspring_finished. Any other batch is a
+transaction that also updates schedules and circuits and enqueues the jobs that follow. Repeated outcomes are accepted.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +33,16 @@ from .tally import add_counts, count_columns
 
 _COPIED_COLUMNS = """id, queue, task, rank, run_at, created_at, expires_at, started_at, attempt, crashes, runs, lease,
     worker, cancel_reason, unique_key, idempotency_key, schedule, tags, options, payload, progress"""
-# The end of nearly all jobs: the row leaves the table of what is unfinished, and its history row is also that of its
-# last run. The fence: this very run, still running. What is said of each job is looked up by its id in one JSON object:
-# a join would leave it to the planner to go through all of it for each of them.
+# A plain completion: the row moves to the table of finished jobs, where it is also the record of its last run. The
+# fence: the run with this lease is still running. The outcome of each job is looked up by id in one JSON object; with a
+# join the planner might scan all outcomes for each job.
 _GONE = f"""gone AS (DELETE FROM mainspring_jobs AS job WHERE id = ANY(string_to_array($1, '{SEPARATOR}'))
-        AND state = 'running' AND lease = $2::jsonb -> id ->> 0 RETURNING job.*, $2::jsonb -> id AS said)"""
+        AND state = 'running' AND lease = $2::jsonb -> id ->> 0 RETURNING job.*, $2::jsonb -> id AS outcome)"""
 _KEEP = f"""INSERT INTO mainspring_finished ({_COPIED_COLUMNS}, state, ending, finished_at, result)
-    SELECT {_COPIED_COLUMNS}, 'completed', 'completed', (said ->> 1)::bigint, said ->> 2 FROM gone"""
+    SELECT {_COPIED_COLUMNS}, 'completed', 'completed', (outcome ->> 1)::bigint, outcome ->> 2 FROM gone"""
 _COMPLETE = f"WITH {_GONE} {_KEEP} {OVERWRITE} RETURNING id"
-# Where nothing else follows it is one statement. If one of them does not stand, or a circuit has to hear of it, that
-# divides by zero: nothing is written, and they are settled step by step.
+# All of it in one statement. If an outcome is not accepted, or a circuit exists, it divides by zero: nothing is
+# written, and `finish` handles the batch.
 COMPLETE_ALL = f"""WITH {_GONE}, kept AS ({_KEEP}),
     counted AS (INSERT INTO mainspring_counting (at, queue, task, sums)
         SELECT * FROM unnest($3::{BIGINT_ARRAY}, $4::text[], $5::text[], $6::text[])),
@@ -48,15 +54,15 @@ _encode = msgspec.json.encode
 
 
 def are_simple(outcomes: Sequence[Outcome]) -> bool:
-    """Whether these are plain ends that nothing follows."""
+    """Whether all outcomes are plain completions of different jobs, without a schedule or jobs that follow."""
     if any(outcome.then or outcome.schedule is not None or not is_plain_completion(outcome) for outcome in outcomes):
         return False
     return len({outcome.id for outcome in outcomes}) == len(outcomes)
 
 
 async def finish_simple(db: Session, outcomes: Sequence[Outcome], worker: str | None, leases: list[str]) -> bool:
-    """Whether all of them stood, in one statement, which also clears away leases that have no more jobs; if not,
-    nothing has happened."""
+    """Writes simple outcomes in one statement, which also deletes leases without running jobs. Returns False, having
+    written nothing, if one is not accepted."""
     failpoint("finish.mid_batch")
     try:
         await db.rows(
@@ -68,12 +74,13 @@ async def finish_simple(db: Session, outcomes: Sequence[Outcome], worker: str | 
 
 
 def _outcome_values(outcomes: Sequence[Outcome]) -> tuple[str, str]:
-    said = {outcome.id: (outcome.lease, micros(outcome.finished_at), outcome.result) for outcome in outcomes}
-    return SEPARATOR.join(said), _encode(said).decode()
+    ends = {outcome.id: (outcome.lease, micros(outcome.finished_at), outcome.result) for outcome in outcomes}
+    return SEPARATOR.join(ends), _encode(ends).decode()
 
 
 async def finish(db: Session, outcomes: Sequence[Outcome]) -> set[JobId]:
-    """Inside a transaction."""
+    """Writes the outcomes that the fence accepts; returns the ids whose outcome is the recorded end of its run. Runs
+    inside a transaction."""
     await lock_keys(db, [new for outcome in outcomes for new in outcome.then])
     scheduled = {outcome.schedule for outcome in outcomes if outcome.schedule is not None}
     accepted: list[Outcome] = []
@@ -83,25 +90,25 @@ async def finish(db: Session, outcomes: Sequence[Outcome]) -> set[JobId]:
             accepted += await _finish(db, [outcome])
     else:
         completing = {one.schedule for one in outcomes if one.schedule is not None and one.state is _COMPLETED}
-        held = await schedules.lock_batch(db, scheduled, completing) if scheduled else None
-        accepted = await _finish(db, outcomes, held)
+        locked = await schedules.lock_batch(db, scheduled, completing) if scheduled else None
+        accepted = await _finish(db, outcomes, locked)
     await add_counts(db, accepted)
     if len(accepted) == len(outcomes):
         return {outcome.id for outcome in outcomes}
-    # Some were late or are told a second time: those that are the recorded ending of their run stand.
+    # Some came late or are repeated: those that are the recorded end of their run stand.
     return await _recorded_ids(db, outcomes)
 
 
-async def _finish(db: Session, outcomes: Sequence[Outcome], held: ScheduleBatch | None = None) -> list[Outcome]:
-    """Those that were accepted. `held` has the schedules that they name, if they were read before."""
-    done = [outcome for outcome in outcomes if is_plain_completion(outcome)]
-    ids = await _complete(db, done) if done else set()
-    news: dict[JobId, JobTransition | None] = {}
-    if len(done) < len(outcomes):
-        news = await _finish_others(db, [outcome for outcome in outcomes if not is_plain_completion(outcome)])
-    accepted = [outcome for outcome in outcomes if outcome.id in ids or outcome.id in news]
-    told = [one for outcome in accepted if (one := news.get(outcome.id) or _completion(outcome)) is not None]
-    await schedules.apply_job_transitions(db, told, held)
+async def _finish(db: Session, outcomes: Sequence[Outcome], locked: ScheduleBatch | None = None) -> list[Outcome]:
+    """The accepted outcomes. `locked` has the schedules that they name, if these were read before."""
+    plain = [outcome for outcome in outcomes if is_plain_completion(outcome)]
+    ids = await _complete(db, plain) if plain else set()
+    others: dict[JobId, JobTransition | None] = {}
+    if len(plain) < len(outcomes):
+        others = await _finish_others(db, [outcome for outcome in outcomes if not is_plain_completion(outcome)])
+    accepted = [outcome for outcome in outcomes if outcome.id in ids or outcome.id in others]
+    found = [others.get(outcome.id) or _completion(outcome) for outcome in accepted]
+    await schedules.apply_job_transitions(db, [one for one in found if one is not None], locked)
     for outcome in accepted:
         if outcome.then:
             await enqueue(db, outcome.then, outcome.finished_at)
@@ -110,15 +117,15 @@ async def _finish(db: Session, outcomes: Sequence[Outcome], held: ScheduleBatch 
 
 
 def _completion(outcome: Outcome) -> JobTransition | None:
-    """What the plain end of a job is to its schedule."""
+    """The end of a plain completion for the job's schedule; None if it has none."""
     if outcome.schedule is None or not is_plain_completion(outcome):
         return None
     return JobEnd(outcome.schedule, outcome.id, _COMPLETED, outcome.finished_at, outcome.result)
 
 
 def _must_run_in_order(outcomes: Sequence[Outcome]) -> bool:
-    """Whether they must be settled one after the other: what one of them enqueues may meet a key that the job of
-    another holds until it ends."""
+    """Whether the outcomes must be written one after the other: a job that follows one of them may need a key that
+    another job of the batch holds until it ends."""
     return len(outcomes) > 1 and any(has_keys(outcome.then) for outcome in outcomes)
 
 
@@ -128,7 +135,7 @@ async def _complete(db: Session, outcomes: Sequence[Outcome]) -> set[JobId]:
     return {id for (id,) in rows}
 
 
-# runs that others follow, or that have more to tell
+# outcomes that are no plain completion
 
 _RUNNING = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE id = ANY($1) AND state = 'running'
     ORDER BY id FOR NO KEY UPDATE"""
@@ -136,7 +143,7 @@ _RECORD = "INSERT INTO mainspring_executions VALUES ($1, $2, $3, $4, $5, $6, $7,
 
 
 async def _finish_others(db: Session, outcomes: Sequence[Outcome]) -> dict[JobId, JobTransition | None]:
-    """Those that were accepted, each with what its schedule has to know."""
+    """Writes the outcomes that the fence accepts; each id with the transition for its schedule, or None."""
     jobs = {row[0]: job_of(row) for row in await db.rows(_RUNNING, [outcome.id for outcome in outcomes])}
     await schedules.lock_schedules(db, counted_schedules_of(jobs.values()))
     alive = await _alive(db, [jobs[outcome.id] for outcome in outcomes if outcome.silent and outcome.id in jobs])
@@ -185,11 +192,11 @@ _RECORDED_RUNS = """SELECT job_id, lease, ending, finished_at FROM mainspring_ex
 
 
 async def _recorded_ids(db: Session, outcomes: Sequence[Outcome]) -> set[JobId]:
-    told = {(*row,) for row in await db.rows(_RECORDED_RUNS, [outcome.id for outcome in outcomes])}
+    recorded = {(*row,) for row in await db.rows(_RECORDED_RUNS, [outcome.id for outcome in outcomes])}
     return {
         outcome.id
         for outcome in outcomes
-        if (outcome.id, outcome.lease, outcome.ending.value, micros(outcome.finished_at)) in told
+        if (outcome.id, outcome.lease, outcome.ending.value, micros(outcome.finished_at)) in recorded
     }
 
 
@@ -208,7 +215,7 @@ async def _update_circuits(db: Session, accepted: Sequence[Outcome]) -> None:
     known = {circuit.task: circuit for circuit in await circuits(db)}
     if not any(_circuit_change(known, outcome)[1] for outcome in accepted):
         return
-    # A first failure has no row to lock.
+    # An advisory lock, because a task's first failure has no row to lock.
     await db.run("SELECT pg_advisory_xact_lock($1, -2)", db.url.lock)
     before = {circuit.task: circuit for circuit in await circuits(db)}
     after = dict(before)
@@ -227,8 +234,8 @@ async def _update_circuits(db: Session, accepted: Sequence[Outcome]) -> None:
 
 
 def _circuit_change(known: dict[str, Circuit], outcome: Outcome) -> tuple[str, bool]:
-    """The outcome's task, and whether it moves that one's circuit."""
-    # Whoever releases a run it has never heard of cannot name the task; its turn as a probe is over all the same.
+    """The outcome's task, and whether the outcome changes its circuit."""
+    # A worker that releases an unknown run cannot name the task; if the run was a probe, it is over all the same.
     task = outcome.task or next((task for task, circuit in known.items() if circuit.probe == outcome.id), "")
     return task, next_circuit(known.get(task), outcome) != known.get(task)
 
@@ -241,23 +248,24 @@ _LINE = "INSERT INTO mainspring_logs VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT
 
 
 async def save_reports(db: Session, reports: Sequence[RunReport]) -> set[JobId]:
-    """Inside a transaction."""
+    """Records log lines and progress of running jobs; returns the ids of the runs that still go on. Runs inside a
+    transaction."""
     if not reports:
         return set()
     rows = await db.rows(_PROGRESS, [report.id for report in reports])
     running = {id: (lease, progress_or_none(id, text)) for id, lease, text in rows}
-    stand = [report for report in reports if report.id in running and running[report.id][0] == report.lease]
+    accepted = [report for report in reports if report.id in running and running[report.id][0] == report.lease]
     lines = [
         (report.id, line.run, line.n, micros(line.at), line.level, line.text)
-        for report in stand
+        for report in accepted
         for line in report.lines
     ]
     if lines:
         await db.many(_LINE, lines)
-    for report in stand:
-        lease, kept = running[report.id]
-        if is_newer_progress(report.progress, kept):
+    for report in accepted:
+        lease, stored = running[report.id]
+        if is_newer_progress(report.progress, stored):
             running[report.id] = (lease, report.progress)
             sql = "UPDATE mainspring_jobs SET progress = $2 WHERE id = $1"
             await db.run(sql, report.id, json_of(report.progress))
-    return {report.id for report in stand}
+    return {report.id for report in accepted}

@@ -1,4 +1,9 @@
-"""Schedules fired into the PostgreSQL store: the next revision, its jobs and ticks, or nothing."""
+"""How the PostgreSQL store fires schedules: the next revision, its jobs and ticks are written together, or nothing is.
+
+A firing is refused if a schedule has changed since it was planned, or if a key of its jobs is held; so a tick fires
+once, however many schedulers plan it. One transaction locks keys and schedules, reads all that the firings need,
+decides in memory firing by firing (_FiringBatch), and writes, most often with one statement.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +24,7 @@ from .pool import Session
 
 
 async def fire(db: Session, firings: Sequence[Firing], now: datetime) -> list[Fired]:
-    """Inside a transaction: everything is read, decided in memory firing by firing, and written, each in a number of
-    statements that does not depend on how many firings there are."""
+    """Fires in order, inside a transaction. The number of statements does not depend on the number of firings."""
     jobs = [job for firing in firings for job in firing.jobs]
     names = {name for firing in firings for name in (firing.schedule.name, *(read for read, _ in firing.reads))}
     await lock_names(db, _names_to_lock(firings, jobs))
@@ -28,44 +32,51 @@ async def fire(db: Session, firings: Sequence[Firing], now: datetime) -> list[Fi
     holders = await Holders.of_new(db, jobs)
     ending = {id for firing in firings for id in firing.cancel}
     ending |= {job.id for job in holders.all() if job.shown(now) == "expired"}
-    met: dict[JobId, Job] = {}
+    ending_jobs: dict[JobId, Job] = {}
     if ending:
-        met = await _lock_jobs(db, ending, names)
+        ending_jobs = await _lock_jobs(db, ending, names)
         holders = await Holders.of_new(db, jobs)
-    touched = counted_schedules_of(met.values()) | {job.schedule for job in jobs if job.schedule and job.id in ending}
+    touched = counted_schedules_of(ending_jobs.values()) | {
+        job.schedule for job in jobs if job.schedule and job.id in ending
+    }
     locked = await schedules.lock_batch(db, touched)
-    batch = _FiringBatch(revisions, locked, met, Admission(holders, now), now)
+    batch = _FiringBatch(revisions, locked, ending_jobs, Admission(holders, now), now)
     fired = [batch.fire(firing) for firing in firings]
     await batch.write(db)
     return fired
 
 
 def _names_to_lock(firings: Sequence[Firing], jobs: Iterable[NewJob]) -> set[str]:
-    """Keys, and the names of schedules that are not there yet: those have no row to lock."""
+    """The keys of the jobs, and the names of new schedules, which have no row to lock yet."""
     keys = {key for job in jobs for key in (job.unique_key, job.idempotency_key) if key}
     return keys | {f"schedule {one.schedule.name}" for one in firings if one.schedule.revision == 1}
 
 
 async def _lock_jobs(db: Session, ids: Iterable[JobId], held: set[str]) -> dict[JobId, Job]:
-    """These jobs as they stay until the commit; their schedules are locked before them."""
+    """Locks these jobs until the commit, after their schedules; `held` names the schedules that are locked already."""
     chosen = sorted(ids)
     await schedules.lock_schedules(db, counted_schedules_of(await find_jobs(db, chosen)) - held)
     return {job.id: job for job in await lock_jobs(db, chosen, finished=True)}
 
 
 class _FiringBatch:
-    """What the firings of one call make of schedules and jobs, in order, before anything is written."""
+    """Decides for the firings of one call, in order and in memory, and then writes schedules, jobs and ticks."""
 
     def __init__(
         self,
         revisions: Mapping[str, int],
         schedules: ScheduleBatch,
-        met: Mapping[JobId, Job],
+        ending_jobs: Mapping[JobId, Job],
         admission: Admission,
         now: datetime,
     ) -> None:
-        """`met` has the jobs that may end by it."""
-        self._revisions, self._schedules, self._met, self._admission = revisions, schedules, met, admission
+        """`ending_jobs` are the locked jobs that the firings may cancel or expire."""
+        self._revisions, self._schedules, self._ending_jobs, self._admission = (
+            revisions,
+            schedules,
+            ending_jobs,
+            admission,
+        )
         self._now = now
         self._ticks: list[tuple[str, Tick]] = []
 
@@ -90,7 +101,7 @@ class _FiringBatch:
         return Fired(True)
 
     def _cancel(self, id: JobId, reason: str) -> list[JobPair]:
-        job = self._admission.current(id) or self._met.get(id)
+        job = self._admission.current(id) or self._ending_jobs.get(id)
         if job is None or refusal_of(Action.CANCEL, expire_if_due(job, self._now)) is not None:
             return []
         new = apply_action(Action.CANCEL, job, self._now, reason)
@@ -99,13 +110,13 @@ class _FiringBatch:
         return [(job, new)]
 
     def _follow(self, pairs: Iterable[JobPair]) -> None:
-        self._schedules.apply([news for old, new in pairs if (news := transition_of(old, new)) is not None])
+        self._schedules.apply([change for old, new in pairs if (change := transition_of(old, new)) is not None])
 
     async def write(self, db: Session) -> None:
-        """In one statement, if nothing is written but schedules, new jobs and ticks."""
+        """Writes with one statement, unless other jobs are changed too."""
         made, ticks = self._admission, self._ticks
         if not self._schedules.changed:
-            return  # no firing stood
+            return  # every firing was refused
         failpoint("fire.mid_step")
         if made.changed or any(job.state is not State.PENDING for job in made.new.values()):
             await schedules.write_schedules(db, self._schedules.changed.values())

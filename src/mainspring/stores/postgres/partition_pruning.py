@@ -1,4 +1,4 @@
-"""Forgetting whole days of the PostgreSQL store's history: a day goes as a table, not row by row."""
+"""Drops whole days of the PostgreSQL store's history: a day's partition is dropped as a table, not row by row."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from .pool import Pool, Session
 _logger = logging.getLogger("mainspring")
 
 Edges = Mapping[tuple[str, str], tuple[int, JobId]]
-"""For each state and task the first job, by end and id, that is not surplus."""
+"""For each state and task, the end and id of the first job that the retention rules keep."""
 
-# A day that keeps more than so many goes row by row.
+# A partition with more jobs to keep than this is not dropped; its jobs are deleted row by row.
 MAX_ROWS_MOVED = 1000
-# A day of which nobody says when it may go is looked at after so long: it may be empty, or nearly so.
+# Partitions without a retention rule are checked at this age: they may be empty, or nearly so.
 RECHECK_AFTER = timedelta(days=30)
-# After a lock was refused. Whoever asks for it stands in the way of every finish behind it.
+# Pause after a lock was refused: while a transaction waits for it, every finish waits behind.
 LOCK_RETRY_AFTER = timedelta(minutes=10)
 
 
 async def prune_partitions(pool: Pool, rules: Rules, now: datetime) -> int | None:
-    """Drops the days of which hardly a job is to be kept; how many jobs went. None: somebody is in the way."""
+    """Drops the partitions with hardly a job to keep; returns the number of jobs. None if a lock was refused."""
     latest = max((before for _, before in rules.values()), default=EPOCH)
     old = [day for day in sorted(await pool.call(list_partitions)) if day.end <= max(latest, now - RECHECK_AFTER)]
     if not old:
         return 0
-    gone, edges = 0, await pool.call(lambda db: _read_edges(db, rules))
+    dropped, edges = 0, await pool.call(lambda db: _read_edges(db, rules))
     for day in old:
         count = await pool.transact(partial(_try_drop, day, rules, edges))
         if count is None:
-            return gone or None
-        gone += count
-    return gone
+            return dropped or None
+        dropped += count
+    return dropped
 
 
 _EDGES = """SELECT rule.state, rule.task, keep, before, last.finished_at, last.id
@@ -61,7 +61,7 @@ async def _read_edges(db: Session, rules: Rules) -> Edges:
     return edges
 
 
-# Its groups by hops along the index, and of each what lies behind the edge; all, if it has none.
+# The groups of the partition by hops along the index, and the jobs of each from its edge on (all, without an edge).
 _KEPT = """WITH RECURSIVE groups AS (
         (SELECT state, task FROM {table} ORDER BY state, task LIMIT 1)
         UNION ALL
@@ -75,23 +75,23 @@ _KEPT = """WITH RECURSIVE groups AS (
 
 
 async def _kept_ids(day: DayPartition, edges: Edges, db: Session) -> list[JobId]:
-    """The jobs of that day that are not surplus, or one more than a few of them."""
+    """The ids of the jobs to keep, at most MAX_ROWS_MOVED + 1."""
     states, tasks = [state for state, _ in edges], [task for _, task in edges]
     ends, ids = [at for at, _ in edges.values()], [id for _, id in edges.values()]
     return [id for (id,) in await db.rows(_KEPT.format(table=day.table), states, tasks, ends, ids, MAX_ROWS_MOVED + 1)]
 
 
-# Nobody writes into it any more; it can still be read.
+# Blocks writers of the partition; readers go on.
 _LOCK = "SET LOCAL lock_timeout = 2000; LOCK TABLE {table} IN EXCLUSIVE MODE"
 _DELETE_HISTORY = """DELETE FROM {} WHERE job_id >= $1 AND job_id < $2 AND job_id <> ALL ($3)
     AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE id = job_id)"""
-# Last, as from here on to the commit every finish waits.
+# Last, because every finish waits from here to the commit.
 _DETACH = "SET LOCAL lock_timeout = 500; ALTER TABLE mainspring_finished DETACH PARTITION {table}"
 _MOVE_KEPT = "INSERT INTO mainspring_finished SELECT * FROM {table} WHERE id = ANY($1)"
 
 
 async def _try_drop(day: DayPartition, rules: Rules, edges: Edges, db: Session) -> int | None:
-    """Inside a transaction, which is spoilt if the server refuses."""
+    """The number of deleted jobs; None if a lock was refused. Runs inside a transaction, which then is aborted."""
     try:
         if not await try_lock_partitions(db):
             return None
@@ -99,14 +99,14 @@ async def _try_drop(day: DayPartition, rules: Rules, edges: Edges, db: Session) 
             return 0
         return await _drop_partition(day, rules, db)
     except asyncpg.PostgresError as error:
-        _logger.debug("the history of %s stays for now: %s", day.date, error)
+        _logger.debug("the partition of %s is not dropped for now: %s", day.date, error)
         count("partitions", error)
         return None
 
 
 async def _drop_partition(day: DayPartition, rules: Rules, db: Session) -> int:
     await db.run(_LOCK.format(table=day.table))
-    # Once more: what was retried or deleted since the first look may have moved the edges.
+    # Read again under the lock: retries and deletions since the first read may have moved the edges.
     kept = await _kept_ids(day, await _read_edges(db, rules), db)
     if len(kept) > MAX_ROWS_MOVED:
         return 0

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: a few, shared, each call bounded; the server's trouble as ours."""
+"""A pool of connections to PostgreSQL: calls have a time limit, are retried after deadlocks, and raise StoreError."""
 
 from __future__ import annotations
 
@@ -20,47 +20,51 @@ from .url import PostgresUrl
 _warm_up_errors = SurvivedErrors("warm_up", "connections are made when they are needed")
 T = TypeVar("T")
 
+# Calls that one event loop has under way at most.
 MAX_CONNECTIONS = 10
-# Stands between texts that are sent as one: in no id, lease or number.
+# Separates ids that are sent as one text; it occurs in no id, lease or number.
 SEPARATOR = "\x1f"
-# Of arrays the driver knows only those of texts; for any other it asks the server, some 10 ms on each new connection.
+# Numbers are sent as an array of texts: for any other array type the driver queries the server, 10 ms per connection.
 BIGINT_ARRAY = "text[]::bigint[]"
-# Seconds between tries to reach a server that is away: the first and the longest.
-MIN_RECONNECT_SECONDS, MAX_RECONNECT_SECONDS = 0.1, 2.0
+# First pause between attempts to reach a server that is away; it doubles with each failure.
+MIN_RECONNECT_SECONDS = 0.1
+MAX_RECONNECT_SECONDS = 2.0
+# Time limit of a statement in `Pool.read`.
 READ_TIMEOUT_SECONDS = 5
-# A deadlock, a lock not given in time, a serialization failure: nothing was written, so the verb is played again.
-RETRIED_SQLSTATES, MAX_TRIES = ("40001", "40P01", "55P03"), 5
-# Not an answer of the server's: whatever comes from this connection later belongs to no call. The driver is confused by
-# a connection that the server has ended, and that is not closed yet.
+# Serialization failure, deadlock, lock timeout: nothing was written, so the verb runs again.
+RETRIED_SQLSTATES = ("40001", "40P01", "55P03")
+MAX_TRIES = 5
+# Errors that are no answer of the server: whatever this connection receives later belongs to no call. asyncpg raises
+# InternalClientError for a connection that the server has ended and that is not closed yet.
 CONNECTION_LOST = (OSError, asyncpg.InternalClientError)
-# The classes of what passes: connections, resources, an operator's intervention, a lock, a server that only reads.
+# SQLSTATE classes of transient errors: connection, resources, operator intervention, lock, read-only server.
 TRANSIENT_SQLSTATES = ("08", "53", "57", "40", "55P03", "25006", "XX000")
 SETTINGS = {
     "application_name": "mainspring",
     "statement_timeout": "30000",
     "lock_timeout": "10000",
-    # Less than that, so that who waits for a lock outlives a holder who was stopped or cut off in the middle of a step.
+    # Less than lock_timeout, so that a waiter survives a holder that was stopped or cut off inside a transaction.
     "idle_in_transaction_session_timeout": "5000",
-    # A generic plan guesses the size of an array and may scan the table for each batch.
+    # A generic plan guesses the size of an array, and may scan the table for each batch.
     "plan_cache_mode": "force_custom_plan",
-    # Nor is there a statement that should read a whole table where an index leads to the rows: what the planner knows
-    # of a table that is filled and emptied all day is never true.
+    # No statement should scan a whole table where an index leads to the rows, but the planner's statistics of a table
+    # that is filled and emptied all day are never right.
     "enable_seqscan": "off",
     "jit": "off",
     "timezone": "UTC",
 }
-# For the few statements of a job's way, which are written so that one plan is right for any values, whatever the tables
-# held when it was made: along the indexes, in their order. Planning a claim took 1 ms each time.
+# For the few hot statements (insert, claim, finish). They are written so that one plan, along the indexes in their
+# order, is right for all values and all table contents. Planning a claim takes 1 ms, so its plan is kept.
 HOT_SETTINGS = {**SETTINGS, "plan_cache_mode": "force_generic_plan", "enable_bitmapscan": "off", "enable_sort": "off"}
 
-# Where an index has the order asked for, a page is to be read along it, whatever the planner thinks of the filter.
+# Settings of `Pool.read`. A page is read along an index with its order, whatever the planner thinks of the filter.
 READ_SETTINGS = f"""SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY;
     SET LOCAL statement_timeout = {1000 * READ_TIMEOUT_SECONDS}; SET LOCAL enable_sort = off;
     SET LOCAL work_mem = '32MB'; SET LOCAL max_parallel_workers_per_gather = 0"""
 
 
 class Session:
-    """One connection at work for one verb; statements name tables as postgres.sql does."""
+    """A connection while it runs one verb. Statements name tables mainspring_…, see PostgresUrl.sql."""
 
     def __init__(self, connection: Any, url: PostgresUrl, stalls: StallDetector | None = None) -> None:
         self.connection, self.url = connection, url  # Any: asyncpg's own types are not for every release
@@ -80,8 +84,8 @@ class Session:
         await self._answer(self.connection.execute(self.url.sql(sql), *values))
 
     async def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """The statement for each row, sent together."""
-        # Of no rows the driver makes a transaction without an end, which the next verb would find.
+        """Runs the statement for each row; all are sent together."""
+        # Without rows, the driver would leave a transaction open for the next verb.
         if some := list(rows):
             await self._answer(self.connection.executemany(self.url.sql(sql), some))
 
@@ -104,11 +108,11 @@ Verb = Callable[[Session], Awaitable[T]]
 
 
 class Pool:
-    """Connections of one event loop, SIZE of them at work at most. What a verb leaves half done goes with its own."""
+    """The connections of one event loop, at most MAX_CONNECTIONS busy. One whose verb is left half done is closed."""
 
     def __init__(self, url: PostgresUrl, durability: Durability = "full") -> None:
         self.url, self.loop, self.pid = url, asyncio.get_running_loop(), os.getpid()
-        # In full, the server's own setting counts: it may be stricter than ours would be.
+        # With full durability the server's own setting counts: it may be stricter than ours would be.
         more = {} if durability == "full" else {"synchronous_commit": "off"}
         self.connector = PostgresConnector(url.dsn, {**SETTINGS, **more}, url.pooler)
         self._hot = PostgresConnector(url.dsn, {**HOT_SETTINGS, **more}, url.pooler)
@@ -122,34 +126,34 @@ class Pool:
         self._reconnecting: asyncio.Task[None] | None = None
 
     async def listener_connection(self) -> Any:
-        """A connection of the caller's own, to listen at."""
+        """A new connection for LISTEN, which the caller owns."""
         return await self._connect(self._listener)
 
     async def call(self, verb: Verb[T]) -> T:
-        """The answer of a verb that is one statement."""
+        """Runs a verb that is one statement, and returns its result."""
         return await self._call(verb, whole=False)
 
     async def hot(self, verb: Verb[T]) -> T:
-        """The same, of a statement written for the HOT settings."""
+        """Like `call`, for a statement that is written for HOT_SETTINGS."""
         if self.connector.pooled:
             return await self._call(verb, whole=False, begin=self._hot_begin)
         return await self._call(verb, whole=False, connector=self._hot)
 
     async def warm(self, number: int) -> None:
-        """So many connections for a job's way are ready, if the server has them."""
+        """Opens connections with HOT_SETTINGS until `number` are idle, if the server allows it."""
         with _warm_up_errors.survive(StoreUnavailable):
             while not self.connector.pooled and len(self._idle[self._hot]) < number and not self._closed:
                 self._release(await self._connect(self._hot), self._hot)
 
     async def transact(self, verb: Verb[T]) -> T:
-        """The answer of a verb of several statements, once all of them are committed."""
+        """Runs a verb of several statements in one transaction, and returns its result after the commit."""
         return await self._call(verb, whole=True)
 
     async def read(self, verb: Verb[T]) -> T:
-        """The answer of a verb that only reads, for people: all of its statements see one state of the tables, and
-        none takes long."""
+        """Runs a read-only verb of lists and counts: all of its statements see one snapshot, each with a time limit.
+        Raises StoreUnavailable if one takes longer."""
 
-        async def seen(db: Session) -> T:
+        async def read_snapshot(db: Session) -> T:
             await db.run(READ_SETTINGS)
             try:
                 return await verb(db)
@@ -157,7 +161,7 @@ class Pool:
                 text = f"a list took more than {READ_TIMEOUT_SECONDS} s on the server: narrow the filter, or try again"
                 raise StoreUnavailable(text) from error
 
-        return await self._call(seen, whole=True)
+        return await self._call(read_snapshot, whole=True)
 
     async def _call(
         self, verb: Verb[T], whole: bool, connector: PostgresConnector | None = None, begin: str | None = None
@@ -166,14 +170,14 @@ class Pool:
             try:
                 return await self._once(verb, whole, connector or self.connector, begin)
             except asyncpg.PostgresError as error:
-                # A statement prepared before the schema was changed under it was not run either.
+                # A statement that was prepared before a change of the schema did not run either.
                 outdated = isinstance(error, asyncpg.InvalidCachedStatementError)
                 if not (_sqlstate(error) in RETRIED_SQLSTATES or outdated) or tries == MAX_TRIES:
                     raise translate_error(error, "PostgreSQL") from error
             except (*CONNECTION_LOST, asyncpg.InterfaceError) as error:
                 raise translate_error(error, "PostgreSQL") from error
             await asyncio.sleep(random.uniform(0, 0.01 * 2**tries))
-        raise AssertionError  # the last try returns or raises
+        raise AssertionError  # unreachable: the last try returns or raises
 
     async def _once(self, verb: Verb[T], whole: bool, connector: PostgresConnector, begin: str | None = None) -> T:
         await self._wait_for_server()
@@ -190,13 +194,13 @@ class Pool:
                 await self._roll_back(connection, connector)
                 raise
             except BaseException:
-                connection.terminate()  # cancelled: what the server makes of the statement under way is unknown
+                connection.terminate()  # cancelled: the server may or may not run the current statement
                 raise
             self._release(connection, connector)
             return answer
 
     async def _run(self, db: Session, verb: Verb[T], whole: bool, begin: str | None) -> T:
-        # Behind a pooler our settings last for a transaction: there each verb is one.
+        # Behind a pooler our settings last for one transaction, so there each verb is a transaction.
         if not (whole or self.connector.pooled):
             return await verb(db)
         await db.run(begin or self.connector.begin)
@@ -207,7 +211,7 @@ class Pool:
     # connections
 
     async def _wait_for_server(self) -> None:
-        """While the server is away one tries for all who ask, ever less often, and fails for all of them."""
+        """While the server is away, one task reconnects for all callers, with growing pauses; if it fails, all fail."""
         while self._failures and not self._closed and not self._has_idle():
             if self._reconnecting is None:
                 self._reconnecting = self.loop.create_task(self._reconnect())
@@ -277,7 +281,7 @@ class Pool:
                 connection.terminate()
 
     def abandon(self) -> None:
-        """Its event loop is gone, or this is a child of its process: the sockets go with their objects."""
+        """Drops all connections without closing them: their event loop is gone, or this is a forked child."""
         self._closed = True
         for connection in self._take_idle():
             if self.pid == os.getpid():
@@ -294,7 +298,7 @@ def _sqlstate(error: Exception) -> str:
 
 
 def translate_error(error: Exception, what: str) -> Exception:
-    """The server's and the driver's errors as ours; everything else as it is."""
+    """The server's and the driver's errors as StoreError or StoreUnavailable; any other error unchanged."""
     if isinstance(error, asyncpg.PostgresError):
         code = _sqlstate(error)
         text = f"{what}: {error} ({type(error).__name__}, {code})"

@@ -1,4 +1,4 @@
-"""Schedules as rows of the PostgreSQL store, and what the end of a job means for the one that made it."""
+"""The PostgreSQL store's schedules and ticks; a job's end changes the schedule that created it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 
 import msgspec
 
-from ...clock import instant, micros, nearest_instant
+from ...clock import micros, nearest_instant
 from ...records.job import UnreadableRecord
 from ...records.unreadable import decoded, readable
-from ...schedule.record import TICKS_KEPT, Due, LeaderTerm, Schedule, Tick
+from ...schedule.record import TICKS_KEPT, Due, Schedule, Tick
 from ..job_ends import JobTransition, ScheduleBatch, completed_schedules_of, schedules_of
-from ..rules import next_term
 from .pool import BIGINT_ARRAY, Session
 
 _encode = msgspec.json.Encoder().encode
@@ -24,7 +23,7 @@ _LOCK = "SELECT name, revision FROM mainspring_schedules WHERE name = ANY($1) OR
 
 
 async def lock_schedules(db: Session, names: Iterable[str]) -> dict[str, int]:
-    """The revisions of these schedules, as they stay until the commit."""
+    """Locks these schedules until the commit, and returns their revisions by name."""
     chosen = sorted(set(names))
     return dict(await db.rows(_LOCK, chosen)) if chosen else {}
 
@@ -37,13 +36,13 @@ WRITE = f"""INSERT INTO mainspring_schedules (name, revision, due_at, computed, 
 
 
 async def write_schedules(db: Session, schedules: Collection[Schedule]) -> None:
-    """These schedules, each of them once, in one statement."""
+    """Writes these schedules, each of them once, in one statement."""
     if schedules:
         await db.run(WRITE, *schedule_values(schedules))
 
 
 def schedule_values(schedules: Collection[Schedule]) -> Iterable[Sequence[str | None]]:
-    """The values of WRITE."""
+    """The parameters of WRITE."""
     return zip(*map(_row, schedules), strict=True) if schedules else [[]] * 6
 
 
@@ -55,7 +54,7 @@ def _row(schedule: Schedule) -> tuple[str | None, ...]:
 
 
 RECORD = f"INSERT INTO mainspring_ticks SELECT * FROM unnest($1::text[], $2::{BIGINT_ARRAY}, $3::text[])"
-# One walk along the index for each schedule, whatever the planner knows of the table: it may be large.
+# OFFSET 0 makes the planner walk along the index once for each schedule: the table may be large.
 _TRIM = f"""DELETE FROM mainspring_ticks WHERE ctid = ANY (ARRAY(
     SELECT old.ctid FROM unnest($1::text[], $2::{BIGINT_ARRAY}) AS kept (schedule, n) CROSS JOIN LATERAL (
         SELECT tick.ctid FROM mainspring_ticks AS tick WHERE tick.schedule = kept.schedule AND tick.n <= kept.n
@@ -63,14 +62,14 @@ _TRIM = f"""DELETE FROM mainspring_ticks WHERE ctid = ANY (ARRAY(
 
 
 async def record_ticks(db: Session, ticks: Sequence[tuple[str, Tick]]) -> None:
-    """Each tick with the name of its schedule, after which the oldest ones beyond TICKS_KEPT go."""
+    """Inserts ticks, each with the name of its schedule, and deletes the oldest beyond TICKS_KEPT."""
     if ticks:
         await db.run(RECORD, *tick_values(ticks))
         await trim_ticks(db, ticks)
 
 
 def tick_values(ticks: Sequence[tuple[str, Tick]]) -> Iterable[Sequence[str]]:
-    """The values of RECORD."""
+    """The parameters of RECORD."""
     rows = [(name, str(tick.n), _encode(tick).decode()) for name, tick in ticks]
     return zip(*rows, strict=True) if rows else [[]] * 3
 
@@ -82,9 +81,9 @@ async def trim_ticks(db: Session, ticks: Sequence[tuple[str, Tick]]) -> None:
         await db.run(_TRIM, list(old), list(old.values()))
 
 
-# what a job tells the schedule that made it
+# effects of jobs on their schedules
 
-# One walk along the index for each name, whatever the planner knows of the table: it may be large.
+# OFFSET 0 makes the planner walk along the index once for each name: the table may be large.
 _WAITING = """ARRAY(SELECT waiting.name FROM unnest({}::text[]) AS waited (name) CROSS JOIN LATERAL (
         SELECT name FROM mainspring_schedules WHERE waits_on IS NOT NULL AND waits_on = waited.name
         OFFSET 0) AS waiting)"""
@@ -95,12 +94,12 @@ _LATECOMERS = f"""SELECT name, body FROM mainspring_schedules
 
 
 async def lock_batch(db: Session, names: Collection[str], completing: Collection[str] = ()) -> ScheduleBatch:
-    """These schedules and those that wait on the `completing` ones, locked in order of their names."""
+    """Locks these schedules and those that wait on the `completing` ones, in order of name."""
     batch = ScheduleBatch()
     if names:
         batch.add(_decoded(await db.rows(_LOCK_WITH_WAITING, list(names), list(completing))))
     if completing:
-        # What has begun to wait between the look of that statement and its locks.
+        # Schedules that began to wait between that statement's snapshot and its locks.
         batch.add(_decoded(await db.rows(_LATECOMERS, list(completing), list(batch.rows))))
     return batch
 
@@ -109,18 +108,20 @@ def _decoded(rows: Iterable[Any]) -> list[Schedule]:
     return readable("schedule", [(*row,) for row in rows], _schedule)
 
 
-async def apply_job_transitions(db: Session, news: Sequence[JobTransition], held: ScheduleBatch | None = None) -> None:
-    """Applies the ends and revivals of jobs to their schedules, which may be `held` already."""
-    if news:
-        batch = held or await lock_batch(db, schedules_of(news), completed_schedules_of(news))
-        batch.apply(news)
+async def apply_job_transitions(
+    db: Session, transitions: Sequence[JobTransition], locked: ScheduleBatch | None = None
+) -> None:
+    """Applies the ends and revivals of jobs to their schedules, which the caller may have `locked` already."""
+    if transitions:
+        batch = locked or await lock_batch(db, schedules_of(transitions), completed_schedules_of(transitions))
+        batch.apply(transitions)
         await write_schedules(db, batch.changed.values())
 
 
 # reading
 
 _MAY_BE_DUE = "due_at IS NOT NULL AND (NOT computed OR name = ANY($1))"
-# The last row, without a body, says when the next one will be due.
+# The last row, without a name, has the time when the next schedule is due.
 _DUE = f"""(SELECT name, body, due_at FROM mainspring_schedules WHERE {_MAY_BE_DUE} AND due_at <= $2
         ORDER BY due_at, name LIMIT $3)
     UNION ALL (SELECT NULL, NULL, due_at FROM mainspring_schedules WHERE {_MAY_BE_DUE} AND due_at > $2
@@ -136,13 +137,13 @@ async def due(db: Session, now: datetime, limit: int, computed: Collection[str])
 
 
 async def set_aside(db: Session, names: Collection[str]) -> None:
-    """These are due no more, and a new one may take the place of each; until then their records stay as they are."""
+    """Makes undecodable schedules not due, and replaceable by a first revision; their records are not changed."""
     sql = "UPDATE mainspring_schedules SET due_at = NULL, revision = 0 WHERE name = ANY($1)"
     await db.run(sql, sorted(names))
 
 
 async def unreadable_names(db: Session) -> list[str]:
-    """Schedules that were set aside."""
+    """The names of schedules that cannot be decoded."""
     rows = await db.rows("SELECT name, body FROM mainspring_schedules WHERE due_at IS NULL ORDER BY name")
     return [one.name for one in decoded("schedule", [(*row,) for row in rows], _schedule)[1]]
 
@@ -160,7 +161,7 @@ async def schedules(
         found, broken = found + some, broken + others
         if len(found) >= limit or len(rows) < limit:
             break
-        last = rows[-1][0]  # where some cannot be decoded the page is filled from beyond them
+        last = rows[-1][0]  # rows that cannot be decoded are replaced by the next ones
     return found[:limit], broken
 
 
@@ -177,31 +178,3 @@ async def drop_schedules(db: Session, names: Collection[str]) -> list[str]:
     await db.run("DELETE FROM mainspring_ticks WHERE schedule = ANY($1)", list(names))
     rows = await db.rows("DELETE FROM mainspring_schedules WHERE name = ANY($1) RETURNING name", list(names))
     return sorted(name for (name,) in rows)
-
-
-# leaders
-
-_LEADER = "SELECT holder, term, until FROM mainspring_leaders WHERE name = $1 FOR NO KEY UPDATE"
-_NOBODY = "INSERT INTO mainspring_leaders VALUES ($1, '', 0, $2) ON CONFLICT (name) DO NOTHING"
-_PUT_LEADER = "UPDATE mainspring_leaders SET holder = $2, term = $3, until = $4 WHERE name = $1"
-
-
-async def lead(db: Session, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
-    row = await db.row(_LEADER, name)
-    if row is None:
-        # A row that nobody leads by: of two who come first, one waits for the other here.
-        await db.run(_NOBODY, name, micros(now))
-        row = await db.row(_LEADER, name)
-    known = LeaderTerm(name, row[0] or None, row[1], instant(row[2])) if row[1] else None
-    new = next_term(known, name, holder, until, now)
-    if new != known:
-        await db.run(_PUT_LEADER, name, new.holder or "", new.term, micros(new.until))
-    return new
-
-
-_LEADERS = "SELECT name, holder, term, until FROM mainspring_leaders WHERE until > $1 AND holder <> '' ORDER BY name"
-
-
-async def leaders(db: Session, now: datetime) -> list[LeaderTerm]:
-    rows = await db.rows(_LEADERS, micros(now))
-    return [LeaderTerm(name, who, term, instant(until)) for name, who, term, until in rows]

@@ -1,4 +1,4 @@
-"""The PostgreSQL store: one database, any number of machines, durable when a verb returns."""
+"""The PostgreSQL store: one database, any number of machines; a verb is durable when it returns."""
 
 from __future__ import annotations
 
@@ -51,10 +51,13 @@ from . import (
     schema,
     script,
     tally,
+    terms,
 )
+from .audit import PostgresAudit, drop_old_entries
 from .beat_findings import BeatFindings, find_on_beat
 from .claim import ClaimRequest
-from .documents import PostgresKeeper
+from .documents import PostgresDocuments, drop_expired_documents
+from .feed import PostgresFeed
 from .listener import PostgresListener
 from .notifier import Notifier, ProcessWakeups, Topic, is_due_soon
 from .pool import Pool, Session, Verb
@@ -62,11 +65,11 @@ from .transaction import TaskConnections
 from .url import PostgresUrl
 from .within import CallerTransactions
 
-_survey_errors = SurvivedErrors("backlog", "the next claim of a long backlog looks again")
+_survey_errors = SurvivedErrors("backlog", "the next claim of a long backlog tries again")
 _fold_errors = SurvivedErrors("tally", "the next beat sums up the runs")
 T = TypeVar("T")
 
-# Seconds in which a listener finds out whether it hears.
+# The doctor waits this long for the listener to prove that notifications arrive.
 LISTENER_PROOF_SECONDS = 8.0
 
 _encode = msgspec.json.encode
@@ -88,12 +91,12 @@ async def _close_all(survey: asyncio.Task[None] | None, *parts: Notifier | Postg
 
 
 def _makes_work(outcome: Outcome) -> bool:
-    """Whether it makes something claimable, be it the job itself, or a schedule due."""
+    """Whether the outcome makes a job claimable or a schedule due."""
     again = outcome.state is State.PENDING and is_due_soon(outcome.run_at, outcome.finished_at)
     return again or bool(outcome.then or outcome.breaker or outcome.schedule)
 
 
-class PostgresStore(PostgresKeeper):
+class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
     """Each verb is one statement or one short transaction. A handle serves the event loop in which it was opened."""
 
     def __init__(
@@ -120,10 +123,10 @@ class PostgresStore(PostgresKeeper):
         self._backlog = claim.BacklogCursor()
         self._survey: asyncio.Task[None] | None = None
         self._leases = claim.OpenLeases()
-        # Before these the parts of the history are not looked at again.
+        # When partitions are next created, and next pruned.
         self._create_partitions_at = self._prune_partitions_at = EPOCH
 
-    # life
+    # opening and closing
 
     async def open(self, *, migrate: bool = True) -> None:
         if self._pool is not None and (self._pool.pid != os.getpid() or self._pool.loop.is_closed()):
@@ -156,7 +159,7 @@ class PostgresStore(PostgresKeeper):
         self._listener = PostgresListener(pool, self._wakeups) if self._clock.real and self.url.listens else None
 
     async def _prepare(self, pool: Pool) -> None:
-        """The schema is one that this release can work on."""
+        """Migrates the schema unless this release can work on it, and creates the next partitions."""
         if not (await pool.call(self._read_schema)).usable:
             await pool.call(lambda db: schema.migrate(db, self._migrations, None, only_up=True))
         await self._create_partitions(pool, self._clock.now(), partitions.DAYS_AHEAD + 1)
@@ -166,7 +169,7 @@ class PostgresStore(PostgresKeeper):
         return await schema.read_schema(db, self._migrations)
 
     async def close(self) -> None:
-        """From any event loop: connections are given back in the one they belong to, if it still runs."""
+        """Can be called in any event loop; connections are closed in their own one, if it still runs."""
         pool, notifier, listener, task_connections, survey = (
             self._pool,
             self._notifier,
@@ -181,8 +184,8 @@ class PostgresStore(PostgresKeeper):
             with self._clock.outside():
                 await _close_all(survey, notifier, listener, task_connections, pool)
         elif pool.pid == os.getpid() and pool.loop.is_running():
-            shutting = _close_all(survey, notifier, listener, task_connections, pool)
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(shutting, pool.loop))
+            closing = _close_all(survey, notifier, listener, task_connections, pool)
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(closing, pool.loop))
         else:
             for part in (listener, task_connections, pool):
                 if part is not None:
@@ -216,17 +219,14 @@ class PostgresStore(PostgresKeeper):
     async def diagnose(self) -> list[Finding]:
         found = await self._call(doctor.diagnose)
         pooled = bool(self._open().connector.pooled)
-        hears = self._listener is not None and await self._listener.is_listening(LISTENER_PROOF_SECONDS)
+        listens = self._listener is not None and await self._listener.is_listening(LISTENER_PROOF_SECONDS)
         trouble = self._listener.trouble if self._listener is not None else ""
-        ways = [
-            doctor.pooler(pooled),
-            doctor.listener(self._listener is not None, hears, trouble, pooled),
-        ]
-        return [*found, *ways]
+        listener = doctor.listener(self._listener is not None, listens, trouble, pooled)
+        return [*found, doctor.pooler(pooled), listener]
 
     async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
         await self._wait("new", timeout)
-        self._idle = False  # a look before the claim would only make a job wait
+        self._idle = False  # the next claim takes at once, without reading the view first
 
     async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
         await self._wait("final", timeout)
@@ -243,12 +243,12 @@ class PostgresStore(PostgresKeeper):
         return False if self._listener is not None and self._listener.trouble else None
 
     def _announce(self, *topics: Topic) -> None:
-        """Here at once, elsewhere soon."""
+        """Wakes waiters in this process at once, and notifies other processes soon."""
         self._wakeups.wake(*topics)
         if self._notifier is not None:
             self._notifier.notify(*topics)
 
-    # the path of a job
+    # jobs
 
     async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
         self._idle = False
@@ -257,14 +257,14 @@ class PostgresStore(PostgresKeeper):
         if not jobs:
             self._open()
             return []
-        told = any(is_due_soon(job.run_at, now) for job in jobs)
-        alone = told and len(jobs) == 1 and not enqueue.has_keys(jobs)
-        if alone and self._notifier is not None and (word := self._notifier.piggyback()) is not None:
-            answers = await self._hot(lambda db: enqueue.insert(db, jobs, now, word))
+        notify = any(is_due_soon(job.run_at, now) for job in jobs)
+        single = notify and len(jobs) == 1 and not enqueue.has_keys(jobs)
+        if single and self._notifier is not None and (text := self._notifier.piggyback()) is not None:
+            answers = await self._hot(lambda db: enqueue.insert(db, jobs, now, text))
             self._wakeups.wake("new")
             return answers
         answers = await self._enqueue(jobs, now)
-        if told:
+        if notify:
             self._announce("new")
         return answers
 
@@ -294,7 +294,7 @@ class PostgresStore(PostgresKeeper):
     ) -> Claim:
         request = ClaimRequest(queues, worker, tasks, limit, now)
         expired: list[JobId] = []
-        # Where nothing was due last time a look comes first, so that an idle worker asks once.
+        # Nothing was due last time: read the view first, so that an idle worker sends one statement.
         rows = [] if self._idle else await self._take(request)
         next_at = rows[0]["next_at"] if rows else -1
         if next_at == -1:
@@ -308,7 +308,7 @@ class PostgresStore(PostgresKeeper):
         self._idle = not rows
         failpoint("claim.after_commit")
         if self._idle:
-            await self._open().warm(2)  # for a finish and, beside it, the next claim
+            await self._open().warm(2)  # one for a finish, one for the next claim beside it
         if expired:
             self._announce("final")
         pairs = [(row["id"], row) for row in rows]
@@ -316,18 +316,18 @@ class PostgresStore(PostgresKeeper):
         if broken:
             await self._transact(lambda db: claim.set_aside(db, [one.name for one in broken], request.lease))
         self._leases.opened(worker, request.lease, len(jobs))
-        # What others had locked may be due still.
+        # Not before now: jobs that other claims had locked may still be due.
         return Claim(jobs, None if next_at is None else max(now, nearest_instant(next_at)), expired, broken)
 
     async def _take(self, request: ClaimRequest) -> list[Any]:
         cursor = self._backlog
-        if known := cursor.positions_for(request):
-            rows = await self._hot(lambda db: claim.take_known(db, request, known))
+        if positions := cursor.positions_for(request):
+            rows = await self._hot(lambda db: claim.take_known(db, request, positions))
             cursor.advance(rows, request.limit)
         else:
             rows = await self._hot(lambda db: claim.take_plain(db, request))
-        long = len(rows) == request.limit >= claim.MIN_BACKLOG_JOBS
-        if long and cursor.is_survey_due(self._clock.monotonic()) and (self._survey is None or self._survey.done()):
+        backlog = len(rows) == request.limit >= claim.MIN_BACKLOG_JOBS
+        if backlog and cursor.is_survey_due(self._clock.monotonic()) and (self._survey is None or self._survey.done()):
             self._survey = asyncio.get_running_loop().create_task(self._survey_backlog(request))
             if not self._clock.real:
                 await self._survey
@@ -341,15 +341,15 @@ class PostgresStore(PostgresKeeper):
             self._backlog.learn(view, request, now, now - began)
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> BeatReply:
-        hears = self._wakeups.listening
+        listens = self._wakeups.listening
 
-        async def step(db: Session) -> tuple[BeatReply, BeatFindings | None]:
+        async def beat_and_check(db: Session) -> tuple[BeatReply, BeatFindings | None]:
             beat = await claim.beat(db, worker, micros(until), micros(now))
             if until > now:
                 await schema.check_schema(db, self._migrations)
-            return beat, await find_on_beat(db, worker, now) if hears else None
+            return beat, await find_on_beat(db, worker, now) if listens else None
 
-        beat, found = await self._transact(step)
+        beat, found = await self._transact(beat_and_check)
         if found is not None:
             self._wakeups.live_workers, beat = found.live_workers, replace(beat, lost=found.lost)
             if found.due:
@@ -358,7 +358,7 @@ class PostgresStore(PostgresKeeper):
             await self._transact(tally.fold_counts)
         if now >= self._create_partitions_at:
             with self._clock.outside():
-                await self._create_partitions(self._open(), now, 1)  # one, as the next beat must not be late
+                await self._create_partitions(self._open(), now, 1)  # one only, so that the next beat is not late
         return beat
 
     async def _create_partitions(self, pool: Pool, now: datetime, most: int) -> None:
@@ -375,8 +375,10 @@ class PostgresStore(PostgresKeeper):
         if not outcomes:
             self._open()
             return set()
-        freed = self._leases.finished(outcomes)
-        if finish.are_simple(outcomes) and await self._hot(lambda db: finish.finish_simple(db, outcomes, *freed)):
+        worker_and_leases = self._leases.finished(outcomes)
+        if finish.are_simple(outcomes) and await self._hot(
+            lambda db: finish.finish_simple(db, outcomes, *worker_and_leases)
+        ):
             stands = {outcome.id for outcome in outcomes}
         else:
             stands = await self._transact(lambda db: finish.finish(db, outcomes))
@@ -404,7 +406,7 @@ class PostgresStore(PostgresKeeper):
 
     async def due(self, *, now: datetime, limit: int, computed: Collection[str] = ()) -> Due:
         due = await self._call(lambda db: schedules.due(db, now, limit, computed))
-        self._set_aside_schedules -= {one.name for one in due.unreadable}  # due again, so it was written since
+        self._set_aside_schedules -= {one.name for one in due.unreadable}  # it is due again, so it was written since
         await self._set_aside(due.unreadable)
         return due
 
@@ -435,13 +437,13 @@ class PostgresStore(PostgresKeeper):
         return await self._call(lambda db: schedules.ticks(db, name, limit, before))
 
     async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
-        answer = await self._transact(lambda db: schedules.lead(db, name, holder, until, now))
+        answer = await self._transact(lambda db: terms.lead(db, name, holder, until, now))
         if answer.holder is None:
             self._announce("new")
         return answer
 
     async def leaders(self, *, now: datetime) -> list[LeaderTerm]:
-        return await self._call(lambda db: schedules.leaders(db, now))
+        return await self._call(lambda db: terms.leaders(db, now))
 
     # operators
 
@@ -522,7 +524,7 @@ class PostgresStore(PostgresKeeper):
     async def dead(self, *, limit: int) -> list[DeadGroup]:
         return await self._read(lambda db: count.dead(db, limit))
 
-    # forgetting
+    # pruning
 
     async def groups(self) -> list[tuple[State, str]]:
         return await self._call(read.groups)
@@ -531,16 +533,23 @@ class PostgresStore(PostgresKeeper):
         rows = await self._read(lambda db: read.surplus(db, state, task, keep, before, limit))
         return [job_of(row) for row in rows]
 
+    async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
+        async def drop_old(db: Session) -> int:
+            documents = await drop_expired_documents(db, micros(now))
+            return documents + await drop_old_entries(db, micros(audited_since))
+
+        return await self._transact(drop_old)
+
     async def forget(self, rules: Rules, *, now: datetime) -> int:
         pool = self._open()
         if now < self._prune_partitions_at:
             return 0
         with self._clock.outside():
-            gone = await partition_pruning.prune_partitions(pool, rules, now)
-        self._prune_partitions_at = now if gone is not None else now + partition_pruning.LOCK_RETRY_AFTER
-        return gone or 0
+            pruned = await partition_pruning.prune_partitions(pool, rules, now)
+        self._prune_partitions_at = now if pruned is not None else now + partition_pruning.LOCK_RETRY_AFTER
+        return pruned or 0
 
-    # inside
+    # calls
 
     def _open(self) -> Pool:
         if self._pool is None:
@@ -561,16 +570,16 @@ class PostgresStore(PostgresKeeper):
     async def _transact(self, verb: Verb[T]) -> T:
         return await self._explained(self._open().transact, verb)
 
-    async def _explained(self, way: Callable[[Verb[T]], Awaitable[T]], verb: Verb[T]) -> T:
+    async def _explained(self, run: Callable[[Verb[T]], Awaitable[T]], verb: Verb[T]) -> T:
         pool = self._open()
         with self._clock.outside():
             try:
-                return await way(verb)
+                return await run(verb)
             except StoreError as error:
                 await self._explain_schema_error(pool, error)
                 raise
 
     async def _explain_schema_error(self, pool: Pool, error: StoreError) -> None:
-        """Says so if the schema was changed under us."""
+        """Raises SchemaMismatch if the call failed because the schema was changed meanwhile."""
         if schema.is_schema_error(error) and (trouble := (await pool.call(self._read_schema)).trouble):
             raise SchemaMismatch(trouble) from error

@@ -1,4 +1,4 @@
-"""Runs counted in the PostgreSQL store: each batch of outcomes adds rows, and beats sum them up."""
+"""Run statistics of the PostgreSQL store: each batch of outcomes inserts rows, and beats fold them into the tallies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _encode = msgspec.json.Encoder().encode
 
 TallyKey = tuple[Span, int, str, str]
 
-# A finish only adds: a row that each had to lock would let them through one by one.
+# A finish only inserts: if it updated a shared row, all finishes would wait for its lock.
 _COUNT = f"""INSERT INTO mainspring_counting (at, queue, task, sums)
     SELECT * FROM unnest($1::{BIGINT_ARRAY}, $2::text[], $3::text[], $4::text[])"""
 
@@ -30,7 +30,7 @@ async def add_counts(db: Session, accepted: Iterable[Outcome]) -> None:
 def count_columns(
     found: Mapping[tuple[datetime, str, str], RunSums],
 ) -> tuple[list[str], list[str], list[str], list[str]]:
-    """Sums by minute, queue and task, as a finish adds them."""
+    """The parameters of _COUNT: sums by minute, queue and task."""
     return (
         [str(micros(at)) for at, _, _ in found],
         [queue for _, queue, _ in found],
@@ -48,7 +48,7 @@ _FORGET = "DELETE FROM mainspring_tallies WHERE span = $1 AND at < $2"
 
 
 async def fold_counts(db: Session) -> None:
-    """Adds what has been counted to all the spans it lies in, unless somebody else is at it."""
+    """Moves the new counts into the tallies of minute, hour, day and total, unless another process is doing so."""
     if not await db.value("SELECT pg_try_advisory_xact_lock($1, -3)", db.url.lock):
         return
     found: dict[TallyKey, RunSums] = {}

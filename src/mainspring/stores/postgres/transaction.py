@@ -1,4 +1,4 @@
-"""A task's own transaction in PostgreSQL, and the end of its run in the same commit."""
+"""A task's own transaction in PostgreSQL; the same commit finishes the run (`ctx.transaction()`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .pool import SETTINGS, Pool, Session, translate_error
 from .url import PostgresUrl
 
 RESET_SECONDS = 5
-# A process that is stopped or cut off lets go of what its tasks have locked.
+# If the process is stopped or cut off, the server ends the transaction and releases its locks.
 _TASK_SETTINGS = {"application_name": SETTINGS["application_name"], "idle_in_transaction_session_timeout": "60000"}
 _SET_STORE_SETTINGS = "; ".join(
     f"SET LOCAL {name} = '{value}'" for name, value in SETTINGS.items() if name not in _TASK_SETTINGS
@@ -28,11 +28,13 @@ _HOLDS = "SELECT true FROM mainspring_jobs WHERE id = $1 AND lease = $2 AND stat
 
 
 class PostgresTransaction:
+    """A transaction on a connection that the task uses; `commit` also writes the outcome of its run."""
+
     def __init__(self, connection: Any, url: PostgresUrl, on_commit: Callable[[Outcome], object]) -> None:
         self.connection = connection
         self.committed = False
         self._db = Session(connection, url)
-        self._transaction = connection.transaction()  # asyncpg's own, so that the task may nest others in it
+        self._transaction = connection.transaction()  # asyncpg's object, so that the task may nest others
         self._on_commit = on_commit
 
     async def begin(self) -> None:
@@ -43,7 +45,7 @@ class PostgresTransaction:
             raise translate_error(error, "PostgreSQL") from error
 
     async def holds(self, id: JobId, lease: Lease) -> bool:
-        # Without a lock: whoever finds the worker silent must not have to wait for a run that may never go on.
+        # Without a lock: the rescue of a silent worker must not wait for a run that may never go on.
         return bool(await self._db.value(_HOLDS, id, lease))
 
     async def commit(self, outcome: Outcome, reports: Sequence[RunReport]) -> bool:
@@ -51,7 +53,7 @@ class PostgresTransaction:
             raise BadInput("ctx.transaction() was ended inside its block: leave COMMIT and ROLLBACK to the block")
         async with asyncio.timeout(CALL_SECONDS):
             await self.connection.execute(_SET_STORE_SETTINGS)
-            if outcome.schedule is not None:  # before the job, as every verb does
+            if outcome.schedule is not None:  # locked before the job, as in every verb
                 await schedules.lock_schedules(self._db, {outcome.schedule})
             await finish.save_reports(self._db, reports)
             if outcome.id not in await finish.finish(self._db, [outcome]):
@@ -62,7 +64,7 @@ class PostgresTransaction:
         return True
 
     async def reset(self) -> None:
-        """Nothing of it is left, whatever the task has done to the connection."""
+        """Rolls back what is not committed, and resets what the task has set on the connection."""
         async with asyncio.timeout(RESET_SECONDS):
             if not self.committed:
                 await self._transaction.rollback()
@@ -70,7 +72,7 @@ class PostgresTransaction:
 
 
 class TaskConnections(Pool):
-    """Connections for tasks, apart from the store's: tasks keep them for longer, and have settings of their own."""
+    """A pool of connections for tasks, which keep them longer than the store's verbs and have other settings."""
 
     def __init__(self, url: PostgresUrl) -> None:
         super().__init__(url)
@@ -90,7 +92,7 @@ class TaskConnections(Pool):
                 await self._give_back(transaction)
                 raise
             except BaseException:
-                connection.terminate()  # cancelled: what the server makes of the statement under way is unknown
+                connection.terminate()  # cancelled: the server may or may not run the current statement
                 raise
             await self._give_back(transaction)
 

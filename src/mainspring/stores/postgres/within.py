@@ -1,4 +1,4 @@
-"""Jobs into the PostgreSQL store in the caller's own transaction, through whatever driver that has."""
+"""Enqueues jobs in the caller's own transaction (`within=`), through asyncpg, psycopg, SQLAlchemy or Django."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .url import PostgresUrl
 _ASYNCPG = ("asyncpg.connection.Connection", "asyncpg.pool.PoolConnectionProxy")
 _TAKES = "a connection of asyncpg or psycopg 3, a Session or Connection of SQLAlchemy over one of them, or Django's"
 
-# Which database this is, and on which server: neither name nor address says so behind a pooler.
+# Identifies database and server: behind a pooler neither name nor address does.
 _DATABASE = """SELECT (SELECT oid::bigint FROM pg_database WHERE datname = current_database()),
     to_regclass('mainspring_jobs')::oid::bigint, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"""
 _DATABASE_AND_ISOLATION = f"{_DATABASE}, current_setting('transaction_isolation')"
@@ -38,7 +38,7 @@ _RAISE_KEY_TAKEN = """DO $$BEGIN RAISE EXCEPTION 'a key was taken after this tra
 
 
 class CallerTransactions:
-    """Jobs that are there, and wake somebody, with the caller's commit and not before."""
+    """Enqueues in callers' transactions: the jobs exist, and wake workers, with the caller's commit."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
@@ -54,48 +54,49 @@ class CallerTransactions:
                 await self._check_snapshot(db, jobs)
             answers = await enqueue.enqueue(db, jobs, now)
             if any(is_due_soon(job.run_at, now) for job in jobs):
-                await notify_in_transaction(url.channel, "within new")(
-                    db
-                )  # goes out with the caller's commit, or not at all
+                notify = notify_in_transaction(
+                    url.channel, "within new"
+                )  # sent with the caller's commit, or not at all
+                await notify(db)
         except Exception as error:
-            if (told := _translate(error, caller)) is error:
+            if (translated := _translate(error, caller)) is error:
                 raise
-            raise told from error
+            raise translated from error
         return answers
 
     async def _check_database(self, db: Session) -> str:
-        """The isolation of the caller's transaction, which is on the store's own database."""
-        *database, isolation = await db.row(_DATABASE_AND_ISOLATION)
-        if tuple(database) != self._database:
-            # Ours is asked for anew, as the server may have been started anew.
+        """The isolation level of the caller's transaction. Raises BadInput if it is in another database."""
+        *found, isolation = await db.row(_DATABASE_AND_ISOLATION)
+        if tuple(found) != self._database:
+            # Ours is read again, because the server may have been restarted.
             self._database = tuple(await self.pool.call(lambda own: own.row(_DATABASE)))
-            if tuple(database) != self._database:
+            if tuple(found) != self._database:
                 raise BadInput(f"within= needs a connection to {db.url.shown}, where the jobs are")
         return str(isolation)
 
     async def _check_snapshot(self, db: Session, jobs: Sequence[NewJob]) -> None:
-        """A transaction that reads an old snapshot must not give away a key that was taken since."""
+        """Raises a serialization failure if a key was taken after the caller's snapshot, which does not show it."""
         await lock_keys(db, jobs)
         seen = await Holders.of(db, jobs)
-        true = await self.pool.call(lambda own: Holders.of(own, jobs))
+        current = await self.pool.call(lambda own: Holders.of(own, jobs))
         known = {job.id for job in seen.all()}
-        if any(job.id not in known for job in true.all()):
+        if any(job.id not in known for job in current.all()):
             await db.run(_RAISE_KEY_TAKEN)
 
 
 async def _caller_connection(within: Any) -> CallerConnection:
-    # Some stand for another one in each thread, others in each task.
+    # Some proxies depend on the thread, others on the asyncio task.
     thing = await aside(lambda: unwrap_proxy(within)) if plain() else unwrap_proxy(within)
     name = type(thing).__name__
     if plain() and is_async(thing):
-        raise BadInput(f"within= got an {name} that is awaited: leave out .sync, and await enqueue()")
+        raise BadInput(f"within= got an {name} that is async: leave out .sync, and await enqueue()")
     if DJANGO in class_names(thing) and not plain():
-        raise BadInput("within= got Django's connection, which is not awaited: enqueue with .sync there")
+        raise BadInput("within= got Django's connection, which is synchronous: enqueue with .sync there")
     return await driver_connection_async(thing) if is_async(thing) else await aside(lambda: driver_connection(thing))
 
 
 def _session(caller: CallerConnection, url: PostgresUrl, within: Any) -> Session:
-    """The connection at work for us; refuses what has no transaction to be within."""
+    """A session on the caller's connection. Raises BadInput for other types, or without a transaction."""
     connection = caller.connection
     known = class_names(connection)
     if known & set(_ASYNCPG):
@@ -114,13 +115,13 @@ def _check_transaction(db: Session, closed: bool, begun: bool) -> Session:
     if not begun:
         raise BadInput(
             "within= needs an open transaction, and this connection commits by itself: "
-            "enqueue inside `with connection.transaction():` (`async with` database it is awaited)"
+            "enqueue inside `with connection.transaction():` (`async with` on an async connection)"
         )
     return db
 
 
 def _translate(error: Exception, caller: CallerConnection) -> Exception:
-    """What the caller may retry as the caller's library says it; the rest as ours."""
+    """Errors that the caller may retry as errors of the caller's library, all others as ours."""
     code = getattr(error, "sqlstate", None) or ""
     if code in RETRIED_SQLSTATES:
         return caller.translate(error)
@@ -134,7 +135,7 @@ def _translate(error: Exception, caller: CallerConnection) -> Exception:
 
 
 class _BasePsycopgSession(Session):
-    """Statements as they are, `$1` and all; not prepared, as what is prepared outlives the transaction."""
+    """Runs statements with `$1` parameters in psycopg; unprepared, since a prepared one outlives the transaction."""
 
     def _cursor(self, kind: str) -> Any:
         import psycopg
@@ -176,5 +177,5 @@ class AsyncPsycopgSession(_BasePsycopgSession):
 
 
 def _with_lists(values: Sequence[Any]) -> list[Any]:
-    """psycopg takes a tuple for a record, database an array is meant."""
+    """The values with lists for tuples, which psycopg would send as records instead of arrays."""
     return [list(value) if isinstance(value, tuple) else value for value in values]
