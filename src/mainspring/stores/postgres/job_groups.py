@@ -1,4 +1,4 @@
-"""Groups of jobs in the PostgreSQL store's indexes: ready by queue, task and rank; finished by task, queue and state."""
+"""Groups of jobs in PostgreSQL's indexes: ready by queue, task and rank; finished by task, queue and state."""
 
 from __future__ import annotations
 

@@ -4,14 +4,14 @@
 -- After `-- up N, for M` a release that knows schema M still works; after a plain `-- up N` its statements fail.
 --
 -- The way of a job: enqueue inserts a row into mainspring_jobs (pending). A claim walks along the index of ready jobs,
--- locks rows with SKIP LOCKED, sets state = 'running' with a lease, and adds a row to mainspring_leases. Finish moves the
--- row to mainspring_finished if it is still running under that lease.
+-- locks rows with SKIP LOCKED, sets state = 'running' with a lease, and adds a row to mainspring_leases. Finish moves
+-- the row to mainspring_finished if it is still running under that lease.
 -- The way of a tick: a firing locks the rows of its schedules, writes the next revision if the stored one is the one it
 -- was planned with, and inserts the tick's job and a row into mainspring_ticks, all in one transaction.
 
 -- up 1
--- Unfinished jobs. A claim changes state, lease, worker, started_at, attempt and runs: no index may contain one of these.
--- The fillfactor leaves room in the row's page, so a claim is a HOT update, which writes no index.
+-- Unfinished jobs. A claim changes state, lease, worker, started_at, attempt and runs: no index may contain these. The
+-- fillfactor leaves room in the row's page, so a claim is a HOT update, which writes no index.
 CREATE TABLE mainspring_jobs (
     id              text COLLATE "C" NOT NULL,
     queue           text COLLATE "C" NOT NULL,
@@ -104,8 +104,8 @@ CREATE TABLE mainspring_logs (
     PRIMARY KEY (job_id, run, n)
 );
 
--- The jobs of one claim. Every running job is in one row; a row is deleted when none of its jobs is running any more, at
--- the latest by its worker's next beat.
+-- The jobs of one claim. Every running job is in one row; a row is deleted when none of its jobs is running any more,
+-- at the latest by its worker's next beat.
 CREATE TABLE mainspring_leases (
     worker text COLLATE "C"   NOT NULL,
     lease  text COLLATE "C"   NOT NULL,
@@ -133,7 +133,7 @@ CREATE TABLE mainspring_circuits (
     probe      text
 );
 
--- Run statistics by span. Counts since the last beat are in mainspring_counting, so that no two finishes update one row.
+-- Run statistics by span. Counts since the last beat are in mainspring_counting: no two finishes update one row.
 CREATE TABLE mainspring_tallies (
     span  text   COLLATE "C" NOT NULL,  -- minute, hour, day or ever
     at    bigint NOT NULL,
@@ -191,9 +191,9 @@ DROP TABLE mainspring_finished;
 DROP TABLE mainspring_jobs;
 
 -- up 2, for 1
--- Finished jobs are partitioned by day of creation. Ids grow with time, so a range of ids is a range of time, and the key
--- is still the id alone. The old table becomes the default partition, and keeps its indexes. A unique index would have to
--- contain the id, so only locks prevent two completed jobs with one idempotency key.
+-- Finished jobs are partitioned by day of creation. Ids grow with time, so a range of ids is a range of time, and the
+-- key is still the id alone. The old table becomes the default partition, and keeps its indexes. A unique index would
+-- have to contain the id, so only locks prevent two completed jobs with one idempotency key.
 DROP INDEX mainspring_finished_done;
 ALTER TABLE mainspring_finished RENAME TO mainspring_finished_rest;
 ALTER INDEX mainspring_finished_pkey RENAME TO mainspring_rest_pkey;
@@ -228,7 +228,7 @@ BEGIN
 END $$;
 
 -- Inserts one job without keys, if it is in neither table. Both are searched in one snapshot, since a job that ends
--- meanwhile moves from one to the other. The kept plan gives half as many inserts per second again.
+-- meanwhile moves from one to the other. Without the kept plan, a third fewer inserts per second are possible.
 CREATE FUNCTION mainspring_put(the_id text, queue text, task text, rank integer, run_at bigint, created_at bigint,
     expires_at bigint, schedule text, tags text[], options text, payload text, channel text, word text) RETURNS void
     LANGUAGE plpgsql SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
@@ -285,7 +285,7 @@ CREATE TABLE mainspring_audit (
 );
 CREATE INDEX mainspring_audit_old ON mainspring_audit (at);
 
--- Numbers that survive a crash. `watched`: until when a reader watches the feed. `promised`: no item had a higher number.
+-- Numbers that survive a crash. `watched`: until when a reader watches the feed. `promised`: no item has a higher one.
 CREATE TABLE mainspring_marks (
     name text COLLATE "C" PRIMARY KEY,
     n    bigint NOT NULL
@@ -298,10 +298,10 @@ CREATE UNLOGGED TABLE mainspring_news (
     text text NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
--- Appends events to the feed with the next numbers, and returns until when a reader watches it. Only one transaction at a
--- time publishes, so a reader that sees a number sees all below it. It is a function, because each statement of a function
--- sees what was committed before it began; a single statement that waited for the lock would not. The feed keeps `kept`
--- items and up to a tenth more; the oldest are deleted by the tenth, in a range that has no dead rows of earlier deletes.
+-- Appends events to the feed with the next numbers, and returns until when a reader watches it. Only one transaction at
+-- a time publishes, so a reader that sees a number sees all below it. It is a function, because each statement of a
+-- function sees what was committed before it began; a single statement that waited for the lock would not. The feed
+-- keeps `kept` items and up to a tenth more; the oldest are deleted by the tenth, in a range without earlier dead rows.
 CREATE FUNCTION mainspring_publish(texts text[], lock integer, kept bigint) RETURNS bigint
     LANGUAGE plpgsql SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
 DECLARE

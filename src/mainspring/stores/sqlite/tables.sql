@@ -2,8 +2,8 @@
 -- `rank` is the negated priority, so that one ascending index has the claim order.
 -- After `-- up N, for M` a release that knows schema M still works; after a plain `-- up N` its statements fail.
 --
--- The way of a job: enqueue inserts a row into mainspring_jobs (pending). A claim walks along mainspring_jobs_ready, sets
--- state = 'running' and gives the row a lease. Finish updates the row if it is still running under that lease.
+-- The way of a job: enqueue inserts a row into mainspring_jobs (pending). A claim walks along mainspring_jobs_ready,
+-- sets state = 'running' and gives the row a lease. Finish updates the row if it is still running under that lease.
 -- The way of a tick: a firing writes the next revision into mainspring_schedules if the stored one is the one it was
 -- planned with, inserts the tick's job and a row into mainspring_ticks, all in one transaction.
 
