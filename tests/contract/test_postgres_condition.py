@@ -51,7 +51,7 @@ async def test_a_server_that_is_well_is_said_to_be(url: str) -> None:
 async def test_a_transaction_that_stays_open_is_named_with_its_process(
     postgres: Postgres, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"{CONDITION}.LONG", 0.0)
+    monkeypatch.setattr(f"{CONDITION}.MAX_TRANSACTION_SECONDS", 0.0)
     async with connected(postgres) as other, other.transaction():
         await other.execute("SELECT 1")
         found = (await diagnosed(url))["oldest transaction"]
@@ -102,7 +102,7 @@ async def test_the_indexes_of_another_prefix_are_looked_for_by_their_own_names(p
 
 
 async def test_dead_rows_beyond_measure_are_told(postgres: Postgres, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{CONDITION}.DEAD", 50)
+    monkeypatch.setattr(f"{CONDITION}.MAX_DEAD_ROWS", 50)
     store = open_store(url)
     await store.open()
     async with connected(postgres) as other, other.transaction(isolation="repeatable_read"):
@@ -123,7 +123,7 @@ def test_a_server_that_does_not_clear_away_is_told_so() -> None:
 
 
 async def test_a_server_that_is_almost_full_is_told_so(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{CONDITION}.CROWDED", 0.0)
+    monkeypatch.setattr(f"{CONDITION}.MAX_CONNECTION_SHARE", 0.0)
     found = (await diagnosed(url))["connections"]
     assert (found.verdict, found.remedy) == ("warn", "raise max_connections, run fewer processes, or use a pooler")
     assert connections(10, 3, 97).text == "10 of 97 taken, 3 of them by mainspring"

@@ -180,7 +180,7 @@ class Pool:
         raise AssertionError  # unreachable: the last try returns or raises
 
     async def _once(self, verb: Verb[T], whole: bool, connector: PostgresConnector, begin: str | None = None) -> T:
-        await self._wait_for_server()
+        await self._await_server()
         async with self._slots:
             if self._closed:
                 raise ShuttingDown(f"the store {self.url.shown} is closed")
@@ -210,7 +210,7 @@ class Pool:
 
     # connections
 
-    async def _wait_for_server(self) -> None:
+    async def _await_server(self) -> None:
         """While the server is away, one task reconnects for all callers, with growing pauses; if it fails, all fail."""
         while self._failures and not self._closed and not self._has_idle():
             if self._reconnecting is None:

@@ -81,7 +81,7 @@ class TaskConnections(Pool):
 
     @asynccontextmanager
     async def begin(self, on_commit: Callable[[Outcome], object]) -> AsyncIterator[PostgresTransaction]:
-        await self._wait_for_server()
+        await self._await_server()
         async with self._slots:
             connection = self._pop_idle(self.connector) or await self._connect(self.connector)
             transaction = PostgresTransaction(connection, self.url, on_commit)
