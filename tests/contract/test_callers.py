@@ -202,7 +202,7 @@ async def test_a_commit_wakes_an_idle_worker_and_a_rollback_nobody(postgres: Pos
         app.task(receipt)
         recorder = Recorder(app)
         listener.add_notify_handler(lambda notice: heard.append(notice.payload))
-        await listener.execute(f"LISTEN {watched.place.channel}")
+        await listener.execute(f"LISTEN {watched.url.channel}")
         async with app, app.worker():
             await watched.idle.wait()
             await shop.caller.begin()

@@ -191,7 +191,7 @@ async def test_a_server_without_a_free_connection_says_what_to_do_and_serves_aga
 
 async def test_a_peer_that_is_gone_without_a_word_is_found_out_by_the_system(postgres: Postgres) -> None:
     pool = Pool(PostgresUrl(postgres.dsn, ""))
-    connection = await pool.listener()
+    connection = await pool.listener_connection()
     peer = connection._transport.get_extra_info("socket")
     assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
     wanted = {

@@ -82,7 +82,7 @@ class Releases:
         async with self.opened(self.new):
             pass
         async with self.opened(self.old) as store:
-            with pytest.raises(SchemaMismatch, match="only the release that brought it there, or a later one"):
+            with pytest.raises(SchemaMismatch, match="only the release that migrated it there, or a later one"):
                 await store.migrate()
 
     async def test_what_a_store_holds_is_the_same_after_every_step_down_and_up(self) -> None:

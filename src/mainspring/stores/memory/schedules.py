@@ -124,5 +124,5 @@ class MemoryScheduleTable:
         return [self.rows[name] for name in chosen[first : first + limit]]
 
     def ticks(self, name: str, limit: int, before: int | None) -> list[Tick]:
-        kept = reversed(self._ticks.get(name, ()))
-        return [tick for tick in kept if before is None or tick.n < before][:limit]
+        newest = reversed(self._ticks.get(name, ()))
+        return [tick for tick in newest if before is None or tick.n < before][:limit]

@@ -82,9 +82,9 @@ _NEXT = f"""CASE WHEN (SELECT count(*) = $6 OR count(*) < (SELECT count(*) FROM 
             (SELECT expires_at FROM mainspring_jobs WHERE {_EXPIRES} AND id <> ALL (ARRAY(SELECT id FROM taken))
                 ORDER BY expires_at LIMIT 1)) END"""
 
-# `first` counts without a lock how many jobs of each group are among the first $6 of all. `locked` then locks so many
-# unlocked jobs of each group. So concurrent claims pass each other, and none locks more than it takes, unless the jobs
-# exceed the byte budget: the size of a job is known only once it is locked. octet_length does not read the text.
+# `first` counts without a lock how many jobs of each group are among the first $6 of all. `locked` then locks this
+# number of unlocked jobs of each group. So concurrent claims pass each other, and none locks more than it takes, unless
+# the jobs exceed the byte budget: a job's size is known only once it is locked. octet_length does not read the text.
 _TAKE = f"""WITH {{groups}},
     first AS (SELECT one.* FROM groups AS one CROSS JOIN LATERAL (
             SELECT run_at AS due_at, id FROM mainspring_jobs WHERE {_GROUP} LIMIT $6) AS job

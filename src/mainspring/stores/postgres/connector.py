@@ -59,9 +59,9 @@ class PostgresConnector:
             if connection := await self._connect_directly():
                 return connection
             self.pooled = True
-        kept = {name: value for name, value in self._settings.items() if name in _POOLER_SETTINGS}
+        settings = {name: value for name, value in self._settings.items() if name in _POOLER_SETTINGS}
         # No prepared statements: the next statement may run on another connection of the server.
-        return await self._connect(kept, statement_cache_size=0)
+        return await self._connect(settings, statement_cache_size=0)
 
     async def _connect_directly(self) -> Any:
         """A direct connection; None if there is a pooler, which refuses our settings or hides the server's process."""

@@ -175,10 +175,10 @@ def pooler(pooled: bool) -> Finding:
     return Finding("pooler", "ok", text)
 
 
-def listener(listens: bool, hears: bool, trouble: str, pooled: bool) -> Finding:
-    if not listens:
+def listener(configured: bool, listening: bool, trouble: str, pooled: bool) -> Finding:
+    if not configured:
         return Finding("listener", "ok", "switched off by listen=off: workers poll")
-    if hears:
+    if listening:
         return Finding("listener", "ok", "notifications arrive")
     remedy = "look at the server's log"
     if pooled:

@@ -33,12 +33,12 @@ class PostgresUrl:
     def __init__(self, url: str, shown: str, *, schema: str = "", prefix: str = "") -> None:
         """`schema` and `prefix` come from settings; empty if they are not set."""
         parts = _split(url, f"store URL {shown!r}")
-        asked = dict(parse_qsl(parts.query, keep_blank_values=True))
-        self.schema = checked_name("schema", asked.pop("schema", None), "postgres_schema", schema, shown) or "public"
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        self.schema = checked_name("schema", options.pop("schema", None), "postgres_schema", schema, shown) or "public"
         self.prefix = (
-            checked_name("prefix", asked.pop("prefix", None), "postgres_table_prefix", prefix, shown) or "mainspring_"
+            checked_name("prefix", options.pop("prefix", None), "postgres_table_prefix", prefix, shown) or "mainspring_"
         )
-        pooler, listen = asked.pop("pooler", "auto"), asked.pop("listen", None)
+        pooler, listen = options.pop("pooler", "auto"), options.pop("listen", None)
         if pooler not in get_args(Pooler):
             raise BadSetting(f"pooler={pooler!r} in store URL {shown!r}: use one of {', '.join(get_args(Pooler))}")
         if listen not in (None, "off") and not listen.startswith(("postgresql://", "postgres://")):
@@ -51,7 +51,7 @@ class PostgresUrl:
         """The DSN for LISTEN; None if it is the same."""
         if len(parts.path) < 2:
             raise BadSetting(f"store URL {shown!r} names no database: use postgresql://user@host/database")
-        self.dsn = _driver_dsn(parts._replace(query=urlencode(asked)))
+        self.dsn = _driver_dsn(parts._replace(query=urlencode(options)))
         self.shown = shown
         whole = f"{self.schema}.{self.prefix}"
         # The first key of our advisory locks: two apps in one database do not wait for each other.

@@ -11,7 +11,7 @@ if sys.platform != "win32":
 
 # A waiting process tries this often.
 POLL_SECONDS = 0.0002
-# After so many tries it goes on without the lock, because the process ahead may be stopped. SQLite's own lock protects
+# Tries after which it goes on without the lock, because the process ahead may be stopped. SQLite's own lock protects
 # the data; this one only decides the order.
 MAX_POLLS = 500
 

@@ -12,7 +12,7 @@ from ...records.feed import MIN_FEED_ITEMS, Feed, FeedItem
 from .batch import chunks, flatten, value_lists
 
 T = TypeVar("T")
-# Old items are deleted each time that so many new ones have been published.
+# Old items are deleted each time this many new ones have been published.
 PRUNE_EVERY_ITEMS = 500
 
 _WATCH = """INSERT INTO mainspring_watched VALUES (1, ?)

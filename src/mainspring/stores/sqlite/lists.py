@@ -346,7 +346,7 @@ class _JobQuery:
         return f"{source.head} SELECT count(*) FROM (SELECT 1 FROM ({source.sql}) LIMIT {limit + 1})"
 
     def scheduled_page(self, source: Source) -> str:
-        """The matching jobs among the next ones of scheduled_source, of which nearly all match."""
+        """The matching jobs among the next ones of scheduled_source (nearly all match)."""
         ahead = _all([*self._after_cursor("of_id"), *self._id_bounds("of_id")])
         order = f"of_id {self._direction}"
         walk = f"SELECT target FROM ({source.sql}) WHERE {ahead} ORDER BY {order} LIMIT {2 * self.limit}"
