@@ -1,4 +1,4 @@
-"""Jobs of many kinds, and what every list of them has to be: for the ways that a store goes to its pages."""
+"""Jobs of many kinds, and what every list of them has to contain: for the search strategies of a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps beyond the newest real one, and tables of PostgreSQL to try them on."""
+"""Migrations beyond the newest real one, and PostgreSQL tables to try them on."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

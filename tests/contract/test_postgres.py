@@ -70,7 +70,7 @@ class Served(Contract):
 
 @pytest.mark.slow
 class TestPostgres(Served, StoreContract):
-    """The contract's jobs lie in no day; with one it is played in test_postgres_days.py."""
+    """The contract's jobs are in no daily partition; test_postgres_partitions.py runs it with one."""
 
 
 @pytest.mark.slow

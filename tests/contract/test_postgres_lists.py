@@ -1,4 +1,4 @@
-"""Lists of the PostgreSQL store go by its indexes; its counts are exact where they are small, and else about right."""
+"""Lists of the PostgreSQL store use its indexes; counts are exact if small, and else estimated closely."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -69,7 +69,7 @@ class TestWays(Served):
         ids=["soon", "few", "whole", "near"],
     )
     @pytest.mark.parametrize("newest", [False, True])
-    async def test_each_way_leads_to_the_same_page(
+    async def test_every_search_strategy_returns_the_same_page(
         self, near: int, few: int, soon: int, newest: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for name, value in (
@@ -84,9 +84,7 @@ class TestWays(Served):
             await check(store, await gather(store), newest)
 
     @pytest.mark.parametrize("counted", [-1, 20_000], ids=["hops", "read"])
-    async def test_the_dead_are_grouped_the_same_in_either_way(
-        self, counted: int, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_dead_groups_are_the_same_read_or_hopped(self, counted: int, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(count, "MAX_DEAD_ROWS", counted)
         async with self.opened() as store:
             found = [await died(store, message, at=at) for at, message in enumerate(("a", "b", "a"))]
@@ -109,14 +107,14 @@ class TestEstimates(Served):
         await put(store, *made)
         return made
 
-    async def test_a_figure_beyond_what_is_counted_is_about_right(self) -> None:
+    async def test_large_counts_are_estimated_closely(self) -> None:
         async with self.opened() as store:
             await self.many(store, 15_000)
             found = await store.counts(now=NOW)
         assert 10_000 <= found["pending"] <= 22_500
         assert set(found) == {"pending"}
 
-    async def test_small_figures_are_exact_beside_large_ones(self) -> None:
+    async def test_small_counts_are_exact_beside_large_ones(self) -> None:
         async with self.opened() as store:
             await self.many(store, 12_000)
             await self.many(store, 7, queue="rare")
@@ -132,7 +130,7 @@ class TestEstimates(Served):
 
 
 class TestLongLists(Served):
-    async def test_a_list_that_takes_too_long_is_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_list_that_takes_too_long_is_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
         slow = pool.READ_SETTINGS.replace("statement_timeout = 5000", "statement_timeout = 20")
         assert slow != pool.READ_SETTINGS
         monkeypatch.setattr(pool, "READ_SETTINGS", slow)

@@ -1,4 +1,4 @@
-"""The tables of PostgreSQL are stepped beside others: locks, rights, a script for psql."""
+"""Migrations of the PostgreSQL store beside live workers: locks, rights, a script for psql."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""PostgreSQL that is away, full or silent: every call ends, few knock at the door, and all goes on by itself."""
+"""PostgreSQL that is away, full or silent: every call ends, reconnects are few, and work goes on afterwards."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Lists of the SQLite store go by its indexes, and every way to a page leads to the same one."""
+"""Lists of the SQLite store use its indexes, and every search strategy returns the same page."""
 
 import sqlite3
 from collections.abc import AsyncIterator, Callable
@@ -57,7 +57,7 @@ async def test_every_list_goes_by_an_index(tmp_path: Path, name: str, sort: Sort
     ids=["soon", "near", "few", "far", "whole"],
 )
 @pytest.mark.parametrize("newest", [False, True])
-async def test_each_way_leads_to_the_same_page(
+async def test_every_search_strategy_returns_the_same_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, soon: int, near: int, few: int, dear: int, newest: bool
 ) -> None:
     for name, value in (
@@ -73,7 +73,7 @@ async def test_each_way_leads_to_the_same_page(
 
 
 @pytest.mark.parametrize("newest", [False, True])
-async def test_lists_by_time_know_the_jobs_of_an_earlier_schema(tmp_path: Path, newest: bool) -> None:
+async def test_lists_by_time_include_jobs_of_an_earlier_schema(tmp_path: Path, newest: bool) -> None:
     async with opened(tmp_path) as store:
         everything = await gather(store)
         await store.migrate(5)
@@ -91,7 +91,7 @@ async def test_a_job_that_is_enqueued_again_much_later_is_listed_once_by_its_own
     assert [[job.id for job in found] for found in (before, after)] == [["by-hand"], []]
 
 
-async def test_nothing_is_left_of_an_odd_job_that_is_deleted(tmp_path: Path) -> None:
+async def test_deleting_an_out_of_order_job_deletes_its_entry(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         plain = new_job()
         await put(store, plain, new_job(id="by-hand"))
@@ -145,7 +145,7 @@ async def test_a_walk_by_id_reads_no_further_than_it_goes(tmp_path: Path, after:
     assert "TEMP B-TREE" not in plan
 
 
-async def test_a_page_that_is_larger_than_any_text_is_read_by_rows(tmp_path: Path) -> None:
+async def test_page_larger_than_sqlite_allows_is_read_row_by_row(tmp_path: Path) -> None:
     """An earlier release took metadata of any size: 120 jobs with 8 MiB each are more than one text may have."""
     async with opened(tmp_path) as store:
         large = [new_job(metadata={"note": "x" * 60_000}) for _ in range(4)]
