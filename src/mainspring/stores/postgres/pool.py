@@ -281,7 +281,7 @@ class Pool:
                 connection.terminate()
 
     def abandon(self) -> None:
-        """Drops all connections: their event loop is gone, or this is a forked child, which must not touch the sockets."""
+        """Drops all connections: their event loop is gone, or this is a forked child, which must not close them."""
         self._closed = True
         for connection in self._take_idle():
             if self.pid == os.getpid():
