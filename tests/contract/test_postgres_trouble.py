@@ -72,7 +72,7 @@ async def ask(pool: Pool) -> Any:
     return await pool.call(lambda db: db.value("SELECT 1"))
 
 
-async def test_while_a_server_is_away_one_knocks_for_all(postgres: Postgres) -> None:
+async def test_one_task_reconnects_for_all_callers(postgres: Postgres) -> None:
     async with door_to(postgres) as (door, url), asyncio.timeout(20):
         door.open = False
         pool = Pool(PostgresUrl(url, ""))
@@ -86,7 +86,7 @@ async def test_while_a_server_is_away_one_knocks_for_all(postgres: Postgres) -> 
         await pool.close()
 
 
-async def test_whoever_asks_is_served_as_soon_as_the_server_is_back(postgres: Postgres) -> None:
+async def test_callers_are_served_once_the_server_is_back(postgres: Postgres) -> None:
     async with door_to(postgres) as (door, url), asyncio.timeout(20):
         door.open = False
         pool = Pool(PostgresUrl(url, ""))
@@ -98,7 +98,7 @@ async def test_whoever_asks_is_served_as_soon_as_the_server_is_back(postgres: Po
         await pool.close()
 
 
-async def test_a_caller_who_gives_up_does_not_keep_the_others_from_being_served(postgres: Postgres) -> None:
+async def test_cancelled_caller_does_not_stop_the_reconnect(postgres: Postgres) -> None:
     async with door_to(postgres) as (door, url), asyncio.timeout(20):
         door.open = False
         pool = Pool(PostgresUrl(url, ""))
@@ -112,7 +112,7 @@ async def test_a_caller_who_gives_up_does_not_keep_the_others_from_being_served(
         await pool.close()
 
 
-async def test_a_store_that_is_closed_while_its_server_is_away_says_so_to_who_asks(postgres: Postgres) -> None:
+async def test_store_closed_while_the_server_is_away_raises_shutting_down(postgres: Postgres) -> None:
     async with door_to(postgres) as (door, url), asyncio.timeout(20):
         door.open = False
         pool = Pool(PostgresUrl(url, "jobs"))
@@ -125,7 +125,7 @@ async def test_a_store_that_is_closed_while_its_server_is_away_says_so_to_who_as
             await asking
 
 
-async def test_a_server_that_says_nothing_costs_a_call_its_time_and_no_more(
+async def test_silent_server_fails_a_call_after_its_timeout(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mainspring.stores.postgres.connector.CALL_SECONDS", 1.0)
@@ -145,7 +145,7 @@ async def test_a_server_that_says_nothing_costs_a_call_its_time_and_no_more(
         await store.close()
 
 
-async def test_a_transaction_in_which_the_server_falls_silent_is_not_asked_to_roll_back(
+async def test_transaction_on_a_silent_server_is_not_rolled_back(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mainspring.stores.postgres.connector.CALL_SECONDS", 1.0)
@@ -174,7 +174,7 @@ def narrow(postgres: Postgres) -> Iterator[str]:
     postgres.run("DROP ROLE narrow")
 
 
-async def test_a_server_without_a_free_connection_says_what_to_do_and_serves_again(narrow: str) -> None:
+async def test_exhausted_connections_error_names_the_remedy(narrow: str) -> None:
     async with asyncio.timeout(20):
         store = open_store(narrow)
         other = await asyncpg.connect(PostgresUrl(narrow, "").dsn)
@@ -189,7 +189,7 @@ async def test_a_server_without_a_free_connection_says_what_to_do_and_serves_aga
         await store.close()
 
 
-async def test_a_peer_that_is_gone_without_a_word_is_found_out_by_the_system(postgres: Postgres) -> None:
+async def test_tcp_keepalive_is_set_on_connections(postgres: Postgres) -> None:
     pool = Pool(PostgresUrl(postgres.dsn, ""))
     connection = await pool.listener_connection()
     peer = connection._transport.get_extra_info("socket")
