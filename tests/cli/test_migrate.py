@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from mainspring.stores.postgres.schema import STEPS
+from mainspring.stores.postgres.schema import MIGRATIONS
 from servers import Postgres, program
 
 
@@ -120,9 +120,9 @@ def test_what_it_prints_does_in_psql_what_it_would_have_done(cli, postgres):
     up = cli("migrate", "up", "--sql", "--store", url)
     assert (up.exit_code, up.stderr, version(cli, url)) == (0, "", 0)
     assert psql(postgres, up.stdout).returncode == 0
-    assert version(cli, url) == STEPS.newest
+    assert version(cli, url) == MIGRATIONS.newest
     down = cli("migrate", "down", "--to", "0", "--sql", "--store", url)
-    assert (down.exit_code, version(cli, url)) == (0, STEPS.newest)
+    assert (down.exit_code, version(cli, url)) == (0, MIGRATIONS.newest)
     assert psql(postgres, down.stdout).returncode == 0
     assert version(cli, url) == 0
 
@@ -145,4 +145,4 @@ def test_the_version_to_begin_with_is_for_printing_only(cli, store):
 def test_a_sqlite_file_is_stepped_by_the_library_alone(cli, store):
     refused = cli("migrate", "up", "--sql", "--store", store)
     assert refused.exit_code == 1
-    assert refused.stderr == "error: the steps of a SQLite file need this library: mainspring migrate up takes them\n"
+    assert refused.stderr == "error: migrations of a SQLite file need this library: run mainspring migrate up\n"

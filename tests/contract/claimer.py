@@ -1,4 +1,4 @@
-"""A process that claims and finishes until nothing is due; prints what it has taken."""
+"""A process that claims and finishes until nothing is due; prints the jobs it has claimed."""
 
 import asyncio
 import os

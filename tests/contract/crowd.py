@@ -1,4 +1,4 @@
-"""Jobs of many kinds, and what every list of them has to be: for the ways that a store goes to its pages."""
+"""Jobs of many kinds, and what every list of them has to contain: for the search strategies of a store."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from mainspring.records.job import Job, State
 from mainspring.records.outcome import Policy
 from mainspring.records.query import Cursor, Filter, Sort
 from mainspring.store import Store
-from mainspring.stores.rules import matches
-from mainspring.testing.contract.build import NOW, finish_run, job_in_state, later, new_job, put, start
+from mainspring.stores.rules import matches_filter
+from mainspring.testing.contract.build import NOW, bring, later, new_job, put, settle, start
 
 FILTERS = {
     "any": Filter(),
@@ -79,7 +79,7 @@ def _at(job: Job, sort: Sort) -> datetime | None:
 
 
 def _expected(jobs: list[Job], which: Filter, newest: bool, sort: Sort) -> list[str]:
-    chosen = [job for job in jobs if matches(job, which, later(1))]
+    chosen = [job for job in jobs if matches_filter(job, which, later(1))]
     if sort != "created":
         chosen = [job for job in chosen if job.state is State.PENDING or sort == "finished"]
         chosen = [job for job in chosen if job.state.final or sort == "due"]

@@ -1,4 +1,4 @@
-"""A store with live rows of every kind, and everything its reading verbs tell of them."""
+"""A store with live rows of every kind, and everything its reading verbs return of them."""
 
 from __future__ import annotations
 

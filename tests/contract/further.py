@@ -1,4 +1,4 @@
-"""Steps beyond the newest real one, and tables of PostgreSQL to try them on."""
+"""Migrations beyond the newest real one, and PostgreSQL tables to try them on."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -38,11 +38,11 @@ DROP TABLE mainspring_moods;
 """
 
 
-def after(steps: Migrations, text: str) -> Migrations:
-    return Migrations(steps.text + text.format(next=steps.newest + 1, newest=steps.newest))
+def after(migrations: Migrations, text: str) -> Migrations:
+    return Migrations(migrations.text + text.format(next=migrations.newest + 1, newest=migrations.newest))
 
 
-REAL = schema.STEPS
+REAL = schema.MIGRATIONS
 NEXT = after(REAL, MILD)
 LAST = after(NEXT, HARSH)
 
@@ -54,20 +54,20 @@ class Placed:
     def _server(self, postgres: Postgres) -> None:
         self.server, self.url = postgres, postgres.own("own")
 
-    def store(self, url: str | None = None, steps: Migrations = REAL) -> Store:
-        return PostgresStore(PostgresUrl(url or self.url, "the database"), steps=steps)
+    def store(self, url: str | None = None, migrations: Migrations = REAL) -> Store:
+        return PostgresStore(PostgresUrl(url or self.url, "the database"), migrations=migrations)
 
     @asynccontextmanager
-    async def opened(self, url: str | None = None, steps: Migrations = REAL) -> AsyncIterator[Store]:
-        store = self.store(url, steps)
+    async def opened(self, url: str | None = None, migrations: Migrations = REAL) -> AsyncIterator[Store]:
+        store = self.store(url, migrations)
         await store.open()
         try:
             yield store
         finally:
             await store.close()
 
-    async def step(self, steps: Migrations) -> None:
-        async with self.opened(steps=steps):
+    async def step(self, migrations: Migrations) -> None:
+        async with self.opened(migrations=migrations):
             pass
 
     @asynccontextmanager

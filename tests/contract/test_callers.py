@@ -202,7 +202,7 @@ async def test_a_commit_wakes_an_idle_worker_and_a_rollback_nobody(postgres: Pos
         app.task(receipt)
         recorder = Recorder(app)
         listener.add_notify_handler(lambda notice: heard.append(notice.payload))
-        await listener.execute(f"LISTEN {watched.place.channel}")
+        await listener.execute(f"LISTEN {watched.url.channel}")
         async with app, app.worker():
             await watched.idle.wait()
             await shop.caller.begin()
@@ -349,7 +349,7 @@ async def test_a_connection_that_commits_by_itself_is_refused(postgres: Postgres
             await shop.caller.enqueue(shop.task, 1)
         assert str(refused.value) == (
             "within= needs an open transaction, and this connection commits by itself: "
-            "enqueue inside `with connection.transaction():` (`async with` where it is awaited)"
+            "enqueue inside `with connection.transaction():` (`async with` on an async connection)"
         )
         assert await shop.jobs() == []
 
@@ -404,13 +404,13 @@ async def test_an_aborted_transaction_is_told_in_the_servers_words(postgres: Pos
 async def test_what_is_awaited_is_refused_from_code_that_does_not_await(postgres: Postgres, kind: type[Caller]) -> None:
     async with open_shop(postgres, kind) as shop:
         await shop.caller.begin()
-        with pytest.raises(BadInput, match=r"that is awaited: leave out \.sync, and await enqueue"):
+        with pytest.raises(BadInput, match=r"that is async: leave out \.sync, and await enqueue"):
             await asyncio.to_thread(lambda: shop.task.sync.using(within=shop.caller.within).enqueue(1))
 
 
 async def test_djangos_connection_is_refused_from_code_that_awaits(postgres: Postgres) -> None:
     async with open_shop(postgres, Django) as shop:
-        with pytest.raises(BadInput, match=r"which is not awaited: enqueue with \.sync there"):
+        with pytest.raises(BadInput, match=r"which is synchronous: enqueue with \.sync there"):
             await shop.task.using(within=shop.caller.within).enqueue(1)
 
 

@@ -20,7 +20,7 @@ from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres.claim import TAKE_PLAIN
 from mainspring.stores.postgres.finish import COMPLETE_ALL
-from mainspring.stores.postgres.pool import AGAIN, HOT, SEPARATOR, SETTINGS, Pool, Session
+from mainspring.stores.postgres.pool import HOT_SETTINGS, RETRIED_SQLSTATES, SEPARATOR, SETTINGS, Pool, Session
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract import StoreContract
@@ -70,7 +70,7 @@ class Served(Contract):
 
 @pytest.mark.slow
 class TestPostgres(Served, StoreContract):
-    """The contract's jobs lie in no day; with one it is played in test_postgres_days.py."""
+    """The contract's jobs are in no daily partition; test_postgres_partitions.py runs it with one."""
 
 
 @pytest.mark.slow
@@ -86,7 +86,7 @@ class TestPostgresByOtherNames(StoreContract):
 
 
 class TestSharing(Served, Sharing):
-    async def test_a_claim_passes_by_what_somebody_else_has_locked(self) -> None:
+    async def test_claim_skips_locked_jobs(self) -> None:
         async with self.opened() as store, self.connected() as other, asyncio.timeout(5):
             locked, *rest = await put(store, *(new_job() for _ in range(3)))
             await beat(store)
@@ -95,7 +95,7 @@ class TestSharing(Served, Sharing):
                 taken = await claim(store, limit=3)
             assert ([job.id for job in taken.jobs], taken.next_at) == (rest, NOW)
 
-    async def test_two_apps_in_one_database_do_not_meet(self) -> None:
+    async def test_two_apps_in_one_database_are_separate(self) -> None:
         for place in (f"{self.url}&prefix=other_", self.server.own("elsewhere")):
             other = open_store(place)
             await other.open()
@@ -106,7 +106,7 @@ class TestSharing(Served, Sharing):
                 assert [job.id for job in (await claim(other)).jobs] != [job_id]
             await other.close()
 
-    async def test_a_job_that_comes_back_while_it_ends_can_end_again(self) -> None:
+    async def test_job_inserted_again_while_it_ends_can_end_again(self) -> None:
         # What a repeated enqueue can do that overtakes the end of its own job.
         async with self.opened() as store, self.connected() as other:
             job = new_job(idempotency_key="key")
@@ -122,7 +122,7 @@ class TestSharing(Served, Sharing):
             (only,) = await all_jobs(store)
             assert (only.state, only.result) == (State.COMPLETED, '"second"')
 
-    async def test_an_enqueue_that_is_repeated_while_its_job_ends_does_not_bring_it_back(self) -> None:
+    async def test_enqueue_repeated_while_its_job_ends_inserts_nothing(self) -> None:
         async with self.opened() as store, self.connected() as other, asyncio.timeout(20):
             job = new_job()
             await put(store, job)
@@ -160,7 +160,7 @@ class TestWithin(Served):
                 assert (await store.enqueue(refused, now=NOW, within=mine))[1] == Enqueued(job.id, "refused", "key")
             assert [found.id for found in await all_jobs(store)] == [job.id]
 
-    async def test_a_commit_wakes_whoever_waits(self) -> None:
+    async def test_commit_of_a_caller_wakes_waiters(self) -> None:
         async with self.opened() as store, self.connected() as mine, asyncio.timeout(5):
             await store.wait(None, 50)  # ends when it begins to listen
             waiting = asyncio.create_task(store.wait(None, 50))
@@ -169,7 +169,7 @@ class TestWithin(Served):
                     await store.enqueue([new_job()], now=NOW, within=mine)
                 await asyncio.wait([waiting], timeout=0.02)
 
-    async def test_what_is_no_open_transaction_is_refused(self) -> None:
+    async def test_within_without_an_open_transaction_is_refused(self) -> None:
         async with self.opened() as store, self.connected() as mine:
             with pytest.raises(BadInput, match="needs an open transaction"):
                 await store.enqueue([new_job()], now=NOW, within=mine)
@@ -190,14 +190,14 @@ class TestSchema(Served):
             assert await store.migrate() == list(range(1, newest + 1))
             assert await all_jobs(store) == []
 
-    async def test_many_who_open_an_empty_database_at_once_all_find_a_store(self) -> None:
+    async def test_concurrent_opens_of_an_empty_database_succeed(self) -> None:
         stores = [open_store(self.url) for _ in range(6)]
         await asyncio.gather(*(store.open() for store in stores))
         (job_id,) = await put(stores[0], new_job())
         assert [[job.id for job in await all_jobs(store)] for store in stores] == [[job_id]] * 6
         await asyncio.gather(*(store.close() for store in stores))
 
-    async def test_a_schema_of_a_later_release_is_refused(self) -> None:
+    async def test_schema_of_a_later_release_is_refused(self) -> None:
         async with self.opened(), self.connected() as other:
             await other.execute("UPDATE own.mainspring_schema SET version = 99, oldest = 99")
         with pytest.raises(SchemaMismatch, match="has schema 99"):
@@ -215,17 +215,22 @@ class TestStride(Served):
 
     @pytest.fixture(autouse=True)
     def _slow(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name, value in (("BACKLOG", 5), ("SLOW_LOOK", -1.0), ("LOOK_EVERY", 0.0), ("LOOK_SHARE", 0.0)):
+        for name, value in (
+            ("MIN_BACKLOG_JOBS", 5),
+            ("SLOW_SURVEY_SECONDS", -1.0),
+            ("SURVEY_EVERY_SECONDS", 0.0),
+            ("SURVEY_REST_FACTOR", 0.0),
+        ):
             monkeypatch.setattr(f"mainspring.stores.postgres.claim.{name}", value)
 
     async def taken(self, store: Store) -> list[str]:
         """By one claim, once the look that it began beside itself is over."""
         jobs = (await claim(store, limit=5)).jobs
-        if (learning := cast(PostgresStore, store)._learning) is not None:
-            await learning
+        if (survey := cast(PostgresStore, store)._survey) is not None:
+            await survey
         return [job.id for job in jobs]
 
-    async def test_claims_go_on_where_the_last_one_ended(self) -> None:
+    async def test_backlog_cursor_continues_after_the_last_claim(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job(queue=f"queue{n % 3}", priority=-(n // 20)) for n in range(60)))
             await beat(store)
@@ -233,7 +238,7 @@ class TestStride(Served):
             assert found == [ids[n : n + 5] for n in range(0, 60, 5)]
             assert await self.taken(store) == []
 
-    async def test_a_job_that_comes_to_lie_behind_is_found(self) -> None:
+    async def test_survey_finds_a_job_behind_the_backlog_cursor(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job() for _ in range(20)))
             await beat(store)
@@ -243,7 +248,7 @@ class TestStride(Served):
                 found += some
             assert sorted(found) == sorted(ids)
 
-    async def test_a_store_may_be_closed_while_it_looks(self) -> None:
+    async def test_store_can_be_closed_during_a_survey(self) -> None:
         async with self.opened() as store:
             await put(store, *(new_job() for _ in range(20)))
             await beat(store)
@@ -251,7 +256,7 @@ class TestStride(Served):
 
 
 class TestTrouble(Served):
-    async def test_connections_that_are_cut_off_cost_a_call_at_most(self) -> None:
+    async def test_lost_connections_fail_one_call_each_at_most(self) -> None:
         async with self.opened() as store, self.connected() as other:
             (job_id,) = await put(store, new_job())
             await other.execute("""SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity
@@ -263,7 +268,7 @@ class TestTrouble(Served):
             assert [job.id for job in (await claim(store)).jobs] == [job_id]
 
     @pytest.mark.parametrize("turns", range(5))
-    async def test_a_connection_that_is_just_being_cut_off_costs_a_call_at_most(self, turns: int) -> None:
+    async def test_connection_being_terminated_fails_one_call_at_most(self, turns: int) -> None:
         async with self.opened() as store:
             await beat(store)
             # From another thread, so that nothing of it is heard here before the loop turns.
@@ -275,7 +280,7 @@ class TestTrouble(Served):
                 await beat(store)
             await beat(store)
 
-    async def test_after_a_restart_of_the_server_the_same_handle_goes_on(self) -> None:
+    async def test_handle_works_after_a_restart_of_the_server(self) -> None:
         async with self.opened() as store, asyncio.timeout(50):
             job = await start(store)
             await asyncio.to_thread(self.server.end)
@@ -284,7 +289,7 @@ class TestTrouble(Served):
             await asyncio.to_thread(self.server.start)
             assert await finish_run(store, job, Done()) == {job.id}
 
-    async def test_whoever_waits_hears_again_after_its_connection_was_cut_off(self) -> None:
+    async def test_waiter_receives_notifications_after_a_reconnect(self) -> None:
         async with self.opened() as left, self.opened() as right, self.connected() as other, asyncio.timeout(20):
             for _ in range(2):
                 waiting = asyncio.create_task(left.wait(None, 50))
@@ -294,7 +299,7 @@ class TestTrouble(Served):
                 await other.execute("""SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity
                     WHERE query LIKE 'LISTEN%' AND pid <> pg_backend_pid()""")
 
-    async def test_a_caller_who_is_cancelled_leaves_no_transaction_open(self) -> None:
+    async def test_cancelled_caller_leaves_no_transaction_open(self) -> None:
         async with self.opened() as store, self.connected() as other, asyncio.timeout(20):
             job = await start(store)
             lock = other.transaction()
@@ -308,8 +313,8 @@ class TestTrouble(Served):
             assert self.open_connections("%in transaction%") == 0
             assert await all_jobs(store)
 
-    @pytest.mark.parametrize("code", AGAIN)
-    async def test_a_step_that_the_server_ends_for_the_sake_of_another_is_played_again(self, code: str) -> None:
+    @pytest.mark.parametrize("code", RETRIED_SQLSTATES)
+    async def test_deadlocked_transaction_runs_again(self, code: str) -> None:
         pool, played = Pool(PostgresUrl(self.url, "")), 0
 
         async def step(db: Session) -> int:
@@ -319,10 +324,10 @@ class TestTrouble(Served):
                 await db.run(f"DO $$ BEGIN RAISE SQLSTATE '{code}'; END $$")
             return played
 
-        assert await pool.step(step) == 3
+        assert await pool.transact(step) == 3
         await pool.close()
 
-    async def test_who_stands_still_in_a_step_does_not_hold_up_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_idle_transaction_does_not_block_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert int(SETTINGS["idle_in_transaction_session_timeout"]) < int(SETTINGS["lock_timeout"])
         monkeypatch.setitem(SETTINGS, "idle_in_transaction_session_timeout", "300")
         pool = Pool(PostgresUrl(self.url, "the server"))
@@ -332,15 +337,15 @@ class TestTrouble(Served):
 
         async def standing(db: Session) -> None:
             await locked(db)
-            await pool.step(locked)
+            await pool.transact(locked)
 
         with pytest.raises(StoreUnavailable):
-            await pool.step(standing)
+            await pool.transact(standing)
         await pool.close()
 
-    async def test_a_lock_that_is_not_given_in_time_is_a_passing_trouble(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("mainspring.stores.postgres.pool.TRIES", 2)
-        for settings in (SETTINGS, HOT):
+    async def test_lock_timeout_raises_store_unavailable(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("mainspring.stores.postgres.pool.MAX_TRIES", 2)
+        for settings in (SETTINGS, HOT_SETTINGS):
             monkeypatch.setitem(settings, "lock_timeout", "20")
         async with self.opened() as store, self.connected() as other:
             job = await start(store)
@@ -359,14 +364,14 @@ class TestTrouble(Served):
             await open_store(self.server.dsn.replace("/postgres?", "/nowhere?")).open()
         assert not isinstance(refused.value, StoreUnavailable)
 
-    async def test_a_handle_of_another_event_loop_says_so(self) -> None:
+    async def test_handle_of_another_event_loop_raises(self) -> None:
         async with self.opened() as store:
             with pytest.raises(StoreError, match="beside"):
                 await asyncio.to_thread(asyncio.run, all_jobs(store))
 
 
 class TestApp(Served):
-    def test_one_app_serves_several_event_loops_and_closes_what_it_has_opened_in_each(self) -> None:
+    def test_app_serves_several_event_loops_and_closes_each_handle(self) -> None:
         app = Mainspring(self.url)
 
         @app.task
@@ -411,7 +416,7 @@ class TestPlans(Served):
         rows = await connection.fetch(f"EXPLAIN {PostgresUrl(self.url, '').sql(sql)}", *values)
         return "\n".join(line for (line,) in rows)
 
-    async def test_a_claim_and_a_finish_go_by_the_indexes_however_full_the_tables_are(self) -> None:
+    async def test_claim_and_finish_use_indexes_on_full_tables(self) -> None:
         async with self.opened() as store, self.connected(**SETTINGS) as other:
             await put(store, *(new_job(run_at=later(n % 100)) for n in range(20_000)))
             us = 1_000_000
@@ -428,17 +433,15 @@ class TestPlans(Served):
         assert "mainspring_jobs_pkey" in done
 
     @pytest.mark.parametrize("full", [False, True])
-    async def test_a_plan_that_is_kept_goes_by_the_indexes_whatever_was_there_when_it_was_made(
-        self, full: bool
-    ) -> None:
-        async with self.opened() as store, self.connected(**HOT) as other:
+    async def test_kept_plans_use_indexes_whatever_the_tables_held(self, full: bool) -> None:
+        async with self.opened() as store, self.connected(**HOT_SETTINGS) as other:
             if full:
                 await put(store, *(new_job(run_at=later(n % 100)) for n in range(20_000)))
             for name, sql, known in (
                 ("take", TAKE_PLAIN, "text, bigint, text[], text[], text, bigint"),
                 ("done", COMPLETE_ALL, "text, jsonb, bigint[], text[], text[], text[], text, text[], bigint"),
             ):
-                await other.execute(f"PREPARE {name} ({known}) AS {store.place.sql(sql)}")
+                await other.execute(f"PREPARE {name} ({known}) AS {store.url.sql(sql)}")
             take = await self.planned(other, "EXECUTE take ('ada', 1000000, '{task}', NULL, 'lease', 500)")
             done = await self.planned(other, "EXECUTE done ('x', '{}', '{}', '{}', '{}', '{}', 'ada', '{}', 0)")
         assert "$3" in take  # no value is known to it

@@ -1,4 +1,4 @@
-"""What only PostgreSQL can get wrong of what the service keeps: commits out of order, crashes, dead rows."""
+"""Documents, audit and feed on PostgreSQL: commits out of order, crashes, dead rows, deadlocks, plans."""
 
 import asyncio
 import json
@@ -15,8 +15,8 @@ from mainspring.records.document import Document
 from mainspring.records.feed import MIN_FEED_ITEMS, Feed
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.postgres import documents as keeper
-from mainspring.stores.postgres.pool import LOOK, SETTINGS, Pool
+from mainspring.stores.postgres import audit, documents, feed
+from mainspring.stores.postgres.pool import READ_SETTINGS, SETTINGS, Pool
 from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract.audit import AuditContract, an_entry
 from mainspring.testing.contract.build import NOW, Contract, a_worker, later
@@ -43,7 +43,7 @@ class Kept(Contract):
             await connection.close()
 
     async def publish(self, connection: Any, *news: str) -> None:
-        await connection.execute(self.place.sql(keeper.PUBLISH), news, self.place.lock, MIN_FEED_ITEMS)
+        await connection.execute(self.place.sql(feed.PUBLISH), news, self.place.lock, MIN_FEED_ITEMS)
 
 
 class TestContract(Kept, DocumentContract, AuditContract, FeedContract):
@@ -60,7 +60,7 @@ async def waits(server: Postgres, call: asyncio.Task[Any]) -> bool:
 
 
 class TestNews(Kept):
-    async def test_whoever_publishes_behind_an_open_transaction_is_not_seen_before_it(self) -> None:
+    async def test_publish_waits_for_an_earlier_open_transaction(self) -> None:
         async with self.opened() as store, self.connected() as other, asyncio.timeout(20):
             await store.publish(["zeroth"], now=NOW)
             async with other.transaction():
@@ -73,7 +73,7 @@ class TestNews(Kept):
             feed = await store.news(after=feed.last, limit=10)
             assert [(one.n, one.text) for one in feed.news] == [(2, "first"), (3, "second")]
 
-    async def test_news_of_a_transaction_that_is_taken_back_leave_no_number_behind(self) -> None:
+    async def test_rolled_back_publish_leaves_no_gap_in_numbers(self) -> None:
         async with self.opened() as store, self.connected() as other, asyncio.timeout(20):
             await store.publish(["zeroth"], now=NOW)
             lost = other.transaction()
@@ -85,7 +85,7 @@ class TestNews(Kept):
             await publishing
             assert [(one.n, one.text) for one in (await store.news(after=1, limit=10)).news] == [(2, "said")]
 
-    async def test_after_a_crash_of_the_server_numbers_go_on_and_readers_see_what_is_lost(self) -> None:
+    async def test_feed_numbers_go_on_after_a_crash_and_readers_see_the_loss(self) -> None:
         async with self.opened() as store:
             await store.publish(["a", "b"], now=NOW)
             await store.watch(until=later(60), now=NOW)
@@ -101,7 +101,7 @@ class TestNews(Kept):
             assert (again.first, again.last) == (feed.first, feed.first)
 
     @pytest.mark.parametrize("count", [1, 999, 1000, 1001, 7000])
-    async def test_of_news_in_batches_of_any_size_no_more_are_kept_than_that(self, count: int) -> None:
+    async def test_feed_keeps_a_bounded_number_of_items(self, count: int) -> None:
         async with self.opened() as store:
             # The first by the thousand, so that those in question are soon at the edge.
             for _ in range(11):
@@ -115,7 +115,7 @@ class TestNews(Kept):
             assert (kept, first) == (feed.last - feed.first + 1, feed.first)
 
     @pytest.mark.parametrize("pooler", ["none", "transaction"])
-    async def test_dead_rows_of_what_was_forgotten_are_in_nobodys_way(self, pooler: str) -> None:
+    async def test_dead_rows_of_pruned_items_do_not_slow_the_feed(self, pooler: str) -> None:
         pool = Pool(PostgresUrl(f"{self.url}&pooler={pooler}", ""))
         async with self.opened() as store, self.connected() as holder:
             hold = holder.transaction(isolation="repeatable_read")
@@ -131,8 +131,8 @@ class TestNews(Kept):
                 newest = (await store.news(after=0, limit=1)).last
                 await store.publish(["x"] * (999 - newest % 1000), now=NOW)
                 # 90,000 dead rows are on 700 pages or so; a thousand that go with the next one cost one each.
-                assert await self.pages(pool, keeper._NEWS, 0, 10, MIN_FEED_ITEMS) < 60
-                assert await self.pages(pool, keeper.PUBLISH, ["x"], self.place.lock, MIN_FEED_ITEMS) < 1500
+                assert await self.pages(pool, feed._READ, 0, 10, MIN_FEED_ITEMS) < 60
+                assert await self.pages(pool, feed.PUBLISH, ["x"], self.place.lock, MIN_FEED_ITEMS) < 1500
                 self.server.run("ANALYZE fresh.mainspring_news")
             await hold.rollback()
         await pool.close()
@@ -143,7 +143,7 @@ class TestNews(Kept):
         plan = json.loads(found)[0]["Plan"]
         return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
-    async def test_a_beat_hears_of_watchers_even_if_it_is_the_last(self) -> None:
+    async def test_last_beat_also_returns_watched_until(self) -> None:
         async with self.opened() as store:
             await store.watch(until=later(20), now=NOW)
             for until in (later(5), NOW):
@@ -151,7 +151,7 @@ class TestNews(Kept):
 
 
 class TestDocuments(Kept):
-    async def test_batches_in_opposite_order_do_not_wait_for_each_other_in_a_ring(self) -> None:
+    async def test_put_documents_in_opposite_order_does_not_deadlock(self) -> None:
         async with self.opened() as left, self.opened() as right, asyncio.timeout(20):
             names = [f"name {n}" for n in range(50)]
             before = self.deadlocks()
@@ -169,7 +169,7 @@ class TestDocuments(Kept):
     def deadlocks(self) -> int:
         return int(self.server.run("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")[0][0])
 
-    async def test_who_puts_the_next_revision_while_another_does_waits_and_does_not_stand(self) -> None:
+    async def test_concurrent_put_of_the_next_revision_waits_and_fails(self) -> None:
         async with self.opened() as store, self.connected() as other, asyncio.timeout(20):
             await put(store, a_document("a"))
             async with other.transaction():
@@ -178,7 +178,7 @@ class TestDocuments(Kept):
                 assert await waits(self.server, putting)
             assert (await putting, await texts(store)) == ([False], {"a": "theirs"})
 
-    async def test_what_is_dropped_while_its_next_revision_is_put_does_not_come_back(self) -> None:
+    async def test_document_dropped_during_a_put_does_not_come_back(self) -> None:
         async with self.opened() as store, self.connected() as other, asyncio.timeout(20):
             await put(store, a_document("a"))
             async with other.transaction():
@@ -187,7 +187,7 @@ class TestDocuments(Kept):
                 assert await waits(self.server, putting)
             assert (await putting, await texts(store)) == ([False], {})
 
-    async def test_what_is_written_anew_while_others_tidy_up_stays(self) -> None:
+    async def test_document_written_during_tidy_stays(self) -> None:
         async with self.opened() as store, self.connected() as other:
             await put(store, a_document("a", expires_at=later(1)), a_document("b", expires_at=later(1)))
             async with other.transaction():
@@ -197,8 +197,9 @@ class TestDocuments(Kept):
                 assert await store.tidy(audited_since=NOW, now=later(2)) == 1
             assert await texts(store, now=later(2)) == {"a": "new"}
 
-    async def test_tidying_goes_step_by_step(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(keeper, "TIDIED", 2)
+    async def test_tidy_deletes_a_limited_number_of_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(documents, "MAX_PRUNED_DOCUMENTS", 2)
+        monkeypatch.setattr(audit, "MAX_PRUNED_ENTRIES", 2)
         async with self.opened() as store:
             await put(store, *(a_document(name, expires_at=later(1)) for name in "abc"))
             await store.record([an_entry(n) for n in range(3)])
@@ -207,7 +208,7 @@ class TestDocuments(Kept):
 
 
 class TestPlace(Kept):
-    async def test_two_apps_in_one_database_keep_their_own(self) -> None:
+    async def test_two_apps_in_one_database_have_separate_documents(self) -> None:
         for url in (f"{self.url}&prefix=other_", self.server.own("elsewhere")):
             other = open_store(url)
             await other.open()
@@ -224,7 +225,7 @@ class TestPlace(Kept):
             await other.close()
             self.server.fresh()
 
-    async def test_a_step_down_takes_what_the_service_keeps_and_nothing_else(self) -> None:
+    async def test_migration_down_drops_documents_audit_and_feed_only(self) -> None:
         store = open_store(self.server.own("own"))
         await store.open()
         await fill(store)
@@ -251,17 +252,17 @@ async def kept(store: Store) -> tuple[list[Document], list[Any], Feed, Any]:
 
 
 class TestPlans(Kept):
-    async def test_the_trail_is_walked_along_its_ids_whatever_is_asked(self) -> None:
+    async def test_audit_is_read_along_its_ids_whatever_the_filter(self) -> None:
         async with self.opened() as store:
             await store.record([an_entry(n, who=f"who {n % 10}") for n in range(3000)])
         pool = Pool(self.place)
         for asked in ((None,) * 6, ("x", "who 1", "jobs", None, 0, 10**16)):
 
             async def plan(db: Any, values: tuple[Any, ...] = asked) -> list[Any]:
-                await db.run(LOOK)
-                return await db.rows(f"EXPLAIN {keeper._AUDIT}", *values, 50)
+                await db.run(READ_SETTINGS)
+                return await db.rows(f"EXPLAIN {audit._AUDIT}", *values, 50)
 
-            lines = "\n".join(line for (line,) in await pool.step(plan))
+            lines = "\n".join(line for (line,) in await pool.transact(plan))
             assert "Index Scan Backward using mainspring_audit_pkey" in lines
             assert "Sort" not in lines
         await pool.close()
@@ -270,6 +271,6 @@ class TestPlans(Kept):
         async with self.opened() as store, self.connected(**SETTINGS) as other:
             await put(store, *(a_document(f"{n:05}") for n in range(500)))
             for names, after in ((None, None), (None, "00100"), (["00001", "00002"], None)):
-                explain = f"EXPLAIN {self.place.sql(keeper._SOME)}"
+                explain = f"EXPLAIN {self.place.sql(documents._SELECT)}"
                 rows = await other.fetch(explain, "key", names, 0, 50, after)
                 assert "mainspring_documents_pkey" in "\n".join(line for (line,) in rows)

@@ -1,4 +1,4 @@
-"""Lists of the PostgreSQL store go by its indexes; its counts are exact where they are small, and else about right."""
+"""Lists of the PostgreSQL store use its indexes; counts are exact if small, and else estimated closely."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +14,7 @@ from mainspring.records.query import Filter, Sort
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres import count, lists, pool
-from mainspring.stores.postgres.lists import FINISHED, JOBS, _List
+from mainspring.stores.postgres.lists import FINISHED, JOBS, _JobQuery
 from mainspring.stores.postgres.pool import SETTINGS
 from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract.build import NOW, Contract, act, claim_ids, later, new_job, put
@@ -36,7 +36,7 @@ class Served(Contract):
     async def looking(self) -> AsyncIterator[Any]:
         connection = await asyncpg.connect(self.server.dsn, server_settings=SETTINGS)
         try:
-            await connection.execute(pool.LOOK)
+            await connection.execute(pool.READ_SETTINGS)
             yield connection
         finally:
             await connection.close()
@@ -46,10 +46,10 @@ class TestWays(Served):
     async def statements(self, which: Filter, sort: Sort, newest: bool) -> list[tuple[str, list[Any]]]:
         found = []
         for table in {"created": (JOBS, FINISHED), "due": (JOBS,), "finished": (FINISHED,)}[sort]:
-            asked = _List(table, which, US, 50, None, newest, sort)
-            if not asked.empty:
-                few = [sql for soon in (True, False) for sql, _ in asked.few(soon=soon)]
-                found += [asked.bound(sql) for sql in (asked.near(99), asked.whole(), *few)]
+            query = _JobQuery(table, which, US, 50, None, newest, sort)
+            if not query.empty:
+                few = [sql for soon in (True, False) for sql, _ in query.indexed_pages(small_only=soon)]
+                found += [query.bound(sql) for sql in (query.nearby_page(99), query.full_walk(), *few)]
         return found
 
     @pytest.mark.parametrize("name", FILTERS)
@@ -69,19 +69,23 @@ class TestWays(Served):
         ids=["soon", "few", "whole", "near"],
     )
     @pytest.mark.parametrize("newest", [False, True])
-    async def test_each_way_leads_to_the_same_page(
+    async def test_every_search_strategy_returns_the_same_page(
         self, near: int, few: int, soon: int, newest: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        for name, value in (("NEAR", near), ("FAR", near), ("FEW", few), ("TOLD", few), ("SOON", soon)):
+        for name, value in (
+            ("NEAR_ROWS", near),
+            ("FAR_ROWS", near),
+            ("MAX_SORTED_ROWS", few),
+            ("MAX_INDEX_ONLY_ROWS", few),
+            ("MAX_INDEXED_ROWS", soon),
+        ):
             monkeypatch.setattr(lists, name, value)
         async with self.opened() as store:
             await check(store, await gather(store), newest)
 
     @pytest.mark.parametrize("counted", [-1, 20_000], ids=["hops", "read"])
-    async def test_the_dead_are_grouped_the_same_in_either_way(
-        self, counted: int, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(count, "MAX_DEAD", counted)
+    async def test_dead_groups_are_the_same_read_or_hopped(self, counted: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(count, "MAX_DEAD_ROWS", counted)
         async with self.opened() as store:
             found = [await dead_job(store, message, at=at) for at, message in enumerate(("a", "b", "a"))]
             groups = await store.dead(limit=9)
@@ -95,22 +99,22 @@ class TestEstimates(Served):
     @pytest.fixture(autouse=True)
     def _small(self, _server: None, monkeypatch: pytest.MonkeyPatch) -> None:
         self.url = self.server.own("estimates")  # without the empty pages that other tests have left
-        monkeypatch.setattr(count, "WHOLE", 60)
-        monkeypatch.setattr(count, "SAMPLE", 60)
+        monkeypatch.setattr(count, "MAX_COUNTED_PAGES", 60)
+        monkeypatch.setattr(count, "SAMPLE_PAGES", 60)
 
     async def many(self, store: Store, count: int, **options: Any) -> list[NewJob]:
         made = [new_job(**options) for _ in range(count)]
         await put(store, *made)
         return made
 
-    async def test_a_figure_beyond_what_is_counted_is_about_right(self) -> None:
+    async def test_large_counts_are_estimated_closely(self) -> None:
         async with self.opened() as store:
             await self.many(store, 15_000)
             found = await store.counts(now=NOW)
         assert 10_000 <= found["pending"] <= 22_500
         assert set(found) == {"pending"}
 
-    async def test_small_figures_are_exact_beside_large_ones(self) -> None:
+    async def test_small_counts_are_exact_beside_large_ones(self) -> None:
         async with self.opened() as store:
             await self.many(store, 12_000)
             await self.many(store, 7, queue="rare")
@@ -126,13 +130,13 @@ class TestEstimates(Served):
 
 
 class TestLongLists(Served):
-    async def test_a_list_that_takes_too_long_is_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        slow = pool.LOOK.replace("statement_timeout = 5000", "statement_timeout = 20")
-        assert slow != pool.LOOK
-        monkeypatch.setattr(pool, "LOOK", slow)
+    async def test_list_that_takes_too_long_is_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        slow = pool.READ_SETTINGS.replace("statement_timeout = 5000", "statement_timeout = 20")
+        assert slow != pool.READ_SETTINGS
+        monkeypatch.setattr(pool, "READ_SETTINGS", slow)
         async with self.opened() as store:
             connections = store._pool  # type: ignore[attr-defined]
             with pytest.raises(StoreUnavailable, match="narrow the filter"):
-                await connections.look(lambda db: db.value("SELECT pg_sleep(9)"))
+                await connections.read(lambda db: db.value("SELECT pg_sleep(9)"))
             monkeypatch.undo()
             assert await store.counts(now=NOW) == {}

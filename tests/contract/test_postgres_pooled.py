@@ -82,27 +82,27 @@ async def pooled(url: str) -> tuple[bool | None, str]:
     pool = Pool(PostgresUrl(url, ""))
     try:
         setting: str = await pool.call(lambda db: db.value("SHOW lock_timeout"))
-        return pool.route.pooled, setting
+        return pool.connector.pooled, setting
     finally:
         await pool.close()
 
 
 class TestRoute(Pooled):
-    async def test_a_pooler_is_found_out(self) -> None:
+    async def test_pooler_is_detected(self) -> None:
         assert await pooled(self.url) == (True, "10s")
 
-    async def test_a_server_is_not_taken_for_one(self) -> None:
+    async def test_server_is_not_detected_as_a_pooler(self) -> None:
         assert await pooled(self.straight) == (False, "10s")
 
-    async def test_a_pooler_that_ignores_our_settings_is_found_out_too(self) -> None:
+    async def test_pooler_that_ignores_settings_is_detected(self) -> None:
         with pooler(self.server, ignore_startup_parameters=IGNORED) as lax:
             assert await pooled(lax.through(self.straight)) == (True, "10s")
 
-    async def test_who_knows_may_say_so(self) -> None:
+    async def test_pooler_can_be_given_in_the_url(self) -> None:
         assert await pooled(f"{self.straight}&pooler=transaction") == (True, "10s")
         assert await pooled(f"{self.straight}&pooler=none") == (False, "10s")
 
-    def test_nothing_else_may_be_said(self) -> None:
+    def test_unknown_pooler_value_is_refused(self) -> None:
         with pytest.raises(BadSetting, match="use one of auto, none, transaction"):
             open_store(f"{self.straight}&pooler=statement")
         with pytest.raises(BadSetting, match="or off"):
@@ -114,7 +114,7 @@ class TestRoute(Pooled):
         assert "secret" not in str(refused.value)
         assert "listen=***&schema=x" in str(refused.value)
 
-    async def test_what_a_verb_sets_is_gone_with_its_transaction(self) -> None:
+    async def test_settings_of_a_verb_end_with_its_transaction(self) -> None:
         async with self.opened() as store:
             await put(store, *(new_job() for _ in range(5)))
             other = await asyncpg.connect(self.pooler.through(self.server.dsn), statement_cache_size=0)
@@ -154,7 +154,7 @@ class TestSharing(Pooled):
             assert [found.id for found in await all_jobs(store)] == [job.id]
         await mine.close()
 
-    async def test_after_a_restart_of_the_pooler_the_same_handle_goes_on(self) -> None:
+    async def test_handle_works_after_a_restart_of_the_pooler(self) -> None:
         with pooler(self.server) as own:
             self.url = own.through(self.straight)
             async with self.opened() as store, asyncio.timeout(30):
@@ -167,7 +167,7 @@ class TestSharing(Pooled):
 
 
 class TestWorker(Pooled):
-    async def test_a_worker_runs_what_comes_and_what_a_dead_one_left(self) -> None:
+    async def test_worker_behind_a_pooler_runs_new_and_orphaned_jobs(self) -> None:
         async with self.opened() as store, asyncio.timeout(30):
             app, echo = self.app(poll_interval=0.1, beat=0.2, lease=1, sweep=0.2)
             async with app:
@@ -180,8 +180,8 @@ class TestWorker(Pooled):
                     assert [await handle.result(timeout=20) for handle in (left, came)] == ["left", "came"]
             assert (await read_job(store, left.id)).crashes == 1
 
-    async def test_a_worker_that_cannot_hear_says_so_and_looks(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("mainspring.stores.postgres.listener.ECHO", 0.5)
+    async def test_worker_without_notifications_warns_and_polls(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("mainspring.stores.postgres.listener.ECHO_TIMEOUT_SECONDS", 0.5)
         (client, ask), (server, _) = self.app(), self.app(poll_interval=0.2, beat=0.2, lease=2)
         async with client, server, server.worker() as worker, asyncio.timeout(30):
             while not worker.deaf:
@@ -193,7 +193,7 @@ class TestWorker(Pooled):
             while not (await client.workers.list())[0].info.deaf:
                 pass
 
-    async def test_a_worker_with_a_way_past_the_pooler_hears(self) -> None:
+    async def test_worker_with_a_listen_url_receives_notifications(self) -> None:
         url = f"{self.url}&listen={quote(self.server.dsn)}"
         (client, ask), (server, _) = self.app(), self.app(url, poll_interval=60)
         async with client, server, server.worker() as worker, asyncio.timeout(30):
@@ -203,7 +203,7 @@ class TestWorker(Pooled):
             assert await (await ask.enqueue("x")).result(timeout=9) == "x"
             assert not worker.deaf
 
-    async def test_a_pooler_that_lends_for_a_session_lets_a_listener_hear(self) -> None:
+    async def test_listener_works_through_a_session_pooler(self) -> None:
         with pooler(self.server, mode="session", size=5) as patient:
             store = open_store(patient.through(self.straight))
             await store.open()

@@ -13,8 +13,8 @@ from mainspring.records.outcome import Done
 from mainspring.records.query import Filter
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.postgres.doctor import MINIMUM
-from mainspring.stores.postgres.schema import STEPS
+from mainspring.stores.postgres.doctor import MIN_SERVER_VERSION
+from mainspring.stores.postgres.schema import MIGRATIONS
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract.build import (
@@ -48,7 +48,7 @@ def release(request: pytest.FixtureRequest) -> Iterator[tuple[str, Postgres]]:
 
 
 def test_the_oldest_release_is_the_least_that_the_doctor_asks_for() -> None:
-    assert int(min(RELEASES)) * 10_000 == MINIMUM
+    assert int(min(RELEASES)) * 10_000 == MIN_SERVER_VERSION
 
 
 class TestReleases(Contract):
@@ -67,7 +67,7 @@ class TestReleases(Contract):
 
     async def test_the_schema_steps_up_and_down_with_live_rows(self) -> None:
         url = self.server.own("own")
-        store = PostgresStore(PostgresUrl(url, url), steps=after(STEPS, MILD))
+        store = PostgresStore(PostgresUrl(url, url), migrations=after(MIGRATIONS, MILD))
         await store.open()
         running = await fill(store)
         before = await told(store)

@@ -1,4 +1,4 @@
-"""PostgreSQL that is away, full or silent: every call ends, few knock at the door, and all goes on by itself."""
+"""PostgreSQL that is away, full or silent: every call ends, reconnects are few, and work goes on afterwards."""
 
 import asyncio
 import socket
@@ -11,7 +11,12 @@ import pytest
 
 from mainspring.errors import ShuttingDown, StoreUnavailable
 from mainspring.stores import open_store
-from mainspring.stores.postgres.connector import COUNT, IDLE, INTERVAL, SILENCE
+from mainspring.stores.postgres.connector import (
+    KEEPALIVE_IDLE_SECONDS,
+    KEEPALIVE_INTERVAL_SECONDS,
+    KEEPALIVE_PROBES,
+    UNACKNOWLEDGED_MILLISECONDS,
+)
 from mainspring.stores.postgres.pool import Pool, Session
 from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract.build import all_jobs, beat, new_job, put
@@ -67,7 +72,7 @@ async def ask(pool: Pool) -> Any:
     return await pool.call(lambda db: db.value("SELECT 1"))
 
 
-async def test_while_a_server_is_away_one_knocks_for_all(postgres: Postgres) -> None:
+async def test_one_task_reconnects_for_all_callers(postgres: Postgres) -> None:
     async with door_to(postgres) as (door, url), asyncio.timeout(20):
         door.open = False
         pool = Pool(PostgresUrl(url, ""))
@@ -81,7 +86,7 @@ async def test_while_a_server_is_away_one_knocks_for_all(postgres: Postgres) -> 
         await pool.close()
 
 
-async def test_whoever_asks_is_served_as_soon_as_the_server_is_back(postgres: Postgres) -> None:
+async def test_callers_are_served_once_the_server_is_back(postgres: Postgres) -> None:
     async with door_to(postgres) as (door, url), asyncio.timeout(20):
         door.open = False
         pool = Pool(PostgresUrl(url, ""))
@@ -93,7 +98,7 @@ async def test_whoever_asks_is_served_as_soon_as_the_server_is_back(postgres: Po
         await pool.close()
 
 
-async def test_a_caller_who_gives_up_does_not_keep_the_others_from_being_served(postgres: Postgres) -> None:
+async def test_cancelled_caller_does_not_stop_the_reconnect(postgres: Postgres) -> None:
     async with door_to(postgres) as (door, url), asyncio.timeout(20):
         door.open = False
         pool = Pool(PostgresUrl(url, ""))
@@ -107,7 +112,7 @@ async def test_a_caller_who_gives_up_does_not_keep_the_others_from_being_served(
         await pool.close()
 
 
-async def test_a_store_that_is_closed_while_its_server_is_away_says_so_to_who_asks(postgres: Postgres) -> None:
+async def test_store_closed_while_the_server_is_away_raises_shutting_down(postgres: Postgres) -> None:
     async with door_to(postgres) as (door, url), asyncio.timeout(20):
         door.open = False
         pool = Pool(PostgresUrl(url, "jobs"))
@@ -120,7 +125,7 @@ async def test_a_store_that_is_closed_while_its_server_is_away_says_so_to_who_as
             await asking
 
 
-async def test_a_server_that_says_nothing_costs_a_call_its_time_and_no_more(
+async def test_silent_server_fails_a_call_after_its_timeout(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mainspring.stores.postgres.connector.CALL_SECONDS", 1.0)
@@ -140,7 +145,7 @@ async def test_a_server_that_says_nothing_costs_a_call_its_time_and_no_more(
         await store.close()
 
 
-async def test_a_transaction_in_which_the_server_falls_silent_is_not_asked_to_roll_back(
+async def test_transaction_on_a_silent_server_is_not_rolled_back(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mainspring.stores.postgres.connector.CALL_SECONDS", 1.0)
@@ -153,7 +158,7 @@ async def test_a_transaction_in_which_the_server_falls_silent_is_not_asked_to_ro
 
         async with asyncio.timeout(1.8):
             with pytest.raises(StoreUnavailable, match="no answer in time"):
-                await pool.step(falls_silent)
+                await pool.transact(falls_silent)
         door.silent = False
         assert await ask(pool) == 1
         await pool.close()
@@ -169,7 +174,7 @@ def narrow(postgres: Postgres) -> Iterator[str]:
     postgres.run("DROP ROLE narrow")
 
 
-async def test_a_server_without_a_free_connection_says_what_to_do_and_serves_again(narrow: str) -> None:
+async def test_exhausted_connections_error_names_the_remedy(narrow: str) -> None:
     async with asyncio.timeout(20):
         store = open_store(narrow)
         other = await asyncpg.connect(PostgresUrl(narrow, "").dsn)
@@ -184,12 +189,17 @@ async def test_a_server_without_a_free_connection_says_what_to_do_and_serves_aga
         await store.close()
 
 
-async def test_a_peer_that_is_gone_without_a_word_is_found_out_by_the_system(postgres: Postgres) -> None:
+async def test_tcp_keepalive_is_set_on_connections(postgres: Postgres) -> None:
     pool = Pool(PostgresUrl(postgres.dsn, ""))
-    connection = await pool.listener()
+    connection = await pool.listener_connection()
     peer = connection._transport.get_extra_info("socket")
     assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-    wanted = {"TCP_USER_TIMEOUT": SILENCE, "TCP_KEEPIDLE": IDLE, "TCP_KEEPINTVL": INTERVAL, "TCP_KEEPCNT": COUNT}
+    wanted = {
+        "TCP_USER_TIMEOUT": UNACKNOWLEDGED_MILLISECONDS,
+        "TCP_KEEPIDLE": KEEPALIVE_IDLE_SECONDS,
+        "TCP_KEEPINTVL": KEEPALIVE_INTERVAL_SECONDS,
+        "TCP_KEEPCNT": KEEPALIVE_PROBES,
+    }
     known = {name: value for name, value in wanted.items() if hasattr(socket, name)}
     assert {name: peer.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in known} == known
     await connection.close()

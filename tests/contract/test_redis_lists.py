@@ -103,7 +103,9 @@ def expected(jobs: list[Job], which: Filter, sort: Sort, newest: bool) -> list[J
     stands = {"created": lambda _: True, "due": lambda job: job.state is State.PENDING,
               "finished": lambda job: job.state.final}[sort]  # fmt: skip
     return sorted(
-        (job for job in jobs if stands(job) and matches(job, which, NOW)), key=lambda job: at(job, sort), reverse=newest
+        (job for job in jobs if stands(job) and matches_filter(job, which, NOW)),
+        key=lambda job: at(job, sort),
+        reverse=newest,
     )
 
 

@@ -38,12 +38,12 @@ class Releases:
         self.new = after(self.old, MILD)
         self.later = after(self.new, HARSH)
 
-    def store(self, steps: Migrations, **said: object) -> Store:
+    def store(self, migrations: Migrations, **said: object) -> Store:
         raise NotImplementedError
 
     @asynccontextmanager
-    async def opened(self, steps: Migrations) -> AsyncIterator[Store]:
-        store = self.store(steps)
+    async def opened(self, migrations: Migrations) -> AsyncIterator[Store]:
+        store = self.store(migrations)
         await store.open()
         try:
             yield store
@@ -51,9 +51,9 @@ class Releases:
             await store.close()
 
     @asynccontextmanager
-    async def beating(self, store: Store, steps: Migrations) -> AsyncIterator[None]:
+    async def beating(self, store: Store, migrations: Migrations) -> AsyncIterator[None]:
         """A worker of that release lives meanwhile, by the real clock."""
-        info, now = a_worker("ada", schema=steps.newest), await store.time()
+        info, now = a_worker("ada", schema=migrations.newest), await store.time()
         await store.beat(info, until=now.replace(year=now.year + 1), now=now)
         yield
         await store.beat(info, until=now, now=now)
@@ -78,14 +78,14 @@ class Releases:
             f"this one knows {n}: upgrade mainspring"
         )
 
-    async def test_an_older_release_cannot_take_back_what_it_does_not_know(self) -> None:
+    async def test_older_release_cannot_migrate_a_later_schema_down(self) -> None:
         async with self.opened(self.new):
             pass
         async with self.opened(self.old) as store:
-            with pytest.raises(SchemaMismatch, match="only the release that brought it there, or a later one"):
+            with pytest.raises(SchemaMismatch, match="only the release that migrated it there, or a later one"):
                 await store.migrate()
 
-    async def test_what_a_store_holds_is_the_same_after_every_step_down_and_up(self) -> None:
+    async def test_data_is_the_same_after_every_migration_down_and_up(self) -> None:
         async with self.opened(self.new) as store, self.opened(self.later) as later:
             await later.migrate(self.new.newest)
             running = await fill(store)
@@ -98,7 +98,7 @@ class Releases:
                 assert await told(store) == before
             assert await finish_run(store, running, Done()) == {running.id}
 
-    async def test_a_step_waits_for_workers_that_could_not_work_afterwards(self) -> None:
+    async def test_migration_refuses_incompatible_live_workers(self) -> None:
         async with self.opened(self.old) as old:
             async with self.beating(old, self.old):
                 refused = f"workers are alive that cannot work with schema {self.later.newest}: ada (knows"
@@ -110,26 +110,26 @@ class Releases:
             async with self.opened(self.later) as later:
                 assert (await later.schema()).version == self.later.newest
 
-    async def test_a_step_that_workers_can_live_with_does_not_wait_for_them(self) -> None:
+    async def test_compatible_migration_ignores_live_workers(self) -> None:
         async with self.opened(self.old) as old, self.beating(old, self.old), self.opened(self.new) as new:
             assert (await new.schema()).usable
             assert (await old.schema()).usable
 
-    async def test_a_step_down_waits_for_workers_that_know_only_more(self) -> None:
+    async def test_migration_down_refuses_workers_of_a_later_schema(self) -> None:
         async with self.opened(self.new) as new:
             async with self.beating(new, self.new):
                 with pytest.raises(StoreUnavailable, match=f"cannot work with schema {self.old.newest}: ada"):
                     await new.migrate(self.old.newest)
             assert await new.migrate(self.old.newest) == [self.old.newest]
 
-    async def test_a_worker_of_the_past_is_not_waited_for(self) -> None:
+    async def test_silent_workers_do_not_block_a_migration(self) -> None:
         async with self.opened(self.old) as old:
             at = (await old.time()).replace(year=2020)
             await old.beat(a_worker("ada", schema=self.old.newest), until=at, now=at.replace(year=2019))
             async with self.opened(self.later) as later:
                 assert (await later.schema()).version == self.later.newest
 
-    async def test_a_beat_on_a_schema_that_was_changed_under_its_worker_says_so(self) -> None:
+    async def test_beat_on_an_incompatible_schema_raises_schema_mismatch(self) -> None:
         async with self.opened(self.old) as old:
             job = await start(old)
             async with self.opened(self.later):
@@ -140,13 +140,13 @@ class Releases:
                     await old.pause_queue("mail", True)
                 assert await finish_run(old, job, Done()) == {job.id}
 
-    async def test_who_asks_for_tables_that_are_gone_is_told_that_they_are(self) -> None:
+    async def test_call_without_tables_raises_schema_mismatch(self) -> None:
         async with self.opened(self.old) as store:
             await store.migrate(0)
             with pytest.raises(SchemaMismatch, match="has schema 0, this release works with"):
                 await put(store, new_job())
 
-    async def test_a_store_can_be_opened_as_it_is_and_stepped_by_hand(self) -> None:
+    async def test_store_can_be_opened_unmigrated_and_migrated_later(self) -> None:
         store = self.store(self.new)
         await store.open(migrate=False)
         assert await store.schema() == Schema(0, self.new.newest, 0)
@@ -162,9 +162,9 @@ class Releases:
 
     # workers
 
-    def app(self, steps: Migrations) -> Mainspring:
+    def app(self, migrations: Migrations) -> Mainspring:
         clock = StoreClock(SystemClock())
-        app = Mainspring(self.store(steps, clock=clock), clock=clock, beat=0.05, lease=5, poll_interval=0.2)
+        app = Mainspring(self.store(migrations, clock=clock), clock=clock, beat=0.05, lease=5, poll_interval=0.2)
 
         @app.task(name="double")
         async def double(n: int) -> int:
@@ -172,7 +172,7 @@ class Releases:
 
         return app
 
-    async def test_workers_of_both_releases_run_on_while_the_schema_steps_up_and_down(self) -> None:
+    async def test_workers_of_both_releases_run_during_migrations(self) -> None:
         old, other = self.app(self.old), self.app(self.old)
         async with asyncio.timeout(60), old, other, self.opened(self.new) as new, old.worker(), other.worker():
             handles = []
@@ -183,7 +183,7 @@ class Releases:
             jobs = [await handle.job() for handle in handles]
             assert {(job.attempt, job.crashes) for job in jobs} == {(1, 0)}
 
-    async def test_a_worker_tells_the_schema_it_knows(self) -> None:
+    async def test_worker_row_has_the_schema_it_knows(self) -> None:
         app = self.app(self.old)
         async with asyncio.timeout(20), app, app.worker():
             assert [worker.info.schema for worker in await app.workers.list()] == [self.old.newest]
@@ -206,7 +206,7 @@ class Releases:
             assert await handle.result(timeout=9) == 4
             await worker.stop()
 
-    async def test_a_worker_ends_loudly_when_its_schema_is_taken_away(self, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_worker_ends_with_an_error_on_an_incompatible_schema(self, caplog: pytest.LogCaptureFixture) -> None:
         app = self.app(self.old)
         async with asyncio.timeout(20), app:
             worker = app.worker()
@@ -238,14 +238,14 @@ class Releases:
 
 
 class TestSqlite(Releases):
-    old = file.STEPS
+    old = file.MIGRATIONS
 
     @pytest.fixture(autouse=True)
     def place(self, tmp_path: Path) -> None:
         self.path = str(tmp_path / "jobs.db")
 
-    def store(self, steps: Migrations, **said: object) -> Store:
-        return SqliteStore(self.path, steps=steps, **said)  # type: ignore[arg-type]
+    def store(self, migrations: Migrations, **said: object) -> Store:
+        return SqliteStore(self.path, migrations=migrations, **said)  # type: ignore[arg-type]
 
     async def forget_workers(self) -> None:
         with sqlite3.connect(self.path, timeout=10) as db:
@@ -254,15 +254,15 @@ class TestSqlite(Releases):
 
 
 class TestPostgres(Releases):
-    old = schema.STEPS
+    old = schema.MIGRATIONS
 
     @pytest.fixture(autouse=True)
     def place(self, postgres: Postgres) -> None:
         self.server, url = postgres, postgres.own("releases")
         self.where = PostgresUrl(url, url)
 
-    def store(self, steps: Migrations, **said: object) -> Store:
-        return PostgresStore(self.where, steps=steps, **said)  # type: ignore[arg-type]
+    def store(self, migrations: Migrations, **said: object) -> Store:
+        return PostgresStore(self.where, migrations=migrations, **said)  # type: ignore[arg-type]
 
     async def forget_workers(self) -> None:
         await asyncio.to_thread(self.server.run, "DELETE FROM releases.mainspring_workers")

@@ -1,4 +1,4 @@
-"""The SQLite store keeps the contract, outlives its process, and shares its file."""
+"""The SQLite store keeps the contract, survives its process, and shares its file."""
 
 import asyncio
 import shutil
@@ -16,9 +16,9 @@ from mainspring.records.audit import AuditFilter
 from mainspring.records.job import Enqueued
 from mainspring.store import Store
 from mainspring.stores import open_store
-from mainspring.stores.sqlite import documents as keeper
+from mainspring.stores.sqlite import audit
 from mainspring.stores.sqlite.store import SqliteStore
-from mainspring.stores.sqlite.writer_thread import translated
+from mainspring.stores.sqlite.writer_thread import translate_error
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import NOW, all_jobs, beat, claim, claim_ids, new_job, put, start
 
@@ -31,7 +31,7 @@ class TestSqlite(StoreContract):
     def make_store(self) -> Store:
         return open_store(f"sqlite:///{self.file}")
 
-    async def test_what_was_accepted_is_there_when_the_file_is_opened_again(self) -> None:
+    async def test_accepted_outcomes_survive_reopening_the_file(self) -> None:
         async with self.opened() as store:
             await start(store, unique_key="key", metadata={"a": 1})
             await store.pause_queue("mail", True)
@@ -57,14 +57,14 @@ class TestSqlite(StoreContract):
             (only,) = await all_jobs(left)
             assert {answer.id for (answer,) in answers} == {only.id}
 
-    async def test_an_idle_handle_sees_what_another_one_enqueued(self) -> None:
+    async def test_idle_handle_claims_a_job_that_another_handle_enqueued(self) -> None:
         async with self.opened() as left, self.opened() as right:
             await beat(left)
             assert (await claim(left)).jobs == (await claim(left)).jobs == []
             (job_id,) = await put(right, new_job())
             assert [job.id for job in (await claim(left)).jobs] == [job_id]
 
-    async def test_waiting_ends_when_another_handle_enqueues(self) -> None:
+    async def test_wait_ends_when_another_handle_enqueues(self) -> None:
         async with self.opened() as left, self.opened() as right, asyncio.timeout(5):
             waiting = asyncio.create_task(left.wait(None, 50))
             while not waiting.done():
@@ -98,7 +98,7 @@ class TestSqlite(StoreContract):
             mine.close()
             assert [found.id for found in await all_jobs(store)] == [job.id]
 
-    async def test_the_schema_steps_down_and_up_again(self) -> None:
+    async def test_schema_migrates_down_and_up_again(self) -> None:
         async with self.opened() as store:
             newest = (await store.schema()).newest
             assert await store.migrate(0) == list(range(newest - 1, -1, -1))
@@ -121,12 +121,12 @@ async def plan_of(folder: Path, act: Callable[[sqlite3.Connection], object]) -> 
 
 
 async def test_a_page_of_the_audit_trail_is_read_in_the_order_of_its_ids(tmp_path: Path) -> None:
-    plan = await plan_of(tmp_path, lambda db: keeper.audit(db, AuditFilter(who="ada"), 10, "x"))
+    plan = await plan_of(tmp_path, lambda db: audit.audit(db, AuditFilter(who="ada"), 10, "x"))
     assert plan == "SEARCH mainspring_audit USING INDEX sqlite_autoindex_mainspring_audit_1 (id<?)"
 
 
-async def test_old_entries_are_found_without_looking_through_the_trail(tmp_path: Path) -> None:
-    plan = await plan_of(tmp_path, lambda db: db.execute(keeper.OLD, (10, 0)))
+async def test_old_audit_entries_are_found_without_a_scan(tmp_path: Path) -> None:
+    plan = await plan_of(tmp_path, lambda db: db.execute(audit.DROP_OLD, (10, 0)))
     assert "SCAN mainspring_audit USING COVERING INDEX" in plan  # for as many ids as it is given
     assert "SEARCH mainspring_audit USING INDEX sqlite_autoindex_mainspring_audit_1 (id=?)" in plan
 
@@ -134,7 +134,7 @@ async def test_old_entries_are_found_without_looking_through_the_trail(tmp_path:
 HEAVY = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000) SELECT count(*) FROM n"
 
 
-async def test_a_read_that_was_given_up_frees_its_thread(tmp_path: Path) -> None:
+async def test_cancelled_read_frees_its_thread(tmp_path: Path) -> None:
     store = cast(SqliteStore, open_store(f"sqlite:///{tmp_path}/jobs.db"))
     await store.open()
     began = asyncio.Event()
@@ -158,7 +158,7 @@ async def test_a_read_that_was_given_up_frees_its_thread(tmp_path: Path) -> None
         await store.close()
 
 
-async def test_a_read_whose_caller_is_gone_is_not_begun(tmp_path: Path) -> None:
+async def test_read_of_a_cancelled_caller_is_not_begun(tmp_path: Path) -> None:
     store = cast(SqliteStore, open_store(f"sqlite:///{tmp_path}/jobs.db"))
     await store.open()
     held, begun = threading.Event(), list[int]()
@@ -174,7 +174,7 @@ async def test_a_read_whose_caller_is_gone_is_not_begun(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_file_that_cannot_be_written_for_a_while_is_a_passing_trouble(tmp_path: Path) -> None:
+async def test_read_only_file_raises_store_unavailable(tmp_path: Path) -> None:
     """As a server that only reads is: who gets it may repeat the call, and a worker waits."""
     store = cast(SqliteStore, open_store(f"sqlite:///{tmp_path}/jobs.db"))
     await store.open()
@@ -189,16 +189,16 @@ async def test_a_file_that_cannot_be_written_for_a_while_is_a_passing_trouble(tm
         await store.close()
 
 
-def test_a_file_that_was_moved_away_is_no_passing_trouble() -> None:
+def test_moved_file_raises_store_error() -> None:
     moved = sqlite3.OperationalError("attempt to write a readonly database")
     moved.sqlite_errorname = "SQLITE_READONLY_DBMOVED"
-    told = translated(moved)
+    told = translate_error(moved)
     assert not isinstance(told, StoreUnavailable)
     assert "the file was moved or deleted while it was in use" in str(told)
 
 
 @pytest.mark.parametrize("way", ["deleted", "replaced"])
-async def test_a_worker_on_a_file_that_is_gone_from_its_place_ends_with_the_reason(tmp_path: Path, way: str) -> None:
+async def test_worker_on_a_moved_file_ends_with_the_reason(tmp_path: Path, way: str) -> None:
     """SQLite goes on in what is left of it, where no other process looks."""
     path = tmp_path / "jobs.db"
     store = open_store(f"sqlite:///{path}")

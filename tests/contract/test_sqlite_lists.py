@@ -1,4 +1,4 @@
-"""Lists of the SQLite store go by its indexes, and every way to a page leads to the same one."""
+"""Lists of the SQLite store use its indexes, and every search strategy returns the same page."""
 
 import sqlite3
 from collections.abc import AsyncIterator, Callable
@@ -13,7 +13,7 @@ from mainspring.records.query import Cursor, Filter, Sort
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.sqlite import lists
-from mainspring.stores.sqlite.lists import _List, jobs
+from mainspring.stores.sqlite.lists import _JobQuery, jobs
 from mainspring.testing.contract.build import NOW, act, later, new_job, put
 
 US = 1_000_000_000_000_000
@@ -40,13 +40,13 @@ def plans(folder: Path, *statements: tuple[str, object]) -> list[str]:
 @pytest.mark.parametrize("name", FILTERS)
 async def test_every_list_goes_by_an_index(tmp_path: Path, name: str, sort: Sort) -> None:
     async with opened(tmp_path):
-        asked = _List(FILTERS[name], US, 50, Cursor("x", NOW), True, sort)
-        if asked.empty:
+        query = _JobQuery(FILTERS[name], US, 50, Cursor("x", NOW), True, sort)
+        if query.empty:
             return
-        sources = list(asked.sources())
-        ways = [asked.near(9), asked.whole(), *map(asked.collected, sources)]
-        ways += [] if asked.apart is None else [asked.told(asked.apart)]
-        for plan in plans(tmp_path, *((sql, asked.values) for sql in ways)):
+        sources = list(query.sources())
+        ways = [query.nearby_page(9), query.full_walk(), *map(query.sorted_page, sources)]
+        ways += [] if query.scheduled_source is None else [query.scheduled_page(query.scheduled_source)]
+        for plan in plans(tmp_path, *((sql, query.values) for sql in ways)):
             assert "SCAN mainspring_jobs\n" not in f"{plan}\n"
             assert "SCAN mainspring_jobs USING INDEX sqlite_autoindex" not in plan
 
@@ -57,17 +57,23 @@ async def test_every_list_goes_by_an_index(tmp_path: Path, name: str, sort: Sort
     ids=["soon", "near", "few", "far", "whole"],
 )
 @pytest.mark.parametrize("newest", [False, True])
-async def test_each_way_leads_to_the_same_page(
+async def test_every_search_strategy_returns_the_same_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, soon: int, near: int, few: int, dear: int, newest: bool
 ) -> None:
-    for name, value in (("SOON", soon), ("FIRST", near), ("NEAR", near), ("FEW", few), ("DEAR", dear)):
+    for name, value in (
+        ("MAX_INDEXED_ROWS", soon),
+        ("FIRST_MERGED_ROWS", near),
+        ("NEAR_ROWS", near),
+        ("MAX_SORTED_ROWS", few),
+        ("SORT_COST_ROWS", dear),
+    ):
         monkeypatch.setattr(lists, name, value)
     async with opened(tmp_path) as store:
         await check(store, await gather(store), newest)
 
 
 @pytest.mark.parametrize("newest", [False, True])
-async def test_lists_by_time_know_the_jobs_of_an_earlier_schema(tmp_path: Path, newest: bool) -> None:
+async def test_lists_by_time_include_jobs_of_an_earlier_schema(tmp_path: Path, newest: bool) -> None:
     async with opened(tmp_path) as store:
         everything = await gather(store)
         await store.migrate(5)
@@ -85,7 +91,7 @@ async def test_a_job_that_is_enqueued_again_much_later_is_listed_once_by_its_own
     assert [[job.id for job in found] for found in (before, after)] == [["by-hand"], []]
 
 
-async def test_nothing_is_left_of_an_odd_job_that_is_deleted(tmp_path: Path) -> None:
+async def test_deleting_an_out_of_order_job_deletes_its_entry(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         plain = new_job()
         await put(store, plain, new_job(id="by-hand"))
@@ -122,24 +128,24 @@ async def test_a_page_of_one_queue_is_one_statement(tmp_path: Path) -> None:
 
 
 async def test_a_page_of_a_tag_is_read_in_the_order_of_its_index(tmp_path: Path) -> None:
-    asked = _List(Filter(tags=("a", "b")), US, 10, Cursor("x"), True, "created")
+    query = _JobQuery(Filter(tags=("a", "b")), US, 10, Cursor("x"), True, "created")
     async with opened(tmp_path):
-        (plan,) = plans(tmp_path, (asked.near(9), asked.values))
+        (plan,) = plans(tmp_path, (query.nearby_page(9), query.values))
     assert "mainspring_tags USING PRIMARY KEY (tag=? AND job_id<?)" in plan
     assert "TEMP B-TREE" not in plan
 
 
 @pytest.mark.parametrize("after", [None, Cursor("x")])
 async def test_a_walk_by_id_reads_no_further_than_it_goes(tmp_path: Path, after: Cursor | None) -> None:
-    asked = _List(Filter(queues=("mail",)), US, 10, after, True, "created")
+    query = _JobQuery(Filter(queues=("mail",)), US, 10, after, True, "created")
     async with opened(tmp_path):
-        (plan,) = plans(tmp_path, (asked.near(9), asked.values))
+        (plan,) = plans(tmp_path, (query.nearby_page(9), query.values))
     assert "CO-ROUTINE walk" in plan
     assert "mainspring_jobs USING COVERING INDEX sqlite_autoindex_mainspring_jobs_1" in plan
     assert "TEMP B-TREE" not in plan
 
 
-async def test_a_page_that_is_larger_than_any_text_is_read_by_rows(tmp_path: Path) -> None:
+async def test_page_larger_than_sqlite_allows_is_read_row_by_row(tmp_path: Path) -> None:
     """An earlier release took metadata of any size: 120 jobs with 8 MiB each are more than one text may have."""
     async with opened(tmp_path) as store:
         large = [new_job(metadata={"note": "x" * 60_000}) for _ in range(4)]

@@ -138,8 +138,8 @@ async def test_readers_are_reset_when_the_feed_restarts(ground: Ground) -> None:
     await ground.publish(*"abc")
     async with ground.stand().reader() as reader:
         assert await read(ground, reader) == []
-        ground.store._news.clear()
-        ground.store._told = 0
+        ground.store._feed_items.clear()
+        ground.store._last_number = 0
         await ground.publish("x")
         assert await read(ground, reader) == ["reset:began_anew"]
         assert await read(ground, reader) == ["x"]

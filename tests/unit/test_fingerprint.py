@@ -14,7 +14,7 @@ import pytest
 from mainspring import Context
 from mainspring.codec import PARAMETERS_LIMIT, Arguments
 from mainspring.stores.redis.records import new_record
-from mainspring.stores.rows import MAX_REMEMBERED, _remembered_options, _remembered_texts, options_of, read_options
+from mainspring.stores.rows import MAX_CACHED_OPTIONS, _cached_options, _cached_texts, options_of, read_options
 from mainspring.testing.contract.build import new_job
 
 
@@ -212,17 +212,17 @@ def test_a_record_in_redis_has_as_many_values_as_an_older_release_knows(fingerpr
 @pytest.fixture
 def memories() -> Iterator[None]:
     """As they were, afterwards."""
-    before = [dict(one) for one in (_remembered_options, _remembered_texts)]
+    before = [dict(one) for one in (_cached_options, _cached_texts)]
     yield
-    for one, were in zip((_remembered_options, _remembered_texts), before, strict=True):
+    for one, were in zip((_cached_options, _cached_texts), before, strict=True):
         one.clear()
         one.update(were)  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("memories")
 def test_the_options_that_are_remembered_stay_few() -> None:
-    for n in range(MAX_REMEMBERED + 10):
+    for n in range(MAX_CACHED_OPTIONS + 10):
         text = options_of(new_job(fingerprint=f"{n:010x}"))
         assert read_options(text).fingerprint == f"{n:010x}"
-    assert len(_remembered_options) <= MAX_REMEMBERED
-    assert len(_remembered_texts) <= MAX_REMEMBERED
+    assert len(_cached_options) <= MAX_CACHED_OPTIONS
+    assert len(_cached_texts) <= MAX_CACHED_OPTIONS

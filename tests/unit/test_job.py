@@ -8,7 +8,7 @@ import pytest
 from mainspring import Job, State
 from mainspring.records.job import ALLOWED, FINAL, IDEMPOTENT, SHOWN, TRANSITIONS, UNFINISHED, Action, Shown
 from mainspring.records.run import KIND_LIMIT, WENT_WELL, WENT_WRONG, Ending, Execution, Failure, Items
-from mainspring.stores.rules import act
+from mainspring.stores.rules import apply_action
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 SOON, EARLIER = NOW + timedelta(seconds=1), NOW - timedelta(seconds=1)
@@ -70,7 +70,7 @@ def test_every_action_has_its_row() -> None:
     [(action, state) for action in Action if action is not Action.DELETE for state in sorted(ALLOWED[action])],
 )
 def test_an_allowed_action_leads_where_the_state_machine_says(action: Action, state: State) -> None:
-    after = act(action, a_job(state), NOW, "because").state
+    after = apply_action(action, a_job(state), NOW, "because").state
     assert after == state or after in TRANSITIONS[state]
 
 
@@ -84,7 +84,7 @@ def test_an_allowed_action_leads_where_the_state_machine_says(action: Action, st
     ],
 )
 def test_an_action_does_what_it_is_called(action: Action, leads_to: State) -> None:
-    after = {state: act(action, a_job(state), NOW, "because").state for state in ALLOWED[action]}
+    after = {state: apply_action(action, a_job(state), NOW, "because").state for state in ALLOWED[action]}
     assert after == {state: State.RUNNING if state is State.RUNNING else leads_to for state in ALLOWED[action]}
 
 

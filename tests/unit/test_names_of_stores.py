@@ -15,7 +15,7 @@ POSTGRES, REDIS = "postgresql://ada@localhost/jobs", "redis://localhost/0"
 
 
 def postgres(url: str = POSTGRES, **names: Any) -> tuple[str, str]:
-    place = cast(PostgresStore, open_store(url, **names)).place
+    place = cast(PostgresStore, open_store(url, **names)).url
     return place.schema, place.prefix
 
 
@@ -64,7 +64,7 @@ def test_variables_reach_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAINSPRING_STORE", POSTGRES)
     monkeypatch.setenv("MAINSPRING_POSTGRES_SCHEMA", "shop")
     monkeypatch.setenv("MAINSPRING_POSTGRES_TABLE_PREFIX", "jobs_")
-    place = cast(PostgresStore, Mainspring()._root).place
+    place = cast(PostgresStore, Mainspring()._root).url
     assert (place.schema, place.prefix) == ("shop", "jobs_")
     monkeypatch.setenv("MAINSPRING_STORE", REDIS)
     monkeypatch.setenv("MAINSPRING_REDIS_KEY_PREFIX", "shop:")
@@ -74,8 +74,8 @@ def test_variables_reach_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_setting_for_another_store_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     open_store("memory://", postgres_schema="shop", redis_key_prefix="shop")
     assert [record.message for record in caplog.records] == [
-        "the setting postgres_schema='shop' is not for the store memory://, and means nothing there",
-        "the setting redis_key_prefix='shop' is not for the store memory://, and means nothing there",
+        "the setting postgres_schema='shop' does not apply to the store memory://, and is ignored",
+        "the setting redis_key_prefix='shop' does not apply to the store memory://, and is ignored",
     ]
 
 

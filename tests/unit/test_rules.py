@@ -1,4 +1,4 @@
-"""A task's circuit, move by move; and which of two tellings of progress is the newer one."""
+"""The rules of a task's circuit, outcome by outcome, and of newer progress."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,7 +9,7 @@ from mainspring.records.circuit import Breaker, Circuit
 from mainspring.records.job import State
 from mainspring.records.outcome import Outcome
 from mainspring.records.run import WENT_WELL, Ending, Progress
-from mainspring.stores.rules import newer, next_circuit
+from mainspring.stores.rules import is_newer_progress, next_circuit
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 SOON, COOL = NOW + timedelta(seconds=3), NOW + timedelta(seconds=10)
@@ -42,35 +42,35 @@ ALL = [None, CLOSED, NEARLY, OPEN, HALF, ELSEWHERE]
     ],
     ids=["none", "closed", "nearly open", "open", "probe", "another probe"],
 )
-def test_a_run_that_went_wrong_moves_it_on(before: Circuit | None, after: Circuit, ending: Ending) -> None:
+def test_failed_run_counts_towards_the_circuit(before: Circuit | None, after: Circuit, ending: Ending) -> None:
     assert next_circuit(before, ended(ending)) == after
 
 
 @pytest.mark.parametrize("before", ALL, ids=str)
-def test_a_run_that_went_well_closes_it(before: Circuit | None) -> None:
+def test_successful_run_closes_the_circuit(before: Circuit | None) -> None:
     assert next_circuit(before, ended(Ending.COMPLETED)) is None
     assert next_circuit(before, ended(Ending.COMPLETED, breaker=None)) is None
 
 
 @pytest.mark.parametrize("ending", sorted(NEUTRAL))
 @pytest.mark.parametrize("before", ALL, ids=str)
-def test_any_other_ending_leaves_it_and_ends_the_probes_turn(before: Circuit | None, ending: Ending) -> None:
+def test_other_endings_leave_the_circuit_and_end_the_probe(before: Circuit | None, ending: Ending) -> None:
     assert next_circuit(before, ended(ending)) == (OPEN if before is HALF else before)
 
 
 @pytest.mark.parametrize("ending", sorted(set(Ending) - WENT_WELL))
 @pytest.mark.parametrize("before", ALL, ids=str)
-def test_without_a_breaker_nothing_counts_and_the_probes_turn_is_over(before: Circuit | None, ending: Ending) -> None:
+def test_run_without_a_breaker_leaves_the_circuit_and_ends_the_probe(before: Circuit | None, ending: Ending) -> None:
     assert next_circuit(before, ended(ending, breaker=None)) == (OPEN if before is HALF else before)
 
 
 @pytest.mark.parametrize("ending", Ending)
 @pytest.mark.parametrize("before", ALL, ids=str)
-def test_without_a_task_nothing_counts_and_the_probes_turn_is_over(before: Circuit | None, ending: Ending) -> None:
+def test_run_without_a_task_leaves_the_circuit_and_ends_the_probe(before: Circuit | None, ending: Ending) -> None:
     assert next_circuit(before, ended(ending, task="")) == (OPEN if before is HALF else before)
 
 
-def test_a_breaker_that_was_made_stricter_opens_at_the_next_failure() -> None:
+def test_stricter_breaker_opens_at_the_next_failure() -> None:
     assert next_circuit(Circuit("task", 7), ended(Ending.FAILED)) == Circuit("task", 8, COOL)
 
 
@@ -94,4 +94,4 @@ def a_progress(run: int, at: datetime) -> Progress:
 def test_progress_is_newer_by_its_run_then_by_its_instant(
     told: Progress | None, kept: Progress | None, counts: bool
 ) -> None:
-    assert newer(told, kept) == counts
+    assert is_newer_progress(told, kept) == counts

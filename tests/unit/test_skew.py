@@ -10,7 +10,7 @@ from mainspring.records.job import Action, Job, State
 from mainspring.records.outcome import Outcome, decide
 from mainspring.records.run import Ending, Failure
 from mainspring.records.skew import LONGEST_DELAY_SECONDS, UndecodablePayload, argument_names, waiting_since
-from mainspring.stores.rules import act, settle
+from mainspring.stores.rules import apply_action, apply_outcome
 from mainspring.testing.contract.build import NOW, later
 
 HERE, ELSEWHERE = "0011223344", "aabbccddee"
@@ -31,7 +31,7 @@ def ended(job: Job, now: datetime = NOW, skew: float = HOUR) -> Outcome:
 def again(job: Job, skew: float = HOUR) -> tuple[Job, Outcome]:
     """The job's next run, which cannot read it either."""
     outcome = ended(job, job.started_at or NOW, skew)
-    next = settle(job, outcome)
+    next = apply_outcome(job, outcome)
     return replace(next, state=State.RUNNING, started_at=next.run_at, attempt=1, runs=job.runs + 1), outcome
 
 
@@ -127,8 +127,8 @@ def test_a_failure_of_another_kind_does_not_count_as_waiting() -> None:
 
 
 def test_a_retry_of_a_dead_job_starts_afresh() -> None:
-    dead = settle(a_job(), ended(replace(a_job(), failure=Failure("VersionSkew", "…", since=later(-HOUR)))))
-    retried = act(Action.RETRY, dead, later(100), "")
+    dead = apply_outcome(a_job(), ended(replace(a_job(), failure=Failure("VersionSkew", "…", since=later(-HOUR)))))
+    retried = apply_action(Action.RETRY, dead, later(100), "")
     assert waiting_since(retried) is None
     run = replace(retried, state=State.RUNNING, started_at=later(200), attempt=1)
     outcome = ended(run, later(200))

@@ -98,7 +98,7 @@ def test_a_refusal_does_not_show_the_password(url: str) -> None:
 def test_a_postgres_url_names_its_schema_and_prefix_and_keeps_the_rest(scheme: str) -> None:
     store = open_store(f"{scheme}://ada@host:99/jobs?schema=shop&sslmode=require&prefix=job_")
     assert isinstance(store, PostgresStore)
-    place = store.place
+    place = store.url
     assert (place.schema, place.prefix) == ("shop", "job_")
     assert place.dsn == f"{scheme}://ada@host:99/jobs?sslmode=require"
     assert place.sql("SELECT 1 FROM mainspring_jobs") == 'SELECT 1 FROM "shop"."job_jobs"'
@@ -133,7 +133,7 @@ def test_the_driver_of_postgres_finds_hosts_at_ipv6_addresses(where: str, option
     store = open_store(f"postgresql://host/jobs?{urlencode({'listen': url})}" if option else url)
     assert isinstance(store, PostgresStore)
     nothing = dict.fromkeys(inspect.signature(_parse_connect_dsn_and_args).parameters)
-    dsn = store.place.listen if option else store.place.dsn
+    dsn = store.url.listen if option else store.url.dsn
     addresses, known = _parse_connect_dsn_and_args(**nothing | {"dsn": dsn})
     assert (addresses, known.user, known.password, known.database) == (HOSTS[where], "ada", "p[w", "jobs")
 

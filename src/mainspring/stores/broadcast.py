@@ -1,4 +1,4 @@
-"""Wakes whoever waits for a store in this process, in any event loop."""
+"""An event that wakes every waiter in this process, in any event loop."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ..clock import Alarm, Clock
 
 
 class Broadcast:
-    """A ring reaches everyone who waits at that moment."""
+    """Wakes all that wait at that moment; a later waiter waits for the next call."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._waiting: set[tuple[asyncio.AbstractEventLoop, Alarm]] = set()
 
-    def ring(self) -> None:
+    def wake_all(self) -> None:
         with self._lock:
             waiting = list(self._waiting)
         if not waiting:

@@ -1,4 +1,4 @@
-"""What the ends of a batch of jobs make of their schedules, in order. Pure."""
+"""Applies the ends of a batch of jobs to their schedules, in order. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..schedule.record import Schedule
 
 
 class JobEnd(NamedTuple):
-    """A job of a schedule became final; without a state it was deleted before that."""
+    """A job of a schedule became final. `state` is None if it was deleted before that."""
 
     schedule: str
     job_id: JobId
@@ -24,17 +24,17 @@ class JobEnd(NamedTuple):
 
 
 class JobRevival(NamedTuple):
-    """A final job of a schedule was put back to work."""
+    """A final job of a schedule became pending again."""
 
     schedule: str
     job_id: JobId
 
 
-JobNews = JobEnd | JobRevival
+JobTransition = JobEnd | JobRevival
 
 
-def news_of(old: Job, new: Job) -> JobNews | None:
-    """What the schedule of a job has to know about this change of it; None: nothing."""
+def transition_of(old: Job, new: Job) -> JobTransition | None:
+    """The transition that the job's schedule has to apply; None if the change does not concern it."""
     if old.series is None or old.state.final == new.state.final:
         return None
     if new.state.final:
@@ -42,20 +42,21 @@ def news_of(old: Job, new: Job) -> JobNews | None:
     return JobRevival(old.series, old.id)
 
 
-def schedules_of(news: Iterable[JobNews]) -> set[str]:
-    return {one.schedule for one in news}
+def schedules_of(transitions: Iterable[JobTransition]) -> set[str]:
+    return {transition.schedule for transition in transitions}
 
 
-def completed_of(news: Iterable[JobNews]) -> set[str]:
-    """The schedules whose success others may wait for."""
-    return {one.schedule for one in news if isinstance(one, JobEnd) and one.state is State.COMPLETED}
+def completed_schedules_of(transitions: Iterable[JobTransition]) -> set[str]:
+    """The schedules with a job that completed: other schedules may wait on these."""
+    ends = [transition for transition in transitions if isinstance(transition, JobEnd)]
+    return {end.schedule for end in ends if end.state is State.COMPLETED}
 
 
 class ScheduleBatch:
-    """Schedules that one transaction holds: as they are, and which of them it has changed."""
+    """The schedules that one transaction has locked (`rows`), and those it has changed (`changed`)."""
 
     def __init__(self, rows: Iterable[Schedule] = ()) -> None:
-        """Whatever waits on a schedule with a job that completes is among the rows."""
+        """`rows` must include the schedules that wait on a schedule whose job completes."""
         self.rows: dict[str, Schedule] = {}
         self.changed: dict[str, Schedule] = {}
         self._waiting: defaultdict[str, list[str]] = defaultdict(list)
@@ -70,18 +71,18 @@ class ScheduleBatch:
     def put(self, schedule: Schedule) -> None:
         self.rows[schedule.name] = self.changed[schedule.name] = schedule
 
-    def apply(self, news: Iterable[JobNews]) -> None:
-        for one in news:
-            if (row := self.rows.get(one.schedule)) is None:
+    def apply(self, transitions: Iterable[JobTransition]) -> None:
+        for change in transitions:
+            if (row := self.rows.get(change.schedule)) is None:
                 continue
-            if isinstance(one, JobRevival):
-                self.put(after_job_revived(row, one.job_id))
-            elif (new := after_job_ended(row, one.job_id, one.state, one.at, one.result)) is not row:
+            if isinstance(change, JobRevival):
+                self.put(after_job_revived(row, change.job_id))
+            elif (new := after_job_ended(row, change.job_id, change.state, change.at, change.result)) is not row:
                 self.put(new)
-                if one.state is State.COMPLETED:
-                    self._rouse(one.schedule, one.at)
+                if change.state is State.COMPLETED:
+                    self._wake_waiting(change.schedule, change.at)
 
-    def _rouse(self, name: str, at: datetime) -> None:
+    def _wake_waiting(self, name: str, at: datetime) -> None:
         for waiting in sorted(self._waiting.get(name, ())):
             row = self.rows[waiting]
             if row.waits_on == name and (new := after_dependency_succeeded(row, at)) is not row:

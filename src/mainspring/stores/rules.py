@@ -1,4 +1,4 @@
-"""Rules of the contract that more than one store applies. Pure."""
+"""Rules of the Store contract that more than one store applies: conflicts, outcomes, circuits, actions. Pure."""
 
 from __future__ import annotations
 
@@ -22,54 +22,77 @@ from ..records.worker import WorkerCommands
 from ..schedule.record import Firing, LeaderTerm
 from .rows import options_of
 
-# A row of a worker that has been silent for so long says nothing any more: any beat removes it.
-LONG_SILENT = timedelta(days=1)
-ACTIVE_HOLD = (State.PENDING, State.PAUSED)
+# A worker that has been silent for longer is forgotten: the next beat of any worker deletes its row.
+SILENT_WORKER_RETENTION = timedelta(days=1)
+# A job with a key can be replaced or debounced only in these states.
+REPLACEABLE_STATES = (State.PENDING, State.PAUSED)
 
 
 def to_job(new: NewJob, now: datetime) -> Job:
-    """A request as the store keeps it."""
+    """The job that a request becomes when it is enqueued."""
     return Job(
-        id=new.id, task=new.task, payload=new.payload, queue=new.queue, priority=new.priority, state=State.PENDING,
-        run_at=now if new.run_at is None else new.run_at, created_at=now, expires_at=new.expires_at,
-        timeout=new.timeout, max_retries=new.max_retries, backoff=new.backoff, tags=new.tags,
+        id=new.id,
+        task=new.task,
+        payload=new.payload,
+        queue=new.queue,
+        priority=new.priority,
+        state=State.PENDING,
+        run_at=now if new.run_at is None else new.run_at,
+        created_at=now,
+        expires_at=new.expires_at,
+        timeout=new.timeout,
+        max_retries=new.max_retries,
+        backoff=new.backoff,
+        tags=new.tags,
         metadata=deepcopy(new.metadata) if new.metadata else {},
-        unique_key=new.unique_key, idempotency_key=new.idempotency_key,
-        schedule=new.schedule, scheduled_at=new.scheduled_at, beside=new.beside, fingerprint=new.fingerprint,
+        unique_key=new.unique_key,
+        idempotency_key=new.idempotency_key,
+        schedule=new.schedule,
+        scheduled_at=new.scheduled_at,
+        beside=new.beside,
+        fingerprint=new.fingerprint,
         enqueued_by=new.enqueued_by,
-    )  # fmt: skip
+    )
 
 
 def size_of(job: Job) -> int:
-    """Its bytes, as a claim counts them."""
+    """The bytes of payload and metadata, which count towards CLAIM_BYTES."""
     payload = job.payload
     size = len(payload) if payload.isascii() else len(payload.encode())
     return size + len(msgspec.json.encode(job.metadata)) if job.metadata else size
 
 
 def resolve_conflict(
-    held: Job, new: NewJob, now: datetime
+    holder: Job, new: NewJob, now: datetime
 ) -> tuple[Job, Literal["duplicate", "replaced", "debounced"]]:
-    """What becomes of the job that holds a key when another request for it comes."""
-    changes = new.on_conflict in ("replace", "debounce") and not is_internal(held.task)
-    if not changes or held.state not in ACTIVE_HOLD or held.unreadable:
-        return held, "duplicate"
+    """The holder of a key after another job asks for the same key, and the status to report."""
+    changes = new.on_conflict in ("replace", "debounce") and not is_internal(holder.task)
+    if not changes or holder.state not in REPLACEABLE_STATES or holder.unreadable:
+        return holder, "duplicate"
     changed = replace(
-        held, payload=new.payload, priority=new.priority, expires_at=new.expires_at, timeout=new.timeout,
-        max_retries=new.max_retries, backoff=new.backoff, tags=new.tags,
-        metadata=deepcopy(new.metadata) if new.metadata else {}, fingerprint=new.fingerprint,
-        enqueued_by=new.enqueued_by, failure=without_since(held.failure),
-    )  # fmt: skip
+        holder,
+        payload=new.payload,
+        priority=new.priority,
+        expires_at=new.expires_at,
+        timeout=new.timeout,
+        max_retries=new.max_retries,
+        backoff=new.backoff,
+        tags=new.tags,
+        metadata=deepcopy(new.metadata) if new.metadata else {},
+        fingerprint=new.fingerprint,
+        enqueued_by=new.enqueued_by,
+        failure=without_since(holder.failure),
+    )
     if new.on_conflict == "replace":
         return changed, "replaced"
     run_at = now if new.run_at is None else new.run_at
     if new.debounce_limit is not None:
-        run_at = min(run_at, held.created_at + timedelta(seconds=new.debounce_limit))
+        run_at = min(run_at, holder.created_at + timedelta(seconds=new.debounce_limit))
     return replace(changed, run_at=run_at), "debounced"
 
 
-def settle(job: Job, outcome: Outcome) -> Job:
-    """The job after an accepted outcome."""
+def apply_outcome(job: Job, outcome: Outcome) -> Job:
+    """The job after a run ended with this (accepted) outcome."""
     if job.unreadable:
         return set_aside(job)
     state = outcome.state
@@ -79,58 +102,74 @@ def settle(job: Job, outcome: Outcome) -> Job:
     if failure is None and state is not State.COMPLETED:
         failure = job.failure
     return replace(
-        job, state=state, lease=None, worker=None, result=outcome.result, failure=failure,
-        run_at=outcome.run_at or job.run_at, finished_at=outcome.finished_at if state.final else None,
-        attempt=job.attempt - outcome.refund, crashes=job.crashes + outcome.crash,
-    )  # fmt: skip
+        job,
+        state=state,
+        lease=None,
+        worker=None,
+        result=outcome.result,
+        failure=failure,
+        run_at=outcome.run_at or job.run_at,
+        finished_at=outcome.finished_at if state.final else None,
+        attempt=job.attempt - outcome.refund,
+        crashes=job.crashes + outcome.crash,
+    )
 
 
 def set_aside(job: Job) -> Job:
-    """A job whose record cannot be decoded, where no claim finds it; its record stays as it is."""
+    """Pauses a job whose record cannot be decoded, so that no claim finds it; the record itself is not changed."""
     return replace(job, state=State.PAUSED, lease=UNREADABLE, worker=None)
 
 
-def refused(action: Action, job: Job) -> Refusal | None:
-    """Why the action is not for a job of that state, or for one that cannot be decoded."""
+def refusal_of(action: Action, job: Job) -> Refusal | None:
+    """Why the job's state, or a record that cannot be decoded, does not allow the action; None if it is allowed."""
     if job.failure is not None and job.unreadable and (action is not Action.DELETE or not job.queue):
-        way = "repair the record, or delete the job" if job.queue else "its queue is unknown; delete the job"
-        return Refusal(job.state, error=f"{job.failure.message}: {way}")
+        remedy = "repair the record, or delete the job" if job.queue else "its queue is unknown; delete the job"
+        return Refusal(job.state, error=f"{job.failure.message}: {remedy}")
     return None if job.state in ALLOWED[action] else Refusal(job.state)
 
 
-def plain(outcome: Outcome) -> bool:
-    """The end of a job with nothing to say but its result, as nearly all are."""
+def is_plain_completion(outcome: Outcome) -> bool:
+    """Whether the outcome completes the job and carries nothing but a result, as nearly all do."""
     well = outcome.state is State.COMPLETED and outcome.failure is None
     return well and outcome.account is None and not outcome.silent
 
 
-def execution(job: Job, outcome: Outcome) -> Execution:
+def new_execution(job: Job, outcome: Outcome) -> Execution:
     """The history row of the run that this accepted outcome ends."""
-    account = outcome.account or RunNotes()
+    notes = outcome.account or RunNotes()
     return Execution(
-        job_id=job.id, number=job.runs, attempt=job.attempt, ending=outcome.ending, worker=job.worker or "",
-        lease=outcome.lease, started_at=job.started_at or outcome.finished_at, finished_at=outcome.finished_at,
-        result_size=len((outcome.result or "").encode()), failure=outcome.failure,
-        items=account.items, usage=account.usage, metadata=account.metadata,
-    )  # fmt: skip
+        job_id=job.id,
+        number=job.runs,
+        attempt=job.attempt,
+        ending=outcome.ending,
+        worker=job.worker or "",
+        lease=outcome.lease,
+        started_at=job.started_at or outcome.finished_at,
+        finished_at=outcome.finished_at,
+        result_size=len((outcome.result or "").encode()),
+        failure=outcome.failure,
+        items=notes.items,
+        usage=notes.usage,
+        metadata=notes.metadata,
+    )
 
 
-def newer(told: Progress | None, kept: Progress | None) -> bool:
-    """Whether to keep what was told: a report that is repeated may come after a later one."""
-    return told is not None and (kept is None or (told.run, told.at) >= (kept.run, kept.at))
+def is_newer_progress(reported: Progress | None, stored: Progress | None) -> bool:
+    """Whether to store the reported progress: a report that is repeated may arrive after a later one."""
+    return reported is not None and (stored is None or (reported.run, reported.at) >= (stored.run, stored.at))
 
 
-# A run that was discarded says that its input is bad, not that the task is.
-_TRIPS = WENT_WRONG - {Ending.DISCARDED}
+# A discarded run had bad input; that is no fault of the task.
+_TRIPPING_ENDINGS = WENT_WRONG - {Ending.DISCARDED}
 
 
 def next_circuit(circuit: Circuit | None, outcome: Outcome) -> Circuit | None:
-    """A task's circuit after an accepted outcome; None: nothing to remember."""
+    """A task's circuit after an accepted outcome; None if it is closed with no failures to count."""
     probing = circuit is not None and circuit.probe == outcome.id
     if outcome.task and outcome.ending in WENT_WELL:
         return None
     breaker = outcome.breaker
-    if breaker is None or not outcome.task or outcome.ending not in _TRIPS:
+    if breaker is None or not outcome.task or outcome.ending not in _TRIPPING_ENDINGS:
         return replace(circuit, probe=None) if circuit is not None and probing else circuit
     failures = 1 + (circuit.failures if circuit else 0)
     until = circuit.open_until if circuit else None
@@ -140,12 +179,12 @@ def next_circuit(circuit: Circuit | None, outcome: Outcome) -> Circuit | None:
     return Circuit(outcome.task, failures, until, probe)
 
 
-# What a run is told that has to make room for the next of its schedule.
-CANCELLED_BY = "schedule {!r} has come to its next tick"
+# The cancel reason of a run that makes room for the next run of its schedule.
+CANCELLED_BY_SCHEDULE = "schedule {!r} has come to its next tick"
 
 
-def standing(firing: Firing, revision: Callable[[str], int]) -> bool:
-    """Whether the schedules are still as whoever planned it has seen them; the revision of none is 0."""
+def firing_is_current(firing: Firing, revision: Callable[[str], int]) -> bool:
+    """Whether the schedules still have the revisions the firing was planned with; a missing schedule has revision 0."""
     seen = ((firing.schedule.name, firing.schedule.revision - 1), *firing.reads)
     return all(revision(name) == expected for name, expected in seen)
 
@@ -153,7 +192,7 @@ def standing(firing: Firing, revision: Callable[[str], int]) -> bool:
 def held_keys(
     jobs: Sequence[NewJob], holder: Callable[[NewJob], tuple[str | None, Job | None]], now: datetime
 ) -> tuple[str, ...]:
-    """Keys of these jobs that others hold, be it one of themselves."""
+    """The keys of these jobs that another job holds, in the store or earlier in the list."""
     keys: list[str] = []
     own: set[tuple[str, str]] = set()
     for job in jobs:
@@ -169,7 +208,7 @@ def held_keys(
 
 
 def next_term(known: LeaderTerm | None, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
-    """Who leads after `holder` has asked to do so until then, or to end it."""
+    """The leader's term after `holder` asks to lead until `until`; an `until` in the past resigns."""
     live = known is not None and known.holder is not None and known.until > now
     if known is not None and live:
         if known.holder != holder:
@@ -179,41 +218,49 @@ def next_term(known: LeaderTerm | None, name: str, holder: str, until: datetime,
     return LeaderTerm(name, holder, term + 1, until) if until > now else LeaderTerm(name, None, term, now)
 
 
-def ordered(known: WorkerCommands, orders: WorkerCommands, seen: WorkerCommands | None) -> WorkerCommands | None:
-    """A worker's orders after new ones; None: they are not for it, as its orders are not those that were seen."""
+def next_commands(known: WorkerCommands, orders: WorkerCommands, seen: WorkerCommands | None) -> WorkerCommands | None:
+    """A worker's commands after new ones. None if its commands are no longer those in `seen`: nothing changes then."""
     if seen is not None and known != seen:
         return None
     return replace(orders, stopped=known.stopped or orders.stopped)
 
 
 def expire_if_due(job: Job, now: datetime) -> Job:
-    """The job as an operator meets it: one that waited past its expires_at has expired."""
+    """The job, expired if it is pending past its expires_at."""
     if job.state is State.PENDING and job.shown(now) == "expired":
         return replace(job, state=State.EXPIRED, finished_at=now)
     return job
 
 
-def ids_in(job_id: JobId | Collection[JobId]) -> list[JobId]:
-    """One id, or each of several once."""
+def unique_ids(job_id: JobId | Collection[JobId]) -> list[JobId]:
+    """The ids as a list without duplicates; a single id is allowed."""
     return [job_id] if isinstance(job_id, str) else list(dict.fromkeys(job_id))
 
 
 def update_of(updates: Updates | None, id: JobId) -> Update | None:
-    """The new values of one job."""
+    """The new values for one job: its own entry of a mapping, or the update for all."""
     return updates.get(id) if isinstance(updates, Mapping) else updates
 
 
-def act(action: Action, job: Job, now: datetime, reason: str, updates: Updates | None = None) -> Job:
-    """The job after an action its state allows (delete aside)."""
+def apply_action(action: Action, job: Job, now: datetime, reason: str, updates: Updates | None = None) -> Job:
+    """The job after an action that its state allows (not for delete)."""
     update = update_of(updates, job.id)
     if action is Action.UPDATE:
-        return updated(job, update or Update())
+        return apply_update(job, update or Update())
     if action is Action.RETRY:
         job = replace(
-            job, state=State.PENDING, run_at=now, attempt=0, crashes=0,
-            finished_at=None, expires_at=None, cancel_reason=None, result=None, failure=without_since(job.failure),
-        )  # fmt: skip
-        return job if update is None else updated(job, update)
+            job,
+            state=State.PENDING,
+            run_at=now,
+            attempt=0,
+            crashes=0,
+            finished_at=None,
+            expires_at=None,
+            cancel_reason=None,
+            result=None,
+            failure=without_since(job.failure),
+        )
+        return job if update is None else apply_update(job, update)
     match action, job.state:
         case Action.CANCEL, State.CANCELLED:
             return job
@@ -227,7 +274,7 @@ def act(action: Action, job: Job, now: datetime, reason: str, updates: Updates |
             return replace(job, state=State.PENDING)
 
 
-def updated(job: Job, update: Update) -> Job:
+def apply_update(job: Job, update: Update) -> Job:
     given = {name: value for name, value in asdict(update).items() if value is not UNSET}
     if "payload" in given:
         given = {"fingerprint": None, "failure": without_since(job.failure), **given}
@@ -235,12 +282,12 @@ def updated(job: Job, update: Update) -> Job:
 
 
 def without_since(failure: Failure | None) -> Failure | None:
-    """The failure of a job that is given another chance: the time it may wait starts again."""
+    """The failure without `since`: a retried job may again wait for the full time."""
     return failure if failure is None or failure.since is None else replace(failure, since=None)
 
 
 def brief_job(job: Job) -> Job:
-    """The job without what is longer than BRIEF_CHARACTERS."""
+    """The job without payload, result and options that are longer than BRIEF_CHARACTERS."""
     options = job.metadata is LEFT_OUT or len(options_of(job)) > BRIEF_CHARACTERS
     result = job.result is not None and len(job.result) > BRIEF_CHARACTERS
     if not options and not result and len(job.payload) <= BRIEF_CHARACTERS:
@@ -251,12 +298,18 @@ def brief_job(job: Job) -> Job:
     if not options:
         return short
     return replace(
-        short, metadata=LEFT_OUT, timeout=UNSET, max_retries=None, backoff=None, beside=False, fingerprint=None,
+        short,
+        metadata=LEFT_OUT,
+        timeout=UNSET,
+        max_retries=None,
+        backoff=None,
+        beside=False,
+        fingerprint=None,
         enqueued_by=None,
-    )  # fmt: skip
+    )
 
 
-def matches(job: Job, which: Filter, now: datetime) -> bool:
+def matches_filter(job: Job, which: Filter, now: datetime) -> bool:
     return (
         (which.ids is None or job.id in which.ids)
         and (which.states is None or job.shown(now) in which.states)
@@ -266,18 +319,18 @@ def matches(job: Job, which: Filter, now: datetime) -> bool:
         and (which.workers is None or job.worker in which.workers)
         and (which.errors is None or (job.failure is not None and job.failure.kind in which.errors))
         and (which.schedules is None or job.schedule in which.schedules)
-        and (which.key_prefix is None or _begins(job, which.key_prefix))
+        and (which.key_prefix is None or _has_key_prefix(job, which.key_prefix))
         and (which.created_after is None or job.created_at >= which.created_after)
         and (which.created_before is None or job.created_at <= which.created_before)
         and (which.ends is None or which.ends.get(job.id) == End(job.finished_at, job.runs))
     )
 
 
-def _begins(job: Job, prefix: str) -> bool:
+def _has_key_prefix(job: Job, prefix: str) -> bool:
     return any(key is not None and key.startswith(prefix) for key in (job.unique_key, job.idempotency_key))
 
 
-def in_trail(entry: AuditEntry, which: AuditFilter) -> bool:
+def matches_audit_filter(entry: AuditEntry, which: AuditFilter) -> bool:
     named = which.action is None or entry.action == which.action or entry.action.startswith(f"{which.action}.")
     return (
         named

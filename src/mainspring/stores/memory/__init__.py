@@ -1,1 +1,1 @@
-"""The contract as plain Python: store.py has a method for each verb, the other files what it does to the jobs."""
+"""The memory store: the Store contract as plain Python; its jobs are lost with the process."""

@@ -1,4 +1,4 @@
-"""Jobs into the memory store: all of a call or none."""
+"""How the memory store enqueues jobs: all jobs of a call, or none if one with on_conflict="raise" meets a held key."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ..rules import resolve_conflict, to_job
 from .jobs import JobTable
 
 
-def enqueue(jobs: JobTable, news: Sequence[NewJob], now: datetime) -> list[Enqueued]:
-    # Only a job that may be refused makes the others worth remembering.
-    jobs.remember(any(new.on_conflict == "raise" for new in news))
+def enqueue(jobs: JobTable, new_jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+    # Undo is needed only if a job may be refused.
+    jobs.track_undo(any(new.on_conflict == "raise" for new in new_jobs))
     answers: list[Enqueued] = []
-    for n, new in enumerate(news):
+    for n, new in enumerate(new_jobs):
         answers.append(enqueue_one(jobs, new, now))
         if answers[n].status == "refused":
             jobs.roll_back()
-            return [answers[n] if i == n else Enqueued(other.id, "refused") for i, other in enumerate(news)]
-    jobs.remember(False)
+            return [answers[n] if i == n else Enqueued(other.id, "refused") for i, other in enumerate(new_jobs)]
+    jobs.track_undo(False)
     return answers
 
 
@@ -29,15 +29,15 @@ def enqueue_one(jobs: JobTable, new: NewJob, now: datetime) -> Enqueued:
     if new.id in jobs:
         return Enqueued(new.id)
     if new.unique_key is not None or new.idempotency_key is not None:
-        key, held = jobs.holder(new)
-        while held is not None and held.shown(now) == "expired":
-            jobs.put(replace(held, state=State.EXPIRED, finished_at=now))
-            key, held = jobs.holder(new)
-        if held is not None and new.on_conflict == "raise":
-            return Enqueued(held.id, "refused", key)
-        if held is not None:
-            changed, status = resolve_conflict(held, new, now)
+        key, holder = jobs.holder(new)
+        while holder is not None and holder.shown(now) == "expired":
+            jobs.put(replace(holder, state=State.EXPIRED, finished_at=now))
+            key, holder = jobs.holder(new)
+        if holder is not None and new.on_conflict == "raise":
+            return Enqueued(holder.id, "refused", key)
+        if holder is not None:
+            changed, status = resolve_conflict(holder, new, now)
             jobs.put(changed)
-            return Enqueued(held.id, status, key)
+            return Enqueued(holder.id, status, key)
     jobs.put(to_job(new, now))
     return Enqueued(new.id)

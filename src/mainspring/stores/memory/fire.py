@@ -1,4 +1,8 @@
-"""Schedules fired into the memory store: the next revision, its jobs and ticks, or nothing."""
+"""How the memory store fires a schedule: its next revision, jobs and ticks are written together, or nothing is.
+
+A firing is refused if a schedule has changed since it was planned, or if a key of its jobs is held; so a tick fires
+once, however many schedulers plan it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from datetime import datetime
 from ...records.job import Action
 from ...records.query import Filter
 from ...schedule.record import Fired, Firing
-from ..rules import CANCELLED_BY, held_keys, standing
+from ..rules import CANCELLED_BY_SCHEDULE, firing_is_current, held_keys
 from .change import change
 from .enqueue import enqueue
 from .jobs import JobTable
@@ -16,14 +20,14 @@ from .ledger import RunLedger
 
 def fire_one(jobs: JobTable, ledger: RunLedger, firing: Firing, now: datetime) -> Fired:
     schedule = firing.schedule
-    if not standing(firing, jobs.series.revision):
+    if not firing_is_current(firing, jobs.schedules.revision):
         return Fired(False)
     if held := held_keys(firing.jobs, jobs.holder, now):
         return Fired(False, held)
-    jobs.series.write(schedule)
+    jobs.schedules.write(schedule)
     enqueue(jobs, firing.jobs, now)
-    jobs.series.record(schedule.name, firing.ticks)
+    jobs.schedules.record(schedule.name, firing.ticks)
     if firing.cancel:
-        which, reason = Filter(ids=firing.cancel), CANCELLED_BY.format(schedule.name)
+        which, reason = Filter(ids=firing.cancel), CANCELLED_BY_SCHEDULE.format(schedule.name)
         change(jobs, ledger, Action.CANCEL, which, now, len(firing.cancel), reason, None, None)
     return Fired(True)

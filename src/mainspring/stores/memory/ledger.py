@@ -1,4 +1,4 @@
-"""What the memory store remembers beside its jobs: their runs, log lines, tallies, and the tasks' circuits."""
+"""The memory store's records beside its jobs: runs, log lines, tallies, and the tasks' circuits."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ...records.job import Job
 from ...records.outcome import Outcome
 from ...records.run import Execution, LogLine
 from ...records.tally import KEPT, SECONDS, RunSums, Span, Tally, begin, counted
-from ..rules import execution, next_circuit
+from ..rules import new_execution, next_circuit
 
-# Outcomes that are added to the tallies together: adding each by itself takes longer than its run.
-COUNT_OUTCOMES = 500
+# Outcomes added to the tallies together: adding each one alone takes longer than a short run.
+BATCH_OUTCOMES = 500
 _Key = tuple[datetime, str, str]
-"""When the span begins, queue, task."""
+"""Begin of the span, queue, task."""
 
 
 class RunLedger:
-    """Kept in step by the store, under its lock."""
+    """Read and written under the store's lock."""
 
     def __init__(self) -> None:
         self.executions: dict[JobId, list[Execution]] = defaultdict(list)
@@ -32,19 +32,19 @@ class RunLedger:
         self.circuits: dict[str, Circuit] = {}
         self._tallies: dict[Span, dict[_Key, RunSums]] = {span: {} for span in SECONDS}
         self._uncounted: list[Outcome] = []
-        # The keys of the tallies that are not kept for ever, oldest first.
+        # Heaps of the keys of tallies that are deleted after a while, oldest first.
         self._oldest: dict[Span, list[_Key]] = {span: [] for span in KEPT}
 
-    def told(self, outcome: Outcome) -> bool:
-        """Whether this very outcome was accepted before."""
-        told = (outcome.lease, outcome.ending, outcome.finished_at)
-        return any((run.lease, run.ending, run.finished_at) == told for run in self.runs(outcome.id))
+    def is_recorded(self, outcome: Outcome) -> bool:
+        """Whether this outcome is recorded as the end of its run: it was accepted, now or earlier."""
+        end = (outcome.lease, outcome.ending, outcome.finished_at)
+        return any((run.lease, run.ending, run.finished_at) == end for run in self.runs(outcome.id))
 
     def runs(self, id: JobId) -> Iterable[Execution]:
         return self.executions.get(id, ())
 
     def accept(self, job: Job, outcome: Outcome) -> None:
-        self.executions[job.id].append(execution(job, outcome))
+        self.executions[job.id].append(new_execution(job, outcome))
         circuit = next_circuit(self.circuits.get(job.task), outcome)
         if circuit is None:
             self.circuits.pop(job.task, None)
@@ -53,20 +53,20 @@ class RunLedger:
 
     def count(self, outcomes: Sequence[Outcome]) -> None:
         self._uncounted += outcomes
-        if len(self._uncounted) >= COUNT_OUTCOMES:
-            self._sum_up()
+        if len(self._uncounted) >= BATCH_OUTCOMES:
+            self._fold_outcomes()
 
-    def _sum_up(self) -> None:
+    def _fold_outcomes(self) -> None:
         outcomes, self._uncounted = self._uncounted, []
         for (at, queue, task), sums in counted(outcomes).items():
             for span, tallies in self._tallies.items():
                 key = (begin(at, span), queue, task)
                 if key not in tallies:
                     tallies[key] = RunSums()
-                    self._forget(span, key, at)
+                    self._prune_tallies(span, key, at)
                 tallies[key].add(sums)
 
-    def _forget(self, span: Span, new: _Key, now: datetime) -> None:
+    def _prune_tallies(self, span: Span, new: _Key, now: datetime) -> None:
         if span in KEPT:
             keys = self._oldest[span]
             heappush(keys, new)
@@ -74,7 +74,7 @@ class RunLedger:
                 del self._tallies[span][heappop(keys)]
 
     def tallies(self, span: Span, since: datetime) -> list[Tally]:
-        self._sum_up()
+        self._fold_outcomes()
         tallies = self._tallies[span]
         return [Tally(*key, _copy(tallies[key])) for key in sorted(tallies) if key[0] >= since]
 

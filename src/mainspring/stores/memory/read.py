@@ -1,4 +1,4 @@
-"""Lists and counts out of the memory store, each by a walk over the jobs of the states that are asked for."""
+"""Lists and counts of the memory store, each by a walk over the jobs in the requested states."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from ...ids import JobId
 from ...records.job import UNFINISHED, Job, Shown, State
 from ...records.query import Cursor, Filter, Sort
 from ...records.queue import DeadGroup, Queue
-from ..rules import matches
+from ..rules import matches_filter
 from .jobs import JobTable
 
 
 def matching(jobs: JobTable, which: Filter, now: datetime) -> list[Job]:
-    """In order of id."""
+    """The jobs that match the filter, in order of id."""
     if which.ids is not None:
         ids: Collection[JobId] = {id for id in which.ids if id in jobs}
     elif which.states is not None:
-        ids = [id for state in State if _stored(state, which.states) for id in jobs.by_state[state]]
+        ids = [id for state in State if _may_be_shown_as(state, which.states) for id in jobs.by_state[state]]
     else:
         ids = jobs
-    return [jobs[id] for id in sorted(ids) if matches(jobs[id], which, now)]
+    return [jobs[id] for id in sorted(ids) if matches_filter(jobs[id], which, now)]
 
 
-def _stored(state: State, shown: Collection[Shown]) -> bool:
-    """Whether a job in this state may be shown in one of those."""
-    return state.value in shown or (state is State.PENDING and not _OF_PENDING.isdisjoint(shown))
+def _may_be_shown_as(state: State, shown: Collection[Shown]) -> bool:
+    """Whether a job stored in this state may be shown in one of those."""
+    return state.value in shown or (state is State.PENDING and not _SHOWN_OF_PENDING.isdisjoint(shown))
 
 
-# What Job.shown() makes of a pending job.
-_OF_PENDING: frozenset[Shown] = frozenset({"pending", "scheduled", "retrying", "expired"})
+# The results of Job.shown() for a pending job.
+_SHOWN_OF_PENDING: frozenset[Shown] = frozenset({"pending", "scheduled", "retrying", "expired"})
 
 
-def _of(jobs: JobTable, states: Collection[State]) -> Iterator[Job]:
+def _jobs_in(jobs: JobTable, states: Collection[State]) -> Iterator[Job]:
     return (jobs[id] for state in states for id in jobs.by_state[state])
 
 
@@ -52,7 +52,7 @@ def page(
 
 
 def _key(job: Job, sort: Sort) -> tuple[datetime, JobId] | None:
-    """Where the job stands in that order; None: it does not."""
+    """The job's sort key; None if that order does not include it."""
     match sort:
         case "created":
             return EPOCH, job.id
@@ -64,19 +64,23 @@ def _key(job: Job, sort: Sort) -> tuple[datetime, JobId] | None:
 
 def queues(jobs: JobTable, paused: Collection[str], now: datetime) -> list[Queue]:
     tally: dict[str, Counter[str]] = {name: Counter() for name in paused}
-    for job in _of(jobs, UNFINISHED):
+    for job in _jobs_in(jobs, UNFINISHED):
         tally.setdefault(job.queue, Counter())[job.shown(now)] += 1
     return [
         Queue(
-            name=name, paused=name in paused, pending=count["pending"], scheduled=count["scheduled"],
-            retrying=count["retrying"], running=count["running"],
+            name=name,
+            paused=name in paused,
+            pending=count["pending"],
+            scheduled=count["scheduled"],
+            retrying=count["retrying"],
+            running=count["running"],
         )
         for name, count in sorted(tally.items())
-    ]  # fmt: skip
+    ]
 
 
 def counts(jobs: JobTable, now: datetime) -> dict[Shown, int]:
-    found: Counter[Shown] = Counter(job.shown(now) for job in _of(jobs, [State.PENDING]))
+    found: Counter[Shown] = Counter(job.shown(now) for job in _jobs_in(jobs, [State.PENDING]))
     for state, ids in jobs.by_state.items():
         if state is not State.PENDING and ids:
             found[cast(Shown, state.value)] += len(ids)
@@ -85,7 +89,7 @@ def counts(jobs: JobTable, now: datetime) -> dict[Shown, int]:
 
 def dead(jobs: JobTable, limit: int) -> list[DeadGroup]:
     groups: dict[tuple[str, str], list[Job]] = defaultdict(list)
-    for job in _of(jobs, [State.DEAD]):
+    for job in _jobs_in(jobs, [State.DEAD]):
         if job.failure is not None:
             groups[job.task, job.failure.kind].append(job)
     found = [_dead_group(task, error, some) for (task, error), some in groups.items()]
@@ -99,7 +103,7 @@ def _dead_group(task: str, error: str, jobs: list[Job]) -> DeadGroup:
 
 
 def groups(jobs: JobTable) -> list[tuple[State, str]]:
-    return sorted({(job.state, job.task) for job in _of(jobs, [state for state in State if state.final])})
+    return sorted({(job.state, job.task) for job in _jobs_in(jobs, [state for state in State if state.final])})
 
 
 def surplus(jobs: JobTable, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Job]:

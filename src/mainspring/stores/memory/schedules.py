@@ -1,4 +1,4 @@
-"""Schedules in the memory store, and what the end of a job means for the one that made it."""
+"""The memory store's table of schedules; a job's end changes the schedule that created it."""
 
 from __future__ import annotations
 
@@ -10,27 +10,25 @@ from heapq import heappop, heappush
 
 from ...records.job import Job, State
 from ...schedule.job_ended import after_dependency_succeeded, after_job_ended, after_job_revived
-from ...schedule.record import MAX_KEPT_TICKS, Due, LeaderTerm, Schedule, Tick
-from ..rules import next_term
+from ...schedule.record import TICKS_KEPT, Due, Schedule, Tick
 
 
-class Series:
-    """Kept in step by the store, under its lock."""
+class MemoryScheduleTable:
+    """Every schedule by its name, with its ticks; read and written under the store's lock."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Schedule] = {}
-        # (due_at, name); entries that no longer fit are dropped when met.
+        # A heap of (due_at, name); outdated entries are dropped when they are reached.
         self._due: list[tuple[datetime, str]] = []
         self._ticks: dict[str, deque[Tick]] = {}
-        self._leaders: dict[str, LeaderTerm] = {}
         self._undo: dict[str, Schedule] | None = None
-        # By the name of the one that they wait on; those that no longer do are dropped when met.
+        # Names of waiting schedules by the schedule they wait on; outdated names are dropped when they are read.
         self._waiting: defaultdict[str, set[str]] = defaultdict(set)
-        # In order; outdated when there are more or fewer rows.
+        # All names in order; outdated if there are more or fewer rows.
         self._names: list[str] = []
 
     def revision(self, name: str) -> int:
-        """0: there is none of that name."""
+        """The schedule's revision; 0 if there is no such schedule."""
         return self.rows[name].revision if name in self.rows else 0
 
     def write(self, schedule: Schedule) -> None:
@@ -42,12 +40,12 @@ class Series:
         if schedule.waits_on is not None:
             self._waiting[schedule.waits_on].add(schedule.name)
 
-    def remember(self, undo: bool) -> None:
-        """From now on keeps what `roll_back` needs, or keeps nothing."""
+    def track_undo(self, undo: bool) -> None:
+        """Begins to record what `roll_back` needs, or stops recording."""
         self._undo = {} if undo else None
 
     def roll_back(self) -> None:
-        """Everything as it was when `remember` was called."""
+        """Restores the schedules that were changed since `track_undo(True)`."""
         undo, self._undo = self._undo or {}, None
         for old in undo.values():
             self.write(old)
@@ -62,16 +60,16 @@ class Series:
         self._names = []
         return found
 
-    # what a job tells the schedule that made it
+    # effects of jobs on their schedules
 
-    def follow(self, old: Job | None, new: Job | None, at: datetime) -> None:
-        """A job was written over another one, or over none; new None: it was deleted."""
+    def job_changed(self, old: Job | None, new: Job | None, at: datetime) -> None:
+        """Applies the change of a job to its schedule. `old` is None for a new job, `new` is None for a deleted one."""
         job = new or old
         if job is None or old is None or job.series is None:
             return
         final = new is None or new.state.final
         if old.state.final == final or (row := self.rows.get(job.series)) is None:
-            return  # a schedule that has nothing to learn is not looked at
+            return  # the change does not concern the schedule
         if final:
             self._end(row, job, None if new is None else new.state, at)
         else:
@@ -86,7 +84,7 @@ class Series:
                 self.write(after_dependency_succeeded(waiting, at))
 
     def waiting(self, name: str) -> list[Schedule]:
-        """Those that wait on that one."""
+        """The schedules that wait on that one."""
         rows = [self.rows[one] for one in self._waiting.get(name, ()) if one in self.rows]
         found = [row for row in rows if row.waits_on == name]
         if len(found) < len(self._waiting.get(name, ())):
@@ -126,14 +124,5 @@ class Series:
         return [self.rows[name] for name in chosen[first : first + limit]]
 
     def ticks(self, name: str, limit: int, before: int | None) -> list[Tick]:
-        kept = reversed(self._ticks.get(name, ()))
-        return [tick for tick in kept if before is None or tick.n < before][:limit]
-
-    # leaders
-
-    def lead(self, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
-        self._leaders[name] = next_term(self._leaders.get(name), name, holder, until, now)
-        return self._leaders[name]
-
-    def leaders(self, now: datetime) -> list[LeaderTerm]:
-        return [one for _, one in sorted(self._leaders.items()) if one.holder is not None and one.until > now]
+        newest = reversed(self._ticks.get(name, ()))
+        return [tick for tick in newest if before is None or tick.n < before][:limit]

@@ -1,4 +1,4 @@
-"""The memory store: the contract as plain Python, lost with the process."""
+"""The memory store: the Store contract as plain Python, lost with the process."""
 
 from __future__ import annotations
 
@@ -25,16 +25,19 @@ from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
 from ...store import Store, Transaction
 from ...task.retention import Rules
 from ..broadcast import Broadcast
-from ..rules import brief_job, ids_in
+from ..rules import brief_job, unique_ids
 from . import change, claim, enqueue, finish, fire, read
-from .documents import MemoryKeeper
+from .audit import MemoryAudit
+from .documents import MemoryDocuments
+from .feed import MemoryFeed
 from .jobs import JobTable
 from .ledger import RunLedger
+from .terms import TermTable
 from .workers import WorkerTable
 
 
-class MemoryStore(MemoryKeeper):
-    """The executable specification. One lock makes every verb atomic, from any thread or loop."""
+class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
+    """The executable specification of the contract. One lock makes every verb atomic, in any thread or event loop."""
 
     refuses_within = "the memory store has no transactions to enqueue within: use sqlite:///… or postgresql://…"
 
@@ -46,11 +49,12 @@ class MemoryStore(MemoryKeeper):
         self._jobs = JobTable()
         self._ledger = RunLedger()
         self._workers = WorkerTable()
+        self._terms = TermTable()
         self._paused: set[str] = set()
         self._new, self._final = Broadcast(self._clock), Broadcast(self._clock)
 
-    def _turn(self) -> AbstractContextManager[object]:
-        """The lock, while the store is open."""
+    def _locked(self) -> AbstractContextManager[object]:
+        """The store's lock. Raises ShuttingDown if the store is closed."""
         self._check()
         return self._lock
 
@@ -58,7 +62,7 @@ class MemoryStore(MemoryKeeper):
         if self._closed:
             raise ShuttingDown("the memory store is closed")
 
-    # life
+    # opening and closing
 
     async def open(self, *, migrate: bool = True) -> None:
         self._closed = False
@@ -84,7 +88,7 @@ class MemoryStore(MemoryKeeper):
         return []
 
     def script(self, at: int, target: int | None = None) -> str:
-        raise BadInput("the memory store has no tables, and no statements that would change them")
+        raise BadInput("the memory store has no tables, so there are no statements to migrate them")
 
     async def time(self) -> datetime:
         self._check()
@@ -105,7 +109,7 @@ class MemoryStore(MemoryKeeper):
     def hears(self) -> bool | None:
         return None
 
-    # the path of a job
+    # jobs
 
     async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
         self._check()
@@ -113,7 +117,7 @@ class MemoryStore(MemoryKeeper):
             raise BadInput(self.refuses_within)
         with self._lock:
             answers = enqueue.enqueue(self._jobs, jobs, now)
-        self._new.ring()
+        self._new.wake_all()
         return answers
 
     async def claim(
@@ -125,7 +129,7 @@ class MemoryStore(MemoryKeeper):
         limit: int,
         now: datetime,
     ) -> Claim:
-        with self._turn():
+        with self._locked():
             expired = self._jobs.expire(now)
             live = self._workers.get(worker)
             if live is None or live.until <= now:
@@ -134,77 +138,77 @@ class MemoryStore(MemoryKeeper):
             return Claim(*taken, expired)
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> BeatReply:
-        with self._turn():
+        with self._locked():
             orders = self._workers.beat(worker, until, now)
             mine = [self._jobs[id] for id in self._jobs.running.get(worker.id, ())]
             cancels = {job.id: job.cancel_reason for job in mine if job.cancel_reason is not None}
             return BeatReply({job.id: job.lease or "" for job in mine}, cancels, orders, watched_until=self._watched)
 
     async def expired(self, *, now: datetime, limit: int) -> list[Job]:
-        with self._turn():
+        with self._locked():
             runs = self._jobs.running.items()
             lost = [id for worker, ids in runs if not self._workers.alive(worker, now) for id in ids]
             return [self._jobs[id] for id in sorted(lost)[:limit]]
 
     async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
-        with self._turn():
-            accepted = [outcome for outcome in outcomes if self._settle(outcome)]
-            # Told a second time it stands; another ending of the same run (it was given up, then came back) does not.
-            stands = {outcome.id for outcome in outcomes if self._ledger.told(outcome)}
+        with self._locked():
+            accepted = [outcome for outcome in outcomes if self._finish_one(outcome)]
+            # A repeated outcome stands; another ending of the same run (it was rescued, then came back) does not.
+            stands = {outcome.id for outcome in outcomes if self._ledger.is_recorded(outcome)}
             self._ledger.count(accepted)
-        self._final.ring()
+        self._final.wake_all()
         if any(outcome.then or outcome.breaker or outcome.schedule for outcome in accepted):
-            self._new.ring()
+            self._new.wake_all()
         return stands
 
-    def _settle(self, outcome: Outcome) -> bool:
+    def _finish_one(self, outcome: Outcome) -> bool:
         return finish.finish_one(self._jobs, self._workers, self._ledger, outcome)
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         raise BadInput("the memory store has no transactions: use ctx.transaction() on sqlite:///… or postgresql://…")
 
     async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
-        with self._turn():
+        with self._locked():
             stands = {report.id for report in reports if finish.report_one(self._jobs, self._ledger, report)}
-        self._final.ring()
+        self._final.wake_all()
         return stands
 
     # schedules
 
     async def due(self, *, now: datetime, limit: int, computed: Collection[str] = ()) -> Due:
-        with self._turn():
-            return self._jobs.series.due(now, limit, computed)
+        with self._locked():
+            return self._jobs.schedules.due(now, limit, computed)
 
     async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
-        with self._turn():
+        with self._locked():
             fired = [fire.fire_one(self._jobs, self._ledger, firing, now) for firing in firings]
-        self._new.ring()
+        self._new.wake_all()
         return fired
 
     async def drop_schedules(self, names: Collection[str]) -> list[str]:
-        with self._turn():
-            return self._jobs.series.drop(names)
+        with self._locked():
+            return self._jobs.schedules.drop(names)
 
     async def schedules(
         self, names: Collection[str] | None = None, *, limit: int, after: str | None = None
     ) -> list[Schedule]:
-        with self._turn():
-            return self._jobs.series.schedules(names, limit, after)
+        with self._locked():
+            return self._jobs.schedules.schedules(names, limit, after)
 
     async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
-        with self._turn():
-            return self._jobs.series.ticks(name, limit, before)
+        with self._locked():
+            return self._jobs.schedules.ticks(name, limit, before)
 
     async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
-        with self._turn():
-            answer = self._jobs.series.lead(name, holder, until, now)
+        with self._locked():
+            answer = self._terms.lead(name, holder, until, now)
         if answer.holder is None:
-            self._new.ring()
+            self._new.wake_all()
         return answer
 
     async def leaders(self, *, now: datetime) -> list[LeaderTerm]:
-        with self._turn():
-            return self._jobs.series.leaders(now)
+        with self._locked():
+            return self._terms.leaders(now)
 
     # operators
 
@@ -219,16 +223,16 @@ class MemoryStore(MemoryKeeper):
         update: Updates | None = None,
         after: JobId | None = None,
     ) -> Changed:
-        with self._turn():
+        with self._locked():
             done = change.change(self._jobs, self._ledger, action, which, now, limit, reason, update, after)
-        self._new.ring()
-        self._final.ring()
+        self._new.wake_all()
+        self._final.wake_all()
         return done
 
     async def pause_queue(self, name: str, paused: bool) -> None:
-        with self._turn():
+        with self._locked():
             (self._paused.add if paused else self._paused.discard)(name)
-        self._new.ring()
+        self._new.wake_all()
 
     async def order(
         self,
@@ -238,8 +242,8 @@ class MemoryStore(MemoryKeeper):
         now: datetime,
         seen: WorkerCommands | None = None,
     ) -> list[WorkerId]:
-        with self._turn():
-            return self._workers.order(workers, orders, now, seen)
+        with self._locked():
+            return self._workers.set_commands(workers, orders, now, seen)
 
     # reading
 
@@ -254,57 +258,61 @@ class MemoryStore(MemoryKeeper):
         sort: Sort = "created",
         brief: bool = False,
     ) -> list[Job]:
-        with self._turn():
+        with self._locked():
             found = read.page(self._jobs, which, now, limit, after, newest, sort)
             return [brief_job(job) for job in found] if brief else found
 
     async def executions(
         self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
     ) -> list[Execution]:
-        with self._turn():
+        with self._locked():
             runs = self._ledger.executions
-            found = (run for id in sorted(ids_in(job_id)) for run in runs.get(id, ()))
+            found = (run for id in sorted(unique_ids(job_id)) for run in runs.get(id, ()))
             return [run for run in found if run.number > after][:limit]
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
-        with self._turn():
+        with self._locked():
             lines = self._ledger.lines.get(job_id, {})
             return [lines[key] for key in sorted(lines) if key > after][:limit]
 
     async def queues(self, *, now: datetime) -> list[Queue]:
-        with self._turn():
+        with self._locked():
             return read.queues(self._jobs, self._paused, now)
 
     async def workers(self, *, now: datetime) -> list[WorkerRow]:
-        with self._turn():
+        with self._locked():
             return self._workers.live(now)
 
     async def counts(self, *, now: datetime) -> dict[Shown, int]:
-        with self._turn():
+        with self._locked():
             return read.counts(self._jobs, now)
 
     async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
-        with self._turn():
+        with self._locked():
             return self._ledger.tallies(span, since)
 
     async def circuits(self) -> list[Circuit]:
-        with self._turn():
+        with self._locked():
             return [circuit for _, circuit in sorted(self._ledger.circuits.items())]
 
     async def dead(self, *, limit: int) -> list[DeadGroup]:
-        with self._turn():
+        with self._locked():
             return read.dead(self._jobs, limit)
 
-    # forgetting
+    # pruning
 
     async def groups(self) -> list[tuple[State, str]]:
-        with self._turn():
+        with self._locked():
             return read.groups(self._jobs)
 
     async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
-        with self._turn():
+        with self._locked():
             return read.surplus(self._jobs, state, task, keep, before, limit)
 
+    async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
+        with self._locked():
+            return self._drop_expired_documents(now) + self._drop_old_entries(audited_since)
+
     async def forget(self, rules: Rules, *, now: datetime) -> int:
-        with self._turn():
+        with self._locked():
             return 0

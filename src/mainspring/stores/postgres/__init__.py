@@ -1,6 +1,8 @@
-"""Jobs in a database: store.py has a method for each verb, tables.sql what is kept, pool.py the connections.
+"""The PostgreSQL store: jobs in one database that any number of machines share.
 
-A verb's statements are in the file named after it. Between server and us are route.py (is there a pooler?) and doubt.py
-(was an answer lost?); between processes wire.py (who speaks) and ear.py (who hears); beside our transactions are those
-of others, in within.py and transaction.py. days.py and forget.py keep the history in parts that go whole.
+store.py has a method for each verb of the Store protocol; the statements of a verb are in the file named after it.
+tables.sql is the schema and its migrations, pool.py holds the connections. connector.py detects a pooler, stalled.py
+finds statements whose answer was lost. notifier.py and listener.py wake other processes by NOTIFY and LISTEN.
+within.py and transaction.py work in the transaction of a caller or of a task. partitions.py and partition_pruning.py
+keep the history in one table per day, which is dropped whole.
 """

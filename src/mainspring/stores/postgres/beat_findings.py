@@ -1,4 +1,4 @@
-"""What a beat finds out besides, so that a worker that hears has no need to look: what is due, who is silent."""
+"""What a beat checks besides, so that a worker that listens need not poll: due work, and runs of silent workers."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from msgspec import Struct
 
 from ...clock import micros
 from ...records.worker import WorkerInfo
-from .claim import ClaimRequest, look
+from .claim import ClaimRequest, read_claim_view
 from .pool import Session
 
 
 class BeatFindings(Struct, frozen=True):
-    crowd: int
-    """Workers alive."""
+    live_workers: int
+    """Number of live workers."""
     lost: bool
-    """A silent worker holds runs."""
+    """A silent worker has runs to rescue."""
     due: bool
-    """A claim of this worker would take something now, or a schedule is due: the word of it must have been lost."""
+    """A claim of this worker would find work, or a schedule is due: its notification must have been lost."""
 
 
-_NEWS = """WITH alive AS (SELECT id FROM mainspring_workers WHERE until > $1)
+_FINDINGS = """WITH alive AS (SELECT id FROM mainspring_workers WHERE until > $1)
     SELECT (SELECT count(*) FROM alive),
         EXISTS (SELECT 1 FROM mainspring_leases WHERE worker <> ALL (ARRAY(SELECT id FROM alive))),
         EXISTS (SELECT 1 FROM mainspring_schedules WHERE due_at <= $1 AND NOT computed)"""
 
 
-async def news(db: Session, worker: WorkerInfo, now: datetime) -> BeatFindings:
-    crowd, lost, due = await db.row(_NEWS, micros(now))
+async def find_on_beat(db: Session, worker: WorkerInfo, now: datetime) -> BeatFindings:
+    live_workers, lost, due = await db.row(_FINDINGS, micros(now))
     if not due and worker.running < worker.concurrency and not worker.drained:
-        asked = ClaimRequest(worker.queues, worker.id, worker.tasks, 1, now)
-        due = (await look(db, asked)).acts(asked.now)
-    return BeatFindings(crowd, lost, due)
+        request = ClaimRequest(worker.queues, worker.id, worker.tasks, 1, now)
+        due = (await read_claim_view(db, request)).has_work(request.now)
+    return BeatFindings(live_workers, lost, due)

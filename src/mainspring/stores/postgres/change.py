@@ -1,4 +1,4 @@
-"""What operators do to jobs in the PostgreSQL store."""
+"""Operators' actions on jobs of the PostgreSQL store: cancel, retry, pause, resume, update, delete."""
 
 from __future__ import annotations
 
@@ -9,9 +9,18 @@ from ...ids import JobId
 from ...records.job import Action, Job
 from ...records.query import Changed, Cursor, Filter, Refusal, Updates
 from ..rows import job_of
-from ..rules import act, expire_if_due, matches, refused
-from . import schedules as series
-from .jobs import Holders, Pair, drop, follow, lock, lock_keys, series_of, write
+from ..rules import apply_action, expire_if_due, matches_filter, refusal_of
+from . import schedules
+from .jobs import (
+    Holders,
+    JobPair,
+    apply_job_changes,
+    counted_schedules_of,
+    delete_jobs,
+    lock_jobs,
+    lock_keys,
+    write_jobs,
+)
 from .lists import jobs
 from .pool import Session
 
@@ -26,41 +35,43 @@ async def change(
     update: Updates | None,
     after: JobId | None,
 ) -> Changed:
-    """Inside a transaction."""
+    """Applies the action to the first `limit` matching jobs after the id `after`. Runs inside a transaction."""
     rows = await jobs(db, which, micros(now), limit, None if after is None else Cursor(after))
     seen = [job_of(row) for row in rows]
     next = seen[-1].id if seen and len(seen) == limit else None
     if action is Action.RETRY:
         await lock_keys(db, seen)
-    await series.lock(db, series_of(seen))
-    # What has moved on between the look and the lock is met as it is now, or not at all.
-    chosen = [job for job in await lock(db, [job.id for job in seen], finished=True) if matches(job, which, now)]
+    await schedules.lock_schedules(db, counted_schedules_of(seen))
+    # A job that changed between the list and its lock is taken as it is now, or left out if it no longer matches.
+    chosen = [
+        job for job in await lock_jobs(db, [job.id for job in seen], finished=True) if matches_filter(job, which, now)
+    ]
     holders = await Holders.of(db, chosen) if action is Action.RETRY else Holders()
     refused: dict[JobId, Refusal] = {}
-    gone: list[Job] = []
-    pairs: list[Pair] = []
+    deleted: list[Job] = []
+    pairs: list[JobPair] = []
     for job in chosen:
-        met = expire_if_due(job, now)
-        refusal = _refusal(holders, action, met)
+        current = expire_if_due(job, now)
+        refusal = _refusal(holders, action, current)
         if refusal is not None:
             refused[job.id] = refusal
         elif action is Action.DELETE:
-            gone.append(job)
+            deleted.append(job)
         else:
-            pairs.append((job, act(action, met, now, reason, update)))
+            pairs.append((job, apply_action(action, current, now, reason, update)))
             holders.put(pairs[-1][1])
-    await write(db, [pair for pair in pairs if pair[0] is not pair[1]])
-    await follow(db, pairs)
-    if gone:
-        await drop(db, gone, now)
+    await write_jobs(db, [pair for pair in pairs if pair[0] is not pair[1]])
+    await apply_job_changes(db, pairs)
+    if deleted:
+        await delete_jobs(db, deleted, now)
     return Changed([job.id for job in chosen if job.id not in refused], refused, next)
 
 
 def _refusal(holders: Holders, action: Action, job: Job) -> Refusal | None:
-    if (refusal := refused(action, job)) is not None:
+    if (refusal := refusal_of(action, job)) is not None:
         return refusal
     if action is Action.RETRY:
-        key, held = holders.holder(job)
-        if held is not None and held.id != job.id:
-            return Refusal(job.state, key, held.id)
+        key, other = holders.holder(job)
+        if other is not None and other.id != job.id:
+            return Refusal(job.state, key, other.id)
     return None

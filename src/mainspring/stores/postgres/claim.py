@@ -1,4 +1,10 @@
-"""Jobs out of the PostgreSQL store, under a lease; and the beats that keep it."""
+"""How the PostgreSQL store claims jobs for a worker, and records the worker's beats and commands.
+
+A plain claim is one statement (TAKE_PLAIN): it walks along mainspring_jobs_ready, locks due jobs with SKIP LOCKED, sets
+them running under one new lease, notes the lease in mainspring_leases, and returns the rows. If there is anything
+special to do first (overdue jobs to expire, suspects, half-open circuits), it takes nothing, and `claim` does all of it
+in one transaction. Rules: rules.py and memory/claim.py, which the contract tests compare with this file.
+"""
 
 from __future__ import annotations
 
@@ -18,30 +24,35 @@ from ...records.job import POISON_SUSPECT_CRASHES, UNREADABLE, State
 from ...records.outcome import Outcome
 from ...records.unreadable import readable
 from ...records.worker import BeatReply, WorkerCommands, WorkerInfo
-from ..rows import CLAIMED, COLUMNS, job_of
-from ..rules import LONG_SILENT, ordered
-from . import schedules as series
-from .documents import WATCHED
-from .jobs import BOTH, OVER, follow, write
+from ..rows import CLAIMED_COLUMNS, COLUMNS, job_of
+from ..rules import SILENT_WORKER_RETENTION, next_commands
+from . import schedules
+from .feed import WATCHED
+from .jobs import ALL_COLUMNS, OVERWRITE, apply_job_changes, write_jobs
 from .pool import Session
 
-# A claim ends at most this many expired jobs, so that a flood of them does not keep it.
-EXPIRE_LIMIT = 5000
-LEASES_KNOWN = 10_000
-# A claim that is full with so many jobs has a backlog before it. Then, in seconds: how often it is looked whether there
-# is much to pass over, at most and as a multiple of what the look takes; and what one takes that has nothing to pass.
-BACKLOG = 50
-LOOK_EVERY, LOOK_SHARE, SLOW_LOOK = 2.0, 50.0, 0.01
+# Jobs that one claim expires at most, so that a flood of them does not delay it.
+MAX_EXPIRED_JOBS = 5000
+# Leases that OpenLeases remembers.
+MAX_KNOWN_LEASES = 10_000
+# A full claim of at least this many jobs means a backlog.
+MIN_BACKLOG_JOBS = 50
+# With a backlog, a survey (read_claim_view) is made this often at most.
+SURVEY_EVERY_SECONDS = 2.0
+# The pause after a survey is at least this multiple of its duration.
+SURVEY_REST_FACTOR = 50.0
+# A survey that takes longer passes over many dead rows.
+SLOW_SURVEY_SECONDS = 0.01
 
 _encode = msgspec.json.encode
-_orders = msgspec.json.Decoder(WorkerCommands).decode
+_decode_commands = msgspec.json.Decoder(WorkerCommands).decode
 
-# The index has what is running as well: rows that are passed over, as many as run.
+# The index contains running jobs too; a claim passes over these.
 _READY = "crashes < 2 AND NOT parked AND state = 'pending'"
 _SUSPECT = "crashes >= 2 AND NOT parked AND state = 'pending'"
 _EXPIRES = "expires_at IS NOT NULL AND NOT parked AND state = 'pending'"
-# Every (queue, task, rank) that has pending jobs, with its first run_at, by hops along the index: the cost is the
-# number of groups, however many jobs each has.
+# Every (queue, task, rank) group with pending jobs, and its first run_at, by hops along the index: the cost is the
+# number of groups, not of jobs.
 _GROUPS = f"""RECURSIVE groups AS (
         (SELECT queue, task, rank, run_at, '' AS after FROM mainspring_jobs WHERE {_READY}
             ORDER BY queue, task, rank, run_at, id LIMIT 1)
@@ -49,35 +60,35 @@ _GROUPS = f"""RECURSIVE groups AS (
         SELECT hop.* FROM groups CROSS JOIN LATERAL (SELECT queue, task, rank, run_at, '' FROM mainspring_jobs
             WHERE {_READY} AND (queue, task, rank) > (groups.queue, groups.task, groups.rank)
             ORDER BY queue, task, rank, run_at, id LIMIT 1) AS hop)"""
-# Or those that are known, each with the last of its jobs that was taken: see Stride.
+# The groups of a BacklogCursor instead, each with the last job that was claimed from it.
 _KNOWN = """groups AS (SELECT * FROM unnest($7::text[], $8::text[], $9::integer[], $10::bigint[], $11::text[])
         AS known (queue, task, rank, run_at, after))"""
-# $1 worker, $2 now, $3 tasks, $4 queues
-_NAMED = """task = ANY($3) AND ($4::text[] IS NULL OR queue = ANY($4))
+# Groups that the worker serves. $1 worker, $2 now, $3 tasks, $4 queues
+_SERVED = """task = ANY($3) AND ($4::text[] IS NULL OR queue = ANY($4))
     AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused))"""
-_FRESH = "(expires_at IS NULL OR expires_at > $2)"
+_UNEXPIRED = "(expires_at IS NULL OR expires_at > $2)"
 _GROUP = f"""{_READY} AND queue = one.queue AND task = one.task AND rank = one.rank
-    AND (run_at, id) > (one.run_at, one.after) AND run_at <= $2 AND {_FRESH} ORDER BY run_at, id"""
+    AND (run_at, id) > (one.run_at, one.after) AND run_at <= $2 AND {_UNEXPIRED} ORDER BY run_at, id"""
 _START = "state = 'running', lease = $5, worker = $1, started_at = $2, attempt = attempt + 1, runs = runs + 1"
-_NOTE = """INSERT INTO mainspring_leases SELECT $1, $5, array_agg(id) FROM taken HAVING count(*) > 0
+_RECORD_LEASE = """INSERT INTO mainspring_leases SELECT $1, $5, array_agg(id) FROM taken HAVING count(*) > 0
     ON CONFLICT (worker, lease) DO UPDATE SET ids = mainspring_leases.ids || excluded.ids"""
 
-# When to ask again after rows were taken: at once if more may be due; -1: circuits have a say in it, so look.
+# When to claim again after rows were taken: at once if more may be due; -1 if open circuits decide (read the view).
 _NEXT = f"""CASE WHEN (SELECT count(*) = $6 OR count(*) < (SELECT count(*) FROM first) FROM taken) THEN $2
         WHEN EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until IS NOT NULL) THEN -1
         ELSE least((SELECT min((SELECT run_at FROM mainspring_jobs WHERE {_READY} AND queue = one.queue
                 AND task = one.task AND rank = one.rank AND run_at > $2 ORDER BY run_at, id LIMIT 1))
-            FROM groups AS one WHERE {_NAMED}),
+            FROM groups AS one WHERE {_SERVED}),
             (SELECT expires_at FROM mainspring_jobs WHERE {_EXPIRES} AND id <> ALL (ARRAY(SELECT id FROM taken))
                 ORDER BY expires_at LIMIT 1)) END"""
 
-# How many of each group are among the first $6 of all is found without a lock; then so many that nobody else has
-# locked are taken of each. So claims that meet pass each other by, and none locks more than it takes, unless that is
-# too large for one claim: only of what is locked it is known how large it is. The server knows that without reading it.
+# `first` counts without a lock how many jobs of each group are among the first $6 of all. `locked` then locks this
+# number of unlocked jobs of each group. So concurrent claims pass each other, and none locks more than it takes, unless
+# the jobs exceed the byte budget: a job's size is known only once it is locked. octet_length does not read the text.
 _TAKE = f"""WITH {{groups}},
     first AS (SELECT one.* FROM groups AS one CROSS JOIN LATERAL (
             SELECT run_at AS due_at, id FROM mainspring_jobs WHERE {_GROUP} LIMIT $6) AS job
-        WHERE {_NAMED} AND task <> ALL (ARRAY(SELECT task FROM mainspring_circuits WHERE open_until IS NOT NULL))
+        WHERE {_SERVED} AND task <> ALL (ARRAY(SELECT task FROM mainspring_circuits WHERE open_until IS NOT NULL))
             AND one.run_at <= $2 AND {{guard}}
         ORDER BY one.rank, due_at, id LIMIT $6),
     one AS MATERIALIZED (SELECT queue, task, rank, run_at, after, count(*) AS share FROM first GROUP BY 1, 2, 3, 4, 5),
@@ -88,30 +99,30 @@ _TAKE = f"""WITH {{groups}},
         SELECT place FROM locked WHERE (SELECT sum(size) FROM locked) < {{left}}
         UNION ALL
         SELECT place FROM (SELECT place, sum(size) OVER (ORDER BY rank, run_at, id) - size AS before FROM locked) AS cut
-        WHERE before < {{left}} AND (SELECT sum(size) FROM locked) >= {{left}})) RETURNING {CLAIMED}),
-    noted AS ({_NOTE})
+        WHERE before < {{left}} AND (SELECT sum(size) FROM locked) >= {{left}})) RETURNING {CLAIMED_COLUMNS}),
+    noted AS ({_RECORD_LEASE})
     SELECT taken.*, (SELECT {_NEXT}) AS next_at FROM taken ORDER BY rank, run_at, id"""
 _ALIVE = "EXISTS (SELECT 1 FROM mainspring_workers WHERE id = $1 AND until > $2)"
-# What comes before the order, or has to end first, is rare: where there is any, nothing is taken here.
-_PLAIN = f"""(SELECT {_ALIVE}
+# True if the worker is alive and nothing special has to be done first (which is rare).
+_NOTHING_SPECIAL = f"""(SELECT {_ALIVE}
         AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE {_EXPIRES} AND expires_at <= $2)
         AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE {_SUSPECT})
         AND NOT EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until <= $2 AND probe IS NULL))"""
-TAKE_PLAIN = _TAKE.format(groups=_GROUPS, guard=_PLAIN, left=CLAIM_BYTES)
-TAKE_KNOWN = _TAKE.format(groups=_KNOWN, guard=_PLAIN, left=CLAIM_BYTES)
+TAKE_PLAIN = _TAKE.format(groups=_GROUPS, guard=_NOTHING_SPECIAL, left=CLAIM_BYTES)
+TAKE_KNOWN = _TAKE.format(groups=_KNOWN, guard=_NOTHING_SPECIAL, left=CLAIM_BYTES)
 _TAKE_REST = _TAKE.format(groups=_GROUPS, guard="true", left="$7::bigint")
 _TAKE_FIRST = f"""WITH taken AS (UPDATE mainspring_jobs SET {_START} WHERE id = (
-        SELECT id FROM mainspring_jobs WHERE id = $3 AND state = 'pending' AND crashes = $4 AND {_FRESH}
-        FOR NO KEY UPDATE SKIP LOCKED) RETURNING {CLAIMED}),
-    noted AS ({_NOTE})
+        SELECT id FROM mainspring_jobs WHERE id = $3 AND state = 'pending' AND crashes = $4 AND {_UNEXPIRED}
+        FOR NO KEY UPDATE SKIP LOCKED) RETURNING {CLAIMED_COLUMNS}),
+    noted AS ({_RECORD_LEASE})
     SELECT * FROM taken"""
 
-# All that decides what a claim does, in one look.
-_SEEN = f"""WITH {_GROUPS}
-    SELECT 'group' AS kind, queue, task, rank, run_at AS at, NULL AS id, 0 AS crashes FROM groups WHERE {_NAMED}
+# All that decides what a claim does, in one statement.
+_CLAIM_VIEW = f"""WITH {_GROUPS}
+    SELECT 'group' AS kind, queue, task, rank, run_at AS at, NULL AS id, 0 AS crashes FROM groups WHERE {_SERVED}
     UNION ALL
     SELECT 'suspect', queue, task, rank, run_at, id, crashes FROM mainspring_jobs
-        WHERE {_SUSPECT} AND {_NAMED} AND NOT EXISTS (SELECT 1 FROM mainspring_jobs
+        WHERE {_SUSPECT} AND {_SERVED} AND NOT EXISTS (SELECT 1 FROM mainspring_jobs
             WHERE crashes >= 2 AND NOT parked AND state = 'running' AND worker = $1)
     UNION ALL
     SELECT 'circuit', '', task, 0, open_until, probe, 0 FROM mainspring_circuits WHERE open_until IS NOT NULL
@@ -122,7 +133,7 @@ _SEEN = f"""WITH {_GROUPS}
 
 
 class ClaimRequest:
-    """Who claims, and what."""
+    """The parameters of one claim, with its new lease."""
 
     def __init__(
         self, queues: Collection[str] | None, worker: WorkerId, tasks: Collection[str], limit: int, now: datetime
@@ -132,14 +143,14 @@ class ClaimRequest:
 
 
 class ClaimView:
-    """What waits for one worker: groups and suspects, as the tasks' circuits let them."""
+    """What one worker can claim: groups and suspects, and the open circuits of their tasks."""
 
     def __init__(self, rows: list[Any]) -> None:
         kinds: dict[str, list[Any]] = {kind: [] for kind in ("group", "suspect", "circuit", "alive", "expiry")}
         for row in rows:
             kinds[row[0]].append(row)
         self.groups = kinds["group"]
-        self.suspects = sorted(kinds["suspect"], key=_order)
+        self.suspects = sorted(kinds["suspect"], key=_claim_order)
         self.open: dict[str, tuple[int, JobId | None]] = {
             task: (until, probe) for _, _, task, _, until, probe, _ in sorted(kinds["circuit"], key=lambda row: row[2])
         }
@@ -148,7 +159,7 @@ class ClaimView:
 
     @property
     def next_at(self) -> int | None:
-        """When a claim would next do something."""
+        """When a claim will next find work; None if nothing waits."""
         due = [] if self.expiry is None else [self.expiry]
         for _, _, task, _, run_at, *_ in self.groups + self.suspects:
             until, probe = self.open.get(task, (run_at, None))
@@ -156,43 +167,46 @@ class ClaimView:
                 due.append(max(run_at, until))
         return min(due, default=None)
 
-    def acts(self, now: int) -> bool:
-        """Whether a claim would do something now."""
+    def has_work(self, now: int) -> bool:
+        """Whether a claim would find work now: jobs to take or to expire."""
         if self.expiry is not None and self.expiry <= now:
             return True
         return self.alive and self.next_at is not None and self.next_at <= now
 
 
 class BacklogCursor:
-    """Where claims of a long backlog go on. What lies before it is taken; but while some transaction keeps the server
-    from clearing that away, each claim would pass over all of it. Only then is it used, as jobs may come to lie behind,
-    or in a new group: so there is a fresh look every few seconds, beside the claims.
+    """Where the claims of a long backlog go on in each group.
+
+    While an old transaction keeps VACUUM from removing claimed rows, every claim would pass over all of them. The
+    cursor lets it begin behind them. It is used only then, because it misses jobs that arrive before it or in a new
+    group; a survey every few seconds, beside the claims, finds these.
     """
 
     def __init__(self) -> None:
         self._after: dict[tuple[str, str, int], tuple[int, JobId]] = {}
-        self._asked: object = None
-        self._look_at = 0.0
+        self._request_key: object = None
+        self._survey_at = 0.0
 
-    def due(self, now: float) -> bool:
-        """Whether it is time for a look."""
-        return now >= self._look_at
+    def is_survey_due(self, now: float) -> bool:
+        """Whether it is time for the next survey."""
+        return now >= self._survey_at
 
-    def learn(self, view: ClaimView, asked: ClaimRequest, now: float, took: float) -> None:
-        """What a look showed, and how long that took."""
-        self._look_at = now + max(LOOK_EVERY, LOOK_SHARE * took)
-        self._asked = asked.which[2:]
-        groups = view.groups if took > SLOW_LOOK else ()
+    def learn(self, view: ClaimView, request: ClaimRequest, now: float, took: float) -> None:
+        """Takes over the groups of a survey if it was slow; else the next claims go without a cursor."""
+        self._survey_at = now + max(SURVEY_EVERY_SECONDS, SURVEY_REST_FACTOR * took)
+        self._request_key = request.which[2:]
+        groups = view.groups if took > SLOW_SURVEY_SECONDS else ()
         self._after = {(queue, task, rank): (run_at, "") for _, queue, task, rank, run_at, *_ in groups}
 
-    def of(self, asked: ClaimRequest) -> list[list[Any]] | None:
-        """The groups and where to go on in each, if a claim should."""
-        if not self._after or self._asked != asked.which[2:]:
+    def positions_for(self, request: ClaimRequest) -> list[list[Any]] | None:
+        """The groups and the position in each, as columns of TAKE_KNOWN. None if claims go without a cursor."""
+        if not self._after or self._request_key != request.which[2:]:
             return None
-        groups, places = zip(*self._after.items(), strict=True)
-        return [list(column) for column in (*zip(*groups, strict=True), *zip(*places, strict=True))]
+        groups, positions = zip(*self._after.items(), strict=True)
+        return [list(column) for column in (*zip(*groups, strict=True), *zip(*positions, strict=True))]
 
-    def took(self, rows: list[Any], limit: int) -> None:
+    def advance(self, rows: list[Any], limit: int) -> None:
+        """Moves behind the claimed rows; a claim that is not full ends the backlog."""
         if len(rows) < limit:
             self._after = {}
         for row in rows if self._after else ():
@@ -200,21 +214,21 @@ class BacklogCursor:
 
 
 class OpenLeases:
-    """How many jobs of each lease taken here are still out, so that the last one to end can take its row along.
-    What is missed here, a beat clears away."""
+    """The number of running jobs of each lease claimed here, so that the last finish deletes the lease's row. A beat
+    deletes the rows that are missed here."""
 
     def __init__(self) -> None:
         self._worker = ""
         self._out: dict[Lease, int] = {}
 
-    def begun(self, worker: WorkerId, lease: Lease, jobs: int) -> None:
-        if worker != self._worker or len(self._out) > LEASES_KNOWN:
+    def opened(self, worker: WorkerId, lease: Lease, jobs: int) -> None:
+        if worker != self._worker or len(self._out) > MAX_KNOWN_LEASES:
             self._worker, self._out = worker, {}
         if jobs:
             self._out[lease] = jobs
 
-    def ended(self, outcomes: Sequence[Outcome]) -> tuple[WorkerId, list[Lease]]:
-        """Whose leases have no more jobs out when these are stored, and which."""
+    def finished(self, outcomes: Sequence[Outcome]) -> tuple[WorkerId, list[Lease]]:
+        """The worker, and its leases that have no running job once these outcomes are stored."""
         for lease, ended in Counter(outcome.lease for outcome in outcomes).items():
             if lease in self._out:
                 self._out[lease] -= ended
@@ -224,118 +238,125 @@ class OpenLeases:
         return self._worker, over
 
 
-async def take_plain(db: Session, asked: ClaimRequest) -> list[Any]:
-    """What is due, where nothing out of the ordinary has to be done first: one statement."""
-    return await db.rows(TAKE_PLAIN, *asked.which, asked.lease, asked.limit)
+async def take_plain(db: Session, request: ClaimRequest) -> list[Any]:
+    """Claims due jobs in one statement; takes nothing if something special has to be done first."""
+    return await db.rows(TAKE_PLAIN, *request.which, request.lease, request.limit)
 
 
-async def take_known(db: Session, asked: ClaimRequest, known: list[list[Any]]) -> list[Any]:
-    return await db.rows(TAKE_KNOWN, *asked.which, asked.lease, asked.limit, *known)
+async def take_known(db: Session, request: ClaimRequest, positions: list[list[Any]]) -> list[Any]:
+    """Like take_plain, but goes on at the positions of a BacklogCursor."""
+    return await db.rows(TAKE_KNOWN, *request.which, request.lease, request.limit, *positions)
 
 
-async def look(db: Session, asked: ClaimRequest) -> ClaimView:
-    return ClaimView(await db.rows(_SEEN, *asked.which))
+async def read_claim_view(db: Session, request: ClaimRequest) -> ClaimView:
+    return ClaimView(await db.rows(_CLAIM_VIEW, *request.which))
 
 
-async def claim(db: Session, asked: ClaimRequest) -> tuple[list[Any], int | None, list[JobId]]:
-    """Inside a transaction: the rows taken, when to ask again, and what has expired."""
-    expired = await _expire(db, asked.now)
-    worker, now, *_ = asked.which
-    # Locked, so that two claims of one worker do not both find that it holds no suspect.
+async def claim(db: Session, request: ClaimRequest) -> tuple[list[Any], int | None, list[JobId]]:
+    """The claimed rows, when to claim again, and the expired ids. Runs inside a transaction."""
+    expired = await _expire(db, request.now)
+    worker, now, *_ = request.which
+    # Locked, so that two claims of one worker do not both find that it runs no suspect.
     alive = "SELECT 1 FROM mainspring_workers WHERE id = $1 AND until > $2 FOR NO KEY UPDATE"
     if not await db.value(alive, worker, now):
         return [], None, expired
-    view = await look(db, asked)
-    taken = await _firsts(db, view, asked)
-    if len(taken) < asked.limit and (left := CLAIM_BYTES - _bytes(taken)) > 0:
-        taken += await db.rows(_TAKE_REST, *asked.which, asked.lease, asked.limit - len(taken), left)
+    view = await read_claim_view(db, request)
+    taken = await _take_probes_and_suspect(db, view, request)
+    if len(taken) < request.limit and (left := CLAIM_BYTES - _payload_bytes(taken)) > 0:
+        taken += await db.rows(_TAKE_REST, *request.which, request.lease, request.limit - len(taken), left)
     taken.sort(key=lambda row: (row["rank"], row["run_at"], row["id"]))
-    if len(taken) >= asked.limit or _bytes(taken) >= CLAIM_BYTES or len(expired) >= EXPIRE_LIMIT:
+    if len(taken) >= request.limit or _payload_bytes(taken) >= CLAIM_BYTES or len(expired) >= MAX_EXPIRED_JOBS:
         return taken, now, expired
-    return taken, (await look(db, asked)).next_at, expired
+    return taken, (await read_claim_view(db, request)).next_at, expired
 
 
 _LATE = f"{_EXPIRES} AND expires_at <= $1"
 _EXPIRE = f"""WITH gone AS (DELETE FROM mainspring_jobs WHERE ctid = ANY (ARRAY(
         SELECT ctid FROM mainspring_jobs WHERE {_LATE} AND schedule IS NULL
         ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING *)
-    INSERT INTO mainspring_finished ({BOTH})
-    SELECT {BOTH.replace("state", "'expired'", 1).replace("finished_at", "$1", 1)} FROM gone {OVER} RETURNING id"""
-# Found without a lock, since their schedules are locked first.
-_FOUND = f"""SELECT id, schedule FROM mainspring_jobs WHERE {_LATE} AND schedule IS NOT NULL
+    INSERT INTO mainspring_finished ({ALL_COLUMNS})
+    SELECT {ALL_COLUMNS.replace("state", "'expired'", 1).replace("finished_at", "$1", 1)} FROM gone
+        {OVERWRITE} RETURNING id"""
+# Read without a lock, because their schedules have to be locked first.
+_SCHEDULED_EXPIRED = f"""SELECT id, schedule FROM mainspring_jobs WHERE {_LATE} AND schedule IS NOT NULL
     ORDER BY expires_at, id LIMIT $2"""
-_TOLD = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE {_LATE} AND id = ANY($2)
+_LOCK_SCHEDULED_EXPIRED = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE {_LATE} AND id = ANY($2)
     ORDER BY expires_at, id FOR NO KEY UPDATE SKIP LOCKED"""
 
 
 async def _expire(db: Session, now: int) -> list[JobId]:
-    found = await db.rows(_FOUND, now, EXPIRE_LIMIT)
-    await series.lock(db, {schedule for _, schedule in found})
-    expired = [id for (id,) in await db.rows(_EXPIRE, now, EXPIRE_LIMIT - len(found))]
+    found = await db.rows(_SCHEDULED_EXPIRED, now, MAX_EXPIRED_JOBS)
+    await schedules.lock_schedules(db, {schedule for _, schedule in found})
+    expired = [id for (id,) in await db.rows(_EXPIRE, now, MAX_EXPIRED_JOBS - len(found))]
     if found:
-        jobs = [job_of(row) for row in await db.rows(_TOLD, now, [id for id, _ in found])]
+        jobs = [job_of(row) for row in await db.rows(_LOCK_SCHEDULED_EXPIRED, now, [id for id, _ in found])]
         pairs = [(job, replace(job, state=State.EXPIRED, finished_at=instant(now))) for job in jobs]
-        await write(db, pairs)
-        await follow(db, pairs)
+        await write_jobs(db, pairs)
+        await apply_job_changes(db, pairs)
         expired += [job.id for job in jobs]
     return sorted(expired)
 
 
-async def _firsts(db: Session, view: ClaimView, asked: ClaimRequest) -> list[Any]:
-    """Takes what comes before all others: a probe for each half-open circuit, and one suspect."""
+async def _take_probes_and_suspect(db: Session, view: ClaimView, request: ClaimRequest) -> list[Any]:
+    """Takes a probe for each half-open circuit, and one suspect."""
     taken: list[Any] = []
-    suspects = [row for row in view.suspects if row[4] <= asked.now]
+    suspects = [row for row in view.suspects if row[4] <= request.now]
     for task, (until, probe) in view.open.items():
-        if probe is not None or until > asked.now or len(taken) >= asked.limit or _bytes(taken) >= CLAIM_BYTES:
+        if (
+            probe is not None
+            or until > request.now
+            or len(taken) >= request.limit
+            or _payload_bytes(taken) >= CLAIM_BYTES
+        ):
             continue
-        row = await _probe(db, view, task, [row for row in suspects if row[2] == task], asked)
+        row = await _probe(db, view, task, [row for row in suspects if row[2] == task], request)
         if row is not None:
             taken.append(row)
             if row["crashes"] >= POISON_SUSPECT_CRASHES:
                 suspects = []
     suspects = [row for row in suspects if row[2] not in view.open]
-    if suspects and len(taken) < asked.limit and _bytes(taken) < CLAIM_BYTES:
-        taken += await _first(db, suspects[0], asked)
+    if suspects and len(taken) < request.limit and _payload_bytes(taken) < CLAIM_BYTES:
+        taken += await _take_one(db, suspects[0], request)
     return taken
 
 
-def _bytes(rows: Sequence[Any]) -> int:
+def _payload_bytes(rows: Sequence[Any]) -> int:
     return sum(len(row["payload"].encode()) + len(row["options"].encode()) for row in rows)
 
 
 _HALF_OPEN = """SELECT 1 FROM mainspring_circuits WHERE task = $1 AND probe IS NULL AND open_until <= $2
     FOR NO KEY UPDATE SKIP LOCKED"""
 _HEAD = f"""SELECT 'group', queue, task, rank, run_at, id, crashes FROM mainspring_jobs
-    WHERE {_READY} AND queue = $1 AND task = $3 AND rank = $4 AND run_at <= $2 AND {_FRESH}
+    WHERE {_READY} AND queue = $1 AND task = $3 AND rank = $4 AND run_at <= $2 AND {_UNEXPIRED}
     ORDER BY run_at, id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED"""
 
 
-async def _probe(db: Session, view: ClaimView, task: str, suspects: list[Any], asked: ClaimRequest) -> Any:
-    if not await db.value(_HALF_OPEN, task, asked.now):
+async def _probe(db: Session, view: ClaimView, task: str, suspects: list[Any], request: ClaimRequest) -> Any:
+    if not await db.value(_HALF_OPEN, task, request.now):
         return None
-    groups = [row for row in view.groups if row[2] == task and row[4] <= asked.now]
-    heads = [await db.row(_HEAD, queue, asked.now, task, rank) for _, queue, _, rank, *_ in groups]
+    groups = [row for row in view.groups if row[2] == task and row[4] <= request.now]
+    heads = [await db.row(_HEAD, queue, request.now, task, rank) for _, queue, _, rank, *_ in groups]
     due = [head for head in heads if head is not None] + suspects
     if not due:
         return None
-    rows = await _first(db, min(due, key=_order), asked)
+    rows = await _take_one(db, min(due, key=_claim_order), request)
     if not rows:
         return None
     await db.run("UPDATE mainspring_circuits SET probe = $2 WHERE task = $1", task, rows[0]["id"])
     return rows[0]
 
 
-async def _first(db: Session, row: Any, asked: ClaimRequest) -> list[Any]:
-    return await db.rows(_TAKE_FIRST, asked.which[0], asked.now, row[5], row[6], asked.lease)
+async def _take_one(db: Session, row: Any, request: ClaimRequest) -> list[Any]:
+    return await db.rows(_TAKE_FIRST, request.which[0], request.now, row[5], row[6], request.lease)
 
 
-def _order(row: Any) -> tuple[int, int, JobId]:
+def _claim_order(row: Any) -> tuple[int, int, JobId]:
     return row[3], row[4], row[5]
 
 
 # beats
 
-# Not as JSON: a row that cannot be decoded would keep its worker from beating.
+# Not parsed as JSON: a row that cannot be decoded would make every beat of its worker fail.
 _BEATS = """substring({}.info from '"beats":([0-9]{{1,18}})')::bigint"""
 _LATE_BEAT = f"{_BEATS.format('known')} > {_BEATS.format('excluded')}"
 _BEAT = f"""INSERT INTO mainspring_workers AS known (id, until, info) VALUES ($1, $2, $3)
@@ -343,37 +364,38 @@ _BEAT = f"""INSERT INTO mainspring_workers AS known (id, until, info) VALUES ($1
         until = CASE WHEN {_LATE_BEAT} THEN known.until ELSE excluded.until END,
         info = CASE WHEN {_LATE_BEAT} THEN known.info ELSE excluded.info END
     RETURNING orders"""
-# A lease whose jobs have all ended is of no more use. Who wants news is asked on the same way.
+# Deletes the leases without a running job, and reads until when the feed is watched.
 _CLEAR = f"""WITH gone AS (DELETE FROM mainspring_leases AS held WHERE worker = $1 AND NOT EXISTS (
         SELECT 1 FROM mainspring_jobs WHERE id = ANY(held.ids) AND lease = held.lease AND state = 'running'))
     {WATCHED}"""
-_HOLDS = """SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE state = 'running' AND worker = $1
+_RUNS_OF_WORKER = """SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE state = 'running' AND worker = $1
     AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases WHERE worker = $1))"""
 
 
 async def beat(db: Session, worker: WorkerInfo, until: int, now: int) -> BeatReply:
-    silent = now - round(LONG_SILENT.total_seconds() * 1e6)
+    """Extends the worker's life to `until`, or ends it. Returns its runs, their cancel reasons and its commands."""
+    silent = now - round(SILENT_WORKER_RETENTION.total_seconds() * 1e6)
     await db.run("DELETE FROM mainspring_workers WHERE until <= $1", silent)
     if until > now:
         orders = await db.value(_BEAT, worker.id, until, _encode(worker).decode())
     else:
         orders = await db.value("DELETE FROM mainspring_workers WHERE id = $1 RETURNING orders", worker.id)
     watched = await db.value(_CLEAR, worker.id)
-    held: list[tuple[JobId, Lease, str | None]] = [(*row,) for row in await db.rows(_HOLDS, worker.id)]
-    cancels = {id: reason for id, _, reason in held if reason is not None}
-    until_when = None if watched is None else instant(watched)
-    return BeatReply({id: lease for id, lease, _ in held}, cancels, orders_of(orders), watched_until=until_when)
+    runs: list[tuple[JobId, Lease, str | None]] = [(*row,) for row in await db.rows(_RUNS_OF_WORKER, worker.id)]
+    cancels = {id: reason for id, _, reason in runs if reason is not None}
+    watched_until = None if watched is None else instant(watched)
+    return BeatReply({id: lease for id, lease, _ in runs}, cancels, commands_of(orders), watched_until=watched_until)
 
 
 _SILENT = "worker <> ALL (ARRAY(SELECT id FROM mainspring_workers WHERE until > $1))"
-_EXPIRED = f"""WITH gone AS (DELETE FROM mainspring_leases AS held WHERE {_SILENT} AND NOT EXISTS (
+_ORPHANED = f"""WITH gone AS (DELETE FROM mainspring_leases AS held WHERE {_SILENT} AND NOT EXISTS (
         SELECT 1 FROM mainspring_jobs WHERE id = ANY(held.ids) AND lease = held.lease AND state = 'running'))
     SELECT {COLUMNS} FROM mainspring_jobs WHERE state = 'running' AND {_SILENT}
         AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases WHERE {_SILENT})) ORDER BY id LIMIT $2"""
 
 
-async def expired(db: Session, now: int, limit: int) -> list[Any]:
-    return await db.rows(_EXPIRED, now, limit)
+async def orphaned_runs(db: Session, now: int, limit: int) -> list[Any]:
+    return await db.rows(_ORPHANED, now, limit)
 
 
 _SET_ASIDE = f"""UPDATE mainspring_jobs SET state = 'paused', lease = '{UNREADABLE}', worker = NULL,
@@ -382,14 +404,14 @@ _SET_ASIDE = f"""UPDATE mainspring_jobs SET state = 'paused', lease = '{UNREADAB
 
 
 async def set_aside(db: Session, ids: Collection[JobId], lease: Lease = "") -> None:
-    """Jobs that a claim took and cannot decode, or that their worker left: where no claim finds them."""
+    """Pauses jobs that a claim took, or an orphaned run has, and that cannot be decoded: no claim finds them then."""
     await db.run(_SET_ASIDE, list(ids), lease)
     await db.run("UPDATE mainspring_circuits SET probe = NULL WHERE probe = ANY($1)", list(ids))
 
 
-def orders_of(text: str | None) -> WorkerCommands:
-    """Nothing that cannot be decoded is obeyed."""
-    found = [] if text is None else readable("orders of worker", [("", text)], _orders)
+def commands_of(text: str | None) -> WorkerCommands:
+    """The commands of a worker; none if they cannot be decoded."""
+    found = [] if text is None else readable("orders of worker", [("", text)], _decode_commands)
     return found[0] if found else WorkerCommands()
 
 
@@ -399,12 +421,12 @@ _ORDER = """UPDATE mainspring_workers AS worker SET orders = given.orders
     FROM unnest($1::text[], $2::text[]) AS given (id, orders) WHERE worker.id = given.id"""
 
 
-async def order(
+async def set_commands(
     db: Session, workers: Collection[WorkerId] | None, orders: WorkerCommands, now: int, seen: WorkerCommands | None
 ) -> list[WorkerId]:
-    """Inside a transaction."""
+    """Stores commands for live workers (all if `workers` is None); returns their ids. Runs inside a transaction."""
     rows = await db.rows(_ORDERS, now, None if workers is None else list(workers))
-    given = {id: new for id, text in rows if (new := ordered(orders_of(text), orders, seen)) is not None}
+    given = {id: new for id, text in rows if (new := next_commands(commands_of(text), orders, seen)) is not None}
     if given:
         await db.run(_ORDER, list(given), [_encode(new).decode() for new in given.values()])
     return sorted(given)

@@ -1,4 +1,4 @@
-"""How a PostgreSQL server is, as far as jobs are concerned: its release, settings, and what holds it up."""
+"""The doctor's checks of a PostgreSQL server: release, settings, connections, old transactions, tables, listener."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from .pool import Session
 from .schedules import unreadable_names
 from .schema import indexes
 
-MINIMUM = 150000
-# A transaction open for so many seconds keeps the rows of ended jobs from being cleared away; claims get slower.
-LONG = 600.0
-# Rows of ended jobs, more than live ones, that a claim may have to pass by; fewer come and go between two vacuums.
-DEAD = 500_000
-# The share of the server's connections that may be taken.
-CROWDED = 0.8
+# PostgreSQL 15, as server_version_num.
+MIN_SERVER_VERSION = 150000
+# A transaction that is open for longer keeps VACUUM from removing the rows of ended jobs, which slows claims down.
+MAX_TRANSACTION_SECONDS = 600.0
+# More dead rows than this, and than live ones, slow claims down; fewer are normal between two vacuums.
+MAX_DEAD_ROWS = 500_000
+# The share of the server's connections that may be in use.
+MAX_CONNECTION_SHARE = 0.8
 
 _SERVER = """SELECT current_setting('server_version_num')::integer, current_setting('server_version'),
     pg_is_in_recovery(), current_setting('synchronous_commit'), current_setting('fsync')"""
 
 
-async def condition(db: Session) -> list[Finding]:
-    """Looks only."""
+async def diagnose(db: Session) -> list[Finding]:
+    """Runs the checks, which only read."""
     number, text, standby, commit, sync = await db.row(_SERVER)
     return [
         release(number, text, standby),
         commits(commit, sync),
         connections(*await db.row(_CONNECTIONS)),
         transactions(await db.rows(_HOLDERS), bool(await db.value(_SEES_ALL))),
-        dead_rows(*await db.row(_ROWS, db.place.sql("mainspring_jobs"))),
+        dead_rows(*await db.row(_ROWS, db.url.sql("mainspring_jobs"))),
         await _indexes(db),
         await _tables(db),
         await _records(db),
@@ -46,7 +47,7 @@ async def _records(db: Session) -> Finding:
 
 
 def release(number: int, text: str, standby: bool) -> Finding:
-    if number < MINIMUM:
+    if number < MIN_SERVER_VERSION:
         return Finding("PostgreSQL", "bad", f"{text} is too old", "use PostgreSQL 15 or newer")
     if standby:
         return Finding("PostgreSQL", "bad", f"{text}, a standby that only reads", "connect to the primary")
@@ -62,7 +63,7 @@ def commits(commit: str, sync: str) -> Finding:
     return Finding("commits", "warn", text, "durability='full', and synchronous_commit = on in the server's settings")
 
 
-# who is connected
+# connections
 
 _CONNECTIONS = """SELECT count(*), count(*) FILTER (WHERE application_name = 'mainspring'),
     current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer
@@ -71,19 +72,19 @@ _CONNECTIONS = """SELECT count(*), count(*) FILTER (WHERE application_name = 'ma
 
 def connections(taken: int, ours: int, most: int) -> Finding:
     text = f"{taken} of {most} taken, {ours} of them by mainspring"
-    if taken < CROWDED * most:
+    if taken < MAX_CONNECTION_SHARE * most:
         return Finding("connections", "ok", text)
     return Finding("connections", "warn", text, "raise max_connections, run fewer processes, or use a pooler")
 
 
-# who keeps dead rows
+# what keeps dead rows
 
 _HOLDERS = """SELECT * FROM (
     SELECT 'transaction' AS kind, pid::text AS name,
         concat_ws(', ', nullif(application_name, ''), usename, state) AS who,
         extract(epoch FROM clock_timestamp() - xact_start)::float8 AS seconds
         FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
-            AND backend_type IS DISTINCT FROM 'autovacuum worker' -- which clears away what others keep
+            AND backend_type IS DISTINCT FROM 'autovacuum worker' -- which removes dead rows
     UNION ALL
     SELECT 'prepared', gid, owner::text, extract(epoch FROM clock_timestamp() - prepared)::float8
         FROM pg_prepared_xacts WHERE database = current_database()
@@ -93,19 +94,19 @@ _HOLDERS = """SELECT * FROM (
     ) AS holder ORDER BY seconds DESC NULLS FIRST LIMIT 1"""
 _SEES_ALL = "SELECT pg_has_role('pg_read_all_stats', 'usage')"
 _ENDED_BY = {
-    "transaction": "SELECT pg_terminate_backend({}), or mend what leaves it open: idle_in_transaction_session_timeout",
+    "transaction": "SELECT pg_terminate_backend({}), or fix what leaves it open: idle_in_transaction_session_timeout",
     "prepared": "COMMIT PREPARED or ROLLBACK PREPARED '{}'",
     "slot": "start its standby, or SELECT pg_drop_replication_slot('{}')",
 }
 
 
 def transactions(holders: Sequence[Any], sees_all: bool) -> Finding:
-    """Of what keeps dead rows, the longest."""
+    """A finding on the oldest transaction or slot that keeps dead rows."""
     about, unseen = "oldest transaction", "" if sees_all else "; those of other users show with pg_read_all_stats"
     if not holders:
         return Finding(about, "ok", f"none is open{unseen}")
     kind, name, who, seconds = holders[0]
-    if seconds is not None and seconds < LONG:
+    if seconds is not None and seconds < MAX_TRANSACTION_SECONDS:
         return Finding(about, "ok", f"{seconds:.0f} s{unseen}")
     long = "" if seconds is None else f" is open for {seconds:.0f} s"
     what = {
@@ -128,28 +129,28 @@ def dead_rows(live: int, dead: int, cleared: datetime | None, auto: str, now: da
     text = f"{dead:,} beside {live:,} live ones, {when}"
     if auto == "off":
         return Finding("dead rows", "warn", f"{text}; autovacuum is off", "set autovacuum = on: the store needs it")
-    if dead < DEAD or dead < live:
+    if dead < MAX_DEAD_ROWS or dead < live:
         return Finding("dead rows", "ok", text)
-    way = "end what keeps them (oldest transaction), then VACUUM the table of unfinished jobs"
-    return Finding("dead rows", "warn", f"{text}: claims get slower", way)
+    remedy = "end what keeps them (oldest transaction), then VACUUM the table of unfinished jobs"
+    return Finding("dead rows", "warn", f"{text}: claims get slower", remedy)
 
 
-# what is there
+# indexes and tables
 
 _INDEXES = """SELECT relname, indisvalid AND indisready FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
     JOIN pg_namespace AS space ON space.oid = relnamespace WHERE nspname = $1"""
 
 
 async def _indexes(db: Session) -> Finding:
-    made = {f"{db.place.prefix}{name}": db.place.sql(sql) for name, sql in indexes().items()}
-    valid = dict(await db.rows(_INDEXES, db.place.schema))
+    made = {f"{db.url.prefix}{name}": db.url.sql(sql) for name, sql in indexes().items()}
+    valid = dict(await db.rows(_INDEXES, db.url.schema))
     missing, broken = sorted(made.keys() - valid), sorted(name for name in made.keys() & valid if not valid[name])
     if missing:
-        ways = "; ".join(" ".join(made[name].split()) for name in missing)
-        return Finding("indexes", "bad", f"missing: {', '.join(missing)}", ways)
+        remedy = "; ".join(" ".join(made[name].split()) for name in missing)
+        return Finding("indexes", "bad", f"missing: {', '.join(missing)}", remedy)
     if broken:
-        ways = "; ".join(f'REINDEX INDEX CONCURRENTLY "{db.place.schema}"."{name}"' for name in broken)
-        return Finding("indexes", "bad", f"invalid: {', '.join(broken)}", ways)
+        remedy = "; ".join(f'REINDEX INDEX CONCURRENTLY "{db.url.schema}"."{name}"' for name in broken)
+        return Finding("indexes", "bad", f"invalid: {', '.join(broken)}", remedy)
     return Finding("indexes", "ok", f"all {len(made)} are there")
 
 
@@ -160,13 +161,13 @@ _SIZE = """SELECT coalesce(sum(pg_total_relation_size(part.oid)), 0)::bigint FRO
 
 async def _tables(db: Session) -> Finding:
     names = ("mainspring_jobs", "mainspring_finished", "mainspring_executions", "mainspring_logs")
-    hot, finished, runs, lines = [size(await db.value(_SIZE, db.place.sql(name))) for name in names]
+    hot, finished, runs, lines = [size(await db.value(_SIZE, db.url.sql(name))) for name in names]
     return Finding(
         "tables", "ok", f"unfinished jobs {hot}, finished ones {finished}, their runs {runs}, log lines {lines}"
     )
 
 
-# the way there
+# pooler and listener
 
 
 def pooler(pooled: bool) -> Finding:
@@ -174,12 +175,12 @@ def pooler(pooled: bool) -> Finding:
     return Finding("pooler", "ok", text)
 
 
-def listener(listens: bool, hears: bool, trouble: str, pooled: bool) -> Finding:
-    if not listens:
-        return Finding("listener", "ok", "switched off by listen=off: workers look by themselves")
-    if hears:
-        return Finding("listener", "ok", "notifications are heard")
-    way = "look at the server's log"
+def listener(configured: bool, listening: bool, trouble: str, pooled: bool) -> Finding:
+    if not configured:
+        return Finding("listener", "ok", "switched off by listen=off: workers poll")
+    if listening:
+        return Finding("listener", "ok", "notifications arrive")
+    remedy = "look at the server's log"
     if pooled:
-        way = "give workers a way past the pooler: &listen=postgresql://…, or accept it: &listen=off"
-    return Finding("listener", "warn", f"{trouble or 'no answer yet'}: jobs wait for the next look", way)
+        remedy = "give workers a connection past the pooler: &listen=postgresql://…, or accept it: &listen=off"
+    return Finding("listener", "warn", f"{trouble or 'no answer yet'}: jobs wait for the next poll", remedy)

@@ -1,4 +1,8 @@
-"""Jobs into the PostgreSQL store: all of a call or none."""
+"""How the PostgreSQL store enqueues jobs: all jobs of a call, or none if one is refused.
+
+One job without keys is a call of the function mainspring_put, a few are one INSERT, MIN_COPY_ROWS or more are a COPY.
+Jobs with keys need a transaction: it locks the keys, reads their holders, decides in memory (Admission), and writes.
+"""
 
 from __future__ import annotations
 
@@ -14,80 +18,114 @@ from ...ids import JobId
 from ...records.job import Enqueued, Job, NewJob, State
 from ..rows import options_of
 from ..rules import resolve_conflict, to_job
-from . import schedules as series
-from .jobs import Holders, Pair, array_text, create, follow, lock, lock_keys, series_of, write
-from .pool import NUMBERS, Session
+from . import schedules
+from .jobs import (
+    Holders,
+    JobPair,
+    apply_job_changes,
+    array_text,
+    counted_schedules_of,
+    insert_jobs,
+    lock_jobs,
+    lock_keys,
+    write_jobs,
+)
+from .pool import BIGINT_ARRAY, Session
 
 _NEW = "id, queue, task, rank, run_at, created_at, expires_at, schedule, tags, options, payload, state"
 _INTO = f"INSERT INTO mainspring_jobs ({_NEW})"
-# What has ended is no longer where the insert would meet it; nor is what ends meanwhile, so both tables are looked at,
-# as they are at one moment. The array is found once, and almost always empty.
+# A finished job is not in the table of the insert, and a job may finish meanwhile; so both tables are searched, in one
+# snapshot. The array is computed once, and is almost always empty.
 _INSERT = f"""{_INTO}
     SELECT id, queue, task, rank, run_at, $11, expires_at, schedule, tags::text[], options, payload, 'pending'
-    FROM unnest($1::text[], $2::text[], $3::text[], $4::{NUMBERS}, $5::{NUMBERS}, $6::{NUMBERS}, $7::text[], $8::text[],
-        $9::text[], $10::text[]) AS job (id, queue, task, rank, run_at, expires_at, schedule, tags, options, payload)
+    FROM unnest($1::text[], $2::text[], $3::text[], $4::{BIGINT_ARRAY}, $5::{BIGINT_ARRAY}, $6::{BIGINT_ARRAY},
+        $7::text[], $8::text[], $9::text[], $10::text[])
+        AS job (id, queue, task, rank, run_at, expires_at, schedule, tags, options, payload)
     WHERE id <> ALL (ARRAY(SELECT id FROM mainspring_jobs WHERE id = ANY($1)
         UNION ALL SELECT id FROM mainspring_finished WHERE id = ANY($1)))
     ON CONFLICT (id) DO NOTHING"""
 _INSERT_ONE = "SELECT mainspring_put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
-# From so many on a COPY is faster.
-MANY = 100
+# From this many jobs on, COPY is faster.
+MIN_COPY_ROWS = 100
 
 
-def keyed(jobs: Sequence[NewJob]) -> bool:
+def has_keys(jobs: Sequence[NewJob]) -> bool:
     return any(job.unique_key is not None or job.idempotency_key is not None for job in jobs)
 
 
-def _row(job: NewJob, now: int) -> tuple[Any, ...]:
+def _new_row(job: NewJob, now: int) -> tuple[Any, ...]:
     return (
-        job.id, job.queue, job.task, -job.priority, now if job.run_at is None else micros(job.run_at), now,
-        None if job.expires_at is None else micros(job.expires_at), job.schedule, list(job.tags) or None,
-        options_of(job), job.payload, "pending",
-    )  # fmt: skip
+        job.id,
+        job.queue,
+        job.task,
+        -job.priority,
+        now if job.run_at is None else micros(job.run_at),
+        now,
+        None if job.expires_at is None else micros(job.expires_at),
+        job.schedule,
+        list(job.tags) or None,
+        options_of(job),
+        job.payload,
+        "pending",
+    )
 
 
-async def insert(db: Session, jobs: Sequence[NewJob], now: datetime, word: str | None = None) -> list[Enqueued]:
-    """Jobs without keys: one statement. With a single one a word may ride along."""
+async def insert(db: Session, jobs: Sequence[NewJob], now: datetime, notification: str | None = None) -> list[Enqueued]:
+    """Inserts jobs without keys in one statement. With a single job, a notification is sent in the same statement."""
     us = micros(now)
     if len(jobs) == 1:
-        await db.run(_INSERT_ONE, *_row(jobs[0], us)[:-1], None if word is None else db.place.channel, word)
+        await db.run(
+            _INSERT_ONE, *_new_row(jobs[0], us)[:-1], None if notification is None else db.url.channel, notification
+        )
     else:
         (ids, queues, tasks, ranks, due, _, expire, schedules, tags, options, payloads, _) = zip(
-            *(_row(job, us) for job in jobs), strict=True
+            *(_new_row(job, us) for job in jobs), strict=True
         )
         texts = [array_text(some) for some in tags]
         ends = [None if at is None else str(at) for at in expire]
-        await db.run(_INSERT, ids, queues, tasks, [*map(str, ranks)], [*map(str, due)], ends, schedules, texts,
-                     options, payloads, us)  # fmt: skip
+        await db.run(
+            _INSERT,
+            ids,
+            queues,
+            tasks,
+            [*map(str, ranks)],
+            [*map(str, due)],
+            ends,
+            schedules,
+            texts,
+            options,
+            payloads,
+            us,
+        )
     return [Enqueued(job.id) for job in jobs]
 
 
-_ENDED = "SELECT id FROM mainspring_finished WHERE id >= $1 AND id <= $2"
+_FINISHED_IDS = "SELECT id FROM mainspring_finished WHERE id >= $1 AND id <= $2"
 
 
 class AlreadyInserted(Exception):
-    """One of the jobs was there before."""
+    """One of the jobs exists already."""
 
 
 async def copy(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
-    """Many jobs without keys, inside a transaction; Known: none of them, and they go another way."""
+    """Copies many jobs without keys, inside a transaction. Raises AlreadyInserted if one exists."""
     us = micros(now)
     try:
-        await db.copy("mainspring_jobs", _NEW.split(", "), [_row(job, us) for job in jobs])
+        await db.copy("mainspring_jobs", _NEW.split(", "), [_new_row(job, us) for job in jobs])
     except asyncpg.UniqueViolationError as error:
         raise AlreadyInserted from error
-    # Afterwards: what has ended by now is there, what has not would have been in the way. Ids grow with time, so
-    # there is hardly one between the first and the last of these.
+    # Checked after the COPY: a job that exists has ended by now, or the COPY would have failed. Ids grow with time, so
+    # hardly any finished job has an id between the first and the last of these.
     ids = {job.id for job in jobs}
-    ended = await db.rows(_ENDED, min(ids), max(ids))
+    ended = await db.rows(_FINISHED_IDS, min(ids), max(ids))
     if any(id in ids for (id,) in ended):
         raise AlreadyInserted
     return [Enqueued(job.id) for job in jobs]
 
 
 async def enqueue(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
-    """Inside a transaction."""
-    if not jobs or not keyed(jobs):
+    """Enqueues jobs with or without keys, inside a transaction."""
+    if not jobs or not has_keys(jobs):
         return await insert(db, jobs, now) if jobs else []
     await lock_keys(db, jobs)
     holders = await _holders(db, jobs, now)
@@ -96,33 +134,33 @@ async def enqueue(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[En
         if admission.admit(job).status == "refused":
             return [admission.answers[n] if i == n else Enqueued(other.id, "refused") for i, other in enumerate(jobs)]
     await admission.write(db)
-    await follow(db, admission.ended)
+    await apply_job_changes(db, admission.ended)
     return admission.answers
 
 
 async def _holders(db: Session, jobs: Sequence[NewJob], now: datetime) -> Holders:
-    """Locked, if one of them may be changed."""
-    holders = await Holders.met(db, jobs)
+    """The holders of the jobs' keys, locked if one of them may be changed."""
+    holders = await Holders.of_new(db, jobs)
     held = holders.all()
     changes = any(job.on_conflict in ("replace", "debounce") for job in jobs)
     if held and (changes or any(job.shown(now) == "expired" for job in held)):
-        await series.lock(db, series_of(held))
-        await lock(db, [job.id for job in held])
-        holders = await Holders.met(db, jobs)
+        await schedules.lock_schedules(db, counted_schedules_of(held))
+        await lock_jobs(db, [job.id for job in held])
+        holders = await Holders.of_new(db, jobs)
     return holders
 
 
 class Admission:
-    """What one call makes of its jobs, in order, before anything is written."""
+    """Decides for the jobs of one call, in order and in memory: insert, change the holder, or refuse. Then writes."""
 
     def __init__(self, holders: Holders, now: datetime) -> None:
-        """`holders` are those that were met() by all jobs that will ask."""
+        """`holders` must have been read (Holders.of_new) for all jobs that are admitted."""
         self.holders = holders
         self._known, self._now = set(holders.ids), now
         self.answers: list[Enqueued] = []
         self.new: dict[JobId, Job] = {}
-        self.changed: dict[JobId, Pair] = {}
-        self.ended: list[Pair] = []
+        self.changed: dict[JobId, JobPair] = {}
+        self.ended: list[JobPair] = []
 
     def admit(self, new: NewJob) -> Enqueued:
         self.answers.append(self._admit(new))
@@ -131,19 +169,19 @@ class Admission:
     def _admit(self, new: NewJob) -> Enqueued:
         if new.id in self._known:
             return Enqueued(new.id)
-        key, held = self.holders.holder(new)
-        while held is not None and held.shown(self._now) == "expired":
-            gone = replace(held, state=State.EXPIRED, finished_at=self._now)
-            self.put(held, gone)
-            self.ended.append((held, gone))
-            key, held = self.holders.holder(new)
-        if held is not None and new.on_conflict == "raise":
-            return Enqueued(held.id, "refused", key)
-        if held is not None:
-            changed, status = resolve_conflict(held, new, self._now)
-            if changed is not held:
-                self.put(held, changed)
-            return Enqueued(held.id, status, key)
+        key, other = self.holders.holder(new)
+        while other is not None and other.shown(self._now) == "expired":
+            expired = replace(other, state=State.EXPIRED, finished_at=self._now)
+            self.put(other, expired)
+            self.ended.append((other, expired))
+            key, other = self.holders.holder(new)
+        if other is not None and new.on_conflict == "raise":
+            return Enqueued(other.id, "refused", key)
+        if other is not None:
+            changed, status = resolve_conflict(other, new, self._now)
+            if changed is not other:
+                self.put(other, changed)
+            return Enqueued(other.id, status, key)
         self._known.add(new.id)
         self.new[new.id] = job = to_job(new, self._now)
         self.holders.put(job)
@@ -157,9 +195,9 @@ class Admission:
         self.holders.put(job)
 
     def current(self, id: JobId) -> Job | None:
-        """A job that this call has made or changed, as it is by now."""
+        """The job as this call has created or changed it; None if it has not."""
         return self.new.get(id) or (self.changed[id][1] if id in self.changed else None)
 
     async def write(self, db: Session) -> None:
-        await write(db, list(self.changed.values()))  # first, as one of them may let go of a key
-        await create(db, list(self.new.values()))
+        await write_jobs(db, list(self.changed.values()))  # first, as one of them may release a key
+        await insert_jobs(db, list(self.new.values()))

@@ -1,4 +1,4 @@
-"""Word from other processes that share a PostgreSQL store, heard at a connection of its own; and whether it is."""
+"""Receives notifications from other processes by LISTEN, on its own connection, and proves that they arrive."""
 
 from __future__ import annotations
 
@@ -9,106 +9,112 @@ from contextlib import suppress
 from typing import Any
 
 from ...survived_errors import SurvivedErrors
-from .notifier import ProcessWakeups, aside
+from .notifier import ProcessWakeups, notify_alone
 from .pool import Pool
 
-_deaf = SurvivedErrors("listener", "changes that others make are found by polling meanwhile")
-# Seconds between two proofs that a word is heard, and how long one may take.
-PROBE, ECHO = 60.0, 5.0
-# Seconds until a lost connection is made anew, the first time and at most.
-SOONEST, LATEST = 0.1, 10.0
-# Seconds until it is tried again after nothing was heard, the first time and at most: a busy server may have taken too
-# long, but a pooler that is there stays for a while.
-DEAF_SOONEST_SECONDS, DEAF_LATEST_SECONDS = 1.0, 60.0
-# Of many who hear of one job, most look in vain: each waits for up to so long per other worker, in seconds.
-EACH, MOST = 0.0005, 0.02
+_listen_errors = SurvivedErrors("listener", "changes by other processes are found by polling")
+# Time between two probes: a notification to ourselves proves that notifications arrive.
+PROBE_EVERY_SECONDS = 60.0
+# The time that a probe may take.
+ECHO_TIMEOUT_SECONDS = 5.0
+# First pause before a lost connection is opened again; it doubles with each failure.
+MIN_RECONNECT_SECONDS = 0.1
+MAX_RECONNECT_SECONDS = 10.0
+# First pause after a failed probe: the server may be busy. It grows, since a pooler usually stays.
+MIN_UNHEARD_RETRY_SECONDS = 1.0
+MAX_UNHEARD_RETRY_SECONDS = 60.0
+# A process delays a wake-up by a random time up to this per other worker, because most claims for one job find nothing.
+SPREAD_SECONDS_PER_WORKER = 0.0005
+MAX_SPREAD_SECONDS = 0.02
 
 
-class Deaf(Exception):
-    """A word was sent, and not heard."""
+class NotificationsLost(Exception):
+    """A notification was sent and did not arrive."""
 
 
 class PostgresListener:
-    """Listens as well as it can. A connection counts as hearing once a word sent through another one came back."""
+    """Listens, and reconnects for ever. It counts as listening once a notification from another connection arrives."""
 
-    def __init__(self, pool: Pool, kin: ProcessWakeups) -> None:
-        self._pool, self._kin = pool, kin
-        self._own = f"{pool.place.channel}_{kin.name}"
+    def __init__(self, pool: Pool, wakeups: ProcessWakeups) -> None:
+        self._pool, self._wakeups = pool, wakeups
+        self._own_channel = f"{pool.url.channel}_{wakeups.name}"
         self._echo = asyncio.Event()
-        self._settled = asyncio.Event()
-        self._listening: asyncio.Task[None] | None = None
+        self._known = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
         self.trouble = ""
-        """Why it does not hear; empty while it does, or has not found out."""
+        """Why it does not listen; empty while it does, or while that is not known yet."""
 
     @property
-    def hears(self) -> bool:
-        return self in self._kin.ears
+    def listening(self) -> bool:
+        return self in self._wakeups.listeners
 
     def listen(self) -> None:
-        """From now on."""
-        if self._listening is None:
-            self._listening = asyncio.get_running_loop().create_task(self._listen())
+        """Starts to listen, unless it has started."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._listen())
 
-    async def settled(self, timeout: float) -> bool:
-        """Whether it hears, as soon as that is known."""
+    async def is_listening(self, timeout: float) -> bool:
+        """Whether it listens, as soon as that is known."""
         self.listen()
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                await self._settled.wait()
-        return self.hears
+                await self._known.wait()
+        return self.listening
 
     async def close(self) -> None:
-        if self._listening is not None:
-            self._listening.cancel()
-            await asyncio.gather(self._listening, return_exceptions=True)
-            self.forget()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self.abandon()
             await asyncio.sleep(0)  # the sockets are closed in the loop's next turn
 
-    def forget(self) -> None:
-        self._turn(False)
+    def abandon(self) -> None:
+        self._set_listening(False)
 
     async def _listen(self) -> None:
-        wait, unheard = SOONEST, 0.0
+        wait, unheard = MIN_RECONNECT_SECONDS, 0.0
         while True:
             try:
-                await self._attend()
-            except Deaf as deaf:
-                known = 0.0 if self.hears else 4 * unheard
-                wait = unheard = min(max(known, DEAF_SOONEST_SECONDS), DEAF_LATEST_SECONDS)
-                self._turn(False, str(deaf))
-                _deaf(deaf)
+                await self._listen_until_lost()
+            except NotificationsLost as error:
+                longer = 0.0 if self.listening else 4 * unheard
+                wait = unheard = min(max(longer, MIN_UNHEARD_RETRY_SECONDS), MAX_UNHEARD_RETRY_SECONDS)
+                self._set_listening(False, str(error))
+                _listen_errors(error)
             except Exception as error:
-                _deaf(error)
-                wait = SOONEST if self.hears else min(2 * wait, LATEST)
-                self._turn(False, str(error))
+                _listen_errors(error)
+                wait = MIN_RECONNECT_SECONDS if self.listening else min(2 * wait, MAX_RECONNECT_SECONDS)
+                self._set_listening(False, str(error))
             await asyncio.sleep(random.uniform(wait / 2, wait))
 
-    def _turn(self, hears: bool, trouble: str = "") -> None:
-        """Whoever waits learns of either: what was said meanwhile was not heard, and from now on looks by itself."""
+    def _set_listening(self, listening: bool, trouble: str = "") -> None:
+        """Records the status and wakes all waiters: notifications were lost meanwhile, or waiters have to poll now."""
         self.trouble = trouble
-        self._settled.set()
-        if hears or self.hears:
-            (self._kin.ears.add if hears else self._kin.ears.discard)(self)
-            self._kin.ring("new", "final")
+        self._known.set()
+        if listening or self.listening:
+            (self._wakeups.listeners.add if listening else self._wakeups.listeners.discard)(self)
+            self._wakeups.wake("new", "final")
 
-    async def _attend(self) -> None:
-        """Until the connection is lost."""
-        connection = await self._pool.listener()
+    async def _listen_until_lost(self) -> None:
+        """Listens until the connection is lost, then raises. Raises NotificationsLost if a probe fails."""
+        connection = await self._pool.listener_connection()
         try:
             lost = asyncio.Event()
             connection.add_termination_listener(lambda _: lost.set())
-            async with asyncio.timeout(ECHO):
-                await connection.add_listener(self._pool.place.channel, self._hear)
-                await connection.add_listener(self._own, lambda *_: self._echo.set())
-            # Through another connection: a pooler hands on what comes while our own statement is under way.
-            await self._prove(lambda: self._pool.call(aside(self._own, "")))
-            self._turn(True)
+            async with asyncio.timeout(ECHO_TIMEOUT_SECONDS):
+                await connection.add_listener(self._pool.url.channel, self._on_notification)
+                await connection.add_listener(self._own_channel, lambda *_: self._echo.set())
+            # Sent through another connection: a pooler delivers what arrives during a statement of our own.
+            await self._prove(lambda: self._pool.call(notify_alone(self._own_channel, "")))
+            self._set_listening(True)
             while True:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(PROBE):
+                    async with asyncio.timeout(PROBE_EVERY_SECONDS):
                         await lost.wait()
                     raise ConnectionError("the listening connection was lost")
-                await self._prove(lambda: connection.execute(f'NOTIFY "{self._own}"', timeout=ECHO))
+                await self._prove(
+                    lambda: connection.execute(f'NOTIFY "{self._own_channel}"', timeout=ECHO_TIMEOUT_SECONDS)
+                )
         finally:
             connection.terminate()
 
@@ -116,17 +122,17 @@ class PostgresListener:
         self._echo.clear()
         await send()
         try:
-            async with asyncio.timeout(ECHO):
+            async with asyncio.timeout(ECHO_TIMEOUT_SECONDS):
                 await self._echo.wait()
         except TimeoutError:
-            raise Deaf("notifications do not come through, as behind a pooler in transaction mode") from None
+            raise NotificationsLost("notifications do not arrive, as behind a pooler in transaction mode") from None
 
-    def _hear(self, _connection: Any, _pid: int, _channel: str, text: str) -> None:
-        sender, *words = text.split()
-        if sender == self._kin.name:
+    def _on_notification(self, _connection: Any, _pid: int, _channel: str, text: str) -> None:
+        sender, *topics = text.split()
+        if sender == self._wakeups.name:
             return
-        if "final" in words:
-            self._kin.ring("final")
-        if "new" in words:
-            wait = min(EACH * (self._kin.crowd - 1), MOST)
-            asyncio.get_running_loop().call_later(random.uniform(0, wait), self._kin.ring, "new")
+        if "final" in topics:
+            self._wakeups.wake("final")
+        if "new" in topics:
+            wait = min(SPREAD_SECONDS_PER_WORKER * (self._wakeups.live_workers - 1), MAX_SPREAD_SECONDS)
+            asyncio.get_running_loop().call_later(random.uniform(0, wait), self._wakeups.wake, "new")

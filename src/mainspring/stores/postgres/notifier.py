@@ -1,4 +1,4 @@
-"""Word to other processes that share a PostgreSQL store: something came, something ended."""
+"""Sends notifications to other processes by NOTIFY: something new is claimable, or something is final."""
 
 from __future__ import annotations
 
@@ -15,89 +15,91 @@ from ..broadcast import Broadcast
 from .pool import Pool, Verb
 from .url import PostgresUrl
 
-_unsent = SurvivedErrors("notify", "workers elsewhere find the change at their next poll")
-Word = Literal["new", "final"]
+_send_errors = SurvivedErrors("notify", "workers elsewhere find the change at their next poll")
+Topic = Literal["new", "final"]
 
-# A notification takes a lock of the whole database when it is committed: one for all that happens in this time.
-GAP = 0.01
-# Longer than anybody goes without looking.
-LATER = timedelta(minutes=5)
-
-
-def soon(at: datetime | None, now: datetime) -> bool:
-    """Whether others have to be told. What is due later they see when they next look, all of them before that."""
-    return at is None or at - now < LATER
+# The commit of a notification takes a database-wide lock, so all changes within this time share one.
+NOTIFY_GAP_SECONDS = 0.01
+# Longer than the longest poll interval.
+NOTIFY_HORIZON = timedelta(minutes=5)
 
 
-def notice(channel: str, text: str) -> Verb[None]:
-    """Inside the transaction of what it tells."""
+def is_due_soon(at: datetime | None, now: datetime) -> bool:
+    """Whether other processes need a notification. They find jobs that are due later by polling before that."""
+    return at is None or at - now < NOTIFY_HORIZON
+
+
+def notify_in_transaction(channel: str, text: str) -> Verb[None]:
+    """A notification that is sent when the transaction of the change commits."""
     return lambda db: db.run("SELECT pg_notify($1, $2)", channel, text)
 
 
-def aside(channel: str, text: str) -> Verb[None]:
-    """By itself: nothing in it has to reach the disk."""
+def notify_alone(channel: str, text: str) -> Verb[None]:
+    """A notification in a transaction of its own, which need not wait for the disk."""
     sql = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
     return lambda db: db.run(sql, channel, text)
 
 
 class ProcessWakeups:
-    """What the handles of one process on one store share: who is told here, and what is known of those elsewhere."""
+    """Wakes the waiters of all handles of one process on one store; knows whether it receives notifications."""
 
-    def __init__(self, place: PostgresUrl, clock: Clock) -> None:
-        self.place = place
+    def __init__(self, url: PostgresUrl, clock: Clock) -> None:
+        self.url = url
         self._new, self._final = Broadcast(clock), Broadcast(clock)
         self._token = os.urandom(4).hex()
-        self.ears: set[object] = set()
-        """Those through which word from elsewhere reaches this process."""
-        self.crowd = 1
-        """Workers alive, as the last beat saw them."""
+        self.listeners: set[object] = set()
+        """The listeners that receive notifications for this process."""
+        self.live_workers = 1
+        """Number of live workers, as of the last beat."""
 
     @property
-    def hears(self) -> bool:
-        return bool(self.ears)
+    def listening(self) -> bool:
+        return bool(self.listeners)
 
     @property
     def name(self) -> str:
-        """A fork is somebody else."""
+        """Identifies this process in notifications; a forked child has another name."""
         return f"{self._token}{os.getpid():x}"
 
-    def bell(self, word: Word) -> Broadcast:
-        return self._new if word == "new" else self._final
+    def broadcast(self, topic: Topic) -> Broadcast:
+        return self._new if topic == "new" else self._final
 
-    def ring(self, *words: Word) -> None:
-        for word in words:
-            self.bell(word).ring()
+    def wake(self, *topics: Topic) -> None:
+        for topic in topics:
+            self.broadcast(topic).wake_all()
 
 
 class Notifier:
-    """Sends after the fact. Whoever is not told only waits longer."""
+    """Sends notifications after a change is committed. If one is lost, other processes find the change by polling."""
 
-    def __init__(self, pool: Pool, kin: ProcessWakeups) -> None:
-        self._pool, self._kin = pool, kin
-        self._words: set[Word] = set()
+    def __init__(self, pool: Pool, wakeups: ProcessWakeups) -> None:
+        self._pool, self._wakeups = pool, wakeups
+        self._topics: set[Topic] = set()
         self._closing = asyncio.Event()
         self._sending: asyncio.Task[None] | None = None
 
-    def tell(self, *words: Word) -> None:
-        self._words.update(words)
-        if self._words and (self._sending is None or self._sending.done()):
+    def notify(self, *topics: Topic) -> None:
+        """Sends the topics soon, together with others."""
+        self._topics.update(topics)
+        if self._topics and (self._sending is None or self._sending.done()):
             self._sending = asyncio.get_running_loop().create_task(self._send())
 
-    def ride(self) -> str | None:
-        """What to say of something new in its own transaction, which saves a way; None: too soon after the last."""
+    def piggyback(self) -> str | None:
+        """The text of a "new" notification to send in the job's own transaction, which saves a round trip. None if the
+        last one was sent less than NOTIFY_GAP_SECONDS ago."""
         if self._sending is not None and not self._sending.done():
             return None
-        self._sending = asyncio.get_running_loop().create_task(self._send(GAP))
-        return f"{self._kin.name} new"
+        self._sending = asyncio.get_running_loop().create_task(self._send(NOTIFY_GAP_SECONDS))
+        return f"{self._wakeups.name} new"
 
     async def _send(self, wait: float = 0.0) -> None:
         if wait:
             await self._pause(wait)
-        while self._words:
-            text, self._words = " ".join([self._kin.name, *sorted(self._words)]), set()
-            with _unsent.survive(StoreError), suppress(ShuttingDown):
-                await self._pool.call(aside(self._pool.place.channel, text))
-            await self._pause(GAP)
+        while self._topics:
+            text, self._topics = " ".join([self._wakeups.name, *sorted(self._topics)]), set()
+            with _send_errors.survive(StoreError), suppress(ShuttingDown):
+                await self._pool.call(notify_alone(self._pool.url.channel, text))
+            await self._pause(NOTIFY_GAP_SECONDS)
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -105,7 +107,7 @@ class Notifier:
                 await self._closing.wait()
 
     async def close(self) -> None:
-        """What has happened is told; then there is silence."""
+        """Sends what is left to send, for 2 s at most, and stops."""
         self._closing.set()
         if self._sending is not None:
             await asyncio.wait([self._sending], timeout=2)

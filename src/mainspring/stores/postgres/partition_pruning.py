@@ -1,4 +1,4 @@
-"""Forgetting whole days of the PostgreSQL store's history: a day goes as a table, not row by row."""
+"""Drops whole days of the PostgreSQL store's history: a day's partition is dropped as a table, not row by row."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from ...clock import EPOCH, micros
 from ...ids import JobId
 from ...survived_errors import count
 from ...task.retention import Rules
-from .partitions import Day, alone, days
+from .partitions import DayPartition, list_partitions, try_lock_partitions
 from .pool import Pool, Session
 
 _logger = logging.getLogger("mainspring")
 
 Edges = Mapping[tuple[str, str], tuple[int, JobId]]
-"""For each state and task the first job, by end and id, that is not surplus."""
+"""For each state and task, the end and id of the first job that the retention rules keep."""
 
-# A day that keeps more than so many goes row by row.
-FEW = 1000
-# A day of which nobody says when it may go is looked at after so long: it may be empty, or nearly so.
-OLD = timedelta(days=30)
-# After a lock was refused. Whoever asks for it stands in the way of every finish behind it.
-PATIENCE = timedelta(minutes=10)
+# A partition with more jobs to keep than this is not dropped; its jobs are deleted row by row.
+MAX_ROWS_MOVED = 1000
+# Partitions without a retention rule are checked at this age: they may be empty, or nearly so.
+RECHECK_AFTER = timedelta(days=30)
+# Pause after a lock was refused: while a transaction waits for it, every finish waits behind.
+LOCK_RETRY_AFTER = timedelta(minutes=10)
 
 
-async def forget(pool: Pool, rules: Rules, now: datetime) -> int | None:
-    """Drops the days of which hardly a job is to be kept; how many jobs went. None: somebody is in the way."""
+async def prune_partitions(pool: Pool, rules: Rules, now: datetime) -> int | None:
+    """Drops the partitions with hardly a job to keep; returns the number of jobs. None if a lock was refused."""
     latest = max((before for _, before in rules.values()), default=EPOCH)
-    old = [day for day in sorted(await pool.call(days)) if day.end <= max(latest, now - OLD)]
+    old = [day for day in sorted(await pool.call(list_partitions)) if day.end <= max(latest, now - RECHECK_AFTER)]
     if not old:
         return 0
-    gone, edges = 0, await pool.call(lambda db: _edges(db, rules))
+    dropped, edges = 0, await pool.call(lambda db: _read_edges(db, rules))
     for day in old:
-        count = await pool.step(partial(_drop, day, rules, edges))
+        count = await pool.transact(partial(_try_drop, day, rules, edges))
         if count is None:
-            return gone or None
-        gone += count
-    return gone
+            return dropped or None
+        dropped += count
+    return dropped
 
 
 _EDGES = """SELECT rule.state, rule.task, keep, before, last.finished_at, last.id
@@ -51,7 +51,7 @@ _EDGES = """SELECT rule.state, rule.task, keep, before, last.finished_at, last.i
         ORDER BY finished_at DESC, id DESC OFFSET greatest(keep - 1, 0) LIMIT 1) AS last ON true"""
 
 
-async def _edges(db: Session, rules: Rules) -> Edges:
+async def _read_edges(db: Session, rules: Rules) -> Edges:
     states, tasks = [state.value for state, _ in rules], [task for _, task in rules]
     keeps, befores = [keep for keep, _ in rules.values()], [micros(before) for _, before in rules.values()]
     edges = {}
@@ -61,7 +61,7 @@ async def _edges(db: Session, rules: Rules) -> Edges:
     return edges
 
 
-# Its groups by hops along the index, and of each what lies behind the edge; all, if it has none.
+# The groups of the partition by hops along the index, and the jobs of each from its edge on (all, without an edge).
 _KEPT = """WITH RECURSIVE groups AS (
         (SELECT state, task FROM {table} ORDER BY state, task LIMIT 1)
         UNION ALL
@@ -74,47 +74,47 @@ _KEPT = """WITH RECURSIVE groups AS (
         AND (job.finished_at, job.id) >= (coalesce(edge.at, -1), coalesce(edge.id, '')) LIMIT $5) AS job LIMIT $5"""
 
 
-async def _kept(day: Day, edges: Edges, db: Session) -> list[JobId]:
-    """The jobs of that day that are not surplus, or one more than a few of them."""
+async def _kept_ids(day: DayPartition, edges: Edges, db: Session) -> list[JobId]:
+    """The ids of the jobs to keep, at most MAX_ROWS_MOVED + 1."""
     states, tasks = [state for state, _ in edges], [task for _, task in edges]
     ends, ids = [at for at, _ in edges.values()], [id for _, id in edges.values()]
-    return [id for (id,) in await db.rows(_KEPT.format(table=day.table), states, tasks, ends, ids, FEW + 1)]
+    return [id for (id,) in await db.rows(_KEPT.format(table=day.table), states, tasks, ends, ids, MAX_ROWS_MOVED + 1)]
 
 
-# Nobody writes into it any more; it can still be read.
+# Blocks writers of the partition; readers go on.
 _LOCK = "SET LOCAL lock_timeout = 2000; LOCK TABLE {table} IN EXCLUSIVE MODE"
-_BESIDE = """DELETE FROM {} WHERE job_id >= $1 AND job_id < $2 AND job_id <> ALL ($3)
+_DELETE_HISTORY = """DELETE FROM {} WHERE job_id >= $1 AND job_id < $2 AND job_id <> ALL ($3)
     AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE id = job_id)"""
-# Last, as from here on to the commit every finish waits.
+# Last, because every finish waits from here to the commit.
 _DETACH = "SET LOCAL lock_timeout = 500; ALTER TABLE mainspring_finished DETACH PARTITION {table}"
-_BACK = "INSERT INTO mainspring_finished SELECT * FROM {table} WHERE id = ANY($1)"
+_MOVE_KEPT = "INSERT INTO mainspring_finished SELECT * FROM {table} WHERE id = ANY($1)"
 
 
-async def _drop(day: Day, rules: Rules, edges: Edges, db: Session) -> int | None:
-    """Inside a transaction, which is spoilt if the server refuses."""
+async def _try_drop(day: DayPartition, rules: Rules, edges: Edges, db: Session) -> int | None:
+    """The number of deleted jobs; None if a lock was refused. Runs inside a transaction, which then is aborted."""
     try:
-        if not await alone(db):
+        if not await try_lock_partitions(db):
             return None
-        if day not in await days(db) or len(await _kept(day, edges, db)) > FEW:
+        if day not in await list_partitions(db) or len(await _kept_ids(day, edges, db)) > MAX_ROWS_MOVED:
             return 0
-        return await _dropped(day, rules, db)
+        return await _drop_partition(day, rules, db)
     except asyncpg.PostgresError as error:
-        _logger.debug("the history of %s stays for now: %s", day.date, error)
+        _logger.debug("the partition of %s is not dropped for now: %s", day.date, error)
         count("partitions", error)
         return None
 
 
-async def _dropped(day: Day, rules: Rules, db: Session) -> int:
+async def _drop_partition(day: DayPartition, rules: Rules, db: Session) -> int:
     await db.run(_LOCK.format(table=day.table))
-    # Once more: what was retried or deleted since the first look may have moved the edges.
-    kept = await _kept(day, await _edges(db, rules), db)
-    if len(kept) > FEW:
+    # Read again under the lock: retries and deletions since the first read may have moved the edges.
+    kept = await _kept_ids(day, await _read_edges(db, rules), db)
+    if len(kept) > MAX_ROWS_MOVED:
         return 0
     count = int(await db.value(f"SELECT count(*) FROM {day.table}"))
     for table in ("mainspring_executions", "mainspring_logs"):
-        await db.run(_BESIDE.format(table), day.low, day.high, kept)
+        await db.run(_DELETE_HISTORY.format(table), day.low, day.high, kept)
     await db.run(_DETACH.format(table=day.table))
     if kept:
-        await db.run(_BACK.format(table=day.table), kept)
+        await db.run(_MOVE_KEPT.format(table=day.table), kept)
     await db.run(f"DROP TABLE {day.table}")
     return count - len(kept)

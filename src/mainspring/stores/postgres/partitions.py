@@ -1,4 +1,4 @@
-"""The history of the PostgreSQL store by day of creation: which days there are, and making those to come."""
+"""The daily partitions of the PostgreSQL store's finished jobs: lists them, and creates those of the next days."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from .pool import Pool, Session
 
 _logger = logging.getLogger("mainspring")
 
-AHEAD = 7
-# How often a process looks whether there is a day to make.
-EVERY = timedelta(hours=3)
+# Number of days for which partitions are created in advance.
+DAYS_AHEAD = 7
+# How often a process checks for missing partitions.
+CHECK_EVERY = timedelta(hours=3)
 DAY = timedelta(days=1)
 
 
-class Day(Struct, frozen=True, order=True):
-    """A part of the history: jobs with an id from `low` to before `high`."""
+class DayPartition(Struct, frozen=True, order=True):
+    """The partition of one day (UTC): finished jobs with an id from `low` to before `high`."""
 
     date: date
 
@@ -37,15 +38,15 @@ class Day(Struct, frozen=True, order=True):
 
     @property
     def low(self) -> str:
-        return _first(self.end - DAY)
+        return _first_id(self.end - DAY)
 
     @property
     def high(self) -> str:
-        return _first(self.end)
+        return _first_id(self.end)
 
 
-def _first(at: datetime) -> str:
-    """How the ids of that millisecond begin, which sorts before all of them."""
+def _first_id(at: datetime) -> str:
+    """The prefix of the ids of that millisecond, which sorts before all of them."""
     digits = f"{(at - EPOCH) // timedelta(milliseconds=1):012x}"
     return f"{digits[:8]}-{digits[8:]}"
 
@@ -53,29 +54,29 @@ def _first(at: datetime) -> str:
 _PARTS = "SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid WHERE inhparent = $1::regclass"
 
 
-async def days(db: Session) -> set[Day]:
-    """Those that are there."""
-    _, begin = db.place.names("mainspring_finished_")
-    names = [name.removeprefix(begin) for (name,) in await db.rows(_PARTS, db.place.sql("mainspring_finished"))]
-    return {Day(date.fromisoformat(name)) for name in names if len(name) == 8 and name.isdecimal()}
+async def list_partitions(db: Session) -> set[DayPartition]:
+    """The partitions that exist."""
+    _, begin = db.url.names("mainspring_finished_")
+    names = [name.removeprefix(begin) for (name,) in await db.rows(_PARTS, db.url.sql("mainspring_finished"))]
+    return {DayPartition(date.fromisoformat(name)) for name in names if len(name) == 8 and name.isdecimal()}
 
 
-# A day of which there are rows in the part for all else cannot be made any more, and need not be.
+# A partition cannot be created, and need not be, if rows of its day are in the default partition.
 _FREE = """SELECT low FROM unnest($1::text[], $2::text[]) AS day (low, high)
     WHERE NOT EXISTS (SELECT 1 FROM mainspring_finished_rest WHERE id >= low AND id < high)"""
 
 
-async def _missing(db: Session, today: date) -> list[Day]:
-    wanted = {Day(today + n * DAY) for n in range(AHEAD + 1)}
-    missing = sorted(wanted - await days(db))
+async def _missing(db: Session, today: date) -> list[DayPartition]:
+    wanted = {DayPartition(today + n * DAY) for n in range(DAYS_AHEAD + 1)}
+    missing = sorted(wanted - await list_partitions(db))
     if not missing:
         return []
     free = {low for (low,) in await db.rows(_FREE, [day.low for day in missing], [day.high for day in missing])}
     return [day for day in missing if day.low in free]
 
 
-# Attached, since a part that is created in its place would lock out every finish. The part for all else is locked and
-# read through meanwhile, so both locks and statements are short. Rows come and stay as they are until the day goes.
+# Created apart and then attached, since CREATE TABLE … PARTITION OF would block every finish. ATTACH locks and scans
+# the default partition, so the timeouts are short. Rows are inserted once and not updated: pages are filled whole.
 _MAKE = """SET LOCAL lock_timeout = 1000; SET LOCAL statement_timeout = 3000;
     CREATE TABLE {day.table} (LIKE mainspring_finished INCLUDING ALL) WITH (fillfactor = 100,
         autovacuum_vacuum_insert_threshold = 100000, autovacuum_vacuum_insert_scale_factor = 0.5,
@@ -83,36 +84,36 @@ _MAKE = """SET LOCAL lock_timeout = 1000; SET LOCAL statement_timeout = 3000;
     ALTER TABLE mainspring_finished ATTACH PARTITION {day.table} FOR VALUES FROM ('{day.low}') TO ('{day.high}')"""
 
 
-async def alone(db: Session) -> bool:
-    """Whether nobody else makes or drops days until the end of this transaction."""
-    return bool(await db.value("SELECT pg_try_advisory_xact_lock($1, -4)", db.place.lock))
+async def try_lock_partitions(db: Session) -> bool:
+    """Takes the lock for creating and dropping partitions until the transaction ends; False if it is taken."""
+    return bool(await db.value("SELECT pg_try_advisory_xact_lock($1, -4)", db.url.lock))
 
 
-async def _make(day: Day, db: Session) -> bool:
-    """Inside a transaction, which is spoilt if the server refuses."""
+async def _create_partition(day: DayPartition, db: Session) -> bool:
+    """Whether the partition was created. Runs inside a transaction, which is aborted if the server refuses."""
     try:
-        if not await alone(db):
+        if not await try_lock_partitions(db):
             return False
         await db.run(_MAKE.format(day=day))
     except asyncpg.PostgresError as error:
-        _logger.debug("no part of the history for %s: %s", day.date, error)
+        _logger.debug("the partition of %s was not created: %s", day.date, error)
         count("partitions", error)
         return False
     return True
 
 
-async def keep(pool: Pool, now: datetime, most: int = AHEAD + 1) -> bool:
-    """Makes up to `most` of the days from now on that are missing; whether some are left to make.
+async def create_missing_partitions(pool: Pool, now: datetime, most: int = DAYS_AHEAD + 1) -> bool:
+    """Creates up to `most` of the missing partitions from today on; returns whether more are missing.
 
-    What cannot be made is left: there is a part of the history for all that lies in no day.
+    It is no harm if one cannot be created: rows outside all days go to the default partition.
     """
     try:
         missing = await pool.call(lambda db: _missing(db, now.astimezone(UTC).date()))
         for day in missing[:most]:
-            if not await pool.step(partial(_make, day)):
+            if not await pool.transact(partial(_create_partition, day)):
                 return False
     except StoreError as error:
-        _logger.debug("no look at the parts of the history: %s", error)
+        _logger.debug("partitions were not checked: %s", error)
         count("partitions", error)
         return False
     return len(missing) > most

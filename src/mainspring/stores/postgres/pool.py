@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: a few, shared, each call bounded; the server's trouble as ours."""
+"""A pool of connections to PostgreSQL: calls have a time limit, are retried after deadlocks, and raise StoreError."""
 
 from __future__ import annotations
 
@@ -13,291 +13,298 @@ import asyncpg
 from ...config import Durability
 from ...errors import ShuttingDown, StoreError, StoreUnavailable
 from ...survived_errors import SurvivedErrors
-from .connector import PostgresConnector, hang_up
+from .connector import PostgresConnector, shut_socket
 from .stalled import StallDetector
 from .url import PostgresUrl
 
-_cold = SurvivedErrors("warm_up", "connections are made when they are needed")
+_warm_up_errors = SurvivedErrors("warm_up", "connections are made when they are needed")
 T = TypeVar("T")
 
-SIZE = 10
-# Stands between texts that are sent as one: in no id, lease or number.
+# Calls that one event loop has under way at most.
+MAX_CONNECTIONS = 10
+# Separates ids that are sent as one text; it occurs in no id, lease or number.
 SEPARATOR = "\x1f"
-# Of arrays the driver knows only those of texts; for any other it asks the server, some 10 ms on each new connection.
-NUMBERS = "text[]::bigint[]"
-# Seconds between tries to reach a server that is away: the first and the longest.
-SOONEST, LATEST = 0.1, 2.0
-LOOK_SECONDS = 5
-# A deadlock, a lock not given in time, a serialization failure: nothing was written, so the verb is played again.
-AGAIN, TRIES = ("40001", "40P01", "55P03"), 5
-# Not an answer of the server's: whatever comes from this connection later belongs to no call. The driver is confused by
-# a connection that the server has ended, and that is not closed yet.
-LOST = (OSError, asyncpg.InternalClientError)
-# The classes of what passes: connections, resources, an operator's intervention, a lock, a server that only reads.
-PASSING = ("08", "53", "57", "40", "55P03", "25006", "XX000")
+# Numbers are sent as an array of texts: for any other array type the driver queries the server, 10 ms per connection.
+BIGINT_ARRAY = "text[]::bigint[]"
+# First pause between attempts to reach a server that is away; it doubles with each failure.
+MIN_RECONNECT_SECONDS = 0.1
+MAX_RECONNECT_SECONDS = 2.0
+# Time limit of a statement in `Pool.read`.
+READ_TIMEOUT_SECONDS = 5
+# Serialization failure, deadlock, lock timeout: nothing was written, so the verb runs again.
+RETRIED_SQLSTATES = ("40001", "40P01", "55P03")
+MAX_TRIES = 5
+# Errors that are no answer of the server: whatever this connection receives later belongs to no call. asyncpg raises
+# InternalClientError for a connection that the server has ended and that is not closed yet.
+CONNECTION_LOST = (OSError, asyncpg.InternalClientError)
+# SQLSTATE classes of transient errors: connection, resources, operator intervention, lock, read-only server.
+TRANSIENT_SQLSTATES = ("08", "53", "57", "40", "55P03", "25006", "XX000")
 SETTINGS = {
     "application_name": "mainspring",
     "statement_timeout": "30000",
     "lock_timeout": "10000",
-    # Less than that, so that who waits for a lock outlives a holder who was stopped or cut off in the middle of a step.
+    # Less than lock_timeout, so that a waiter survives a holder that was stopped or cut off inside a transaction.
     "idle_in_transaction_session_timeout": "5000",
-    # A generic plan guesses the size of an array and may scan the table for each batch.
+    # A generic plan guesses the size of an array, and may scan the table for each batch.
     "plan_cache_mode": "force_custom_plan",
-    # Nor is there a statement that should read a whole table where an index leads to the rows: what the planner knows
-    # of a table that is filled and emptied all day is never true.
+    # No statement should scan a whole table where an index leads to the rows, but the planner's statistics of a table
+    # that is filled and emptied all day are never right.
     "enable_seqscan": "off",
     "jit": "off",
     "timezone": "UTC",
 }
-# For the few statements of a job's way, which are written so that one plan is right for any values, whatever the tables
-# held when it was made: along the indexes, in their order. Planning a claim took 1 ms each time.
-HOT = {**SETTINGS, "plan_cache_mode": "force_generic_plan", "enable_bitmapscan": "off", "enable_sort": "off"}
+# For the few hot statements (insert, claim, finish). They are written so that one plan, along the indexes in their
+# order, is right for all values and all table contents. Planning a claim takes 1 ms, so its plan is kept.
+HOT_SETTINGS = {**SETTINGS, "plan_cache_mode": "force_generic_plan", "enable_bitmapscan": "off", "enable_sort": "off"}
 
-# Where an index has the order asked for, a page is to be read along it, whatever the planner thinks of the filter.
-LOOK = f"""SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY;
-    SET LOCAL statement_timeout = {1000 * LOOK_SECONDS}; SET LOCAL enable_sort = off;
+# Settings of `Pool.read`. A page is read along an index with its order, whatever the planner thinks of the filter.
+READ_SETTINGS = f"""SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY;
+    SET LOCAL statement_timeout = {1000 * READ_TIMEOUT_SECONDS}; SET LOCAL enable_sort = off;
     SET LOCAL work_mem = '32MB'; SET LOCAL max_parallel_workers_per_gather = 0"""
 
 
 class Session:
-    """One connection at work for one verb; statements name tables as postgres.sql does."""
+    """A connection while it runs one verb. Statements name tables mainspring_…, see PostgresUrl.sql."""
 
-    def __init__(self, connection: Any, place: PostgresUrl, doubt: StallDetector | None = None) -> None:
-        self.connection, self.place = connection, place  # Any: asyncpg's own types are not for every release
-        self._doubt = doubt
+    def __init__(self, connection: Any, url: PostgresUrl, stalls: StallDetector | None = None) -> None:
+        self.connection, self.url = connection, url  # Any: asyncpg's own types are not for every release
+        self._stalls = stalls
 
     async def rows(self, sql: str, *values: Any) -> list[Any]:
-        found: list[Any] = await self._answer(self.connection.fetch(self.place.sql(sql), *values))
+        found: list[Any] = await self._answer(self.connection.fetch(self.url.sql(sql), *values))
         return found
 
     async def row(self, sql: str, *values: Any) -> Any:
-        return await self._answer(self.connection.fetchrow(self.place.sql(sql), *values))
+        return await self._answer(self.connection.fetchrow(self.url.sql(sql), *values))
 
     async def value(self, sql: str, *values: Any) -> Any:
-        return await self._answer(self.connection.fetchval(self.place.sql(sql), *values))
+        return await self._answer(self.connection.fetchval(self.url.sql(sql), *values))
 
     async def run(self, sql: str, *values: Any) -> None:
-        await self._answer(self.connection.execute(self.place.sql(sql), *values))
+        await self._answer(self.connection.execute(self.url.sql(sql), *values))
 
     async def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """The statement for each row, sent together."""
-        # Of no rows the driver makes a transaction without an end, which the next verb would find.
+        """Runs the statement for each row; all are sent together."""
+        # Without rows, the driver would leave a transaction open for the next verb.
         if some := list(rows):
-            await self._answer(self.connection.executemany(self.place.sql(sql), some))
+            await self._answer(self.connection.executemany(self.url.sql(sql), some))
 
     async def copy(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        schema, name = self.place.names(table)
+        schema, name = self.url.names(table)
         copied = self.connection.copy_records_to_table(name, schema_name=schema, columns=columns, records=rows)
         await self._answer(copied)
 
     async def _answer(self, answer: Awaitable[T]) -> T:
-        if self._doubt is None:
+        if self._stalls is None:
             return await answer
-        self._doubt.begin(self.connection)
+        self._stalls.begin(self.connection)
         try:
             return await answer
         finally:
-            self._doubt.end(self.connection)
+            self._stalls.end(self.connection)
 
 
 Verb = Callable[[Session], Awaitable[T]]
 
 
 class Pool:
-    """Connections of one event loop, SIZE of them at work at most. What a verb leaves half done goes with its own."""
+    """The connections of one event loop, at most MAX_CONNECTIONS busy. One whose verb is left half done is closed."""
 
-    def __init__(self, place: PostgresUrl, durability: Durability = "full") -> None:
-        self.place, self.loop, self.pid = place, asyncio.get_running_loop(), os.getpid()
-        # In full, the server's own setting counts: it may be stricter than ours would be.
+    def __init__(self, url: PostgresUrl, durability: Durability = "full") -> None:
+        self.url, self.loop, self.pid = url, asyncio.get_running_loop(), os.getpid()
+        # With full durability the server's own setting counts: it may be stricter than ours would be.
         more = {} if durability == "full" else {"synchronous_commit": "off"}
-        self.route = PostgresConnector(place.dsn, {**SETTINGS, **more}, place.pooler)
-        self._hot = PostgresConnector(place.dsn, {**HOT, **more}, place.pooler)
-        self._hot_begin = PostgresConnector(place.dsn, {**HOT, **more}, "transaction").begin
-        self._ear = self.route if place.listen is None else PostgresConnector(place.listen, SETTINGS)
-        self._idle: dict[PostgresConnector, list[Any]] = {self.route: [], self._hot: []}
-        self._room = asyncio.Semaphore(SIZE)
-        self._doubt = StallDetector(self.route.connect)
+        self.connector = PostgresConnector(url.dsn, {**SETTINGS, **more}, url.pooler)
+        self._hot = PostgresConnector(url.dsn, {**HOT_SETTINGS, **more}, url.pooler)
+        self._hot_begin = PostgresConnector(url.dsn, {**HOT_SETTINGS, **more}, "transaction").begin
+        self._listener = self.connector if url.listen is None else PostgresConnector(url.listen, SETTINGS)
+        self._idle: dict[PostgresConnector, list[Any]] = {self.connector: [], self._hot: []}
+        self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
+        self._stalls = StallDetector(self.connector.connect)
         self._closed = False
         self._failures = 0
-        self._trying: asyncio.Task[None] | None = None
+        self._reconnecting: asyncio.Task[None] | None = None
 
-    async def listener(self) -> Any:
-        """A connection of the caller's own, to listen at."""
-        return await self._made(self._ear)
+    async def listener_connection(self) -> Any:
+        """A new connection for LISTEN, which the caller owns."""
+        return await self._connect(self._listener)
 
     async def call(self, verb: Verb[T]) -> T:
-        """The answer of a verb that is one statement."""
+        """Runs a verb that is one statement, and returns its result."""
         return await self._call(verb, whole=False)
 
     async def hot(self, verb: Verb[T]) -> T:
-        """The same, of a statement written for the HOT settings."""
-        if self.route.pooled:
+        """Like `call`, for a statement that is written for HOT_SETTINGS."""
+        if self.connector.pooled:
             return await self._call(verb, whole=False, begin=self._hot_begin)
-        return await self._call(verb, whole=False, route=self._hot)
+        return await self._call(verb, whole=False, connector=self._hot)
 
     async def warm(self, number: int) -> None:
-        """So many connections for a job's way are ready, if the server has them."""
-        with _cold.survive(StoreUnavailable):
-            while not self.route.pooled and len(self._idle[self._hot]) < number and not self._closed:
-                self._rest(await self._made(self._hot), self._hot)
+        """Opens connections with HOT_SETTINGS until `number` are idle, if the server allows it."""
+        with _warm_up_errors.survive(StoreUnavailable):
+            while not self.connector.pooled and len(self._idle[self._hot]) < number and not self._closed:
+                self._release(await self._connect(self._hot), self._hot)
 
-    async def step(self, verb: Verb[T]) -> T:
-        """The answer of a verb of several statements, once all of them are committed."""
+    async def transact(self, verb: Verb[T]) -> T:
+        """Runs a verb of several statements in one transaction, and returns its result after the commit."""
         return await self._call(verb, whole=True)
 
-    async def look(self, verb: Verb[T]) -> T:
-        """The answer of a verb that only reads, for people: all of its statements see one state of the tables, and
-        none takes long."""
+    async def read(self, verb: Verb[T]) -> T:
+        """Runs a read-only verb of lists and counts: all of its statements see one snapshot, each with a time limit.
+        Raises StoreUnavailable if one takes longer."""
 
-        async def seen(db: Session) -> T:
-            await db.run(LOOK)
+        async def read_snapshot(db: Session) -> T:
+            await db.run(READ_SETTINGS)
             try:
                 return await verb(db)
             except asyncpg.QueryCanceledError as error:
-                text = f"a list took more than {LOOK_SECONDS} s on the server: narrow the filter, or try again"
+                text = f"a list took more than {READ_TIMEOUT_SECONDS} s on the server: narrow the filter, or try again"
                 raise StoreUnavailable(text) from error
 
-        return await self._call(seen, whole=True)
+        return await self._call(read_snapshot, whole=True)
 
     async def _call(
-        self, verb: Verb[T], whole: bool, route: PostgresConnector | None = None, begin: str | None = None
+        self, verb: Verb[T], whole: bool, connector: PostgresConnector | None = None, begin: str | None = None
     ) -> T:
-        for tries in range(1, TRIES + 1):
+        for tries in range(1, MAX_TRIES + 1):
             try:
-                return await self._once(verb, whole, route or self.route, begin)
+                return await self._once(verb, whole, connector or self.connector, begin)
             except asyncpg.PostgresError as error:
-                # A statement prepared before the schema was changed under it was not run either.
+                # A statement that was prepared before a change of the schema did not run either.
                 outdated = isinstance(error, asyncpg.InvalidCachedStatementError)
-                if not (_code(error) in AGAIN or outdated) or tries == TRIES:
-                    raise translated(error, "PostgreSQL") from error
-            except (*LOST, asyncpg.InterfaceError) as error:
-                raise translated(error, "PostgreSQL") from error
+                if not (_sqlstate(error) in RETRIED_SQLSTATES or outdated) or tries == MAX_TRIES:
+                    raise translate_error(error, "PostgreSQL") from error
+            except (*CONNECTION_LOST, asyncpg.InterfaceError) as error:
+                raise translate_error(error, "PostgreSQL") from error
             await asyncio.sleep(random.uniform(0, 0.01 * 2**tries))
-        raise AssertionError  # the last try returns or raises
+        raise AssertionError  # unreachable: the last try returns or raises
 
-    async def _once(self, verb: Verb[T], whole: bool, route: PostgresConnector, begin: str | None = None) -> T:
-        await self._reached()
-        async with self._room:
+    async def _once(self, verb: Verb[T], whole: bool, connector: PostgresConnector, begin: str | None = None) -> T:
+        await self._await_server()
+        async with self._slots:
             if self._closed:
-                raise ShuttingDown(f"the store {self.place.shown} is closed")
-            connection = self._rested(route) or await self._made(route)
+                raise ShuttingDown(f"the store {self.url.shown} is closed")
+            connection = self._pop_idle(connector) or await self._connect(connector)
             try:
-                answer = await self._played(Session(connection, self.place, self._doubt), verb, whole, begin)
-            except LOST:
+                answer = await self._run(Session(connection, self.url, self._stalls), verb, whole, begin)
+            except CONNECTION_LOST:
                 connection.terminate()
                 raise
             except Exception:
-                await self._undo(connection, route)
+                await self._roll_back(connection, connector)
                 raise
             except BaseException:
-                connection.terminate()  # cancelled: what the server makes of the statement under way is unknown
+                connection.terminate()  # cancelled: the server may or may not run the current statement
                 raise
-            self._rest(connection, route)
+            self._release(connection, connector)
             return answer
 
-    async def _played(self, db: Session, verb: Verb[T], whole: bool, begin: str | None) -> T:
-        # Behind a pooler our settings last for a transaction: there each verb is one.
-        if not (whole or self.route.pooled):
+    async def _run(self, db: Session, verb: Verb[T], whole: bool, begin: str | None) -> T:
+        # Behind a pooler our settings last for one transaction, so there each verb is a transaction.
+        if not (whole or self.connector.pooled):
             return await verb(db)
-        await db.run(begin or self.route.begin)
+        await db.run(begin or self.connector.begin)
         answer = await verb(db)
         await db.run("COMMIT")
         return answer
 
     # connections
 
-    async def _reached(self) -> None:
-        """While the server is away one tries for all who ask, ever less often, and fails for all of them."""
-        while self._failures and not self._closed and not self._rests():
-            if self._trying is None:
-                self._trying = self.loop.create_task(self._try_again())
-            trying = self._trying
-            await asyncio.wait([trying])
-            if not trying.cancelled() and (error := trying.exception()) is not None:
+    async def _await_server(self) -> None:
+        """While the server is away, one task reconnects for all callers, with growing pauses; if it fails, all fail."""
+        while self._failures and not self._closed and not self._has_idle():
+            if self._reconnecting is None:
+                self._reconnecting = self.loop.create_task(self._reconnect())
+            reconnecting = self._reconnecting
+            await asyncio.wait([reconnecting])
+            if not reconnecting.cancelled() and (error := reconnecting.exception()) is not None:
                 raise error
 
-    def _rests(self) -> bool:
+    def _has_idle(self) -> bool:
         return any(not connection.is_closed() for idle in self._idle.values() for connection in idle)
 
-    async def _try_again(self) -> None:
+    async def _reconnect(self) -> None:
         try:
-            await asyncio.sleep(min(SOONEST * 2 ** min(self._failures, 10), LATEST) * random.uniform(0.5, 1))
-            self._rest(await self._made(self.route), self.route)
+            await asyncio.sleep(
+                min(MIN_RECONNECT_SECONDS * 2 ** min(self._failures, 10), MAX_RECONNECT_SECONDS)
+                * random.uniform(0.5, 1)
+            )
+            self._release(await self._connect(self.connector), self.connector)
         except StoreUnavailable:
             self._failures += 1
             raise
         finally:
-            self._trying = None
+            self._reconnecting = None
 
-    async def _made(self, route: PostgresConnector) -> Any:
+    async def _connect(self, connector: PostgresConnector) -> Any:
         try:
-            connection = await route.connect()
+            connection = await connector.connect()
         except Exception as error:
-            known = translated(error, f"cannot connect to {self.place.shown}")
-            if route in self._idle:
+            known = translate_error(error, f"cannot connect to {self.url.shown}")
+            if connector in self._idle:
                 self._failures = max(1, self._failures) if isinstance(known, StoreUnavailable) else 0
             raise known from error
-        if route in self._idle:
+        if connector in self._idle:
             self._failures = 0
         return connection
 
-    def _rested(self, route: PostgresConnector) -> Any:
-        while self._idle[route]:
-            if not (connection := self._idle[route].pop()).is_closed():
+    def _pop_idle(self, connector: PostgresConnector) -> Any:
+        while self._idle[connector]:
+            if not (connection := self._idle[connector].pop()).is_closed():
                 return connection
         return None
 
-    def _rest(self, connection: Any, route: PostgresConnector) -> None:
+    def _release(self, connection: Any, connector: PostgresConnector) -> None:
         if self._closed:
             connection.terminate()
         elif not connection.is_closed():
-            self._idle[route].append(connection)
+            self._idle[connector].append(connection)
 
-    async def _undo(self, connection: Any, route: PostgresConnector) -> None:
+    async def _roll_back(self, connection: Any, connector: PostgresConnector) -> None:
         try:
             if connection.is_in_transaction():
                 await connection.execute("ROLLBACK")
         except Exception:
             connection.terminate()
         else:
-            self._rest(connection, route)
+            self._release(connection, connector)
 
     async def close(self) -> None:
         self._closed = True
-        if self._trying is not None:
-            self._trying.cancel()
-        self._doubt.close()
-        for connection in self._forgotten():
+        if self._reconnecting is not None:
+            self._reconnecting.cancel()
+        self._stalls.close()
+        for connection in self._take_idle():
             try:
                 await connection.close(timeout=2)
             except Exception:
                 connection.terminate()
 
-    def forget(self) -> None:
-        """Its event loop is gone, or this is a child of its process: the sockets go with their objects."""
+    def abandon(self) -> None:
+        """Drops all connections: their event loop is gone, or this is a forked child, which must not close them."""
         self._closed = True
-        for connection in self._forgotten():
+        for connection in self._take_idle():
             if self.pid == os.getpid():
-                hang_up(connection)
+                shut_socket(connection)
 
-    def _forgotten(self) -> list[Any]:
-        idle = [connection for route in self._idle.values() for connection in route]
-        self._idle = {route: [] for route in self._idle}
+    def _take_idle(self) -> list[Any]:
+        idle = [connection for connector in self._idle.values() for connection in connector]
+        self._idle = {connector: [] for connector in self._idle}
         return idle
 
 
-def _code(error: Exception) -> str:
+def _sqlstate(error: Exception) -> str:
     return getattr(error, "sqlstate", None) or ""
 
 
-def translated(error: Exception, what: str) -> Exception:
-    """The server's and the driver's errors as ours; everything else as it is."""
+def translate_error(error: Exception, what: str) -> Exception:
+    """The server's and the driver's errors as StoreError or StoreUnavailable; any other error unchanged."""
     if isinstance(error, asyncpg.PostgresError):
-        code = _code(error)
+        code = _sqlstate(error)
         text = f"{what}: {error} ({type(error).__name__}, {code})"
         if code == "53300":
             text += "; it has no connection left: raise max_connections, run fewer processes or use a pooler"
-        return StoreUnavailable(f"{text}; try again") if code.startswith(PASSING) else StoreError(text)
+        return StoreUnavailable(f"{text}; try again") if code.startswith(TRANSIENT_SQLSTATES) else StoreError(text)
     if isinstance(error, TimeoutError):
         return StoreUnavailable(f"{what}: no answer in time; try again")
     if isinstance(error, asyncpg.InternalClientError):

@@ -1,4 +1,4 @@
-"""What became of jobs in the PostgreSQL store: runs, log lines, and what may be forgotten."""
+"""Runs, log lines and prunable jobs of the PostgreSQL store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...ids import JobId
 from ...records.job import State
 from ...records.run import Execution, LogLine
 from ..rows import COLUMNS, executions_of
-from .lists import FINISHED, GROUPS
+from .job_groups import FINISHED, GROUPS
 from .pool import Session
 
 _RUNS = """SELECT * FROM mainspring_executions WHERE job_id = ANY($1::text[]) AND number > $2
@@ -32,7 +32,7 @@ async def logs(db: Session, job_id: JobId, limit: int, after: tuple[int, int]) -
     return [LogLine(run, n, instant(at), level, text) for run, n, at, level, text in rows]
 
 
-# forgetting
+# pruning
 
 _GROUPS = f"WITH {GROUPS[FINISHED]} SELECT DISTINCT state, task FROM groups"
 
@@ -41,7 +41,7 @@ async def groups(db: Session) -> list[tuple[State, str]]:
     return sorted((State(state), task) for state, task in await db.rows(_GROUPS))
 
 
-# Of each queue apart, as the index is.
+# For each queue separately, as the index is sorted.
 _OF_TASK = """(SELECT one.* FROM (SELECT DISTINCT queue FROM groups WHERE state = $1 AND task = $2) AS queues
     CROSS JOIN LATERAL (SELECT {what} FROM mainspring_finished WHERE task = $2 AND queue = queues.queue AND state = $1
         AND {when} ORDER BY finished_at {way}, id {way} LIMIT {room}) AS one)"""
@@ -60,4 +60,5 @@ _SURPLUS = f"""WITH {GROUPS[FINISHED]},
 
 
 async def surplus(db: Session, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Any]:
+    """Finished jobs of a state and task before `before`, beyond the newest `keep`; oldest first."""
     return await db.rows(_SURPLUS, state.value, task, micros(before), keep, limit)

@@ -1,4 +1,4 @@
-"""The tables of the PostgreSQL store: which version they are, and stepping them up and down beside live workers."""
+"""Reads the schema version of the PostgreSQL store, and migrates its tables while workers are live."""
 
 from __future__ import annotations
 
@@ -12,29 +12,31 @@ import asyncpg
 from ...errors import SchemaMismatch, StoreError, StoreUnavailable
 from ...mask import mask_to_cut
 from ...records.schema import Schema
-from ..migrations import Migrations, steps
+from ..migrations import Migrations, load_migrations
 from . import script
 from .pool import Session
 
-STEPS = steps("postgres/tables.sql")
+MIGRATIONS = load_migrations("postgres/tables.sql")
 
-# How often it asks for its locks, and the seconds between, in which others get through.
-TRIES, PAUSE = 10, 2.0
-# A step may have an index to build.
-STEP_SECONDS = 3600
+# A migration that does not get its locks is tried this often.
+MAX_LOCK_TRIES = 10
+# Longest pause between two tries, in which other transactions go on.
+RETRY_SECONDS = 2.0
+# A migration may have to build an index.
+MIGRATION_TIMEOUT_SECONDS = 3600
 
 
-_MADE = re.compile(
+_INDEX_STATEMENT = re.compile(
     r"(?P<made>CREATE (?:UNIQUE )?INDEX mainspring_(?P<name>\w+) ON (?:ONLY )?mainspring_(?P<table>\w+)[^;]*)"
     r"|DROP INDEX (?:IF EXISTS )?mainspring_(?P<gone>\w+)|DROP TABLE (?:IF EXISTS )?mainspring_(?P<without>\w+)"
 )
 
 
 def indexes() -> dict[str, str]:
-    """The indexes of the newest schema by name, less the prefix, with the statements that make them."""
+    """The statements that create the indexes of the newest schema, by the index's name without prefix."""
     made: dict[str, tuple[str, str]] = {}
-    for _, body in STEPS.way(0, STEPS.newest):
-        for found in _MADE.finditer(body):
+    for _, body in MIGRATIONS.between(0, MIGRATIONS.newest):
+        for found in _INDEX_STATEMENT.finditer(body):
             if found["made"]:
                 made[found["name"]] = found["table"], found["made"]
             else:
@@ -46,81 +48,83 @@ def indexes() -> dict[str, str]:
     return {name: sql for name, (_, sql) in made.items()}
 
 
-# Not to_regclass(): after a wait for the lock it would answer from a cache that has not heard of the table yet.
+# Not to_regclass(): after a wait for the lock its cache may not know the table yet.
 _THERE = """SELECT true FROM pg_class JOIN pg_namespace AS space ON space.oid = relnamespace
     WHERE nspname = $1 AND relname = $2"""
 
 
-async def found(db: Session, steps: Migrations) -> Schema:
-    if not await db.value(_THERE, db.place.schema, f"{db.place.prefix}schema"):
-        return steps.schema(0, 0)
-    return await _read(db, steps)
+async def read_schema(db: Session, migrations: Migrations) -> Schema:
+    """The schema version of the store; 0 without tables."""
+    if not await db.value(_THERE, db.url.schema, f"{db.url.prefix}schema"):
+        return migrations.schema(0, 0)
+    return await _read_version(db, migrations)
 
 
-async def check(db: Session, steps: Migrations) -> None:
-    """Raises if this release cannot work on the tables, as they are now."""
-    if trouble := (await _read(db, steps)).trouble:
+async def check_schema(db: Session, migrations: Migrations) -> None:
+    """Raises SchemaMismatch if this release cannot work on the tables."""
+    if trouble := (await _read_version(db, migrations)).trouble:
         raise SchemaMismatch(trouble)
 
 
-async def _read(db: Session, steps: Migrations) -> Schema:
+async def _read_version(db: Session, migrations: Migrations) -> Schema:
     version, *oldest = await db.row("SELECT * FROM mainspring_schema") or (0,)
-    return steps.schema(version, *oldest or (None,))
+    return migrations.schema(version, *oldest or (None,))
 
 
-def points_to_schema(error: StoreError) -> bool:
-    """Whether the server did not know what a statement of ours names."""
+def is_schema_error(error: StoreError) -> bool:
+    """Whether the server did not know a table, column or function that a statement names."""
     code = getattr(error.__cause__, "sqlstate", None) or ""
     return code.startswith("42") and code != asyncpg.InsufficientPrivilegeError.sqlstate
 
 
-# stepping
+# migrating
 
 
-async def migrate(db: Session, steps: Migrations, target: int | None, *, only_up: bool = False) -> list[int]:
-    """Steps the schema to `target` in one transaction of its own; returns the versions it passed through.
+async def migrate(db: Session, migrations: Migrations, target: int | None, *, only_up: bool = False) -> list[int]:
+    """Migrates the schema to `target` in one transaction, and returns the versions on the way.
 
-    With `only_up` a later schema stays as it is, if this release can work on it.
+    With `only_up` a later schema is left as it is; raises SchemaMismatch if this release cannot work on it. Raises
+    StoreUnavailable if a lock is not granted, with the transactions that hold it.
     """
-    goal = steps.target(target)
+    goal = migrations.target(target)
     holders: Sequence[str] = ()
-    for tries in range(TRIES):
+    for tries in range(MAX_LOCK_TRIES):
         if tries:
-            await asyncio.sleep(random.uniform(PAUSE / 2, PAUSE))
+            await asyncio.sleep(random.uniform(RETRY_SECONDS / 2, RETRY_SECONDS))
         try:
-            return await _once(db, steps, goal, only_up)
+            return await _migrate_once(db, migrations, goal, only_up)
         except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
             await db.connection.execute("ROLLBACK")
-            holders = await _holders(db, steps)
+            holders = await _holders(db, migrations)
         except asyncpg.ObjectInUseError as error:
             raise StoreUnavailable(str(error)) from error
         except asyncpg.InsufficientPrivilegeError as error:
             await db.connection.execute("ROLLBACK")
-            raise StoreError(await _rights(db, steps, goal, str(error))) from error
-    who = "; ".join(holders) or "somebody who has ended meanwhile"
+            raise StoreError(await _missing_rights(db, migrations, goal, str(error))) from error
+    who = "; ".join(holders) or "a transaction that has ended meanwhile"
     raise StoreUnavailable(
-        f"the schema of {db.place.shown} was not changed: {TRIES} times a lock was not given in "
+        f"the schema of {db.url.shown} was not changed: {MAX_LOCK_TRIES} times a lock was not given in "
         f"{script.LOCK_SECONDS:g} s. Held by {who}. End it (pg_terminate_backend), or try again later"
     )
 
 
-async def _once(db: Session, steps: Migrations, target: int, only_up: bool) -> list[int]:
+async def _migrate_once(db: Session, migrations: Migrations, target: int, only_up: bool) -> list[int]:
     run = db.connection.execute
     await run("BEGIN")
-    await run(script.limits(db.place))
-    schema = await found(db, steps)
+    await run(script.transaction_limits(db.url))
+    schema = await read_schema(db, migrations)
     if only_up and schema.version > target:
         target = schema.version
         if schema.trouble:
             raise SchemaMismatch(schema.trouble)
-    way = [] if schema.version == target else steps.way(schema.version, target)
-    if way:
-        await run(script.body(db.place, steps, schema.version, target), timeout=STEP_SECONDS)
+    pending = [] if schema.version == target else migrations.between(schema.version, target)
+    if pending:
+        await run(script.body(db.url, migrations, schema.version, target), timeout=MIGRATION_TIMEOUT_SECONDS)
     await run("COMMIT")
-    return [after for after, _ in way]
+    return [version for version, _ in pending]
 
 
-# who is in the way
+# what blocks a migration
 
 _HOLDERS = """SELECT pid, usename, application_name, coalesce(state, '?'),
         coalesce(extract(epoch FROM clock_timestamp() - xact_start), 0)::float8, query
@@ -134,30 +138,31 @@ _HOLDERS = """SELECT pid, usename, application_name, coalesce(state, '?'),
     ORDER BY xact_start LIMIT 3"""
 
 
-async def _holders(db: Session, steps: Migrations) -> list[str]:
-    """Those who have held a lock on our tables for as long as we had waited, the longest first."""
-    place = db.place
-    names = [place.prefix + name for name in {*re.findall(r"mainspring_(\w+)", steps.text), "schema"}]
-    rows = await db.rows(_HOLDERS, place.schema, names, place.lock % 2**32, script.LOCK_SECONDS)
+async def _holders(db: Session, migrations: Migrations) -> list[str]:
+    """Describes the transactions that have held a lock on our tables for the whole wait, the oldest first."""
+    url = db.url
+    names = [url.prefix + name for name in {*re.findall(r"mainspring_(\w+)", migrations.text), "schema"}]
+    rows = await db.rows(_HOLDERS, url.schema, names, url.lock % 2**32, script.LOCK_SECONDS)
     return [_holder(*row) for row in rows]
 
 
 def _holder(pid: int, user: str, program: str, state: str, seconds: float, query: str) -> str:
-    said = mask_to_cut(" ".join((query or "").split()))[:80]
-    return f"pid {pid} (user {user}, {program or 'no name'}, {state}, open for {seconds:.0f} s: {said})"
+    statement = mask_to_cut(" ".join((query or "").split()))[:80]
+    return f"pid {pid} (user {user}, {program or 'no name'}, {state}, open for {seconds:.0f} s: {statement})"
 
 
-async def _rights(db: Session, steps: Migrations, target: int, said: str) -> str:
-    schema, shown = db.place.schema, db.place.shown
+async def _missing_rights(db: Session, migrations: Migrations, target: int, reason: str) -> str:
+    """The message for a role without the rights to migrate."""
+    schema, shown = db.url.schema, db.url.shown
     role, base = await db.row("SELECT current_user, current_database()")
-    at = (await found(db, steps)).version
+    at = (await read_schema(db, migrations)).version
     grant = f'GRANT CREATE ON SCHEMA "{schema}" TO "{role}"'
     if not await db.value("SELECT true FROM pg_namespace WHERE nspname = $1", schema):
         grant = f'GRANT CREATE ON DATABASE "{base}" TO "{role}"'
-    way = "up" if at < target else "down"
-    options = f"--to {target} --from {at}" if way == "down" or target != steps.newest else f"--from {at}"
+    direction = "up" if at < target else "down"
+    options = f"--to {target} --from {at}" if direction == "down" or target != migrations.newest else f"--from {at}"
     return (
-        f"role {role!r} may not change the tables of {shown} from schema {at} to {target} ({said}): let their owner "
-        f"run what `mainspring migrate {way} --sql {options}` prints, or `mainspring migrate {way}`"
+        f"role {role!r} may not change the tables of {shown} from schema {at} to {target} ({reason}): let their owner "
+        f"run what `mainspring migrate {direction} --sql {options}` prints, or `mainspring migrate {direction}`"
         + (f"; or, for this role to own them: {grant}" if at == 0 else "")
     )

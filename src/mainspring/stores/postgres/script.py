@@ -1,59 +1,66 @@
-"""The statements that step the schema of the PostgreSQL store, for us and for psql alike."""
+"""The SQL script that migrates the PostgreSQL store, for this library and for psql."""
 
 from __future__ import annotations
 
 from ..migrations import Migrations
 from .url import PostgresUrl
 
-# While a step waits for a table, everyone else waits behind it: it gives up soon, so that they get through.
+# Lock timeout of a migration: while it waits for a table, all other transactions wait behind it.
 LOCK_SECONDS = 2.0
 
 
-def script(place: PostgresUrl, steps: Migrations, at: int, target: int | None) -> str:
-    """All that steps the schema from one version to another, in one transaction."""
-    start, goal = steps.target(at), steps.target(target)
-    where = f"{place.schema}.{place.prefix}*"
+def script(url: PostgresUrl, migrations: Migrations, at: int, target: int | None) -> str:
+    """The whole script from one version to another, as one transaction."""
+    start, goal = migrations.target(at), migrations.target(target)
+    where = f"{url.schema}.{url.prefix}*"
     if start == goal:
         return f"-- {where} has schema {at}: nothing to do\n"
     head = f"-- {where}: from schema {at} to {goal}, all or nothing"
-    parts = [head, "BEGIN;", limits(place), _expect(place, at), body(place, steps, at, goal), "COMMIT;"]
+    parts = [
+        head,
+        "BEGIN;",
+        transaction_limits(url),
+        _require_version(url, at),
+        body(url, migrations, at, goal),
+        "COMMIT;",
+    ]
     return "\n".join(parts) + "\n"
 
 
-def limits(place: PostgresUrl) -> str:
-    """One at a time: whoever comes second finds nothing left to do. Names are looked up in our schema alone."""
+def transaction_limits(url: PostgresUrl) -> str:
+    """SQL that sets timeouts and search path, and takes a lock: a second migration waits, then has nothing to do."""
     return f"""SET LOCAL lock_timeout = '{LOCK_SECONDS * 1000:.0f}ms';
 SET LOCAL statement_timeout = 0;
 SET LOCAL client_min_messages = warning;
-SET LOCAL search_path = "{place.schema}";
-DO $$ BEGIN PERFORM pg_advisory_xact_lock({place.lock}, -1); END $$;"""
+SET LOCAL search_path = "{url.schema}";
+DO $$ BEGIN PERFORM pg_advisory_xact_lock({url.lock}, -1); END $$;"""
 
 
-def body(place: PostgresUrl, steps: Migrations, at: int, target: int) -> str:
-    """The steps between two versions, inside a transaction that has set its limits."""
-    parts = [_GUARD.format(target=target, oldest=steps.oldest(target))] if at else []
-    parts += [f"-- to {after}\n{text}" for after, text in steps.way(at, target)]
-    parts.append(_NOTE.format(target=target, oldest=steps.oldest(target)) if target else _FORGET)
-    return ("" if at else _MAKE.format(schema=place.schema)) + place.bare("\n".join(parts))
+def body(url: PostgresUrl, migrations: Migrations, at: int, target: int) -> str:
+    """The statements between two versions, for a transaction that has set its limits."""
+    parts = [_GUARD.format(target=target, oldest=migrations.oldest(target))] if at else []
+    parts += [f"-- to {after}\n{text}" for after, text in migrations.between(at, target)]
+    parts.append(_RECORD_VERSION.format(target=target, oldest=migrations.oldest(target)) if target else _DROP_VERSION)
+    return ("" if at else _CREATE_SCHEMA.format(schema=url.schema)) + url.bare("\n".join(parts))
 
 
-def _expect(place: PostgresUrl, at: int) -> str:
-    return place.bare(_EXPECT.format(at=at))
+def _require_version(url: PostgresUrl, at: int) -> str:
+    return url.bare(_REQUIRE_VERSION.format(at=at))
 
 
-_EXPECT = """DO $$ DECLARE found integer := 0; BEGIN
+_REQUIRE_VERSION = """DO $$ DECLARE found integer := 0; BEGIN
     IF to_regclass('mainspring_schema') IS NOT NULL THEN SELECT version INTO found FROM mainspring_schema; END IF;
     IF found <> {at} THEN RAISE EXCEPTION 'the schema is %, these are the steps from {at}', found; END IF;
 END $$;"""
 
-# Asked first: who may use a schema that is there need not be one who may make it.
-_MAKE = """DO $$ BEGIN
+# Checked first, because a role that may use an existing schema may not be allowed to create one.
+_CREATE_SCHEMA = """DO $$ BEGIN
     IF NOT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = '{schema}') THEN CREATE SCHEMA "{schema}"; END IF;
 END $$;
 """
 
-# No beating worker is left on tables it cannot work on; a beat that waits for the lock reads the new version. What a
-# worker knows whose record cannot be decoded is unknown, and does not stop the others.
+# Fails if a live worker cannot work on the new tables; a beat that waits for the lock reads the new version. A worker
+# whose record cannot be decoded is skipped with a warning.
 _GUARD = """LOCK TABLE mainspring_workers IN SHARE ROW EXCLUSIVE MODE;
 DO $$ DECLARE alive text; worker record; known integer; BEGIN
     FOR worker IN SELECT id, info FROM mainspring_workers
@@ -74,8 +81,8 @@ DO $$ DECLARE alive text; worker record; known integer; BEGIN
     END IF;
 END $$;"""
 
-_NOTE = """CREATE TABLE IF NOT EXISTS mainspring_schema (version integer NOT NULL);
+_RECORD_VERSION = """CREATE TABLE IF NOT EXISTS mainspring_schema (version integer NOT NULL);
 ALTER TABLE mainspring_schema ADD COLUMN IF NOT EXISTS oldest integer;
 DELETE FROM mainspring_schema;
 INSERT INTO mainspring_schema (version, oldest) VALUES ({target}, {oldest});"""
-_FORGET = "DROP TABLE mainspring_schema;"
+_DROP_VERSION = "DROP TABLE mainspring_schema;"

@@ -1,4 +1,4 @@
-"""Statements to PostgreSQL that take long: whether the server is still at work on them, or their answer was lost."""
+"""Detects statements whose answer was lost: the client waits, but the server does not work on them."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-# One is doubted when it has taken so many seconds, and every so many seconds from then on.
-PATIENCE = 1.0
-# Ours is among them, unless somebody between us and the server hands out numbers of his own. A server that waits for
-# the rest of what we say has said something that we did not hear.
+# A statement that takes longer is checked, and again each time this has passed.
+STALLED_AFTER_SECONDS = 1.0
+# The processes that work, and our own: if that is missing, a proxy hands out process ids of its own. A process that
+# waits in ClientRead has sent an answer that we did not receive.
 _WORKING = """SELECT pid FROM pg_stat_activity WHERE pid = pg_backend_pid()
     OR (pid = ANY($1) AND state NOT LIKE 'idle%' AND wait_event IS DISTINCT FROM 'ClientRead')"""
-# What is left of them at the server would keep its locks.
+# Ends the stalled server processes, which would keep their locks.
 _END = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE pid = ANY($1) AND application_name = current_setting('application_name')"""
 
 
 class StallDetector:
-    """Asks about late ones at a new connection, and ends the connections of those that nobody works on.
+    """Checks slow statements through a new connection, and closes the connections that the server does not work on.
 
-    A way that was cut without a word, or that stands still, is not told from a long statement by waiting; and a bound
-    for the longest statement is no bound for finding out.
+    Waiting alone cannot distinguish a dead network path from a slow statement, and the time limit of the slowest
+    statement is far too long to detect one.
     """
 
     def __init__(self, connect: Callable[[], Awaitable[Any]]) -> None:
@@ -30,13 +30,13 @@ class StallDetector:
         self._calls: dict[Any, float] = {}
         self._missed: dict[Any, float] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._investigation: asyncio.Task[None] | None = None
 
     def begin(self, connection: Any) -> None:
-        """A statement at this connection is under way."""
+        """Records that a statement begins on this connection."""
         self._calls[connection] = self._loop.time()
         if self._timer is None:
-            self._timer = self._loop.call_later(PATIENCE, self._turn)
+            self._timer = self._loop.call_later(STALLED_AFTER_SECONDS, self._check)
 
     def end(self, connection: Any) -> None:
         del self._calls[connection]
@@ -44,22 +44,22 @@ class StallDetector:
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._investigation is not None:
+            self._investigation.cancel()
 
-    def _turn(self) -> None:
+    def _check(self) -> None:
         loop, self._timer = self._loop, None
-        late = {call: begun for call, begun in self._calls.items() if loop.time() - begun >= PATIENCE}
-        if late and (self._looking is None or self._looking.done()):
-            self._looking = loop.create_task(self._look(late))
+        late = {call: begun for call, begun in self._calls.items() if loop.time() - begun >= STALLED_AFTER_SECONDS}
+        if late and (self._investigation is None or self._investigation.done()):
+            self._investigation = loop.create_task(self._investigate(late))
         if self._calls:
-            self._timer = loop.call_later(PATIENCE, self._turn)
+            self._timer = loop.call_later(STALLED_AFTER_SECONDS, self._check)
 
-    async def _look(self, late: dict[Any, float]) -> None:
+    async def _investigate(self, late: dict[Any, float]) -> None:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(STALLED_AFTER_SECONDS):
                 connection = await self._connect()
-        except Exception:  # nobody can be asked, so nobody knows
+        except Exception:  # the server cannot be asked, so nothing is known
             self._missed = {}
             return
         try:
@@ -71,13 +71,13 @@ class StallDetector:
 
     async def _ask(self, connection: Any, late: dict[Any, float]) -> None:
         pids = {call: call.get_server_pid() for call in late}
-        found = {pid for (pid,) in await connection.fetch(_WORKING, [*pids.values()], timeout=PATIENCE)}
+        found = {pid for (pid,) in await connection.fetch(_WORKING, [*pids.values()], timeout=STALLED_AFTER_SECONDS)}
         known = connection.get_server_pid() in found
         idle = {call: begun for call, begun in late.items() if known and pids[call] not in found}
-        # Twice in a row: an answer may just be on its way.
+        # Closed only if idle twice in a row: an answer may be on its way.
         twice = {call for call, begun in idle.items() if self._missed.get(call) == begun == self._calls.get(call)}
         self._missed = idle
         for call in twice:
             call.terminate()
         if twice:
-            await connection.execute(_END, [pids[call] for call in twice], timeout=PATIENCE)
+            await connection.execute(_END, [pids[call] for call in twice], timeout=STALLED_AFTER_SECONDS)

@@ -1,11 +1,17 @@
--- The schema of the PostgreSQL store, as numbered steps. Instants are microseconds since 1970 (UTC); `rank` is the
--- negated priority, so that one ascending index is the claim order. Text is compared by code point, as Python does.
--- JSON is kept as text: jsonb cannot hold every string. `mainspring_` stands for the prefix in use.
--- `-- up N, for M`: who knows schema M still works on it. Without, a step breaks what the older release writes.
+-- The schema of the PostgreSQL store, as numbered migrations. Instants are microseconds since 1970 (UTC); `rank` is the
+-- negated priority, so that one ascending index has the claim order. Text is compared by code point, as Python does.
+-- JSON is stored as text: jsonb cannot hold every string. `mainspring_` stands for the prefix in use.
+-- After `-- up N, for M` a release that knows schema M still works; after a plain `-- up N` its statements fail.
+--
+-- The way of a job: enqueue inserts a row into mainspring_jobs (pending). A claim walks along the index of ready jobs,
+-- locks rows with SKIP LOCKED, sets state = 'running' with a lease, and adds a row to mainspring_leases. Finish moves
+-- the row to mainspring_finished if it is still running under that lease.
+-- The way of a tick: a firing locks the rows of its schedules, writes the next revision if the stored one is the one it
+-- was planned with, and inserts the tick's job and a row into mainspring_ticks, all in one transaction.
 
 -- up 1
--- What is not final. Rows come, are claimed and go. A claim changes no column that an index knows (state, lease, worker,
--- started_at, attempt, runs: mind that when adding one) and finds room in the row's own page, so it writes no index.
+-- Unfinished jobs. A claim changes state, lease, worker, started_at, attempt and runs: no index may contain these. The
+-- fillfactor leaves room in the row's page, so a claim is a HOT update, which writes no index.
 CREATE TABLE mainspring_jobs (
     id              text COLLATE "C" NOT NULL,
     queue           text COLLATE "C" NOT NULL,
@@ -26,7 +32,7 @@ CREATE TABLE mainspring_jobs (
     unique_key      text COLLATE "C",
     idempotency_key text COLLATE "C",
     schedule        text COLLATE "C",
-    error           text COLLATE "C",   -- the kind of its failure
+    error           text COLLATE "C",   -- the kind of the job's failure
     tags            text[] COLLATE "C", -- null: none
     options         text             NOT NULL,  -- JSON: timeout, max_retries, backoff, tags, metadata, schedule, …
     failure         text,               -- JSON: type, message, stack
@@ -36,11 +42,11 @@ CREATE TABLE mainspring_jobs (
 ) WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
     autovacuum_analyze_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0);
 
--- What is final. Written once; the last run of a job that went well is in its row, and `ending` says so.
+-- Finished jobs, written once. The run that completed a job is recorded in its row, marked by `ending`.
 CREATE TABLE mainspring_finished (LIKE mainspring_jobs INCLUDING DEFAULTS);
 ALTER TABLE mainspring_finished ADD COLUMN ending text COLLATE "C";
 
--- Neither pending nor running; pending again. No claim of a new job changes these.
+-- parked: neither pending nor running; retried: pending again. A claim of a new job changes neither.
 ALTER TABLE mainspring_jobs
     ADD COLUMN parked boolean NOT NULL GENERATED ALWAYS AS (state NOT IN ('pending', 'running')) STORED,
     ADD COLUMN retried boolean NOT NULL GENERATED ALWAYS AS (state = 'pending' AND attempt > 0) STORED;
@@ -48,7 +54,7 @@ ALTER TABLE mainspring_jobs ADD PRIMARY KEY (id);
 CREATE INDEX mainspring_jobs_ready ON mainspring_jobs (queue, task, rank, run_at, id) WHERE crashes < 2 AND NOT parked;
 CREATE INDEX mainspring_jobs_suspects ON mainspring_jobs (rank, run_at, id) WHERE crashes >= 2 AND NOT parked;
 CREATE INDEX mainspring_jobs_expiring ON mainspring_jobs (expires_at) WHERE expires_at IS NOT NULL AND NOT parked;
--- For lists, free for a job that is neither: what stands aside, and what was created at another time than its id says.
+-- For lists: parked and retried jobs, and jobs created at another time than their id says. Other jobs cost no write.
 CREATE INDEX mainspring_jobs_aside ON mainspring_jobs (id) WHERE parked OR retried;
 CREATE INDEX mainspring_jobs_odd ON mainspring_jobs (created_at)
     WHERE left(id, 10) <> left(lpad(to_hex(created_at / 1000), 12, '0'), 8) || '-'
@@ -72,7 +78,7 @@ CREATE INDEX mainspring_finished_schedule ON mainspring_finished (schedule) WHER
 CREATE INDEX mainspring_finished_error ON mainspring_finished (error, task, state, finished_at) WHERE error IS NOT NULL;
 CREATE INDEX mainspring_finished_tags ON mainspring_finished USING gin (tags) WHERE tags IS NOT NULL;
 
--- Every run but the last of a job that went well.
+-- Every run but the one that completed its job.
 CREATE TABLE mainspring_executions (
     job_id      text COLLATE "C" NOT NULL,
     number      integer          NOT NULL,
@@ -98,8 +104,8 @@ CREATE TABLE mainspring_logs (
     PRIMARY KEY (job_id, run, n)
 );
 
--- What was claimed together. Every running job is in one of these; a row goes when none of its jobs is running any more,
--- at the latest with its worker's next beat.
+-- The jobs of one claim. Every running job is in one row; a row is deleted when none of its jobs is running any more,
+-- at the latest by its worker's next beat.
 CREATE TABLE mainspring_leases (
     worker text COLLATE "C"   NOT NULL,
     lease  text COLLATE "C"   NOT NULL,
@@ -127,7 +133,7 @@ CREATE TABLE mainspring_circuits (
     probe      text
 );
 
--- Runs counted by span; what has been counted since the last beat waits apart, so that no two finishes meet in a row.
+-- Run statistics by span. Counts since the last beat are in mainspring_counting: no two finishes update one row.
 CREATE TABLE mainspring_tallies (
     span  text   COLLATE "C" NOT NULL,  -- minute, hour, day or ever
     at    bigint NOT NULL,
@@ -149,12 +155,12 @@ CREATE TABLE mainspring_schedules (
     due_at   bigint,
     computed boolean NOT NULL,
     waits_on text COLLATE "C",
-    body     text    NOT NULL           -- JSON: all of it
+    body     text    NOT NULL           -- JSON: the whole schedule
 );
 CREATE INDEX mainspring_schedules_due ON mainspring_schedules (due_at, name) WHERE due_at IS NOT NULL;
 CREATE INDEX mainspring_schedules_waiting ON mainspring_schedules (waits_on) WHERE waits_on IS NOT NULL;
 
--- What became of the ticks of each schedule, the newest of them.
+-- The newest ticks of each schedule, with their fate.
 CREATE TABLE mainspring_ticks (
     schedule text COLLATE "C" NOT NULL,
     n        bigint NOT NULL,
@@ -164,7 +170,7 @@ CREATE TABLE mainspring_ticks (
 
 CREATE TABLE mainspring_leaders (
     name   text COLLATE "C" PRIMARY KEY,
-    holder text   NOT NULL,             -- empty: nobody
+    holder text   NOT NULL,             -- empty: none
     term   bigint NOT NULL,
     until  bigint NOT NULL
 );
@@ -185,9 +191,9 @@ DROP TABLE mainspring_finished;
 DROP TABLE mainspring_jobs;
 
 -- up 2, for 1
--- What is final, by day of creation: ids grow with time, so a span of ids is a span of time, and the key stays the id
--- alone. The table as it was becomes the part for all that lies in no day; its indexes are taken over as they are.
--- A unique index would have to contain the id: of two completed jobs with one idempotency key only locks keep us.
+-- Finished jobs are partitioned by day of creation. Ids grow with time, so a range of ids is a range of time, and the
+-- key is still the id alone. The old table becomes the default partition, and keeps its indexes. A unique index would
+-- have to contain the id, so only locks prevent two completed jobs with one idempotency key.
 DROP INDEX mainspring_finished_done;
 ALTER TABLE mainspring_finished RENAME TO mainspring_finished_rest;
 ALTER INDEX mainspring_finished_pkey RENAME TO mainspring_rest_pkey;
@@ -212,8 +218,8 @@ CREATE INDEX mainspring_finished_error ON mainspring_finished (error, task, stat
 CREATE INDEX mainspring_finished_tags ON mainspring_finished USING gin (tags) WHERE tags IS NOT NULL;
 ALTER TABLE mainspring_finished ATTACH PARTITION mainspring_finished_rest DEFAULT;
 
--- The completed jobs that hold these idempotency keys. A key says nothing of the day, so all parts are asked: to plan
--- that takes five times as long as to do it, and a function is the one place where a plan of our own choice is kept.
+-- The completed jobs that hold these idempotency keys. A key does not tell the day, so all partitions are searched.
+-- Planning that takes five times as long as executing it; only a function keeps a plan of our choice.
 CREATE FUNCTION mainspring_done(keys text[]) RETURNS SETOF mainspring_finished
     LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
@@ -221,8 +227,8 @@ BEGIN
         WHERE job.idempotency_key = ANY(keys) AND job.idempotency_key IS NOT NULL AND job.state = 'completed';
 END $$;
 
--- One job without keys, if it is in neither table, as they are at one moment: what ends meanwhile goes from one to the
--- other. Planned anew for each call, a third fewer of them are made in a second.
+-- Inserts one job without keys, if it is in neither table. Both are searched in one snapshot, since a job that ends
+-- meanwhile moves from one to the other. Without the kept plan, a third fewer inserts per second are possible.
 CREATE FUNCTION mainspring_put(the_id text, queue text, task text, rank integer, run_at bigint, created_at bigint,
     expires_at bigint, schedule text, tags text[], options text, payload text, channel text, word text) RETURNS void
     LANGUAGE plpgsql SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
@@ -256,7 +262,7 @@ CREATE UNIQUE INDEX mainspring_finished_done ON mainspring_finished (idempotency
     WHERE idempotency_key IS NOT NULL AND state = 'completed';
 
 -- up 3, for 1
--- What the service keeps: an API key, a webhook, a session.
+-- Documents: small texts under a kind and a name, such as API keys, webhooks and sessions.
 CREATE TABLE mainspring_documents (
     kind       text COLLATE "C" NOT NULL,
     name       text COLLATE "C" NOT NULL,
@@ -267,7 +273,7 @@ CREATE TABLE mainspring_documents (
 ) WITH (fillfactor = 80);
 CREATE INDEX mainspring_documents_expiring ON mainspring_documents (expires_at) WHERE expires_at IS NOT NULL;
 
--- Who did what. Read along the id; the other index is for those who tidy up.
+-- The audit trail, read along the id; the other index is for pruning.
 CREATE TABLE mainspring_audit (
     id      text COLLATE "C" PRIMARY KEY,
     at      bigint NOT NULL,
@@ -275,27 +281,27 @@ CREATE TABLE mainspring_audit (
     action  text   NOT NULL,
     target  text   NOT NULL,
     asked   text   NOT NULL,            -- JSON
-    outcome text                        -- JSON; null: nobody lived to tell
+    outcome text                        -- JSON; null: the process died before it could record the outcome
 );
 CREATE INDEX mainspring_audit_old ON mainspring_audit (at);
 
--- Numbers that outlast a crash. `watched`: until when somebody wants news. `promised`: no news has had a number beyond.
+-- Numbers that survive a crash. `watched`: until when a reader watches the feed. `promised`: no item has a higher one.
 CREATE TABLE mainspring_marks (
     name text COLLATE "C" PRIMARY KEY,
     n    bigint NOT NULL
 ) WITH (fillfactor = 50);
 
--- The newest of what has happened. Not logged: a crash of the server, or another one in its place, loses them all, and
--- readers see it by the numbers; in return to publish is to write no log, and to wait for no disk while others wait.
+-- The live feed: the newest events. Unlogged: a crash or failover of the server loses all of them, which readers see by
+-- the numbers. In return, publishing writes no WAL and does not wait for the disk while it holds its lock.
 CREATE UNLOGGED TABLE mainspring_news (
     n    bigint PRIMARY KEY,
     text text NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
--- Numbers news on from the newest, and says until when somebody wants them. One at a time up to its commit, so whoever
--- sees a number sees all below it. A function, since each of its statements sees what was committed before it begins; a
--- statement that had waited for the lock would not. Of `kept` and up to a tenth more, the oldest go by the tenth; where
--- the last ones went, no dead row is met again.
+-- Appends events to the feed with the next numbers, and returns until when a reader watches it. Only one transaction at
+-- a time publishes, so a reader that sees a number sees all below it. It is a function, because each statement of a
+-- function sees what was committed before it began; a single statement that waited for the lock would not. The feed
+-- keeps `kept` items and up to a tenth more; the oldest are deleted by the tenth, in a range without earlier dead rows.
 CREATE FUNCTION mainspring_publish(texts text[], lock integer, kept bigint) RETURNS bigint
     LANGUAGE plpgsql SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
@@ -320,7 +326,7 @@ BEGIN
     RETURN (SELECT n FROM mainspring_marks WHERE name = 'watched');
 END $$;
 
--- For lists, free for a job that does not stand aside.
+-- For lists of parked jobs; other jobs cost no write.
 CREATE INDEX mainspring_jobs_parked ON mainspring_jobs (task, queue) WHERE parked;
 
 -- down 3
@@ -332,8 +338,8 @@ DROP TABLE mainspring_audit;
 DROP TABLE mainspring_documents;
 
 -- up 4, for 1
--- The state is compared in a way that no index can serve: on a table that was never analysed the planner took the index
--- with the state in it, and so read every completed job of the day for each batch of keys.
+-- `state || ''` keeps the planner from an index with the state: on a table that was never analysed it chose that index,
+-- and read every completed job of the day for each batch of keys.
 CREATE OR REPLACE FUNCTION mainspring_done(keys text[]) RETURNS SETOF mainspring_finished
     LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
@@ -341,7 +347,7 @@ BEGIN
         WHERE job.idempotency_key = ANY(keys) AND job.idempotency_key IS NOT NULL AND job.state || '' = 'completed';
 END $$;
 
--- Each tick writes its schedule's row twice, the second time without a change of an index if the page has room.
+-- Each tick writes its schedule's row twice; the second write is a HOT update if the page has room.
 ALTER TABLE mainspring_schedules SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 

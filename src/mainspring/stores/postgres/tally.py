@@ -1,4 +1,4 @@
-"""Runs counted in the PostgreSQL store: each batch of outcomes adds rows, and beats sum them up."""
+"""Run statistics of the PostgreSQL store: each batch of outcomes inserts rows, and beats fold them into the tallies."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ from ...clock import instant, micros
 from ...records.outcome import Outcome
 from ...records.tally import KEPT, SECONDS, RunSums, Span, Tally, begin, counted
 from ...records.unreadable import sums_of
-from .pool import NUMBERS, Session
+from .pool import BIGINT_ARRAY, Session
 
 _encode = msgspec.json.Encoder().encode
 
-Key = tuple[Span, int, str, str]
+TallyKey = tuple[Span, int, str, str]
 
-# A finish only adds: a row that each had to lock would let them through one by one.
+# A finish only inserts: if it updated a shared row, all finishes would wait for its lock.
 _COUNT = f"""INSERT INTO mainspring_counting (at, queue, task, sums)
-    SELECT * FROM unnest($1::{NUMBERS}, $2::text[], $3::text[], $4::text[])"""
+    SELECT * FROM unnest($1::{BIGINT_ARRAY}, $2::text[], $3::text[], $4::text[])"""
 
 
-async def tally(db: Session, accepted: Iterable[Outcome]) -> None:
+async def add_counts(db: Session, accepted: Iterable[Outcome]) -> None:
     if found := counted(accepted):
-        await db.run(_COUNT, *columns(found))
+        await db.run(_COUNT, *count_columns(found))
 
 
-def columns(found: Mapping[tuple[datetime, str, str], RunSums]) -> tuple[list[str], list[str], list[str], list[str]]:
-    """Sums by minute, queue and task, as a finish adds them."""
+def count_columns(
+    found: Mapping[tuple[datetime, str, str], RunSums],
+) -> tuple[list[str], list[str], list[str], list[str]]:
+    """The parameters of _COUNT: sums by minute, queue and task."""
     return (
         [str(micros(at)) for at, _, _ in found],
         [queue for _, queue, _ in found],
@@ -39,17 +41,17 @@ def columns(found: Mapping[tuple[datetime, str, str], RunSums]) -> tuple[list[st
 
 _LATEST = "DELETE FROM mainspring_counting RETURNING at, queue, task, sums"
 _KEPT = f"""SELECT span, at, queue, task, sums FROM mainspring_tallies WHERE (span, at, queue, task) IN
-    (SELECT * FROM unnest($1::text[], $2::{NUMBERS}, $3::text[], $4::text[]))"""
+    (SELECT * FROM unnest($1::text[], $2::{BIGINT_ARRAY}, $3::text[], $4::text[]))"""
 _PUT = """INSERT INTO mainspring_tallies VALUES ($1, $2, $3, $4, $5)
     ON CONFLICT (span, at, queue, task) DO UPDATE SET sums = excluded.sums"""
 _FORGET = "DELETE FROM mainspring_tallies WHERE span = $1 AND at < $2"
 
 
-async def fold(db: Session) -> None:
-    """Adds what has been counted to all the spans it lies in, unless somebody else is at it."""
-    if not await db.value("SELECT pg_try_advisory_xact_lock($1, -3)", db.place.lock):
+async def fold_counts(db: Session) -> None:
+    """Moves the new counts into the tallies of minute, hour, day and total, unless another process is doing so."""
+    if not await db.value("SELECT pg_try_advisory_xact_lock($1, -3)", db.url.lock):
         return
-    found: dict[Key, RunSums] = {}
+    found: dict[TallyKey, RunSums] = {}
     for at, queue, task, text in await db.rows(_LATEST):
         sums = sums_of(text)
         for span in SECONDS:

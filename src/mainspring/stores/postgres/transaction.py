@@ -1,4 +1,4 @@
-"""A task's own transaction in PostgreSQL, and the end of its run in the same commit."""
+"""A task's own transaction in PostgreSQL; the same commit finishes the run (`ctx.transaction()`)."""
 
 from __future__ import annotations
 
@@ -13,90 +13,93 @@ from ...errors import BadInput
 from ...ids import JobId, Lease
 from ...records.outcome import Outcome
 from ...records.run import RunReport
-from . import finish
-from . import schedules as series
+from . import finish, schedules
 from .connector import CALL_SECONDS, PostgresConnector
-from .pool import SETTINGS, Pool, Session, translated
+from .pool import SETTINGS, Pool, Session, translate_error
 from .url import PostgresUrl
 
-CLEAR_SECONDS = 5
-# A process that is stopped or cut off lets go of what its tasks have locked.
-_THEIRS = {"application_name": SETTINGS["application_name"], "idle_in_transaction_session_timeout": "60000"}
-_OURS = "; ".join(f"SET LOCAL {name} = '{value}'" for name, value in SETTINGS.items() if name not in _THEIRS)
+RESET_SECONDS = 5
+# If the process is stopped or cut off, the server ends the transaction and releases its locks.
+_TASK_SETTINGS = {"application_name": SETTINGS["application_name"], "idle_in_transaction_session_timeout": "60000"}
+_SET_STORE_SETTINGS = "; ".join(
+    f"SET LOCAL {name} = '{value}'" for name, value in SETTINGS.items() if name not in _TASK_SETTINGS
+)
 _HOLDS = "SELECT true FROM mainspring_jobs WHERE id = $1 AND lease = $2 AND state = 'running'"
 
 
 class PostgresTransaction:
-    def __init__(self, connection: Any, place: PostgresUrl, told: Callable[[Outcome], object]) -> None:
+    """A transaction on a connection that the task uses; `commit` also writes the outcome of its run."""
+
+    def __init__(self, connection: Any, url: PostgresUrl, on_commit: Callable[[Outcome], object]) -> None:
         self.connection = connection
         self.committed = False
-        self._db = Session(connection, place)
-        self._transaction = connection.transaction()  # asyncpg's own, so that the task may nest others in it
-        self._told = told
+        self._db = Session(connection, url)
+        self._transaction = connection.transaction()  # asyncpg's object, so that the task may nest others
+        self._on_commit = on_commit
 
     async def begin(self) -> None:
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 await self._transaction.start()
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
-            raise translated(error, "PostgreSQL") from error
+            raise translate_error(error, "PostgreSQL") from error
 
     async def holds(self, id: JobId, lease: Lease) -> bool:
-        # Without a lock: whoever finds the worker silent must not have to wait for a run that may never go on.
+        # Without a lock: the rescue of a silent worker must not wait for a run that may never go on.
         return bool(await self._db.value(_HOLDS, id, lease))
 
     async def commit(self, outcome: Outcome, reports: Sequence[RunReport]) -> bool:
         if not self.connection.is_in_transaction():
             raise BadInput("ctx.transaction() was ended inside its block: leave COMMIT and ROLLBACK to the block")
         async with asyncio.timeout(CALL_SECONDS):
-            await self.connection.execute(_OURS)
-            if outcome.schedule is not None:  # before the job, as every verb does
-                await series.lock(self._db, {outcome.schedule})
-            await finish.report(self._db, reports)
+            await self.connection.execute(_SET_STORE_SETTINGS)
+            if outcome.schedule is not None:  # locked before the job, as in every verb
+                await schedules.lock_schedules(self._db, {outcome.schedule})
+            await finish.save_reports(self._db, reports)
             if outcome.id not in await finish.finish(self._db, [outcome]):
                 return False
             await self._transaction.commit()
         self.committed = True
-        self._told(outcome)
+        self._on_commit(outcome)
         return True
 
-    async def clear(self) -> None:
-        """Nothing of it is left, whatever the task has done to the connection."""
-        async with asyncio.timeout(CLEAR_SECONDS):
+    async def reset(self) -> None:
+        """Rolls back what is not committed, and resets what the task has set on the connection."""
+        async with asyncio.timeout(RESET_SECONDS):
             if not self.committed:
                 await self._transaction.rollback()
             await self.connection.reset()
 
 
-class Lender(Pool):
-    """Connections for tasks, apart from the store's: tasks keep them for longer, and have settings of their own."""
+class TaskConnections(Pool):
+    """A pool of connections for tasks, which keep them longer than the store's verbs and have other settings."""
 
-    def __init__(self, place: PostgresUrl) -> None:
-        super().__init__(place)
-        self.route = PostgresConnector(place.dsn, _THEIRS, place.pooler, bounded=False)
-        self._idle = {self.route: []}
+    def __init__(self, url: PostgresUrl) -> None:
+        super().__init__(url)
+        self.connector = PostgresConnector(url.dsn, _TASK_SETTINGS, url.pooler, bounded=False)
+        self._idle = {self.connector: []}
 
     @asynccontextmanager
-    async def begun(self, told: Callable[[Outcome], object]) -> AsyncIterator[PostgresTransaction]:
-        await self._reached()
-        async with self._room:
-            connection = self._rested(self.route) or await self._made(self.route)
-            transaction = PostgresTransaction(connection, self.place, told)
+    async def begin(self, on_commit: Callable[[Outcome], object]) -> AsyncIterator[PostgresTransaction]:
+        await self._await_server()
+        async with self._slots:
+            connection = self._pop_idle(self.connector) or await self._connect(self.connector)
+            transaction = PostgresTransaction(connection, self.url, on_commit)
             try:
                 await transaction.begin()
                 yield transaction
             except Exception:
-                await self._back(transaction)
+                await self._give_back(transaction)
                 raise
             except BaseException:
-                connection.terminate()  # cancelled: what the server makes of the statement under way is unknown
+                connection.terminate()  # cancelled: the server may or may not run the current statement
                 raise
-            await self._back(transaction)
+            await self._give_back(transaction)
 
-    async def _back(self, transaction: PostgresTransaction) -> None:
+    async def _give_back(self, transaction: PostgresTransaction) -> None:
         try:
-            await transaction.clear()
+            await transaction.reset()
         except Exception:
             transaction.connection.terminate()
         else:
-            self._rest(transaction.connection, self.route)
+            self._release(transaction.connection, self.connector)

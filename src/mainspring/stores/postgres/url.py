@@ -1,4 +1,4 @@
-"""Where in a PostgreSQL database the store is: schema and prefix, and what bears their names."""
+"""The URL of a PostgreSQL store: its DSN, schema and table prefix, and the names that follow from them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ...errors import BadSetting
 from .connector import Pooler
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
-# What lies where it lay, or where its table does, takes no schema: a new name, and that of a new index.
-_OURS = re.compile(r"\b(CREATE INDEX |CREATE UNIQUE INDEX |RENAME TO )?mainspring_(\w+)")
+# Our table names in a statement. A new name and the name of a new index take no schema, which is that of the table.
+_TABLE_NAME = re.compile(r"\b(CREATE INDEX |CREATE UNIQUE INDEX |RENAME TO )?mainspring_(\w+)")
 
 
-def named(option: str, in_url: str | None, setting: str, value: str, shown: str) -> str:
-    """What URL and setting name, which must not be two things; empty: neither names anything."""
+def checked_name(option: str, in_url: str | None, setting: str, value: str, shown: str) -> str:
+    """The name that the URL or the setting gives; empty if neither does. Raises BadSetting if they differ."""
     source = f"{option}={in_url!r} in store URL {shown!r}" if in_url is not None else f"{setting}={value!r}"
     name = value if in_url is None else in_url
     if (name or in_url is not None) and not _NAME.fullmatch(name):
@@ -28,17 +28,17 @@ def named(option: str, in_url: str | None, setting: str, value: str, shown: str)
 
 
 class PostgresUrl:
-    """Statements are written for tables named mainspring_…; `sql` puts them where they are."""
+    """A parsed URL. Statements are written for tables named mainspring_…; `sql` replaces these by the real names."""
 
     def __init__(self, url: str, shown: str, *, schema: str = "", prefix: str = "") -> None:
-        """`schema` and `prefix` are what settings say; empty: nothing."""
+        """`schema` and `prefix` come from settings; empty if they are not set."""
         parts = _split(url, f"store URL {shown!r}")
-        asked = dict(parse_qsl(parts.query, keep_blank_values=True))
-        self.schema = named("schema", asked.pop("schema", None), "postgres_schema", schema, shown) or "public"
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        self.schema = checked_name("schema", options.pop("schema", None), "postgres_schema", schema, shown) or "public"
         self.prefix = (
-            named("prefix", asked.pop("prefix", None), "postgres_table_prefix", prefix, shown) or "mainspring_"
+            checked_name("prefix", options.pop("prefix", None), "postgres_table_prefix", prefix, shown) or "mainspring_"
         )
-        pooler, listen = asked.pop("pooler", "auto"), asked.pop("listen", None)
+        pooler, listen = options.pop("pooler", "auto"), options.pop("listen", None)
         if pooler not in get_args(Pooler):
             raise BadSetting(f"pooler={pooler!r} in store URL {shown!r}: use one of {', '.join(get_args(Pooler))}")
         if listen not in (None, "off") and not listen.startswith(("postgresql://", "postgres://")):
@@ -48,21 +48,22 @@ class PostgresUrl:
         self.listen = (
             _driver_dsn(_split(listen, f"listen= in store URL {shown!r}")) if listen and self.listens else None
         )
-        """The DSN to listen at; None: that of all else."""
+        """The DSN for LISTEN; None if it is the same."""
         if len(parts.path) < 2:
             raise BadSetting(f"store URL {shown!r} names no database: use postgresql://user@host/database")
-        self.dsn = _driver_dsn(parts._replace(query=urlencode(asked)))
+        self.dsn = _driver_dsn(parts._replace(query=urlencode(options)))
         self.shown = shown
         whole = f"{self.schema}.{self.prefix}"
-        # The first half of our advisory locks: two apps in one database do not wait for each other.
+        # The first key of our advisory locks: two apps in one database do not wait for each other.
         self.lock = zlib.crc32(whole.encode()) - 2**31
         self.channel = f"mainspring_{self.lock + 2**31:08x}"
         self._known: dict[str, str] = {}
 
     def sql(self, text: str) -> str:
+        """The statement with the real names of our tables, with their schema; cached."""
         known = self._known.get(text)
         if known is None:
-            known = self._known[text] = _OURS.sub(self._named, text)
+            known = self._known[text] = _TABLE_NAME.sub(self._named, text)
         return known
 
     def names(self, table: str) -> tuple[str, str]:
@@ -70,8 +71,8 @@ class PostgresUrl:
         return self.schema, self.prefix + table.removeprefix("mainspring_")
 
     def bare(self, text: str) -> str:
-        """For statements that change tables, which run with our schema as their search path."""
-        return _OURS.sub(lambda found: f'{found[1] or ""}"{self.prefix}{found[2]}"', text)
+        """The statement with the real names without schema: for migrations, which set the search path."""
+        return _TABLE_NAME.sub(lambda found: f'{found[1] or ""}"{self.prefix}{found[2]}"', text)
 
     def _named(self, found: re.Match[str]) -> str:
         name = f'"{self.prefix}{found[2]}"'
@@ -86,7 +87,7 @@ def _split(url: str, what: str) -> urls.Url:
 
 
 def _driver_dsn(parts: urls.Url) -> str:
-    """The driver reads a DSN by urllib, which takes no brackets in a password, and none in a list of hosts."""
+    """The DSN for the driver, whose parser (urllib) allows no brackets in a password or a list of hosts."""
     authority, query = parts.authority, parts.query
     if "[" in authority and len(parts.hosts) > 1:
         more = [(key, value) for key, value in parse_qsl(query, keep_blank_values=True) if key not in ("host", "port")]

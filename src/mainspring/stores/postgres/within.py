@@ -1,4 +1,4 @@
-"""Jobs into the PostgreSQL store in the caller's own transaction, through whatever driver that has."""
+"""Enqueues jobs in the caller's own transaction (`within=`), through asyncpg, psycopg, SQLAlchemy or Django."""
 
 from __future__ import annotations
 
@@ -11,120 +11,131 @@ import asyncpg
 from ...errors import BadInput, MainspringError, StoreError, StoreUnavailable
 from ...records.job import Enqueued, NewJob
 from ...sync import aside, plain
-from ..caller_connection import DJANGO, Loan, awaited, borrowed, borrowed_async, itself, kinds
+from ..caller_connection import (
+    DJANGO,
+    CallerConnection,
+    class_names,
+    driver_connection,
+    driver_connection_async,
+    is_async,
+    unwrap_proxy,
+)
 from . import enqueue
 from .jobs import Holders, lock_keys
-from .notifier import notice, soon
-from .pool import AGAIN, PASSING, Pool, Session, translated
+from .notifier import is_due_soon, notify_in_transaction
+from .pool import RETRIED_SQLSTATES, TRANSIENT_SQLSTATES, Pool, Session, translate_error
 from .url import PostgresUrl
 
 _ASYNCPG = ("asyncpg.connection.Connection", "asyncpg.pool.PoolConnectionProxy")
 _TAKES = "a connection of asyncpg or psycopg 3, a Session or Connection of SQLAlchemy over one of them, or Django's"
 
-# Which database this is, and on which server: neither name nor address says so behind a pooler.
-_WHERE = """SELECT (SELECT oid::bigint FROM pg_database WHERE datname = current_database()),
+# Identifies database and server: behind a pooler neither name nor address does.
+_DATABASE = """SELECT (SELECT oid::bigint FROM pg_database WHERE datname = current_database()),
     to_regclass('mainspring_jobs')::oid::bigint, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"""
-_LOOK = f"{_WHERE}, current_setting('transaction_isolation')"
-_TAKEN = """DO $$BEGIN RAISE EXCEPTION 'a key was taken after this transaction had begun to read'
+_DATABASE_AND_ISOLATION = f"{_DATABASE}, current_setting('transaction_isolation')"
+_RAISE_KEY_TAKEN = """DO $$BEGIN RAISE EXCEPTION 'a key was taken after this transaction had begun to read'
     USING ERRCODE = 'serialization_failure', HINT = 'Roll back and try again.'; END$$"""
 
 
-class Within:
-    """Jobs that are there, and wake somebody, with the caller's commit and not before."""
+class CallerTransactions:
+    """Enqueues in callers' transactions: the jobs exist, and wake workers, with the caller's commit."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self._where: tuple[Any, ...] = ()
+        self._database: tuple[Any, ...] = ()
 
     async def enqueue(self, within: Any, jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
-        place = self.pool.place
-        loan = await _lent(within)
-        db = _session(loan, place, within)
+        url = self.pool.url
+        caller = await _caller_connection(within)
+        db = _session(caller, url, within)
         try:
-            isolation = await self._meet(db)
-            if isolation != "read committed" and enqueue.keyed(jobs):
-                await self._see(db, jobs)
+            isolation = await self._check_database(db)
+            if isolation != "read committed" and enqueue.has_keys(jobs):
+                await self._check_snapshot(db, jobs)
             answers = await enqueue.enqueue(db, jobs, now)
-            if any(soon(job.run_at, now) for job in jobs):
-                await notice(place.channel, "within new")(db)  # goes out with the caller's commit, or not at all
+            if any(is_due_soon(job.run_at, now) for job in jobs):
+                notify = notify_in_transaction(
+                    url.channel, "within new"
+                )  # sent with the caller's commit, or not at all
+                await notify(db)
         except Exception as error:
-            if (told := _told(error, loan)) is error:
+            if (translated := _translate(error, caller)) is error:
                 raise
-            raise told from error
+            raise translated from error
         return answers
 
-    async def _meet(self, db: Session) -> str:
-        """The isolation of the caller's transaction, which is on the store's own database."""
-        *where, isolation = await db.row(_LOOK)
-        if tuple(where) != self._where:
-            # Ours is asked for anew, as the server may have been started anew.
-            self._where = tuple(await self.pool.call(lambda own: own.row(_WHERE)))
-            if tuple(where) != self._where:
-                raise BadInput(f"within= needs a connection to {db.place.shown}, where the jobs are")
+    async def _check_database(self, db: Session) -> str:
+        """The isolation level of the caller's transaction. Raises BadInput if it is in another database."""
+        *found, isolation = await db.row(_DATABASE_AND_ISOLATION)
+        if tuple(found) != self._database:
+            # Ours is read again, because the server may have been restarted.
+            self._database = tuple(await self.pool.call(lambda own: own.row(_DATABASE)))
+            if tuple(found) != self._database:
+                raise BadInput(f"within= needs a connection to {db.url.shown}, where the jobs are")
         return str(isolation)
 
-    async def _see(self, db: Session, jobs: Sequence[NewJob]) -> None:
-        """A transaction that reads an old snapshot must not give away a key that was taken since."""
+    async def _check_snapshot(self, db: Session, jobs: Sequence[NewJob]) -> None:
+        """Raises a serialization failure if a key was taken after the caller's snapshot, which does not show it."""
         await lock_keys(db, jobs)
         seen = await Holders.of(db, jobs)
-        true = await self.pool.call(lambda own: Holders.of(own, jobs))
+        current = await self.pool.call(lambda own: Holders.of(own, jobs))
         known = {job.id for job in seen.all()}
-        if any(job.id not in known for job in true.all()):
-            await db.run(_TAKEN)
+        if any(job.id not in known for job in current.all()):
+            await db.run(_RAISE_KEY_TAKEN)
 
 
-async def _lent(within: Any) -> Loan:
-    # Some stand for another one in each thread, others in each task.
-    thing = await aside(lambda: itself(within)) if plain() else itself(within)
+async def _caller_connection(within: Any) -> CallerConnection:
+    # Some proxies depend on the thread, others on the asyncio task.
+    thing = await aside(lambda: unwrap_proxy(within)) if plain() else unwrap_proxy(within)
     name = type(thing).__name__
-    if plain() and awaited(thing):
-        raise BadInput(f"within= got an {name} that is awaited: leave out .sync, and await enqueue()")
-    if DJANGO in kinds(thing) and not plain():
-        raise BadInput("within= got Django's connection, which is not awaited: enqueue with .sync there")
-    return await borrowed_async(thing) if awaited(thing) else await aside(lambda: borrowed(thing))
+    if plain() and is_async(thing):
+        raise BadInput(f"within= got an {name} that is async: leave out .sync, and await enqueue()")
+    if DJANGO in class_names(thing) and not plain():
+        raise BadInput("within= got Django's connection, which is synchronous: enqueue with .sync there")
+    return await driver_connection_async(thing) if is_async(thing) else await aside(lambda: driver_connection(thing))
 
 
-def _session(loan: Loan, place: PostgresUrl, within: Any) -> Session:
-    """The connection at work for us; refuses what has no transaction to be within."""
-    connection = loan.connection
-    known = kinds(connection)
+def _session(caller: CallerConnection, url: PostgresUrl, within: Any) -> Session:
+    """A session on the caller's connection. Raises BadInput for other types, or without a transaction."""
+    connection = caller.connection
+    known = class_names(connection)
     if known & set(_ASYNCPG):
-        return _checked(Session(connection, place), connection.is_closed(), connection.is_in_transaction())
-    for kind, made in (("psycopg.Connection", PlainSession), ("psycopg.AsyncConnection", AwaitedSession)):
+        return _check_transaction(Session(connection, url), connection.is_closed(), connection.is_in_transaction())
+    for kind, made in (("psycopg.Connection", PsycopgSession), ("psycopg.AsyncConnection", AsyncPsycopgSession)):
         if kind in known:
             idle = connection.pgconn.transaction_status == 0
-            return _checked(made(connection, place), connection.closed, not (idle and connection.autocommit))
+            return _check_transaction(made(connection, url), connection.closed, not (idle and connection.autocommit))
     over = "" if connection is within else f" over {type(connection).__module__.partition('.')[0]}"
     raise BadInput(f"within= takes {_TAKES}; got {type(within).__name__}{over}")
 
 
-def _checked(db: Session, closed: bool, begun: bool) -> Session:
+def _check_transaction(db: Session, closed: bool, begun: bool) -> Session:
     if closed:
         raise BadInput("within= got a connection that is closed")
     if not begun:
         raise BadInput(
             "within= needs an open transaction, and this connection commits by itself: "
-            "enqueue inside `with connection.transaction():` (`async with` where it is awaited)"
+            "enqueue inside `with connection.transaction():` (`async with` on an async connection)"
         )
     return db
 
 
-def _told(error: Exception, loan: Loan) -> Exception:
-    """What the caller may retry as the caller's library says it; the rest as ours."""
+def _translate(error: Exception, caller: CallerConnection) -> Exception:
+    """Errors that the caller may retry as errors of the caller's library, all others as ours."""
     code = getattr(error, "sqlstate", None) or ""
-    if code in AGAIN:
-        return loan.words(error)
+    if code in RETRIED_SQLSTATES:
+        return caller.translate(error)
     if isinstance(error, MainspringError | asyncpg.PostgresError | asyncpg.InterfaceError | OSError):
-        return translated(error, "PostgreSQL")
-    if not kinds(error) & {"psycopg.Error"}:
+        return translate_error(error, "PostgreSQL")
+    if not class_names(error) & {"psycopg.Error"}:
         return error
-    lost = code.startswith(PASSING) if code else "psycopg.OperationalError" in kinds(error)
+    lost = code.startswith(TRANSIENT_SQLSTATES) if code else "psycopg.OperationalError" in class_names(error)
     text = f"PostgreSQL: {error} ({type(error).__name__}{f', {code}' if code else ''})"
     return StoreUnavailable(f"{text}; try again") if lost else StoreError(text)
 
 
-class _Psycopg(Session):
-    """Statements as they are, `$1` and all; not prepared, as what is prepared outlives the transaction."""
+class _BasePsycopgSession(Session):
+    """Runs statements with `$1` parameters in psycopg; unprepared, since a prepared one outlives the transaction."""
 
     def _cursor(self, kind: str) -> Any:
         import psycopg
@@ -148,23 +159,23 @@ class _Psycopg(Session):
             await self.rows(sql, *row)
 
 
-class PlainSession(_Psycopg):
+class PsycopgSession(_BasePsycopgSession):
     async def rows(self, sql: str, *values: Any) -> list[Any]:
-        return await aside(lambda: self._rows(self.place.sql(sql), values))
+        return await aside(lambda: self._rows(self.url.sql(sql), values))
 
     def _rows(self, sql: str, values: Sequence[Any]) -> list[Any]:
         with self._cursor("RawCursor") as cursor:
-            cursor.execute(sql, _sent(values), prepare=False)
+            cursor.execute(sql, _with_lists(values), prepare=False)
             return cursor.fetchall() if cursor.description else []
 
 
-class AwaitedSession(_Psycopg):
+class AsyncPsycopgSession(_BasePsycopgSession):
     async def rows(self, sql: str, *values: Any) -> list[Any]:
         async with self._cursor("AsyncRawCursor") as cursor:
-            await cursor.execute(self.place.sql(sql), _sent(values), prepare=False)
+            await cursor.execute(self.url.sql(sql), _with_lists(values), prepare=False)
             return await cursor.fetchall() if cursor.description else []
 
 
-def _sent(values: Sequence[Any]) -> list[Any]:
-    """psycopg takes a tuple for a record, where an array is meant."""
+def _with_lists(values: Sequence[Any]) -> list[Any]:
+    """The values with lists for tuples, which psycopg would send as records instead of arrays."""
     return [list(value) if isinstance(value, tuple) else value for value in values]

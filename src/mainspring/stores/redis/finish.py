@@ -108,7 +108,7 @@ async def _finish(shards: Shards, outcomes: Sequence[Outcome], times: Mapping[Jo
         if memory.finish_one(tables.jobs, tables.workers, tables.ledger, outcome):
             tables.ledger.count([outcome])
             return True
-        return tables.ledger.told(outcome)
+        return tables.ledger.is_recorded(outcome)
 
     now = max(outcome.finished_at for outcome in outcomes)
     accepted = await transact(shards, "finish", outcomes, needs, rule, now)

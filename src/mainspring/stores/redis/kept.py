@@ -71,9 +71,9 @@ class Kept(MemoryKeeper):
         for key, text in self._read[0].items():
             if text is not None and _decoded(key, text) is None:
                 self._documents[key] = replace(self._documents[key], expires_at=now)
-        return await super().tidy(audited_since=audited_since, now=now)
+        return self._drop_expired_documents(now) + self._drop_old_entries(audited_since)
 
-    def _turn(self) -> AbstractContextManager[object]:
+    def _locked(self) -> AbstractContextManager[object]:
         return nullcontext()
 
     def changes(self) -> Unit:

@@ -22,9 +22,9 @@ from ...records.unreadable import readable
 from ..rows import (
     COLUMNS,
     brief_options,
-    claimed_of,
+    cached_options,
+    claimed_job_of,
     new_row,
-    remembered_options,
     row_of,
     strict_job_of,
     unreadable_job,
@@ -205,7 +205,7 @@ def claimed_job(short: bytes, text: bytes, lease: Lease, worker: WorkerId, now: 
     if len(values) == NEW_VALUES:
         queue, task, rank, _, run_at, created_at, expires_at, unique, idempotent, options, payload = values
         plain_so_far = created_at == run_at and unique is idempotent is expires_at is None
-        if plain_so_far and (plain := remembered_options(options)) is not None:
+        if plain_so_far and (plain := cached_options(options)) is not None:
             due = instant(run_at)
             return Job(
                 id=unpacked(short),
@@ -225,12 +225,12 @@ def claimed_job(short: bytes, text: bytes, lease: Lease, worker: WorkerId, now: 
             )
         row = (unpacked(short), queue, task, rank, run_at, created_at, expires_at, 1, 0, 1,
                None, unique, idempotent, options, None, payload, None)  # fmt: skip
-        return claimed_of(row, lease, worker, now)
+        return claimed_job_of(row, lease, worker, now)
     (queue, task, rank, _, run_at, created_at, expires_at, attempt, crashes, runs, _, _, _, _, cancel_reason, unique,
      idempotent, options, failure, payload, _, progress) = values  # fmt: skip
     row = (unpacked(short), queue, task, rank, run_at, created_at, expires_at, attempt + 1, crashes, runs + 1,
            cancel_reason, unique, idempotent, options, failure, payload, progress)  # fmt: skip
-    return claimed_of(row, lease, worker, now)
+    return claimed_job_of(row, lease, worker, now)
 
 
 def _claimed(job: Job, claim: bytes) -> Job:

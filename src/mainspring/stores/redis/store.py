@@ -28,7 +28,7 @@ from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
 from ...store import Store, Transaction
 from ...survived_errors import SurvivedErrors
 from ...task.retention import Rules
-from ..rules import ids_in
+from ..rules import unique_ids
 from . import claim, count, enqueue, finish, lists, tally
 from . import schedules as series
 from .aside import delete_queueless, set_aside_schedules

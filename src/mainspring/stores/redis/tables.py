@@ -14,7 +14,7 @@ from ...records.run import Execution
 from ...schedule.record import Schedule
 from ..memory.jobs import JobTable
 from ..memory.ledger import RunLedger
-from ..memory.schedules import Series
+from ..memory.schedules import MemoryScheduleTable
 from ..memory.workers import WorkerTable
 from .known import workers_of
 from .records import unpacked

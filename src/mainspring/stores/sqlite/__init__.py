@@ -1,5 +1,6 @@
-"""Jobs in a file: store.py has a method for each verb, tables.sql what is kept, lane.py the thread that writes.
+"""The SQLite store: jobs in one file that several processes share.
 
-A verb's statements are in the file named after it; file.py opens and steps the schema; inotify.py and turnstile.py are
-for the other processes on the same file.
+store.py has a method for each verb of the Store protocol; the statements of a verb are in the file named after it.
+tables.sql is the schema and its migrations, file.py opens the file and migrates it. writer_thread.py runs the verbs,
+many to a commit. inotify.py and fair_lock.py are for the other processes on the same file.
 """

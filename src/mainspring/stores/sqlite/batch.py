@@ -1,4 +1,4 @@
-"""Many rows in one SQLite statement."""
+"""Helpers that write many rows with one SQLite statement."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from typing import Any, TypeVar
 from ..rows import Row
 
 T = TypeVar("T")
-# Rows written by one statement. Few sizes, so that SQLite's cache of prepared statements holds them all.
-CHUNKS = (256, 128, 64, 32, 16, 8, 4, 2, 1)
+# Numbers of rows that one statement writes: few sizes, so that SQLite's cache of prepared statements holds them all.
+CHUNK_ROWS = (256, 128, 64, 32, 16, 8, 4, 2, 1)
 
 
 def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Splits the items into the sizes of CHUNK_ROWS, largest first."""
     start = 0
-    for size in CHUNKS:
+    for size in CHUNK_ROWS:
         while len(items) - start >= size:
             yield items[start : start + size]
             start += size
 
 
-def places(rows: int, columns: int) -> str:
+def value_lists(rows: int, columns: int) -> str:
+    """The placeholders of VALUES: `(?, ?), (?, ?)` for 2 rows of 2 columns."""
     return ", ".join([f"({', '.join('?' * columns)})"] * rows)
 
 
-def flat(rows: Iterable[Row]) -> list[Any]:
+def flatten(rows: Iterable[Row]) -> list[Any]:
     return [value for row in rows for value in row]

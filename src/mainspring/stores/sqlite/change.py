@@ -1,4 +1,4 @@
-"""What operators do to jobs in the SQLite store, and the runs they look back on."""
+"""Operators' actions on jobs of the SQLite store, and the list of a job's runs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ...ids import JobId
 from ...records.job import Action, Job
 from ...records.query import Changed, Cursor, Filter, Refusal, Updates
 from ..rows import Row, job_of
-from ..rules import act, expire_if_due, refused
-from .enqueue import drop, holder, save
+from ..rules import apply_action, expire_if_due, refusal_of
+from .enqueue import delete_job, holder, save_job
 from .lists import jobs
 
 _LAST_RUN = """SELECT id, runs, attempt, ending, worker, lease, started_at, finished_at,
@@ -26,6 +26,7 @@ _RUNS = f"""SELECT * FROM mainspring_executions WHERE job_id {_CHOSEN} AND numbe
 
 
 def executions(db: sqlite3.Connection, ids: list[JobId], after: int, limit: int | None) -> list[Row]:
+    """The runs of these jobs; the run that ended a job is read from the job's own row."""
     values = {"ids": msgspec.json.encode(ids).decode(), "after": after, "limit": -1 if limit is None else limit}
     return db.execute(_RUNS, values).fetchall()
 
@@ -40,32 +41,33 @@ def change(
     update: Updates | None,
     after: JobId | None,
 ) -> Changed:
+    """Applies the action to the first `limit` matching jobs after the id `after`, in order of id."""
     done: list[JobId] = []
     refused: dict[JobId, Refusal] = {}
     chosen = [job_of(row) for row in jobs(db, which, micros(now), limit, None if after is None else Cursor(after))]
     for job in chosen:
-        met = expire_if_due(job, now)
-        refusal = _refusal(db, action, met)
+        current = expire_if_due(job, now)
+        refusal = _refusal(db, action, current)
         if refusal is not None:
             refused[job.id] = refusal
             continue
         if action is Action.DELETE:
-            drop(db, job, now)
+            delete_job(db, job, now)
         else:
             if action is Action.RETRY:
                 db.execute(_KEEP_LAST_RUN, (job.id,))
-            changed = act(action, met, now, reason, update)
+            changed = apply_action(action, current, now, reason, update)
             if changed is not job:
-                save(db, job, changed)
+                save_job(db, job, changed)
         done.append(job.id)
     return Changed(done, refused, chosen[-1].id if chosen and len(chosen) == limit else None)
 
 
 def _refusal(db: sqlite3.Connection, action: Action, job: Job) -> Refusal | None:
-    if (refusal := refused(action, job)) is not None:
+    if (refusal := refusal_of(action, job)) is not None:
         return refusal
     if action is Action.RETRY:
-        key, held = holder(db, job)
-        if held is not None and held.id != job.id:
-            return Refusal(job.state, key, held.id)
+        key, other = holder(db, job)
+        if other is not None and other.id != job.id:
+            return Refusal(job.state, key, other.id)
     return None

@@ -1,4 +1,9 @@
-"""Jobs out of the SQLite store, under a lease; and the beats that keep it."""
+"""How the SQLite store claims jobs for a worker, and records the worker's beats and commands.
+
+A claim is one write transaction. It expires overdue jobs, then takes, up to its limits of jobs and bytes: one probe for
+each half-open circuit, one suspect (a job that crashed its workers) if the worker runs none, then due jobs in order of
+rank, run_at and id. All of them become running under one new lease, which fences their outcomes (see finish.py).
+"""
 
 from __future__ import annotations
 
@@ -16,21 +21,21 @@ from ...records.job import UNREADABLE, State
 from ...records.unreadable import readable
 from ...records.worker import BeatReply, WorkerCommands, WorkerInfo
 from ..job_ends import JobEnd
-from ..rows import CLAIMED, HELD, Row, series_of
-from ..rules import LONG_SILENT, ordered
-from .documents import watched
-from .enqueue import count
-from .lenient import holds_no_text, lenient
-from .schedules import tell
+from ..rows import CLAIMED_COLUMNS, HELD_INDEX_SQL, Row, counted_schedule_of
+from ..rules import SILENT_WORKER_RETENTION, next_commands
+from .enqueue import add_to_counts
+from .feed import watched
+from .lenient import fetch_rows_leniently, is_not_utf8_error
+from .schedules import apply_job_transitions
 
-# A claim ends at most this many expired jobs, so that a flood of them cannot hold the write lock.
-EXPIRE_LIMIT = 1000
+# Jobs that one claim expires at most: a flood of them must not hold the write lock.
+MAX_EXPIRED_JOBS = 1000
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
-_orders = msgspec.json.Decoder(WorkerCommands).decode
+_decode_commands = msgspec.json.Decoder(WorkerCommands).decode
 
-PAUSED = "SELECT name FROM mainspring_queues WHERE paused"
+PAUSED_QUEUES = "SELECT name FROM mainspring_queues WHERE paused"
 _ALIVE = "SELECT 1 FROM mainspring_workers WHERE id = ? AND until > ?"
 _NEXT_EXPIRY = """SELECT min(expires_at) FROM mainspring_jobs
     WHERE state = 'pending' AND expires_at IS NOT NULL"""
@@ -39,8 +44,8 @@ _EXPIRE = """UPDATE mainspring_jobs SET state = 'expired', finished_at = :now WH
         ORDER BY expires_at LIMIT :limit)
     RETURNING id, CAST(options AS BLOB), idempotency_key"""
 
-# Every (queue, task, rank) that has pending jobs, with its first run_at, by hops along the index: the cost is
-# the number of groups, however many jobs each has. A row-value comparison would seek by queue alone and scan.
+# Every (queue, task, rank) group with pending jobs, and its first run_at, by hops along the index: the cost is the
+# number of groups, not of jobs. A row-value comparison would seek by queue alone, and scan.
 _HOP = """SELECT n FROM mainspring_jobs WHERE state = 'pending' AND crashes < 2 AND {}
     ORDER BY queue, task, rank, run_at, id LIMIT 1"""
 GROUPS = f"""WITH RECURSIVE groups (queue, task, rank, run_at) AS (
@@ -52,11 +57,11 @@ GROUPS = f"""WITH RECURSIVE groups (queue, task, rank, run_at) AS (
             ({_HOP.format("queue > groups.queue")})))
     SELECT queue, task, rank, run_at FROM groups"""
 
-# One group: the order of the index is the order of the claim.
+# Due jobs of one group: the index has them in claim order.
 _DUE_IN_ONE = """SELECT json_group_array(n) FROM (SELECT n FROM mainspring_jobs
         WHERE state = 'pending' AND crashes < 2 AND queue = :queue AND task = :task AND rank = :rank AND run_at <= :now
         ORDER BY run_at, id LIMIT :limit)"""
-# Several groups of one rank: up to :limit of each, then the first :limit of all.
+# Due jobs of several groups of one rank: up to :limit of each group, then the first :limit of all.
 _DUE_IN_MANY = """SELECT json_group_array(n) FROM (SELECT job.n FROM json_each(:groups) one
         CROSS JOIN mainspring_jobs job ON job.n IN (SELECT n FROM mainspring_jobs
             WHERE state = 'pending' AND crashes < 2 AND queue = json_extract(one.value, '$[0]')
@@ -68,25 +73,26 @@ _TAKE = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker 
     WHERE n IN (SELECT value FROM json_each(:ns)) AND (expires_at IS NULL OR expires_at > :now)"""
 _BYTES = """SELECT coalesce(sum(length(CAST(payload AS BLOB)) + length(CAST(options AS BLOB))), 0)
     FROM mainspring_jobs WHERE n IN (SELECT value FROM json_each(?))"""
-# To know the size of a row is to read it. So they are looked at a few at a time, then four times as many, and one by
-# one where the budget ends: of a backlog of large ones each claim reads a few more than it takes.
-FIRST_LOOK = 16
-# Jobs that have killed their workers wait apart, and a worker takes one at a time.
+# SQLite has to read a row to know its size. So the first sum is of this many rows, the next of four times as many, and
+# near the end of the byte budget of one row each: a claim of large jobs reads few more rows than it takes.
+FIRST_SIZED_JOBS = 16
+# Jobs that crashed their workers; a worker runs one at a time.
 _SUSPECTS = f"""SELECT queue, task, rank, run_at, n, id, crashes FROM mainspring_jobs
     WHERE state = 'pending' AND crashes >= 2
-    AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE {HELD} AND state = 'running' AND worker = ? AND crashes >= 2)
+    AND NOT EXISTS (SELECT 1 FROM mainspring_jobs
+        WHERE {HELD_INDEX_SQL} AND state = 'running' AND worker = ? AND crashes >= 2)
     ORDER BY rank, run_at, id"""
 _TAKE_FIRST = """UPDATE mainspring_jobs SET state = 'running', lease = :lease, worker = :worker, started_at = :now,
         attempt = attempt + 1, runs = runs + 1
     WHERE n = :n AND (expires_at IS NULL OR expires_at > :now)"""
-# All rows of the claim as one JSON text: a row at a time would hand the interpreter lock over and back for
-# each, and wait for the event loop every time.
-_TAKEN = f"""SELECT json_group_array(json_array({CLAIMED})) FROM mainspring_jobs
-    WHERE {HELD} AND state = 'running' AND worker = :worker AND lease = :lease"""
-_TAKEN_ROWS = _TAKEN.replace(f"json_group_array(json_array({CLAIMED}))", CLAIMED)
+# All rows of the claim as one JSON text: row by row, this thread would give up the interpreter lock for each, and wait
+# for the event loop to get it back.
+_TAKEN_AS_JSON = f"""SELECT json_group_array(json_array({CLAIMED_COLUMNS})) FROM mainspring_jobs
+    WHERE {HELD_INDEX_SQL} AND state = 'running' AND worker = :worker AND lease = :lease"""
+_TAKEN_ROWS = _TAKEN_AS_JSON.replace(f"json_group_array(json_array({CLAIMED_COLUMNS}))", CLAIMED_COLUMNS)
 
 
-_OPEN = "SELECT task, open_until, probe FROM mainspring_circuits WHERE open_until IS NOT NULL ORDER BY task"
+_OPEN_CIRCUITS = "SELECT task, open_until, probe FROM mainspring_circuits WHERE open_until IS NOT NULL ORDER BY task"
 _HEAD = """SELECT queue, task, rank, run_at, n, id, crashes FROM mainspring_jobs
     WHERE state = 'pending' AND crashes < 2 AND queue = ? AND task = ? AND rank = ? ORDER BY run_at, id LIMIT 1"""
 
@@ -96,33 +102,35 @@ def _json(value: Any) -> str:
 
 
 def _expire(db: sqlite3.Connection, now: int) -> list[JobId]:
-    rows = db.execute(_EXPIRE, {"now": now, "limit": EXPIRE_LIMIT}).fetchall()
+    rows = db.execute(_EXPIRE, {"now": now, "limit": MAX_EXPIRED_JOBS}).fetchall()
     if rows:
-        count(db, {State.EXPIRED: len(rows)})
-    made = [(id, schedule) for id, options, key in rows if (schedule := series_of(id, options, key)) is not None]
-    tell(db, [JobEnd(schedule, id, State.EXPIRED, instant(now)) for id, schedule in made])
+        add_to_counts(db, {State.EXPIRED: len(rows)})
+    made = [
+        (id, schedule) for id, options, key in rows if (schedule := counted_schedule_of(id, options, key)) is not None
+    ]
+    apply_job_transitions(db, [JobEnd(schedule, id, State.EXPIRED, instant(now)) for id, schedule in made])
     return sorted(id for id, *_ in rows)
 
 
-class _Wanted:
-    """The groups and the suspects that this worker may take from, each row with queue, task, rank and run_at."""
+class _Claimable:
+    """What this worker may claim: groups and suspects (queue, task, rank, run_at, …), and the open circuits."""
 
     def __init__(
         self, db: sqlite3.Connection, queues: Collection[str] | None, tasks: Collection[str], worker: WorkerId
     ) -> None:
-        paused = {name for (name,) in db.execute(PAUSED).fetchall()}
+        paused = {name for (name,) in db.execute(PAUSED_QUEUES).fetchall()}
 
-        def named(row: Row) -> bool:
+        def serves(row: Row) -> bool:
             return row[1] in tasks and (queues is None or row[0] in queues) and row[0] not in paused
 
-        self.groups = list(filter(named, db.execute(GROUPS).fetchall()))
-        self.suspects = list(filter(named, db.execute(_SUSPECTS, (worker,)).fetchall()))
+        self.groups = list(filter(serves, db.execute(GROUPS).fetchall()))
+        self.suspects = list(filter(serves, db.execute(_SUSPECTS, (worker,)).fetchall()))
         self.open: dict[str, tuple[int, JobId | None]] = {
-            task: (until, probe) for task, until, probe in db.execute(_OPEN).fetchall()
+            task: (until, probe) for task, until, probe in db.execute(_OPEN_CIRCUITS).fetchall()
         }
 
     def next_at(self, expiry: int | None) -> int | None:
-        """When a claim would next do something."""
+        """When a claim will next find work; None if nothing waits."""
         due = [] if expiry is None else [expiry]
         for _, task, _, run_at, *_ in self.groups + self.suspects:
             until, probe = self.open.get(task, (run_at, None))
@@ -131,20 +139,20 @@ class _Wanted:
         return min(due, default=None)
 
 
-def look(
+def next_claim_at(
     db: sqlite3.Connection,
     queues: Collection[str] | None,
     worker: WorkerId,
     tasks: Collection[str],
     now: int,
 ) -> int | None:
-    """When a claim would next do something: `now` or earlier means at once."""
+    """When a claim will next find work, without the write lock; `now` or earlier if it would now."""
     expiry = db.execute(_NEXT_EXPIRY).fetchone()[0]
     if expiry is not None and expiry <= now:
         return now
     if not db.execute(_ALIVE, (worker, now)).fetchone():
         return None
-    return _Wanted(db, queues, tasks, worker).next_at(expiry)
+    return _Claimable(db, queues, tasks, worker).next_at(expiry)
 
 
 def claim(
@@ -155,29 +163,29 @@ def claim(
     limit: int,
     now: int,
 ) -> tuple[str | list[Row], Lease, int | None, list[JobId]]:
-    """The rows taken, as one JSON text if they are text, their lease, when to ask again, and what has expired."""
+    """The claimed rows (as one JSON text if all is UTF-8), their lease, when to claim again, and the expired ids."""
     expired, lease = _expire(db, now), os.urandom(8).hex()
     if not db.execute(_ALIVE, (worker, now)).fetchone():
         return "[]", lease, None, expired
-    wanted = _Wanted(db, queues, tasks, worker)
+    wanted = _Claimable(db, queues, tasks, worker)
     values: dict[str, Any] = {"lease": lease, "worker": worker, "now": now}
-    taken, left = _firsts(db, wanted, values, limit)
+    taken, left = _take_probes_and_suspect(db, wanted, values, limit)
     groups = [row for row in wanted.groups if row[3] <= now and row[1] not in wanted.open]
     for rank in sorted({group[2] for group in groups}):
         if taken >= limit or left <= 0:
             break
         some = [group for group in groups if group[2] == rank]
-        due, left = _fitting(db, _due(db, some, values | {"rank": rank, "limit": limit - taken}), left)
+        due, left = _within_budget(db, _due(db, some, values | {"rank": rank, "limit": limit - taken}), left)
         taken += db.execute(_TAKE, values | {"ns": _json(due)}).rowcount
-    rows = _taken(db, values) if taken else "[]"
-    if taken >= limit or left <= 0 or len(expired) == EXPIRE_LIMIT:
+    rows = _read_taken(db, values) if taken else "[]"
+    if taken >= limit or left <= 0 or len(expired) == MAX_EXPIRED_JOBS:
         return rows, lease, now, expired
     expiry = db.execute(_NEXT_EXPIRY).fetchone()[0]
-    return rows, lease, _Wanted(db, queues, tasks, worker).next_at(expiry), expired
+    return rows, lease, _Claimable(db, queues, tasks, worker).next_at(expiry), expired
 
 
 def _due(db: sqlite3.Connection, groups: list[Row], values: dict[str, Any]) -> list[int]:
-    """The rows that come first, in order."""
+    """The row numbers of the first due jobs of these groups, in claim order."""
     if len(groups) == 1:
         values = values | {"queue": groups[0][0], "task": groups[0][1]}
         found = db.execute(_DUE_IN_ONE, values).fetchone()[0]
@@ -187,31 +195,31 @@ def _due(db: sqlite3.Connection, groups: list[Row], values: dict[str, Any]) -> l
     return rows
 
 
-def _fitting(db: sqlite3.Connection, due: list[int], left: int) -> tuple[list[int], int]:
-    """Those of them, in order, before which there are bytes left; and how many are left after them."""
-    fit, look = 0, FIRST_LOOK
+def _within_budget(db: sqlite3.Connection, due: list[int], left: int) -> tuple[list[int], int]:
+    """The rows that the byte budget allows (the last one may exceed it), and the bytes that are left."""
+    fit, step = 0, FIRST_SIZED_JOBS
     while fit < len(due) and left > 0:
-        some = due[fit : fit + look]
-        size = _bytes(db, some)
-        if size >= left and look > 1:
-            look = 1
+        some = due[fit : fit + step]
+        size = _stored_bytes(db, some)
+        if size >= left and step > 1:
+            step = 1
         else:
-            fit, left, look = fit + len(some), left - size, look if look == 1 else 4 * look
+            fit, left, step = fit + len(some), left - size, step if step == 1 else 4 * step
     return due[:fit], left
 
 
-def _bytes(db: sqlite3.Connection, rows: Sequence[int]) -> int:
+def _stored_bytes(db: sqlite3.Connection, rows: Sequence[int]) -> int:
     size: int = db.execute(_BYTES, (_json(rows),)).fetchone()[0]
     return size
 
 
-def _taken(db: sqlite3.Connection, values: dict[str, Any]) -> str | list[Row]:
+def _read_taken(db: sqlite3.Connection, values: dict[str, Any]) -> str | list[Row]:
     try:
-        text: str = db.execute(_TAKEN, values).fetchone()[0]
+        text: str = db.execute(_TAKEN_AS_JSON, values).fetchone()[0]
     except sqlite3.OperationalError as error:
-        if not holds_no_text(error):
+        if not is_not_utf8_error(error):
             raise
-        return lenient(db, _TAKEN_ROWS, values)
+        return fetch_rows_leniently(db, _TAKEN_ROWS, values)
     return text
 
 
@@ -221,7 +229,7 @@ _SET_ASIDE = f"""UPDATE mainspring_jobs SET state = 'paused', lease = '{UNREADAB
 
 
 def set_aside(db: sqlite3.Connection, ids: Collection[JobId], lease: Lease = "") -> None:
-    """Jobs that a claim took and cannot decode, or that their worker left: where no claim finds them."""
+    """Pauses jobs that a claim took, or an orphaned run has, and that cannot be decoded: no claim finds them then."""
     values = {"ids": _encode(list(ids)).decode(), "lease": lease}
     db.execute(_SET_ASIDE, values)
     db.execute(
@@ -230,9 +238,10 @@ def set_aside(db: sqlite3.Connection, ids: Collection[JobId], lease: Lease = "")
     )
 
 
-def _firsts(db: sqlite3.Connection, wanted: _Wanted, values: dict[str, Any], limit: int) -> tuple[int, int]:
-    """Takes what comes before all others, a probe for each half-open circuit and one suspect: how many, and the bytes
-    that are left for others."""
+def _take_probes_and_suspect(
+    db: sqlite3.Connection, wanted: _Claimable, values: dict[str, Any], limit: int
+) -> tuple[int, int]:
+    """Takes a probe for each half-open circuit, and one suspect. Returns their number and the bytes that are left."""
     taken, left, now = 0, CLAIM_BYTES, values["now"]
     suspects = [row for row in wanted.suspects if row[3] <= now]
     for task, (until, probe) in wanted.open.items():
@@ -241,16 +250,16 @@ def _firsts(db: sqlite3.Connection, wanted: _Wanted, values: dict[str, Any], lim
         groups = [row[:3] for row in wanted.groups if row[1] == task and row[3] <= now]
         due = [db.execute(_HEAD, group).fetchone() for group in groups] + [row for row in suspects if row[1] == task]
         head = min(due, key=lambda row: (row[2], row[3], row[5]), default=None)
-        # Not taken: one of many that have expired, more than a claim may end.
+        # The row is not taken if it is one of more than MAX_EXPIRED_JOBS expired jobs.
         if head is not None and db.execute(_TAKE_FIRST, values | {"n": head[4]}).rowcount:
             db.execute("UPDATE mainspring_circuits SET probe = ? WHERE task = ?", (head[5], task))
-            taken, left = taken + 1, left - _bytes(db, [head[4]])
+            taken, left = taken + 1, left - _stored_bytes(db, [head[4]])
             if head[6] >= 2:
                 suspects = []
     suspects = [row for row in suspects if row[1] not in wanted.open]
     if suspects and taken < limit and left > 0:
         taken += db.execute(_TAKE_FIRST, values | {"n": suspects[0][4]}).rowcount
-        left -= _bytes(db, [suspects[0][4]])
+        left -= _stored_bytes(db, [suspects[0][4]])
     return taken, left
 
 
@@ -259,28 +268,33 @@ _BEAT = """INSERT INTO mainspring_workers (id, until, info) VALUES (?, ?, ?)
     RETURNING orders""".format(
     late="json_valid(info) AND json_extract(info, '$.beats') > json_extract(excluded.info, '$.beats')"
 )
-_HOLDS = f"SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE {HELD} AND state = 'running' AND worker = ?"
+_RUNS_OF_WORKER = (
+    f"SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE {HELD_INDEX_SQL} AND state = 'running' AND worker = ?"
+)
 
 
 def beat(db: sqlite3.Connection, worker: WorkerInfo, until: int, now: int) -> BeatReply:
-    db.execute("DELETE FROM mainspring_workers WHERE until <= ?", (now - round(LONG_SILENT.total_seconds() * 1e6),))
+    """Extends the worker's life to `until`, or ends it. Returns its runs, their cancel reasons and its commands."""
+    db.execute(
+        "DELETE FROM mainspring_workers WHERE until <= ?", (now - round(SILENT_WORKER_RETENTION.total_seconds() * 1e6),)
+    )
     if until > now:
         row = db.execute(_BEAT, (worker.id, until, _encode(worker).decode())).fetchone()
     else:
         row = db.execute("DELETE FROM mainspring_workers WHERE id = ? RETURNING orders", (worker.id,)).fetchone()
-    held = db.execute(_HOLDS, (worker.id,)).fetchall()
-    cancels = {id: reason for id, _, reason in held if reason is not None}
-    holds = {id: lease for id, lease, _ in held}
-    return BeatReply(holds, cancels, orders_of(row and row[0]), watched_until=watched(db))
+    runs = db.execute(_RUNS_OF_WORKER, (worker.id,)).fetchall()
+    cancels = {id: reason for id, _, reason in runs if reason is not None}
+    leases = {id: lease for id, lease, _ in runs}
+    return BeatReply(leases, cancels, commands_of(row and row[0]), watched_until=watched(db))
 
 
-def orders_of(text: str | None) -> WorkerCommands:
-    """Nothing that cannot be decoded is obeyed."""
-    found = [] if text is None else readable("orders of worker", [("", text)], _orders)
+def commands_of(text: str | None) -> WorkerCommands:
+    """The commands of a worker; none if they cannot be decoded."""
+    found = [] if text is None else readable("orders of worker", [("", text)], _decode_commands)
     return found[0] if found else WorkerCommands()
 
 
-def order(
+def set_commands(
     db: sqlite3.Connection,
     workers: Collection[WorkerId] | None,
     orders: WorkerCommands,
@@ -288,8 +302,8 @@ def order(
     seen: WorkerCommands | None,
 ) -> list[WorkerId]:
     rows = db.execute("SELECT id, orders FROM mainspring_workers WHERE until > ? ORDER BY id", (now,)).fetchall()
-    chosen = [(id, orders_of(text)) for id, text in rows if workers is None or id in workers]
-    given = {id: new for id, known in chosen if (new := ordered(known, orders, seen)) is not None}
+    chosen = [(id, commands_of(text)) for id, text in rows if workers is None or id in workers]
+    given = {id: new for id, known in chosen if (new := next_commands(known, orders, seen)) is not None}
     pairs = [(_encode(new).decode(), id) for id, new in given.items()]
     db.executemany("UPDATE mainspring_workers SET orders = ? WHERE id = ?", pairs)
     return list(given)

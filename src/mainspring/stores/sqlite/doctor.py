@@ -1,4 +1,4 @@
-"""How a SQLite file is: its release, modes, sizes, and the disk under it."""
+"""The doctor's checks of a SQLite file: SQLite's release, modes, sizes, and free disk space."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ import sqlite3
 from ...records.finding import Finding, size
 from ...records.job import UNREADABLE
 from ...records.unreadable import finding
-from ..rows import HELD
+from ..rows import HELD_INDEX_SQL
 from .schedules import unreadable_names
 
-# Releases with the WAL-reset bug, and the branches to which the fix was taken back: sqlite.org/wal.html#walresetbug
+# Releases with the WAL-reset bug, and the branches with a backported fix: sqlite.org/wal.html#walresetbug
 _BUG = ((3, 7, 0), (3, 51, 2))
 _FIXED = ((3, 44, 6), (3, 50, 7))
-# Checkpoints come every 32 MB of log; so much more of it means that a reader keeps it from being reset.
-LONG_LOG = 256 << 20
-LITTLE_ROOM, NO_ROOM = 1 << 30, 100 << 20
+# Checkpoints come every 32 MB of log; a log this long means that a reader keeps it from being reset.
+MAX_LOG_BYTES = 256 << 20
+# Free disk space below which the doctor warns.
+LOW_DISK_BYTES = 1 << 30
+# Free disk space below which the doctor reports an error.
+MIN_DISK_BYTES = 100 << 20
 _SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 
 
-def condition(db: sqlite3.Connection, path: str) -> list[Finding]:
-    """Looks only; a stat at most is asked of the file, since closing a handle on it would drop SQLite's locks."""
+def diagnose(db: sqlite3.Connection, path: str) -> list[Finding]:
+    """Read only. The file is never opened here, since closing a handle on it would drop SQLite's locks."""
     real = os.path.realpath(path)
     return [
         release(sqlite3.sqlite_version_info),
@@ -36,7 +39,7 @@ def condition(db: sqlite3.Connection, path: str) -> list[Finding]:
 
 
 def _records(db: sqlite3.Connection) -> Finding:
-    sql = f"SELECT id FROM mainspring_jobs WHERE {HELD} AND state = 'paused' AND worker IS NULL AND lease = ?"
+    sql = f"SELECT id FROM mainspring_jobs WHERE {HELD_INDEX_SQL} AND state = 'paused' AND worker IS NULL AND lease = ?"
     jobs = [id for (id,) in db.execute(sql, (UNREADABLE,))]
     return finding(jobs, unreadable_names(db))
 
@@ -47,9 +50,11 @@ def release(version: tuple[int, ...]) -> Finding:
     if patched or not _BUG[0] <= version <= _BUG[1]:
         return Finding("SQLite", "ok", text)
     return Finding(
-        "SQLite", "warn", f"{text} has the WAL-reset bug: several processes on one file can, rarely, damage it",
+        "SQLite",
+        "warn",
+        f"{text} has the WAL-reset bug: several processes on one file can, rarely, damage it",
         "use SQLite 3.51.3 or newer (or 3.50.7, 3.44.6), or one process; keep backups until then",
-    )  # fmt: skip
+    )
 
 
 def journal(mode: str) -> Finding:
@@ -76,16 +81,18 @@ def _file(db: sqlite3.Connection) -> Finding:
 
 
 def log(length: int) -> Finding:
-    if length < LONG_LOG:
+    if length < MAX_LOG_BYTES:
         return Finding("log", "ok", size(length))
     return Finding(
-        "log", "warn", f"{size(length)}: somebody reads in one transaction for long, so it cannot be reset",
+        "log",
+        "warn",
+        f"{size(length)}: a read transaction has been open for long, so it cannot be reset",
         "end that transaction (a shell, a backup?), then PRAGMA wal_checkpoint(TRUNCATE)",
-    )  # fmt: skip
+    )
 
 
 def space(free: int) -> Finding:
-    if free >= LITTLE_ROOM:
+    if free >= LOW_DISK_BYTES:
         return Finding("disk", "ok", f"{size(free)} free")
     remedy = "make room, delete finished jobs, or move the file to a larger disk"
-    return Finding("disk", "bad" if free < NO_ROOM else "warn", f"only {size(free)} free", remedy)
+    return Finding("disk", "bad" if free < MIN_DISK_BYTES else "warn", f"only {size(free)} free", remedy)

@@ -1,4 +1,4 @@
-"""Takes turns at the write lock of a SQLite file between processes."""
+"""A lock that lets processes take turns at the write lock of a SQLite file."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ import time
 if sys.platform != "win32":
     import fcntl
 
-# Whoever waits looks every STEP; after PATIENCE steps it goes on without its turn, because the
-# process ahead may be stopped. SQLite's own lock keeps the data right, this one only the order.
-STEP = 0.0002
-PATIENCE = 500
+# A waiting process tries this often.
+POLL_SECONDS = 0.0002
+# Tries after which it goes on without the lock, because the process ahead may be stopped. SQLite's own lock protects
+# the data; this one only decides the order.
+MAX_POLLS = 500
 
 
 class FairFileLock:
-    """Without it, SQLite lets the process that just committed take the lock again, for ever.
+    """Without it, the process that just committed gets SQLite's write lock again and again.
 
-    Two locks: who has passed the turnstile writes; who stands in it is next. The last writer
-    has to queue behind the one in the turnstile, so two busy processes alternate.
+    There are two locks: the holder of WRITE writes, the holder of TURN is next. The last writer has to wait for TURN
+    behind the process that holds it, so two busy processes alternate.
     """
 
     _TURN, _WRITE = 0, 1
@@ -40,7 +41,7 @@ class FairFileLock:
         os.close(self._fd)
 
     if sys.platform == "win32":
-        # SQLite's own lock alone, without turns.
+        # On Windows there is only SQLite's own lock, without turns.
         def _take(self, byte: int) -> bool:
             return False
 
@@ -49,11 +50,11 @@ class FairFileLock:
     else:
 
         def _take(self, byte: int) -> bool:
-            for _ in range(PATIENCE):
+            for _ in range(MAX_POLLS):
                 try:
                     fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
                 except OSError:
-                    time.sleep(STEP)
+                    time.sleep(POLL_SECONDS)
                 else:
                     return True
             return False

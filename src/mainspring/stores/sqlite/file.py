@@ -1,4 +1,4 @@
-"""The SQLite file itself: making it, connecting to it, stepping its schema."""
+"""Creates, opens and migrates the SQLite file."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from pathlib import Path
 from ...config import Durability
 from ...errors import BadInput, SchemaMismatch, StoreError, StoreUnavailable
 from ...records.schema import Schema
-from ..migrations import Migrations, steps
-from ..rows import kind_of
-from .out_of_order import is_odd
-from .writer_thread import translated
+from ..migrations import Migrations, load_migrations
+from ..rows import decode_failure_kind
+from .out_of_order import is_out_of_order
+from .writer_thread import translate_error
 
-MINIMUM = (3, 37, 0)  # STRICT tables, RETURNING, UPDATE FROM
+MIN_SQLITE_VERSION = (3, 37, 0)  # STRICT tables, RETURNING, UPDATE FROM
 BUSY_SECONDS = 30.0
 
 
-def prepare(path: str) -> str:
-    """Makes the file if need be, readable by its owner only; says clearly what stands in the way."""
-    if sqlite3.sqlite_version_info < MINIMUM:
-        need = ".".join(map(str, MINIMUM))
+def create_file(path: str) -> str:
+    """Creates the file if it is missing, readable by its owner only, and returns its real path. Raises StoreError."""
+    if sqlite3.sqlite_version_info < MIN_SQLITE_VERSION:
+        need = ".".join(map(str, MIN_SQLITE_VERSION))
         raise StoreError(f"this Python has SQLite {sqlite3.sqlite_version}; the SQLite store needs {need} or newer")
     file = Path(path)
     if not file.parent.is_dir():
         raise StoreError(f"cannot open SQLite file {path!r}: there is no directory {str(file.parent)!r}")
     try:
-        # Only a file that is not there: closing any handle on one that is drops the locks SQLite has on it.
+        # Only if the file is missing: closing any handle on an existing file drops the locks that SQLite has on it.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
         if file.is_dir() or not os.access(path, os.R_OK | os.W_OK):
@@ -43,24 +43,24 @@ def prepare(path: str) -> str:
 def connect(path: str, durability: Durability) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
-        mode = _write_ahead(db)
+        mode = _enable_wal(db)
     except sqlite3.DatabaseError as error:
         db.close()
         if "not a database" in str(error):
             raise StoreError(f"{path!r} exists and is not a SQLite database; name another file") from None
-        raise translated(error) from error
+        raise translate_error(error) from error
     if mode != "wal":
         db.close()
         raise StoreError(f"{path!r} cannot use write-ahead logging (a network file system?): use a local disk")
     db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
     db.execute("PRAGMA cache_size = -65536")
-    # 32 MB of log between checkpoints instead of 4: bulk enqueue is a third faster.
+    # 32 MB of log between checkpoints instead of 4: bulk enqueue becomes a third faster.
     db.execute("PRAGMA wal_autocheckpoint = 8000")
     return db
 
 
 def inode(path: str) -> tuple[int, int] | None:
-    """Which file has that name; None: none."""
+    """Device and inode of the file; None if there is no such file."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -68,16 +68,16 @@ def inode(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def check_place(path: str, known: tuple[int, int] | None) -> None:
-    """Raises if the path leads to another file, or to none: SQLite would go on with one that no other process sees."""
+def check_same_file(path: str, known: tuple[int, int] | None) -> None:
+    """Raises StoreError if the path is gone or another file: SQLite would go on in one that no other process sees."""
     if known is not None and inode(path) != known:
         raise StoreError(
             f"SQLite file {path!r} was moved, deleted or replaced while it was in use: start this process again"
         )
 
 
-def _write_ahead(db: sqlite3.Connection) -> str:
-    """Turns write-ahead logging on; SQLite does not wait for a lock here, so several that start at once must."""
+def _enable_wal(db: sqlite3.Connection) -> str:
+    """Turns write-ahead logging on. SQLite does not wait for the lock here, so this retries while others start too."""
     for _ in range(int(BUSY_SECONDS / 0.02)):
         try:
             mode: str = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
@@ -90,8 +90,8 @@ def _write_ahead(db: sqlite3.Connection) -> str:
     raise sqlite3.OperationalError("database is locked")
 
 
-def join(db: sqlite3.Connection, path: str) -> None:
-    """Makes sure the caller's connection is to our file and inside a transaction that the caller ends."""
+def check_caller_connection(db: sqlite3.Connection, path: str) -> None:
+    """Raises BadInput unless the connection is to our file and in a transaction; begins one where sqlite3 would."""
     mine = os.path.realpath(path)
     if not any(os.path.realpath(row[2]) == mine for row in db.execute("PRAGMA database_list") if row[1] == "main"):
         raise BadInput(f"within= needs a connection to {path!r}, where the jobs are")
@@ -101,75 +101,76 @@ def join(db: sqlite3.Connection, path: str) -> None:
         db.execute("BEGIN IMMEDIATE")
 
 
-STEPS = steps("sqlite/tables.sql")
+MIGRATIONS = load_migrations("sqlite/tables.sql")
 
 
-def found(db: sqlite3.Connection, steps: Migrations) -> Schema:
+def read_schema(db: sqlite3.Connection, migrations: Migrations) -> Schema:
+    """The schema version of the file; 0 for a file without tables."""
     if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'mainspring_schema'").fetchone():
-        return steps.schema(0, 0)
+        return migrations.schema(0, 0)
     version, *oldest = db.execute("SELECT * FROM mainspring_schema").fetchone() or (0,)
-    return steps.schema(version, *oldest or (None,))
+    return migrations.schema(version, *oldest or (None,))
 
 
-def check(db: sqlite3.Connection, steps: Migrations) -> None:
-    """Raises if this release cannot work on the tables, as they are now."""
-    if trouble := found(db, steps).trouble:
+def check_schema(db: sqlite3.Connection, migrations: Migrations) -> None:
+    """Raises SchemaMismatch if this release cannot work on the tables."""
+    if trouble := read_schema(db, migrations).trouble:
         raise SchemaMismatch(trouble)
 
 
-def points_to_schema(error: StoreError) -> bool:
-    """Whether SQLite did not know what a statement of ours names."""
+def is_schema_error(error: StoreError) -> bool:
+    """Whether SQLite did not know a table or column that a statement names."""
     return any(words in str(error) for words in ("no such table", "no such column", "has no column"))
 
 
 def migrate(
-    db: sqlite3.Connection, steps: Migrations, target: int | None, now: int, *, only_up: bool = False
+    db: sqlite3.Connection, migrations: Migrations, target: int | None, now: int, *, only_up: bool = False
 ) -> list[int]:
-    """Steps the schema to `target`, all or nothing; returns the versions it passed through.
+    """Migrates the schema to `target`, all or nothing, and returns the versions on the way.
 
-    With `only_up` a later schema stays as it is, if this release can work on it.
+    With `only_up` a later schema is left as it is; raises SchemaMismatch if this release cannot work on it.
     """
-    goal = steps.target(target)
-    alone = not db.in_transaction
-    if alone:
-        if found(db, steps).version == goal:
+    goal = migrations.target(target)
+    own_transaction = not db.in_transaction
+    if own_transaction:
+        if read_schema(db, migrations).version == goal:
             return []
         db.execute("BEGIN IMMEDIATE")
     try:
-        passed = _step(db, steps, goal, now, only_up)
+        versions = _apply(db, migrations, goal, now, only_up)
     except BaseException:
-        if alone:
+        if own_transaction:
             db.execute("ROLLBACK")
         raise
-    if alone:
+    if own_transaction:
         db.execute("COMMIT")
-    return passed
+    return versions
 
 
-def _step(db: sqlite3.Connection, steps: Migrations, target: int, now: int, only_up: bool) -> list[int]:
-    schema = found(db, steps)
+def _apply(db: sqlite3.Connection, migrations: Migrations, target: int, now: int, only_up: bool) -> list[int]:
+    schema = read_schema(db, migrations)
     if schema.version == target:
         return []
     if only_up and schema.version > target:
-        check(db, steps)
+        check_schema(db, migrations)
         return []
-    way = steps.way(schema.version, target)
+    pending = migrations.between(schema.version, target)
     if schema.version:
-        _guard(db, target, steps.oldest(target), now)
-    db.create_function("mainspring_kind", 1, kind_of, deterministic=True)
-    db.create_function("mainspring_is_odd", 2, is_odd, deterministic=True)
-    for _, text in way:
+        _refuse_incompatible_workers(db, target, migrations.oldest(target), now)
+    db.create_function("mainspring_kind", 1, decode_failure_kind, deterministic=True)
+    db.create_function("mainspring_is_odd", 2, is_out_of_order, deterministic=True)
+    for _, text in pending:
         for statement in re.sub(r"--.*", "", text).split(";"):
             db.execute(statement)
     db.execute("DROP TABLE IF EXISTS mainspring_schema")
     if target:
         db.execute("CREATE TABLE mainspring_schema (version INTEGER NOT NULL, oldest INTEGER NOT NULL) STRICT")
-        db.execute("INSERT INTO mainspring_schema VALUES (?, ?)", (target, steps.oldest(target)))
-    return [after for after, _ in way]
+        db.execute("INSERT INTO mainspring_schema VALUES (?, ?)", (target, migrations.oldest(target)))
+    return [version for version, _ in pending]
 
 
-def _guard(db: sqlite3.Connection, target: int, oldest: int, now: int) -> None:
-    """Nobody who beats is left on tables it cannot work on."""
+def _refuse_incompatible_workers(db: sqlite3.Connection, target: int, oldest: int, now: int) -> None:
+    """Raises StoreUnavailable if a live worker cannot work on the target schema."""
     sql = """SELECT id, CASE WHEN json_valid(info) THEN json_extract(info, '$.schema') END AS known
         FROM mainspring_workers WHERE until > ? AND typeof(known) = 'integer' AND known > 0
             AND known NOT BETWEEN ? AND ? ORDER BY id"""

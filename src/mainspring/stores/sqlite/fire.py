@@ -1,4 +1,8 @@
-"""Schedules fired into the SQLite store: the next revision, its jobs and ticks, or nothing."""
+"""How the SQLite store fires schedules: the next revision, its jobs and ticks are written together, or nothing is.
+
+A firing is refused if a schedule has changed since it was planned, or if a key of its jobs is held; so a tick fires
+once, however many schedulers plan it.
+"""
 
 from __future__ import annotations
 
@@ -11,52 +15,52 @@ from ...failpoint import failpoint
 from ...records.job import Action
 from ...records.query import Filter
 from ...schedule.record import Fired, Firing
-from ..rules import CANCELLED_BY, held_keys, standing
+from ..rules import CANCELLED_BY_SCHEDULE, firing_is_current, held_keys
 from .change import change
-from .enqueue import all_new, enqueue, holder, insert
-from .schedules import record, revisions, write
+from .enqueue import all_new, enqueue, holder, insert_new
+from .schedules import record_ticks, revisions, write_schedules
 
 
 def fire(db: sqlite3.Connection, firings: Sequence[Firing], now: datetime) -> list[Fired]:
-    if len(firings) > 1 and _apart(firings):
+    if len(firings) > 1 and _are_independent(firings):
         return _fire_together(db, firings, now)
     return [_fire(db, firing, now) for firing in firings]
 
 
-def _apart(firings: Sequence[Firing]) -> bool:
-    """Whether no firing can change what another one meets, as long as their keys are free."""
+def _are_independent(firings: Sequence[Firing]) -> bool:
+    """Whether no firing depends on another one of the call, as long as all keys are free."""
     names = {firing.schedule.name for firing in firings}
     read = {name for firing in firings for name, _ in firing.reads}
     return len(names) == len(firings) and not names & read and not any(firing.cancel for firing in firings)
 
 
 def _fire_together(db: sqlite3.Connection, firings: Sequence[Firing], now: datetime) -> list[Fired]:
-    """One statement for all where one by one would need them for each; those whose keys are held go one by one."""
+    """Writes all firings with a few statements. If a key is held, fires them one by one instead."""
     known = revisions(db, {name for one in firings for name in (one.schedule.name, *(name for name, _ in one.reads))})
-    standing_ones = [firing for firing in firings if standing(firing, lambda name: known.get(name, 0))]
-    jobs = [job for firing in standing_ones for job in firing.jobs]
+    current = [firing for firing in firings if firing_is_current(firing, lambda name: known.get(name, 0))]
+    jobs = [job for firing in current for job in firing.jobs]
     if not all_new(db, jobs):
         return [_fire(db, firing, now) for firing in firings]
-    write(db, [firing.schedule for firing in standing_ones])
+    write_schedules(db, [firing.schedule for firing in current])
     failpoint("fire.mid_step")
-    insert(db, jobs, micros(now))
-    record(db, [(firing.schedule.name, tick) for firing in standing_ones for tick in firing.ticks])
-    stands = {firing.schedule.name for firing in standing_ones}
-    return [Fired(firing.schedule.name in stands) for firing in firings]
+    insert_new(db, jobs, micros(now))
+    record_ticks(db, [(firing.schedule.name, tick) for firing in current for tick in firing.ticks])
+    names = {firing.schedule.name for firing in current}
+    return [Fired(firing.schedule.name in names) for firing in firings]
 
 
 def _fire(db: sqlite3.Connection, firing: Firing, now: datetime) -> Fired:
     schedule = firing.schedule
     known = revisions(db, {schedule.name, *(name for name, _ in firing.reads)})
-    if not standing(firing, lambda name: known.get(name, 0)):
+    if not firing_is_current(firing, lambda name: known.get(name, 0)):
         return Fired(False)
     if held := held_keys(firing.jobs, lambda job: holder(db, job), now):
         return Fired(False, held)
-    write(db, [schedule])
+    write_schedules(db, [schedule])
     failpoint("fire.mid_step")
     enqueue(db, firing.jobs, now, micros(now))
-    record(db, [(schedule.name, tick) for tick in firing.ticks])
+    record_ticks(db, [(schedule.name, tick) for tick in firing.ticks])
     if firing.cancel:
-        which, reason = Filter(ids=firing.cancel), CANCELLED_BY.format(schedule.name)
+        which, reason = Filter(ids=firing.cancel), CANCELLED_BY_SCHEDULE.format(schedule.name)
         change(db, Action.CANCEL, which, now, len(firing.cancel), reason, None, None)
     return Fired(True)

@@ -1,4 +1,4 @@
-"""Linux tells when a file is written: a waiting process need not look."""
+"""Calls a function when a file is written, by Linux's inotify, so that a waiting process need not poll."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ IN_MODIFY = 0x2
 
 
 class WriteWatch:
-    """Calls `act` in a thread of its own after the file was written; what is written meanwhile makes one more call.
+    """Calls `act` in its own thread after the file was written; writes during a call cause one more call.
 
-    One for the life of a store: closing a watch can take the system tens of milliseconds, which no event loop has.
-    Raises OSError where there is no inotify, or no more of it.
+    A store has one watch for its whole life: closing one can take tens of milliseconds, too long for an event loop.
+    Raises OSError where inotify is missing or its limit is reached.
     """
 
     def __init__(self, path: str, act: Callable[[], object]) -> None:
         if not sys.platform.startswith("linux"):
-            raise OSError("inotify is Linux's")
+            raise OSError("inotify exists only on Linux")
         import ctypes
 
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -35,7 +35,7 @@ class WriteWatch:
         threading.Thread(target=self._run, name="mainspring-watch", daemon=True).start()
 
     def close(self) -> None:
-        """Returns at once; removing the watch is an event too, and ends the thread."""
+        """Returns at once. The thread ends, because removing the watch is an event too."""
         self._open = False
         self._libc.inotify_rm_watch(self._fd, self._watch)
 

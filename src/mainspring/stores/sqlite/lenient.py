@@ -1,4 +1,4 @@
-"""Rows of the SQLite store with a text that is not UTF-8."""
+"""Reads rows of the SQLite store in which a text is not UTF-8."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from typing import Any
 from ..rows import Row
 
 
-def holds_no_text(error: sqlite3.Error) -> bool:
+def is_not_utf8_error(error: sqlite3.Error) -> bool:
     """Whether a query failed because a text is not UTF-8."""
     return "UTF-8" in str(error)
 
 
-def too_big(error: sqlite3.Error) -> bool:
-    """Whether all rows as one text are more than SQLite holds: an earlier release took metadata of any size."""
+def is_too_big_error(error: sqlite3.Error) -> bool:
+    """Whether the rows as one JSON text exceed SQLite's limit: an earlier release accepted metadata of any size."""
     return "too big" in str(error)
 
 
 Values = Mapping[str, Any] | Sequence[Any]
 
 
-def rows_of(db: sqlite3.Connection, sql: str, values: Values) -> list[Row]:
-    """The rows of a query, in the usual way if that leads there."""
+def fetch_rows(db: sqlite3.Connection, sql: str, values: Values) -> list[Row]:
+    """The rows of a query; a text that is not UTF-8 stays bytes."""
     try:
         return db.execute(sql, values).fetchall()
     except sqlite3.OperationalError as error:
-        if not holds_no_text(error):
+        if not is_not_utf8_error(error):
             raise
-        return lenient(db, sql, values)
+        return fetch_rows_leniently(db, sql, values)
 
 
-def lenient(db: sqlite3.Connection, sql: str, values: Values) -> list[Row]:
-    """The rows of a query, where a text that is not UTF-8 stays bytes."""
+def fetch_rows_leniently(db: sqlite3.Connection, sql: str, values: Values) -> list[Row]:
+    """Like fetch_rows, but decodes every text here, which is slower."""
     usual = db.text_factory
     db.text_factory = bytes
     try:
@@ -43,8 +43,8 @@ def lenient(db: sqlite3.Connection, sql: str, values: Values) -> list[Row]:
     return [[_decoded(value) for value in row] for row in rows]
 
 
-def only_text(row: Row) -> Row:
-    """The row; raises if one of its texts is not UTF-8."""
+def require_text(row: Row) -> Row:
+    """The row. Raises ValueError if one of its texts is not UTF-8."""
     if any(isinstance(value, bytes) for value in row):
         raise ValueError("a column is not UTF-8 text")
     return row

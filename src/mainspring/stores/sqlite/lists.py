@@ -1,4 +1,13 @@
-"""Lists of jobs out of the SQLite store: a page each, most often by one statement, however full the file is."""
+"""Lists of jobs of the SQLite store: one page, most often by one statement, however many jobs there are.
+
+A page is searched in this order (see _page):
+1. Without other conditions, the sort order itself leads to the page.
+2. An index on a condition leads to at most MAX_INDEXED_ROWS jobs: these are sorted.
+3. The page is among the next NEAR_ROWS jobs in the sort order (FIRST_MERGED_ROWS if the order is merged from groups).
+4. If these hold part of the page, they tell how long a walk along the order would be. The walk is made unless an index
+   leads to fewer jobs: sorting one job costs as much as SORT_COST_ROWS rows of a walk by id, or one row of a merge.
+5. An index leads to at most MAX_SORTED_ROWS jobs: these are sorted. Otherwise a walk goes on until the page is full.
+"""
 
 from __future__ import annotations
 
@@ -11,89 +20,53 @@ import msgspec
 from ...clock import micros
 from ...records.job import FINAL
 from ...records.query import Cursor, Filter, Sort
-from ..rows import COLUMNS, END_SQL, HELD, SHOWN_SQL, Row, beyond, brief_columns, end_texts, stored
-from .lenient import holds_no_text, lenient, too_big
-from .out_of_order import earliest, latest
+from ..rows import COLUMNS, END_SQL, HELD_INDEX_SQL, SHOWN_SQL, Row, brief_columns, end_texts, prefix_end, stored_states
+from .index_groups import ENDED, READY, RETRIED, IndexGroups
+from .lenient import fetch_rows_leniently, is_not_utf8_error, is_too_big_error
+from .out_of_order import earliest_id, latest_id
 
-# Some ways to a page are tried. Where an index on what was asked leads to hardly any, SOON at most, these are put in
-# order. Where many match, they are among the NEAR next ones in the order asked for, or the FIRST next ones if that
-# order is merged from groups; if some of a page are, they tell how far the walk would be. It is gone, unless an index
-# leads to fewer jobs: to put one in order costs as much as DEAR steps by id, or one of a merge. What is left goes along
-# the order until the page is full, unless an index leads to FEW at most.
-SOON, FIRST, NEAR, FEW, DEAR = 500, 500, 5000, 200_000, 5
+MAX_INDEXED_ROWS = 500
+FIRST_MERGED_ROWS = 500
+NEAR_ROWS = 5000
+MAX_SORTED_ROWS = 200_000
+SORT_COST_ROWS = 5
 
 _FINAL = frozenset(state.value for state in FINAL)
-# What is shown as it is kept.
-_AT_HAND = frozenset(("running", "paused", "waiting"))
-_PLAIN = _AT_HAND | {"completed", "dead", "cancelled"}
+# States of the index mainspring_jobs_held.
+_HELD_STATES = frozenset(("running", "paused", "waiting"))
+# Stored states that are always shown as they are.
+_SHOWN_AS_STORED = _HELD_STATES | {"completed", "dead", "cancelled"}
 _COLUMN: dict[Sort, str] = {"created": "id", "due": "run_at", "finished": "finished_at"}
-_PLACE = {name: n for n, name in enumerate(COLUMNS.split(", "))}
-FINISHED_AT = _PLACE["finished_at"]
-# In order of id, whatever SQLite may know of the values in other columns.
-_BY_ID = "mainspring_jobs INDEXED BY sqlite_autoindex_mainspring_jobs_1"
+_COLUMN_NUMBER = {name: n for n, name in enumerate(COLUMNS.split(", "))}
+FINISHED_AT = _COLUMN_NUMBER["finished_at"]
+# Forces a walk in order of id, whatever SQLite knows of the values in other columns.
+_JOBS_BY_ID = "mainspring_jobs INDEXED BY sqlite_autoindex_mainspring_jobs_1"
 _SUSPECT = "state = 'pending' AND crashes >= 2"
 _LATE = "state = 'pending' AND expires_at IS NOT NULL AND expires_at <= :now"
-_EVERY = -1  # as a LIMIT
+_NO_LIMIT = -1  # as a LIMIT
 _AS_JSON = f"json_group_array(json_array({COLUMNS}))"
-_KEPT = ", ".join(f"'{name}', json_extract(options, '$.{name}')" for name in ("tags", "schedule", "scheduled_at"))
-# A field that is null is no field of an option that has no default of null.
-_CUT = f"""CASE WHEN json_valid(options)
-    THEN json_patch('{{}}', json_object({_KEPT}, 'cut', json('true'))) ELSE '{{' END"""
-_BRIEF = brief_columns(_CUT)
+_BRIEF_FIELDS = ", ".join(
+    f"'{name}', json_extract(options, '$.{name}')" for name in ("tags", "schedule", "scheduled_at")
+)
+# json_patch drops the fields that are null: tags may not be null.
+_BRIEF_OPTIONS = f"""CASE WHEN json_valid(options)
+    THEN json_patch('{{}}', json_object({_BRIEF_FIELDS}, 'cut', json('true'))) ELSE '{{' END"""
+_BRIEF = brief_columns(_BRIEF_OPTIONS)
 
 _json = msgspec.json.encode
 _rows = msgspec.json.Decoder(list[Row]).decode
 
 
-class Groups(NamedTuple):
-    """Jobs with the same values in the first columns of an index, which has each group in the order of the next."""
-
-    name: str
-    along: str
-    columns: tuple[str, ...]
-    when: str
-
-    @property
-    def table(self) -> str:
-        return f"mainspring_jobs INDEXED BY {self.along}"
-
-    @property
-    def one(self) -> str:
-        """Holds for the jobs of a group."""
-        return " AND ".join([self.when, *(f"{name} = of_{name}" for name in self.columns)])
-
-    @property
-    def hops(self) -> str:
-        """Every group, by hops along the index: the cost is their number, however many jobs each has. A comparison of
-        row values would seek by the first column alone, and scan."""
-        names = ", ".join(self.columns)
-        seek = f"(SELECT n FROM {self.table} WHERE {self.when} AND {{}} ORDER BY {names} LIMIT 1)"
-        ways = [
-            seek.format(" AND ".join([*(f"{name} = of_{name}" for name in self.columns[:n]), f"{last} > of_{last}"]))
-            for n, last in reversed(list(enumerate(self.columns)))
-        ]
-        return f"""{self.name}_hops ({", ".join(f"of_{name}" for name in self.columns)}) AS (
-            SELECT {names} FROM mainspring_jobs WHERE n = {seek.format("1")}
-            UNION ALL
-            SELECT {names} FROM {self.name}_hops CROSS JOIN mainspring_jobs ON n = coalesce({", ".join(ways)}))"""
-
-
-READY = Groups("ready", "mainspring_jobs_ready", ("queue", "task", "rank"), "state = 'pending' AND crashes < 2")
-ENDED = Groups("ended", "mainspring_jobs_finished", ("state", "queue", "task"), "finished_at IS NOT NULL")
-RETRIED = f"""mainspring_jobs INDEXED BY mainspring_jobs_retried WHERE {READY.when} AND attempt > 0"""
-ENDED_GROUPS = f"WITH RECURSIVE {ENDED.hops} SELECT of_state, of_queue, of_task FROM ended_hops"
-
-
 class Source(NamedTuple):
-    """A query for every job that may match, `led` to by an index: by its id or its n."""
+    """A query along an index for every job that may match. Its column `target` is the job's id or n, as `by` says."""
 
     sql: str
     by: str
     head: str = ""
 
 
-class _List:
-    """One list, as SQL and its values, which are bound, never pasted."""
+class _JobQuery:
+    """The SQL of one list, and its values, which are always bound."""
 
     def __init__(
         self,
@@ -109,16 +82,16 @@ class _List:
         self.values: dict[str, Any] = {"now": now, "limit": limit}
         self.column, self._by_id = _COLUMN[sort], sort == "created"
         self._groups = READY if sort == "due" else ENDED
-        self._way, self._sign = ("DESC", "<") if newest else ("ASC", ">")
-        self._states = stored(which) & {"due": {"pending"}, "finished": _FINAL}.get(sort, stored(which))
+        self._direction, self._sign = ("DESC", "<") if newest else ("ASC", ">")
+        self._states = stored_states(which) & {"due": {"pending"}, "finished": _FINAL}.get(sort, stored_states(which))
         if which.workers is not None:
             self._states &= {"running"}
         named = (("queue", which.queues), ("task", which.tasks))
         self._names = [self._among(name, items) for name, items in named if items is not None]
-        self._said = list(self._parts())
-        self._shown = self._as_shown()
+        self._conditions = list(self._build_conditions())
+        self._shown = self._shown_condition()
         self._after = after
-        self._ahead = [*self._beyond(), *(self._due() if sort == "due" else ())]
+        self._bounds = [*self._after_cursor(), *(self._due_condition() if sort == "due" else ())]
 
     # conditions
 
@@ -127,8 +100,8 @@ class _List:
         return not self._states or self.limit <= 0
 
     @property
-    def _wanted(self) -> set[str]:
-        """States, as they are shown."""
+    def _shown_states(self) -> set[str]:
+        """The shown states that the filter asks for; empty if it does not."""
         return set(self.which.states or ())
 
     def _bind(self, value: Any) -> str:
@@ -141,7 +114,7 @@ class _List:
             return f"{column} = {self._bind(items[0])}"
         return f"{column} IN (SELECT value FROM json_each({self._bind(_json(items).decode())}))"
 
-    def _beyond(self, by: str = "id") -> list[str]:
+    def _after_cursor(self, by: str = "id") -> list[str]:
         if self._after is None:
             return []
         id, sign, column = self._bind(self._after.id), self._sign, self.column
@@ -150,31 +123,31 @@ class _List:
         at = self._bind(None if self._after.at is None else micros(self._after.at))
         return [f"{column} {sign}= {at}", f"({column} {sign} {at} OR id {sign} {id})"]
 
-    def _made(self, by: str = "id") -> list[str]:
-        """When it was made, as bounds of its id, unless it is odd."""
+    def _id_bounds(self, by: str = "id") -> list[str]:
+        """The filter's times of creation as bounds of the id, which hold for all jobs but those out of order."""
         after, before = self.which.created_after, self.which.created_before
-        bounds = [] if after is None else [f"{by} >= {self._bind(earliest(micros(after)))}"]
-        return bounds if before is None else [*bounds, f"{by} <= {self._bind(latest(micros(before)))}"]
+        bounds = [] if after is None else [f"{by} >= {self._bind(earliest_id(micros(after)))}"]
+        return bounds if before is None else [*bounds, f"{by} <= {self._bind(latest_id(micros(before)))}"]
 
-    def _due(self) -> list[str]:
-        """What the shown state says of the instant at which a pending job is due."""
-        if self._wanted not in ({"scheduled"}, {"pending"}):
+    def _due_condition(self) -> list[str]:
+        """The condition on run_at that the shown state implies for a pending job."""
+        if self._shown_states not in ({"scheduled"}, {"pending"}):
             return []
-        return [f"run_at {'>' if self._wanted == {'scheduled'} else '<='} :now"]
+        return [f"run_at {'>' if self._shown_states == {'scheduled'} else '<='} :now"]
 
-    def _as_shown(self) -> list[str]:
-        """What a look at the row must add to the state that is kept."""
-        if self.which.states is None or self._states <= _PLAIN or self.column == "finished_at":
+    def _shown_condition(self) -> list[str]:
+        """The condition on the shown state, where the stored state does not decide it."""
+        if self.which.states is None or self._states <= _SHOWN_AS_STORED or self.column == "finished_at":
             return []
         return [self._among(SHOWN_SQL, self.which.states)]
 
-    def _state(self) -> list[str]:
+    def _state_conditions(self) -> list[str]:
         if self._by_id and self.which.states is None and self.which.workers is None:
             return []
         return [self._among("state", sorted(self._states)), *self._shown]
 
-    def _parts(self) -> Iterator[str]:
-        """Everything but names and states."""
+    def _build_conditions(self) -> Iterator[str]:
+        """All conditions except those on names and states."""
         which = self.which
         if which.ids is not None:
             yield self._among("id", which.ids)
@@ -185,7 +158,7 @@ class _List:
         if which.errors is not None:
             yield f"error IS NOT NULL AND {self._among('error', which.errors)}"
         if which.schedules is not None:
-            # Not by the key alone: those of "a:5" begin as those of "a" do, and anybody may use such a key.
+            # Not by the key alone: keys of "a:5" begin like those of "a", and an application may use such a key.
             made_by = "CASE WHEN json_valid(options) THEN json_extract(options, '$.schedule') END"
             yield self._among(made_by, which.schedules)
         if which.key_prefix is not None:
@@ -193,9 +166,9 @@ class _List:
             yield f"({span.format('unique_key')} OR {span.format('idempotency_key')})"
         if which.ends is not None:
             yield self._among(END_SQL, end_texts(which.ends))
-        yield from self._times()
+        yield from self._created_bounds()
 
-    def _times(self) -> list[str]:
+    def _created_bounds(self) -> list[str]:
         pairs = ((self.which.created_after, ">="), (self.which.created_before, "<="))
         return [f"created_at {sign} {self._bind(micros(at))}" for at, sign in pairs if at is not None]
 
@@ -208,83 +181,85 @@ class _List:
 
     def _prefixed(self) -> str:
         prefix = self.which.key_prefix or ""
-        last = beyond(prefix)
+        last = prefix_end(prefix)
         until = "" if last is None else f" AND {{0}} < {self._bind(last)}"
         return f"({{0}} >= {self._bind(prefix)}{until})"
 
-    # ways
+    # pages
 
     @property
     def ordered(self) -> bool:
-        """Whether the order itself leads to a page, as nothing else was asked for than what divides it."""
-        return not (self._said or self._shown or (self._by_id and (self._names or self._state())))
+        """Whether the sort order itself leads to the page: there are no conditions but on the groups."""
+        return not (self._conditions or self._shown or (self._by_id and (self._names or self._state_conditions())))
 
     @property
     def nearby(self) -> int:
-        return max(NEAR if self._by_id else FIRST, self.limit)
+        return max(NEAR_ROWS if self._by_id else FIRST_MERGED_ROWS, self.limit)
 
     @property
-    def dear(self) -> int:
-        return DEAR if self._by_id else min(DEAR, 1)
+    def sort_cost(self) -> int:
+        return SORT_COST_ROWS if self._by_id else min(SORT_COST_ROWS, 1)
 
-    def near(self, room: int) -> str:
-        """Of the next ones in the order asked for, those that match."""
-        return self._walk(room) if self._by_id else self._first(room)
+    def nearby_page(self, rows: int) -> str:
+        """The matching jobs among the next `rows` in the sort order."""
+        return self._walk(rows) if self._by_id else self._first(rows)
 
-    def whole(self) -> str:
-        """Along the order until the page is full."""
+    def full_walk(self) -> str:
+        """A walk along the sort order until the page is full."""
         if self._by_id:
-            return self._walk(_EVERY)
+            return self._walk(_NO_LIMIT)
         if self.ordered:
             return self._first(self.limit)
-        walk = self._merged([*self._ahead, *self._shown, *self._said], self.limit)
-        return self._page(walk, "n", [], f"WITH RECURSIVE {self._named(self._groups)}")
+        walk = self._merged([*self._bounds, *self._shown, *self._conditions], self.limit)
+        return self._page(walk, "n", [], f"WITH RECURSIVE {self._requested_groups(self._groups)}")
 
-    def _walk(self, room: int) -> str:
-        fits = [*self._names, *self._state(), *self._said]
+    def _walk(self, rows: int) -> str:
+        conditions = [*self._names, *self._state_conditions(), *self._conditions]
         if not self.which.tags:
-            ahead = _all([*self._ahead, *self._made()])
-            walk = f"SELECT n AS led FROM {_BY_ID} WHERE {ahead} ORDER BY id {self._way} LIMIT {room}"
-            return self._page(walk, "n", fits)
-        # In the order of the tag's index: a page costs the same however many jobs have the tag.
-        ahead = _all([f"tag = {self._bind(self.which.tags[0])}", *self._beyond("job_id"), *self._made("job_id")])
-        walk = f"SELECT job_id AS led FROM mainspring_tags WHERE {ahead} ORDER BY job_id {self._way} LIMIT {room}"
-        return self._page(walk, "id", fits)
+            ahead = _all([*self._bounds, *self._id_bounds()])
+            walk = f"SELECT n AS target FROM {_JOBS_BY_ID} WHERE {ahead} ORDER BY id {self._direction} LIMIT {rows}"
+            return self._page(walk, "n", conditions)
+        # Along the tag's index: a page costs the same however many jobs have the tag.
+        tag = f"tag = {self._bind(self.which.tags[0])}"
+        ahead = _all([tag, *self._after_cursor("job_id"), *self._id_bounds("job_id")])
+        order = f"job_id {self._direction}"
+        walk = f"SELECT job_id AS target FROM mainspring_tags WHERE {ahead} ORDER BY {order} LIMIT {rows}"
+        return self._page(walk, "id", conditions)
 
-    def _page(self, walk: str, by: str, fits: Sequence[str], head: str = "") -> str:
-        """The jobs of a walk that fit, as one JSON text: a row at a time would hand the interpreter lock over and back
-        for each, and wait for the event loop every time."""
+    def _page(self, walk: str, by: str, conditions: Sequence[str], head: str = "") -> str:
+        """The matching jobs of a walk as one JSON text: row by row, this thread would give up the interpreter lock for
+        each, and wait for the event loop to get it back."""
         return f"""{head} SELECT {_AS_JSON} FROM (SELECT {_BRIEF if self.brief else COLUMNS}
-            FROM ({walk}) AS walk CROSS JOIN mainspring_jobs ON {by} = led WHERE {_all(fits)} LIMIT :limit)"""
+            FROM ({walk}) AS walk CROSS JOIN mainspring_jobs ON {by} = target WHERE {_all(conditions)} LIMIT :limit)"""
 
-    def _first(self, room: int) -> str:
-        """Of the first `room` of all groups together those that match. Of each group a share of them is looked at:
-        where so many of these end, all groups together have as many, and none is read beyond."""
-        groups, column, way = self._groups, self.column, self._way
-        mine = _all([groups.one, *self._ahead])
-        share = f"(SELECT 4 * {room} / max(count(*), 1) + 1 FROM {groups.name})"
-        head = f"""WITH RECURSIVE {self._named(groups, *self._ahead)}, edge (at) AS MATERIALIZED (
+    def _first(self, rows: int) -> str:
+        """The matching jobs among the first `rows` of the merged groups. A prefix of each group yields the `edge`: up
+        to it the groups together have `rows` jobs, so no group is read beyond it."""
+        groups, column, way = self._groups, self.column, self._direction
+        mine = _all([groups.one, *self._bounds])
+        share = f"(SELECT 4 * {rows} / max(count(*), 1) + 1 FROM {groups.name})"
+        head = f"""WITH RECURSIVE {self._requested_groups(groups, *self._bounds)}, edge (at) AS MATERIALIZED (
             SELECT {column} FROM {groups.name} CROSS JOIN mainspring_jobs ON n IN (
                 SELECT n FROM {groups.table} WHERE {mine} ORDER BY {column} {way} LIMIT {share})
-            ORDER BY {column} {way} LIMIT 1 OFFSET {room - 1})"""
+            ORDER BY {column} {way} LIMIT 1 OFFSET {rows - 1})"""
         sign, none = (">=", -(2**62)) if self.newest else ("<=", 2**62)
         edge = f"{column} {sign} coalesce((SELECT at FROM edge), {none})"
-        walk = self._merged([edge, *self._ahead], room)
-        return self._page(walk, "n", [*self._shown, *self._said], head)
+        walk = self._merged([edge, *self._bounds], rows)
+        return self._page(walk, "n", [*self._shown, *self._conditions], head)
 
-    def _merged(self, parts: Sequence[str], room: int) -> str:
-        """The first of each group, then the first of all."""
-        groups, order = self._groups, f"{self.column} {self._way}, id {self._way}"
-        one = f"SELECT n FROM {groups.table} WHERE {_all([groups.one, *parts])} ORDER BY {order} LIMIT {room}"
+    def _merged(self, parts: Sequence[str], rows: int) -> str:
+        """The first `rows` of each group, merged to the first `rows` of all."""
+        groups, order = self._groups, f"{self.column} {self._direction}, id {self._direction}"
+        one = f"SELECT n FROM {groups.table} WHERE {_all([groups.one, *parts])} ORDER BY {order} LIMIT {rows}"
         arms = [f"SELECT n, {self.column}, id FROM {groups.name} CROSS JOIN mainspring_jobs ON n IN ({one})"]
         if groups is READY:
             suspects = _all([_SUSPECT, *self._names, *parts])
             arms.append(f"""SELECT * FROM (SELECT n, run_at, id FROM mainspring_jobs INDEXED BY mainspring_jobs_suspects
-                WHERE {suspects} ORDER BY {order} LIMIT {room})""")
-        return f"SELECT n AS led FROM ({' UNION ALL '.join(arms)}) ORDER BY {order} LIMIT {room}"
+                WHERE {suspects} ORDER BY {order} LIMIT {rows})""")
+        return f"SELECT n AS target FROM ({' UNION ALL '.join(arms)}) ORDER BY {order} LIMIT {rows}"
 
-    def _named(self, groups: Groups, *ahead: str) -> str:
-        """The groups that are asked for, and have jobs ahead."""
+    def _requested_groups(self, groups: IndexGroups, *ahead: str) -> str:
+        """The groups that the filter asks for; with `ahead`, only those with jobs that meet it."""
         parts = [f"of_{name}" for name in self._names]
         if ahead:
             parts.append(f"EXISTS (SELECT 1 FROM {groups.table} WHERE {_all([groups.one, *ahead])})")
@@ -292,93 +267,99 @@ class _List:
             parts.append(self._among("of_state", sorted(self._states & _FINAL)))
         return f"{groups.hops}, {groups.name} AS MATERIALIZED (SELECT * FROM {groups.name}_hops WHERE {_all(parts)})"
 
-    # what indexes lead to
+    # sources
 
-    def led(self) -> Iterator[Source]:
-        """By an index on the very thing."""
+    def indexed_sources(self) -> Iterator[Source]:
+        """A source for each condition that has an index of its own."""
         which = self.which
         if which.ids is not None:
-            yield Source(f"SELECT DISTINCT value AS led FROM json_each({self._bind(_json(which.ids).decode())})", "id")
+            ids = self._bind(_json(which.ids).decode())
+            yield Source(f"SELECT DISTINCT value AS target FROM json_each({ids})", "id")
         for tag in which.tags or ():
-            yield Source(f"SELECT job_id AS led FROM mainspring_tags WHERE tag = {self._bind(tag)}", "id")
+            yield Source(f"SELECT job_id AS target FROM mainspring_tags WHERE tag = {self._bind(tag)}", "id")
         if which.key_prefix is not None:
             span = self._prefixed().format("key")
-            yield Source(f"SELECT DISTINCT job_id AS led FROM mainspring_keys WHERE {span}", "id")
+            yield Source(f"SELECT DISTINCT job_id AS target FROM mainspring_keys WHERE {span}", "id")
         if which.schedules is not None:
-            yield Source(f"SELECT DISTINCT job_id AS led FROM ({self._scheduled()})", "id")
+            yield Source(f"SELECT DISTINCT job_id AS target FROM ({self._scheduled()})", "id")
         if which.errors is not None:
             error = self._among("error", which.errors)
-            yield Source(f"SELECT job_id AS led FROM mainspring_errors WHERE {error}", "id")
-        if self._states <= _AT_HAND or self._wanted in ({"expired"}, {"retrying"}):
+            yield Source(f"SELECT job_id AS target FROM mainspring_errors WHERE {error}", "id")
+        if self._states <= _HELD_STATES or self._shown_states in ({"expired"}, {"retrying"}):
             yield self._grouped()
 
     def sources(self) -> Iterator[Source]:
-        yield from self.led()
-        if not self._by_id and (made := self._made()):
-            odd = _all([*self._times(), f"NOT ({_all(self._made('job_id'))})"])
-            ids = f"SELECT id AS led FROM {_BY_ID} WHERE {_all(made)}"
-            yield Source(f"{ids} UNION ALL SELECT job_id FROM mainspring_odd WHERE {odd}", "id")
+        """Every source that leads to all matching jobs."""
+        yield from self.indexed_sources()
+        if not self._by_id and (bounds := self._id_bounds()):
+            outside = _all([*self._created_bounds(), f"NOT ({_all(self._id_bounds('job_id'))})"])
+            ids = f"SELECT id AS target FROM {_JOBS_BY_ID} WHERE {_all(bounds)}"
+            yield Source(f"{ids} UNION ALL SELECT job_id FROM mainspring_odd WHERE {outside}", "id")
         if self._names or self.which.states is not None:
             yield self._grouped()
 
     @property
-    def odd(self) -> Source | None:
-        """Where a walk by id does not lead, if the time was asked for."""
-        if not self._by_id or not (times := self._times()):
+    def out_of_order(self) -> Source | None:
+        """The jobs that id bounds miss, if the filter asks for times of creation."""
+        if not self._by_id or not (times := self._created_bounds()):
             return None
-        return Source(f"SELECT job_id AS led FROM mainspring_odd WHERE {_all(times)}", "id")
+        return Source(f"SELECT job_id AS target FROM mainspring_odd WHERE {_all(times)}", "id")
 
     @property
-    def _scattered(self) -> bool:
-        """Whether only scheduled jobs are asked for, which lie far apart by id and together in an index that has it."""
-        return self._by_id and self._wanted == {"scheduled"}
+    def _only_scheduled(self) -> bool:
+        """Whether the filter asks for scheduled jobs only: few and far between by id, but together in an index."""
+        return self._by_id and self._shown_states == {"scheduled"}
 
     @property
-    def apart(self) -> Source | None:
-        return self._grouped() if self._scattered else None
+    def scheduled_source(self) -> Source | None:
+        return self._grouped() if self._only_scheduled else None
 
     def _grouped(self) -> Source:
-        """The jobs of these states, and of these names where an index is ordered by them."""
-        head = f"WITH RECURSIVE {self._named(READY)}, {self._named(ENDED)}"
-        return Source(" UNION ALL ".join(self._arms()), "n", head)
+        """The jobs of the requested states, and of the requested names where an index begins with them."""
+        head = f"WITH RECURSIVE {self._requested_groups(READY)}, {self._requested_groups(ENDED)}"
+        return Source(" UNION ALL ".join(self._state_arms()), "n", head)
 
-    def _arms(self) -> Iterator[str]:
-        if held := sorted(self._states & _AT_HAND):
+    def _state_arms(self) -> Iterator[str]:
+        if held := sorted(self._states & _HELD_STATES):
             state = self._among("state", held)
-            yield f"SELECT n AS led FROM mainspring_jobs INDEXED BY mainspring_jobs_held WHERE {HELD} AND {state}"
+            table = "mainspring_jobs INDEXED BY mainspring_jobs_held"
+            yield f"SELECT n AS target FROM {table} WHERE {HELD_INDEX_SQL} AND {state}"
         if "pending" in self._states:
-            yield from self._waiting()
+            yield from self._pending_arms()
         if self._states & _FINAL:
-            yield f"SELECT n AS led FROM ended CROSS JOIN {ENDED.table} WHERE {ENDED.one}"
+            yield f"SELECT n AS target FROM ended CROSS JOIN {ENDED.table} WHERE {ENDED.one}"
 
-    def _waiting(self) -> Iterator[str]:
-        wanted, id = self._wanted - _PLAIN, ", id AS of_id" if self._scattered else ""
-        if wanted == {"expired"}:  # what no claim has ended yet
-            yield f"SELECT n AS led FROM mainspring_jobs INDEXED BY mainspring_jobs_expiring WHERE {_LATE}"
+    def _pending_arms(self) -> Iterator[str]:
+        wanted, id = self._shown_states - _SHOWN_AS_STORED, ", id AS of_id" if self._only_scheduled else ""
+        if wanted == {"expired"}:  # those that no claim has expired yet
+            yield f"SELECT n AS target FROM mainspring_jobs INDEXED BY mainspring_jobs_expiring WHERE {_LATE}"
             return
         if wanted == {"retrying"}:
-            yield f"SELECT n AS led{id} FROM {RETRIED}"
+            yield f"SELECT n AS target{id} FROM {RETRIED}"
         else:
-            yield f"SELECT n AS led{id} FROM ready CROSS JOIN {READY.table} WHERE {_all([READY.one, *self._due()])}"
-        yield f"SELECT n AS led{id} FROM mainspring_jobs INDEXED BY mainspring_jobs_suspects WHERE {_SUSPECT}"
+            due = _all([READY.one, *self._due_condition()])
+            yield f"SELECT n AS target{id} FROM ready CROSS JOIN {READY.table} WHERE {due}"
+        yield f"SELECT n AS target{id} FROM mainspring_jobs INDEXED BY mainspring_jobs_suspects WHERE {_SUSPECT}"
 
-    def size(self, source: Source, most: int) -> str:
-        """How many the index leads to, or one more than `most`."""
-        return f"{source.head} SELECT count(*) FROM (SELECT 1 FROM ({source.sql}) LIMIT {most + 1})"
+    def size(self, source: Source, limit: int) -> str:
+        """The number of jobs that a source leads to, at most `limit` + 1."""
+        return f"{source.head} SELECT count(*) FROM (SELECT 1 FROM ({source.sql}) LIMIT {limit + 1})"
 
-    def told(self, source: Source) -> str:
-        """Of the next ones of a source that tells their ids, those that match: nearly all, as a rule."""
-        ahead = _all([*self._beyond("of_id"), *self._made("of_id")])
-        walk = f"SELECT led FROM ({source.sql}) WHERE {ahead} ORDER BY of_id {self._way} LIMIT {2 * self.limit}"
-        return self._page(walk, "n", [*self._names, *self._state(), *self._said], source.head)
+    def scheduled_page(self, source: Source) -> str:
+        """The matching jobs among the next ones of scheduled_source (nearly all match)."""
+        ahead = _all([*self._after_cursor("of_id"), *self._id_bounds("of_id")])
+        order = f"of_id {self._direction}"
+        walk = f"SELECT target FROM ({source.sql}) WHERE {ahead} ORDER BY {order} LIMIT {2 * self.limit}"
+        return self._page(walk, "n", [*self._names, *self._state_conditions(), *self._conditions], source.head)
 
-    def collected(self, source: Source) -> str:
-        """Those of a source that match, put in order."""
-        fits = _all([*self._names, *self._state(), *self._said, *self._ahead])
-        # The plus keeps SQLite from walking through all jobs to spare itself a sort.
-        order = f"+{self.column} {self._way}, +id {self._way}"
-        walk = f"""SELECT n AS led FROM ({source.sql}) AS source CROSS JOIN mainspring_jobs ON {source.by} = source.led
-            WHERE {fits} ORDER BY {order} LIMIT :limit"""
+    def sorted_page(self, source: Source) -> str:
+        """The matching jobs of a source, sorted."""
+        conditions = _all([*self._names, *self._state_conditions(), *self._conditions, *self._bounds])
+        # The plus signs keep SQLite from walking through all jobs in order to avoid a sort.
+        order = f"+{self.column} {self._direction}, +id {self._direction}"
+        walk = f"""SELECT n AS target FROM ({source.sql}) AS source
+            CROSS JOIN mainspring_jobs ON {source.by} = source.target
+            WHERE {conditions} ORDER BY {order} LIMIT :limit"""
         return self._page(walk, "n", [], source.head)
 
 
@@ -396,61 +377,66 @@ def jobs(
     sort: Sort = "created",
     brief: bool = False,
 ) -> list[Row]:
-    asked = _List(which, now, limit, after, newest, sort, brief)
-    if asked.empty:
+    """A page of matching jobs, as rows of COLUMNS."""
+    query = _JobQuery(which, now, limit, after, newest, sort, brief)
+    if query.empty:
         return []
-    rows, place = _page(db, asked), _PLACE[asked.column]
-    if asked.odd is not None:
-        rows = list({row[0]: row for row in (*rows, *_read(db, asked, asked.collected(asked.odd)))}.values())
-    return sorted(rows, key=lambda row: (row[place], row[0]), reverse=newest)[:limit]
+    rows, column = _page(db, query), _COLUMN_NUMBER[query.column]
+    if query.out_of_order is not None:
+        rows = list({row[0]: row for row in (*rows, *_read(db, query, query.sorted_page(query.out_of_order)))}.values())
+    return sorted(rows, key=lambda row: (row[column], row[0]), reverse=newest)[:limit]
 
 
-def _page(db: sqlite3.Connection, asked: _List) -> list[Row]:
-    if asked.ordered:
-        return _read(db, asked, asked.whole())
-    if asked.which.ids is not None:
-        return _read(db, asked, asked.collected(next(asked.led())))
-    source, _ = _smallest(db, asked, asked.led(), SOON)
+def _page(db: sqlite3.Connection, query: _JobQuery) -> list[Row]:
+    if query.ordered:
+        return _read(db, query, query.full_walk())
+    if query.which.ids is not None:
+        return _read(db, query, query.sorted_page(next(query.indexed_sources())))
+    source, _ = _smallest(db, query, query.indexed_sources(), MAX_INDEXED_ROWS)
     if source is not None:
-        return _read(db, asked, asked.collected(source))
-    if (apart := asked.apart) is not None and len(found := _read(db, asked, asked.told(apart))) == asked.limit:
-        return found
-    room, limit = asked.nearby, asked.limit
-    found = _read(db, asked, asked.near(room))
+        return _read(db, query, query.sorted_page(source))
+    if (scheduled := query.scheduled_source) is not None:
+        found = _read(db, query, query.scheduled_page(scheduled))
+        if len(found) == query.limit:
+            return found
+    rows, limit = query.nearby, query.limit
+    found = _read(db, query, query.nearby_page(rows))
     if len(found) == limit:
         return found
-    source, size = _smallest(db, asked, asked.sources(), FEW)
-    reach = 2 * room * limit // len(found) if found else 0
-    if room < reach < asked.dear * size:
-        found = _read(db, asked, asked.near(reach))
+    source, size = _smallest(db, query, query.sources(), MAX_SORTED_ROWS)
+    reach = 2 * rows * limit // len(found) if found else 0
+    if rows < reach < query.sort_cost * size:
+        found = _read(db, query, query.nearby_page(reach))
         if len(found) == limit:
             return found
     if source is None:
-        return _read(db, asked, asked.whole())
-    return _read(db, asked, asked.collected(source))
+        return _read(db, query, query.full_walk())
+    return _read(db, query, query.sorted_page(source))
 
 
-def _smallest(db: sqlite3.Connection, asked: _List, sources: Iterable[Source], most: int) -> tuple[Source | None, int]:
-    """The one that leads to the fewest jobs, unless these are more than `most`; and how many."""
-    best, size = None, most + 1
+def _smallest(
+    db: sqlite3.Connection, query: _JobQuery, sources: Iterable[Source], limit: int
+) -> tuple[Source | None, int]:
+    """The source that leads to the fewest jobs, and their number; None if each leads to more than `limit`."""
+    best, size = None, limit + 1
     for source in sources:
-        count = db.execute(asked.size(source, size - 1), asked.values).fetchone()[0]
+        count = db.execute(query.size(source, size - 1), query.values).fetchone()[0]
         if count < size:
             best, size = source, count
     return best, size
 
 
-def _read(db: sqlite3.Connection, asked: _List, sql: str) -> list[Row]:
+def _read(db: sqlite3.Connection, query: _JobQuery, sql: str) -> list[Row]:
     try:
-        return _rows(db.execute(sql, asked.values).fetchone()[0])
+        return _rows(db.execute(sql, query.values).fetchone()[0])
     except (sqlite3.OperationalError, sqlite3.DataError) as error:
-        if not holds_no_text(error) and not too_big(error):
+        if not is_not_utf8_error(error) and not is_too_big_error(error):
             raise
-        return marked(lenient(db, sql.replace(_AS_JSON, COLUMNS), asked.values))
+        return mark_undecodable(fetch_rows_leniently(db, sql.replace(_AS_JSON, COLUMNS), query.values))
 
 
-def marked(rows: list[Row]) -> list[Row]:
-    """Rows of COLUMNS. A row with a text that is not UTF-8 has no options, so that job_of finds out."""
-    options = _PLACE["options"]
+def mark_undecodable(rows: list[Row]) -> list[Row]:
+    """The rows (of COLUMNS), without the options of a row in which a text is not UTF-8, so that job_of fails on it."""
+    options = _COLUMN_NUMBER["options"]
     broken = [any(isinstance(value, bytes) for value in row) for row in rows]
     return [[*row[:options], None, *row[options + 1 :]] if bad else row for row, bad in zip(rows, broken, strict=True)]

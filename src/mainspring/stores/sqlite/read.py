@@ -1,4 +1,4 @@
-"""Counts out of the SQLite store, logs, and what may be forgotten."""
+"""Counts, queues, dead groups, log lines and prunable jobs of the SQLite store."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from ...records.job import Shown, State
 from ...records.query import Filter
 from ...records.queue import DeadGroup, Queue
 from ...records.run import LogLine
-from ..rows import HELD, Row
-from .claim import PAUSED
-from .lists import ENDED, ENDED_GROUPS, FINISHED_AT, READY, RETRIED, jobs
+from ..rows import HELD_INDEX_SQL, Row
+from .claim import PAUSED_QUEUES
+from .index_groups import ENDED, ENDED_GROUPS, READY, RETRIED
+from .lists import FINISHED_AT, jobs
 
 # counts
 
-# Of each group, what is due and what is not: nothing is counted faster than what lies together in an index.
+# Due and later jobs of each group, counted along the index, which is fastest.
 _READY = f"""WITH RECURSIVE {READY.hops} SELECT of_queue,
         (SELECT count(*) FROM {READY.table} WHERE {READY.one} AND run_at <= :now),
         (SELECT count(*) FROM {READY.table} WHERE {READY.one} AND run_at > :now) FROM ready_hops"""
-# What is to be tried again is among these, and shown apart.
+# Jobs that wait for a retry: part of the counts above, but shown as retrying.
 _RETRIED = f"""SELECT queue, sum(run_at <= :now), sum(run_at > :now) FROM {RETRIED} GROUP BY 1"""
 _SUSPECT = """SELECT queue, 1, 0, count(*) FROM mainspring_jobs INDEXED BY mainspring_jobs_suspects
     WHERE state = 'pending' AND crashes >= 2 GROUP BY 1"""
@@ -31,14 +32,14 @@ _EXPIRED = """SELECT queue, attempt > 0, run_at > :now, -count(*) FROM mainsprin
     INDEXED BY mainspring_jobs_expiring
     WHERE state = 'pending' AND expires_at IS NOT NULL AND expires_at <= :now GROUP BY 1, 2, 3"""
 _HELD = f"""SELECT queue, state, count(*) FROM mainspring_jobs INDEXED BY mainspring_jobs_held
-    WHERE {HELD} GROUP BY 1, 2"""
+    WHERE {HELD_INDEX_SQL} GROUP BY 1, 2"""
 
 
-Unfinished = Mapping[str, Counter[Shown]]
-"""How many jobs are not finished, by queue and shown state."""
+UnfinishedCounts = Mapping[str, Counter[Shown]]
+"""Numbers of unfinished jobs by queue and shown state."""
 
 
-def unfinished(db: sqlite3.Connection, now: int) -> Unfinished:
+def count_unfinished(db: sqlite3.Connection, now: int) -> UnfinishedCounts:
     found: dict[str, Counter[Shown]] = defaultdict(Counter)
     for queue, due, later in db.execute(_READY, {"now": now}):
         found[queue].update(pending=due, scheduled=later)
@@ -54,7 +55,7 @@ def unfinished(db: sqlite3.Connection, now: int) -> Unfinished:
     return found
 
 
-def counts(db: sqlite3.Connection, waiting: Unfinished) -> dict[Shown, int]:
+def counts(db: sqlite3.Connection, waiting: UnfinishedCounts) -> dict[Shown, int]:
     total: Counter[Shown] = Counter()
     for by_state in waiting.values():
         total.update(by_state)
@@ -63,16 +64,20 @@ def counts(db: sqlite3.Connection, waiting: Unfinished) -> dict[Shown, int]:
     return {state: count for state, count in total.items() if count}
 
 
-def queues(db: sqlite3.Connection, waiting: Unfinished) -> list[Queue]:
-    paused = {name for (name,) in db.execute(PAUSED)}
+def queues(db: sqlite3.Connection, waiting: UnfinishedCounts) -> list[Queue]:
+    paused = {name for (name,) in db.execute(PAUSED_QUEUES)}
     found = {name: waiting.get(name, Counter[Shown]()) for name in sorted(waiting.keys() | paused)}
     return [
         Queue(
-            name=name, paused=name in paused, pending=of["pending"], scheduled=of["scheduled"],
-            retrying=of["retrying"], running=of["running"],
+            name=name,
+            paused=name in paused,
+            pending=of["pending"],
+            scheduled=of["scheduled"],
+            retrying=of["retrying"],
+            running=of["running"],
         )
         for name, of in found.items()
-    ]  # fmt: skip
+    ]
 
 
 _DEAD = """SELECT task, error, count(*) AS size, max(finished_at) AS last FROM mainspring_dead
@@ -97,25 +102,26 @@ def logs(db: sqlite3.Connection, job_id: JobId, limit: int, after: tuple[int, in
     return [LogLine(run, n, instant(at), level, text) for run, n, at, level, text in rows]
 
 
-# forgetting
+# pruning
 
 
 def groups(db: sqlite3.Connection) -> list[tuple[State, str]]:
     return sorted({(State(state), task) for state, _, task in db.execute(ENDED_GROUPS)})
 
 
-_KEPT = f"""SELECT finished_at, id FROM mainspring_jobs WHERE {ENDED.when} AND state = :of_state AND queue = :of_queue
-    AND task = :of_task ORDER BY finished_at DESC, id DESC LIMIT :keep"""
+_NEWEST_OF_GROUP = f"""SELECT finished_at, id FROM mainspring_jobs WHERE {ENDED.when}
+    AND state = :of_state AND queue = :of_queue AND task = :of_task ORDER BY finished_at DESC, id DESC LIMIT :keep"""
 
 
 def surplus(db: sqlite3.Connection, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Row]:
+    """Finished jobs of a state and task before `before`, beyond the newest `keep`; oldest first."""
     end = (micros(before), "")
     if keep:
         newest: list[tuple[int, JobId]] = []
         for of_state, queue, of_task in db.execute(ENDED_GROUPS).fetchall():
             if (of_state, of_task) == (state.value, task):
                 values = {"of_state": of_state, "of_queue": queue, "of_task": task, "keep": keep}
-                newest += db.execute(_KEPT, values).fetchall()
+                newest += db.execute(_NEWEST_OF_GROUP, values).fetchall()
         newest.sort(reverse=True)
         if len(newest) < keep:
             return []

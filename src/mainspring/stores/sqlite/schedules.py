@@ -1,4 +1,4 @@
-"""Schedules as rows of the SQLite store, and what the end of a job means for the one that made it."""
+"""The SQLite store's schedules and ticks; a job's end changes the schedule that created it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from datetime import datetime
 
 import msgspec
 
-from ...clock import instant, micros, nearest_instant
+from ...clock import micros, nearest_instant
 from ...records.job import Job, UnreadableRecord
 from ...records.unreadable import decoded, readable
-from ...schedule.record import MAX_KEPT_TICKS, Due, LeaderTerm, Schedule, Tick
-from ..job_ends import JobEnd, JobNews, ScheduleBatch, completed_of, news_of, schedules_of
-from ..rules import next_term
+from ...schedule.record import TICKS_KEPT, Due, Schedule, Tick
+from ..job_ends import JobEnd, JobTransition, ScheduleBatch, completed_schedules_of, schedules_of, transition_of
 
 _encode = msgspec.json.Encoder().encode
 _schedule = msgspec.json.Decoder(Schedule).decode
@@ -28,12 +27,12 @@ _SOME_NAMES = "name IN (SELECT value FROM json_each(?))"
 
 
 def revisions(db: sqlite3.Connection, names: Iterable[str]) -> dict[str, int]:
-    """Those that are not there are left out."""
+    """The revisions by name; a missing schedule is left out."""
     sql = f"SELECT name, revision FROM mainspring_schedules WHERE {_SOME_NAMES}"
     return dict(db.execute(sql, (_encode(list(names)).decode(),)).fetchall())
 
 
-def write(db: sqlite3.Connection, schedules: Iterable[Schedule]) -> None:
+def write_schedules(db: sqlite3.Connection, schedules: Iterable[Schedule]) -> None:
     db.executemany(_WRITE, [_row(schedule) for schedule in schedules])
 
 
@@ -43,8 +42,8 @@ def _row(schedule: Schedule) -> tuple[object, ...]:
     return schedule.name, schedule.revision, due_at, schedule.spec.computed, schedule.waits_on, body
 
 
-def record(db: sqlite3.Connection, ticks: Sequence[tuple[str, Tick]]) -> None:
-    """Each tick with the name of its schedule; the oldest ones beyond MAX_KEPT_TICKS go."""
+def record_ticks(db: sqlite3.Connection, ticks: Sequence[tuple[str, Tick]]) -> None:
+    """Inserts ticks, each with the name of its schedule, and deletes the oldest beyond TICKS_KEPT."""
     rows = [(name, tick.n, _encode(tick).decode()) for name, tick in ticks]
     db.executemany("INSERT INTO mainspring_ticks VALUES (?, ?, ?)", rows)
     old = {name: tick.n - MAX_KEPT_TICKS for name, tick in ticks}
@@ -52,60 +51,60 @@ def record(db: sqlite3.Connection, ticks: Sequence[tuple[str, Tick]]) -> None:
     db.executemany("DELETE FROM mainspring_ticks WHERE schedule = ? AND n <= ?", gone)
 
 
-# what a job tells the schedule that made it
+# effects of jobs on their schedules
 
-_HELD = f"SELECT name, body FROM mainspring_schedules WHERE {_SOME_NAMES}"
+_BY_NAME = f"SELECT name, body FROM mainspring_schedules WHERE {_SOME_NAMES}"
 _WAITING = """SELECT name, body FROM mainspring_schedules
     WHERE waits_on IS NOT NULL AND waits_on IN (SELECT value FROM json_each(?))"""
 
 
-def tell(db: sqlite3.Connection, news: Sequence[JobNews]) -> None:
+def apply_job_transitions(db: sqlite3.Connection, transitions: Sequence[JobTransition]) -> None:
     """Applies the ends and revivals of jobs to their schedules, in order."""
-    if not news:
+    if not transitions:
         return
     batch = ScheduleBatch()
-    for sql, names in ((_HELD, schedules_of(news)), (_WAITING, completed_of(news))):
+    for sql, names in ((_BY_NAME, schedules_of(transitions)), (_WAITING, completed_schedules_of(transitions))):
         if names:
             found = db.execute(sql, (_encode(sorted(names)).decode(),)).fetchall()
             batch.add(readable("schedule", found, _schedule))
-    batch.apply(news)
-    write(db, batch.changed.values())
+    batch.apply(transitions)
+    write_schedules(db, batch.changed.values())
 
 
-def follow(db: sqlite3.Connection, old: Job, new: Job | None, at: datetime) -> None:
-    """A job has changed its state by other ways than a run's end; None: it was deleted."""
+def apply_job_change(db: sqlite3.Connection, old: Job, new: Job | None, at: datetime) -> None:
+    """Applies a job's change to its schedule; `new` is None if the job is deleted at `at`."""
     if new is not None:
-        news = news_of(old, new)
-        tell(db, [] if news is None else [news])
+        transition = transition_of(old, new)
+        apply_job_transitions(db, [] if transition is None else [transition])
     elif old.series is not None and not old.state.final:
-        tell(db, [JobEnd(old.series, old.id, None, at)])
+        apply_job_transitions(db, [JobEnd(old.series, old.id, None, at)])
 
 
 # reading
 
-_SEEN = "due_at IS NOT NULL AND (NOT computed OR name IN (SELECT value FROM json_each(:computed)))"
+_MAY_BE_DUE = "due_at IS NOT NULL AND (NOT computed OR name IN (SELECT value FROM json_each(:computed)))"
 
 
 def due(db: sqlite3.Connection, now: datetime, limit: int, computed: Collection[str]) -> Due:
     values = {"now": micros(now), "limit": limit, "computed": _encode(list(computed)).decode()}
-    sql = f"""SELECT name, body FROM mainspring_schedules WHERE {_SEEN} AND due_at <= :now
+    sql = f"""SELECT name, body FROM mainspring_schedules WHERE {_MAY_BE_DUE} AND due_at <= :now
             ORDER BY due_at, name LIMIT :limit"""
     found, broken = decoded("schedule", db.execute(sql, values).fetchall(), _schedule)
     if len(found) + len(broken) == limit:
         return Due(found, now, broken)
-    sql = f"SELECT due_at FROM mainspring_schedules WHERE {_SEEN} AND due_at > :now ORDER BY due_at LIMIT 1"
+    sql = f"SELECT due_at FROM mainspring_schedules WHERE {_MAY_BE_DUE} AND due_at > :now ORDER BY due_at LIMIT 1"
     row = db.execute(sql, values).fetchone()
     return Due(found, None if row is None else nearest_instant(row[0]), broken)
 
 
 def set_aside(db: sqlite3.Connection, names: Collection[str]) -> None:
-    """These are due no more, and a new one may take the place of each; until then their records stay as they are."""
+    """Makes undecodable schedules not due, and replaceable by a first revision; their records are not changed."""
     sql = "UPDATE mainspring_schedules SET due_at = NULL, revision = 0 WHERE name IN (SELECT value FROM json_each(?))"
     db.execute(sql, (_encode(list(names)).decode(),))
 
 
 def unreadable_names(db: sqlite3.Connection) -> list[str]:
-    """Schedules that were set aside."""
+    """The names of schedules that cannot be decoded."""
     rows = db.execute("SELECT name, body FROM mainspring_schedules WHERE due_at IS NULL ORDER BY name").fetchall()
     return [one.name for one in decoded("schedule", rows, _schedule)[1]]
 
@@ -124,7 +123,7 @@ def schedules(
         found, broken = found + some, broken + others
         if len(found) >= limit or len(rows) < limit:
             break
-        values["after"] = rows[-1][0]  # where some cannot be decoded the page is filled from beyond them
+        values["after"] = rows[-1][0]  # rows that cannot be decoded are replaced by the next ones
     return found[:limit], broken
 
 
@@ -135,30 +134,9 @@ def ticks(db: sqlite3.Connection, name: str, limit: int, before: int | None) -> 
     return readable(f"tick of schedule {name}", db.execute(sql, values).fetchall(), _tick)
 
 
-def drop(db: sqlite3.Connection, names: Collection[str]) -> list[str]:
+def drop_schedules(db: sqlite3.Connection, names: Collection[str]) -> list[str]:
     some = "(SELECT value FROM json_each(?))"
     text = _encode(list(names)).decode()
     db.execute(f"DELETE FROM mainspring_ticks WHERE schedule IN {some}", (text,))
     rows = db.execute(f"DELETE FROM mainspring_schedules WHERE name IN {some} RETURNING name", (text,)).fetchall()
     return sorted(name for (name,) in rows)
-
-
-# leaders
-
-_LEADER = "SELECT holder, term, until FROM mainspring_leaders WHERE name = ?"
-_PUT_LEADER = "INSERT OR REPLACE INTO mainspring_leaders VALUES (?, ?, ?, ?)"
-
-
-def lead(db: sqlite3.Connection, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
-    row = db.execute(_LEADER, (name,)).fetchone()
-    known = None if row is None else LeaderTerm(name, row[0] or None, row[1], instant(row[2]))
-    new = next_term(known, name, holder, until, now)
-    if new != known:
-        db.execute(_PUT_LEADER, (name, new.holder or "", new.term, micros(new.until)))
-    return new
-
-
-def leaders(db: sqlite3.Connection, now: datetime) -> list[LeaderTerm]:
-    sql = "SELECT name, holder, term, until FROM mainspring_leaders WHERE until > ? AND holder <> '' ORDER BY name"
-    rows = db.execute(sql, (micros(now),)).fetchall()
-    return [LeaderTerm(name, who, term, instant(until)) for name, who, term, until in rows]

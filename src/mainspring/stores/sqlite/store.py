@@ -36,37 +36,39 @@ from ...survived_errors import SurvivedErrors
 from ...sync import aside, plain
 from ...task.retention import Rules
 from ..broadcast import Broadcast
-from ..caller_connection import awaited, borrowed, itself
+from ..caller_connection import driver_connection, is_async, unwrap_proxy
 from ..migrations import Migrations
-from ..rows import COLUMNS, HELD, Row, claimed_of, executions_of, job_of
-from ..rules import ids_in
-from . import change, claim, enqueue, file, finish, fire, lists, read, tally, transaction
-from . import doctor as condition
-from . import schedules as series
-from .documents import SqliteKeeper
+from ..rows import COLUMNS, HELD_INDEX_SQL, Row, claimed_job_of, executions_of, job_of
+from ..rules import unique_ids
+from . import change, claim, doctor, enqueue, file, finish, fire, lists, read, schedules, tally, terms, transaction
+from .audit import SqliteAudit, drop_old_entries
+from .documents import SqliteDocuments, drop_expired_documents
 from .fair_lock import FairFileLock
+from .feed import SqliteFeed
 from .inotify import WriteWatch
-from .lenient import only_text, rows_of
-from .writer_thread import Watcher, WriterThread, translated
+from .lenient import fetch_rows, require_text
+from .writer_thread import CommitWatcher, WriterThread, translate_error
 
 T = TypeVar("T")
-_unwatched = SurvivedErrors("listener", "changes by other processes are found by polling")
-# How often a waiting process looks whether another one has committed, where the system does not tell; and the
-# pause between two looks for a commit that is on its way, of which there are so many.
-WATCH, COMMIT, LOOKS = 0.01, 0.001, 1000
+_watch_errors = SurvivedErrors("listener", "changes by other processes are found by polling")
+# How often a waiting process checks for commits of other processes, where there is no inotify.
+POLL_SECONDS = 0.01
+# After a write to the log: how often to check whether its commit is visible, and how many times at most.
+COMMIT_POLL_SECONDS = 0.001
+MAX_COMMIT_POLLS = 1000
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
 _info = msgspec.json.Decoder(WorkerInfo).decode
 
 
-def _live(row: Row) -> WorkerRow:
+def _worker_row(row: Row) -> WorkerRow:
     _, info, until, orders = row
-    return WorkerRow(_info(info), instant(until), claim.orders_of(orders))
+    return WorkerRow(_info(info), instant(until), claim.commands_of(orders))
 
 
-class SqliteStore(SqliteKeeper):
-    """WAL, synchronous=FULL. One lane writes and commits many verbs together, another reads."""
+class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
+    """WAL, synchronous=FULL. One thread writes and commits many verbs together, another one reads."""
 
     def __init__(
         self,
@@ -74,18 +76,18 @@ class SqliteStore(SqliteKeeper):
         *,
         clock: Clock | None = None,
         durability: Durability = "full",
-        steps: Migrations = file.STEPS,
+        migrations: Migrations = file.MIGRATIONS,
     ) -> None:
-        self.path, self._steps = path, steps
+        self.path, self._migrations = path, migrations
         self._clock = clock or SystemClock()
         self._durability: Durability = durability
-        self._bell = Broadcast(self._clock)
+        self._waiters = Broadcast(self._clock)
         self._opening = threading.Lock()
         self._pid = 0
         self._idle, self._migrates = False, True
-        self._aside: set[str] = set()
+        self._set_aside_schedules: set[str] = set()
 
-    # life
+    # opening and closing
 
     async def open(self, *, migrate: bool = True) -> None:
         if self._pid != os.getpid():
@@ -93,7 +95,7 @@ class SqliteStore(SqliteKeeper):
             with self._clock.outside():
                 await asyncio.to_thread(self._open)
         elif migrate and not self._migrates:
-            await self._write(lambda db: file.migrate(db, self._steps, None, self._now(), only_up=True))
+            await self._write(lambda db: file.migrate(db, self._migrations, None, self._now(), only_up=True))
             self._migrates = True
 
     def _open(self) -> None:
@@ -102,20 +104,20 @@ class SqliteStore(SqliteKeeper):
                 self._connect()
 
     def _connect(self) -> None:
-        place = file.prepare(self.path)
-        turnstile = FairFileLock(f"{place}-lock")
+        place = file.create_file(self.path)
+        file_lock = FairFileLock(f"{place}-lock")
         writer = file.connect(self.path, self._durability)
         if self._migrates:
-            file.migrate(writer, self._steps, None, self._now(), only_up=True)
+            file.migrate(writer, self._migrations, None, self._now(), only_up=True)
         reader, watcher = (file.connect(self.path, self._durability) for _ in range(2))
-        self._watcher = Watcher(watcher)
-        self._bell = Broadcast(self._clock)
-        self._watch = self._watching() if self._clock.real else None
-        self._turnstile = turnstile
-        self._writes = WriterThread("writer", writer, "BEGIN IMMEDIATE", turnstile)
-        self._reads = WriterThread("reader", reader, "BEGIN", nullcontext(), gives_up=True)
-        self._counted: tuple[tuple[int, int], read.Unfinished] | None = None
-        self._place = place, file.inode(place)
+        self._watcher = CommitWatcher(watcher)
+        self._waiters = Broadcast(self._clock)
+        self._watch = self._start_watch() if self._clock.real else None
+        self._file_lock = file_lock
+        self._writes = WriterThread("writer", writer, "BEGIN IMMEDIATE", file_lock)
+        self._reads = WriterThread("reader", reader, "BEGIN", nullcontext(), interruptible=True)
+        self._unfinished_counts: tuple[tuple[int, int], read.UnfinishedCounts] | None = None
+        self._file_identity = place, file.inode(place)
         self._pid = os.getpid()
 
     async def close(self) -> None:
@@ -123,8 +125,8 @@ class SqliteStore(SqliteKeeper):
             self._pid = 0
             if self._watch is not None:
                 self._watch.close()
-            parts = (self._writes, self._reads, self._watcher, self._turnstile)
-            # A caller who is cancelled does not leave half of them open.
+            parts = (self._writes, self._reads, self._watcher, self._file_lock)
+            # Shielded: a caller that is cancelled must not leave half of them open.
             await asyncio.shield(asyncio.to_thread(lambda: [part.close() for part in parts]))
 
     def beside(self) -> Store:
@@ -132,16 +134,16 @@ class SqliteStore(SqliteKeeper):
 
     @property
     def newest_schema(self) -> int:
-        return self._steps.newest
+        return self._migrations.newest
 
     async def schema(self) -> Schema:
-        return await self._read(lambda db: file.found(db, self._steps))
+        return await self._read(lambda db: file.read_schema(db, self._migrations))
 
     async def migrate(self, target: int | None = None) -> list[int]:
-        return await self._write(lambda db: file.migrate(db, self._steps, target, self._now()))
+        return await self._write(lambda db: file.migrate(db, self._migrations, target, self._now()))
 
     def script(self, at: int, target: int | None = None) -> str:
-        raise BadInput("the steps of a SQLite file need this library: mainspring migrate up takes them")
+        raise BadInput("migrations of a SQLite file need this library: run mainspring migrate up")
 
     def _now(self) -> int:
         return micros(self._clock.now())
@@ -153,7 +155,7 @@ class SqliteStore(SqliteKeeper):
         return instant(round((days - 2440587.5) * 86_400_000) * 1000)
 
     async def diagnose(self) -> list[Finding]:
-        return await self._read(lambda db: condition.condition(db, self.path))
+        return await self._read(lambda db: doctor.diagnose(db, self.path))
 
     async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
         await self._wait(timeout)
@@ -165,65 +167,65 @@ class SqliteStore(SqliteKeeper):
         return None
 
     async def _wait(self, timeout: float) -> None:
-        """Until this process rings, or another one has committed."""
+        """Waits until this process changes something, or another one has committed."""
         self._check()
         if not self._clock.real:
-            return await self._bell.wait(timeout)
+            return await self._waiters.wait(timeout)
         if self._watch is not None:
-            return await self._bell.wait(timeout)
+            return await self._waiters.wait(timeout)
         loop, before = asyncio.get_running_loop(), self._watcher.version()
         timer: asyncio.TimerHandle
 
-        def look() -> None:
+        def poll() -> None:
             nonlocal timer
             if self._pid != os.getpid() or self._watcher.version() != before:
-                self._bell.ring()
+                self._waiters.wake_all()
             else:
-                timer = loop.call_later(WATCH, look)
+                timer = loop.call_later(POLL_SECONDS, poll)
 
-        timer = loop.call_later(WATCH, look)
+        timer = loop.call_later(POLL_SECONDS, poll)
         try:
-            return await self._bell.wait(timeout)
+            return await self._waiters.wait(timeout)
         finally:
             timer.cancel()
 
-    def _watching(self) -> WriteWatch | None:
-        """Rings for commits of other processes, where the system tells of writes."""
-        bell, watcher = self._bell, self._watcher
+    def _start_watch(self) -> WriteWatch | None:
+        """Starts to wake waiters at commits of other processes. None where there is no inotify: they poll then."""
+        waiters, watcher = self._waiters, self._watcher
         seen = watcher.version()
 
         def written() -> None:
-            # The log is written before the commit can be seen: look until it can. And a busy file must not
-            # keep an idle worker busy: a ring every WATCH is enough.
+            # The log is written before the commit is visible, so poll until it is. Waking once per POLL_SECONDS is
+            # enough: a busy file must not keep an idle worker busy.
             nonlocal seen
             with suppress(sqlite3.ProgrammingError):  # the store was closed meanwhile
-                for _ in range(LOOKS):
+                for _ in range(MAX_COMMIT_POLLS):
                     if (now := watcher.version()) != seen:
                         seen = now
-                        bell.ring()
-                        time.sleep(WATCH)
+                        waiters.wake_all()
+                        time.sleep(POLL_SECONDS)
                         return
-                    time.sleep(COMMIT)
+                    time.sleep(COMMIT_POLL_SECONDS)
 
         try:
             return WriteWatch(f"{os.path.realpath(self.path)}-wal", written)
         except OSError as error:
-            _unwatched(error)
+            _watch_errors(error)
             return None
 
-    # the path of a job
+    # jobs
 
     async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
         us = micros(now)
         self._idle = False
         if within is not None:
-            return await self._lent(lambda: self._enqueue_within(within, jobs, now, us))
+            return await self._in_caller_thread(lambda: self._enqueue_within(within, jobs, now, us))
         answers = await self._write(lambda db: enqueue.enqueue(db, jobs, now, us))
-        self._bell.ring()
+        self._waiters.wake_all()
         return answers
 
-    async def _lent(self, act: Callable[[], T]) -> T:
-        """In the caller's own thread, where its connection belongs."""
+    async def _in_caller_thread(self, act: Callable[[], T]) -> T:
+        """Runs `act` in the caller's own thread, to which its connection belongs."""
         self._check()
         if not plain():
             return act()
@@ -231,18 +233,18 @@ class SqliteStore(SqliteKeeper):
             return await aside(act)
 
     def _enqueue_within(self, within: Any, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued]:
-        thing = itself(within)
-        db = thing if awaited(thing) else borrowed(thing).connection
+        thing = unwrap_proxy(within)
+        db = thing if is_async(thing) else driver_connection(thing).connection
         if not isinstance(db, sqlite3.Connection):
             takes = (
                 f"a sqlite3.Connection to {self.path!r} here, or SQLAlchemy's or Django's over one that is not awaited"
             )
             raise BadInput(f"within= takes {takes}; got {type(within).__name__}")
         try:
-            file.join(db, self.path)
+            file.check_caller_connection(db, self.path)
             return enqueue.enqueue(db, jobs, now, us)
         except sqlite3.Error as error:
-            raise translated(error) from error
+            raise translate_error(error) from error
 
     async def claim(
         self,
@@ -255,8 +257,8 @@ class SqliteStore(SqliteKeeper):
     ) -> Claim:
         us = micros(now)
         if self._idle:
-            # Nothing was due last time: look first, so that an idle worker does not take the write lock.
-            next_at = await self._read(lambda db: claim.look(db, queues, worker, tasks, us))
+            # Nothing was due last time: read first, so that an idle worker does not take the write lock.
+            next_at = await self._read(lambda db: claim.next_claim_at(db, queues, worker, tasks, us))
             if next_at is None or next_at > us:
                 return Claim([], None if next_at is None else nearest_instant(next_at))
         taken, lease, next_at, expired = await self._write(lambda db: claim.claim(db, queues, worker, tasks, limit, us))
@@ -265,12 +267,12 @@ class SqliteStore(SqliteKeeper):
         self._idle = not rows
         failpoint("claim.after_commit")
         if expired:
-            self._bell.ring()
-        # Rows become jobs here, and outcomes rows: the writing thread has enough to do.
+            self._waiters.wake_all()
+        # Rows are decoded (and outcomes encoded) here, because the writer thread is the bottleneck.
         pairs = [(row[0], row) for row in rows]
         checked = isinstance(taken, str)
         jobs, broken = decoded(
-            "job", pairs, lambda row: claimed_of(row if checked else only_text(row), lease, worker, now)
+            "job", pairs, lambda row: claimed_job_of(row if checked else require_text(row), lease, worker, now)
         )
         if broken:
             await self._write(lambda db: claim.set_aside(db, [one.name for one in broken], lease))
@@ -279,84 +281,86 @@ class SqliteStore(SqliteKeeper):
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> BeatReply:
         def beating(db: sqlite3.Connection) -> BeatReply:
             if until > now:
-                file.check(db, self._steps)
-                file.check_place(*self._place)
+                file.check_schema(db, self._migrations)
+                file.check_same_file(*self._file_identity)
             return claim.beat(db, worker, micros(until), micros(now))
 
         return await self._write(beating)
 
     async def expired(self, *, now: datetime, limit: int) -> list[Job]:
-        sql = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE {HELD} AND state = 'running' AND worker NOT IN
+        sql = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE {HELD_INDEX_SQL} AND state = 'running' AND worker NOT IN
             (SELECT id FROM mainspring_workers WHERE until > :now) ORDER BY id LIMIT :limit"""
         values = {"now": micros(now), "limit": limit}
-        jobs = [job_of(row) for row in await self._read(lambda db: lists.marked(rows_of(db, sql, values)))]
+        jobs = [job_of(row) for row in await self._read(lambda db: lists.mark_undecodable(fetch_rows(db, sql, values)))]
         if broken := [job.id for job in jobs if job.unreadable]:
             await self._write(lambda db: claim.set_aside(db, broken))
         return [job for job in jobs if not job.unreadable]
 
     async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
-        ended = [(outcome, finish.ended_row(outcome)) for outcome in outcomes]
+        ended = [(outcome, finish.outcome_row(outcome)) for outcome in outcomes]
         stands = await self._write(lambda db: finish.finish(db, ended))
-        self._told(outcomes)
+        self._after_finish(outcomes)
         return stands
 
-    def _told(self, outcomes: Sequence[Outcome]) -> None:
+    def _after_finish(self, outcomes: Sequence[Outcome]) -> None:
         if any(outcome.then or outcome.breaker for outcome in outcomes):
             self._idle = False
-        self._bell.ring()
+        self._waiters.wake_all()
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         self._check()
-        transaction.refuse_inside()
-        return transaction.transaction(self._writes, self.path, self._durability, lambda outcome: self._told([outcome]))
+        transaction.refuse_write_inside()
+        return transaction.transaction(
+            self._writes, self.path, self._durability, lambda outcome: self._after_finish([outcome])
+        )
 
     async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
-        stands = await self._write(lambda db: finish.report(db, reports))
-        self._bell.ring()
+        stands = await self._write(lambda db: finish.save_reports(db, reports))
+        self._waiters.wake_all()
         return stands
 
     # schedules
 
     async def due(self, *, now: datetime, limit: int, computed: Collection[str] = ()) -> Due:
-        due = await self._read(lambda db: series.due(db, now, limit, computed))
-        self._aside -= {one.name for one in due.unreadable}  # due again, so it was written since
+        due = await self._read(lambda db: schedules.due(db, now, limit, computed))
+        self._set_aside_schedules -= {one.name for one in due.unreadable}  # it is due again, so it was written since
         await self._set_aside(due.unreadable)
         return due
 
-    async def _set_aside(self, schedules: Sequence[UnreadableRecord]) -> None:
-        names = {one.name for one in schedules}
-        if names - self._aside:
-            await self._write(lambda db: series.set_aside(db, names))
-            self._aside |= names
+    async def _set_aside(self, broken: Sequence[UnreadableRecord]) -> None:
+        names = {one.name for one in broken}
+        if names - self._set_aside_schedules:
+            await self._write(lambda db: schedules.set_aside(db, names))
+            self._set_aside_schedules |= names
 
     async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
         self._idle = False
         fired = await self._write(lambda db: fire.fire(db, firings, now))
         failpoint("fire.after_commit")
-        self._bell.ring()
+        self._waiters.wake_all()
         return fired
 
     async def drop_schedules(self, names: Collection[str]) -> list[str]:
-        return await self._write(lambda db: series.drop(db, names))
+        return await self._write(lambda db: schedules.drop_schedules(db, names))
 
     async def schedules(
         self, names: Collection[str] | None = None, *, limit: int, after: str | None = None
     ) -> list[Schedule]:
-        found, broken = await self._read(lambda db: series.schedules(db, names, limit, after))
+        found, broken = await self._read(lambda db: schedules.schedules(db, names, limit, after))
         await self._set_aside(broken)
         return found
 
     async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
-        return await self._read(lambda db: series.ticks(db, name, limit, before))
+        return await self._read(lambda db: schedules.ticks(db, name, limit, before))
 
     async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
-        answer = await self._write(lambda db: series.lead(db, name, holder, until, now))
+        answer = await self._write(lambda db: terms.lead(db, name, holder, until, now))
         if answer.holder is None:
-            self._bell.ring()
+            self._waiters.wake_all()
         return answer
 
     async def leaders(self, *, now: datetime) -> list[LeaderTerm]:
-        return await self._read(lambda db: series.leaders(db, now))
+        return await self._read(lambda db: terms.leaders(db, now))
 
     # operators
 
@@ -373,14 +377,14 @@ class SqliteStore(SqliteKeeper):
     ) -> Changed:
         self._idle = False
         changed = await self._write(lambda db: change.change(db, action, which, now, limit, reason, update, after))
-        self._bell.ring()
+        self._waiters.wake_all()
         return changed
 
     async def pause_queue(self, name: str, paused: bool) -> None:
         sql = "INSERT INTO mainspring_queues VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET paused = excluded.paused"
         self._idle = False
         await self._write(lambda db: db.execute(sql, (name, paused)).rowcount)
-        self._bell.ring()
+        self._waiters.wake_all()
 
     async def order(
         self,
@@ -390,7 +394,7 @@ class SqliteStore(SqliteKeeper):
         now: datetime,
         seen: WorkerCommands | None = None,
     ) -> list[WorkerId]:
-        return await self._write(lambda db: claim.order(db, workers, orders, micros(now), seen))
+        return await self._write(lambda db: claim.set_commands(db, workers, orders, micros(now), seen))
 
     # reading
 
@@ -412,7 +416,7 @@ class SqliteStore(SqliteKeeper):
     async def executions(
         self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
     ) -> list[Execution]:
-        return executions_of(await self._read(lambda db: change.executions(db, ids_in(job_id), after, limit)))
+        return executions_of(await self._read(lambda db: change.executions(db, unique_ids(job_id), after, limit)))
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         return await self._read(lambda db: read.logs(db, job_id, limit, after))
@@ -423,17 +427,17 @@ class SqliteStore(SqliteKeeper):
     async def workers(self, *, now: datetime) -> list[WorkerRow]:
         sql = "SELECT id, info, until, orders FROM mainspring_workers WHERE until > :now ORDER BY id"
         rows = await self._rows(sql, {"now": micros(now)})
-        return readable("worker", [(row[0], row) for row in rows], _live)
+        return readable("worker", [(row[0], row) for row in rows], _worker_row)
 
     async def counts(self, *, now: datetime) -> dict[Shown, int]:
         return await self._read(lambda db: read.counts(db, self._unfinished(db, micros(now))))
 
-    def _unfinished(self, db: sqlite3.Connection, now: int) -> read.Unfinished:
-        """Counted once for both who ask of one instant, as statistics do."""
+    def _unfinished(self, db: sqlite3.Connection, now: int) -> read.UnfinishedCounts:
+        """The counts, shared by two verbs that ask for the same instant, as statistics do."""
         moment = now, db.execute("PRAGMA data_version").fetchone()[0]
-        if self._counted is None or self._counted[0] != moment:
-            self._counted = moment, read.unfinished(db, now)
-        return self._counted[1]
+        if self._unfinished_counts is None or self._unfinished_counts[0] != moment:
+            self._unfinished_counts = moment, read.count_unfinished(db, now)
+        return self._unfinished_counts[1]
 
     async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
         return await self._read(lambda db: tally.tallies(db, span, since))
@@ -444,7 +448,7 @@ class SqliteStore(SqliteKeeper):
     async def dead(self, *, limit: int) -> list[DeadGroup]:
         return await self._read(lambda db: read.dead(db, limit))
 
-    # forgetting
+    # pruning
 
     async def groups(self) -> list[tuple[State, str]]:
         return await self._read(read.groups)
@@ -453,38 +457,42 @@ class SqliteStore(SqliteKeeper):
         rows = await self._read(lambda db: read.surplus(db, state, task, keep, before, limit))
         return [job_of(row) for row in rows]
 
+    async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
+        since, us = micros(audited_since), micros(now)
+        return await self._write(lambda db: drop_expired_documents(db, us) + drop_old_entries(db, since))
+
     async def forget(self, rules: Rules, *, now: datetime) -> int:
         self._check()
         return 0
 
-    # inside
+    # calls
 
     def _check(self) -> None:
         if self._pid == os.getpid():
             return
         if not self._pid:
             raise ShuttingDown(f"the store {self.path!r} is not open")
-        # A child of fork has none of its parent's threads, and must not touch its connections.
+        # A forked child has none of its parent's threads, and must not touch its connections.
         self._open()
 
     async def _write(self, verb: Callable[[sqlite3.Connection], T]) -> T:
         self._check()
-        transaction.refuse_inside()
+        transaction.refuse_write_inside()
         with self._clock.outside():
-            return await self._explained(self._writes, verb)
+            return await self._call_explained(self._writes, verb)
 
     async def _read(self, verb: Callable[[sqlite3.Connection], T]) -> T:
         self._check()
         with self._clock.outside():
-            return await self._explained(self._reads, verb)
+            return await self._call_explained(self._reads, verb)
 
-    async def _explained(self, lane: WriterThread, verb: Callable[[sqlite3.Connection], T]) -> T:
-        """Says so if the schema was changed under us."""
+    async def _call_explained(self, thread: WriterThread, verb: Callable[[sqlite3.Connection], T]) -> T:
+        """The verb's result. Raises SchemaMismatch if it failed because the schema was changed meanwhile."""
         try:
-            return await lane.call(verb)
+            return await thread.call(verb)
         except StoreError as error:
-            if file.points_to_schema(error):
-                await lane.call(lambda db: file.check(db, self._steps))
+            if file.is_schema_error(error):
+                await thread.call(lambda db: file.check_schema(db, self._migrations))
             raise
 
     async def _rows(self, sql: str, values: dict[str, Any]) -> list[Row]:

@@ -1,5 +1,11 @@
--- The schema of the SQLite store, as numbered steps. Instants are microseconds since 1970 (UTC);
--- `rank` is the negated priority, so that one ascending index is the claim order.
+-- The schema of the SQLite store, as numbered migrations. Instants are microseconds since 1970 (UTC).
+-- `rank` is the negated priority, so that one ascending index has the claim order.
+-- After `-- up N, for M` a release that knows schema M still works; after a plain `-- up N` its statements fail.
+--
+-- The way of a job: enqueue inserts a row into mainspring_jobs (pending). A claim walks along mainspring_jobs_ready,
+-- sets state = 'running' and gives the row a lease. Finish updates the row if it is still running under that lease.
+-- The way of a tick: a firing writes the next revision into mainspring_schedules if the stored one is the one it was
+-- planned with, inserts the tick's job and a row into mainspring_ticks, all in one transaction.
 
 -- up 1
 CREATE TABLE mainspring_jobs (
@@ -19,7 +25,7 @@ CREATE TABLE mainspring_jobs (
     worker          TEXT,
     started_at      INTEGER,
     finished_at     INTEGER,
-    ending          TEXT,               -- how the last run ended, if it ended the job
+    ending          TEXT,               -- how the run ended that completed the job; else null
     cancel_reason   TEXT,
     unique_key      TEXT,
     idempotency_key TEXT,
@@ -39,7 +45,7 @@ CREATE UNIQUE INDEX mainspring_jobs_unique_key ON mainspring_jobs (unique_key)
 CREATE UNIQUE INDEX mainspring_jobs_idempotency_key ON mainspring_jobs (idempotency_key)
     WHERE idempotency_key IS NOT NULL AND state IN ('pending', 'running', 'waiting', 'paused', 'completed');
 
--- Every run but the one that ended its job: that one is the job's own row.
+-- Every run but the one that completed its job: that one is in the job's own row.
 CREATE TABLE mainspring_executions (
     job_id      TEXT    NOT NULL,
     number      INTEGER NOT NULL,
@@ -72,20 +78,20 @@ DROP TABLE mainspring_executions;
 DROP TABLE mainspring_jobs;
 
 -- up 2
-ALTER TABLE mainspring_jobs ADD COLUMN error TEXT;      -- the kind of its failure
+ALTER TABLE mainspring_jobs ADD COLUMN error TEXT;      -- the kind of the job's failure
 UPDATE mainspring_jobs SET error = mainspring_kind(failure) WHERE failure IS NOT NULL;
 ALTER TABLE mainspring_jobs ADD COLUMN progress TEXT;   -- JSON: run, at, done, total, note
 ALTER TABLE mainspring_executions ADD COLUMN account TEXT;  -- JSON: items, usage, metadata
 ALTER TABLE mainspring_workers ADD COLUMN orders TEXT;  -- JSON: concurrency, drained, stopped
 
--- Each partial index is weighed at every change of a row, so there are as few as will do.
+-- Every change of a row evaluates the condition of each partial index, so there are as few as possible.
 DROP INDEX mainspring_jobs_running;
 CREATE INDEX mainspring_jobs_held ON mainspring_jobs (state, worker) WHERE state IN ('running', 'paused', 'waiting');
--- Lists and pruning look here; finished_at keeps unfinished jobs out, so that a job is entered once.
+-- For lists and pruning. The condition keeps unfinished jobs out, so that a job enters the index once.
 CREATE INDEX mainspring_jobs_finished ON mainspring_jobs (state, queue, task, finished_at)
     WHERE finished_at IS NOT NULL;
 
--- Dead jobs by what killed them.
+-- Dead jobs by task and kind of failure.
 CREATE TABLE mainspring_dead (
     task        TEXT    NOT NULL,
     error       TEXT    NOT NULL,
@@ -96,7 +102,7 @@ CREATE TABLE mainspring_dead (
 INSERT INTO mainspring_dead SELECT task, error, finished_at, id FROM mainspring_jobs
     WHERE state = 'dead' AND error IS NOT NULL;
 
--- What a job failed with last, as far as one knows: it may have completed since.
+-- The kind of the last failure of each job; the job may have completed since.
 CREATE TABLE mainspring_errors (
     job_id TEXT PRIMARY KEY,
     error  TEXT NOT NULL
@@ -104,7 +110,7 @@ CREATE TABLE mainspring_errors (
 CREATE INDEX mainspring_errors_error ON mainspring_errors (error);
 INSERT INTO mainspring_errors SELECT id, error FROM mainspring_jobs WHERE error IS NOT NULL;
 
--- Unique and idempotency keys, those of finished jobs too.
+-- Unique and idempotency keys, also of finished jobs.
 CREATE TABLE mainspring_keys (
     key    TEXT NOT NULL,
     job_id TEXT NOT NULL,
@@ -131,7 +137,7 @@ CREATE TABLE mainspring_logs (
     PRIMARY KEY (job_id, run, n)
 ) STRICT, WITHOUT ROWID;
 
--- How many jobs are in each final state: counting a million of them would take too long.
+-- The number of jobs in each final state: counting a million rows would take too long.
 CREATE TABLE mainspring_counts (
     state TEXT    PRIMARY KEY,
     count INTEGER NOT NULL
@@ -147,7 +153,7 @@ CREATE TABLE mainspring_tallies (
     PRIMARY KEY (span, at, queue, task)
 ) STRICT, WITHOUT ROWID;
 
--- The minute under way, which is added to the tallies when another one begins.
+-- The current minute of each queue and task; it is added to the tallies when another minute begins.
 CREATE TABLE mainspring_counting (
     queue TEXT    NOT NULL,
     task  TEXT    NOT NULL,
@@ -188,12 +194,12 @@ CREATE TABLE mainspring_schedules (
     due_at   INTEGER,
     computed INTEGER NOT NULL,
     waits_on TEXT,
-    body     TEXT    NOT NULL           -- JSON: all of it
+    body     TEXT    NOT NULL           -- JSON: the whole schedule
 ) STRICT;
 CREATE INDEX mainspring_schedules_due ON mainspring_schedules (due_at, name, computed) WHERE due_at IS NOT NULL;
 CREATE INDEX mainspring_schedules_waiting ON mainspring_schedules (waits_on) WHERE waits_on IS NOT NULL;
 
--- What became of the ticks of each schedule, the newest of them.
+-- The newest ticks of each schedule, with their fate.
 CREATE TABLE mainspring_ticks (
     schedule TEXT    NOT NULL,
     n        INTEGER NOT NULL,
@@ -214,7 +220,7 @@ DROP TABLE mainspring_ticks;
 DROP TABLE mainspring_schedules;
 
 -- up 4, for 3
--- What the service keeps: small texts under a name.
+-- Documents: small texts under a kind and a name, such as API keys and webhooks.
 CREATE TABLE mainspring_documents (
     kind       TEXT    NOT NULL,
     name       TEXT    NOT NULL,
@@ -225,7 +231,7 @@ CREATE TABLE mainspring_documents (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX mainspring_documents_expiring ON mainspring_documents (expires_at) WHERE expires_at IS NOT NULL;
 
--- Who did what; ids are in the order of time, so that no other index is needed.
+-- The audit trail. Ids grow with time, so no other index is needed.
 CREATE TABLE mainspring_audit (
     id      TEXT    PRIMARY KEY,
     at      INTEGER NOT NULL,
@@ -236,12 +242,13 @@ CREATE TABLE mainspring_audit (
     outcome TEXT                        -- JSON
 ) STRICT;
 
--- The newest is never deleted, so that SQLite numbers on by itself.
+-- The live feed. The newest row is never deleted, so SQLite itself assigns growing numbers.
 CREATE TABLE mainspring_news (
     n    INTEGER PRIMARY KEY,
     text TEXT    NOT NULL
 ) STRICT;
 
+-- Until when a reader watches the feed: one row.
 CREATE TABLE mainspring_watched (
     n     INTEGER PRIMARY KEY CHECK (n = 1),
     until INTEGER NOT NULL
@@ -254,7 +261,7 @@ DROP TABLE mainspring_audit;
 DROP TABLE mainspring_documents;
 
 -- up 5, for 3
--- What waits for another try, which is few of what waits: lists and counts of it need not look at the rest.
+-- Jobs that wait for a retry, which are few of the pending jobs: for lists and counts of them.
 CREATE INDEX mainspring_jobs_retried ON mainspring_jobs (queue, run_at, id)
     WHERE state = 'pending' AND crashes < 2 AND attempt > 0;
 
@@ -262,7 +269,7 @@ CREATE INDEX mainspring_jobs_retried ON mainspring_jobs (queue, run_at, id)
 DROP INDEX mainspring_jobs_retried;
 
 -- up 6
--- Jobs that were stored at another time than their id says: lists by time find all others along the ids.
+-- Jobs that were stored at another time than their id says; lists by time find all others along the ids.
 CREATE TABLE mainspring_odd (
     created_at INTEGER NOT NULL,
     job_id     TEXT    NOT NULL,

@@ -1,4 +1,4 @@
-"""Runs counted in the SQLite store: the minute under way apart, so that a batch of outcomes costs one row a task."""
+"""Run statistics of the SQLite store. The current minute has a table of its own: a batch costs one row per task."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ _FORGET = "DELETE FROM mainspring_tallies WHERE span = ? AND at < ?"
 _encode = msgspec.json.Encoder().encode
 
 
-def tally(db: sqlite3.Connection, accepted: Iterable[Outcome]) -> None:
+def count_runs(db: sqlite3.Connection, accepted: Iterable[Outcome]) -> None:
+    """Adds the runs that these outcomes end to the statistics."""
     for (minute, queue, task), sums in counted(accepted).items():
         at = micros(minute)
         row = db.execute(_OPEN, (queue, task)).fetchone()
         if row is not None and row[0] > at:
-            _fold(db, minute, queue, task, sums)  # late, and its minute is over
+            _add_minute(db, minute, queue, task, sums)  # a late outcome, of a minute that is over
             continue
         if row is not None:
             earlier = sums_of(row[1])
@@ -36,12 +37,12 @@ def tally(db: sqlite3.Connection, accepted: Iterable[Outcome]) -> None:
                 earlier.add(sums)
                 sums = earlier
             else:
-                _fold(db, instant(row[0]), queue, task, earlier)
+                _add_minute(db, instant(row[0]), queue, task, earlier)
         db.execute(_PUT_OPEN, (queue, task, at, _encode(sums).decode()))
 
 
-def _fold(db: sqlite3.Connection, minute: datetime, queue: str, task: str, sums: RunSums) -> None:
-    """A minute that is over is added to all the spans it lies in."""
+def _add_minute(db: sqlite3.Connection, minute: datetime, queue: str, task: str, sums: RunSums) -> None:
+    """Adds the sums of a past minute to the minute, hour, day and total that contain it."""
     for span in SECONDS:
         key = (span, micros(begin(minute, span)), queue, task)
         row = db.execute(_TALLY, key).fetchone()

@@ -1,4 +1,4 @@
-"""A task's own transaction in the SQLite file, and the end of its run in the same commit."""
+"""A task's own transaction in the SQLite file; the same commit finishes the run (`ctx.transaction()`)."""
 
 from __future__ import annotations
 
@@ -16,48 +16,48 @@ from ...records.outcome import Outcome
 from ...records.run import RunReport
 from ...sync import Errands
 from . import file, finish
-from .writer_thread import WriterThread, translated
+from .writer_thread import WriterThread, translate_error
 
-_inside: ContextVar[SqliteTransaction | None] = ContextVar("mainspring_sqlite_transaction", default=None)
+_current_transaction: ContextVar[SqliteTransaction | None] = ContextVar("mainspring_sqlite_transaction", default=None)
 
 
 class SqliteTransaction:
-    """Nobody else writes to the file meanwhile: the lane's thread stands aside until the task's block has ended."""
+    """A transaction during which nothing else writes to the file: it holds the writer thread until its block ends."""
 
     connection: sqlite3.Connection
 
-    def __init__(self, path: str, durability: Durability, told: Callable[[Outcome], object]) -> None:
+    def __init__(self, path: str, durability: Durability, on_commit: Callable[[Outcome], object]) -> None:
         self._path: str = path
         self._durability: Durability = durability
-        self._told = told
+        self._on_commit = on_commit
         self._errands = Errands()
-        self._begun: asyncio.Future[sqlite3.Connection] = asyncio.get_running_loop().create_future()
+        self._connection_ready: asyncio.Future[sqlite3.Connection] = asyncio.get_running_loop().create_future()
         self.open = True
 
     def hold(self) -> None:
-        """In the lane's thread: begins, waits for the end, and rolls back what is not committed."""
+        """Runs in the writer thread: begins, waits for the end of the block, and rolls back what is not committed."""
         connection = file.connect(self._path, self._durability)
         try:
             connection.execute("BEGIN IMMEDIATE")
-            self._begun.get_loop().call_soon_threadsafe(self._hand, connection)
+            self._connection_ready.get_loop().call_soon_threadsafe(self._deliver_connection, connection)
             self._errands.serve()
         finally:
             connection.close()
 
-    def _hand(self, connection: sqlite3.Connection) -> None:
-        if not self._begun.done():
-            self._begun.set_result(connection)
+    def _deliver_connection(self, connection: sqlite3.Connection) -> None:
+        if not self._connection_ready.done():
+            self._connection_ready.set_result(connection)
 
-    async def begin(self, lane: WriterThread) -> None:
-        self._holding = asyncio.ensure_future(lane.alone(self.hold))
-        # Whoever is cancelled meanwhile does not look at how it ended.
-        self._holding.add_done_callback(lambda held: held.cancelled() or held.exception())
-        both: list[asyncio.Future[Any]] = [self._begun, self._holding]
+    async def begin(self, thread: WriterThread) -> None:
+        self._held_thread = asyncio.ensure_future(thread.call_exclusively(self.hold))
+        # A caller that is cancelled meanwhile never reads the exception.
+        self._held_thread.add_done_callback(lambda done: done.cancelled() or done.exception())
+        both: list[asyncio.Future[Any]] = [self._connection_ready, self._held_thread]
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        if not self._begun.done():
-            await self._holding  # could not begin, and says why
-        self.connection = self._begun.result()
-        _inside.set(self)
+        if not self._connection_ready.done():
+            await self._held_thread  # raises why it could not begin
+        self.connection = self._connection_ready.result()
+        _current_transaction.set(self)
 
     async def holds(self, id: JobId, lease: Lease) -> bool:
         sql = "SELECT 1 FROM mainspring_jobs WHERE id = ? AND lease = ? AND state = 'running'"
@@ -69,44 +69,44 @@ class SqliteTransaction:
         try:
             accepted = await self._errands.do(lambda: self._commit(outcome, reports))
         except sqlite3.Error as error:
-            raise translated(error) from error
+            raise translate_error(error) from error
         if accepted:
-            self._told(outcome)
+            self._on_commit(outcome)
         return accepted
 
     def _commit(self, outcome: Outcome, reports: Sequence[RunReport]) -> bool:
         self.connection.row_factory, self.connection.text_factory = None, str  # the task may have set others
-        finish.report(self.connection, reports)
-        if not finish.finish(self.connection, [(outcome, finish.ended_row(outcome))]):
+        finish.save_reports(self.connection, reports)
+        if not finish.finish(self.connection, [(outcome, finish.outcome_row(outcome))]):
             return False
         self.connection.execute("COMMIT")
         return True
 
     async def end(self) -> None:
-        """The lane goes on, whatever becomes of whoever waits here for that."""
+        """Releases the writer thread, even if the caller is cancelled here."""
         self.open = False
-        _inside.set(None)
+        _current_transaction.set(None)
         self._errands.end()
-        if self._begun.done():
-            await asyncio.wait([self._holding])
+        if self._connection_ready.done():
+            await asyncio.wait([self._held_thread])
 
 
 @asynccontextmanager
 async def transaction(
-    lane: WriterThread, path: str, durability: Durability, told: Callable[[Outcome], object]
+    thread: WriterThread, path: str, durability: Durability, on_commit: Callable[[Outcome], object]
 ) -> AsyncIterator[SqliteTransaction]:
-    begun = SqliteTransaction(path, durability, told)
+    transaction = SqliteTransaction(path, durability, on_commit)
     try:
-        await begun.begin(lane)
-        yield begun
+        await transaction.begin(thread)
+        yield transaction
     finally:
-        await begun.end()
+        await transaction.end()
 
 
-def refuse_inside() -> None:
-    """A write beside a transaction of the same task would wait for an end that waits for it."""
-    begun = _inside.get()
-    if begun is not None and begun.open:
+def refuse_write_inside() -> None:
+    """Raises BadInput inside a transaction of the same task: the write would wait for its own end."""
+    transaction = _current_transaction.get()
+    if transaction is not None and transaction.open:
         raise BadInput(
             "inside ctx.transaction() nothing else can write to the file: enqueue with within=connection, "
             "and do the rest before or after the block"

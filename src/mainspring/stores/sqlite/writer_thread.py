@@ -1,4 +1,4 @@
-"""A thread that owns one SQLite connection and runs everyone's verbs on it, many to a commit."""
+"""A thread that owns one SQLite connection and runs the calls of all event loops on it, many to a commit."""
 
 from __future__ import annotations
 
@@ -16,49 +16,47 @@ from ...errors import ShuttingDown, StoreError, StoreUnavailable
 
 T = TypeVar("T")
 Verb = Callable[[sqlite3.Connection], Any]
-Entry = tuple[Verb, "asyncio.Future[Any]"]
+Call = tuple[Verb, "asyncio.Future[Any]"]
 
-# More verbs than this never share a commit, so that the first of them does not wait for ever.
-GROUP = 64
-
-
-# Steps of SQLite's machine, some milliseconds, between two looks whether the caller of a read has gone.
-LOOK_STEPS = 200_000
+# Calls that share a commit: a limit, so that the first of them does not wait for long.
+MAX_CALLS_PER_COMMIT = 64
+# Virtual machine instructions of SQLite (some milliseconds) between two checks whether the caller was cancelled.
+CANCEL_CHECK_INSTRUCTIONS = 200_000
 
 
 class ExclusiveCall(NamedTuple):
-    """A call that has the lane's thread and turn for itself, with a connection of its own."""
+    """A call that has the thread and the write lock for itself, and uses its own connection."""
 
     act: Callable[[], Any]
     future: asyncio.Future[Any]
 
 
 class GuardedConnection:
-    """A connection that a fork must not find at work.
+    """A connection that is idle during a fork of the process.
 
-    SQLite counts the locks of a file per process and does not notice a fork: a child that keeps its parent's
-    connections believes their locks to be its own. So a fork waits until none is busy, and the child closes them.
+    SQLite counts the locks of a file per process and does not notice a fork: a child with its parent's connections
+    takes their locks for its own. So a fork waits until no connection is busy, and the child closes them.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self.busy = threading.Lock()
-        _guarded.add(self)
+        _connections.add(self)
 
 
-_guarded: WeakSet[GuardedConnection] = WeakSet()
-_held: list[GuardedConnection] = []
+_connections: WeakSet[GuardedConnection] = WeakSet()
+_locked_for_fork: list[GuardedConnection] = []
 
 
 def _before_fork() -> None:
-    _held.extend(_guarded)
-    for one in _held:
+    _locked_for_fork.extend(_connections)
+    for one in _locked_for_fork:
         one.busy.acquire()
 
 
 def _after_fork(*, child: bool) -> None:
-    while _held:
-        one = _held.pop()
+    while _locked_for_fork:
+        one = _locked_for_fork.pop()
         if child:
             one.connection.close()
         one.busy.release()
@@ -72,11 +70,11 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-class Watcher(GuardedConnection):
-    """Tells whether somebody has committed."""
+class CommitWatcher(GuardedConnection):
+    """Detects commits by other connections."""
 
     def version(self) -> int:
-        """Changes with every commit of any other connection, those of this process included."""
+        """A number that changes with every commit of another connection, in this or another process."""
         with self.busy:
             version: int = self.connection.execute("PRAGMA data_version").fetchone()[0]
             return version
@@ -87,41 +85,44 @@ class Watcher(GuardedConnection):
 
 
 class WriterThread(GuardedConnection):
-    """Calls run in order, each seeing the last; what arrives while one commit is under way shares the next."""
+    """Runs calls in order, each in the state that the last one left; calls that arrive during a commit share the next.
+
+    A store has two: one with the write connection, and one with a read connection, which is interruptible.
+    """
 
     def __init__(
         self,
         name: str,
         connection: sqlite3.Connection,
         begin: str,
-        turn: AbstractContextManager[object],
+        write_lock: AbstractContextManager[object],
         *,
-        gives_up: bool = False,
+        interruptible: bool = False,
     ) -> None:
-        """With `gives_up` a verb whose caller was cancelled is not begun, or is interrupted."""
+        """`begin` is the SQL of BEGIN; if `interruptible`, a call of a cancelled caller is skipped or interrupted."""
         super().__init__(connection)
-        self._gives_up = gives_up
+        self._interruptible = interruptible
         self._serving: asyncio.Future[Any] | None = None
-        if gives_up:  # not interrupt(): it would miss a verb that is between two statements
-            connection.set_progress_handler(self._given_up, LOOK_STEPS)
+        if interruptible:  # interrupt() would miss a call that is between two statements
+            connection.set_progress_handler(self._is_cancelled, CANCEL_CHECK_INSTRUCTIONS)
         self._begin = begin
-        self._turn = turn
-        self._calls: SimpleQueue[Entry | ExclusiveCall | None] = SimpleQueue()
+        self._write_lock = write_lock
+        self._calls: SimpleQueue[Call | ExclusiveCall | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"mainspring-{name}", daemon=True)
         self._thread.start()
 
     async def call(self, verb: Callable[[sqlite3.Connection], T]) -> T:
-        """The verb's answer, after its commit. Cancelling the caller does not undo a verb, unless the lane gives up."""
+        """The verb's answer, after its commit. Cancelling the caller does not undo the call, unless interruptible."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._calls.put((verb, future))
         return await future
 
-    def _given_up(self) -> bool:
-        """Whether the caller of the verb that is at work has gone."""
+    def _is_cancelled(self) -> bool:
+        """Whether the caller of the running verb was cancelled."""
         return self._serving is not None and self._serving.cancelled()
 
-    def _answers(self, group: list[Entry]) -> list[Any]:
-        if not self._gives_up:
+    def _run_calls(self, group: list[Call]) -> list[Any]:
+        if not self._interruptible:
             return [verb(self.connection) for verb, _ in group]
         answers = []
         try:
@@ -132,29 +133,29 @@ class WriterThread(GuardedConnection):
             self._serving = None
         return answers
 
-    async def alone(self, act: Callable[[], T]) -> T:
-        """The call's answer; it comes between two commits, in the order of all calls."""
+    async def call_exclusively(self, act: Callable[[], T]) -> T:
+        """The result of `act`, which runs in the thread between two commits, in the order of all calls."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._calls.put(ExclusiveCall(act, future))
         return await future
 
     def close(self) -> None:
-        """After everything called before."""
+        """Closes the connection after all earlier calls."""
         self._calls.put(None)
         self._thread.join()
 
     def _run(self) -> None:
         open = True
         while open:
-            group: list[Entry] = []
-            alone: ExclusiveCall | None = None
+            group: list[Call] = []
+            exclusive: ExclusiveCall | None = None
             entry = self._calls.get()
             while entry is not None:
                 if isinstance(entry, ExclusiveCall):
-                    alone = entry
+                    exclusive = entry
                     break
                 group.append(entry)
-                if len(group) == GROUP:
+                if len(group) == MAX_CALLS_PER_COMMIT:
                     break
                 try:
                     entry = self._calls.get_nowait()
@@ -165,38 +166,38 @@ class WriterThread(GuardedConnection):
             if group:
                 with self.busy:
                     self._commit(group)
-            if alone is not None:
-                self._stand_aside(alone)
+            if exclusive is not None:
+                self._run_exclusive(exclusive)
         self.connection.close()
         while not self._calls.empty():
             if entry := self._calls.get():
                 _deliver([(entry[1], None, ShuttingDown("the store is closed"))])
 
-    def _stand_aside(self, call: ExclusiveCall) -> None:
+    def _run_exclusive(self, call: ExclusiveCall) -> None:
         try:
-            with self._turn:
+            with self._write_lock:
                 answer = call.act()
         except Exception as error:
-            _deliver([(call.future, None, translated(error))])
+            _deliver([(call.future, None, translate_error(error))])
         else:
             _deliver([(call.future, answer, None)])
 
-    def _commit(self, group: list[Entry]) -> None:
+    def _commit(self, group: list[Call]) -> None:
         begun = False
         try:
-            with self._turn:
+            with self._write_lock:
                 self.connection.execute(self._begin)
                 begun = True
-                answers = self._answers(group)
+                answers = self._run_calls(group)
                 self.connection.execute("COMMIT")
         except Exception as error:
             self._roll_back()
             if begun and len(group) > 1:
-                # Only the verb at fault may fail: each gets a commit of its own.
+                # Only the failing verb may fail, so each gets its own commit.
                 for entry in group:
                     self._commit([entry])
             else:
-                _deliver([(future, None, translated(error)) for _, future in group])
+                _deliver([(future, None, translate_error(error)) for _, future in group])
         else:
             _deliver([(future, answer, None) for (_, future), answer in zip(group, answers, strict=True)])
 
@@ -206,23 +207,23 @@ class WriterThread(GuardedConnection):
                 self.connection.execute("ROLLBACK")
 
 
-Answer = tuple["asyncio.Future[Any]", Any, Exception | None]
+CallResult = tuple["asyncio.Future[Any]", Any, Exception | None]
 
 
-def _deliver(answers: list[Answer]) -> None:
-    """Hands answers to the loops that wait for them, one call a loop."""
-    loops: dict[asyncio.AbstractEventLoop, list[Answer]] = {}
+def _deliver(answers: list[CallResult]) -> None:
+    """Resolves the futures in their event loops, with one call per loop."""
+    loops: dict[asyncio.AbstractEventLoop, list[CallResult]] = {}
     for answer in answers:
         loops.setdefault(answer[0].get_loop(), []).append(answer)
     for loop, mine in loops.items():
         try:
-            loop.call_soon_threadsafe(_settle, mine)
+            loop.call_soon_threadsafe(_resolve_futures, mine)
         except RuntimeError:
-            # That loop is closed: nobody waits there any more.
+            # The loop is closed, so no caller waits there.
             continue
 
 
-def _settle(answers: list[Answer]) -> None:
+def _resolve_futures(answers: list[CallResult]) -> None:
     for future, answer, error in answers:
         if future.done():
             continue
@@ -232,17 +233,17 @@ def _settle(answers: list[Answer]) -> None:
             future.set_exception(error)
 
 
-# Among them a file system that is mounted read-only, and a process that has no file descriptor left.
-_PASSING = ("locked", "busy", "disk is full", "disk I/O error", "readonly database", "unable to open database file")
+# Texts of errors that may pass, such as a file system mounted read-only, or no file descriptor left.
+_TRANSIENT = ("locked", "busy", "disk is full", "disk I/O error", "readonly database", "unable to open database file")
 
 
-def translated(error: Exception) -> Exception:
-    """SQLite's errors as ours; everything else as it is."""
+def translate_error(error: Exception) -> Exception:
+    """SQLite's errors as StoreError or StoreUnavailable; any other error unchanged."""
     if not isinstance(error, sqlite3.Error):
         return error
     text = str(error)
     if getattr(error, "sqlite_errorname", "") == "SQLITE_READONLY_DBMOVED":
         return StoreError("SQLite: the file was moved or deleted while it was in use: put it back, and start again")
-    if any(word in text for word in _PASSING):
+    if any(word in text for word in _TRANSIENT):
         return StoreUnavailable(f"SQLite: {text}; nothing was written, the call may be repeated")
     return StoreError(f"SQLite: {text}")

@@ -17,7 +17,7 @@ from ...stores.memory import enqueue, finish
 from ...stores.memory.jobs import JobTable
 from ...stores.memory.store import MemoryStore
 from ...stores.memory.workers import WorkerTable
-from ...stores.rules import settle
+from ...stores.rules import apply_outcome
 from ...task.handle import Handle
 from ...worker import claims
 from ...worker import heartbeat as pulse
@@ -33,13 +33,13 @@ class Bug(NamedTuple):
 
 
 def _finish_without_fence() -> AbstractContextManager[None]:
-    fenced = MemoryStore._settle
+    fenced = MemoryStore._finish_one
 
     def whoever(self: MemoryStore, outcome: Outcome) -> bool:
         job = self._jobs.get(outcome.id)
         return fenced(self, replace(outcome, lease=job.lease) if job and job.lease else outcome)
 
-    return swap(MemoryStore, "_settle", whoever)
+    return swap(MemoryStore, "_finish_one", whoever)
 
 
 def _sweep_the_living() -> AbstractContextManager[None]:
@@ -47,21 +47,21 @@ def _sweep_the_living() -> AbstractContextManager[None]:
 
 
 def _hasty_takeover() -> AbstractContextManager[None]:
-    fenced = MemoryStore._settle
+    fenced = MemoryStore._finish_one
 
     def hasty(self: MemoryStore, outcome: Outcome) -> bool:
         with swap(self._workers, "alive", lambda worker, now: False):
             return fenced(self, outcome)
 
-    return swap(MemoryStore, "_settle", hasty)
+    return swap(MemoryStore, "_finish_one", hasty)
 
 
 def _no_refund() -> AbstractContextManager[None]:
-    return swap(finish, "settle", lambda job, outcome: settle(job, replace(outcome, refund=False)))
+    return swap(finish, "apply_outcome", lambda job, outcome: apply_outcome(job, replace(outcome, refund=False)))
 
 
 def _uncounted_crash() -> AbstractContextManager[None]:
-    return swap(finish, "settle", lambda job, outcome: settle(job, replace(outcome, crash=False)))
+    return swap(finish, "apply_outcome", lambda job, outcome: apply_outcome(job, replace(outcome, crash=False)))
 
 
 def _forgotten_orphans() -> AbstractContextManager[None]:

@@ -27,7 +27,7 @@ Plant = Callable[[], AbstractContextManager[None]]
 
 
 def _fire_without_looking() -> AbstractContextManager[None]:
-    return swap(fire, "standing", lambda firing, revision: True)
+    return swap(fire, "firing_is_current", lambda firing, revision: True)
 
 
 def _advance_without_job() -> AbstractContextManager[None]:

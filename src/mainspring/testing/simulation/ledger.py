@@ -10,7 +10,7 @@ from ...records.outcome import Outcome
 from ...records.worker import BeatReply, WorkerInfo
 from ...schedule.record import Schedule, Tick
 from ...stores.memory.jobs import JobTable
-from ...stores.memory.schedules import Series
+from ...stores.memory.schedules import MemoryScheduleTable
 from ...stores.memory.store import MemoryStore
 from .auditor import Auditor
 from .loop import TrueClock
@@ -23,7 +23,7 @@ class Ledger(MemoryStore):
         super().__init__(clock)
         self._auditor = auditor
         self._jobs = _WatchedJobs(self)
-        self._jobs.series = _WatchedSeries(self)
+        self._jobs.schedules = _WatchedSeries(self)
         self.almanac = auditor.almanac
         self.by: tuple[str, str] = ("nobody", "nothing")
         """Who asked for the verb that runs now, and which. Verbs do not wait between their writes."""
@@ -41,9 +41,9 @@ class Ledger(MemoryStore):
         self._auditor.beat(worker.id, until, now)
         return await super().beat(worker, until=until, now=now)
 
-    def _settle(self, outcome: Outcome) -> bool:
+    def _finish_one(self, outcome: Outcome) -> bool:
         before = self._jobs.get(outcome.id)
-        stands = super()._settle(outcome)
+        stands = super()._finish_one(outcome)
         if stands:
             self._auditor.settled(outcome, before)
         return stands
@@ -71,7 +71,7 @@ class _WatchedJobs(JobTable):
             self._ledger.deleted(job, now)
 
 
-class _WatchedSeries(Series):
+class _WatchedSeries(MemoryScheduleTable):
     """The table of schedules; tells the almanac of every row, every tick on record, and every deletion."""
 
     def __init__(self, ledger: Ledger) -> None:

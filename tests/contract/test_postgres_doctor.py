@@ -1,4 +1,4 @@
-"""What mainspring doctor says of a PostgreSQL server, well and made sick on purpose, and the way out."""
+"""The doctor's findings on a PostgreSQL server, healthy and with each trouble, and the remedies it names."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -43,15 +43,15 @@ async def connected(postgres: Postgres) -> AsyncIterator[Any]:
         await connection.close()
 
 
-async def test_a_server_that_is_well_is_said_to_be(url: str) -> None:
+async def test_doctor_finds_nothing_on_a_healthy_server(url: str) -> None:
     found = await diagnosed(url)
     assert {about: found[about].verdict for about in WELL} == dict.fromkeys(WELL, "ok")
 
 
-async def test_a_transaction_that_stays_open_is_named_with_its_process(
+async def test_doctor_names_the_process_of_a_long_transaction(
     postgres: Postgres, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"{CONDITION}.LONG", 0.0)
+    monkeypatch.setattr(f"{CONDITION}.MAX_TRANSACTION_SECONDS", 0.0)
     async with connected(postgres) as other, other.transaction():
         await other.execute("SELECT 1")
         found = (await diagnosed(url))["oldest transaction"]
@@ -61,23 +61,23 @@ async def test_a_transaction_that_stays_open_is_named_with_its_process(
     assert (await diagnosed(url))["oldest transaction"].text == "none is open"
 
 
-def test_a_prepared_transaction_is_named_with_the_way_to_end_it() -> None:
+def test_doctor_names_a_prepared_transaction_and_how_to_end_it() -> None:
     found = transactions([("prepared", "x1", "shop", 900.0)], True)
     assert (found.verdict, found.remedy) == ("warn", "COMMIT PREPARED or ROLLBACK PREPARED 'x1'")
     assert "prepared transaction 'x1' of shop is open for 900 s" in found.text
 
 
-def test_a_replication_slot_that_nobody_uses_is_named_with_the_way_to_drop_it() -> None:
+def test_doctor_names_an_unused_replication_slot_and_how_to_drop_it() -> None:
     found = transactions([("slot", "old", "12345", None)], True)
     assert (found.verdict, "12345 transactions behind" in found.text) == ("warn", True)
     assert "pg_drop_replication_slot('old')" in found.remedy
 
 
-def test_who_sees_only_its_own_transactions_is_told_so() -> None:
+def test_doctor_says_if_it_cannot_see_other_users_transactions() -> None:
     assert "pg_read_all_stats" in transactions([], False).text
 
 
-async def test_an_index_that_is_gone_is_named_with_the_statement_that_makes_it(postgres: Postgres, url: str) -> None:
+async def test_doctor_names_a_missing_index_and_its_create_statement(postgres: Postgres, url: str) -> None:
     await diagnosed(url)
     postgres.run(f"DROP INDEX {INDEX}")
     found = (await diagnosed(url))["indexes"]
@@ -86,7 +86,7 @@ async def test_an_index_that_is_gone_is_named_with_the_statement_that_makes_it(p
     assert (await diagnosed(url))["indexes"].verdict == "ok"
 
 
-async def test_an_index_that_is_invalid_is_named_with_the_statement_that_mends_it(postgres: Postgres, url: str) -> None:
+async def test_doctor_names_an_invalid_index_and_its_reindex_statement(postgres: Postgres, url: str) -> None:
     await diagnosed(url)
     postgres.run(f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{INDEX}'::regclass")
     found = (await diagnosed(url))["indexes"]
@@ -95,14 +95,14 @@ async def test_an_index_that_is_invalid_is_named_with_the_statement_that_mends_i
     assert (await diagnosed(url))["indexes"].verdict == "ok"
 
 
-async def test_the_indexes_of_another_prefix_are_looked_for_by_their_own_names(postgres: Postgres, url: str) -> None:
+async def test_doctor_checks_indexes_under_another_prefix(postgres: Postgres, url: str) -> None:
     assert (await diagnosed(f"{url}&prefix=shop_"))["indexes"].verdict == "ok"
     postgres.run("DROP INDEX sick.shop_jobs_ready")
     assert (await diagnosed(f"{url}&prefix=shop_"))["indexes"].text == "missing: shop_jobs_ready"
 
 
-async def test_dead_rows_beyond_measure_are_told(postgres: Postgres, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{CONDITION}.DEAD", 50)
+async def test_doctor_warns_of_many_dead_rows(postgres: Postgres, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{CONDITION}.MAX_DEAD_ROWS", 50)
     store = open_store(url)
     await store.open()
     async with connected(postgres) as other, other.transaction(isolation="repeatable_read"):
@@ -116,23 +116,23 @@ async def test_dead_rows_beyond_measure_are_told(postgres: Postgres, url: str, m
     assert "VACUUM" in found.remedy
 
 
-def test_a_server_that_does_not_clear_away_is_told_so() -> None:
+def test_doctor_warns_if_autovacuum_is_off() -> None:
     now = datetime(2030, 1, 1, tzinfo=UTC)
     off = dead_rows(0, 0, now - timedelta(days=3), "off", now)
     assert (off.verdict, off.text) == ("warn", "0 beside 0 live ones, cleared 3 days ago; autovacuum is off")
 
 
-async def test_a_server_that_is_almost_full_is_told_so(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{CONDITION}.CROWDED", 0.0)
+async def test_doctor_warns_if_connections_are_nearly_exhausted(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{CONDITION}.MAX_CONNECTION_SHARE", 0.0)
     found = (await diagnosed(url))["connections"]
     assert (found.verdict, found.remedy) == ("warn", "raise max_connections, run fewer processes, or use a pooler")
     assert connections(10, 3, 97).text == "10 of 97 taken, 3 of them by mainspring"
 
 
-async def test_a_pooler_and_what_it_costs_are_told(
+async def test_doctor_reports_a_pooler_and_its_cost(
     postgres: Postgres, pgbouncer: PgBouncer, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.stores.postgres.listener.ECHO", 0.5)
+    monkeypatch.setattr("mainspring.stores.postgres.listener.ECHO_TIMEOUT_SECONDS", 0.5)
     found = await diagnosed(pgbouncer.through(url))
     assert "transaction mode" in found["pooler"].text
     assert (found["listener"].verdict, "&listen=" in found["listener"].remedy) == ("warn", True)
@@ -140,16 +140,16 @@ async def test_a_pooler_and_what_it_costs_are_told(
     assert (off.verdict, "switched off" in off.text) == ("ok", True)
 
 
-async def test_a_listener_that_cannot_connect_says_why(url: str) -> None:
+async def test_doctor_says_why_the_listener_cannot_connect(url: str) -> None:
     found = (await diagnosed(f"{url}&listen=postgresql://ada@127.0.0.1:1/jobs"))["listener"]
     assert found.verdict == "warn"
     assert "cannot connect" in found.text
     assert "log" in listener(True, False, "x", False).remedy
 
 
-def test_an_old_server_and_one_that_only_reads_are_refused() -> None:
+def test_doctor_refuses_an_old_server_and_a_standby() -> None:
     assert (release(120000, "12.1", False).verdict, release(150000, "15", True).verdict) == ("bad", "bad")
 
 
-def test_commits_that_a_crash_may_take_are_told() -> None:
+def test_doctor_warns_of_commits_that_a_crash_may_lose() -> None:
     assert [commits(*said).verdict for said in (("on", "on"), ("off", "on"), ("on", "off"))] == ["ok", "warn", "bad"]

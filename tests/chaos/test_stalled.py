@@ -1,4 +1,4 @@
-"""Calls whose answer does not come: given up when the server is not at work on them, and not before."""
+"""Calls to PostgreSQL without an answer: ended if the server does not work on them, and not before."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -20,7 +20,7 @@ LONG = "SELECT pg_sleep(1)"
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long against a round trip, short against a long statement."""
-    monkeypatch.setattr(doubt, "PATIENCE", 0.2)
+    monkeypatch.setattr(doubt, "STALLED_AFTER_SECONDS", 0.2)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ async def ask(db: Session) -> int:
     return number
 
 
-async def test_a_call_whose_answer_is_lost_is_given_up(postgres: Postgres, proxy: Proxy) -> None:
+async def test_call_whose_answer_is_lost_is_ended(postgres: Postgres, proxy: Proxy) -> None:
     async with pooled(postgres, proxy) as pool:
         first = await pool.call(ask)
         proxy.mood = "deaf"
@@ -60,7 +60,7 @@ async def test_a_call_whose_answer_is_lost_is_given_up(postgres: Postgres, proxy
         assert await pool.call(ask) != first
 
 
-async def test_a_call_that_the_server_waits_to_hear_more_of_is_given_up(postgres: Postgres, proxy: Proxy) -> None:
+async def test_call_that_the_server_received_in_part_is_ended(postgres: Postgres, proxy: Proxy) -> None:
     async with pooled(postgres, proxy) as pool:
         await pool.call(ask)
         proxy.mood = "dumb"
@@ -72,7 +72,7 @@ async def test_a_call_that_the_server_waits_to_hear_more_of_is_given_up(postgres
             await lost
 
 
-async def test_what_is_left_of_a_lost_call_at_the_server_keeps_no_lock(
+async def test_stalled_call_keeps_no_lock_on_the_server(
     postgres: Postgres, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(SETTINGS, "idle_in_transaction_session_timeout", "60000")
@@ -89,25 +89,25 @@ async def test_what_is_left_of_a_lost_call_at_the_server_keeps_no_lock(
 
     async with pooled(postgres, proxy) as pool:
         with pytest.raises(StoreUnavailable):
-            await pool.step(cut_off)
-        await pool.step(locked)
+            await pool.transact(cut_off)
+        await pool.transact(locked)
 
 
-async def test_a_long_statement_is_waited_for(postgres: Postgres, proxy: Proxy) -> None:
+async def test_long_statement_is_not_ended(postgres: Postgres, proxy: Proxy) -> None:
     async with pooled(postgres, proxy) as pool:
         await pool.call(lambda db: db.run(LONG))
 
 
-async def test_a_call_that_waits_for_a_lock_is_waited_for(postgres: Postgres, proxy: Proxy) -> None:
+async def test_call_that_waits_for_a_lock_is_not_ended(postgres: Postgres, proxy: Proxy) -> None:
     async def held(db: Session) -> None:
         await db.run("SELECT pg_advisory_xact_lock(1, 2)")
         await db.run(LONG)
 
     async with pooled(postgres, proxy) as pool:
-        await asyncio.gather(*(pool.step(held) for _ in range(2)))
+        await asyncio.gather(*(pool.transact(held) for _ in range(2)))
 
 
-async def test_a_server_whose_numbers_are_not_known_is_not_doubted(postgres: Postgres, proxy: Proxy) -> None:
+async def test_call_behind_a_proxy_with_other_process_ids_is_not_ended(postgres: Postgres, proxy: Proxy) -> None:
     proxy.masks = True
     async with pooled(postgres, proxy) as pool:
         await pool.call(lambda db: db.run(LONG))

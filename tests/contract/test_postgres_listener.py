@@ -1,4 +1,4 @@
-"""Word between processes on PostgreSQL: who hears sleeps, who does not looks, and either finds every job."""
+"""Notifications between processes on PostgreSQL: listening workers sleep, others poll, and both find every job."""
 
 import asyncio
 import re
@@ -79,7 +79,7 @@ async def silently(url: str, **fields: Any) -> str:
 # picking up
 
 
-async def test_a_worker_that_hears_is_far_quicker_than_its_interval(url: str) -> None:
+async def test_listening_worker_is_far_quicker_than_its_poll_interval(url: str) -> None:
     (client, ask), (server, _) = make(url), make(url, poll_interval=60)
     async with client, server, server.worker(), asyncio.timeout(20):
         await hears(server)
@@ -146,7 +146,7 @@ async def test_jobs_start_while_the_listening_connection_is_cut_off_again_and_ag
 @pytest.mark.parametrize("turns", range(4))
 async def test_a_store_may_be_closed_at_the_moment_when_its_listener_proves_itself(url: str, turns: int) -> None:
     async with opened(url) as store:
-        ear = cast(PostgresStore, store)._ear
+        ear = cast(PostgresStore, store)._listener
         assert ear is not None
         ear.listen()
         while not ear._echo.is_set():
@@ -155,7 +155,7 @@ async def test_a_store_may_be_closed_at_the_moment_when_its_listener_proves_itse
             await asyncio.sleep(0)
 
 
-async def test_who_waits_learns_that_it_hears_no_more(postgres: Postgres, url: str) -> None:
+async def test_waiters_wake_when_the_listener_fails(postgres: Postgres, url: str) -> None:
     app, _ = make(url)
     async with app, asyncio.timeout(20):
         await hears(app)
@@ -166,7 +166,7 @@ async def test_who_waits_learns_that_it_hears_no_more(postgres: Postgres, url: s
         await waiting
 
 
-async def test_a_beat_finds_a_job_whose_word_was_lost(url: str) -> None:
+async def test_beat_finds_a_job_whose_notification_was_lost(url: str) -> None:
     app, _ = make(url, poll_interval=60, beat=0.2, lease=5)
     async with app, app.worker(), asyncio.timeout(20):
         await hears(app)
@@ -175,7 +175,7 @@ async def test_a_beat_finds_a_job_whose_word_was_lost(url: str) -> None:
             await (await app.opened()).wait_final([job_id], 0.1)
 
 
-async def test_a_beat_finds_runs_of_silent_workers_though_nobody_sweeps_else(url: str) -> None:
+async def test_beat_finds_runs_of_silent_workers_without_a_sweep(url: str) -> None:
     app, echo = make(url, poll_interval=60, beat=0.2, lease=5, sweep=60)
     async with app, opened(url) as other, asyncio.timeout(20):
         handle, now = await echo.enqueue("x"), app.clock.now()
@@ -188,7 +188,7 @@ async def test_a_beat_finds_runs_of_silent_workers_though_nobody_sweeps_else(url
 # what is said
 
 
-async def test_a_burst_is_one_word_or_few(postgres: Postgres, url: str) -> None:
+async def test_burst_of_jobs_sends_few_notifications(postgres: Postgres, url: str) -> None:
     async with opened(url) as store, overheard(postgres, url) as said:
         await asyncio.gather(*(put(store, new_job()) for _ in range(200)))
         await silence(said)
@@ -196,7 +196,7 @@ async def test_a_burst_is_one_word_or_few(postgres: Postgres, url: str) -> None:
         assert {tuple(text.split()[1:]) for text in said} == {("new",)}
 
 
-async def test_what_is_due_much_later_is_not_told(postgres: Postgres, url: str) -> None:
+async def test_job_due_much_later_sends_no_notification(postgres: Postgres, url: str) -> None:
     async with opened(url) as store, overheard(postgres, url) as said:
         await put(store, new_job(run_at=later(3600)), new_job(run_at=later(301)))
         await put(store, new_job(run_at=later(299)))
@@ -204,7 +204,7 @@ async def test_what_is_due_much_later_is_not_told(postgres: Postgres, url: str) 
         assert len(said) == 1
 
 
-async def test_a_run_that_is_to_be_tried_again_soon_is_told(postgres: Postgres, url: str) -> None:
+async def test_retry_due_soon_sends_a_notification(postgres: Postgres, url: str) -> None:
     async with opened(url) as store:
         soon, late = await start(store), await start(store)
         async with overheard(postgres, url) as said:
@@ -226,7 +226,7 @@ async def silence(said: list[str]) -> None:
 # rest
 
 
-async def test_a_worker_that_hears_asks_nothing(url: str) -> None:
+async def test_listening_worker_sends_no_queries(url: str) -> None:
     faults, asked = Faults(), Counter[str]()
     for verb in ("claim", "due", "expired", "groups", "leaders"):
         faults.when(verb, lambda verb=verb: bool(asked.update([verb])))  # type: ignore[misc]
@@ -249,7 +249,7 @@ async def beats(app: Mainspring, count: int) -> None:
 
 
 @pytest.mark.slow
-def test_an_idle_worker_asks_less_than_five_times_a_minute_beside_its_beat(postgres: Postgres, url: str) -> None:
+def test_idle_worker_sends_less_than_five_queries_a_minute_beside_its_beat(postgres: Postgres, url: str) -> None:
     """By the server's own log. A beat looks for what is due, too."""
     asked = asyncio.run(_idle(postgres, url))
     beats = sum("WITH alive" in text for text in asked)
@@ -279,17 +279,15 @@ async def _idle(postgres: Postgres, url: str) -> list[str]:
     return re.findall(r"LOG:  (?:statement|execute [^:]*): (.*)", text)
 
 
-async def test_the_more_workers_hear_of_a_job_the_longer_some_of_them_wait(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mainspring.stores.postgres.listener.MOST", 0.5)
+async def test_wake_ups_are_spread_by_the_number_of_workers(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.stores.postgres.listener.MAX_SPREAD_SECONDS", 0.5)
     monkeypatch.setattr("mainspring.stores.postgres.listener.random.uniform", lambda _, most: most)
     app, _ = make(url)
     async with app, opened(url) as other, asyncio.timeout(20):
         await hears(app)
         store, loop = await app.opened(), asyncio.get_running_loop()
         for crowd, least, most in ((1, 0.0, 0.4), (10_000, 0.5, 9.0)):
-            cast(PostgresStore, store)._kin.crowd = crowd
+            cast(PostgresStore, store)._wakeups.live_workers = crowd
             waiting = asyncio.create_task(store.wait(None, 60))
             await asyncio.sleep(0)
             began = loop.time()
@@ -298,12 +296,12 @@ async def test_the_more_workers_hear_of_a_job_the_longer_some_of_them_wait(
             assert least <= loop.time() - began < most
 
 
-async def test_a_listener_that_lost_one_probe_on_a_busy_server_hears_soon(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_listener_recovers_soon_after_one_lost_probe(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lost = ["elsewhere"]
-    monkeypatch.setattr(ear, "ECHO", 2.0)
-    monkeypatch.setattr(ear, "aside", lambda channel, text: wire.aside(lost.pop() if lost else channel, text))
+    monkeypatch.setattr(ear, "ECHO_TIMEOUT_SECONDS", 2.0)
+    monkeypatch.setattr(
+        ear, "notify_alone", lambda channel, text: wire.notify_alone(lost.pop() if lost else channel, text)
+    )
     async with opened(url) as store, asyncio.timeout(30):
         await store.wait(None, 0.01)
         assert not store.hears()

@@ -1,4 +1,4 @@
-"""The history of the PostgreSQL store by day: days are made ahead, and go whole with all that is surplus in them."""
+"""Daily partitions of the PostgreSQL store: created ahead, and dropped whole when their jobs are prunable."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres import enqueue, read
 from mainspring.stores.postgres.finish import COMPLETE_ALL
-from mainspring.stores.postgres.partitions import AHEAD, DAY, Day
+from mainspring.stores.postgres.partitions import DAY, DAYS_AHEAD, DayPartition
 from mainspring.stores.postgres.pool import SEPARATOR, SETTINGS
 from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.task.retention import Rules
@@ -46,7 +46,7 @@ from mainspring.testing.contract.build import (
 )
 from servers import Postgres
 
-TODAY = Day(NOW.date())
+TODAY = DayPartition(NOW.date())
 COMPLETED, DEAD = State.COMPLETED, State.DEAD
 LONG_AGO = NOW - 100 * DAY
 
@@ -92,12 +92,12 @@ class Dated(Served):
         return [places[id] for id in ids]
 
 
-def names(days: Iterable[Day]) -> list[str]:
+def names(days: Iterable[DayPartition]) -> list[str]:
     return [f"{day.date:%Y%m%d}" for day in days]
 
 
-def following(first: Day, count: int) -> list[Day]:
-    return [Day(first.date + n * DAY) for n in range(count)]
+def following(first: DayPartition, count: int) -> list[DayPartition]:
+    return [DayPartition(first.date + n * DAY) for n in range(count)]
 
 
 def an_id(at: datetime, n: int) -> str:
@@ -146,26 +146,26 @@ def _ids_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mainspring.ids._last", 0)
 
 
-@pytest.mark.parametrize("day", [TODAY, Day((NOW - 9999 * DAY).date())])
-def test_the_ids_of_a_day_are_those_minted_in_it(day: Day) -> None:
+@pytest.mark.parametrize("day", [TODAY, DayPartition((NOW - 9999 * DAY).date())])
+def test_partition_bounds_contain_the_ids_of_its_day(day: DayPartition) -> None:
     begin, instant = day.end - DAY, timedelta(milliseconds=1)
     assert day.low <= an_id(begin, 0) <= an_id(day.end - instant, 999) < day.high
     assert an_id(begin - instant, 999) < day.low < day.high <= an_id(day.end, 0)
-    assert day.high == Day(day.end.date()).low
+    assert day.high == DayPartition(day.end.date()).low
 
 
-def test_ids_are_as_the_days_expect_them() -> None:
+def test_ids_begin_with_their_milliseconds() -> None:
     assert TODAY.low <= new_id(NOW) < TODAY.high
 
 
 class TestDays(Dated):
-    async def test_today_and_the_days_to_come_are_there_when_a_store_is_open(self) -> None:
+    async def test_open_creates_the_partitions_of_today_and_the_next_days(self) -> None:
         async with self.opened():
-            assert self.parts() == [*names(following(TODAY, AHEAD + 1)), "rest"]
+            assert self.parts() == [*names(following(TODAY, DAYS_AHEAD + 1)), "rest"]
         async with self.opened(NOW + DAY):
-            assert self.parts() == [*names(following(TODAY, AHEAD + 2)), "rest"]
+            assert self.parts() == [*names(following(TODAY, DAYS_AHEAD + 2)), "rest"]
 
-    async def test_a_finished_job_lies_in_the_day_of_its_creation(self) -> None:
+    async def test_finished_job_is_in_the_partition_of_its_creation(self) -> None:
         async with self.opened() as store:
             done = await job_in_state(store, COMPLETED)
             (late,) = await put(store, new_job(id=an_id(NOW + 3 * DAY, 1)))
@@ -173,7 +173,7 @@ class TestDays(Dated):
             days = following(TODAY, 4)
             assert self.lies_in(done.id, late) == names([days[0], days[3]])
 
-    async def test_what_lies_in_no_day_is_kept_all_the_same(self) -> None:
+    async def test_job_outside_all_days_is_in_the_default_partition(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job(id=id) for id in (an_id(LONG_AGO, 1), an_id(NOW + 99 * DAY, 1), "zzz")))
             await beat(store)
@@ -182,30 +182,30 @@ class TestDays(Dated):
             assert self.lies_in(*ids) == ["rest"] * 3
             assert [job.state for job in await all_jobs(store)] == [COMPLETED] * 3
 
-    async def test_beats_make_the_days_that_have_come_nearer_one_at_a_time(self) -> None:
+    async def test_beat_creates_one_missing_partition_at_a_time(self) -> None:
         async with self.opened() as store:
             before = self.parts()
             await beat(store, now=NOW + timedelta(hours=2))
             assert self.parts() == before
             for made in (1, 2, 2):
                 await beat(store, now=NOW + 2 * DAY)
-                assert self.parts() == [*names(following(TODAY, AHEAD + 1 + made)), "rest"]
+                assert self.parts() == [*names(following(TODAY, DAYS_AHEAD + 1 + made)), "rest"]
 
-    async def test_a_day_of_which_rows_lie_elsewhere_is_left_out(self) -> None:
-        async with self.opened(NOW + AHEAD * DAY) as store:
-            done = await job_in_state(store, COMPLETED)
+    async def test_partition_is_not_created_if_the_default_one_has_its_rows(self) -> None:
+        async with self.opened(NOW + DAYS_AHEAD * DAY) as store:
+            done = await bring(store, COMPLETED)
         async with self.opened():
-            assert self.parts() == [*names(following(TODAY, 2 * AHEAD + 1)[1:]), "rest"]
+            assert self.parts() == [*names(following(TODAY, 2 * DAYS_AHEAD + 1)[1:]), "rest"]
             assert self.lies_in(done.id) == ["rest"]
 
-    async def test_many_who_open_at_once_make_each_day_once(self) -> None:
+    async def test_concurrent_opens_create_each_partition_once(self) -> None:
         async with self.opened(LONG_AGO):
             stores = [self.make_store() for _ in range(6)]
             await asyncio.gather(*(store.open() for store in stores))
             assert set(names(following(TODAY, 1))) <= set(self.parts())
             await asyncio.gather(*(store.close() for store in stores))
 
-    async def test_a_store_opens_without_days_while_somebody_reads_the_rest(self) -> None:
+    async def test_store_opens_without_partitions_while_the_default_one_is_locked(self) -> None:
         async with self.opened(LONG_AGO), self.connected() as other, other.transaction():
             before = self.parts()
             await other.fetch("SELECT 1 FROM dated.mainspring_finished_rest")
@@ -215,7 +215,7 @@ class TestDays(Dated):
                 assert self.parts() == before
                 assert self.lies_in((await job_in_state(store, COMPLETED)).id) == ["rest"]
 
-    async def test_a_role_that_may_make_no_tables_uses_those_that_are_there(self) -> None:
+    async def test_role_without_create_rights_uses_existing_partitions(self) -> None:
         async with self.opened(LONG_AGO):
             before = self.parts()
         self.server.run("DROP ROLE IF EXISTS reader")
@@ -234,7 +234,7 @@ class TestDays(Dated):
             self.server.run("DROP OWNED BY reader")
             self.server.run("DROP ROLE reader")
 
-    async def test_the_size_of_the_history_is_that_of_all_its_parts(self) -> None:
+    async def test_doctor_sums_the_sizes_of_all_partitions(self) -> None:
         async with self.opened() as store:
             (tables,) = [finding.text for finding in await store.diagnose() if finding.about == "tables"]
             assert not tables.endswith(" 0 B")
@@ -246,7 +246,7 @@ class TestSteps(Dated):
             WHERE schemaname = 'dated' AND tablename = 'mainspring_finished' ORDER BY indexname"""
         return [text.replace(" ONLY ", " ") for (text,) in self.server.run(sql)]
 
-    async def test_every_row_of_every_part_outlasts_a_step_down_and_up_again(self) -> None:
+    async def test_rows_of_all_partitions_survive_migration_down_and_up(self) -> None:
         async with self.opened() as store:
             for state in (COMPLETED, DEAD, State.CANCELLED):
                 await job_in_state(store, state, tags=("x",), idempotency_key=f"key {state}", metadata={"é": 1})
@@ -265,7 +265,7 @@ class TestSteps(Dated):
                 assert [await store.executions(job.id) for job in jobs] == runs
             assert self.lies_in(*(job.id for job in jobs)) == ["rest"] * 5
 
-    async def test_a_step_down_leaves_the_table_as_the_first_step_makes_it(self) -> None:
+    async def test_migration_down_restores_the_first_schema(self) -> None:
         async with self.opened() as store:
             await store.migrate(0)
             await store.migrate(1)
@@ -275,13 +275,13 @@ class TestSteps(Dated):
             await store.migrate(1)
             assert self.indexes() == before
 
-    async def test_a_database_of_the_first_step_gets_days_when_it_is_opened(self) -> None:
+    async def test_database_of_the_first_schema_gets_partitions_when_opened(self) -> None:
         async with self.opened(LONG_AGO) as store:
             done = await job_in_state(store, COMPLETED)
             await store.migrate(1)
         async with self.opened(NOW + DAY) as store:
-            assert self.parts() == [*names(following(Day((NOW + DAY).date()), AHEAD + 1)), "rest"]
-            assert await all_jobs(store) == [done]
+            assert self.parts() == [*names(following(DayPartition((NOW + DAY).date()), DAYS_AHEAD + 1)), "rest"]
+            assert await everything(store) == [done]
 
 
 async def ended(store: Store, jobs: Sequence[NewJob], at: datetime, *, dead: bool = False) -> None:
@@ -319,13 +319,13 @@ async def prune(store: Store, rules: Rules) -> int:
 
 EVERYTHING: Rules = {(state, "task"): (0, NOW - DAY) for state in State if state.final}
 THEN = NOW - 40 * DAY
-OLDEST = Day(THEN.date())
+OLDEST = DayPartition(THEN.date())
 
 
 class TestForgetting(Dated):
     """On a store that was opened long ago, and has the days of that time."""
 
-    async def test_a_day_that_is_surplus_goes_with_its_runs_and_lines(self) -> None:
+    async def test_pruned_partition_is_dropped_with_runs_and_log_lines(self) -> None:
         async with self.opened(THEN) as store:
             await ended(store, some(THEN, 5), THEN)
             await ended(store, some(THEN, 3, 5), THEN, dead=True)
@@ -335,7 +335,7 @@ class TestForgetting(Dated):
             for table in ("executions", "logs"):
                 assert self.server.run(f"SELECT 1 FROM dated.mainspring_{table}") == []
 
-    async def test_the_last_to_finish_stay_with_their_runs_and_lines(self) -> None:
+    async def test_newest_jobs_to_keep_stay_with_runs_and_log_lines(self) -> None:
         async with self.opened(THEN) as store:
             await ended(store, some(THEN, 6), THEN, dead=True)
             before = await remains(store)
@@ -344,7 +344,7 @@ class TestForgetting(Dated):
             assert self.lies_in(*(row[0] for row in before[4:])) == ["rest"] * 2
             assert names([OLDEST])[0] not in self.parts()
 
-    async def test_those_that_finished_last_are_counted_over_all_days(self) -> None:
+    async def test_jobs_to_keep_are_counted_over_all_partitions(self) -> None:
         async with self.opened(THEN) as store:
             await ended(store, some(THEN, 3), THEN)
             await ended(store, some(THEN + DAY, 2, 3), THEN + DAY)
@@ -352,7 +352,7 @@ class TestForgetting(Dated):
             assert await store.forget({(COMPLETED, "task"): (3, NOW)}, now=NOW) == 2
             assert await remains(store) == before[2:]
 
-    async def test_jobs_of_that_day_that_finished_later_stay(self) -> None:
+    async def test_jobs_that_finished_after_the_limit_stay(self) -> None:
         async with self.opened(THEN) as store:
             await ended(store, some(THEN, 2), THEN)
             await ended(store, some(THEN, 2, 2), NOW - timedelta(hours=1))
@@ -369,7 +369,7 @@ class TestForgetting(Dated):
             assert await store.forget({(COMPLETED, "task"): (0, NOW)}, now=NOW) == 2
             assert await remains(store) == before[2:]
 
-    async def test_unfinished_jobs_of_that_day_keep_their_runs_and_lines(self) -> None:
+    async def test_unfinished_jobs_keep_their_runs_and_log_lines(self) -> None:
         async with self.opened(THEN) as store:
             await ended(store, some(THEN, 3), THEN, dead=True)
             await act(store, Action.RETRY, an_id(THEN, 1))
@@ -378,8 +378,8 @@ class TestForgetting(Dated):
             assert await remains(store) == [retried]
             assert len(retried[4]) == len(retried[5]) == 1
 
-    async def test_a_day_that_keeps_more_than_a_few_is_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("mainspring.stores.postgres.partition_pruning.FEW", 2)
+    async def test_partition_with_many_jobs_to_keep_is_not_dropped(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("mainspring.stores.postgres.partition_pruning.MAX_ROWS_MOVED", 2)
         async with self.opened(THEN) as store:
             await ended(store, some(THEN, 6), THEN)
             before = await remains(store)
@@ -387,27 +387,27 @@ class TestForgetting(Dated):
             assert (await remains(store), self.lies_in(before[0][0])) == (before, names([OLDEST]))
             assert await store.forget({(COMPLETED, "task"): (2, NOW)}, now=NOW) == 4
 
-    async def test_a_day_whose_jobs_may_be_young_is_left_alone(self) -> None:
+    async def test_partition_with_recent_jobs_is_not_dropped(self) -> None:
         async with self.opened(THEN) as store:
             await ended(store, some(THEN, 2), THEN)
             assert await store.forget({(COMPLETED, "task"): (0, OLDEST.end - DAY / 4)}, now=THEN + DAY) == 0
             assert names([OLDEST])[0] in self.parts()
             assert await store.forget({(COMPLETED, "task"): (0, OLDEST.end)}, now=THEN + DAY) == 2
 
-    async def test_days_without_jobs_go_when_they_are_old(self) -> None:
+    async def test_old_empty_partitions_are_dropped(self) -> None:
         async with self.opened(THEN) as store:
             assert await store.forget({}, now=OLDEST.end + 29 * DAY) == 0
             assert names([OLDEST])[0] in self.parts()
             assert await store.forget({}, now=OLDEST.end + 31 * DAY) == 0
-            assert self.parts() == [*names(following(OLDEST, AHEAD + 1)[2:]), "rest"]
+            assert self.parts() == [*names(following(OLDEST, DAYS_AHEAD + 1)[2:]), "rest"]
 
-    async def test_what_lies_in_no_day_is_left_to_others(self) -> None:
+    async def test_default_partition_is_not_dropped(self) -> None:
         async with self.opened(NOW) as store:
             await ended(store, some(THEN, 2), THEN)
             assert await store.forget(EVERYTHING, now=NOW) == 0
             assert await prune(store, EVERYTHING) == 2
 
-    async def test_a_key_of_a_completed_job_is_free_when_its_day_has_gone(self) -> None:
+    async def test_idempotency_key_is_free_after_its_partition_is_dropped(self) -> None:
         async with self.opened(THEN) as store:
             await ended(store, some(THEN, 1, idempotency_key="key"), THEN)
             (known,) = await put(store, new_job(idempotency_key="key"))
@@ -417,9 +417,11 @@ class TestForgetting(Dated):
             assert fresh != known
 
     @pytest.mark.parametrize("seed", range(6))
-    async def test_what_remains_is_what_remains_row_by_row(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_dropping_partitions_leaves_the_same_jobs_as_deleting_rows(
+        self, seed: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         draw = random.Random(seed)
-        monkeypatch.setattr("mainspring.stores.postgres.partition_pruning.FEW", draw.choice([0, 3, 1000]))
+        monkeypatch.setattr("mainspring.stores.postgres.partition_pruning.MAX_ROWS_MOVED", draw.choice([0, 3, 1000]))
         rules = {
             (state, task): (draw.choice([0, 0, 1, 3, 9]), THEN + draw.uniform(0, 9) * DAY)
             for state in (COMPLETED, DEAD) for task in ("a", "b", "c") if draw.random() < 0.8
@@ -444,7 +446,7 @@ class TestForgetting(Dated):
 
 
 class TestForgettingBesideWork(Dated):
-    async def test_a_reader_keeps_a_day_and_holds_nobody_up_for_long(self) -> None:
+    async def test_reader_prevents_a_drop_and_blocks_finishes_only_briefly(self) -> None:
         async with self.opened(THEN) as store, self.connected() as other, asyncio.timeout(20):
             await ended(store, some(THEN, 4), THEN)
             run = await start(store)
@@ -460,7 +462,7 @@ class TestForgettingBesideWork(Dated):
             assert await store.forget(EVERYTHING, now=NOW) == 0  # whoever was refused does not ask again at once
             assert await store.forget(EVERYTHING, now=NOW + timedelta(minutes=11)) == 4
 
-    async def test_a_writer_in_that_day_keeps_it(self) -> None:
+    async def test_writer_prevents_the_drop_of_its_partition(self) -> None:
         async with self.opened(THEN) as store, self.connected() as other, asyncio.timeout(20):
             await ended(store, some(THEN, 4), THEN)
             async with other.transaction():
@@ -468,7 +470,7 @@ class TestForgettingBesideWork(Dated):
                 assert await store.forget(EVERYTHING, now=NOW) == 0
             assert len(await all_jobs(store)) == 4
 
-    async def test_two_who_forget_at_once_count_each_job_once(self) -> None:
+    async def test_concurrent_pruning_counts_each_job_once(self) -> None:
         async with self.opened(THEN) as left, self.opened(THEN) as right:
             for n in range(3):
                 await ended(left, some(THEN + n * DAY, 4), THEN + n * DAY)
@@ -476,7 +478,7 @@ class TestForgettingBesideWork(Dated):
             assert sum(gone) == 12
             assert await all_jobs(left) == []
 
-    async def test_jobs_end_and_are_retried_while_days_go(self) -> None:
+    async def test_jobs_finish_and_are_retried_while_partitions_are_dropped(self) -> None:
         async with self.opened(THEN) as store, self.opened(THEN) as other, asyncio.timeout(60):
             for n in range(6):
                 await ended(store, some(THEN + n * DAY, 10), THEN + n * DAY, dead=True)
@@ -506,26 +508,26 @@ class TestPruner(Dated):
             clock.advance(days=40)
             yield app
 
-    async def test_it_drops_days(self) -> None:
+    async def test_pruner_drops_partitions(self) -> None:
         async with self.app() as app:
             assert await app.prune() == 38
             assert self.lies_in(*(job.id for job in await app.jobs.list())) == ["rest"] * 2
             assert names([OLDEST])[0] not in self.parts()
 
-    async def test_it_names_each_job_to_whoever_wants_to_know(self) -> None:
+    async def test_pruner_publishes_an_event_for_each_job_if_subscribed(self) -> None:
         async with self.app() as app:
             told: list[str] = []
             app.events.subscribe(JobsPruned, lambda event: told.extend(event.ids))
             assert await app.prune() == len(told) == 38
 
-    async def test_it_gives_each_job_to_the_archive(self) -> None:
+    async def test_pruner_archives_each_job(self) -> None:
         async with self.app() as app:
             kept: list[Archived] = []
             app.archive(kept.extend)
             assert await app.prune() == len(kept) == 38
             assert {len(one.lines) for one in kept} == {1}
 
-    async def test_days_go_also_if_every_job_is_archived(self) -> None:
+    async def test_partitions_are_dropped_after_archiving(self) -> None:
         async with self.app() as app:
             app.archive(lambda leaving: None)
             assert await app.prune() == 38
@@ -544,8 +546,8 @@ class TestPlans(Dated):
     async def explained(self) -> AsyncIterator[Callable[..., Awaitable[str]]]:
         place = PostgresUrl(self.url, "")
         for n in range(4):
-            async with self.opened(NOW - n * (AHEAD + 1) * DAY) as store:
-                await ended(store, some(NOW - n * (AHEAD + 1) * DAY, 20, 100 * n, tags=("x",)), NOW)
+            async with self.opened(NOW - n * (DAYS_AHEAD + 1) * DAY) as store:
+                await ended(store, some(NOW - n * (DAYS_AHEAD + 1) * DAY, 20, 100 * n, tags=("x",)), NOW)
         async with self.connected(**SETTINGS) as connection:
 
             async def explain(sql: str, *values: Any) -> str:
@@ -556,21 +558,21 @@ class TestPlans(Dated):
     def parts_in(self, plan: str) -> set[str]:
         return set(re.findall(r"on mainspring_finished_(\d{8}|rest)\b", plan))
 
-    async def test_what_is_asked_for_by_id_is_looked_for_in_its_day(self) -> None:
+    async def test_lookup_by_id_searches_one_partition(self) -> None:
         async with self.explained() as explain:
             ids = [job.id for job in some(NOW, 50)]
             columns: list[Any] = [["x"] * 50, ["x"] * 50, ["0"] * 50, ["1"] * 50, *[[None] * 50] * 3, ["{}"] * 50]
-            assert len(self.parts()) == 4 * (AHEAD + 1) + 1
+            assert len(self.parts()) == 4 * (DAYS_AHEAD + 1) + 1
             today = set(names([TODAY]))
             assert self.parts_in(await explain(enqueue._INSERT, ids, *columns, ["{}"] * 50, 1)) == today
-            assert self.parts_in(await explain(enqueue._ENDED, ids[0], ids[-1])) == today
+            assert self.parts_in(await explain(enqueue._FINISHED_IDS, ids[0], ids[-1])) == today
             by_id = "SELECT * FROM mainspring_finished WHERE id = ANY($1) ORDER BY id LIMIT 9"
             assert self.parts_in(await explain(by_id, ids)) == today
             said = json.dumps({id: ["x", 0, None] for id in ids})
             done = await explain(COMPLETE_ALL, SEPARATOR.join(ids), said, [], [], [], [], "ada", [], 0)
             assert self.parts_in(done) == set()
 
-    async def test_what_is_asked_of_all_days_goes_by_their_indexes(self) -> None:
+    async def test_lookups_in_all_partitions_use_their_indexes(self) -> None:
         async with self.explained() as explain:
             for sql, values in (
                 (read._GROUPS, ()),

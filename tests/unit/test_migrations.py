@@ -1,4 +1,4 @@
-"""The numbered steps of a schema, and what a release makes of tables it finds."""
+"""The numbered migrations of a schema, and whether a release can work on the tables it finds."""
 
 import pytest
 
@@ -28,46 +28,46 @@ not four;
 """)
 
 
-def test_the_way_up_is_every_step_between_and_the_way_down_is_the_same_backwards() -> None:
-    assert STEPS.way(0, 2) == [(1, "one;"), (2, "two;  -- with a comment")]
-    assert STEPS.way(3, 1) == [(2, "not three;"), (1, "not two;")]
-    assert STEPS.way(2, 2) == []
+def test_migrations_between_versions_go_up_and_down_in_order() -> None:
+    assert STEPS.between(0, 2) == [(1, "one;"), (2, "two;  -- with a comment")]
+    assert STEPS.between(3, 1) == [(2, "not three;"), (1, "not two;")]
+    assert STEPS.between(2, 2) == []
 
 
 @pytest.mark.parametrize(("version", "oldest"), [(0, 0), (1, 1), (2, 1), (3, 3)])
-def test_each_step_says_who_can_still_work_on_the_tables(version: int, oldest: int) -> None:
+def test_oldest_is_the_oldest_schema_that_can_still_work(version: int, oldest: int) -> None:
     assert STEPS.oldest(version) == oldest
 
 
-def test_whom_an_earlier_step_has_left_behind_a_later_one_does_not_take_back() -> None:
+def test_oldest_never_decreases_with_later_migrations() -> None:
     assert STEPS.oldest(4) == 3
 
 
-def test_tables_that_do_not_say_for_whom_they_are_are_for_those_who_know_them() -> None:
+def test_schema_without_oldest_is_for_its_own_version() -> None:
     assert STEPS.schema(9, None) == Schema(9, 4, 9)
 
 
-def test_the_target_is_the_newest_unless_one_is_named() -> None:
+def test_target_defaults_to_the_newest_version() -> None:
     assert (STEPS.target(None), STEPS.target(0), STEPS.target(3)) == (4, 0, 3)
 
 
 @pytest.mark.parametrize("target", [-1, 5])
-def test_a_target_nobody_knows_is_refused(target: int) -> None:
+def test_unknown_target_is_refused(target: int) -> None:
     with pytest.raises(BadInput, match=f"there is no schema version {target}; this release knows 0 to 4"):
         STEPS.target(target)
 
 
-def test_there_is_no_way_from_a_version_nobody_knows() -> None:
+def test_migrating_from_an_unknown_version_is_refused() -> None:
     with pytest.raises(SchemaMismatch, match="the store has schema 5, this release knows 4 at most"):
-        STEPS.way(5, 4)
+        STEPS.between(5, 4)
 
 
-@pytest.mark.parametrize("steps", [schema.STEPS, file.STEPS], ids=["postgres", "sqlite"])
-def test_every_real_step_goes_up_and_down_and_is_for_somebody(steps: Migrations) -> None:
-    for version in range(1, steps.newest + 1):
-        ((up, _),), ((down, _),) = steps.way(version - 1, version), steps.way(version, version - 1)
+@pytest.mark.parametrize("migrations", [schema.MIGRATIONS, file.MIGRATIONS], ids=["postgres", "sqlite"])
+def test_every_real_migration_goes_up_and_down(migrations: Migrations) -> None:
+    for version in range(1, migrations.newest + 1):
+        ((up, _),), ((down, _),) = migrations.between(version - 1, version), migrations.between(version, version - 1)
         assert (up, down) == (version, version - 1)
-        assert 1 <= steps.oldest(version) <= version
+        assert 1 <= migrations.oldest(version) <= version
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,5 @@ def test_every_real_step_goes_up_and_down_and_is_for_somebody(steps: Migrations)
         ),
     ],
 )
-def test_a_release_works_on_tables_that_are_not_older_than_it_and_still_for_it(
-    schema: Schema, trouble: str | None
-) -> None:
+def test_release_works_on_newer_compatible_tables_only(schema: Schema, trouble: str | None) -> None:
     assert (schema.trouble, schema.usable) == (trouble, trouble is None)

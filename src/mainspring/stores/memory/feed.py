@@ -1,0 +1,43 @@
+"""The memory store's live feed: the newest events, numbered, and until when a reader watches them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+
+from ...records.feed import MIN_FEED_ITEMS, Feed, FeedItem
+
+
+class MemoryFeed:
+    """The verbs on the feed; each runs under the store's lock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._feed_items: deque[FeedItem] = deque(maxlen=MIN_FEED_ITEMS)
+        self._last_number = 0
+        self._watched: datetime | None = None
+
+    def _locked(self) -> AbstractContextManager[object]:
+        raise NotImplementedError
+
+    async def watch(self, *, until: datetime, now: datetime) -> None:
+        with self._locked():
+            self._watched = max(self._watched or until, until)
+
+    async def watched(self) -> datetime | None:
+        with self._locked():
+            return self._watched
+
+    async def publish(self, news: Sequence[str], *, now: datetime) -> datetime | None:
+        with self._locked():
+            for text in news:
+                self._last_number += 1
+                self._feed_items.append(FeedItem(self._last_number, text))
+            return self._watched
+
+    async def news(self, *, after: int, limit: int) -> Feed:
+        with self._locked():
+            found = [item for item in self._feed_items if item.n > after][:limit]
+            return Feed(found, self._last_number - len(self._feed_items) + 1, self._last_number)

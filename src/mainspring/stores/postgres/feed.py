@@ -1,0 +1,59 @@
+"""The PostgreSQL store's live feed: the newest events, numbered, and until when a reader watches them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TypeVar
+
+from ...clock import instant, micros
+from ...records.feed import MIN_FEED_ITEMS, Feed, FeedItem
+from .pool import Verb
+
+T = TypeVar("T")
+
+_WATCH = """INSERT INTO mainspring_marks AS known VALUES ('watched', $1)
+    ON CONFLICT (name) DO UPDATE SET n = excluded.n WHERE known.n < excluded.n"""
+WATCHED = "SELECT n FROM mainspring_marks WHERE name = 'watched'"
+PUBLISH = "SELECT mainspring_publish($1, $2, $3)"
+# The number up to which mainspring_publish has deleted: below it are only dead rows, many of them.
+_FLOOR = "last / ($3::bigint / 10) * ($3::bigint / 10) - $3::bigint"
+# If ANALYZE runs while all rows are dead, the planner expects one row. For one row a bitmap, a sort, min() or max()
+# seem to cost no more than a step along the index, but they read every dead row. With the HOT_SETTINGS, ORDER BY n
+# LIMIT leaves the planner only the index.
+_READ = f"""WITH newest AS MATERIALIZED (SELECT coalesce((SELECT n FROM mainspring_news ORDER BY n DESC LIMIT 1),
+            (SELECT n FROM mainspring_marks WHERE name = 'promised'), 0) AS last),
+        feed AS MATERIALIZED (SELECT last, coalesce((SELECT n FROM mainspring_news WHERE n > {_FLOOR}
+            ORDER BY n LIMIT 1), last + 1) AS first FROM newest)
+    SELECT n, text, first, last FROM feed LEFT JOIN LATERAL (SELECT n, text FROM mainspring_news
+        WHERE n > $1 AND n >= first ORDER BY n LIMIT $2) AS one ON true ORDER BY n"""
+
+
+def _instant_or_none(us: int | None) -> datetime | None:
+    return None if us is None else instant(us)
+
+
+class PostgresFeed:
+    """The verbs on the feed."""
+
+    async def _call(self, verb: Verb[T]) -> T:
+        raise NotImplementedError
+
+    async def _hot(self, verb: Verb[T]) -> T:
+        raise NotImplementedError
+
+    async def watch(self, *, until: datetime, now: datetime) -> None:
+        await self._call(lambda db: db.run(_WATCH, micros(until)))
+
+    async def watched(self) -> datetime | None:
+        return _instant_or_none(await self._call(lambda db: db.value(WATCHED)))
+
+    async def publish(self, news: Sequence[str], *, now: datetime) -> datetime | None:
+        if not news:
+            return await self.watched()
+        return _instant_or_none(await self._hot(lambda db: db.value(PUBLISH, list(news), db.url.lock, MIN_FEED_ITEMS)))
+
+    async def news(self, *, after: int, limit: int) -> Feed:
+        rows = await self._hot(lambda db: db.rows(_READ, after, limit, MIN_FEED_ITEMS))
+        _, _, first, last = rows[0]
+        return Feed([FeedItem(n, text) for n, text, *_ in rows if n is not None], first, last)
