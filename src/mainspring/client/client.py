@@ -20,7 +20,7 @@ from ..records.run import Execution, LogLine
 from ..records.schema import Schema
 from ..records.worker import WorkerRow
 from ..schedule.record import Schedule, Tick
-from ..stores.rules import ids_in
+from ..stores.rules import unique_ids
 from .connection import MAX_BATCH_JOBS, MAX_WAIT_SECONDS, ApiConnection
 from .database_only import DatabaseOnly
 from .paging import PAGE_ITEMS, read_pages
@@ -98,7 +98,7 @@ class ApiClient(DatabaseOnly):
         self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
     ) -> list[Execution]:
         found = list[Execution]()
-        for id in sorted(ids_in(job_id)):
+        for id in sorted(unique_ids(job_id)):
             left = None if limit is None else limit - len(found)
             if left == 0:
                 break

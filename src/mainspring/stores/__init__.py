@@ -90,14 +90,14 @@ def open_store(
                 ) from None
             return RedisStore(redis, clock=clock, durability=durability)
         case "http" | "https":
-            from .http.place import ApiUrl
+            from ..client.url import ApiUrl
 
             api = ApiUrl(url, shown)
             try:
                 from ..client.client import ApiClient
             except ModuleNotFoundError as error:
                 raise BadSetting(f"store URL {shown!r} needs {error.name}: pip install 'mainspring[http]'") from None
-            return cast(Store, HttpStore(api, api_key))
+            return ApiClient(api, api_key)
         case unknown:
             what = f"unknown store {unknown!r}" if unknown else "no store named"
             raise BadSetting(f"{what} in URL {shown!r}: use {_FORMS}")

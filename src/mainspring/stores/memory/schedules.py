@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 
 from ...records.job import Job, State
 from ...schedule.job_ended import after_dependency_succeeded, after_job_ended, after_job_revived
-from ...schedule.record import TICKS_KEPT, Due, Schedule, Tick
+from ...schedule.record import MAX_KEPT_TICKS, Due, Schedule, Tick
 
 
 class MemoryScheduleTable:

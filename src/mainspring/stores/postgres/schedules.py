@@ -11,7 +11,7 @@ import msgspec
 from ...clock import micros, nearest_instant
 from ...records.job import UnreadableRecord
 from ...records.unreadable import decoded, readable
-from ...schedule.record import TICKS_KEPT, Due, Schedule, Tick
+from ...schedule.record import MAX_KEPT_TICKS, Due, Schedule, Tick
 from ..job_ends import JobTransition, ScheduleBatch, completed_schedules_of, schedules_of
 from .pool import BIGINT_ARRAY, Session
 
@@ -75,7 +75,7 @@ def tick_values(ticks: Sequence[tuple[str, Tick]]) -> Iterable[Sequence[str]]:
 
 
 async def trim_ticks(db: Session, ticks: Sequence[tuple[str, Tick]]) -> None:
-    newest = {name: tick.n - TICKS_KEPT for name, tick in ticks}
+    newest = {name: tick.n - MAX_KEPT_TICKS for name, tick in ticks}
     old = {name: str(n) for name, n in newest.items() if n > 0}
     if old:
         await db.run(_TRIM, list(old), list(old.values()))

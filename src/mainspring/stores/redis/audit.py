@@ -9,7 +9,7 @@ import msgspec
 
 from ...clock import Clock, micros
 from ...records.audit import AuditEntry, AuditFilter
-from ..rules import in_trail
+from ..rules import matches_audit_filter
 from .kept import entries_of, transact_documents
 from .shard import Shard, Shards
 
@@ -45,7 +45,7 @@ class RedisAudit:
                 texts = await shard.call("HMGET", f"{shard.base}:entry", *page) if page else []
                 pairs = zip(page, texts, strict=True)
                 read = entries_of([(id, text) for id, text in pairs if text and all(part in text for part in parts)])
-                found += [entry for entry in read if in_trail(entry, which)]
+                found += [entry for entry in read if matches_audit_filter(entry, which)]
                 if len(page) < step:
                     break
                 before, step = page[-1], FILTERED_PAGE_ROWS if parts else PAGE_ROWS

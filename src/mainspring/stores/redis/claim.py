@@ -286,7 +286,7 @@ async def order(
     async def propose() -> tuple[list[WorkerId], Unit]:
         known: dict[WorkerId, bytes | None] = {**await read_hash(shards.first, f"{base}:worker")}
         rows = WorkerTable(workers_of(known))
-        return rows.order(workers, orders, now, seen), _worker_unit(base, known, rows)
+        return rows.set_commands(workers, orders, now, seen), _worker_unit(base, known, rows)
 
     return await contend_one(shards, "order", propose)
 

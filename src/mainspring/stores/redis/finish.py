@@ -51,11 +51,16 @@ async def finish(shards: Shards, outcomes: Sequence[Outcome]) -> set[JobId]:
 
 async def _maybe_plain(shards: Shards, outcomes: Sequence[Outcome], times: Mapping[JobId, int]) -> list[Outcome]:
     """The outcomes that may be plain. None of a task with a circuit: its state depends on the order of all outcomes."""
-    tripping = {outcome.task for outcome in outcomes if outcome.breaker is not None and not rules.plain(outcome)}
+    tripping = {
+        outcome.task for outcome in outcomes if outcome.breaker is not None and not rules.is_plain_completion(outcome)
+    }
     simple = [
         outcome
         for outcome in outcomes
-        if rules.plain(outcome) and not outcome.then and times[outcome.id] == 1 and outcome.task not in tripping
+        if rules.is_plain_completion(outcome)
+        and not outcome.then
+        and times[outcome.id] == 1
+        and outcome.task not in tripping
     ]
     if not simple or len(shards.all) == 1:  # with one shard finish.lua checks the circuits itself
         return simple

@@ -14,7 +14,9 @@ from ...clock import EPOCH, instant, micros
 from ...records.audit import AuditEntry
 from ...records.document import Document
 from ...records.unreadable import readable
-from ..memory.documents import MemoryKeeper
+from ..memory.audit import MemoryAudit
+from ..memory.documents import MemoryDocuments
+from ..memory.feed import MemoryFeed
 from .index import Command
 from .shard import Shard, Shards
 from .transact import contend_one
@@ -51,7 +53,7 @@ def _entry_of(id: str, text: bytes) -> AuditEntry:
     return found[0] if found else AuditEntry(id=id, at=EPOCH, who="", action="", target="", outcome="{}")
 
 
-class Kept(MemoryKeeper):
+class Kept(MemoryDocuments, MemoryAudit, MemoryFeed):
     """The documents and entries that were read; the memory store's verbs run on nothing else."""
 
     def __init__(

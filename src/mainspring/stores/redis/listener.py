@@ -40,7 +40,7 @@ class RedisWakeups:
     def notify(self, *topics: str) -> None:
         """Wakes the waiters of these topics in this process."""
         for topic in topics:
-            self._broadcasts[topic].ring()
+            self._broadcasts[topic].wake_all()
 
 
 class RedisListener:

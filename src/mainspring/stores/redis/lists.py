@@ -14,7 +14,7 @@ from ...clock import micros
 from ...ids import JobId
 from ...records.job import Job, State
 from ...records.query import Cursor, Filter, Sort
-from ..rules import matches
+from ..rules import matches_filter
 from .access_paths import AccessPath, RegisterNames, access_paths, end_of, names_in, not_yet_due, ranks_in
 from .index import Command, id_range
 from .known import read_brief, read_shard
@@ -53,7 +53,7 @@ class ListRequest(NamedTuple):
     brief: bool = False
 
     def matching(self, jobs: Sequence[Job]) -> list[Job]:
-        return [job for job in jobs if self._has_sort_time(job) and matches(job, self.which, self.now)]
+        return [job for job in jobs if self._has_sort_time(job) and matches_filter(job, self.which, self.now)]
 
     def _has_sort_time(self, job: Job) -> bool:
         return self.sort == "created" or (job.state is State.PENDING if self.sort == "due" else job.state.final)

@@ -326,7 +326,7 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
         self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
     ) -> list[Execution]:
         with self._clock.outside():
-            return await read_executions(self._open(), sorted(ids_in(job_id)), after, limit)
+            return await read_executions(self._open(), sorted(unique_ids(job_id)), after, limit)
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         with self._clock.outside():

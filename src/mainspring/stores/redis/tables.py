@@ -109,7 +109,7 @@ class _Rows(dict[str, Schedule]):
         return super().get(name, default)
 
 
-class ScheduleTable(Series):
+class ScheduleTable(MemoryScheduleTable):
     """Schedules of the snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from ...clock import micros, nearest_instant
 from ...records.job import Job, UnreadableRecord
 from ...records.unreadable import decoded, readable
-from ...schedule.record import TICKS_KEPT, Due, Schedule, Tick
+from ...schedule.record import MAX_KEPT_TICKS, Due, Schedule, Tick
 from ..job_ends import JobEnd, JobTransition, ScheduleBatch, completed_schedules_of, schedules_of, transition_of
 
 _encode = msgspec.json.Encoder().encode
