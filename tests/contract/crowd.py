@@ -10,7 +10,7 @@ from mainspring.records.outcome import Policy
 from mainspring.records.query import Cursor, Filter, Sort
 from mainspring.store import Store
 from mainspring.stores.rules import matches_filter
-from mainspring.testing.contract.build import NOW, bring, later, new_job, put, settle, start
+from mainspring.testing.contract.build import NOW, finish_run, job_in_state, later, new_job, put, start
 
 FILTERS = {
     "any": Filter(),

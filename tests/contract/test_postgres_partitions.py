@@ -193,7 +193,7 @@ class TestDays(Dated):
 
     async def test_partition_is_not_created_if_the_default_one_has_its_rows(self) -> None:
         async with self.opened(NOW + DAYS_AHEAD * DAY) as store:
-            done = await bring(store, COMPLETED)
+            done = await job_in_state(store, COMPLETED)
         async with self.opened():
             assert self.parts() == [*names(following(TODAY, 2 * DAYS_AHEAD + 1)[1:]), "rest"]
             assert self.lies_in(done.id) == ["rest"]
@@ -281,7 +281,7 @@ class TestSteps(Dated):
             await store.migrate(1)
         async with self.opened(NOW + DAY) as store:
             assert self.parts() == [*names(following(DayPartition((NOW + DAY).date()), DAYS_AHEAD + 1)), "rest"]
-            assert await everything(store) == [done]
+            assert await all_jobs(store) == [done]
 
 
 async def ended(store: Store, jobs: Sequence[NewJob], at: datetime, *, dead: bool = False) -> None:

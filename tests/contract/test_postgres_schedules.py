@@ -103,9 +103,9 @@ class TestFiringStatements(Served):
         known = {row.name: row for row in await store.schedules(limit=size)}
         firings += [Firing(schedule=next_revision(known[job.schedule]), cancel=(job.id,)) for job in stopping]
         for row in await made(store, named("plain", size)):
-            firings.append(Firing(schedule=bumped(row), jobs=(tick_job(row),), ticks=(a_tick(),)))
+            firings.append(Firing(schedule=next_revision(row), jobs=(tick_job(row),), ticks=(a_tick(),)))
         for row in await made(store, named("full", size), ticks=MAX_KEPT_TICKS):
-            firings.append(Firing(schedule=bumped(row), ticks=(a_tick(MAX_KEPT_TICKS + 1),)))
+            firings.append(Firing(schedule=next_revision(row), ticks=(a_tick(MAX_KEPT_TICKS + 1),)))
         held, lapsed = await made(store, named("held", size)), await made(store, named("lapsed", size))
         await put(store, *(tick_job(row) for row in held), *(tick_job(row, expires_at=later(1)) for row in lapsed))
         firings += [Firing(schedule=next_revision(row), jobs=(tick_job(row),)) for row in (*held, *lapsed)]

@@ -21,7 +21,7 @@ from mainspring.stores.redis.shard import Shards
 from mainspring.stores.redis.snapshot import Snapshot
 from mainspring.stores.redis.store import RedisStore
 from mainspring.stores.redis.two_phase import Unit, commit_one
-from mainspring.stores.rules import matches
+from mainspring.stores.rules import matches_filter
 from mainspring.testing.contract.build import NOW, Contract, all_jobs, later, new_job, put
 from servers import Redis
 
