@@ -22,7 +22,7 @@ from mainspring.stores.redis.records import claim_key, packed
 from mainspring.stores.redis.store import RedisStore
 from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import NOW, Contract, act, all_jobs, beat, claim, finish_run, new_job, put, start
-from mainspring.worker.heartbeat import LET_GO
+from mainspring.worker.heartbeat import GIVE_UP_LEASE_SHARE
 from servers import Redis
 
 T = TypeVar("T")
@@ -126,7 +126,7 @@ class TestTrouble(Served):
 
     def test_the_reply_timeout_leaves_time_for_another_beat(self) -> None:
         usual = Settings()
-        assert usual.beat + REPLY_SECONDS + usual.beat / 2 < LET_GO * usual.lease
+        assert usual.beat + REPLY_SECONDS + usual.beat / 2 < GIVE_UP_LEASE_SHARE * usual.lease
 
     async def test_a_cancelled_caller_does_not_desynchronise_the_connection(self) -> None:
         async with self.opened() as store:
