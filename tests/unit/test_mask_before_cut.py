@@ -8,7 +8,7 @@ import pytest
 
 from mainspring.control.audit_log import ROOM, fitted
 from mainspring.mask import MAX_TEXT_CHARACTERS, mask_text
-from mainspring.records.outcome import MESSAGE_LIMIT, STACK_LIMIT, clean, failure_of
+from mainspring.records.outcome import MAX_MESSAGE_CHARACTERS, MAX_STACK_CHARACTERS, clean, failure_of
 from mainspring.records.unreadable import MAX_ERROR_CHARACTERS, unreadable
 from mainspring.task.context import LINE_LIMIT, clean_line
 
@@ -19,7 +19,7 @@ SECRETS = [KEY, LONG_PASSWORD, "postgres://user:kan4rivogel@host/db", '{"api_key
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-@pytest.mark.parametrize("limit", [60, 300, 1000, MESSAGE_LIMIT, STACK_LIMIT])
+@pytest.mark.parametrize("limit", [60, 300, 1000, MAX_MESSAGE_CHARACTERS, MAX_STACK_CHARACTERS])
 def test_no_part_of_a_secret_is_left_on_the_border_of_a_cut(secret: str, limit: int) -> None:
     half = (limit - 50) // 2
     for before in (0, max(0, half - 30), max(0, half - 3), half, half + 10):
@@ -32,7 +32,7 @@ def test_no_part_of_a_secret_is_left_on_the_border_of_a_cut(secret: str, limit: 
 
 def test_the_failure_of_a_run_keeps_no_part_of_a_key_that_had_to_be_cut() -> None:
     try:
-        raise ValueError(f"cannot read {KEY} of the vault " + "z" * MESSAGE_LIMIT)
+        raise ValueError(f"cannot read {KEY} of the vault " + "z" * MAX_MESSAGE_CHARACTERS)
     except ValueError as error:
         failure = failure_of(error)
     assert "kan4ri" not in failure.message

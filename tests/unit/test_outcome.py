@@ -10,8 +10,8 @@ from mainspring import Backoff, BadInput, Cancel, Discard, Job, JobTimeout, Main
 from mainspring.records.api_key import checked_role
 from mainspring.records.job import TRANSITIONS, State
 from mainspring.records.outcome import (
-    MESSAGE_LIMIT,
-    STACK_LIMIT,
+    MAX_MESSAGE_CHARACTERS,
+    MAX_STACK_CHARACTERS,
     Crashed,
     Done,
     Policy,
@@ -321,8 +321,8 @@ def test_a_huge_error_keeps_its_head_and_tail_within_the_limits() -> None:
     assert failure.message.startswith("head")
     assert failure.message.endswith("tail")
     assert "characters left out" in failure.message
-    assert len(failure.message) <= MESSAGE_LIMIT
-    assert len(failure.stack) <= STACK_LIMIT
+    assert len(failure.message) <= MAX_MESSAGE_CHARACTERS
+    assert len(failure.stack) <= MAX_STACK_CHARACTERS
 
 
 def test_an_error_too_long_to_be_masked_keeps_its_head_alone() -> None:
@@ -330,7 +330,7 @@ def test_an_error_too_long_to_be_masked_keeps_its_head_alone() -> None:
     failure = failure_of(raised(ValueError("head " + "x " * 5_000_000 + "tail")))
     assert failure.message.startswith("head x x")
     assert not failure.message.endswith("tail")
-    assert len(failure.message) <= MESSAGE_LIMIT
+    assert len(failure.message) <= MAX_MESSAGE_CHARACTERS
 
 
 def test_a_long_chain_of_causes_keeps_its_head_and_tail_within_the_limit() -> None:
@@ -342,7 +342,7 @@ def test_a_long_chain_of_causes_keeps_its_head_and_tail_within_the_limit() -> No
     stack = failure_of(error).stack
     assert "the root" in stack[:500]
     assert stack.endswith("ValueError: cause 199\n")
-    assert len(stack) <= STACK_LIMIT
+    assert len(stack) <= MAX_STACK_CHARACTERS
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,17 @@ from mainspring.insight import queue_depth as depth
 from mainspring.records.api_key import KEY, SCOPES, TOKEN
 from mainspring.records.circuit import Breaker
 from mainspring.records.job import INTERNAL, UNREADABLE, Action, Job, NewJob, State
-from mainspring.records.outcome import Crashed, Done, Poisoned, Policy, ProcessDied, Stopped, decide, failure_of, unfit
+from mainspring.records.outcome import (
+    Crashed,
+    Done,
+    Poisoned,
+    Policy,
+    ProcessDied,
+    Stopped,
+    bad_payload,
+    decide,
+    failure_of,
+)
 from mainspring.records.run import PARTIAL_KIND, PARTIAL_TYPE, Ending, Failure, Items
 from mainspring.records.skew import UndecodablePayload
 from mainspring.schedule.edit import fingerprint
@@ -108,7 +118,7 @@ def test_types_of_failures_that_are_named_in_the_code() -> None:
     assert (UNREADABLE, PARTIAL_TYPE, PARTIAL_KIND) == (
         "mainspring.Unreadable", "Partial", "Partial: … of … items failed",
     )  # fmt: skip
-    assert unfit("t", ValueError("no")).type == "BadPayload"
+    assert bad_payload("t", ValueError("no")).type == "BadPayload"
     assert failure_of(Snooze(1)).type == "Snooze"
 
 
@@ -242,7 +252,7 @@ def test_tags_of_triggers() -> None:
 def test_options_of_a_job_as_they_are_stored() -> None:
     job = NewJob(
         id="x", task="t", payload="{}", timeout=1.5, max_retries=2, tags=("a",), metadata={"b": 1}, schedule="s",
-        scheduled_at=NOW, beside=True, fingerprint="f",
+        scheduled_at=NOW, detached=True, fingerprint="f",
     )  # fmt: skip
     assert msgspec.json.decode(options_of(job)) == {
         "timeout": 1.5, "max_retries": 2, "tags": ["a"], "metadata": {"b": 1}, "schedule": "s",

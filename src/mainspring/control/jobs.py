@@ -273,7 +273,7 @@ class Jobs:
         return await self._by_filter(which, look, MAX_STEP_JOBS if arguments is UNSET else MAX_EDITED_JOBS, **part)
 
     async def _would(self, action: Action, job: Job, arguments: Mapping[str, Any] | UnsetType) -> Changed:
-        met = job.met(self._ground.clock.now())
+        met = job.state_at(self._ground.clock.now())
         if met not in ALLOWED[action]:
             return Changed([], {job.id: Refusal(met)})
         try:

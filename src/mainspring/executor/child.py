@@ -25,7 +25,17 @@ from ..clock import SystemClock
 from ..codec import Arguments, encode_result
 from ..errors import BadTask, JobTimeout
 from ..records.finding import size
-from ..records.outcome import MESSAGE_LIMIT, Cancel, Directive, Discard, Retry, Snooze, clean, failure_of, unfit
+from ..records.outcome import (
+    MAX_MESSAGE_CHARACTERS,
+    Cancel,
+    Directive,
+    Discard,
+    Retry,
+    Snooze,
+    bad_payload,
+    clean,
+    failure_of,
+)
 from ..records.run import Failure
 from ..task.context import NOTHING, Context, ReportBuffer, about, check_counts, finite, noted
 from ..task.interruption import Interrupted, TaskExit
@@ -126,7 +136,7 @@ class ChildContext(Context):
     def progress(self, done: float, total: float | None = None, note: str = "") -> Awaitable[None]:
         """Told at once; the worker decides what to make of it."""
         done, total = finite(done), None if total is None else finite(total)
-        self._line.send(ProgressMessage(done, total, clean(str(note), MESSAGE_LIMIT)))
+        self._line.send(ProgressMessage(done, total, clean(str(note), MAX_MESSAGE_CHARACTERS)))
         return NOTHING
 
     def items(self, *, success: int = 0, failed: int = 0, skipped: int = 0) -> None:
@@ -247,7 +257,7 @@ class ChildRun:
             args, kwargs = found.arguments.decode(order.job.payload)
         except Exception as error:
             version = found.arguments.fingerprint, found.arguments.parameters
-            return Raised(unfit(order.job.task, error), "unreadable", version=version)
+            return Raised(bad_payload(order.job.task, error), "unreadable", version=version)
         if found.arguments.context is not None:
             self._ctx = ChildContext(order, self._line, self._logger)
             args.insert(0, self._ctx)

@@ -35,11 +35,11 @@ JobNews = JobEnd | JobRevival
 
 def news_of(old: Job, new: Job) -> JobNews | None:
     """What the schedule of a job has to know about this change of it; None: nothing."""
-    if old.series is None or old.state.final == new.state.final:
+    if old.counted_schedule is None or old.state.final == new.state.final:
         return None
     if new.state.final:
-        return JobEnd(old.series, old.id, new.state, new.finished_at or new.run_at, new.result)
-    return JobRevival(old.series, old.id)
+        return JobEnd(old.counted_schedule, old.id, new.state, new.finished_at or new.run_at, new.result)
+    return JobRevival(old.counted_schedule, old.id)
 
 
 def schedules_of(news: Iterable[JobNews]) -> set[str]:

@@ -90,7 +90,7 @@ def options_of(job: NewJob | Job) -> str:
         job.metadata,
         job.schedule,
         job.scheduled_at,
-        job.beside,
+        job.detached,
         job.fingerprint,
         job.enqueued_by,
     )
@@ -189,7 +189,7 @@ def strict_job_of(row: Row) -> Job:
         cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
         metadata=LEFT_OUT if extra.cut else extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at,
-        beside=extra.beside, fingerprint=extra.fingerprint, enqueued_by=extra.enqueued_by, payload=payload,
+        detached=extra.beside, fingerprint=extra.fingerprint, enqueued_by=extra.enqueued_by, payload=payload,
         failure=None if failure is None else _failure(failure), result=result, progress=progress_of(progress),
     )  # fmt: skip
 
@@ -270,7 +270,7 @@ def claimed_of(row: Row, lease: Lease, worker: WorkerId, now: datetime) -> Job:
         attempt=attempt, crashes=crashes, runs=runs, lease=lease, worker=worker, started_at=now,
         cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
-        metadata=extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at, beside=extra.beside,
+        metadata=extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at, detached=extra.beside,
         fingerprint=extra.fingerprint, enqueued_by=extra.enqueued_by,
         failure=None if failure is None else _failure(failure), payload=payload, progress=progress_of(progress),
     )  # fmt: skip

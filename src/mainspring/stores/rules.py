@@ -35,7 +35,7 @@ def to_job(new: NewJob, now: datetime) -> Job:
         timeout=new.timeout, max_retries=new.max_retries, backoff=new.backoff, tags=new.tags,
         metadata=deepcopy(new.metadata) if new.metadata else {},
         unique_key=new.unique_key, idempotency_key=new.idempotency_key,
-        schedule=new.schedule, scheduled_at=new.scheduled_at, beside=new.beside, fingerprint=new.fingerprint,
+        schedule=new.schedule, scheduled_at=new.scheduled_at, detached=new.detached, fingerprint=new.fingerprint,
         enqueued_by=new.enqueued_by,
     )  # fmt: skip
 
@@ -251,7 +251,7 @@ def brief_job(job: Job) -> Job:
     if not options:
         return short
     return replace(
-        short, metadata=LEFT_OUT, timeout=UNSET, max_retries=None, backoff=None, beside=False, fingerprint=None,
+        short, metadata=LEFT_OUT, timeout=UNSET, max_retries=None, backoff=None, detached=False, fingerprint=None,
         enqueued_by=None,
     )  # fmt: skip
 

@@ -95,7 +95,7 @@ def _undecided(job: Job, ended: RunEnd, error: BaseException, now: datetime) -> 
     return Outcome(
         id=job.id, lease=job.lease or "", state=_DEAD, ending=Ending.FAILED, finished_at=now,
         failure=Failure("NotJudged", clean(text, MESSAGE_CHARACTERS), raised.stack), task=job.task, queue=job.queue,
-        started_at=job.started_at, due_at=job.due_at, schedule=job.series,
+        started_at=job.started_at, due_at=job.due_at, schedule=job.counted_schedule,
     )  # fmt: skip
 
 

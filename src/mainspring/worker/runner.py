@@ -31,7 +31,7 @@ from ..records.outcome import (
     RemoteFailure,
     RunEnd,
     UnreadableAbroad,
-    unfit,
+    bad_payload,
 )
 from ..records.run import Failure, Usage
 from ..records.skew import UndecodablePayload
@@ -121,7 +121,7 @@ class Runner:
         try:
             ctx.arguments = self._tasks[job.task].arguments.decode(job.payload)
         except BaseException as error:  # of any kind: validators of the arguments' classes run there
-            return self._unreadable(job.task, unfit(job.task, error))
+            return self._unreadable(job.task, bad_payload(job.task, error))
         failpoint("run.started")
         try:
             value = await self._calls[job.task](ctx)

@@ -59,7 +59,7 @@ def job_of(schedule: Schedule, tick: Tick, payload: str, now: datetime, fingerpr
         id=tick.job_id or "", task=spec.task, payload=payload, queue=spec.queue, priority=spec.priority,
         expires_at=None if spec.expires is None else now + timedelta(seconds=spec.expires), timeout=spec.timeout,
         max_retries=spec.max_retries, backoff=spec.backoff, tags=spec.tags, metadata=spec.metadata,
-        idempotency_key=key, schedule=schedule.name, scheduled_at=tick.at, beside=tick.reason == BACKFILL,
+        idempotency_key=key, schedule=schedule.name, scheduled_at=tick.at, detached=tick.reason == BACKFILL,
         fingerprint=fingerprint,
     )  # fmt: skip
 

@@ -67,10 +67,10 @@ class Series:
     def follow(self, old: Job | None, new: Job | None, at: datetime) -> None:
         """A job was written over another one, or over none; new None: it was deleted."""
         job = new or old
-        if job is None or old is None or job.series is None:
+        if job is None or old is None or job.counted_schedule is None:
             return
         final = new is None or new.state.final
-        if old.state.final == final or (row := self.rows.get(job.series)) is None:
+        if old.state.final == final or (row := self.rows.get(job.counted_schedule)) is None:
             return  # a schedule that has nothing to learn is not looked at
         if final:
             self._end(row, job, None if new is None else new.state, at)

@@ -157,14 +157,18 @@ async def follow(db: Session, pairs: Iterable[Pair]) -> None:
 async def drop(db: Session, jobs: Sequence[Job], now: datetime) -> None:
     """The jobs and all that is kept beside them; their schedules hear of it."""
     ids = [job.id for job in jobs]
-    gone = [JobEnd(job.series, job.id, None, now) for job in jobs if job.series is not None and not job.state.final]
+    gone = [
+        JobEnd(job.counted_schedule, job.id, None, now)
+        for job in jobs
+        if job.counted_schedule is not None and not job.state.final
+    ]
     await series.tell(db, gone)
     for table, column in (("executions", "job_id"), ("logs", "job_id"), ("jobs", "id"), ("finished", "id")):
         await db.run(f"DELETE FROM mainspring_{table} WHERE {column} = ANY($1)", ids)
 
 
 def series_of(jobs: Iterable[Job]) -> set[str]:
-    return {job.series for job in jobs if job.series is not None}
+    return {job.counted_schedule for job in jobs if job.counted_schedule is not None}
 
 
 # who holds a key

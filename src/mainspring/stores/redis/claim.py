@@ -166,8 +166,8 @@ async def paused_queues(homes: Shards) -> set[str]:
 
 def _schedules_of(snapshot: Snapshot, now: datetime) -> set[Name]:
     """A job that expires tells its schedule."""
-    jobs = [job for _, job in snapshot.jobs.values() if job is not None and job.series is not None]
-    return {Name("schedule", job.series or "") for job in jobs if job.shown(now) == "expired"}
+    jobs = [job for _, job in snapshot.jobs.values() if job is not None and job.counted_schedule is not None]
+    return {Name("schedule", job.counted_schedule or "") for job in jobs if job.shown(now) == "expired"}
 
 
 async def _candidates(

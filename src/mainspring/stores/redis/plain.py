@@ -212,7 +212,7 @@ async def finish(homes: Shards, outcomes: Sequence[Outcome], others: set[str]) -
 def _plain(job: Job, outcome: Outcome, circuits: set[str]) -> bool:
     """Whether only the job and its schedule change. An idempotency key stays with a job that has completed."""
     runs = job.state is State.RUNNING and job.lease == outcome.lease
-    same = job.series == outcome.schedule and job.unique_key is None and job.task not in circuits
+    same = job.counted_schedule == outcome.schedule and job.unique_key is None and job.task not in circuits
     return runs and same and job.failure is None and job.crashes == 0 and job.attempt == 1
 
 

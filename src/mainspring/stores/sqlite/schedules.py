@@ -77,8 +77,8 @@ def follow(db: sqlite3.Connection, old: Job, new: Job | None, at: datetime) -> N
     if new is not None:
         news = news_of(old, new)
         tell(db, [] if news is None else [news])
-    elif old.series is not None and not old.state.final:
-        tell(db, [JobEnd(old.series, old.id, None, at)])
+    elif old.counted_schedule is not None and not old.state.final:
+        tell(db, [JobEnd(old.counted_schedule, old.id, None, at)])
 
 
 # reading

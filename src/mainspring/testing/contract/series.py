@@ -155,7 +155,7 @@ class SeriesContract(Contract):
     async def test_a_job_made_beside_the_series_tells_nothing(self, how: Any) -> None:
         async with self.opened() as store:
             old, (job_id,) = await launch(store)
-            (beside,) = await put(store, tick_job(old, later(-3600), beside=True))
+            (beside,) = await put(store, tick_job(old, later(-3600), detached=True))
             await run(store, beside, how)
             if isinstance(how, Discard):
                 await act(store, Action.RETRY, beside)

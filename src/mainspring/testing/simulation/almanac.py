@@ -201,7 +201,7 @@ class Almanac:
     def moved(self, old: Job | None, job: Job) -> None:
         """A job of a schedule was written."""
         name = job.schedule or ""
-        life = None if job.beside else self._life(name)
+        life = None if job.detached else self._life(name)
         self._hold(name, job)
         if old is None:
             self.jobs[job.id] = job
