@@ -28,15 +28,15 @@ from msgspec.structs import replace
 
 from .clock import EPOCH, Clock, StoreClock, SystemClock
 from .codec import encode_call, is_async
-from .config import Fire, load, span
+from .config import Fire, load, read_span
 from .control import Audit, Dead, Executions, Jobs, Keys, Queues, Schedules, Triggers, Webhooks, Workers
 from .control.ground import Ground
 from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
-from .events import Bus, E, Event, JobEnqueued, enqueued
+from .events import Bus, E, Event, JobEnqueued, enqueued_event
 from .feed.event import feed_filter
 from .feed.hub import FeedHub, Item
 from .feed.publisher import FeedPublisher
-from .health import Health, check
+from .health import Health, check_health
 from .ids import JobId
 from .insight.settings_report import sources
 from .insight.stats import LONGEST, Stats, grouped, of, pace, resolution, series, summed, top_errors, total
@@ -46,7 +46,7 @@ from .middleware import Middleware
 from .records.circuit import Breaker
 from .records.job import INTERNAL, Enqueued, Job, NewJob, OnConflict, Shown, is_internal
 from .records.outcome import Outcome, Policy
-from .records.tally import SECONDS, begin
+from .records.tally import SPAN_SECONDS, span_start
 from .retry import Backoff
 from .schedule.options import Declared, ScheduleOptions, check_own, checked_trigger, declared, interval
 from .span import Span, seconds
@@ -66,11 +66,11 @@ from .task.task import (
     Task,
     TaskOptions,
     check_name,
+    check_one_key,
+    check_portable,
     check_public,
-    checked,
-    exclusive,
+    checked_options,
     new_job,
-    travelling,
 )
 from .trigger import Cron, Trigger, cron
 from .webhook.delivery import OPTIONS as DELIVERY
@@ -97,7 +97,7 @@ Errors = type[BaseException] | tuple[type[BaseException], ...]
 
 
 # The leadership that fires schedules where the setting `fire` is "leader".
-FIRE = "mainspring.fire"
+FIRING_LEADER = "mainspring.fire"
 _JOB_OPTIONS = frozenset({"delay", "run_at", "within"})
 _TASK_OPTIONS = frozenset(TaskOptions.__struct_fields__) - _JOB_OPTIONS
 # What belongs to the code that runs, not to those who ask for it.
@@ -407,16 +407,18 @@ class Mainspring:
                         raise BadTask(f"task {title!r}: option {key} does not belong on a {'stub' if stub else 'task'}")
                     way = did_you_mean(key, known | {"name"} | (set() if stub else {"middleware"}))
                     raise BadTask(f"task {title!r}: unexpected keyword argument {key!r}; {way}")
-            given = checked({key: value for key, value in options.items() if value is not UNSET}, f"task {title!r}")
+            given = checked_options(
+                {key: value for key, value in options.items() if value is not UNSET}, f"task {title!r}"
+            )
             if stub:
-                travelling(given, title)
+                check_portable(given, title)
             layers = middleware if isinstance(middleware, Sequence) else (middleware,)
             if not all(is_async(layer) for layer in layers):
                 raise BadTask(f"task {title!r}: middleware is a list of `async def layer(ctx, call_next)` functions")
             handler = given.get("on_failure")
             if handler is not None and check_handler(handler).app is not self:
                 raise BadTask(f"task {title!r}: on_failure is task {handler.name!r} of another app; register it here")
-            settled = exclusive(TaskOptions(**given), title)
+            settled = check_one_key(TaskOptions(**given), title)
             self.tasks[title] = Task(self, title, fn, settled, middleware, stub)
             return self.tasks[title]
 
@@ -519,7 +521,7 @@ class Mainspring:
         arguments = {name: task.arguments for name, task in self.tasks.items()}
         return Scheduler(
             self.clock, self.events, self._declared, arguments, payload_limit=self.settings.payload_limit,
-            fires=fire != "never", leader=self._candidate(FIRE) if fire == "leader" else None,
+            fires=fire != "never", leader=self._candidate(FIRING_LEADER) if fire == "leader" else None,
         )  # fmt: skip
 
     def _handle(self, enqueued: Enqueued, task: str) -> Handle[Any]:
@@ -590,9 +592,9 @@ class Mainspring:
         if self.tasks:
             raise UnknownTask(f"no task {task!r} is registered in this app; {did_you_mean(task, self.tasks)}")
         payload = encode_call(check_name(task, "task name"), arguments, self.settings.payload_limit)
-        given = checked(options, f"task {task!r}")
-        travelling(given, task)
-        asked = exclusive(TaskOptions(**given), task)
+        given = checked_options(options, f"task {task!r}")
+        check_portable(given, task)
+        asked = check_one_key(TaskOptions(**given), task)
         return new_job(task, payload, asked, asked, self.clock.now(), lambda: arguments)
 
     def check_within(self) -> None:
@@ -641,7 +643,7 @@ class Mainspring:
         if within is None and self.events.wants(JobEnqueued):
             for job, answer in zip(jobs, answers, strict=True):
                 if answer.status != "refused":
-                    self.events.emit(enqueued(now, job, answer))
+                    self.events.emit(enqueued_event(now, job, answer))
         return [self._handle(answer, job.task) for job, answer in zip(jobs, answers, strict=True)]
 
     # run
@@ -701,7 +703,7 @@ class Mainspring:
         """
         if check_name(name, "leader's name").startswith("mainspring."):
             raise BadInput(f"leaders whose names begin with 'mainspring.' are the engine's own, got {name!r}")
-        return self._candidate(name, None if ttl is None else span(ttl, f"leader {name!r}: ttl"))
+        return self._candidate(name, None if ttl is None else read_span(ttl, f"leader {name!r}: ttl"))
 
     def _candidate(self, name: str, ttl: float | None = None) -> Leader:
         settings = self.settings
@@ -758,9 +760,9 @@ class Mainspring:
             return await stats(self.opened, window, queue, task)
         store, now = await self.opened(), self.clock.now()
         span = resolution(window)
-        since = EPOCH if window is None else begin(now - window, span)
+        since = EPOCH if window is None else span_start(now - window, span)
         tallies = of(await store.tallies(span, since=since), queue, task)
-        step, whole = timedelta(seconds=SECONDS[span]), summed(tallies)
+        step, whole = timedelta(seconds=SPAN_SECONDS[span]), summed(tallies)
         counts, points = await store.counts(now=now), series(tallies, since, now, step) if step else []
         return Stats(
             queues=list(await self.queues.list()), window=window, total=total(whole),
@@ -771,7 +773,7 @@ class Mainspring:
 
     async def health(self, *, store: bool = True) -> Health:
         """Whether the workers of this process turn and the store answers, if it is to be asked; if not, why."""
-        return await check(self.opened, list(self._workers), store=store)
+        return await check_health(self.opened, list(self._workers), store=store)
 
     async def prune(self, tasks: Sequence[str] | None = None) -> int:
         """Removes finished jobs that retention does not keep, as workers do by themselves; returns how many.

@@ -26,7 +26,7 @@ _SUSPECT = re.compile(rb"\\u0000|null|\d{19}")
 _OTHER = bytes(set(range(256)) - set(b'[]{}"'))
 # Bytes of a fingerprint's digest: it tells apart the few versions of one task.
 FINGERPRINT_BYTES = 5
-PARAMETERS_LIMIT = 500
+MAX_PARAMETERS_CHARACTERS = 500
 # What a task's first parameter is called if its author means the Context of the run.
 _CONTEXT_NAMES = ("ctx", "context")
 
@@ -106,7 +106,7 @@ def _inspect(value: Any) -> None:
                 _inspect(item)
 
 
-def data(text: str) -> Any:
+def decode_or_text(text: str) -> Any:
     """What the JSON text says; the text itself if it is none."""
     try:
         return msgspec.json.decode(text)
@@ -175,7 +175,7 @@ class Arguments:
     def parameters(self) -> str:
         """What the function takes, for people: (to: str, cc: list[str] = …)."""
         text = f"({', '.join(map(_shown, self._declared))})"
-        return text if len(text) <= PARAMETERS_LIMIT else f"{text[: PARAMETERS_LIMIT - 1]}…"
+        return text if len(text) <= MAX_PARAMETERS_CHARACTERS else f"{text[: MAX_PARAMETERS_CHARACTERS - 1]}…"
 
     @cached_property
     def fingerprint(self) -> str:

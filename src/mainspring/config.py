@@ -15,7 +15,7 @@ from msgspec.structs import fields
 
 from .errors import BadSetting
 from .retry import Backoff
-from .span import Span, parsed
+from .span import Span, parse_span
 from .suggest import did_you_mean, nearest_name
 
 _logger = logging.getLogger("mainspring")
@@ -29,12 +29,12 @@ _MB = 1 << 20
 _SIZE_UNITS = {"": 1, "K": 1 << 10, "M": _MB, "G": 1 << 30}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?\s*", re.ASCII | re.IGNORECASE)
 # The margin of a leader's term has to cover what clocks may be wrong by.
-LEAST_TTL = 1.0
+MIN_TTL_SECONDS = 1.0
 # More processes than this on one machine is a slip of the finger.
-_MOST_WORKERS = 1000
+_MAX_WORKERS = 1000
 # A century: beyond, subtracting it from now leaves the calendar.
-_MOST_DAYS = 36_500
-_MOST_HOURS = 8760
+_MAX_DAYS = 36_500
+_MAX_SESSION_HOURS = 8760
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -161,11 +161,11 @@ def _warn_of_unknown(environ: Mapping[str, str], settings: Iterable[str]) -> Non
 
 def _read(name: str, value: Any, source: str) -> Any:
     if name in SPANS:
-        return span(value, source, zero=name == "skew")
+        return read_span(value, source, zero=name == "skew")
     if name == "workers":
-        return workers(value, source)
+        return read_workers(value, source)
     if name == "recycle_memory":
-        return size(value, source)
+        return read_size(value, source)
     default = _DEFAULTS[name]
     if isinstance(default, tuple):
         return _list(value, source)
@@ -224,12 +224,12 @@ def _number(value: Any, source: str) -> float:
     return number
 
 
-def span(value: Span, source: str, *, zero: bool = False) -> float:
+def read_span(value: Span, source: str, *, zero: bool = False) -> float:
     """Seconds from 5, 2.5, "5m", "1h30m" or a timedelta; with `zero`, 0 is one, too."""
     if isinstance(value, timedelta):
         number = value.total_seconds()
     elif isinstance(value, str):
-        found = parsed(value)
+        found = parse_span(value)
         if found is None:
             raise BadSetting(f"{source} must be a span such as 30, '30s', '5m' or '1h30m', got {value!r:.80}")
         number = found
@@ -242,7 +242,7 @@ def span(value: Span, source: str, *, zero: bool = False) -> float:
     return float(number)
 
 
-def size(value: int | str, source: str) -> int:
+def read_size(value: int | str, source: str) -> int:
     """Bytes from 536870912 or "512MB" (of 1024 KB of 1024 bytes); 0, or at least one MB."""
     number: Any = value
     if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
@@ -255,15 +255,15 @@ def size(value: int | str, source: str) -> int:
     return int(number)
 
 
-def workers(value: int | str, source: str) -> int:
+def read_workers(value: int | str, source: str) -> int:
     """A number of processes; "auto" is one for each processor this process may use."""
     if isinstance(value, str) and value.strip().lower() == "auto":
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     number: Any = value
     if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
         number = int(value)
-    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MOST_WORKERS:
-        raise BadSetting(f"{source} must be a whole number from 1 to {_MOST_WORKERS}, or 'auto'; got {value!r}")
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MAX_WORKERS:
+        raise BadSetting(f"{source} must be a whole number from 1 to {_MAX_WORKERS}, or 'auto'; got {value!r}")
     return number
 
 
@@ -272,9 +272,9 @@ def _check(s: Settings) -> None:
         raise BadSetting(
             f"lease ({s.lease:g}s) must be at least twice beat ({s.beat:g}s), or one late beat loses every job"
         )
-    if s.leader_ttl < LEAST_TTL:
+    if s.leader_ttl < MIN_TTL_SECONDS:
         raise BadSetting(
-            f"leader_ttl must be at least {LEAST_TTL:g}s, clocks are not more exact; got {s.leader_ttl:g}s"
+            f"leader_ttl must be at least {MIN_TTL_SECONDS:g}s, clocks are not more exact; got {s.leader_ttl:g}s"
         )
     if s.leader_ttl < 2 * s.leader_refresh:
         raise BadSetting(
@@ -284,10 +284,10 @@ def _check(s: Settings) -> None:
     if s.metrics_port > 65_535:
         raise BadSetting(f"metrics_port must be from 0 (none) to 65535, got {s.metrics_port}")
     for name, days in (("history_days", s.history_days), ("audit_days", s.audit_days)):
-        if not 0 <= days <= _MOST_DAYS:
-            raise BadSetting(f"{name} must be from 0 to {_MOST_DAYS}, got {days:g}")
-    if not 0 < s.session_hours <= _MOST_HOURS:
-        raise BadSetting(f"session_hours must be more than 0 and at most {_MOST_HOURS}, got {s.session_hours:g}")
+        if not 0 <= days <= _MAX_DAYS:
+            raise BadSetting(f"{name} must be from 0 to {_MAX_DAYS}, got {days:g}")
+    if not 0 < s.session_hours <= _MAX_SESSION_HOURS:
+        raise BadSetting(f"session_hours must be more than 0 and at most {_MAX_SESSION_HOURS}, got {s.session_hours:g}")
     if s.port > 65_535:
         raise BadSetting(f"port must be from 0 (any that is free) to 65535, got {s.port}")
     try:

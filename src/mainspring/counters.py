@@ -10,8 +10,8 @@ from msgspec import Struct
 from .histogram import bucket_of
 
 # As many sets of label values are told apart in one metric; what comes after them is counted together.
-LABELS = 200
-OTHER = "(other)"
+MAX_LABEL_SETS = 200
+OTHER_LABEL = "(other)"
 _SEPARATOR = "\x00"
 
 
@@ -96,13 +96,13 @@ class Counters:
         return taken
 
 
-def values(labels: str) -> list[str]:
+def label_values(labels: str) -> list[str]:
     """The label values that stand under one key."""
     return labels.split(_SEPARATOR)
 
 
 def _place(known: KeysView[str], labels: str) -> str:
     """Where to count these labels: their own place while there is room, then that of all others."""
-    if labels in known or len(known) < LABELS:
+    if labels in known or len(known) < MAX_LABEL_SETS:
         return labels
-    return _SEPARATOR.join(OTHER for _ in values(labels))
+    return _SEPARATOR.join(OTHER_LABEL for _ in label_values(labels))

@@ -21,13 +21,13 @@ from .records.outcome import Outcome
 from .records.run import Ending, RunReport
 from .records.worker import WorkerCommand
 from .schedule.record import Tick
-from .survived_errors import SurvivedErrors, count, is_own_cancellation
+from .survived_errors import SurvivedErrors, count_error, is_own_cancellation
 
 _logger = logging.getLogger("mainspring")
 # Seconds that coroutine subscribers have for their last events when the app is closed.
 FLUSH_SECONDS = 5.0
 # Events that wait for one subscriber on one loop; what comes beyond is dropped, logged and counted.
-MAX_WAITING = 10_000
+MAX_WAITING_EVENTS = 10_000
 # Events after which other tasks of the loop have their turn.
 TURN_EVENTS = 100
 
@@ -221,7 +221,7 @@ class StoreTrouble(Event, frozen=True, kw_only=True):
     again: float
 
 
-def enqueued(at: datetime, job: NewJob, answer: Enqueued | None = None) -> JobEnqueued:
+def enqueued_event(at: datetime, job: NewJob, answer: Enqueued | None = None) -> JobEnqueued:
     """The store has taken the job, or has said what it did instead."""
     status = "new" if answer is None or answer.status == "refused" else answer.status
     return JobEnqueued(
@@ -230,7 +230,7 @@ def enqueued(at: datetime, job: NewJob, answer: Enqueued | None = None) -> JobEn
     )  # fmt: skip
 
 
-def ended(at: datetime, job: Job, outcome: Outcome) -> JobEnded:
+def ended_event(at: datetime, job: Job, outcome: Outcome) -> JobEnded:
     """The most telling event for a run whose outcome stands."""
     if outcome.failure is None:
         return JobEnded(at=at, job=job, outcome=outcome)
@@ -256,7 +256,7 @@ class EventsDropped(MainspringError):
     """A coroutine subscriber got more events than it could take."""
 
 
-class _Line:
+class _LoopQueue:
     """The events that wait on one loop, and the task that delivers them while there are any."""
 
     def __init__(self) -> None:
@@ -269,21 +269,21 @@ class AsyncSubscriber:
 
     def __init__(self, act: Callable[[Any], Any]) -> None:
         self.act = act
-        self._lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
+        self._lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopQueue] = WeakKeyDictionary()
         self._dropped = SurvivedErrors("subscriber", "events beyond the limit are dropped")
 
     def __call__(self, event: object) -> None:
         loop = asyncio.get_running_loop()
-        line = self._lines.setdefault(loop, _Line())
-        if len(line.waiting) >= MAX_WAITING:
-            self._dropped(EventsDropped(f"{MAX_WAITING:,} events wait for subscriber {self.act!r}"))
+        line = self._lines.setdefault(loop, _LoopQueue())
+        if len(line.waiting) >= MAX_WAITING_EVENTS:
+            self._dropped(EventsDropped(f"{MAX_WAITING_EVENTS:,} events wait for subscriber {self.act!r}"))
             return
         line.waiting.append(event)
         if line.task is None:
             # Without the context of the run that emitted it: what the subscriber logs is not the run's.
             line.task = loop.create_task(self._deliver(line), context=Context())
 
-    async def _deliver(self, line: _Line) -> None:
+    async def _deliver(self, line: _LoopQueue) -> None:
         try:
             while line.waiting:
                 for _ in range(min(TURN_EVENTS, len(line.waiting))):
@@ -299,7 +299,7 @@ class AsyncSubscriber:
             if is_own_cancellation(error):
                 raise
             _logger.exception("subscriber %r raised on %s", self.act, type(event).__name__)
-            count("subscriber", error)
+            count_error("subscriber", error)
 
     async def flush(self, timeout: float) -> None:
         """Waits until the events of this loop are delivered; after `timeout` seconds those left are dropped."""
@@ -359,7 +359,7 @@ class Bus:
                 raise
             except BaseException as error:  # one that says CancelledError would end the loop it is called from
                 _logger.exception("subscriber %r raised on %s", act, type(event).__name__)
-                count("subscriber", error)
+                count_error("subscriber", error)
 
     def _acts(self, kind: type[Event]) -> tuple[Callable[[Any], object], ...]:
         # A new one with each subscription: another thread may be about to write what it found before.

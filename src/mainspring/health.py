@@ -15,8 +15,8 @@ from .survived_errors import SurvivedErrors
 from .worker.worker import Worker
 
 # Real seconds that the store may take to answer.
-PATIENCE = 5.0
-SILENT = "the store does not answer"
+STORE_TIMEOUT_SECONDS = 5.0
+NO_ANSWER = "the store does not answer"
 _unanswered = SurvivedErrors("health", "whoever asks hears that this is not ready")
 DEAF = "notifications do not reach it, so it looks for jobs at its poll interval; mainspring doctor says why"
 
@@ -39,10 +39,10 @@ class Health(Struct, frozen=True):
 
 
 def _for_strangers(reason: str) -> str:
-    if not reason.startswith(SILENT):
+    if not reason.startswith(NO_ANSWER):
         return reason
     _unanswered(StoreUnavailable(reason))
-    return f"{SILENT}; the log says why"
+    return f"{NO_ANSWER}; the log says why"
 
 
 class Body(Struct, frozen=True):
@@ -58,7 +58,9 @@ class ProbeResult(Struct, frozen=True):
     body: Body
 
 
-async def check(opened: Callable[[], Awaitable[Store]], workers: Iterable[Worker], *, store: bool = True) -> Health:
+async def check_health(
+    opened: Callable[[], Awaitable[Store]], workers: Iterable[Worker], *, store: bool = True
+) -> Health:
     """Without `store` it is not asked: one that is away is no reason to start a live process anew."""
     workers = list(workers)
     stuck = [reason for worker in workers for reason in worker.stuck()]
@@ -69,12 +71,12 @@ async def check(opened: Callable[[], Awaitable[Store]], workers: Iterable[Worker
 
 async def _trouble(opened: Callable[[], Awaitable[Store]]) -> list[str]:
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
             store = await opened()
             await store.time()
             trouble = (await store.schema()).trouble
     except TimeoutError:
-        return [f"the store has not answered within {PATIENCE:g} s"]
+        return [f"the store has not answered within {STORE_TIMEOUT_SECONDS:g} s"]
     except Exception as error:  # whatever it is, the answer to "how are you?" is an answer
-        return [mask_text(f"{SILENT}: {error}")]
+        return [mask_text(f"{NO_ANSWER}: {error}")]
     return [trouble] if trouble else []

@@ -39,13 +39,13 @@ def new_id(now: datetime) -> str:
     return f"{_head(stamp >> 12)}{stamp & 0xFFF:03x}{_tail}"
 
 
-def new_series(now: datetime) -> str:
+def new_id_series(now: datetime) -> str:
     """The first of many ids that nobody else mints: those that follow it can be told from it alone."""
     bits = int.from_bytes(os.urandom(8), "big") & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
     return f"{new_id(now)[:19]}{bits >> 48:04x}-{bits & 0xFFFF_FFFF_FFFF:012x}"
 
 
-def following(first: str, n: int) -> str:
+def nth_id(first: str, n: int) -> str:
     """The n-th id after the first of a series; n is below a million."""
     stamp = (int(first[:8], 16) << 28) + (int(first[9:13], 16) << 12) + int(first[15:18], 16) + n
     return f"{_head(stamp >> 12)}{stamp & 0xFFF:03x}{first[18:]}"

@@ -16,29 +16,29 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from .clock import StoreClock, Timer
-from .config import LEAST_TTL
+from .config import MIN_TTL_SECONDS
 from .errors import BadInput, BadSetting, NotLeader, ShuttingDown, StoreUnavailable
 from .events import Bus, LeaderChanged
 from .poll_interval import poll_interval
 from .schedule.record import LeaderTerm
 from .store import Store
-from .store_retry import trouble
-from .survived_errors import count
+from .store_retry import store_trouble
+from .survived_errors import count_error
 from .sync import Sync
 
 T = TypeVar("T")
 # The share of a term after which a leader that could not prolong it stops believing. The rest is for the clocks:
 # corrected to the store's they are wrong by 0.1 s at most, on either side, so a term is never shorter than LEAST_TTL.
-BELIEF = 0.8
+BELIEF_SHARE = 0.8
 # Seconds between two looks at a store that is busy with other things.
-REST = 0.5
+BUSY_RETRY_SECONDS = 0.5
 # Real seconds to give a term back; a store that hangs does not keep anybody from stopping.
-LEAVE = 5.0
+RELEASE_TIMEOUT_SECONDS = 5.0
 
 _logger = logging.getLogger("mainspring")
 
 
-class Held(Struct, frozen=True):
+class HeldTerm(Struct, frozen=True):
     """A term that is ours, and how long we may believe so: by the store's time and by this machine's, both."""
 
     term: int
@@ -65,11 +65,11 @@ class Leader:
         instance: str = "",
     ) -> None:
         """Terms last `ttl` seconds unless prolonged, every `refresh`; who waits looks every `poll` at least."""
-        if ttl < LEAST_TTL:
-            raise BadSetting(f"leader {name!r}: ttl must be at least {LEAST_TTL:g} s; clocks are not more exact")
+        if ttl < MIN_TTL_SECONDS:
+            raise BadSetting(f"leader {name!r}: ttl must be at least {MIN_TTL_SECONDS:g} s; clocks are not more exact")
         self.name = name
         self._ttl = ttl
-        self._margin = ttl * (1 - BELIEF)
+        self._margin = ttl * (1 - BELIEF_SHARE)
         self._refresh = refresh
         self._poll = poll
         self._opened = opened
@@ -83,7 +83,7 @@ class Leader:
         self._pid = os.getpid()
         self.holder = f"{self._instance}-{self._pid}-{os.urandom(4).hex()}"
         """Who we are in the store."""
-        self._held: Held | None = None
+        self._held: HeldTerm | None = None
         self._past = 0
         self._unsure = False
         self._guard: Timer | None = None
@@ -229,7 +229,7 @@ class Leader:
 
     # being elected
 
-    async def _elected(self, end: float) -> Held:
+    async def _elected(self, end: float) -> HeldTerm:
         """The term we lead in, sooner or later; NotLeader at the end."""
         failures = 0
         while True:
@@ -237,7 +237,7 @@ class Leader:
             try:
                 store = await self._opened()
                 asked = await self._ask(store)
-                if isinstance(asked, Held):
+                if isinstance(asked, HeldTerm):
                     return asked
                 if (left := end - self._clock.monotonic()) <= 0:
                     raise self._not_leader(f"{asked.holder} leads in term {asked.term}, until {asked.until}")
@@ -248,13 +248,13 @@ class Leader:
                 if (left := end - self._clock.monotonic()) <= 0:
                     raise self._not_leader(f"the store does not answer: {error}") from error
                 await self._clock.sleep(self._trouble(error, failures, left))
-            if (rest := min(looked + REST, end) - self._clock.monotonic()) > 0:
+            if (rest := min(looked + BUSY_RETRY_SECONDS, end) - self._clock.monotonic()) > 0:
                 await self._clock.sleep(rest)
 
     def _trouble(self, error: StoreUnavailable, failures: int, most: float) -> float:
         """Tells of it; the seconds until we try again."""
         doing = f"electing the leader of {self.name!r}"
-        told = trouble(error, failures, doing=doing, at=self._clock.now(), seed=self.holder, most=most)
+        told = store_trouble(error, failures, doing=doing, at=self._clock.now(), seed=self.holder, most=most)
         self._bus.emit(told)
         return told.again
 
@@ -263,7 +263,7 @@ class Leader:
         over = (until - self._clock.now()).total_seconds()
         await store.wait(None, max(0.0, min(poll_interval(store, self._poll), over, left)))
 
-    async def _ask(self, store: Store) -> Held | LeaderTerm:
+    async def _ask(self, store: Store) -> HeldTerm | LeaderTerm:
         """Takes the leadership if it is free; else, whose it is."""
         async with self._turn:
             if self._held is not None and self.is_leader:
@@ -293,8 +293,8 @@ class Leader:
         self._unsure = False
         return answer, sent
 
-    def _adopt(self, answer: LeaderTerm, sent: float) -> Held:
-        held = Held(answer.term, answer.until - timedelta(seconds=self._margin), sent + self._ttl - self._margin)
+    def _adopt(self, answer: LeaderTerm, sent: float) -> HeldTerm:
+        held = HeldTerm(answer.term, answer.until - timedelta(seconds=self._margin), sent + self._ttl - self._margin)
         if self._clock.monotonic() >= held.ends or self._clock.now() >= held.until:
             self._unsure = True
             raise StoreUnavailable(f"the answer came too late to lead {self.name!r}")
@@ -311,11 +311,11 @@ class Leader:
             self._tell(held.term, True)
         return held
 
-    def _lapse(self, held: Held) -> None:
+    def _lapse(self, held: HeldTerm) -> None:
         if self._held is held:
             self._lose(held)
 
-    def _lose(self, held: Held | None) -> None:
+    def _lose(self, held: HeldTerm | None) -> None:
         """It is over, whatever the store says: known here first, told once."""
         if held is None or self._held is None or self._held.term != held.term:
             return
@@ -328,17 +328,17 @@ class Leader:
     async def _give_back(self) -> None:
         """Tells the store that we do not lead, unless we do again."""
         try:
-            async with asyncio.timeout(LEAVE), self._turn:
+            async with asyncio.timeout(RELEASE_TIMEOUT_SECONDS), self._turn:
                 if self._held is None:
                     await self._lead(await self._opened(), 0.0)
         except (StoreUnavailable, ShuttingDown, TimeoutError) as error:
             text = "leader %r: the store was not told of its end (%s: %s); the term ends by itself within %g s"
             _logger.warning(text, self.name, type(error).__name__, error, self._ttl)
-            count("leader", error)
+            count_error("leader", error)
 
     # keeping
 
-    def _keep(self, held: Held) -> None:
+    def _keep(self, held: HeldTerm) -> None:
         if self._keeper is not None:
             if self._kept == held.term and not self._keeper.done():
                 return
@@ -377,7 +377,7 @@ class Leader:
                 act(leading)
             except (Exception, SystemExit) as error:
                 _logger.exception("leader %r: %r raised on being told %s", self.name, act, leading)
-                count("subscriber", error)
+                count_error("subscriber", error)
 
 
 async def _awaited(work: Callable[[], Awaitable[T]]) -> T:

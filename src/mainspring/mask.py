@@ -12,9 +12,9 @@ from typing import Any
 
 MASK = "***"
 # Ends the line that stands for what was left out of a text.
-CUT = "characters left out …\n"
+CUT_MARK = "characters left out …\n"
 # Data nested deeper than this is hidden whole.
-DEPTH = 100
+MAX_DEPTH = 100
 # A longer text is hidden whole: one pattern at a time goes over all of it, and nothing else runs meanwhile.
 MAX_TEXT_CHARACTERS = 1 << 20
 # Of one value, what lies beyond that many parts, or characters in texts, is hidden whole.
@@ -64,7 +64,7 @@ _PLAIN = frozenset({"null", "None", "true", "false", "True", "False", "", MASK})
 
 def mask(value: Any) -> Any:
     """A copy of JSON-able data in which secrets are "***": whole values under telling names, parts of other texts."""
-    return _Masking().mask(value, DEPTH)
+    return _Masking().mask(value, MAX_DEPTH)
 
 
 def is_secret(name: str) -> bool:
@@ -173,8 +173,8 @@ def _without_private_keys(text: str) -> str:
     parts, at = [], 0
     end = _search(_KEY_ENDS, text, 0) if "-----END " in text else None
     if end is not None and _search(_KEY_BEGINS, text[: end.start()], 0) is None:
-        cut = text.rfind(CUT, 0, end.start())
-        parts, at = [text[: cut + len(CUT)] if cut >= 0 else "", MASK], end.end()
+        cut = text.rfind(CUT_MARK, 0, end.start())
+        parts, at = [text[: cut + len(CUT_MARK)] if cut >= 0 else "", MASK], end.end()
     while (begin := _search(_KEY_BEGINS, text, at)) is not None:
         end = _search(_KEY_ENDS, text, begin.end())
         parts += [text[at : begin.start()], MASK]

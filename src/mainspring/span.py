@@ -22,7 +22,7 @@ _UNITS: dict[float, tuple[str, ...]] = {
 _SECONDS = {name: unit for unit, names in _UNITS.items() for name in names}
 
 
-def parsed(text: str) -> float | None:
+def parse_span(text: str) -> float | None:
     """The seconds that a text means, or None if it is not a span. A number alone is in seconds."""
     words = " ".join(text[: _MAX_CHARACTERS + 1].lower().split())
     pieces = _PIECE.findall(words)
@@ -40,7 +40,7 @@ def _exact(units: dict[float | None, float]) -> float:
 
 def seconds(span: Span, what: str, most: float = MAX_SPAN_SECONDS) -> float:
     """A span as seconds; refuses what is not a finite number of them, negative, or more than `most`."""
-    value = span.total_seconds() if isinstance(span, timedelta) else parsed(span) if isinstance(span, str) else span
+    value = span.total_seconds() if isinstance(span, timedelta) else parse_span(span) if isinstance(span, str) else span
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         raise BadSetting(f"{what} takes a span such as 30, '4s', '1h30m' or a timedelta, 0 or more; {_got(span)}")
     if value > most:

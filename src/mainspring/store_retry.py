@@ -13,7 +13,7 @@ from .events import Bus, StoreTrouble
 from .retry import Backoff
 
 T = TypeVar("T")
-_AGAIN = Backoff(initial=0.1, max=2.0, jitter=0.5)
+_BACKOFF = Backoff(initial=0.1, max=2.0, jitter=0.5)
 
 
 class StoreRetry:
@@ -32,13 +32,13 @@ class StoreRetry:
                 return await act()
             except StoreUnavailable as error:
                 failures += 1
-                told = trouble(error, failures, doing=doing, at=self._clock.now(), seed=f"{self._name}{doing}")
+                told = store_trouble(error, failures, doing=doing, at=self._clock.now(), seed=f"{self._name}{doing}")
                 self._bus.emit(told)
                 await self._clock.sleep(told.again)
 
 
-def trouble(
+def store_trouble(
     error: StoreUnavailable, failures: int, *, doing: str, at: datetime, seed: str = "", most: float = math.inf
 ) -> StoreTrouble:
     """What to tell of so many failures in a row, and how long to wait before trying again."""
-    return StoreTrouble(at=at, doing=doing, error=str(error), again=min(_AGAIN.delay(failures, seed), most))
+    return StoreTrouble(at=at, doing=doing, error=str(error), again=min(_BACKOFF.delay(failures, seed), most))

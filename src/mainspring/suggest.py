@@ -45,7 +45,7 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
     return near[0] if near else None
 
 
-def unexpected(call: str, name: str, known: Iterable[str]) -> TypeError:
+def unexpected_keyword(call: str, name: str, known: Iterable[str]) -> TypeError:
     """What a call raises that got a keyword it does not have."""
     return TypeError(f"{call}() got an unexpected keyword argument {name!r}; {did_you_mean(name, known)}")
 
@@ -62,7 +62,7 @@ class SuggestingMeta(type):
                 match = _UNEXPECTED.search(str(bad))
                 if match is None or match["name"] not in kwargs:
                     raise
-                raise unexpected(cls.__name__, match["name"], _keywords(cls)) from None
+                raise unexpected_keyword(cls.__name__, match["name"], _keywords(cls)) from None
 
 
 class SuggestingStructMeta(SuggestingMeta, StructMeta):

@@ -26,7 +26,7 @@ def count_in(meter: Counters) -> None:
     _meters.add(meter)
 
 
-def count(loop: str, error: BaseException) -> None:
+def count_error(loop: str, error: BaseException) -> None:
     """Counts an error that the caller logs itself."""
     for meter in tuple(_meters):
         meter.count(METRIC, loop, type(error).__name__)
@@ -56,7 +56,7 @@ class SurvivedErrors:
 
     def __call__(self, error: BaseException) -> None:
         """Counts the error; logs it, with its traceback if it is not one of ours, unless its kind was just logged."""
-        count(self._loop, error)
+        count_error(self._loop, error)
         kind, now = type(error).__name__, _clock.monotonic()
         if now - self._logged_at.get(kind, -LOG_EVERY_SECONDS) < LOG_EVERY_SECONDS:
             self._unlogged[kind] = self._unlogged.get(kind, 0) + 1

@@ -48,7 +48,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     raise MainspringError(".sync was used inside an event loop; await the method without .sync there")
 
 
-class Errands:
+class CallerThread:
     """What a thread that waits does meanwhile, piece by piece, because only it may or can."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class Errands:
 
 def _wait(work: Coroutine[Any, Any, T]) -> T:
     """For the coroutine, which runs in the bridge's thread and may have errands for this one."""
-    errands = Errands()
+    errands = CallerThread()
     token = _caller.set(errands)  # the coroutine gets a copy of what is set here
     try:
         future = asyncio.run_coroutine_threadsafe(work, _bridge())
@@ -94,15 +94,15 @@ def _wait(work: Coroutine[Any, Any, T]) -> T:
     return future.result()
 
 
-_caller: ContextVar[Errands | None] = ContextVar("mainspring_caller", default=None)
+_caller: ContextVar[CallerThread | None] = ContextVar("mainspring_caller", default=None)
 
 
-def plain() -> bool:
+def is_sync_caller() -> bool:
     """Whether this runs for a caller that does not await."""
     return _caller.get() is not None
 
 
-async def aside(act: Callable[[], T]) -> T:
+async def run_blocking(act: Callable[[], T]) -> T:
     """Blocking work on what is the caller's: in its own thread if it does not await, else beside the event loop."""
     if (caller := _caller.get()) is not None:
         return await caller.do(act)

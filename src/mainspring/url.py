@@ -37,7 +37,7 @@ class Url(NamedTuple):
         return self.hosts[0]
 
 
-def split(text: str, *, many: bool = False) -> Url:
+def split_url(text: str, *, many: bool = False) -> Url:
     """Raises ValueError with what the URL has that it must not have; a list of hosts is read if `many` are taken.
 
     The brackets of IPv6 hosts are why urllib does not do it: which of them `urlsplit` takes has changed in patch

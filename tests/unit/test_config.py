@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import fields
 
 from mainspring import Backoff, BadSetting, Mainspring
-from mainspring.config import Settings, load, size, span
+from mainspring.config import Settings, load, read_size, read_span
 
 ALL = [field.name for field in fields(Settings)]
 
@@ -138,7 +138,7 @@ def test_the_app_refuses_a_setting_nobody_knows() -> None:
     ],
 )
 def test_a_span_may_be_written_in_many_ways(value: Any, seconds: float) -> None:
-    assert span(value, "it") == seconds
+    assert read_span(value, "it") == seconds
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_span_may_be_written_in_many_ways(value: Any, seconds: float) -> None:
     ],
 )
 def test_a_size_may_be_written_in_many_ways(value: Any, bytes: int) -> None:
-    assert size(value, "it") == bytes
+    assert read_size(value, "it") == bytes
 
 
 def test_auto_is_one_process_for_each_processor_this_one_may_use() -> None:

@@ -6,8 +6,8 @@ from typing import Any, get_args
 import pytest
 
 from mainspring import Job, State
-from mainspring.records.job import ALLOWED, FINAL, IDEMPOTENT, SHOWN, TRANSITIONS, UNFINISHED, Action, Shown
-from mainspring.records.run import KIND_LIMIT, WENT_WELL, WENT_WRONG, Ending, Execution, Failure, Items
+from mainspring.records.job import ALLOWED, FINAL, IDEMPOTENT_STATES, SHOWN, TRANSITIONS, UNFINISHED, Action, Shown
+from mainspring.records.run import MAX_KIND_CHARACTERS, WENT_WELL, WENT_WRONG, Ending, Execution, Failure, Items
 from mainspring.stores.rules import act
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -99,7 +99,7 @@ def test_a_running_job_can_be_cancelled_and_nothing_else() -> None:
 
 
 def test_an_idempotency_key_outlives_its_completed_job() -> None:
-    assert UNFINISHED | {State.COMPLETED} == IDEMPOTENT
+    assert UNFINISHED | {State.COMPLETED} == IDEMPOTENT_STATES
 
 
 # the state people see
@@ -198,8 +198,8 @@ def test_failures_of_two_types_are_of_two_kinds() -> None:
 
 @pytest.mark.parametrize("message", ["x" * 10_000, "1" * 10_000, "' " * 10_000, "1x" * 10_000])
 def test_the_kind_of_a_failure_is_bounded(message: str) -> None:
-    assert len(Failure("T" * 256, message).kind) == KIND_LIMIT
-    assert len(Failure("T", message).kind) <= KIND_LIMIT
+    assert len(Failure("T" * 256, message).kind) == MAX_KIND_CHARACTERS
+    assert len(Failure("T", message).kind) <= MAX_KIND_CHARACTERS
 
 
 # how runs and their items went

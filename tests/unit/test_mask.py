@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.mask import DEPTH, MASK, is_secret, mask, mask_text
+from mainspring.mask import MASK, MAX_DEPTH, is_secret, mask, mask_text
 
 CANARY = "kan4ri-vogel"
 
@@ -66,7 +66,7 @@ def test_data_nested_without_end_is_hidden_where_it_is_too_deep() -> None:
     hidden, depth = mask(data), 0
     while isinstance(hidden, list):
         hidden, depth = hidden[0], depth + 1
-    assert (hidden, depth) == (MASK, DEPTH)
+    assert (hidden, depth) == (MASK, MAX_DEPTH)
 
 
 LEAKS = [

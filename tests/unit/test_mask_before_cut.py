@@ -9,8 +9,8 @@ import pytest
 from mainspring.control.audit_log import ROOM, fitted
 from mainspring.mask import MAX_TEXT_CHARACTERS, mask_text
 from mainspring.records.outcome import MAX_MESSAGE_CHARACTERS, MAX_STACK_CHARACTERS, clean, failure_of
-from mainspring.records.unreadable import MAX_ERROR_CHARACTERS, unreadable
-from mainspring.task.context import LINE_LIMIT, clean_line
+from mainspring.records.unreadable import MAX_ERROR_CHARACTERS, unreadable_record
+from mainspring.task.context import MAX_LINE_CHARACTERS, clean_line
 
 LINES = "\n".join(f"kan4ri{n:05}vogelkan4rivogelkan4rivogelkan4rivogelkan4rivogelkan4ri" for n in range(400))
 KEY = f"-----BEGIN RSA PRIVATE KEY-----\n{LINES}\n-----END RSA PRIVATE KEY-----"
@@ -43,15 +43,15 @@ def test_the_failure_of_a_run_keeps_no_part_of_a_key_that_had_to_be_cut() -> Non
 def test_a_line_of_a_run_and_an_entry_of_the_audit_trail_are_masked_before_they_are_cut() -> None:
     for secret in (KEY, f"postgres://user:{'kan4ri' * 60}@host"):
         for before in (8, 200):
-            line = clean_line(f"{'x' * (LINE_LIMIT - before)} {secret}")
+            line = clean_line(f"{'x' * (MAX_LINE_CHARACTERS - before)} {secret}")
             assert "kan4ri" not in line
-            assert len(line) <= LINE_LIMIT + 40
+            assert len(line) <= MAX_LINE_CHARACTERS + 40
     assert "kan4ri" not in fitted({"kwargs": {"key": KEY, "more": "x" * ROOM}, "note": LONG_PASSWORD})
 
 
 def test_the_error_of_an_unreadable_record_is_masked_before_it_is_cut() -> None:
     text = "x" * (MAX_ERROR_CHARACTERS - 40) + " postgres://user:kan4ri" + "v" * 100 + "@host"
-    assert "kan4ri" not in unreadable("job", "one", text).error
+    assert "kan4ri" not in unreadable_record("job", "one", text).error
 
 
 def test_what_is_short_enough_is_kept_as_it_is() -> None:

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.counters import LABELS, OTHER, Counters, CounterSnapshot, values
+from mainspring.counters import MAX_LABEL_SETS, OTHER_LABEL, Counters, CounterSnapshot, label_values
 
 
 def copy(counts: CounterSnapshot) -> CounterSnapshot:
@@ -39,14 +39,14 @@ def test_a_process_that_ends_takes_nothing_back(events: list[tuple[str, int]], k
 
 def test_labels_beyond_the_limit_are_counted_together() -> None:
     meter = Counters()
-    for n in range(LABELS + 50):
+    for n in range(MAX_LABEL_SETS + 50):
         meter.count("calls", f"v{n}", "e")
         meter.observe("seconds", [1.0], f"q{n}")
     counts = meter.whole()
-    assert len(counts.totals["calls"]) == len(counts.spreads["seconds"]) == LABELS + 1
-    assert sum(counts.totals["calls"].values()) == LABELS + 50
-    (other,) = (key for key in counts.totals["calls"] if OTHER in key)
-    assert values(other) == [OTHER, OTHER]
+    assert len(counts.totals["calls"]) == len(counts.spreads["seconds"]) == MAX_LABEL_SETS + 1
+    assert sum(counts.totals["calls"].values()) == MAX_LABEL_SETS + 50
+    (other,) = (key for key in counts.totals["calls"] if OTHER_LABEL in key)
+    assert label_values(other) == [OTHER_LABEL, OTHER_LABEL]
     assert counts.totals["calls"][other] == 50
 
 

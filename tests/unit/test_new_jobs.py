@@ -60,7 +60,7 @@ async def test_tags_and_metadata_of_jobs_made_together_are_looked_at_once(
     app: Mainspring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[Any] = []
-    monkeypatch.setattr("mainspring.task.new_jobs.checked", lambda given, of: looked.append(given))
+    monkeypatch.setattr("mainspring.task.new_jobs.checked_options", lambda given, of: looked.append(given))
     made = app.tasks["send"].using(tags=["a"], metadata={"b": 1})
     await app.enqueue_many(made.job(str(n)) for n in range(100))
     assert len(looked) == 2

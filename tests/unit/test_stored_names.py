@@ -17,12 +17,12 @@ from mainspring.api import edit_claim, etag, idempotency
 from mainspring.api.access import cookie
 from mainspring.api.access import first_run as welcome
 from mainspring.api.routes import session
-from mainspring.app import FIRE
+from mainspring.app import FIRING_LEADER
 from mainspring.codec import encode_result
 from mainspring.control import keys, queue_pauses
 from mainspring.errors import ItemsFailed, JobTimeout
 from mainspring.insight import queue_depth as depth
-from mainspring.records.api_key import KEY, SCOPES, TOKEN
+from mainspring.records.api_key import KEY_PREFIX, SCOPES, TOKEN_PREFIX
 from mainspring.records.circuit import Breaker
 from mainspring.records.job import INTERNAL, UNREADABLE, Action, Job, NewJob, State
 from mainspring.records.outcome import (
@@ -43,7 +43,7 @@ from mainspring.schedule.record import BACKFILL, BY_HAND, INPUT, Spec, Tick, key
 from mainspring.stores.postgres.url import PostgresUrl as PostgresPlace
 from mainspring.stores.redis.url import RedisUrl as RedisPlace
 from mainspring.stores.rows import options_of
-from mainspring.task.dead_letter import MARK
+from mainspring.task.dead_letter import METADATA_KEY
 from mainspring.task.interruption import TaskExit
 from mainspring.testing.contract.build import NOW, a_schedule
 from mainspring.trigger import At, Calendar, Cron, Every
@@ -183,7 +183,7 @@ def test_fingerprints_of_tasks() -> None:
 
 
 def test_names_of_internal_tasks_queues_and_leaders() -> None:
-    assert (INTERNAL, TASK, QUEUE, FIRE, MARK) == (
+    assert (INTERNAL, TASK, QUEUE, FIRING_LEADER, METADATA_KEY) == (
         "mainspring.", "mainspring.webhook", "webhooks", "mainspring.fire", "dead_letter_of",
     )  # fmt: skip
 
@@ -207,7 +207,7 @@ def test_kinds_of_documents() -> None:
 
 
 def test_forms_of_secrets_and_cookies() -> None:
-    assert (KEY, TOKEN, PREFIX, cookie.NAME) == ("msk", "mst", "whsec_", "__Host-mainspring")
+    assert (KEY_PREFIX, TOKEN_PREFIX, PREFIX, cookie.NAME) == ("msk", "mst", "whsec_", "__Host-mainspring")
     assert {scope.partition(":")[2] for scope in SCOPES} == {"read", "write"}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mainspring import Handle, JobDead, JobNotFound, Mainspring, MainspringError, ResultTimeout, ShuttingDown, State
-from mainspring.sync import aside, run
+from mainspring.sync import run, run_blocking
 
 REFUSED = ".sync was used inside an event loop; await the method without .sync there"
 
@@ -154,7 +154,7 @@ def test_both_ways_see_the_same_jobs(app: Mainspring) -> None:
 
 def test_what_is_the_callers_is_done_in_its_own_thread() -> None:
     async def work() -> tuple[str, str]:
-        return threading.current_thread().name, await aside(lambda: threading.current_thread().name)
+        return threading.current_thread().name, await run_blocking(lambda: threading.current_thread().name)
 
     assert run(work()) == ("mainspring-sync", threading.current_thread().name)
 
@@ -162,7 +162,7 @@ def test_what_is_the_callers_is_done_in_its_own_thread() -> None:
 def test_an_error_in_the_callers_thread_is_raised_where_it_was_asked_for() -> None:
     async def work() -> str:
         try:
-            return await aside(lambda: str(1 // 0))
+            return await run_blocking(lambda: str(1 // 0))
         except ZeroDivisionError:
             return "met"
 
@@ -177,7 +177,7 @@ def test_a_caller_that_is_interrupted_leaves_nothing_waiting_for_it() -> None:
 
     async def work() -> None:
         try:
-            await aside(interrupted)
+            await run_blocking(interrupted)
         except asyncio.CancelledError:
             ended.append("cancelled")
             raise
@@ -191,4 +191,4 @@ def test_a_caller_that_is_interrupted_leaves_nothing_waiting_for_it() -> None:
 
 
 async def test_code_that_awaits_keeps_its_loop_free_meanwhile() -> None:
-    assert await aside(threading.current_thread) is not threading.current_thread()
+    assert await run_blocking(threading.current_thread) is not threading.current_thread()

@@ -12,7 +12,7 @@ from http_client import Client
 from mainspring import ApiKeyExists, ApiKeyNotFound, BadInput, Mainspring, StoreUnavailable
 from mainspring.actor import act_as
 from mainspring.control import keys
-from mainspring.records.api_key import SCOPES, fingerprint
+from mainspring.records.api_key import SCOPES, hash_secret
 from mainspring.testing import Faults, FaultStore, VirtualClock
 
 NEVER = "msk_0123456789ab_" + "a" * 43
@@ -48,7 +48,7 @@ async def test_a_secret_is_told_once_and_only_its_hash_is_kept(spring: Mainsprin
     kept = await everything(spring)
     assert secret not in kept
     assert secret.rpartition("_")[2] not in kept
-    assert fingerprint(secret) in kept
+    assert hash_secret(secret) in kept
     assert secret not in str(await spring.keys.list())
 
 
@@ -231,7 +231,7 @@ async def test_who_made_and_revoked_a_key_is_on_record_without_its_secret(spring
     assert secret.split("_")[1] in str(made.outcome)
     assert secret.split("_")[1] in str(revoked.outcome)
     assert secret.rpartition("_")[2] not in str([made, revoked])
-    assert fingerprint(secret) not in str([made, revoked])
+    assert hash_secret(secret) not in str([made, revoked])
 
 
 # uses

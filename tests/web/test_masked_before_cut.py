@@ -7,7 +7,7 @@ from http_client import Client
 from mainspring import Context, Mainspring
 from mainspring.control.audit_log import ROOM
 from mainspring.records.outcome import MAX_STACK_CHARACTERS
-from mainspring.task.context import LINE_LIMIT
+from mainspring.task.context import MAX_LINE_CHARACTERS
 
 # Wherever a cut falls, it falls into a password, whose end is what tells that it is one.
 PASSWORD = "kan4ri" * 60
@@ -23,7 +23,7 @@ async def test_a_viewer_sees_no_part_of_a_secret_in_a_failure_or_a_log_line_that
 ) -> None:
     @spring.task(max_retries=0)
     async def read(ctx: Context) -> None:
-        ctx.log.warning("%s", long(LINE_LIMIT))
+        ctx.log.warning("%s", long(MAX_LINE_CHARACTERS))
         raise ValueError(long(MAX_STACK_CHARACTERS))
 
     handle = await read.enqueue()

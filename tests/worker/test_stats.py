@@ -14,7 +14,7 @@ from mainspring.clock import EPOCH
 from mainspring.histogram import bucket_of, midpoint, percentile
 from mainspring.insight.stats import Figures, TopError
 from mainspring.records.run import WENT_WRONG, Ending, Failure
-from mainspring.records.tally import KINDS, OTHERS, RunSums
+from mainspring.records.tally import MAX_ERROR_KINDS, OTHER_ERRORS, RunSums
 from mainspring.testing import Faults, FaultStore, VirtualClock
 
 
@@ -246,16 +246,16 @@ def test_a_task_that_fails_in_ever_new_ways_does_not_make_a_tally_grow() -> None
     sums = RunSums()
     for n in range(1000):
         sums.add(RunSums(errors={Failure("Error", "x" * n).kind + chr(97 + n % 26) * (n // 26): 1}))
-    assert len(sums.errors) == KINDS + 1
+    assert len(sums.errors) == MAX_ERROR_KINDS + 1
     assert sum(sums.errors.values()) == 1000
-    assert sums.errors[OTHERS] > 900
+    assert sums.errors[OTHER_ERRORS] > 900
 
 
 def test_a_tally_keeps_no_lines_of_failures_it_does_not_tell_apart() -> None:
     sums = RunSums()
     for n in range(1000):
         sums.meet(Failure(f"Error{chr(97 + n % 26) * (n // 26 + 1)}", "no"), EPOCH)
-    assert sums.lines.keys() == sums.errors.keys() - {OTHERS}
+    assert sums.lines.keys() == sums.errors.keys() - {OTHER_ERRORS}
 
 
 async def test_what_is_counted_survives_a_lost_reply_once(app: Mainspring, clock: VirtualClock) -> None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from mainspring import BadInput, Context, Filter, JobNotFound, LogLine, Mainspring, State
 from mainspring.records.run import RunReport
-from mainspring.task.context import LINE_LIMIT, LINES, ReportBuffer
+from mainspring.task.context import MAX_LINE_CHARACTERS, MAX_LOG_LINES, ReportBuffer
 from mainspring.testing import Faults, FaultStore, VirtualClock
 
 
@@ -75,7 +75,7 @@ async def test_lines_go_to_the_processes_own_log_too(app: Mainspring, caplog: py
 
 async def test_a_run_keeps_a_thousand_lines_and_says_how_many_more_there_were(app: Mainspring) -> None:
     async def work(ctx: Context) -> None:
-        for n in range(LINES + 7):
+        for n in range(MAX_LOG_LINES + 7):
             ctx.log.info("line %d", n)
 
     async with app:
@@ -83,7 +83,7 @@ async def test_a_run_keeps_a_thousand_lines_and_says_how_many_more_there_were(ap
         handle = await task.enqueue()
         await app.drain()
         lines = await app.jobs.logs(handle.id)
-        rest = await app.jobs.logs(handle.id, after=(1, LINES))
+        rest = await app.jobs.logs(handle.id, after=(1, MAX_LOG_LINES))
     assert [line.text for line in lines] == [f"line {n}" for n in range(1000)]
     assert [(line.n, line.level, line.text) for line in rest] == [
         (1001, logging.WARNING, "7 lines more were logged and not kept")
@@ -92,8 +92,8 @@ async def test_a_run_keeps_a_thousand_lines_and_says_how_many_more_there_were(ap
 
 async def test_a_line_keeps_4096_characters(app: Mainspring) -> None:
     async def work(ctx: Context) -> None:
-        ctx.log.info("x" * LINE_LIMIT)
-        ctx.log.info("y" * (LINE_LIMIT + 5))
+        ctx.log.info("x" * MAX_LINE_CHARACTERS)
+        ctx.log.info("y" * (MAX_LINE_CHARACTERS + 5))
 
     async with app:
         whole, cut = await logged(app, work)

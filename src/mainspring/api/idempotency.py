@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ..app import Mainspring
 from ..errors import StoreError
-from ..ids import following, new_series
+from ..ids import new_id_series, nth_id
 from ..records.document import Document
 from ..records.unreadable import decoded_documents
 from ..survived_errors import SurvivedErrors
@@ -43,7 +43,7 @@ _series: ContextVar[str | None] = ContextVar("mainspring.series", default=None)
 def minted(n: int = 0) -> str | None:
     """The id that the n-th job of this request has, however often it is repeated; None: any will do."""
     first = _series.get()
-    return None if first is None else following(first, n)
+    return None if first is None else nth_id(first, n)
 
 
 class StoredResponse(Struct, frozen=True, omit_defaults=True):
@@ -116,7 +116,7 @@ class Answers:
     async def _begin(self, name: str, fingerprint: str) -> Document:
         """The document of this request: with its answer, or for us to bring one."""
         store, now = await self._spring.opened(), self._spring.clock.now()
-        once = Once(fingerprint, new_series(now), self._token(), now + PATIENCE)
+        once = Once(fingerprint, new_id_series(now), self._token(), now + PATIENCE)
         ours = Document(kind=KIND, name=name, text=_write(once), expires_at=now + KEPT)
         for _ in range(_TRIES):
             if (await store.put_documents([ours], now=now))[0]:

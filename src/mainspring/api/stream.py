@@ -17,7 +17,7 @@ from ..errors import MainspringError
 from ..feed.event import FeedFilter
 from ..feed.hub import FeedHub, Item, Reader, ReaderLagged
 from ..mask import mask_text
-from ..survived_errors import count
+from ..survived_errors import count_error
 from .access.redaction import shown_notice
 from .problem import Problem
 
@@ -137,7 +137,7 @@ class EventStream:
             reason = "too_slow"
         except MainspringError as error:
             _logger.info("%s is sent away from the live events: %s", self._name, error)
-            count("feed_reader", error)
+            count_error("feed_reader", error)
             reason = "trouble"
         await self._say(send, f"event: closing\ndata: {json.dumps({'type': 'closing', 'reason': reason})}\n\n")
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -9,7 +9,7 @@ import click
 
 from ..app import Mainspring
 from ..ids import JobId
-from ..records.job import MEANT, Action
+from ..records.job import DEFAULT_STATES, Action
 from . import records
 from .change import ChangeCommand, carry_out, chosen, which_jobs
 from .loading import with_app
@@ -26,7 +26,7 @@ async def cancel(app: Mainspring, reason: str | None, **given: Any) -> None:
     By id, or those that options choose: without --state, unfinished ones. Waiting jobs never run; running
     ones are interrupted at their worker's next heartbeat.
     """
-    choice = await chosen(app, MEANT[Action.CANCEL], given)
+    choice = await chosen(app, DEFAULT_STATES[Action.CANCEL], given)
     act = app.jobs.cancel if reason is None else partial(app.jobs.cancel, reason=reason)
     await carry_out(app, ChangeCommand.of(Action.CANCEL, "cancelled", act), choice)
 
@@ -43,7 +43,7 @@ async def retry(app: Mainspring, **given: Any) -> None:
     await carry_out(
         app,
         ChangeCommand.of(Action.RETRY, "pending again", app.jobs.retry),
-        await chosen(app, MEANT[Action.RETRY], given),
+        await chosen(app, DEFAULT_STATES[Action.RETRY], given),
     )
 
 
@@ -72,7 +72,9 @@ async def pause(app: Mainspring, **given: Any) -> None:
     By id, or those that options choose: without --state, pending, scheduled and retrying ones.
     """
     await carry_out(
-        app, ChangeCommand.of(Action.PAUSE, "paused", app.jobs.pause), await chosen(app, MEANT[Action.PAUSE], given)
+        app,
+        ChangeCommand.of(Action.PAUSE, "paused", app.jobs.pause),
+        await chosen(app, DEFAULT_STATES[Action.PAUSE], given),
     )
 
 
@@ -87,7 +89,7 @@ async def resume(app: Mainspring, **given: Any) -> None:
     await carry_out(
         app,
         ChangeCommand.of(Action.RESUME, "pending again", app.jobs.resume),
-        await chosen(app, MEANT[Action.RESUME], given),
+        await chosen(app, DEFAULT_STATES[Action.RESUME], given),
     )
 
 
@@ -101,5 +103,7 @@ async def delete(app: Mainspring, **given: Any) -> None:
     them first.
     """
     await carry_out(
-        app, ChangeCommand.of(Action.DELETE, "deleted", app.jobs.delete), await chosen(app, MEANT[Action.DELETE], given)
+        app,
+        ChangeCommand.of(Action.DELETE, "deleted", app.jobs.delete),
+        await chosen(app, DEFAULT_STATES[Action.DELETE], given),
     )

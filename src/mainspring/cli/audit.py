@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from ..codec import data
+from ..codec import decode_or_text
 from ..control.audit_words import reason_of, target_text
 from ..records.audit import AuditEntry, AuditFilter
 from . import records
@@ -64,9 +64,9 @@ def _none(app: Mainspring, which: AuditFilter) -> str:
 
 def _record(entry: AuditEntry) -> dict[str, Any]:
     """Every field; what was asked and what became of it as data, not as text."""
-    told = None if entry.outcome is None else data(entry.outcome)
+    told = None if entry.outcome is None else decode_or_text(entry.outcome)
     words = {"target_text": target_text(entry.action, entry.target), "reason": reason_of(entry)}
-    return msgspec.structs.asdict(entry) | {"asked": data(entry.asked), "outcome": told} | words
+    return msgspec.structs.asdict(entry) | {"asked": decode_or_text(entry.asked), "outcome": told} | words
 
 
 def _table(entries: Sequence[AuditEntry], now: datetime) -> Table:
@@ -90,13 +90,13 @@ def _what(entry: AuditEntry) -> str:
 
 def _failed(entry: AuditEntry) -> str:
     """Where there is no room for outcomes, those that would be taken for done."""
-    told = None if entry.outcome is None else data(entry.outcome)
+    told = None if entry.outcome is None else decode_or_text(entry.outcome)
     return f" (failed: {told['error']})" if isinstance(told, dict) and "error" in told else ""
 
 
 def _told(entry: AuditEntry) -> str:
     """What became of it, in a few words."""
-    told = None if entry.outcome is None else data(entry.outcome)
+    told = None if entry.outcome is None else decode_or_text(entry.outcome)
     if not isinstance(told, dict):
         return "unknown: the process died"
     if "error" in told:

@@ -16,7 +16,7 @@ from ..events import JobsChanged
 from ..ids import JobId
 from ..records.job import ALLOWED, Action, Job, Shown
 from ..records.query import Changed, Filter, Refusal
-from ..task.handle import missing
+from ..task.handle import job_not_found
 from . import records
 from .confirm import confirm
 from .failure import Failed, hint
@@ -154,7 +154,7 @@ async def _left(app: Mainspring, deed: ChangeCommand, ids: Sequence[JobId], answ
     for some in (rest[start : start + PAGE] for start in range(0, len(rest), PAGE)):
         known = {job.id: job for job in await first(app, Filter(ids=some))}
         for id in some:
-            said[id] = _unfit(deed, id, known[id].state) if id in known else str(missing(id))
+            said[id] = _unfit(deed, id, known[id].state) if id in known else str(job_not_found(id))
     return said
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..clock import EPOCH
-from ..codec import data
+from ..codec import decode_or_text
 from ..schedule.record import Schedule
 from ..trigger import AnyTrigger, Every
 from ..trigger.crontab import CrontabEntry
@@ -66,7 +66,7 @@ def compared(lines: Iterable[CrontabLine], rows: Sequence[Schedule], task: str |
     left: dict[object, list[str]] = {}
     for row in rows:
         if task in (None, row.spec.task):
-            left.setdefault((row.spec.trigger, _canonical(data(row.spec.payload))), []).append(row.name)
+            left.setdefault((row.spec.trigger, _canonical(decode_or_text(row.spec.payload))), []).append(row.name)
     known = {row.name: row for row in rows}
     return [_beside(line, left, known) for line in lines]
 

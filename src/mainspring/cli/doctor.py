@@ -13,14 +13,14 @@ from ..app import Mainspring
 from ..control.schedule_index import pages
 from ..errors import MainspringError
 from ..insight.diagnosis import DoctorFacts, ScheduleFact, answer, findings
-from ..records.finding import Finding, Verdict, worst
+from ..records.finding import Finding, Verdict, worst_verdict
 from ..records.job import FINAL, Job, State, UnreadableRecord
 from ..records.query import Filter
 from ..records.queue import Queue
 from ..records.unreadable import document_finding
 from ..records.worker import WorkerRow
 from ..store import Store
-from ..task.retention import kept
+from ..task.retention import retention_of
 from ..webhook.inbound import TRIGGERS
 from ..webhook.record import WEBHOOKS
 from . import records
@@ -47,11 +47,11 @@ async def doctor(app: Mainspring, as_json: bool) -> None:
     """
     found = await examine(app)
     if as_json:
-        document = {"store": place(app), "verdict": worst(found), "findings": msgspec.to_builtins(found)}
+        document = {"store": place(app), "verdict": worst_verdict(found), "findings": msgspec.to_builtins(found)}
         records.emit(document)
     else:
         _show(found)
-    if worst(found) == "bad":
+    if worst_verdict(found) == "bad":
         click.get_current_context().exit(1)
 
 
@@ -127,7 +127,7 @@ async def _overdue(app: Mainspring, store: Store, workers: Sequence[WorkerRow], 
         known = task in app.tasks and not app.tasks[task].stub
         if not known and task in elsewhere:
             continue
-        rule = kept(state, app.tasks[task].options.retention if known else {}, app.settings)
+        rule = retention_of(state, app.tasks[task].options.retention if known else {}, app.settings)
         if rule.age is not None:
             before = now - rule.age - SLACK
             if await store.surplus(state, task, keep=rule.keep, before=before, limit=1):
@@ -163,4 +163,4 @@ def _summary(found: Sequence[Finding]) -> Text:
     if not warnings and not bad:
         return Text("\nall is well", "green")
     parts = [f"{bad} bad"] * bool(bad) + [f"{warnings} warning{'s' * (warnings != 1)}"] * bool(warnings)
-    return Text(f"\n{', '.join(parts)}", LOOKS[worst(found)][1])
+    return Text(f"\n{', '.join(parts)}", LOOKS[worst_verdict(found)][1])

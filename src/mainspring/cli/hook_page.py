@@ -9,7 +9,7 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from ..codec import data
+from ..codec import decode_or_text
 from ..records.job import Job
 from ..webhook.inbound import InboundTrigger
 from ..webhook.record import Standing, Webhook, abridged
@@ -46,7 +46,7 @@ def trigger_page(trigger: InboundTrigger, now: datetime) -> Text:
 def delivery_table(jobs: Sequence[Job], now: datetime) -> Table:
     table = render.grid("job", "state", "event", "try", "when", "about", cut=("event", "about"))
     for job in jobs:
-        payload = data(job.payload)
+        payload = decode_or_text(job.payload)
         event = payload.get("type", "") if isinstance(payload, dict) else ""
         at = render.when(job.finished_at or job.started_at or job.created_at, now)
         about = _answer(job) if job.result is not None else render.reason(job)
@@ -57,7 +57,7 @@ def delivery_table(jobs: Sequence[Job], now: datetime) -> Table:
 
 
 def _answer(job: Job) -> str:
-    answer = data(job.result or "null")
+    answer = decode_or_text(job.result or "null")
     return f"answered {answer['status']}" if isinstance(answer, dict) and "status" in answer else ""
 
 

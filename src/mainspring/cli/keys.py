@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from ..records.api_key import ROLES, Role, id_of
+from ..records.api_key import ROLES, Role, key_id_of
 from . import records
 from .failure import hint
 from .loading import place, with_app
@@ -31,7 +31,7 @@ async def create(
     """Create a key called NAME and print its secret, which is not shown again."""
     secret = await app.keys.create(name, role, scopes or None, expires)
     if as_json:
-        made = await app.keys.by_id(id_of(secret) or "")
+        made = await app.keys.by_id(key_id_of(secret) or "")
         return records.emit({"key": msgspec.to_builtins(made), "secret": secret})
     click.echo(secret)
     return hint("nobody can show it again; it goes into the header Authorization, after the word Bearer")

@@ -22,7 +22,7 @@ import click
 from ..actor import act_as
 from ..app import Mainspring
 from ..errors import MainspringError
-from ..health import PATIENCE
+from ..health import STORE_TIMEOUT_SECONDS
 from .failure import Failed
 from .text import redacted
 
@@ -49,7 +49,7 @@ def with_any_app(command: Command) -> Callable[..., None]:
 
     async def inside(app: Mainspring, **given: Any) -> None:
         with suppress(MainspringError, TimeoutError):
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
                 await app.__aenter__()
         try:
             await command(app, **given)

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from ..config import span as seconds
+from ..config import read_span as seconds
 from ..errors import BadSetting
-from ..span import parsed
+from ..span import parse_span
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,7 +27,7 @@ def span(text: str) -> float:
 
 def interval(text: str) -> timedelta:
     """5m, 30 seconds, 1h30m, 1 hour and 30 minutes; a number alone is of seconds."""
-    found = parsed(text)
+    found = parse_span(text)
     if found is None:
         way = "; those differ in length: --cron '0 9 1 * *'" if re.search("month|year", text.lower()) else ""
         raise click.BadParameter(f"{text[:60]!r} is not an interval such as 5m, 30 seconds or 1h30m{way}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..codec import data
+from ..codec import decode_or_text
 from ..records.audit import AuditEntry
 from ..records.job import FINAL, SHOWN
 
@@ -27,7 +27,7 @@ _OWNERS = {"code": "code", "user": "users"}
 
 def target_text(action: str, target: str) -> str:
     """dead jobs of task send in queue mail; a name or an id is as it is."""
-    chosen = data(target) if target.startswith("{") else None
+    chosen = decode_or_text(target) if target.startswith("{") else None
     if not isinstance(chosen, dict):
         return target
     noun = action.partition(".")[0]
@@ -50,7 +50,7 @@ def target_text(action: str, target: str) -> str:
 
 def reason_of(entry: AuditEntry) -> str | None:
     """The reason that was given: the reason of a cancel, the note of a pause."""
-    asked = data(entry.asked)
+    asked = decode_or_text(entry.asked)
     if not isinstance(asked, dict):
         return None
     reason = asked.get("reason") or asked.get("note")

@@ -10,7 +10,7 @@ from ..ids import JobId
 from ..insight.stats import Figures, figures
 from ..records.run import Execution
 from ..records.tally import NOT_COUNTED, RunSums
-from ..task.handle import missing
+from ..task.handle import job_not_found
 from .ground import Ground
 from .jobs import MOST, checked_id, checked_limit
 
@@ -35,7 +35,7 @@ class Executions:
             for execution in await self.list(job_id=job_id, after=number - 1, limit=1):
                 if execution.number == number:
                     return execution
-        raise missing(f"{job_id} with a run {number}")
+        raise job_not_found(f"{job_id} with a run {number}")
 
     async def stats(self, job_id: JobId) -> Figures:
         """How the runs of a job have gone so far."""

@@ -22,8 +22,8 @@ from ..records.query import SORTS, Changed, Filter, Refusal, Sort, Update, Updat
 from ..records.run import PARTIAL, LogLine
 from ..span import Span, seconds
 from ..suggest import did_you_mean
-from ..task.handle import Handle, missing
-from ..task.task import checked
+from ..task.handle import Handle, job_not_found
+from ..task.task import checked_options
 from ..webhook.seen_message import settle_open
 from .audit_log import annotate, audited
 from .bulk_page import BulkPage, resumed, token
@@ -65,7 +65,7 @@ class Jobs:
         id = checked_id(id)
         found = await (await self._ground.opened()).jobs(Filter(ids=(id,)), now=self._ground.clock.now(), limit=1)
         if not found:
-            raise missing(id)
+            raise job_not_found(id)
         return found[0]
 
     async def list(
@@ -107,7 +107,7 @@ class Jobs:
             # Brief: a caller that waits reads it again and again.
             job = next(iter(await store.jobs(Filter(ids=(checked_id(id),)), now=now, limit=1, brief=True)), None)
             if job is None:
-                raise missing(id)
+                raise job_not_found(id)
             if job.shown(now) in _FINAL or now >= end:
                 return job if job.is_whole else await self.get(id)
             left = (end - now).total_seconds()
@@ -243,7 +243,7 @@ class Jobs:
             raise BadInput("update() was given nothing to change")
         if isinstance(given.get("expires"), int | float | timedelta | str):
             raise BadInput(f"expires_at takes a datetime, or None for never; got {expires_at!r}")
-        values = checked(given, "this update")
+        values = checked_options(given, "this update")
         if "expires" in values:
             values["expires_at"] = values.pop("expires")
         return await self.change_with(Action.UPDATE, which, Update(**values), arguments, **part)
@@ -354,7 +354,7 @@ class Jobs:
         if which in changed.refused:
             raise refused_as(action, which, changed.refused[which])
         if not changed.done:
-            raise missing(which)
+            raise job_not_found(which)
         await self._tell(action, changed)
         return changed
 
@@ -455,5 +455,5 @@ def checked_id(id: object) -> JobId:
     if not isinstance(id, str):
         raise BadInput(f"a job is named by its id, which is text; got {type(id).__name__} (a handle has it as .id)")
     if not id.isprintable():
-        raise missing(id)  # and no store need be asked
+        raise job_not_found(id)  # and no store need be asked
     return id

@@ -13,18 +13,18 @@ from msgspec.structs import replace
 
 from ..actor import current_actor
 from ..clock import EPOCH, is_instant
-from ..config import span
+from ..config import read_span
 from ..errors import ApiKeyExists, ApiKeyNotFound, BadInput, StoreError
 from ..records.api_key import (
-    KEY,
+    KEY_PREFIX,
     ApiKey,
     Role,
     StoredKey,
     checked_key_name,
     checked_role,
     checked_scopes,
-    fingerprint,
-    id_of,
+    hash_secret,
+    key_id_of,
     new_key_id,
     new_secret,
 )
@@ -87,11 +87,11 @@ class Keys:
     ) -> str:
         """The secret of a new key: it is told now and never again. `expires`: when, or how long from now."""
         key = self.draft(name, role, scopes, expires)
-        secret, store = new_secret(KEY, key.id), await self._ground.opened()
+        secret, store = new_secret(KEY_PREFIX, key.id), await self._ground.opened()
         if len(await store.documents("key", now=key.created_at, limit=MOST)) == MOST:
             raise BadInput(f"there are {MOST} API keys, and no room for more: revoke what nobody uses")
         text = _Text(
-            id=key.id, hash=fingerprint(secret), role=key.role, scopes=key.scopes, created_at=key.created_at,
+            id=key.id, hash=hash_secret(secret), role=key.role, scopes=key.scopes, created_at=key.created_at,
             created_by=key.created_by,
         )  # fmt: skip
         document = Document(
@@ -145,7 +145,7 @@ class Keys:
 
         As a rule the store is not asked: what it said up to HOLDS seconds ago counts.
         """
-        kept = await self._kept(id_of(secret))
+        kept = await self._kept(key_id_of(secret))
         if kept is None or not kept.fits(secret, now := self._ground.clock.now()):
             return None
         if kept.key.id not in self._noted or now - self._noted[kept.key.id] >= USED:
@@ -238,7 +238,7 @@ def undecoded_key(name: str) -> ApiKey:
 def _end(expires: Span | datetime | None, now: datetime) -> datetime | None:
     if expires is None:
         return None
-    end = expires if isinstance(expires, datetime) else now + timedelta(seconds=span(expires, "expires"))
+    end = expires if isinstance(expires, datetime) else now + timedelta(seconds=read_span(expires, "expires"))
     if not is_instant(end) or end <= now:
         raise BadInput(f"a key expires in the future, at an instant with its zone, or after a span; got {expires!r}")
     return end

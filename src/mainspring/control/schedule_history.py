@@ -16,7 +16,7 @@ from ..errors import BadInput
 from ..ids import JobId
 from ..insight.stats import LONGEST, Figures, Point, TopError, figures, resolution, series, top_errors
 from ..records.run import WENT_WRONG, Execution
-from ..records.tally import NOT_COUNTED, SECONDS, RunSums, Tally, begin
+from ..records.tally import NOT_COUNTED, SPAN_SECONDS, RunSums, Tally, span_start
 from ..schedule.record import BACKFILL, BY_HAND, TICKS_KEPT, Schedule, Tick
 from ..store import Store
 
@@ -99,7 +99,7 @@ async def stats_of(store: Store, row: Schedule, window: timedelta, now: datetime
     if not isinstance(window, timedelta) or not timedelta(0) < window <= LONGEST:
         raise BadInput(f"statistics of a schedule reach back up to {LONGEST.days} days, got {window!r:.80}")
     span = resolution(window)
-    since = begin(now - window, span)
+    since = span_start(now - window, span)
     ticks = await store.ticks(row.name, limit=TICKS_KEPT)
     fired = [tick for tick in _fired(ticks) if tick.seen_at >= since]
     whole = len(ticks) < TICKS_KEPT or ticks[-1].seen_at < since
@@ -107,7 +107,7 @@ async def stats_of(store: Store, row: Schedule, window: timedelta, now: datetime
     async for one in _runs(store, fired[:SAMPLE_JOBS]):
         sampled.append(one)
     counted = [(tick, [run for run in runs if run.ending not in NOT_COUNTED]) for tick, runs in sampled if runs]
-    tallies = [_tally(row, run, begin(run.finished_at, span)) for _, runs in counted for run in runs]
+    tallies = [_tally(row, run, span_start(run.finished_at, span)) for _, runs in counted for run in runs]
     late = sorted(_late(tick, runs) for tick, runs in sampled if runs and tick.reason not in (BY_HAND, BACKFILL))
     reasons, ends = Counter[str](), row.completed + row.failed
     for tick in ticks:
@@ -118,7 +118,7 @@ async def stats_of(store: Store, row: Schedule, window: timedelta, now: datetime
         failures=row.failures, success=row.completed / ends if ends else None, reasons=dict(reasons),
         next_at=row.next_run_at if row.status == "active" else None, window=window, runs=_figures(counted),
         late_p50=_rank(late, 0.5), late_p95=_rank(late, 0.95), late_p99=_rank(late, 0.99),
-        series=series(tallies, since, now, timedelta(seconds=SECONDS[span])), errors=top_errors(tallies),
+        series=series(tallies, since, now, timedelta(seconds=SPAN_SECONDS[span])), errors=top_errors(tallies),
         sample=RunSample(since=since, ticks=len(sampled), jobs=len(counted), runs=len(tallies),
                       complete=whole and len(fired) <= SAMPLE_JOBS),
     )  # fmt: skip

@@ -15,9 +15,9 @@ from ..errors import BadInput, UnknownTask
 from ..records.job import Enqueued, NewJob
 from ..span import Span, seconds
 from ..store import Store
-from ..suggest import did_you_mean, unexpected
+from ..suggest import did_you_mean, unexpected_keyword
 from ..task.handle import Handle
-from ..task.task import check_name, check_public, checked
+from ..task.task import check_name, check_public, checked_options
 from ..webhook.inbound import MOST, TRIGGERS, Call, InboundTrigger, StoredTrigger, checked_arguments, checked_kwargs
 from ..webhook.record import Redacted, SigningSecret, SigningSecrets, checked_name, facts, noted, secret_of
 from ..webhook.seen_message import job_made, seen_message
@@ -204,10 +204,12 @@ class Triggers:
         """With what was given; refuses what does not go together."""
         for name in given:
             if name not in TriggerOptions.__annotations__:
-                raise unexpected("triggers", name, TriggerOptions.__annotations__)
+                raise unexpected_keyword("triggers", name, TriggerOptions.__annotations__)
         values: dict[str, Any] = dict(given)
         what = f"trigger {trigger.name!r}"
-        values |= checked({key: values[key] for key in ("queue", "priority") if values.get(key) is not None}, what)
+        values |= checked_options(
+            {key: values[key] for key in ("queue", "priority") if values.get(key) is not None}, what
+        )
         for key, check in (("arguments", checked_arguments), ("kwargs", checked_kwargs), ("note", noted)):
             if key in values:
                 values[key] = check(values[key])

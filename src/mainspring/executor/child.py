@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from ..clock import SystemClock
 from ..codec import Arguments, encode_result
 from ..errors import BadTask, JobTimeout
-from ..records.finding import size
+from ..records.finding import format_size
 from ..records.outcome import (
     MAX_MESSAGE_CHARACTERS,
     Cancel,
@@ -37,7 +37,7 @@ from ..records.outcome import (
     failure_of,
 )
 from ..records.run import Failure
-from ..task.context import NOTHING, Context, ReportBuffer, about, check_counts, finite, noted
+from ..task.context import DONE_AWAITABLE, Context, ReportBuffer, check_counts, checked_number, merged_notes, run_fields
 from ..task.interruption import Interrupted, TaskExit
 from ..task.task import Task
 from . import pool as processes
@@ -127,7 +127,7 @@ class ChildContext(Context):
         super().__init__(order.job, order.timeout, order.deadline, ReportBuffer(SystemClock()))
         self._line = line
         self._noted: dict[str, Any] = {}
-        self._adapter = logging.LoggerAdapter(logger, about(order.job))
+        self._adapter = logging.LoggerAdapter(logger, run_fields(order.job))
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -135,16 +135,16 @@ class ChildContext(Context):
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> Awaitable[None]:
         """Told at once; the worker decides what to make of it."""
-        done, total = finite(done), None if total is None else finite(total)
+        done, total = checked_number(done), None if total is None else checked_number(total)
         self._line.send(ProgressMessage(done, total, clean(str(note), MAX_MESSAGE_CHARACTERS)))
-        return NOTHING
+        return DONE_AWAITABLE
 
     def items(self, *, success: int = 0, failed: int = 0, skipped: int = 0) -> None:
         check_counts(success, failed, skipped)  # here, where it is the task's error: the worker could not refuse it
         self._line.send(ItemsMessage(success, failed, skipped))
 
     def note(self, **metadata: Any) -> None:
-        self._noted = noted(self._noted, metadata)
+        self._noted = merged_notes(self._noted, metadata)
         self._line.send(NoteMessage({name: self._noted[name] for name in metadata}))
 
 
@@ -304,8 +304,8 @@ class ChildRun:
 
 
 def _too_big(order: RunRequest, peak: int, failure: Failure) -> Failure:
-    limit = size(order.memory_limit or 0)
-    text = f"needed more than its memory_limit of {limit} (peak of the whole process: {size(peak)})"
+    limit = format_size(order.memory_limit or 0)
+    text = f"needed more than its memory_limit of {limit} (peak of the whole process: {format_size(peak)})"
     return Failure("MemoryLimitExceeded", text, failure.stack)
 
 

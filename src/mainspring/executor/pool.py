@@ -12,9 +12,9 @@ from typing import Any
 
 from ..clock import Clock, Timer
 from ..errors import BadTask, MainspringError
-from ..records.finding import size
+from ..records.finding import format_size
 from ..records.run import Failure, Usage
-from ..survived_errors import count
+from ..survived_errors import count_error
 from ..task.task import Task
 from .process import Exit, Process
 from .protocol import Message, ProcessDiedMessage, Raised, Returned, RunFinished, RunRequest, RunStarted, RunSteered
@@ -157,7 +157,7 @@ class _Run:
             self._hear(message)
         except Exception as error:
             _logger.exception("a listener failed on %r of job %s", message, self._order.job.id)
-            count("process", error)
+            count_error("process", error)
 
     def _died(self, exit: Exit, began: RunStarted) -> ProcessDiedMessage | Raised:
         order = self._order
@@ -165,7 +165,7 @@ class _Run:
         if exit.code == -signal.SIGXCPU and order.cpu_limit is not None:
             text = f"used more than its cpu_limit of {order.cpu_limit:g} s, and was killed when its interruption failed"
             return Raised(Failure("CpuLimitExceeded", text), "cpu", bases_of(CpuLimitExceeded), usage)
-        under = "" if order.memory_limit is None else f", under a memory_limit of {size(order.memory_limit)}"
+        under = "" if order.memory_limit is None else f", under a memory_limit of {format_size(order.memory_limit)}"
         return ProcessDiedMessage(exit.reason + under, usage)
 
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from ..records.circuit import Circuit
-from ..records.finding import Finding, worst
+from ..records.finding import Finding, worst_verdict
 from ..records.job import FINAL, Job, State
 from ..records.queue import Queue
 from ..records.schema import Schema
@@ -212,7 +212,7 @@ def _schedules(facts: DoctorFacts) -> Finding:
     if not troubles:
         return Finding("schedules", "ok", _ticking(facts))
     said, ways = ("; ".join(getattr(trouble, part) for trouble in troubles) for part in ("text", "remedy"))
-    return Finding("schedules", worst(troubles), said, ways)
+    return Finding("schedules", worst_verdict(troubles), said, ways)
 
 
 def _unmet(facts: DoctorFacts) -> Finding | None:

@@ -7,7 +7,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from ..clock import EPOCH
-from ..counters import LABELS
+from ..counters import MAX_LABEL_SETS
 from ..insight.queue_depth import oldest
 from ..insight.stats import summed
 from ..records.circuit import Circuit
@@ -41,7 +41,8 @@ async def read(store: Store, now: datetime) -> ClusterSnapshot:
     queues = await store.queues(now=now)
     schedules = await _schedules(store)
     return ClusterSnapshot(
-        at=now, counts=await store.counts(now=now), queues=queues, oldest=await oldest(store, queues[:LABELS], now),
+        at=now, counts=await store.counts(now=now), queues=queues,
+        oldest=await oldest(store, queues[:MAX_LABEL_SETS], now),
         tallies=summed(await store.tallies("ever", since=EPOCH)), workers=await store.workers(now=now),
         leaders=await store.leaders(now=now), circuits=await store.circuits(),
         schedules=sorted(schedules, key=lambda one: (one.created_at, one.name)),

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..clock import Clock, SystemClock
 from ..records.outcome import failure_of
-from ..task.context import Context, about
+from ..task.context import Context, run_fields
 from . import Next
 from .status import Status, status_of
 
@@ -51,5 +51,5 @@ class Logging:
         if not self._logger.isEnabledFor(level):
             return
         job = ctx.job
-        extra = {**about(job), **more}
+        extra = {**run_fields(job), **more}
         self._logger.log(level, "%s %s, attempt %d: %s", job.task, job.id, job.attempt, text, extra=extra)

@@ -25,8 +25,8 @@ NOUNS = (
 SCOPES = tuple(f"{noun}:{verb}" for noun in NOUNS for verb in ("read", "write"))
 
 # How a secret begins, so that one that got out is known for what it is: an API key, a token of a first start.
-KEY = "msk"
-TOKEN = "mst"  # noqa: S105
+KEY_PREFIX = "msk"
+TOKEN_PREFIX = "mst"  # noqa: S105
 _ALPHABET = string.ascii_letters + string.digits
 # 43 of 62 letters are a little more than 256 bits.
 _LENGTH = 43
@@ -57,7 +57,7 @@ class StoredKey(Struct, frozen=True):
 
     def fits(self, secret: str, now: datetime) -> bool:
         expired = self.key.expires_at is not None and self.key.expires_at <= now
-        return hmac.compare_digest(self.hash, fingerprint(secret)) and not expired
+        return hmac.compare_digest(self.hash, hash_secret(secret)) and not expired
 
 
 def new_secret(kind: str, id: str) -> str:
@@ -69,12 +69,12 @@ def new_key_id() -> str:
     return secrets.token_hex(6)
 
 
-def fingerprint(secret: str) -> str:
+def hash_secret(secret: str) -> str:
     """What is kept in its place. No slow hash is needed: of 256 random bits nobody tries them all."""
     return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def id_of(secret: str, kind: str = KEY) -> str | None:
+def key_id_of(secret: str, kind: str = KEY_PREFIX) -> str | None:
     """The id in a secret, if it is one of that kind."""
     parts = secret.split("_", 2)
     return parts[1] if len(parts) == 3 and parts[0] == kind else None

@@ -20,12 +20,12 @@ class Finding(Struct, frozen=True):
     """What to do; empty only where all is well."""
 
 
-def worst(findings: Iterable[Finding]) -> Verdict:
+def worst_verdict(findings: Iterable[Finding]) -> Verdict:
     found = {finding.verdict for finding in findings}
     return "bad" if "bad" in found else "warn" if "warn" in found else "ok"
 
 
-def size(count: int) -> str:
+def format_size(count: int) -> str:
     """Bytes as people read them: 512 B, 4.0 KB, 31 MB, 1.2 GB."""
     amount, unit = float(count), "B"
     for bigger in ("KB", "MB", "GB", "TB"):

@@ -60,7 +60,7 @@ class State(StrEnum):
 FINAL = frozenset({State.COMPLETED, State.DEAD, State.CANCELLED, State.EXPIRED})
 UNFINISHED = frozenset(State) - FINAL
 # States in which a job holds its idempotency key: the key is free again if the work was not done.
-IDEMPOTENT = UNFINISHED | {State.COMPLETED}
+IDEMPOTENT_STATES = UNFINISHED | {State.COMPLETED}
 
 Shown = Literal[
     "pending", "scheduled", "retrying", "running", "waiting", "paused",
@@ -121,7 +121,7 @@ ALLOWED: Mapping[Action, frozenset[State]] = {
 }
 # The states that a bulk action selects if its filter names none.
 _WAITING: tuple[Shown, ...] = ("pending", "scheduled", "retrying")
-MEANT: Mapping[Action, tuple[Shown, ...]] = {
+DEFAULT_STATES: Mapping[Action, tuple[Shown, ...]] = {
     Action.CANCEL: (*_WAITING, "running", "waiting", "paused"),
     Action.RETRY: ("dead",),
     Action.PAUSE: _WAITING,

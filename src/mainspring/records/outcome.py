@@ -15,7 +15,7 @@ from msgspec import Struct
 from ..bounds import later
 from ..errors import JobTimeout, MainspringError
 from ..ids import JobId, Lease, WorkerId
-from ..mask import CUT, MAX_TEXT_CHARACTERS, mask_to_cut
+from ..mask import CUT_MARK, MAX_TEXT_CHARACTERS, mask_to_cut
 from ..retry import Backoff
 from ..span import Span, seconds
 from ..suggest import SuggestingMeta
@@ -23,7 +23,7 @@ from ..survived_errors import SurvivedErrors
 from .circuit import Breaker
 from .job import Job, NewJob, State
 from .run import PARTIAL, PARTIAL_TYPE, Ending, Failure, Items, RunNotes, outcome_of
-from .skew import UndecodablePayload, skewed
+from .skew import UndecodablePayload, judge_skew
 
 # Looking up an enum's member by name is slow on the hot path.
 _COMPLETED = State.COMPLETED
@@ -265,7 +265,7 @@ def decide(
         case Discard():
             return outcome(State.DEAD, Ending.DISCARDED, failure_of(ended, stack=False))
         case UndecodablePayload():
-            failure, again = skewed(job, ended, now)
+            failure, again = judge_skew(job, ended, now)
             if again is None:
                 return outcome(State.DEAD, Ending.FAILED, failure)
             return outcome(State.PENDING, Ending.RELEASED, failure, run_at=again, refund=True)
@@ -386,4 +386,4 @@ def clean(text: str, limit: int) -> str:
     if len(text) <= limit or len(text := mask_to_cut(text)) <= limit:
         return text
     half = (limit - 50) // 2
-    return f"{text[:half]}\n… {len(text) - 2 * half} {CUT}{text[-half:]}"
+    return f"{text[:half]}\n… {len(text) - 2 * half} {CUT_MARK}{text[-half:]}"

@@ -37,8 +37,8 @@ PARTIAL, PARTIAL_TYPE, PARTIAL_KIND = "partial", "Partial", "Partial: … of …
 # What differs between two messages of the same error: numbers, ids, addresses, quoted values.
 # A quote after a letter is an apostrophe: "can't", but not b'…'.
 _VARYING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|(?<!\w)b?'[^']*'|(?<!\w)b?\"[^\"]*\"|\d+", re.IGNORECASE)
-KIND_LIMIT = 120
-LINE_LIMIT = 240
+MAX_KIND_CHARACTERS = 120
+MAX_LINE_CHARACTERS = 240
 
 
 class Failure(Struct, frozen=True, omit_defaults=True):
@@ -53,14 +53,14 @@ class Failure(Struct, frozen=True, omit_defaults=True):
     @property
     def kind(self) -> str:
         """Type and first line without what varies from one time to the next: equal for the same trouble."""
-        first = self.message.partition("\n")[0][: 4 * KIND_LIMIT]
-        return f"{self.type}: {_VARYING.sub('…', first)}"[:KIND_LIMIT]
+        first = self.message.partition("\n")[0][: 4 * MAX_KIND_CHARACTERS]
+        return f"{self.type}: {_VARYING.sub('…', first)}"[:MAX_KIND_CHARACTERS]
 
     @property
     def line(self) -> str:
         """Type and first line as they are: what people know the trouble by."""
         first = self.message.partition("\n")[0].rstrip()
-        return (f"{self.type}: {first}" if first else self.type)[:LINE_LIMIT]
+        return (f"{self.type}: {first}" if first else self.type)[:MAX_LINE_CHARACTERS]
 
 
 class Items(Struct, frozen=True, omit_defaults=True):

@@ -16,7 +16,7 @@ VERSION_SKEW = "VersionSkew"
 # sixtieth after an hour. So it is soon taken in a short deploy, and its history stays short in a long one: 90 runs in
 # an hour, 310 in a day, 450 in a week.
 FIRST_SHARE, LAST_SHARE = 1 / 4, 1 / 60
-FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 1.0, 60.0
+MIN_DELAY_SECONDS, MAX_DELAY_SECONDS = 1.0, 60.0
 MAX_NAMES = 20
 
 
@@ -33,7 +33,7 @@ class UndecodablePayload(Struct, frozen=True):
     """Seconds before which it is not to be tried again, since this worker has others to try."""
 
 
-def skewed(job: Job, ended: UndecodablePayload, now: datetime) -> tuple[Failure, datetime | None]:
+def judge_skew(job: Job, ended: UndecodablePayload, now: datetime) -> tuple[Failure, datetime | None]:
     """Why the payload does not fit this worker's version of the task, and when a worker tries again; None: never.
 
     A payload that was made by the same version is never tried again, any other one until `skew` seconds after the first
@@ -58,7 +58,7 @@ def skewed(job: Job, ended: UndecodablePayload, now: datetime) -> tuple[Failure,
 
 
 def _delay(waited: float) -> float:
-    soon = min(max(waited * FIRST_SHARE, FIRST_DELAY_SECONDS), LONGEST_DELAY_SECONDS)
+    soon = min(max(waited * FIRST_SHARE, MIN_DELAY_SECONDS), MAX_DELAY_SECONDS)
     return max(soon, waited * LAST_SHARE)
 
 

@@ -14,12 +14,16 @@ from .run import WENT_WRONG, Ending, Failure, Items, outcome_of
 
 K = TypeVar("K")
 Span = Literal["minute", "hour", "day", "ever"]
-SECONDS: Mapping[Span, int] = {"minute": 60, "hour": 3600, "day": 86_400, "ever": 0}
+SPAN_SECONDS: Mapping[Span, int] = {"minute": 60, "hour": 3600, "day": 86_400, "ever": 0}
 # Enough for some hours by the minute, some days by the hour and a year by the day.
-KEPT: Mapping[Span, timedelta] = {"minute": timedelta(hours=3), "hour": timedelta(days=4), "day": timedelta(days=400)}
+RETENTION: Mapping[Span, timedelta] = {
+    "minute": timedelta(hours=3),
+    "hour": timedelta(days=4),
+    "day": timedelta(days=400),
+}
 # Kinds of failure remembered in one tally: a task that fails in ever new ways must not make it grow.
-KINDS = 40
-OTHERS = "(other errors)"
+MAX_ERROR_KINDS = 40
+OTHER_ERRORS = "(other errors)"
 _MAX_MICROS = 2**63
 NOT_COUNTED = frozenset({Ending.SNOOZED, Ending.RELEASED})
 
@@ -87,8 +91,8 @@ class RunSums(Struct, omit_defaults=True):
         _add(self.items, {name: count for name, count in told.items() if count})
 
     def _met(self, kind: str, count: int) -> None:
-        known = kind in self.errors or len(self.errors) < KINDS
-        _add(self.errors, {kind if known else OTHERS: count})
+        known = kind in self.errors or len(self.errors) < MAX_ERROR_KINDS
+        _add(self.errors, {kind if known else OTHER_ERRORS: count})
 
     def _heard(self, kind: str, last: tuple[int, str]) -> None:
         if kind in self.errors:  # not one of the others
@@ -104,7 +108,7 @@ class Tally(Struct, frozen=True):
     sums: RunSums
 
 
-def counted(outcomes: Iterable[Outcome]) -> dict[tuple[datetime, str, str], RunSums]:
+def sums_by_minute(outcomes: Iterable[Outcome]) -> dict[tuple[datetime, str, str], RunSums]:
     """Sums by minute, queue and task. Every run of a busy worker passes here: what went well is only collected."""
     found: dict[tuple[datetime, str, str], RunSums] = {}
     well: dict[tuple[str, str], tuple[list[timedelta], list[timedelta]]] = {}
@@ -114,7 +118,7 @@ def counted(outcomes: Iterable[Outcome]) -> dict[tuple[datetime, str, str], RunS
         at = outcome.finished_at
         if not minute <= at < after:
             _gather(found, well, minute, ends)
-            minute = begin(at, "minute")
+            minute = span_start(at, "minute")
             after = minute + timedelta(minutes=1)
         key = (outcome.queue, outcome.task)
         if outcome.account is not None and outcome.account.items is not None and outcome.task:
@@ -199,7 +203,7 @@ def _joined(
     return None if ends is None or others is None else (min(ends[0], others[0]), max(ends[1], others[1]))
 
 
-def begin(at: datetime, span: Span) -> datetime:
+def span_start(at: datetime, span: Span) -> datetime:
     """When the span that `at` lies in began."""
     match span:
         case "minute":

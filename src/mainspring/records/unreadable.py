@@ -29,7 +29,7 @@ _logged: set[tuple[str, str]] = set()
 _sums = msgspec.json.Decoder(RunSums).decode
 
 
-def unreadable(kind: str, name: str, error: Exception | str) -> UnreadableRecord:
+def unreadable_record(kind: str, name: str, error: Exception | str) -> UnreadableRecord:
     """The record by its name and its decoding error; it is logged once in a process."""
     found = _undecoded(kind, name, error)
     _log_once(found)
@@ -92,7 +92,7 @@ def _each_decoded(
         try:
             found.append(decode(raw))
         except Exception as error:
-            broken.append(unreadable(kind, _name(name), error))
+            broken.append(unreadable_record(kind, _name(name), error))
     return found, broken
 
 
@@ -110,7 +110,7 @@ def _name(name: Any) -> str:
     return name.decode(errors="backslashreplace") if isinstance(name, bytes) else str(name)
 
 
-def finding(jobs: Collection[str], schedules: Sequence[str]) -> Finding:
+def record_finding(jobs: Collection[str], schedules: Sequence[str]) -> Finding:
     """What doctor says of records that were set aside."""
     if not jobs and not schedules:
         return Finding("records", "ok", "all that were met can be decoded")

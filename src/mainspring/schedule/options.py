@@ -18,7 +18,7 @@ from ..errors import BadInput, BadPayload
 from ..span import Span, seconds
 from ..suggest import did_you_mean, nearest_name
 from ..task.task import Task, TaskOptions, check_name, check_public
-from ..task.task import checked as checked_options
+from ..task.task import checked_options as checked_options
 from ..trigger import AnyTrigger, Every, Timetable, Trigger, Window, every
 from ..trigger.bounds import LAST_YEAR, MAX_DEPENDENCIES, MAX_EXCLUDED_DATES, check_count
 from ..trigger.every import LONGEST

@@ -15,7 +15,7 @@ from ..ids import Lease, WorkerId
 from ..records.job import BRIEF_CHARACTERS, LEFT_OUT, UNREADABLE, Job, NewJob, Shown, State
 from ..records.query import End, Filter
 from ..records.run import Ending, Execution, Failure, Progress, RunNotes
-from ..records.unreadable import readable, unreadable
+from ..records.unreadable import readable, unreadable_record
 from ..retry import Backoff
 
 COLUMNS = (
@@ -200,7 +200,7 @@ _NAMES: Sequence[str] = COLUMNS.split(", ")
 def unreadable_job(row: Row, error: Exception) -> Job:
     """What can be read of a row that cannot be decoded, or has too few columns."""
     kept: dict[str, Any] = dict(zip(_NAMES, row, strict=False))
-    said = unreadable("job", str(kept["id"]), _undecoded(kept) or error)
+    said = unreadable_record("job", str(kept["id"]), _undecoded(kept) or error)
     state = _STATES.get(kept.get("state") or "", State.PAUSED)
     running = state is _RUNNING
 
@@ -301,7 +301,7 @@ def progress_or_none(id: str, text: str | None) -> Progress | None:
     try:
         return progress_of(text)
     except Exception as error:
-        unreadable("job", id, error)
+        unreadable_record("job", id, error)
         return None
 
 
@@ -316,7 +316,7 @@ def series_of(id: str, options: bytes, key: str | None) -> str | None:
     try:
         extra = _options(options)
     except Exception as error:
-        unreadable("job", id, error)
+        unreadable_record("job", id, error)
         return _scheduled_by(key)
     return None if extra.beside else extra.schedule
 

@@ -16,7 +16,7 @@ import msgspec
 from ..clock import Alarm, Clock
 from ..counters import Counters
 from ..retry import Backoff
-from ..survived_errors import count, count_in
+from ..survived_errors import count_error, count_in
 from .channel import RECYCLED, VARIABLE, StatusMessage
 from .command_line import CommandLine, can_reload
 from .systemd import VARIABLES, notify, watchdog
@@ -224,7 +224,7 @@ class Supervisor:
             ours.close()
             _settle(replaced, False)
             _logger.error("process %d cannot be started: %s", child.number, error)
-            count("supervisor", error)
+            count_error("supervisor", error)
             return None
         finally:
             theirs.close()

@@ -31,17 +31,17 @@ _Adapter = logging.LoggerAdapter[logging.Logger]
 
 # What one run may log; the rest is counted. And how far it must come, or how long ago it must have told, before
 # progress is told again.
-LINES, LINE_LIMIT = 1000, 4096
-STEP, PAUSE = 10, 1.0
+MAX_LOG_LINES, MAX_LINE_CHARACTERS = 1000, 4096
+PROGRESS_STEP_ITEMS, PROGRESS_SECONDS = 10, 1.0
 # Bytes of JSON that ctx.note() may gather, and a count or a level that every store can hold.
-NOTES, MOST = MAX_METADATA_BYTES, 2**31 - 1
+MAX_NOTES_BYTES, MAX_COUNT = MAX_METADATA_BYTES, 2**31 - 1
 
 
 Next = Callable[["Context"], Awaitable[Any]]
 Middleware = Callable[["Context", Next], Awaitable[Any]]
 
 
-def about(job: Job) -> dict[str, object]:
+def run_fields(job: Job) -> dict[str, object]:
     """What log records say of the run they are of."""
     return {
         "job_id": job.id, "task": job.task, "queue": job.queue, "attempt": job.attempt, "worker": job.worker,
@@ -105,7 +105,7 @@ class Context:
         Works at once; awaiting it is allowed and does nothing more.
         """
         self.said.progress(done, total, note)
-        return NOTHING
+        return DONE_AWAITABLE
 
     def items(self, *, success: int = 0, failed: int = 0, skipped: int = 0) -> None:
         """Counts items worked through: if more than the task's failed_ratio failed, so has the run."""
@@ -200,25 +200,25 @@ class RunReports:
         self._sent: Progress | None = None
         self.counted: Items | None = None
         self.metadata: dict[str, Any] = {}
-        self.log = _Log(_logger, about(job))
+        self.log = _Log(_logger, run_fields(job))
         self.log.keep = self.line
 
     def line(self, level: int, text: str) -> None:
         with self._lock:
             self._count += 1
-            kept = self._count <= LINES
+            kept = self._count <= MAX_LOG_LINES
             if kept:
                 self._add(level, text)
         if kept:
             self._lay()
 
     def progress(self, done: float, total: float | None, note: str) -> None:
-        done, total = finite(done), None if total is None else finite(total)
+        done, total = checked_number(done), None if total is None else checked_number(total)
         with self._lock:
             now, told = self.desk.clock.now(), self._told
             self._progress = Progress(self.job.runs, now, done, total, clean_line(note))
-            due = told is None or abs(done - told.done) >= STEP or done == total
-            due = due or (told is not None and (now - told.at).total_seconds() >= PAUSE)
+            due = told is None or abs(done - told.done) >= PROGRESS_STEP_ITEMS or done == total
+            due = due or (told is not None and (now - told.at).total_seconds() >= PROGRESS_SECONDS)
             if due:
                 self._told = self._progress
         if due:
@@ -232,16 +232,16 @@ class RunReports:
 
     def note(self, metadata: Mapping[str, Any]) -> None:
         with self._lock:
-            self.metadata = noted(self.metadata, metadata)
+            self.metadata = merged_notes(self.metadata, metadata)
 
     def close(self) -> None:
         """The run is over: what was held back is told as well."""
         with self._lock:
-            more, self._count = self._count - LINES, min(self._count, LINES)
+            more, self._count = self._count - MAX_LOG_LINES, min(self._count, MAX_LOG_LINES)
             held = self._progress is not self._told
             self._told = self._progress
             if more > 0:
-                self._add(logging.WARNING, f"{more} lines more were logged and not kept", LINES + 1)
+                self._add(logging.WARNING, f"{more} lines more were logged and not kept", MAX_LOG_LINES + 1)
         if more > 0 or held:
             self._lay()
 
@@ -274,7 +274,7 @@ class RunReports:
             self._lines, self._sent, self._due = [*report.lines, *self._lines], None, True
 
     def _add(self, level: int, text: str, n: int | None = None) -> None:
-        level = max(0, min(level, MOST))
+        level = max(0, min(level, MAX_COUNT))
         line = LogLine(self.job.runs, n or self._count, self.desk.clock.now(), level, clean_line(text))
         self._lines.append(line)
 
@@ -349,20 +349,20 @@ def _stack(exc_info: Any) -> str:
 
 def check_counts(*counts: int) -> None:
     for count in counts:
-        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST:
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MAX_COUNT:
             raise BadInput(f"ctx.items() takes whole numbers of 0 or more, got {count!r:.80}")
 
 
-def noted(known: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+def merged_notes(known: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """What a run has noted so far, with more of it."""
     data = encode({**known, **more})
-    if len(data) > NOTES:
-        raise BadInput(f"ctx.note() keeps up to {NOTES:,} bytes, got {len(data):,}: keep big data elsewhere")
+    if len(data) > MAX_NOTES_BYTES:
+        raise BadInput(f"ctx.note() keeps up to {MAX_NOTES_BYTES:,} bytes, got {len(data):,}: keep big data elsewhere")
     values: dict[str, Any] = msgspec.json.decode(data)
     return values
 
 
-def finite(value: Any) -> float:
+def checked_number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:
         raise BadInput(f"ctx.progress() takes finite numbers, got {value!r:.80}")
     try:
@@ -374,9 +374,9 @@ def finite(value: Any) -> float:
 def clean_line(text: str) -> str:
     """At most LINE_LIMIT characters that every store can hold; what has to be cut is masked first."""
     text = str(text)[: MAX_TEXT_CHARACTERS + 1].replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
-    if len(text) <= LINE_LIMIT or len(text := mask_to_cut(text)) <= LINE_LIMIT:
+    if len(text) <= MAX_LINE_CHARACTERS or len(text := mask_to_cut(text)) <= MAX_LINE_CHARACTERS:
         return text
-    return f"{text[:LINE_LIMIT]} … {len(text) - LINE_LIMIT} characters more"
+    return f"{text[:MAX_LINE_CHARACTERS]} … {len(text) - MAX_LINE_CHARACTERS} characters more"
 
 
 class _Nothing:
@@ -385,7 +385,7 @@ class _Nothing:
         yield
 
 
-NOTHING = _Nothing()
+DONE_AWAITABLE = _Nothing()
 
 # The run that the code which asks is part of, in its thread too; None: it is part of none.
 running: ContextVar[Context | None] = ContextVar("mainspring_running", default=None)

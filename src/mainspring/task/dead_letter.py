@@ -11,21 +11,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..clock import EPOCH
-from ..codec import data
+from ..codec import decode_or_text
 from ..errors import BadPayload, BadTask
 from ..ids import JobId
 from ..mask import mask_to_cut
 from ..records.job import Job, NewJob, State
 from ..records.outcome import Outcome
 from ..records.run import Failure
-from ..survived_errors import count
+from ..survived_errors import count_error
 from .task import Task
 
 _logger = logging.getLogger("mainspring")
 # Characters of an error in a letter that would be too long with all of it.
 MAX_MESSAGE_CHARACTERS = 1000
 # On the handler's own job: whose death it is about. Such a job's own death is not told to anybody.
-MARK = "dead_letter_of"
+METADATA_KEY = "dead_letter_of"
 
 
 class DeadLetter(Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
 
 def dead_letter_of(job: Job, outcome: Outcome) -> DeadLetter:
     return DeadLetter(
-        job_id=job.id, task=job.task, queue=job.queue, arguments=data(job.payload),
+        job_id=job.id, task=job.task, queue=job.queue, arguments=decode_or_text(job.payload),
         failure=outcome.failure or Failure("Dead", "no reason given"), attempts=job.attempt,
         crashes=job.crashes + outcome.crash, created_at=job.created_at, died_at=outcome.finished_at, tags=job.tags,
         metadata=job.metadata,
@@ -56,7 +56,7 @@ def dead_letter_of(job: Job, outcome: Outcome) -> DeadLetter:
 
 def with_dead_letter_jobs(job: Job, outcome: Outcome, handlers: Sequence[Task[Any, Any]]) -> Outcome:
     """The outcome with a job for each handler, if it means the job's death. Never keeps the job from dying."""
-    if outcome.state is not State.DEAD or not handlers or MARK in job.metadata:
+    if outcome.state is not State.DEAD or not handlers or METADATA_KEY in job.metadata:
         return outcome
     told, notices = dead_letter_of(job, outcome), []
     for handler in dict.fromkeys(handlers):
@@ -65,7 +65,7 @@ def with_dead_letter_jobs(job: Job, outcome: Outcome, handlers: Sequence[Task[An
         except Exception as error:  # a key of the handler's own, or a limit smaller than any letter
             text = "job %s died, and dead-letter handler %r could not be told"
             _logger.exception(text, job.id, handler.name)
-            count("dead_letter", error)
+            count_error("dead_letter", error)
     return replace(outcome, then=tuple(notices))
 
 
@@ -76,7 +76,7 @@ def _notice(handler: Task[Any, Any], told: DeadLetter) -> NewJob:
         short = Failure(told.failure.type, mask_to_cut(told.failure.message)[:MAX_MESSAGE_CHARACTERS])
         left_out = "(left out: too long for a letter; see the job)"
         notice = handler.job(replace(told, arguments=left_out, metadata={}, failure=short))
-    return replace(notice, metadata={**notice.metadata, MARK: told.job_id})
+    return replace(notice, metadata={**notice.metadata, METADATA_KEY: told.job_id})
 
 
 def check_handler(task: Task[Any, Any]) -> Task[Any, Any]:

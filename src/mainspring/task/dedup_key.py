@@ -51,7 +51,7 @@ class Key(Struct, frozen=True, metaclass=SuggestingStructMeta):
 KeySpec = str | Key | Callable[..., str]
 
 
-def key_spec(value: Any) -> Any:
+def checked_key_spec(value: Any) -> Any:
     """What an option of a task or job may be; each call is checked further."""
     if isinstance(value, Key):
         if value.period is not None and seconds(value.period, "Key(period=…)", MAX_LONG_SPAN_SECONDS) <= 0:
@@ -61,7 +61,7 @@ def key_spec(value: Any) -> Any:
     return value
 
 
-def resolve(
+def resolve_key(
     spec: KeySpec | None, option: str, task: str, values: Mapping[str, Any], queue: str, now: datetime
 ) -> str | None:
     """The key of one call: given, composed, or decided by the user's own function of the arguments."""

@@ -87,5 +87,5 @@ def _why(job: Job, shown: str) -> str:
     return f"job {job.id} ({job.task}) is {shown}: {reason}"
 
 
-def missing(id: Any) -> JobNotFound:
+def job_not_found(id: Any) -> JobNotFound:
     return JobNotFound(f"there is no job {id!r} in the store (never enqueued, or deleted)")

@@ -8,7 +8,7 @@ from typing import Any
 from ..bounds import MAX_KEY_CHARACTERS
 from ..errors import BadInput
 from ..records.job import NewJob
-from .task import check_name, check_public, checked
+from .task import check_name, check_public, checked_options
 
 
 def checked_jobs(jobs: Iterable[NewJob], call: str) -> list[NewJob]:
@@ -25,10 +25,10 @@ def checked_jobs(jobs: Iterable[NewJob], call: str) -> list[NewJob]:
         if job.queue is not queue:
             queue = check_name(job.queue, "queue name")
         if job.tags and job.tags is not tags:
-            checked({"tags": job.tags}, _named(job))
+            checked_options({"tags": job.tags}, _named(job))
             tags = job.tags
         if job.metadata and job.metadata is not metadata:
-            checked({"metadata": job.metadata}, _named(job))
+            checked_options({"metadata": job.metadata}, _named(job))
             metadata = job.metadata
         if job.unique_key is not None or job.idempotency_key is not None:
             _check_key(job)

@@ -43,7 +43,7 @@ Rules = Mapping[tuple[State, str], tuple[int, datetime]]
 """By state and task: the `keep` jobs that finished last stay, and all that did not finish `before`."""
 
 
-def retentions(value: Any) -> Mapping[State, Retention]:
+def checked_retentions(value: Any) -> Mapping[State, Retention]:
     """A task's own: one for every final state, or a mapping of some of them."""
     if isinstance(value, Retention):
         return dict.fromkeys(FINAL, value)
@@ -56,7 +56,7 @@ def retentions(value: Any) -> Mapping[State, Retention]:
     return {State(state): one for state, one in value.items()}
 
 
-def kept(state: State, own: Mapping[State, Retention], settings: Settings) -> Retention:
+def retention_of(state: State, own: Mapping[State, Retention], settings: Settings) -> Retention:
     """The rule for a task's jobs in that state: its own, or the app's."""
     if state in own:
         return own[state]

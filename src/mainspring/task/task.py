@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from ..bounds import MAX_METADATA_BYTES, MAX_NAME_CHARACTERS, MAX_SPAN_SECONDS, MAX_TAGS
 from ..clock import EPOCH, is_instant
 from ..codec import Arguments, Results, encode, is_async
-from ..config import size
+from ..config import read_size
 from ..errors import BadInput, BadTask, UnknownTask
 from ..ids import new_id
 from ..records.circuit import Breaker
@@ -24,10 +24,10 @@ from ..records.job import MAX_PRIORITY, MIN_PRIORITY, NewJob, OnConflict, State,
 from ..records.outcome import Policy
 from ..retry import Backoff
 from ..span import Span, seconds
-from ..suggest import unexpected
+from ..suggest import unexpected_keyword
 from .context import Context, Middleware
-from .dedup_key import KeySpec, key_spec, resolve
-from .retention import Retention, retentions
+from .dedup_key import KeySpec, checked_key_spec, resolve_key
+from .retention import Retention, checked_retentions
 
 if TYPE_CHECKING:
     from ..app import Mainspring
@@ -137,15 +137,15 @@ class Task(Generic[P, R]):
         """The same task with these options for the jobs made through it."""
         for name in options:
             if name not in JobOptions.__annotations__:
-                raise unexpected("using", name, JobOptions.__annotations__)
-        given = checked(options, f"task {self.name!r}")
-        travelling(given, self.name)
+                raise unexpected_keyword("using", name, JobOptions.__annotations__)
+        given = checked_options(options, f"task {self.name!r}")
+        check_portable(given, self.name)
         if given.get("within") is not None:
             self.app.check_within()
         changed = object.__new__(Task)
         changed.__dict__.update(self.__dict__)
         changed.__dict__.pop("_plain", None)
-        changed.options = exclusive(replace(self.options, **given), self.name)
+        changed.options = check_one_key(replace(self.options, **given), self.name)
         changed.asked = replace(self.asked, **given)
         return cast("Task[P, R]", changed)
 
@@ -209,8 +209,8 @@ def new_job(
     unique = idempotency = None
     if options.unique_key is not None or options.idempotency_key is not None:
         given = values()
-        unique = resolve(options.unique_key, "unique_key", task, given, options.queue, now)
-        idempotency = resolve(options.idempotency_key, "idempotency_key", task, given, options.queue, now)
+        unique = resolve_key(options.unique_key, "unique_key", task, given, options.queue, now)
+        idempotency = resolve_key(options.idempotency_key, "idempotency_key", task, given, options.queue, now)
     return NewJob(
         id=new_id(now), task=task, payload=payload, queue=options.queue, priority=options.priority, run_at=run_at,
         expires_at=expires, timeout=asked.timeout, max_retries=asked.max_retries,
@@ -220,13 +220,13 @@ def new_job(
     )  # fmt: skip
 
 
-def exclusive(options: TaskOptions, task: str) -> TaskOptions:
+def check_one_key(options: TaskOptions, task: str) -> TaskOptions:
     if options.unique_key is not None and options.idempotency_key is not None:
         raise BadInput(f"task {task!r}: unique_key and idempotency_key exclude each other; choose one")
     return options
 
 
-def checked(given: Mapping[str, Any], of: str) -> dict[str, Any]:
+def checked_options(given: Mapping[str, Any], of: str) -> dict[str, Any]:
     """Options as the engine wants them; refuses each bad one by name."""
     values = dict(given)
     for name, value in given.items():
@@ -334,7 +334,7 @@ def _backoff(value: Any) -> Any:
     return value
 
 
-def travelling(given: Mapping[str, Any], task: str) -> None:
+def check_portable(given: Mapping[str, Any], task: str) -> None:
     """Refuses what cannot go with a job to another process."""
     backoff = given.get("backoff")
     if backoff is not None and not isinstance(backoff, Backoff):
@@ -377,7 +377,7 @@ def _executor_name(value: Any) -> Any:
 
 
 def _memory(value: Any) -> int:
-    if not (bytes := size(value, "it")):
+    if not (bytes := read_size(value, "it")):
         raise BadInput("must be more than 0; leave it out for no limit")
     return bytes
 
@@ -433,9 +433,9 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "failed_ratio": _ratio,
     "breaker": _breaker,
     "on_failure": _handler,
-    "retention": retentions,
-    "unique_key": key_spec,
-    "idempotency_key": key_spec,
+    "retention": checked_retentions,
+    "unique_key": checked_key_spec,
+    "idempotency_key": checked_key_spec,
     "on_conflict": _on_conflict,
     "debounce_limit": _positive,
     "delay": _span,

@@ -21,7 +21,7 @@ from ..records.job import Job
 from ..records.outcome import Cancel, Discard, Retry, Snooze
 from ..retry import Backoff
 from ..store import Store
-from ..survived_errors import count
+from ..survived_errors import count_error
 from ..task.context import Context
 from ..task.task import TaskOptions
 from .document_repository import HookUnreadable
@@ -143,7 +143,7 @@ class Delivery:
                 await STANDINGS.replace_unreadable(store, act(Standing(name=name), now), now)
         except MainspringError as error:
             _logger.debug("what became of a delivery to webhook %r was not noted: %s", name, error)
-            count("webhooks", error)
+            count_error("webhooks", error)
 
     async def _disable(self, store: Store, name: str) -> None:
         now, reason = self._clock.now(), "its receiver answered 410 Gone"

@@ -21,7 +21,7 @@ from ..records.outcome import Outcome
 from ..records.query import Filter
 from ..store import Store
 from ..store_retry import StoreRetry
-from ..survived_errors import SurvivedErrors, count
+from ..survived_errors import SurvivedErrors, count_error
 from .message import WebhookEvent, delivery, end_of, ended, passed, short, stopped
 from .record import TASK, WEBHOOKS, Webhook
 
@@ -67,7 +67,7 @@ class WebhookDispatcher:
             jobs = self._deliveries(self._hooks or (), [event], outcome.finished_at)
         except Exception as error:
             _logger.exception("job %s ended as %s, and no webhook could be told", job.id, outcome.state)
-            count("webhooks", error)
+            count_error("webhooks", error)
             return outcome
         return replace(outcome, then=(*outcome.then, *jobs)) if jobs else outcome
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ..clock import micros
-from ..codec import data, encode
+from ..codec import decode_or_text, encode
 from ..ids import new_id
 from ..mask import mask, mask_text
 from ..records.job import Job, NewJob, State
@@ -124,7 +124,7 @@ def _extras(job: Job, outcome: Outcome | None, include: Collection[Extra]) -> di
         "result": lambda: result or "null",
     }  # fmt: skip
     texts = {name: known[name]() for name in EXTRAS if name in include}
-    return {name: mask(data(text)) for name, text in texts.items() if len(text) <= LIMIT}
+    return {name: mask(decode_or_text(text)) for name, text in texts.items() if len(text) <= LIMIT}
 
 
 def _error(failure: Failure | None) -> dict[str, str] | None:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from ..clock import Alarm, Clock
 from ..errors import StoreUnavailable
-from ..events import Bus, JobEnded, JobLost, ended, enqueued
+from ..events import Bus, JobEnded, JobLost, ended_event, enqueued_event
 from ..failpoint import failpoint
 from ..ids import JobId
 from ..records.job import Job
@@ -125,6 +125,6 @@ class Completer:
 def tell(bus: Bus, job: Job, outcome: Outcome) -> None:
     """The store has accepted the outcome: its end, and the jobs it brought about."""
     at = outcome.finished_at
-    bus.emit(ended(at, job, outcome))
+    bus.emit(ended_event(at, job, outcome))
     for new in outcome.then:
-        bus.emit(enqueued(at, new))
+        bus.emit(enqueued_event(at, new))

@@ -15,7 +15,7 @@ from ..errors import StoreUnavailable
 from ..events import Bus
 from ..records.worker import BeatReply, WorkerInfo
 from ..store import Store
-from ..store_retry import trouble
+from ..store_retry import store_trouble
 from ..survived_errors import SurvivedErrors
 from .slots import RunKey
 
@@ -127,7 +127,7 @@ class Heartbeat:
                 await self._one(store, tell)
             except StoreUnavailable as error:
                 failures += 1
-                told = trouble(error, failures, doing="beating", at=self._clock.now(), most=self._beat)
+                told = store_trouble(error, failures, doing="beating", at=self._clock.now(), most=self._beat)
                 tell(self._bus.emit, told)
                 wait = told.again
             else:

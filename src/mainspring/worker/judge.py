@@ -11,7 +11,7 @@ from ..records.job import Job, State
 from ..records.outcome import Outcome, Policy, RunEnd, clean, decide, failure_of
 from ..records.run import Ending, Execution, Failure, RunNotes
 from ..store import Store
-from ..survived_errors import count
+from ..survived_errors import count_error
 
 _logger = logging.getLogger("mainspring")
 _DEAD = State.DEAD
@@ -90,7 +90,7 @@ def _undecided(job: Job, ended: RunEnd, error: BaseException, now: datetime) -> 
     told, raised = _described(ended), failure_of(error)
     _logger.error("job %s (%s) is dead: %s raised while the end of its run was judged (%s)\n%s",
                   job.id, job.task, raised.type, told, raised.stack)  # fmt: skip
-    count("judge", error)
+    count_error("judge", error)
     text = f"the run ended with {told}, and judging that raised {raised.type}: {raised.message}"
     return Outcome(
         id=job.id, lease=job.lease or "", state=_DEAD, ending=Ending.FAILED, finished_at=now,
@@ -112,5 +112,5 @@ def _with(add: Callable[[Job, Outcome], Outcome], job: Job, outcome: Outcome, wh
         return add(job, outcome)
     except BaseException as error:
         _logger.exception("job %s ended as %s, and %s could not be added", job.id, outcome.state, what)
-        count("judge", error)
+        count_error("judge", error)
         return outcome

@@ -19,8 +19,8 @@ from ..records.query import End, Filter
 from ..records.run import Execution, LogLine
 from ..store import Store
 from ..store_retry import StoreRetry
-from ..survived_errors import count
-from ..task.retention import Retention, Rules, kept
+from ..survived_errors import count_error
+from ..task.retention import Retention, Rules, retention_of
 from .batch_size import BatchSize
 from .user_call import UserCalls
 
@@ -77,7 +77,7 @@ class Pruner:
             await insist("pruning", lambda: self.prune(store))
 
     def _every(self) -> float:
-        rules = [kept(state, own, self._settings) for own in ({}, *self._own.values()) for state in FINAL]
+        rules = [retention_of(state, own, self._settings) for own in ({}, *self._own.values()) for state in FINAL]
         shortest = min((rule.age.total_seconds() for rule in rules if rule.age is not None), default=LATEST)
         return min(max(SOONEST, shortest / 10), LATEST)
 
@@ -109,7 +109,7 @@ class Pruner:
         for state, task in await store.groups():
             if self._tasks is not None and task not in self._tasks:
                 continue
-            rule = kept(state, self._own.get(task, {}), self._settings)
+            rule = retention_of(state, self._own.get(task, {}), self._settings)
             if rule.age is not None:
                 rules[state, task] = (rule.keep, now - min(rule.age, now - EPOCH))
         return rules
@@ -149,6 +149,6 @@ class Pruner:
             await self._calls("archive", self._archive, leaving)
         except Exception as error:
             _logger.exception("the archive hook raised; %d finished jobs stay until it does not", len(old))
-            count("archive", error)
+            count_error("archive", error)
             return False
         return True

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ..bounds import MAX_SPAN_SECONDS, later
 from ..clock import Clock
-from ..codec import data, encode_result, is_async
+from ..codec import decode_or_text, encode_result, is_async
 from ..errors import ItemsFailed
 from ..executor.threads import Threads
 from ..failpoint import failpoint
@@ -220,7 +220,7 @@ class Runner:
                 raise steer
             case _:
                 # Layers see the value; what could not be kept of it was said in the process.
-                return data(ended.result or "null") if ended.note is None else Done(ended.result, ended.note)
+                return decode_or_text(ended.result or "null") if ended.note is None else Done(ended.result, ended.note)
 
 
 def _deadline(began: datetime | None, timeout: float | None) -> datetime | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...app import Mainspring
 from ...errors import MainspringError
-from ...survived_errors import count
+from ...survived_errors import count_error
 from ..mount_path import ROOT
 from .first_run import address, is_pending, welcome
 
@@ -30,7 +30,7 @@ class Greeting:
             await self._greet(_page(scope))
         except MainspringError as trouble:  # the request itself will meet the same trouble, and say so
             _logger.warning("whether there is an API key to sign in with is not known: %s", trouble)
-            count("greeting", trouble)
+            count_error("greeting", trouble)
 
     async def _greet(self, page: str) -> None:
         command = "mainspring keys create NAME --role admin --app MODULE:APP"

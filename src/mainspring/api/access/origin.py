@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from litestar.types import Scope
 
-from ...url import split
+from ...url import split_url
 from ..problem import Problem
 from ..security_headers import header
 from .loopback import is_loopback, name_of
@@ -45,7 +45,7 @@ def is_local_page(scope: Scope) -> bool:
 
 def _is_local(origin: str) -> bool:
     try:
-        page = split(origin)
+        page = split_url(origin)
     except ValueError:  # "null", or what no browser sends
         return False
     return page.scheme == "http" and is_loopback(page.host.name.lower())

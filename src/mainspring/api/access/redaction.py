@@ -15,11 +15,11 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from ...bounds import has_too_many_parts
-from ...codec import data
+from ...codec import decode_or_text
 from ...config import Settings
 from ...feed.event import FeedEvent, encode
 from ...mask import MASK, mask, mask_text
-from ...records.run import KIND_LIMIT, LINE_LIMIT, Failure
+from ...records.run import MAX_KIND_CHARACTERS, MAX_LINE_CHARACTERS, Failure
 from ...schedule.record import INPUT, REASON_LIMIT, Tick
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def hiding() -> bool:
 def shown_data(text: str) -> Raw:
     """JSON without its secrets; what is no JSON becomes text, and what has too many parts to look at is hidden."""
     hidden = _hides.get() or has_too_many_parts(text)
-    return Raw(msgspec.json.encode(MASK if hidden else mask(data(text))))
+    return Raw(msgspec.json.encode(MASK if hidden else mask(decode_or_text(text))))
 
 
 def shown_mapping(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def shown_failure(failure: Failure | None) -> Failure | None:
     return replace(failure, message=mask_text(failure.message), stack=mask_text(failure.stack))
 
 
-def shown_error(kind: str, limit: int = KIND_LIMIT) -> str:
+def shown_error(kind: str, limit: int = MAX_KIND_CHARACTERS) -> str:
     """A Failure.kind. Where it was cut, what stands last may be half a secret that no mask would know."""
     if _hides.get():
         name, colon, _ = kind.partition(":")
@@ -80,7 +80,7 @@ def shown_error(kind: str, limit: int = KIND_LIMIT) -> str:
 
 def shown_message(line: str) -> str:
     """A Failure.line."""
-    return shown_error(line, LINE_LIMIT)
+    return shown_error(line, MAX_LINE_CHARACTERS)
 
 
 def shown_reason(reason: str) -> str:
@@ -98,7 +98,7 @@ def shown_target(target: str) -> str:
     """What an entry of the audit trail is about: a name, an id, or a choice as JSON, in which errors may stand."""
     if not _hides.get() or not target.startswith("{"):
         return mask_text(target)
-    chosen = data(target)
+    chosen = decode_or_text(target)
     if not isinstance(chosen, dict):  # it was cut
         return MASK
     return msgspec.json.encode({name: _chosen(name, value) for name, value in chosen.items()}).decode()

@@ -13,9 +13,9 @@ from msgspec.structs import asdict, replace
 from ...app import Mainspring
 from ...control.jobs import refused_as
 from ...ids import JobId
-from ...records.job import MEANT, Action
+from ...records.job import DEFAULT_STATES, Action
 from ...records.query import Changed, Filter
-from ...task.handle import missing
+from ...task.handle import job_not_found
 from ..access.authenticate import Spring, may
 from ..access.redaction import shown_line
 from ..problem import Problem, code_of
@@ -78,7 +78,7 @@ async def bulk_jobs(spring: Spring, data: JSONBody[Bulk]) -> BulkResult:
     action = Action(data.action)
     if (data.update is None) is (action is Action.UPDATE):
         raise Problem(422, "invalid", "`update` has the new values: it goes with action update, and only with that")
-    which = await chosen(spring, data, MEANT[action])
+    which = await chosen(spring, data, DEFAULT_STATES[action])
     return result(action, data, await _changed(spring, action, which, data), dry_run=data.dry_run)
 
 
@@ -118,7 +118,7 @@ def result(action: Action, data: BulkChoice, changed: Changed, *, dry_run: bool 
     met: Collection[JobId] = {*changed.done, *changed.refused}
     for id in dict.fromkeys(data.ids or ()):
         if id not in met:
-            refused.append(RefusedJob(id, "job_not_found", str(missing(id)), None))
+            refused.append(RefusedJob(id, "job_not_found", str(job_not_found(id)), None))
     return BulkResult(done=len(changed.done), ids=changed.done, refused=refused, next=changed.next, dry_run=dry_run)
 
 

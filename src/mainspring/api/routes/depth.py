@@ -9,7 +9,7 @@ from litestar import get
 from litestar.params import QueryParameter
 from msgspec import Struct
 
-from ...config import span
+from ...config import read_span
 from ...insight.queue_depth import DepthSample, grid_of
 from ..access.authenticate import Spring, may
 
@@ -27,7 +27,7 @@ class Depths(Struct, frozen=True):
 @get("/depth", **may("viewer", noun="queues"))
 async def list_depths(spring: Spring, window: Window = "1h", queue: Only = None) -> Depths:
     """How deep the queues were within the window, first to last; where no worker lived there is no sample."""
-    back = timedelta(seconds=span(window, "window"))
+    back = timedelta(seconds=read_span(window, "window"))
     step = grid_of(back).step.total_seconds()
     return Depths(step, list(await spring.queues.history(back, queue=queue)))
 

@@ -9,7 +9,7 @@ from litestar.params import FromPath, QueryParameter
 
 from ...control.jobs import MOST
 from ...insight.stats import Figures
-from ...task.handle import missing
+from ...task.handle import job_not_found
 from ..access.authenticate import Spring, may
 from ..showing import shown_each, shown_one
 from .job_view import ExecutionPage, ExecutionView, execution_view
@@ -20,7 +20,7 @@ async def get_execution(spring: Spring, id: FromPath[str]) -> ExecutionView:
     """One run, by its job's id and its number with a dot between them."""
     job_id, dot, number = id.rpartition(".")
     if not dot or not (number.isascii() and number.isdigit()) or len(number) > 10:
-        raise missing(id)
+        raise job_not_found(id)
     return await shown_one(spring, await spring.executions.get(job_id, int(number)), execution_view)
 
 

@@ -9,7 +9,7 @@ from litestar.params import FromPath, JSONBody
 from msgspec import Struct
 
 from ...errors import ApiKeyNotFound
-from ...records.api_key import ApiKey, Role, id_of, scope_allows
+from ...records.api_key import ApiKey, Role, key_id_of, scope_allows
 from ..access.authenticate import Principal, Spring, Who, may, unauthenticated
 from ..access.bearer import bearer
 from ..access.first_run import FIRST, used_up
@@ -47,7 +47,7 @@ async def create_key(request: Request[Any, Any, Any], spring: Spring, who: Who, 
     if who is FIRST and not await used_up(spring, bearer(request.scope) or ""):
         raise unauthenticated("this token was used by somebody else just now")
     secret = await spring.keys.create(data.name, data.role, data.scopes, data.expires)
-    made = await spring.keys.by_id(id_of(secret) or "")
+    made = await spring.keys.by_id(key_id_of(secret) or "")
     if made is None:
         raise ApiKeyNotFound(f"API key {data.name!r} was revoked while it was made")
     return MadeKey(key=made, secret=secret)

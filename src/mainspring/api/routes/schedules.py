@@ -10,7 +10,7 @@ from litestar.params import FromPath, FromQuery, HeaderParameter, JSONBody, Quer
 from msgspec import Struct
 
 from ...app import Mainspring
-from ...config import span
+from ...config import read_span
 from ...control import Backfill, ScheduleStats
 from ...control.schedule_history import MAX_TICK_NUMBER
 from ...schedule.edit import fingerprint
@@ -194,7 +194,7 @@ async def schedule_stats(spring: Spring, recent: Lately, name: FromPath[str], wi
 
     Runs are those of its newest 500 jobs at most, as long as they are kept: `sample` says which.
     """
-    back = timedelta(seconds=span(window, "window"))
+    back = timedelta(seconds=read_span(window, "window"))
     return shown_stats(await recent.get(("schedule", name, back), lambda: spring.schedules.stats(name, back)))
 
 

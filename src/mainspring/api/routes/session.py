@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from ...app import Mainspring
 from ...control.keys import HOLDS
 from ...ids import new_id
-from ...records.api_key import fingerprint
+from ...records.api_key import hash_secret
 from ...records.audit import AuditEntry
 from ...records.document import Document
 from ...records.unreadable import decoded_documents
@@ -70,7 +70,7 @@ class Sessions:
             end = min(end, key.expires_at)
         fresh = secrets.token_urlsafe(32)
         text = msgspec.json.encode(_Text(key=None if key is None else key.id, created_at=now)).decode()
-        document = Document(kind=_KIND, name=fingerprint(fresh), text=text, expires_at=end)
+        document = Document(kind=_KIND, name=hash_secret(fresh), text=text, expires_at=end)
         await (await self._app.opened()).put_documents([document], now=now)
         return fresh, replace(FIRST if key is None else of_key(key), expires_at=end)
 
@@ -107,7 +107,7 @@ class Sessions:
         await (await self._app.opened()).record([entry])
 
     async def close(self, secret: str) -> None:
-        name = fingerprint(secret)
+        name = hash_secret(secret)
         await (await self._app.opened()).drop_documents(_KIND, [name])
         self._keep(name, None)
 
@@ -115,7 +115,7 @@ class Sessions:
         scope = connection.scope
         if (secret := cookie.read(scope)) is None:
             return None
-        name = fingerprint(secret)
+        name = hash_secret(secret)
         if (found := await self._principal(name)) is None:
             if name not in self._known:
                 self.attempts.failed(scope)

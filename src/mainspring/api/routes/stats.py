@@ -9,7 +9,7 @@ from litestar import get
 from litestar.params import QueryParameter
 from msgspec.structs import replace
 
-from ...config import span
+from ...config import read_span
 from ...insight.stats import Stats, TopError
 from ..access.authenticate import Spring, may
 from ..access.redaction import shown_error, shown_message, shown_text
@@ -26,7 +26,7 @@ async def get_stats(
     spring: Spring, recent: Lately, window: Window = "1h", queue: Only = None, task: Only = None
 ) -> Stats:
     """Jobs by state, and how runs went within the window: by task, by queue, in time. Durations are seconds."""
-    back = None if window == EVER else timedelta(seconds=span(window, "window"))
+    back = None if window == EVER else timedelta(seconds=read_span(window, "window"))
     found = await recent.get(("stats", back, queue, task), lambda: spring.stats(back, queue=queue, task=task))
     queues = [replace(queue, note=shown_text(queue.note) or "") for queue in found.queues]
     return replace(found, queues=queues, errors=[_shown(one) for one in found.errors])

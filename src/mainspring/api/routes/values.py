@@ -12,7 +12,7 @@ from ...bounds import MAX_NAME_CHARACTERS, MAX_SPAN_SECONDS
 from ...errors import BadInput
 from ...records.job import MAX_PRIORITY, MIN_PRIORITY
 from ...retry import Backoff
-from ...span import parsed
+from ...span import parse_span
 
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 # Of what stands in URLs: webhooks and triggers.
@@ -50,7 +50,7 @@ class BackoffRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 def span_or_instant(given: float | str | None, name: str) -> float | str | datetime | None:
     """What a text means that is a span or an instant."""
-    if not isinstance(given, str) or parsed(given) is not None:
+    if not isinstance(given, str) or parse_span(given) is not None:
         return given
     try:
         return msgspec.convert(given, Instant)

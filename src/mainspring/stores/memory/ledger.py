@@ -14,7 +14,7 @@ from ...records.circuit import Circuit
 from ...records.job import Job
 from ...records.outcome import Outcome
 from ...records.run import Execution, LogLine
-from ...records.tally import KEPT, SECONDS, RunSums, Span, Tally, begin, counted
+from ...records.tally import RETENTION, SPAN_SECONDS, RunSums, Span, Tally, span_start, sums_by_minute
 from ..rules import execution, next_circuit
 
 # Outcomes that are added to the tallies together: adding each by itself takes longer than its run.
@@ -30,10 +30,10 @@ class RunLedger:
         self.executions: dict[JobId, list[Execution]] = defaultdict(list)
         self.lines: dict[JobId, dict[tuple[int, int], LogLine]] = defaultdict(dict)
         self.circuits: dict[str, Circuit] = {}
-        self._tallies: dict[Span, dict[_Key, RunSums]] = {span: {} for span in SECONDS}
+        self._tallies: dict[Span, dict[_Key, RunSums]] = {span: {} for span in SPAN_SECONDS}
         self._uncounted: list[Outcome] = []
         # The keys of the tallies that are not kept for ever, oldest first.
-        self._oldest: dict[Span, list[_Key]] = {span: [] for span in KEPT}
+        self._oldest: dict[Span, list[_Key]] = {span: [] for span in RETENTION}
 
     def told(self, outcome: Outcome) -> bool:
         """Whether this very outcome was accepted before."""
@@ -58,19 +58,19 @@ class RunLedger:
 
     def _sum_up(self) -> None:
         outcomes, self._uncounted = self._uncounted, []
-        for (at, queue, task), sums in counted(outcomes).items():
+        for (at, queue, task), sums in sums_by_minute(outcomes).items():
             for span, tallies in self._tallies.items():
-                key = (begin(at, span), queue, task)
+                key = (span_start(at, span), queue, task)
                 if key not in tallies:
                     tallies[key] = RunSums()
                     self._forget(span, key, at)
                 tallies[key].add(sums)
 
     def _forget(self, span: Span, new: _Key, now: datetime) -> None:
-        if span in KEPT:
+        if span in RETENTION:
             keys = self._oldest[span]
             heappush(keys, new)
-            while keys and keys[0][0] < now - KEPT[span]:
+            while keys and keys[0][0] < now - RETENTION[span]:
                 del self._tallies[span][heappop(keys)]
 
     def tallies(self, span: Span, since: datetime) -> list[Tally]:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from ...records.finding import Finding, size
+from ...records.finding import Finding, format_size
 from ...records.job import UNREADABLE
-from ...records.unreadable import finding
+from ...records.unreadable import record_finding
 from .pool import Session
 from .schedules import unreadable_names
 from .schema import indexes
@@ -42,7 +42,7 @@ async def condition(db: Session) -> list[Finding]:
 
 async def _records(db: Session) -> Finding:
     sql = f"SELECT id FROM mainspring_jobs WHERE parked AND lease = '{UNREADABLE}' ORDER BY id"
-    return finding([id for (id,) in await db.rows(sql)], await unreadable_names(db))
+    return record_finding([id for (id,) in await db.rows(sql)], await unreadable_names(db))
 
 
 def release(number: int, text: str, standby: bool) -> Finding:
@@ -160,7 +160,7 @@ _SIZE = """SELECT coalesce(sum(pg_total_relation_size(part.oid)), 0)::bigint FRO
 
 async def _tables(db: Session) -> Finding:
     names = ("mainspring_jobs", "mainspring_finished", "mainspring_executions", "mainspring_logs")
-    hot, finished, runs, lines = [size(await db.value(_SIZE, db.place.sql(name))) for name in names]
+    hot, finished, runs, lines = [format_size(await db.value(_SIZE, db.place.sql(name))) for name in names]
     return Finding(
         "tables", "ok", f"unfinished jobs {hot}, finished ones {finished}, their runs {runs}, log lines {lines}"
     )

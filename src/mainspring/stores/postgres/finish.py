@@ -15,7 +15,7 @@ from ...records.circuit import Circuit
 from ...records.job import Job, State
 from ...records.outcome import Outcome
 from ...records.run import Execution, RunReport
-from ...records.tally import counted
+from ...records.tally import sums_by_minute
 from ..job_ends import JobEnd, JobNews, ScheduleBatch, news_of
 from ..rows import COLUMNS, failure_text, job_of, progress_or_none, text_of
 from ..rules import execution, newer, next_circuit, plain, settle
@@ -59,7 +59,9 @@ async def finish_simple(db: Session, outcomes: Sequence[Outcome], worker: str | 
     nothing has happened."""
     failpoint("finish.mid_batch")
     try:
-        await db.rows(COMPLETE_ALL, *_ended(outcomes), *columns(counted(outcomes)), worker, leases, len(outcomes))
+        await db.rows(
+            COMPLETE_ALL, *_ended(outcomes), *columns(sums_by_minute(outcomes)), worker, leases, len(outcomes)
+        )
     except (asyncpg.DivisionByZeroError, asyncpg.UniqueViolationError):
         return False
     return True

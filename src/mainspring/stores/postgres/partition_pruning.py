@@ -11,7 +11,7 @@ import asyncpg
 
 from ...clock import EPOCH, micros
 from ...ids import JobId
-from ...survived_errors import count
+from ...survived_errors import count_error
 from ...task.retention import Rules
 from .partitions import Day, alone, days
 from .pool import Pool, Session
@@ -100,7 +100,7 @@ async def _drop(day: Day, rules: Rules, edges: Edges, db: Session) -> int | None
         return await _dropped(day, rules, db)
     except asyncpg.PostgresError as error:
         _logger.debug("the history of %s stays for now: %s", day.date, error)
-        count("partitions", error)
+        count_error("partitions", error)
         return None
 
 

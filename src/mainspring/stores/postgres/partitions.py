@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from ...clock import EPOCH
 from ...errors import StoreError
-from ...survived_errors import count
+from ...survived_errors import count_error
 from .pool import Pool, Session
 
 _logger = logging.getLogger("mainspring")
@@ -96,7 +96,7 @@ async def _make(day: Day, db: Session) -> bool:
         await db.run(_MAKE.format(day=day))
     except asyncpg.PostgresError as error:
         _logger.debug("no part of the history for %s: %s", day.date, error)
-        count("partitions", error)
+        count_error("partitions", error)
         return False
     return True
 
@@ -113,6 +113,6 @@ async def keep(pool: Pool, now: datetime, most: int = AHEAD + 1) -> bool:
                 return False
     except StoreError as error:
         _logger.debug("no look at the parts of the history: %s", error)
-        count("partitions", error)
+        count_error("partitions", error)
         return False
     return len(missing) > most

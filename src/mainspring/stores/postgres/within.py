@@ -10,7 +10,7 @@ import asyncpg
 
 from ...errors import BadInput, MainspringError, StoreError, StoreUnavailable
 from ...records.job import Enqueued, NewJob
-from ...sync import aside, plain
+from ...sync import is_sync_caller, run_blocking
 from ..caller_connection import DJANGO, Loan, awaited, borrowed, borrowed_async, itself, kinds
 from . import enqueue
 from .jobs import Holders, lock_keys
@@ -75,13 +75,13 @@ class Within:
 
 async def _lent(within: Any) -> Loan:
     # Some stand for another one in each thread, others in each task.
-    thing = await aside(lambda: itself(within)) if plain() else itself(within)
+    thing = await run_blocking(lambda: itself(within)) if is_sync_caller() else itself(within)
     name = type(thing).__name__
-    if plain() and awaited(thing):
+    if is_sync_caller() and awaited(thing):
         raise BadInput(f"within= got an {name} that is awaited: leave out .sync, and await enqueue()")
-    if DJANGO in kinds(thing) and not plain():
+    if DJANGO in kinds(thing) and not is_sync_caller():
         raise BadInput("within= got Django's connection, which is not awaited: enqueue with .sync there")
-    return await borrowed_async(thing) if awaited(thing) else await aside(lambda: borrowed(thing))
+    return await borrowed_async(thing) if awaited(thing) else await run_blocking(lambda: borrowed(thing))
 
 
 def _session(loan: Loan, place: PostgresUrl, within: Any) -> Session:
@@ -150,7 +150,7 @@ class _Psycopg(Session):
 
 class PlainSession(_Psycopg):
     async def rows(self, sql: str, *values: Any) -> list[Any]:
-        return await aside(lambda: self._rows(self.place.sql(sql), values))
+        return await run_blocking(lambda: self._rows(self.place.sql(sql), values))
 
     def _rows(self, sql: str, values: Sequence[Any]) -> list[Any]:
         with self._cursor("RawCursor") as cursor:

@@ -11,7 +11,7 @@ from ...ids import JobId, WorkerId
 from ...records.finding import Finding
 from ...records.job import Job, State, UnreadableRecord
 from ...records.query import Changed
-from ...records.unreadable import decoded, finding, unreadable
+from ...records.unreadable import decoded, record_finding, unreadable_record
 from ...schedule.record import Schedule
 from .index import Arguments, final_spots
 from .known import read_home
@@ -52,7 +52,7 @@ async def take_out(
 ) -> list[UnreadableRecord]:
     """Sets aside the jobs that cannot be decoded, and removes entries without a job. `placed`: groups and entries."""
     broken = {
-        packed(id): unreadable("job", id, job.failure.message)
+        packed(id): unreadable_record("job", id, job.failure.message)
         for id, (_, job) in found.items()
         if job is not None and job.failure is not None and job.unreadable
     }
@@ -149,7 +149,7 @@ async def set_aside_schedules(homes: Shards, broken: Sequence[UnreadableRecord])
 
 async def records(homes: Shards) -> Finding:
     jobs = [id for some in await homes.each(_jobs) for id in some]
-    return finding(jobs, sorted(await _schedules(homes.first)))
+    return record_finding(jobs, sorted(await _schedules(homes.first)))
 
 
 async def _jobs(home: Shard) -> list[str]:

@@ -15,7 +15,7 @@ from ...bounds import CLAIM_BYTES
 from ...clock import micros, nearest_instant
 from ...ids import JobId, WorkerId
 from ...records.job import Job, State, UnreadableRecord
-from ...records.unreadable import decoded, unreadable
+from ...records.unreadable import decoded, unreadable_record
 from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
 from ..memory import claim as memory
 from ..memory.workers import WorkerTable
@@ -288,7 +288,7 @@ async def expired(homes: Shards, now: datetime, limit: int) -> list[Job]:
     jobs = sorted((job for some in found for job in some), key=lambda job: job.id)[:limit]
     for job in jobs:
         if job.unreadable and job.failure is not None:
-            one = unreadable("job", job.id, job.failure.message)
+            one = unreadable_record("job", job.id, job.failure.message)
             await set_aside(homes, [one], job.worker or "", micros(now))
     return [job for job in jobs if not job.unreadable]
 

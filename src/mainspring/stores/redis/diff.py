@@ -11,7 +11,7 @@ from ...clock import micros
 from ...ids import JobId
 from ...records.circuit import Circuit
 from ...records.job import Job
-from ...records.tally import counted
+from ...records.tally import sums_by_minute
 from ...schedule.record import TICKS_KEPT, Schedule
 from .index import Arguments, final_spots, held_keys, moves
 from .records import Raw, claim_of, last_run, packed, record
@@ -55,7 +55,7 @@ def _commands(homes: Shards, tables: Tables, changed: Sequence[Changed], now: in
             yield "ZADD", f"{base}:ticks:{name}", tick.n, _encode(tick)
         if ticks:
             yield "ZREMRANGEBYRANK", f"{base}:ticks:{name}", 0, -TICKS_KEPT - 1
-    for (at, queue, task), sums in counted(tables.ledger.counted).items():
+    for (at, queue, task), sums in sums_by_minute(tables.ledger.counted).items():
         yield "RPUSH", f"{homes.of(queue).base}:counting", _encode((micros(at), queue, task, sums))
 
 

@@ -16,7 +16,7 @@ from ...records.job import Action
 from ...records.outcome import Outcome
 from ...records.query import Changed, Cursor, Filter, Refusal, Updates
 from ...records.run import RunReport
-from ...records.tally import counted
+from ...records.tally import sums_by_minute
 from .. import rules
 from ..memory import change as memory_change
 from ..memory import finish as memory
@@ -111,7 +111,7 @@ async def _finish(homes: Shards, outcomes: Sequence[Outcome], times: Mapping[Job
 
 
 def _words(outcomes: Sequence[Outcome]) -> list[Word]:
-    counts = [_encode((micros(at), queue, task, sums)) for (at, queue, task), sums in counted(outcomes).items()]
+    counts = [_encode((micros(at), queue, task, sums)) for (at, queue, task), sums in sums_by_minute(outcomes).items()]
     leases: dict[Lease, tuple[Lease, list[bytes], list[str], list[str]]] = {}
     for outcome in outcomes:
         if (lists := leases.get(outcome.lease)) is None:

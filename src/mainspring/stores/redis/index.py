@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from ...clock import micros
-from ...records.job import FINAL, IDEMPOTENT, POISON_SUSPECT_CRASHES, UNFINISHED, Job, State
+from ...records.job import FINAL, IDEMPOTENT_STATES, POISON_SUSPECT_CRASHES, UNFINISHED, Job, State
 from .records import packed, place
 
 Arguments = tuple[str | bytes | int, ...]
@@ -137,5 +137,5 @@ def held_keys(job: Job) -> Iterator[str]:
     """The keys that nobody else may use because of this job."""
     if job.unique_key is not None and job.state in UNFINISHED:
         yield f"u{job.unique_key}"
-    if job.idempotency_key is not None and job.state in IDEMPOTENT:
+    if job.idempotency_key is not None and job.state in IDEMPOTENT_STATES:
         yield f"i{job.idempotency_key}"

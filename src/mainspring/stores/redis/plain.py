@@ -18,7 +18,7 @@ from ...clock import micros
 from ...ids import JobId
 from ...records.job import Job, NewJob, State
 from ...records.outcome import Outcome
-from ...records.tally import counted
+from ...records.tally import sums_by_minute
 from ...schedule.job_ended import after_job_ended
 from ...schedule.record import TICKS_KEPT, Firing, Schedule
 from ..rules import to_job
@@ -237,5 +237,5 @@ def _ended(
 
 
 def _counts(base: str, outcomes: Sequence[Outcome]) -> list[Arguments]:
-    counts = counted(outcomes).items()
+    counts = sums_by_minute(outcomes).items()
     return [("RPUSH", f"{base}:counting", _encode((micros(at), *key, sums))) for (at, *key), sums in counts]

@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from ...clock import instant, micros
-from ...records.tally import KEPT, SECONDS, RunSums, Span, Tally, begin
+from ...records.tally import RETENTION, SPAN_SECONDS, RunSums, Span, Tally, span_start
 from ...records.unreadable import readable, sums_of
 from .index import Arguments
 from .known import read_hash
@@ -42,8 +42,8 @@ async def _fold(homes: Shards, home: Shard) -> bool:
         return False
     found: dict[Key, RunSums] = {}
     for at, queue, task, sums in readable("count", zip(texts, texts, strict=True), _counted):
-        for span in SECONDS:
-            found.setdefault((span, begin(instant(at), span), queue, task), RunSums()).add(sums)
+        for span in SPAN_SECONDS:
+            found.setdefault((span, span_start(instant(at), span), queue, task), RunSums()).add(sums)
     keys = list(found)
     asked = [("HGET", f"{base}:tally:{span}", _field(at, queue, task)) for span, at, queue, task in keys]
     kept = await home.many(asked) if asked else []
@@ -63,7 +63,7 @@ async def _fold(homes: Shards, home: Shard) -> bool:
 
 async def _old(home: Shard, now: datetime) -> list[Arguments]:
     gone: list[Arguments] = []
-    for span, kept in KEPT.items():
+    for span, kept in RETENTION.items():
         key = f"{home.base}:tally:{span}"
         fields = [field for field in await read_hash(home, key) if instant(int(field.split("\0")[0])) < now - kept]
         gone += [("HDEL", key, field) for field in fields]
@@ -89,5 +89,5 @@ async def _tallies(home: Shard, span: Span) -> dict[tuple[datetime, str, str], R
         at, queue, task = field.decode().split("\0")
         found[instant(int(at)), queue, task] = sums_of(text)
     for us, queue, task, sums in readable("count", zip(texts, texts, strict=True), _counted):
-        found.setdefault((begin(instant(us), span), queue, task), RunSums()).add(sums)
+        found.setdefault((span_start(instant(us), span), queue, task), RunSums()).add(sums)
     return found

@@ -6,9 +6,9 @@ import os
 import shutil
 import sqlite3
 
-from ...records.finding import Finding, size
+from ...records.finding import Finding, format_size
 from ...records.job import UNREADABLE
-from ...records.unreadable import finding
+from ...records.unreadable import record_finding
 from ..rows import HELD
 from .schedules import unreadable_names
 
@@ -38,7 +38,7 @@ def condition(db: sqlite3.Connection, path: str) -> list[Finding]:
 def _records(db: sqlite3.Connection) -> Finding:
     sql = f"SELECT id FROM mainspring_jobs WHERE {HELD} AND state = 'paused' AND worker IS NULL AND lease = ?"
     jobs = [id for (id,) in db.execute(sql, (UNREADABLE,))]
-    return finding(jobs, unreadable_names(db))
+    return record_finding(jobs, unreadable_names(db))
 
 
 def release(version: tuple[int, ...]) -> Finding:
@@ -71,21 +71,21 @@ def _file(db: sqlite3.Connection) -> Finding:
     page, count, free = (
         int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("page_size", "page_count", "freelist_count")
     )
-    unused = f", {size(free * page)} of it unused" if free else ""
-    return Finding("file", "ok", size(count * page) + unused)
+    unused = f", {format_size(free * page)} of it unused" if free else ""
+    return Finding("file", "ok", format_size(count * page) + unused)
 
 
 def log(length: int) -> Finding:
     if length < LONG_LOG:
-        return Finding("log", "ok", size(length))
+        return Finding("log", "ok", format_size(length))
     return Finding(
-        "log", "warn", f"{size(length)}: somebody reads in one transaction for long, so it cannot be reset",
+        "log", "warn", f"{format_size(length)}: somebody reads in one transaction for long, so it cannot be reset",
         "end that transaction (a shell, a backup?), then PRAGMA wal_checkpoint(TRUNCATE)",
     )  # fmt: skip
 
 
 def space(free: int) -> Finding:
     if free >= LITTLE_ROOM:
-        return Finding("disk", "ok", f"{size(free)} free")
+        return Finding("disk", "ok", f"{format_size(free)} free")
     remedy = "make room, delete finished jobs, or move the file to a larger disk"
-    return Finding("disk", "bad" if free < NO_ROOM else "warn", f"only {size(free)} free", remedy)
+    return Finding("disk", "bad" if free < NO_ROOM else "warn", f"only {format_size(free)} free", remedy)

@@ -14,7 +14,7 @@ from ...errors import BadInput
 from ...ids import JobId, Lease
 from ...records.outcome import Outcome
 from ...records.run import RunReport
-from ...sync import Errands
+from ...sync import CallerThread
 from . import file, finish
 from .writer_thread import WriterThread, translated
 
@@ -30,7 +30,7 @@ class SqliteTransaction:
         self._path: str = path
         self._durability: Durability = durability
         self._told = told
-        self._errands = Errands()
+        self._errands = CallerThread()
         self._begun: asyncio.Future[sqlite3.Connection] = asyncio.get_running_loop().create_future()
         self.open = True
 

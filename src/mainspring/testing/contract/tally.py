@@ -13,11 +13,11 @@ from ...histogram import bucket_of
 from ...records.job import Action, Job, State
 from ...records.outcome import Crashed, Discard, Done, Outcome, Released, Retry, RunEnd, Snooze, decide
 from ...records.run import Ending, Failure, Items, RunNotes
-from ...records.tally import KEPT, NOT_COUNTED, SECONDS, RunSums, Span, Tally
+from ...records.tally import NOT_COUNTED, RETENTION, SPAN_SECONDS, RunSums, Span, Tally
 from ...store import Store
 from .build import NOW, Contract, act, beat, claim, later, new_job, put, run_again, settle, start
 
-SPANS = tuple(SECONDS)
+SPANS = tuple(SPAN_SECONDS)
 BEGINS: dict[Span, datetime] = {"minute": NOW, "hour": NOW, "day": NOW.replace(hour=0), "ever": EPOCH}
 
 
@@ -257,8 +257,8 @@ class TallyContract(Contract):
     async def test_a_span_is_kept_at_least_as_long_as_promised(self, span: Span) -> None:
         async with self.opened() as store:
             await settle(store, await start(store), Done(), now=NOW)
-            await settle(store, await start(store), Done(), now=NOW + KEPT[span])
-            assert [tally.at for tally in await store.tallies(span, since=EPOCH)] == [NOW, NOW + KEPT[span]]
+            await settle(store, await start(store), Done(), now=NOW + RETENTION[span])
+            assert [tally.at for tally in await store.tallies(span, since=EPOCH)] == [NOW, NOW + RETENTION[span]]
 
     async def test_what_was_ever_counted_stays(self) -> None:
         async with self.opened() as store:
