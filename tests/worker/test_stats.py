@@ -254,7 +254,7 @@ def test_a_task_that_fails_in_ever_new_ways_does_not_make_a_tally_grow() -> None
 def test_a_tally_keeps_no_lines_of_failures_it_does_not_tell_apart() -> None:
     sums = RunSums()
     for n in range(1000):
-        sums.meet(Failure(f"Error{chr(97 + n % 26) * (n // 26 + 1)}", "no"), EPOCH)
+        sums.add_failure(Failure(f"Error{chr(97 + n % 26) * (n // 26 + 1)}", "no"), EPOCH)
     assert sums.lines.keys() == sums.errors.keys() - {OTHER_ERRORS}
 
 

@@ -146,7 +146,7 @@ class Keys:
         As a rule the store is not asked: what it said up to HOLDS seconds ago counts.
         """
         kept = await self._kept(key_id_of(secret))
-        if kept is None or not kept.fits(secret, now := self._ground.clock.now()):
+        if kept is None or not kept.accepts(secret, now := self._ground.clock.now()):
             return None
         if kept.key.id not in self._noted or now - self._noted[kept.key.id] >= USED:
             await self._note(kept.key, now)
