@@ -383,7 +383,7 @@ class Store(ServiceStore, Protocol):
         """The job's log lines in order of run and n, after the run and n in `after`."""
 
     async def queues(self, *, now: datetime) -> list[Queue]:
-        """Every queue that has unfinished jobs or is paused, in order of name. Counts are as exact as those of `counts`."""
+        """Every queue that has unfinished jobs or is paused, in order of name. Counts are as exact as in `counts`."""
 
     async def workers(self, *, now: datetime) -> list[WorkerRow]:
         """The workers whose lease has not lapsed, by id."""

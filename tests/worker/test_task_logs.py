@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from mainspring import BadInput, Context, Filter, JobNotFound, LogLine, Mainspring, State
 from mainspring.records.run import RunReport
-from mainspring.task.context import MAX_LINE_CHARACTERS, MAX_LOG_LINES, ReportBuffer
+from mainspring.task.context import MAX_LINE_CHARACTERS
 from mainspring.testing import Faults, FaultStore, VirtualClock
+from mainspring.worker.report_buffer import MAX_LOG_LINES, ReportBuffer
 
 
 async def logged(app: Mainspring, fn: Callable[..., Any], **options: Any) -> list[LogLine]:
@@ -230,7 +231,7 @@ async def test_what_many_threads_lay_on_the_desk_is_all_taken() -> None:
         thread.start()
     going.wait()
     while any(thread.is_alive() for thread in threads) or desk:
-        taken += [line for _, report in desk.take() for line in report.lines]
+        taken += [line for _, report in desk.drain() for line in report.lines]
     assert len(taken) == 2000
 
 

@@ -21,7 +21,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..clock import SystemClock
 from ..codec import Arguments, encode_result
 from ..errors import BadTask, JobTimeout
 from ..records.finding import format_size
@@ -37,7 +36,7 @@ from ..records.outcome import (
     failure_of,
 )
 from ..records.run import Failure
-from ..task.context import DONE_AWAITABLE, Context, ReportBuffer, check_counts, checked_number, merged_notes, run_fields
+from ..task.context import DONE_AWAITABLE, Context, check_counts, checked_number, merged_notes, run_fields
 from ..task.interruption import Interrupted, TaskExit
 from ..task.task import Task
 from . import pool as processes
@@ -124,7 +123,7 @@ class ChildContext(Context):
     __slots__ = ("_adapter", "_line", "_noted")
 
     def __init__(self, order: RunRequest, line: ParentPipe, logger: logging.Logger) -> None:
-        super().__init__(order.job, order.timeout, order.deadline, ReportBuffer(SystemClock()))
+        super().__init__(order.job, order.timeout, order.deadline, None)
         self._line = line
         self._noted: dict[str, Any] = {}
         self._adapter = logging.LoggerAdapter(logger, run_fields(order.job))

@@ -11,7 +11,7 @@ from ..records.job import Job
 from ..records.run import RunReport
 from ..store import Store
 from ..store_retry import StoreRetry
-from ..task.context import ReportBuffer
+from .report_buffer import ReportBuffer
 
 # Log lines and progress wait this long for more of them.
 REPORT = 0.5
@@ -42,7 +42,7 @@ class ReportSender:
         if not self._unsent and not self._desk:
             return
         async with self._carrying:
-            while reports := self._unsent or self._desk.take():
+            while reports := self._unsent or self._desk.drain():
                 self._unsent = reports
                 stands = await store.report([report for _, report in reports])
                 self._unsent = []

@@ -35,8 +35,9 @@ from ..records.outcome import (
 )
 from ..records.run import Failure, Usage
 from ..records.skew import UndecodablePayload
-from ..task.context import Context, ReportBuffer, running
+from ..task.context import Context, running
 from ..task.task import Task, TaskOptions
+from .report_buffer import ReportBuffer
 
 # Tries of postponed jobs in a worker, beyond the first one of each.
 TRIES_PER_SECOND = 100

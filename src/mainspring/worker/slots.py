@@ -206,7 +206,7 @@ class Slots:
     def hear(self, beat: BeatReply, sent: set[RunKey]) -> None:
         """Ends what the store says is cancelled, or is not ours any more, among the runs it was asked about."""
         for run in self:
-            if run.ctx.commitment is not None and run.ctx.commitment.binding:
+            if run.ctx.commitment is not None and run.ctx.commitment.irrevocable:
                 continue  # its transaction says how it ends, and the store may know before we do
             id, lease = run.key
             if beat.holds.get(id) != lease:

@@ -96,7 +96,7 @@ class Worker:
         self._judge = Judge(runner.policy, self._died, self._told)
         self._settlement = Completer(clock, bus, self._courier, self._appetite.freed, self._judge.bounded)
         self._completion = TransactionalCompletion(runner, self._courier, clock, lambda: self._store, self._told)
-        runner.desk.transaction = self._completion.transaction
+        runner.desk.open_transaction = self._completion.transaction
         self._sounder = DepthSampler(clock)
         self._sweeper = OrphanRescue(clock, bus, self._crashed, self._judge.bounded)
         self._orders = WorkerCommands()
