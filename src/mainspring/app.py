@@ -59,19 +59,18 @@ from .task.dead_letter import DeadLetter, check_handler, with_dead_letter_jobs
 from .task.dedup_key import KeySpec
 from .task.handle import Handle
 from .task.new_jobs import checked_jobs
-from .task.retention import Retention
-from .task.task import (
+from .task.options import (
     Executor,
     JobOptions,
-    Task,
     TaskOptions,
     check_name,
     check_one_key,
     check_portable,
     check_public,
     checked_options,
-    new_job,
 )
+from .task.retention import Retention
+from .task.task import Task, new_job
 from .trigger import Cron, Trigger, cron
 from .webhook.delivery import OPTIONS as DELIVERY
 from .webhook.delivery import Delivery

@@ -18,7 +18,8 @@ from .span import Span
 
 if TYPE_CHECKING:
     from .task.handle import Handle
-    from .task.task import JobOptions, Task
+    from .task.options import JobOptions
+    from .task.task import Task
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -15,7 +15,8 @@ from ..control.schedule_index import pages
 from ..errors import MainspringError
 from ..records.circuit import Breaker
 from ..retry import Backoff
-from ..task.task import Task, TaskOptions
+from ..task.options import TaskOptions
+from ..task.task import Task
 from . import records
 from .failure import Failed, hint
 from .loading import with_app

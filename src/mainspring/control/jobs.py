@@ -23,7 +23,7 @@ from ..records.run import PARTIAL, LogLine
 from ..span import Span, seconds
 from ..suggest import did_you_mean
 from ..task.handle import Handle, job_not_found
-from ..task.task import checked_options
+from ..task.options import checked_options
 from ..webhook.seen_message import settle_open
 from .audit_log import annotate, audited
 from .bulk_page import BulkPage, resumed, token

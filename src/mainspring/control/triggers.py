@@ -17,7 +17,7 @@ from ..span import Span, seconds
 from ..store import Store
 from ..suggest import did_you_mean, unexpected_keyword
 from ..task.handle import Handle
-from ..task.task import check_name, check_public, checked_options
+from ..task.options import check_name, check_public, checked_options
 from ..webhook.inbound import MOST, TRIGGERS, Call, InboundTrigger, StoredTrigger, checked_arguments, checked_kwargs
 from ..webhook.record import Redacted, SigningSecret, SigningSecrets, checked_name, facts, noted, secret_of
 from ..webhook.seen_message import job_made, seen_message

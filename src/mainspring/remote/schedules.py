@@ -24,7 +24,8 @@ from ..store import Store
 from ..stores.http.answers import RunAnswer, ScheduleAnswer
 from ..stores.http.store import PAGE as ANSWERS
 from ..task.handle import Handle
-from ..task.task import Task, check_name
+from ..task.options import check_name
+from ..task.task import Task
 from ..trigger import Window
 from ..worker.scheduler import Scheduler
 from .line import line_of

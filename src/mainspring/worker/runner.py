@@ -36,7 +36,8 @@ from ..records.outcome import (
 from ..records.run import Failure, Usage
 from ..records.skew import UndecodablePayload
 from ..task.context import Context, running
-from ..task.task import Task, TaskOptions
+from ..task.options import TaskOptions
+from ..task.task import Task
 from .report_buffer import ReportBuffer
 
 # Tries of postponed jobs in a worker, beyond the first one of each.
