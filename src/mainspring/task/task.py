@@ -60,7 +60,7 @@ class Task(Generic[P, R]):
 
     @cached_property
     def _plain(self) -> NewJob | None:
-        """The job of any call, to be copied: a copy costs a third of a new job. None if a key or a time is made per call."""
+        """The job of any call, to be copied (a third of the cost). None if keys or times depend on the call."""
         options = self.options
         if options.delay or options.run_at or options.expires or options.unique_key or options.idempotency_key:
             return None
