@@ -14,7 +14,7 @@ from ...errors import BadInput
 from ...ids import JobId, Lease
 from ...records.outcome import Outcome
 from ...records.run import RunReport
-from ...sync import CallerThread
+from ...sync import WaitingThread
 from . import file, finish
 from .writer_thread import WriterThread, translated
 
@@ -30,7 +30,7 @@ class SqliteTransaction:
         self._path: str = path
         self._durability: Durability = durability
         self._told = told
-        self._errands = CallerThread()
+        self._errands = WaitingThread()
         self._begun: asyncio.Future[sqlite3.Connection] = asyncio.get_running_loop().create_future()
         self.open = True
 
@@ -67,7 +67,7 @@ class SqliteTransaction:
         if not self.connection.in_transaction:
             raise BadInput("ctx.transaction() was ended inside its block: leave COMMIT and ROLLBACK to the block")
         try:
-            accepted = await self._errands.do(lambda: self._commit(outcome, reports))
+            accepted = await self._errands.call(lambda: self._commit(outcome, reports))
         except sqlite3.Error as error:
             raise translated(error) from error
         if accepted:
@@ -86,7 +86,7 @@ class SqliteTransaction:
         """The lane goes on, whatever becomes of whoever waits here for that."""
         self.open = False
         _inside.set(None)
-        self._errands.end()
+        self._errands.stop()
         if self._begun.done():
             await asyncio.wait([self._holding])
 
