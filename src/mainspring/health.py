@@ -22,7 +22,7 @@ DEAF = "notifications do not reach it, so it looks for jobs at its poll interval
 
 
 class Health(Struct, frozen=True):
-    """`live`: every loop of the workers here turned recently, even if the store fails. `ready`: the store answers, too."""
+    """`live`: all loops of the workers here turned recently, even if the store fails. `ready`: it answers as well."""
 
     live: bool
     ready: bool

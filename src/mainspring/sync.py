@@ -104,7 +104,7 @@ def is_sync_caller() -> bool:
 
 
 async def run_blocking(act: Callable[[], T]) -> T:
-    """Runs a blocking function on the caller's objects: in the caller's thread if it does not await, else in another."""
+    """Runs a blocking function on the caller's objects: in the caller's thread if it does not await, else another."""
     if (caller := _caller.get()) is not None:
         return await caller.call(act)
     work = asyncio.ensure_future(asyncio.to_thread(act))

@@ -553,6 +553,6 @@ async def test_a_worker_of_other_queues_leaves_deliveries_alone(app: Mainspring)
 async def test_without_webhooks_nothing_listens(app: Mainspring) -> None:
     async with app:
         async with app.worker():
-            assert not app._crier.listens
+            assert not app._dispatcher.listens
         await run(app)
         assert [job.task for job in await app.jobs.list()] == ["work"]
