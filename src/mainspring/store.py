@@ -417,7 +417,7 @@ class Store(ServiceStore, Protocol):
         """Each pair of final state and task that has jobs."""
 
     async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
-        """Jobs in that state and task that retention may delete, the one that finished first at the head.
+        """Jobs in that state and task that retention may delete, in order of finished_at.
 
         These finished before `before`, and are not among the `keep` that finished last.
         """

@@ -1,4 +1,4 @@
-"""Key: what a deduplication key is made of, and when the next one is another."""
+"""Deduplication keys: their parts, and when two calls have the same key."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,7 +19,7 @@ def make(key: Key, *, task: str = "mail", values: Any = CALL, queue: str = "defa
     return key.make(task, values, queue, now)
 
 
-def test_a_key_of_nothing_is_the_task() -> None:
+def test_a_key_without_parts_is_the_task_name() -> None:
     assert make(Key()) == "mail"
 
 
@@ -129,11 +129,11 @@ def test_a_single_name_is_one_argument_not_its_letters() -> None:
 # keys as options
 
 
-def test_no_key_is_none() -> None:
+def test_resolve_key_without_a_spec_is_none() -> None:
     assert resolve_key(None, "unique_key", "mail", CALL, "default", NOON) is None
 
 
-def test_text_is_the_key_as_it_is() -> None:
+def test_a_text_is_used_as_the_key() -> None:
     assert resolve_key("welcome:42", "unique_key", "mail", CALL, "default", NOON) == "welcome:42"
 
 
@@ -161,7 +161,7 @@ def test_the_longest_key_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("key", [5, b"bytes", ["a"]])
-def test_what_cannot_be_a_key_at_all_is_refused(key: Any) -> None:
+def test_a_key_spec_of_a_wrong_type_is_refused(key: Any) -> None:
     with pytest.raises(BadInput, match="unique_key of task 'mail'"):
         resolve_key(key, "unique_key", "mail", CALL, "default", NOON)
 

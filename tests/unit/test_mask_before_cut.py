@@ -1,4 +1,4 @@
-"""What is cut is masked first: a secret on the border is not shown by halves."""
+"""Masking before truncation: no half of a secret is shown at the end of a truncated text."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_error_of_an_unreadable_record_is_masked_before_it_is_cut() -> None:
     assert "kan4ri" not in unreadable_record("job", "one", text).error
 
 
-def test_what_is_short_enough_is_kept_as_it_is() -> None:
+def test_clean_leaves_a_short_text_unchanged() -> None:
     assert clean("password=kan4ri", 100) == "password=kan4ri"
     assert clean_line("password=kan4ri") == "password=kan4ri"
 

@@ -1,4 +1,4 @@
-"""Counts of one process: added up they never go back, and no label makes them grow without bound."""
+"""Counters of a process: their sums never decrease, and labels are bounded."""
 
 import threading
 
@@ -13,7 +13,7 @@ def copy(counts: CounterSnapshot) -> CounterSnapshot:
     return msgspec.json.decode(msgspec.json.encode(counts), type=CounterSnapshot)
 
 
-def test_what_is_taken_again_and_again_adds_up_to_the_whole() -> None:
+def test_repeated_takes_of_counters_add_up_to_the_whole() -> None:
     meter, sum_of_parts, whole = Counters(), CounterSnapshot(), Counters()
     for step in range(20):
         for one in (meter, whole):
@@ -25,7 +25,7 @@ def test_what_is_taken_again_and_again_adds_up_to_the_whole() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=40), st.integers(0, 40))
-def test_a_process_that_ends_takes_nothing_back(events: list[tuple[str, int]], killed_after: int) -> None:
+def test_counters_do_not_decrease_when_a_process_ends(events: list[tuple[str, int]], killed_after: int) -> None:
     supervisor, last = Counters(), 0.0
     for n, (label, by) in enumerate(events):
         process = Counters()

@@ -1,4 +1,4 @@
-"""Jobs made by hand keep the bounds of those that a task makes, and nothing is written where one does not."""
+"""New jobs passed as data have the same bounds as those that a task makes; none is stored if one is refused."""
 
 from __future__ import annotations
 

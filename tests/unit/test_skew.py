@@ -156,5 +156,5 @@ def test_a_clock_that_was_set_back_only_makes_it_wait_a_little() -> None:
     ],
     ids=["empty", "two", "a list", "text", "long", "many"],
 )
-def test_argument_names_are_told_in_a_bounded_number(payload: str, names: str) -> None:
+def test_argument_names_are_bounded(payload: str, names: str) -> None:
     assert argument_names(payload) == names

@@ -1,4 +1,4 @@
-"""Runs counted: spans, durations in buckets, kinds of failure that cannot grow without bound."""
+"""Tallies: runs by span of time, histograms of durations, and a bounded number of error kinds."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -123,7 +123,7 @@ def test_a_year_needs_few_buckets() -> None:
 # percentiles
 
 
-def test_of_no_runs_there_is_no_percentile() -> None:
+def test_percentile_of_no_runs_is_none() -> None:
     assert percentile({}, 0.5) is None
 
 
@@ -246,7 +246,7 @@ def test_a_kind_that_is_known_is_counted_though_there_is_no_room() -> None:
 
 
 @given(st.lists(st.lists(st.integers(0, 2 * MAX_ERROR_KINDS), max_size=3 * MAX_ERROR_KINDS), max_size=4))
-def test_however_they_are_added_no_failure_is_lost_and_kinds_stay_few(batches: list[list[int]]) -> None:
+def test_added_sums_lose_no_failure_and_bound_their_kinds(batches: list[list[int]]) -> None:
     whole = RunSums()
     for batch in batches:
         part = RunSums()
@@ -274,7 +274,7 @@ def test_two_sums_added_are_the_sum_of_all_their_runs(one: list[int], other: lis
     assert whole.errors == ({"E: no": len(other)} if other else {})
 
 
-def test_adding_leaves_what_was_added_alone() -> None:
+def test_add_does_not_change_the_added_sums() -> None:
     part, whole = RunSums(), RunSums()
     count(part, ended())
     for _ in range(3):
@@ -283,7 +283,7 @@ def test_adding_leaves_what_was_added_alone() -> None:
     assert RunSums() == RunSums({}, 0, {}, {}, 0)
 
 
-def test_the_later_end_is_the_last() -> None:
+def test_added_sums_keep_the_later_last_end() -> None:
     one, other = RunSums(last=7), RunSums(last=5)
     one.add(other)
     other.add(one)
@@ -291,7 +291,7 @@ def test_the_later_end_is_the_last() -> None:
 
 
 @given(st.lists(st.integers(0, 10**12), max_size=30), st.integers(2, 40))
-def test_what_is_below_a_power_of_two_is_counted_exactly(spans: list[int], power: int) -> None:
+def test_count_below_is_exact_for_powers_of_two(spans: list[int], power: int) -> None:
     spread = dict(Counter(map(bucket_of, spans)))
     assert count_below(spread, power) == sum(us < 2**power for us in spans)
 

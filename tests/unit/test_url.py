@@ -1,4 +1,4 @@
-"""A URL is taken apart in the same way on every release of Python."""
+"""URLs are split in the same way by every release of Python."""
 
 import pytest
 

@@ -215,7 +215,7 @@ def test_a_function_steers_its_job(play: Play, kind: str, by_return: bool) -> No
 
 
 @pytest.mark.parametrize("by_return", [True, False], ids=["returned", "raised"])
-def test_a_steer_of_no_known_kind_is_an_error(play: Play, by_return: bool) -> None:
+def test_an_unknown_directive_is_an_error(play: Play, by_return: bool) -> None:
     assert raised(play(jobs.steer, {"kind": "own", "by_return": by_return})).failure.type == "Directive"
 
 

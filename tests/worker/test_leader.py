@@ -183,7 +183,7 @@ def test_what_cannot_be_told_is_refused(app: Mainspring, act: Any) -> None:
 # how long it lasts
 
 
-async def test_a_term_nobody_prolongs_is_over_before_another_may_begin(pair: Pair, clock: VirtualClock) -> None:
+async def test_a_term_that_is_not_renewed_ends_before_the_next_begins(pair: Pair, clock: VirtualClock) -> None:
     await pair.first.acquire()
     async with waiting(pair.second):
         await clock.elapse(seconds=BELIEF - 0.001)
@@ -392,7 +392,7 @@ async def test_an_acquire_that_is_given_up_does_not_lead_behind_our_back(pair: P
     assert await pair.second.acquire(0) == 2
 
 
-async def test_a_release_the_store_does_not_hear_of_ends_by_itself(
+async def test_a_term_whose_release_fails_expires(
     pair: Pair, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     await pair.first.acquire()

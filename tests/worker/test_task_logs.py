@@ -211,7 +211,7 @@ async def test_no_line_of_many_threads_is_lost(app: Mainspring, clock: VirtualCl
 
 
 @pytest.mark.usefixtures("restless")
-async def test_what_many_threads_lay_on_the_desk_is_all_taken() -> None:
+async def test_report_buffer_loses_no_line_of_many_threads() -> None:
     clock = VirtualClock()
     desk, taken = ReportBuffer(clock), []
     app = Mainspring("memory://", clock=clock)

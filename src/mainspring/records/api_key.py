@@ -82,7 +82,7 @@ def key_id_of(secret: str, kind: str = KEY_PREFIX) -> str | None:
 
 
 def scope_allows(scopes: Collection[str] | None, scope: str) -> bool:
-    """Whether the scopes allow `scope`. A scope to write includes the one to read."""
+    """Whether the scopes allow `scope`. A scope to write includes reading."""
     noun, _, verb = scope.partition(":")
     return scopes is None or scope in scopes or (verb == "read" and f"{noun}:write" in scopes)
 

@@ -113,7 +113,7 @@ def _name(name: Any) -> str:
 def record_finding(jobs: Collection[str], schedules: Sequence[str]) -> Finding:
     """The doctor's finding about jobs and schedules that were set aside."""
     if not jobs and not schedules:
-        return Finding("records", "ok", "all that were met can be decoded")
+        return Finding("records", "ok", "all records that were read can be decoded")
     texts, remedies = list[str](), list[str]()
     if jobs:
         first = min(jobs)
