@@ -159,7 +159,7 @@ class Leader:
         self._check_fork()
         end = math.inf if timeout is None else self._clock.monotonic() + timeout
         try:
-            held = await self._wait_for_term(end)
+            held = await self._await_term(end)
         except BaseException:
             if self._may_hold and self._held is None:
                 await self._return_term()
@@ -231,7 +231,7 @@ class Leader:
 
     # election
 
-    async def _wait_for_term(self, end: float) -> HeldTerm:
+    async def _await_term(self, end: float) -> HeldTerm:
         """Waits for a term of ours. Raises NotLeader at `end`, which is a monotonic time."""
         failures = 0
         while True:

@@ -33,12 +33,14 @@ class Transaction(Protocol):
 
     async def holds(self, id: JobId, lease: Lease) -> bool:
         """Whether the job is running under this lease."""
+        ...
 
     async def commit(self, outcome: Outcome, reports: Sequence[RunReport]) -> bool:
         """Records the reports as `report` does and the outcome as `finish` does, and commits.
 
         Returns False if the outcome was not accepted; nothing is committed then.
         """
+        ...
 
 
 class ServiceStore(Protocol):
@@ -50,9 +52,11 @@ class ServiceStore(Protocol):
         A document is written if the stored revision is `revision - 1` (for revision 1: absent or expired). It also
         counts as stored if the same document is there already: to detect a race, include a unique value in `text`.
         """
+        ...
 
     async def drop_documents(self, kind: str, names: Collection[str]) -> list[str]:
         """Deletes documents. Returns the names of those that existed, also expired ones, in order of name."""
+        ...
 
     async def documents(
         self, kind: str, names: Collection[str] | None = None, *, now: datetime, limit: int, after: str | None = None
@@ -62,12 +66,14 @@ class ServiceStore(Protocol):
         A document is expired from its expires_at on, and then not returned. A document whose record cannot be decoded
         is returned with the stored value as its text: the reader detects that, and `drop_documents` deletes it.
         """
+        ...
 
     async def record(self, entries: Sequence[AuditEntry]) -> None:
         """Adds entries to the audit log. An existing entry without an outcome gets one; nothing else of it changes."""
 
     async def audit(self, which: AuditFilter, *, limit: int, before: str | None = None) -> list[AuditEntry]:
         """Matching entries, newest first (by id), below the id `before`."""
+        ...
 
     async def watch(self, *, until: datetime, now: datetime) -> None:
         """Asks workers to publish the live feed until `until`, or longer if another caller asked for longer.
@@ -77,21 +83,25 @@ class ServiceStore(Protocol):
 
     async def watched(self) -> datetime | None:
         """Until when the live feed is wanted. The instant may have passed. None if it was never wanted."""
+        ...
 
     async def publish(self, news: Sequence[str], *, now: datetime) -> datetime | None:
         """Adds items to the live feed and returns the same as `watched`. At least feed.MIN_FEED_ITEMS items are kept.
 
         Numbers are assigned in order and become visible in order. Not idempotent.
         """
+        ...
 
     async def news(self, *, after: int, limit: int) -> Feed:
         """Items of the live feed in order, after the number `after`."""
+        ...
 
     async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
         """Deletes expired documents, and audit entries before `audited_since`. Returns the number deleted.
 
         If it deleted document.MIN_PRUNED_ROWS or more, there may be more to delete.
         """
+        ...
 
 
 class Store(ServiceStore, Protocol):
@@ -125,13 +135,16 @@ class Store(ServiceStore, Protocol):
 
     def beside(self) -> Store:
         """A handle on the same data for another event loop. It may be this object."""
+        ...
 
     @property
     def newest_schema(self) -> int:
         """The newest schema version that this release knows. Workers send it with their beats."""
+        ...
 
     async def schema(self) -> Schema:
         """The schema of the tables as they are now."""
+        ...
 
     async def migrate(self, target: int | None = None) -> list[int]:
         """Migrates the schema to the version `target` (default: the newest). Returns the versions passed through.
@@ -140,15 +153,19 @@ class Store(ServiceStore, Protocol):
         not work with the tables afterwards. A worker whose schema was changed anyway gets SchemaMismatch from its next
         beat.
         """
+        ...
 
     def script(self, at: int, target: int | None = None) -> str:
         """The statements that `migrate` executes from version `at` to `target`. Does not connect."""
+        ...
 
     async def time(self) -> datetime:
         """The time of the store's own clock, which corrects the clocks of its clients."""
+        ...
 
     async def diagnose(self) -> list[Finding]:
         """Findings about the condition of this store, one for each subject. Changes nothing."""
+        ...
 
     async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
         """Waits until a job may have become claimable or a leader's term may have ended.
@@ -164,6 +181,7 @@ class Store(ServiceStore, Protocol):
 
         None if this store does not listen; False only if it listens without success.
         """
+        ...
 
     # the life of a job
 
@@ -189,6 +207,7 @@ class Store(ServiceStore, Protocol):
         `within` is an open transaction of the caller: nothing is visible before its commit. A store without
         transactions raises BadInput with the reason in its `refuses_within`, and writes nothing.
         """
+        ...
 
     async def claim(
         self,
@@ -219,6 +238,7 @@ class Store(ServiceStore, Protocol):
         `next_at` is `now` if more jobs may be due; else the next instant at which a job becomes due, a circuit becomes
         half open or, in any queue, a job expires. None for a worker whose lease has lapsed.
         """
+        ...
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> BeatReply:
         """Extends the worker's lease to `until`, and all its runs with it: there is one row per worker.
@@ -226,9 +246,11 @@ class Store(ServiceStore, Protocol):
         A beat that arrives after one with a higher `beats` changes nothing. If `until` is not after `now`, the worker
         leaves: its row and its commands are deleted.
         """
+        ...
 
     async def expired(self, *, now: datetime, limit: int) -> list[Job]:
         """Running jobs whose worker is silent: its row is gone or its `until` has passed."""
+        ...
 
     async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
         """Records the outcomes of runs, in order. Returns the ids of the jobs whose outcome was accepted.
@@ -249,12 +271,14 @@ class Store(ServiceStore, Protocol):
           leaves it as it is and, if the run was the probe, lets another job be the probe. A discarded run is such an
           ending: its input was bad, not the task.
         """
+        ...
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         """A transaction that is rolled back at the end of the block unless it was committed.
 
         Raises BadInput if the store has no database.
         """
+        ...
 
     async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
         """Records log lines and progress of runs under way. Returns the ids of the jobs whose report was accepted.
@@ -262,6 +286,7 @@ class Store(ServiceStore, Protocol):
         A report is accepted only while the job is running under that lease. Of a line that is reported twice (same run
         and n) the first version is kept. Of progress the newest is kept, by run and `at`, in whatever order it arrives.
         """
+        ...
 
     # schedules
 
@@ -270,6 +295,7 @@ class Store(ServiceStore, Protocol):
 
         `next_at` is `now` if more may be due. Schedules with computed input are ignored unless `computed` names them.
         """
+        ...
 
     async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
         """Writes each firing in one transaction: its schedule, jobs and ticks, and the cancelling of its `cancel` jobs.
@@ -283,17 +309,21 @@ class Store(ServiceStore, Protocol):
         verb, the same transaction applies job_ended.after_job_ended() or after_job_revived() to that schedule. When the
         job completes, it also applies after_dependency_succeeded() to the schedules that wait for that schedule.
         """
+        ...
 
     async def drop_schedules(self, names: Collection[str]) -> list[str]:
         """Deletes schedules and their ticks, not their jobs. Returns the names of those that existed, in order."""
+        ...
 
     async def schedules(
         self, names: Collection[str] | None = None, *, limit: int, after: str | None = None
     ) -> list[Schedule]:
         """The schedules named, or all of them, in order of name, after the name `after`."""
+        ...
 
     async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
         """The recorded ticks of a schedule, newest first, below the number `before`."""
+        ...
 
     async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
         """Requests leadership until `until`. Returns the current term and its holder.
@@ -302,9 +332,11 @@ class Store(ServiceStore, Protocol):
         after `now`. If there is no such term, `holder` begins the next one, unless it asked to end it. A term has ended
         from its `until` on, that instant included. Its number is never used again.
         """
+        ...
 
     async def leaders(self, *, now: datetime) -> list[LeaderTerm]:
         """The terms that have not ended, by name."""
+        ...
 
     # operators
 
@@ -334,6 +366,7 @@ class Store(ServiceStore, Protocol):
         Retry, and a new payload by any verb, remove `since` from the job's failure. `next` is None if fewer than
         `limit` jobs matched.
         """
+        ...
 
     async def pause_queue(self, name: str, paused: bool) -> None:
         """Pauses or resumes a queue. Jobs can be added to a paused queue; none of them is claimed."""
@@ -350,6 +383,7 @@ class Store(ServiceStore, Protocol):
 
         With `seen` only workers whose commands still equal `seen` are changed. A command to stop is never taken back.
         """
+        ...
 
     # reading
 
@@ -373,26 +407,32 @@ class Store(ServiceStore, Protocol):
         of the options only tags, schedule and tick remain, and metadata is job.LEFT_OUT. So a page is small however
         large its jobs are, and a store loads at most one of them whole at a time.
         """
+        ...
 
     async def executions(
         self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
     ) -> list[Execution]:
         """The finished runs of the job, or of these jobs, by id and number: at most `limit`, numbered above `after`."""
+        ...
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         """The job's log lines in order of run and n, after the run and n in `after`."""
+        ...
 
     async def queues(self, *, now: datetime) -> list[Queue]:
         """Every queue that has unfinished jobs or is paused, in order of name. Counts are as exact as in `counts`."""
+        ...
 
     async def workers(self, *, now: datetime) -> list[WorkerRow]:
         """The workers whose lease has not lapsed, by id."""
+        ...
 
     async def counts(self, *, now: datetime) -> dict[Shown, int]:
         """The number of jobs in each shown state, without states that have none.
 
         Exact up to some ten thousand jobs. A store with more jobs may estimate large counts.
         """
+        ...
 
     async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
         """The tallies of spans that began at `since` or later, by start, queue and task.
@@ -400,9 +440,11 @@ class Store(ServiceStore, Protocol):
         Runs are counted by run.outcome_of(), except snoozed and released ones. tally.RETENTION has the minimum time
         that the tallies of each span are kept.
         """
+        ...
 
     async def circuits(self) -> list[Circuit]:
         """The circuits of tasks with a breaker that have failed since their last success, by task."""
+        ...
 
     async def dead(self, *, limit: int) -> list[DeadGroup]:
         """Dead jobs grouped by task and Failure.kind, largest group first, then by task and kind.
@@ -410,20 +452,24 @@ class Store(ServiceStore, Protocol):
         `newest` is the job of the group that finished last. A dead job without a failure is in no group. Large counts
         may be estimates, as in `counts`.
         """
+        ...
 
     # retention
 
     async def groups(self) -> list[tuple[State, str]]:
         """Each pair of final state and task that has jobs."""
+        ...
 
     async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
         """Jobs in that state and task that retention may delete, in order of finished_at.
 
         These finished before `before`, and are not among the `keep` that finished last.
         """
+        ...
 
     async def forget(self, rules: Rules, *, now: datetime) -> int:
         """Deletes jobs that are cheap to delete in bulk, such as whole partitions. Returns their number.
 
         It deletes only jobs that `surplus` returns under these rules, each (keep, before); possibly none of them.
         """
+        ...

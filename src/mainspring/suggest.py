@@ -1,4 +1,4 @@
-"""Suggestions for a name that does not exist: did you mean …?"""
+"""Suggestions in error messages: the known name that is nearest to an unknown one."""
 
 from __future__ import annotations
 

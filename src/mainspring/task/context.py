@@ -83,6 +83,7 @@ class Commit(Protocol):
     @property
     def irrevocable(self) -> bool:
         """Whether it is too late to end the run in another way."""
+        ...
 
 
 class Context:
