@@ -28,7 +28,7 @@ _ON_CONFLICT = ("return", "raise", "replace", "debounce")
 
 
 class TaskOptions(Struct, frozen=True, kw_only=True):
-    """The options of a task, and of one call of it. UNSET and None: the app's default, unless stated otherwise."""
+    """The options of a task, or of one call of it. UNSET: the next wider level decides (the task, then the app)."""
 
     queue: str = "default"
     priority: int = 0
