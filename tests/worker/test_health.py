@@ -77,7 +77,7 @@ async def test_a_store_that_hangs_is_not_ready(clock: VirtualClock, monkeypatch:
         assert await app.health() == Health(True, False, ["the store has not answered within 0.05 s"])
 
 
-async def test_a_store_that_breaks_in_its_own_way_is_told_and_not_raised(clock: VirtualClock) -> None:
+async def test_any_error_of_the_store_is_a_reason_and_not_raised(clock: VirtualClock) -> None:
     faults = Faults()
     app = Mainspring(FaultStore(MemoryStore(clock), faults), clock=clock)  # type: ignore[arg-type]
     async with app:

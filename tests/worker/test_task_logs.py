@@ -1,4 +1,4 @@
-"""What a task logs is kept with its run: capped, in order, from any thread, and there before the run is over."""
+"""Log lines of a task: stored with its run, bounded, in order, from any thread, and before the run has ended."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Broken:
     __repr__ = __str__
 
 
-async def test_nothing_a_task_logs_breaks_it(app: Mainspring, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_task_may_log_anything_without_an_error(app: Mainspring, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logging, "raiseExceptions", False)
 
     async def work(ctx: Context) -> str:
@@ -267,9 +267,7 @@ async def test_the_last_line_is_there_when_the_job_has_ended(app: Mainspring, cl
     assert seen == [["the last words"]]
 
 
-async def test_a_report_the_store_did_not_take_is_told_again_before_the_ending(
-    app: Mainspring, clock: VirtualClock
-) -> None:
+async def test_a_report_that_failed_is_sent_again_before_the_outcome(app: Mainspring, clock: VirtualClock) -> None:
     faults = Faults()
     shaky = Mainspring(FaultStore(await app.opened(), faults), clock=clock)  # type: ignore[arg-type]
 
@@ -288,9 +286,7 @@ async def test_a_report_the_store_did_not_take_is_told_again_before_the_ending(
     assert faults.injected == ["report"] * 4
 
 
-async def test_what_a_run_said_before_its_process_died_stays_with_its_number(
-    app: Mainspring, clock: VirtualClock
-) -> None:
+async def test_lines_of_a_run_whose_process_died_are_kept_with_its_number(app: Mainspring, clock: VirtualClock) -> None:
     @app.task
     async def work(ctx: Context) -> None:
         ctx.log.info("from the second run")
@@ -313,7 +309,7 @@ async def test_what_a_run_said_before_its_process_died_stays_with_its_number(
     assert [(line.run, line.text) for line in lines] == [(1, "and then it died"), (2, "from the second run")]
 
 
-async def test_a_run_that_logs_after_its_lease_was_lost_is_not_heard_and_breaks_nothing(
+async def test_lines_of_a_run_that_lost_its_lease_are_refused_without_an_error(
     app: Mainspring, clock: VirtualClock
 ) -> None:
     go = asyncio.Event()
@@ -372,7 +368,7 @@ async def test_a_bad_limit_is_refused(app: Mainspring, limit: Any) -> None:
             await app.jobs.logs(handle.id, limit=limit)
 
 
-async def test_the_lines_of_a_job_nobody_has_are_told_as_such(app: Mainspring) -> None:
+async def test_logs_of_an_unknown_job_raise_job_not_found(app: Mainspring) -> None:
     async with app:
         with pytest.raises(JobNotFound):
             await app.jobs.logs("nobody")
