@@ -296,7 +296,7 @@ async def test_a_store_that_hangs_is_told_of_and_does_not_keep_the_view(monkeypa
         async def counts(self, *, now: datetime) -> dict[Shown, int]:
             return await asyncio.get_running_loop().create_future()
 
-    monkeypatch.setattr("mainspring.cli.top.scene.PATIENCE", 0.05)
+    monkeypatch.setattr("mainspring.cli.top.scene.STORE_TIMEOUT_SECONDS", 0.05)
     async with Mainspring(Hanging()) as app:
         seen = await look(app)
     assert isinstance(seen, TopTrouble)
