@@ -33,7 +33,7 @@ from mainspring.control.webhooks import WebhookChanges, WebhookOptions
 from mainspring.feed.event import TYPES
 from mainspring.metrics.process import KINDS
 from mainspring.schedule.options import ScheduleOptions
-from mainspring.task.task import JobOptions, TaskOptions
+from mainspring.task.options import JobOptions, TaskOptions
 from mainspring.webhook.record import EVENTS, EXTRAS
 
 ROOT = Path(__file__).parent.parent

@@ -1,4 +1,4 @@
-"""In whose name changes are made, for the audit trail."""
+"""The actor: in whose name changes are made, for the audit log."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _actor: ContextVar[str | None] = ContextVar("mainspring.actor", default=None)
 
 @contextmanager
 def act_as(who: str | None) -> Iterator[None]:
-    """What is changed inside, through app.jobs, app.schedules, app.queues and so on, is recorded under this name.
+    """Records changes made in the block, through app.jobs, app.schedules, app.queues and so on, under this name.
 
-    Where nobody is named, or None, nothing is recorded. The name goes along with the code: tasks that are started
-    inside have it too. The innermost one counts.
+    Without a name, or with None, nothing is recorded. asyncio tasks that are started in the block inherit the name.
+    Blocks may be nested: the innermost name counts.
     """
     if who is not None and (not isinstance(who, str) or not who.strip()):
-        raise BadInput(f"whoever acts is given by name, such as 'ada'; got {who!r:.80}")
+        raise BadInput(f"act_as() takes a name, such as 'ada', or None; got {who!r:.80}")
     token = _actor.set(who)
     try:
         yield
@@ -28,5 +28,5 @@ def act_as(who: str | None) -> Iterator[None]:
 
 
 def current_actor() -> str | None:
-    """None: nobody is named."""
+    """The name that changes are recorded under now. None if there is none."""
     return _actor.get()

@@ -1,4 +1,4 @@
-"""Mainspring: a store, the registered tasks, and everything one does with them."""
+"""Mainspring: the app, with its store, its registered tasks and schedules, and everything that uses them."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from msgspec.structs import replace
 
 from .clock import EPOCH, Clock, StoreClock, SystemClock
 from .codec import encode_call, is_async
-from .config import Fire, load, span
+from .config import Fire, load, read_span
 from .control import Audit, Dead, Executions, Jobs, Keys, Queues, Schedules, Triggers, Webhooks, Workers
 from .control.ground import Ground
 from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
-from .events import Bus, E, Event, JobEnqueued, enqueued
+from .events import Bus, E, Event, JobEnqueued, enqueued_event
 from .feed.event import feed_filter
 from .feed.hub import FeedHub, NumberedEvent
 from .feed.publisher import FeedPublisher
-from .health import Health, check
+from .health import Health, check_health
 from .ids import JobId
 from .insight.settings_report import sources
 from .insight.stats import (
@@ -57,7 +57,7 @@ from .middleware import Middleware
 from .records.circuit import Breaker
 from .records.job import INTERNAL, Enqueued, Job, NewJob, OnConflict, Shown, is_internal
 from .records.outcome import Outcome, Policy
-from .records.tally import SECONDS, begin
+from .records.tally import SPAN_SECONDS, span_start
 from .retry import Backoff
 from .schedule.options import DeclaredSchedule, ScheduleOptions, check_call_options, check_trigger, declare, interval_of
 from .span import Span, seconds
@@ -70,19 +70,18 @@ from .task.dead_letter import DeadLetter, check_handler, with_dead_letter_jobs
 from .task.dedup_key import KeySpec
 from .task.handle import Handle
 from .task.new_jobs import checked_jobs
-from .task.retention import Retention
-from .task.task import (
+from .task.options import (
     Executor,
     JobOptions,
-    Task,
     TaskOptions,
     check_name,
+    check_one_key,
+    check_portable,
     check_public,
-    checked,
-    exclusive,
-    new_job,
-    travelling,
+    checked_options,
 )
+from .task.retention import Retention
+from .task.task import Task, new_job
 from .trigger import Cron, Trigger, cron
 from .webhook.delivery import OPTIONS as DELIVERY
 from .webhook.delivery import Delivery
@@ -103,15 +102,15 @@ R = TypeVar("R")
 Async = Coroutine[Any, Any, R]
 Message = MutableMapping[str, Any]
 ASGI = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
-"""A plain ASGI application, as Starlette, FastAPI and others declare it: of scope, receive and send."""
+"""A plain ASGI application, a function of scope, receive and send, as Starlette, FastAPI and others declare it."""
 Errors = type[BaseException] | tuple[type[BaseException], ...]
 
 
-# The leadership that fires schedules where the setting `fire` is "leader".
-FIRE = "mainspring.fire"
+# The leadership that fires schedules if the setting `fire` is "leader".
+FIRING_LEADER = "mainspring.fire"
 _JOB_OPTIONS = frozenset({"delay", "run_at", "within"})
 _TASK_OPTIONS = frozenset(TaskOptions.__struct_fields__) - _JOB_OPTIONS
-# What belongs to the code that runs, not to those who ask for it.
+# Without the options of the code that runs: a stub only enqueues.
 _STUB_OPTIONS = _TASK_OPTIONS - {
     "retry_on", "no_retry_on", "concurrency", "executor", "soft_timeout", "memory_limit", "cpu_limit", "failed_ratio",
     "breaker", "on_failure", "retention",
@@ -119,7 +118,7 @@ _STUB_OPTIONS = _TASK_OPTIONS - {
 
 
 class Decorator(Protocol):
-    """Makes a Task of a function; a first parameter annotated Context is not part of the call."""
+    """Makes a Task of a function. A first parameter annotated Context is not part of the call."""
 
     @overload
     def __call__(self, fn: Callable[Concatenate[Context, P], Async[R]]) -> Task[P, R]: ...
@@ -147,10 +146,10 @@ class ScheduleDecorator(Protocol):
 
 
 class Mainspring:
-    """One application's jobs.
+    """An application's jobs, schedules and workers.
 
-    `store` is a URL (default: $MAINSPRING_STORE, else sqlite:///mainspring.db) or a Store. Every setting
-    is also a keyword: Mainspring(url, beat=1, lease=4).
+    `store` is a URL (default: $MAINSPRING_STORE, else sqlite:///mainspring.db) or a Store. Every setting is a keyword
+    as well: Mainspring(url, beat=1, lease=4).
     """
 
     def __init__(
@@ -173,15 +172,15 @@ class Mainspring:
         self._workers: WeakSet[Worker] = WeakSet()
         self._handler: Task[Any, Any] | None = None
         self._archive: Archive | None = None
-        self._delivers: Task[Any, Any] | None = None
-        self._declared: dict[str, DeclaredSchedule] = {}
+        self._delivery_task: Task[Any, Any] | None = None
+        self._declared: dict[str, Declared] = {}
         corrected = StoreClock(clock or SystemClock())
         self._use(
             self._open_store(corrected) if store is None or isinstance(store, str) else store,
             corrected,
         )
-        for kind in COLLECTED_EVENTS:
-            self.events.subscribe(kind, self._heard)
+        for kind in HEARD:
+            self.events.subscribe(kind, self._dispatch_webhooks)
         log_events(self.events, debug=self.settings.log_level.lower() == "debug")
 
     def _open_store(self, clock: Clock) -> Store:
@@ -191,14 +190,14 @@ class Mainspring:
         )
 
     def _use(self, store: Store, clock: StoreClock) -> None:
-        """Everything that hangs on the store and the clock, so that a test can put others in their place."""
+        """Builds everything that depends on the store and the clock. The test harness calls it again with its own."""
         self._root = store
         self.clock = clock
         self._handles: WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = WeakKeyDictionary()
         self._closed = False
-        self._crier = WebhookDispatcher(clock, self.events, self.opened)
+        self._dispatcher = WebhookDispatcher(clock, self.events, self.opened)
         self.herald = self._publisher(clock)
-        ground = Ground(self.opened, clock, self.events, self.tasks, self.settings, self._crier)
+        ground = Ground(self.opened, clock, self.events, self.tasks, self.settings, self._dispatcher)
         self.jobs = Jobs(ground, self._hand_over, self._handle)
         self.dead = Dead(ground, self.jobs)
         self.executions = Executions(ground)
@@ -214,7 +213,7 @@ class Mainspring:
 
     def _publisher(self, clock: StoreClock) -> FeedPublisher:
         async def opened() -> Store:
-            # A publisher that a test harness has replaced must not reach the store that the harness has put back.
+            # A publisher that the test harness has replaced must not use the store that is restored afterwards.
             if self.herald is not herald:
                 raise ShuttingDown("this app has another publisher of the live feed now")
             return await self.opened()
@@ -224,7 +223,7 @@ class Mainspring:
 
     @property
     def _remote(self) -> bool:
-        """Whether the store is an API, which controls by itself."""
+        """Whether the store is the HTTP API of another process, which executes the controls."""
         return getattr(self._root, "remote", False) is True
 
     def _control_remotely(self, ground: Ground) -> None:
@@ -247,11 +246,11 @@ class Mainspring:
         self.webhooks = RemoteWebhooks(ground, self.jobs, self._hand_over, self._handle)
         self.triggers = RemoteTriggers(ground, self.schedules, self.job, self._hand_over, self._handle)
 
-    def _heard(self, event: Event) -> None:
-        if not self._remote:  # where the API is, it was heard too
-            self._crier.collect(event)
+    def _dispatch_webhooks(self, event: Event) -> None:
+        if not self._remote:  # the process that serves the API dispatches them
+            self._dispatcher.hear(event)
 
-    # life
+    # life cycle
 
     async def __aenter__(self) -> Mainspring:
         self._closed = False
@@ -262,9 +261,9 @@ class Mainspring:
         await self.close()
 
     async def close(self) -> None:
-        """Later calls raise ShuttingDown, until `async with app:` opens it again.
+        """Closes the app. Later calls raise ShuttingDown, until `async with app:` opens it again.
 
-        Coroutine subscribers get the events so far first, within FLUSH_SECONDS.
+        Coroutine subscribers receive all earlier events first, within FLUSH_SECONDS.
         """
         await self.events.flush()
         self._closed = True
@@ -274,7 +273,7 @@ class Mainspring:
         self._handles.clear()
 
     async def opened(self) -> Store:
-        """The store, for the running event loop."""
+        """The store's handle for the running event loop. Opens it if necessary."""
         loop = asyncio.get_running_loop()
         store = self._handles.get(loop)
         if store is None:
@@ -289,15 +288,15 @@ class Mainspring:
         return store
 
     async def _close_handles_of_closed_loops(self) -> None:
-        # keyrefs() makes its list in one go: other threads open the app for loops of their own meanwhile.
+        # keyrefs() returns a list at once: other threads may open the app for their own event loops meanwhile.
         for other in [reference() for reference in self._handles.keyrefs()]:
             if other is not None and other.is_closed():
                 handle = self._handles.pop(other, None)
-                if handle is not None and handle.beside() is not handle:  # else other loops have the same one
+                if handle is not None and handle.beside() is not handle:  # else other loops use the same one
                     await handle.close()
 
     def through(self, wrap: Callable[[Store], Store]) -> None:
-        """Has every call of the store go through what `wrap` makes of it; before the app is opened."""
+        """Wraps the store, before the app is opened. Raises BadInput if it is open."""
         if self._handles:
             raise BadInput("this app is open: what wraps its store has to come before")
         self._root = wrap(self._root)
@@ -308,7 +307,7 @@ class Mainspring:
 
     @property
     def sync(self) -> Any:
-        """The same names for code that does not await: app.sync.jobs.get(id)."""
+        """The same methods for code that does not await: app.sync.jobs.get(id)."""
         return Sync(self)
 
     # tasks
@@ -362,7 +361,7 @@ class Mainspring:
         middleware: Sequence[Middleware] = (),
         **options: Any,
     ) -> Any:
-        """Registers a function, async or not, under its own name or `name`."""
+        """Registers a function, async or not, as a task, under its own name or `name`."""
         return self._registrar(fn, name, options, middleware, stub=False)
 
     @overload
@@ -390,7 +389,7 @@ class Mainspring:
         metadata: Mapping[str, Any] | UnsetType = UNSET,
     ) -> Decorator: ...
     def stub(self, fn: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Any) -> Any:
-        """A task whose code is elsewhere: the function's signature and name are used, its body never runs."""
+        """A task whose code is in another process. The function's name and signature are used; its body never runs."""
         return self._registrar(fn, name, options, (), stub=True)
 
     def _registrar(
@@ -418,16 +417,18 @@ class Mainspring:
                         raise BadTask(f"task {title!r}: option {key} does not belong on a {'stub' if stub else 'task'}")
                     way = did_you_mean(key, known | {"name"} | (set() if stub else {"middleware"}))
                     raise BadTask(f"task {title!r}: unexpected keyword argument {key!r}; {way}")
-            given = checked({key: value for key, value in options.items() if value is not UNSET}, f"task {title!r}")
+            given = checked_options(
+                {key: value for key, value in options.items() if value is not UNSET}, f"task {title!r}"
+            )
             if stub:
-                travelling(given, title)
+                check_portable(given, title)
             layers = middleware if isinstance(middleware, Sequence) else (middleware,)
             if not all(is_async(layer) for layer in layers):
                 raise BadTask(f"task {title!r}: middleware is a list of `async def layer(ctx, call_next)` functions")
             handler = given.get("on_failure")
             if handler is not None and check_handler(handler).app is not self:
                 raise BadTask(f"task {title!r}: on_failure is task {handler.name!r} of another app; register it here")
-            settled = exclusive(TaskOptions(**given), title)
+            settled = check_one_key(TaskOptions(**given), title)
             self.tasks[title] = Task(self, title, fn, settled, middleware, stub)
             return self.tasks[title]
 
@@ -438,7 +439,7 @@ class Mainspring:
     @overload
     def dead_letter(self, fn: Callable[[DeadLetter], R], /) -> Task[[DeadLetter], R]: ...
     def dead_letter(self, fn: Callable[..., Any], /) -> Any:
-        """Makes a task of the function that is run, as a job of its own, for every job that dies."""
+        """Registers the handler of dead letters: a task that runs, as a job of its own, for every job that dies."""
         if self._handler is not None:
             raise BadTask(f"the dead-letter handler is {self._handler.name!r} already; an app has one")
         task = fn if isinstance(fn, Task) else self.task(queue=self.settings.dead_queue)(fn)
@@ -451,7 +452,7 @@ class Mainspring:
         return task
 
     def archive(self, hook: Archive) -> Archive:
-        """Has the function (async or not) called with finished jobs before retention removes them."""
+        """Registers a function, async or not, that is called with finished jobs before retention deletes them."""
         if not callable(hook):
             raise BadInput(f"@app.archive takes a function of a list of Archived, got {hook!r:.80}")
         if self._archive is not None:
@@ -464,7 +465,7 @@ class Mainspring:
     def schedule(
         self, name: str, trigger: Trigger, task: Task[Any, Any], /, **options: Unpack[ScheduleOptions]
     ) -> None:
-        """Declares a schedule: workers write it down when they start, and fire it from then on.
+        """Declares a schedule. Workers store it when they start, and fire it from then on.
 
         app.schedule("daily-report", cron("0 9 * * mon-fri"), report, kwargs={"kind": "daily"})
         """
@@ -487,7 +488,7 @@ class Mainspring:
     ) -> ScheduleDecorator:
         """Runs the function by a cron expression: @app.cron("0 0 * * *") or @app.cron(cron.DAILY).
 
-        It becomes a task if it is none yet.
+        The function becomes a task unless it is one.
         """
         check_call_options("app.cron()", options, ("tz", "day_match", "name"))
         return self._scheduled(cron(expr, tz=tz, day_match=day_match), name, options)
@@ -507,19 +508,19 @@ class Mainspring:
     ) -> ScheduleDecorator:
         """Runs the function at an interval: @app.every(minutes=5) or @app.every("5m").
 
-        It becomes a task if it is none yet.
+        The function becomes a task unless it is one.
         """
         units = {"weeks": weeks, "days": days, "hours": hours, "minutes": minutes, "seconds": seconds}
         return self._scheduled(interval_of(span, units, options), name, options)
 
     def _scheduled(self, trigger: Trigger, name: str | None, options: Mapping[str, Any]) -> ScheduleDecorator:
         def register(fn: Any) -> Any:
-            fresh = not isinstance(fn, Task)
-            task: Task[Any, Any] = self._registrar(fn, None, {}, (), stub=False) if fresh else fn
+            is_new = not isinstance(fn, Task)
+            task: Task[Any, Any] = self._registrar(fn, None, {}, (), stub=False) if is_new else fn
             try:
                 self.schedule(name or task.name, trigger, task, **options)
             except BadInput:
-                if fresh:
+                if is_new:
                     del self.tasks[task.name]
                 raise
             return task
@@ -529,9 +530,14 @@ class Mainspring:
     def _scheduler(self, fire: Fire = "any") -> Scheduler:
         arguments = {name: task.arguments for name, task in self.tasks.items()}
         return Scheduler(
-            self.clock, self.events, self._declared, arguments, payload_limit=self.settings.payload_limit,
-            fires=fire != "never", leader=self._candidate(FIRE) if fire == "leader" else None,
-        )  # fmt: skip
+            self.clock,
+            self.events,
+            self._declared,
+            arguments,
+            payload_limit=self.settings.payload_limit,
+            fires=fire != "never",
+            leader=self._candidate(FIRING_LEADER) if fire == "leader" else None,
+        )
 
     def _handle(self, enqueued: Enqueued, task: str) -> Handle[Any]:
         known = self.tasks.get(task)
@@ -544,10 +550,10 @@ class Mainspring:
         self, trigger: Trigger, /, *, name: str | None = None, **options: Unpack[ScheduleOptions]
     ) -> ScheduleDecorator: ...
     def on(self, kind: Any, /, *, name: str | None = None, **options: Any) -> Any:
-        """Runs the function by any trigger, or subscribes it to a kind of event.
+        """Runs the function by any trigger, or subscribes it to a class of events.
 
-        `@app.on(every().day.at("09:00"))` makes a scheduled task of it, as `@app.cron` does; `@app.on(JobEnded)` has it
-        called with each such event, on the event loop if it is a coroutine function.
+        `@app.on(every().day.at("09:00"))` makes it a scheduled task, as `@app.cron` does. `@app.on(JobEnded)` calls it
+        with each such event; a coroutine function is called on the event loop.
         """
         if not isinstance(kind, type):
             check_trigger(name or "on", kind, "app.on()")
@@ -571,10 +577,10 @@ class Mainspring:
         schedules: Sequence[str] | None = None,
         states: Sequence[Shown] | None = None,
         after: int | None = None,
-    ) -> AsyncGenerator[NumberedEvent, None]:
-        """What happens, in whatever process, as the live feed tells it: `async for item in app.watch(types=["job"])`.
+    ) -> AsyncGenerator[Item, None]:
+        """The live feed of all processes: `async for item in app.watch(types=["job"])`.
 
-        From now on, or from beyond the number `after`.
+        It begins now, or after the number `after`.
         """
         wish = feed_filter(types=types, jobs=jobs, queues=queues, tasks=tasks, schedules=schedules, states=states)
         stand = FeedHub(self.opened, self.clock, self.herald, beat=self.settings.beat)
@@ -587,12 +593,12 @@ class Mainspring:
     # enqueue
 
     async def enqueue(self, task: str, /, **arguments: Any) -> Handle[Any]:
-        """A job by its task's name, for a process that does not have the task's code."""
+        """Enqueues a job by its task's name, for a process that does not have the task's code."""
         (handle,) = await self.hand_over([self.job(task, arguments)])
         return handle
 
     def job(self, task: str, arguments: Mapping[str, Any], **options: Unpack[JobOptions]) -> NewJob:
-        """A call as data, by the task's name, for enqueue_many. An app without any tasks cannot check the arguments."""
+        """A call as data, by the task's name, for enqueue_many(). An app without tasks cannot check the arguments."""
         check_public(task, "enqueue")
         known = self.tasks.get(task)
         if known is not None:
@@ -601,31 +607,31 @@ class Mainspring:
         if self.tasks:
             raise UnknownTask(f"no task {task!r} is registered in this app; {did_you_mean(task, self.tasks)}")
         payload = encode_call(check_name(task, "task name"), arguments, self.settings.payload_limit)
-        given = checked(options, f"task {task!r}")
-        travelling(given, task)
-        asked = exclusive(TaskOptions(**given), task)
-        return new_job(task, payload, asked, asked, self.clock.now(), lambda: arguments)
+        given = checked_options(options, f"task {task!r}")
+        check_portable(given, task)
+        checked = check_one_key(TaskOptions(**given), task)
+        return new_job(task, payload, checked, checked, self.clock.now(), lambda: arguments)
 
     def check_within(self) -> None:
-        """Refuses `within=` where the store has no transactions, before the caller has written anything of its own."""
+        """Raises BadInput if the store has no transactions for `within=`, before the caller has written anything."""
         if reason := getattr(self._root, "refuses_within", ""):
             raise BadInput(reason)
 
     async def enqueue_many(self, jobs: Iterable[NewJob], *, within: Any = None) -> list[Handle[Any]]:
-        """All of them or none, in one round trip: enqueue_many(send.job(to) for to in people)."""
+        """Enqueues all jobs or none, in one round trip: enqueue_many(send.job(to) for to in people)."""
         return await self.hand_over(checked_jobs(jobs, "enqueue_many"), within)
 
     async def _hand_over(self, jobs: Sequence[NewJob]) -> list[Handle[Any]]:
-        """As hand_over() is by then: a test may have put its own in its place."""
+        """Calls hand_over() by its current value: the test harness may have replaced it."""
         return await self.hand_over(jobs)
 
     async def enqueue_by_hand(self, jobs: Sequence[NewJob]) -> list[Handle[Any]]:
-        """As enqueue_many(), for jobs that a person enqueues: who acts is in the audit trail, as jobs.enqueue."""
+        """As enqueue_many(), for jobs that a person enqueues: the audit log records it as jobs.enqueue."""
         jobs = checked_jobs(jobs, "enqueue_by_hand")
         return await (self.hand_over(jobs) if self._remote else self.audit.enqueue(jobs, self._hand_over))
 
     async def hand_over(self, jobs: Sequence[NewJob], within: Any = None) -> list[Handle[Any]]:
-        """NewJobs to the store; the way of every job into it."""
+        """Stores new jobs. Every job that the app enqueues passes here."""
         if not jobs:
             return []
         if self.middleware:
@@ -635,7 +641,7 @@ class Mainspring:
 
     @contextmanager
     def producing(self, jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
-        """What layers that have a part in enqueueing, such as tracing, make of the jobs while they are stored."""
+        """The jobs, as changed by middleware that takes part in enqueueing, such as tracing. The block stores them."""
         with ExitStack() as around:
             for layer in self.middleware:
                 if (produced := getattr(layer, "producing", None)) is not None:
@@ -648,11 +654,11 @@ class Mainspring:
         for answer in answers:
             if answer.status == "refused" and answer.key is not None:
                 raise JobExists(answer.key, answer.id)
-        # Within the caller's transaction nothing has happened yet, and perhaps never will.
+        # With `within` there is no event: the caller has not committed, and may never do so.
         if within is None and self.events.wants(JobEnqueued):
             for job, answer in zip(jobs, answers, strict=True):
                 if answer.status != "refused":
-                    self.events.emit(enqueued(now, job, answer))
+                    self.events.emit(enqueued_event(now, job, answer))
         return [self._handle(answer, job.task) for job, answer in zip(jobs, answers, strict=True)]
 
     # run
@@ -664,9 +670,9 @@ class Mainspring:
         concurrency: int | None = None,
         recycle: bool = False,
     ) -> Worker:
-        """A worker for these queues (default: all); a mapping gives each its own number of slots.
+        """A worker for these queues (default: all). A mapping has the maximum number of slots of each queue.
 
-        With `recycle` it also ends by itself, when its process is worn as the settings recycle_* say.
+        With `recycle` the worker ends when its process reaches a limit of the settings recycle_*.
         """
         settings = self.settings if concurrency is None else load({"concurrency": concurrency}, {})
         settings = replace(self.settings, concurrency=settings.concurrency)
@@ -684,56 +690,76 @@ class Mainspring:
         if queues is None or WEBHOOKS in queues:
             real[WEBHOOK] = self._delivery()
         runner = Runner(
-            real, self.middleware, self.clock, timeout=settings.default_timeout,
-            policy=Policy(settings.retry_max, settings.backoff), result_limit=settings.result_limit,
-            max_crashes=settings.max_crashes, skew=settings.skew,
-        )  # fmt: skip
+            real,
+            self.middleware,
+            self.clock,
+            timeout=settings.default_timeout,
+            policy=Policy(settings.retry_max, settings.backoff),
+            result_limit=settings.result_limit,
+            max_crashes=settings.max_crashes,
+            skew=settings.skew,
+        )
         worker = Worker(
-            opened=self.opened, runner=runner, tasks={name: task.options.concurrency for name, task in real.items()},
-            queues=queues, settings=settings, clock=self.clock, bus=self.events, recycle=recycle, on_dead=self._mourned,
-            scheduler=self._scheduler(settings.fire), pruner=self._pruner(real), herald=self.herald, crier=self._crier,
-        )  # fmt: skip
+            opened=self.opened,
+            runner=runner,
+            tasks={name: task.options.concurrency for name, task in real.items()},
+            queues=queues,
+            settings=settings,
+            clock=self.clock,
+            bus=self.events,
+            recycle=recycle,
+            mourned=self._with_dead_letter_jobs,
+            scheduler=self._scheduler(settings.fire),
+            pruner=self._pruner(real),
+            herald=self.herald,
+            crier=self._dispatcher,
+        )
         self._workers.add(worker)
         return worker
 
     def _delivery(self) -> Task[Any, Any]:
-        """The engine's own task, for one worker. Its decoder is built once for the app."""
+        """The internal task that delivers webhooks, for one worker. Its decoder is built once for the app."""
         deliver = Delivery(self.clock, self.settings, self.opened).deliver
-        if self._delivers is None:
-            self._delivers = Task(self, WEBHOOK, deliver, DELIVERY)
-        task = copy(self._delivers)
+        if self._delivery_task is None:
+            self._delivery_task = Task(self, WEBHOOK, deliver, DELIVERY)
+        task = copy(self._delivery_task)
         task.fn = deliver
         return task
 
     def leader(self, name: str, *, ttl: Span | None = None) -> Leader:
-        """A candidate for a leadership of that name: app.leader("reindex"). Each call makes another one.
+        """A new candidate for the leadership of this name: app.leader("reindex").
 
-        A leader that dies is followed within `ttl` (default: the setting leader_ttl).
+        If a leader dies, another candidate leads within `ttl` (default: the setting leader_ttl).
         """
         if check_name(name, "leader's name").startswith("mainspring."):
             raise BadInput(f"leaders whose names begin with 'mainspring.' are the engine's own, got {name!r}")
-        return self._candidate(name, None if ttl is None else span(ttl, f"leader {name!r}: ttl"))
+        return self._candidate(name, None if ttl is None else read_span(ttl, f"leader {name!r}: ttl"))
 
     def _candidate(self, name: str, ttl: float | None = None) -> Leader:
         settings = self.settings
         return Leader(
-            name, ttl=ttl or settings.leader_ttl, refresh=ttl / 3 if ttl else settings.leader_refresh,
-            poll=settings.poll_interval, opened=self.opened, clock=self.clock, bus=self.events,
+            name,
+            ttl=ttl or settings.leader_ttl,
+            refresh=ttl / 3 if ttl else settings.leader_refresh,
+            poll=settings.poll_interval,
+            opened=self.opened,
+            clock=self.clock,
+            bus=self.events,
             instance=settings.instance_id,
-        )  # fmt: skip
+        )
 
-    def _mourned(self, job: Job, outcome: Outcome) -> Outcome:
-        """A dead job's outcome, with jobs for those who want to know."""
+    def _with_dead_letter_jobs(self, job: Job, outcome: Outcome) -> Outcome:
+        """The outcome of a run, with jobs for the dead-letter handlers if the job is dead."""
         task = self.tasks.get(job.task)
         handlers = (task.options.on_failure if task else None, self._handler)
         return with_dead_letter_jobs(job, outcome, [handler for handler in handlers if handler is not None])
 
     async def drain(self, *, queues: Sequence[str] | None = None) -> int:
-        """Runs jobs here until none is due; returns how many runs that took. For tests and scripts."""
+        """Runs jobs in this process until none is due. Returns the number of runs. For tests and scripts."""
         return await self.worker(queues=queues).drain()
 
     def testing(self, mode: Mode = "manual", *, raises: bool = True) -> Harness:
-        """For tests: with a fresh memory store and a virtual clock, until the block is left.
+        """For tests: replaces the store by an empty memory store and the clock by a virtual one, inside a block.
 
         Manual: jobs wait until the test runs them. Inline: `enqueue` runs them, and raises if they fail.
         """
@@ -744,8 +770,8 @@ class Mainspring:
     def asgi(self, *, auth: bool = True) -> ASGI:
         """The REST API as an ASGI application, to serve alone or to mount under any prefix of another.
 
-        Without `auth` everybody is an admin, and only this machine is served. While there is no key, the first request
-        logs a link that signs in.
+        Without `auth` every client is an admin, and only clients on this machine are served. While there is no API key,
+        the first request logs a link to sign in with.
         """
         from .api.service import asgi
 
@@ -756,9 +782,9 @@ class Mainspring:
     async def stats(
         self, window: Span | None = timedelta(hours=1), *, queue: str | None = None, task: str | None = None
     ) -> Stats:
-        """Jobs by state, and how runs went in the last `window` (None: ever): by task, by queue, in time.
+        """Statistics: jobs by state, and the runs of the last `window` (None: all) by task, by queue and over time.
 
-        With a queue or a task, what is said of runs is said of theirs; jobs by state and queues are always all.
+        `queue` and `task` filter the run statistics, not the job counts.
         """
         window = None if window is None else timedelta(seconds=seconds(window, "stats()", math.inf))
         if window is not None and not timedelta(0) < window <= MAX_WINDOW:
@@ -769,25 +795,30 @@ class Mainspring:
             return await stats(self.opened, window, queue, task)
         store, now = await self.opened(), self.clock.now()
         span = resolution(window)
-        since = EPOCH if window is None else begin(now - window, span)
-        tallies = filter_tallies(await store.tallies(span, since=since), queue, task)
-        step, whole = timedelta(seconds=SECONDS[span]), sum_tallies(tallies)
-        counts, points = await store.counts(now=now), time_series(tallies, since, now, step) if step else []
+        since = EPOCH if window is None else span_start(now - window, span)
+        tallies = of(await store.tallies(span, since=since), queue, task)
+        step, whole = timedelta(seconds=SPAN_SECONDS[span]), summed(tallies)
+        counts, points = await store.counts(now=now), series(tallies, since, now, step) if step else []
         return Stats(
-            queues=list(await self.queues.list()), window=window, total=total_figures(whole),
-            by_task=figures_by(whole, "task"), by_queue=figures_by(whole, "queue"), series=points,
-            per_minute=runs_per_minute(points, now, step), errors=top_errors(whole),
+            queues=list(await self.queues.list()),
+            window=window,
+            total=total(whole),
+            by_task=grouped(whole, "task"),
+            by_queue=grouped(whole, "queue"),
+            series=points,
+            per_minute=pace(points, now, step),
+            errors=top_errors(whole),
             **{str(state): n for state, n in counts.items()},
-        )  # fmt: skip
+        )
 
     async def health(self, *, store: bool = True) -> Health:
-        """Whether the workers of this process turn and the store answers, if it is to be asked; if not, why."""
-        return await check(self.opened, list(self._workers), store=store)
+        """Whether the workers of this process make progress and, with `store`, whether the store answers."""
+        return await check_health(self.opened, list(self._workers), store=store)
 
     async def prune(self, tasks: Sequence[str] | None = None) -> int:
-        """Removes finished jobs that retention does not keep, as workers do by themselves; returns how many.
+        """Deletes finished jobs that retention does not keep, as workers do regularly. Returns their number.
 
-        Of these tasks, which this app need not know; None: of those it has code for, or of all if it has none.
+        `tasks` are names of tasks, known to this app or not. None: those it has code for, or all if it has none.
         """
         if isinstance(tasks, str):
             raise BadInput(f"tasks takes a list of names, got {tasks!r}")
@@ -802,20 +833,20 @@ class Mainspring:
         )
 
     async def migrate(self, target: int | None = None) -> list[int]:
-        """Steps the store's schema; returns the versions passed through."""
+        """Migrates the store's schema. Returns the versions passed through."""
         if target is not None and (isinstance(target, bool) or not isinstance(target, int) or target < 0):
             raise BadSetting(f"a schema version is a whole number, got {target!r}")
         async with self.unmigrated() as store:
             return await store.migrate(target)
 
     def migration(self, at: int, target: int | None = None) -> str:
-        """The statements that step the store's schema from one version to another, for somebody else to run."""
+        """The statements that migrate the store's schema from one version to another, to be run by hand."""
         return self._root.script(at, target)
 
     @asynccontextmanager
     async def unmigrated(self) -> AsyncIterator[Store]:
-        """The store with its schema as it is, for who wants to know or to change it; closed afterwards, unless the
-        app was open."""
+        """The store without a migration of its schema, to inspect or migrate it. Closed afterwards, unless the app was
+        open."""
         store = self._handles.get(asyncio.get_running_loop())
         if store is None:
             store = self._root.beside() if self._handles else self._root

@@ -1,4 +1,4 @@
-"""The only file that reads the time."""
+"""Clocks: the system's, and one that is corrected to the store's. No other file reads the time."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """Time as the engine sees it: now, and waiting for later."""
+    """The time for the engine: reading it, and waiting for it to pass."""
 
     real: bool
-    """False: a test owns it; nothing may wait for the machine's own time."""
+    """False if a test controls the clock: nothing may wait for the machine's own time then."""
 
     def now(self) -> datetime: ...
     def monotonic(self) -> float: ...
     async def sleep(self, seconds: float) -> None: ...
     def call_later(self, seconds: float, act: Callable[[], object]) -> Timer: ...
     def outside(self, *, task: bool = False) -> AbstractContextManager[None]:
-        """Held while another thread works for us, so that a virtual clock does not run ahead of it.
+        """A context for work in another thread: a virtual clock does not advance until it ends.
 
-        What works there ends by itself; a `task` may wait for time to pass.
+        Such work must end by itself. A `task` may wait for time to pass, so the clock may advance for it.
         """
         ...
 
 
 class SystemClock:
-    """The machine's own."""
+    """The machine's own clock."""
 
     real = True
 
@@ -56,9 +56,9 @@ class SystemClock:
 
 
 class StoreClock:
-    """Another clock, corrected to the store's: leases and ticks follow one time, whatever this machine's says."""
+    """A clock that is corrected to the store's: leases and ticks follow one time, whatever the machine's clock says."""
 
-    # A round trip is not exact; a difference within this is noise.
+    # The measurement takes a round trip, so a smaller difference is noise.
     TOLERANCE = timedelta(milliseconds=100)
 
     def __init__(self, clock: Clock) -> None:
@@ -74,13 +74,13 @@ class StoreClock:
         return self._clock.now() + self.skew if self.skew else self._clock.now()
 
     async def learn(self, time: Callable[[], Awaitable[datetime]]) -> None:
-        """Compares with the store's time, taken to be that of the middle of the call."""
+        """Measures the skew: the store's time is compared with ours at the middle of the call."""
         before = self._clock.now()
-        theirs = await time()
+        store_time = await time()
         after = self._clock.now()
-        skew = theirs - (before + (after - before) / 2)
-        # A long call says little: the store may have looked at its clock at either end of it. Nor does one
-        # during which our own clock was set, be it back.
+        skew = store_time - (before + (after - before) / 2)
+        # A long call measures little, since the store may have read its clock at either end of it. So does a call
+        # during which our own clock was set, even if it was set back.
         if abs(skew - self.skew) > self.TOLERANCE + abs(after - before) / 2:
             self.skew = skew if abs(skew) > self.TOLERANCE else timedelta(0)
 
@@ -89,20 +89,20 @@ _NOTHING: AbstractContextManager[None] = nullcontext()
 
 
 def micros(at: datetime) -> int:
-    """Whole microseconds since 1970, as stores keep instants."""
+    """Microseconds since 1970, as stores keep instants."""
     delta = at - EPOCH
     return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
 
 
 def instant(us: int) -> datetime:
-    """The way back from micros()."""
+    """The instant of microseconds since 1970: the inverse of micros()."""
     if abs(us) < 2**33 * 10**6:  # a float is exact to the microsecond until the year 2242, and twice as fast
         return datetime.fromtimestamp(us / 1_000_000, UTC)
     return EPOCH + timedelta(microseconds=us)
 
 
 def nearest_instant(us: int) -> datetime:
-    """The same; the first or the last of the calendar for one beyond it, which an index may have of a broken record."""
+    """As instant(), but the first or last instant of the calendar if it is beyond: an index may have a broken value."""
     try:
         return instant(us)
     except (OverflowError, ValueError, OSError):
@@ -110,7 +110,7 @@ def nearest_instant(us: int) -> datetime:
 
 
 def is_instant(value: object) -> bool:
-    """Whether it is a datetime with its time zone, and within the calendar in UTC too, as stores keep it."""
+    """Whether the value is a datetime with a time zone that is within the calendar in UTC too, as stores keep it."""
     try:
         return isinstance(value, datetime) and value.tzinfo is not None and bool(value.astimezone(UTC))
     except OverflowError:
@@ -118,7 +118,7 @@ def is_instant(value: object) -> bool:
 
 
 class Alarm:
-    """An event that can also be set by time: wait until rung, or until `seconds` have passed."""
+    """An event with a timeout on the clock: wait() returns when it rings, or after some seconds."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -128,7 +128,7 @@ class Alarm:
         self._event.set()
 
     async def wait(self, seconds: float | None) -> None:
-        """Returns at once if it was rung since the last wait."""
+        """Waits for ring(), at most `seconds`. Returns at once if it has rung since the last wait."""
         timer = None if seconds is None else self._clock.call_later(seconds, self._event.set)
         try:
             await self._event.wait()

@@ -1,4 +1,4 @@
-"""Arguments and results as JSON text, and back as the types a function declares."""
+"""The codec: arguments and results as JSON text, decoded to the types that a function declares."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from .records.run import Failure
 from .suggest import nearest_name
 
 MAX_INT = 2**63
-# Python 3.11 reads documents of some 900 levels, newer releases of 10,000 and more: each has to read what others wrote.
+# Levels of a document. Python 3.11 decodes about 900, newer releases 10,000 and more; each must decode the others'.
 MAX_DEPTH = 500
-_SUSPECT = re.compile(rb"\\u0000|null|\d{19}")
-_OTHER = bytes(set(range(256)) - set(b'[]{}"'))
-# Bytes of a fingerprint's digest: it tells apart the few versions of one task.
+# JSON that may contain a value to be refused: NUL, NaN (encoded as null) or an integer of more than 64 bits.
+_TO_INSPECT = re.compile(rb"\\u0000|null|\d{19}")
+_NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
+# Bytes of a fingerprint, which distinguishes the few versions of one task.
 FINGERPRINT_BYTES = 5
-PARAMETERS_LIMIT = 500
-# What a task's first parameter is called if its author means the Context of the run.
+MAX_PARAMETERS_CHARACTERS = 500
+# Names of a first parameter without annotation that was probably meant to be the run's Context.
 _CONTEXT_NAMES = ("ctx", "context")
 
 
@@ -49,9 +50,9 @@ _encoder = msgspec.json.Encoder(enc_hook=_enc_hook)
 
 
 def encode(value: Any, limit: float = math.inf) -> bytes:
-    """JSON that every store, page and language can hold; refuses the rest with its reason.
+    """JSON that every store, page and language can hold. Raises BadPayload, with the reason, if there is none.
 
-    What has more than `limit` bytes, which the caller refuses, is not looked through: no other thread runs meanwhile.
+    A result of more than `limit` bytes is returned unchecked: the caller refuses it, and the check blocks all threads.
     """
     try:
         data = _encoder.encode(value)
@@ -59,7 +60,7 @@ def encode(value: Any, limit: float = math.inf) -> bytes:
             return data
         if too_deep(data):
             raise RecursionError
-        if _SUSPECT.search(data):
+        if _TO_INSPECT.search(data):
             _inspect(msgspec.to_builtins(value, enc_hook=_enc_hook))
     except UnicodeEncodeError:
         raise BadPayload("text with a lone surrogate is not valid Unicode: replace it, or send bytes") from None
@@ -76,20 +77,20 @@ def encode(value: Any, limit: float = math.inf) -> bytes:
 
 
 def too_deep(data: bytes) -> bool:
-    """Whether a JSON document has more than MAX_DEPTH levels; it costs next to nothing for one with few parts."""
+    """Whether a JSON document has more than MAX_DEPTH levels. Cheap for a document with few brackets."""
     return data.count(b"[") + data.count(b"{") > MAX_DEPTH and _depth(data) > MAX_DEPTH
 
 
 def _depth(data: bytes) -> int:
     unescaped = data.replace(rb"\\", b"").replace(rb"\"", b"")
-    # Texts without a bracket in them go first: there may be millions of them.
-    signs = unescaped.translate(None, _OTHER).replace(b'""', b"")
-    brackets = b"".join(signs.split(b'"')[::2])
+    # Texts without a bracket in them are removed first: there may be millions of them.
+    structure = unescaped.translate(None, _NOT_STRUCTURE).replace(b'""', b"")
+    brackets = b"".join(structure.split(b'"')[::2])
     return max(accumulate(1 if bracket in b"[{" else -1 for bracket in brackets), default=0)
 
 
 def _inspect(value: Any) -> None:
-    """What JSON would change in silence (NaN) or a store cannot keep (NUL, integers over 64 bits)."""
+    """Raises BadPayload for what JSON changes silently (NaN) or a store cannot keep (NUL, integers over 64 bits)."""
     match value:
         case float() if not math.isfinite(value):
             raise BadPayload(f"{value} has no JSON form: send None or text instead")
@@ -106,8 +107,8 @@ def _inspect(value: Any) -> None:
                 _inspect(item)
 
 
-def data(text: str) -> Any:
-    """What the JSON text says; the text itself if it is none."""
+def decode_or_text(text: str) -> Any:
+    """The value of a JSON text. The text itself if it is not JSON."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
@@ -115,7 +116,7 @@ def data(text: str) -> Any:
 
 
 class Arguments:
-    """How one function's arguments travel: a JSON object by parameter name."""
+    """Encodes and decodes the arguments of one function, as a JSON object by parameter name."""
 
     def __init__(self, fn: Callable[..., Any], task: str, context: type) -> None:
         self.task = task
@@ -156,16 +157,20 @@ class Arguments:
                 fields.append((parameter.name, hint, *default))
         self._declared = [parameter for name, parameter in declared.items() if name != self.context]
         self._required = any(len(field) == 2 for field in fields)
-        # Fields have neutral names, since a parameter may be called what a Struct cannot have.
+        # Fields have neutral names, since a parameter's name may not be valid for a Struct's field.
         self._fields = {field[0]: f"a{n}" for n, field in enumerate(fields)}
         self._decoder = self._make_decoder([(self._fields[name], *rest) for name, *rest in fields])
 
     def _make_decoder(self, fields: list[Any]) -> Callable[[str], Struct]:
         try:
             shape = msgspec.defstruct(
-                "Arguments", fields, kw_only=True, gc=False, forbid_unknown_fields=self._extra is None,
+                "Arguments",
+                fields,
+                kw_only=True,
+                gc=False,
+                forbid_unknown_fields=self._extra is None,
                 rename={field: name for name, field in self._fields.items()},
-            )  # fmt: skip
+            )
             self._shape = shape
             return msgspec.json.Decoder(shape, dec_hook=_dec_hook).decode
         except (TypeError, ValueError) as bad:
@@ -173,35 +178,37 @@ class Arguments:
 
     @property
     def parameters(self) -> str:
-        """What the function takes, for people: (to: str, cc: list[str] = …)."""
+        """The function's parameters as text for people: (to: str, cc: list[str] = …)."""
         text = f"({', '.join(map(_shown, self._declared))})"
-        return text if len(text) <= PARAMETERS_LIMIT else f"{text[: PARAMETERS_LIMIT - 1]}…"
+        return text if len(text) <= MAX_PARAMETERS_CHARACTERS else f"{text[: MAX_PARAMETERS_CHARACTERS - 1]}…"
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of the payloads that fit: names, types, and what is required. It is the same in every process and in
-        every version of Python."""
+        """A digest of the payloads that the function accepts: names, types, and which are required.
+
+        It is the same in every process and every version of Python.
+        """
         try:
             extra = msgspec.json.schema(self._extra, schema_hook=_deep_schema) if self._extra is not None else None
             text = msgspec.json.encode((_canonical(self.schema(_deep_schema)), extra), order="sorted")
-        except Exception:  # a type that has no schema is told apart by its name
+        except Exception:  # a type without a schema is identified by its name
             text = self.parameters.encode()
         return blake2b(text, digest_size=FINGERPRINT_BYTES).hexdigest()
 
     @cached_property
     def json_schema(self) -> dict[str, Any]:
-        """The schema, made once: the same object each time."""
+        """The payload's JSON Schema, computed once."""
         return self.schema()
 
     def schema(self, hook: Callable[[Any], dict[str, Any]] | None = None) -> dict[str, Any]:
-        """What the payload looks like, as JSON Schema; a type that cannot tell may be anything."""
+        """The payload's JSON Schema. A type without a schema accepts anything, unless `hook` returns one for it."""
         named = {"schema_hook": hook or _title}
         (ref,), parts = msgspec.json.schema_components([self._shape], ref_template="#/$defs/{name}", **named)
         found: dict[str, Any] = parts.pop(ref["$ref"].rpartition("/")[2])
         return {name: value for name, value in found.items() if name != "title"} | ({"$defs": parts} if parts else {})
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], limit: int) -> str:
-        """The payload of a call; refuses what the function would not accept."""
+        """The payload of a call. Raises BadPayload if the function would not accept it."""
         if not args and not kwargs and not self._required:
             return "{}"
         payload = encode_call(self.task, self.bind(args, kwargs), limit)
@@ -214,14 +221,14 @@ class Arguments:
         return payload
 
     def check(self, payload: str) -> None:
-        """Refuses a payload that the function would not accept."""
+        """Raises BadPayload for a payload that the function would not accept."""
         try:
             self.decode(payload)
         except Exception as bad:
             raise BadPayload(f"arguments of task {self.task!r} do not fit: {bad}") from None
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Arguments by parameter name."""
+        """The arguments of a call by parameter name."""
         values = dict(zip(self._positional, args, strict=False))
         if len(args) > len(self._positional):
             if self._rest is None:
@@ -240,7 +247,7 @@ class Arguments:
         return values
 
     def decode(self, payload: str) -> tuple[list[Any], dict[str, Any]]:
-        """What to call the function with."""
+        """The positional and keyword arguments to call the function with."""
         if payload == "{}" and not self._names:
             return [], {}
         shape = self._decoder(payload)
@@ -266,7 +273,7 @@ class Arguments:
 
 
 def encode_call(task: str, values: Mapping[str, Any], limit: int) -> str:
-    """A call's values as a payload, with the argument named that stands in the way."""
+    """A call's values as a payload. The error for a value that cannot be encoded names its argument."""
     try:
         data = encode(values, limit)
     except BadPayload:
@@ -285,12 +292,12 @@ def encode_call(task: str, values: Mapping[str, Any], limit: int) -> str:
 
 
 def encode_result(value: Any, limit: int) -> tuple[str | None, Failure | None]:
-    """A result as text, or why it could not be kept: the work is done, so that never fails the job."""
+    """A result as text, or the failure if it cannot be stored: the work is done, so that does not fail the job."""
     if value is None:
         return None, None
     try:
         data = encode(value, limit)
-    except BaseException as bad:  # of any kind: code of the value's own class may run there
+    except BaseException as bad:  # code of the value's own class may run here, and raise anything
         return None, Failure("ResultLost", f"the result could not be kept: {_reason(bad)}")
     if len(data) > limit:
         return None, Failure("ResultLost", f"the result is {len(data):,} bytes, the limit is {limit:,} (result_limit)")
@@ -298,7 +305,7 @@ def encode_result(value: Any, limit: int) -> tuple[str | None, Failure | None]:
 
 
 def _reason(error: BaseException) -> str:
-    """Its message as text that every store can hold, whatever its __str__ does."""
+    """The error's message as text that every store can hold, even if its __str__ raises."""
     try:
         text = str.replace(str(error), "\x00", "\\x00")
     except BaseException as broken:
@@ -307,7 +314,7 @@ def _reason(error: BaseException) -> str:
 
 
 class Results:
-    """How one function's results come back."""
+    """Decodes the results of one function."""
 
     def __init__(self, fn: Callable[..., Any] | None, task: str) -> None:
         hint = Any if fn is None else _hints(fn, task).get("return", Any)
@@ -322,7 +329,7 @@ class Results:
         try:
             return self._decode(text)
         except ValidationError:
-            # A Steer value, or a return annotation that was not true: the plain data is better than nothing.
+            # The return annotation was not true: the plain data is better than nothing.
             return msgspec.json.decode(text)
 
 
@@ -331,7 +338,7 @@ def _title(wanted: Any) -> dict[str, Any]:
 
 
 def _deep_schema(wanted: Any) -> dict[str, Any]:
-    """With the fields of a pydantic model, which msgspec does not look into."""
+    """The schema of a pydantic model with its fields, which msgspec does not know."""
     if hasattr(wanted, "model_json_schema"):
         found: dict[str, Any] = wanted.model_json_schema()
         return found
@@ -339,7 +346,7 @@ def _deep_schema(wanted: Any) -> dict[str, Any]:
 
 
 def _canonical(schema: Any) -> Any:
-    """The schema without what changes nothing about which payloads fit: docstrings, and the order of parameters."""
+    """The schema without docstrings and the order of parameters, which do not affect what payloads are accepted."""
     if isinstance(schema, list):
         return [_canonical(value) for value in schema]
     if not isinstance(schema, dict):
@@ -352,7 +359,7 @@ def _canonical(schema: Any) -> Any:
 
 
 def _shown(parameter: inspect.Parameter) -> str:
-    """A parameter as it is declared, without its default: "cc: list[str] = …"."""
+    """A parameter as declared, without the value of its default: "cc: list[str] = …"."""
     stars = "*" * (parameter.kind is parameter.VAR_POSITIONAL) + "**" * (parameter.kind is parameter.VAR_KEYWORD)
     wanted, optional = parameter.annotation, parameter.default is not parameter.empty
     if wanted is parameter.empty:
@@ -379,5 +386,5 @@ def _signature(fn: Callable[..., Any], task: str) -> inspect.Signature:
 
 
 def is_async(fn: Callable[..., Any]) -> bool:
-    """Whether calling it makes a coroutine."""
+    """Whether calling the function returns a coroutine."""
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004

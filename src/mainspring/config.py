@@ -1,4 +1,4 @@
-"""Settings: arguments first, then MAINSPRING_* variables, then defaults."""
+"""Settings: from keyword arguments, else from MAINSPRING_* variables, else their defaults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from msgspec.structs import fields
 
 from .errors import BadSetting
 from .retry import Backoff
-from .span import Span, parsed
+from .span import Span, parse_span
 from .suggest import did_you_mean, nearest_name
 
 _logger = logging.getLogger("mainspring")
@@ -28,17 +28,17 @@ JwtAlgorithm = Literal["", "HS256", "RS256"]
 _MB = 1 << 20
 _SIZE_UNITS = {"": 1, "K": 1 << 10, "M": _MB, "G": 1 << 30}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?\s*", re.ASCII | re.IGNORECASE)
-# The margin of a leader's term has to cover what clocks may be wrong by.
-LEAST_TTL = 1.0
-# More processes than this on one machine is a slip of the finger.
-_MOST_WORKERS = 1000
-# A century: beyond, subtracting it from now leaves the calendar.
-_MOST_DAYS = 36_500
-_MOST_HOURS = 8760
+# The margin of a leader's term must cover the error of the clocks.
+MIN_TTL_SECONDS = 1.0
+# More worker processes on one machine are taken for a typing error.
+_MAX_WORKERS = 1000
+# A century. More than that before now could be outside of the calendar.
+_MAX_DAYS = 36_500
+_MAX_SESSION_HOURS = 8760
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """Every setting of the engine. Spans are seconds here; strings like "5m" are read by `load`."""
+    """Every setting of the engine. Spans are in seconds; load() converts texts such as "5m"."""
 
     store: str = "sqlite:///mainspring.db"
     concurrency: int = 100
@@ -91,14 +91,14 @@ class Settings(Struct, frozen=True, kw_only=True):
     redis_key_prefix: str = ""
 
     def __repr__(self) -> str:
-        """Without what opens something."""
+        """The settings, without secrets."""
         shown = {f.name: getattr(self, f.name) for f in fields(self)}
         shown |= {name: "***" for name in ("store", "api_key", "jwt_secret") if shown[name]}
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     @property
     def names(self) -> dict[str, str]:
-        """What stores call their things, where it is not in the URL; each store takes its own."""
+        """Schemas and prefixes for the names of tables and keys, where the URL has none. Each store uses its own."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name.endswith(("_schema", "_prefix"))}
 
     @property
@@ -124,13 +124,13 @@ _SWITCH = {"on": True, "true": True, "yes": True, "1": True, "off": False, "fals
 
 
 def load(given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Settings:
-    """Settings from keyword arguments and the environment; refuses what it does not know."""
+    """Settings from keyword arguments and the environment. Raises BadSetting for an unknown or invalid one."""
     known = Settings.__struct_fields__
     for name in given:
         if name not in known:
             near = nearest_name(name, known)
-            way = f"did you mean {near!r}?" if near else f"known: {', '.join(sorted(known))}"
-            raise BadSetting(f"unknown setting {name!r}; {way}")
+            hint = f"did you mean {near!r}?" if near else f"known: {', '.join(sorted(known))}"
+            raise BadSetting(f"unknown setting {name!r}; {hint}")
     values: dict[str, Any] = {}
     for name in known:
         variable = f"MAINSPRING_{name.upper()}"
@@ -144,14 +144,14 @@ def load(given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> S
     return settings
 
 
-# Variables that are not settings: of the command line, and those that processes give to each other.
+# Variables that are not settings: those of the command line, and those that our processes set for each other.
 _OTHER_VARIABLES = {"APP", "FAILPOINTS", "FAILPOINT_LOG", "RELOADED", "SUPERVISED"}
 _FOR_TESTS = "MAINSPRING_TEST_"
 _warned: set[str] = set()
 
 
 def _warn_of_unknown(environ: Mapping[str, str], settings: Iterable[str]) -> None:
-    """Names each MAINSPRING_* variable that means nothing, once in a process."""
+    """Logs each unknown MAINSPRING_* variable, once in a process."""
     known = {f"MAINSPRING_{name.upper()}" for name in (*settings, *_OTHER_VARIABLES)}
     ours = {name for name in environ if name.startswith("MAINSPRING_") and not name.startswith(_FOR_TESTS)}
     for name in sorted(ours - known - _warned):
@@ -161,11 +161,11 @@ def _warn_of_unknown(environ: Mapping[str, str], settings: Iterable[str]) -> Non
 
 def _read(name: str, value: Any, source: str) -> Any:
     if name in SPANS:
-        return span(value, source, zero=name == "skew")
+        return read_span(value, source, zero=name == "skew")
     if name == "workers":
-        return workers(value, source)
+        return read_workers(value, source)
     if name == "recycle_memory":
-        return size(value, source)
+        return read_size(value, source)
     default = _DEFAULTS[name]
     if isinstance(default, tuple):
         return _list(value, source)
@@ -189,14 +189,14 @@ def _read(name: str, value: Any, source: str) -> Any:
 def _switch(value: Any, source: str) -> bool:
     if isinstance(value, bool):
         return value
-    said = _SWITCH.get(value.lower()) if isinstance(value, str) else None
-    if said is None:
+    switch = _SWITCH.get(value.lower()) if isinstance(value, str) else None
+    if switch is None:
         raise BadSetting(f"{source} must be on or off ({', '.join(_SWITCH)}), got {value!r}")
-    return said
+    return switch
 
 
 def _list(value: Any, source: str) -> tuple[str, ...]:
-    """Texts, or one with commas between them."""
+    """A list of texts, given as one or as a text with commas."""
     items = value.split(",") if isinstance(value, str) else value
     if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
         raise BadSetting(f"{source} must be a list of texts, or one with commas between them; got {value!r}")
@@ -224,12 +224,12 @@ def _number(value: Any, source: str) -> float:
     return number
 
 
-def span(value: Span, source: str, *, zero: bool = False) -> float:
-    """Seconds from 5, 2.5, "5m", "1h30m" or a timedelta; with `zero`, 0 is one, too."""
+def read_span(value: Span, source: str, *, zero: bool = False) -> float:
+    """Seconds from 5, 2.5, "5m", "1h30m" or a timedelta. With `zero`, 0 is allowed."""
     if isinstance(value, timedelta):
         number = value.total_seconds()
     elif isinstance(value, str):
-        found = parsed(value)
+        found = parse_span(value)
         if found is None:
             raise BadSetting(f"{source} must be a span such as 30, '30s', '5m' or '1h30m', got {value!r:.80}")
         number = found
@@ -242,8 +242,8 @@ def span(value: Span, source: str, *, zero: bool = False) -> float:
     return float(number)
 
 
-def size(value: int | str, source: str) -> int:
-    """Bytes from 536870912 or "512MB" (of 1024 KB of 1024 bytes); 0, or at least one MB."""
+def read_size(value: int | str, source: str) -> int:
+    """Bytes from 536870912 or "512MB" (1 MB is 1024 KB of 1024 bytes). 0, or at least one MB."""
     number: Any = value
     if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
         number = int(float(match[1]) * _SIZE_UNITS[match[2].upper()])
@@ -255,15 +255,15 @@ def size(value: int | str, source: str) -> int:
     return int(number)
 
 
-def workers(value: int | str, source: str) -> int:
-    """A number of processes; "auto" is one for each processor this process may use."""
+def read_workers(value: int | str, source: str) -> int:
+    """A number of processes. "auto" is one for each processor that this process may use."""
     if isinstance(value, str) and value.strip().lower() == "auto":
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     number: Any = value
     if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
         number = int(value)
-    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MOST_WORKERS:
-        raise BadSetting(f"{source} must be a whole number from 1 to {_MOST_WORKERS}, or 'auto'; got {value!r}")
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MAX_WORKERS:
+        raise BadSetting(f"{source} must be a whole number from 1 to {_MAX_WORKERS}, or 'auto'; got {value!r}")
     return number
 
 
@@ -272,9 +272,9 @@ def _check(s: Settings) -> None:
         raise BadSetting(
             f"lease ({s.lease:g}s) must be at least twice beat ({s.beat:g}s), or one late beat loses every job"
         )
-    if s.leader_ttl < LEAST_TTL:
+    if s.leader_ttl < MIN_TTL_SECONDS:
         raise BadSetting(
-            f"leader_ttl must be at least {LEAST_TTL:g}s, clocks are not more exact; got {s.leader_ttl:g}s"
+            f"leader_ttl must be at least {MIN_TTL_SECONDS:g}s, clocks are not more exact; got {s.leader_ttl:g}s"
         )
     if s.leader_ttl < 2 * s.leader_refresh:
         raise BadSetting(
@@ -284,14 +284,14 @@ def _check(s: Settings) -> None:
     if s.metrics_port > 65_535:
         raise BadSetting(f"metrics_port must be from 0 (none) to 65535, got {s.metrics_port}")
     for name, days in (("history_days", s.history_days), ("audit_days", s.audit_days)):
-        if not 0 <= days <= _MOST_DAYS:
-            raise BadSetting(f"{name} must be from 0 to {_MOST_DAYS}, got {days:g}")
-    if not 0 < s.session_hours <= _MOST_HOURS:
-        raise BadSetting(f"session_hours must be more than 0 and at most {_MOST_HOURS}, got {s.session_hours:g}")
+        if not 0 <= days <= _MAX_DAYS:
+            raise BadSetting(f"{name} must be from 0 to {_MAX_DAYS}, got {days:g}")
+    if not 0 < s.session_hours <= _MAX_SESSION_HOURS:
+        raise BadSetting(f"session_hours must be more than 0 and at most {_MAX_SESSION_HOURS}, got {s.session_hours:g}")
     if s.port > 65_535:
         raise BadSetting(f"port must be from 0 (any that is free) to 65535, got {s.port}")
     try:
-        s.backoff  # noqa: B018  its own checks are the test
+        s.backoff  # noqa: B018  the Backoff checks its values
     except BadSetting as bad:
         raise BadSetting(f"retry_* settings do not fit together: {bad}") from None
 

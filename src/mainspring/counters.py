@@ -1,4 +1,4 @@
-"""What a process counts of itself, as values that can be sent and added up: sums never go back."""
+"""Counters of this process, for metrics. Their snapshots can be sent and added; sums never decrease."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from msgspec import Struct
 
 from .histogram import bucket_of
 
-# As many sets of label values are told apart in one metric; what comes after them is counted together.
-LABELS = 200
-OTHER = "(other)"
+# Sets of label values in one metric; further ones are counted together under OTHER_LABEL.
+MAX_LABEL_SETS = 200
+OTHER_LABEL = "(other)"
 _SEPARATOR = "\x00"
 
 
 class Histogram(Struct, omit_defaults=True):
-    """Measured values: their sum, and how many lie in which bucket() of their millionths."""
+    """Measured values: their sum, and their number by histogram.bucket_of(), in millionths."""
 
     total: float = 0.0
     buckets: dict[int, int] = {}
@@ -28,19 +28,19 @@ class Histogram(Struct, omit_defaults=True):
 
 
 class CounterSnapshot(Struct, omit_defaults=True):
-    """By metric and label values."""
+    """Counts and histograms by metric and label values."""
 
     totals: dict[str, dict[str, float]] = {}
     spreads: dict[str, dict[str, Histogram]] = {}
 
     def count(self, name: str, labels: str, by: float) -> None:
         series = self.totals.setdefault(name, {})
-        labels = _place(series.keys(), labels)
+        labels = _key_of(series.keys(), labels)
         series[labels] = series.get(labels, 0) + by
 
     def spread(self, name: str, labels: str) -> Histogram:
         series = self.spreads.setdefault(name, {})
-        labels = _place(series.keys(), labels)
+        labels = _key_of(series.keys(), labels)
         found = series.get(labels)
         if found is None:
             found = series[labels] = Histogram()
@@ -59,7 +59,7 @@ class CounterSnapshot(Struct, omit_defaults=True):
 
 
 class Counters:
-    """Counts, in any thread."""
+    """Counts and histograms of a process. Any thread may call it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -78,31 +78,31 @@ class Counters:
                 spread.buckets[number] = spread.buckets.get(number, 0) + 1
 
     def whole(self) -> CounterSnapshot:
-        """A copy of everything that was counted and not taken."""
+        """A copy of everything counted since the last take()."""
         counts = CounterSnapshot()
         with self._lock:
             counts.add(self._counts)
         return counts
 
     def add(self, counts: CounterSnapshot) -> None:
-        """What another process has counted."""
+        """Adds the counts of another process."""
         with self._lock:
             self._counts.add(counts)
 
     def take(self) -> CounterSnapshot:
-        """What was counted since it was last taken."""
+        """Everything counted since the last take(). The counters start again at 0."""
         with self._lock:
             taken, self._counts = self._counts, CounterSnapshot()
         return taken
 
 
-def values(labels: str) -> list[str]:
-    """The label values that stand under one key."""
+def label_values(labels: str) -> list[str]:
+    """The label values in a key."""
     return labels.split(_SEPARATOR)
 
 
-def _place(known: KeysView[str], labels: str) -> str:
-    """Where to count these labels: their own place while there is room, then that of all others."""
-    if labels in known or len(known) < LABELS:
+def _key_of(known: KeysView[str], labels: str) -> str:
+    """The key to count these labels under: their own, or that of all others if there are too many."""
+    if labels in known or len(known) < MAX_LABEL_SETS:
         return labels
-    return _SEPARATOR.join(OTHER for _ in values(labels))
+    return _SEPARATOR.join(OTHER_LABEL for _ in label_values(labels))

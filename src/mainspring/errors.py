@@ -1,121 +1,121 @@
 """The exception tree.
 
 MainspringError
-├── BadInput (ValueError)       refused before anything was written
-│   ├── BadSetting              a setting, an option or a store URL
-│   ├── BadTask                 a function that cannot be a task
-│   ├── BadPayload              arguments that cannot be sent or read
-│   └── WorkerNotFound          no live worker is called so
-├── UnknownTask (LookupError)   no task of that name is registered here
-├── JobNotFound (LookupError)   the store has no job of that id
-├── ScheduleNotFound (LookupError)  the store has no schedule of that name
-├── ScheduleExists              a schedule of that name is there already
-├── ScheduleChanged             others have changed it since it was read
-├── HookNotFound (LookupError)  the store has no webhook, or no trigger, of that name
-├── HookExists                  a webhook, or a trigger, of that name is there already
-├── HookChanged                 others have changed it since it was read
-├── NotSigned                   a call is not by whom it should be
-├── Stale                       a call is well signed, and too long ago
-├── ApiKeyNotFound (LookupError)  the store has no API key of that name or id
-├── ApiKeyExists                an API key of that name is there already
-├── NotLeader                   what only the leader may do was asked of another
-├── JobExists                   on_conflict="raise" met a job that holds the key
-├── InvalidTransition           the state of the job, or worker, does not allow the action
-├── JobUnfinished               result() cannot return a value
+├── BadInput (ValueError)       invalid input; nothing was written
+│   ├── BadSetting              invalid setting, option or store URL
+│   ├── BadTask                 the function cannot be a task
+│   ├── BadPayload              arguments cannot be encoded or decoded
+│   └── WorkerNotFound          no live worker has this id
+├── UnknownTask (LookupError)   no task of this name is registered here
+├── JobNotFound (LookupError)   the store has no job of this id
+├── ScheduleNotFound (LookupError)  the store has no schedule of this name
+├── ScheduleExists              a schedule of this name exists
+├── ScheduleChanged             the schedule has changed since it was read
+├── HookNotFound (LookupError)  the store has no webhook or trigger of this name
+├── HookExists                  a webhook or trigger of this name exists
+├── HookChanged                 the webhook or trigger has changed since it was read
+├── NotSigned                   the signature of a trigger's call does not match
+├── Stale                       the timestamp of a trigger's call is too far from now
+├── ApiKeyNotFound (LookupError)  the store has no API key of this name or id
+├── ApiKeyExists                an API key of this name exists
+├── NotLeader                   only the leader may do this
+├── JobExists                   on_conflict="raise", and another job holds the key
+├── InvalidTransition           the state of the job or worker does not allow the action
+├── JobUnfinished               result() has no value to return
 │   ├── JobDead                 ... out of retries
 │   ├── JobCancelled
-│   ├── JobExpired              ... never started in time
+│   ├── JobExpired              ... not started in time
 │   └── ResultTimeout (TimeoutError)
 ├── JobTimeout (TimeoutError)   a run took longer than its timeout
-├── LeaseLost                   the run is not the job's any more: its transaction was rolled back
-├── ItemsFailed                 a run counted more failed items than its task allows
+├── LeaseLost                   the run no longer holds its job; its transaction was rolled back
+├── ItemsFailed                 more items of a run failed than its task allows
 ├── ShuttingDown                the app is closed or closing
 └── StoreError
-    ├── StoreUnavailable        try again: locked, unreachable, restarting
-    └── SchemaMismatch          the store's tables are of another version
+    ├── StoreUnavailable        temporary: locked, unreachable, restarting
+    └── SchemaMismatch          the store's tables have another schema version
 """
 
 from __future__ import annotations
 
 
 class MainspringError(Exception):
-    """Whatever Mainspring raises on purpose."""
+    """The base of all exceptions of Mainspring."""
 
 
 class BadInput(MainspringError, ValueError):
-    """Refused before anything was written."""
+    """The input is invalid. Nothing was written."""
 
 
 class BadSetting(BadInput):
-    """A setting, an option or a store URL that cannot be used."""
+    """A setting, an option or a store URL is invalid."""
 
 
 class BadTask(BadInput):
-    """A function that cannot be registered as a task."""
+    """The function cannot be registered as a task."""
 
 
 class BadPayload(BadInput):
-    """Arguments that cannot be sent, or a stored payload that cannot be read."""
+    """Arguments cannot be encoded, or a stored payload cannot be decoded."""
 
 
 class WorkerNotFound(BadInput):
-    """No live worker is called so."""
+    """No live worker has this id."""
 
 
 class UnknownTask(MainspringError, LookupError):
-    """No task of that name is registered here."""
+    """No task of this name is registered here."""
 
 
 class JobNotFound(MainspringError, LookupError):
-    """The store has no job of that id."""
+    """The store has no job of this id."""
 
 
 class ScheduleNotFound(MainspringError, LookupError):
-    """The store has no schedule of that name."""
+    """The store has no schedule of this name."""
 
 
 class ScheduleExists(MainspringError):
-    """A schedule of that name is there already."""
+    """A schedule of this name exists."""
 
 
 class ApiKeyNotFound(MainspringError, LookupError):
-    """The store has no API key of that name or id."""
+    """The store has no API key of this name or id."""
 
 
 class ApiKeyExists(MainspringError):
-    """An API key of that name is there already."""
+    """An API key of this name exists."""
 
 
 class ScheduleChanged(MainspringError):
-    """Others have changed the schedule since it was read."""
+    """The schedule has changed since it was read."""
 
 
 class HookNotFound(MainspringError, LookupError):
-    """The store has no webhook, or no trigger, of that name."""
+    """The store has no webhook or trigger of this name."""
 
 
 class HookExists(MainspringError):
-    """A webhook, or a trigger, of that name is there already."""
+    """A webhook or trigger of this name exists."""
 
 
 class HookChanged(MainspringError):
-    """Others have changed the webhook, or the trigger, since it was read."""
+    """The webhook or trigger has changed since it was read."""
 
 
 class NotSigned(MainspringError):
-    """A call of a trigger is not signed by whom it should be; or there is no such trigger, which is not said."""
+    """Signature mismatch, or unknown trigger (indistinguishable on purpose)."""
 
 
 class Stale(MainspringError):
-    """A call of a trigger is well signed, and its timestamp is not of now."""
+    """The signature of a trigger's call matches, but its timestamp is too far from now."""
 
 
 class NotLeader(MainspringError):
-    """What only the leader may do was asked of another."""
+    """Only the leader may do this, and this process is not the leader."""
 
 
 class JobExists(MainspringError):
-    """A job holds the key already, and the caller asked to be told."""
+    """Another job holds the key, and on_conflict is "raise"."""
 
     def __init__(self, key: str, job_id: str) -> None:
         super().__init__(f"key {key!r} is held by job {job_id}")
@@ -127,7 +127,7 @@ class JobExists(MainspringError):
 
 
 class InvalidTransition(MainspringError):
-    """The state of the job, or of the worker, does not allow the action; the id of the other one is empty."""
+    """The state of the job or worker does not allow the action. Of job_id and worker_id one is empty."""
 
     def __init__(self, job_id: str, state: str, action: str, allowed: str, worker_id: str = "") -> None:
         what = f"worker {worker_id}" if worker_id else f"job {job_id}"
@@ -159,7 +159,7 @@ class JobExpired(JobUnfinished):
 
 
 class ResultTimeout(JobUnfinished, TimeoutError):
-    """The job had not ended when the caller's timeout was over."""
+    """The job did not end within the caller's timeout."""
 
 
 class JobTimeout(MainspringError, TimeoutError):
@@ -167,24 +167,24 @@ class JobTimeout(MainspringError, TimeoutError):
 
 
 class LeaseLost(MainspringError):
-    """The job was taken from this run, so what the run did in its transaction was rolled back."""
+    """The run no longer holds its job, so its transaction was rolled back."""
 
 
 class ItemsFailed(MainspringError):
-    """A run counted more failed items than its task's failed_ratio allows."""
+    """More items of a run failed than its task's failed_ratio allows."""
 
 
 class ShuttingDown(MainspringError):
-    """The app is closed or closing and takes no more work."""
+    """The app is closed or closing, and accepts no more calls."""
 
 
 class StoreError(MainspringError):
-    """The store could not do what it was asked."""
+    """A call to the store failed."""
 
 
 class StoreUnavailable(StoreError):
-    """A passing trouble: the same call may succeed later."""
+    """A temporary failure: the same call may succeed later."""
 
 
 class SchemaMismatch(StoreError):
-    """The store's tables are of a version this release does not know."""
+    """This release cannot work with the schema version of the store's tables."""

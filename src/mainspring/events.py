@@ -1,4 +1,4 @@
-"""What happened, as values; logs, metrics, webhooks and the live stream subscribe here."""
+"""Events: what happens in the engine. Logs, metrics, webhooks and the live feed subscribe to them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .records.outcome import Outcome
 from .records.run import Ending, RunReport
 from .records.worker import WorkerCommand
 from .schedule.record import Tick
-from .survived_errors import SurvivedErrors, count, is_own_cancellation
+from .survived_errors import SurvivedErrors, count_error, is_own_cancellation
 
 _logger = logging.getLogger("mainspring")
-# Seconds that coroutine subscribers have for their last events when the app is closed.
+# Seconds in which coroutine subscribers receive their last events when the app is closed.
 FLUSH_SECONDS = 5.0
-# Events that wait for one subscriber on one loop; what comes beyond is dropped, logged and counted.
-MAX_WAITING = 10_000
-# Events after which other tasks of the loop have their turn.
+# Events that wait for one subscriber on one event loop. Further ones are dropped, logged and counted.
+MAX_WAITING_EVENTS = 10_000
+# Events delivered before other tasks of the event loop get their turn.
 TURN_EVENTS = 100
 
 
@@ -42,7 +42,7 @@ class JobEnqueued(Event, frozen=True, kw_only=True):
     queue: str
     status: Literal["new", "duplicate", "replaced", "debounced"]
     run_at: datetime | None = None
-    """As it was asked for; None: at once."""
+    """As requested. None: at once."""
     schedule: str | None = None
 
 
@@ -51,61 +51,61 @@ class JobStarted(Event, frozen=True, kw_only=True):
 
 
 class JobEnded(Event, frozen=True, kw_only=True):
-    """A run ended and its outcome stands: outcome.state says what became of the job."""
+    """A run ended and its outcome was accepted. outcome.state is the job's new state."""
 
     job: Job
     outcome: Outcome
 
     @property
     def duration(self) -> timedelta | None:
-        """From the start of the run to its end, as its execution has it; None: the job never started."""
+        """The duration of the run. None if the job was never started."""
         began = self.job.started_at
         return None if began is None else max(self.outcome.finished_at - began, timedelta(0))
 
 
 class JobPartial(JobEnded, frozen=True, kw_only=True):
-    """A run completed although some of its items failed; outcome.failure says how many."""
+    """A run completed although some of its items failed. outcome.failure has their number."""
 
 
 class JobResultLost(JobEnded, frozen=True, kw_only=True):
-    """A run completed and its result could not be kept; outcome.failure says why."""
+    """A run completed, but its result could not be stored. outcome.failure has the reason."""
 
 
 class JobFailed(JobEnded, frozen=True, kw_only=True):
-    """A run that did not do its work; outcome.failure says why, outcome.state whether it is tried again."""
+    """A run failed. outcome.failure has the reason; outcome.state tells whether the job is retried."""
 
 
 class JobRetrying(JobFailed, frozen=True, kw_only=True):
-    """A run that failed and is followed by another: job.attempt says which it was, outcome.run_at when."""
+    """A run failed and will be retried at outcome.run_at. job.attempt is the number of the failed attempt."""
 
 
 class JobPostponed(JobEnded, frozen=True, kw_only=True):
-    """A run could not read the payload, which another version of the task has made: outcome.failure says more, and
-    outcome.run_at when a worker tries again."""
+    """A run could not decode the payload, which another version of the task has made. outcome.failure has the details;
+    a worker tries again at outcome.run_at."""
 
 
 class JobDied(JobFailed, frozen=True, kw_only=True):
-    """A run that was the job's last: the job is dead."""
+    """A run failed and the job is dead."""
 
 
 class JobStopped(JobFailed, frozen=True, kw_only=True):
-    """A run that ended because the job was cancelled."""
+    """A run ended because its job was cancelled."""
 
 
 class JobLost(Event, frozen=True, kw_only=True):
-    """A run's lease was lost: its outcome was refused, or not even offered."""
+    """A run lost its lease: the store refused its outcome, or the worker did not send it."""
 
     job: Job
 
     @property
     def duration(self) -> timedelta | None:
-        """From the start of the run until its loss was noticed; None: the job never started."""
+        """From the start of the run until the loss was noticed. None if the job was never started."""
         began = self.job.started_at
         return None if began is None else max(self.at - began, timedelta(0))
 
 
 class JobReported(Event, frozen=True, kw_only=True):
-    """A run under way has logged lines or told its progress, and the store has it."""
+    """The store has accepted log lines or progress of a run under way."""
 
     job: Job
     report: RunReport
@@ -116,14 +116,14 @@ class JobsExpired(Event, frozen=True, kw_only=True):
 
 
 class JobsChanged(Event, frozen=True, kw_only=True):
-    """Somebody has cancelled, retried, paused, resumed, updated or deleted these jobs through this app."""
+    """These jobs were cancelled, retried, paused, resumed, updated or deleted through this app."""
 
     action: Action
     ids: tuple[JobId, ...]
 
 
 class JobsPruned(Event, frozen=True, kw_only=True):
-    """Finished jobs that retention has removed, with their history."""
+    """Retention has deleted these finished jobs with their history."""
 
     state: State
     task: str
@@ -131,41 +131,41 @@ class JobsPruned(Event, frozen=True, kw_only=True):
 
 
 class Pruned(Event, frozen=True, kw_only=True):
-    """Retention has removed so many jobs; JobsPruned says which, where somebody wants to know."""
+    """Retention has deleted `count` jobs. JobsPruned has their ids; it is emitted only if it has subscribers."""
 
     count: int
 
 
 class TickFired(Event, frozen=True, kw_only=True):
-    """A schedule came to a tick, and its job was made."""
+    """A schedule reached a tick, and its job was enqueued."""
 
     schedule: str
     tick: Tick
 
 
 class TickPassed(Event, frozen=True, kw_only=True):
-    """A tick, or several, for which no job was made: tick.what and tick.reason say why."""
+    """One or more ticks passed without a job. tick.what and tick.reason tell why."""
 
     schedule: str
     tick: Tick
 
 
 class SchedulePaused(Event, frozen=True, kw_only=True):
-    """A schedule has paused itself after as many failures in a row as it allows."""
+    """A schedule was paused after the number of failures in a row that it allows."""
 
     schedule: str
     note: str
 
 
 class SchedulesChanged(Event, frozen=True, kw_only=True):
-    """Somebody has changed these schedules through this app; "declare": the code did, when a worker started."""
+    """These schedules were changed through this app; by "declare" if the code did, when a worker started."""
 
     action: Literal["declare", "create", "update", "pause", "resume", "reschedule", "rebalance", "delete"]
     names: tuple[str, ...]
 
 
 class QueuePaused(Event, frozen=True, kw_only=True):
-    """Somebody has paused this queue through this app."""
+    """This queue was paused through this app."""
 
     queue: str
 
@@ -175,7 +175,7 @@ class QueueResumed(Event, frozen=True, kw_only=True):
 
 
 class LeaderChanged(Event, frozen=True, kw_only=True):
-    """A leader of this app has begun to lead, or does so no longer."""
+    """A leader of this app has begun to lead, or has ceased to."""
 
     name: str
     holder: str
@@ -184,7 +184,7 @@ class LeaderChanged(Event, frozen=True, kw_only=True):
 
 
 class SlotLeaked(Event, frozen=True, kw_only=True):
-    """A run ignores its interruption: its job has been settled, and its slot is lost until it ends."""
+    """A run ignores its interruption. Its outcome is recorded, and its slot is lost until the run ends."""
 
     job: Job
     stack: str
@@ -195,7 +195,7 @@ class WorkerStarted(Event, frozen=True, kw_only=True):
 
 
 class WorkerStopping(Event, frozen=True, kw_only=True):
-    """No more claims; `running` jobs have `grace` seconds to end before they are released."""
+    """The worker claims no more jobs. The `running` ones have `grace` seconds to end before they are released."""
 
     worker: WorkerId
     running: int
@@ -207,31 +207,36 @@ class WorkerStopped(Event, frozen=True, kw_only=True):
 
 
 class WorkersOrdered(Event, frozen=True, kw_only=True):
-    """Somebody has given these workers orders through this app; each hears them at its next beat."""
+    """These workers were given a command through this app. Each receives it with its next beat."""
 
     action: WorkerCommand
     workers: tuple[WorkerId, ...]
 
 
 class StoreTrouble(Event, frozen=True, kw_only=True):
-    """A store call failed and will be repeated in `again` seconds."""
+    """A call of the store failed and will be repeated in `again` seconds."""
 
     doing: str
     error: str
     again: float
 
 
-def enqueued(at: datetime, job: NewJob, answer: Enqueued | None = None) -> JobEnqueued:
-    """The store has taken the job, or has said what it did instead."""
+def enqueued_event(at: datetime, job: NewJob, answer: Enqueued | None = None) -> JobEnqueued:
+    """The event for a job that the store has accepted. `answer` is the store's, None for a new job."""
     status = "new" if answer is None or answer.status == "refused" else answer.status
     return JobEnqueued(
-        at=at, id=answer.id if answer else job.id, task=job.task, queue=job.queue, status=status, run_at=job.run_at,
+        at=at,
+        id=answer.id if answer else job.id,
+        task=job.task,
+        queue=job.queue,
+        status=status,
+        run_at=job.run_at,
         schedule=job.schedule,
-    )  # fmt: skip
+    )
 
 
-def ended(at: datetime, job: Job, outcome: Outcome) -> JobEnded:
-    """The most telling event for a run whose outcome stands."""
+def ended_event(at: datetime, job: Job, outcome: Outcome) -> JobEnded:
+    """The most specific event for a run whose outcome was accepted."""
     if outcome.failure is None:
         return JobEnded(at=at, job=job, outcome=outcome)
     if outcome.partial:
@@ -253,11 +258,11 @@ E = TypeVar("E", bound=Event)
 
 
 class EventsDropped(MainspringError):
-    """A coroutine subscriber got more events than it could take."""
+    """Events were dropped because a coroutine subscriber was too slow."""
 
 
-class _Line:
-    """The events that wait on one loop, and the task that delivers them while there are any."""
+class _LoopQueue:
+    """The events that wait on one event loop, and the task that delivers them while there are any."""
 
     def __init__(self) -> None:
         self.waiting: deque[Any] = deque()
@@ -265,90 +270,90 @@ class _Line:
 
 
 class AsyncSubscriber:
-    """Calls `act` with each event, after the code that emitted it has gone on."""
+    """Calls the coroutine function `act` with each event, after emit() has returned."""
 
     def __init__(self, act: Callable[[Any], Any]) -> None:
         self.act = act
-        self._lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
+        self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopQueue] = WeakKeyDictionary()
         self._dropped = SurvivedErrors("subscriber", "events beyond the limit are dropped")
 
     def __call__(self, event: object) -> None:
         loop = asyncio.get_running_loop()
-        line = self._lines.setdefault(loop, _Line())
-        if len(line.waiting) >= MAX_WAITING:
-            self._dropped(EventsDropped(f"{MAX_WAITING:,} events wait for subscriber {self.act!r}"))
+        queue = self._queues.setdefault(loop, _LoopQueue())
+        if len(queue.waiting) >= MAX_WAITING_EVENTS:
+            self._dropped(EventsDropped(f"{MAX_WAITING_EVENTS:,} events wait for subscriber {self.act!r}"))
             return
-        line.waiting.append(event)
-        if line.task is None:
-            # Without the context of the run that emitted it: what the subscriber logs is not the run's.
-            line.task = loop.create_task(self._deliver(line), context=Context())
+        queue.waiting.append(event)
+        if queue.task is None:
+            # In an empty context: what the subscriber logs must not belong to the run that emitted the event.
+            queue.task = loop.create_task(self._deliver(queue), context=Context())
 
-    async def _deliver(self, line: _Line) -> None:
+    async def _deliver(self, queue: _LoopQueue) -> None:
         try:
-            while line.waiting:
-                for _ in range(min(TURN_EVENTS, len(line.waiting))):
-                    await self._call(line.waiting.popleft())
-                await asyncio.sleep(0)  # a subscriber that never waits gives other tasks no turn
+            while queue.waiting:
+                for _ in range(min(TURN_EVENTS, len(queue.waiting))):
+                    await self._call(queue.waiting.popleft())
+                await asyncio.sleep(0)  # a subscriber that never waits would give other tasks no turn
         finally:
-            line.task = None
+            queue.task = None
 
     async def _call(self, event: object) -> None:
         try:
             await self.act(event)
-        except BaseException as error:  # of any kind: a task that ends by SystemExit ends the event loop
+        except BaseException as error:  # even SystemExit: in a task it would end the event loop
             if is_own_cancellation(error):
                 raise
             _logger.exception("subscriber %r raised on %s", self.act, type(event).__name__)
-            count("subscriber", error)
+            count_error("subscriber", error)
 
     async def flush(self, timeout: float) -> None:
-        """Waits until the events of this loop are delivered; after `timeout` seconds those left are dropped."""
-        line = self._lines.get(asyncio.get_running_loop())
-        if line is None or line.task is None or line.task is asyncio.current_task():
+        """Waits until the events of this event loop are delivered. After `timeout` seconds the others are dropped."""
+        queue = self._queues.get(asyncio.get_running_loop())
+        if queue is None or queue.task is None or queue.task is asyncio.current_task():
             return
-        await asyncio.wait([line.task], timeout=timeout)
-        if line.task is not None:
-            left = len(line.waiting)
-            line.waiting.clear()
-            line.task.cancel()
+        await asyncio.wait([queue.task], timeout=timeout)
+        if queue.task is not None:
+            left = len(queue.waiting)
+            queue.waiting.clear()
+            queue.task.cancel()
             text = f"subscriber {self.act!r} was still at work after {timeout:g} s"
             self._dropped(EventsDropped(f"{text}: its call is cancelled, {left:,} more events are dropped"))
 
 
 class Bus:
-    """Hands events to subscribers after the fact; nothing they do reaches the engine.
+    """Delivers events to subscribers. An error of a subscriber does not reach the engine.
 
-    A plain function is called where the event happens, so it should be quick. A coroutine function is called on the
-    same event loop a little later, one event at a time and in their order; up to MAX_WAITING of them wait.
+    A plain function is called by emit(), so it should be fast. A coroutine function is called later on the same event
+    loop, one event at a time and in order; at most MAX_WAITING_EVENTS wait for it.
     """
 
     def __init__(self) -> None:
         self._subscribers: dict[type[Event], list[Callable[[Any], object]]] = {}
-        self._heard_by: dict[type[Event], tuple[Callable[[Any], object], ...]] = {}
+        self._cached_acts: dict[type[Event], tuple[Callable[[Any], object], ...]] = {}
 
     def subscribe(self, kind: type[E], act: Callable[[E], object]) -> None:
-        """`act` gets every event of this kind and of those derived from it; Event is all of them."""
+        """Calls `act` with every event of this class and its subclasses. Event stands for all events."""
         if not isinstance(kind, type) or not issubclass(kind, Event):
             raise BadInput(f"subscribers name a kind of event, e.g. JobEnded; got {kind!r:.80}")
         if not callable(act):
             raise BadInput(f"a subscriber is a function of one event, async or not; got {act!r:.80}")
         self._subscribers.setdefault(kind, []).append(AsyncSubscriber(act) if is_async(act) else act)
-        self._heard_by = {}
+        self._cached_acts = {}
 
     def unsubscribe(self, kind: type[E], act: Callable[[E], object]) -> None:
         for one in self._subscribers.get(kind, ()):
             if act in (one, getattr(one, "act", None)):
                 self._subscribers[kind].remove(one)
-                self._heard_by = {}
+                self._cached_acts = {}
                 return
 
     async def flush(self, timeout: float = FLUSH_SECONDS) -> None:
-        """Waits until coroutine subscribers on this loop have had every event so far, or `timeout` seconds are over."""
+        """Waits until coroutine subscribers on this event loop have received all events, at most `timeout` seconds."""
         waits = {one for acts in self._subscribers.values() for one in acts if isinstance(one, AsyncSubscriber)}
         await asyncio.gather(*(one.flush(timeout) for one in waits))
 
     def wants(self, kind: type[Event]) -> bool:
-        """Whether it is worth making such an event at all."""
+        """Whether an event of this class has subscribers."""
         return bool(self._acts(kind))
 
     def emit(self, event: Event) -> None:
@@ -357,14 +362,14 @@ class Bus:
                 act(event)
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # one that says CancelledError would end the loop it is called from
+            except BaseException as error:  # a CancelledError would end the loop that emitted the event
                 _logger.exception("subscriber %r raised on %s", act, type(event).__name__)
-                count("subscriber", error)
+                count_error("subscriber", error)
 
     def _acts(self, kind: type[Event]) -> tuple[Callable[[Any], object], ...]:
-        # A new one with each subscription: another thread may be about to write what it found before.
-        heard_by = self._heard_by
-        acts = heard_by.get(kind)
+        # Each subscription replaces this cache: another thread may still write an outdated entry into the old one.
+        cached = self._cached_acts
+        acts = cached.get(kind)
         if acts is None:
-            heard_by[kind] = acts = tuple(act for base in kind.__mro__ for act in self._subscribers.get(base, ()))
+            cached[kind] = acts = tuple(act for base in kind.__mro__ for act in self._subscribers.get(base, ()))
         return acts

@@ -1,8 +1,8 @@
-"""Named places where a test may kill or stop the process; no-ops unless MAINSPRING_FAILPOINTS asks.
+"""Failpoints: named places where a test can kill or stop the process. They do nothing by default.
 
-`MAINSPRING_FAILPOINTS="claim.after_commit=kill:3"` kills the process at the third time it passes there;
-`stop` instead of `kill` halts it until it is continued. `$MAINSPRING_FAILPOINT_LOG` names a file that gets a
-line for each one reached.
+`MAINSPRING_FAILPOINTS="claim.after_commit=kill:3"` kills the process the third time it reaches that point.
+`stop` in place of `kill` stops it until it is continued. $MAINSPRING_FAILPOINT_LOG names a file to which a line is
+written for each failpoint that acts.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _armed = _parse(os.environ.get("MAINSPRING_FAILPOINTS", ""))
 
 
 def failpoint(name: str) -> None:
+    """Kills or stops the process here if the failpoint is armed and its count is reached."""
     if name not in _armed:
         return
     action, left = _armed[name]

@@ -1,4 +1,4 @@
-"""Whether an app is alive and ready, and if not, why."""
+"""The health of an app: whether it is live and ready, and the reasons if it is not."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from .store import Store
 from .survived_errors import SurvivedErrors
 from .worker.worker import Worker
 
-# Real seconds that the store may take to answer.
-PATIENCE = 5.0
-SILENT = "the store does not answer"
-_unanswered = SurvivedErrors("health", "whoever asks hears that this is not ready")
+# Seconds of real time that the store may take to answer.
+STORE_TIMEOUT_SECONDS = 5.0
+NO_ANSWER = "the store does not answer"
+_unanswered = SurvivedErrors("health", "the answer is that this process is not ready")
 DEAF = "notifications do not reach it, so it looks for jobs at its poll interval; mainspring doctor says why"
 
 
 class Health(Struct, frozen=True):
-    """`live`: every loop here has turned recently, if only to meet a store that fails. `ready`: it answers as well."""
+    """`live`: all loops of the workers here turned recently, even if the store fails. `ready`: it answers as well."""
 
     live: bool
     ready: bool
     reasons: list[str]
-    """Empty if all is well."""
+    """Why it is not live or not ready. Empty if it is both."""
     notes: list[str] = []
-    """What works, and could work better."""
+    """Problems that do not affect readiness."""
 
     def answer(self, question: Literal["live", "ready"]) -> ProbeResult:
         well = self.live if question == "live" else self.ready
-        # Anybody may ask over HTTP: where the store is, and why it does not answer, is for the log.
-        told = [_for_strangers(reason) for reason in self.reasons]
-        return ProbeResult(200 if well else 503, Body("ok" if well else "failing", told, self.notes))
+        # The probe needs no authentication: the store's address and error are for the log only.
+        reasons = [_without_details(reason) for reason in self.reasons]
+        return ProbeResult(200 if well else 503, Body("ok" if well else "failing", reasons, self.notes))
 
 
-def _for_strangers(reason: str) -> str:
-    if not reason.startswith(SILENT):
+def _without_details(reason: str) -> str:
+    if not reason.startswith(NO_ANSWER):
         return reason
     _unanswered(StoreUnavailable(reason))
-    return f"{SILENT}; the log says why"
+    return f"{NO_ANSWER}; the log says why"
 
 
 class Body(Struct, frozen=True):
@@ -52,14 +52,19 @@ class Body(Struct, frozen=True):
 
 
 class ProbeResult(Struct, frozen=True):
-    """To whoever asks over HTTP."""
+    """The HTTP response to a probe."""
 
     code: int
     body: Body
 
 
-async def check(opened: Callable[[], Awaitable[Store]], workers: Iterable[Worker], *, store: bool = True) -> Health:
-    """Without `store` it is not asked: one that is away is no reason to start a live process anew."""
+async def check_health(
+    opened: Callable[[], Awaitable[Store]], workers: Iterable[Worker], *, store: bool = True
+) -> Health:
+    """The health of these workers and, with `store`, of the store.
+
+    A liveness probe does not ask the store: a store that is down is no reason to restart the process.
+    """
     workers = list(workers)
     stuck = [reason for worker in workers for reason in worker.stuck()]
     trouble = await _trouble(opened) if store else []
@@ -69,12 +74,12 @@ async def check(opened: Callable[[], Awaitable[Store]], workers: Iterable[Worker
 
 async def _trouble(opened: Callable[[], Awaitable[Store]]) -> list[str]:
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
             store = await opened()
             await store.time()
             trouble = (await store.schema()).trouble
     except TimeoutError:
-        return [f"the store has not answered within {PATIENCE:g} s"]
-    except Exception as error:  # whatever it is, the answer to "how are you?" is an answer
-        return [mask_text(f"{SILENT}: {error}")]
+        return [f"the store has not answered within {STORE_TIMEOUT_SECONDS:g} s"]
+    except Exception as error:  # any error of the store is an answer to the probe
+        return [mask_text(f"{NO_ANSWER}: {error}")]
     return [trouble] if trouble else []

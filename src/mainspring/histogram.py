@@ -1,4 +1,4 @@
-"""Durations and sizes counted in buckets, so that any number of them takes little room and can be added. Pure."""
+"""Log-linear histograms of durations and sizes: small for any number of values, and they can be added. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 
 def bucket_of(us: int) -> int:
-    """A number for durations alike: four to each doubling, so a percentile is within 13 % of the truth."""
+    """The bucket of a value: four buckets for each power of two, so percentiles are within 13 % of the exact value."""
     if us < 4:
         return us
     bits = us.bit_length()
@@ -14,7 +14,7 @@ def bucket_of(us: int) -> int:
 
 
 def midpoint(number: int) -> float:
-    """The duration in seconds that a bucket stands for."""
+    """The middle of a bucket, in seconds."""
     if number < 12:
         return number / 1e6
     bits, part = divmod(number, 4)
@@ -22,15 +22,15 @@ def midpoint(number: int) -> float:
 
 
 def count_below(spread: Mapping[int, int], power: int) -> int:
-    """How many are less than two to that power (from the second on): a bucket never lies on both sides of it."""
+    """The number of values less than 2 ** power, for a power of at least 2. Exact: no bucket crosses that limit."""
     return sum(count for number, count in spread.items() if number < 4 * (power + 1))
 
 
 def percentile(spread: Mapping[int, int], share: float, ends: tuple[int, int] | None = None) -> float | None:
-    """Seconds within which that share of the runs was over, within 13 % of the truth.
+    """The duration in seconds that `share` of the values do not exceed, within 13 % of the exact value.
 
-    `ends` are the shortest and the longest duration in microseconds: with them the figure never lies outside of what
-    was observed, and runs that all took the same time have that time as every percentile.
+    `ends` are the smallest and the largest value in microseconds. With them the result is never outside of the observed
+    range; if all values are equal, every percentile is that value.
     """
     left = share * sum(spread.values())
     for number in sorted(spread):
@@ -41,7 +41,7 @@ def percentile(spread: Mapping[int, int], share: float, ends: tuple[int, int] | 
 
 
 def _between(number: int, count: int, least: int, most: int) -> float:
-    """The microseconds that a bucket stands for where these are the ends: an end that is alone in it is exact."""
+    """The value of a bucket in microseconds, between `least` and `most`. Exact if one of these is alone in it."""
     if count == 1 and number in (bucket_of(most), bucket_of(least)):
         return most if number == bucket_of(most) else least
     return min(max(midpoint(number) * 1e6, least), most)

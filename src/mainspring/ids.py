@@ -1,4 +1,4 @@
-"""Job ids: UUIDv7, minted by the caller, so that a repeated request is the same job."""
+"""Job ids: UUIDv7, made by the caller, so that a repeated request is the same job."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ _last = 0
 _tail = ""
 
 
-def _draw() -> None:
-    """62 random bits that this process alone has: drawn once, since drawing them for each id costs more than the id."""
+def _draw_random_bits() -> None:
+    """Draws 62 random bits, once for this process: drawing them for each id would cost more than the id."""
     global _lock, _tail
     _lock = threading.Lock()  # another thread may have held it when this process was forked
     bits = int.from_bytes(os.urandom(8), "big") & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
     _tail = f"-{bits >> 48:04x}-{bits & 0xFFFF_FFFF_FFFF:012x}"
 
 
-_draw()
+_draw_random_bits()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_draw)
+    os.register_at_fork(after_in_child=_draw_random_bits)
 
 
 def new_id(now: datetime) -> str:
-    """A UUIDv7 that sorts after every one this process has minted before."""
+    """A UUIDv7 that sorts after every other one this process has made."""
     global _last
-    # 48 bits of milliseconds and 12 bits that count on within one: RFC 9562, method 1.
+    # 48 bits of milliseconds and 12 bits that count within a millisecond: RFC 9562, method 1.
     stamp = int(now.timestamp() * 1000) << 12
     with _lock:
         _last = stamp = stamp if stamp > _last else _last + 1
     return f"{_head(stamp >> 12)}{stamp & 0xFFF:03x}{_tail}"
 
 
-def new_series(now: datetime) -> str:
-    """The first of many ids that nobody else mints: those that follow it can be told from it alone."""
+def new_id_series(now: datetime) -> str:
+    """The first id of a series. nth_id() computes the others from it; no other caller makes ids of the series."""
     bits = int.from_bytes(os.urandom(8), "big") & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
     return f"{new_id(now)[:19]}{bits >> 48:04x}-{bits & 0xFFFF_FFFF_FFFF:012x}"
 
 
-def following(first: str, n: int) -> str:
-    """The n-th id after the first of a series; n is below a million."""
+def nth_id(first: str, n: int) -> str:
+    """The n-th id after the first of a series. n is less than a million."""
     stamp = (int(first[:8], 16) << 28) + (int(first[9:13], 16) << 12) + int(first[15:18], 16) + n
     return f"{_head(stamp >> 12)}{stamp & 0xFFF:03x}{first[18:]}"
 
 
 @lru_cache(maxsize=4)
 def _head(ms: int) -> str:
-    """The same for all ids of a millisecond, of which a bulk enqueue has many."""
+    """The first part of an id. Cached, since a bulk enqueue makes many ids in one millisecond."""
     return f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7"

@@ -1,4 +1,4 @@
-"""Leader: one of many, elected through the store for a term at a time."""
+"""Leader election: one of many candidates leads, for one term at a time, decided by the store."""
 
 from __future__ import annotations
 
@@ -16,30 +16,32 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from .clock import StoreClock, Timer
-from .config import LEAST_TTL
+from .config import MIN_TTL_SECONDS
 from .errors import BadInput, BadSetting, NotLeader, ShuttingDown, StoreUnavailable
 from .events import Bus, LeaderChanged
 from .poll_interval import poll_interval
 from .schedule.record import LeaderTerm
 from .store import Store
-from .store_retry import trouble
-from .survived_errors import count
+from .store_retry import store_trouble
+from .survived_errors import count_error
 from .sync import Sync
 
 T = TypeVar("T")
-# The share of a term after which a leader that could not prolong it stops believing. The rest is for the clocks:
-# corrected to the store's they are wrong by 0.1 s at most, on either side, so a term is never shorter than LEAST_TTL.
-BELIEF = 0.8
-# Seconds between two looks at a store that is busy with other things.
-REST = 0.5
-# Real seconds to give a term back; a store that hangs does not keep anybody from stopping.
-LEAVE = 5.0
+# The share of a term after which a leader that could not renew it ceases to lead. The rest is a margin for the clocks:
+# corrected to the store's they are wrong by at most 0.1 s on either side, so a term is never shorter than
+# MIN_TTL_SECONDS.
+BELIEF_SHARE = 0.8
+# Minimum seconds between two requests for leadership.
+BUSY_RETRY_SECONDS = 0.5
+# Seconds of real time to return a term: a store that hangs must not delay the stop of a process.
+RELEASE_TIMEOUT_SECONDS = 5.0
 
 _logger = logging.getLogger("mainspring")
 
 
-class Held(Struct, frozen=True):
-    """A term that is ours, and how long we may believe so: by the store's time and by this machine's, both."""
+class HeldTerm(Struct, frozen=True):
+    """A term that this candidate holds. It leads until `until` by the store's time and until `ends` by this machine's,
+    whichever comes first."""
 
     term: int
     until: datetime
@@ -47,9 +49,9 @@ class Held(Struct, frozen=True):
 
 
 class Leader:
-    """A candidate for one leadership. Two of them are rivals, in one process as in two; it belongs to one event loop.
+    """A candidate for one leadership. Two candidates are rivals, even in one process. It belongs to one event loop.
 
-    A term that was lost or released is over: whoever leads again does so in a later one.
+    A term that was lost or released has ended: a candidate that leads again does so in a later term.
     """
 
     def __init__(
@@ -64,44 +66,44 @@ class Leader:
         bus: Bus,
         instance: str = "",
     ) -> None:
-        """Terms last `ttl` seconds unless prolonged, every `refresh`; who waits looks every `poll` at least."""
-        if ttl < LEAST_TTL:
-            raise BadSetting(f"leader {name!r}: ttl must be at least {LEAST_TTL:g} s; clocks are not more exact")
+        """Terms last `ttl` seconds and are renewed every `refresh`. A waiting candidate asks at least every `poll`."""
+        if ttl < MIN_TTL_SECONDS:
+            raise BadSetting(f"leader {name!r}: ttl must be at least {MIN_TTL_SECONDS:g} s; clocks are not more exact")
         self.name = name
         self._ttl = ttl
-        self._margin = ttl * (1 - BELIEF)
+        self._margin = ttl * (1 - BELIEF_SHARE)
         self._refresh = refresh
         self._poll = poll
         self._opened = opened
         self._clock = clock
         self._bus = bus
         self._instance = instance or socket.gethostname()
-        self._heard: list[Callable[[bool], object]] = []
-        self._be_born()
+        self._listeners: list[Callable[[bool], object]] = []
+        self._reset()
 
-    def _be_born(self) -> None:
+    def _reset(self) -> None:
         self._pid = os.getpid()
         self.holder = f"{self._instance}-{self._pid}-{os.urandom(4).hex()}"
-        """Who we are in the store."""
-        self._held: Held | None = None
-        self._past = 0
-        self._unsure = False
-        self._guard: Timer | None = None
-        self._keeper: asyncio.Task[None] | None = None
-        self._kept = 0
-        self._turn = asyncio.Lock()
-        self._gone = asyncio.Event()
+        """The name of this candidate in the store."""
+        self._held: HeldTerm | None = None
+        self._last_term = 0
+        self._may_hold = False
+        self._end_timer: Timer | None = None
+        self._renewal: asyncio.Task[None] | None = None
+        self._renewed_term = 0
+        self._lock = asyncio.Lock()
+        self._lost = asyncio.Event()
 
-    def _here(self) -> None:
-        """A fork is somebody else, and leads nothing."""
+    def _check_fork(self) -> None:
+        """Makes a forked process another candidate, which does not lead."""
         if self._pid != os.getpid():
-            self._be_born()
+            self._reset()
 
     def __repr__(self) -> str:
         return f"<Leader {self.name!r} {self.holder} {'leads' if self.is_leader else 'does not lead'}>"
 
     def through(self, wrap: Callable[[Store], Store]) -> None:
-        """Its calls of the store go through what `wrap` makes of it."""
+        """Wraps the store for the calls of this leader."""
         opened = self._opened
 
         async def wrapped() -> Store:
@@ -109,24 +111,24 @@ class Leader:
 
         self._opened = wrapped
 
-    # asking
+    # status
 
     @property
     def is_leader(self) -> bool:
-        """Never true in two places at once, however late a store answers; asks no store."""
+        """Whether this candidate leads. Never true in two places at once, however late the store answers."""
         return self.term is not None
 
     @property
     def term(self) -> int | None:
-        """The number of the term it leads in, greater than all before; None: it does not lead."""
+        """The number of the term in which it leads, greater than all earlier ones. None if it does not lead."""
         held = self._held
         if held is None or self._pid != os.getpid():
             return None
-        believes = self._clock.monotonic() < held.ends and self._clock.now() < held.until
-        return held.term if believes else None
+        leads = self._clock.monotonic() < held.ends and self._clock.now() < held.until
+        return held.term if leads else None
 
     def check(self) -> int:
-        """The term, for the guard of whatever only the leader may do; NotLeader if it is not."""
+        """The term, to guard an action that only the leader may take. Raises NotLeader if it does not lead."""
         term = self.term
         if term is None:
             raise self._not_leader("acquire() waits for its turn")
@@ -136,10 +138,10 @@ class Leader:
         return NotLeader(f"{self.name!r} is not led from here ({self.holder}): {why}")
 
     def on_change(self, act: Callable[[bool], object]) -> Callable[[bool], object]:
-        """Has a plain function called with True when it begins to lead, and with False when it does no longer."""
+        """Calls a plain function with True when this candidate begins to lead, and with False when it ceases to."""
         if not callable(act) or inspect.iscoroutinefunction(act):
             raise BadInput(f"leader {self.name!r}: on_change takes a plain function of one argument, got {act!r:.80}")
-        self._heard.append(act)
+        self._listeners.append(act)
         return act
 
     @property
@@ -150,48 +152,48 @@ class Leader:
     # leading
 
     async def acquire(self, timeout: float | None = None, *, keep: bool = False) -> int:
-        """Waits for its turn; the term it leads in, perhaps already. NotLeader after `timeout` seconds.
+        """Waits until it leads, and returns the term. Raises NotLeader after `timeout` seconds; 0 asks once.
 
-        With `keep` the term is prolonged in the background until it is released or lost. A `timeout` of 0 asks once.
+        With `keep` the term is renewed in the background until it is released or lost.
         """
-        self._here()
+        self._check_fork()
         end = math.inf if timeout is None else self._clock.monotonic() + timeout
         try:
-            held = await self._elected(end)
+            held = await self._await_term(end)
         except BaseException:
-            if self._unsure and self._held is None:
-                await self._give_back()
+            if self._may_hold and self._held is None:
+                await self._return_term()
             raise
         if keep:
-            self._keep(held)
+            self._start_renewal(held)
         return held.term
 
     async def renew(self) -> int:
-        """Prolongs the term by another ttl from now. NotLeader, if it is over; StoreUnavailable changes nothing."""
-        self._here()
-        async with self._turn:
+        """Renews the term for a ttl from now. Raises NotLeader if it has ended. StoreUnavailable changes nothing."""
+        self._check_fork()
+        async with self._lock:
             self.check()
             held, store = self._held, await self._opened()
-            answer, sent = await self._lead(store, self._ttl)
+            answer, sent = await self._request_term(store, self._ttl)
             mine = answer.holder == self.holder
             if held is not None and held is self._held and mine and answer.term == held.term:
-                return self._adopt(answer, sent).term
+                return self._accept(answer, sent).term
             self._lose(held)
-            # Over before the store heard us: then it may have begun another term for us, which nobody asked for.
+            # The term ended before the request arrived, so the store may have begun another one for us: end it.
             if mine:
-                await self._lead(store, 0.0)
-            raise self._not_leader("the term was over when it was to be prolonged")
+                await self._request_term(store, 0.0)
+            raise self._not_leader("the term had ended when it was to be renewed")
 
     async def release(self) -> None:
-        """Ends the term, so that the next one need not wait for it. If the store does not answer, it ends by itself."""
-        self._here()
-        held, keeper, self._keeper = self._held, self._keeper, None
+        """Ends the term, so that another candidate can lead at once. If the store does not answer, the term expires."""
+        self._check_fork()
+        held, keeper, self._renewal = self._held, self._renewal, None
         self._lose(held)
         if keeper is not None:
             keeper.cancel()
             await asyncio.wait([keeper])
-        if held is not None or self._unsure:
-            await self._give_back()
+        if held is not None or self._may_hold:
+            await self._return_term()
 
     async def __aenter__(self) -> Leader:
         await self.acquire(keep=True)
@@ -201,22 +203,22 @@ class Leader:
         await self.release()
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Runs the coroutine function while it leads, and returns what it returns.
+        """Runs the coroutine function while this candidate leads, and returns its value.
 
-        When leadership is lost it is cancelled, and once it has ended and we lead again it is run again.
+        The coroutine is cancelled when leadership is lost. It is run again when this candidate leads again.
         """
         try:
             while True:
                 await self.acquire(keep=True)
-                working = asyncio.ensure_future(_awaited(work))
+                working = asyncio.ensure_future(_call(work))
                 if await self._ended_first(working):
                     return working.result()
         finally:
             await self.release()
 
     async def _ended_first(self, working: asyncio.Future[Any]) -> bool:
-        """Whether it ended of its own accord; if leadership was lost before, it has been cancelled."""
-        gone = asyncio.ensure_future(self._gone.wait())
+        """Whether the work ended before leadership was lost. If not, it has been cancelled."""
+        gone = asyncio.ensure_future(self._lost.wait())
         try:
             await asyncio.wait([working, gone], return_when=asyncio.FIRST_COMPLETED)
             if working.done():
@@ -227,127 +229,127 @@ class Leader:
             await asyncio.wait([working, gone])
         return not working.cancelled() and working.exception() is not None
 
-    # being elected
+    # election
 
-    async def _elected(self, end: float) -> Held:
-        """The term we lead in, sooner or later; NotLeader at the end."""
+    async def _await_term(self, end: float) -> HeldTerm:
+        """Waits for a term of ours. Raises NotLeader at `end`, which is a monotonic time."""
         failures = 0
         while True:
-            looked = self._clock.monotonic()
+            began = self._clock.monotonic()
             try:
                 store = await self._opened()
-                asked = await self._ask(store)
-                if isinstance(asked, Held):
-                    return asked
+                answer = await self._try_to_lead(store)
+                if isinstance(answer, HeldTerm):
+                    return answer
                 if (left := end - self._clock.monotonic()) <= 0:
-                    raise self._not_leader(f"{asked.holder} leads in term {asked.term}, until {asked.until}")
-                await self._wait(store, asked.until, left)
+                    raise self._not_leader(f"{answer.holder} leads in term {answer.term}, until {answer.until}")
+                await self._wait(store, answer.until, left)
                 failures = 0
             except StoreUnavailable as error:
                 failures += 1
                 if (left := end - self._clock.monotonic()) <= 0:
                     raise self._not_leader(f"the store does not answer: {error}") from error
-                await self._clock.sleep(self._trouble(error, failures, left))
-            if (rest := min(looked + REST, end) - self._clock.monotonic()) > 0:
+                await self._clock.sleep(self._report_trouble(error, failures, left))
+            if (rest := min(began + BUSY_RETRY_SECONDS, end) - self._clock.monotonic()) > 0:
                 await self._clock.sleep(rest)
 
-    def _trouble(self, error: StoreUnavailable, failures: int, most: float) -> float:
-        """Tells of it; the seconds until we try again."""
+    def _report_trouble(self, error: StoreUnavailable, failures: int, most: float) -> float:
+        """Emits the event of a failed store call. Returns the seconds until the next try."""
         doing = f"electing the leader of {self.name!r}"
-        told = trouble(error, failures, doing=doing, at=self._clock.now(), seed=self.holder, most=most)
-        self._bus.emit(told)
-        return told.again
+        event = store_trouble(error, failures, doing=doing, at=self._clock.now(), seed=self.holder, most=most)
+        self._bus.emit(event)
+        return event.again
 
     async def _wait(self, store: Store, until: datetime, left: float) -> None:
-        """Until somebody may have let go, the term is over or it is time to look again."""
+        """Waits until the current term may have ended, or for the poll interval."""
         over = (until - self._clock.now()).total_seconds()
         await store.wait(None, max(0.0, min(poll_interval(store, self._poll), over, left)))
 
-    async def _ask(self, store: Store) -> Held | LeaderTerm:
-        """Takes the leadership if it is free; else, whose it is."""
-        async with self._turn:
+    async def _try_to_lead(self, store: Store) -> HeldTerm | LeaderTerm:
+        """Takes the leadership if it is free. Returns our term, or that of the current leader."""
+        async with self._lock:
             if self._held is not None and self.is_leader:
                 return self._held
             await self._clock.learn(store.time)
-            # Only reads, most of the time: who waits must not be in the way of those who write.
+            # A waiting candidate only reads, so that it does not block writers.
             for known in await store.leaders(now=self._clock.now()):
                 if known.name == self.name and known.holder != self.holder:
                     self._lose(self._held)
                     return known
-            answer, sent = await self._lead(store, self._ttl)
-            if answer.holder == self.holder and answer.term == self._past:
-                # The store did not hear that it is over. No term is led twice, or fences would not hold.
-                await self._lead(store, 0.0)
-                answer, sent = await self._lead(store, self._ttl)
-            return self._adopt(answer, sent) if answer.holder == self.holder else answer
+            answer, sent = await self._request_term(store, self._ttl)
+            if answer.holder == self.holder and answer.term == self._last_term:
+                # The store does not know that this term has ended. No term is led twice, or fences would not hold.
+                await self._request_term(store, 0.0)
+                answer, sent = await self._request_term(store, self._ttl)
+            return self._accept(answer, sent) if answer.holder == self.holder else answer
 
-    async def _lead(self, store: Store, span: float) -> tuple[LeaderTerm, float]:
-        """The store's answer, and when we asked: belief counts from there, not from when the answer came."""
+    async def _request_term(self, store: Store, span: float) -> tuple[LeaderTerm, float]:
+        """The store's answer, and the monotonic time of the request, from which our term counts."""
         sent = self._clock.monotonic()
         await self._clock.learn(store.time)
         if (took := self._clock.monotonic() - sent) > self._margin / 2:
-            raise StoreUnavailable(f"the store took {took:.3g} s to say its time, too long to compare clocks")
+            raise StoreUnavailable(f"the store took {took:.3g} s to return its time, too long to compare clocks")
         now = self._clock.now()
-        self._unsure = span > 0
+        self._may_hold = span > 0
         answer = await store.lead(self.name, self.holder, until=now + timedelta(seconds=span), now=now)
-        self._unsure = False
+        self._may_hold = False
         return answer, sent
 
-    def _adopt(self, answer: LeaderTerm, sent: float) -> Held:
-        held = Held(answer.term, answer.until - timedelta(seconds=self._margin), sent + self._ttl - self._margin)
+    def _accept(self, answer: LeaderTerm, sent: float) -> HeldTerm:
+        held = HeldTerm(answer.term, answer.until - timedelta(seconds=self._margin), sent + self._ttl - self._margin)
         if self._clock.monotonic() >= held.ends or self._clock.now() >= held.until:
-            self._unsure = True
+            self._may_hold = True
             raise StoreUnavailable(f"the answer came too late to lead {self.name!r}")
         fresh = self._held is None or self._held.term != held.term
         if fresh:
             self._lose(self._held)
-        if self._guard is not None:
-            self._guard.cancel()
+        if self._end_timer is not None:
+            self._end_timer.cancel()
         self._held = held
-        # A store that fails or hangs must not keep us from knowing that it is over.
-        self._guard = self._clock.call_later(held.ends - self._clock.monotonic(), lambda: self._lapse(held))
+        # The timer ends our term even if the store fails or hangs.
+        self._end_timer = self._clock.call_later(held.ends - self._clock.monotonic(), lambda: self._lapse(held))
         if fresh:
-            self._gone.clear()
-            self._tell(held.term, True)
+            self._lost.clear()
+            self._announce(held.term, True)
         return held
 
-    def _lapse(self, held: Held) -> None:
+    def _lapse(self, held: HeldTerm) -> None:
         if self._held is held:
             self._lose(held)
 
-    def _lose(self, held: Held | None) -> None:
-        """It is over, whatever the store says: known here first, told once."""
+    def _lose(self, held: HeldTerm | None) -> None:
+        """Ends our term here, whatever the store says, and announces it once."""
         if held is None or self._held is None or self._held.term != held.term:
             return
-        self._held, self._past = None, held.term
-        if self._guard is not None:
-            self._guard.cancel()
-        self._gone.set()
-        self._tell(held.term, False)
+        self._held, self._last_term = None, held.term
+        if self._end_timer is not None:
+            self._end_timer.cancel()
+        self._lost.set()
+        self._announce(held.term, False)
 
-    async def _give_back(self) -> None:
-        """Tells the store that we do not lead, unless we do again."""
+    async def _return_term(self) -> None:
+        """Ends the term in the store, unless we lead again."""
         try:
-            async with asyncio.timeout(LEAVE), self._turn:
+            async with asyncio.timeout(RELEASE_TIMEOUT_SECONDS), self._lock:
                 if self._held is None:
-                    await self._lead(await self._opened(), 0.0)
+                    await self._request_term(await self._opened(), 0.0)
         except (StoreUnavailable, ShuttingDown, TimeoutError) as error:
-            text = "leader %r: the store was not told of its end (%s: %s); the term ends by itself within %g s"
+            text = "leader %r: the term could not be ended in the store (%s: %s); it expires within %g s"
             _logger.warning(text, self.name, type(error).__name__, error, self._ttl)
-            count("leader", error)
+            count_error("leader", error)
 
-    # keeping
+    # renewal
 
-    def _keep(self, held: Held) -> None:
-        if self._keeper is not None:
-            if self._kept == held.term and not self._keeper.done():
+    def _start_renewal(self, held: HeldTerm) -> None:
+        if self._renewal is not None:
+            if self._renewed_term == held.term and not self._renewal.done():
                 return
-            self._keeper.cancel()
-        self._keeper, self._kept = asyncio.create_task(self._prolong(held.term)), held.term
-        self._keeper.add_done_callback(self._report)
+            self._renewal.cancel()
+        self._renewal, self._renewed_term = asyncio.create_task(self._renew_until_lost(held.term)), held.term
+        self._renewal.add_done_callback(self._log_renewal_error)
 
-    async def _prolong(self, term: int) -> None:
-        """Renews until the term is lost; a store that fails is asked again until then."""
+    async def _renew_until_lost(self, term: int) -> None:
+        """Renews the term until it is lost. A failed renewal is repeated until then."""
         failures, wait = 0, self._refresh
         with suppress(NotLeader):
             while True:
@@ -359,26 +361,26 @@ class Leader:
                     failures, wait = 0, self._refresh
                 except StoreUnavailable as error:
                     failures += 1
-                    wait = self._trouble(error, failures, self._refresh)
+                    wait = self._report_trouble(error, failures, self._refresh)
 
-    def _report(self, keeper: asyncio.Task[None]) -> None:
-        """What ends it otherwise is said at once; the term then ends by itself."""
+    def _log_renewal_error(self, keeper: asyncio.Task[None]) -> None:
+        """Logs an unexpected error that ended the renewal. The term then expires."""
         if not keeper.cancelled() and (error := keeper.exception()) is not None:
-            text = "leader %r: the term is no longer prolonged: %s: %s"
+            text = "leader %r: the term is no longer renewed: %s: %s"
             _logger.error(text, self.name, type(error).__name__, error)
 
-    # who is told
+    # listeners
 
-    def _tell(self, term: int, leading: bool) -> None:
+    def _announce(self, term: int, leading: bool) -> None:
         event = LeaderChanged(at=self._clock.now(), name=self.name, holder=self.holder, term=term, leading=leading)
         self._bus.emit(event)
-        for act in tuple(self._heard):
+        for act in tuple(self._listeners):
             try:
                 act(leading)
             except (Exception, SystemExit) as error:
-                _logger.exception("leader %r: %r raised on being told %s", self.name, act, leading)
-                count("subscriber", error)
+                _logger.exception("leader %r: %r raised when called with %s", self.name, act, leading)
+                count_error("subscriber", error)
 
 
-async def _awaited(work: Callable[[], Awaitable[T]]) -> T:
+async def _call(work: Callable[[], Awaitable[T]]) -> T:
     return await work()

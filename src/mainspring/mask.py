@@ -1,6 +1,6 @@
-"""Secrets hidden from data and texts that leave the engine. Pure.
+"""Masking: secrets are hidden in data and texts that leave the engine. Pure.
 
-Better one word too many is hidden than one secret told. Mask first, truncate after: half a secret has no telling name.
+It hides too much rather than too little. Mask first, truncate afterwards: half a secret may not be recognised.
 """
 
 from __future__ import annotations
@@ -11,30 +11,32 @@ from collections.abc import Callable, Mapping, Sized
 from typing import Any
 
 MASK = "***"
-# Ends the line that stands for what was left out of a text.
-CUT = "characters left out …\n"
-# Data nested deeper than this is hidden whole.
-DEPTH = 100
-# A longer text is hidden whole: one pattern at a time goes over all of it, and nothing else runs meanwhile.
+# The end of the line that replaces the middle of a long text.
+CUT_MARK = "characters left out …\n"
+# Levels of data. Deeper data is hidden.
+MAX_DEPTH = 100
+# A longer text is hidden: each pattern scans all of it, and blocks the process meanwhile.
 MAX_TEXT_CHARACTERS = 1 << 20
-# Of one value, what lies beyond that many parts, or characters in texts, is hidden whole.
+# Parts of one value, and characters in all its texts. Everything beyond is hidden.
 MAX_PARTS = 100_000
 MAX_CHARACTERS = 2 << 20
 
-# Characters that a pattern goes over at a time, and more than any of them needs to know that it has found something.
-_STEP_CHARACTERS, _HEAD_CHARACTERS = 64 << 10, 1024
+# Characters that a pattern scans at a time.
+_STEP_CHARACTERS = 64 << 10
+# More characters than any pattern needs to recognise the beginning of a match.
+_HEAD_CHARACTERS = 1024
 
-# Parts of a name that make its value a secret, and words that do so only if the name ends with them.
+# Parts of a name that make its value a secret, and words that do so only at the end of a name.
 _PART = (
     r"(?i:passw(?:or)?d|passphrase|secret|token|authorization|cookie|credential|session[_-]?id"
     r"|(?:api|access|private|signing|encryption)[_-]?key|connection[_-]?string)"
 )
 _WORD = r"(?:(?<![A-Za-z])(?i:dsn|pwd|pass|auth|jwt)|(?<=[a-z])(?:Dsn|DSN|Pwd|Pass|Auth|Jwt|JWT))(?![A-Za-z0-9_-])"
-# How they begin: most of a text is passed by that alone, five times as fast.
+# The first letters of both: this look-ahead skips most of a text, five times as fast.
 _BEGIN = "(?=[acdejpstACDEJPST])"
 _NAME = re.compile(f"{_BEGIN}(?:{_PART}|{_WORD})")
-# The same in a text, as name=value, name: value or "name": "value". Every repeat is bounded or takes what it has found,
-# and no two starts look far over the same characters: each pattern is linear, whatever the text.
+# The same in a text, as name=value, name: value or "name": "value". Every repeat is bounded or possessive, and no two
+# starts scan far over the same characters: each pattern is linear in the length of any text.
 _PAIR = re.compile(
     rf"""{_BEGIN}((?:{_PART}[\w-]{{0,40}}+)|{_WORD})(\\{{0,8}}["']|)[\]]?[ \t]{{0,20}}(?:=[=>]?|:=?)[ \t]{{0,20}}"""
 )
@@ -48,7 +50,7 @@ _URL_END = re.compile(r"[\s\"'<>]")
 _MAX_PASSWORD_CHARACTERS = 512
 _BEARER = re.compile(r"(?i)\b(bearer[ \t]{1,20})([^\s\"',;]+)")
 _BASIC = re.compile(r"(?i)\b(basic[ \t]{1,20})([A-Za-z0-9+/]{4,2048}={0,2})")
-# An API key of our own, or the token of a first start.
+# An API key of Mainspring, or the sign-in token of a first start.
 _OWN_KEY = re.compile(r"\bms[kt]_[0-9a-z]{1,20}_[0-9A-Za-z]+")
 _WEB_TOKEN = re.compile(r"\beyJ[\w-]{8,}+\.[\w-]++\.[\w-]*+")
 _SEGMENT = re.compile(r"[\w-]*+")
@@ -58,22 +60,22 @@ _QUOTED = re.compile(r"""[bru]?(\\{0,8})(["'])""")
 _BARE, _BARE_JSON, _LINE = re.compile(r"[^\s&]*"), re.compile(r"[^\s,}\]]*"), re.compile(r"[^\r\n\"']*")
 _OPEN = "{[("
 _SIGNS = re.compile(r"""[\\"'{}()\[\]]""")
-# What no secret looks like; a masked text is masked again without a change.
+# Values that are no secrets. MASK is one of them, so that masking a text twice changes nothing.
 _PLAIN = frozenset({"null", "None", "true", "false", "True", "False", "", MASK})
 
 
 def mask(value: Any) -> Any:
-    """A copy of JSON-able data in which secrets are "***": whole values under telling names, parts of other texts."""
-    return _Masking().mask(value, DEPTH)
+    """A copy of JSON-able data with "***" for secrets: for values whose name tells it, and for parts of other texts."""
+    return _Masking().mask(value, MAX_DEPTH)
 
 
 def is_secret(name: str) -> bool:
-    """Whether a value under this name is to be hidden: password, apiKey, X-Auth-Token, redis_dsn."""
+    """Whether a value with this name is a secret: password, apiKey, X-Auth-Token, redis_dsn."""
     return _NAME.search(name) is not None
 
 
 def mask_text(text: str) -> str:
-    """The text without passwords in URLs, values of telling names, bearer tokens and private keys."""
+    """The text without passwords in URLs, values of secret names, bearer tokens and private keys."""
     if len(text) > MAX_TEXT_CHARACTERS:
         return MASK
     text = _without_private_keys(text)
@@ -89,9 +91,9 @@ def mask_text(text: str) -> str:
 
 
 def mask_to_cut(text: str, most: int = MAX_TEXT_CHARACTERS) -> str:
-    """The text without its secrets, to be cut by the caller: half a secret has no telling name.
+    """The text without its secrets, for a caller that cuts it afterwards: half a secret may not be recognised.
 
-    Of a text of more than `most` characters, its beginning, without a last word that may be half a secret.
+    For a text of more than `most` characters: its beginning, without a last word that may be half a secret.
     """
     if len(text) <= most:
         return mask_text(text)
@@ -99,13 +101,13 @@ def mask_to_cut(text: str, most: int = MAX_TEXT_CHARACTERS) -> str:
 
 
 def _without_last_word(text: str) -> str:
-    """Without a last word in which a secret may have begun that only what follows would tell."""
+    """The text without its last word, if a token or URL begins in it that cannot be recognised without the rest."""
     begin = max(text.rfind(" "), text.rfind("\n"), text.rfind("\t")) + 1
     return text[:begin] if "eyJ" in text[begin:] or "://" in text[begin:] else text
 
 
 def _search(pattern: re.Pattern[str], text: str, at: int) -> re.Match[str] | None:
-    """As pattern.search(text, at), in steps: while one of them goes on, no other thread of the process runs."""
+    """As pattern.search(text, at), but in steps, between which other threads can run."""
     while at < len(text):
         found = pattern.search(text, at, at + _STEP_CHARACTERS + _HEAD_CHARACTERS)
         if found is None or found.start() >= at + _STEP_CHARACTERS:
@@ -127,7 +129,7 @@ def _without(pattern: re.Pattern[str], text: str, shown: Callable[[re.Match[str]
 
 
 class _Masking:
-    """One value on its way, and what may still be looked at of it."""
+    """Masks one value, and counts down the parts and characters that may still be scanned."""
 
     def __init__(self) -> None:
         self._parts, self._characters = MAX_PARTS, MAX_CHARACTERS
@@ -164,17 +166,18 @@ class _Masking:
 
 
 def _is_count(name: str, value: Any) -> bool:
-    """max_tokens=100 counts them; a token is none."""
+    """Whether the value is a number of tokens, such as max_tokens=100, and not a token."""
     return name.lower().endswith("tokens") and str(value).isdecimal()
 
 
 def _without_private_keys(text: str) -> str:
-    """A key whose end was cut off is hidden to the end of the text, one whose beginning was, from where that was."""
+    """The text without private keys. A key without an end is hidden to the end of the text, a key without a beginning
+    from the cut, or from the beginning of the text."""
     parts, at = [], 0
     end = _search(_KEY_ENDS, text, 0) if "-----END " in text else None
     if end is not None and _search(_KEY_BEGINS, text[: end.start()], 0) is None:
-        cut = text.rfind(CUT, 0, end.start())
-        parts, at = [text[: cut + len(CUT)] if cut >= 0 else "", MASK], end.end()
+        cut = text.rfind(CUT_MARK, 0, end.start())
+        parts, at = [text[: cut + len(CUT_MARK)] if cut >= 0 else "", MASK], end.end()
     while (begin := _search(_KEY_BEGINS, text, at)) is not None:
         end = _search(_KEY_ENDS, text, begin.end())
         parts += [text[at : begin.start()], MASK]
@@ -188,7 +191,7 @@ def _without_web_tokens(text: str) -> str:
         end = at + 1
         if at == 0 or not (text[at - 1].isalnum() or text[at - 1] == "_"):
             found = _WEB_TOKEN.match(text, at)
-            # Where this is none, nothing that begins later in the same segment is: it goes on in the same way.
+            # If no token begins here, none begins later in the same segment: the rest of it would be the same.
             end = found.end() if found else _end(_SEGMENT, text, at)
             if found:
                 parts += [text[done:at], MASK]
@@ -198,7 +201,7 @@ def _without_web_tokens(text: str) -> str:
 
 
 def _without_passwords(text: str) -> str:
-    """URLs keep their user. A password may have an @ in it: it ends at the last one of the word."""
+    """The text without passwords in URLs; user names stay. A password may contain @: it ends at the word's last one."""
     parts, done, at, word_ends = [], 0, 0, -1
     while (found := _search(_URL, text, at)) is not None:
         scheme, at = found[1], found.end()
@@ -223,7 +226,7 @@ def _without_credentials(match: re.Match[str]) -> str:
 
 
 def _without_values(text: str) -> str:
-    """Every value of a telling name hidden, quotes kept, so that JSON stays JSON."""
+    """The text without the values of secret names. Quotes are kept, so that JSON remains JSON."""
     parts, at = [], 0
     while (found := _search(_PAIR, text, at)) is not None:
         name, begin = found[1], found.end()
@@ -234,7 +237,7 @@ def _without_values(text: str) -> str:
 
 
 def _value(text: str, begin: int, name: str, quoted: str) -> tuple[int, str]:
-    """Where the value that begins there ends, and what to show for it."""
+    """The end of the value that begins at `begin`, and the text to show in its place."""
     if (quote := _QUOTED.match(text, begin)) is not None:
         end = _closing(text, quote.end(), quote[1], quote[2])
         hidden = text[quote.end() : end] and MASK
@@ -255,7 +258,7 @@ def _end(pattern: re.Pattern[str], text: str, begin: int) -> int:
 
 
 def _closing(text: str, begin: int, escape: str, quote: str) -> int:
-    """Where the quoted value ends: before its closing quote, or with the text if that was cut off."""
+    """The end of a quoted value: its closing quote, or the end of the text if that is missing."""
     at = begin
     while (at := text.find(quote, at)) >= 0:
         before = 0
@@ -270,7 +273,7 @@ def _closing(text: str, begin: int, escape: str, quote: str) -> int:
 
 
 def _bracket(text: str, begin: int) -> int:
-    """Just beyond the bracket that closes the one there; the end of the text if none does."""
+    """The end of the bracket that opens at `begin`, after its closing one. The end of the text if that is missing."""
     depth, inside, skipped = 0, "", -1
     for found in _SIGNS.finditer(text, begin):
         char, at = found[0], found.start()

@@ -1,4 +1,4 @@
-"""Patience: how long who waits for a store's news may go without looking."""
+"""The poll interval: how long a waiting loop may go without asking the store."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import random
 
 from .store import Store
 
-# Seconds between two looks where word of everything is heard; beats look for what a lost word was about.
-REST = 90.0
+# Seconds between two polls while the store's notifications arrive. Beats find what a lost notification was about.
+LISTENING_POLL_SECONDS = 90.0
 
 
 def poll_interval(store: Store, poll: float) -> float:
-    """`poll`, or far longer where news come by themselves; then not the same for all, so that nobody looks together."""
-    return max(poll, random.uniform(0.8, 1.0) * REST) if store.hears() else poll
+    """Seconds: `poll`, or much longer while the store's notifications arrive. Randomised, so that processes do not poll
+    together."""
+    return max(poll, random.uniform(0.8, 1.0) * LISTENING_POLL_SECONDS) if store.hears() else poll

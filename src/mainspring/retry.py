@@ -1,4 +1,4 @@
-"""Backoff curves: how long to wait before the n-th retry. Pure."""
+"""Backoff: the delay before the n-th retry. Pure."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .suggest import SuggestingStructMeta
 
 
 class Backoff(Struct, frozen=True, omit_defaults=True, metaclass=SuggestingStructMeta):
-    """Seconds before retry n: initial · multiplier^(n-1), capped, minus up to `jitter` of itself.
+    """The delay before retry n: initial · multiplier^(n-1), at most `max`, minus a random share of up to `jitter`.
 
-    `Backoff.constant(5)` and `Backoff.linear(2)` are the other two curves; a task may also give a
-    function of the attempt's number that returns a span. `initial` and `max` are spans: Backoff("4s", max="1h").
+    `Backoff.constant(5)` and `Backoff.linear(2)` are the other curves. A task may also have a function of the attempt's
+    number that returns a span. `initial` and `max` are spans: Backoff("4s", max="1h").
     """
 
     initial: float = 1.0
@@ -30,12 +30,16 @@ class Backoff(Struct, frozen=True, omit_defaults=True, metaclass=SuggestingStruc
     jitter: float = 0.25
     curve: Literal["exponential", "linear"] = "exponential"
 
-    if TYPE_CHECKING:  # kept as seconds, and given as any span
+    if TYPE_CHECKING:  # stored as seconds; accepts any span
 
         def __init__(
-            self, initial: Span = 1.0, multiplier: float = 2.0, max: Span = 3600.0, jitter: float = 0.25,
+            self,
+            initial: Span = 1.0,
+            multiplier: float = 2.0,
+            max: Span = 3600.0,
+            jitter: float = 0.25,
             curve: Literal["exponential", "linear"] = "exponential",
-        ) -> None: ...  # fmt: skip
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         for name in ("initial", "max"):
@@ -67,13 +71,13 @@ class Backoff(Struct, frozen=True, omit_defaults=True, metaclass=SuggestingStruc
         return cls(initial=step, max=max, jitter=jitter, curve="linear")
 
     def delay(self, n: int, seed: str = "") -> float:
-        """The wait before retry `n` (from 1), spread by `seed` so that a herd does not return together."""
+        """Seconds before retry `n` (from 1). The jitter depends on `seed`, so that many jobs do not retry together."""
         return self.full_delay(n) * (1 - self.jitter * _share(f"{seed}:{n}"))
 
     def full_delay(self, n: int) -> float:
-        """Without the jitter; at most MAX_SPAN_SECONDS, as a job of an earlier release may have a larger `max`."""
+        """Seconds without the jitter, at most MAX_SPAN_SECONDS: a job of an earlier release may have a larger `max`."""
         most = min(self.max, MAX_SPAN_SECONDS)
-        # 2.0 ** 1024 overflows a float; the cap was passed long before.
+        # 2.0 ** 1024 overflows a float. `max` is reached long before.
         steps = min(n - 1, 500)
         try:
             if self.curve == "linear":
@@ -84,5 +88,5 @@ class Backoff(Struct, frozen=True, omit_defaults=True, metaclass=SuggestingStruc
 
 
 def _share(seed: str) -> float:
-    """A number in [0, 1) that is the same for the same seed."""
+    """A pseudo-random number in [0, 1), the same for the same seed."""
     return crc32(seed.encode()) / 2**32

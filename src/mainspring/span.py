@@ -1,4 +1,4 @@
-"""Spans of time as users write them: 90, 2.5, "4s", "1h30m", timedelta(minutes=5)."""
+"""Spans of time as users write them, such as 90, 2.5, "4s", "1h30m" or timedelta(minutes=5), in seconds."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _UNITS: dict[float, tuple[str, ...]] = {
 _SECONDS = {name: unit for unit, names in _UNITS.items() for name in names}
 
 
-def parsed(text: str) -> float | None:
-    """The seconds that a text means, or None if it is not a span. A number alone is in seconds."""
+def parse_span(text: str) -> float | None:
+    """The seconds of a span written as text. A number alone is in seconds. None if the text is not a span."""
     words = " ".join(text[: _MAX_CHARACTERS + 1].lower().split())
     pieces = _PIECE.findall(words)
     rest = _PIECE.sub("", words).replace("and", "").strip(" ,")
@@ -34,13 +34,13 @@ def parsed(text: str) -> float | None:
 
 
 def _exact(units: dict[float | None, float]) -> float:
-    """The sum, rounded to the microsecond, as a timedelta would be."""
+    """The sum in seconds, rounded to the microsecond as a timedelta is."""
     return round(sum(number * unit for unit, number in units.items() if unit is not None), 6)
 
 
 def seconds(span: Span, what: str, most: float = MAX_SPAN_SECONDS) -> float:
-    """A span as seconds; refuses what is not a finite number of them, negative, or more than `most`."""
-    value = span.total_seconds() if isinstance(span, timedelta) else parsed(span) if isinstance(span, str) else span
+    """A span in seconds. Raises BadSetting, with `what`, if it is no number, negative, or more than `most`."""
+    value = span.total_seconds() if isinstance(span, timedelta) else parse_span(span) if isinstance(span, str) else span
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         raise BadSetting(f"{what} takes a span such as 30, '4s', '1h30m' or a timedelta, 0 or more; {_got(span)}")
     if value > most:

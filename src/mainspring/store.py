@@ -1,4 +1,4 @@
-"""The Store protocol: what outlives the process, as verbs with a contract."""
+"""The Store protocol: the contract that every store (memory, SQLite, PostgreSQL, Redis) fulfils."""
 
 from __future__ import annotations
 
@@ -26,177 +26,186 @@ from .task.retention import Rules
 
 
 class Transaction(Protocol):
-    """A transaction on the store's own database, for the effect of one run and its end."""
+    """A transaction on the store's own database that commits the effects of a run together with its outcome."""
 
     connection: Any
-    """The driver's: what the task does there is part of it."""
+    """The driver's connection. What the task does on it is part of the transaction."""
 
     async def holds(self, id: JobId, lease: Lease) -> bool:
-        """Whether the job is running under that very lease."""
+        """Whether the job is running under this lease."""
         ...
 
     async def commit(self, outcome: Outcome, reports: Sequence[RunReport]) -> bool:
-        """Tells the reports and settles the run as `report` and `finish` do, and commits it all together.
+        """Records the reports as `report` does and the outcome as `finish` does, and commits.
 
-        False: the outcome was not accepted, and nothing is committed.
+        Returns False if the outcome was not accepted; nothing is committed then.
         """
         ...
 
 
-class Keeper(Protocol):
-    """What a store keeps for the service: documents, the audit trail, and news for those who watch."""
+class ServiceStore(Protocol):
+    """Documents, the audit log and the live feed."""
 
     async def put_documents(self, documents: Sequence[Document], *, now: datetime) -> list[bool]:
-        """Writes them in order, each for itself, and says of each whether it stands.
+        """Writes documents in order, independently of each other. Returns for each whether it is now stored.
 
-        One stands if the store's own is at the revision before it (the first: there is none, or it has expired), or is
-        this very one already: who wants to know whether he was first puts something of his own into the text.
+        A document is written if the stored revision is `revision - 1` (for revision 1: absent or expired). It also
+        counts as stored if the same document is there already: to detect a race, include a unique value in `text`.
         """
         ...
 
     async def drop_documents(self, kind: str, names: Collection[str]) -> list[str]:
-        """Forgets them; returns those that were there, by name, among them what has expired and was not tidied yet."""
+        """Deletes documents. Returns the names of those that existed, also expired ones, in order of name."""
         ...
 
     async def documents(
         self, kind: str, names: Collection[str] | None = None, *, now: datetime, limit: int, after: str | None = None
     ) -> list[Document]:
-        """These of a kind, or all, by name, from beyond `after`. One has expired from its expires_at on.
+        """Documents of a kind, those named or all, in order of name, after the name `after`.
 
-        One whose record cannot be decoded has what is there as its text: a reader finds that out, and
-        `drop_documents` drops it.
+        A document is expired from its expires_at on, and then not returned. A document whose record cannot be decoded
+        is returned with the stored value as its text: the reader detects that, and `drop_documents` deletes it.
         """
         ...
 
     async def record(self, entries: Sequence[AuditEntry]) -> None:
-        """Adds to the audit trail. One that is there gets its outcome if it had none; nothing else of it changes."""
-        ...
+        """Adds entries to the audit log. An existing entry without an outcome gets one; nothing else of it changes."""
 
     async def audit(self, which: AuditFilter, *, limit: int, before: str | None = None) -> list[AuditEntry]:
-        """Matching entries, the newest first (by id), from below the id `before`."""
+        """Matching entries, newest first (by id), below the id `before`."""
         ...
 
     async def watch(self, *, until: datetime, now: datetime) -> None:
-        """Somebody wants news until then; the latest such instant counts. Workers hear it with their beats."""
-        ...
+        """Asks workers to publish the live feed until `until`, or longer if another caller asked for longer.
+
+        Workers learn it with their beats.
+        """
 
     async def watched(self) -> datetime | None:
-        """Until when somebody wants, or wanted, news."""
+        """Until when the live feed is wanted. The instant may have passed. None if it was never wanted."""
         ...
 
     async def publish(self, news: Sequence[str], *, now: datetime) -> datetime | None:
-        """Numbers them on from the newest, and keeps document.NEWS_KEPT of them at least; answers as `watched` does.
+        """Adds items to the live feed and returns the same as `watched`. At least feed.MIN_FEED_ITEMS items are kept.
 
-        Whoever has seen a number will find none below it that was not there. Told twice, they are there twice.
+        Numbers are assigned in order and become visible in order. Not idempotent.
         """
         ...
 
     async def news(self, *, after: int, limit: int) -> Feed:
-        """What was published, in order, from beyond the number `after`."""
+        """Items of the live feed in order, after the number `after`."""
         ...
 
     async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
-        """Deletes expired documents and entries of before; returns how many went.
+        """Deletes expired documents, and audit entries before `audited_since`. Returns the number deleted.
 
-        Some may be left for another time, if document.TIDIED or more went.
+        If it deleted document.MIN_PRUNED_ROWS or more, there may be more to delete.
         """
         ...
 
 
-class Store(Keeper, Protocol):
-    """Everything that outlives the process. A verb is one atomic step over a set.
+class Store(ServiceStore, Protocol):
+    """The storage of jobs, schedules, workers and everything else that outlives the process.
 
-    Verbs never read a clock, never call user code, never raise because a row has moved on:
-    they return what they did. A passing trouble is StoreUnavailable, and whoever gets it may
-    repeat the call with the same arguments: enqueue knows an id it has seen, finish knows an
-    outcome it has accepted, and a claim whose answer was lost is found by the next beat.
+    Each verb is one atomic step over a set. Verbs never read a clock, never call user code, and never raise because a
+    row has changed meanwhile: they return what they did. A temporary failure raises StoreUnavailable, and the caller
+    may repeat the call with the same arguments: `enqueue` recognises an id, `finish` an outcome it has accepted, and
+    the next beat finds a claim whose answer was lost.
 
-    A record that cannot be decoded stops nothing but itself, whatever the verb. Its job is read with what can be read
-    of it and a failure of the type job.UNREADABLE, and only deleting it is allowed. A claim, and `expired`, set such a
-    job aside: it is paused, its record stays as it is, and `diagnose` names it. Such a schedule is not listed; `due`
-    sets it aside, so that it is never due; `fire` takes it for one that is not there, and `drop_schedules` drops it.
-    Such a worker is not listed; it lives as long as its `until` says. Any other such record is left out.
+    A record that cannot be decoded affects no other record, in any verb:
+
+    - A job is returned with the values that can be read and a failure of type job.UNREADABLE. It can only be deleted.
+      `claim` and `expired` set it aside: it is paused, its record is unchanged, and `diagnose` names it.
+    - A schedule is not listed. `due` sets it aside, so that it is never due; `fire` treats it as absent;
+      `drop_schedules` deletes it.
+    - A worker is not listed. It is alive until its `until`.
+    - Any other record is left out.
     """
 
-    # life
+    # life cycle
 
     async def open(self, *, migrate: bool = True) -> None:
-        """Ready for use; the schema is one this release can work on, stepped up if it was not. Opening twice is no
-        error. Without `migrate` the schema is as it was found, and only these verbs of its life are sure to work.
+        """Connects, and migrates the schema to one that this release can work with. Opening twice is no error.
+
+        Without `migrate` the schema is left as it is, and only the verbs of this section are sure to work.
         """
-        ...
 
     async def close(self) -> None:
-        """What was accepted is safe; calls that follow raise ShuttingDown. Closing twice is no error."""
-        ...
+        """Closes the store. Everything accepted is safe; later calls raise ShuttingDown. Closing twice is no error."""
 
     def beside(self) -> Store:
-        """A handle on the same data for another event loop; may be this very object."""
+        """A handle on the same data for another event loop. It may be this object."""
         ...
 
     @property
     def newest_schema(self) -> int:
-        """The newest version this release knows; workers tell it with their beats."""
+        """The newest schema version that this release knows. Workers send it with their beats."""
         ...
 
     async def schema(self) -> Schema:
-        """Of the tables as they are now."""
+        """The schema of the tables as they are now."""
         ...
 
     async def migrate(self, target: int | None = None) -> list[int]:
-        """Steps the schema to `target` (default: newest); returns the versions passed through.
+        """Migrates the schema to the version `target` (default: the newest). Returns the versions passed through.
 
-        All or nothing, one caller at a time, beside live workers: StoreUnavailable as long as one beats that could
-        not work on the tables afterwards. A worker whose schema was changed nevertheless gets SchemaMismatch from
-        its next beat.
+        All or nothing, and one caller at a time. Workers may run: StoreUnavailable is raised while a live worker could
+        not work with the tables afterwards. A worker whose schema was changed anyway gets SchemaMismatch from its next
+        beat.
         """
         ...
 
     def script(self, at: int, target: int | None = None) -> str:
-        """What `migrate` does from one version to another, as statements for somebody else to run. Asks nobody."""
+        """The statements that `migrate` executes from version `at` to `target`. Does not connect."""
         ...
 
     async def time(self) -> datetime:
-        """The store's own clock, to correct ours for skew."""
+        """The time of the store's own clock, which corrects the clocks of its clients."""
         ...
 
     async def diagnose(self) -> list[Finding]:
-        """What only this store can tell about its own condition, each thing once; changes nothing."""
+        """Findings about the condition of this store, one for each subject. Changes nothing."""
         ...
 
     async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
-        """Until something new may be claimable, or a term was ended. May be early or late, never needed for
-        correctness."""
-        ...
+        """Waits until a job may have become claimable or a leader's term may have ended.
+
+        It may return early or late: correctness never depends on it.
+        """
 
     async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
-        """Until one of these jobs may have ended, or its run have reported something. May be early or late."""
-        ...
+        """Waits until one of these jobs may have ended or its run may have reported. May return early or late."""
 
     def hears(self) -> bool | None:
-        """Whether word of what others do reaches `wait` by itself, so that looking often is of no use.
+        """Whether notifications of other processes reach `wait`, so that frequent polling is not needed.
 
-        None: nobody listens, so that not to hear is no trouble.
+        None if this store does not listen; False only if it listens without success.
         """
         ...
 
-    # the path of a job
+    # the life of a job
 
     async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
-        """All of them or, if one with on_conflict="raise" meets its key, none.
+        """Stores all jobs; or none, if the key of a job with on_conflict="raise" is held.
 
-        One answer per job, in order; in a refused batch that job says "refused" with the key and its
-        holder's id, all others "refused" with their own id. A key is free again the moment its job is
-        final (an idempotency key stays taken after completed); a holder past its expires_at ends as
-        expired here. An id the store has seen in that queue is that job, wherever it is by now: it is answered as
-        new, before its key is looked at, and not written again. "replace" and "debounce" change a job only while it is
-        pending or paused, and never one of an internal task: replace gives it the new input and keeps its time,
-        debounce also moves its time, never past created_at + debounce_limit; otherwise the job is returned as a
-        duplicate.
-        A fingerprint belongs to its payload: a verb that writes a payload also writes the fingerprint that comes
-        with it, or None. Of a job that is replaced or debounced, enqueued_by is that of the request that did so.
-        `within` is the caller's own open transaction: nothing is visible before its commit. A store without
-        transactions raises BadInput, with the reason that its `refuses_within` has; nothing is written.
+        Answers: one for each job, in order. In a refused batch the job with the conflict is "refused" with the key and
+        the id of its holder; all others are "refused" with their own id.
+
+        Keys: a key is free as soon as its job is final, except that an idempotency key stays held by a completed job.
+        A holder whose expires_at has passed is ended as expired here.
+
+        Repeated calls: an id that the store has seen in that queue is that job, in whatever state it is now. It is
+        answered as "new", before its key is checked, and not written again.
+
+        Conflicts: "replace" and "debounce" change a job only while it is pending or paused, and never a job of an
+        internal task; otherwise the job is returned as a duplicate. Replace gives it the new input and keeps run_at.
+        Debounce also moves run_at, at most to created_at + debounce_limit. The job's enqueued_by becomes that of the
+        new request.
+
+        A fingerprint belongs to its payload: every verb that writes a payload writes its fingerprint too, or None.
+
+        `within` is an open transaction of the caller: nothing is visible before its commit. A store without
+        transactions raises BadInput with the reason in its `refuses_within`, and writes nothing.
         """
         ...
 
@@ -209,26 +218,33 @@ class Store(Keeper, Protocol):
         limit: int,
         now: datetime,
     ) -> Claim:
-        """Takes up to `limit` due jobs under one fresh lease; no two claims share a job.
+        """Claims up to `limit` due jobs under one new lease. No two claims return the same job.
 
-        Order: priority (highest first), run_at, id. Leaves alone paused queues, queues and tasks
-        not named, and everything if the worker's own lease has lapsed: it must beat first.
-        A worker holds at most one suspect (job.SUSPECT) at a time: if it holds none, the first one due is
-        taken before all others. A task whose circuit is open gives nothing until its open_until; from then on
-        it gives one job, the circuit's probe, before all others (a suspect too), and no more while that one runs.
-        In that order a job is taken only while those before it have less than bounds.CLAIM_BYTES of payload and
-        metadata; so any claim takes the first one, and what is left is due still.
-        Pending jobs past expires_at end as expired here, in any queue. `next_at` is `now` if
-        more may be due, else the next instant at which a job becomes due, a circuit half open or, in any queue,
-        a job expires; None for a lapsed worker. A worker is silent from its `until` on, that instant included.
+        Not claimed: jobs of paused queues, jobs of queues and tasks that are not named, and any job if the worker's
+        own lease has lapsed, which must beat first. A worker is silent from its `until` on, that instant included.
+
+        Order: priority (highest first), run_at, id; with two exceptions:
+
+        - A task whose circuit is open gives no job before its open_until. From then on it gives one job, the circuit's
+          probe, before all others (even a poison suspect), and no more while the probe runs.
+        - A worker holds at most one poison suspect (job.POISON_SUSPECT_CRASHES) at a time. If it holds none, the first
+          one due comes before all other jobs.
+
+        Size: in that order a job is claimed only while the jobs before it have fewer than bounds.CLAIM_BYTES of payload
+        and metadata. So every claim takes the first job, and the rest stay due.
+
+        Pending jobs whose expires_at has passed are ended as expired here, in any queue.
+
+        `next_at` is `now` if more jobs may be due; else the next instant at which a job becomes due, a circuit becomes
+        half open or, in any queue, a job expires. None for a worker whose lease has lapsed.
         """
         ...
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> BeatReply:
-        """The worker lives until `until`; one row per worker, whatever it runs. A beat that comes late, after one
-        with more `beats`, changes nothing.
+        """Extends the worker's lease to `until`, and all its runs with it: there is one row per worker.
 
-        With `until` not after `now` the worker leaves: its row goes, and its orders with it.
+        A beat that arrives after one with a higher `beats` changes nothing. If `until` is not after `now`, the worker
+        leaves: its row and its commands are deleted.
         """
         ...
 
@@ -237,78 +253,84 @@ class Store(Keeper, Protocol):
         ...
 
     async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
-        """Settles runs; returns the jobs whose outcome stands.
+        """Records the outcomes of runs, in order. Returns the ids of the jobs whose outcome was accepted.
 
-        Accepted only while the job is running under that very lease; an outcome with `silent`
-        also needs the worker to be silent still, at its finished_at. Outcomes are settled in order.
-        An outcome accepted before (the same lease, ending and finished_at) is acknowledged again and
-        changes nothing. A job keeps its last failure until it completes. One execution row is written per accepted
-        outcome. A job that was asked to cancel and would run again ends cancelled instead.
+        An outcome is accepted only while the job is running under that lease. An outcome with `silent` also requires
+        that the worker is still silent at its finished_at. An outcome that was accepted before (same lease, ending and
+        finished_at) is acknowledged again and changes nothing.
 
-        In the same step an accepted outcome enqueues its `then` (all or none of it; the outcome stands in any case),
-        is counted in the tallies of every span it lies in, and moves its task's circuit: a run that went
-        wrong adds a failure and opens it when there are as many as its breaker allows, or when it was the probe;
-        one that went well closes it. Any other ending, discarded among them (its input was bad, not the task),
-        leaves it as it is, and lets another job try if this one was the probe; so does one without a breaker.
+        One execution row is written for each accepted outcome. A job keeps its last failure until it completes. A job
+        that is to be cancelled and would run again ends as cancelled instead.
+
+        In the same transaction an accepted outcome also
+
+        - enqueues its `then`, all or none of it; the outcome is accepted in either case;
+        - is counted in the tallies of every span that contains it;
+        - changes its task's circuit. A failed run adds a failure, and opens the circuit if the breaker's limit is
+          reached or if the run was the probe. A completed run closes it. Any other ending, and a run without a breaker,
+          leaves it as it is and, if the run was the probe, lets another job be the probe. A discarded run is such an
+          ending: its input was bad, not the task.
         """
         ...
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        """Rolled back at the end of the block unless it was committed. BadInput where there is no database."""
+        """A transaction that is rolled back at the end of the block unless it was committed.
+
+        Raises BadInput if the store has no database.
+        """
         ...
 
     async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
-        """Log lines and progress of runs under way; returns the jobs whose report stands.
+        """Records log lines and progress of runs under way. Returns the ids of the jobs whose report was accepted.
 
-        Accepted only while the job is running under that very lease. A line told twice (the same run and n) is
-        kept once, as it was told first; of progress the newest counts, by run and `at`, whenever it is told.
+        A report is accepted only while the job is running under that lease. Of a line that is reported twice (same run
+        and n) the first version is kept. Of progress the newest is kept, by run and `at`, in whatever order it arrives.
         """
         ...
 
     # schedules
 
     async def due(self, *, now: datetime, limit: int, computed: Collection[str] = ()) -> Due:
-        """Schedules whose due_at has come, by due_at and name, and the next instant at which there will be one.
+        """Schedules whose due_at has come, by due_at and name, and the next instant at which one becomes due.
 
-        `next_at` is `now` if more may be due. Of those whose input is computed, only the ones named are seen.
+        `next_at` is `now` if more may be due. Schedules with computed input are ignored unless `computed` names them.
         """
         ...
 
     async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
-        """Writes schedules and, in the same step, each one's jobs and ticks, and cancels what it says.
+        """Writes each firing in one transaction: its schedule, jobs and ticks, and the cancelling of its `cancel` jobs.
 
-        A firing stands only if its schedule is in the store at the revision before (the first one: not at all), those
-        it reads are at theirs, and no key of its jobs is held, by one of themselves neither; else nothing of it
-        is written. They are written in order, each for itself. Cancelling is as `change` does it. Of each schedule
-        the newest schedule.record.MAX_KEPT_TICKS ticks are kept.
+        Firings are written in order, independently of each other. A firing is written only if the schedule's stored
+        revision is `revision - 1` (absent for revision 1), the schedules in `reads` are unchanged, and no job key is
+        held or repeated within the firing. Cancelling works as in `change`. The newest record.TICKS_KEPT ticks of each
+        schedule are kept.
 
-        Whenever a job that has a schedule becomes final, is put back to work, or is deleted before it was final, by
-        whatever verb, that schedule becomes aftermath.ended() or .revived() of itself in the same step; when it
-        completes, so do the schedules that wait on that one become .roused(). A job made `beside` the series tells
-        it nothing.
+        Whenever a job with a counted_schedule becomes final, is revived, or is deleted before it was final, by any
+        verb, the same transaction applies job_ended.after_job_ended() or after_job_revived() to that schedule. When the
+        job completes, it also applies after_dependency_succeeded() to the schedules that wait for that schedule.
         """
         ...
 
     async def drop_schedules(self, names: Collection[str]) -> list[str]:
-        """Forgets schedules and their ticks, not their jobs; returns those that were there, by name."""
+        """Deletes schedules and their ticks, not their jobs. Returns the names of those that existed, in order."""
         ...
 
     async def schedules(
         self, names: Collection[str] | None = None, *, limit: int, after: str | None = None
     ) -> list[Schedule]:
-        """These, or all of them, by name, from beyond `after`."""
+        """The schedules named, or all of them, in order of name, after the name `after`."""
         ...
 
     async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
-        """What became of a schedule's ticks, newest first, from below the number `before`."""
+        """The recorded ticks of a schedule, newest first, below the number `before`."""
         ...
 
     async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
-        """Asks to lead until then; answers who does, under which term.
+        """Requests leadership until `until`. Returns the current term and its holder.
 
-        Whoever holds a term that has not ended keeps it: for `holder` itself it is prolonged, or ended if `until` is
-        not after `now`. Where nobody does, `holder` begins the next term, unless it asked to end it. A term has
-        ended from its `until` on, that instant included; its number is never given again.
+        A term that has not ended stays with its holder: `holder` extends its own term, or ends it if `until` is not
+        after `now`. If there is no such term, `holder` begins the next one, unless it asked to end it. A term has ended
+        from its `until` on, that instant included. Its number is never used again.
         """
         ...
 
@@ -329,22 +351,25 @@ class Store(Keeper, Protocol):
         update: Updates | None = None,
         after: JobId | None = None,
     ) -> Changed:
-        """Applies the action to at most `limit` matching jobs, in order of id, from beyond `after`.
+        """Applies the action to at most `limit` matching jobs, in order of id, after the id `after`.
 
-        job.ALLOWED says from which states; the others are refused by name, and count towards the
-        limit. A pending job past its expires_at is met as expired. Cancelling a running job leaves it
-        running with its cancel_reason set; the first reason stays. Delete takes executions and log lines
-        too. Retry is due now, starts the count of attempts and crashes anew, keeps created_at, drops
-        expires_at, and is refused while another job holds its key. Update writes the values of `update`;
-        retry does so too, if given any. Given by id, each job gets its own, and one that is not named no new values.
-        Retry, and a new payload by whatever verb, remove `since` from the job's failure. `next` is None if fewer than
-        `limit` matched.
+        job.ALLOWED has the states in which an action is allowed. Jobs in other states are refused, by id, and count
+        towards the limit. A pending job whose expires_at has passed counts as expired.
+
+        - Cancel: a running job keeps running, with its cancel_reason set. The first reason is kept.
+        - Delete: executions and log lines are deleted too.
+        - Retry: the job is due now, its attempts and crashes start at 0, created_at is kept, expires_at is removed.
+          Refused while another job holds its key.
+        - Update: writes the values of `update`; so does retry, if there are any. If `update` is a mapping by id, each
+          job gets its own values, and a job that is not in it none.
+
+        Retry, and a new payload by any verb, remove `since` from the job's failure. `next` is None if fewer than
+        `limit` jobs matched.
         """
         ...
 
     async def pause_queue(self, name: str, paused: bool) -> None:
-        """A paused queue takes jobs and gives none."""
-        ...
+        """Pauses or resumes a queue. Jobs can be added to a paused queue; none of them is claimed."""
 
     async def order(
         self,
@@ -354,9 +379,9 @@ class Store(Keeper, Protocol):
         now: datetime,
         seen: WorkerCommands | None = None,
     ) -> list[WorkerId]:
-        """Gives live workers (None: all) their orders, in place of earlier ones; returns those that got them.
+        """Replaces the commands of live workers (None: all). Returns the ids of the workers changed.
 
-        With `seen` only workers whose orders are still those get new ones. An order to stop stays, whatever follows it.
+        With `seen` only workers whose commands still equal `seen` are changed. A command to stop is never taken back.
         """
         ...
 
@@ -373,32 +398,29 @@ class Store(Keeper, Protocol):
         sort: Sort = "created",
         brief: bool = False,
     ) -> list[Job]:
-        """Matching jobs, first to last or newest first, from beyond `after`.
+        """Matching jobs after `after`, oldest first or `newest` first.
 
-        If `brief`, what is longer than BRIEF_CHARACTERS is left out of each: its payload and its result, which are then
-        empty texts, and its options, of which tags, schedule and tick are kept, and the metadata are LEFT_OUT. However
-        large the jobs are, such a page is small, and a store reads no more than one of them whole at a time.
+        Sort orders: "created" is by id; "due" has pending jobs only, by run_at and id; "finished" has final jobs only,
+        by finished_at and id.
 
-        By creation: in order of id alone. By "due": pending jobs only, by run_at and id. By "finished": jobs in a
-        final state only, by finished_at and id.
+        With `brief`, values longer than job.BRIEF_CHARACTERS are left out: a payload or result is then an empty text;
+        of the options only tags, schedule and tick remain, and metadata is job.LEFT_OUT. So a page is small however
+        large its jobs are, and a store loads at most one of them whole at a time.
         """
         ...
 
     async def executions(
         self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
     ) -> list[Execution]:
-        """Every run of the job, or of these jobs, that has ended, by id and number.
-
-        Those whose number is beyond `after`, and no more than `limit` of them.
-        """
+        """The finished runs of the job, or of these jobs, by id and number: at most `limit`, numbered above `after`."""
         ...
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
-        """The job's log lines by run and n, from beyond those of `after`."""
+        """The job's log lines in order of run and n, after the run and n in `after`."""
         ...
 
     async def queues(self, *, now: datetime) -> list[Queue]:
-        """Every queue that holds unfinished jobs or is paused, by name; its figures are as those of `counts`."""
+        """Every queue that has unfinished jobs or is paused, in order of name. Counts are as exact as in `counts`."""
         ...
 
     async def workers(self, *, now: datetime) -> list[WorkerRow]:
@@ -406,47 +428,48 @@ class Store(Keeper, Protocol):
         ...
 
     async def counts(self, *, now: datetime) -> dict[Shown, int]:
-        """How many jobs are in each shown state; states without a job are left out.
+        """The number of jobs in each shown state, without states that have none.
 
-        Exact while a store has up to some ten thousand jobs; beyond that, a store may estimate figures that are large.
+        Exact up to some ten thousand jobs. A store with more jobs may estimate large counts.
         """
         ...
 
     async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
-        """Runs counted by spans that began at `since` or later, by start, queue and task.
+        """The tallies of spans that began at `since` or later, by start, queue and task.
 
-        Each is counted under its job.outcome_of(); snoozed and released runs are not counted. tally.KEPT says how long
-        each span is kept at least.
+        Runs are counted by run.outcome_of(), except snoozed and released ones. tally.RETENTION has the minimum time
+        that the tallies of each span are kept.
         """
         ...
 
     async def circuits(self) -> list[Circuit]:
-        """Of every task with a breaker that has gone wrong since it last went well, by task."""
+        """The circuits of tasks with a breaker that have failed since their last success, by task."""
         ...
 
     async def dead(self, *, limit: int) -> list[DeadGroup]:
-        """Dead jobs by task and Failure.kind, most first, then by those two; `newest` is the one that finished last.
+        """Dead jobs grouped by task and Failure.kind, largest group first, then by task and kind.
 
-        A dead job without a failure is in no group. Large counts may be estimates, as in `counts`.
+        `newest` is the job of the group that finished last. A dead job without a failure is in no group. Large counts
+        may be estimates, as in `counts`.
         """
         ...
 
-    # forgetting
+    # retention
 
     async def groups(self) -> list[tuple[State, str]]:
-        """Each final state and task for which there are jobs."""
+        """Each pair of final state and task that has jobs."""
         ...
 
     async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
-        """Jobs of that final state and task beyond the `keep` that finished last, and finished before `before`.
+        """Jobs in that state and task that retention may delete, in order of finished_at.
 
-        The one that finished first comes first.
+        These finished before `before`, and are not among the `keep` that finished last.
         """
         ...
 
     async def forget(self, rules: Rules, *, now: datetime) -> int:
-        """Deletes what can go at once of the jobs that surplus() names under these rules, each (keep, before).
+        """Deletes jobs that are cheap to delete in bulk, such as whole partitions. Returns their number.
 
-        Never another one; maybe none of them: how many is for the store to say. Returns how many jobs went.
+        It deletes only jobs that `surplus` returns under these rules, each (keep, before); possibly none of them.
         """
         ...

@@ -1,4 +1,4 @@
-"""Store calls that are repeated: passing trouble is waited out, everything else is raised."""
+"""The retry of store calls: a temporary failure is waited out, every other error is raised."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .events import Bus, StoreTrouble
 from .retry import Backoff
 
 T = TypeVar("T")
-_AGAIN = Backoff(initial=0.1, max=2.0, jitter=0.5)
+_BACKOFF = Backoff(initial=0.1, max=2.0, jitter=0.5)
 
 
 class StoreRetry:
-    """The one place that repeats store calls."""
+    """Repeats a call of the store while it raises StoreUnavailable."""
 
     def __init__(self, clock: Clock, bus: Bus, name: str) -> None:
-        """`name` spreads the waits, so that many who were failed together do not return together."""
+        """`name` seeds the jitter of the delays, so that many processes do not retry together."""
         self._clock = clock
         self._bus = bus
         self._name = name
@@ -32,13 +32,13 @@ class StoreRetry:
                 return await act()
             except StoreUnavailable as error:
                 failures += 1
-                told = trouble(error, failures, doing=doing, at=self._clock.now(), seed=f"{self._name}{doing}")
-                self._bus.emit(told)
-                await self._clock.sleep(told.again)
+                trouble = store_trouble(error, failures, doing=doing, at=self._clock.now(), seed=f"{self._name}{doing}")
+                self._bus.emit(trouble)
+                await self._clock.sleep(trouble.again)
 
 
-def trouble(
+def store_trouble(
     error: StoreUnavailable, failures: int, *, doing: str, at: datetime, seed: str = "", most: float = math.inf
 ) -> StoreTrouble:
-    """What to tell of so many failures in a row, and how long to wait before trying again."""
-    return StoreTrouble(at=at, doing=doing, error=str(error), again=min(_AGAIN.delay(failures, seed), most))
+    """The event of the n-th failure in a row. Its `again` is the delay before the next try, in seconds."""
+    return StoreTrouble(at=at, doing=doing, error=str(error), again=min(_BACKOFF.delay(failures, seed), most))

@@ -1,4 +1,4 @@
-"""The way out of a wrong name."""
+"""Suggestions in error messages: the known name that is nearest to an unknown one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import StructMeta
 
-# Names that other libraries use, or that people try first, and ours for the same thing.
+# Names that other libraries use, or that users try first, and our names for the same thing.
 SYNONYMS = {
     "attempts": "max_retries", "max_attempts": "max_retries", "max_tries": "max_retries", "retry": "max_retries",
     "retries": "max_retries", "countdown": "delay", "eta": "run_at", "at": "run_at", "when": "run_at",
@@ -20,14 +20,14 @@ SYNONYMS = {
     "from": "start", "to": "end", "wait": "delay",
 }  # fmt: skip
 _UNEXPECTED = re.compile(r"[uU]nexpected keyword argument '(?P<name>[^']*)'")
-# Share of a name that has to be the same: "dely" is meant for "delay", "depth" is not for "path".
+# The similarity a suggestion needs: "dely" suggests "delay", but "depth" does not suggest "path".
 MIN_LIKENESS = 0.7
 _MAX_NAMES = 20
 _MAX_CHARACTERS = 200
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """The known name that is nearest to it, or some of those there are."""
+    """A suggestion as text: the nearest known name, or a list of known names."""
     names = sorted(known)
     if (near := nearest_name(str(name), names)) is not None:
         return f"did you mean {near!r}?"
@@ -35,8 +35,8 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant."""
-    import difflib  # needed for a message only
+    """The known name that was probably meant. None if none is similar."""
+    import difflib  # imported only if there is a message
 
     names = list(known)
     if SYNONYMS.get(name) in names:
@@ -45,15 +45,15 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
     return near[0] if near else None
 
 
-def unexpected(call: str, name: str, known: Iterable[str]) -> TypeError:
-    """What a call raises that got a keyword it does not have."""
+def unexpected_keyword(call: str, name: str, known: Iterable[str]) -> TypeError:
+    """The error of a call with a keyword it does not take, with a suggestion."""
     return TypeError(f"{call}() got an unexpected keyword argument {name!r}; {did_you_mean(name, known)}")
 
 
 class SuggestingMeta(type):
-    """A metaclass: a keyword that the class does not have is refused with the nearest one."""
+    """A metaclass: the error for an unknown keyword of the class suggests the nearest one."""
 
-    if not TYPE_CHECKING:  # a checker is to see the class's own parameters
+    if not TYPE_CHECKING:  # type checkers must see the class's own parameters
 
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
             try:
@@ -62,15 +62,15 @@ class SuggestingMeta(type):
                 match = _UNEXPECTED.search(str(bad))
                 if match is None or match["name"] not in kwargs:
                     raise
-                raise unexpected(cls.__name__, match["name"], _keywords(cls)) from None
+                raise unexpected_keyword(cls.__name__, match["name"], _keywords(cls)) from None
 
 
 class SuggestingStructMeta(SuggestingMeta, StructMeta):
-    """The same for a Struct."""
+    """SuggestingMeta for a Struct."""
 
 
 def _keywords(cls: type) -> Iterable[str]:
-    import inspect  # needed for a message only
+    import inspect  # imported only if there is a message
 
     init: Any = cls.__init__  # type: ignore[misc]
     fields: tuple[str, ...] | None = getattr(cls, "__struct_fields__", None)

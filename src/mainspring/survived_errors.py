@@ -1,4 +1,4 @@
-"""Errors that a loop survives: each is counted, and the log has one line a minute for each kind."""
+"""Errors that a loop survives: each one is counted, and each type is logged at most once a minute."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ _clock = SystemClock()
 METRIC = "mainspring_errors_survived_total"
 UNREADABLE_METRIC = "mainspring_records_unreadable_total"
 LOG_EVERY_SECONDS = 60.0
-# The meters of the measured apps of this process. A loop of a store does not know which app it works for.
-_meters: WeakSet[Counters] = WeakSet()
+# The counters of the apps of this process that have metrics. A loop of a store does not know its app.
+_counters: WeakSet[Counters] = WeakSet()
 
 
-def count_in(meter: Counters) -> None:
-    """Counts the survived errors of this process in `meter` too, from now on."""
-    _meters.add(meter)
+def count_in(counters: Counters) -> None:
+    """Counts the survived errors of this process in `counters` too, from now on."""
+    _counters.add(counters)
 
 
-def count(loop: str, error: BaseException) -> None:
-    """Counts an error that the caller logs itself."""
-    for meter in tuple(_meters):
-        meter.count(METRIC, loop, type(error).__name__)
+def count_error(loop: str, error: BaseException) -> None:
+    """Counts an error that the caller logs."""
+    for counters in tuple(_counters):
+        counters.count(METRIC, loop, type(error).__name__)
 
 
 def count_unreadable(kind: str) -> None:
     """Counts a record of that kind that cannot be decoded."""
-    for meter in tuple(_meters):
-        meter.count(UNREADABLE_METRIC, kind)
+    for counters in tuple(_counters):
+        counters.count(UNREADABLE_METRIC, kind)
 
 
 def is_own_cancellation(error: BaseException) -> bool:
-    """Whether it is the cancellation of the task that asks, and not one that code called by it has raised."""
+    """Whether the error is the cancellation of the current task, and not a CancelledError that user code raised."""
     task = asyncio.current_task()
     return issubclass(type(error), asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 class SurvivedErrors:
-    """Those of one loop, the value of the metric's label `loop`."""
+    """The survived errors of one loop. `loop` is the metric's label of that name."""
 
     def __init__(self, loop: str, consequence: str) -> None:
-        """`consequence` ends the log line: what does not work now, and what happens next."""
+        """`consequence` is the end of the log line: what does not work now, and what happens next."""
         self._loop = loop
         self._consequence = consequence
         self._logged_at: dict[str, float] = {}
         self._unlogged: dict[str, int] = {}
 
     def __call__(self, error: BaseException) -> None:
-        """Counts the error; logs it, with its traceback if it is not one of ours, unless its kind was just logged."""
-        count(self._loop, error)
+        """Counts the error. Logs it unless its type was logged within a minute; with a traceback if it is a bug."""
+        count_error(self._loop, error)
         kind, now = type(error).__name__, _clock.monotonic()
         if now - self._logged_at.get(kind, -LOG_EVERY_SECONDS) < LOG_EVERY_SECONDS:
             self._unlogged[kind] = self._unlogged.get(kind, 0) + 1
@@ -70,7 +70,7 @@ class SurvivedErrors:
 
     @contextmanager
     def survive(self, *kinds: type[Exception]) -> Iterator[None]:
-        """Ends the block at an error of these kinds, which is counted and logged."""
+        """Ends the block if it raises an error of these types, which is counted and logged."""
         try:
             yield
         except kinds as error:

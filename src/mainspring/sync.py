@@ -1,4 +1,4 @@
-"""The one bridge for code that does not await: the same coroutines, run on a loop of their own."""
+"""The bridge for code that does not await: it runs the same coroutines on an event loop in another thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from .span import Span
 
 if TYPE_CHECKING:
     from .task.handle import Handle
-    from .task.task import JobOptions, Task
+    from .task.options import JobOptions
+    from .task.task import Task
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,7 +40,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """The coroutine's value. Not for use inside an event loop, which it would block."""
+    """Runs the coroutine and returns its value. Raises MainspringError inside an event loop, which it would block."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -48,22 +49,22 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     raise MainspringError(".sync was used inside an event loop; await the method without .sync there")
 
 
-class Errands:
-    """What a thread that waits does meanwhile, piece by piece, because only it may or can."""
+class WaitingThread:
+    """Runs functions in the thread that waits for a coroutine, since some objects can only be used there."""
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
     def serve(self) -> None:
-        """In that thread, until the end."""
+        """Runs the functions until stop() is called. For the waiting thread."""
         while (call := self._calls.get()) is not None:
             call()
 
-    def end(self) -> None:
+    def stop(self) -> None:
         self._calls.put(None)
 
-    async def do(self, act: Callable[[], T]) -> T:
-        """Its value, from there."""
+    async def call(self, act: Callable[[], T]) -> T:
+        """Runs the function in the waiting thread and returns its value."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def call() -> None:
@@ -78,44 +79,44 @@ class Errands:
 
 
 def _wait(work: Coroutine[Any, Any, T]) -> T:
-    """For the coroutine, which runs in the bridge's thread and may have errands for this one."""
-    errands = Errands()
-    token = _caller.set(errands)  # the coroutine gets a copy of what is set here
+    """Runs the coroutine in the bridge's thread, and meanwhile the functions it has for this one."""
+    thread = WaitingThread()
+    token = _caller.set(thread)  # the coroutine gets a copy of this context
     try:
         future = asyncio.run_coroutine_threadsafe(work, _bridge())
     finally:
         _caller.reset(token)
-    future.add_done_callback(lambda _: errands.end())
+    future.add_done_callback(lambda _: thread.stop())
     try:
-        errands.serve()
+        thread.serve()
     except BaseException:
-        future.cancel()  # interrupted: nobody is here any more to do its part
+        future.cancel()  # interrupted: its functions can no longer run in this thread
         raise
     return future.result()
 
 
-_caller: ContextVar[Errands | None] = ContextVar("mainspring_caller", default=None)
+_caller: ContextVar[WaitingThread | None] = ContextVar("mainspring_caller", default=None)
 
 
-def plain() -> bool:
-    """Whether this runs for a caller that does not await."""
+def is_sync_caller() -> bool:
+    """Whether the current coroutine runs for a caller that does not await."""
     return _caller.get() is not None
 
 
-async def aside(act: Callable[[], T]) -> T:
-    """Blocking work on what is the caller's: in its own thread if it does not await, else beside the event loop."""
+async def run_blocking(act: Callable[[], T]) -> T:
+    """Runs a blocking function on the caller's objects: in the caller's thread if it does not await, else another."""
     if (caller := _caller.get()) is not None:
-        return await caller.do(act)
+        return await caller.call(act)
     work = asyncio.ensure_future(asyncio.to_thread(act))
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
-        await asyncio.wait([work])  # the caller gets back a connection that is at rest
+        await asyncio.wait([work])  # the caller's connection must be idle when it gets it back
         raise
 
 
 def _bridge() -> asyncio.AbstractEventLoop:
-    """One loop in one daemon thread for the process, and another one after a fork."""
+    """The event loop of the bridge: one for the process, in a daemon thread. A forked process gets its own."""
     global _loop, _pid
     with _lock:
         if _loop is None or _pid != os.getpid():
@@ -125,7 +126,7 @@ def _bridge() -> asyncio.AbstractEventLoop:
 
 
 class Sync:
-    """Any of our objects, with each coroutine method made a plain call."""
+    """Wraps an object so that its coroutine methods are plain calls."""
 
     def __init__(self, inner: object) -> None:
         self._inner = inner
@@ -133,17 +134,17 @@ class Sync:
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._inner, name)
         if inspect.iscoroutinefunction(value):
-            return lambda *args, **kwargs: _plain(run(value(*args, **kwargs)))
+            return lambda *args, **kwargs: _without_await(run(value(*args, **kwargs)))
         return value if callable(value) or isinstance(value, str | int | float | type(None)) else Sync(value)
 
 
-def _plain(value: Any) -> Any:
-    """Handles have a plain side; everything else is plain already."""
-    return [_plain(item) for item in value] if isinstance(value, list) else getattr(value, "sync", value)
+def _without_await(value: Any) -> Any:
+    """The value for code that does not await: a handle has a `sync` side, other values are unchanged."""
+    return [_without_await(item) for item in value] if isinstance(value, list) else getattr(value, "sync", value)
 
 
 class SyncTask(Generic[P, R]):
-    """A Task whose enqueue returns when the job is stored."""
+    """A Task whose enqueue() is a plain call."""
 
     def __init__(self, task: Task[P, R]) -> None:
         self._task = task
@@ -156,7 +157,7 @@ class SyncTask(Generic[P, R]):
 
 
 class SyncHandle(Generic[R]):
-    """A Handle whose result() waits."""
+    """A Handle whose job() and result() are plain calls."""
 
     def __init__(self, handle: Handle[R]) -> None:
         self._handle = handle

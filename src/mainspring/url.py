@@ -1,4 +1,4 @@
-"""Takes a URL apart in the same way on every release of Python."""
+"""URLs, split in the same way by every release of Python."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from unicodedata import normalize
 MAX_PORT = 65_535
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#(.*))?")
 _HOST = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^\[\]:,\s]*))(?::(?P<port>[0-9]{0,6}))?", re.ASCII)
-# What some characters of other scripts become when a name is looked up; it would end the host there.
+# Some characters of other scripts become one of these when a name is looked up, which would end the host there.
 _DELIMITERS = set("/?#@:[]")
 
 
 class UrlHost(NamedTuple):
-    """A name or an address without its brackets."""
+    """A host's name, or its address without brackets, and its port."""
 
     name: str
     port: int | None
 
 
 class Url(NamedTuple):
-    """`user` is all that stands before the last @ of the authority, `authority` what stands after it."""
+    """The parts of a URL. `user` is the part before the last @, `authority` the part after it."""
 
     scheme: str
     user: str | None
@@ -37,11 +37,11 @@ class Url(NamedTuple):
         return self.hosts[0]
 
 
-def split(text: str, *, many: bool = False) -> Url:
-    """Raises ValueError with what the URL has that it must not have; a list of hosts is read if `many` are taken.
+def split_url(text: str, *, many: bool = False) -> Url:
+    """The parts of a URL. With `many` it may have several hosts. Raises ValueError with the part that is invalid.
 
-    The brackets of IPv6 hosts are why urllib does not do it: which of them `urlsplit` takes has changed in patch
-    releases, and newer ones take none after a comma.
+    urllib is not used because of the brackets of IPv6 hosts: which of them `urlsplit` accepts has changed in patch
+    releases, and newer ones accept none after a comma.
     """
     if not text.isprintable():
         raise ValueError("a character that must be percent-encoded")
@@ -64,7 +64,7 @@ def _host(text: str) -> UrlHost:
 
 
 def _address(text: str) -> str:
-    """A zone stands behind %, which a URL should have as %25."""
+    """The IPv6 address. A zone follows %, which a URL should have as %25."""
     address = text.replace("%25", "%")
     try:
         IPv6Address(address)

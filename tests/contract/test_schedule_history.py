@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mainspring import AuditFilter, BadInput, Context, Filter, Mainspring, ScheduleNotFound, act_as, every
-from mainspring.codec import data
+from mainspring.codec import decode_or_text
 from mainspring.control import ScheduleFilter, schedule_history
 from mainspring.control.schedule_bulk import BATCH_ROWS
 from mainspring.testing import VirtualClock
@@ -159,7 +159,7 @@ async def many(app: Mainspring, n: int, **options: Any) -> list[str]:
 
 
 async def audited(app: Mainspring) -> list[tuple[str, Any]]:
-    return [(one.action, data(one.outcome or "null")) for one in await app.audit.list(AuditFilter(who="ada"))]
+    return [(one.action, decode_or_text(one.outcome or "null")) for one in await app.audit.list(AuditFilter(who="ada"))]
 
 
 async def test_many_are_paused_resumed_and_deleted_each_as_one_act(url: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from mainspring import Context, Filter, Mainspring, every
 from mainspring.bounds import MAX_METADATA_BYTES
-from mainspring.codec import data
+from mainspring.codec import decode_or_text
 from mainspring.ids import JobId
 from mainspring.records.job import SHOWN, Action
 from mainspring.store import Store
@@ -107,8 +107,8 @@ async def test_a_group_is_redriven_with_other_arguments_in_as_many_calls_as_few_
             asked.append(Counter(store.calls))
             assert sorted(changed.done) == sorted(ids)
             jobs = await app.jobs.list(Filter(ids=tuple(ids)))
-            assert sorted(data(job.payload)["n"] for job in jobs) == list(range(count))
-            assert {(job.state, data(job.payload)["why"]) for job in jobs} == {("pending", f"of {count}")}
+            assert sorted(decode_or_text(job.payload)["n"] for job in jobs) == list(range(count))
+            assert {(job.state, decode_or_text(job.payload)["why"]) for job in jobs} == {("pending", f"of {count}")}
             await app.jobs.delete(Filter())
         assert asked[0] == asked[1]
         assert asked[0]["change"] == 1

@@ -100,7 +100,7 @@ async def test_an_error_of_a_coroutine_subscriber_is_logged_and_counted(
 async def test_events_beyond_the_limit_are_dropped_and_counted(
     caplog: pytest.LogCaptureFixture, meter: Counters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_WAITING", 10)
+    monkeypatch.setattr(module, "MAX_WAITING_EVENTS", 10)
     bus, seen = Bus(), []
 
     async def act(event: WorkerStarted) -> None:

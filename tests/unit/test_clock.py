@@ -1,4 +1,4 @@
-"""Instants as stores keep them, our clock beside the store's, and alarms."""
+"""Clocks: instants in microseconds, the correction to the store's time, and alarms."""
 
 import asyncio
 import threading
@@ -101,7 +101,7 @@ async def test_the_stores_time_counts_where_it_differs_by_more_than_noise(
     assert clock.now() == machine.now() + skew
 
 
-async def test_a_known_skew_does_not_tremble_with_every_round_trip() -> None:
+async def test_a_known_skew_is_stable_within_the_tolerance() -> None:
     machine = Slow(ahead=timedelta(hours=1), trip=timedelta(0))
     clock = StoreClock(machine)
     await clock.learn(machine.time)
@@ -158,14 +158,14 @@ async def test_an_alarm_rings_by_itself_when_its_time_has_come() -> None:
     assert waiting.done()
 
 
-async def test_an_alarm_rung_before_anyone_waits_is_not_forgotten() -> None:
+async def test_an_alarm_that_rang_early_ends_the_next_wait_at_once() -> None:
     alarm = Alarm(VirtualClock())
     alarm.ring()
     async with asyncio.timeout(5):
         await alarm.wait(None)
 
 
-async def test_an_alarm_is_heard_once() -> None:
+async def test_an_alarm_ends_one_wait() -> None:
     clock = VirtualClock()
     alarm = Alarm(clock)
     alarm.ring()
@@ -191,7 +191,7 @@ async def test_an_alarm_that_was_rung_early_does_not_ring_again_at_its_time() ->
     again.cancel()
 
 
-async def test_whoever_stops_waiting_leaves_the_alarm_usable() -> None:
+async def test_an_alarm_is_usable_after_a_cancelled_wait() -> None:
     clock = VirtualClock()
     alarm = Alarm(clock)
     waiting = asyncio.create_task(alarm.wait(10))
@@ -205,7 +205,7 @@ async def test_whoever_stops_waiting_leaves_the_alarm_usable() -> None:
     await again
 
 
-async def test_a_call_that_took_long_says_little_about_the_time() -> None:
+async def test_skew_is_not_learned_from_a_slow_call() -> None:
     machine = Slow(ahead=timedelta(seconds=15), trip=timedelta(seconds=40))
     clock = StoreClock(machine)
     await clock.learn(machine.time)

@@ -1,4 +1,4 @@
-"""Arguments and results: what arrives is what was sent, as the types the function declares, or it is refused."""
+"""The codec: arguments and results are decoded to the declared types unchanged, or they are refused."""
 
 import dataclasses
 import enum
@@ -352,7 +352,7 @@ def test_any_typed_data_arrives_unchanged(values: dict[str, Any]) -> None:
 
 
 @given(st.lists(st.text() | st.integers() | st.floats()))
-def test_nothing_is_changed_in_silence(value: list[Any]) -> None:
+def test_encode_refuses_values_that_json_would_change(value: list[Any]) -> None:
     try:
         arrived = send(takes(Any), value)
     except BadPayload:
@@ -401,7 +401,7 @@ UNSENDABLE = [
 
 
 @pytest.mark.parametrize(("value", "reason"), UNSENDABLE, ids=[reason for _, reason in UNSENDABLE])
-def test_what_cannot_be_sent_is_refused_by_name(value: Any, reason: str) -> None:
+def test_an_argument_that_cannot_be_encoded_is_refused_by_name(value: Any, reason: str) -> None:
     with pytest.raises(BadPayload) as refused:
         Arguments(plain, "mail", Context).encode((1,), {"b": value}, LIMIT)
     assert str(refused.value).startswith("argument 'b' of task 'mail' cannot be sent: ")
@@ -445,7 +445,7 @@ def test_a_call_that_its_function_would_not_accept_is_refused(
     assert str(refused.value) == message
 
 
-def test_a_function_that_takes_nothing_says_so() -> None:
+def test_positional_arguments_of_a_function_without_parameters_are_refused() -> None:
     with pytest.raises(BadPayload) as refused:
         Arguments(nothing, "mail", Context).encode((1,), {}, LIMIT)
     assert str(refused.value) == "task 'mail' takes no positional arguments, got 1"
@@ -474,7 +474,7 @@ def test_arguments_of_exactly_the_limit_are_sent() -> None:
     assert send(takes(str), "x" * room) == "x" * room
 
 
-def test_one_byte_more_than_the_limit_is_refused_with_the_way_out() -> None:
+def test_arguments_over_the_limit_are_refused_with_a_remedy() -> None:
     with pytest.raises(BadPayload) as refused:
         send(takes(str), "x" * (LIMIT - len('{"value":""}') + 1))
     assert str(refused.value) == (
@@ -601,7 +601,7 @@ def test_a_result_that_is_not_what_was_declared_comes_back_as_plain_data(hint: A
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) > 3 and len(value) < 200 else "",
 )
-def test_a_result_that_cannot_be_kept_says_why_and_fails_nobody(value: Any, message: str) -> None:
+def test_a_result_that_cannot_be_stored_has_a_failure_and_raises_nothing(value: Any, message: str) -> None:
     text, lost = encode_result(value, LIMIT)
     assert text is None
     assert lost is not None
@@ -619,7 +619,7 @@ def test_a_result_of_exactly_the_limit_is_kept() -> None:
     assert encode_result("x" * (LIMIT - 2), LIMIT) == ('"' + "x" * (LIMIT - 2) + '"', None)
 
 
-def test_no_result_is_no_text() -> None:
+def test_a_result_of_none_is_not_encoded() -> None:
     assert encode_result(None, LIMIT) == (None, None)
 
 
@@ -631,7 +631,7 @@ class Broken(pydantic.BaseModel):
         raise RuntimeError("no ink")
 
 
-def test_a_result_whose_own_code_raises_is_lost_and_fails_nobody() -> None:
+def test_a_result_whose_encoding_raises_is_lost_and_raises_nothing() -> None:
     text, lost = encode_result(Broken(), LIMIT)
     assert text is None
     assert lost is not None
@@ -643,7 +643,7 @@ def test_an_argument_whose_own_code_raises_is_refused_by_name() -> None:
         encode_call("mail", {"b": Broken()}, LIMIT)
 
 
-def test_arguments_say_what_they_look_like() -> None:
+def test_arguments_have_a_json_schema() -> None:
     def move(to: Point, colour: Colour = Colour.RED, *rest: int) -> None: ...
 
     schema = Arguments(move, "move", Context).schema()
@@ -654,7 +654,7 @@ def test_arguments_say_what_they_look_like() -> None:
     assert schema["additionalProperties"] is False
 
 
-def test_a_type_that_cannot_say_what_it_looks_like_is_named() -> None:
+def test_a_type_without_a_schema_is_named_in_the_json_schema() -> None:
     class Model(pydantic.BaseModel):
         x: int
 
@@ -675,7 +675,7 @@ def test_a_parameter_type_called_as_ours_does_not_get_in_the_way() -> None:
     assert "it" in Arguments(act, "act", Context).schema()["properties"]
 
 
-def test_a_refusal_says_the_way_out_once() -> None:
+def test_a_refused_argument_has_its_remedy_once() -> None:
     with pytest.raises(BadPayload) as refused:
         encode({"a": "b\x00"})
     assert str(refused.value) == "text with a NUL character cannot be stored: remove it, or send bytes"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.records.finding import Finding, size, worst
+from mainspring.records.finding import Finding, format_size, worst_verdict
 from mainspring.stores import open_store
 from mainspring.stores.sqlite.doctor import journal, log, release, space, synchronous
 
@@ -64,7 +64,7 @@ async def test_the_length_of_the_log_is_that_of_the_file(tmp_path: Path):
     length = (tmp_path / "jobs.db-wal").stat().st_size
     await store.close()
     assert length > 0
-    assert found["log"].text == size(length)
+    assert found["log"].text == format_size(length)
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ async def test_the_length_of_the_log_is_that_of_the_file(tmp_path: Path):
      (5 << 50, "5120 TB")],
 )  # fmt: skip
 def test_sizes_are_short(count, text):
-    assert size(count) == text
+    assert format_size(count) == text
 
 
 def test_the_worst_of_nothing_is_well():
-    assert worst([]) == "ok"
-    assert worst([Finding("a", "warn", ""), Finding("b", "bad", ""), Finding("c", "ok", "")]) == "bad"
+    assert worst_verdict([]) == "ok"
+    assert worst_verdict([Finding("a", "warn", ""), Finding("b", "bad", ""), Finding("c", "ok", "")]) == "bad"

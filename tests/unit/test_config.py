@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import fields
 
 from mainspring import Backoff, BadSetting, Mainspring
-from mainspring.config import Settings, load, size, span
+from mainspring.config import Settings, load, read_size, read_span
 
 ALL = [field.name for field in fields(Settings)]
 
@@ -90,7 +90,7 @@ def test_a_blank_variable_counts_for_nothing(name: str, blank: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_none_means_not_given(name: str) -> None:
+def test_a_setting_of_none_is_not_given(name: str) -> None:
     assert load({name: None}, {}) == Settings()
 
 
@@ -115,7 +115,7 @@ def test_the_environment_is_read_when_the_app_is_made(monkeypatch: pytest.Monkey
     assert (app.settings.store, app.settings.concurrency) == ("memory://", 4)
 
 
-def test_the_app_refuses_a_setting_nobody_knows() -> None:
+def test_the_app_refuses_an_unknown_setting() -> None:
     with pytest.raises(BadSetting, match=r"^unknown setting 'concurency'; did you mean 'concurrency'\?$"):
         Mainspring("memory://", concurency=5)
 
@@ -138,7 +138,7 @@ def test_the_app_refuses_a_setting_nobody_knows() -> None:
     ],
 )
 def test_a_span_may_be_written_in_many_ways(value: Any, seconds: float) -> None:
-    assert span(value, "it") == seconds
+    assert read_span(value, "it") == seconds
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_span_may_be_written_in_many_ways(value: Any, seconds: float) -> None:
     ],
 )
 def test_a_size_may_be_written_in_many_ways(value: Any, bytes: int) -> None:
-    assert size(value, "it") == bytes
+    assert read_size(value, "it") == bytes
 
 
 def test_auto_is_one_process_for_each_processor_this_one_may_use() -> None:
@@ -306,7 +306,7 @@ def test_a_switch_is_turned_on_by_many_words(word: str) -> None:
     assert not load({"hide_payloads": "off"}, {}).hide_payloads
 
 
-def test_settings_do_not_show_what_opens_something() -> None:
+def test_settings_do_not_show_secrets() -> None:
     shown = repr(load({"store": "postgresql://ada:canary@db/jobs", "jwt_secret": "canary" * 6}, {}))
     assert "canary" not in shown
     assert "jwt_secret='***'" in shown

@@ -28,7 +28,7 @@ def run(failpoints: str | None, **variables: str) -> subprocess.CompletedProcess
 
 
 @pytest.mark.parametrize("name", POINTS)
-def test_a_failpoint_nobody_asked_for_does_nothing(name: str) -> None:
+def test_a_failpoint_that_is_not_armed_does_nothing(name: str) -> None:
     failpoint(name)
 
 
@@ -84,7 +84,7 @@ def test_the_variable_names_points_actions_and_counts(text: str, armed: dict[str
 
 
 @pytest.mark.parametrize("text", ["nowhere=kill", "run.started", "run.started=", "run.started=hang", "=kill"])
-def test_a_failpoint_nobody_knows_is_refused(text: str) -> None:
+def test_an_unknown_failpoint_is_refused(text: str) -> None:
     with pytest.raises(ValueError) as refused:
         _parse(text)
     assert str(refused.value) == f"unknown failpoint {text!r} (points: {', '.join(POINTS)}; actions: kill, stop)"

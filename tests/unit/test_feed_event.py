@@ -29,7 +29,7 @@ from mainspring.events import (
     WorkerStarted,
     WorkerStopped,
     WorkerStopping,
-    ended,
+    ended_event,
 )
 from mainspring.feed.event import DROPPED, RESET, TYPES, FeedEvent, FeedFilter, Summary, decode, encode, feed_filter
 from mainspring.feed.from_events import CONVERTERS, MAX_LINES, MAX_NAMES, MAX_TEXT_CHARACTERS
@@ -53,7 +53,7 @@ def told(event: Event) -> list[FeedEvent]:
 
 
 def outcome(state: State, ending: Ending, **more: Any) -> JobEnded:
-    return ended(NOW, JOB, Outcome(id="j1", lease="l", state=state, ending=ending, finished_at=NOW, **more))
+    return ended_event(NOW, JOB, Outcome(id="j1", lease="l", state=state, ending=ending, finished_at=NOW, **more))
 
 
 def shown(state: Any, **more: Any) -> Summary:

@@ -12,7 +12,7 @@ import pydantic
 import pytest
 
 from mainspring import Context
-from mainspring.codec import PARAMETERS_LIMIT, Arguments
+from mainspring.codec import MAX_PARAMETERS_CHARACTERS, Arguments
 from mainspring.stores.redis.records import new_record
 from mainspring.stores.rows import MAX_CACHED_OPTIONS, _cached_options, _cached_texts, options_of, read_options
 from mainspring.testing.contract.build import new_job
@@ -178,7 +178,7 @@ def test_parameters_are_shown_as_they_are_declared(fn: Callable[..., Any], text:
 def test_parameters_are_shown_up_to_a_limit() -> None:
     fields = ", ".join(f"a_long_name_of_a_parameter_{n}" for n in range(100))
     shown = arguments(eval(f"lambda {fields}: None")).parameters
-    assert len(shown) == PARAMETERS_LIMIT
+    assert len(shown) == MAX_PARAMETERS_CHARACTERS
     assert shown.endswith("…")
 
 

@@ -1,4 +1,4 @@
-"""Handle: a job's value, typed; or one clear error for each way there is none."""
+"""The handle of a job: result() returns the typed value, or raises one error for each other end."""
 
 import asyncio
 import dataclasses
@@ -79,7 +79,7 @@ async def test_a_result_that_could_not_be_kept_is_none_and_the_job_says_why(app:
     assert record.failure.type == "ResultLost"
 
 
-async def test_whoever_waits_is_told_when_the_job_has_ended(app: Mainspring, clock: VirtualClock) -> None:
+async def test_result_returns_when_the_job_has_ended(app: Mainspring, clock: VirtualClock) -> None:
     job = await app.task(lambda: 5, name="give").enqueue()
     waiting = asyncio.create_task(job.result())
     await clock.settle()
@@ -89,7 +89,7 @@ async def test_whoever_waits_is_told_when_the_job_has_ended(app: Mainspring, clo
     assert await waiting == 5
 
 
-async def test_many_may_wait_for_one_job(app: Mainspring, clock: VirtualClock) -> None:
+async def test_many_callers_may_wait_for_one_result(app: Mainspring, clock: VirtualClock) -> None:
     job = await app.task(lambda: 5, name="give").enqueue()
     waiting = [asyncio.create_task(job.result()) for _ in range(10)]
     await clock.settle()
@@ -148,7 +148,7 @@ def test_the_errors_of_a_job_that_is_there_have_one_parent() -> None:
     assert not issubclass(JobNotFound, JobUnfinished)
 
 
-async def test_whoever_waits_is_told_when_the_job_expires(app: Mainspring, clock: VirtualClock) -> None:
+async def test_result_raises_when_the_job_expires(app: Mainspring, clock: VirtualClock) -> None:
     job = await app.task(lambda: 5, name="give").using(expires=60).enqueue()
     waiting = asyncio.create_task(job.result())
     await clock.elapse(seconds=59)
@@ -159,7 +159,7 @@ async def test_whoever_waits_is_told_when_the_job_expires(app: Mainspring, clock
 
 
 @pytest.mark.parametrize("act", ["cancel", "delete"])
-async def test_whoever_waits_is_told_when_the_job_is_gone(app: Mainspring, clock: VirtualClock, act: str) -> None:
+async def test_result_raises_when_the_job_is_deleted(app: Mainspring, clock: VirtualClock, act: str) -> None:
     job = await app.task(lambda: 5, name="give").enqueue()
     waiting = asyncio.create_task(job.result())
     await clock.settle()
@@ -169,7 +169,7 @@ async def test_whoever_waits_is_told_when_the_job_is_gone(app: Mainspring, clock
         await waiting
 
 
-async def test_after_its_timeout_a_caller_is_told_how_the_job_stands(app: Mainspring, clock: VirtualClock) -> None:
+async def test_result_timeout_names_the_state_of_the_job(app: Mainspring, clock: VirtualClock) -> None:
     job = await app.task(lambda: 5, name="give").using(delay=3600).enqueue()
     waiting = asyncio.create_task(job.result(timeout=10))
     await clock.elapse(seconds=9.9)
@@ -181,7 +181,7 @@ async def test_after_its_timeout_a_caller_is_told_how_the_job_stands(app: Mainsp
     assert (await job.job()).state is State.PENDING
 
 
-async def test_no_time_at_all_is_one_look(app: Mainspring) -> None:
+async def test_result_with_a_timeout_of_zero_reads_the_job_once(app: Mainspring) -> None:
     job = await app.task(lambda: 5, name="give").enqueue()
     with pytest.raises(ResultTimeout, match="is pending after 0 s"):
         await job.result(timeout=0)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import ids
-from mainspring.ids import following, new_id, new_series
+from mainspring.ids import new_id, new_id_series, nth_id
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -128,13 +128,13 @@ def test_a_system_without_fork_can_load_it() -> None:
 
 
 def test_a_series_goes_on_from_its_first_id() -> None:
-    first = new_series(NOW)
-    assert following(first, 0) == first
-    series = [following(first, n) for n in range(5000)]
+    first = new_id_series(NOW)
+    assert nth_id(first, 0) == first
+    series = [nth_id(first, n) for n in range(5000)]
     assert series == sorted(set(series))
     assert all(UUID(id).version == 7 for id in series)
 
 
 def test_two_series_of_the_same_instant_have_no_id_in_common() -> None:
-    one, two = new_series(NOW), new_series(NOW)
-    assert not {following(one, n) for n in range(100)} & {following(two, n) for n in range(100)}
+    one, two = new_id_series(NOW), new_id_series(NOW)
+    assert not {nth_id(one, n) for n in range(100)} & {nth_id(two, n) for n in range(100)}

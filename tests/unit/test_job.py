@@ -1,8 +1,10 @@
-"""The state machine as its tables tell it, and the state people see."""
+"""A job: the tables of its state machine, and the state people see."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
 
+import msgspec
 import pytest
 
 from mainspring import Job, State
@@ -29,7 +31,7 @@ def test_a_job_is_final_or_unfinished_never_both() -> None:
     assert {state for state in State if state.final} == FINAL
 
 
-def test_a_completed_job_stays_so() -> None:
+def test_a_completed_job_has_no_transition() -> None:
     assert TRANSITIONS[State.COMPLETED] == set()
 
 
@@ -99,7 +101,7 @@ def test_a_running_job_can_be_cancelled_and_nothing_else() -> None:
 
 
 def test_an_idempotency_key_outlives_its_completed_job() -> None:
-    assert UNFINISHED | {State.COMPLETED} == IDEMPOTENT
+    assert UNFINISHED | {State.COMPLETED} == IDEMPOTENT_STATES
 
 
 # the state people see
@@ -178,7 +180,7 @@ def test_the_kind_of_a_failure_leaves_out_what_varies(message: str, kind: str) -
 
 
 @pytest.mark.parametrize("one", ["can't open 'a'", "row 1 of 'b'", "0x1f at 'x'"])
-def test_two_messages_of_the_same_trouble_are_of_one_kind(one: str) -> None:
+def test_messages_of_the_same_error_have_one_kind(one: str) -> None:
     other = one.replace("'a'", "'other'").replace("1", "22").replace("'b'", "'c'").replace("'x'", "''")
     assert other != one
     assert Failure("OSError", one).kind == Failure("OSError", other).kind
@@ -198,14 +200,14 @@ def test_failures_of_two_types_are_of_two_kinds() -> None:
 
 @pytest.mark.parametrize("message", ["x" * 10_000, "1" * 10_000, "' " * 10_000, "1x" * 10_000])
 def test_the_kind_of_a_failure_is_bounded(message: str) -> None:
-    assert len(Failure("T" * 256, message).kind) == KIND_LIMIT
-    assert len(Failure("T", message).kind) <= KIND_LIMIT
+    assert len(Failure("T" * 256, message).kind) == MAX_KIND_CHARACTERS
+    assert len(Failure("T", message).kind) <= MAX_KIND_CHARACTERS
 
 
 # how runs and their items went
 
 
-def test_no_ending_is_good_and_bad() -> None:
+def test_no_ending_counts_as_success_and_failure() -> None:
     assert not WENT_WELL & WENT_WRONG
     assert set(Ending) - WENT_WELL - WENT_WRONG == {Ending.SNOOZED, Ending.RELEASED, Ending.CANCELLED}
 
@@ -226,13 +228,37 @@ def test_no_ending_is_good_and_bad() -> None:
     ],
     ids=str,
 )
-def test_items_fail_a_run_if_more_than_that_share_of_them_did(items: Items, ratio: float, verdict: str) -> None:
+def test_items_fail_a_run_above_the_failed_ratio(items: Items, ratio: float, verdict: str) -> None:
     assert items.verdict(ratio) == verdict
 
 
-def test_half_of_the_items_may_fail_unless_said_otherwise() -> None:
+def test_half_of_the_items_may_fail_by_default() -> None:
     assert (Items(1, 1).verdict(), Items(1, 2).verdict()) == ("partial", "failed")
 
 
 def test_items_add_up() -> None:
     assert Items(1, 2, 3).total == 6
+
+
+# former names
+
+FORMER: dict[str, tuple[Callable[[], Any], Any]] = {
+    "Job.met": (lambda: a_job(expires_at=EARLIER).met(NOW), State.EXPIRED),
+    "Job.series": (lambda: a_job(schedule="daily").series, "daily"),
+    "Job.beside": (lambda: a_job(schedule="daily", detached=True).beside, True),
+    "NewJob.beside": (lambda: NewJob(id="id", task="task", payload="{}", detached=True).beside, True),
+}
+
+
+@pytest.mark.parametrize("name", FORMER)
+def test_a_former_name_warns_and_has_the_same_value(name: str) -> None:
+    read, value = FORMER[name]
+    with pytest.warns(DeprecationWarning, match=name):
+        assert read() == value
+
+
+@pytest.mark.parametrize("detached", [True, False])
+def test_a_detached_job_counts_for_no_schedule(detached: bool) -> None:
+    job = a_job(schedule="daily", detached=detached)
+    assert job.counted_schedule == (None if detached else "daily")
+    assert msgspec.to_builtins(job)["beside"] is detached

@@ -1,4 +1,4 @@
-"""Key: what a deduplication key is made of, and when the next one is another."""
+"""Deduplication keys: their parts, and when two calls have the same key."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mainspring import BadInput, Key
 from mainspring.bounds import MAX_KEY_CHARACTERS
-from mainspring.task.dedup_key import resolve
+from mainspring.task.dedup_key import resolve_key
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 CALL = {"to": "ada", "subject": "hi"}
@@ -19,7 +19,7 @@ def make(key: Key, *, task: str = "mail", values: Any = CALL, queue: str = "defa
     return key.make(task, values, queue, now)
 
 
-def test_a_key_of_nothing_is_the_task() -> None:
+def test_a_key_without_parts_is_the_task_name() -> None:
     assert make(Key()) == "mail"
 
 
@@ -129,20 +129,20 @@ def test_a_single_name_is_one_argument_not_its_letters() -> None:
 # keys as options
 
 
-def test_no_key_is_none() -> None:
-    assert resolve(None, "unique_key", "mail", CALL, "default", NOON) is None
+def test_resolve_key_without_a_spec_is_none() -> None:
+    assert resolve_key(None, "unique_key", "mail", CALL, "default", NOON) is None
 
 
-def test_text_is_the_key_as_it_is() -> None:
-    assert resolve("welcome:42", "unique_key", "mail", CALL, "default", NOON) == "welcome:42"
+def test_a_text_is_used_as_the_key() -> None:
+    assert resolve_key("welcome:42", "unique_key", "mail", CALL, "default", NOON) == "welcome:42"
 
 
 def test_a_key_is_composed_when_the_job_is_made() -> None:
-    assert resolve(Key(queue=True), "unique_key", "mail", CALL, "low", NOON) == make(Key(queue=True), queue="low")
+    assert resolve_key(Key(queue=True), "unique_key", "mail", CALL, "low", NOON) == make(Key(queue=True), queue="low")
 
 
 def test_a_function_decides_by_the_arguments() -> None:
-    assert resolve(lambda to, subject: f"to {to}", "unique_key", "mail", CALL, "default", NOON) == "to ada"
+    assert resolve_key(lambda to, subject: f"to {to}", "unique_key", "mail", CALL, "default", NOON) == "to ada"
 
 
 @pytest.mark.parametrize(
@@ -152,20 +152,20 @@ def test_a_function_decides_by_the_arguments() -> None:
 def test_a_key_that_no_store_can_hold_is_refused(key: Any) -> None:
     message = rf"^unique_key of task 'mail' must be 1 to {MAX_KEY_CHARACTERS} printable characters, got "
     with pytest.raises(BadInput, match=message):
-        resolve(key, "unique_key", "mail", CALL, "default", NOON)
+        resolve_key(key, "unique_key", "mail", CALL, "default", NOON)
 
 
 def test_the_longest_key_is_accepted() -> None:
     key = "x" * MAX_KEY_CHARACTERS
-    assert resolve(key, "unique_key", "mail", CALL, "default", NOON) == key
+    assert resolve_key(key, "unique_key", "mail", CALL, "default", NOON) == key
 
 
 @pytest.mark.parametrize("key", [5, b"bytes", ["a"]])
-def test_what_cannot_be_a_key_at_all_is_refused(key: Any) -> None:
+def test_a_key_spec_of_a_wrong_type_is_refused(key: Any) -> None:
     with pytest.raises(BadInput, match="unique_key of task 'mail'"):
-        resolve(key, "unique_key", "mail", CALL, "default", NOON)
+        resolve_key(key, "unique_key", "mail", CALL, "default", NOON)
 
 
 def test_a_function_that_does_not_take_these_arguments_is_refused_by_name() -> None:
     with pytest.raises(BadInput, match="unique_key of task 'mail'"):
-        resolve(lambda user: user, "unique_key", "mail", CALL, "default", NOON)
+        resolve_key(lambda user: user, "unique_key", "mail", CALL, "default", NOON)

@@ -1,4 +1,4 @@
-"""Secrets do not come out, and what is none stays readable."""
+"""Masking: secrets are hidden, and everything else stays readable."""
 
 import base64
 import json
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.mask import DEPTH, MASK, is_secret, mask, mask_text
+from mainspring.mask import MASK, MAX_DEPTH, is_secret, mask, mask_text
 
 CANARY = "kan4ri-vogel"
 
@@ -27,7 +27,7 @@ PLAIN_NAMES = [
 
 
 @pytest.mark.parametrize("name", SECRET_NAMES)
-def test_a_value_under_a_telling_name_is_hidden(name: str) -> None:
+def test_a_value_with_a_secret_name_is_hidden(name: str) -> None:
     assert is_secret(name)
     assert mask({name: CANARY}) == {name: MASK}
     assert mask({"in": [{name: {"deep": [CANARY]}}]}) == {"in": [{name: MASK}]}
@@ -40,7 +40,7 @@ def test_a_value_under_another_name_is_shown(name: str) -> None:
 
 
 @pytest.mark.parametrize("data", [None, True, 3, 2.5, "text", "", [1, [2]], {"a": {"b": None}}, {"password": None}])
-def test_what_holds_no_secret_stays_as_it_is(data: Any) -> None:
+def test_mask_leaves_data_without_secrets_unchanged(data: Any) -> None:
     assert mask(data) == data
 
 
@@ -53,7 +53,7 @@ def test_a_password_that_is_a_number_is_hidden_and_a_count_of_tokens_is_not() ->
     assert mask_text("max_tokens=500, token=123456") == f"max_tokens=500, token={MASK}"
 
 
-def test_what_was_given_is_not_changed() -> None:
+def test_mask_does_not_change_its_input() -> None:
     data = {"password": CANARY, "list": [{"token": CANARY}]}
     mask(data)
     assert data == {"password": CANARY, "list": [{"token": CANARY}]}
@@ -66,7 +66,7 @@ def test_data_nested_without_end_is_hidden_where_it_is_too_deep() -> None:
     hidden, depth = mask(data), 0
     while isinstance(hidden, list):
         hidden, depth = hidden[0], depth + 1
-    assert (hidden, depth) == (MASK, DEPTH)
+    assert (hidden, depth) == (MASK, MAX_DEPTH)
 
 
 LEAKS = [
@@ -109,7 +109,7 @@ LEAKS = [
 
 
 @pytest.mark.parametrize("text", LEAKS)
-def test_no_text_tells_a_secret(text: str) -> None:
+def test_mask_text_hides_every_secret(text: str) -> None:
     hidden = mask_text(text)
     assert CANARY not in hidden
     assert base64.b64encode(b"user:" + CANARY.encode()).decode() not in hidden
@@ -141,7 +141,7 @@ def test_a_text_without_a_secret_stays_readable(text: str) -> None:
     assert mask_text(text) == text
 
 
-def test_only_the_secret_is_hidden() -> None:
+def test_mask_text_hides_only_the_secret() -> None:
     assert mask_text(f"redis://u:{CANARY}@h:1/0 and postgresql://v:{CANARY}@h/d") == (
         f"redis://u:{MASK}@h:1/0 and postgresql://v:{MASK}@h/d"
     )
@@ -162,7 +162,7 @@ def test_json_stays_json_and_hides_what_its_data_hide(data: Any) -> None:
 
 
 @given(st.text())
-def test_no_text_breaks_it_and_twice_is_once(text: str) -> None:
+def test_mask_text_accepts_any_text_and_is_idempotent(text: str) -> None:
     once = mask_text(text)
     assert mask_text(once) == once
     assert mask_text(f"password={CANARY} {text}").startswith(f"password={MASK}")
@@ -177,5 +177,5 @@ def test_a_hostile_text_takes_no_longer_than_another(text: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["msk_0123456789ab", "mst_start"])
-def test_our_own_keys_and_tokens_are_known_without_a_telling_name(kind: str) -> None:
+def test_our_own_keys_and_tokens_are_hidden_without_a_secret_name(kind: str) -> None:
     assert mask_text(f"called with {kind}_{'Ab1' * 14}x, twice") == f"called with {MASK}, twice"

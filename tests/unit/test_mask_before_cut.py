@@ -1,4 +1,4 @@
-"""What is cut is masked first: a secret on the border is not shown by halves."""
+"""Masking before truncation: no half of a secret is shown at the end of a truncated text."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from mainspring.control.audit_log import MAX_ENTRY_BYTES, encode_bounded
 from mainspring.mask import MAX_TEXT_CHARACTERS, mask_text
-from mainspring.records.outcome import MESSAGE_LIMIT, STACK_LIMIT, clean, failure_of
-from mainspring.records.unreadable import MAX_ERROR_CHARACTERS, unreadable
-from mainspring.task.context import LINE_LIMIT, clean_line
+from mainspring.records.outcome import MAX_MESSAGE_CHARACTERS, MAX_STACK_CHARACTERS, clean, failure_of
+from mainspring.records.unreadable import MAX_ERROR_CHARACTERS, unreadable_record
+from mainspring.task.context import MAX_LINE_CHARACTERS, clean_line
 
 LINES = "\n".join(f"kan4ri{n:05}vogelkan4rivogelkan4rivogelkan4rivogelkan4rivogelkan4ri" for n in range(400))
 KEY = f"-----BEGIN RSA PRIVATE KEY-----\n{LINES}\n-----END RSA PRIVATE KEY-----"
@@ -19,7 +19,7 @@ SECRETS = [KEY, LONG_PASSWORD, "postgres://user:kan4rivogel@host/db", '{"api_key
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-@pytest.mark.parametrize("limit", [60, 300, 1000, MESSAGE_LIMIT, STACK_LIMIT])
+@pytest.mark.parametrize("limit", [60, 300, 1000, MAX_MESSAGE_CHARACTERS, MAX_STACK_CHARACTERS])
 def test_no_part_of_a_secret_is_left_on_the_border_of_a_cut(secret: str, limit: int) -> None:
     half = (limit - 50) // 2
     for before in (0, max(0, half - 30), max(0, half - 3), half, half + 10):
@@ -32,7 +32,7 @@ def test_no_part_of_a_secret_is_left_on_the_border_of_a_cut(secret: str, limit: 
 
 def test_the_failure_of_a_run_keeps_no_part_of_a_key_that_had_to_be_cut() -> None:
     try:
-        raise ValueError(f"cannot read {KEY} of the vault " + "z" * MESSAGE_LIMIT)
+        raise ValueError(f"cannot read {KEY} of the vault " + "z" * MAX_MESSAGE_CHARACTERS)
     except ValueError as error:
         failure = failure_of(error)
     assert "kan4ri" not in failure.message
@@ -43,7 +43,7 @@ def test_the_failure_of_a_run_keeps_no_part_of_a_key_that_had_to_be_cut() -> Non
 def test_a_line_of_a_run_and_an_entry_of_the_audit_trail_are_masked_before_they_are_cut() -> None:
     for secret in (KEY, f"postgres://user:{'kan4ri' * 60}@host"):
         for before in (8, 200):
-            line = clean_line(f"{'x' * (LINE_LIMIT - before)} {secret}")
+            line = clean_line(f"{'x' * (MAX_LINE_CHARACTERS - before)} {secret}")
             assert "kan4ri" not in line
             assert len(line) <= LINE_LIMIT + 40
     assert "kan4ri" not in encode_bounded(
@@ -53,10 +53,10 @@ def test_a_line_of_a_run_and_an_entry_of_the_audit_trail_are_masked_before_they_
 
 def test_the_error_of_an_unreadable_record_is_masked_before_it_is_cut() -> None:
     text = "x" * (MAX_ERROR_CHARACTERS - 40) + " postgres://user:kan4ri" + "v" * 100 + "@host"
-    assert "kan4ri" not in unreadable("job", "one", text).error
+    assert "kan4ri" not in unreadable_record("job", "one", text).error
 
 
-def test_what_is_short_enough_is_kept_as_it_is() -> None:
+def test_clean_leaves_a_short_text_unchanged() -> None:
     assert clean("password=kan4ri", 100) == "password=kan4ri"
     assert clean_line("password=kan4ri") == "password=kan4ri"
 

@@ -59,7 +59,7 @@ def test_a_longer_text_is_hidden_whole() -> None:
     assert mask_text("a" * (MAX_TEXT_CHARACTERS + 1)) == MASK
 
 
-def test_of_data_only_as_much_is_shown_as_can_be_looked_at() -> None:
+def test_mask_hides_data_beyond_its_limits() -> None:
     many = [["x"] * 10] * MAX_PARTS
     assert mask(many) == MASK
     rows = mask([list(range(1000)) for _ in range(MAX_PARTS // 500)])

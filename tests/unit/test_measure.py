@@ -1,4 +1,4 @@
-"""Counts of one process: added up they never go back, and no label makes them grow without bound."""
+"""Counters of a process: their sums never decrease, and labels are bounded."""
 
 import threading
 
@@ -6,14 +6,14 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.counters import LABELS, OTHER, Counters, CounterSnapshot, values
+from mainspring.counters import MAX_LABEL_SETS, OTHER_LABEL, Counters, CounterSnapshot, label_values
 
 
 def copy(counts: CounterSnapshot) -> CounterSnapshot:
     return msgspec.json.decode(msgspec.json.encode(counts), type=CounterSnapshot)
 
 
-def test_what_is_taken_again_and_again_adds_up_to_the_whole() -> None:
+def test_repeated_takes_of_counters_add_up_to_the_whole() -> None:
     meter, sum_of_parts, whole = Counters(), CounterSnapshot(), Counters()
     for step in range(20):
         for one in (meter, whole):
@@ -25,7 +25,7 @@ def test_what_is_taken_again_and_again_adds_up_to_the_whole() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=40), st.integers(0, 40))
-def test_a_process_that_ends_takes_nothing_back(events: list[tuple[str, int]], killed_after: int) -> None:
+def test_counters_do_not_decrease_when_a_process_ends(events: list[tuple[str, int]], killed_after: int) -> None:
     supervisor, last = Counters(), 0.0
     for n, (label, by) in enumerate(events):
         process = Counters()
@@ -39,14 +39,14 @@ def test_a_process_that_ends_takes_nothing_back(events: list[tuple[str, int]], k
 
 def test_labels_beyond_the_limit_are_counted_together() -> None:
     meter = Counters()
-    for n in range(LABELS + 50):
+    for n in range(MAX_LABEL_SETS + 50):
         meter.count("calls", f"v{n}", "e")
         meter.observe("seconds", [1.0], f"q{n}")
     counts = meter.whole()
-    assert len(counts.totals["calls"]) == len(counts.spreads["seconds"]) == LABELS + 1
-    assert sum(counts.totals["calls"].values()) == LABELS + 50
-    (other,) = (key for key in counts.totals["calls"] if OTHER in key)
-    assert values(other) == [OTHER, OTHER]
+    assert len(counts.totals["calls"]) == len(counts.spreads["seconds"]) == MAX_LABEL_SETS + 1
+    assert sum(counts.totals["calls"].values()) == MAX_LABEL_SETS + 50
+    (other,) = (key for key in counts.totals["calls"] if OTHER_LABEL in key)
+    assert label_values(other) == [OTHER_LABEL, OTHER_LABEL]
     assert counts.totals["calls"][other] == 50
 
 

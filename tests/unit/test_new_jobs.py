@@ -1,4 +1,4 @@
-"""Jobs made by hand keep the bounds of those that a task makes, and nothing is written where one does not."""
+"""New jobs passed as data have the same bounds as those that a task makes; none is stored if one is refused."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_tags_and_metadata_of_jobs_made_together_are_looked_at_once(
     app: Mainspring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[Any] = []
-    monkeypatch.setattr("mainspring.task.new_jobs.checked", lambda given, of: looked.append(given))
+    monkeypatch.setattr("mainspring.task.new_jobs.checked_options", lambda given, of: looked.append(given))
     made = app.tasks["send"].using(tags=["a"], metadata={"b": 1})
     await app.enqueue_many(made.job(str(n)) for n in range(100))
     assert len(looked) == 2

@@ -139,7 +139,7 @@ def test_using_returns_a_copy_and_leaves_the_task_as_it_was(bare: Mainspring) ->
     assert (task.options.queue, low.options.queue) == ("mail", "low")
 
 
-def test_using_adds_up(bare: Mainspring) -> None:
+def test_repeated_using_combines_its_options(bare: Mainspring) -> None:
     task = bare.task(nothing).using(queue="low").using(priority=5).using(priority=6)
     assert (task.options.queue, task.options.priority) == ("low", 6)
 
@@ -157,7 +157,7 @@ def test_a_key_of_the_task_can_be_changed_for_the_other_kind(bare: Mainspring) -
 # each is stored, returned, effective
 
 
-async def test_what_is_given_is_stored_and_returned(app: Mainspring) -> None:
+async def test_options_of_a_job_are_stored_and_returned(app: Mainspring) -> None:
     options: dict[str, Any] = {
         "queue": "mail", "priority": -7, "timeout": 12.5, "max_retries": 9, "tags": ["a", "b"],
         "metadata": {"deep": [1, {"x": None}]}, "backoff": Backoff.linear(3, max=99), "unique_key": "one",
@@ -384,7 +384,7 @@ def test_one_key_on_the_task_and_the_other_on_the_job_are_refused(bare: Mainspri
         task.using(idempotency_key="b")
 
 
-def test_an_option_nobody_knows_is_refused_by_name(bare: Mainspring) -> None:
+def test_an_unknown_option_is_refused_by_name(bare: Mainspring) -> None:
     with pytest.raises(BadTask) as refused:
         bare.task(qeue="mail")(nothing)  # type: ignore[call-overload]
     assert str(refused.value) == "task 'nothing': unexpected keyword argument 'qeue'; did you mean 'queue'?"
@@ -404,7 +404,7 @@ def test_an_option_that_cannot_travel_is_refused_on_a_stub(bare: Mainspring, opt
 
 
 @pytest.mark.parametrize("middleware", [5, [5], lambda ctx, call_next: None])
-def test_what_is_no_middleware_is_refused(bare: Mainspring, middleware: Any) -> None:
+def test_middleware_of_a_wrong_type_is_refused(bare: Mainspring, middleware: Any) -> None:
     with pytest.raises(BadInput, match="middleware"):
         bare.task(middleware=middleware)(nothing)
 

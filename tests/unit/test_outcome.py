@@ -10,8 +10,8 @@ from mainspring import Backoff, BadInput, Cancel, Discard, Job, JobTimeout, Main
 from mainspring.records.api_key import checked_role
 from mainspring.records.job import TRANSITIONS, State
 from mainspring.records.outcome import (
-    MESSAGE_LIMIT,
-    STACK_LIMIT,
+    MAX_MESSAGE_CHARACTERS,
+    MAX_STACK_CHARACTERS,
     Crashed,
     Done,
     Policy,
@@ -99,12 +99,12 @@ def test_only_snooze_and_release_give_the_attempt_back(ended: RunEnd) -> None:
 
 
 @pytest.mark.parametrize("ended", [row[0] for row in ENDINGS], ids=repr)
-def test_only_a_crash_counts_as_one(ended: RunEnd) -> None:
+def test_only_a_crash_is_counted_as_a_crash(ended: RunEnd) -> None:
     assert decide(a_job(), ended, now=NOW, policy=STEADY).crash == isinstance(ended, Crashed)
 
 
 @pytest.mark.parametrize("ended", [row[0] for row in ENDINGS], ids=repr)
-def test_whatever_was_not_wished_for_leaves_its_reason(ended: RunEnd) -> None:
+def test_every_ending_that_is_not_a_success_or_directive_has_a_failure(ended: RunEnd) -> None:
     failure = decide(a_job(), ended, now=NOW, policy=STEADY).failure
     assert (failure is None) == isinstance(ended, Done | Released | Snooze)
 
@@ -124,7 +124,7 @@ def test_whatever_was_not_wished_for_leaves_its_reason(ended: RunEnd) -> None:
     ],
     ids=repr,
 )
-def test_the_reason_is_the_one_that_was_given(ended: RunEnd, type: str, message: str) -> None:
+def test_a_directive_keeps_its_reason(ended: RunEnd, type: str, message: str) -> None:
     failure = decide(a_job(), ended, now=NOW, policy=STEADY).failure
     assert failure is not None
     assert (failure.type, failure.message) == (type, message)
@@ -214,7 +214,7 @@ def test_a_broken_backoff_function_does_not_keep_the_job_from_ending(broken: Cal
     assert NOW <= outcome.run_at <= NOW + timedelta(days=366 * 1000)
 
 
-def test_a_negative_wait_is_none() -> None:
+def test_a_negative_backoff_is_no_delay() -> None:
     assert decide(a_job(), ValueError(), now=NOW, policy=Policy(backoff=lambda n: -5)).run_at == NOW
 
 
@@ -230,7 +230,7 @@ def test_a_span_that_is_none_is_refused_where_it_was_written(kind: Callable[[Any
         kind(span)
 
 
-def test_seconds_names_what_it_was_asked_for() -> None:
+def test_seconds_names_the_option_in_its_error() -> None:
     with pytest.raises(BadInput) as refused:
         seconds(-3, "the wait")
     assert str(refused.value) == "the wait takes a span such as 30, '4s', '1h30m' or a timedelta, 0 or more; got -3"
@@ -306,7 +306,7 @@ def test_the_stack_shows_the_cause() -> None:
     assert stack.index("the root") < stack.index("direct cause") < stack.index("the fruit")
 
 
-def test_an_error_that_causes_itself_ends() -> None:
+def test_failure_of_an_error_that_is_its_own_cause_terminates() -> None:
     error = ValueError("round and round")
     error.__cause__ = error
     assert "round and round" in failure_of(raised(error)).stack
@@ -321,8 +321,8 @@ def test_a_huge_error_keeps_its_head_and_tail_within_the_limits() -> None:
     assert failure.message.startswith("head")
     assert failure.message.endswith("tail")
     assert "characters left out" in failure.message
-    assert len(failure.message) <= MESSAGE_LIMIT
-    assert len(failure.stack) <= STACK_LIMIT
+    assert len(failure.message) <= MAX_MESSAGE_CHARACTERS
+    assert len(failure.stack) <= MAX_STACK_CHARACTERS
 
 
 def test_an_error_too_long_to_be_masked_keeps_its_head_alone() -> None:
@@ -330,7 +330,7 @@ def test_an_error_too_long_to_be_masked_keeps_its_head_alone() -> None:
     failure = failure_of(raised(ValueError("head " + "x " * 5_000_000 + "tail")))
     assert failure.message.startswith("head x x")
     assert not failure.message.endswith("tail")
-    assert len(failure.message) <= MESSAGE_LIMIT
+    assert len(failure.message) <= MAX_MESSAGE_CHARACTERS
 
 
 def test_a_long_chain_of_causes_keeps_its_head_and_tail_within_the_limit() -> None:
@@ -342,7 +342,7 @@ def test_a_long_chain_of_causes_keeps_its_head_and_tail_within_the_limit() -> No
     stack = failure_of(error).stack
     assert "the root" in stack[:500]
     assert stack.endswith("ValueError: cause 199\n")
-    assert len(stack) <= STACK_LIMIT
+    assert len(stack) <= MAX_STACK_CHARACTERS
 
 
 @pytest.mark.parametrize(

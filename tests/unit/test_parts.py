@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mainspring import BadInput, Filter, JobNotFound, Mainspring
-from mainspring.records.job import MEANT, SHOWN, Action, Job, State
+from mainspring.records.job import DEFAULT_STATES, SHOWN, Action, Job, State
 from mainspring.testing.clock import VirtualClock
 from mainspring.testing.contract.build import NOW
 
@@ -100,8 +100,8 @@ async def test_a_preview_meets_a_job_past_its_time_as_expired(app: Mainspring, c
 
 
 def test_an_action_by_filter_means_states_it_is_allowed_in() -> None:
-    assert set(MEANT) == set(Action)
-    assert MEANT[Action.RETRY] == ("dead",)
+    assert set(DEFAULT_STATES) == set(Action)
+    assert DEFAULT_STATES[Action.RETRY] == ("dead",)
 
 
 # one job

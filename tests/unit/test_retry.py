@@ -110,7 +110,7 @@ def test_a_curve_that_makes_no_sense_is_refused(given: dict[str, float], message
     ],
     ids=str,
 )
-def test_what_would_not_survive_the_way_to_the_store_and_back_is_refused(given: dict[str, Any]) -> None:
+def test_a_backoff_that_cannot_be_stored_is_refused(given: dict[str, Any]) -> None:
     """A job whose backoff cannot be read again would end every worker that claims it."""
     with pytest.raises(BadSetting, match=next(iter(given))):
         Backoff(**given)

@@ -8,7 +8,7 @@ import pytest
 
 from mainspring import Backoff, BadInput, Breaker, Key, Mainspring, Retention, Retry, Snooze, every
 from mainspring.config import load
-from mainspring.span import parsed, seconds
+from mainspring.span import parse_span, seconds
 from mainspring.testing import VirtualClock
 from mainspring.testing.contract.build import NOW
 
@@ -24,7 +24,7 @@ TEXT, SECONDS = "1h30m", 5400.0
     ],
 )  # fmt: skip
 def test_a_span_is_read_as_people_write_it(text: str, expected: float) -> None:
-    assert (parsed(text), seconds(text, "it")) == (expected, expected)
+    assert (parse_span(text), seconds(text, "it")) == (expected, expected)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_span_is_read_as_people_write_it(text: str, expected: float) -> None:
     ],
 )
 def test_a_text_that_is_no_span_is_refused(text: str) -> None:
-    assert parsed(text) is None
+    assert parse_span(text) is None
     with pytest.raises(BadInput, match="it takes a span"):
         seconds(text, "it")
 

@@ -17,15 +17,25 @@ from mainspring.api import etag, idempotency
 from mainspring.api.access import cookie
 from mainspring.api.access import first_run as welcome
 from mainspring.api.routes import session
-from mainspring.app import FIRE
+from mainspring.app import FIRING_LEADER
 from mainspring.codec import encode_result
 from mainspring.control import keys, queue_pauses
 from mainspring.errors import ItemsFailed, JobTimeout
 from mainspring.insight import queue_depth as depth
-from mainspring.records.api_key import KEY, SCOPES, TOKEN
+from mainspring.records.api_key import KEY_PREFIX, SCOPES, TOKEN_PREFIX
 from mainspring.records.circuit import Breaker
 from mainspring.records.job import INTERNAL, UNREADABLE, Action, Job, NewJob, State
-from mainspring.records.outcome import Crashed, Done, Poisoned, Policy, ProcessDied, Stopped, decide, failure_of, unfit
+from mainspring.records.outcome import (
+    Crashed,
+    Done,
+    Poisoned,
+    Policy,
+    ProcessDied,
+    Stopped,
+    bad_payload,
+    decide,
+    failure_of,
+)
 from mainspring.records.run import PARTIAL_KIND, PARTIAL_TYPE, Ending, Failure, Items
 from mainspring.records.skew import UndecodablePayload
 from mainspring.schedule.edit import fingerprint
@@ -33,7 +43,7 @@ from mainspring.schedule.record import BACKFILL, BY_HAND, INPUT_ERROR, Spec, Tic
 from mainspring.stores.postgres.url import PostgresUrl as PostgresPlace
 from mainspring.stores.redis.url import RedisUrl as RedisPlace
 from mainspring.stores.rows import options_of
-from mainspring.task.dead_letter import MARK
+from mainspring.task.dead_letter import METADATA_KEY
 from mainspring.task.interruption import TaskExit
 from mainspring.testing.contract.build import NOW, a_schedule
 from mainspring.trigger import At, Calendar, Cron, Every
@@ -108,7 +118,7 @@ def test_types_of_failures_that_are_named_in_the_code() -> None:
     assert (UNREADABLE, PARTIAL_TYPE, PARTIAL_KIND) == (
         "mainspring.Unreadable", "Partial", "Partial: … of … items failed",
     )  # fmt: skip
-    assert unfit("t", ValueError("no")).type == "BadPayload"
+    assert bad_payload("t", ValueError("no")).type == "BadPayload"
     assert failure_of(Snooze(1)).type == "Snooze"
 
 
@@ -173,7 +183,7 @@ def test_fingerprints_of_tasks() -> None:
 
 
 def test_names_of_internal_tasks_queues_and_leaders() -> None:
-    assert (INTERNAL, TASK, QUEUE, FIRE, MARK) == (
+    assert (INTERNAL, TASK, QUEUE, FIRING_LEADER, METADATA_KEY) == (
         "mainspring.", "mainspring.webhook", "webhooks", "mainspring.fire", "dead_letter_of",
     )  # fmt: skip
 
@@ -242,7 +252,7 @@ def test_tags_of_triggers() -> None:
 def test_options_of_a_job_as_they_are_stored() -> None:
     job = NewJob(
         id="x", task="t", payload="{}", timeout=1.5, max_retries=2, tags=("a",), metadata={"b": 1}, schedule="s",
-        scheduled_at=NOW, beside=True, fingerprint="f",
+        scheduled_at=NOW, detached=True, fingerprint="f",
     )  # fmt: skip
     assert msgspec.json.decode(options_of(job)) == {
         "timeout": 1.5, "max_retries": 2, "tags": ["a"], "metadata": {"b": 1}, "schedule": "s",

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from mainspring import Mainspring, StoreUnavailable, survived_errors
-from mainspring.counters import Counters, values
+from mainspring.counters import Counters, label_values
 from mainspring.events import WorkerStarted
 from mainspring.metrics.timed_store import measure
 from mainspring.stores import open_store
@@ -32,7 +32,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 
 def survived_of(meter: Counters) -> dict[tuple[str, ...], float]:
-    return {tuple(values(labels)): n for labels, n in meter.whole().totals.get(METRIC, {}).items()}
+    return {tuple(label_values(labels)): n for labels, n in meter.whole().totals.get(METRIC, {}).items()}
 
 
 def test_a_flood_of_errors_is_one_log_line_a_minute(time: Time, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""The bridge for code that does not await: the same names, refused where they would block a loop."""
+"""The bridge for code that does not await: the same methods, refused inside an event loop."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mainspring import Handle, JobDead, JobNotFound, Mainspring, MainspringError, ResultTimeout, ShuttingDown, State
-from mainspring.sync import aside, run
+from mainspring.sync import run, run_blocking
 
 REFUSED = ".sync was used inside an event loop; await the method without .sync there"
 
@@ -40,7 +40,7 @@ def test_a_job_is_enqueued_run_and_read_without_awaiting(app: Mainspring) -> Non
     assert job.result(timeout=10) == 6
 
 
-def test_options_are_given_as_usual(app: Mainspring) -> None:
+def test_sync_tasks_take_options(app: Mainspring) -> None:
     urgent = app.tasks["add"].sync.using(priority=5, unique_key="one")
     first, second = urgent.enqueue(1), urgent.enqueue(2)
     assert (second.id, second.duplicate) == (first.id, True)
@@ -53,7 +53,7 @@ def test_a_handle_has_a_side_for_code_that_does_not_await(app: Mainspring) -> No
     assert handle.sync.result(timeout=10) == 3
 
 
-def test_errors_come_through(app: Mainspring) -> None:
+def test_sync_calls_raise_the_errors_of_the_coroutine(app: Mainspring) -> None:
     job = app.tasks["fail"].sync.enqueue()
     with pytest.raises(ResultTimeout):
         job.result(timeout=0)
@@ -75,7 +75,7 @@ def test_the_control_surface_has_the_same_names(app: Mainspring) -> None:
         app.sync.jobs.get("nobody")
 
 
-def test_what_is_no_coroutine_is_what_it_was(app: Mainspring) -> None:
+def test_sync_leaves_plain_attributes_unchanged(app: Mainspring) -> None:
     assert app.sync.settings.concurrency == 100
     assert app.sync.clock.now().tzinfo is not None
     with pytest.raises(AttributeError):
@@ -90,7 +90,7 @@ def test_handles_of_the_apps_own_methods_do_not_need_awaiting_either(app: Mainsp
     assert other.result(timeout=10) == 4
 
 
-def test_threads_share_the_bridge(app: Mainspring) -> None:
+def test_sync_calls_of_many_threads_share_the_bridge(app: Mainspring) -> None:
     ids: list[str] = []
     threads = [threading.Thread(target=lambda: ids.append(app.tasks["add"].sync.enqueue(1).id)) for _ in range(10)]
     for thread in threads:
@@ -114,7 +114,7 @@ def test_a_sync_task_may_enqueue_through_it(app: Mainspring) -> None:
     assert app.sync.jobs.get(child).task == "add"
 
 
-async def test_inside_an_event_loop_it_is_refused_with_the_way_out(app: Mainspring) -> None:
+async def test_sync_is_refused_inside_an_event_loop_with_a_remedy(app: Mainspring) -> None:
     job = await app.tasks["add"].enqueue(1)
     for call in (
         lambda: app.tasks["add"].sync.enqueue(1),
@@ -130,7 +130,7 @@ async def test_inside_an_event_loop_it_is_refused_with_the_way_out(app: Mainspri
 
 
 @pytest.mark.parametrize("app", ["sqlite"], indirect=True)  # the other one has no transactions
-async def test_within_a_transaction_it_is_refused_inside_an_event_loop_too(app: Mainspring) -> None:
+async def test_sync_within_a_transaction_is_refused_inside_an_event_loop(app: Mainspring) -> None:
     task = app.tasks["add"].sync.using(within=object())
     with pytest.raises(MainspringError) as refused:
         task.enqueue(1)
@@ -144,7 +144,7 @@ def test_a_closed_app_takes_no_more_work(app: Mainspring) -> None:
         app.tasks["add"].sync.enqueue(1)
 
 
-def test_both_ways_see_the_same_jobs(app: Mainspring) -> None:
+def test_sync_and_async_calls_see_the_same_jobs(app: Mainspring) -> None:
     job = app.tasks["add"].sync.enqueue(1)
     assert asyncio.run(app.jobs.get(job.id)).id == job.id
 
@@ -152,9 +152,9 @@ def test_both_ways_see_the_same_jobs(app: Mainspring) -> None:
 # the caller's own thread
 
 
-def test_what_is_the_callers_is_done_in_its_own_thread() -> None:
+def test_run_blocking_uses_the_callers_thread() -> None:
     async def work() -> tuple[str, str]:
-        return threading.current_thread().name, await aside(lambda: threading.current_thread().name)
+        return threading.current_thread().name, await run_blocking(lambda: threading.current_thread().name)
 
     assert run(work()) == ("mainspring-sync", threading.current_thread().name)
 
@@ -162,7 +162,7 @@ def test_what_is_the_callers_is_done_in_its_own_thread() -> None:
 def test_an_error_in_the_callers_thread_is_raised_where_it_was_asked_for() -> None:
     async def work() -> str:
         try:
-            return await aside(lambda: str(1 // 0))
+            return await run_blocking(lambda: str(1 // 0))
         except ZeroDivisionError:
             return "met"
 
@@ -177,7 +177,7 @@ def test_a_caller_that_is_interrupted_leaves_nothing_waiting_for_it() -> None:
 
     async def work() -> None:
         try:
-            await aside(interrupted)
+            await run_blocking(interrupted)
         except asyncio.CancelledError:
             ended.append("cancelled")
             raise
@@ -190,5 +190,5 @@ def test_a_caller_that_is_interrupted_leaves_nothing_waiting_for_it() -> None:
     assert (run(nothing()), ended) == (1, ["cancelled"])
 
 
-async def test_code_that_awaits_keeps_its_loop_free_meanwhile() -> None:
-    assert await aside(threading.current_thread) is not threading.current_thread()
+async def test_run_blocking_does_not_block_the_event_loop() -> None:
+    assert await run_blocking(threading.current_thread) is not threading.current_thread()

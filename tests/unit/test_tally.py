@@ -1,4 +1,4 @@
-"""Runs counted: spans, durations in buckets, kinds of failure that cannot grow without bound."""
+"""Tallies: runs by span of time, histograms of durations, and a bounded number of error kinds."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,15 @@ from mainspring.histogram import bucket_of, count_below, midpoint, percentile
 from mainspring.records.job import State
 from mainspring.records.outcome import Outcome
 from mainspring.records.run import Ending, Failure, Items, RunNotes
-from mainspring.records.tally import KINDS, NOT_COUNTED, OTHERS, RunSums, begin, counted, last_at
+from mainspring.records.tally import (
+    MAX_ERROR_KINDS,
+    NOT_COUNTED,
+    OTHER_ERRORS,
+    RunSums,
+    last_at,
+    span_start,
+    sums_by_minute,
+)
 
 NOW = datetime(2030, 1, 1, 12, 34, 56, 789012, tzinfo=UTC)
 MINUTE = datetime(2030, 1, 1, 12, 34, tzinfo=UTC)
@@ -27,7 +35,7 @@ def ended(took: float = 1, *, at: datetime = NOW, ending: Ending = Ending.COMPLE
 
 
 def count(sums: RunSums, outcome: Outcome) -> None:
-    for more in counted([outcome]).values():
+    for more in sums_by_minute([outcome]).values():
         sums.add(more)
 
 
@@ -40,7 +48,7 @@ def failed(message: str) -> Outcome:
 
 @pytest.mark.parametrize(("span", "began"), [("minute", MINUTE), ("hour", MINUTE.replace(minute=0)), ("ever", EPOCH)])
 def test_a_span_begins_on_the_clock(span: Any, began: datetime) -> None:
-    assert begin(NOW, span) == begin(began, span) == began
+    assert span_start(NOW, span) == span_start(began, span) == began
 
 
 # buckets
@@ -115,7 +123,7 @@ def test_a_year_needs_few_buckets() -> None:
 # percentiles
 
 
-def test_of_no_runs_there_is_no_percentile() -> None:
+def test_percentile_of_no_runs_is_none() -> None:
     assert percentile({}, 0.5) is None
 
 
@@ -167,7 +175,7 @@ def test_a_run_may_take_days() -> None:
 def test_a_run_is_counted_with_how_long_its_job_had_waited(ending: Ending) -> None:
     start = NOW - timedelta(seconds=1)
     runs = [ended(ending=ending, due_at=start - timedelta(seconds=wait)) for wait in (0, 7, 7, -3)]
-    (sums,) = counted([*runs, ended(ending=ending)]).values()
+    (sums,) = sums_by_minute([*runs, ended(ending=ending)]).values()
     assert (sums.waits, sums.waited) == ({0: 2, bucket_of(7_000_000): 2}, 14_000_000)
     assert sums.endings == {ending: 5}  # one does not know since when it was due
 
@@ -183,7 +191,7 @@ def test_sums_of_an_earlier_release_are_read_and_added_to() -> None:
 def test_runs_are_counted_by_minute_queue_and_task() -> None:
     at = MINUTE + timedelta(minutes=1)
     runs = [ended(), ended(at=at), ended(queue="other"), ended(task="other"), ended(at=MINUTE)]
-    found = {key: sums.endings for key, sums in counted(runs).items()}
+    found = {key: sums.endings for key, sums in sums_by_minute(runs).items()}
     assert found == {
         (MINUTE, "q", "task"): {"completed": 2},
         (at, "q", "task"): {"completed": 1},
@@ -193,19 +201,19 @@ def test_runs_are_counted_by_minute_queue_and_task() -> None:
 
 
 def test_a_tally_knows_when_its_last_run_ended() -> None:
-    (sums,) = counted([ended(at=MINUTE), ended(at=NOW), ended(at=MINUTE)]).values()
+    (sums,) = sums_by_minute([ended(at=MINUTE), ended(at=NOW), ended(at=MINUTE)]).values()
     assert (sums.last, last_at(sums)) == (micros(NOW), NOW)
     assert last_at(RunSums()) is None
 
 
 @pytest.mark.parametrize("ending", Ending)
 def test_runs_that_were_snoozed_or_released_are_not_counted(ending: Ending) -> None:
-    assert len(counted([ended(ending=ending)])) == (ending not in (Ending.SNOOZED, Ending.RELEASED))
+    assert len(sums_by_minute([ended(ending=ending)])) == (ending not in (Ending.SNOOZED, Ending.RELEASED))
     assert {Ending.SNOOZED, Ending.RELEASED} == NOT_COUNTED
 
 
 def test_a_run_of_no_task_is_not_counted() -> None:
-    assert counted([ended(task="")]) == {}
+    assert sums_by_minute([ended(task="")]) == {}
 
 
 # kinds of failure
@@ -220,21 +228,25 @@ def test_failures_are_counted_by_kind() -> None:
 
 def test_a_task_that_fails_in_ever_new_ways_does_not_make_its_tally_grow() -> None:
     sums = RunSums()
-    for n in range(10 * KINDS):
+    for n in range(10 * MAX_ERROR_KINDS):
         count(sums, failed("x" * n))
-    assert len(sums.errors) == KINDS + 1
-    assert sums.errors[OTHERS] == 9 * KINDS
+    assert len(sums.errors) == MAX_ERROR_KINDS + 1
+    assert sums.errors[OTHER_ERRORS] == 9 * MAX_ERROR_KINDS
 
 
 def test_a_kind_that_is_known_is_counted_though_there_is_no_room() -> None:
     sums = RunSums()
-    for n in [*range(KINDS + 5), 0, KINDS - 1]:
+    for n in [*range(MAX_ERROR_KINDS + 5), 0, MAX_ERROR_KINDS - 1]:
         count(sums, failed("x" * n))
-    assert (sums.errors["E: "], sums.errors["E: " + "x" * (KINDS - 1)], sums.errors[OTHERS]) == (2, 2, 5)
+    assert (sums.errors["E: "], sums.errors["E: " + "x" * (MAX_ERROR_KINDS - 1)], sums.errors[OTHER_ERRORS]) == (
+        2,
+        2,
+        5,
+    )
 
 
-@given(st.lists(st.lists(st.integers(0, 2 * KINDS), max_size=3 * KINDS), max_size=4))
-def test_however_they_are_added_no_failure_is_lost_and_kinds_stay_few(batches: list[list[int]]) -> None:
+@given(st.lists(st.lists(st.integers(0, 2 * MAX_ERROR_KINDS), max_size=3 * MAX_ERROR_KINDS), max_size=4))
+def test_added_sums_lose_no_failure_and_bound_their_kinds(batches: list[list[int]]) -> None:
     whole = RunSums()
     for batch in batches:
         part = RunSums()
@@ -242,7 +254,7 @@ def test_however_they_are_added_no_failure_is_lost_and_kinds_stay_few(batches: l
             count(part, failed("x" * n))
         whole.add(part)
     assert sum(whole.errors.values()) == sum(map(len, batches))
-    assert len(whole.errors) <= KINDS + 1
+    assert len(whole.errors) <= MAX_ERROR_KINDS + 1
 
 
 # adding
@@ -262,7 +274,7 @@ def test_two_sums_added_are_the_sum_of_all_their_runs(one: list[int], other: lis
     assert whole.errors == ({"E: no": len(other)} if other else {})
 
 
-def test_adding_leaves_what_was_added_alone() -> None:
+def test_add_does_not_change_the_added_sums() -> None:
     part, whole = RunSums(), RunSums()
     count(part, ended())
     for _ in range(3):
@@ -271,7 +283,7 @@ def test_adding_leaves_what_was_added_alone() -> None:
     assert RunSums() == RunSums({}, 0, {}, {}, 0)
 
 
-def test_the_later_end_is_the_last() -> None:
+def test_added_sums_keep_the_later_last_end() -> None:
     one, other = RunSums(last=7), RunSums(last=5)
     one.add(other)
     other.add(one)
@@ -279,7 +291,7 @@ def test_the_later_end_is_the_last() -> None:
 
 
 @given(st.lists(st.integers(0, 10**12), max_size=30), st.integers(2, 40))
-def test_what_is_below_a_power_of_two_is_counted_exactly(spans: list[int], power: int) -> None:
+def test_count_below_is_exact_for_powers_of_two(spans: list[int], power: int) -> None:
     spread = dict(Counter(map(bucket_of, spans)))
     assert count_below(spread, power) == sum(us < 2**power for us in spans)
 
@@ -291,4 +303,4 @@ def test_a_count_of_an_earlier_release_is_read_and_added_to() -> None:
 
 
 def test_a_run_of_no_task_counts_no_items() -> None:
-    assert counted([ended(task="", account=RunNotes(items=Items(success=4)))]) == {}
+    assert sums_by_minute([ended(task="", account=RunNotes(items=Items(success=4)))]) == {}

@@ -12,7 +12,7 @@ from http_client import Client
 from mainspring import ApiKeyExists, ApiKeyNotFound, BadInput, Mainspring, StoreUnavailable
 from mainspring.actor import act_as
 from mainspring.control import keys
-from mainspring.records.api_key import SCOPES, fingerprint
+from mainspring.records.api_key import SCOPES, hash_secret
 from mainspring.testing import Faults, FaultStore, VirtualClock
 
 NEVER = "msk_0123456789ab_" + "a" * 43
@@ -48,7 +48,7 @@ async def test_a_key_is_stored_as_the_hash_of_its_secret(spring: Mainspring) -> 
     kept = await everything(spring)
     assert secret not in kept
     assert secret.rpartition("_")[2] not in kept
-    assert fingerprint(secret) in kept
+    assert hash_secret(secret) in kept
     assert secret not in str(await spring.keys.list())
 
 
@@ -229,7 +229,7 @@ async def test_creating_and_revoking_a_key_is_audited_without_its_secret(spring:
     assert secret.split("_")[1] in str(made.outcome)
     assert secret.split("_")[1] in str(revoked.outcome)
     assert secret.rpartition("_")[2] not in str([made, revoked])
-    assert fingerprint(secret) not in str([made, revoked])
+    assert hash_secret(secret) not in str([made, revoked])
 
 
 # uses

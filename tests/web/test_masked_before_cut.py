@@ -23,8 +23,8 @@ async def test_a_viewer_sees_no_part_of_a_secret_in_a_failure_or_a_log_line_that
 ) -> None:
     @spring.task(max_retries=0)
     async def read(ctx: Context) -> None:
-        ctx.log.warning("%s", long(LINE_LIMIT))
-        raise ValueError(long(STACK_LIMIT))
+        ctx.log.warning("%s", long(MAX_LINE_CHARACTERS))
+        raise ValueError(long(MAX_STACK_CHARACTERS))
 
     handle = await read.enqueue()
     await spring.drain()

@@ -128,7 +128,7 @@ async def test_an_unreadable_document_is_logged_and_counted_once(
     assert [record.message for record in caplog.records if "webhook bad cannot be decoded" in record.message] != []
     assert len(caplog.records) == 1
     counted = meter.whole().totals[UNREADABLE_METRIC]
-    assert {tuple(values(labels)): n for labels, n in counted.items()} == {("webhook",): 1}
+    assert {tuple(label_values(labels)): n for labels, n in counted.items()} == {("webhook",): 1}
 
 
 async def test_an_unreadable_record_of_a_queues_pauses_is_logged_and_written_again(

@@ -20,7 +20,7 @@ from mainspring.feed.event import FeedEvent, Summary, encode
 from mainspring.ids import new_id
 from mainspring.records.api_key import ROLES
 from mainspring.records.job import NewJob
-from mainspring.records.outcome import MESSAGE_LIMIT, STACK_LIMIT
+from mainspring.records.outcome import MAX_MESSAGE_CHARACTERS, MAX_STACK_CHARACTERS
 from mainspring.records.run import Failure
 
 # Seconds between two looks.
@@ -118,7 +118,7 @@ async def publish(app: Mainspring) -> None:
     """Live events, some of them with the longest error there is."""
     store, now = await app.opened(), app.clock.now()
     job = Summary(id=new_id(now), task="send", queue="default")
-    error = Failure("ValueError", "m" * MESSAGE_LIMIT, "s" * STACK_LIMIT)
+    error = Failure("ValueError", "m" * MAX_MESSAGE_CHARACTERS, "s" * MAX_STACK_CHARACTERS)
     small = encode(FeedEvent(type="job.progress", at=now, job=job))
     large = encode(FeedEvent(type="job.dead", at=now, job=job, error=error))
     await store.publish([large] * 1000, now=now)

@@ -136,7 +136,7 @@ async def test_concurrent_actors_are_recorded_separately(app: Mainspring) -> Non
 
 @pytest.mark.parametrize("who", ["", " \n", 7, b"ada"])
 def test_a_name_that_cannot_be_is_refused(who: Any) -> None:
-    with pytest.raises(BadInput, match="whoever acts is given by name"), act_as(who):
+    with pytest.raises(BadInput, match="takes a name, such as"), act_as(who):
         pass
 
 

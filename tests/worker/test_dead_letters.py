@@ -278,7 +278,7 @@ async def test_a_letter_that_cannot_be_written_at_all_does_not_keep_the_job_from
         await app.drain()
         assert (await handle.job()).state is State.DEAD
         assert await mourners(app, "bury") == []
-    assert f"job {handle.id} died, and dead-letter handler 'bury' could not be told" in caplog.text
+    assert f"job {handle.id} died, and its dead-letter handler 'bury' could not be enqueued" in caplog.text
 
 
 async def test_the_queue_of_the_handler_is_a_setting(url: str, clock: VirtualClock) -> None:

@@ -67,7 +67,7 @@ class Hung(MemoryStore):
 
 
 async def test_a_store_that_hangs_is_not_ready(clock: VirtualClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.health.PATIENCE", 0.05)
+    monkeypatch.setattr("mainspring.health.STORE_TIMEOUT_SECONDS", 0.05)
     store = Hung(clock)
     app = Mainspring(store, clock=clock)
     async with app:

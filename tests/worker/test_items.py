@@ -1,4 +1,4 @@
-"""Items a run worked through: counted with it, and too many failures are a failure of the run."""
+"""Items of a run: they are counted with it, and too many failed items fail the run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mainspring.testing import VirtualClock
         (Items(failed=5, skipped=5), "partial"),
     ],
 )
-def test_more_than_half_failed_is_failed_and_nothing_is_success(items: Items, verdict: str) -> None:
+def test_items_fail_above_half_and_no_items_are_a_success(items: Items, verdict: str) -> None:
     assert items.verdict() == verdict
 
 
@@ -32,7 +32,7 @@ def test_more_than_half_failed_is_failed_and_nothing_is_success(items: Items, ve
     ("ratio", "failed", "verdict"),
     [(0, 0, "success"), (0, 1, "failed"), (0.1, 10, "partial"), (0.1, 11, "failed"), (1, 100, "partial")],
 )
-def test_the_ratio_says_how_many_may_fail(ratio: float, failed: int, verdict: str) -> None:
+def test_failed_ratio_decides_how_many_items_may_fail(ratio: float, failed: int, verdict: str) -> None:
     assert Items(success=100 - failed, failed=failed).verdict(ratio) == verdict
 
 
@@ -73,7 +73,7 @@ async def test_the_run_is_judged_by_its_items_and_keeps_them(
 
 
 @pytest.mark.parametrize(("ratio", "state"), [(0, State.DEAD), (0.2, State.COMPLETED), (1, State.COMPLETED)])
-async def test_a_task_may_allow_more_or_fewer(app: Mainspring, ratio: float, state: State) -> None:
+async def test_a_task_may_have_its_own_failed_ratio(app: Mainspring, ratio: float, state: State) -> None:
     @app.task(max_retries=0, failed_ratio=ratio)
     def work(ctx: Context) -> None:
         ctx.items(success=8, failed=2)

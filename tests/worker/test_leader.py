@@ -1,4 +1,4 @@
-"""Leaders: one at a time, in terms that only grow, whatever stores, clocks and processes do."""
+"""Leader election: one leader at a time, in increasing terms, whatever stores, clocks and processes do."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_every_term_is_greater_than_the_one_before(pair: Pair) -> None:
     assert terms == [1, 2, 3, 4]
 
 
-async def test_leaders_of_different_names_do_not_meet(app: Mainspring) -> None:
+async def test_leaders_of_different_names_are_independent(app: Mainspring) -> None:
     one, other = app.leader("reindex"), app.leader("mail")
     assert (await one.acquire(), await other.acquire()) == (1, 1)
     assert one.is_leader
@@ -109,12 +109,12 @@ async def test_two_candidates_of_one_app_are_rivals(app: Mainspring) -> None:
     assert first.holder != second.holder
 
 
-async def test_who_leads_already_is_told_the_same_term(pair: Pair) -> None:
+async def test_acquire_of_the_leader_returns_the_same_term(pair: Pair) -> None:
     assert [await pair.first.acquire() for _ in range(3)] == [1, 1, 1]
     assert changes(pair.here) == [(1, True)]
 
 
-async def test_an_acquire_that_is_cancelled_leaves_its_place(pair: Pair, clock: VirtualClock) -> None:
+async def test_a_cancelled_acquire_does_not_block_other_candidates(pair: Pair, clock: VirtualClock) -> None:
     await pair.first.acquire()
     waiter = asyncio.create_task(pair.second.acquire())
     await clock.elapse(seconds=2)
@@ -128,7 +128,7 @@ async def test_an_acquire_that_is_cancelled_leaves_its_place(pair: Pair, clock: 
 # saying no
 
 
-async def test_what_only_the_leader_may_do_is_refused_elsewhere(pair: Pair) -> None:
+async def test_check_raises_not_leader_elsewhere(pair: Pair) -> None:
     await pair.first.acquire()
     assert pair.first.check() == 1
     with pytest.raises(NotLeader, match=r"'reindex' is not led from here \(.+\): acquire\(\) waits for its turn"):
@@ -148,7 +148,7 @@ async def test_a_timeout_says_who_leads_instead(pair: Pair, clock: VirtualClock)
     await pair.first.release()
 
 
-async def test_a_timeout_of_nothing_asks_once(pair: Pair) -> None:
+async def test_acquire_with_a_timeout_of_zero_asks_once(pair: Pair) -> None:
     assert await pair.first.acquire(0) == 1
     with pytest.raises(NotLeader):
         await pair.second.acquire(0)
@@ -175,7 +175,7 @@ def test_a_bad_ttl_is_refused(app: Mainspring, ttl: Any) -> None:
 
 
 @pytest.mark.parametrize("act", [None, 5, asyncio.sleep])
-def test_what_cannot_be_told_is_refused(app: Mainspring, act: Any) -> None:
+def test_on_change_refuses_what_is_no_plain_function(app: Mainspring, act: Any) -> None:
     with pytest.raises(BadInput, match="on_change takes a plain function"):
         app.leader("reindex").on_change(act)
 
@@ -183,7 +183,7 @@ def test_what_cannot_be_told_is_refused(app: Mainspring, act: Any) -> None:
 # how long it lasts
 
 
-async def test_a_term_nobody_prolongs_is_over_before_another_may_begin(pair: Pair, clock: VirtualClock) -> None:
+async def test_a_term_that_is_not_renewed_ends_before_the_next_begins(pair: Pair, clock: VirtualClock) -> None:
     await pair.first.acquire()
     async with waiting(pair.second):
         await clock.elapse(seconds=BELIEF - 0.001)
@@ -194,7 +194,7 @@ async def test_a_term_nobody_prolongs_is_over_before_another_may_begin(pair: Pai
         assert pair.leading() == (False, True)
 
 
-async def test_renewing_makes_it_last(pair: Pair, clock: VirtualClock) -> None:
+async def test_renew_extends_the_term(pair: Pair, clock: VirtualClock) -> None:
     await pair.first.acquire()
     for _ in range(10):
         await clock.elapse(seconds=BELIEF - 1)
@@ -202,7 +202,7 @@ async def test_renewing_makes_it_last(pair: Pair, clock: VirtualClock) -> None:
     assert changes(pair.here) == [(1, True)]
 
 
-async def test_a_block_holds_it_and_gives_it_back(pair: Pair, clock: VirtualClock) -> None:
+async def test_a_leader_block_holds_and_releases_the_term(pair: Pair, clock: VirtualClock) -> None:
     async with pair.first as leader:
         assert leader is pair.first
         await clock.elapse(minutes=5)
@@ -236,7 +236,7 @@ async def test_a_frozen_process_knows_that_it_lost_before_it_acts(pair: Pair, cl
     assert changes(pair.here) == [(1, True), (1, False)]
 
 
-async def test_who_wakes_up_and_asks_is_first_told_of_its_loss(pair: Pair, clock: VirtualClock) -> None:
+async def test_acquire_after_a_freeze_announces_the_loss_first(pair: Pair, clock: VirtualClock) -> None:
     await pair.first.acquire()
     pair.here.clock.frozen = True
     await clock.elapse(seconds=TTL)
@@ -281,7 +281,7 @@ async def test_terms_follow_the_clock_of_the_store(pair: Pair, clock: VirtualClo
 # a store that fails
 
 
-async def test_a_store_that_comes_back_in_time_costs_nothing(pair: Pair, clock: VirtualClock) -> None:
+async def test_a_short_store_failure_does_not_end_the_term(pair: Pair, clock: VirtualClock) -> None:
     async with pair.first:
         pair.here.faults.when("lead", lambda: clock.monotonic() < BELIEF - 2.5)
         await clock.elapse(minutes=1)
@@ -290,7 +290,7 @@ async def test_a_store_that_comes_back_in_time_costs_nothing(pair: Pair, clock: 
         assert {event.doing for event in pair.here.recorder.of(StoreTrouble)} == {"electing the leader of 'reindex'"}
 
 
-async def test_a_store_that_stays_away_ends_it_and_that_is_said(pair: Pair, clock: VirtualClock) -> None:
+async def test_a_long_store_failure_ends_the_term_and_announces_it(pair: Pair, clock: VirtualClock) -> None:
     async with pair.first:
         pair.here.faults.fail("lead", times=1000)
         await clock.elapse(seconds=BELIEF - 0.001)
@@ -300,7 +300,7 @@ async def test_a_store_that_stays_away_ends_it_and_that_is_said(pair: Pair, cloc
         assert changes(pair.here) == [(1, True), (1, False)]
 
 
-async def test_a_block_that_lost_it_does_not_begin_to_lead_again(pair: Pair, clock: VirtualClock) -> None:
+async def test_a_leader_block_that_lost_its_term_does_not_lead_again(pair: Pair, clock: VirtualClock) -> None:
     async with pair.first:
         pair.here.faults.fail("lead", times=1000)
         await clock.elapse(seconds=BELIEF)
@@ -309,7 +309,7 @@ async def test_a_block_that_lost_it_does_not_begin_to_lead_again(pair: Pair, clo
         assert not pair.first.is_leader
 
 
-async def test_a_store_that_hangs_does_not_keep_it_from_knowing(clock: VirtualClock, url: str) -> None:
+async def test_a_term_ends_even_if_the_store_hangs(clock: VirtualClock, url: str) -> None:
     store = SlowStore(open_store(url, clock=clock), clock)
     leader = Mainspring(store, clock=clock).leader("reindex", ttl=TTL)  # type: ignore[arg-type]
     told: list[bool] = []
@@ -343,7 +343,7 @@ class SlowStore(FaultStore):
         return await self._store.time()
 
 
-async def test_an_answer_that_comes_too_late_is_not_believed(clock: VirtualClock, url: str) -> None:
+async def test_an_answer_that_arrives_too_late_begins_no_term(clock: VirtualClock, url: str) -> None:
     store = SlowStore(open_store(url, clock=clock), clock)
     leader = Mainspring(store, clock=clock).leader("reindex", ttl=TTL)  # type: ignore[arg-type]
     store.delays.append(BELIEF)
@@ -354,7 +354,7 @@ async def test_an_answer_that_comes_too_late_is_not_believed(clock: VirtualClock
     assert not leader.is_leader
 
 
-async def test_belief_counts_from_the_question_and_not_from_the_answer(clock: VirtualClock, url: str) -> None:
+async def test_a_term_counts_from_the_request_and_not_from_the_answer(clock: VirtualClock, url: str) -> None:
     store = SlowStore(open_store(url, clock=clock), clock)
     machine = Machine(store, clock)
     leader = machine.app.leader("reindex", ttl=TTL)
@@ -367,13 +367,13 @@ async def test_belief_counts_from_the_question_and_not_from_the_answer(clock: Vi
     assert not leader.is_leader
 
 
-async def test_clocks_that_cannot_be_compared_elect_nobody(clock: VirtualClock, url: str) -> None:
+async def test_no_leader_is_elected_if_clocks_cannot_be_compared(clock: VirtualClock, url: str) -> None:
     store = SlowStore(open_store(url, clock=clock), clock)
     leader = Mainspring(store, clock=clock).leader("reindex", ttl=TTL)  # type: ignore[arg-type]
     store.time_takes = 2.0
     asked = asyncio.create_task(leader.acquire(0))
     await clock.elapse(seconds=10)
-    with pytest.raises(NotLeader, match="the store took 2 s to say its time, too long to compare clocks"):
+    with pytest.raises(NotLeader, match="the store took 2 s to return its time, too long to compare clocks"):
         asked.result()
 
 
@@ -385,21 +385,21 @@ async def test_an_acquire_whose_reply_is_lost_leads_anyway(pair: Pair, clock: Vi
     assert pair.first.is_leader
 
 
-async def test_an_acquire_that_is_given_up_does_not_lead_behind_our_back(pair: Pair) -> None:
+async def test_an_abandoned_acquire_does_not_lead(pair: Pair) -> None:
     pair.here.faults.fail("lead", moment="after")
     with pytest.raises(NotLeader):
         await pair.first.acquire(0)
     assert await pair.second.acquire(0) == 2
 
 
-async def test_a_release_the_store_does_not_hear_of_ends_by_itself(
+async def test_a_term_whose_release_fails_expires(
     pair: Pair, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     await pair.first.acquire()
     pair.here.faults.fail("lead")
     await pair.first.release()
     assert not pair.first.is_leader
-    assert "the term ends by itself within 15 s" in caplog.text
+    assert "it expires within 15 s" in caplog.text
     await clock.elapse(seconds=TTL)
     assert await pair.second.acquire(0) == 2
 
@@ -416,13 +416,13 @@ async def test_a_term_that_was_taken_away_is_lost_at_the_next_renewal(pair: Pair
     store, now = await pair.there.app.opened(), clock.now()
     await store.lead("reindex", pair.first.holder, until=now, now=now)
     assert await pair.second.acquire(0) == 2
-    with pytest.raises(NotLeader, match="over when it was to be prolonged"):
+    with pytest.raises(NotLeader, match="ended when it was to be renewed"):
         await pair.first.renew()
     assert changes(pair.here) == [(1, True), (1, False)]
     assert pair.leading() == (False, True)
 
 
-async def test_a_renewal_does_not_begin_a_term_that_nobody_asked_for(pair: Pair, clock: VirtualClock) -> None:
+async def test_a_renewal_does_not_begin_another_term(pair: Pair, clock: VirtualClock) -> None:
     await pair.first.acquire()
     store, now = await pair.there.app.opened(), clock.now()
     await store.lead("reindex", pair.first.holder, until=now, now=now)
@@ -439,10 +439,10 @@ async def test_a_renewal_that_fails_changes_nothing(pair: Pair) -> None:
     assert pair.first.term == 1
 
 
-# being told
+# listeners
 
 
-async def test_changes_are_told_in_order_with_their_terms(pair: Pair, clock: VirtualClock) -> None:
+async def test_changes_of_leadership_are_announced_in_order_with_their_terms(pair: Pair, clock: VirtualClock) -> None:
     told: list[bool] = []
     assert pair.first.on_change(told.append) is not None
     await pair.first.acquire()
@@ -458,7 +458,7 @@ async def test_changes_are_told_in_order_with_their_terms(pair: Pair, clock: Vir
     }
 
 
-async def test_whoever_is_told_may_fail_and_what_is_told_is_true(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_listener_that_raises_does_not_affect_others(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
     seen: list[tuple[bool, bool]] = []
     pair.first.on_change(lambda leading: 1 / 0)
     pair.first.on_change(lambda leading: seen.append((leading, pair.first.is_leader)))
@@ -468,7 +468,7 @@ async def test_whoever_is_told_may_fail_and_what_is_told_is_true(pair: Pair, cap
     assert caplog.text.count("ZeroDivisionError") == 2
 
 
-async def test_changes_are_in_the_log(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+async def test_changes_of_leadership_are_logged(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "mainspring")
     async with pair.first:
         pass
@@ -489,7 +489,7 @@ async def test_work_runs_while_it_leads_and_its_value_is_returned(pair: Pair) ->
     assert await pair.second.acquire(0) == 2
 
 
-async def test_work_that_fails_gives_it_back(pair: Pair) -> None:
+async def test_work_that_fails_releases_the_term(pair: Pair) -> None:
     async def work() -> None:
         raise ValueError("no")
 
@@ -575,7 +575,9 @@ async def test_work_that_takes_its_time_to_end_is_not_run_beside_itself(pair: Pa
 # other ways in
 
 
-async def test_a_fork_is_somebody_else_and_leads_nothing(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_forked_process_is_another_candidate_and_does_not_lead(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await pair.first.acquire()
     parent, pid = pair.first.holder, os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: pid + 1)
@@ -597,11 +599,11 @@ def test_code_that_does_not_await_leads_too(url: str) -> None:
     app.sync.close()
 
 
-async def test_a_closed_app_ends_the_keeping_loudly(
+async def test_a_closed_app_ends_the_renewal_with_a_log_line(
     pair: Pair, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with pair.first:
         await pair.here.app.close()
         await clock.elapse(seconds=TTL)
         assert not pair.first.is_leader
-    assert "the term is no longer prolonged: ShuttingDown" in caplog.text
+    assert "the term is no longer renewed: ShuttingDown" in caplog.text

@@ -12,7 +12,7 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from mainspring import Breaker, Context, Discard, Mainspring, Retry, StoreUnavailable, every
-from mainspring.counters import LABELS, OTHER
+from mainspring.counters import MAX_LABEL_SETS, OTHER_LABEL
 from mainspring.metrics import exposition
 from mainspring.metrics.cluster import ClusterCollector, ClusterMetrics
 from mainspring.metrics.families import FoldedLabels
@@ -231,12 +231,12 @@ async def test_labels_are_bounded_and_the_rest_is_counted_together(app: Mainspri
     @app.task
     async def work() -> None: ...
 
-    jobs = [work.using(queue=f"q{n:03}").job() for n in range(LABELS + 5)]
+    jobs = [work.using(queue=f"q{n:03}").job() for n in range(MAX_LABEL_SETS + 5)]
     await app.enqueue_many(jobs)
     found = await scraped(app)
     queues = {labels[1] for labels in found if labels[0] == "mainspring_queue_jobs"}
-    assert len(queues) == LABELS + 1
-    assert found["mainspring_queue_jobs", OTHER, "pending"] == 5
+    assert len(queues) == MAX_LABEL_SETS + 1
+    assert found["mainspring_queue_jobs", OTHER_LABEL, "pending"] == 5
     assert found["mainspring_metrics_folded", "queue"] == 5
 
 

@@ -1,4 +1,4 @@
-"""Partial: a run whose items failed in part says so, wherever it is told of."""
+"""Partial runs: completed runs with failed items, in jobs, events, statistics and metrics."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_a_run_whose_result_could_not_be_kept_is_not_partial(app: Mainspri
     assert (stats.total.completed, stats.total.partial) == (1, 0)
 
 
-async def test_partial_runs_have_a_figure_of_their_own_and_are_no_errors(app: Mainspring, counting: Any) -> None:
+async def test_partial_runs_are_counted_separately_and_are_no_errors(app: Mainspring, counting: Any) -> None:
     handles = [await counting.enqueue(failed) for failed in (0, 1, 1, 5)]
     await app.drain()
     stats = await app.stats()
@@ -88,7 +88,7 @@ async def test_partial_runs_have_a_status_in_metrics(app: Mainspring, counting: 
         assert f'job_execution_total{{job="counting",status="{status}"}} 1.0' in body
 
 
-async def test_middleware_sees_what_the_items_say(clock: Any) -> None:
+async def test_middleware_sees_the_verdict_of_the_items(clock: Any) -> None:
     registry = CollectorRegistry()
     app = Mainspring("memory://", clock=clock, middleware=[Metrics(registry, clock=clock)])
 

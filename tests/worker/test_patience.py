@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring import Mainspring, Retention
-from mainspring.poll_interval import REST, poll_interval
+from mainspring.poll_interval import LISTENING_POLL_SECONDS, poll_interval
 from mainspring.records.worker import BeatReply
 from mainspring.store import Store
 from mainspring.stores.memory.store import MemoryStore
@@ -80,7 +80,7 @@ async def test_a_worker_without_notifications_polls_every_second(
 async def test_a_worker_that_polls_seldom_is_live(app: Mainspring, clock: VirtualClock) -> None:
     async with app, app.worker():
         for _ in range(20):
-            await clock.elapse(seconds=REST / 5)
+            await clock.elapse(seconds=LISTENING_POLL_SECONDS / 5)
             assert (await app.health()).live
 
 
@@ -108,7 +108,7 @@ def test_without_notifications_the_poll_interval_is_the_setting(store: Talkative
 def test_polls_of_workers_with_notifications_are_spread(store: Talkative) -> None:
     spans = {poll_interval(store, 3.0) for _ in range(20)}
     assert len(spans) > 10
-    assert all(0.8 * REST <= span <= REST for span in spans)
+    assert all(0.8 * LISTENING_POLL_SECONDS <= span <= LISTENING_POLL_SECONDS for span in spans)
     assert poll_interval(store, 1000.0) == 1000.0
 
 

@@ -1,4 +1,4 @@
-"""How far a run has come: shown with its job, told every ten items or every second, and at the end."""
+"""Progress of a run: shown with its job, reported every ten items or every second, and at the end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_progress_is_shown_with_the_job_awaited_or_not(
             go.set()
 
 
-async def test_a_thread_tells_progress_too(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_thread_reports_progress(app: Mainspring, clock: VirtualClock) -> None:
     @app.task
     def work(ctx: Context) -> None:
         ctx.progress(3, note="files")
@@ -64,7 +64,7 @@ class Counting(MemoryStore):
         return await super().report(reports)
 
 
-async def test_progress_is_told_every_ten_items_or_every_second(clock: VirtualClock) -> None:
+async def test_progress_is_reported_every_ten_items_or_every_second(clock: VirtualClock) -> None:
     store = Counting(clock)
     app = Mainspring(store, clock=clock)
 
@@ -99,7 +99,7 @@ async def test_progress_is_told_every_ten_items_or_every_second(clock: VirtualCl
             assert len({progress.done for progress in store.told}) <= (12 if task is slow else 101)
 
 
-async def test_the_last_word_is_told_even_if_it_was_held_back(app: Mainspring) -> None:
+async def test_the_last_progress_is_reported_at_the_end_of_the_run(app: Mainspring) -> None:
     @app.task(max_retries=0)
     async def work(ctx: Context) -> None:
         for n in range(1, 6):
@@ -112,7 +112,7 @@ async def test_the_last_word_is_told_even_if_it_was_held_back(app: Mainspring) -
         assert await shown(app, handle.id) == (5, 100, "")
 
 
-async def test_progress_says_which_run_it_is_of(app: Mainspring, clock: VirtualClock) -> None:
+async def test_progress_has_the_number_of_its_run(app: Mainspring, clock: VirtualClock) -> None:
     @app.task(max_retries=1)
     async def work(ctx: Context) -> None:
         ctx.progress(50 if ctx.attempt == 1 else 2, 100)
@@ -130,7 +130,7 @@ async def test_progress_says_which_run_it_is_of(app: Mainspring, clock: VirtualC
 @pytest.mark.parametrize(
     "given", [(float("nan"),), (float("inf"),), ("half",), (True,), (None,), (1, float("nan")), (10**400,)], ids=repr
 )
-async def test_progress_that_is_no_number_fails_the_run_and_harms_nobody(app: Mainspring, given: Any) -> None:
+async def test_progress_that_is_no_number_fails_the_run_only(app: Mainspring, given: Any) -> None:
     @app.task(max_retries=0)
     async def work(ctx: Context) -> None:
         ctx.progress(*given)

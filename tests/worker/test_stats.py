@@ -14,7 +14,7 @@ from mainspring.clock import EPOCH
 from mainspring.histogram import bucket_of, midpoint, percentile
 from mainspring.insight.stats import Figures, TopError
 from mainspring.records.run import WENT_WRONG, Ending, Failure
-from mainspring.records.tally import KINDS, OTHERS, RunSums
+from mainspring.records.tally import MAX_ERROR_KINDS, OTHER_ERRORS, RunSums
 from mainspring.testing import Faults, FaultStore, VirtualClock
 
 
@@ -244,16 +244,16 @@ def test_the_error_kinds_of_a_tally_are_bounded() -> None:
     sums = RunSums()
     for n in range(1000):
         sums.add(RunSums(errors={Failure("Error", "x" * n).kind + chr(97 + n % 26) * (n // 26): 1}))
-    assert len(sums.errors) == KINDS + 1
+    assert len(sums.errors) == MAX_ERROR_KINDS + 1
     assert sum(sums.errors.values()) == 1000
-    assert sums.errors[OTHERS] > 900
+    assert sums.errors[OTHER_ERRORS] > 900
 
 
 def test_a_tally_keeps_lines_of_listed_error_kinds_only() -> None:
     sums = RunSums()
     for n in range(1000):
-        sums.meet(Failure(f"Error{chr(97 + n % 26) * (n // 26 + 1)}", "no"), EPOCH)
-    assert sums.lines.keys() == sums.errors.keys() - {OTHERS}
+        sums.add_failure(Failure(f"Error{chr(97 + n % 26) * (n // 26 + 1)}", "no"), EPOCH)
+    assert sums.lines.keys() == sums.errors.keys() - {OTHER_ERRORS}
 
 
 async def test_a_lost_reply_does_not_count_a_run_twice(app: Mainspring, clock: VirtualClock) -> None:

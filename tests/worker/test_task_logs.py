@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from mainspring import BadInput, Context, Filter, JobNotFound, LogLine, Mainspring, State
 from mainspring.records.run import RunReport
-from mainspring.task.context import LINE_LIMIT, LINES, ReportBuffer
+from mainspring.task.context import MAX_LINE_CHARACTERS
 from mainspring.testing import Faults, FaultStore, VirtualClock
+from mainspring.worker.report_buffer import MAX_LOG_LINES, ReportBuffer
 
 
 async def logged(app: Mainspring, fn: Callable[..., Any], **options: Any) -> list[LogLine]:
@@ -75,7 +76,7 @@ async def test_lines_go_to_the_processes_own_log_too(app: Mainspring, caplog: py
 
 async def test_a_run_keeps_a_thousand_lines_and_says_how_many_more_there_were(app: Mainspring) -> None:
     async def work(ctx: Context) -> None:
-        for n in range(LINES + 7):
+        for n in range(MAX_LOG_LINES + 7):
             ctx.log.info("line %d", n)
 
     async with app:
@@ -83,7 +84,7 @@ async def test_a_run_keeps_a_thousand_lines_and_says_how_many_more_there_were(ap
         handle = await task.enqueue()
         await app.drain()
         lines = await app.jobs.logs(handle.id)
-        rest = await app.jobs.logs(handle.id, after=(1, LINES))
+        rest = await app.jobs.logs(handle.id, after=(1, MAX_LOG_LINES))
     assert [line.text for line in lines] == [f"line {n}" for n in range(1000)]
     assert [(line.n, line.level, line.text) for line in rest] == [
         (1001, logging.WARNING, "7 lines more were logged and not kept")
@@ -92,8 +93,8 @@ async def test_a_run_keeps_a_thousand_lines_and_says_how_many_more_there_were(ap
 
 async def test_a_line_keeps_4096_characters(app: Mainspring) -> None:
     async def work(ctx: Context) -> None:
-        ctx.log.info("x" * LINE_LIMIT)
-        ctx.log.info("y" * (LINE_LIMIT + 5))
+        ctx.log.info("x" * MAX_LINE_CHARACTERS)
+        ctx.log.info("y" * (MAX_LINE_CHARACTERS + 5))
 
     async with app:
         whole, cut = await logged(app, work)
@@ -108,7 +109,7 @@ class Broken:
     __repr__ = __str__
 
 
-async def test_nothing_a_task_logs_breaks_it(app: Mainspring, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_task_may_log_anything_without_an_error(app: Mainspring, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logging, "raiseExceptions", False)
 
     async def work(ctx: Context) -> str:
@@ -210,7 +211,7 @@ async def test_no_line_of_many_threads_is_lost(app: Mainspring, clock: VirtualCl
 
 
 @pytest.mark.usefixtures("restless")
-async def test_what_many_threads_lay_on_the_desk_is_all_taken() -> None:
+async def test_report_buffer_loses_no_line_of_many_threads() -> None:
     clock = VirtualClock()
     desk, taken = ReportBuffer(clock), []
     app = Mainspring("memory://", clock=clock)
@@ -230,7 +231,7 @@ async def test_what_many_threads_lay_on_the_desk_is_all_taken() -> None:
         thread.start()
     going.wait()
     while any(thread.is_alive() for thread in threads) or desk:
-        taken += [line for _, report in desk.take() for line in report.lines]
+        taken += [line for _, report in desk.drain() for line in report.lines]
     assert len(taken) == 2000
 
 
@@ -266,9 +267,7 @@ async def test_the_last_line_is_there_when_the_job_has_ended(app: Mainspring, cl
     assert seen == [["the last words"]]
 
 
-async def test_a_report_the_store_did_not_take_is_told_again_before_the_ending(
-    app: Mainspring, clock: VirtualClock
-) -> None:
+async def test_a_report_that_failed_is_sent_again_before_the_outcome(app: Mainspring, clock: VirtualClock) -> None:
     faults = Faults()
     shaky = Mainspring(FaultStore(await app.opened(), faults), clock=clock)  # type: ignore[arg-type]
 
@@ -287,9 +286,7 @@ async def test_a_report_the_store_did_not_take_is_told_again_before_the_ending(
     assert faults.injected == ["report"] * 4
 
 
-async def test_what_a_run_said_before_its_process_died_stays_with_its_number(
-    app: Mainspring, clock: VirtualClock
-) -> None:
+async def test_lines_of_a_run_whose_process_died_are_kept_with_its_number(app: Mainspring, clock: VirtualClock) -> None:
     @app.task
     async def work(ctx: Context) -> None:
         ctx.log.info("from the second run")
@@ -312,7 +309,7 @@ async def test_what_a_run_said_before_its_process_died_stays_with_its_number(
     assert [(line.run, line.text) for line in lines] == [(1, "and then it died"), (2, "from the second run")]
 
 
-async def test_a_run_that_logs_after_its_lease_was_lost_is_not_heard_and_breaks_nothing(
+async def test_lines_of_a_run_that_lost_its_lease_are_refused_without_an_error(
     app: Mainspring, clock: VirtualClock
 ) -> None:
     go = asyncio.Event()
@@ -371,7 +368,7 @@ async def test_a_bad_limit_is_refused(app: Mainspring, limit: Any) -> None:
             await app.jobs.logs(handle.id, limit=limit)
 
 
-async def test_the_lines_of_a_job_nobody_has_are_told_as_such(app: Mainspring) -> None:
+async def test_logs_of_an_unknown_job_raise_job_not_found(app: Mainspring) -> None:
     async with app:
         with pytest.raises(JobNotFound):
             await app.jobs.logs("nobody")

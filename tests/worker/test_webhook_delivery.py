@@ -167,7 +167,7 @@ async def test_two_processes_that_see_an_event_deliver_it_once(app: Mainspring, 
         handle = await app.tasks["work"].using(delay=60).enqueue()
         await app.jobs.cancel(handle.id)
         other.events.emit(JobsChanged(at=clock.now(), action=Action.CANCEL, ids=(handle.id,)))
-        await other._crier.flush()
+        await other._dispatcher.flush()
         await app.drain()
     assert kinds(receiver) == ["job.cancelled"]
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ..app import Mainspring
 from ..errors import StoreError
-from ..ids import following, new_series
+from ..ids import new_id_series, nth_id
 from ..records.document import Document
 from ..records.unreadable import decoded_documents
 from ..survived_errors import SurvivedErrors
@@ -43,7 +43,7 @@ _series: ContextVar[str | None] = ContextVar("mainspring.series", default=None)
 def job_id(n: int = 0) -> str | None:
     """The id of the n-th job that this request creates, the same in every repetition. None without Idempotency-Key."""
     first = _series.get()
-    return None if first is None else following(first, n)
+    return None if first is None else nth_id(first, n)
 
 
 class StoredResponse(Struct, frozen=True, omit_defaults=True):

@@ -48,7 +48,7 @@ def with_any_app(command: Command) -> Callable[..., None]:
 
     async def inside(app: Mainspring, **given: Any) -> None:
         with suppress(MainspringError, TimeoutError):
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
                 await app.__aenter__()
         try:
             await command(app, **given)

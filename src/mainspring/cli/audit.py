@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from ..codec import data
+from ..codec import decode_or_text
 from ..control.audit_words import reason_of, target_text
 from ..records.audit import AuditEntry, AuditFilter
 from .app_loader import store_name, with_app

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..clock import EPOCH
-from ..codec import data
+from ..codec import decode_or_text
 from ..schedule.record import Schedule
 from ..trigger import AnyTrigger, Every
 from ..trigger.crontab import CrontabEntry

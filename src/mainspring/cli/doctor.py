@@ -20,7 +20,7 @@ from ..records.queue import Queue
 from ..records.unreadable import document_finding
 from ..records.worker import WorkerRow
 from ..store import Store
-from ..task.retention import kept
+from ..task.retention import retention_of
 from ..webhook.inbound import TRIGGERS
 from ..webhook.record import WEBHOOKS
 from .app_loader import store_name, with_any_app
@@ -54,7 +54,7 @@ async def doctor(app: Mainspring, as_json: bool) -> None:
         print_json(document)
     else:
         _show(found)
-    if worst(found) == "bad":
+    if worst_verdict(found) == "bad":
         click.get_current_context().exit(1)
 
 
@@ -140,7 +140,7 @@ async def _overdue(app: Mainspring, store: Store, workers: Sequence[WorkerRow], 
         known = task in app.tasks and not app.tasks[task].stub
         if not known and task in elsewhere:
             continue
-        rule = kept(state, app.tasks[task].options.retention if known else {}, app.settings)
+        rule = retention_of(state, app.tasks[task].options.retention if known else {}, app.settings)
         if rule.age is not None:
             before = now - rule.age - PRUNING_SLACK
             if await store.surplus(state, task, keep=rule.keep, before=before, limit=1):

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..app import Mainspring
-from ..codec import data
+from ..codec import decode_or_text
 from ..errors import ResultTimeout, UnknownTask
 from ..records.job import MAX_PRIORITY, MIN_PRIORITY
 from ..suggest import did_you_mean
@@ -115,4 +115,4 @@ async def _result(app: Mainspring, handle: Handle[Any], task: str, wait: float) 
             hint(f"no worker that knows {task!r} is running; start one: mainspring worker module:app")
         raise Failed(str(timeout)) from None
     text = (await handle.job()).result
-    return None if text is None else data(text)
+    return None if text is None else decode_or_text(text)

@@ -9,7 +9,7 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from ..codec import data
+from ..codec import decode_or_text
 from ..records.job import Job
 from ..webhook.inbound import InboundTrigger
 from ..webhook.record import Standing, Webhook, abridged_url
@@ -62,7 +62,7 @@ def trigger_page(trigger: InboundTrigger, now: datetime) -> Text:
 def delivery_table(jobs: Sequence[Job], now: datetime) -> Table:
     table = render.grid("job", "state", "event", "try", "when", "about", cut=("event", "about"))
     for job in jobs:
-        payload = data(job.payload)
+        payload = decode_or_text(job.payload)
         event = payload.get("type", "") if isinstance(payload, dict) else ""
         at = render.when(job.finished_at or job.started_at or job.created_at, now)
         about = _response_status(job) if job.result is not None else render.reason(job)

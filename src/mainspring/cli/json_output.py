@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from ..codec import data
+from ..codec import decode_or_text
 from ..records.job import Job
 from ..records.run import Execution, Failure
 from ..records.worker import WorkerRow
@@ -30,8 +30,8 @@ def job_record(job: Job, now: datetime) -> dict[str, Any]:
     return record | {
         "shown": job.shown(now),
         "outcome": job.outcome(now),
-        "payload": data(job.payload),
-        "result": None if job.result is None else data(job.result),
+        "payload": decode_or_text(job.payload),
+        "result": None if job.result is None else decode_or_text(job.result),
         "failure": _failure(job.failure),
     }
 
@@ -52,7 +52,7 @@ def schedule_record(row: Schedule) -> dict[str, Any]:
     `timeout` is absent if the task's own applies, null if there is none.
     """
     spec = msgspec.structs.asdict(row.spec)
-    spec |= {"payload": data(row.spec.payload), "meaning": row.spec.trigger.named(row.name).explain()}
+    spec |= {"payload": decode_or_text(row.spec.payload), "meaning": row.spec.trigger.named(row.name).explain()}
     if spec["timeout"] is msgspec.UNSET:
         del spec["timeout"]
     return msgspec.structs.asdict(row) | {"status": row.status, "spec": spec}

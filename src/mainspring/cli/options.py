@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from ..config import span as seconds
+from ..config import read_span as seconds
 from ..errors import BadSetting
-from ..span import parsed
+from ..span import parse_span
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -33,7 +33,7 @@ _logger = logging.getLogger("mainspring")
 
 def _parse_workers(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
     try:
-        return None if value is None else config.workers(value, "--workers")
+        return None if value is None else config.read_workers(value, "--workers")
     except BadSetting as bad:
         raise click.UsageError(str(bad), ctx) from None
 

@@ -19,7 +19,7 @@ class ApiUrl:
     def __init__(self, url: str, shown: str) -> None:
         self.shown = shown
         try:
-            parts = urls.split(url)
+            parts = urls.split_url(url)
         except ValueError as bad:
             raise BadSetting(f"store URL {shown!r} has {bad}: {_HINT}") from None
         if not parts.host.name or parts.fragment:

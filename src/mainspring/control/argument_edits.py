@@ -9,7 +9,7 @@ from msgspec import UnsetType
 from msgspec.structs import replace
 
 from ..bounds import has_too_many_parts
-from ..codec import data, encode_call
+from ..codec import decode_or_text, encode_call
 from ..errors import BadPayload
 from ..ids import JobId
 from ..records.job import Job, is_internal
@@ -29,7 +29,7 @@ def with_arguments(
         raise BadPayload(f"task {job.task!r} is internal: only Mainspring itself says what its jobs do")
     if has_too_many_parts(job.payload):
         raise BadPayload(f"the arguments of job {job.id} have too many parts to be edited: enqueue another job")
-    old = data(job.payload)
+    old = decode_or_text(job.payload)
     payload = encode_call(job.task, {**(old if isinstance(old, dict) else {}), **arguments}, limit)
     if task is None:
         return replace(update, payload=payload, fingerprint=None)

@@ -24,7 +24,7 @@ from ..records.queue import DeadGroup
 from ..records.worker import WorkerCommands
 from ..schedule.record import Schedule, Spec
 from ..store import Store
-from ..survived_errors import count
+from ..survived_errors import count_error
 from ..task.task import Task
 from .bulk_page import check_keywords
 from .ground import Ground
@@ -136,7 +136,7 @@ async def _record_outcome(store: Store, entry: AuditEntry, outcome: Mapping[str,
         await store.record([replace(entry, outcome=encode_bounded(outcome))])
     except MainspringError as trouble:
         _logger.warning("the outcome of %s by %s is not in the audit trail: %s", entry.action, entry.who, trouble)
-        count("audit", trouble)
+        count_error("audit", trouble)
 
 
 def is_recording() -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..codec import data
+from ..codec import decode_or_text
 from ..records.audit import AuditEntry
 from ..records.job import FINAL, SHOWN
 

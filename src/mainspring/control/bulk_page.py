@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ..errors import BadInput
 from ..ids import JobId
 from ..records.query import Filter
-from ..suggest import unexpected
+from ..suggest import unexpected_keyword
 
 Zoned = Annotated[datetime, msgspec.Meta(tz=True)]
 
@@ -37,7 +37,7 @@ def check_keywords(call: str, signature: Signature, given: Mapping[str, Any]) ->
     for name in given:
         if name not in signature.parameters and name not in more:
             known = [one for one in signature.parameters if one not in ("self", "which", "part")]
-            raise unexpected(call, name, [*known, *more])
+            raise unexpected_keyword(call, name, [*known, *more])
 
 
 def existing_only(which: Filter, now: datetime) -> Filter:

@@ -35,7 +35,7 @@ class Executions:
             for execution in await self.list(job_id=job_id, after=number - 1, limit=1):
                 if execution.number == number:
                     return execution
-        raise missing(f"{job_id} with a run {number}")
+        raise job_not_found(f"{job_id} with a run {number}")
 
     async def stats(self, job_id: JobId) -> Figures:
         """Statistics of a job's runs so far."""

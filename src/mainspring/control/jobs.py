@@ -62,7 +62,7 @@ class Jobs:
         id = checked_id(id)
         found = await (await self._ground.opened()).jobs(Filter(ids=(id,)), now=self._ground.clock.now(), limit=1)
         if not found:
-            raise missing(id)
+            raise job_not_found(id)
         return found[0]
 
     async def list(
@@ -104,7 +104,7 @@ class Jobs:
             # Brief: it is read again and again.
             job = next(iter(await store.jobs(Filter(ids=(checked_id(id),)), now=now, limit=1, brief=True)), None)
             if job is None:
-                raise missing(id)
+                raise job_not_found(id)
             if job.shown(now) in _FINAL or now >= end:
                 return job if job.is_whole else await self.get(id)
             left = (end - now).total_seconds()
@@ -248,7 +248,7 @@ class Jobs:
             raise BadInput("update() was given nothing to change")
         if isinstance(given.get("expires"), int | float | timedelta | str):
             raise BadInput(f"expires_at takes a datetime, or None for never; got {expires_at!r}")
-        values = checked(given, "this update")
+        values = checked_options(given, "this update")
         if "expires" in values:
             values["expires_at"] = values.pop("expires")
         return await self.change_with(Action.UPDATE, which, Update(**values), arguments, **part)

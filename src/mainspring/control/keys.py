@@ -13,18 +13,18 @@ from msgspec.structs import replace
 
 from ..actor import current_actor
 from ..clock import EPOCH, is_instant
-from ..config import span
+from ..config import read_span
 from ..errors import ApiKeyExists, ApiKeyNotFound, BadInput, StoreError
 from ..records.api_key import (
-    KEY,
+    KEY_PREFIX,
     ApiKey,
     Role,
     StoredKey,
     checked_key_name,
     checked_role,
     checked_scopes,
-    fingerprint,
-    id_of,
+    hash_secret,
+    key_id_of,
     new_key_id,
     new_secret,
 )
@@ -261,7 +261,7 @@ def undecoded_key(name: str) -> ApiKey:
 def _expiry(expires: Span | datetime | None, now: datetime) -> datetime | None:
     if expires is None:
         return None
-    end = expires if isinstance(expires, datetime) else now + timedelta(seconds=span(expires, "expires"))
+    end = expires if isinstance(expires, datetime) else now + timedelta(seconds=read_span(expires, "expires"))
     if not is_instant(end) or end <= now:
         raise BadInput(f"a key expires in the future, at an instant with its zone, or after a span; got {expires!r}")
     return end

@@ -12,7 +12,7 @@ from ..events import QueuePaused, QueueResumed
 from ..insight.queue_depth import DepthSample, check_window, history
 from ..records.queue import Queue
 from ..span import Span
-from ..task.task import check_name
+from ..task.options import check_name
 from .audit_log import annotate as annotate
 from .audit_log import audited, is_recording
 from .ground import Ground

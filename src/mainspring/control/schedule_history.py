@@ -161,7 +161,7 @@ def _tally(row: Schedule, run: Execution, at: datetime) -> Tally:
     sums = RunSums(last=micros(run.finished_at))
     sums.count(run.outcome, [run.duration])
     if run.failure is not None and run.ending in WENT_WRONG:
-        sums.meet(run.failure, run.finished_at)
+        sums.add_failure(run.failure, run.finished_at)
     return Tally(at, row.spec.queue, row.spec.task, sums)
 
 

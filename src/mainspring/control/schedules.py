@@ -27,7 +27,8 @@ from ..schedule.record import BACKFILL, BY_HAND, Firing, Owner, Schedule, Spec, 
 from ..store import Store
 from ..suggest import did_you_mean
 from ..task.handle import Handle
-from ..task.task import Task, check_name
+from ..task.options import check_name
+from ..task.task import Task
 from ..trigger import Preview
 from ..trigger.bounds import LAST_YEAR
 from ..webhook.record import check_note

@@ -15,7 +15,7 @@ from ..errors import BadInput, UnknownTask
 from ..records.job import Enqueued, NewJob
 from ..span import Span, seconds
 from ..store import Store
-from ..suggest import did_you_mean, unexpected
+from ..suggest import did_you_mean, unexpected_keyword
 from ..task.handle import Handle
 from ..task.task import check_name, check_public, checked
 from ..webhook.inbound import MAX_TRIGGERS, TRIGGERS, Call, InboundTrigger, StoredTrigger, check_arguments, check_kwargs
@@ -212,7 +212,7 @@ class Triggers:
         """The trigger with these options. Raises BadInput for options that exclude each other."""
         for name in given:
             if name not in TriggerOptions.__annotations__:
-                raise unexpected("triggers", name, TriggerOptions.__annotations__)
+                raise unexpected_keyword("triggers", name, TriggerOptions.__annotations__)
         values: dict[str, Any] = dict(given)
         what = f"trigger {trigger.name!r}"
         values |= checked({key: values[key] for key in ("queue", "priority") if values.get(key) is not None}, what)

@@ -16,7 +16,7 @@ from ..ids import new_id
 from ..records.job import Enqueued, NewJob
 from ..records.query import Filter
 from ..span import Span, seconds
-from ..suggest import unexpected
+from ..suggest import unexpected_keyword
 from ..task.handle import Handle
 from ..webhook.message import WebhookEvent, delivery_job, key_prefix
 from ..webhook.record import (
@@ -237,7 +237,7 @@ def _checked(given: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
             check_url(value, AllowList(settings.webhook_allow))
             values[name] = value
         elif name not in checks:
-            raise unexpected("webhooks", name, ["url", *checks])
+            raise unexpected_keyword("webhooks", name, ["url", *checks])
         else:
             values[name] = checks[name](value)
     return values

@@ -21,13 +21,22 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..clock import SystemClock
 from ..codec import Arguments, encode_result
 from ..errors import BadTask, JobTimeout
-from ..records.finding import size
-from ..records.outcome import MESSAGE_LIMIT, Cancel, Directive, Discard, Retry, Snooze, clean, failure_of, unfit
+from ..records.finding import format_size
+from ..records.outcome import (
+    MAX_MESSAGE_CHARACTERS,
+    Cancel,
+    Directive,
+    Discard,
+    Retry,
+    Snooze,
+    bad_payload,
+    clean,
+    failure_of,
+)
 from ..records.run import Failure
-from ..task.context import NOTHING, Context, ReportBuffer, about, check_counts, finite, noted
+from ..task.context import DONE_AWAITABLE, Context, check_counts, checked_number, merged_notes, run_fields
 from ..task.interruption import Interrupted, TaskExit
 from ..task.task import Task
 from . import pool as processes

@@ -12,9 +12,9 @@ from typing import Any
 
 from ..clock import Clock, Timer
 from ..errors import BadTask, MainspringError
-from ..records.finding import size
+from ..records.finding import format_size
 from ..records.run import Failure, Usage
-from ..survived_errors import count
+from ..survived_errors import count_error
 from ..task.task import Task
 from .process import Exit, Process
 from .protocol import Message, ProcessDiedMessage, Raised, Returned, RunFinished, RunRequest, RunStarted, RunSteered

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from ..records.circuit import Circuit
-from ..records.finding import Finding, worst
+from ..records.finding import Finding, worst_verdict
 from ..records.job import FINAL, Job, State
 from ..records.queue import Queue
 from ..records.schema import Schema

@@ -26,7 +26,7 @@ from ..events import (
 from ..ids import JobId
 from ..records.job import State
 from ..schedule.record import Tick
-from ..task.context import about
+from ..task.context import run_fields
 
 _logger = logging.getLogger("mainspring")
 # Jobs remembered so that their postponement is logged once.
@@ -168,4 +168,4 @@ def _tick_extra(event: TickFired | TickPassed) -> dict[str, object]:
 
 def _extra(event: Event) -> dict[str, object]:
     job = getattr(event, "job", None)
-    return {} if job is None else about(job)
+    return {} if job is None else run_fields(job)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..mask import mask, mask_text
-from ..task.context import about, running
+from ..task.context import run_fields, running
 
 # Length of a message or a stack.
 MAX_MESSAGE_CHARACTERS = 32_768
@@ -33,7 +33,7 @@ class RunFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         ctx = running.get()
         if ctx is not None and not hasattr(record, "job_id"):
-            for name, value in about(ctx.job).items():
+            for name, value in run_fields(ctx.job).items():
                 if not hasattr(record, name):
                     setattr(record, name, value)
         return True

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-from ..counters import LABELS, OTHER
+from ..counters import MAX_LABEL_SETS, OTHER_LABEL
 from ..histogram import count_below
 
 Labels = tuple[str, ...]
@@ -49,11 +49,11 @@ def seconds(first: int, last: int, step: int = 1) -> dict[int, float]:
 class FoldedLabels:
     """Decides which names get a label of their own: the first `limit` of them. The rest share "(other)"."""
 
-    def __init__(self, names: Iterable[str], limit: int = LABELS) -> None:
+    def __init__(self, names: Iterable[str], limit: int = MAX_LABEL_SETS) -> None:
         ordered = list(dict.fromkeys(names))
         self._own = frozenset(ordered[:limit])
         self.folded = len(ordered) - len(self._own)
         """Number of names without a label of their own."""
 
     def __call__(self, name: str) -> str:
-        return name if name in self._own else OTHER
+        return name if name in self._own else OTHER_LABEL

@@ -8,7 +8,7 @@ from msgspec import Struct
 from prometheus_client.core import Metric
 
 from ..clock import Clock
-from ..counters import Counters, CounterSnapshot, values
+from ..counters import Counters, CounterSnapshot, label_values
 from ..survived_errors import METRIC as ERRORS_SURVIVED
 from ..survived_errors import UNREADABLE_METRIC as RECORDS_UNREADABLE
 from .families import counter, histogram, seconds
@@ -69,7 +69,7 @@ def families(counts: CounterSnapshot) -> Iterator[Metric]:
 
 
 def _labels(key: str, kind: MetricKind) -> tuple[str, ...]:
-    return tuple(values(key)) if kind.labels else ()
+    return tuple(label_values(key)) if kind.labels else ()
 
 
 async def watch_loop(counters: Counters, clock: Clock) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..clock import Clock, SystemClock
 from ..records.outcome import failure_of
-from ..task.context import Context, about
+from ..task.context import Context, run_fields
 from . import Next
 from .status import Status, status_of
 

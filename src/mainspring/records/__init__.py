@@ -1,1 +1,1 @@
-"""What is stored and returned: jobs, runs, workers, documents. Plain data, no I/O."""
+"""Records that are stored and returned: jobs, runs, workers, documents. Plain data, no I/O."""

@@ -1,4 +1,4 @@
-"""API keys: what they may, how they look, and what of them is kept. Pure, but for chance."""
+"""API keys: roles and scopes, the format of a secret, and the record of a key. Pure, except for random secrets."""
 
 from __future__ import annotations
 
@@ -17,71 +17,72 @@ from ..errors import BadInput
 
 Role = Literal["viewer", "operator", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
-# What the API is about; a test holds them to its routes.
+# The nouns of the API's routes; a test compares them.
 NOUNS = (
     "audit", "cron", "dead", "events", "executions", "jobs", "keys", "metrics", "queues", "schedules", "scheduler",
     "settings", "stats", "tasks", "triggers", "webhooks", "workers",
 )  # fmt: skip
 SCOPES = tuple(f"{noun}:{verb}" for noun in NOUNS for verb in ("read", "write"))
 
-# How a secret begins, so that one that got out is known for what it is: an API key, a token of a first start.
-KEY = "msk"
-TOKEN = "mst"  # noqa: S105
+# A secret begins with its kind, so that a leaked one is recognised: an API key, or the sign-in token of a first start.
+KEY_PREFIX = "msk"
+TOKEN_PREFIX = "mst"  # noqa: S105
 _ALPHABET = string.ascii_letters + string.digits
-# 43 of 62 letters are a little more than 256 bits.
-_LENGTH = 43
+# 43 characters of an alphabet of 62 have 256 random bits.
+_SECRET_CHARACTERS = 43
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
-    """A key as everybody may see it who may see keys: without its secret."""
+    """An API key without its secret."""
 
     id: str
-    """The middle part of the secret: a key that got out is found, and revoked, by it."""
+    """The middle part of the secret: it identifies a leaked key, so that it can be revoked."""
     name: str
     role: Role
     scopes: tuple[str, ...] | None = None
-    """None: whatever the role may."""
+    """None: everything the role allows."""
     created_at: datetime
     created_by: str | None = None
     expires_at: datetime | None = None
     last_used_at: datetime | None = None
-    """Some minutes may be missing, and the last use of a process that was killed."""
+    """It may lag by some minutes; the last use in a process that was killed may be missing."""
 
 
 class StoredKey(Struct, frozen=True):
-    """A key and what the store has of its secret."""
+    """An API key and the hash of its secret, as stored."""
 
     key: ApiKey
     hash: str
 
-    def fits(self, secret: str, now: datetime) -> bool:
+    def accepts(self, secret: str, now: datetime) -> bool:
+        """Whether the secret is the key's and the key has not expired."""
         expired = self.key.expires_at is not None and self.key.expires_at <= now
-        return hmac.compare_digest(self.hash, fingerprint(secret)) and not expired
+        return hmac.compare_digest(self.hash, hash_secret(secret)) and not expired
 
 
 def new_secret(kind: str, id: str) -> str:
     """A new secret: msk_ID_…"""
-    return f"{kind}_{id}_{''.join(secrets.choice(_ALPHABET) for _ in range(_LENGTH))}"
+    return f"{kind}_{id}_{''.join(secrets.choice(_ALPHABET) for _ in range(_SECRET_CHARACTERS))}"
 
 
 def new_key_id() -> str:
     return secrets.token_hex(6)
 
 
-def fingerprint(secret: str) -> str:
-    """What is kept in its place. No slow hash is needed: of 256 random bits nobody tries them all."""
+def hash_secret(secret: str) -> str:
+    """The hash that is stored in place of the secret. A fast hash is enough: 256 random bits cannot be guessed."""
     return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def id_of(secret: str, kind: str = KEY) -> str | None:
-    """The id in a secret, if it is one of that kind."""
+def key_id_of(secret: str, kind: str = KEY_PREFIX) -> str | None:
+    """The key's id in a secret. None if the text is not a secret of that kind."""
     parts = secret.split("_", 2)
     return parts[1] if len(parts) == 3 and parts[0] == kind else None
 
 
 def scope_allows(scopes: Collection[str] | None, scope: str) -> bool:
-    """Whether what is named there allows this; who may write may read."""
+    """Whether the scopes allow `scope`. A scope to write includes reading."""
     noun, _, verb = scope.partition(":")
     return scopes is None or scope in scopes or (verb == "read" and f"{noun}:write" in scopes)
 

@@ -1,4 +1,4 @@
-"""The audit log: who did what, when, to what."""
+"""The audit log: who did what to which object, and when."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from msgspec import Struct
 
 
 class AuditEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Who did what, when, to what; and how that ended."""
+    """One action: who did what to which object, when, and with which result."""
 
     id: str
-    """Time-ordered, minted by whoever acts."""
+    """Time-ordered, chosen by the process that acts."""
     at: datetime
     who: str
     action: str
     """A noun and a verb: jobs.cancel, schedules.pause, keys.create."""
     target: str
-    """What it was done to: a job's id, a schedule's name, a filter as JSON."""
+    """The object of the action: a job's id, a schedule's name, a filter as JSON."""
     asked: str = "{}"
     """The arguments, as JSON."""
     outcome: str | None = None
-    """What became of it, as JSON, with what was before and after; None: nobody lived to tell."""
+    """The result as JSON, with the values before and after. None: the process died before it could record it."""
 
 
 class AuditFilter(Struct, frozen=True, kw_only=True):
-    """Which entries: conjunctive. None means any."""
+    """Selects entries of the audit log: an entry must match every field that is set. None matches any entry."""
 
     who: str | None = None
     action: str | None = None
-    """A whole action, or a noun alone."""
+    """A complete action (jobs.cancel), or only its noun (jobs)."""
     target: str | None = None
     since: datetime | None = None
     until: datetime | None = None

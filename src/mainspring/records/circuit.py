@@ -1,4 +1,4 @@
-"""The circuit breaker of a task: its setting, and its state in the store."""
+"""The circuit breaker of a task: its options, and its state in the store."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..suggest import SuggestingStructMeta
 
 
 class Breaker(Struct, frozen=True, metaclass=SuggestingStructMeta):
-    """Stops a task after `failures` failures in a row; after `cooldown`, a span such as 60 or "5m", one job may try."""
+    """Stops a task after `failures` failures in a row. After `cooldown`, a span such as 60 or "5m", it tries one."""
 
     failures: int = 5
     cooldown: float = 60.0
 
-    if TYPE_CHECKING:  # kept as seconds, and given as any span
+    if TYPE_CHECKING:  # stored as seconds; accepts any span
 
         def __init__(self, failures: int = 5, cooldown: Span = 60.0) -> None: ...
 
@@ -30,12 +30,12 @@ class Breaker(Struct, frozen=True, metaclass=SuggestingStructMeta):
 
 
 class Circuit(Struct, frozen=True):
-    """A task's breaker, as the store has it. A task without one has not failed last time."""
+    """The state of a task's circuit breaker. It exists only after a failure, until the task succeeds again."""
 
     task: str
     failures: int
-    """In a row."""
+    """Failures in a row."""
     open_until: datetime | None = None
-    """None: closed. Passed: half open, one job may try."""
+    """None: closed. In the past: half open, so that one job can probe the task."""
     probe: JobId | None = None
-    """The job that tries."""
+    """The job that probes the task."""

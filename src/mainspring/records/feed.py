@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-# As many news are kept at least: enough for a reader that was away for some minutes.
+# Minimum items a store keeps: enough for a reader that was disconnected for some minutes.
 MIN_FEED_ITEMS = 10_000
 
 
 class FeedItem(Struct, frozen=True):
-    """Something that has happened, for those who watch."""
+    """A numbered item of the live feed."""
 
     n: int
     text: str
 
 
 class Feed(Struct, frozen=True):
-    """Some news, and what there is to read."""
+    """A page of the live feed, and the range of numbers that the store keeps."""
 
     news: list[FeedItem]
     first: int
-    """The number of the oldest that is kept; one more than `last` if there is none."""
+    """The number of the oldest item kept. `last + 1` if none is kept."""
     last: int
-    """The newest number given; 0: none ever was."""
+    """The newest number assigned. 0 if none was."""

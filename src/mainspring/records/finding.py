@@ -1,4 +1,4 @@
-"""Findings: one thing looked at, whether it is well, and the way out. Pure."""
+"""Findings of the doctor: the subject of a check, its verdict and the remedy. Pure."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ Verdict = Literal["ok", "warn", "bad"]
 
 
 class Finding(Struct, frozen=True):
-    """What was found about one thing."""
+    """The result of one check."""
 
     about: str
     verdict: Verdict
     text: str
     remedy: str = ""
-    """What to do; empty only where all is well."""
+    """What to do. Empty only if the verdict is ok."""
 
 
-def worst(findings: Iterable[Finding]) -> Verdict:
+def worst_verdict(findings: Iterable[Finding]) -> Verdict:
     found = {finding.verdict for finding in findings}
     return "bad" if "bad" in found else "warn" if "warn" in found else "ok"
 
 
-def size(count: int) -> str:
-    """Bytes as people read them: 512 B, 4.0 KB, 31 MB, 1.2 GB."""
+def format_size(count: int) -> str:
+    """A number of bytes as text for people: 512 B, 4.0 KB, 31 MB, 1.2 GB."""
     amount, unit = float(count), "B"
     for bigger in ("KB", "MB", "GB", "TB"):
         if amount < 1000:

@@ -1,36 +1,39 @@
-"""A job: the request to run a task, its record in the store, its states and what may be done to it."""
+"""A job: the request to run a task, its record in the store, its states, and the actions allowed in each state."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, TypeVar, cast, get_args
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
 
 from ..ids import JobId, Lease, WorkerId
 from ..retry import Backoff
 from .run import PARTIAL, PARTIAL_TYPE, Failure, Progress
 
+T = TypeVar("T")
 OnConflict = Literal["return", "raise", "replace", "debounce"]
 
-MIN_PRIORITY, MAX_PRIORITY = -32768, 32767
-# How the names of internal tasks begin.
+MIN_PRIORITY = -32768
+MAX_PRIORITY = 32767
+# Prefix of the names of internal tasks.
 INTERNAL = "mainspring."
-# A job whose worker died under it this often is a suspect: a worker runs one of them at a time, so that a
-# poison pill, at its last crash, takes no innocent neighbour along.
+# After this many crashes a job is a poison suspect. A worker runs one suspect at a time, so that the last crash of a
+# poison pill takes no innocent job with it.
 POISON_SUSPECT_CRASHES = 2
 
 
 def is_internal(task: str) -> bool:
-    """Whether it is a task of Mainspring's own, such as the deliveries of webhooks, which are signed."""
+    """Whether the task is Mainspring's own, such as the delivery of webhooks."""
     return task.startswith(INTERNAL)
 
 
 class State(StrEnum):
-    """What the store keeps. The last four are final. ShownState has what people see."""
+    """The stored state of a job. The last four are final. ShownState has the states that people see."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -56,21 +59,18 @@ class State(StrEnum):
 
 FINAL = frozenset({State.COMPLETED, State.DEAD, State.CANCELLED, State.EXPIRED})
 UNFINISHED = frozenset(State) - FINAL
-# An idempotency key is free again after a run that did not do the work.
-IDEMPOTENT = UNFINISHED | {State.COMPLETED}
+# States in which a job holds its idempotency key: the key is free again if the work was not done.
+IDEMPOTENT_STATES = UNFINISHED | {State.COMPLETED}
 
 Shown = Literal[
     "pending", "scheduled", "retrying", "running", "waiting", "paused",
     "completed", "dead", "cancelled", "expired",
 ]  # fmt: skip
-SHOWN: tuple[Shown, ...] = (
-    "pending", "scheduled", "retrying", "running", "waiting", "paused",
-    "completed", "dead", "cancelled", "expired",
-)  # fmt: skip
+SHOWN: tuple[Shown, ...] = get_args(Shown)
 
 
 class ShownState:
-    """What people see of a job in the CLI, the API, the pages, job.shown(now) and Filter(states=…), as plain texts.
+    """The states that the CLI, the API, the dashboard, job.shown(now) and Filter(states=…) use, as plain texts.
 
     `SCHEDULED` and `RETRYING` are stored as State.PENDING.
     """
@@ -88,7 +88,7 @@ class ShownState:
 
 
 class Action(StrEnum):
-    """What an operator may do to a job."""
+    """An operator's action on a job."""
 
     CANCEL = "cancel"
     RETRY = "retry"
@@ -98,7 +98,7 @@ class Action(StrEnum):
     DELETE = "delete"
 
 
-# The whole state machine. A row reads: from this state, to those.
+# The whole state machine: from each state, the states it can change to.
 TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.PENDING: frozenset({State.RUNNING, State.PAUSED, State.CANCELLED, State.EXPIRED}),
     State.RUNNING: frozenset({State.PENDING, State.COMPLETED, State.DEAD, State.CANCELLED}),
@@ -109,7 +109,8 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.CANCELLED: frozenset({State.PENDING}),
     State.EXPIRED: frozenset({State.PENDING}),
 }
-# Cancelling a running job asks its worker to stop it; cancelling twice is no error.
+# The states in which an action is allowed. Cancelling a running job asks its worker to stop it; cancelling twice is no
+# error.
 ALLOWED: Mapping[Action, frozenset[State]] = {
     Action.CANCEL: UNFINISHED | {State.CANCELLED},
     Action.RETRY: frozenset({State.DEAD, State.CANCELLED, State.EXPIRED}),
@@ -118,9 +119,9 @@ ALLOWED: Mapping[Action, frozenset[State]] = {
     Action.UPDATE: frozenset({State.PENDING, State.PAUSED, State.WAITING}),
     Action.DELETE: frozenset(State) - {State.RUNNING},
 }
-# Which jobs an action by filter means where no state is said.
+# The states that a bulk action selects if its filter names none.
 _WAITING: tuple[Shown, ...] = ("pending", "scheduled", "retrying")
-MEANT: Mapping[Action, tuple[Shown, ...]] = {
+DEFAULT_STATES: Mapping[Action, tuple[Shown, ...]] = {
     Action.CANCEL: (*_WAITING, "running", "waiting", "paused"),
     Action.RETRY: ("dead",),
     Action.PAUSE: _WAITING,
@@ -128,30 +129,29 @@ MEANT: Mapping[Action, tuple[Shown, ...]] = {
     Action.UPDATE: (*_WAITING, "waiting", "paused"),
     Action.DELETE: ("completed", "dead", "cancelled", "expired"),
 }
-# Where an action is allowed and changes nothing.
+# States in which an action is allowed but changes nothing.
 _DONE_ALREADY = {Action.CANCEL: State.CANCELLED, Action.PAUSE: State.PAUSED, Action.RESUME: State.PENDING}
 
-
-# Of what is longer, a brief job has nothing.
+# A brief job leaves out each value that is longer than this.
 BRIEF_CHARACTERS = 4096
-# The metadata of a brief job that has longer ones: no others are this very object.
+# The metadata of a brief job whose own metadata was left out. It is recognised by identity.
 LEFT_OUT: Mapping[str, Any] = MappingProxyType({})
 
-# Failure.type of a job whose record cannot be decoded, and the lease of one that was set aside because of it.
+# Failure.type of a job whose record cannot be decoded, and the lease of a job that was set aside because of it.
 UNREADABLE = "mainspring.Unreadable"
 
 
 class UnreadableRecord(Struct, frozen=True):
-    """A record of the store that this release cannot decode."""
+    """A stored record that this release cannot decode."""
 
     kind: str
-    """What it is a record of: job, schedule, worker, …"""
+    """The kind of record: job, schedule, worker, …"""
     name: str
     error: str
 
 
 class NewJob(Struct, frozen=True, kw_only=True):
-    """A request to run a task, complete enough for any store to accept."""
+    """A request to run a task, ready to be stored."""
 
     id: JobId
     task: str
@@ -162,9 +162,9 @@ class NewJob(Struct, frozen=True, kw_only=True):
     """None: at once."""
     expires_at: datetime | None = None
     timeout: float | UnsetType | None = UNSET
-    """UNSET: the task's own; None: no limit."""
+    """Seconds. UNSET: the task's timeout. None: no limit."""
     max_retries: int | None = None
-    """None: the task's own."""
+    """None: as the task allows."""
     backoff: Backoff | None = None
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = {}
@@ -172,20 +172,26 @@ class NewJob(Struct, frozen=True, kw_only=True):
     idempotency_key: str | None = None
     on_conflict: OnConflict = "return"
     debounce_limit: float | None = None
-    """The longest a debounced job may be put off, counted from its creation, in seconds."""
+    """The longest a debounced job can be put off, in seconds after its creation."""
     schedule: str | None = None
-    """The schedule that makes it, and the tick it is for."""
+    """The schedule that makes the job."""
     scheduled_at: datetime | None = None
-    beside: bool = False
-    """Made beside its schedule's series, so that its end says nothing about that."""
+    """The instant of the tick that the job is for."""
+    detached: bool = field(default=False, name="beside")
+    """The job does not count for its schedule: its end changes neither the schedule's overlap nor its failures."""
     fingerprint: str | None = None
-    """Arguments.fingerprint of the task that made the payload; None: its maker did not have the task's code."""
+    """Arguments.fingerprint of the task that made the payload. None if the caller did not have the task's code."""
     enqueued_by: str | None = None
-    """The API key, token or person that asked for it, where that is known: key:deploy."""
+    """The API key, token or person that enqueued the job, such as key:deploy. None if not known."""
+
+    @property
+    def beside(self) -> bool:
+        """Deprecated: `detached`."""
+        return _renamed("NewJob.beside", "detached", self.detached)
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """A durable request to run a task, as the store has it."""
+    """A job as the store keeps it."""
 
     id: JobId
     task: str
@@ -205,58 +211,59 @@ class Job(Struct, frozen=True, kw_only=True):
     idempotency_key: str | None = None
     schedule: str | None = None
     scheduled_at: datetime | None = None
-    """The tick's own instant, however late it runs; None: it is of no schedule."""
-    beside: bool = False
-    """It was made beside its schedule's series, by a backfill."""
+    """The instant of the tick that the job is for, however late it runs. None if no schedule made the job."""
+    detached: bool = field(default=False, name="beside")
+    """The job does not count for its schedule: a backfill made it."""
     fingerprint: str | None = None
-    """Arguments.fingerprint of the task that made the payload; None: not known."""
+    """Arguments.fingerprint of the task that made the payload. None if not known."""
     enqueued_by: str | None = None
-    """The API key, token or person that asked for it; None: code did, or it is not known."""
+    """The API key, token or person that enqueued the job. None if code did, or if not known."""
     attempt: int = 0
-    """Counted runs: a claim adds one, snooze and release give it back."""
+    """Counted runs: a claim adds one; a snooze and a release take it back."""
     crashes: int = 0
-    """Runs that ended because their worker was gone."""
+    """Runs that ended because their worker died."""
     runs: int = 0
-    """All runs ever; the number of the newest execution."""
+    """All runs so far: the number of the newest execution."""
     lease: Lease | None = None
     worker: WorkerId | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
     cancel_reason: str | None = None
-    """Set when a cancel was asked for; the worker hears it at its next beat."""
+    """Set when a running job is cancelled. Its worker receives the reason with its next beat."""
     result: str | None = None
     failure: Failure | None = None
     progress: Progress | None = None
-    """The newest that was told; of an earlier run until this one tells its own."""
+    """The newest progress reported; that of an earlier run until the current run reports its own."""
 
     @property
     def due_at(self) -> datetime:
-        """From when on a worker may take it: one that was put into the past waits since it is there."""
+        """When the job became claimable: `run_at`, but not before it was created."""
         run_at, created_at = self.run_at, self.created_at
-        return run_at if run_at is created_at or run_at > created_at else created_at  # every run asks
+        return run_at if run_at is created_at or run_at > created_at else created_at  # hot: called for every run
 
     @property
-    def series(self) -> str | None:
-        """The schedule of whose series it is a run."""
-        return None if self.beside else self.schedule
+    def counted_schedule(self) -> str | None:
+        """The schedule this job counts for. None for backfills."""
+        return None if self.detached else self.schedule
 
     @property
     def unreadable(self) -> bool:
-        """Its record cannot be decoded: what could be read of it stands here, and its failure says why."""
+        """Whether the record cannot be decoded. The job has the values that could be read; `failure` has the reason."""
         return self.failure is not None and self.failure.type == UNREADABLE
 
     @property
     def partial(self) -> bool:
-        """It has completed, and some of the items of its last run failed."""
+        """Whether the job completed although some items of its last run failed."""
         return self.failure is not None and self.failure.type == PARTIAL_TYPE and self.state is State.COMPLETED
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing was left out of it, as it may be of a brief one."""
+        """Whether the job is complete: a brief job leaves out long values."""
         return self.payload != "" and self.result != "" and self.metadata is not LEFT_OUT
 
     def shown(self, now: datetime) -> Shown:
-        """The state people see: derived, so nothing has to move when its time comes."""
+        """The state people see. It is derived from the stored state and `now`, so no write is needed when a job becomes
+        due or expires."""
         if self.state is not State.PENDING:
             return cast(Shown, self.state.value)
         if self.expires_at is not None and self.expires_at <= now:
@@ -266,24 +273,24 @@ class Job(Struct, frozen=True, kw_only=True):
         return "scheduled" if self.run_at > now else "pending"
 
     def outcome(self, now: datetime) -> str | None:
-        """How it ended: the state people see, but "partial" where it completed in part; None: it has not ended."""
-        state = self.met(now)
+        """How the job ended: its shown state, or "partial" if some items failed. None if it has not ended."""
+        state = self.state_at(now)
         return PARTIAL if self.partial else state.value if state.final else None
 
-    def met(self, now: datetime) -> State:
-        """The state as an operator meets it: one that waited past its expires_at has expired."""
+    def state_at(self, now: datetime) -> State:
+        """The state at `now`: a pending job whose expires_at has passed is expired, although no write says so yet."""
         return State.EXPIRED if self.shown(now) == "expired" else self.state
 
     def actions(self, now: datetime) -> tuple[Action, ...]:
-        """The actions that would change something now. A retry may still find its key held by another job."""
-        state, stopping = self.met(now), self.state is State.RUNNING and self.cancel_reason is not None
+        """The actions that would change the job now. A retry can still be refused, if another job holds its key."""
+        state, stopping = self.state_at(now), self.state is State.RUNNING and self.cancel_reason is not None
         if self.unreadable:
             return () if state is State.RUNNING else (Action.DELETE,)
         allowed = [one for one in Action if state in ALLOWED[one] and _DONE_ALREADY.get(one) is not state]
         return tuple(one for one in allowed if not (stopping and one is Action.CANCEL))
 
     def state_since(self, now: datetime) -> datetime | None:
-        """When it came into the state people see; None where that is not kept."""
+        """When the shown state began. None if that is not recorded."""
         match self.shown(now):
             case "running":
                 return self.started_at
@@ -297,11 +304,31 @@ class Job(Struct, frozen=True, kw_only=True):
                 return self.finished_at or self.expires_at
         return None
 
+    @property
+    def beside(self) -> bool:
+        """Deprecated: `detached`."""
+        return _renamed("Job.beside", "detached", self.detached)
+
+    @property
+    def series(self) -> str | None:
+        """Deprecated: `counted_schedule`."""
+        return _renamed("Job.series", "counted_schedule", self.counted_schedule)
+
+    def met(self, now: datetime) -> State:
+        """Deprecated: `state_at`."""
+        return _renamed("Job.met", "state_at", self.state_at(now))
+
 
 class Enqueued(Struct, frozen=True):
-    """What the store did with one NewJob."""
+    """The store's answer for one NewJob."""
 
     id: JobId
     status: Literal["new", "duplicate", "replaced", "debounced", "refused"] = "new"
     key: str | None = None
-    """The key that was held, where one was."""
+    """The key that another job holds. None if there was no conflict."""
+
+
+def _renamed(old: str, new: str, value: T) -> T:
+    """The value of a renamed attribute, with a warning at the caller."""
+    warnings.warn(f"{old} is {new} now", DeprecationWarning, stacklevel=3)
+    return value

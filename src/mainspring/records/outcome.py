@@ -1,4 +1,4 @@
-"""What one run means for its job. Pure, total; the worker, the reaper and the tests share it."""
+"""The outcome of a run: what it means for its job. Pure; workers, the rescue of orphaned jobs and tests share it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from msgspec import Struct
 from ..bounds import later
 from ..errors import JobTimeout, MainspringError
 from ..ids import JobId, Lease, WorkerId
-from ..mask import CUT, MAX_TEXT_CHARACTERS, mask_to_cut
+from ..mask import CUT_MARK, MAX_TEXT_CHARACTERS, mask_to_cut
 from ..retry import Backoff
 from ..span import Span, seconds
 from ..suggest import SuggestingMeta
@@ -23,25 +23,27 @@ from ..survived_errors import SurvivedErrors
 from .circuit import Breaker
 from .job import Job, NewJob, State
 from .run import PARTIAL, PARTIAL_TYPE, Ending, Failure, Items, RunNotes, outcome_of
-from .skew import UndecodablePayload, skewed
+from .skew import UndecodablePayload, judge_skew
 
-# An enum's member costs a look-up each time it is named.
-_COMPLETED, _WELL = State.COMPLETED, Ending.COMPLETED
-STACK_LIMIT = 16_384
-MESSAGE_LIMIT = 4_096
-_MASKED = slice(MAX_TEXT_CHARACTERS + 1)
-# The demo's tasks are somebody's code, too.
+# Looking up an enum's member by name is slow on the hot path.
+_COMPLETED = State.COMPLETED
+_COMPLETED_ENDING = Ending.COMPLETED
+MAX_STACK_CHARACTERS = 16_384
+MAX_MESSAGE_CHARACTERS = 4_096
+MAX_TYPE_CHARACTERS = 256
+_MASKABLE = slice(MAX_TEXT_CHARACTERS + 1)
+# Frames of the engine are cut from stacks. Those of the demo are not: its tasks stand for user code.
 _ENGINE = str(Path(__file__).parents[1])
 _DEMO = str(Path(__file__).parents[1] / "demo")
 _broken_backoff = SurvivedErrors("backoff", "the default backoff is used instead")
 
 
 class Directive(Exception, metaclass=SuggestingMeta):
-    """A task steers its own job by raising, or returning, one of these."""
+    """What a task raises, or returns, to decide what happens to its job."""
 
 
 class Retry(Directive):
-    """Run again `after` this long, e.g. Retry(after="5m") (default: the task's backoff); uses up a retry."""
+    """Runs the job again `after` a span, such as Retry(after="5m"). Default: the task's backoff. Uses up a retry."""
 
     def __init__(self, after: Span | None = None, reason: str = "asked to be retried") -> None:
         super().__init__(reason)
@@ -49,7 +51,7 @@ class Retry(Directive):
 
 
 class Snooze(Directive):
-    """Run again after this long; costs no attempt."""
+    """Runs the job again after `delay`. Uses up no attempt."""
 
     def __init__(self, delay: Span, reason: str = "snoozed") -> None:
         super().__init__(reason)
@@ -57,68 +59,68 @@ class Snooze(Directive):
 
 
 class Discard(Directive):
-    """Dead at once, no retry."""
+    """Ends the job as dead, without a retry."""
 
     def __init__(self, reason: str = "discarded") -> None:
         super().__init__(reason)
 
 
 class Cancel(Directive):
-    """End as cancelled, no retry."""
+    """Ends the job as cancelled, without a retry."""
 
     def __init__(self, reason: str = "cancelled by the task") -> None:
         super().__init__(reason)
 
 
 class Done(Struct, frozen=True):
-    """The task returned. `note` says why its result could not be kept, or how many of its items failed."""
+    """The task returned. `note` tells why its result could not be stored, or how many of its items failed."""
 
     result: str | None = None
     note: Failure | None = None
 
     def partly(self, items: Items) -> Done:
-        """The same, with the items that failed on record; job.PARTIAL_KIND depends on the first line."""
+        """The same end with a note of the failed items. run.PARTIAL_KIND depends on the note's first line."""
         first, note = f"{items.failed} of {items.total} items failed", self.note
         message = first if note is None else f"{first}\n{note.type}: {note.message}"
-        return Done(self.result, Failure(PARTIAL_TYPE, clean(message, MESSAGE_LIMIT)))
+        return Done(self.result, Failure(PARTIAL_TYPE, clean(message, MAX_MESSAGE_CHARACTERS)))
 
 
 class Released(Struct, frozen=True):
-    """The worker stopped before the run was over."""
+    """The worker stopped before the run ended."""
 
 
 class Stopped(Struct, frozen=True):
-    """Somebody cancelled the job while it ran."""
+    """The job was cancelled while it ran."""
 
     reason: str
 
 
 class Crashed(Struct, frozen=True):
-    """The run's worker fell silent."""
+    """The run's worker stopped sending beats."""
 
     worker: WorkerId
     max_crashes: int
 
 
 class Poisoned(Struct, frozen=True):
-    """The job has crashed too often before, and is not run again."""
+    """The job has crashed too often and is not run again."""
 
     max_crashes: int
 
 
 class ProcessDied(Struct, frozen=True):
-    """The process of its own in which the task ran is gone: killed by a signal, or out of itself."""
+    """The task's subprocess exited or was killed."""
 
     reason: str
     max_crashes: int
 
 
 class ProcessExited(Exception):
-    """The process in which the task ran has ended under it: its text says how."""
+    """Raised when the task's subprocess ended during the run. The text tells how."""
 
 
 class RemoteFailure(Exception):
-    """A failure in another process: as text, and whether the task's rules there want a retry."""
+    """A failure in a subprocess: its text, and whether the task's rules there allow a retry."""
 
     def __init__(self, failure: Failure, *, retryable: bool, timeout: bool = False) -> None:
         super().__init__(failure.message)
@@ -128,7 +130,7 @@ class RemoteFailure(Exception):
 
 
 class UnreadableAbroad(RemoteFailure):
-    """The payload does not fit the task as another process has it; `version`: fingerprint and parameters there."""
+    """The payload does not fit the task in the subprocess. `version` is the task's fingerprint and parameters there."""
 
     def __init__(self, failure: Failure, version: tuple[str, str] | None) -> None:
         super().__init__(failure, retryable=False)
@@ -139,11 +141,11 @@ RunEnd = Done | Released | Stopped | Crashed | Poisoned | ProcessDied | Undecoda
 
 
 class BrokenBackoff(MainspringError):
-    """A task's backoff function raised, or returned no span."""
+    """A task's backoff function raised, or returned a value that is not a span."""
 
 
 class Policy(Struct, frozen=True):
-    """A task's retry rules, after job, task and app defaults have been weighed."""
+    """The retry rules of a run: the job's options, else the task's, else the app's defaults."""
 
     max_retries: int = 3
     backoff: Backoff | Callable[[int], Span] = Backoff()
@@ -153,7 +155,7 @@ class Policy(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """How a run ended and what becomes of its job. The lease says which run."""
+    """How a run ended, and the new state of its job. The lease identifies the run."""
 
     id: JobId
     lease: Lease
@@ -161,33 +163,33 @@ class Outcome(Struct, frozen=True, kw_only=True):
     ending: Ending
     finished_at: datetime
     run_at: datetime | None = None
-    """When to run again; only with PENDING."""
+    """When the job runs again; only with PENDING."""
     refund: bool = False
-    """Give the attempt back."""
+    """The run does not count as an attempt."""
     crash: bool = False
-    """Count a crash."""
+    """The run counts as a crash."""
     silent: bool = False
-    """Accepted only while the run's worker is still silent."""
+    """The store accepts this outcome only while the run's worker is silent."""
     result: str | None = None
     failure: Failure | None = None
     account: RunNotes | None = None
     then: tuple[NewJob, ...] = ()
-    """Jobs that are enqueued if this is accepted, in the same step."""
+    """Jobs that are enqueued in the same transaction if this outcome is accepted."""
     breaker: Breaker | None = None
-    """The task's, if it has one."""
+    """The task's circuit breaker, if it has one."""
     task: str = ""
+    """Empty: the run is not counted, and changes a circuit only if it was the circuit's probe."""
     queue: str = ""
-    """Those two, started_at and due_at: what statistics count; without a task the run is not counted and, but for
-    ending its turn as a probe, moves no circuit."""
+    """Task, queue, started_at and due_at are what statistics count."""
     started_at: datetime | None = None
     due_at: datetime | None = None
-    """Since when the job had waited to be taken."""
+    """When the job became claimable."""
     schedule: str | None = None
-    """The one of whose series the job is a run."""
+    """The schedule this run counts for (None for backfills)."""
 
     @property
     def partial(self) -> bool:
-        """The run completed, and some of its items failed."""
+        """Whether the run completed although some of its items failed."""
         return self.failure is not None and outcome_of(self.ending, self.failure) == PARTIAL
 
 
@@ -199,21 +201,55 @@ def decide(
     policy: Policy = Policy(),  # noqa: B008
     account: RunNotes | None = None,
 ) -> Outcome:
-    """The one place that turns an ending into a state."""
-    if type(ended) is Done and ended.note is None:  # what nearly all runs are, in as few steps as can be
+    """The outcome of a run: the only place that turns the end of a run into a job's state."""
+    if type(ended) is Done and ended.note is None:  # hot: nearly all runs end this way
         return Outcome(
-            id=job.id, lease=job.lease or "", state=_COMPLETED, ending=_WELL, finished_at=now,
-            result=ended.result, account=account, breaker=policy.breaker, task=job.task, queue=job.queue,
-            started_at=job.started_at, due_at=job.due_at, schedule=job.series,
-        )  # fmt: skip
+            id=job.id,
+            lease=job.lease or "",
+            state=_COMPLETED,
+            ending=_COMPLETED_ENDING,
+            finished_at=now,
+            result=ended.result,
+            account=account,
+            breaker=policy.breaker,
+            task=job.task,
+            queue=job.queue,
+            started_at=job.started_at,
+            due_at=job.due_at,
+            schedule=job.counted_schedule,
+        )
 
-    def outcome(state: State, ending: Ending, failure: Failure | None = None, *, run_at: datetime | None = None,
-                refund: bool = False, crash: bool = False, silent: bool = False,
-                result: str | None = None) -> Outcome:  # fmt: skip
-        return Outcome(id=job.id, lease=job.lease or "", state=state, ending=ending, finished_at=now,
-                       run_at=run_at, refund=refund, crash=crash, silent=silent, result=result, failure=failure,
-                       account=account, breaker=policy.breaker, task=job.task, queue=job.queue,
-                       started_at=job.started_at, due_at=job.due_at, schedule=job.series)  # fmt: skip
+    def outcome(
+        state: State,
+        ending: Ending,
+        failure: Failure | None = None,
+        *,
+        run_at: datetime | None = None,
+        refund: bool = False,
+        crash: bool = False,
+        silent: bool = False,
+        result: str | None = None,
+    ) -> Outcome:
+        return Outcome(
+            id=job.id,
+            lease=job.lease or "",
+            state=state,
+            ending=ending,
+            finished_at=now,
+            run_at=run_at,
+            refund=refund,
+            crash=crash,
+            silent=silent,
+            result=result,
+            failure=failure,
+            account=account,
+            breaker=policy.breaker,
+            task=job.task,
+            queue=job.queue,
+            started_at=job.started_at,
+            due_at=job.due_at,
+            schedule=job.counted_schedule,
+        )
 
     match ended:
         case Done(result=result, note=note):
@@ -229,7 +265,7 @@ def decide(
         case Discard():
             return outcome(State.DEAD, Ending.DISCARDED, failure_of(ended, stack=False))
         case UndecodablePayload():
-            failure, again = skewed(job, ended, now)
+            failure, again = judge_skew(job, ended, now)
             if again is None:
                 return outcome(State.DEAD, Ending.FAILED, failure)
             return outcome(State.PENDING, Ending.RELEASED, failure, run_at=again, refund=True)
@@ -240,8 +276,8 @@ def decide(
                 return outcome(State.DEAD, Ending.CRASHED, poison, crash=True, silent=True)
             return outcome(State.PENDING, Ending.CRASHED, failure, run_at=now, crash=True, silent=True)
         case Poisoned(max_crashes=limit):
-            said = "no worker that knows its task was there when it crashed"
-            poison = Failure("PoisonPill", f"{said}; {job.crashes} crashes of {limit} allowed")
+            reason = "no worker that knows its task was there when it crashed"
+            poison = Failure("PoisonPill", f"{reason}; {job.crashes} crashes of {limit} allowed")
             return outcome(State.DEAD, Ending.CRASHED, poison, refund=True)
         case ProcessDied(reason=reason, max_crashes=limit):
             crashes = job.crashes + 1
@@ -249,8 +285,8 @@ def decide(
                 poison = Failure("PoisonPill", f"its process ended: {reason}; crash {crashes} of {limit} allowed")
                 return outcome(State.DEAD, Ending.CRASHED, poison, crash=True)
             again = later(now, wait_after(job, crashes, policy))
-            return outcome(State.PENDING, Ending.CRASHED, Failure("ProcessDied", f"its process ended: {reason}"),
-                           run_at=again, crash=True)  # fmt: skip
+            failure = Failure("ProcessDied", f"its process ended: {reason}")
+            return outcome(State.PENDING, Ending.CRASHED, failure, run_at=again, crash=True)
         case _:
             late = isinstance(ended, JobTimeout) or (isinstance(ended, RemoteFailure) and ended.timeout)
             ending = Ending.TIMEOUT if late else Ending.FAILED
@@ -262,7 +298,7 @@ def decide(
 
 
 def retry_delay(job: Job, error: BaseException, policy: Policy) -> float | None:
-    """Seconds until the next attempt, or None when there is none."""
+    """Seconds until the next attempt. None if there is none."""
     failed = job.attempt - job.crashes
     if failed > policy.max_retries:
         return None
@@ -278,23 +314,23 @@ def retry_delay(job: Job, error: BaseException, policy: Policy) -> float | None:
 
 
 def wait_after(job: Job, failed: int, policy: Policy) -> float:
-    """What the policy's backoff says after so many failures."""
+    """Seconds to wait after `failed` failures, by the policy's backoff."""
     if isinstance(policy.backoff, Backoff):
         return policy.backoff.delay(failed, seed=job.id)
     try:
         wait: Span = policy.backoff(failed)
         return seconds(max(0, wait) if isinstance(wait, int | float) else wait, "backoff", math.inf)
     except BaseException as error:  # a broken backoff function must not keep the job from ending
-        told = failure_of(error, stack=False)
-        _broken_backoff(BrokenBackoff(f"that of task {job.task!r} raised {told.type}: {told.message}"))
+        failure = failure_of(error, stack=False)
+        _broken_backoff(BrokenBackoff(f"that of task {job.task!r} raised {failure.type}: {failure.message}"))
         return Backoff().delay(failed, seed=job.id)
 
 
 def failure_of(error: BaseException, *, stack: bool = True) -> Failure:
-    """An exception as clean, bounded text, whatever its __str__ does."""
-    if issubclass(type(error), RemoteFailure):  # not isinstance(), which asks the exception for its class
+    """An exception as clean, bounded text, even if its __str__ raises."""
+    if issubclass(type(error), RemoteFailure):  # isinstance() would read error.__class__, which may be user code
         return cast("RemoteFailure", error).failure
-    # Of any kind: code of the exception's own class runs here, and it may raise SystemExit.
+    # BaseException: code of the exception's own class runs here, and it may raise SystemExit.
     try:
         message = str(error)
     except BaseException as broken:
@@ -302,47 +338,52 @@ def failure_of(error: BaseException, *, stack: bool = True) -> Failure:
     text = ""
     if stack:
         try:
-            text = "".join(traceback.format_exception(type(error), error, _theirs(error.__traceback__)))
+            text = "".join(traceback.format_exception(type(error), error, _user_frames(error.__traceback__)))
         except BaseException:
             text = "".join(traceback.format_tb(error.__traceback__))
-    return Failure(clean(_name(error), 256), clean(message, MESSAGE_LIMIT), clean(text, STACK_LIMIT))
+    return Failure(
+        clean(_type_name(error), MAX_TYPE_CHARACTERS),
+        clean(message, MAX_MESSAGE_CHARACTERS),
+        clean(text, MAX_STACK_CHARACTERS),
+    )
 
 
-def _name(error: BaseException) -> str:
-    """Its class, which a metaclass may give any name, or none."""
+def _type_name(error: BaseException) -> str:
+    """The name of the exception's class. A metaclass may return anything for it, or raise."""
     try:
         return str(type(error).__qualname__)
     except BaseException:
         return "Exception"
 
 
-def unfit(task: str, error: BaseException) -> Failure:
+def bad_payload(task: str, error: BaseException) -> Failure:
     """The failure of a run whose payload could not be decoded."""
     reason = failure_of(error, stack=False).message
-    return Failure("BadPayload", clean(f"the payload does not fit task {task!r}: {reason}", MESSAGE_LIMIT))
+    return Failure("BadPayload", clean(f"the payload does not fit task {task!r}: {reason}", MAX_MESSAGE_CHARACTERS))
 
 
-def _theirs(stack: TracebackType | None) -> TracebackType | None:
-    """From the first call that is not the engine's own; all of it if every one is."""
+def _user_frames(stack: TracebackType | None) -> TracebackType | None:
+    """The stack from the first frame outside the engine; the whole stack if every frame is the engine's."""
     found = stack
-    while found is not None and _ours(found.tb_frame.f_code.co_filename):
+    while found is not None and _is_engine_file(found.tb_frame.f_code.co_filename):
         found = found.tb_next
     return found or stack
 
 
-def _ours(file: str) -> bool:
+def _is_engine_file(file: str) -> bool:
     return file.startswith(_ENGINE) and not file.startswith(_DEMO)
 
 
 def clean(text: str, limit: int) -> str:
     """Text that every store and page can hold: no NUL, no lone surrogates, at most `limit` characters.
 
-    Where it has to be cut, its secrets are masked first: no mask would know half of one.
+    A text that has to be cut is masked first: half a secret would not be recognised.
     """
-    # Not its own methods: __str__ may return a subclass of str. Nothing beyond what is masked is shown of a longer one.
-    text = str.replace(str.__getitem__(text, _MASKED), "\x00", "\\x00")
+    # str's own methods, since __str__ may return a subclass of str. Characters that mask_to_cut would not look at are
+    # dropped first.
+    text = str.replace(str.__getitem__(text, _MASKABLE), "\x00", "\\x00")
     text = text.encode("utf-8", "backslashreplace").decode()
     if len(text) <= limit or len(text := mask_to_cut(text)) <= limit:
         return text
     half = (limit - 50) // 2
-    return f"{text[:half]}\n… {len(text) - 2 * half} {CUT}{text[-half:]}"
+    return f"{text[:half]}\n… {len(text) - 2 * half} {CUT_MARK}{text[-half:]}"

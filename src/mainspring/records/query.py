@@ -1,4 +1,4 @@
-"""Which jobs a call is about, in which order, what it changes, and what came of that."""
+"""Queries for jobs: filters, sort orders and cursors; and bulk updates with their results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .run import PARTIAL_KIND
 
 
 class Refusal(Struct, frozen=True):
-    """Why an action left a job alone: its state, who holds its key, or what is wrong with its new arguments."""
+    """Why an action did not change a job: its state, the job that holds its key, or an error in its new arguments."""
 
     state: State
     key: str | None = None
@@ -25,16 +25,16 @@ class Refusal(Struct, frozen=True):
 
 
 class Changed(Struct, frozen=True):
-    """What an operator's action did, job by job."""
+    """The result of an operator's action: the jobs it changed and those it refused."""
 
     done: list[JobId]
     refused: dict[JobId, Refusal]
     next: JobId | None = None
-    """Give it as `after` to go on; None: there is no more."""
+    """The `after` of the next call. None if there are no more jobs."""
 
 
 class Update(Struct, frozen=True, kw_only=True):
-    """New values for a job that waits. UNSET: as it is."""
+    """New values for a waiting job. UNSET: no change."""
 
     payload: str | UnsetType = UNSET
     queue: str | UnsetType = UNSET
@@ -46,47 +46,47 @@ class Update(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] | UnsetType = UNSET
     metadata: Mapping[str, Any] | UnsetType = UNSET
     fingerprint: str | UnsetType | None = UNSET
-    """Of the new payload; without it, a new payload's is not known."""
+    """The fingerprint of the new payload. If it is UNSET, a new payload has none."""
 
 
 Updates = Update | Mapping[JobId, Update]
-"""The same new values for each job, or its own for each that is named."""
+"""The same new values for every job, or separate ones by job id."""
 
 
 class End(Struct, frozen=True):
-    """One end of a job: a job that was put back to work and has ended again has another."""
+    """One end of a job. A job that was retried and has ended again has another end."""
 
     finished_at: datetime | None
     runs: int
 
 
 class Filter(Struct, metaclass=SuggestingStructMeta, frozen=True, kw_only=True):
-    """Which jobs: closed and conjunctive. None means any."""
+    """Selects jobs: a job must match every field that is set. None matches any job."""
 
     ids: tuple[JobId, ...] | None = None
     states: tuple[Shown, ...] | None = None
     queues: tuple[str, ...] | None = None
     tasks: tuple[str, ...] | None = None
     tags: tuple[str, ...] | None = None
-    """All of them must be on the job."""
+    """The job must have all of these tags."""
     workers: tuple[WorkerId, ...] | None = None
-    """Who runs it now."""
+    """The worker that runs the job now."""
     errors: tuple[str, ...] | None = None
-    """What it failed with last: Failure.kind."""
+    """Failure.kind of the job's last failure."""
     schedules: tuple[str, ...] | None = None
-    """Which made it."""
+    """The schedule that made the job."""
     key_prefix: str | None = None
-    """How its unique or idempotency key begins."""
+    """The beginning of the job's unique key or idempotency key."""
     created_after: datetime | None = None
+    """Inclusive, as `created_before`."""
     created_before: datetime | None = None
-    """Those two: the instant itself is within."""
     ends: Mapping[JobId, End] | None = None
-    """These jobs, while this is their newest end."""
+    """These jobs, if the given end is still their newest."""
     outcome: Literal["partial"] | None = None
-    """Completed jobs some of whose items failed. app.jobs turns it into `errors`: no store sees it."""
+    """Completed jobs with failed items. app.jobs turns it into `errors`: stores never receive it."""
 
     def by_error(self) -> Filter:
-        """The same jobs, without an `outcome`."""
+        """The same selection with `outcome` expressed as `errors` and `states`."""
         if self.outcome is None:
             return self
         errors = (PARTIAL_KIND,) if self.errors is None or PARTIAL_KIND in self.errors else ()
@@ -99,7 +99,7 @@ SORTS: tuple[Sort, ...] = ("created", "due", "finished")
 
 
 class Cursor(Struct, frozen=True):
-    """Where a page ended: the last job's instant (none when sorted by creation) and id."""
+    """The end of a page: the id of the last job and the instant it is sorted by. No instant if sorted by creation."""
 
     id: JobId
     at: datetime | None = None

@@ -20,7 +20,7 @@ class DeadGroup(Struct, frozen=True, kw_only=True):
 
 
 class Queue(Struct, frozen=True, kw_only=True):
-    """A queue as operators see it. Counts hold unfinished jobs only."""
+    """A queue as operators see it. The counts include unfinished jobs only."""
 
     name: str
     paused: bool = False
@@ -29,7 +29,7 @@ class Queue(Struct, frozen=True, kw_only=True):
     retrying: int = 0
     running: int = 0
     paused_at: datetime | None = None
-    """None: it is not paused, or an earlier release paused it."""
+    """None if the queue is not paused, or if an earlier release paused it."""
     paused_by: str | None = None
     note: str = ""
-    """Why it was paused."""
+    """The reason for the pause."""

@@ -1,4 +1,4 @@
-"""A run of a job: how it ended, what it counted, used, logged and reported."""
+"""A run of a job: its ending, failure, items, resource usage, log lines and progress."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..ids import JobId, Lease, WorkerId
 
 
 class Ending(StrEnum):
-    """How one run ended, as its execution row tells."""
+    """How a run ended, as its execution row records it."""
 
     COMPLETED = "completed"
     FAILED = "failed"
@@ -26,45 +26,48 @@ class Ending(StrEnum):
     CRASHED = "crashed"
 
 
-# Runs that did their work, and runs that should have. The other endings say nothing about the task.
+# Endings that count as success and as failure of the task. The other endings count as neither.
 WENT_WELL = frozenset({Ending.COMPLETED})
 WENT_WRONG = frozenset({Ending.FAILED, Ending.TIMEOUT, Ending.DISCARDED, Ending.CRASHED})
 
-# A completed run some of whose items failed, no more than its task's failed_ratio allows. It has a failure of the type
-# PARTIAL_TYPE, so that a filter by the error PARTIAL_KIND finds its job; an earlier release shows that as a note.
-PARTIAL, PARTIAL_TYPE, PARTIAL_KIND = "partial", "Partial", "Partial: … of … items failed"
+# The outcome of a run that completed although some of its items failed, within its task's failed_ratio.
+PARTIAL = "partial"
+# The run then has a failure of this type and kind, so that a filter by error finds its job. Earlier releases show that
+# failure as a note.
+PARTIAL_TYPE = "Partial"
+PARTIAL_KIND = "Partial: … of … items failed"
 
-# What differs between two messages of the same error: numbers, ids, addresses, quoted values.
-# A quote after a letter is an apostrophe: "can't", but not b'…'.
+# The parts in which two messages of the same error differ: numbers, ids, addresses, quoted values.
+# A quote after a letter is an apostrophe ("can't"), except in b'…'.
 _VARYING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|(?<!\w)b?'[^']*'|(?<!\w)b?\"[^\"]*\"|\d+", re.IGNORECASE)
-KIND_LIMIT = 120
-LINE_LIMIT = 240
+MAX_KIND_CHARACTERS = 120
+MAX_LINE_CHARACTERS = 240
 
 
 class Failure(Struct, frozen=True, omit_defaults=True):
-    """An exception as text: nothing is ever rebuilt from it."""
+    """An exception as text. No exception is rebuilt from it."""
 
     type: str
     message: str
     stack: str = ""
     since: datetime | None = None
-    """When the first of several runs in a row failed in this way; only version skew keeps it."""
+    """When the first of several runs in a row failed in this way; only recorded for version skew."""
 
     @property
     def kind(self) -> str:
-        """Type and first line without what varies from one time to the next: equal for the same trouble."""
-        first = self.message.partition("\n")[0][: 4 * KIND_LIMIT]
-        return f"{self.type}: {_VARYING.sub('…', first)}"[:KIND_LIMIT]
+        """The type and the first line of the message, without numbers, ids and values: equal for the same error."""
+        first = self.message.partition("\n")[0][: 4 * MAX_KIND_CHARACTERS]
+        return f"{self.type}: {_VARYING.sub('…', first)}"[:MAX_KIND_CHARACTERS]
 
     @property
     def line(self) -> str:
-        """Type and first line as they are: what people know the trouble by."""
+        """The type and the first line of the message, unchanged, for people."""
         first = self.message.partition("\n")[0].rstrip()
-        return (f"{self.type}: {first}" if first else self.type)[:LINE_LIMIT]
+        return (f"{self.type}: {first}" if first else self.type)[:MAX_LINE_CHARACTERS]
 
 
 class Items(Struct, frozen=True, omit_defaults=True):
-    """How the items went that one run worked through."""
+    """The items that a run has processed, counted by result."""
 
     success: int = 0
     failed: int = 0
@@ -75,23 +78,23 @@ class Items(Struct, frozen=True, omit_defaults=True):
         return self.success + self.failed + self.skipped
 
     def verdict(self, ratio: float = 0.5) -> Literal["success", "partial", "failed"]:
-        """Failed if more than `ratio` of the items did; no items are a success."""
+        """The result as a whole: failed if more than `ratio` of the items failed. No items are a success."""
         if not self.failed:
             return "success"
         return "failed" if self.failed > ratio * self.total else "partial"
 
 
 class Usage(Struct, frozen=True):
-    """What a run in a process of its own has used."""
+    """Resources that a run in its own process has used."""
 
     cpu: float
-    """Seconds, of user and system together."""
+    """Seconds, user and system time together."""
     memory: int
-    """Bytes, at the peak of the whole process. If it died: at most this, since what its worker held counts in."""
+    """Peak bytes of the whole process. An upper bound if the process died: it then includes its worker's memory."""
 
 
 class RunNotes(Struct, frozen=True, omit_defaults=True):
-    """What a run has to say for itself beside its value."""
+    """What is recorded of a run besides its result: items, resource usage, and the metadata of ctx.note()."""
 
     items: Items | None = None
     usage: Usage | None = None
@@ -99,7 +102,7 @@ class RunNotes(Struct, frozen=True, omit_defaults=True):
 
 
 class Progress(Struct, frozen=True, omit_defaults=True):
-    """How far a run has come."""
+    """The progress of a run."""
 
     run: int
     at: datetime
@@ -109,7 +112,7 @@ class Progress(Struct, frozen=True, omit_defaults=True):
 
 
 class LogLine(Struct, frozen=True):
-    """A line a task has logged; `n` counts from 1 in each run."""
+    """A line that a task has logged. `n` counts from 1 in each run."""
 
     run: int
     n: int
@@ -141,12 +144,12 @@ class Execution(Struct, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> str:
-        """Its ending; but "partial" where it completed and some of its items failed."""
+        """The ending, or "partial" if the run completed although some of its items failed."""
         return outcome_of(self.ending, self.failure)
 
 
 def outcome_of(ending: Ending, failure: Failure | None) -> str:
-    """What people and statistics call the end of a run."""
+    """The name of a run's end for people and statistics: its ending, or "partial"."""
     partial = failure is not None and failure.type == PARTIAL_TYPE and ending is Ending.COMPLETED
     return PARTIAL if partial else ending.value
 
@@ -155,7 +158,7 @@ OUTCOMES = (*(ending.value for ending in Ending), PARTIAL)
 
 
 class RunReport(Struct, frozen=True, kw_only=True):
-    """What a run says while it goes on. The lease says which run."""
+    """New log lines and progress of a run under way. The lease identifies the run."""
 
     id: JobId
     lease: Lease

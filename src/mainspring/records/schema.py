@@ -1,4 +1,4 @@
-"""Schema: which version a store's tables are, and whether this release can work on them. Pure."""
+"""The schema version of a store's tables, and whether this release can work with it. Pure."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from msgspec import Struct
 
 
 class Schema(Struct, frozen=True):
-    """The tables of a store, seen by one release."""
+    """The schema version of a store, compared with this release."""
 
     version: int
-    """Of the tables; 0: there are none."""
+    """The version of the tables. 0 if there are none."""
     newest: int
-    """The newest version this release knows."""
+    """The newest version that this release knows."""
     oldest: int
-    """The oldest version a release may know and still work on the tables: older and newer workers side by side."""
+    """A release that knows this version, or a later one, can work with the tables: old and new workers side by side."""
 
     @property
     def usable(self) -> bool:
@@ -21,7 +21,7 @@ class Schema(Struct, frozen=True):
 
     @property
     def trouble(self) -> str | None:
-        """What keeps this release from working, and the way out."""
+        """Why this release cannot work with the tables, and the remedy. None if it can."""
         if self.usable:
             return None
         if self.version < self.newest:

@@ -1,4 +1,4 @@
-"""Version skew: what becomes of a job whose payload another version of its task has made. Pure."""
+"""Version skew: what happens to a job whose payload was made by another version of its task. Pure."""
 
 from __future__ import annotations
 
@@ -12,32 +12,35 @@ from .job import Job
 from .run import Failure
 
 VERSION_SKEW = "VersionSkew"
-# The delay is a share of the time that the job has waited: a quarter at first, from one second to a minute, and a
-# sixtieth after an hour. So it is soon taken in a short deploy, and its history stays short in a long one: 90 runs in
-# an hour, 310 in a day, 450 in a week.
-FIRST_SHARE, LAST_SHARE = 1 / 4, 1 / 60
-FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 1.0, 60.0
+# The delay before the next run is a share of the time that the job has waited: a quarter at first, between one second
+# and one minute, and a sixtieth after an hour. So the job runs soon in a short deploy, and its history stays short in a
+# long one: 90 runs in an hour, 310 in a day, 450 in a week.
+FIRST_SHARE = 1 / 4
+LAST_SHARE = 1 / 60
+MIN_DELAY_SECONDS = 1.0
+MAX_DELAY_SECONDS = 60.0
+# Argument names in a message.
 MAX_NAMES = 20
 
 
 class UndecodablePayload(Struct, frozen=True):
-    """The payload does not fit the task as this worker has it; another version of the task may still take it."""
+    """The payload does not fit this worker's version of the task. Another version may accept it."""
 
     failure: Failure
     fingerprint: str | None = None
-    """Of the task here. If it is the job's own, no other version will take the payload either."""
+    """The fingerprint of this worker's version. If the job has the same one, no other version accepts the payload."""
     parameters: str = ""
     skew: float = 0.0
     """Seconds that the job may wait for another version."""
     pace: float = 0.0
-    """Seconds before which it is not to be tried again, since this worker has others to try."""
+    """Minimum seconds until the next try, since this worker has other such jobs to try."""
 
 
-def skewed(job: Job, ended: UndecodablePayload, now: datetime) -> tuple[Failure, datetime | None]:
-    """Why the payload does not fit this worker's version of the task, and when a worker tries again; None: never.
+def judge_skew(job: Job, ended: UndecodablePayload, now: datetime) -> tuple[Failure, datetime | None]:
+    """The failure of a run that could not decode its payload, and when the job is tried again (None: never).
 
-    A payload that was made by the same version is never tried again, any other one until `skew` seconds after the first
-    run that could not read it.
+    A payload that the same version made is never tried again. Any other one is, until `skew` seconds after the first
+    run that could not decode it.
     """
     if not ended.skew or (job.fingerprint is not None and job.fingerprint == ended.fingerprint):
         return ended.failure, None
@@ -49,27 +52,28 @@ def skewed(job: Job, ended: UndecodablePayload, now: datetime) -> tuple[Failure,
         f"this worker has version {ended.fingerprint} {ended.parameters}"
     )
     if now >= end:
-        told = f"{text}. No worker could read it for {timedelta(seconds=int(waited))} (setting skew)"
-        way = "deploy workers of the version that made it, or change its arguments; then retry it"
-        return Failure(VERSION_SKEW, f"{told}: {way}"), None
+        text = f"{text}. No worker could read it for {timedelta(seconds=int(waited))} (setting skew)"
+        remedy = "deploy workers of the version that made it, or change its arguments; then retry it"
+        return Failure(VERSION_SKEW, f"{text}: {remedy}"), None
     wait = max(ended.pace, Backoff.constant(_delay(waited)).delay(job.runs, seed=job.id))
     text = f"{text}. If no worker can read it by {end:%Y-%m-%d %H:%M:%S}Z, it is dead"
     return Failure(VERSION_SKEW, text, since=since), min(now + timedelta(seconds=wait), end)
 
 
 def _delay(waited: float) -> float:
-    soon = min(max(waited * FIRST_SHARE, FIRST_DELAY_SECONDS), LONGEST_DELAY_SECONDS)
-    return max(soon, waited * LAST_SHARE)
+    """Seconds until the next try of a job that has waited this many seconds."""
+    delay = min(max(waited * FIRST_SHARE, MIN_DELAY_SECONDS), MAX_DELAY_SECONDS)
+    return max(delay, waited * LAST_SHARE)
 
 
 def waiting_since(job: Job) -> datetime | None:
-    """Since when it waits for a worker with another version of its task; None: it does not."""
+    """Since when the job waits for a worker with another version of its task. None if it does not."""
     failure = job.failure
     return failure.since if failure is not None and failure.type == VERSION_SKEW else None
 
 
 def argument_names(payload: str) -> str:
-    """The names of a payload's arguments: (to, cc)."""
+    """The names of a payload's arguments, as text: (to, cc)."""
     try:
         names = list(msgspec.json.decode(payload, type=dict[str, msgspec.Raw]))
     except msgspec.DecodeError:

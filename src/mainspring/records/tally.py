@@ -1,4 +1,4 @@
-"""Runs counted by span of time, queue and task: what statistics are made of. Pure."""
+"""Tallies: runs counted by span of time, queue and task, for statistics. Pure."""
 
 from __future__ import annotations
 
@@ -14,54 +14,59 @@ from .run import WENT_WRONG, Ending, Failure, Items, outcome_of
 
 K = TypeVar("K")
 Span = Literal["minute", "hour", "day", "ever"]
-SECONDS: Mapping[Span, int] = {"minute": 60, "hour": 3600, "day": 86_400, "ever": 0}
-# Enough for some hours by the minute, some days by the hour and a year by the day.
-KEPT: Mapping[Span, timedelta] = {"minute": timedelta(hours=3), "hour": timedelta(days=4), "day": timedelta(days=400)}
-# Kinds of failure remembered in one tally: a task that fails in ever new ways must not make it grow.
-KINDS = 40
-OTHERS = "(other errors)"
+SPAN_SECONDS: Mapping[Span, int] = {"minute": 60, "hour": 3600, "day": 86_400, "ever": 0}
+# Minimum time that tallies of each span are kept; those of "ever" are never deleted.
+RETENTION: Mapping[Span, timedelta] = {
+    "minute": timedelta(hours=3),
+    "hour": timedelta(days=4),
+    "day": timedelta(days=400),
+}
+# Kinds of failure in one tally, so that a task with ever new errors cannot make it grow without bound.
+MAX_ERROR_KINDS = 40
+OTHER_ERRORS = "(other errors)"
 _MAX_MICROS = 2**63
 NOT_COUNTED = frozenset({Ending.SNOOZED, Ending.RELEASED})
 
 
 class RunSums(Struct, omit_defaults=True):
-    """Counts of some runs; two of them can be added."""
+    """Sums over some runs. Two of them can be added."""
 
     endings: dict[str, int] = {}
-    """By job.outcome_of(): those that completed in part are counted apart."""
+    """Runs by run.outcome_of(): completed and partial runs are counted separately."""
     took: int = 0
-    """Microseconds, of all runs."""
+    """Microseconds that all runs took together."""
     spread: dict[int, int] = {}
-    """How many took how long: see bucket()."""
+    """A histogram of the durations: runs by histogram.bucket_of()."""
     errors: dict[str, int] = {}
+    """Failed runs by Failure.kind."""
     last: int = 0
-    """When the last one ended, in microseconds since 1970."""
+    """When the last run ended, in microseconds since 1970."""
     well: int = 0
-    """When the last one that completed did; 0: none has, or it was counted by an earlier release."""
+    """When the last run completed. 0 if none did, or if an earlier release counted it."""
     fates: dict[str, int] = {}
-    """The states in which runs that went wrong left their jobs: pending (tried again) or dead."""
+    """Failed runs by the state of their jobs afterwards: pending (to be retried) or dead."""
     items: dict[str, int] = {}
-    """What ctx.items() was told, of snoozed and released runs as well: success, failed, skipped."""
+    """Items counted with ctx.items(), also those of snoozed and released runs: success, failed, skipped."""
     waits: dict[int, int] = {}
-    """How many had waited how long to be taken, by bucket(); a run counted by an earlier release is not in it."""
+    """A histogram of the time from due_at to started_at, without runs that an earlier release counted."""
     waited: int = 0
-    """Microseconds, of all runs in `waits`."""
+    """Microseconds that all runs in `waits` waited together."""
     lines: dict[str, tuple[int, str]] = {}
-    """By kind of failure its latest Failure.line, and when that was; none of runs counted by an earlier release."""
+    """The latest Failure.line of each kind of failure and its time, without runs that an earlier release counted."""
     took_ends: tuple[int, int] | None = None
-    """Microseconds of the shortest and the longest run; None: an earlier release has counted some of them."""
+    """Microseconds of the shortest and the longest run. None if an earlier release counted some of the runs."""
     wait_ends: tuple[int, int] | None = None
-    """The same of the waits."""
+    """Microseconds of the shortest and the longest wait. None as for `took_ends`."""
 
     def add(self, other: RunSums) -> None:
-        self.took_ends = _joined(self.took_ends, self.spread, other.took_ends, other.spread)
-        self.wait_ends = _joined(self.wait_ends, self.waits, other.wait_ends, other.waits)
+        self.took_ends = _merged_ends(self.took_ends, self.spread, other.took_ends, other.spread)
+        self.wait_ends = _merged_ends(self.wait_ends, self.waits, other.wait_ends, other.waits)
         _add(self.endings, other.endings)
         _add(self.spread, other.spread)
         for kind, count in other.errors.items():
-            self._met(kind, count)
+            self._add_error(kind, count)
         for kind, last in other.lines.items():
-            self._heard(kind, last)
+            self._keep_latest_line(kind, last)
         self.took += other.took
         self.last = max(self.last, other.last)
         self.well = max(self.well, other.well)
@@ -71,27 +76,27 @@ class RunSums(Struct, omit_defaults=True):
         self.waited += other.waited
 
     def count(self, ending: str, spans: Sequence[timedelta], waits: Sequence[timedelta] = ()) -> None:
-        """Runs that ended alike and took so long, after waits that long."""
+        """Counts runs with the same ending, with their durations and waits."""
         self.endings[ending] = self.endings.get(ending, 0) + len(spans)
-        took, self.took_ends = _sort(self.spread, spans, self.took_ends)
-        waited, self.wait_ends = _sort(self.waits, waits, self.wait_ends)
+        took, self.took_ends = _add_to_buckets(self.spread, spans, self.took_ends)
+        waited, self.wait_ends = _add_to_buckets(self.waits, waits, self.wait_ends)
         self.took += took
         self.waited += waited
 
-    def meet(self, failure: Failure, at: datetime) -> None:
-        self._met(failure.kind, 1)
-        self._heard(failure.kind, (micros(at), failure.line))
+    def add_failure(self, failure: Failure, at: datetime) -> None:
+        self._add_error(failure.kind, 1)
+        self._keep_latest_line(failure.kind, (micros(at), failure.line))
 
-    def work(self, items: Items) -> None:
-        told = {"success": items.success, "failed": items.failed, "skipped": items.skipped}
-        _add(self.items, {name: count for name, count in told.items() if count})
+    def add_items(self, items: Items) -> None:
+        counts = {"success": items.success, "failed": items.failed, "skipped": items.skipped}
+        _add(self.items, {name: count for name, count in counts.items() if count})
 
-    def _met(self, kind: str, count: int) -> None:
-        known = kind in self.errors or len(self.errors) < KINDS
-        _add(self.errors, {kind if known else OTHERS: count})
+    def _add_error(self, kind: str, count: int) -> None:
+        known = kind in self.errors or len(self.errors) < MAX_ERROR_KINDS
+        _add(self.errors, {kind if known else OTHER_ERRORS: count})
 
-    def _heard(self, kind: str, last: tuple[int, str]) -> None:
-        if kind in self.errors:  # not one of the others
+    def _keep_latest_line(self, kind: str, last: tuple[int, str]) -> None:
+        if kind in self.errors:  # else it is counted under OTHER_ERRORS
             self.lines[kind] = max(last, self.lines.get(kind, last))
 
 
@@ -104,25 +109,28 @@ class Tally(Struct, frozen=True):
     sums: RunSums
 
 
-def counted(outcomes: Iterable[Outcome]) -> dict[tuple[datetime, str, str], RunSums]:
-    """Sums by minute, queue and task. Every run of a busy worker passes here: what went well is only collected."""
+def sums_by_minute(outcomes: Iterable[Outcome]) -> dict[tuple[datetime, str, str], RunSums]:
+    """The sums of these runs by minute, queue and task.
+
+    Hot: every run passes here. Runs that completed are first collected, then counted together for each minute.
+    """
     found: dict[tuple[datetime, str, str], RunSums] = {}
-    well: dict[tuple[str, str], tuple[list[timedelta], list[timedelta]]] = {}
+    completed_runs: dict[tuple[str, str], tuple[list[timedelta], list[timedelta]]] = {}
     ends: dict[tuple[str, str], datetime] = {}
     minute, after, completed = EPOCH, EPOCH, Ending.COMPLETED
     for outcome in outcomes:
         at = outcome.finished_at
         if not minute <= at < after:
-            _gather(found, well, minute, ends)
-            minute = begin(at, "minute")
+            _count_completed(found, completed_runs, minute, ends)
+            minute = span_start(at, "minute")
             after = minute + timedelta(minutes=1)
         key = (outcome.queue, outcome.task)
         if outcome.account is not None and outcome.account.items is not None and outcome.task:
-            found.setdefault((minute, *key), RunSums()).work(outcome.account.items)
+            found.setdefault((minute, *key), RunSums()).add_items(outcome.account.items)
         if outcome.ending is completed and outcome.failure is None and outcome.task:
-            lists = well.get(key)
+            lists = completed_runs.get(key)
             if lists is None:
-                lists = well[key] = ([], [])
+                lists = completed_runs[key] = ([], [])
                 ends[key] = at
             elif at > ends[key]:
                 ends[key] = at
@@ -140,32 +148,33 @@ def counted(outcomes: Iterable[Outcome]) -> dict[tuple[datetime, str, str], RunS
                 sums.well = max(sums.well, micros(at))
             elif outcome.ending in WENT_WRONG:
                 _add(sums.fates, {outcome.state.value: 1})
-            # A wish is no error, and neither is what a completed run notes: failed items, a result that was not kept.
+            # Directives are no errors; neither are the notes of a completed run (failed items, a lost result).
             if outcome.failure is not None and outcome.ending in WENT_WRONG:
-                sums.meet(outcome.failure, at)
-    _gather(found, well, minute, ends)
+                sums.add_failure(outcome.failure, at)
+    _count_completed(found, completed_runs, minute, ends)
     return found
 
 
-def _gather(
+def _count_completed(
     found: dict[tuple[datetime, str, str], RunSums],
-    well: dict[tuple[str, str], tuple[list[timedelta], list[timedelta]]],
+    completed_runs: dict[tuple[str, str], tuple[list[timedelta], list[timedelta]]],
     minute: datetime,
     ends: dict[tuple[str, str], datetime],
 ) -> None:
-    for key, (spans, waits) in well.items():
+    """Counts the runs collected for one minute, and empties the collections."""
+    for key, (spans, waits) in completed_runs.items():
         sums = found.setdefault((minute, *key), RunSums())
         sums.count(Ending.COMPLETED, spans, waits)
         sums.last = max(sums.last, micros(ends[key]))
         sums.well = max(sums.well, micros(ends[key]))
-    well.clear()
+    completed_runs.clear()
     ends.clear()
 
 
-def _sort(
+def _add_to_buckets(
     spread: dict[int, int], spans: Sequence[timedelta], ends: tuple[int, int] | None
 ) -> tuple[int, tuple[int, int] | None]:
-    """Adds spans to their buckets; returns the microseconds of all of them, and the new ends."""
+    """Adds spans to a histogram. Returns their sum in microseconds, and the new shortest and longest span."""
     if not spans:
         return 0, ends
     known = ends is not None or not spread
@@ -175,7 +184,7 @@ def _sort(
         if span.days:
             us = max(0, us + span.days * 86_400_000_000)
         bits = us.bit_length()
-        size = bits * 4 + ((us >> (bits - 3)) & 3) if us > 3 else us  # bucket(us), without the call
+        size = bits * 4 + ((us >> (bits - 3)) & 3) if us > 3 else us  # bucket_of(us), inlined
         spread[size] = spread.get(size, 0) + 1
         total += us
         if us < least:
@@ -185,13 +194,13 @@ def _sort(
     return total, (least, most) if known else None
 
 
-def _joined(
+def _merged_ends(
     ends: tuple[int, int] | None,
     spread: Mapping[int, int],
     others: tuple[int, int] | None,
     other_spread: Mapping[int, int],
 ) -> tuple[int, int] | None:
-    """The ends of two sums together; unknown if those of one are."""
+    """The shortest and longest span of two sums together. None if those of one are not known."""
     if not other_spread:
         return ends
     if not spread:
@@ -199,8 +208,8 @@ def _joined(
     return None if ends is None or others is None else (min(ends[0], others[0]), max(ends[1], others[1]))
 
 
-def begin(at: datetime, span: Span) -> datetime:
-    """When the span that `at` lies in began."""
+def span_start(at: datetime, span: Span) -> datetime:
+    """When the span that contains `at` began."""
     match span:
         case "minute":
             return at.replace(second=0, microsecond=0)

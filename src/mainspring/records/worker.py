@@ -1,4 +1,4 @@
-"""A worker as the store has it, what it is told at a beat, and what it gets from a claim."""
+"""A worker: its row in the store, the reply to its beats, and the jobs it claims."""
 
 from __future__ import annotations
 
@@ -13,64 +13,65 @@ from .job import Job, UnreadableRecord
 
 
 class Claim(Struct, frozen=True):
-    """Jobs taken under a fresh lease, and when asking again can help."""
+    """Jobs claimed under a new lease, and when the next claim can find more."""
 
     jobs: list[Job]
     next_at: datetime | None = None
-    """None: nothing is waiting for these queues and tasks."""
+    """None if no job is waiting for these queues and tasks."""
     expired: list[JobId] = []
-    """Jobs this call ended because their expires_at had passed."""
+    """Jobs that this claim ended because their expires_at had passed."""
     unreadable: list[UnreadableRecord] = []
-    """Jobs this call set aside because their records cannot be decoded."""
+    """Jobs that this claim set aside because their records cannot be decoded."""
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True):
-    """One worker process, as its beat describes it."""
+    """A worker process, as it describes itself with each beat."""
 
     id: WorkerId
     host: str
     pid: int
     queues: tuple[str, ...] | None
-    """None: all of them."""
+    """None: all queues."""
     tasks: tuple[str, ...]
     concurrency: int
     started_at: datetime
     running: int = 0
     limits: Mapping[str, int] = {}
-    """Tasks of which only so many may run here at once."""
+    """The maximum number of runs at once on this worker, by task."""
     queue_limits: Mapping[str, int] = {}
+    """The maximum number of runs at once on this worker, by queue."""
     finished: int = 0
-    """Runs that have ended since it started."""
+    """Runs that have ended since the worker started."""
     leaked: int = 0
     """Slots held by runs that ignore their interruption."""
     memory: int = 0
-    """Bytes resident."""
+    """Resident memory, in bytes."""
     drained: bool = False
-    """It takes no more jobs until it is told to resume."""
+    """The worker claims no more jobs until it is resumed."""
     stopping: bool = False
-    """It takes no more jobs, and ends when those that run have ended or its grace is over."""
+    """The worker claims no more jobs. It ends when its runs have ended or its grace period is over."""
     deaf: bool = False
-    """It listens for news in vain, and looks for jobs at its poll interval."""
+    """Notifications do not reach the worker, so it looks for jobs at its poll interval."""
     lease: float = 0.0
-    """Seconds from a beat to the end of its lease; 0: not said."""
+    """Seconds from a beat to the end of the worker's lease. 0 if not known."""
     grace: float | None = None
-    """Seconds that running jobs have to end when it is stopped; None: of a release that cannot be told to."""
+    """Seconds that running jobs have to end when the worker is stopped. None if its release knows no such command."""
     beats: int = 0
-    """Which of its beats says so, counted from 1: one that was given up may come after later ones."""
+    """The number of this beat, counted from 1: a beat that was given up may arrive after later ones."""
     schema: int = 0
-    """The newest schema of the store that its release knows; 0: not said."""
+    """The newest schema version of the store that the worker's release knows. 0 if not known."""
     fingerprints: tuple[str, ...] = ()
-    """Arguments.fingerprint of each of its tasks, in their order; none: of a release that does not know."""
+    """Arguments.fingerprint of each task, in the order of `tasks`. Empty if the worker's release sends none."""
 
 
 class WorkerCommands(Struct, frozen=True, omit_defaults=True):
-    """What an operator wants of a worker; it hears them at its next beat."""
+    """An operator's commands for a worker. The worker receives them with its next beat."""
 
     concurrency: int | None = None
-    """None: as it was started."""
+    """None: the concurrency with which the worker was started."""
     drained: bool = False
     stopped: bool = False
-    """It is to end; there is no way back."""
+    """The worker is to end. This cannot be taken back."""
 
 
 WorkerState = Literal["open", "draining", "drained", "resuming", "stopping"]
@@ -86,7 +87,7 @@ class WorkerRow(Struct, frozen=True):
 
     @property
     def state(self) -> WorkerState:
-        """What people see: orders it has not heard yet are on their way."""
+        """The state people see. Commands that the worker has not received yet show as draining or resuming."""
         if self.orders.stopped or self.info.stopping:
             return "stopping"
         if self.orders.drained:
@@ -95,24 +96,24 @@ class WorkerRow(Struct, frozen=True):
 
     @property
     def running(self) -> int:
-        """Jobs it ran at its last beat; `app.workers.running(id)` has the jobs themselves."""
+        """The number of jobs it ran at its last beat; `app.workers.running(id)` returns the jobs."""
         return self.info.running
 
     @property
     def beat_at(self) -> datetime | None:
-        """When it beat last; None if it has not said how long its lease is."""
+        """The instant of its last beat. None if the length of its lease is not known."""
         return self.until - timedelta(seconds=self.info.lease) if self.info.lease else None
 
 
 class BeatReply(Struct, frozen=True):
-    """What a worker hears when it says that it lives."""
+    """The store's reply to a worker's beat."""
 
     holds: dict[JobId, Lease]
-    """The runs the store believes this worker has."""
+    """The runs that this worker holds according to the store."""
     cancels: dict[JobId, str]
-    """Those of them somebody asked to cancel, with the reason."""
+    """The runs among them that are to be cancelled, with the reason."""
     orders: WorkerCommands = WorkerCommands()
     lost: bool = True
-    """False: no silent worker holds runs, and a sweep would find nothing."""
+    """False if no silent worker holds runs, so that a sweep would find nothing."""
     watched_until: datetime | None = None
-    """Until when somebody wants, or wanted, news of what happens here."""
+    """The end of the time in which the live feed is wanted. It may have passed."""

@@ -17,8 +17,8 @@ from ..codec import encode_call
 from ..errors import BadInput, BadPayload
 from ..span import Span, seconds
 from ..suggest import did_you_mean, nearest_name
-from ..task.task import Task, TaskOptions, check_name, check_public
-from ..task.task import checked as checked_options
+from ..task.options import TaskOptions, check_name, check_public, checked_options
+from ..task.task import Task
 from ..trigger import AnyTrigger, Every, Timetable, Trigger, Window, every
 from ..trigger.bounds import LAST_YEAR, MAX_DEPENDENCIES, MAX_EXCLUDED_DATES, check_count
 from ..trigger.every import MAX_INTERVAL
@@ -109,7 +109,7 @@ def _job_options(name: str, task: Task[Any, Any] | str) -> dict[str, Any]:
         return {"task": check_public(check_name(task, "task name"), f"schedule {name!r}")}
     if not isinstance(task, Task):
         raise BadInput(f"schedule {name!r} takes a task, got {task!r:.80}; make one of it with @app.task")
-    own, asked = task.options, task.asked
+    own, asked = task.options, task.job_options
     for option in ("delay", "run_at", "within", "unique_key", "idempotency_key"):
         if getattr(asked, option) != getattr(TaskOptions(), option):
             raise BadInput(

@@ -38,8 +38,8 @@ def transition_of(old: Job, new: Job) -> JobTransition | None:
     if old.series is None or old.state.final == new.state.final:
         return None
     if new.state.final:
-        return JobEnd(old.series, old.id, new.state, new.finished_at or new.run_at, new.result)
-    return JobRevival(old.series, old.id)
+        return JobEnd(old.counted_schedule, old.id, new.state, new.finished_at or new.run_at, new.result)
+    return JobRevival(old.counted_schedule, old.id)
 
 
 def schedules_of(transitions: Iterable[JobTransition]) -> set[str]:

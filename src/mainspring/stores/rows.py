@@ -15,7 +15,7 @@ from ..ids import Lease, WorkerId
 from ..records.job import BRIEF_CHARACTERS, LEFT_OUT, UNREADABLE, Job, NewJob, Shown, State
 from ..records.query import End, Filter
 from ..records.run import Ending, Execution, Failure, Progress, RunNotes
-from ..records.unreadable import readable, unreadable
+from ..records.unreadable import readable, unreadable_record
 from ..retry import Backoff
 
 COLUMNS = (
@@ -90,7 +90,7 @@ def options_of(job: NewJob | Job) -> str:
         job.metadata,
         job.schedule,
         job.scheduled_at,
-        job.beside,
+        job.detached,
         job.fingerprint,
         job.enqueued_by,
     )
@@ -270,7 +270,7 @@ def claimed_job_of(row: Row, lease: Lease, worker: WorkerId, now: datetime) -> J
         attempt=attempt, crashes=crashes, runs=runs, lease=lease, worker=worker, started_at=now,
         cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
-        metadata=extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at, beside=extra.beside,
+        metadata=extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at, detached=extra.beside,
         fingerprint=extra.fingerprint, enqueued_by=extra.enqueued_by,
         failure=None if failure is None else _decode_failure(failure), payload=payload, progress=progress_of(progress),
     )  # fmt: skip
@@ -301,7 +301,7 @@ def progress_or_none(id: str, text: str | None) -> Progress | None:
     try:
         return progress_of(text)
     except Exception as error:
-        unreadable("job", id, error)
+        unreadable_record("job", id, error)
         return None
 
 

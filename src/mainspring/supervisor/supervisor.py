@@ -228,7 +228,7 @@ class Supervisor:
             ours.close()
             _resolve(replaced, False)
             _logger.error("process %d cannot be started: %s", child.number, error)
-            count("supervisor", error)
+            count_error("supervisor", error)
             return None
         finally:
             theirs.close()

@@ -1,1 +1,1 @@
-"""A task: its function, its options, and what a running function may use."""
+"""Tasks: registered functions, their options, the context of a run, and the handle of a job."""

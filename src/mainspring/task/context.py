@@ -1,81 +1,135 @@
-"""Context: what a running task may know of its own job, and say about it."""
+"""The context of a run: what a task can read of its own job, and how it reports and completes."""
 
 from __future__ import annotations
 
 import logging
 import math
-import threading
-import traceback
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, MutableMapping
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+import warnings
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from contextvars import ContextVar
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
 from ..bounds import MAX_METADATA_BYTES
-from ..clock import Clock
 from ..codec import encode
 from ..errors import BadInput
 from ..ids import Lease
 from ..mask import MAX_TEXT_CHARACTERS, mask_to_cut
 from ..records.job import Job
-from ..records.run import Items, LogLine, Progress, RunNotes, RunReport, Usage
+from ..records.run import Items, RunNotes, RunReport, Usage
 
 if TYPE_CHECKING:
     from ..records.outcome import Outcome
 
-_logger = logging.getLogger("mainspring.task")
-_Adapter = logging.LoggerAdapter[logging.Logger]
-
-# What one run may log; the rest is counted. And how far it must come, or how long ago it must have told, before
-# progress is told again.
-LINES, LINE_LIMIT = 1000, 4096
-STEP, PAUSE = 10, 1.0
-# Bytes of JSON that ctx.note() may gather, and a count or a level that every store can hold.
-NOTES, MOST = MAX_METADATA_BYTES, 2**31 - 1
-
+# Characters of a log line, or of a note on progress.
+MAX_LINE_CHARACTERS = 4096
+# Bytes of JSON that ctx.note() may collect.
+MAX_NOTES_BYTES = MAX_METADATA_BYTES
+# The largest item count or log level that every store can hold.
+MAX_COUNT = 2**31 - 1
 
 Next = Callable[["Context"], Awaitable[Any]]
 Middleware = Callable[["Context", Next], Awaitable[Any]]
 
 
-def about(job: Job) -> dict[str, object]:
-    """What log records say of the run they are of."""
+def run_fields(job: Job) -> dict[str, object]:
+    """The fields of a log record that identify its run."""
     return {
-        "job_id": job.id, "task": job.task, "queue": job.queue, "attempt": job.attempt, "worker": job.worker,
+        "job_id": job.id,
+        "task": job.task,
+        "queue": job.queue,
+        "attempt": job.attempt,
+        "worker": job.worker,
         "schedule": job.schedule,
-    }  # fmt: skip
+    }
+
+
+class Reports(Protocol):
+    """The log lines, progress, items and notes of one run."""
+
+    counted: Items | None
+    metadata: dict[str, Any]
+
+    @property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]: ...
+    def progress(self, done: float, total: float | None, note: str) -> None: ...
+    def items(self, success: int, failed: int, skipped: int) -> None: ...
+    def note(self, metadata: Mapping[str, Any]) -> None: ...
+    def close(self) -> None: ...
+    def hold_back(self) -> AbstractContextManager[None]: ...
+    def drain(self) -> RunReport: ...
+    def restore(self, report: RunReport) -> None: ...
+
+
+class Reporting(Protocol):
+    """The worker's side of a context: it collects reports and opens transactions."""
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]: ...
+    def open(self, job: Job) -> Reports: ...
+    def transaction(self, ctx: Context) -> AbstractAsyncContextManager[Any]: ...
+
+
+class Commit(Protocol):
+    """The completion of a run that is committed together with its effects."""
+
+    result: Any
+    outcome: Outcome | None
+    """The committed outcome. None before the commit."""
+
+    @property
+    def irrevocable(self) -> bool:
+        """Whether it is too late to end the run in another way."""
+        ...
 
 
 class Context:
-    """Injected into the first parameter annotated `Context`; never sent."""
+    """The context of one run. A task gets it as its first parameter, if that is annotated `Context`."""
 
     __slots__ = (
-        "_said", "arguments", "cancelled", "commitment", "deadline", "failed_ratio", "interrupt", "job", "timeout",
-        "usage", "watch",
-    )  # fmt: skip
+        "_reporting",
+        "_reports",
+        "arguments",
+        "cancelled",
+        "commitment",
+        "deadline",
+        "failed_ratio",
+        "interrupt",
+        "job",
+        "timeout",
+        "usage",
+        "watch",
+    )
 
     def __init__(
-        self, job: Job, timeout: float | None, deadline: datetime | None, desk: ReportBuffer, failed_ratio: float = 0.5
+        self,
+        job: Job,
+        timeout: float | None,
+        deadline: datetime | None,
+        reporting: Reporting | None,
+        failed_ratio: float = 0.5,
     ) -> None:
+        """`reporting` is None in a subprocess, whose context sends its reports to the worker's process."""
         self.job = job
         self.timeout = timeout
         self.deadline = deadline
-        """When the run is interrupted; None: never."""
+        """When the run is interrupted. None: never."""
         self.cancelled = False
-        """True once the run was told to stop: by a cancel, a timeout or a stopping worker."""
+        """True once the run is to stop: because of a cancel, a timeout or a stopping worker."""
         self.arguments: tuple[list[Any], dict[str, Any]] = ([], {})
         self.interrupt: Callable[[], object] | None = None
         """Interrupts the task itself, where cancelling the run would not let it answer."""
         self.watch: Callable[[Context], object] | None = None
-        """Called once, when the run is told to stop."""
+        """Called once, when the run is to stop."""
         self.failed_ratio = failed_ratio
-        """The task's: the share of its items that may fail."""
+        """The share of the task's items that may fail."""
         self.usage: Usage | None = None
-        self.commitment: CompletionCommit | None = None
-        self._said: RunReports | ReportBuffer = desk
+        self.commitment: Commit | None = None
+        self._reporting = reporting
+        self._reports: Reports | None = None
 
     @property
     def attempt(self) -> int:
@@ -83,7 +137,7 @@ class Context:
 
     @property
     def scheduled_at(self) -> datetime | None:
-        """The instant of the tick this job is for, however late it runs; None: no schedule made it."""
+        """The instant of the tick this job is for, however late it runs. None if no schedule made the job."""
         return self.job.scheduled_at
 
     @property
@@ -95,274 +149,107 @@ class Context:
         return dict(self.job.metadata)
 
     @property
-    def log(self) -> _Adapter:
-        """A logger whose lines are kept with the run; its records say which it is: job_id, attempt, worker and more."""
-        return self.said.log
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger whose lines are stored with the run. Its records have the run's job_id, attempt, worker and more."""
+        return self.reports.log
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> Awaitable[None]:
-        """How far the run has come: shown with the job, told every ten items or every second at most.
+        """Reports progress, which is shown with the job. It is stored every ten items, or every second.
 
-        Works at once; awaiting it is allowed and does nothing more.
+        It takes effect at once; it may be awaited, which does nothing more.
         """
-        self.said.progress(done, total, note)
-        return NOTHING
+        self.reports.progress(done, total, note)
+        return DONE_AWAITABLE
 
     def items(self, *, success: int = 0, failed: int = 0, skipped: int = 0) -> None:
-        """Counts items worked through: if more than the task's failed_ratio failed, so has the run."""
-        self.said.items(success, failed, skipped)
+        """Adds to the counts of processed items. If more than the task's failed_ratio of them fail, the run fails."""
+        self.reports.items(success, failed, skipped)
 
     def note(self, **metadata: Any) -> None:
-        """Keeps these values, as JSON has them, with the run's execution."""
-        self.said.note(metadata)
+        """Stores these values, as JSON, with the run's execution."""
+        self.reports.note(metadata)
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
-        """A connection to the store's own database: what is done there and the job's completion are one commit.
+        """A connection to the store's own database: what the task does there and its completion are one commit.
 
-        The last thing a task does. The block's end completes the job; an exception in it rolls all of it back, and
-        counts as the run's. LeaseLost: the job is not this run's any more, and nothing was done.
+        This must be the last thing a task does. The end of the block completes the job. An exception in it rolls
+        everything back and fails the run. Raises LeaseLost if the run no longer holds its job; nothing is committed.
         """
-        desk = self._said if isinstance(self._said, ReportBuffer) else self._said.desk
-        return desk.transaction(self)
+        if self._reporting is None:
+            raise BadInput("ctx.transaction() is for tasks in a worker's own process, not for executor='process'")
+        return self._reporting.transaction(self)
 
     def complete(self, result: Any) -> None:
-        """Inside ctx.transaction(): the job's result, in place of what the task returns."""
-        if self.commitment is None or self.commitment.binding:
+        """Inside ctx.transaction(): sets the job's result, in place of what the task returns."""
+        if self.commitment is None or self.commitment.irrevocable:
             raise BadInput("ctx.complete() gives a result to an open ctx.transaction(): call it inside the block")
         self.commitment.result = result
 
     # for the engine
 
     @property
-    def said(self) -> RunReports:
-        desk = self._said
-        if not isinstance(desk, ReportBuffer):
-            return desk
-        with desk.lock:  # two threads of one task may speak up at once
-            if isinstance(self._said, ReportBuffer):
-                self._said = RunReports(self.job, desk)
-            return self._said
+    def reports(self) -> Reports:
+        """The reports of this run, opened at their first use: most runs report nothing."""
+        if self._reports is None:
+            if self._reporting is None:
+                raise BadInput("this context has no reports")
+            with self._reporting.lock:  # two threads of one task may report at once
+                if self._reports is None:
+                    self._reports = self._reporting.open(self.job)
+        return self._reports
+
+    @property
+    def said(self) -> Reports:
+        """Deprecated: `reports`."""
+        warnings.warn("Context.said is reports now", DeprecationWarning, stacklevel=2)
+        return self.reports
 
     @property
     def counted(self) -> Items | None:
-        return None if isinstance(self._said, ReportBuffer) else self._said.counted
+        return None if self._reports is None else self._reports.counted
 
     @property
     def verdict(self) -> Literal["success", "partial", "failed"]:
-        """What the items counted so far say of the run."""
+        """The result of the items counted so far."""
         items = self.counted
         return "success" if items is None else items.verdict(self.failed_ratio)
 
     def stop(self) -> None:
-        """The run is told to end."""
+        """Asks the run to end."""
         self.cancelled = True
         watch, self.watch = self.watch, None
         if watch is not None:
             watch(self)
 
     def account(self) -> RunNotes | None:
-        """What is kept with the execution; None: nothing was said."""
-        if isinstance(self._said, ReportBuffer):
+        """What is stored with the execution. None if there is nothing. Ends the reports of the run."""
+        reports = self._reports
+        if reports is None:
             return None if self.usage is None else RunNotes(usage=self.usage)
-        self._said.close()
-        said = self._said
-        if said.counted is None and self.usage is None and not said.metadata:
+        reports.close()
+        if reports.counted is None and self.usage is None and not reports.metadata:
             return None
-        return RunNotes(said.counted, self.usage, said.metadata)
-
-
-class CompletionCommit:
-    """The end of a run that is committed together with its effect."""
-
-    def __init__(self) -> None:
-        self.result: Any = None
-        self.under_way = False
-        self.outcome: Outcome | None = None
-        """What was committed."""
-
-    @property
-    def binding(self) -> bool:
-        """Too late to end the run in another way."""
-        return self.under_way or self.outcome is not None
-
-
-class RunReports:
-    """What one run has said so far, and what of it the store does not know yet. Any thread may add."""
-
-    def __init__(self, job: Job, desk: ReportBuffer) -> None:
-        self.job = job
-        self.desk = desk
-        self._lock = threading.RLock()
-        self._kept, self._due = False, False
-        self._lines: list[LogLine] = []
-        self._count = 0
-        self._progress: Progress | None = None
-        self._told: Progress | None = None
-        self._sent: Progress | None = None
-        self.counted: Items | None = None
-        self.metadata: dict[str, Any] = {}
-        self.log = _Log(_logger, about(job))
-        self.log.keep = self.line
-
-    def line(self, level: int, text: str) -> None:
-        with self._lock:
-            self._count += 1
-            kept = self._count <= LINES
-            if kept:
-                self._add(level, text)
-        if kept:
-            self._lay()
-
-    def progress(self, done: float, total: float | None, note: str) -> None:
-        done, total = finite(done), None if total is None else finite(total)
-        with self._lock:
-            now, told = self.desk.clock.now(), self._told
-            self._progress = Progress(self.job.runs, now, done, total, clean_line(note))
-            due = told is None or abs(done - told.done) >= STEP or done == total
-            due = due or (told is not None and (now - told.at).total_seconds() >= PAUSE)
-            if due:
-                self._told = self._progress
-        if due:
-            self._lay()
-
-    def items(self, success: int, failed: int, skipped: int) -> None:
-        check_counts(success, failed, skipped)
-        with self._lock:
-            old = self.counted or Items()
-            self.counted = Items(old.success + success, old.failed + failed, old.skipped + skipped)
-
-    def note(self, metadata: Mapping[str, Any]) -> None:
-        with self._lock:
-            self.metadata = noted(self.metadata, metadata)
-
-    def close(self) -> None:
-        """The run is over: what was held back is told as well."""
-        with self._lock:
-            more, self._count = self._count - LINES, min(self._count, LINES)
-            held = self._progress is not self._told
-            self._told = self._progress
-            if more > 0:
-                self._add(logging.WARNING, f"{more} lines more were logged and not kept", LINES + 1)
-        if more > 0 or held:
-            self._lay()
-
-    @contextmanager
-    def kept(self) -> Iterator[None]:
-        """What is said meanwhile waits for whoever takes the report here."""
-        self._kept = True
-        try:
-            yield
-        finally:
-            self._kept = False
-            if self._due:
-                self._lay()
-
-    def _lay(self) -> None:
-        self._due = self._kept
-        if not self._kept:
-            self.desk.lay(self.job, self)
-
-    def report(self) -> RunReport:
-        """Everything new; the store has it when the call that carries this returns."""
-        with self._lock:
-            lines, self._lines, self._due = self._lines, [], False
-            progress, self._sent = None if self._told is self._sent else self._told, self._told
-            return RunReport(id=self.job.id, lease=self.job.lease or "", lines=tuple(lines), progress=progress)
-
-    def untold(self, report: RunReport) -> None:
-        """The store does not have it after all."""
-        with self._lock:
-            self._lines, self._sent, self._due = [*report.lines, *self._lines], None, True
-
-    def _add(self, level: int, text: str, n: int | None = None) -> None:
-        level = max(0, min(level, MOST))
-        line = LogLine(self.job.runs, n or self._count, self.desk.clock.now(), level, clean_line(text))
-        self._lines.append(line)
-
-
-class ReportBuffer:
-    """Where runs lay what they say, until the worker carries it to the store. Any thread may lay."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-        self.ring: Callable[[], object] = lambda: None
-        """Called when something was laid on an empty desk, from whatever thread did it."""
-        self.transaction: Callable[[Context], AbstractAsyncContextManager[Any]] = _nowhere
-        """Opens ctx.transaction()."""
-        self.lock = threading.RLock()
-        self._laid: dict[tuple[str, Lease], RunReports] = {}
-
-    def lay(self, job: Job, said: RunReports) -> None:
-        with self.lock:
-            first = not self._laid
-            self._laid[job.id, job.lease or ""] = said
-        if first:
-            with suppress(RuntimeError):  # the worker's loop is closed: nobody carries any more
-                self.ring()
-
-    def take(self) -> list[tuple[Job, RunReport]]:
-        with self.lock:
-            laid, self._laid = self._laid, {}
-        return [(said.job, said.report()) for said in laid.values()]
-
-    def __bool__(self) -> bool:
-        return bool(self._laid)
-
-
-def _nowhere(ctx: Context) -> AbstractAsyncContextManager[Any]:
-    raise BadInput("ctx.transaction() is for tasks in a worker's own process, not for executor='process'")
-
-
-class _Log(_Adapter):
-    """Keeps each line, whatever the process's own logging does with it."""
-
-    keep: Callable[[int, str], object]
-
-    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        if level >= logging.INFO or self.isEnabledFor(level):
-            self.keep(level, _text(msg, args, kwargs.get("exc_info")))
-        with suppress(Exception):  # a handler of this process that raises is no failure of the task
-            super().log(level, msg, *args, **{**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1})
-
-    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        extra: Mapping[str, object] = kwargs.get("extra") or {}
-        return msg, {**kwargs, "extra": {**(self.extra or {}), **extra}}
-
-
-def _text(msg: object, args: tuple[Any, ...], exc_info: Any) -> str:
-    """The line as logging would write it; a bad format or a broken __str__ must not break the task."""
-    try:
-        values = args[0] if len(args) == 1 and isinstance(args[0], Mapping) and args[0] else args
-        text = str(msg) % values if args else str(msg)
-    except Exception as bad:
-        text = f"a {type(msg).__name__} that cannot be written ({type(bad).__name__})"
-        with suppress(Exception):
-            text = f"{msg!r} {args!r} ({type(bad).__name__}: {bad})"
-    return f"{text}\n{_stack(exc_info)}" if exc_info else text
-
-
-def _stack(exc_info: Any) -> str:
-    error = exc_info[1] if isinstance(exc_info, tuple) else exc_info
-    with suppress(Exception):
-        return "".join(traceback.format_exception(error)) if error is not True else traceback.format_exc()
-    return "(its stack cannot be written)"
+        return RunNotes(reports.counted, self.usage, reports.metadata)
 
 
 def check_counts(*counts: int) -> None:
+    """Raises BadInput unless each is an item count that every store can hold."""
     for count in counts:
-        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST:
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MAX_COUNT:
             raise BadInput(f"ctx.items() takes whole numbers of 0 or more, got {count!r:.80}")
 
 
-def noted(known: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run has noted so far, with more of it."""
+def merged_notes(known: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """The notes of a run with more of them, as JSON has them. Raises BadInput if they are too large."""
     data = encode({**known, **more})
-    if len(data) > NOTES:
-        raise BadInput(f"ctx.note() keeps up to {NOTES:,} bytes, got {len(data):,}: keep big data elsewhere")
+    if len(data) > MAX_NOTES_BYTES:
+        raise BadInput(f"ctx.note() keeps up to {MAX_NOTES_BYTES:,} bytes, got {len(data):,}: keep big data elsewhere")
     values: dict[str, Any] = msgspec.json.decode(data)
     return values
 
 
-def finite(value: Any) -> float:
+def checked_number(value: Any) -> float:
+    """The value as a float. Raises BadInput if it is not a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:
         raise BadInput(f"ctx.progress() takes finite numbers, got {value!r:.80}")
     try:
@@ -372,20 +259,22 @@ def finite(value: Any) -> float:
 
 
 def clean_line(text: str) -> str:
-    """At most LINE_LIMIT characters that every store can hold; what has to be cut is masked first."""
+    """At most MAX_LINE_CHARACTERS characters that every store can hold. A text that has to be cut is masked first."""
     text = str(text)[: MAX_TEXT_CHARACTERS + 1].replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
-    if len(text) <= LINE_LIMIT or len(text := mask_to_cut(text)) <= LINE_LIMIT:
+    if len(text) <= MAX_LINE_CHARACTERS or len(text := mask_to_cut(text)) <= MAX_LINE_CHARACTERS:
         return text
-    return f"{text[:LINE_LIMIT]} … {len(text) - LINE_LIMIT} characters more"
+    return f"{text[:MAX_LINE_CHARACTERS]} … {len(text) - MAX_LINE_CHARACTERS} characters more"
 
 
-class _Nothing:
+class _Done:
+    """An awaitable that is done."""
+
     def __await__(self) -> Generator[None, None, None]:
         return
         yield
 
 
-NOTHING = _Nothing()
+DONE_AWAITABLE = _Done()
 
-# The run that the code which asks is part of, in its thread too; None: it is part of none.
+# The run that the current code belongs to, also in the task's thread. None outside of runs.
 running: ContextVar[Context | None] = ContextVar("mainspring_running", default=None)

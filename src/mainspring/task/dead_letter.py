@@ -1,4 +1,4 @@
-"""Dead letters: what a handler is told about a job that is out of retries."""
+"""Dead letters: the jobs that inform handlers of a job that has died."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..clock import EPOCH
-from ..codec import data
+from ..codec import decode_or_text
 from ..errors import BadPayload, BadTask
 from ..ids import JobId
 from ..mask import mask_to_cut
 from ..records.job import Job, NewJob, State
 from ..records.outcome import Outcome
 from ..records.run import Failure
-from ..survived_errors import count
+from ..survived_errors import count_error
 from .task import Task
 
 _logger = logging.getLogger("mainspring")
-# Characters of an error in a letter that would be too long with all of it.
+# Characters of the error message in a dead letter that is too long with the whole message.
 MAX_MESSAGE_CHARACTERS = 1000
-# On the handler's own job: whose death it is about. Such a job's own death is not told to anybody.
-MARK = "dead_letter_of"
+# In the metadata of a handler's job: the id of the dead job. No handler is called if a job with this key dies.
+METADATA_KEY = "dead_letter_of"
 
 
 class DeadLetter(Struct, frozen=True, kw_only=True):
-    """A job that died, as its handler gets it."""
+    """A dead job, as its handler receives it."""
 
     job_id: JobId
     task: str
     queue: str
     arguments: Any
-    """By name; as text if the payload could not even be read."""
+    """By name. The payload as text if it cannot be decoded."""
     failure: Failure
     attempts: int
     crashes: int
@@ -47,44 +47,58 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
 
 def dead_letter_of(job: Job, outcome: Outcome) -> DeadLetter:
     return DeadLetter(
-        job_id=job.id, task=job.task, queue=job.queue, arguments=data(job.payload),
-        failure=outcome.failure or Failure("Dead", "no reason given"), attempts=job.attempt,
-        crashes=job.crashes + outcome.crash, created_at=job.created_at, died_at=outcome.finished_at, tags=job.tags,
+        job_id=job.id,
+        task=job.task,
+        queue=job.queue,
+        arguments=decode_or_text(job.payload),
+        failure=outcome.failure or Failure("Dead", "no reason given"),
+        attempts=job.attempt,
+        crashes=job.crashes + outcome.crash,
+        created_at=job.created_at,
+        died_at=outcome.finished_at,
+        tags=job.tags,
         metadata=job.metadata,
-    )  # fmt: skip
+    )
 
 
 def with_dead_letter_jobs(job: Job, outcome: Outcome, handlers: Sequence[Task[Any, Any]]) -> Outcome:
-    """The outcome with a job for each handler, if it means the job's death. Never keeps the job from dying."""
-    if outcome.state is not State.DEAD or not handlers or MARK in job.metadata:
+    """The outcome, with a job for each handler if the job is dead. An error of a handler changes nothing else."""
+    if outcome.state is not State.DEAD or not handlers or METADATA_KEY in job.metadata:
         return outcome
-    told, notices = dead_letter_of(job, outcome), []
+    letter, jobs = dead_letter_of(job, outcome), []
     for handler in dict.fromkeys(handlers):
         try:
-            notices.append(_notice(handler, told))
-        except Exception as error:  # a key of the handler's own, or a limit smaller than any letter
-            text = "job %s died, and dead-letter handler %r could not be told"
+            jobs.append(_handler_job(handler, letter))
+        except Exception as error:  # the handler's own key function raised, or its limit is smaller than any letter
+            text = "job %s died, and its dead-letter handler %r could not be enqueued"
             _logger.exception(text, job.id, handler.name)
-            count("dead_letter", error)
-    return replace(outcome, then=tuple(notices))
+            count_error("dead_letter", error)
+    return replace(outcome, then=tuple(jobs))
 
 
-def _notice(handler: Task[Any, Any], told: DeadLetter) -> NewJob:
+def _handler_job(handler: Task[Any, Any], letter: DeadLetter) -> NewJob:
     try:
-        notice = handler.job(told)
-    except BadPayload:  # too long with all it carries: the job itself has the rest
-        short = Failure(told.failure.type, mask_to_cut(told.failure.message)[:MAX_MESSAGE_CHARACTERS])
+        job = handler.job(letter)
+    except BadPayload:  # too long: the stored job has the rest
+        short = Failure(letter.failure.type, mask_to_cut(letter.failure.message)[:MAX_MESSAGE_CHARACTERS])
         left_out = "(left out: too long for a letter; see the job)"
-        notice = handler.job(replace(told, arguments=left_out, metadata={}, failure=short))
-    return replace(notice, metadata={**notice.metadata, MARK: told.job_id})
+        job = handler.job(replace(letter, arguments=left_out, metadata={}, failure=short))
+    return replace(job, metadata={**job.metadata, METADATA_KEY: letter.job_id})
 
 
 def check_handler(task: Task[Any, Any]) -> Task[Any, Any]:
-    """Refuses a handler that a letter does not fit, before anything has died."""
+    """The handler. Raises BadTask if it does not accept a DeadLetter, before any job has died."""
     empty = DeadLetter(
-        job_id="", task="", queue="", arguments={}, failure=Failure("", ""), attempts=0, crashes=0,
-        created_at=EPOCH, died_at=EPOCH,
-    )  # fmt: skip
+        job_id="",
+        task="",
+        queue="",
+        arguments={},
+        failure=Failure("", ""),
+        attempts=0,
+        crashes=0,
+        created_at=EPOCH,
+        died_at=EPOCH,
+    )
     try:
         task.arguments.encode((empty,), {}, 1 << 20)
     except BadPayload as bad:

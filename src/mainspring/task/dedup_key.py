@@ -1,4 +1,4 @@
-"""Deduplication keys, composed from what a call is made of."""
+"""Deduplication keys, composed of a task's name, arguments, queue and period of time."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from ..suggest import SuggestingStructMeta
 
 
 class Key(Struct, frozen=True, metaclass=SuggestingStructMeta):
-    """A key made of the task's name and, as asked, its arguments, its queue and a period of time.
+    """A key made of the task's name and, optionally, its arguments, its queue and a period of time.
 
-    `Key(args=True, period="1h")`: the same call once an hour. Periods are counted from 1970 in UTC.
+    `Key(args=True, period="1h")` allows the same call once an hour. Periods are counted from 1970 in UTC.
     """
 
     args: bool | str | tuple[str, ...] = False
-    """True: all of them; names: only those."""
+    """True: all arguments. Names: only these."""
     queue: bool = False
     period: Span | None = None
 
     def make(self, task: str, values: Mapping[str, Any], queue: str, now: datetime) -> str:
+        """The key of one call."""
         parts = [task]
         if self.args:
             chosen: tuple[str, ...] | list[str] = sorted(values)
@@ -51,8 +52,8 @@ class Key(Struct, frozen=True, metaclass=SuggestingStructMeta):
 KeySpec = str | Key | Callable[..., str]
 
 
-def key_spec(value: Any) -> Any:
-    """What an option of a task or job may be; each call is checked further."""
+def checked_key_spec(value: Any) -> Any:
+    """The value of a key option. Raises BadInput if it cannot be one. The key of each call is checked later."""
     if isinstance(value, Key):
         if value.period is not None and seconds(value.period, "Key(period=…)", MAX_LONG_SPAN_SECONDS) <= 0:
             raise BadInput("Key(period=…) must be more than 0 seconds")
@@ -61,10 +62,10 @@ def key_spec(value: Any) -> Any:
     return value
 
 
-def resolve(
+def resolve_key(
     spec: KeySpec | None, option: str, task: str, values: Mapping[str, Any], queue: str, now: datetime
 ) -> str | None:
-    """The key of one call: given, composed, or decided by the user's own function of the arguments."""
+    """The key of one call: a text as given, a composed Key, or the result of a function of the arguments."""
     if spec is None:
         return None
     if isinstance(spec, Key):

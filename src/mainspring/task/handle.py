@@ -1,4 +1,4 @@
-"""Handle: what enqueue returns; asks the store about its job."""
+"""The handle of a job: enqueue returns it; it reads the job and waits for its result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ANY = Results(None, "")
 
 
 class Handle(Generic[R]):
-    """One job, from the side of the one who wants its result."""
+    """A job, for the caller that wants its result."""
 
     __slots__ = ("_app", "_results", "id", "status")
 
@@ -36,15 +36,15 @@ class Handle(Generic[R]):
 
     @property
     def duplicate(self) -> bool:
-        """True: a job held the key, and this is that job."""
+        """Whether another job held the key, and this is the handle of that job."""
         return self.status != "new"
 
     async def job(self) -> Job:
-        """The record as the store has it now."""
+        """The job as it is stored now."""
         return await self._app.jobs.get(self.id)
 
     async def result(self, timeout: Span | None = None) -> R:
-        """The task's value, once the job has completed.
+        """Waits for the job, and returns the task's result.
 
         Raises JobDead, JobCancelled, JobExpired, JobNotFound or, after `timeout` (seconds, or "5m"), ResultTimeout.
         """
@@ -87,5 +87,5 @@ def _why(job: Job, shown: str) -> str:
     return f"job {job.id} ({job.task}) is {shown}: {reason}"
 
 
-def missing(id: Any) -> JobNotFound:
+def job_not_found(id: Any) -> JobNotFound:
     return JobNotFound(f"there is no job {id!r} in the store (never enqueued, or deleted)")

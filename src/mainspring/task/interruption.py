@@ -1,11 +1,11 @@
-"""How the function of a task ends when it neither returns nor raises an ordinary exception."""
+"""Interruptions: exceptions of a task that is interrupted, or that tries to exit the process."""
 
 from __future__ import annotations
 
 
 class Interrupted(BaseException):
-    """Raised inside a synchronous task at its next bytecode, when it is cancelled or out of time."""
+    """Raised inside a synchronous task, at its next bytecode, when it is cancelled or timed out."""
 
 
 class TaskExit(Exception):
-    """A task raised SystemExit, KeyboardInterrupt or the like."""
+    """Replaces SystemExit, KeyboardInterrupt and the like if a task raises them."""

@@ -1,4 +1,4 @@
-"""Jobs that a caller hands over as data, checked before the first of them is stored."""
+"""New jobs that a caller passes as data: they are checked before any of them is stored."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from ..bounds import MAX_KEY_CHARACTERS
 from ..errors import BadInput
 from ..records.job import NewJob
-from .task import check_name, check_public, checked
+from .options import check_name, check_public, checked_options
 
 
 def checked_jobs(jobs: Iterable[NewJob], call: str) -> list[NewJob]:
-    """The jobs; refuses those that task.job(…) would not have made."""
+    """The jobs. Raises BadInput for one that task.job(…) could not have made."""
     batch = list(jobs)
-    # Jobs that were made together have the same tags, metadata and queue: these are checked once.
+    # Jobs made together share their tags, metadata and queue: each of these objects is checked once.
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] | None = None
     queue = ""
@@ -25,10 +25,10 @@ def checked_jobs(jobs: Iterable[NewJob], call: str) -> list[NewJob]:
         if job.queue is not queue:
             queue = check_name(job.queue, "queue name")
         if job.tags and job.tags is not tags:
-            checked({"tags": job.tags}, _named(job))
+            checked_options({"tags": job.tags}, _named(job))
             tags = job.tags
         if job.metadata and job.metadata is not metadata:
-            checked({"metadata": job.metadata}, _named(job))
+            checked_options({"metadata": job.metadata}, _named(job))
             metadata = job.metadata
         if job.unique_key is not None or job.idempotency_key is not None:
             _check_key(job)

@@ -1,4 +1,4 @@
-"""How long finished jobs are remembered. Pure."""
+"""Retention: how long finished jobs are kept. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..suggest import SuggestingStructMeta
 
 
 class Retention(Struct, frozen=True, metaclass=SuggestingStructMeta):
-    """Kept: the `keep` jobs that finished last, and all that finished less than `age` ago (None: all).
+    """Keeps the `keep` jobs that finished last, and all jobs that finished less than `age` ago (None: all jobs).
 
     `age` is a timedelta or a text such as "7d".
     """
@@ -25,7 +25,7 @@ class Retention(Struct, frozen=True, metaclass=SuggestingStructMeta):
     keep: int = 100
     age: timedelta | None = timedelta(days=30)
 
-    if TYPE_CHECKING:  # kept as a timedelta, and given as text, too
+    if TYPE_CHECKING:  # stored as a timedelta; accepts text as well
 
         def __init__(self, keep: int = 100, age: str | timedelta | None = timedelta(days=30)) -> None: ...
 
@@ -40,11 +40,12 @@ class Retention(Struct, frozen=True, metaclass=SuggestingStructMeta):
 
 
 Rules = Mapping[tuple[State, str], tuple[int, datetime]]
-"""By state and task: the `keep` jobs that finished last stay, and all that did not finish `before`."""
+"""By state and task, (keep, before): the `keep` jobs that finished last are kept, and all that finished at `before`
+or later."""
 
 
-def retentions(value: Any) -> Mapping[State, Retention]:
-    """A task's own: one for every final state, or a mapping of some of them."""
+def checked_retentions(value: Any) -> Mapping[State, Retention]:
+    """A task's retention by final state. `value` is one Retention for all of them, or a mapping."""
     if isinstance(value, Retention):
         return dict.fromkeys(FINAL, value)
     names = sorted(FINAL)
@@ -56,8 +57,8 @@ def retentions(value: Any) -> Mapping[State, Retention]:
     return {State(state): one for state, one in value.items()}
 
 
-def kept(state: State, own: Mapping[State, Retention], settings: Settings) -> Retention:
-    """The rule for a task's jobs in that state: its own, or the app's."""
+def retention_of(state: State, own: Mapping[State, Retention], settings: Settings) -> Retention:
+    """The retention of a task's jobs in that state: the task's own, or the app's."""
     if state in own:
         return own[state]
     if state is State.DEAD:

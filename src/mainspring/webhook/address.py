@@ -9,7 +9,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from msgspec import Struct
 
 from ..errors import BadInput, BadSetting
-from ..url import split
+from ..url import split_url
 
 Address = IPv4Address | IPv6Address
 
@@ -135,7 +135,7 @@ def parse_target(url: object) -> WebhookTarget:
             f"a webhook's URL is up to {MAX_URL_CHARACTERS:,} printable ASCII characters without spaces or backslashes"
         )
     try:
-        parts = split(url)
+        parts = split_url(url)
     except ValueError as bad:
         raise BadInput(f"a webhook's URL has {bad}") from None
     if parts.scheme not in PORTS:

@@ -21,9 +21,9 @@ from ..records.job import Job
 from ..records.outcome import Cancel, Discard, Retry, Snooze
 from ..retry import Backoff
 from ..store import Store
-from ..survived_errors import count
+from ..survived_errors import count_error
 from ..task.context import Context
-from ..task.task import TaskOptions
+from ..task.options import TaskOptions
 from .document_repository import HookUnreadable
 from .record import QUEUE, STANDINGS, WEBHOOKS, Standing, StoredWebhook
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ..clock import micros
-from ..codec import data, encode
+from ..codec import decode_or_text, encode
 from ..ids import new_id
 from ..mask import mask, mask_text
 from ..records.job import Job, NewJob, State

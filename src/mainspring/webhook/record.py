@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ..bounds import MAX_NOTE_CHARACTERS
 from ..errors import BadInput
 from ..records.job import Job
-from ..task.task import check_name
+from ..task.options import check_name
 from .document_repository import DocumentRepository
 
 # The task that delivers events.

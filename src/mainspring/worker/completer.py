@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from ..clock import Alarm, Clock
 from ..errors import StoreUnavailable
-from ..events import Bus, JobEnded, JobLost, ended, enqueued
+from ..events import Bus, JobEnded, JobLost, ended_event, enqueued_event
 from ..failpoint import failpoint
 from ..ids import JobId
 from ..records.job import Job
@@ -125,6 +125,6 @@ class Completer:
 def emit_ended(bus: Bus, job: Job, outcome: Outcome) -> None:
     """Emits the events of an outcome that the store has accepted: the job's end, and the jobs it enqueued."""
     at = outcome.finished_at
-    bus.emit(ended(at, job, outcome))
+    bus.emit(ended_event(at, job, outcome))
     for new in outcome.then:
-        bus.emit(enqueued(at, new))
+        bus.emit(enqueued_event(at, new))

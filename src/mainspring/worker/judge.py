@@ -11,7 +11,7 @@ from ..records.job import Job, State
 from ..records.outcome import Outcome, Policy, RunEnd, clean, decide, failure_of
 from ..records.run import Ending, Execution, Failure, RunNotes
 from ..store import Store
-from ..survived_errors import count
+from ..survived_errors import count_error
 
 _logger = logging.getLogger("mainspring")
 _DEAD = State.DEAD
@@ -120,5 +120,5 @@ def _add_or_log(add: Callable[[Job, Outcome], Outcome], job: Job, outcome: Outco
         return add(job, outcome)
     except BaseException as error:
         _logger.exception("job %s ended as %s, and %s could not be added", job.id, outcome.state, what)
-        count("judge", error)
+        count_error("judge", error)
         return outcome

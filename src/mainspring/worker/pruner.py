@@ -19,8 +19,8 @@ from ..records.query import End, Filter
 from ..records.run import Execution, LogLine
 from ..store import Store
 from ..store_retry import StoreRetry
-from ..survived_errors import count
-from ..task.retention import Retention, Rules, kept
+from ..survived_errors import count_error
+from ..task.retention import Retention, Rules, retention_of
 from .batch_size import BatchSize
 from .user_call import UserCalls
 

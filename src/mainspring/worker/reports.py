@@ -11,7 +11,7 @@ from ..records.job import Job
 from ..records.run import RunReport
 from ..store import Store
 from ..store_retry import StoreRetry
-from ..task.context import ReportBuffer
+from .report_buffer import ReportBuffer
 
 # Log lines and progress are collected this long before they are sent.
 GATHER_SECONDS = 0.5

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ..bounds import MAX_SPAN_SECONDS, later
 from ..clock import Clock
-from ..codec import data, encode_result, is_async
+from ..codec import decode_or_text, encode_result, is_async
 from ..errors import ItemsFailed
 from ..executor.threads import Threads
 from ..failpoint import failpoint
@@ -31,12 +31,14 @@ from ..records.outcome import (
     RemoteFailure,
     RunEnd,
     UnreadableAbroad,
-    unfit,
+    bad_payload,
 )
 from ..records.run import Failure, Usage
 from ..records.skew import UndecodablePayload
-from ..task.context import Context, ReportBuffer, running
-from ..task.task import Task, TaskOptions
+from ..task.context import Context, running
+from ..task.options import TaskOptions
+from ..task.task import Task
+from .report_buffer import ReportBuffer
 
 # Tries of postponed jobs per worker, beyond the first try of each.
 MAX_TRIES_PER_SECOND = 100

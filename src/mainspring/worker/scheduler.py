@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from ..clock import Alarm, Clock
 from ..codec import Arguments
 from ..errors import BadInput, NotLeader
-from ..events import Bus, SchedulePaused, SchedulesChanged, TickFired, TickPassed, enqueued
+from ..events import Bus, SchedulePaused, SchedulesChanged, TickFired, TickPassed, enqueued_event
 from ..failpoint import failpoint
 from ..ids import JobId, new_id
 from ..leader import Leader
@@ -322,7 +322,7 @@ class Scheduler:
             kind = TickFired if tick.what == "fired" else TickPassed
             self._bus.emit(kind(at=now, schedule=name, tick=tick))
         for job in firing.jobs:
-            self._bus.emit(enqueued(now, job))
+            self._bus.emit(enqueued_event(now, job))
 
     def note_failed_job(self, id: JobId, at: datetime) -> None:
         """Records a job that fails now: the store may pause its schedule, if it has one, for that."""

@@ -13,9 +13,24 @@ from ..failpoint import failpoint
 from ..records.job import Job
 from ..records.outcome import Outcome, decide
 from ..store import Store, Transaction
-from ..task.context import CompletionCommit, Context
+from ..task.context import Context
 from .reports import ReportSender
 from .runner import Runner
+
+
+class CompletionCommit:
+    """The completion of a run that is committed together with its effects."""
+
+    def __init__(self) -> None:
+        self.result: Any = None
+        self.under_way = False
+        self.outcome: Outcome | None = None
+        """The committed outcome. None before the commit."""
+
+    @property
+    def irrevocable(self) -> bool:
+        """Whether it is too late to end the run in another way."""
+        return self.under_way or self.outcome is not None
 
 
 class TransactionalCompletion:
@@ -60,7 +75,7 @@ class TransactionalCompletion:
                     transaction = await stack.enter_async_context(self._store().transaction())
                     if not await transaction.holds(ctx.job.id, ctx.lease):
                         raise _lost(ctx)
-                with ctx.said.kept():
+                with ctx.reports.hold_back():
                     with self._clock.outside(task=True):  # the store may be waiting for it
                         yield transaction.connection
                     with self._clock.outside():
@@ -71,14 +86,14 @@ class TransactionalCompletion:
 
     async def _commit(self, ctx: Context, commitment: CompletionCommit, transaction: Transaction) -> None:
         outcome = self._outcome(ctx, commitment)
-        report = ctx.said.report()
+        report = ctx.reports.drain()
         commitment.under_way = True
         try:
             if not await transaction.commit(outcome, [report]):
                 raise _lost(ctx)
             commitment.outcome = outcome
         except BaseException:
-            ctx.said.untold(report)
+            ctx.reports.restore(report)
             raise
         finally:
             commitment.under_way = False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from litestar.types import Scope
 
 from ...app import Mainspring
-from ...records.api_key import ApiKey, id_of
+from ...records.api_key import ApiKey, key_id_of
 from ..security_headers import header
 from .authenticate import Connection, Principal, unauthenticated
 from .first_run import FIRST_RUN, is_token, is_valid
@@ -28,7 +28,7 @@ class BearerAuthenticator:
     async def __call__(self, connection: Connection) -> Principal | None:
         if (secret := bearer_token(connection.scope)) is None:
             return None
-        if id_of(secret) is not None:
+        if key_id_of(secret) is not None:
             found, refused = await self._by_key(secret), "this API key is not valid: mistyped, revoked or expired"
         elif is_token(secret):
             found = await self._by_first_run(secret, connection)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from ...app import Mainspring
-from ...records.api_key import TOKEN, fingerprint, id_of, new_secret
+from ...records.api_key import TOKEN_PREFIX, hash_secret, key_id_of, new_secret
 from ...records.document import Document
 from .authenticate import Principal
 
@@ -21,7 +21,7 @@ async def create_token(app: Mainspring) -> str | None:
     """
     if app.settings.jwt_algorithm or await app.keys.any():
         return None
-    store, now, secret = await app.opened(), app.clock.now(), new_secret(TOKEN, "start")
+    store, now, secret = await app.opened(), app.clock.now(), new_secret(TOKEN_PREFIX, "start")
     before = await store.documents(_KIND, now=now, limit=100)
     await store.drop_documents(_KIND, [document.name for document in before])
     document = Document(kind=_KIND, name=fingerprint(secret), text="{}", expires_at=now + TOKEN_LIFETIME)
@@ -37,18 +37,18 @@ async def is_pending(app: Mainspring) -> bool:
 
 
 def is_token(secret: str) -> bool:
-    return id_of(secret, TOKEN) is not None
+    return key_id_of(secret, TOKEN_PREFIX) is not None
 
 
 async def is_valid(app: Mainspring, secret: str) -> bool:
     store, now = await app.opened(), app.clock.now()
-    return bool(await store.documents(_KIND, [fingerprint(secret)], now=now, limit=1)) and not await app.keys.any()
+    return bool(await store.documents(_KIND, [hash_secret(secret)], now=now, limit=1)) and not await app.keys.any()
 
 
 async def use_token(app: Mainspring, secret: str) -> bool:
     """Uses up the token. Returns True if it was valid: for one of several concurrent calls."""
     valid = await is_valid(app, secret)
-    return valid and bool(await (await app.opened()).drop_documents(_KIND, [fingerprint(secret)]))
+    return valid and bool(await (await app.opened()).drop_documents(_KIND, [hash_secret(secret)]))
 
 
 def sign_in_url(origin: str, token: str) -> str:

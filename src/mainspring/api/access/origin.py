@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from litestar.types import Scope
 
-from ...url import split
+from ...url import split_url
 from ..problem import Problem
 from ..security_headers import header
 from .loopback import host_name, is_loopback

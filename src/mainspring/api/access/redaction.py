@@ -15,7 +15,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from ...bounds import has_too_many_parts
-from ...codec import data
+from ...codec import decode_or_text
 from ...config import Settings
 from ...feed.event import FeedEvent, encode
 from ...mask import MASK, mask, mask_text
@@ -51,7 +51,7 @@ def is_hiding() -> bool:
 def redact_data(text: str) -> Raw:
     """JSON with its secrets masked. A text that is not JSON becomes a string; one with too many parts is hidden."""
     hidden = _hides.get() or has_too_many_parts(text)
-    return Raw(msgspec.json.encode(MASK if hidden else mask(data(text))))
+    return Raw(msgspec.json.encode(MASK if hidden else mask(decode_or_text(text))))
 
 
 def redact_mapping(values: Mapping[str, Any]) -> dict[str, Any]:

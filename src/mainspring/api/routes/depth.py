@@ -9,7 +9,7 @@ from litestar import get
 from litestar.params import QueryParameter
 from msgspec import Struct
 
-from ...config import span
+from ...config import read_span
 from ...insight.queue_depth import DepthSample, grid_of
 from ..access.authenticate import App, allow
 

@@ -12,7 +12,7 @@ from ...bounds import MAX_NAME_CHARACTERS, MAX_SPAN_SECONDS
 from ...errors import BadInput
 from ...records.job import MAX_PRIORITY, MIN_PRIORITY
 from ...retry import Backoff
-from ...span import parsed
+from ...span import parse_span
 
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 # Names of webhooks and triggers, which are parts of URLs.

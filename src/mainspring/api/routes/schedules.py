@@ -10,7 +10,7 @@ from litestar.params import FromPath, FromQuery, HeaderParameter, JSONBody, Quer
 from msgspec import Struct
 
 from ...app import Mainspring
-from ...config import span
+from ...config import read_span
 from ...control import Backfill, ScheduleStats
 from ...control.schedule_history import MAX_TICK_NUMBER
 from ...schedule.edit import fingerprint

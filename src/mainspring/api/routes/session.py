@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from ...app import Mainspring
 from ...control.keys import KEY_CACHE_SECONDS
 from ...ids import new_id
-from ...records.api_key import fingerprint
+from ...records.api_key import hash_secret
 from ...records.audit import AuditEntry
 from ...records.document import Document
 from ...records.unreadable import decoded_documents
@@ -109,7 +109,7 @@ class Sessions:
         await (await self._app.opened()).record([entry])
 
     async def close(self, secret: str) -> None:
-        name = fingerprint(secret)
+        name = hash_secret(secret)
         await (await self._app.opened()).drop_documents(_KIND, [name])
         self._cache(name, None)
 
@@ -117,7 +117,7 @@ class Sessions:
         scope = connection.scope
         if (secret := cookie.session_secret(scope)) is None:
             return None
-        name = fingerprint(secret)
+        name = hash_secret(secret)
         if (found := await self._principal(name)) is None:
             if name not in self._cached:
                 self.attempts.failed(scope)

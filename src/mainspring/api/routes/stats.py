@@ -9,7 +9,7 @@ from litestar import get
 from litestar.params import QueryParameter
 from msgspec.structs import replace
 
-from ...config import span
+from ...config import read_span
 from ...insight.stats import Stats, TopError
 from ..access.authenticate import App, allow
 from ..access.redaction import mask_note, redact_error, redact_message

@@ -30,7 +30,7 @@ class RunLedger:
         self.executions: dict[JobId, list[Execution]] = defaultdict(list)
         self.lines: dict[JobId, dict[tuple[int, int], LogLine]] = defaultdict(dict)
         self.circuits: dict[str, Circuit] = {}
-        self._tallies: dict[Span, dict[_Key, RunSums]] = {span: {} for span in SECONDS}
+        self._tallies: dict[Span, dict[_Key, RunSums]] = {span: {} for span in SPAN_SECONDS}
         self._uncounted: list[Outcome] = []
         # Heaps of the keys of tallies that are deleted after a while, oldest first.
         self._oldest: dict[Span, list[_Key]] = {span: [] for span in KEPT}
@@ -58,9 +58,9 @@ class RunLedger:
 
     def _fold_outcomes(self) -> None:
         outcomes, self._uncounted = self._uncounted, []
-        for (at, queue, task), sums in counted(outcomes).items():
+        for (at, queue, task), sums in sums_by_minute(outcomes).items():
             for span, tallies in self._tallies.items():
-                key = (begin(at, span), queue, task)
+                key = (span_start(at, span), queue, task)
                 if key not in tallies:
                     tallies[key] = RunSums()
                     self._prune_tallies(span, key, at)
@@ -70,7 +70,7 @@ class RunLedger:
         if span in KEPT:
             keys = self._oldest[span]
             heappush(keys, new)
-            while keys and keys[0][0] < now - KEPT[span]:
+            while keys and keys[0][0] < now - RETENTION[span]:
                 del self._tallies[span][heappop(keys)]
 
     def tallies(self, span: Span, since: datetime) -> list[Tally]:

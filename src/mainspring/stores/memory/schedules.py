@@ -65,7 +65,7 @@ class MemoryScheduleTable:
     def job_changed(self, old: Job | None, new: Job | None, at: datetime) -> None:
         """Applies the change of a job to its schedule. `old` is None for a new job, `new` is None for a deleted one."""
         job = new or old
-        if job is None or old is None or job.series is None:
+        if job is None or old is None or job.counted_schedule is None:
             return
         final = new is None or new.state.final
         if old.state.final == final or (row := self.rows.get(job.series)) is None:

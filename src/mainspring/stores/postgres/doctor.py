@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from ...records.finding import Finding, size
+from ...records.finding import Finding, format_size
 from ...records.job import UNREADABLE
-from ...records.unreadable import finding
+from ...records.unreadable import record_finding
 from .pool import Session
 from .schedules import unreadable_names
 from .schema import indexes
@@ -43,7 +43,7 @@ async def diagnose(db: Session) -> list[Finding]:
 
 async def _records(db: Session) -> Finding:
     sql = f"SELECT id FROM mainspring_jobs WHERE parked AND lease = '{UNREADABLE}' ORDER BY id"
-    return finding([id for (id,) in await db.rows(sql)], await unreadable_names(db))
+    return record_finding([id for (id,) in await db.rows(sql)], await unreadable_names(db))
 
 
 def release(number: int, text: str, standby: bool) -> Finding:

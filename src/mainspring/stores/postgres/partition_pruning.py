@@ -11,7 +11,7 @@ import asyncpg
 
 from ...clock import EPOCH, micros
 from ...ids import JobId
-from ...survived_errors import count
+from ...survived_errors import count_error
 from ...task.retention import Rules
 from .partitions import DayPartition, list_partitions, try_lock_partitions
 from .pool import Pool, Session

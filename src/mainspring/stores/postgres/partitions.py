@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from ...clock import EPOCH
 from ...errors import StoreError
-from ...survived_errors import count
+from ...survived_errors import count_error
 from .pool import Pool, Session
 
 _logger = logging.getLogger("mainspring")

@@ -9,7 +9,7 @@ import msgspec
 
 from ...clock import instant, micros
 from ...records.outcome import Outcome
-from ...records.tally import KEPT, SECONDS, RunSums, Span, Tally, begin, counted
+from ...records.tally import RETENTION, SPAN_SECONDS, RunSums, Span, Tally, span_start, sums_by_minute
 from ...records.unreadable import sums_of
 from .pool import BIGINT_ARRAY, Session
 
@@ -54,8 +54,8 @@ async def fold_counts(db: Session) -> None:
     found: dict[TallyKey, RunSums] = {}
     for at, queue, task, text in await db.rows(_LATEST):
         sums = sums_of(text)
-        for span in SECONDS:
-            found.setdefault((span, micros(begin(instant(at), span)), queue, task), RunSums()).add(sums)
+        for span in SPAN_SECONDS:
+            found.setdefault((span, micros(span_start(instant(at), span)), queue, task), RunSums()).add(sums)
     if not found:
         return
     for *key, text in await db.rows(_KEPT, *([*map(str, column)] for column in zip(*found, strict=True))):
@@ -64,7 +64,7 @@ async def fold_counts(db: Session) -> None:
         found[key[0], key[1], key[2], key[3]] = whole
     await db.many(_PUT, [(*key, _encode(sums).decode()) for key, sums in sorted(found.items())])
     newest = instant(max(at for span, at, _, _ in found if span == "minute"))
-    for span, kept in KEPT.items():
+    for span, kept in RETENTION.items():
         await db.run(_FORGET, span, micros(newest - kept))
 
 
@@ -75,7 +75,7 @@ _ALL = """SELECT at, queue, task, sums FROM mainspring_tallies WHERE span = $1 A
 async def tallies(db: Session, span: Span, since: datetime) -> list[Tally]:
     found: dict[tuple[datetime, str, str], RunSums] = {}
     for at, queue, task, text in await db.rows(_ALL, span, micros(since)):
-        began = begin(instant(at), span)
+        began = span_start(instant(at), span)
         if began >= since:
             found.setdefault((began, queue, task), RunSums()).add(sums_of(text))
     return [Tally(*key, found[key]) for key in sorted(found)]

@@ -81,7 +81,7 @@ class PostgresUrl:
 
 def _split(url: str, what: str) -> urls.Url:
     try:
-        return urls.split(url, many=True)
+        return urls.split_url(url, many=True)
     except ValueError as bad:
         raise BadSetting(f"{what} has {bad}: use postgresql://user@host:5432/database") from None
 

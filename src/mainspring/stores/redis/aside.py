@@ -11,7 +11,7 @@ from ...ids import JobId, WorkerId
 from ...records.finding import Finding
 from ...records.job import Job, State, UnreadableRecord
 from ...records.query import Changed
-from ...records.unreadable import decoded, finding, unreadable
+from ...records.unreadable import decoded, record_finding, unreadable_record
 from ...schedule.record import Schedule
 from .index import Command, final_entries
 from .known import read_shard
@@ -58,7 +58,7 @@ async def take_out_unreadable(
 ) -> list[UnreadableRecord]:
     """Sets aside unreadable jobs and removes entries without a job. `placed` are groups and the entries read there."""
     broken = {
-        packed(id): unreadable("job", id, job.failure.message)
+        packed(id): unreadable_record("job", id, job.failure.message)
         for id, (_, job) in found.items()
         if job is not None and job.failure is not None and job.unreadable
     }

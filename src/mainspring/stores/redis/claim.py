@@ -15,7 +15,7 @@ from ...bounds import CLAIM_BYTES
 from ...clock import micros, nearest_instant
 from ...ids import JobId, WorkerId
 from ...records.job import Job, State, UnreadableRecord
-from ...records.unreadable import decoded, unreadable
+from ...records.unreadable import decoded, unreadable_record
 from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
 from ..memory import claim as memory
 from ..memory.workers import WorkerTable

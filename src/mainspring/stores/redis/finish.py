@@ -16,7 +16,7 @@ from ...records.job import Action
 from ...records.outcome import Outcome
 from ...records.query import Changed, Cursor, Filter, Refusal, Updates
 from ...records.run import RunReport
-from ...records.tally import counted
+from ...records.tally import sums_by_minute
 from .. import rules
 from ..memory import change as memory_change
 from ..memory import finish as memory

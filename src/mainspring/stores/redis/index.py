@@ -142,5 +142,5 @@ def held_keys(job: Job) -> Iterator[str]:
     """The unique and idempotency keys that this job holds."""
     if job.unique_key is not None and job.state in UNFINISHED:
         yield f"u{job.unique_key}"
-    if job.idempotency_key is not None and job.state in IDEMPOTENT:
+    if job.idempotency_key is not None and job.state in IDEMPOTENT_STATES:
         yield f"i{job.idempotency_key}"

@@ -17,7 +17,7 @@ from ...clock import micros
 from ...ids import JobId
 from ...records.job import Job, NewJob, State
 from ...records.outcome import Outcome
-from ...records.tally import counted
+from ...records.tally import sums_by_minute
 from ...schedule.job_ended import after_job_ended
 from ...schedule.record import MAX_KEPT_TICKS, Firing, Schedule
 from ..rules import to_job
@@ -219,7 +219,7 @@ async def finish(shards: Shards, outcomes: Sequence[Outcome], others: set[str]) 
 def _is_plain(job: Job, outcome: Outcome, circuits: set[str]) -> bool:
     """Whether only the job and its schedule change. A completed job keeps its idempotency key."""
     runs = job.state is State.RUNNING and job.lease == outcome.lease
-    same = job.series == outcome.schedule and job.unique_key is None and job.task not in circuits
+    same = job.counted_schedule == outcome.schedule and job.unique_key is None and job.task not in circuits
     return runs and same and job.failure is None and job.crashes == 0 and job.attempt == 1
 
 

@@ -41,7 +41,7 @@ def of_new_jobs(jobs: Iterable[NewJob], snapshot: Snapshot) -> Iterator[Name]:
     """An enqueue reads the ids and keys of new jobs and the holders of the keys, and ends holders that have expired."""
     for job in jobs:
         yield Name("job", job.id)
-        if job.schedule is not None and not job.beside:
+        if job.schedule is not None and not job.detached:
             yield Name("schedule", job.schedule)
         for key in keys_of(job):
             yield from _of_holder(key, snapshot)
@@ -56,8 +56,8 @@ def _of_holder(key: str, snapshot: Snapshot) -> Iterator[Name]:
 def _of_job(id: JobId, snapshot: Snapshot) -> Iterator[Name]:
     """A job that may end or be revived, and its schedule, which changes with it."""
     yield Name("job", id)
-    if (job := snapshot.job(id)) is not None and job.series is not None:
-        yield Name("schedule", job.series)
+    if (job := snapshot.job(id)) is not None and job.counted_schedule is not None:
+        yield Name("schedule", job.counted_schedule)
 
 
 def of_outcome(outcome: Outcome, snapshot: Snapshot, repeated: bool) -> Iterator[Name]:
@@ -84,7 +84,7 @@ def of_outcome(outcome: Outcome, snapshot: Snapshot, repeated: bool) -> Iterator
 
 def _of_waiting(outcome: Outcome, snapshot: Snapshot) -> Iterator[Name]:
     job = snapshot.job(outcome.id)
-    if (series := outcome.schedule if job is None else job.series) is not None:
+    if (series := outcome.schedule if job is None else job.counted_schedule) is not None:
         yield Name("waiting", series)
         yield from (Name("schedule", name) for name in snapshot.waiting.get(series, ()))
 

@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from ...clock import instant, micros
-from ...records.tally import KEPT, SECONDS, RunSums, Span, Tally, begin
+from ...records.tally import RETENTION, SPAN_SECONDS, RunSums, Span, Tally, span_start
 from ...records.unreadable import readable, sums_of
 from .index import Command
 from .known import read_hash
@@ -46,8 +46,8 @@ async def _fold_batch(shards: Shards, shard: Shard) -> bool:
         return False
     found: dict[Key, RunSums] = {}
     for at, queue, task, sums in readable("count", zip(texts, texts, strict=True), _counted):
-        for span in SECONDS:
-            found.setdefault((span, begin(instant(at), span), queue, task), RunSums()).add(sums)
+        for span in SPAN_SECONDS:
+            found.setdefault((span, span_start(instant(at), span), queue, task), RunSums()).add(sums)
     keys = list(found)
     reads = [("HGET", f"{base}:tally:{span}", _field(at, queue, task)) for span, at, queue, task in keys]
     stored = await shard.multi(reads) if reads else []
@@ -95,5 +95,5 @@ async def _tallies(shard: Shard, span: Span) -> dict[tuple[datetime, str, str], 
         at, queue, task = field.decode().split("\0")
         found[instant(int(at)), queue, task] = sums_of(text)
     for us, queue, task, sums in readable("count", zip(texts, texts, strict=True), _counted):
-        found.setdefault((begin(instant(us), span), queue, task), RunSums()).add(sums)
+        found.setdefault((span_start(instant(us), span), queue, task), RunSums()).add(sums)
     return found

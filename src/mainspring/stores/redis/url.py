@@ -123,7 +123,7 @@ class RedisUrl:
                 "in a password / is %2F, ? is %3F, # is %23, @ is %40"
             )
         try:
-            return urls.split(url, many=True)
+            return urls.split_url(url, many=True)
         except ValueError as bad:
             raise BadSetting(f"store URL {self.shown!r} has {bad}: use {self._form}") from None
 

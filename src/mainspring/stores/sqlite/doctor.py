@@ -6,7 +6,7 @@ import os
 import shutil
 import sqlite3
 
-from ...records.finding import Finding, size
+from ...records.finding import Finding, format_size
 from ...records.job import UNREADABLE
 from ...records.unreadable import finding
 from ..rows import HELD_INDEX_SQL
@@ -41,7 +41,7 @@ def diagnose(db: sqlite3.Connection, path: str) -> list[Finding]:
 def _records(db: sqlite3.Connection) -> Finding:
     sql = f"SELECT id FROM mainspring_jobs WHERE {HELD_INDEX_SQL} AND state = 'paused' AND worker IS NULL AND lease = ?"
     jobs = [id for (id,) in db.execute(sql, (UNREADABLE,))]
-    return finding(jobs, unreadable_names(db))
+    return record_finding(jobs, unreadable_names(db))
 
 
 def release(version: tuple[int, ...]) -> Finding:
@@ -76,8 +76,8 @@ def _file(db: sqlite3.Connection) -> Finding:
     page, count, free = (
         int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("page_size", "page_count", "freelist_count")
     )
-    unused = f", {size(free * page)} of it unused" if free else ""
-    return Finding("file", "ok", size(count * page) + unused)
+    unused = f", {format_size(free * page)} of it unused" if free else ""
+    return Finding("file", "ok", format_size(count * page) + unused)
 
 
 def log(length: int) -> Finding:

@@ -33,7 +33,7 @@ from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, Work
 from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
 from ...store import Store, Transaction
 from ...survived_errors import SurvivedErrors
-from ...sync import aside, plain
+from ...sync import is_sync_caller, run_blocking
 from ...task.retention import Rules
 from ..broadcast import Broadcast
 from ..caller_connection import driver_connection, is_async, unwrap_proxy
@@ -227,10 +227,10 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
     async def _in_caller_thread(self, act: Callable[[], T]) -> T:
         """Runs `act` in the caller's own thread, to which its connection belongs."""
         self._check()
-        if not plain():
+        if not is_sync_caller():
             return act()
         with self._clock.outside():
-            return await aside(act)
+            return await run_blocking(act)
 
     def _enqueue_within(self, within: Any, jobs: Sequence[NewJob], now: datetime, us: int) -> list[Enqueued]:
         thing = unwrap_proxy(within)

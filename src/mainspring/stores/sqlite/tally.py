@@ -10,7 +10,7 @@ import msgspec
 
 from ...clock import instant, micros
 from ...records.outcome import Outcome
-from ...records.tally import KEPT, SECONDS, RunSums, Span, Tally, begin, counted
+from ...records.tally import RETENTION, SPAN_SECONDS, RunSums, Span, Tally, span_start, sums_by_minute
 from ...records.unreadable import sums_of
 
 _OPEN = "SELECT at, sums FROM mainspring_counting WHERE queue = ? AND task = ?"
@@ -49,15 +49,15 @@ def _add_minute(db: sqlite3.Connection, minute: datetime, queue: str, task: str,
         whole = RunSums() if row is None else sums_of(row[0])
         whole.add(sums)
         db.execute(_PUT_TALLY, (*key, _encode(whole).decode()))
-        if row is None and span in KEPT:
-            db.execute(_FORGET, (span, micros(minute - KEPT[span])))
+        if row is None and span in RETENTION:
+            db.execute(_FORGET, (span, micros(minute - RETENTION[span])))
 
 
 def tallies(db: sqlite3.Connection, span: Span, since: datetime) -> list[Tally]:
     sql = "SELECT at, queue, task, sums FROM mainspring_tallies WHERE span = ? AND at >= ?"
     found = {(at, queue, task): sums_of(sums) for at, queue, task, sums in db.execute(sql, (span, micros(since)))}
     for at, queue, task, sums in db.execute("SELECT at, queue, task, sums FROM mainspring_counting").fetchall():
-        began = begin(instant(at), span)
+        began = span_start(instant(at), span)
         if began >= since:
             found.setdefault((micros(began), queue, task), RunSums()).add(sums_of(sums))
     return [Tally(instant(at), queue, task, found[at, queue, task]) for at, queue, task in sorted(found)]

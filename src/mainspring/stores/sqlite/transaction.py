@@ -14,7 +14,7 @@ from ...errors import BadInput
 from ...ids import JobId, Lease
 from ...records.outcome import Outcome
 from ...records.run import RunReport
-from ...sync import Errands
+from ...sync import WaitingThread
 from . import file, finish
 from .writer_thread import WriterThread, translate_error
 
@@ -67,7 +67,7 @@ class SqliteTransaction:
         if not self.connection.in_transaction:
             raise BadInput("ctx.transaction() was ended inside its block: leave COMMIT and ROLLBACK to the block")
         try:
-            accepted = await self._errands.do(lambda: self._commit(outcome, reports))
+            accepted = await self._errands.call(lambda: self._commit(outcome, reports))
         except sqlite3.Error as error:
             raise translate_error(error) from error
         if accepted:

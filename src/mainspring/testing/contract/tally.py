@@ -13,11 +13,11 @@ from ...histogram import bucket_of
 from ...records.job import Action, Job, State
 from ...records.outcome import Crashed, Discard, Done, Outcome, Released, Retry, RunEnd, Snooze, decide
 from ...records.run import Ending, Failure, Items, RunNotes
-from ...records.tally import KEPT, NOT_COUNTED, SECONDS, RunSums, Span, Tally
+from ...records.tally import NOT_COUNTED, RETENTION, SPAN_SECONDS, RunSums, Span, Tally
 from ...store import Store
 from .build import NOW, Contract, act, beat, claim, claim_job, finish_run, later, new_job, put, start
 
-SPANS = tuple(SECONDS)
+SPANS = tuple(SPAN_SECONDS)
 BEGINS: dict[Span, datetime] = {"minute": NOW, "hour": NOW, "day": NOW.replace(hour=0), "ever": EPOCH}
 
 

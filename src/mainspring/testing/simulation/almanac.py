@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct, field
 
 from ...ids import JobId
-from ...records.job import IDEMPOTENT, Job, State
+from ...records.job import IDEMPOTENT_STATES, Job, State
 from ...schedule.record import Schedule, Spec, Tick
 from . import ideal
 from .loop import TrueClock
@@ -201,7 +201,7 @@ class Almanac:
     def moved(self, old: Job | None, job: Job) -> None:
         """A job of a schedule was written."""
         name = job.schedule or ""
-        life = None if job.beside else self._life(name)
+        life = None if job.detached else self._life(name)
         self._hold(name, job)
         if old is None:
             self.jobs[job.id] = job
@@ -216,7 +216,7 @@ class Almanac:
     def _hold(self, name: str, job: Job) -> None:
         """At most one job of a tick is unfinished or completed."""
         holders = self._holders.setdefault((name, job.scheduled_at), set())
-        (holders.add if job.state in IDEMPOTENT else holders.discard)(job.id)
+        (holders.add if job.state in IDEMPOTENT_STATES else holders.discard)(job.id)
         if len(holders) > 1:
             self._fail("I6", name, f"{_at(job.scheduled_at)} has the jobs {', '.join(sorted(holders))}")
 

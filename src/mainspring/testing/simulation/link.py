@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, cast
 
 from ...errors import StoreUnavailable
-from ...store import Keeper, Store
+from ...store import ServiceStore, Store
 from .host import Host
 from .ledger import Ledger
 
@@ -18,7 +18,7 @@ Verb = Callable[[], Awaitable[Any]]
 # What is kept for the service has no part in a plan: how often somebody looks at it must not change what a seed means.
 # Nor has what workers count to keep it: the depth of queues, and the job in each that is due first.
 SERVES = "serves"
-SERVICE = frozenset({"queues", *(name for name in vars(Keeper) if not name.startswith("_"))})
+SERVICE = frozenset({"queues", *(name for name in vars(ServiceStore) if not name.startswith("_"))})
 
 # Seconds after which a caller gives up a request that has not arrived.
 DEADLINE = 5.0

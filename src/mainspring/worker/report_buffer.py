@@ -1,0 +1,199 @@
+"""The report buffer: log lines and progress of the runs of a worker, until they are sent to the store."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from typing import Any
+
+from ..clock import Clock
+from ..errors import BadInput
+from ..ids import Lease
+from ..records.job import Job
+from ..records.run import Items, LogLine, Progress, RunReport
+from ..task.context import MAX_COUNT, Context, check_counts, checked_number, clean_line, merged_notes, run_fields
+
+_logger = logging.getLogger("mainspring.task")
+_Adapter = logging.LoggerAdapter[logging.Logger]
+
+# Log lines kept of one run; further ones are counted.
+MAX_LOG_LINES = 1000
+# Progress is reported again after this many items, or after this many seconds.
+PROGRESS_STEP_ITEMS = 10
+PROGRESS_SECONDS = 1.0
+
+
+class RunReports:
+    """The log lines, progress, items and notes of one run, and which of them the store does not have yet.
+
+    Any thread may call it.
+    """
+
+    def __init__(self, job: Job, buffer: ReportBuffer) -> None:
+        self.job = job
+        self._buffer = buffer
+        self._lock = threading.RLock()
+        self._held_back, self._pending = False, False
+        self._lines: list[LogLine] = []
+        self._line_count = 0
+        self._progress: Progress | None = None
+        self._reported: Progress | None = None
+        self._sent: Progress | None = None
+        self.counted: Items | None = None
+        self.metadata: dict[str, Any] = {}
+        self.log = _TaskLog(_logger, run_fields(job))
+        self.log.keep = self.add_line
+
+    def add_line(self, level: int, text: str) -> None:
+        with self._lock:
+            self._line_count += 1
+            kept = self._line_count <= MAX_LOG_LINES
+            if kept:
+                self._append_line(level, text)
+        if kept:
+            self._add_to_buffer()
+
+    def progress(self, done: float, total: float | None, note: str) -> None:
+        done, total = checked_number(done), None if total is None else checked_number(total)
+        with self._lock:
+            now, last = self._buffer.clock.now(), self._reported
+            self._progress = Progress(self.job.runs, now, done, total, clean_line(note))
+            due = last is None or abs(done - last.done) >= PROGRESS_STEP_ITEMS or done == total
+            due = due or (last is not None and (now - last.at).total_seconds() >= PROGRESS_SECONDS)
+            if due:
+                self._reported = self._progress
+        if due:
+            self._add_to_buffer()
+
+    def items(self, success: int, failed: int, skipped: int) -> None:
+        check_counts(success, failed, skipped)
+        with self._lock:
+            old = self.counted or Items()
+            self.counted = Items(old.success + success, old.failed + failed, old.skipped + skipped)
+
+    def note(self, metadata: Mapping[str, Any]) -> None:
+        with self._lock:
+            self.metadata = merged_notes(self.metadata, metadata)
+
+    def close(self) -> None:
+        """Reports the latest progress and the number of dropped lines, at the end of the run."""
+        with self._lock:
+            dropped, self._line_count = self._line_count - MAX_LOG_LINES, min(self._line_count, MAX_LOG_LINES)
+            newer = self._progress is not self._reported
+            self._reported = self._progress
+            if dropped > 0:
+                text = f"{dropped} lines more were logged and not kept"
+                self._append_line(logging.WARNING, text, MAX_LOG_LINES + 1)
+        if dropped > 0 or newer:
+            self._add_to_buffer()
+
+    @contextmanager
+    def hold_back(self) -> Iterator[None]:
+        """Keeps reports out of the buffer during the block: the caller sends what drain() returns."""
+        self._held_back = True
+        try:
+            yield
+        finally:
+            self._held_back = False
+            if self._pending:
+                self._add_to_buffer()
+
+    def _add_to_buffer(self) -> None:
+        self._pending = self._held_back
+        if not self._held_back:
+            self._buffer.add(self.job, self)
+
+    def drain(self) -> RunReport:
+        """Everything that was not drained before. The caller sends it to the store, or calls restore()."""
+        with self._lock:
+            lines, self._lines, self._pending = self._lines, [], False
+            progress, self._sent = None if self._reported is self._sent else self._reported, self._reported
+            return RunReport(id=self.job.id, lease=self.job.lease or "", lines=tuple(lines), progress=progress)
+
+    def restore(self, report: RunReport) -> None:
+        """Takes back a drained report that the store did not accept."""
+        with self._lock:
+            self._lines, self._sent, self._pending = [*report.lines, *self._lines], None, True
+
+    def _append_line(self, level: int, text: str, n: int | None = None) -> None:
+        level = max(0, min(level, MAX_COUNT))
+        now = self._buffer.clock.now()
+        self._lines.append(LogLine(self.job.runs, n or self._line_count, now, level, clean_line(text)))
+
+
+class ReportBuffer:
+    """Collects the reports of all runs of a worker until they are sent to the store. Any thread may add to it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.ring: Callable[[], object] = lambda: None
+        """Called when a report was added to an empty buffer, in the thread that added it."""
+        self.open_transaction: Callable[[Context], AbstractAsyncContextManager[Any]] | None = None
+        """Opens ctx.transaction(); set by the worker."""
+        self.lock = threading.RLock()
+        self._runs: dict[tuple[str, Lease], RunReports] = {}
+
+    def open(self, job: Job) -> RunReports:
+        """The reports of a run, empty."""
+        return RunReports(job, self)
+
+    def transaction(self, ctx: Context) -> AbstractAsyncContextManager[Any]:
+        if self.open_transaction is None:
+            raise BadInput("ctx.transaction() is for tasks that a worker runs")
+        return self.open_transaction(ctx)
+
+    def add(self, job: Job, reports: RunReports) -> None:
+        """Marks a run as having something to send."""
+        with self.lock:
+            first = not self._runs
+            self._runs[job.id, job.lease or ""] = reports
+        if first:
+            with suppress(RuntimeError):  # the worker's loop is closed: reports are no longer sent
+                self.ring()
+
+    def drain(self) -> list[tuple[Job, RunReport]]:
+        """The reports of all marked runs. The buffer is empty afterwards."""
+        with self.lock:
+            runs, self._runs = self._runs, {}
+        return [(reports.job, reports.drain()) for reports in runs.values()]
+
+    def __bool__(self) -> bool:
+        return bool(self._runs)
+
+
+class _TaskLog(_Adapter):
+    """The logger of a run: keeps each line with the run, whatever the process's own logging does with it."""
+
+    keep: Callable[[int, str], object]
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        if level >= logging.INFO or self.isEnabledFor(level):
+            self.keep(level, _text(msg, args, kwargs.get("exc_info")))
+        with suppress(Exception):  # a handler of this process that raises does not fail the task
+            super().log(level, msg, *args, **{**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1})
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        extra: Mapping[str, object] = kwargs.get("extra") or {}
+        return msg, {**kwargs, "extra": {**(self.extra or {}), **extra}}
+
+
+def _text(msg: object, args: tuple[Any, ...], exc_info: Any) -> str:
+    """The line as logging would write it. A bad format or a broken __str__ does not fail the task."""
+    try:
+        values = args[0] if len(args) == 1 and isinstance(args[0], Mapping) and args[0] else args
+        text = str(msg) % values if args else str(msg)
+    except Exception as bad:
+        text = f"a {type(msg).__name__} that cannot be written ({type(bad).__name__})"
+        with suppress(Exception):
+            text = f"{msg!r} {args!r} ({type(bad).__name__}: {bad})"
+    return f"{text}\n{_stack(exc_info)}" if exc_info else text
+
+
+def _stack(exc_info: Any) -> str:
+    error = exc_info[1] if isinstance(exc_info, tuple) else exc_info
+    with suppress(Exception):
+        return "".join(traceback.format_exception(error)) if error is not True else traceback.format_exc()
+    return "(its stack cannot be written)"
