@@ -173,13 +173,13 @@ class Mainspring:
         self._handler: Task[Any, Any] | None = None
         self._archive: Archive | None = None
         self._delivery_task: Task[Any, Any] | None = None
-        self._declared: dict[str, Declared] = {}
+        self._declared: dict[str, DeclaredSchedule] = {}
         corrected = StoreClock(clock or SystemClock())
         self._use(
             self._open_store(corrected) if store is None or isinstance(store, str) else store,
             corrected,
         )
-        for kind in HEARD:
+        for kind in COLLECTED_EVENTS:
             self.events.subscribe(kind, self._dispatch_webhooks)
         log_events(self.events, debug=self.settings.log_level.lower() == "debug")
 
@@ -248,7 +248,7 @@ class Mainspring:
 
     def _dispatch_webhooks(self, event: Event) -> None:
         if not self._remote:  # the process that serves the API dispatches them
-            self._dispatcher.hear(event)
+            self._dispatcher.collect(event)
 
     # life cycle
 
@@ -577,7 +577,7 @@ class Mainspring:
         schedules: Sequence[str] | None = None,
         states: Sequence[Shown] | None = None,
         after: int | None = None,
-    ) -> AsyncGenerator[Item, None]:
+    ) -> AsyncGenerator[NumberedEvent, None]:
         """The live feed of all processes: `async for item in app.watch(types=["job"])`.
 
         It begins now, or after the number `after`.
@@ -708,7 +708,7 @@ class Mainspring:
             clock=self.clock,
             bus=self.events,
             recycle=recycle,
-            mourned=self._with_dead_letter_jobs,
+            on_dead=self._with_dead_letter_jobs,
             scheduler=self._scheduler(settings.fire),
             pruner=self._pruner(real),
             herald=self.herald,
@@ -796,17 +796,17 @@ class Mainspring:
         store, now = await self.opened(), self.clock.now()
         span = resolution(window)
         since = EPOCH if window is None else span_start(now - window, span)
-        tallies = of(await store.tallies(span, since=since), queue, task)
-        step, whole = timedelta(seconds=SPAN_SECONDS[span]), summed(tallies)
-        counts, points = await store.counts(now=now), series(tallies, since, now, step) if step else []
+        tallies = filter_tallies(await store.tallies(span, since=since), queue, task)
+        step, whole = timedelta(seconds=SPAN_SECONDS[span]), sum_tallies(tallies)
+        counts, points = await store.counts(now=now), time_series(tallies, since, now, step) if step else []
         return Stats(
             queues=list(await self.queues.list()),
             window=window,
-            total=total(whole),
-            by_task=grouped(whole, "task"),
-            by_queue=grouped(whole, "queue"),
+            total=total_figures(whole),
+            by_task=figures_by(whole, "task"),
+            by_queue=figures_by(whole, "queue"),
             series=points,
-            per_minute=pace(points, now, step),
+            per_minute=runs_per_minute(points, now, step),
             errors=top_errors(whole),
             **{str(state): n for state, n in counts.items()},
         )

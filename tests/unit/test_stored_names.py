@@ -192,8 +192,8 @@ def test_kinds_of_documents() -> None:
     known = [depth.KIND, etag.KIND, idempotency.KIND, keys._USE, queue_pauses.KIND, session._KIND]
     known += [
         etag.EDIT_KIND,
-        message_dedup._OPEN_CIRCUITS,
-        message_dedup._MAY_BE_DUE,
+        message_dedup._OPEN_KIND,
+        message_dedup._SEEN_KIND,
         welcome._KIND,
         record.WEBHOOKS._kind,
         record.STANDINGS._kind,

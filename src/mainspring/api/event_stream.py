@@ -17,7 +17,7 @@ from ..errors import MainspringError
 from ..feed.event import FeedFilter
 from ..feed.hub import FeedHub, FeedReader, NumberedEvent, ReaderLagged
 from ..mask import mask_text
-from ..survived_errors import count
+from ..survived_errors import count_error
 from .access.redaction import redact_event
 from .problem import Problem
 
@@ -144,7 +144,7 @@ class EventStream:
             reason = "too_slow"
         except MainspringError as error:
             _logger.info("the stream of live events of %s ends: %s", self._name, error)
-            count("feed_reader", error)
+            count_error("feed_reader", error)
             reason = "trouble"
         await self._send_text(send, f"event: closing\ndata: {json.dumps({'type': 'closing', 'reason': reason})}\n\n")
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -122,7 +122,7 @@ class StoredResponses:
         Raises Problem(422) if the key belongs to another request, 409 if another process is executing this one.
         """
         store, now = await self._app.opened(), self._app.clock.now()
-        request = IdempotentRequest(fingerprint, new_series(now), self._token(), now + TAKEOVER_AFTER)
+        request = IdempotentRequest(fingerprint, new_id_series(now), self._token(), now + TAKEOVER_AFTER)
         ours = Document(kind=KIND, name=name, text=_write(request), expires_at=now + RETENTION)
         for _ in range(_MAX_TRIES):
             if (await store.put_documents([ours], now=now))[0]:

@@ -9,7 +9,7 @@ import msgspec
 
 from ..app import Mainspring
 from ..bounds import has_too_many_parts
-from ..codec import data
+from ..codec import decode_or_text
 from ..control.computation import Computation
 from ..errors import BadInput
 from ..mask import MASK, is_secret, mask, mask_text
@@ -42,7 +42,7 @@ def restore_arguments(given: Mapping[str, Any], payload: str) -> dict[str, Any]:
         return dict(given)
     if has_too_many_parts(payload):
         raise BadInput(f"the stored arguments have too many parts to find the value that {MASK} stands for; omit it")
-    return restore_masked(given, data(payload))
+    return restore_masked(given, decode_or_text(payload))
 
 
 async def restore_in_thread(app: Mainspring, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ import click
 from ..actor import act_as
 from ..app import Mainspring
 from ..errors import MainspringError
-from ..health import PATIENCE
+from ..health import STORE_TIMEOUT_SECONDS
 from .messages import Failed, redacted
 
 NO_APP = "which jobs? Give --app module:attribute or --store URL, or set $MAINSPRING_APP or $MAINSPRING_STORE"

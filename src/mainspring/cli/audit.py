@@ -66,13 +66,13 @@ def _none(app: Mainspring, which: AuditFilter) -> str:
 
 def _record(entry: AuditEntry) -> dict[str, Any]:
     """Every field; parameters and outcome as data, not as text."""
-    values = {"asked": data(entry.asked), "outcome": _outcome(entry)}
+    values = {"asked": decode_or_text(entry.asked), "outcome": _outcome(entry)}
     texts = {"target_text": target_text(entry.action, entry.target), "reason": reason_of(entry)}
     return msgspec.structs.asdict(entry) | values | texts
 
 
 def _outcome(entry: AuditEntry) -> Any:
-    return None if entry.outcome is None else data(entry.outcome)
+    return None if entry.outcome is None else decode_or_text(entry.outcome)
 
 
 def _table(entries: Sequence[AuditEntry], now: datetime) -> Table:

@@ -72,7 +72,7 @@ def compare_lines(lines: Iterable[CrontabLine], rows: Sequence[Schedule], task: 
     unmatched: dict[object, list[str]] = {}
     for row in rows:
         if task in (None, row.spec.task):
-            unmatched.setdefault((row.spec.trigger, _canonical(data(row.spec.payload))), []).append(row.name)
+            unmatched.setdefault((row.spec.trigger, _canonical(decode_or_text(row.spec.payload))), []).append(row.name)
     known = {row.name: row for row in rows}
     return [_compare(line, unmatched, known) for line in lines]
 

@@ -13,7 +13,7 @@ from ..app import Mainspring
 from ..control.schedule_index import pages
 from ..errors import MainspringError
 from ..insight.diagnosis import DoctorFacts, ScheduleFact, findings, store_finding
-from ..records.finding import Finding, Verdict, worst
+from ..records.finding import Finding, Verdict, worst_verdict
 from ..records.job import FINAL, Job, State, UnreadableRecord
 from ..records.query import Filter
 from ..records.queue import Queue
@@ -50,7 +50,7 @@ async def doctor(app: Mainspring, as_json: bool) -> None:
     """
     found = await examine(app)
     if as_json:
-        document = {"store": store_name(app), "verdict": worst(found), "findings": msgspec.to_builtins(found)}
+        document = {"store": store_name(app), "verdict": worst_verdict(found), "findings": msgspec.to_builtins(found)}
         print_json(document)
     else:
         _show(found)
@@ -176,4 +176,4 @@ def _summary(found: Sequence[Finding]) -> Text:
     if not warnings and not bad:
         return Text("\nall is well", "green")
     parts = [f"{bad} bad"] * bool(bad) + [f"{warnings} warning{'s' * (warnings != 1)}"] * bool(warnings)
-    return Text(f"\n{', '.join(parts)}", MARKS[worst(found)][1])
+    return Text(f"\n{', '.join(parts)}", MARKS[worst_verdict(found)][1])

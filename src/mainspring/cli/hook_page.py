@@ -73,7 +73,7 @@ def delivery_table(jobs: Sequence[Job], now: datetime) -> Table:
 
 
 def _response_status(job: Job) -> str:
-    response = data(job.result or "null")
+    response = decode_or_text(job.result or "null")
     return f"answered {response['status']}" if isinstance(response, dict) and "status" in response else ""
 
 

@@ -9,7 +9,7 @@ import click
 
 from ..app import Mainspring
 from ..ids import JobId
-from ..records.job import MEANT, Action
+from ..records.job import DEFAULT_STATES, Action
 from .app_loader import with_app
 from .job_changes import ChangeCommand, apply_change, choose_jobs, which_jobs
 from .json_output import print_json
@@ -26,7 +26,7 @@ async def cancel(app: Mainspring, reason: str | None, **given: Any) -> None:
     By id, or those that options choose: without --state, unfinished ones. Waiting jobs never run; running
     ones are interrupted at their worker's next heartbeat.
     """
-    choice = await choose_jobs(app, MEANT[Action.CANCEL], given)
+    choice = await choose_jobs(app, DEFAULT_STATES[Action.CANCEL], given)
     act = app.jobs.cancel if reason is None else partial(app.jobs.cancel, reason=reason)
     await apply_change(app, ChangeCommand.of(Action.CANCEL, "cancelled", act), choice)
 
@@ -43,7 +43,7 @@ async def retry(app: Mainspring, **given: Any) -> None:
     await apply_change(
         app,
         ChangeCommand.of(Action.RETRY, "pending again", app.jobs.retry),
-        await choose_jobs(app, MEANT[Action.RETRY], given),
+        await choose_jobs(app, DEFAULT_STATES[Action.RETRY], given),
     )
 
 
@@ -74,7 +74,7 @@ async def pause(app: Mainspring, **given: Any) -> None:
     await apply_change(
         app,
         ChangeCommand.of(Action.PAUSE, "paused", app.jobs.pause),
-        await choose_jobs(app, MEANT[Action.PAUSE], given),
+        await choose_jobs(app, DEFAULT_STATES[Action.PAUSE], given),
     )
 
 
@@ -89,7 +89,7 @@ async def resume(app: Mainspring, **given: Any) -> None:
     await apply_change(
         app,
         ChangeCommand.of(Action.RESUME, "pending again", app.jobs.resume),
-        await choose_jobs(app, MEANT[Action.RESUME], given),
+        await choose_jobs(app, DEFAULT_STATES[Action.RESUME], given),
     )
 
 
@@ -105,5 +105,5 @@ async def delete(app: Mainspring, **given: Any) -> None:
     await apply_change(
         app,
         ChangeCommand.of(Action.DELETE, "deleted", app.jobs.delete),
-        await choose_jobs(app, MEANT[Action.DELETE], given),
+        await choose_jobs(app, DEFAULT_STATES[Action.DELETE], given),
     )

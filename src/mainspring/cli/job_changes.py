@@ -16,7 +16,7 @@ from ..events import JobsChanged
 from ..ids import JobId
 from ..records.job import ALLOWED, Action, Job, Shown
 from ..records.query import Changed, Filter, Refusal
-from ..task.handle import missing
+from ..task.handle import job_not_found
 from .app_loader import store_name
 from .confirm import confirm
 from .filters import combine_options, filter_of, filter_options, filter_text
@@ -159,7 +159,7 @@ async def _unmatched(
     for some in (rest[start : start + MAX_PAGE_ROWS] for start in range(0, len(rest), MAX_PAGE_ROWS)):
         known = {job.id: job for job in await first_jobs(app, Filter(ids=some))}
         for id in some:
-            errors[id] = _wrong_state(change, id, known[id].state) if id in known else str(missing(id))
+            errors[id] = _wrong_state(change, id, known[id].state) if id in known else str(job_not_found(id))
     return errors
 
 

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from ..app import Mainspring
-from ..records.api_key import ROLES, Role, id_of
+from ..records.api_key import ROLES, Role, key_id_of
 from .app_loader import store_name, with_app
 from .json_output import print_json
 from .messages import hint
@@ -31,7 +31,7 @@ async def create(
     """Create a key called NAME and print its secret, which is not shown again."""
     secret = await app.keys.create(name, role, scopes or None, expires)
     if as_json:
-        key = await app.keys.by_id(id_of(secret) or "")
+        key = await app.keys.by_id(key_id_of(secret) or "")
         return print_json({"key": msgspec.to_builtins(key), "secret": secret})
     click.echo(secret)
     return hint("it cannot be shown again; send it in the header Authorization, after the word Bearer")

@@ -27,7 +27,7 @@ def span(text: str) -> float:
 
 def interval(text: str) -> timedelta:
     """An interval from a text such as 5m, 30 seconds or 1 hour and 30 minutes; a number alone is in seconds."""
-    found = parsed(text)
+    found = parse_span(text)
     if found is None:
         way = "; those differ in length: --cron '0 9 1 * *'" if re.search("month|year", text.lower()) else ""
         raise click.BadParameter(f"{text[:60]!r} is not an interval such as 5m, 30 seconds or 1h30m{way}")

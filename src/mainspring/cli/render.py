@@ -79,7 +79,7 @@ def span(seconds: float) -> str:
 
 def size(count: int) -> str:
     """A number of bytes: 312B, 4.2K, 48M, 1.5G."""
-    amount, unit = finding.size(count).split()
+    amount, unit = finding.format_size(count).split()
     return f"{amount}{unit[0]}"
 
 

@@ -15,7 +15,8 @@ from ..control.schedule_index import pages
 from ..errors import MainspringError
 from ..records.circuit import Breaker
 from ..retry import Backoff
-from ..task.task import Task, TaskOptions
+from ..task.options import TaskOptions
+from ..task.task import Task
 from .app_loader import with_app
 from .json_output import print_json
 from .messages import Failed, hint

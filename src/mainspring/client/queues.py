@@ -14,7 +14,7 @@ from ..events import QueuePaused, QueueResumed
 from ..insight.queue_depth import DepthSample, check_window
 from ..records.queue import Queue
 from ..span import Span
-from ..task.task import check_name
+from ..task.options import check_name
 from .client import connection_of
 
 _logger = logging.getLogger("mainspring")

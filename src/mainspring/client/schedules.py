@@ -22,7 +22,8 @@ from ..schedule.options import ScheduleOptions
 from ..schedule.record import Schedule, Spec
 from ..store import Store
 from ..task.handle import Handle
-from ..task.task import Task, check_name
+from ..task.options import check_name
+from ..task.task import Task
 from ..trigger import Window
 from ..worker.scheduler import Scheduler
 from .client import connection_of

@@ -27,7 +27,7 @@ _OWNERS = {"code": "code", "user": "users"}
 
 def target_text(action: str, target: str) -> str:
     """For example "dead jobs of task send in queue mail"; a name or an id is returned unchanged."""
-    chosen = data(target) if target.startswith("{") else None
+    chosen = decode_or_text(target) if target.startswith("{") else None
     if not isinstance(chosen, dict):
         return target
     noun = action.partition(".")[0]
@@ -50,7 +50,7 @@ def target_text(action: str, target: str) -> str:
 
 def reason_of(entry: AuditEntry) -> str | None:
     """The reason given for the change: that of a cancel, or the note of a pause."""
-    arguments = data(entry.asked)
+    arguments = decode_or_text(entry.asked)
     if not isinstance(arguments, dict):
         return None
     reason = arguments.get("reason") or arguments.get("note")

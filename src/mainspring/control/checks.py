@@ -11,7 +11,7 @@ from ..records.job import SHOWN
 from ..records.query import Filter
 from ..records.run import PARTIAL
 from ..suggest import did_you_mean
-from ..task.handle import missing
+from ..task.handle import job_not_found
 from .job_page import is_text
 
 # Rows of one page of a list.
@@ -64,5 +64,5 @@ def checked_id(id: object) -> JobId:
     if not isinstance(id, str):
         raise BadInput(f"a job is named by its id, which is text; got {type(id).__name__} (a handle has it as .id)")
     if not id.isprintable():
-        raise missing(id)  # without asking the store
+        raise job_not_found(id)  # without asking the store
     return id

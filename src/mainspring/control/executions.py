@@ -10,7 +10,7 @@ from ..ids import JobId
 from ..insight.stats import Figures, figures
 from ..records.run import Execution
 from ..records.tally import NOT_COUNTED, RunSums
-from ..task.handle import missing
+from ..task.handle import job_not_found
 from .checks import MAX_COUNT, checked_id, checked_limit
 from .ground import Ground
 

@@ -20,8 +20,8 @@ from ..records.outcome import clean
 from ..records.query import SORTS, Changed, Filter, Refusal, Sort, Update, Updates
 from ..records.run import LogLine
 from ..span import Span, seconds
-from ..task.handle import Handle, missing
-from ..task.task import checked
+from ..task.handle import Handle, job_not_found
+from ..task.options import checked_options
 from ..webhook.message_dedup import record_open_messages
 from .argument_edits import MAX_EDITED_JOBS, in_batches, with_arguments
 from .audit_log import annotate, audited
@@ -280,7 +280,7 @@ class Jobs:
         )
 
     async def _preview_job(self, action: Action, job: Job, arguments: Mapping[str, Any] | UnsetType) -> Changed:
-        state = job.met(self._ground.clock.now())
+        state = job.state_at(self._ground.clock.now())
         if state not in ALLOWED[action]:
             return Changed([], {job.id: Refusal(state)})
         try:
@@ -361,7 +361,7 @@ class Jobs:
         if which in changed.refused:
             raise refusal_error(action, which, changed.refused[which])
         if not changed.done:
-            raise missing(which)
+            raise job_not_found(which)
         await self._emit_changed(action, changed)
         return changed
 

@@ -87,12 +87,12 @@ class Keys:
     ) -> str:
         """Creates a key and returns its secret, which is not shown again. `expires`: an instant, or a span from now."""
         key = self.draft(name, role, scopes, expires)
-        secret, store = new_secret(KEY, key.id), await self._ground.opened()
+        secret, store = new_secret(KEY_PREFIX, key.id), await self._ground.opened()
         if len(await store.documents("key", now=key.created_at, limit=MAX_API_KEYS)) == MAX_API_KEYS:
             raise BadInput(f"there are {MAX_API_KEYS} API keys already: revoke those that are not used")
         text = _KeyDocument(
             id=key.id,
-            hash=fingerprint(secret),
+            hash=hash_secret(secret),
             role=key.role,
             scopes=key.scopes,
             created_at=key.created_at,
@@ -156,8 +156,8 @@ class Keys:
 
         As a rule the store is not asked: keys are cached for KEY_CACHE_SECONDS.
         """
-        stored = await self._stored(id_of(secret))
-        if stored is None or not stored.fits(secret, now := self._ground.clock.now()):
+        stored = await self._stored(key_id_of(secret))
+        if stored is None or not stored.accepts(secret, now := self._ground.clock.now()):
             return None
         if stored.key.id not in self._recorded_uses or now - self._recorded_uses[stored.key.id] >= USE_INTERVAL:
             await self._record_use(stored.key, now)

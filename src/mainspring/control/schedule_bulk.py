@@ -19,7 +19,7 @@ from ..records.query import Changed, Refusal
 from ..schedule.edit import pause, resume, trigger_now
 from ..schedule.record import BY_HAND, Firing, Owner, Schedule, Status
 from ..store import Store
-from ..task.task import check_name
+from ..task.options import check_name
 from ..webhook.record import check_note
 from ..worker.scheduler import Scheduler, job_for_tick
 from .audit_log import annotate, audited

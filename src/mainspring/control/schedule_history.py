@@ -16,7 +16,7 @@ from ..errors import BadInput
 from ..ids import JobId
 from ..insight.stats import MAX_WINDOW, Figures, Point, TopError, figures, resolution, time_series, top_errors
 from ..records.run import WENT_WRONG, Execution
-from ..records.tally import NOT_COUNTED, SECONDS, RunSums, Tally, begin
+from ..records.tally import NOT_COUNTED, SPAN_SECONDS, RunSums, Tally, span_start
 from ..schedule.record import BACKFILL, BY_HAND, MAX_KEPT_TICKS, Schedule, Tick
 from ..store import Store
 
@@ -101,7 +101,7 @@ async def stats_of(store: Store, row: Schedule, window: timedelta, now: datetime
     if not isinstance(window, timedelta) or not timedelta(0) < window <= MAX_WINDOW:
         raise BadInput(f"statistics of a schedule reach back up to {MAX_WINDOW.days} days, got {window!r:.80}")
     span = resolution(window)
-    since = begin(now - window, span)
+    since = span_start(now - window, span)
     ticks = await store.ticks(row.name, limit=MAX_KEPT_TICKS)
     fired = [tick for tick in _fired(ticks) if tick.seen_at >= since]
     whole = len(ticks) < MAX_KEPT_TICKS or ticks[-1].seen_at < since
@@ -109,7 +109,7 @@ async def stats_of(store: Store, row: Schedule, window: timedelta, now: datetime
     async for one in _runs(store, fired[:MAX_SAMPLED_JOBS]):
         sampled.append(one)
     counted = [(tick, [run for run in runs if run.ending not in NOT_COUNTED]) for tick, runs in sampled if runs]
-    tallies = [_tally(row, run, begin(run.finished_at, span)) for _, runs in counted for run in runs]
+    tallies = [_tally(row, run, span_start(run.finished_at, span)) for _, runs in counted for run in runs]
     late = sorted(_lateness(tick, runs) for tick, runs in sampled if runs and tick.reason not in (BY_HAND, BACKFILL))
     reasons, ends = Counter[str](), row.completed + row.failed
     for tick in ticks:
@@ -130,7 +130,7 @@ async def stats_of(store: Store, row: Schedule, window: timedelta, now: datetime
         late_p50=_percentile(late, 0.5),
         late_p95=_percentile(late, 0.95),
         late_p99=_percentile(late, 0.99),
-        series=time_series(tallies, since, now, timedelta(seconds=SECONDS[span])),
+        series=time_series(tallies, since, now, timedelta(seconds=SPAN_SECONDS[span])),
         errors=top_errors(tallies),
         sample=RunSample(
             since=since,

@@ -17,7 +17,7 @@ from ..span import Span, seconds
 from ..store import Store
 from ..suggest import did_you_mean, unexpected_keyword
 from ..task.handle import Handle
-from ..task.task import check_name, check_public, checked
+from ..task.options import check_name, check_public, checked_options
 from ..webhook.inbound import MAX_TRIGGERS, TRIGGERS, Call, InboundTrigger, StoredTrigger, check_arguments, check_kwargs
 from ..webhook.message_dedup import record_job_made, remember_message
 from ..webhook.record import (
@@ -215,7 +215,9 @@ class Triggers:
                 raise unexpected_keyword("triggers", name, TriggerOptions.__annotations__)
         values: dict[str, Any] = dict(given)
         what = f"trigger {trigger.name!r}"
-        values |= checked({key: values[key] for key in ("queue", "priority") if values.get(key) is not None}, what)
+        values |= checked_options(
+            {key: values[key] for key in ("queue", "priority") if values.get(key) is not None}, what
+        )
         for key, check in (("arguments", check_arguments), ("kwargs", check_kwargs), ("note", check_note)):
             if key in values:
                 values[key] = check(values[key])

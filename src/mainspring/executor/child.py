@@ -123,10 +123,10 @@ class ChildContext(Context):
     __slots__ = ("_adapter", "_noted", "_pipe")
 
     def __init__(self, request: RunRequest, pipe: ParentPipe, logger: logging.Logger) -> None:
-        super().__init__(request.job, request.timeout, request.deadline, ReportBuffer(SystemClock()))
+        super().__init__(request.job, request.timeout, request.deadline, None)
         self._pipe = pipe
         self._noted: dict[str, Any] = {}
-        self._adapter = logging.LoggerAdapter(logger, about(request.job))
+        self._adapter = logging.LoggerAdapter(logger, run_fields(request.job))
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -134,16 +134,16 @@ class ChildContext(Context):
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> Awaitable[None]:
         """Sent at once; the worker decides how often to store it."""
-        done, total = finite(done), None if total is None else finite(total)
-        self._pipe.send(ProgressMessage(done, total, clean(str(note), MESSAGE_LIMIT)))
-        return NOTHING
+        done, total = checked_number(done), None if total is None else checked_number(total)
+        self._pipe.send(ProgressMessage(done, total, clean(str(note), MAX_MESSAGE_CHARACTERS)))
+        return DONE_AWAITABLE
 
     def items(self, *, success: int = 0, failed: int = 0, skipped: int = 0) -> None:
         check_counts(success, failed, skipped)  # here, where it raises in the task: the worker could not refuse it
         self._pipe.send(ItemsMessage(success, failed, skipped))
 
     def note(self, **metadata: Any) -> None:
-        self._noted = noted(self._noted, metadata)
+        self._noted = merged_notes(self._noted, metadata)
         self._pipe.send(NoteMessage({name: self._noted[name] for name in metadata}))
 
 
@@ -256,7 +256,7 @@ class ChildServer:
             args, kwargs = found.arguments.decode(request.job.payload)
         except Exception as error:
             version = found.arguments.fingerprint, found.arguments.parameters
-            return Raised(unfit(request.job.task, error), "unreadable", version=version)
+            return Raised(bad_payload(request.job.task, error), "unreadable", version=version)
         if found.arguments.context is not None:
             self._ctx = ChildContext(request, self._pipe, self._logger)
             args.insert(0, self._ctx)
@@ -303,8 +303,8 @@ class ChildServer:
 
 
 def _memory_failure(request: RunRequest, peak: int, failure: Failure) -> Failure:
-    limit = size(request.memory_limit or 0)
-    text = f"needed more than its memory_limit of {limit} (peak of the whole process: {size(peak)})"
+    limit = format_size(request.memory_limit or 0)
+    text = f"needed more than its memory_limit of {limit} (peak of the whole process: {format_size(peak)})"
     return Failure("MemoryLimitExceeded", text, failure.stack)
 
 

@@ -159,7 +159,7 @@ class _ChildCall:
             self._on_message(message)
         except Exception as error:
             _logger.exception("handling message %r of job %s failed", message, self._request.job.id)
-            count("process", error)
+            count_error("process", error)
 
     def _died(self, exit: Exit, began: RunStarted) -> ProcessDiedMessage | Raised:
         request = self._request
@@ -169,7 +169,7 @@ class _ChildCall:
                 f"used more than its cpu_limit of {request.cpu_limit:g} s, and was killed when its interruption failed"
             )
             return Raised(Failure("CpuLimitExceeded", text), "cpu", bases_of(CpuLimitExceeded), usage)
-        limit = "" if request.memory_limit is None else f", under a memory_limit of {size(request.memory_limit)}"
+        limit = "" if request.memory_limit is None else f", under a memory_limit of {format_size(request.memory_limit)}"
         return ProcessDiedMessage(exit.reason + limit, usage)
 
 

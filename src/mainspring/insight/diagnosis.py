@@ -227,7 +227,7 @@ def _schedules(facts: DoctorFacts) -> Finding:
     if not troubles:
         return Finding("schedules", "ok", _ticking(facts))
     text, remedy = ("; ".join(getattr(trouble, part) for trouble in troubles) for part in ("text", "remedy"))
-    return Finding("schedules", worst(troubles), text, remedy)
+    return Finding("schedules", worst_verdict(troubles), text, remedy)
 
 
 def _overdue(facts: DoctorFacts) -> Finding | None:

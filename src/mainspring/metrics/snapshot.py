@@ -7,7 +7,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from ..clock import EPOCH
-from ..counters import LABELS
+from ..counters import MAX_LABEL_SETS
 from ..insight.queue_depth import longest_waits
 from ..insight.stats import sum_tallies
 from ..records.circuit import Circuit
@@ -42,7 +42,7 @@ async def read_snapshot(store: Store, now: datetime) -> ClusterSnapshot:
     schedules = await _schedules(store)
     return ClusterSnapshot(
         at=now, counts=await store.counts(now=now), queues=queues,
-        oldest=await longest_waits(store, queues[:LABELS], now),
+        oldest=await longest_waits(store, queues[:MAX_LABEL_SETS], now),
         tallies=sum_tallies(await store.tallies("ever", since=EPOCH)), workers=await store.workers(now=now),
         leaders=await store.leaders(now=now), circuits=await store.circuits(),
         schedules=sorted(schedules, key=lambda one: (one.created_at, one.name)),

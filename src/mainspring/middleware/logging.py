@@ -51,5 +51,5 @@ class Logging:
         if not self._logger.isEnabledFor(level):
             return
         job = ctx.job
-        extra = {**about(job), **extras}
+        extra = {**run_fields(job), **extras}
         self._logger.log(level, "%s %s, attempt %d: %s", job.task, job.id, job.attempt, text, extra=extra)

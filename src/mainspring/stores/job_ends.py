@@ -35,7 +35,7 @@ JobTransition = JobEnd | JobRevival
 
 def transition_of(old: Job, new: Job) -> JobTransition | None:
     """The transition that the job's schedule has to apply; None if the change does not concern it."""
-    if old.series is None or old.state.final == new.state.final:
+    if old.counted_schedule is None or old.state.final == new.state.final:
         return None
     if new.state.final:
         return JobEnd(old.counted_schedule, old.id, new.state, new.finished_at or new.run_at, new.result)

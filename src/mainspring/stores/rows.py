@@ -189,7 +189,7 @@ def strict_job_of(row: Row) -> Job:
         cancel_reason=cancel_reason, unique_key=unique_key, idempotency_key=idempotency_key,
         timeout=extra.timeout, max_retries=extra.max_retries, backoff=extra.backoff, tags=extra.tags,
         metadata=LEFT_OUT if extra.cut else extra.metadata, schedule=extra.schedule, scheduled_at=extra.scheduled_at,
-        beside=extra.beside, fingerprint=extra.fingerprint, enqueued_by=extra.enqueued_by, payload=payload,
+        detached=extra.beside, fingerprint=extra.fingerprint, enqueued_by=extra.enqueued_by, payload=payload,
         failure=None if failure is None else _decode_failure(failure), result=result, progress=progress_of(progress),
     )  # fmt: skip
 
@@ -200,7 +200,7 @@ _NAMES: Sequence[str] = COLUMNS.split(", ")
 def unreadable_job(row: Row, error: Exception) -> Job:
     """The readable columns of a row that cannot be decoded or has too few columns."""
     columns: dict[str, Any] = dict(zip(_NAMES, row, strict=False))
-    record = unreadable("job", str(columns["id"]), _non_text_columns(columns) or error)
+    record = unreadable_record("job", str(columns["id"]), _non_text_columns(columns) or error)
     state = _STATES.get(columns.get("state") or "", State.PAUSED)
     running = state is _RUNNING
 
@@ -316,7 +316,7 @@ def counted_schedule_of(id: str, options: bytes, key: str | None) -> str | None:
     try:
         extra = _decode_options(options)
     except Exception as error:
-        unreadable("job", id, error)
+        unreadable_record("job", id, error)
         return _schedule_of_key(key)
     return None if extra.beside else extra.schedule
 

@@ -49,7 +49,7 @@ def to_job(new: NewJob, now: datetime) -> Job:
         idempotency_key=new.idempotency_key,
         schedule=new.schedule,
         scheduled_at=new.scheduled_at,
-        beside=new.beside,
+        detached=new.detached,
         fingerprint=new.fingerprint,
         enqueued_by=new.enqueued_by,
     )
@@ -303,7 +303,7 @@ def brief_job(job: Job) -> Job:
         timeout=UNSET,
         max_retries=None,
         backoff=None,
-        beside=False,
+        detached=False,
         fingerprint=None,
         enqueued_by=None,
     )

@@ -16,7 +16,7 @@ import msgspec
 from ..clock import Alarm, Clock
 from ..counters import Counters
 from ..retry import Backoff
-from ..survived_errors import count, count_in
+from ..survived_errors import count_error, count_in
 from .channel import RECYCLED_EXIT_CODE, VARIABLE, StatusMessage
 from .command_line import CommandLine, can_reload
 from .systemd import VARIABLES, notify, notify_watchdog

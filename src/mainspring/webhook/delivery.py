@@ -149,7 +149,7 @@ class Delivery:
                 await STANDINGS.replace_unreadable(store, act(Standing(name=name), now), now)
         except MainspringError as error:
             _logger.debug("the result of a delivery to webhook %r was not recorded: %s", name, error)
-            count("webhooks", error)
+            count_error("webhooks", error)
 
     async def _disable(self, store: Store, name: str) -> None:
         now, reason = self._clock.now(), "its receiver answered 410 Gone"

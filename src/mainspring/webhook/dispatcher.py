@@ -21,7 +21,7 @@ from ..records.outcome import Outcome
 from ..records.query import Filter
 from ..store import Store
 from ..store_retry import StoreRetry
-from ..survived_errors import SurvivedErrors, count
+from ..survived_errors import SurvivedErrors, count_error
 from .message import WebhookEvent, delivery_job, end_kind, job_ended_event, masked_text, run_ended_event, tick_event
 from .record import TASK, WEBHOOKS, Webhook
 
@@ -74,7 +74,7 @@ class WebhookDispatcher:
             jobs = self._deliveries(self._hooks or (), [event], outcome.finished_at)
         except Exception as error:
             _logger.exception("job %s ended as %s, and its webhook deliveries could not be made", job.id, outcome.state)
-            count("webhooks", error)
+            count_error("webhooks", error)
             return outcome
         return replace(outcome, then=(*outcome.then, *jobs)) if jobs else outcome
 

@@ -139,7 +139,7 @@ def _extras(job: Job, outcome: Outcome | None, include: Collection[Extra]) -> di
         "result": lambda: result or "null",
     }
     texts = {name: sources[name]() for name in EXTRAS if name in include}
-    return {name: mask(data(text)) for name, text in texts.items() if len(text) <= MAX_BODY_BYTES}
+    return {name: mask(decode_or_text(text)) for name, text in texts.items() if len(text) <= MAX_BODY_BYTES}
 
 
 def _error(failure: Failure | None) -> dict[str, str] | None:

@@ -159,7 +159,7 @@ class Heartbeat:
                 await self._send_beat(store, call_in_worker)
             except StoreUnavailable as error:
                 failures += 1
-                event = trouble(error, failures, doing="beating", at=self._clock.now(), most=self._beat)
+                event = store_trouble(error, failures, doing="beating", at=self._clock.now(), most=self._beat)
                 call_in_worker(self._bus.emit, event)
                 wait = event.again
             else:

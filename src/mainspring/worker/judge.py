@@ -90,7 +90,7 @@ def _undecidable(job: Job, ended: RunEnd, error: BaseException, now: datetime) -
     end, raised = _describe(ended), failure_of(error)
     message = "job %s (%s) is dead: %s raised while the end of its run was judged (%s)\n%s"
     _logger.error(message, job.id, job.task, raised.type, end, raised.stack)
-    count("judge", error)
+    count_error("judge", error)
     text = f"the run ended with {end}, and judging that raised {raised.type}: {raised.message}"
     return Outcome(
         id=job.id,
@@ -103,7 +103,7 @@ def _undecidable(job: Job, ended: RunEnd, error: BaseException, now: datetime) -
         queue=job.queue,
         started_at=job.started_at,
         due_at=job.due_at,
-        schedule=job.series,
+        schedule=job.counted_schedule,
     )
 
 

@@ -80,7 +80,11 @@ class Pruner:
             await retry("pruning", lambda: self.prune(store))
 
     def _interval(self) -> float:
-        rules = [kept(state, own, self._settings) for own in ({}, *self._retention_by_task.values()) for state in FINAL]
+        rules = [
+            retention_of(state, own, self._settings)
+            for own in ({}, *self._retention_by_task.values())
+            for state in FINAL
+        ]
         shortest = min(
             (rule.age.total_seconds() for rule in rules if rule.age is not None), default=MAX_INTERVAL_SECONDS
         )
@@ -114,7 +118,7 @@ class Pruner:
         for state, task in await store.groups():
             if self._tasks is not None and task not in self._tasks:
                 continue
-            rule = kept(state, self._retention_by_task.get(task, {}), self._settings)
+            rule = retention_of(state, self._retention_by_task.get(task, {}), self._settings)
             if rule.age is not None:
                 rules[state, task] = (rule.keep, now - min(rule.age, now - EPOCH))
         return rules
@@ -154,6 +158,6 @@ class Pruner:
             await self._calls("archive", self._archive, leaving)
         except Exception as error:
             _logger.exception("the archive hook raised; %d finished jobs are kept until it succeeds", len(old))
-            count("archive", error)
+            count_error("archive", error)
             return False
         return True

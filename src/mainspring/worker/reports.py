@@ -42,7 +42,7 @@ class ReportSender:
         if not self._unsent and not self._buffer:
             return
         async with self._flushing:
-            while reports := self._unsent or self._buffer.take():
+            while reports := self._unsent or self._buffer.drain():
                 self._unsent = reports
                 stands = await store.report([report for _, report in reports])
                 self._unsent = []

@@ -123,7 +123,7 @@ class Runner:
         try:
             ctx.arguments = self._tasks[job.task].arguments.decode(job.payload)
         except BaseException as error:  # of any kind: validators of the arguments' classes run there
-            return self._undecodable(job.task, unfit(job.task, error))
+            return self._undecodable(job.task, bad_payload(job.task, error))
         failpoint("run.started")
         try:
             value = await self._calls[job.task](ctx)
@@ -229,7 +229,7 @@ class Runner:
                 raise steer
             case _:
                 # Middleware sees the value; the child has already noted what of it could not be kept.
-                return data(ended.result or "null") if ended.note is None else Done(ended.result, ended.note)
+                return decode_or_text(ended.result or "null") if ended.note is None else Done(ended.result, ended.note)
 
 
 def _deadline(began: datetime | None, timeout: float | None) -> datetime | None:

@@ -70,7 +70,7 @@ def job_for_tick(schedule: Schedule, tick: Tick, payload: str, now: datetime, fi
         idempotency_key=key,
         schedule=schedule.name,
         scheduled_at=tick.at,
-        beside=tick.reason == BACKFILL,
+        detached=tick.reason == BACKFILL,
         fingerprint=fingerprint,
     )
 

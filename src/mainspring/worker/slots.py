@@ -206,7 +206,7 @@ class Slots:
     def apply_beat(self, beat: BeatReply, sent: set[RunKey]) -> None:
         """Ends runs that are cancelled, and runs in `sent` whose lease is another worker's now."""
         for run in self:
-            if run.ctx.commitment is not None and run.ctx.commitment.binding:
+            if run.ctx.commitment is not None and run.ctx.commitment.irrevocable:
                 continue  # its transaction decides how it ends, and the store may know that before the worker does
             id, lease = run.key
             if beat.holds.get(id) != lease:

@@ -96,7 +96,7 @@ class Worker:
         self._judge = Judge(runner.policy, self._after_death, self._with_deliveries)
         self._completer = Completer(clock, bus, sender, self._claim_trigger.slot_freed, self._judge.limit_releases)
         transactions = TransactionalCompletion(runner, sender, clock, lambda: self._store, self._with_deliveries)
-        runner.reports.transaction = transactions.transaction
+        runner.reports.open_transaction = transactions.transaction
         self._depth_sampler = DepthSampler(clock)
         self._rescue = OrphanRescue(clock, bus, self._crashed, self._judge.limit_releases)
         self._commands = WorkerCommands()

@@ -24,7 +24,7 @@ async def create_token(app: Mainspring) -> str | None:
     store, now, secret = await app.opened(), app.clock.now(), new_secret(TOKEN_PREFIX, "start")
     before = await store.documents(_KIND, now=now, limit=100)
     await store.drop_documents(_KIND, [document.name for document in before])
-    document = Document(kind=_KIND, name=fingerprint(secret), text="{}", expires_at=now + TOKEN_LIFETIME)
+    document = Document(kind=_KIND, name=hash_secret(secret), text="{}", expires_at=now + TOKEN_LIFETIME)
     await store.put_documents([document], now=now)
     return secret
 

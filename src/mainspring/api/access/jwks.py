@@ -13,7 +13,7 @@ from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
 from ...clock import Clock
-from ...survived_errors import count
+from ...survived_errors import count_error
 from ..problem import Problem
 
 # Age at which the keys are read again.
@@ -68,7 +68,7 @@ class KeySet:
             self._keys, self._read_at = _parse_keys(text), self._tried_at
         except (OSError, TimeoutError, httpx.HTTPError, msgspec.MsgspecError, ValueError) as error:
             _logger.warning("cannot read the signing keys of %s: %s: %s", self._source, type(error).__name__, error)
-            count("signing_keys", error)
+            count_error("signing_keys", error)
 
 
 async def _read_file(path: str) -> bytes:

@@ -45,7 +45,7 @@ def is_local_page(scope: Scope) -> bool:
 
 def _is_local(origin: str) -> bool:
     try:
-        page = split(origin)
+        page = split_url(origin)
     except ValueError:  # "null", or a value that no browser sends
         return False
     return page.scheme == "http" and is_loopback(page.host.name.lower())

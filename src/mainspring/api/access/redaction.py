@@ -19,7 +19,7 @@ from ...codec import decode_or_text
 from ...config import Settings
 from ...feed.event import FeedEvent, encode
 from ...mask import MASK, mask, mask_text
-from ...records.run import KIND_LIMIT, LINE_LIMIT, Failure
+from ...records.run import MAX_KIND_CHARACTERS, MAX_LINE_CHARACTERS, Failure
 from ...schedule.record import INPUT_ERROR, MAX_REASON_CHARACTERS, Tick
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def redact_failure(failure: Failure | None) -> Failure | None:
     return replace(failure, message=mask_text(failure.message), stack=mask_text(failure.stack))
 
 
-def redact_error(kind: str, limit: int = KIND_LIMIT) -> str:
+def redact_error(kind: str, limit: int = MAX_KIND_CHARACTERS) -> str:
     """A Failure.kind. If it was cut, its last word is dropped: it may be a part of a secret, which no mask matches."""
     if _hides.get():
         name, colon, _ = kind.partition(":")
@@ -80,7 +80,7 @@ def redact_error(kind: str, limit: int = KIND_LIMIT) -> str:
 
 def redact_message(line: str) -> str:
     """A Failure.line."""
-    return redact_error(line, LINE_LIMIT)
+    return redact_error(line, MAX_LINE_CHARACTERS)
 
 
 def redact_reason(reason: str) -> str:
@@ -98,7 +98,7 @@ def redact_target(target: str) -> str:
     """The target of an audit entry: a name, an id, or a filter as JSON, which may contain error texts."""
     if not _hides.get() or not target.startswith("{"):
         return mask_text(target)
-    members = data(target)
+    members = decode_or_text(target)
     if not isinstance(members, dict):  # it was cut
         return MASK
     return msgspec.json.encode({name: _redact_member(name, value) for name, value in members.items()}).decode()

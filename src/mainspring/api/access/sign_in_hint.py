@@ -7,7 +7,7 @@ from typing import Any
 
 from ...app import Mainspring
 from ...errors import MainspringError
-from ...survived_errors import count
+from ...survived_errors import count_error
 from ..mount_path import ROOT
 from .first_run import create_token, is_pending, sign_in_url
 
@@ -30,7 +30,7 @@ class SignInHint:
             await self._log(_page(scope))
         except MainspringError as error:  # the request itself will fail in the same way
             _logger.warning("cannot find out whether there is an API key to sign in with: %s", error)
-            count("greeting", error)
+            count_error("greeting", error)
 
     async def _log(self, page: str) -> None:
         command = "mainspring keys create NAME --role admin --app MODULE:APP"

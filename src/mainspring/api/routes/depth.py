@@ -27,7 +27,7 @@ class QueueDepthHistory(Struct, frozen=True):
 @get("/depth", **allow("viewer", noun="queues"))
 async def list_depths(app: App, window: Window = "1h", queue: QueueName = None) -> QueueDepthHistory:
     """Queue depths within the window, oldest first. There are no samples of times without a live worker."""
-    back = timedelta(seconds=span(window, "window"))
+    back = timedelta(seconds=read_span(window, "window"))
     step = grid_of(back).step.total_seconds()
     return QueueDepthHistory(step, list(await app.queues.history(back, queue=queue)))
 

@@ -9,7 +9,7 @@ from litestar.params import FromPath, QueryParameter
 
 from ...control.checks import MAX_COUNT
 from ...insight.stats import Figures
-from ...task.handle import missing
+from ...task.handle import job_not_found
 from ..access.authenticate import App, allow
 from ..views import build_view, build_views
 from .job_view import ExecutionPage, ExecutionView, execution_view
@@ -20,7 +20,7 @@ async def get_execution(app: App, id: FromPath[str]) -> ExecutionView:
     """One run. Its id is the job's id and the run's number, separated by a dot."""
     job_id, dot, number = id.rpartition(".")
     if not dot or not (number.isascii() and number.isdigit()) or len(number) > 10:
-        raise missing(id)
+        raise job_not_found(id)
     return await build_view(app, await app.executions.get(job_id, int(number)), execution_view)
 
 

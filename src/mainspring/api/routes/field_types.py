@@ -50,7 +50,7 @@ class BackoffRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 def span_or_instant(given: float | str | None, name: str) -> float | str | datetime | None:
     """The given span, or the instant in the given text. Raises BadInput if the text is neither."""
-    if not isinstance(given, str) or parsed(given) is not None:
+    if not isinstance(given, str) or parse_span(given) is not None:
         return given
     try:
         return msgspec.convert(given, Instant)

@@ -13,9 +13,9 @@ from msgspec.structs import asdict, replace
 from ...app import Mainspring
 from ...control.jobs import refusal_error
 from ...ids import JobId
-from ...records.job import MEANT, Action
+from ...records.job import DEFAULT_STATES, Action
 from ...records.query import Changed, Filter
-from ...task.handle import missing
+from ...task.handle import job_not_found
 from ..access.authenticate import App, allow
 from ..access.redaction import redact_line
 from ..problem import Problem, code_of
@@ -83,7 +83,7 @@ async def bulk_jobs(app: App, data: JSONBody[BulkJobsRequest]) -> BulkJobsResult
         raise Problem(
             422, "invalid", "`update` (the new values) is required for action update, and not allowed for others"
         )
-    which = await selected(app, data, MEANT[action])
+    which = await selected(app, data, DEFAULT_STATES[action])
     return bulk_result(action, data, await _apply(app, action, which, data), dry_run=data.dry_run)
 
 
@@ -125,7 +125,7 @@ def bulk_result(action: Action, data: JobSelection, changed: Changed, *, dry_run
     found: Collection[JobId] = {*changed.done, *changed.refused}
     for id in dict.fromkeys(data.ids or ()):
         if id not in found:
-            refused.append(RefusedJob(id, "job_not_found", str(missing(id)), None))
+            refused.append(RefusedJob(id, "job_not_found", str(job_not_found(id)), None))
     return BulkJobsResult(done=len(changed.done), ids=changed.done, refused=refused, next=changed.next, dry_run=dry_run)
 
 

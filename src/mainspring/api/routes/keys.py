@@ -9,7 +9,7 @@ from litestar.params import FromPath, JSONBody
 from msgspec import Struct
 
 from ...errors import ApiKeyNotFound
-from ...records.api_key import ApiKey, Role, id_of, scope_allows
+from ...records.api_key import ApiKey, Role, key_id_of, scope_allows
 from ..access.authenticate import App, Caller, Principal, allow, unauthenticated
 from ..access.bearer import bearer_token
 from ..access.first_run import FIRST_RUN, use_token
@@ -47,7 +47,7 @@ async def create_key(request: Request[Any, Any, Any], app: App, caller: Caller, 
     if caller is FIRST_RUN and not await use_token(app, bearer_token(request.scope) or ""):
         raise unauthenticated("another request has just used this token")
     secret = await app.keys.create(data.name, data.role, data.scopes, data.expires)
-    created = await app.keys.by_id(id_of(secret) or "")
+    created = await app.keys.by_id(key_id_of(secret) or "")
     if created is None:
         raise ApiKeyNotFound(f"API key {data.name!r} was revoked while it was created")
     return CreatedKey(key=created, secret=secret)

@@ -197,7 +197,7 @@ async def schedule_stats(app: App, cache: Cache, name: FromPath[str], window: Wi
 
     The runs are those of its newest 500 jobs, as far as they are still stored: see `sample`.
     """
-    back = timedelta(seconds=span(window, "window"))
+    back = timedelta(seconds=read_span(window, "window"))
     return redact_stats(await cache.get(("schedule", name, back), lambda: app.schedules.stats(name, back)))
 
 

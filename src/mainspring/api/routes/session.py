@@ -73,7 +73,7 @@ class Sessions:
             end = min(end, key.expires_at)
         session = secrets.token_urlsafe(32)
         text = msgspec.json.encode(_SessionRecord(key=None if key is None else key.id, created_at=now)).decode()
-        document = Document(kind=_KIND, name=fingerprint(session), text=text, expires_at=end)
+        document = Document(kind=_KIND, name=hash_secret(session), text=text, expires_at=end)
         await (await self._app.opened()).put_documents([document], now=now)
         return session, replace(FIRST_RUN if key is None else principal_of(key), expires_at=end)
 

@@ -24,7 +24,7 @@ Only = Annotated[str | None, QueryParameter(max_length=200, description="Only ru
 @get("/stats", **allow("viewer"))
 async def get_stats(app: App, cache: Cache, window: Window = "1h", queue: Only = None, task: Only = None) -> Stats:
     """Jobs by state, and statistics of runs within the window: by task, by queue, over time. Durations are seconds."""
-    back = None if window == ALL_TIME else timedelta(seconds=span(window, "window"))
+    back = None if window == ALL_TIME else timedelta(seconds=read_span(window, "window"))
     found = await cache.get(("stats", back, queue, task), lambda: app.stats(back, queue=queue, task=task))
     queues = [replace(queue, note=mask_note(queue.note) or "") for queue in found.queues]
     return replace(found, queues=queues, errors=[_redacted(one) for one in found.errors])

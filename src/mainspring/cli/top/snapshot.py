@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from ...app import Mainspring
 from ...errors import MainspringError
-from ...health import PATIENCE
+from ...health import STORE_TIMEOUT_SECONDS
 from ...insight.stats import Stats
 from ...records.job import Job
 from ...records.query import Filter
@@ -61,11 +61,11 @@ async def take_snapshot(app: Mainspring) -> TopSnapshot | SnapshotFailure:
     try:
         health = await app.health()
         if health.ready:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
                 return await _read(app, started)
         reason = "; ".join(health.reasons)
     except TimeoutError:
-        reason = f"the store has not answered within {PATIENCE:g} s"
+        reason = f"the store has not answered within {STORE_TIMEOUT_SECONDS:g} s"
     except MainspringError as error:
         reason = str(error)
     return SnapshotFailure(store_name(app), app.clock.now(), safe(reason))

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from msgspec.structs import replace
 
 from ...ids import JobId, WorkerId
-from ...records.job import IDEMPOTENT, POISON_SUSPECT_CRASHES, UNFINISHED, Job, NewJob, State
+from ...records.job import IDEMPOTENT_STATES, POISON_SUSPECT_CRASHES, UNFINISHED, Job, NewJob, State
 from .schedules import MemoryScheduleTable
 
 Group = tuple[str, str, int]
@@ -56,7 +56,7 @@ class JobTable(dict[JobId, Job]):
         if job.unique_key is not None:
             _set_holder(self._unique, job.unique_key, job.id, job.state in UNFINISHED)
         if job.idempotency_key is not None:
-            _set_holder(self._idempotent, job.idempotency_key, job.id, job.state in IDEMPOTENT)
+            _set_holder(self._idempotent, job.idempotency_key, job.id, job.state in IDEMPOTENT_STATES)
         if job.schedule is not None:
             self.schedules.job_changed(old, job, job.finished_at or job.run_at)
 

@@ -14,7 +14,7 @@ from ...records.circuit import Circuit
 from ...records.job import Job
 from ...records.outcome import Outcome
 from ...records.run import Execution, LogLine
-from ...records.tally import KEPT, SECONDS, RunSums, Span, Tally, begin, counted
+from ...records.tally import RETENTION, SPAN_SECONDS, RunSums, Span, Tally, span_start, sums_by_minute
 from ..rules import new_execution, next_circuit
 
 # Outcomes added to the tallies together: adding each one alone takes longer than a short run.
@@ -33,7 +33,7 @@ class RunLedger:
         self._tallies: dict[Span, dict[_Key, RunSums]] = {span: {} for span in SPAN_SECONDS}
         self._uncounted: list[Outcome] = []
         # Heaps of the keys of tallies that are deleted after a while, oldest first.
-        self._oldest: dict[Span, list[_Key]] = {span: [] for span in KEPT}
+        self._oldest: dict[Span, list[_Key]] = {span: [] for span in RETENTION}
 
     def is_recorded(self, outcome: Outcome) -> bool:
         """Whether this outcome is recorded as the end of its run: it was accepted, now or earlier."""
@@ -67,7 +67,7 @@ class RunLedger:
                 tallies[key].add(sums)
 
     def _prune_tallies(self, span: Span, new: _Key, now: datetime) -> None:
-        if span in KEPT:
+        if span in RETENTION:
             keys = self._oldest[span]
             heappush(keys, new)
             while keys and keys[0][0] < now - RETENTION[span]:

@@ -68,7 +68,7 @@ class MemoryScheduleTable:
         if job is None or old is None or job.counted_schedule is None:
             return
         final = new is None or new.state.final
-        if old.state.final == final or (row := self.rows.get(job.series)) is None:
+        if old.state.final == final or (row := self.rows.get(job.counted_schedule)) is None:
             return  # the change does not concern the schedule
         if final:
             self._end(row, job, None if new is None else new.state, at)

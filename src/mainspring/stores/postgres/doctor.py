@@ -161,7 +161,7 @@ _SIZE = """SELECT coalesce(sum(pg_total_relation_size(part.oid)), 0)::bigint FRO
 
 async def _tables(db: Session) -> Finding:
     names = ("mainspring_jobs", "mainspring_finished", "mainspring_executions", "mainspring_logs")
-    hot, finished, runs, lines = [size(await db.value(_SIZE, db.url.sql(name))) for name in names]
+    hot, finished, runs, lines = [format_size(await db.value(_SIZE, db.url.sql(name))) for name in names]
     return Finding(
         "tables", "ok", f"unfinished jobs {hot}, finished ones {finished}, their runs {runs}, log lines {lines}"
     )

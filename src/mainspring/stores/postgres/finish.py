@@ -21,7 +21,7 @@ from ...records.circuit import Circuit
 from ...records.job import Job, State
 from ...records.outcome import Outcome
 from ...records.run import Execution, RunReport
-from ...records.tally import counted
+from ...records.tally import sums_by_minute
 from ..job_ends import JobEnd, JobTransition, ScheduleBatch, transition_of
 from ..rows import COLUMNS, failure_text, job_of, json_of, progress_or_none
 from ..rules import apply_outcome, is_newer_progress, is_plain_completion, new_execution, next_circuit
@@ -66,7 +66,12 @@ async def finish_simple(db: Session, outcomes: Sequence[Outcome], worker: str | 
     failpoint("finish.mid_batch")
     try:
         await db.rows(
-            COMPLETE_ALL, *_outcome_values(outcomes), *count_columns(counted(outcomes)), worker, leases, len(outcomes)
+            COMPLETE_ALL,
+            *_outcome_values(outcomes),
+            *count_columns(sums_by_minute(outcomes)),
+            worker,
+            leases,
+            len(outcomes),
         )
     except (asyncpg.DivisionByZeroError, asyncpg.UniqueViolationError):
         return False

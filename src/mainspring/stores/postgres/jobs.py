@@ -165,14 +165,18 @@ async def apply_job_changes(db: Session, pairs: Iterable[JobPair]) -> None:
 async def delete_jobs(db: Session, jobs: Sequence[Job], now: datetime) -> None:
     """Deletes the jobs with their runs and log lines, and applies that to their schedules."""
     ids = [job.id for job in jobs]
-    gone = [JobEnd(job.series, job.id, None, now) for job in jobs if job.series is not None and not job.state.final]
+    gone = [
+        JobEnd(job.counted_schedule, job.id, None, now)
+        for job in jobs
+        if job.counted_schedule is not None and not job.state.final
+    ]
     await schedules.apply_job_transitions(db, gone)
     for table, column in (("executions", "job_id"), ("logs", "job_id"), ("jobs", "id"), ("finished", "id")):
         await db.run(f"DELETE FROM mainspring_{table} WHERE {column} = ANY($1)", ids)
 
 
 def counted_schedules_of(jobs: Iterable[Job]) -> set[str]:
-    return {job.series for job in jobs if job.series is not None}
+    return {job.counted_schedule for job in jobs if job.counted_schedule is not None}
 
 
 # holders of keys

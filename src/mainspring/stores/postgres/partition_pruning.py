@@ -100,7 +100,7 @@ async def _try_drop(day: DayPartition, rules: Rules, edges: Edges, db: Session) 
         return await _drop_partition(day, rules, db)
     except asyncpg.PostgresError as error:
         _logger.debug("the partition of %s is not dropped for now: %s", day.date, error)
-        count("partitions", error)
+        count_error("partitions", error)
         return None
 
 

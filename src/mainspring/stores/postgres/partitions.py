@@ -97,7 +97,7 @@ async def _create_partition(day: DayPartition, db: Session) -> bool:
         await db.run(_MAKE.format(day=day))
     except asyncpg.PostgresError as error:
         _logger.debug("the partition of %s was not created: %s", day.date, error)
-        count("partitions", error)
+        count_error("partitions", error)
         return False
     return True
 
@@ -114,6 +114,6 @@ async def create_missing_partitions(pool: Pool, now: datetime, most: int = DAYS_
                 return False
     except StoreError as error:
         _logger.debug("partitions were not checked: %s", error)
-        count("partitions", error)
+        count_error("partitions", error)
         return False
     return len(missing) > most

@@ -23,7 +23,7 @@ _COUNT = f"""INSERT INTO mainspring_counting (at, queue, task, sums)
 
 
 async def add_counts(db: Session, accepted: Iterable[Outcome]) -> None:
-    if found := counted(accepted):
+    if found := sums_by_minute(accepted):
         await db.run(_COUNT, *count_columns(found))
 
 

@@ -10,7 +10,7 @@ import asyncpg
 
 from ...errors import BadInput, MainspringError, StoreError, StoreUnavailable
 from ...records.job import Enqueued, NewJob
-from ...sync import aside, plain
+from ...sync import is_sync_caller, run_blocking
 from ..caller_connection import (
     DJANGO,
     CallerConnection,
@@ -86,13 +86,17 @@ class CallerTransactions:
 
 async def _caller_connection(within: Any) -> CallerConnection:
     # Some proxies depend on the thread, others on the asyncio task.
-    thing = await aside(lambda: unwrap_proxy(within)) if plain() else unwrap_proxy(within)
+    thing = await run_blocking(lambda: unwrap_proxy(within)) if is_sync_caller() else unwrap_proxy(within)
     name = type(thing).__name__
-    if plain() and is_async(thing):
+    if is_sync_caller() and is_async(thing):
         raise BadInput(f"within= got an {name} that is async: leave out .sync, and await enqueue()")
-    if DJANGO in class_names(thing) and not plain():
+    if DJANGO in class_names(thing) and not is_sync_caller():
         raise BadInput("within= got Django's connection, which is synchronous: enqueue with .sync there")
-    return await driver_connection_async(thing) if is_async(thing) else await aside(lambda: driver_connection(thing))
+    return (
+        await driver_connection_async(thing)
+        if is_async(thing)
+        else await run_blocking(lambda: driver_connection(thing))
+    )
 
 
 def _session(caller: CallerConnection, url: PostgresUrl, within: Any) -> Session:
@@ -161,7 +165,7 @@ class _BasePsycopgSession(Session):
 
 class PsycopgSession(_BasePsycopgSession):
     async def rows(self, sql: str, *values: Any) -> list[Any]:
-        return await aside(lambda: self._rows(self.url.sql(sql), values))
+        return await run_blocking(lambda: self._rows(self.url.sql(sql), values))
 
     def _rows(self, sql: str, values: Sequence[Any]) -> list[Any]:
         with self._cursor("RawCursor") as cursor:

@@ -160,7 +160,7 @@ async def set_aside_schedules(shards: Shards, broken: Sequence[UnreadableRecord]
 async def records_finding(shards: Shards) -> Finding:
     """The finding about unreadable jobs and schedules."""
     jobs = [id for some in await shards.each(_unreadable_jobs) for id in some]
-    return finding(jobs, sorted(await _unreadable_schedules(shards.first)))
+    return record_finding(jobs, sorted(await _unreadable_schedules(shards.first)))
 
 
 async def _unreadable_jobs(shard: Shard) -> list[str]:

@@ -172,8 +172,8 @@ async def paused_queues(shards: Shards) -> set[str]:
 
 def _schedules_of(snapshot: Snapshot, now: datetime) -> set[Name]:
     """The schedules of expired jobs: their end changes them."""
-    jobs = [job for _, job in snapshot.jobs.values() if job is not None and job.series is not None]
-    return {Name("schedule", job.series or "") for job in jobs if job.shown(now) == "expired"}
+    jobs = [job for _, job in snapshot.jobs.values() if job is not None and job.counted_schedule is not None]
+    return {Name("schedule", job.counted_schedule or "") for job in jobs if job.shown(now) == "expired"}
 
 
 async def _candidates(
@@ -300,7 +300,7 @@ async def expired(shards: Shards, now: datetime, limit: int) -> list[Job]:
     jobs = sorted((job for some in found for job in some), key=lambda job: job.id)[:limit]
     for job in jobs:
         if job.unreadable and job.failure is not None:
-            one = unreadable("job", job.id, job.failure.message)
+            one = unreadable_record("job", job.id, job.failure.message)
             await set_aside(shards, [one], job.worker or "", micros(now))
     return [job for job in jobs if not job.unreadable]
 

@@ -11,7 +11,7 @@ from ...clock import micros
 from ...ids import JobId
 from ...records.circuit import Circuit
 from ...records.job import Job
-from ...records.tally import counted
+from ...records.tally import sums_by_minute
 from ...schedule.record import MAX_KEPT_TICKS, Schedule
 from .index import Command, final_entries, held_keys, index_commands
 from .records import Raw, claim_of, last_run, packed, record_of
@@ -42,7 +42,7 @@ def unit_of(shards: Shards, tables: Tables, now: int) -> Unit:
 
 
 def _commands(shards: Shards, tables: Tables, changed: Sequence[Changed], now: int) -> Iterator[Command]:
-    base, series = shards.first.base, tables.jobs.series
+    base, series = shards.first.base, tables.jobs.schedules
     for id, (raw, old), new in changed:
         yield from _job_commands(shards, tables.snapshot, id, raw, old, new, now)
     yield from _key_commands(shards, [(old, new) for _, (_, old), new in changed])
@@ -55,7 +55,7 @@ def _commands(shards: Shards, tables: Tables, changed: Sequence[Changed], now: i
             yield "ZADD", f"{base}:ticks:{name}", tick.n, _encode(tick)
         if ticks:
             yield "ZREMRANGEBYRANK", f"{base}:ticks:{name}", 0, -MAX_KEPT_TICKS - 1
-    for (at, queue, task), sums in counted(tables.ledger.counted).items():
+    for (at, queue, task), sums in sums_by_minute(tables.ledger.counted).items():
         yield "RPUSH", f"{shards.of(queue).base}:counting", _encode((micros(at), queue, task, sums))
 
 
@@ -70,9 +70,9 @@ def _conditions(shards: Shards, tables: Tables, changed: Sequence[Changed]) -> I
             yield has(f"{shards.of(new.queue).base}:job", packed(id), None)
     for key in jobs.names_read:
         yield has(f"{shards.of_key(key).base}:key", key, snapshot.keys[key])
-    for name in jobs.series.found.names_read:
+    for name in jobs.schedules.found.names_read:
         yield has(f"{base}:schedule", name, snapshot.schedules[name][0])
-    for name in jobs.series.names_read:
+    for name in jobs.schedules.names_read:
         yield has_members(f"{base}:waits:{name}", snapshot.waiting[name])
     for id, text in snapshot.workers.items():
         yield has(f"{base}:worker", id, text)

@@ -122,7 +122,7 @@ async def _finish(shards: Shards, outcomes: Sequence[Outcome], times: Mapping[Jo
 
 def _script_args(outcomes: Sequence[Outcome]) -> list[Arg]:
     """The arguments of finish.lua."""
-    counts = [_encode((micros(at), queue, task, sums)) for (at, queue, task), sums in counted(outcomes).items()]
+    counts = [_encode((micros(at), queue, task, sums)) for (at, queue, task), sums in sums_by_minute(outcomes).items()]
     leases: dict[Lease, tuple[Lease, list[bytes], list[str], list[str]]] = {}
     for outcome in outcomes:
         if (lists := leases.get(outcome.lease)) is None:

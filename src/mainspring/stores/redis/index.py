@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from ...clock import micros
-from ...records.job import FINAL, IDEMPOTENT, POISON_SUSPECT_CRASHES, UNFINISHED, Job, State
+from ...records.job import FINAL, IDEMPOTENT_STATES, POISON_SUSPECT_CRASHES, UNFINISHED, Job, State
 from .records import claim_key, packed
 
 Command = tuple[str | bytes | int, ...]

@@ -245,5 +245,5 @@ def _plan_end(
 
 
 def _counts(base: str, outcomes: Sequence[Outcome]) -> list[Command]:
-    counts = counted(outcomes).items()
+    counts = sums_by_minute(outcomes).items()
     return [("RPUSH", f"{base}:counting", _encode((micros(at), *key, sums))) for (at, *key), sums in counts]

@@ -49,7 +49,7 @@ async def _release_schedules(shards: Shards, names: Sequence[str], missing: set[
         yield Name("schedule", name)
 
     def rule(tables: Tables, name: str) -> None:
-        series = tables.jobs.series
+        series = tables.jobs.schedules
         for id in () if (row := series.rows.get(name)) is None else missing.intersection(row.active):
             series.write(after_job_ended(series.rows[name], id, None, now))
 

@@ -31,11 +31,11 @@ class NotRead(RuntimeError):
 class SnapshotJobs(JobTable):
     """Jobs of the snapshot."""
 
-    series: ScheduleTable
+    schedules: ScheduleTable
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__()
-        self._snapshot, self.series = snapshot, ScheduleTable(snapshot)
+        self._snapshot, self.schedules = snapshot, ScheduleTable(snapshot)
         self.names_read: set[str] = set()
         """Keys whose holders were read."""
         for _, job in snapshot.jobs.values():

@@ -68,7 +68,7 @@ async def _fold_batch(shards: Shards, shard: Shard) -> bool:
 async def _drop_old(shard: Shard, now: datetime) -> list[Command]:
     """The commands that delete sums past their retention."""
     gone: list[Command] = []
-    for span, stored in KEPT.items():
+    for span, stored in RETENTION.items():
         key = f"{shard.base}:tally:{span}"
         fields = [field for field in await read_hash(shard, key) if instant(int(field.split("\0")[0])) < now - stored]
         gone += [("HDEL", key, field) for field in fields]

@@ -8,7 +8,7 @@ import sqlite3
 
 from ...records.finding import Finding, format_size
 from ...records.job import UNREADABLE
-from ...records.unreadable import finding
+from ...records.unreadable import record_finding
 from ..rows import HELD_INDEX_SQL
 from .schedules import unreadable_names
 
@@ -82,17 +82,17 @@ def _file(db: sqlite3.Connection) -> Finding:
 
 def log(length: int) -> Finding:
     if length < MAX_LOG_BYTES:
-        return Finding("log", "ok", size(length))
+        return Finding("log", "ok", format_size(length))
     return Finding(
         "log",
         "warn",
-        f"{size(length)}: a read transaction has been open for long, so it cannot be reset",
+        f"{format_size(length)}: a read transaction has been open for long, so it cannot be reset",
         "end that transaction (a shell, a backup?), then PRAGMA wal_checkpoint(TRUNCATE)",
     )
 
 
 def space(free: int) -> Finding:
     if free >= LOW_DISK_BYTES:
-        return Finding("disk", "ok", f"{size(free)} free")
+        return Finding("disk", "ok", f"{format_size(free)} free")
     remedy = "make room, delete finished jobs, or move the file to a larger disk"
-    return Finding("disk", "bad" if free < MIN_DISK_BYTES else "warn", f"only {size(free)} free", remedy)
+    return Finding("disk", "bad" if free < MIN_DISK_BYTES else "warn", f"only {format_size(free)} free", remedy)

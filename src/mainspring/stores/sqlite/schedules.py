@@ -76,8 +76,8 @@ def apply_job_change(db: sqlite3.Connection, old: Job, new: Job | None, at: date
     if new is not None:
         transition = transition_of(old, new)
         apply_job_transitions(db, [] if transition is None else [transition])
-    elif old.series is not None and not old.state.final:
-        apply_job_transitions(db, [JobEnd(old.series, old.id, None, at)])
+    elif old.counted_schedule is not None and not old.state.final:
+        apply_job_transitions(db, [JobEnd(old.counted_schedule, old.id, None, at)])
 
 
 # reading

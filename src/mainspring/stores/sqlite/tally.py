@@ -25,7 +25,7 @@ _encode = msgspec.json.Encoder().encode
 
 def count_runs(db: sqlite3.Connection, accepted: Iterable[Outcome]) -> None:
     """Adds the runs that these outcomes end to the statistics."""
-    for (minute, queue, task), sums in counted(accepted).items():
+    for (minute, queue, task), sums in sums_by_minute(accepted).items():
         at = micros(minute)
         row = db.execute(_OPEN, (queue, task)).fetchone()
         if row is not None and row[0] > at:
@@ -43,8 +43,8 @@ def count_runs(db: sqlite3.Connection, accepted: Iterable[Outcome]) -> None:
 
 def _add_minute(db: sqlite3.Connection, minute: datetime, queue: str, task: str, sums: RunSums) -> None:
     """Adds the sums of a past minute to the minute, hour, day and total that contain it."""
-    for span in SECONDS:
-        key = (span, micros(begin(minute, span)), queue, task)
+    for span in SPAN_SECONDS:
+        key = (span, micros(span_start(minute, span)), queue, task)
         row = db.execute(_TALLY, key).fetchone()
         whole = RunSums() if row is None else sums_of(row[0])
         whole.add(sums)

@@ -30,7 +30,7 @@ class SqliteTransaction:
         self._path: str = path
         self._durability: Durability = durability
         self._on_commit = on_commit
-        self._errands = Errands()
+        self._errands = WaitingThread()
         self._connection_ready: asyncio.Future[sqlite3.Connection] = asyncio.get_running_loop().create_future()
         self.open = True
 
@@ -86,7 +86,7 @@ class SqliteTransaction:
         """Releases the writer thread, even if the caller is cancelled here."""
         self.open = False
         _current_transaction.set(None)
-        self._errands.end()
+        self._errands.stop()
         if self._connection_ready.done():
             await asyncio.wait([self._held_thread])
 

@@ -155,7 +155,7 @@ class ScheduleRunsContract(Contract):
     async def test_a_detached_job_does_not_change_the_schedule(self, how: Any) -> None:
         async with self.opened() as store:
             old, (job_id,) = await launch(store)
-            (detached,) = await put(store, tick_job(old, later(-3600), beside=True))
+            (detached,) = await put(store, tick_job(old, later(-3600), detached=True))
             await run_job(store, detached, how)
             if isinstance(how, Discard):
                 await act(store, Action.RETRY, detached)

@@ -259,8 +259,8 @@ class TallyContract(Contract):
     async def test_a_span_is_kept_at_least_as_long_as_promised(self, span: Span) -> None:
         async with self.opened() as store:
             await finish_run(store, await start(store), Done(), now=NOW)
-            await finish_run(store, await start(store), Done(), now=NOW + KEPT[span])
-            assert [tally.at for tally in await store.tallies(span, since=EPOCH)] == [NOW, NOW + KEPT[span]]
+            await finish_run(store, await start(store), Done(), now=NOW + RETENTION[span])
+            assert [tally.at for tally in await store.tallies(span, since=EPOCH)] == [NOW, NOW + RETENTION[span]]
 
     async def test_the_tally_of_all_time_is_kept(self) -> None:
         async with self.opened() as store:
