@@ -485,8 +485,6 @@ MAY_SWALLOW = {
     "task.context:log": "a log handler of this process that raises: the line is stored with the job",
     "testing.clock:_running_loop": "no event loop runs here",
     "testing.expectation:_defaults": "a default that cannot be sent is never expected",
-    "testing.simulation.cluster:_operate": "an operator came too early or too late, as the plan may have it",
-    "testing.simulation.operators:arrange": "an operator came too late, as the plan may have it",
     "trigger.zone:zone_of": "a name that is not a time zone here: it is refused below",
     "webhook.address:literal": "a name, and not an address",
     "webhook.delivery:_again": "a header that is not a number is ignored",

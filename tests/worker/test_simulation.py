@@ -23,15 +23,15 @@ from mainspring.errors import StoreUnavailable
 from mainspring.records.job import NewJob
 from mainspring.schedule.record import CATCH_UPS, OVERLAPS, Spec
 from mainspring.testing.clock import START
-from mainspring.testing.simulation import BUGS, Verdict, ideal, play, simulate
-from mainspring.testing.simulation.__main__ import main
-from mainspring.testing.simulation.agenda import ACTIONS, CHANGES, Agenda, Entry
-from mainspring.testing.simulation.auditor import RULES, Auditor
-from mainspring.testing.simulation.host import Host
-from mainspring.testing.simulation.ledger import Ledger
-from mainspring.testing.simulation.link import DEADLINE, Link
-from mainspring.testing.simulation.loop import Stuck, TrueClock, VirtualLoop
-from mainspring.testing.simulation.plan import (
+from mainspring.trigger import Window, cron, every
+from simulation import BUGS, Verdict, play, reference_ticks, simulate
+from simulation.__main__ import main
+from simulation.auditor import RULES, Auditor
+from simulation.host import Host
+from simulation.ledger import Ledger
+from simulation.loop import Stuck, TrueClock, VirtualLoop
+from simulation.network import DEADLINE, Link
+from simulation.plan import (
     Ambush,
     Arrange,
     Crash,
@@ -44,9 +44,9 @@ from mainspring.testing.simulation.plan import (
     Start,
     draw,
 )
-from mainspring.testing.simulation.shrink import shrink
-from mainspring.testing.simulation.watch import Watch
-from mainspring.trigger import Window, cron, every
+from simulation.schedule_plan import ACTIONS, CHANGES, Agenda, Entry
+from simulation.shrink import shrink
+from simulation.watch import Watch
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "simulation.md"
 FOUND = {name: (int(seed), rule) for name, seed, rule in re.findall(r"^\| `([\w-]+)` .*\| (\d+) \| (\w+) \|$",
@@ -105,8 +105,8 @@ def test_a_seed_is_always_the_same_plan() -> None:
 def test_a_seed_is_the_same_story_to_the_letter_whatever_the_hashes(verdicts: list[Verdict]) -> None:
     """Other leases or another order of two things at one instant would make another digest."""
     seeds = SEEDS[:5]
-    code = f"from mainspring.testing.simulation import simulate; print(*(simulate(n).digest for n in {list(seeds)}))"
-    environ = {**os.environ, "PYTHONHASHSEED": "4242"}
+    code = f"from simulation import simulate; print(*(simulate(n).digest for n in {list(seeds)}))"
+    environ = {**os.environ, "PYTHONHASHSEED": "4242", "PYTHONPATH": str(Path(__file__).parent.parent)}
     other = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=60)
     assert other.stdout.split() == [str(verdict.digest) for verdict in verdicts[: len(seeds)]], other.stderr
 
@@ -309,7 +309,7 @@ def test_a_schedule_that_nobody_meets_is_found() -> None:
 
 def seen(spec: Spec, start: str, hours: float) -> list[str]:
     begin = datetime.fromisoformat(start)
-    return [f"{tick:%H:%M:%S}" for tick in ideal.ticks(spec, begin, begin, begin + timedelta(hours=hours))]
+    return [f"{tick:%H:%M:%S}" for tick in reference_ticks.ticks(spec, begin, begin, begin + timedelta(hours=hours))]
 
 
 @pytest.mark.parametrize(("expr", "start", "expected"), [
@@ -390,7 +390,7 @@ def test_a_world_in_which_nothing_is_due_is_stuck() -> None:
 
 
 def test_a_world_that_spins_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.testing.simulation.loop.SPIN", 100)
+    monkeypatch.setattr("simulation.loop.SPIN", 100)
 
     async def scene(world: World) -> None:
         while True:

@@ -9,22 +9,23 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from ...control import schedules
-from ...errors import StoreUnavailable
-from ...ids import JobId
-from ...records.job import NewJob, State
-from ...schedule import edit as amendment
-from ...schedule import job_ended as aftermath
-from ...schedule import plan
-from ...schedule import status as standing
-from ...schedule.record import Fired, Firing, Schedule
-from ...store import Store
-from ...stores.memory import fire
-from ...stores.memory import schedules as series
-from ...stores.memory.enqueue import enqueue
-from ...worker import scheduler
-from ...worker.scheduler import Scheduler
-from .swap import swap
+from mainspring.control import schedules
+from mainspring.errors import StoreUnavailable
+from mainspring.ids import JobId
+from mainspring.records.job import NewJob, State
+from mainspring.schedule import edit as amendment
+from mainspring.schedule import job_ended as aftermath
+from mainspring.schedule import plan
+from mainspring.schedule import status as standing
+from mainspring.schedule.record import Fired, Firing, Schedule
+from mainspring.store import Store
+from mainspring.stores.memory import fire
+from mainspring.stores.memory import schedules as series
+from mainspring.stores.memory.enqueue import enqueue
+from mainspring.worker import scheduler
+from mainspring.worker.scheduler import Scheduler
+
+from .patch import swap
 
 Plant = Callable[[], AbstractContextManager[None]]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from ...schedule.record import Spec
-from ...trigger import Cron, Every, Window
+from mainspring.schedule.record import Spec
+from mainspring.trigger import Cron, Every, Window
 
 _MICROSECOND, _SECOND, _DAY = timedelta(microseconds=1), timedelta(seconds=1), timedelta(days=1)
 

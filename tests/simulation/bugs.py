@@ -8,23 +8,24 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from ...app import Mainspring
-from ...clock import StoreClock
-from ...errors import StoreUnavailable
-from ...records.job import Enqueued, NewJob
-from ...records.outcome import Outcome
-from ...stores.memory import enqueue, finish
-from ...stores.memory.jobs import JobTable
-from ...stores.memory.store import MemoryStore
-from ...stores.memory.workers import WorkerTable
-from ...stores.rules import settle
-from ...task.handle import Handle
-from ...worker import claims
-from ...worker import heartbeat as pulse
-from ...worker.rescue import OrphanRescue
-from ...worker.worker import Worker
-from . import bugs_of_schedules
-from .swap import swap
+from mainspring.app import Mainspring
+from mainspring.clock import StoreClock
+from mainspring.errors import StoreUnavailable
+from mainspring.records.job import Enqueued, NewJob
+from mainspring.records.outcome import Outcome
+from mainspring.stores.memory import enqueue, finish
+from mainspring.stores.memory.jobs import JobTable
+from mainspring.stores.memory.store import MemoryStore
+from mainspring.stores.memory.workers import WorkerTable
+from mainspring.stores.rules import settle
+from mainspring.task.handle import Handle
+from mainspring.worker import claims
+from mainspring.worker import heartbeat as pulse
+from mainspring.worker.rescue import OrphanRescue
+from mainspring.worker.worker import Worker
+
+from . import schedule_bugs
+from .patch import swap
 
 
 class Bug(NamedTuple):
@@ -130,5 +131,5 @@ BUGS: Mapping[str, Bug] = {
     "deaf-clock": Bug("a worker does not learn the store's time", _deaf_clock),
     "no-limit": Bug("a worker does not look at its tasks' limits", _no_limit),
     "hopeful-enqueue": Bug("an enqueue that failed is acknowledged", _hopeful_enqueue),
-    **{name: Bug(*bug) for name, bug in bugs_of_schedules.BUGS.items()},
+    **{name: Bug(*bug) for name, bug in schedule_bugs.BUGS.items()},
 }

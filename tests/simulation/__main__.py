@@ -7,11 +7,12 @@ import sys
 
 import click
 
-from ...clock import SystemClock
+from mainspring.clock import SystemClock
+
 from . import BUGS, simulate
-from .hunt import hunt
+from .search import hunt
 from .shrink import shrink
-from .verdict import Verdict
+from .simulation import Verdict
 
 # Failing seeds after which a run ends early.
 ENOUGH = 10

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 
-from ...clock import Timer
-from ..clock import START
+from mainspring.clock import Timer
+from mainspring.testing.clock import START
 
 # Steps at one instant after which something is taken to spin.
 SPIN = 50_000

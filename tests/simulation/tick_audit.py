@@ -10,12 +10,13 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from ...ids import JobId
-from ...schedule.record import Spec, Tick
-from ...schedule.status import COUNTED
-from ...trigger import Every
-from . import ideal
-from .almanac import ASIDE, Almanac, Era, Life
+from mainspring.ids import JobId
+from mainspring.schedule.record import Spec, Tick
+from mainspring.schedule.status import COUNTED
+from mainspring.trigger import Every
+
+from . import reference_ticks
+from .schedule_log import ASIDE, Almanac, Era, Life
 
 Fail = Callable[[str, str, str], None]
 _OMITTED = ("window", "excluded")
@@ -62,7 +63,7 @@ class _Books:
             if era.spec.after == "start":
                 until = self._end(era)
                 known = {tick for tick in era.extra if tick <= until}
-                ought += sorted({*ideal.ticks(era.spec, era.anchor, era.since, until), *known})
+                ought += sorted({*reference_ticks.ticks(era.spec, era.anchor, era.since, until), *known})
                 self._omissions(era, until)
         self._fates(ought)
 
@@ -98,7 +99,7 @@ class _Books:
         on_grid = isinstance(spec.trigger, Every) and base < tick and not (tick - base) % spec.trigger.span
         if not _narrowed(spec):
             return on_grid
-        return base < tick and ideal.ticks(replace(spec, end_at=None), base, base, tick)[-1:] == [tick]
+        return base < tick and reference_ticks.ticks(replace(spec, end_at=None), base, base, tick)[-1:] == [tick]
 
     def _fates(self, ought: list[datetime]) -> None:
         """Every tick that ought to be has one fate, and nothing else has any."""
@@ -127,7 +128,7 @@ class _Books:
     def _omissions(self, era: Era, until: datetime) -> None:
         """What the timetable leaves out is on record, once, up to the last tick that is."""
         last = max([tick.last_at or tick.at for tick in self._series if tick.at <= until], default=era.since)
-        found = ideal.omitted(era.spec, era.anchor, era.since, until) if _narrowed(era.spec) else []
+        found = reference_ticks.omitted(era.spec, era.anchor, era.since, until) if _narrowed(era.spec) else []
         for why in _OMITTED:
             ticks = [tick for tick, reason in found if reason == why]
             records = [tick for tick in self._omitted if tick.reason == why and era.since < tick.at <= until]

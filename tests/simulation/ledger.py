@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from ...records.job import Job
-from ...records.outcome import Outcome
-from ...records.worker import BeatReply, WorkerInfo
-from ...schedule.record import Schedule, Tick
-from ...stores.memory.jobs import JobTable
-from ...stores.memory.schedules import Series
-from ...stores.memory.store import MemoryStore
+from mainspring.records.job import Job
+from mainspring.records.outcome import Outcome
+from mainspring.records.worker import BeatReply, WorkerInfo
+from mainspring.schedule.record import Schedule, Tick
+from mainspring.stores.memory.jobs import JobTable
+from mainspring.stores.memory.schedules import Series
+from mainspring.stores.memory.store import MemoryStore
+
 from .auditor import Auditor
 from .loop import TrueClock
 

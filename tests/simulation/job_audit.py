@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
-from ...records.job import Job, State
-from ...records.run import Ending, Execution
+from mainspring.records.job import Job, State
+from mainspring.records.run import Ending, Execution
+
 from .auditor import Auditor
 from .ledger import Ledger
-from .reckoning import reckon
 from .tasks import RETRIES
+from .tick_audit import reckon
 
 _FAILED = (Ending.FAILED, Ending.TIMEOUT)
 

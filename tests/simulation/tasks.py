@@ -5,9 +5,10 @@
 import asyncio
 from collections.abc import Mapping
 
-from ...app import Mainspring
-from ...records.outcome import Snooze
-from ...task.context import Context
+from mainspring.app import Mainspring
+from mainspring.records.outcome import Snooze
+from mainspring.task.context import Context
+
 from .auditor import Auditor
 from .host import Host
 

@@ -8,14 +8,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...errors import InvalidTransition, JobExists, JobNotFound, StoreUnavailable
-from ...schedule.edit import pause
-from ...schedule.record import Firing
+from mainspring.errors import InvalidTransition, JobExists, JobNotFound, StoreUnavailable
+from mainspring.schedule.edit import pause
+from mainspring.schedule.record import Firing
+
 from .auditor import Auditor
 from .host import Host
 from .ledger import Ledger
 from .loop import TrueClock, VirtualLoop
-from .member import Member
+from .node import Member
 from .operators import arrange
 from .plan import QUEUES, Arrange, Create, Enqueue, Fault, Move, Nap, Operate, Plan, Start
 from .tasks import LIMITS

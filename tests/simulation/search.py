@@ -6,7 +6,7 @@ import multiprocessing
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from .verdict import Verdict, simulate
+from .simulation import Verdict, simulate
 
 # Seeds a process takes at a time.
 CHUNK = 5

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-from ...app import Mainspring
-from .agenda import declare
+from mainspring.app import Mainspring
+
 from .auditor import Auditor
 from .host import Host
 from .ledger import Ledger
-from .link import Link
+from .network import Link
 from .plan import Ambush, Crash, Cut, Fault, Freeze, Leave, Loss, Plan, Slow
+from .schedule_plan import declare
 from .tasks import register
 
 # Seconds in which a process is itself again after a trouble: calls under way end, the next ones are made.

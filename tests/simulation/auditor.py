@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import NamedTuple
 
-from ...ids import JobId, Lease, WorkerId
-from ...records.job import TRANSITIONS, UNFINISHED, Job, State
-from ...records.outcome import Outcome
-from ...records.run import Ending
-from .almanac import Almanac
+from mainspring.ids import JobId, Lease, WorkerId
+from mainspring.records.job import TRANSITIONS, UNFINISHED, Job, State
+from mainspring.records.outcome import Outcome
+from mainspring.records.run import Ending
+
 from .host import Host
 from .loop import TrueClock
+from .schedule_log import Almanac
 from .watch import Watch
 
 RULES: Mapping[str, str] = {

@@ -11,11 +11,11 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...app import Mainspring
-from ...clock import EPOCH, micros
-from ...schedule.options import checked
-from ...trigger import AnyTrigger, Timetable, cron, every
-from ..clock import START
+from mainspring.app import Mainspring
+from mainspring.clock import EPOCH, micros
+from mainspring.schedule.options import checked
+from mainspring.testing.clock import START
+from mainspring.trigger import AnyTrigger, Timetable, cron, every
 
 TASKS = ("quick", "quick", "slow", "slow", "flaky", "broken", "late")
 # Where clocks are put forward or back, and when.

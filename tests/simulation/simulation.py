@@ -12,17 +12,18 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from ... import ids
-from ...control import schedules
-from ...stores.memory import claim
-from ...worker import scheduler, worker
+from mainspring import ids
+from mainspring.control import schedules
+from mainspring.stores.memory import claim
+from mainspring.worker import scheduler, worker
+
 from .auditor import RULES, Fact, Violation
-from .books import audit
 from .bugs import BUGS
 from .cluster import Cluster
+from .job_audit import audit
 from .loop import Stuck, VirtualLoop
+from .patch import swap
 from .plan import Plan, draw
-from .swap import swap
 
 # Violations that a report lists; the first is the one to look at.
 SHOWN = 5

@@ -9,8 +9,9 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...ids import JobId
-from .agenda import Agenda, Entry, draw_action, draw_agenda
+from mainspring.ids import JobId
+
+from .schedule_plan import Agenda, Entry, draw_action, draw_agenda
 
 QUEUES = ("default", "mail")
 KEYS = ("k1", "k2", "k3")

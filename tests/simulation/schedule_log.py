@@ -7,10 +7,11 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct, field
 
-from ...ids import JobId
-from ...records.job import IDEMPOTENT, Job, State
-from ...schedule.record import Schedule, Spec, Tick
-from . import ideal
+from mainspring.ids import JobId
+from mainspring.records.job import IDEMPOTENT, Job, State
+from mainspring.schedule.record import Schedule, Spec, Tick
+
+from . import reference_ticks
 from .loop import TrueClock
 from .watch import Watch
 
@@ -101,7 +102,7 @@ class Almanac:
     def _born(self, row: Schedule) -> None:
         at = row.created_at
         era = Era(row.spec, row.spec.start_at or at, at)
-        if row.spec.run_on_start and ideal.open(row.spec, at):
+        if row.spec.run_on_start and reference_ticks.open(row.spec, at):
             era.extra.add(at)
         life = Life(row, self._clock.monotonic(), [era], bases={at})
         self.lives.setdefault(row.name, []).append(life)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from .plan import Plan
-from .verdict import Verdict, play
+from .simulation import Verdict, play
 
 
 def shrink(verdict: Verdict, bug: str | None = None) -> Verdict:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from ...app import Mainspring
-from ...errors import BadInput, InvalidTransition, JobExists, JobNotFound, ScheduleExists, ScheduleNotFound
-from .agenda import Entry, Wrong
+from mainspring.app import Mainspring
+from mainspring.errors import BadInput, InvalidTransition, JobExists, JobNotFound, ScheduleExists, ScheduleNotFound
+
 from .plan import Arrange, Create
+from .schedule_plan import Entry, Wrong
 
 _TOO_LATE = (BadInput, InvalidTransition, JobExists, JobNotFound, ScheduleExists, ScheduleNotFound, Wrong)
 

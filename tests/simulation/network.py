@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import Any, cast
 
-from ...errors import StoreUnavailable
-from ...store import Keeper, Store
+from mainspring.errors import StoreUnavailable
+from mainspring.store import Keeper, Store
+
 from .host import Host
 from .ledger import Ledger
 
