@@ -64,19 +64,17 @@ def test_only_what_is_named_here_asks_nobody_who_he_is() -> None:
     assert {str(route) for route in TABLE if route.role == ANYONE and not route.is_page} <= EXEMPT
 
 
-@pytest.mark.parametrize("route", TABLE, ids=str)
-def test_every_route_says_who_may_call_it(route: Route) -> None:
-    assert route.role in (*ROLES, ANYONE)
+def test_every_route_declares_the_role_that_may_call_it() -> None:
+    assert [str(route) for route in TABLE if route.role not in (*ROLES, ANYONE)] == []
 
 
-@pytest.mark.parametrize("route", GUARDED, ids=str)
-def test_every_route_has_a_noun_that_a_key_can_be_limited_to(route: Route) -> None:
-    assert route.opt.get("unscoped") or route.noun in NOUNS
+def test_every_route_has_a_noun_that_a_key_can_be_limited_to() -> None:
+    assert [str(route) for route in GUARDED if not route.opt.get("unscoped") and route.noun not in NOUNS] == []
 
 
-@pytest.mark.parametrize("route", GUARDED, ids=str)
-def test_whoever_only_looks_changes_nothing(route: Route) -> None:
-    assert route.method == "GET" or route.role != "viewer" or route.opt.get("reads") or route.opt.get("unscoped")
+def test_viewers_may_call_only_routes_that_read() -> None:
+    writes = [route for route in GUARDED if route.method != "GET" and route.role == "viewer"]
+    assert [str(route) for route in writes if not route.opt.get("reads") and not route.opt.get("unscoped")] == []
 
 
 @pytest.mark.parametrize("route", GUARDED, ids=str)

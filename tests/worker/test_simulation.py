@@ -88,7 +88,7 @@ def test_a_worker_that_ends_by_itself_is_found() -> None:
         raise Broken
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mainspring.worker.rescue.Sweeper.sweep", broken)
+        patch.setattr("mainspring.worker.rescue.OrphanRescue.sweep", broken)
         verdict = play(plan(Start(at=0.0, host="w1", slots=1, skew=0.0, drift=0.0)))
     assert [violation.rule for violation in verdict.violations] == ["W"]
     assert "Broken" in verdict.violations[0].what
