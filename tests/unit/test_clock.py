@@ -241,7 +241,7 @@ async def test_a_clock_that_is_set_during_the_call_is_not_taken_for_the_stores(h
 async def test_virtual_time_waits_for_each_call_outside_however_many_there_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mainspring.testing.clock.TRUST", 1.0)
+    monkeypatch.setattr("mainspring.testing.clock.CALL_WAIT_SECONDS", 1.0)
     clock, seen = VirtualClock(), set[datetime]()
     clock.call_later(5, lambda: None)
     start = clock.now()
@@ -259,7 +259,7 @@ async def test_virtual_time_waits_for_each_call_outside_however_many_there_are(
 
 
 async def test_virtual_time_goes_on_without_a_call_outside_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.testing.clock.TRUST", 0.1)
+    monkeypatch.setattr("mainspring.testing.clock.CALL_WAIT_SECONDS", 0.1)
     clock, ends = VirtualClock(), threading.Event()
 
     async def hang() -> None:

@@ -550,13 +550,13 @@ async def test_inline_a_job_that_meets_its_own_key_does_not_wait_for_itself(shop
         assert await (await only.enqueue()).result() is True
 
 
-async def test_inline_a_task_that_enqueues_itself_for_ever_is_told_so(shop: Shop) -> None:
+async def test_inline_refuses_a_task_that_enqueues_itself_for_ever(shop: Shop) -> None:
     @shop.app.task(max_retries=0)
     async def again() -> None:
         await again.enqueue()
 
     async with shop.app.testing("inline") as jobs:
-        with pytest.raises(JobDead, match="50 deep in one another"):
+        with pytest.raises(JobDead, match="inline jobs are nested 50 deep"):
             await again.enqueue()
         assert len(jobs.enqueued) == 50
 

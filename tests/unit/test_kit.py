@@ -274,7 +274,7 @@ async def test_jobs_that_do_not_end_are_lost(app: Mainspring) -> None:
         await asyncio.Event().wait()
 
     async with app:
-        with pytest.raises(AssertionError, match="of 3 jobs 3 were lost, 0 done again"):
+        with pytest.raises(AssertionError, match="3 of 3 jobs were lost, 0 done twice"):
             await stress(app, hang, jobs=3, patience=0.05)
 
 
@@ -299,7 +299,7 @@ async def test_a_job_done_twice_is_a_duplicate(clock: VirtualClock) -> None:
         told = await stress(app, work, jobs=4, check=False)
         assert (told.completed, told.duplicates, told.runs) == (4, 1, 5)
         spoiled.clear()
-        with pytest.raises(AssertionError, match="0 were lost, 1 done again"):
+        with pytest.raises(AssertionError, match="0 of 4 jobs were lost, 1 done twice"):
             await stress(app, work, jobs=4)
 
 

@@ -274,7 +274,7 @@ async def soft(pool: Processes, clock: VirtualClock, fn: Any, /, **arguments: An
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The virtual clock need not wait long for children that are held on purpose."""
-    monkeypatch.setattr("mainspring.testing.clock.PATIENCE", 0.02)
+    monkeypatch.setattr("mainspring.testing.clock.THREAD_WAIT_SECONDS", 0.02)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -94,7 +94,7 @@ async def test_draining_runs_what_is_due_and_what_that_enqueues(app: Mainspring,
 
 
 async def test_time_waits_for_a_store_however_slow_it_is(clock: VirtualClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.testing.clock.PATIENCE", 0.0)
+    monkeypatch.setattr("mainspring.testing.clock.THREAD_WAIT_SECONDS", 0.0)
     disk = threading.Event()
 
     async def write() -> timedelta:
@@ -112,7 +112,7 @@ async def test_time_waits_for_a_store_however_slow_it_is(clock: VirtualClock, mo
 async def test_time_goes_on_without_a_task_that_waits_for_it(
     clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.testing.clock.PATIENCE", 0.0)
+    monkeypatch.setattr("mainspring.testing.clock.THREAD_WAIT_SECONDS", 0.0)
 
     async def work() -> timedelta:
         began = clock.now()

@@ -474,7 +474,9 @@ async def test_a_name_that_leads_home_is_not_followed_there(app: Mainspring) -> 
 async def test_a_slow_receiver_takes_only_some_of_the_slots(
     app: Mainspring, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.testing.clock.TRUST", 0.5)  # time stands still until it is answered, or given up
+    monkeypatch.setattr(
+        "mainspring.testing.clock.CALL_WAIT_SECONDS", 0.5
+    )  # time stands still until it is answered, or given up
     async with told(app, ["job.completed"]) as receiver:
         receiver.holds, receiver.answer = True, b""
         async with app.worker(concurrency=50):

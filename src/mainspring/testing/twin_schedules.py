@@ -1,4 +1,4 @@
-"""The steps of the twin that are about schedules and leaders."""
+"""The steps of the twin test about schedules and leaders."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from ..trigger import Every
 
 T = TypeVar("T")
 SCHEDULES = ("a", "a:1", "ü")
-# The ids of jobs; those that schedules make come after the OWN ones of the twin.
-ID, OWN = "00000000-0000-7000-8000-{:012}", 30
+# The ids of jobs.
+ID = "00000000-0000-7000-8000-{:012}"
+# Ids below this number are for jobs that the twin enqueues, those from it on for jobs of schedules.
+OWN_JOBS = 30
 
-_said: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+_options: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [
         {},
         {"overlap": "queue", "catch_up": "all"},
@@ -37,12 +39,12 @@ _said: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
 )
 _names = st.sampled_from(SCHEDULES)
 _some = st.sampled_from([100, 1, 2, 3])
-SERIES_STEPS: list[tuple[int, str, dict[str, st.SearchStrategy[Any]]]] = [
-    (3, "say", {"name": _names, "said": _said, "seconds": st.sampled_from([5, 20])}),
+SCHEDULE_STEPS: list[tuple[int, str, dict[str, st.SearchStrategy[Any]]]] = [
+    (3, "define", {"name": _names, "options": _options, "seconds": st.sampled_from([5, 20])}),
     (8, "tick", {"limit": _some, "computed": st.sampled_from([SCHEDULES, ("a",), ()])}),
     (
         3,
-        "fire_in_vain",
+        "fire_stale",
         {"name": _names, "by": st.integers(-1, 3), "reads": st.lists(st.tuples(_names, st.integers(0, 3)), max_size=1)},
     ),
     (2, "trigger", {"name": _names, "ticks": st.lists(st.integers(-9, 9), max_size=2), "joins": st.booleans()}),
@@ -52,19 +54,19 @@ SERIES_STEPS: list[tuple[int, str, dict[str, st.SearchStrategy[Any]]]] = [
 ]
 
 
-class SeriesSteps:
-    """What schedulers, users and candidates do, on both stores alike."""
+class ScheduleSteps:
+    """Steps of schedulers, users and candidates for leadership."""
 
     now: datetime
-    minted = OWN
+    minted = OWN_JOBS
 
     def _both(self, verb: Callable[[Store], Awaitable[T]], learn: Callable[[T, T], None] | None = None) -> T:
         raise NotImplementedError
 
-    def say(self, name: str, said: dict[str, Any], seconds: int) -> None:
-        """A schedule is made, or said anew."""
+    def define(self, name: str, options: dict[str, Any], seconds: int) -> None:
+        """Creates or redefines a schedule."""
         spec = Spec(
-            **{"trigger": Every(seconds=seconds), "task": "mail", "grace": 4.0, "catch_up_window": 40.0, **said}
+            **{"trigger": Every(seconds=seconds), "task": "mail", "grace": 4.0, "catch_up_window": 40.0, **options}
         )
         row = self._row(name)
         if row is None:
@@ -73,7 +75,7 @@ class SeriesSteps:
             self._fire([redefine(row, spec, now=self.now)])
 
     def tick(self, limit: int, computed: Sequence[str]) -> None:
-        """What is due is fired, as a scheduler does it."""
+        """Fires the due schedules, as a scheduler does."""
 
         def verb(store: Store) -> Awaitable[Due]:
             return store.due(now=self.now, limit=limit, computed=computed)
@@ -90,13 +92,13 @@ class SeriesSteps:
         ]
         self._fire([self._with_jobs(firing) for firing in planned])
 
-    def fire_in_vain(self, name: str, by: int, reads: list[tuple[str, int]]) -> None:
-        """A firing that most often is not of the next revision, or has read what is no longer so."""
+    def fire_stale(self, name: str, by: int, reads: list[tuple[str, int]]) -> None:
+        """Fires with a revision, or with read revisions, that are mostly out of date."""
         row = self._row(name)
         if row is not None:
             new = replace(row, revision=row.revision + by, note="in vain", ticks=row.ticks)
-            firing = trigger_now(replace(new, revision=new.revision - 1), [self.now], "in vain", now=self.now,
-                               mint=self._mint, joins=True)  # fmt: skip
+            stale = replace(new, revision=new.revision - 1)
+            firing = trigger_now(stale, [self.now], "in vain", now=self.now, mint=self._mint, joins=True)
             seen = tuple((other, revision) for other, revision in reads)
             self._fire([replace(self._with_jobs(firing), reads=seen, cancel=row.active)])
 
@@ -133,12 +135,19 @@ class SeriesSteps:
         expires = None if spec.expires is None else self.now + timedelta(seconds=spec.expires)
         jobs = tuple(
             NewJob(
-                id=tick.job_id, task=spec.task, payload="{}", queue=spec.queue, tags=spec.tags, expires_at=expires,
-                idempotency_key=key_of(name, tick.at), schedule=name, scheduled_at=tick.at,
+                id=tick.job_id,
+                task=spec.task,
+                payload="{}",
+                queue=spec.queue,
+                tags=spec.tags,
+                expires_at=expires,
+                idempotency_key=key_of(name, tick.at),
+                schedule=name,
+                scheduled_at=tick.at,
             )
             for tick in firing.ticks
             if tick.job_id is not None
-        )  # fmt: skip
+        )
         return replace(firing, jobs=jobs)
 
     def _fire(self, firings: list[Firing]) -> None:

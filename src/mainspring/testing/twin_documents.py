@@ -1,4 +1,4 @@
-"""The steps of the twin that are about documents, the audit trail and news."""
+"""The steps of the twin test about documents, the audit log and the feed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _acts = st.fixed_dictionaries(
 )
 _again = st.lists(st.tuples(st.integers(0, 4), _outcomes), max_size=2)
 _news = st.lists(st.sampled_from(["", "é\n", '{"a":1}']), max_size=3)
-KEEPER_STEPS: list[tuple[int, str, dict[str, st.SearchStrategy[Any]]]] = [
+DOCUMENT_STEPS: list[tuple[int, str, dict[str, st.SearchStrategy[Any]]]] = [
     (3, "put_documents", {"documents": st.lists(_documents, min_size=1, max_size=4), "names": _some_names}),
     (1, "drop_documents", {"kind": _kinds, "names": _some_names}),
     (2, "record", {"acts": st.lists(_acts, min_size=1, max_size=3), "again": _again}),
@@ -49,13 +49,13 @@ KEEPER_STEPS: list[tuple[int, str, dict[str, st.SearchStrategy[Any]]]] = [
 ]
 
 
-class KeeperSteps:
-    """What the service does, on both stores alike; each step also reads in every way there is."""
+class DocumentSteps:
+    """Steps that write documents, audit entries and feed entries; each also reads them back in every way."""
 
     now: datetime
     recorded: tuple[AuditEntry, ...] = ()
     tidied: datetime | None = None
-    """Entries from before then may be gone on one side and not yet on the other: nobody asks for them."""
+    """Audit entries older than this may be pruned in one store and not yet in the other, so they are not compared."""
 
     def _both(self, verb: Callable[[Store], Awaitable[T]], learn: Callable[[T, T], None] | None = None) -> T:
         raise NotImplementedError
@@ -65,12 +65,11 @@ class KeeperSteps:
     def put_documents(self, documents: list[dict[str, Any]], names: list[str]) -> None:
         there = {(one.kind, one.name): one.revision for kind in KINDS for one in self._documents(kind)}
         put = []
-        for said in documents:
-            expires_at = None if said["expires"] is None else self.now + timedelta(seconds=said["expires"])
-            revision = there.get((said["kind"], said["name"]), 0) + said["by"]
-            new = Document(kind=said["kind"], name=said["name"], text=said["text"], revision=revision,
-                           expires_at=expires_at)  # fmt: skip
-            put.append(new)
+        for one in documents:
+            kind, name, text, expires = one["kind"], one["name"], one["text"], one["expires"]
+            expires_at = None if expires is None else self.now + timedelta(seconds=expires)
+            revision = there.get((kind, name), 0) + one["by"]
+            put.append(Document(kind=kind, name=name, text=text, revision=revision, expires_at=expires_at))
         self._both(lambda store: store.put_documents(put, now=self.now))
         self._both(lambda store: store.put_documents(put[:1], now=self.now))
         self._read_documents(names)
@@ -89,7 +88,7 @@ class KeeperSteps:
         return self._both(lambda store: store.documents(kind, names, now=self.now, limit=limit, after=after))
 
     def drop_documents(self, kind: str, names: list[str]) -> None:
-        """Of expired ones it does not matter whether they were still there."""
+        """Compares only documents that had not expired: a store may have removed expired ones already."""
         there = {document.name for document in self._documents(kind)}
 
         async def verb(store: Store) -> list[str]:
@@ -98,32 +97,32 @@ class KeeperSteps:
         self._both(verb)
         self._read_documents(names)
 
-    # the audit trail
+    # the audit log
 
     def record(self, acts: list[dict[str, Any]], again: list[tuple[int, str | None]]) -> None:
         count = len(self.recorded)
         new = [AuditEntry(id=ID.format(count + n), at=self.now, **act) for n, act in enumerate(acts)]
         known = [one for one in self.recorded if self.tidied is None or one.at >= self.tidied]
-        told = [replace(known[-1 - n % len(known)], who="mallory", outcome=said) for n, said in again if known]
+        repeated = [replace(known[-1 - n % len(known)], who="mallory", outcome=text) for n, text in again if known]
         self.recorded += tuple(new)
-        self._both(lambda store: store.record([*new, *told]))
-        self._read_trail()
+        self._both(lambda store: store.record([*new, *repeated]))
+        self._read_audit()
 
-    def _read_trail(self) -> None:
-        self._trail()
-        self._trail(limit=2, before=ID.format(max(0, len(self.recorded) - 2)))
-        self._trail(who="ada")
-        self._trail(target="a", until=self.now)
-        self._trail(since=self.now, action="jobs")
+    def _read_audit(self) -> None:
+        self._audit()
+        self._audit(limit=2, before=ID.format(max(0, len(self.recorded) - 2)))
+        self._audit(who="ada")
+        self._audit(target="a", until=self.now)
+        self._audit(since=self.now, action="jobs")
         for action in ("job", "", "jobs.cancel", "schedules"):
-            self._trail(action=action)
+            self._audit(action=action)
 
-    def _trail(self, *, limit: int = 100, before: str | None = None, **which: Any) -> None:
+    def _audit(self, *, limit: int = 100, before: str | None = None, **which: Any) -> None:
         since = max((at for at in (which.pop("since", None), self.tidied) if at is not None), default=None)
         self._both(lambda store: store.audit(AuditFilter(**which, since=since), limit=limit, before=before))
 
     def tidy(self, age: float, acts: list[dict[str, Any]]) -> None:
-        """How many went is for each store to say; what had to stay is there."""
+        """Stores may prune different numbers of entries; those that must stay are compared."""
         self.record(acts, [])
         since = self.now - timedelta(seconds=age)
         self.tidied = max(since, self.tidied or since)
@@ -132,10 +131,10 @@ class KeeperSteps:
             return await store.tidy(audited_since=since, now=self.now) >= 0
 
         self._both(verb)
-        self._read_trail()
+        self._read_audit()
         self._read_documents([])
 
-    # news
+    # the feed
 
     def publish(self, news: list[str], spans: Sequence[float]) -> None:
         self._both(lambda store: store.publish(news, now=self.now))
