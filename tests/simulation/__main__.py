@@ -1,4 +1,4 @@
-"""The command behind scripts/sim: runs seeds, replays one, hunts a planted bug."""
+"""The command behind scripts/sim: runs seeds, replays one, or searches for the seed that finds a planted bug."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import click
 from mainspring.clock import SystemClock
 
 from . import BUGS, simulate
-from .search import hunt
+from .search import search
 from .shrink import shrink
 from .simulation import Verdict
 
-# Failing seeds after which a run ends early.
-ENOUGH = 10
+# A run ends early after this number of failing seeds.
+MAX_FAILED_SEEDS = 10
 
 
 @click.command()
-@click.option("--seeds", default=2000, show_default=True, help="How many seeds to run.")
-@click.option("--from", "first", default=0, show_default=True, help="The first of them.")
-@click.option("--seed", type=int, help="Replay this one, and show its plan.")
+@click.option("--seeds", default=2000, show_default=True, help="Number of seeds to run.")
+@click.option("--from", "first", default=0, show_default=True, help="The first seed.")
+@click.option("--seed", type=int, help="Replay this seed, and show its plan.")
 @click.option("--small", is_flag=True, help="With --seed: leave out the moves that a failure does not need.")
-@click.option("--bug", type=click.Choice(list(BUGS)), help="Plant this bug, and end when it is found.")
+@click.option("--bug", type=click.Choice(list(BUGS)), help="Plant this bug, and stop when it is found.")
 @click.option("--processes", default=os.cpu_count() or 1, show_default="one a core")
 def main(seeds: int, first: int, seed: int | None, small: bool, bug: str | None, processes: int) -> None:
     """Plays seeded clusters with faults and checks what Mainspring promises.
@@ -46,14 +46,14 @@ def main(seeds: int, first: int, seed: int | None, small: bool, bug: str | None,
 
 
 def _run(seeds: range, bug: str | None, processes: int) -> list[Verdict]:
-    """The verdicts on the seeds that fail; tells of its progress."""
+    """Returns the verdicts on failing seeds; writes its progress to stderr."""
     clock = SystemClock()
     began, failed = clock.monotonic(), list[Verdict]()
     step = 10 if sys.stderr.isatty() else max(1, len(seeds) // 10)
-    for done, (_, verdict) in enumerate(hunt(seeds, bug, processes), 1):
+    for done, (_, verdict) in enumerate(search(seeds, bug, processes), 1):
         if verdict is not None:
             failed.append(verdict)
-        ended = done == len(seeds) or len(failed) == (1 if bug else ENOUGH)
+        ended = done == len(seeds) or len(failed) == (1 if bug else MAX_FAILED_SEEDS)
         if ended or done % step == 0:
             line = f"{done} of {len(seeds)} seeds, {len(failed)} failed, {clock.monotonic() - began:.0f} s"
             click.echo(f"\r{line}" if sys.stderr.isatty() else line, err=True, nl=ended or not sys.stderr.isatty())

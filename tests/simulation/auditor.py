@@ -1,4 +1,4 @@
-"""The auditor: what was promised, what ran and what was written; sees at once what must never be."""
+"""The auditor: it records requests, runs and writes, and reports broken rules as they happen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mainspring.records.run import Ending
 
 from .host import Host
 from .loop import TrueClock
-from .schedule_log import Almanac
+from .schedule_log import ScheduleLog
 from .watch import Watch
 
 RULES: Mapping[str, str] = {
@@ -28,10 +28,10 @@ RULES: Mapping[str, str] = {
     "I6": "a schedule's ticks are those it ought to have, each with one fate, on record, and at most one job",
     "I7": "a unique key never has two unfinished jobs",
     "I8": "a worker never runs more than its slots and its tasks' limits allow",
-    "W": "a worker ends only when it is told to, and then it does",
+    "W": "a worker ends when it is stopped, and not otherwise",
 }
 
-# From which state each verb may move a job that is there.
+# The states from which each verb may move a stored job.
 _MOVES: Mapping[str, frozenset[State]] = {
     "enqueue": frozenset({State.PENDING}),
     "claim": frozenset({State.PENDING}),
@@ -43,7 +43,7 @@ TOTAL = "in all"
 
 
 class Fact(NamedTuple):
-    """One line of a job's story; `at` in seconds of the world."""
+    """One line of a job's story; `at` is in seconds of true time."""
 
     at: float
     who: str
@@ -58,22 +58,22 @@ class Violation(NamedTuple):
 
 
 class Auditor:
-    """Hears everything, in order. What can only be judged at the end is in books.py."""
+    """Receives every event in order. Rules that only the whole story shows are checked in job_audit.py."""
 
     def __init__(self, clock: TrueClock) -> None:
         self._clock = clock
         self.facts: list[Fact] = []
         self.violations: list[Violation] = []
-        self.asked: set[JobId] = set()
+        self.requested: set[JobId] = set()
         self.acknowledged: dict[JobId, str] = {}
         self.gone: set[JobId] = set()
-        """What somebody has deleted."""
+        """Jobs that were deleted."""
         self.starts: Counter[JobId] = Counter()
         self.returned: set[JobId] = set()
         self.lives: dict[JobId, list[int]] = defaultdict(list)
-        """For each operator's retry: how many runs of the job had ended by then."""
+        """For each operator's retry of a job: the number of its runs that had ended before."""
         self.watch = Watch(clock.monotonic)
-        self.almanac = Almanac(clock, self.watch, self.fail, self.note)
+        self.schedule_log = ScheduleLog(clock, self.watch, self.fail, self.note)
         self._runs: Counter[JobId] = Counter()
         self._newest: dict[JobId, Job] = {}
         self._begun: set[tuple[JobId, Lease]] = set()
@@ -93,27 +93,27 @@ class Auditor:
 
     # clients
 
-    def ask(self, client: str, id: JobId) -> None:
-        self.asked.add(id)
-        self.note(client, id, "asks")
+    def request_sent(self, client: str, id: JobId) -> None:
+        self.requested.add(id)
+        self.note(client, id, "requests it")
 
-    def acknowledge(self, client: str, asked: JobId, id: JobId, status: str) -> None:
-        self.note(client, asked, f"was told: {status}" + (f", it is {id}" if id != asked else ""))
+    def acknowledge(self, client: str, requested: JobId, id: JobId, status: str) -> None:
+        self.note(client, requested, f"gets the reply: {status}" + (f", it is {id}" if id != requested else ""))
         if status != "refused":
-            self.acknowledged[id] = asked
+            self.acknowledged[id] = requested
 
     # the store
 
-    def moved(self, old: Job | None, job: Job, who: str, verb: str) -> None:
-        """A job was written."""
+    def job_written(self, old: Job | None, job: Job, who: str, verb: str) -> None:
+        """Called for every write of a job."""
         if job.unique_key is not None:
             self._hold(job, job.unique_key)
         if job.schedule is not None:
-            self.almanac.moved(old, job)
+            self.schedule_log.job_written(old, job)
         before = "nothing" if old is None else old.state.value
         if old is not None and old.state is job.state:
             if verb == "change" and old.expires_at is not None and job.expires_at is None:
-                # Pending past its expires_at, it was met as expired, and retried.
+                # It was pending past its expires_at, so it counted as expired, and was retried.
                 self.lives[job.id].append(self._runs[job.id])
             return
         lease = f" under {job.lease[:6]}, attempt {job.attempt}" if job.lease else ""
@@ -125,11 +125,11 @@ class Auditor:
         if old.state.final and verb == "change":
             self.lives[job.id].append(self._runs[job.id])
 
-    def deleted(self, job: Job, at: datetime, who: str) -> None:
+    def job_deleted(self, job: Job, at: datetime, who: str) -> None:
         self.note(who, job.id, f"deletes it, {job.state}")
         self.gone.add(job.id)
         if job.schedule is not None:
-            self.almanac.deleted(job, at)
+            self.schedule_log.job_deleted(job, at)
 
     def _hold(self, job: Job, key: str) -> None:
         holders = self._holders[key]
@@ -137,33 +137,33 @@ class Auditor:
         if len(holders) > 1:
             self.fail("I7", job.id, f"unique key {key!r} is held by {', '.join(sorted(holders))}")
 
-    def beat(self, worker: WorkerId, until: datetime, now: datetime) -> None:
+    def beat_received(self, worker: WorkerId, until: datetime, now: datetime) -> None:
         if until > now:
             self._until[worker] = max(until, self._until.get(worker, until))
         else:
             self._until.pop(worker, None)
 
-    def settled(self, outcome: Outcome, before: Job | None) -> None:
-        """The store accepted an outcome; `before` is the job as it was."""
-        told = (outcome.id, outcome.lease, outcome.ending, outcome.finished_at)
-        if told in self._settled:
+    def outcome_accepted(self, outcome: Outcome, before: Job | None) -> None:
+        """Called when the store accepts an outcome; `before` is the job before the write."""
+        key = (outcome.id, outcome.lease, outcome.ending, outcome.finished_at)
+        if key in self._settled:
             return
-        self._settled.add(told)
+        self._settled.add(key)
         self._runs[outcome.id] += 1
         self.note("store", outcome.id, f"accepts {outcome.ending} of {outcome.lease[:6]}")
         if before is None or before.state is not State.RUNNING or before.lease != outcome.lease:
-            self.fail("I5", outcome.id, f"the outcome of {outcome.lease[:6]} was accepted, which does not hold it")
+            self.fail("I5", outcome.id, f"the outcome of {outcome.lease[:6]} was accepted, which does not hold the job")
         elif outcome.crash and (until := self._until.get(before.worker or "")) and until > outcome.finished_at:
-            self.fail("I5", outcome.id, f"taken for crashed, although {before.worker} had beaten in time")
+            self.fail("I5", outcome.id, f"counted as crashed, although {before.worker} had sent a beat in time")
 
-    # the workers
+    # workers
 
     def join(self, host: Host, slots: int, limits: Mapping[str, int]) -> None:
         self._limits.update({(host.name, task): limit for task, limit in {**limits, TOTAL: slots}.items()})
 
     @contextmanager
     def run(self, host: Host, job: Job) -> Iterator[Run]:
-        """Around the body of a task."""
+        """Records one run; wraps the body of a task."""
         run = Run(self, host, job)
         self._start(run)
         try:
@@ -198,7 +198,7 @@ class Auditor:
 
     def effect(self, run: Run) -> None:
         self.note(run.host.name, run.job.id, f"effect of {run.lease[:6]}")
-        # A process that was stopped cannot know, in the instant it goes on, that its time is over.
+        # In the instant a frozen process goes on it cannot know yet that its lease has run out.
         waking = run.host.woke_at == self._clock.monotonic()
         newest = self._newest[run.job.id]
         if newest.runs > run.job.runs and not waking:
@@ -218,5 +218,5 @@ class Run(NamedTuple):
         return self.job.lease or ""
 
     def effect(self) -> None:
-        """Something the world can see."""
+        """Records an effect that is visible outside of the process."""
         self.auditor.effect(self)

@@ -1,4 +1,4 @@
-"""Bugs to plant: each breaks one rule of the engine, and the simulation must find it."""
+"""Bugs that can be planted: each breaks one rule of the engine, and the simulation must find it."""
 
 from __future__ import annotations
 
@@ -19,54 +19,53 @@ from mainspring.stores.memory.store import MemoryStore
 from mainspring.stores.memory.workers import WorkerTable
 from mainspring.stores.rules import settle
 from mainspring.task.handle import Handle
-from mainspring.worker import claims
-from mainspring.worker import heartbeat as pulse
+from mainspring.worker import claims, heartbeat
 from mainspring.worker.rescue import OrphanRescue
 from mainspring.worker.worker import Worker
 
 from . import schedule_bugs
-from .patch import swap
+from .patch import patch
 
 
 class Bug(NamedTuple):
-    broken: str
+    description: str
     plant: Callable[[], AbstractContextManager[None]]
 
 
 def _finish_without_fence() -> AbstractContextManager[None]:
     fenced = MemoryStore._settle
 
-    def whoever(self: MemoryStore, outcome: Outcome) -> bool:
+    def unfenced(self: MemoryStore, outcome: Outcome) -> bool:
         job = self._jobs.get(outcome.id)
         return fenced(self, replace(outcome, lease=job.lease) if job and job.lease else outcome)
 
-    return swap(MemoryStore, "_settle", whoever)
+    return patch(MemoryStore, "_settle", unfenced)
 
 
 def _sweep_the_living() -> AbstractContextManager[None]:
-    return swap(WorkerTable, "alive", lambda self, worker, now: False)
+    return patch(WorkerTable, "alive", lambda self, worker, now: False)
 
 
 def _hasty_takeover() -> AbstractContextManager[None]:
     fenced = MemoryStore._settle
 
     def hasty(self: MemoryStore, outcome: Outcome) -> bool:
-        with swap(self._workers, "alive", lambda worker, now: False):
+        with patch(self._workers, "alive", lambda worker, now: False):
             return fenced(self, outcome)
 
-    return swap(MemoryStore, "_settle", hasty)
+    return patch(MemoryStore, "_settle", hasty)
 
 
 def _no_refund() -> AbstractContextManager[None]:
-    return swap(finish, "settle", lambda job, outcome: settle(job, replace(outcome, refund=False)))
+    return patch(finish, "settle", lambda job, outcome: settle(job, replace(outcome, refund=False)))
 
 
 def _uncounted_crash() -> AbstractContextManager[None]:
-    return swap(finish, "settle", lambda job, outcome: settle(job, replace(outcome, crash=False)))
+    return patch(finish, "settle", lambda job, outcome: settle(job, replace(outcome, crash=False)))
 
 
 def _forgotten_orphans() -> AbstractContextManager[None]:
-    return swap(OrphanRescue, "hear", lambda self, strays: None)
+    return patch(OrphanRescue, "hear", lambda self, strays: None)
 
 
 def _same_id_twice() -> AbstractContextManager[None]:
@@ -79,30 +78,30 @@ def _same_id_twice() -> AbstractContextManager[None]:
             jobs.setdefault(old.id, old)
         return answer
 
-    return swap(enqueue, "enqueue_one", forgetful)
+    return patch(enqueue, "enqueue_one", forgetful)
 
 
 def _ignored_key() -> AbstractContextManager[None]:
-    return swap(JobTable, "holder", lambda self, job: (None, None))
+    return patch(JobTable, "holder", lambda self, job: (None, None))
 
 
 def _deaf_clock() -> AbstractContextManager[None]:
     async def deaf(self: StoreClock, time: Any) -> None:
         return None
 
-    return swap(StoreClock, "learn", deaf)
+    return patch(StoreClock, "learn", deaf)
 
 
 def _late_letting_go() -> AbstractContextManager[None]:
-    return swap(pulse, "LET_GO", 1.6)
+    return patch(heartbeat, "LET_GO", 1.6)
 
 
 def _claims_in_silence() -> AbstractContextManager[None]:
-    return swap(Worker, "_fall_silent", lambda self: self._slots.lose())
+    return patch(Worker, "_fall_silent", lambda self: self._slots.lose())
 
 
 def _no_limit() -> AbstractContextManager[None]:
-    return swap(claims, "_groups", lambda rooms: [(None if rooms is None else list(rooms), None)])
+    return patch(claims, "_groups", lambda rooms: [(None if rooms is None else list(rooms), None)])
 
 
 def _hopeful_enqueue() -> AbstractContextManager[None]:
@@ -114,22 +113,22 @@ def _hopeful_enqueue() -> AbstractContextManager[None]:
         except StoreUnavailable:
             return [Handle(self, Enqueued(job.id)) for job in jobs]
 
-    return swap(Mainspring, "hand_over", hopeful)
+    return patch(Mainspring, "hand_over", hopeful)
 
 
 BUGS: Mapping[str, Bug] = {
-    "finish-without-fence": Bug("finish does not ask which run an outcome belongs to", _finish_without_fence),
-    "sweep-the-living": Bug("a sweep takes every worker for silent", _sweep_the_living),
-    "hasty-takeover": Bug("a crash counts although its worker has beaten meanwhile", _hasty_takeover),
+    "finish-without-fence": Bug("finish does not check which run an outcome belongs to", _finish_without_fence),
+    "sweep-the-living": Bug("a sweep counts every worker as silent", _sweep_the_living),
+    "hasty-takeover": Bug("a crash counts although its worker has sent a beat meanwhile", _hasty_takeover),
     "late-letting-go": Bug("a worker without beats keeps its runs beyond the lease", _late_letting_go),
-    "claims-in-silence": Bug("a worker without beats begins what it still claims", _claims_in_silence),
+    "claims-in-silence": Bug("a worker without beats starts jobs that it still claims", _claims_in_silence),
     "no-refund": Bug("snooze and release keep the attempt", _no_refund),
     "uncounted-crash": Bug("a crash is not counted", _uncounted_crash),
-    "forgotten-orphans": Bug("jobs whose claim was never answered are not released", _forgotten_orphans),
-    "same-id-twice": Bug("an enqueue that is repeated writes its job again", _same_id_twice),
-    "ignored-key": Bug("enqueue does not look at keys", _ignored_key),
-    "deaf-clock": Bug("a worker does not learn the store's time", _deaf_clock),
-    "no-limit": Bug("a worker does not look at its tasks' limits", _no_limit),
+    "forgotten-orphans": Bug("jobs whose claim got no reply are not released", _forgotten_orphans),
+    "same-id-twice": Bug("a repeated enqueue writes its job again", _same_id_twice),
+    "ignored-key": Bug("enqueue ignores keys", _ignored_key),
+    "deaf-clock": Bug("a worker does not adjust to the store's clock", _deaf_clock),
+    "no-limit": Bug("a worker ignores the limits of its tasks", _no_limit),
     "hopeful-enqueue": Bug("an enqueue that failed is acknowledged", _hopeful_enqueue),
     **{name: Bug(*bug) for name, bug in schedule_bugs.BUGS.items()},
 }

@@ -1,4 +1,4 @@
-"""A host: a process on a machine with a clock of its own, which can be frozen, or gone."""
+"""A host: a process with a clock of its own, which can freeze or crash."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .loop import TrueClock
 
 
 class Host:
-    """Whatever a process does waits for its clock or for its link. So both stop when it is frozen, and it does.
+    """A process that can be frozen. All it does waits for its clock or for its link, so both stop while it is frozen.
 
-    A crash is a freeze that never ends: nothing is cleaned up, and what was sent already arrives.
+    A crash is a freeze that never ends: nothing is cleaned up, and messages already sent still arrive.
     """
 
     def __init__(self, name: str, world: TrueClock, *, skew: float = 0.0, drift: float = 0.0) -> None:
@@ -22,7 +22,7 @@ class Host:
         self.clock = HostClock(self, skew, drift)
         self.dead = False
         self.woke_at = -1.0
-        """When it was last thawed."""
+        """True time of the last thaw."""
         self._until = 0.0
         self._going = asyncio.Event()
         self._going.set()
@@ -35,13 +35,13 @@ class Host:
     def freeze(self) -> None:
         self._going.clear()
 
-    def rest(self, seconds: float) -> None:
-        """Frozen for so long, and at least as long as anybody has said before."""
+    def freeze_for(self, seconds: float) -> None:
+        """Freezes for `seconds`, and at least until the end of any earlier freeze."""
         self._until = max(self._until, self.world.monotonic() + seconds)
         self.freeze()
 
     @property
-    def rested(self) -> bool:
+    def may_thaw(self) -> bool:
         return self.world.monotonic() >= self._until
 
     def crash(self) -> None:
@@ -49,7 +49,7 @@ class Host:
         self.freeze()
 
     def thaw(self) -> None:
-        """Goes on as if nothing had been: timers that came due meanwhile fire now, in their order."""
+        """Goes on: timers that came due meanwhile fire now, in order."""
         if self.frozen and not self.dead:
             self.woke_at = self.world.monotonic()
             self._going.set()
@@ -68,7 +68,7 @@ class Host:
 
 
 class HostTimer:
-    """A timer that waits on while its host is frozen."""
+    """A timer that does not fire while its host is frozen."""
 
     __slots__ = ("_act", "_handle")
 
@@ -86,7 +86,7 @@ class HostTimer:
 
 
 class HostClock:
-    """A wrong clock: `skew` seconds off at first, and faster than the world's by the share `drift`."""
+    """A wrong clock: off by `skew` seconds at first, and faster than true time by the factor `1 + drift`."""
 
     real = False
 

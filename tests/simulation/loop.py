@@ -1,4 +1,4 @@
-"""An event loop whose time is virtual: it jumps to the next timer as soon as everything waits."""
+"""An event loop with virtual time: it jumps to the next timer as soon as every task waits."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from datetime import datetime, timedelta
 from mainspring.clock import Timer
 from mainspring.testing.clock import START
 
-# Steps at one instant after which something is taken to spin.
-SPIN = 50_000
+# Loop iterations without time passing after which a task is assumed to spin.
+MAX_IDLE_STEPS = 50_000
 
 
 class Stuck(Exception):
-    """The world cannot go on: everything waits for nothing, or something spins."""
+    """The simulation cannot go on: every task waits and no timer is set, or a task spins."""
 
 
-class _Jumper(selectors.SelectSelector):
-    """Never waits: what the loop would wait for is added to its time."""
+class _JumpSelector(selectors.SelectSelector):
+    """A selector that never waits: it adds the timeout to the virtual time instead."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,35 +29,35 @@ class _Jumper(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            raise Stuck("everything waits, and nothing is due")
+            raise Stuck("every task waits, and nothing is due")
         if timeout > 0:
             self.micros += max(1, round(timeout * 1_000_000))
             self._steps = 0
         self._steps += 1
-        if self._steps > SPIN:
-            raise Stuck(f"{SPIN} steps without time passing")
+        if self._steps > MAX_IDLE_STEPS:
+            raise Stuck(f"{MAX_IDLE_STEPS} steps without time passing")
         return []
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """One thread, no sockets. asyncio's own timeouts are virtual here too, and no step costs a system call."""
+    """One thread, no sockets, no system calls. asyncio's own timeouts are virtual too."""
 
     def __init__(self) -> None:
-        self._jumper = _Jumper()
-        super().__init__(self._jumper)
+        self._selector = _JumpSelector()
+        super().__init__(self._selector)
 
     def time(self) -> float:
-        return self._jumper.micros / 1_000_000
+        return self._selector.micros / 1_000_000
 
     def elapsed(self) -> timedelta:
-        return timedelta(microseconds=self._jumper.micros)
+        return timedelta(microseconds=self._selector.micros)
 
     def _write_to_self(self) -> None:
-        """Nobody has to be woken: there is no other thread."""
+        """Does nothing: there is no other thread that could wake the loop."""
 
 
 class TrueClock:
-    """The time of the world, which the store tells everybody."""
+    """The true time; it is also the store's clock."""
 
     real = False
 

@@ -1,4 +1,4 @@
-"""A link: one process's way to the store, which may be slow, lossy or cut. The store itself is never at fault."""
+"""The network: a link from one process to the store, which may be slow, lossy or cut."""
 
 from __future__ import annotations
 
@@ -11,56 +11,57 @@ from typing import Any, cast
 from mainspring.errors import StoreUnavailable
 from mainspring.store import Keeper, Store
 
+from .audited_store import AuditedStore
 from .host import Host
-from .ledger import Ledger
 
 Verb = Callable[[], Awaitable[Any]]
 
-# What is kept for the service has no part in a plan: how often somebody looks at it must not change what a seed means.
-# Nor has what workers count to keep it: the depth of queues, and the job in each that is due first.
-SERVES = "serves"
-SERVICE = frozenset({"queues", *(name for name in vars(Keeper) if not name.startswith("_"))})
+# Verbs for documents, audit, feed and queue depths bypass the faults: how often they are called must not change what a
+# seed means.
+BYPASS = "bypass"
+BYPASS_VERBS = frozenset({"queues", *(name for name in vars(Keeper) if not name.startswith("_"))})
 
-# Seconds after which a caller gives up a request that has not arrived.
-DEADLINE = 5.0
-# The least and the most a message takes on a good day, in seconds.
-NEAR, FAR = 0.0005, 0.05
+# A caller gives up a request that has not arrived after this time.
+DEADLINE_SECONDS = 5.0
+# Delay of a message on a healthy link.
+MIN_DELAY_SECONDS = 0.0005
+MAX_DELAY_SECONDS = 0.05
 
 
 class Link:
-    """A store for one host. A call may fail before the store hears of it, after it was done, or long before it is done.
+    """The store as one host sees it. A call may fail before it reaches the store, while it is under way, or when done.
 
-    Messages under way belong to the world: neither a crash nor a freeze of their sender stops them.
+    Messages under way arrive even if their sender crashes or freezes. The store itself never fails.
     """
 
-    def __init__(self, host: Host, ledger: Ledger, chance: Random) -> None:
+    def __init__(self, host: Host, store: AuditedStore, chance: Random) -> None:
         self._host = host
-        self._ledger = ledger
+        self._store = store
         self._chance = chance
-        self._given_up: list[asyncio.Task[None]] = []
-        self.far = FAR
-        """The most a message takes now."""
+        self._late_requests: list[asyncio.Task[None]] = []
+        self.max_delay = MAX_DELAY_SECONDS
+        """The present maximum delay of a message, in seconds."""
         self.loss = 0.0
-        """The share of calls that fail now: half of them before they are done, half after."""
+        """Share of calls that fail: half of them before they are done, half after."""
         self.cut = False
         self.hangs = False
-        """Calls over a cut link fail after the deadline; otherwise at once."""
-        self.ambush: str | None = None
-        """Where in its next firing the process crashes."""
+        """Whether calls over a cut link fail after the deadline instead of at once."""
+        self.crash_point: str | None = None
+        """The point of its next firing at which the process crashes; None if it does not."""
         self.crash: Callable[[], None] = host.crash
 
     @property
-    def good(self) -> bool:
-        return self.far == FAR and not self.loss and not self.cut
+    def healthy(self) -> bool:
+        return self.max_delay == MAX_DELAY_SECONDS and not self.loss and not self.cut
 
     def heal(self) -> None:
-        self.far, self.loss, self.cut = FAR, 0.0, False
+        self.max_delay, self.loss, self.cut = MAX_DELAY_SECONDS, 0.0, False
 
     def clear(self) -> None:
-        """Healthy, and nothing old is under way."""
+        """Heals the link and drops late requests."""
         self.heal()
-        self.ambush = None
-        for message in self._given_up:
+        self.crash_point = None
+        for message in self._late_requests:
             message.cancel()
 
     def store(self) -> Store:
@@ -70,23 +71,23 @@ class Link:
         return self.store()
 
     def __getattr__(self, name: str) -> Any:
-        verb = getattr(self._ledger, name)
+        verb = getattr(self._store, name)
         if not inspect.iscoroutinefunction(verb):
             return verb
-        return lambda *args, **given: self._call(_part(name, given), lambda: verb(*args, **given))
+        return lambda *args, **given: self._call(_verb_name(name, given), lambda: verb(*args, **given))
 
     async def _call(self, name: str, verb: Verb) -> Any:
         await self._host.awake()
-        if name == SERVES:
+        if name == BYPASS:
             return await verb()
-        if name == "fire" and self.ambush is not None and not self.cut:
-            return await self._crashing(self.ambush, verb)
+        if name == "fire" and self.crash_point is not None and not self.cut:
+            return await self._crash_at(self.crash_point, verb)
         fails = self._chance.random() < self.loss
         arrives = not fails or self._chance.random() < 0.5
-        there, back = self._chance.uniform(NEAR, self.far), self._chance.uniform(NEAR, self.far)
-        if there > DEADLINE:
-            self._given_up.append(asyncio.create_task(self._arrive(there, name, verb)))
-            await self._host.world.sleep(DEADLINE)
+        there, back = (self._chance.uniform(MIN_DELAY_SECONDS, self.max_delay) for _ in range(2))
+        if there > DEADLINE_SECONDS:
+            self._late_requests.append(asyncio.create_task(self._deliver_late(there, name, verb)))
+            await self._host.world.sleep(DEADLINE_SECONDS)
             return await self._fail(name, "no answer in time")
         await self._host.world.sleep(there)
         if self.cut or not arrives:
@@ -98,9 +99,9 @@ class Link:
         await self._host.awake()
         return answer
 
-    async def _crashing(self, point: str, verb: Verb) -> Any:
-        self.ambush = None
-        self._ledger.crashes(self._host.name, f"crashes at a firing, {point}")
+    async def _crash_at(self, point: str, verb: Verb) -> Any:
+        self.crash_point = None
+        self._store.note_crash(self._host.name, f"crashes at a firing, {point}")
         answer = None if point == "before" else await self._do("fire", verb)
         if point == "after":
             self._host.clock.call_later(0, self.crash)
@@ -109,22 +110,22 @@ class Link:
         await self._host.awake()
         return answer
 
-    async def _arrive(self, seconds: float, name: str, verb: Verb) -> None:
+    async def _deliver_late(self, seconds: float, name: str, verb: Verb) -> None:
         await self._host.world.sleep(seconds)
         if not self.cut:
             await self._do(name, verb)
 
     async def _do(self, name: str, verb: Verb) -> Any:
-        self._ledger.by = (self._host.name, name)
+        self._store.by = (self._host.name, name)
         return await verb()
 
     async def _fail(self, name: str, why: str) -> None:
         if self.cut and self.hangs:
-            await self._host.world.sleep(DEADLINE)
+            await self._host.world.sleep(DEADLINE_SECONDS)
         await self._host.awake()
         raise StoreUnavailable(f"{name}: {why}")
 
 
-def _part(name: str, given: Mapping[str, Any]) -> str:
-    """The verb as the plan knows it."""
-    return SERVES if name in SERVICE or (name == "jobs" and given.get("sort") == "due") else name
+def _verb_name(name: str, given: Mapping[str, Any]) -> str:
+    """The name of the verb; BYPASS for those without faults."""
+    return BYPASS if name in BYPASS_VERBS or (name == "jobs" and given.get("sort") == "due") else name

@@ -1,4 +1,4 @@
-"""A member of the cluster: one process with its host, its link, its app and, if it works, its worker."""
+"""A node of the cluster: one process with its host, link and app, and with a worker if it runs jobs."""
 
 from __future__ import annotations
 
@@ -7,100 +7,102 @@ from random import Random
 
 from mainspring.app import Mainspring
 
+from .audited_store import AuditedStore
 from .auditor import Auditor
 from .host import Host
-from .ledger import Ledger
 from .network import Link
-from .plan import Ambush, Crash, Cut, Fault, Freeze, Leave, Loss, Plan, Slow
+from .plan import Crash, CrashAtFiring, Cut, Fault, Freeze, Loss, Plan, Slow, Stop
 from .schedule_plan import declare
 from .tasks import register
 
-# Seconds in which a process is itself again after a trouble: calls under way end, the next ones are made.
-RECOVERY = 10.0
+# Time in which a process recovers from a fault: calls under way end, and the next ones are made.
+RECOVERY_SECONDS = 10.0
 
 
-class Member:
-    def __init__(self, host: Host, plan: Plan, ledger: Ledger, auditor: Auditor, release: int = 0) -> None:
+class Node:
+    """One process of the cluster: a worker, a client or the operator."""
+
+    def __init__(self, host: Host, plan: Plan, store: AuditedStore, auditor: Auditor, release: int = 0) -> None:
         self.host = host
         self._watch = auditor.watch
-        self._lag = plan.settings["beat"] + RECOVERY
-        entries = plan.agenda.releases[release]
-        self._makes = {entry.name for entry in entries if entry.computed}
-        self.link = Link(host, ledger, Random(f"{plan.seed} {host.name}"))
+        self._lag = plan.settings["beat"] + RECOVERY_SECONDS
+        entries = plan.schedule_plan.releases[release]
+        self._computes = {entry.name for entry in entries if entry.computed}
+        self.link = Link(host, store, Random(f"{plan.seed} {host.name}"))
         self.link.crash = self._crash
         self.app = Mainspring(self.link.store(), clock=host.clock, instance_id=host.name, **plan.settings)
         register(self.app, host, auditor)
         declare(self.app, entries)
         self.main: asyncio.Task[None] | None = None
-        self._leaving = asyncio.Event()
-        self._told = False
+        self._stopping = asyncio.Event()
+        self._stop_requested = False
 
     @property
     def works(self) -> bool:
-        return self.main is not None and not self.host.dead and not self._told
+        return self.main is not None and not self.host.dead and not self._stop_requested
 
     def work(self, slots: int) -> None:
         self.main = asyncio.create_task(self._work(slots))
-        self._look()
+        self._update_health()
 
     async def _work(self, slots: int) -> None:
         async with self.app.worker(concurrency=slots):
-            await self._leaving.wait()
+            await self._stopping.wait()
 
-    def leave(self) -> None:
-        self._told = True
-        self.host.clock.call_later(0, self._leaving.set)
-        self._look()
+    def stop(self) -> None:
+        self._stop_requested = True
+        self.host.clock.call_later(0, self._stopping.set)
+        self._update_health()
 
     def heal(self) -> None:
-        """All is well, and nothing old is under way."""
+        """Ends all faults and drops late requests."""
         self.link.clear()
         self.host.thaw()
-        self._look()
+        self._update_health()
 
-    def rest(self, seconds: float) -> None:
-        self.host.rest(seconds)
+    def freeze_for(self, seconds: float) -> None:
+        self.host.freeze_for(seconds)
         self.host.world.call_later(seconds, self._wake)
-        self._look()
+        self._update_health()
 
     def _wake(self) -> None:
-        if self.host.rested:
+        if self.host.may_thaw:
             self.host.thaw()
-        self._look()
+        self._update_health()
 
     def _crash(self) -> None:
         self.host.crash()
-        self._look()
+        self._update_health()
 
-    def _mend(self) -> None:
+    def _heal_link(self) -> None:
         self.link.heal()
-        self._look()
+        self._update_health()
 
-    def _look(self) -> None:
-        """Tells whether it can be relied on, once what is under way has come to its end."""
-        if self.works and not self.host.frozen and self.link.good:
-            self._watch.well(self.host.name, self._lag, self._makes)
+    def _update_health(self) -> None:
+        """Records whether the node is healthy; it counts as recovered once calls under way have ended."""
+        if self.works and not self.host.frozen and self.link.healthy:
+            self._watch.mark_healthy(self.host.name, self._lag, self._computes)
         else:
-            self._watch.ill(self.host.name)
-            self._lag = max(self._lag, self.link.far + RECOVERY)
+            self._watch.mark_unhealthy(self.host.name)
+            self._lag = max(self._lag, self.link.max_delay + RECOVERY_SECONDS)
 
-    def suffer(self, move: Fault) -> None:
+    def apply(self, move: Fault) -> None:
         match move:
             case Crash():
                 self.host.crash()
-            case Ambush(point=point):
-                self.link.ambush = point
-            case Leave():
-                self.leave()
+            case CrashAtFiring(point=point):
+                self.link.crash_point = point
+            case Stop():
+                self.stop()
             case Freeze(span=span):
-                self.rest(span)
+                self.freeze_for(span)
             case Cut(span=span, hangs=hangs):
                 self.link.cut, self.link.hangs = True, hangs
-                self.host.world.call_later(span, self._mend)
+                self.host.world.call_later(span, self._heal_link)
             case Loss(span=span, share=share):
                 self.link.loss = share
-                self.host.world.call_later(span, self._mend)
-            case Slow(span=span, far=far):
-                self.link.far = far
-                self.host.world.call_later(span, self._mend)
-        self._look()
+                self.host.world.call_later(span, self._heal_link)
+            case Slow(span=span, max_delay=max_delay):
+                self.link.max_delay = max_delay
+                self.host.world.call_later(span, self._heal_link)
+        self._update_health()

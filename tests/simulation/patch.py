@@ -1,4 +1,4 @@
-"""Puts something else in the place of an attribute, for a while."""
+"""Replaces an attribute for the duration of a block."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 @contextmanager
-def swap(owner: Any, name: str, other: Any) -> Iterator[None]:
+def patch(owner: Any, name: str, other: Any) -> Iterator[None]:
     mine = getattr(owner, name)
     setattr(owner, name, other)
     try:

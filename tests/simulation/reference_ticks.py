@@ -1,4 +1,4 @@
-"""The ticks that a schedule ought to have, found slowly and plainly, without the engine's own arithmetic."""
+"""The reference ticks of a schedule, computed slowly and simply, without the engine's arithmetic."""
 
 from __future__ import annotations
 
@@ -9,42 +9,51 @@ from zoneinfo import ZoneInfo
 from mainspring.schedule.record import Spec
 from mainspring.trigger import Cron, Every, Window
 
-_MICROSECOND, _SECOND, _DAY = timedelta(microseconds=1), timedelta(seconds=1), timedelta(days=1)
+_MICROSECOND = timedelta(microseconds=1)
+_SECOND = timedelta(seconds=1)
+_DAY = timedelta(days=1)
 
 
 def ticks(spec: Spec, anchor: datetime, after: datetime, until: datetime) -> list[datetime]:
-    """All of them later than `after` and not later than `until`."""
+    """The ticks later than `after` and not later than `until`, sorted."""
     until = min(until, spec.end_at or until)
-    kept = {tick for tick in raw(spec, anchor, after, until) if omission(spec, tick) is None and not _shut(spec, tick)}
+    kept = {
+        tick
+        for tick in trigger_ticks(spec, anchor, after, until)
+        if omission(spec, tick) is None and not _is_closed(spec, tick)
+    }
     if spec.window is not None and spec.window.outside == "move":
-        kept |= {opening for opening in _openings(spec.window, after, until) if _moved(spec, anchor, opening)}
+        kept |= {
+            opening for opening in _openings(spec.window, after, until) if _receives_moved_tick(spec, anchor, opening)
+        }
     return sorted(kept)
 
 
 def omitted(spec: Spec, anchor: datetime, after: datetime, until: datetime) -> list[tuple[datetime, str]]:
-    """The ticks of its trigger that it does not have, and why."""
+    """The ticks of its trigger that the schedule omits, each with the reason."""
     until = min(until, spec.end_at or until)
-    found = [(tick, omission(spec, tick)) for tick in raw(spec, anchor, after, until)]
+    found = [(tick, omission(spec, tick)) for tick in trigger_ticks(spec, anchor, after, until)]
     return [(tick, why) for tick, why in found if why is not None]
 
 
 def omission(spec: Spec, tick: datetime) -> str | None:
-    if _excluded(spec, tick):
+    """Why the schedule omits a tick; None if it does not."""
+    if _is_excluded(spec, tick):
         return "excluded"
-    return "window" if _shut(spec, tick) and spec.window and spec.window.outside == "skip" else None
+    return "window" if _is_closed(spec, tick) and spec.window and spec.window.outside == "skip" else None
 
 
-def _excluded(spec: Spec, at: datetime) -> bool:
+def _is_excluded(spec: Spec, at: datetime) -> bool:
     return at.astimezone(ZoneInfo(spec.trigger.tz)).date() in spec.exclude
 
 
-def open(spec: Spec, at: datetime) -> bool:
-    """Whether it may run at this instant, tick or not."""
-    return omission(spec, at) is None and not _shut(spec, at) and at <= (spec.end_at or at)
+def is_open(spec: Spec, at: datetime) -> bool:
+    """Whether the schedule may run at this instant, tick or not."""
+    return omission(spec, at) is None and not _is_closed(spec, at) and at <= (spec.end_at or at)
 
 
-def raw(spec: Spec, anchor: datetime, after: datetime, until: datetime) -> Iterator[datetime]:
-    """What the trigger alone says."""
+def trigger_ticks(spec: Spec, anchor: datetime, after: datetime, until: datetime) -> Iterator[datetime]:
+    """The ticks of the trigger alone."""
     trigger = spec.trigger
     if isinstance(trigger, Every):
         yield from _grid(trigger.span, anchor, after, until)
@@ -85,7 +94,7 @@ def _is_tick(wall: datetime, before: datetime, wanted: list[set[int]], follows: 
         return follows or not wall.fold
     if follows:
         return False
-    # If the clocks were put forward, what they left out runs now, once.
+    # If clocks were put forward, times in the gap run now, once.
     left_out, end = before.replace(tzinfo=None) + _SECOND, wall.replace(tzinfo=None)
     while left_out < end:
         if _matches(left_out, wanted):
@@ -108,10 +117,10 @@ def _values(field: str, top: int) -> set[int]:
     return found
 
 
-# windows, which are in UTC here
+# windows; in UTC in this simulation
 
 
-def _shut(spec: Spec, tick: datetime) -> bool:
+def _is_closed(spec: Spec, tick: datetime) -> bool:
     if spec.window is None:
         return False
     opens, closes, now = time.fromisoformat(spec.window.opens), time.fromisoformat(spec.window.closes), tick.time()
@@ -126,21 +135,21 @@ def _openings(window: Window, after: datetime, until: datetime) -> Iterator[date
         opening += _DAY
 
 
-def _moved(spec: Spec, anchor: datetime, opening: datetime) -> bool:
-    """Whether a tick is moved to this opening: one before it, or before those on dates that are left out."""
-    if _excluded(spec, opening):
+def _receives_moved_tick(spec: Spec, anchor: datetime, opening: datetime) -> bool:
+    """Whether a tick is moved to this opening: from the closed time before it, or from before an excluded date."""
+    if _is_excluded(spec, opening):
         return False
-    while not _waits(spec, anchor, opening):
+    while not _has_waiting_tick(spec, anchor, opening):
         opening -= _DAY
-        if not _excluded(spec, opening):
+        if not _is_excluded(spec, opening):
             return False
     return True
 
 
-def _waits(spec: Spec, anchor: datetime, opening: datetime) -> bool:
-    """Whether a tick falls into the time before this opening in which the window is shut."""
+def _has_waiting_tick(spec: Spec, anchor: datetime, opening: datetime) -> bool:
+    """Whether a tick falls into the closed time before this opening."""
     assert spec.window is not None
     closed = datetime.combine(opening.date(), time.fromisoformat(spec.window.closes), UTC)
     closed -= _DAY if closed >= opening else timedelta(0)
-    before = raw(spec, anchor, closed - _MICROSECOND, opening - _MICROSECOND)
-    return any(not _excluded(spec, tick) for tick in before)
+    before = trigger_ticks(spec, anchor, closed - _MICROSECOND, opening - _MICROSECOND)
+    return any(not _is_excluded(spec, tick) for tick in before)

@@ -1,4 +1,4 @@
-"""Bugs to plant in what schedules rest on: each breaks one rule of the engine."""
+"""Bugs that can be planted in the code for schedules: each breaks one rule of the engine."""
 
 from __future__ import annotations
 
@@ -13,29 +13,26 @@ from mainspring.control import schedules
 from mainspring.errors import StoreUnavailable
 from mainspring.ids import JobId
 from mainspring.records.job import NewJob, State
-from mainspring.schedule import edit as amendment
-from mainspring.schedule import job_ended as aftermath
-from mainspring.schedule import plan
-from mainspring.schedule import status as standing
+from mainspring.schedule import edit, job_ended, plan, status
 from mainspring.schedule.record import Fired, Firing, Schedule
 from mainspring.store import Store
 from mainspring.stores.memory import fire
-from mainspring.stores.memory import schedules as series
+from mainspring.stores.memory import schedules as memory_schedules
 from mainspring.stores.memory.enqueue import enqueue
 from mainspring.worker import scheduler
 from mainspring.worker.scheduler import Scheduler
 
-from .patch import swap
+from .patch import patch
 
 Plant = Callable[[], AbstractContextManager[None]]
 
 
 def _fire_without_looking() -> AbstractContextManager[None]:
-    return swap(fire, "standing", lambda firing, revision: True)
+    return patch(fire, "standing", lambda firing, revision: True)
 
 
 def _advance_without_job() -> AbstractContextManager[None]:
-    return swap(fire, "enqueue", lambda jobs, news, now: [])
+    return patch(fire, "enqueue", lambda jobs, news, now: [])
 
 
 def _job_without_advance() -> AbstractContextManager[None]:
@@ -47,7 +44,7 @@ def _job_without_advance() -> AbstractContextManager[None]:
             return Fired(False)
         return fire_one(jobs, ledger, firing, now)
 
-    return swap(fire, "fire_one", torn)
+    return patch(fire, "fire_one", torn)
 
 
 @contextmanager
@@ -57,22 +54,22 @@ def _ticks_without_key() -> Iterator[None]:
     def keyless(*given: Any) -> NewJob:
         return replace(job_of(*given), idempotency_key=None)
 
-    with swap(scheduler, "job_of", keyless), swap(schedules, "job_of", keyless):
+    with patch(scheduler, "job_of", keyless), patch(schedules, "job_of", keyless):
         yield
 
 
-def _unheard(state: State | None) -> Plant:
+def _ignored_end(state: State | None) -> Plant:
     def plant() -> AbstractContextManager[None]:
         def deaf(row: Schedule, id: JobId, how: State | None, *rest: Any) -> Schedule:
-            return row if how is state else aftermath.after_job_ended(row, id, how, *rest)
+            return row if how is state else job_ended.after_job_ended(row, id, how, *rest)
 
-        return swap(series, "after_job_ended", deaf)
+        return patch(memory_schedules, "after_job_ended", deaf)
 
     return plant
 
 
-def _unheard_success() -> AbstractContextManager[None]:
-    return swap(series, "after_dependency_succeeded", lambda row, at: row)
+def _ignored_success() -> AbstractContextManager[None]:
+    return patch(memory_schedules, "after_dependency_succeeded", lambda row, at: row)
 
 
 def _catch_up_twice() -> AbstractContextManager[None]:
@@ -84,19 +81,19 @@ def _catch_up_twice() -> AbstractContextManager[None]:
             self._note("missed", "catch_up", tick)
         return tick
 
-    return swap(plan._Draft, "_late", twice)
+    return patch(plan._Draft, "_late", twice)
 
 
 def _doubling_resume() -> AbstractContextManager[None]:
     def doubling(row: Schedule, *, from_now: bool, now: datetime) -> Firing:
-        firing = amendment.resume(row, from_now=from_now, now=now)
+        firing = edit.resume(row, from_now=from_now, now=now)
         return replace(firing, schedule=replace(firing.schedule, next_run_at=row.next_run_at, due_at=row.next_run_at))
 
-    return swap(schedules, "resume", doubling)
+    return patch(schedules, "resume", doubling)
 
 
-class _Insistent:
-    """A store whose caller takes a lost reply for a lost request, and writes over what it finds."""
+class _RefiringStore:
+    """A store whose caller takes a lost reply for a lost request, and fires again on the present revision."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -109,9 +106,9 @@ class _Insistent:
             return await self._store.fire(firings, now=now)
         except StoreUnavailable:
             rows = {row.name: row.revision for row in await self._store.schedules(limit=100)}
-            return await self._store.fire([self._again(one, rows) for one in firings], now=now)
+            return await self._store.fire([self._refire(one, rows) for one in firings], now=now)
 
-    def _again(self, firing: Firing, revisions: dict[str, int]) -> Firing:
+    def _refire(self, firing: Firing, revisions: dict[str, int]) -> Firing:
         row = replace(firing.schedule, revision=revisions.get(firing.schedule.name, 0) + 1)
         jobs = tuple(replace(job, id=f"{job.id}-again", idempotency_key=None) for job in firing.jobs)
         ticks = tuple(replace(tick, job_id=tick.job_id and f"{tick.job_id}-again") for tick in firing.ticks)
@@ -122,17 +119,17 @@ def _fired_again() -> AbstractContextManager[None]:
     fire = Scheduler._fire
 
     async def insistent(self: Scheduler, store: Store, *given: Any) -> list[datetime]:
-        return await fire(self, cast(Store, _Insistent(store)), *given)
+        return await fire(self, cast(Store, _RefiringStore(store)), *given)
 
-    return swap(Scheduler, "_fire", insistent)
+    return patch(Scheduler, "_fire", insistent)
 
 
 @contextmanager
 def _late_release() -> Iterator[None]:
     def armed(row: Schedule, now: datetime) -> Schedule:
-        return replace(row, due_at=standing.due(row))
+        return replace(row, due_at=status.due(row))
 
-    with swap(aftermath, "with_due_at", armed), swap(amendment, "with_due_at", armed):
+    with patch(job_ended, "with_due_at", armed), patch(edit, "with_due_at", armed):
         yield
 
 
@@ -142,14 +139,18 @@ def _deaf_to_pauses() -> Iterator[None]:
         return None if next_run_at is None else next_run_at + row.timetable.offset
 
     def paused(row: Schedule, note: str, *, now: datetime) -> Schedule:
-        return replace(amendment.pause(row, note, now=now), due_at=due_at(row, row.next_run_at))
+        return replace(edit.pause(row, note, now=now), due_at=due_at(row, row.next_run_at))
 
-    with swap(standing, "due_at", due_at), swap(plan, "due_at", due_at), swap(schedules, "pause", paused):
+    with (
+        patch(status, "due_at", due_at),
+        patch(plan, "due_at", due_at),
+        patch(schedules, "pause", paused),
+    ):
         yield
 
 
 def _no_overlap_rule() -> AbstractContextManager[None]:
-    return swap(plan, "is_blocked", lambda spec, active: False)
+    return patch(plan, "is_blocked", lambda spec, active: False)
 
 
 def _drifting_grid() -> AbstractContextManager[None]:
@@ -159,24 +160,24 @@ def _drifting_grid() -> AbstractContextManager[None]:
         found = after(draft, tick)
         return None if found is None else found + timedelta(milliseconds=1)
 
-    return swap(plan._Draft, "_after", drifting)
+    return patch(plan._Draft, "_after", drifting)
 
 
 BUGS: dict[str, tuple[str, Plant]] = {
-    "fire-without-looking": ("fire writes over whatever revision is there", _fire_without_looking),
-    "advance-without-job": ("a tick is fired, and its job is not written", _advance_without_job),
-    "job-without-advance": ("now and then a tick's job is written, and nothing else", _job_without_advance),
+    "fire-without-looking": ("fire overwrites any revision", _fire_without_looking),
+    "advance-without-job": ("a tick is fired, but its job is not written", _advance_without_job),
+    "job-without-advance": ("sometimes a tick's job is written, but not its schedule", _job_without_advance),
     "ticks-without-key": ("the jobs of ticks have no key", _ticks_without_key),
-    "unheard-cancel": ("a schedule does not hear that its job was cancelled", _unheard(State.CANCELLED)),
-    "unheard-expiry": ("a schedule does not hear that its job has expired", _unheard(State.EXPIRED)),
-    "unheard-deletion": ("a schedule does not hear that its job was deleted", _unheard(None)),
-    "unheard-death": ("a schedule does not hear that its job is dead", _unheard(State.DEAD)),
-    "catch-up-twice": ("the tick that is caught up is counted as missed too", _catch_up_twice),
-    "doubling-resume": ("what a pause covered is on record as skipped, and fired", _doubling_resume),
-    "fired-again": ("a worker whose firing was not answered fires again", _fired_again),
-    "late-release": ("a tick that was held is released at the next tick only", _late_release),
-    "unheard-success": ("a tick that waits on another schedule does not hear of its success", _unheard_success),
+    "unheard-cancel": ("a schedule is not updated when its job is cancelled", _ignored_end(State.CANCELLED)),
+    "unheard-expiry": ("a schedule is not updated when its job expires", _ignored_end(State.EXPIRED)),
+    "unheard-deletion": ("a schedule is not updated when its job is deleted", _ignored_end(None)),
+    "unheard-death": ("a schedule is not updated when its job dies", _ignored_end(State.DEAD)),
+    "catch-up-twice": ("a tick that is caught up is also counted as missed", _catch_up_twice),
+    "doubling-resume": ("ticks during a pause are recorded as skipped, and fired as well", _doubling_resume),
+    "fired-again": ("a worker whose firing got no reply fires again", _fired_again),
+    "late-release": ("a held tick is released only at the next tick", _late_release),
+    "unheard-success": ("a tick that waits on another schedule is not released by its success", _ignored_success),
     "deaf-to-pauses": ("a paused schedule stays due", _deaf_to_pauses),
-    "no-overlap-rule": ("runs under way keep no tick from being fired", _no_overlap_rule),
-    "drifting-grid": ("each tick is a millisecond later than it ought to be", _drifting_grid),
+    "no-overlap-rule": ("a tick is fired although a run is under way", _no_overlap_rule),
+    "drifting-grid": ("each tick is a millisecond late", _drifting_grid),
 }

@@ -1,4 +1,4 @@
-"""Many seeds, on all cores."""
+"""Plays many seeds, on all cores."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from functools import partial
 
 from .simulation import Verdict, simulate
 
-# Seeds a process takes at a time.
-CHUNK = 5
+# Seeds that a process takes at a time.
+CHUNK_SEEDS = 5
 
 
-def hunt(seeds: Sequence[int], bug: str | None, processes: int) -> Iterator[tuple[int, Verdict | None]]:
-    """Each seed in order, with its verdict if it is not fine."""
+def search(seeds: Sequence[int], bug: str | None, processes: int) -> Iterator[tuple[int, Verdict | None]]:
+    """Yields each seed in order, with its verdict if a rule was broken."""
     judge = partial(_judge, bug)
     if processes == 1:
         yield from map(judge, seeds)
         return
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap(judge, seeds, CHUNK)
+        yield from pool.imap(judge, seeds, CHUNK_SEEDS)
 
 
 def _judge(bug: str | None, seed: int) -> tuple[int, Verdict | None]:

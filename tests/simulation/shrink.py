@@ -1,4 +1,4 @@
-"""Makes a failing plan small."""
+"""Makes a failing plan smaller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .simulation import Verdict, play
 
 
 def shrink(verdict: Verdict, bug: str | None = None) -> Verdict:
-    """The verdict on a plan without the moves that the first violation does not need."""
+    """Returns the verdict on a smaller plan, without the moves that the first violation does not need."""
     size = len(verdict.plan.moves) // 2
     while size:
         start = 0

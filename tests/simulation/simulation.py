@@ -1,4 +1,4 @@
-"""One simulation from its seed to its verdict, the same each time."""
+"""One simulation, from its seed to its verdict; deterministic."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from mainspring.worker import scheduler, worker
 from .auditor import RULES, Fact, Violation
 from .bugs import BUGS
 from .cluster import Cluster
-from .job_audit import audit
+from .job_audit import audit_jobs
 from .loop import Stuck, VirtualLoop
-from .patch import swap
+from .patch import patch
 from .plan import Plan, draw
 
-# Violations that a report lists; the first is the one to look at.
-SHOWN = 5
+# Violations listed in a report. The first is the one to examine.
+MAX_SHOWN_VIOLATIONS = 5
 
 
 class Verdict(Struct, frozen=True):
-    """What became of a plan."""
+    """The result of playing a plan."""
 
     plan: Plan
     violations: list[Violation]
@@ -42,7 +42,7 @@ class Verdict(Struct, frozen=True):
 
     @property
     def digest(self) -> int:
-        """The same for the same story."""
+        """A checksum of all facts: equal for equal stories."""
         return crc32("\n".join(map(repr, self.facts)).encode())
 
     def __str__(self) -> str:
@@ -52,9 +52,9 @@ class Verdict(Struct, frozen=True):
         return f"seed {self.plan.seed} breaks {rule}: {job or 'the cluster'} {what}"
 
     def report(self) -> str:
-        """The plan, what it broke, and the story of the first job that shows it."""
+        """The plan, the broken rules, and the story of the first job that shows one."""
         lines = [str(self.plan), ""]
-        for rule, job, what in self.violations[:SHOWN]:
+        for rule, job, what in self.violations[:MAX_SHOWN_VIOLATIONS]:
             lines += [f"{rule} is broken ({RULES[rule]}):", f"    {job or 'the cluster'} {what}"]
         if not self.fine and (job := self.violations[0].job) is not None:
             lines += ["", f"the story of {job}:"]
@@ -63,15 +63,15 @@ class Verdict(Struct, frozen=True):
 
 
 def simulate(seed: int, bug: str | None = None) -> Verdict:
-    """The verdict on a seed, on the engine as it is or with a bug planted in it."""
+    """Plays the plan of a seed; with `bug`, on an engine with that bug planted."""
     return play(draw(seed), bug)
 
 
 def play(plan: Plan, bug: str | None = None) -> Verdict:
-    """Plays a plan to its end; with `bug`, on an engine that is broken in that way."""
+    """Plays a plan to its end; with `bug`, on an engine with that bug planted."""
     with ExitStack() as stack:
         stack.enter_context(_seeded(plan.seed))
-        stack.enter_context(swap(ids, "_last", 0))  # ids of this process go on from the time before
+        stack.enter_context(patch(ids, "_last", 0))  # else the ids of this process would go on from the last simulation
         if bug is not None:
             stack.enter_context(BUGS[bug].plant())
         runner = stack.enter_context(asyncio.Runner(loop_factory=VirtualLoop))
@@ -82,18 +82,18 @@ def play(plan: Plan, bug: str | None = None) -> Verdict:
             runner.run(_judge(cluster, plan))
         except Stuck as stuck:
             cluster.auditor.fail("W", None, str(stuck))
-        loop.set_exception_handler(lambda *_: None)  # what is left is cleared up
+        loop.set_exception_handler(lambda *_: None)  # tasks that are left are cancelled
         cluster.clear()
         return Verdict(plan, list(cluster.auditor.violations), list(cluster.auditor.facts))
 
 
 async def _judge(cluster: Cluster, plan: Plan) -> None:
     await cluster.play()
-    await audit(cluster.auditor, cluster.ledger, int(plan.settings["max_crashes"]))
+    await audit_jobs(cluster.auditor, cluster.store, int(plan.settings["max_crashes"]))
 
 
 class _Machine:
-    """What a process gets from its machine: random tokens and its number; from the seed instead."""
+    """Replaces the machine's sources of randomness, so that the seed decides: random bytes, ids, process id."""
 
     def __init__(self, seed: int) -> None:
         self.urandom = Random(f"{seed} machine").randbytes
@@ -109,12 +109,12 @@ class _Machine:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Nothing but the seed decides, and nothing is logged."""
+    """Makes the seed the only source of randomness, and turns logging off."""
     machine, logger = _Machine(seed), logging.getLogger("mainspring")
     with ExitStack() as stack:
         for module in (worker, claim):
-            stack.enter_context(swap(module, "os", machine))
+            stack.enter_context(patch(module, "os", machine))
         for module in (scheduler, schedules):
-            stack.enter_context(swap(module, "new_id", machine.new_id))
-        stack.enter_context(swap(logger, "disabled", True))
+            stack.enter_context(patch(module, "new_id", machine.new_id))
+        stack.enter_context(patch(logger, "disabled", True))
         yield

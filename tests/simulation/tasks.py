@@ -1,6 +1,6 @@
-"""The tasks that simulated workers know: each behaves, or misbehaves, in its own way."""
+"""The tasks of simulated workers: each succeeds or fails in its own way."""
 
-# Annotations are evaluated here, once: as text they would be compiled again for each task of each host.
+# No `from __future__ import annotations`: as text they would be compiled again for each task of each host.
 
 import asyncio
 from collections.abc import Mapping
@@ -16,22 +16,22 @@ RETRIES: Mapping[str, int] = {
     "quick": 3, "slow": 3, "flaky": 3, "broken": 2, "sleepy": 1, "late": 1, "stubborn": 3, "narrow": 3,
 }  # fmt: skip
 LIMITS: Mapping[str, int] = {"narrow": 1}
-# It goes on when it is told to stop, so nothing can promise that its effects end in time.
+# This task ignores its cancellation, so it records no effects: nothing can promise that they end in time.
 SWALLOWS = "stubborn"
-SNOOZE = 2.0
-LATE = 1.0
+SNOOZE_SECONDS = 2.0
+TIMEOUT_SECONDS = 1.0
 
 
-class Trouble(Exception):
-    """What a task raises when its plan says so."""
+class PlannedError(Exception):
+    """Raised by tasks that the plan lets fail."""
 
 
 def register(app: Mainspring, host: Host, auditor: Auditor) -> None:
-    """All tasks, for the workers and clients of one host."""
+    """Registers all tasks on the app of one host."""
     clock = host.clock
 
     async def work(ctx: Context, seconds: float) -> None:
-        """Three parts with an effect after each."""
+        """Works in three parts, with an effect after each."""
         with auditor.run(host, ctx.job) as run:
             for _ in range(3):
                 await clock.sleep(seconds / 3)
@@ -56,28 +56,28 @@ def register(app: Mainspring, host: Host, auditor: Auditor) -> None:
             await clock.sleep(0.2)
             run.effect()
             if ctx.attempt <= value:
-                raise Trouble(f"attempt {ctx.attempt} of {value:g} that fail")
+                raise PlannedError(f"attempt {ctx.attempt} of {value:g} that fail")
 
     @app.task(max_retries=RETRIES["broken"])
     async def broken(ctx: Context, value: float) -> None:
         with auditor.run(host, ctx.job) as run:
             await clock.sleep(value)
             run.effect()
-            raise Trouble("as always")
+            raise PlannedError("as always")
 
     @app.task(max_retries=RETRIES["sleepy"])
     async def sleepy(ctx: Context, value: float) -> None:
         with auditor.run(host, ctx.job) as run:
             run.effect()
             if ctx.job.runs <= value:
-                raise Snooze(SNOOZE)
-            raise Trouble("awake, and in a bad mood")
+                raise Snooze(SNOOZE_SECONDS)
+            raise PlannedError("awake, and in a bad mood")
 
-    @app.task(max_retries=RETRIES["late"], timeout=LATE)
+    @app.task(max_retries=RETRIES["late"], timeout=TIMEOUT_SECONDS)
     async def late(ctx: Context, value: float) -> None:
-        await work(ctx, LATE + value)
+        await work(ctx, TIMEOUT_SECONDS + value)
 
-    @app.task(max_retries=RETRIES[SWALLOWS], timeout=LATE)
+    @app.task(max_retries=RETRIES[SWALLOWS], timeout=TIMEOUT_SECONDS)
     async def stubborn(ctx: Context, value: float) -> None:
         with auditor.run(host, ctx.job):
             end = clock.monotonic() + value
@@ -86,4 +86,4 @@ def register(app: Mainspring, host: Host, auditor: Auditor) -> None:
                     await clock.sleep(left)
                 except asyncio.CancelledError:
                     if host.dead:
-                        raise  # the simulation clears up
+                        raise  # the simulation has ended

@@ -1,4 +1,4 @@
-"""Who could have been relied on, and when."""
+"""The watch: which processes were healthy, and when."""
 
 from __future__ import annotations
 
@@ -7,39 +7,42 @@ from collections.abc import Callable, Collection
 from msgspec import Struct
 
 
-class Spell(Struct):
-    """A time in which one process was well."""
+class HealthySpan(Struct):
+    """A time in which one process was healthy."""
 
     since: float
-    makes: Collection[str]
-    """Schedules whose input it can make."""
+    computes: Collection[str]
+    """Schedules whose input the process can compute."""
     until: float | None = None
 
 
 class Watch:
-    """Knows of each process when it worked and was reached."""
+    """Records when each process worked and could reach the store."""
 
     def __init__(self, time: Callable[[], float]) -> None:
         self._time = time
-        self._now: dict[str, Spell] = {}
-        self._spells: list[Spell] = []
+        self._now: dict[str, HealthySpan] = {}
+        self._spans: list[HealthySpan] = []
 
-    def well(self, host: str, lag: float, makes: Collection[str]) -> None:
-        """It is well, and so many seconds from now it has caught up with the world."""
+    def mark_healthy(self, host: str, lag: float, computes: Collection[str]) -> None:
+        """The host is healthy; it counts as recovered after `lag` seconds."""
         if host not in self._now:
-            self._now[host] = Spell(self._time() + lag, makes)
-            self._spells.append(self._now[host])
+            self._now[host] = HealthySpan(self._time() + lag, computes)
+            self._spans.append(self._now[host])
 
-    def ill(self, host: str) -> None:
-        spell = self._now.pop(host, None)
-        if spell is not None:
-            spell.until = self._time()
+    def mark_unhealthy(self, host: str) -> None:
+        span = self._now.pop(host, None)
+        if span is not None:
+            span.until = self._time()
 
-    def longest(self, since: float, maker: str | None) -> float:
-        """The most seconds since then for which one process was well that can make that schedule's input."""
+    def longest_healthy(self, since: float, computed: str | None) -> float:
+        """The longest time since `since`, in seconds, for which one process was healthy.
+
+        With `computed`, of the processes that can compute the input of that schedule.
+        """
         now, found = self._time(), 0.0
-        for spell in self._spells:
-            if maker is None or maker in spell.makes:
-                end = now if spell.until is None else spell.until
-                found = max(found, end - max(spell.since, since))
+        for span in self._spans:
+            if computed is None or computed in span.computes:
+                end = now if span.until is None else span.until
+                found = max(found, end - max(span.since, since))
         return found

@@ -1,4 +1,4 @@
-"""The store that all hosts share, and that tells the auditor of every write."""
+"""The memory store that all hosts share; it reports every write to the auditor."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from .auditor import Auditor
 from .loop import TrueClock
 
 
-class Ledger(MemoryStore):
-    """The memory store itself; only watched."""
+class AuditedStore(MemoryStore):
+    """A memory store whose behaviour is unchanged, and whose writes are reported to an auditor."""
 
     def __init__(self, clock: TrueClock, auditor: Auditor) -> None:
         super().__init__(clock)
         self._auditor = auditor
         self._jobs = _WatchedJobs(self)
         self._jobs.series = _WatchedSeries(self)
-        self.almanac = auditor.almanac
+        self.schedule_log = auditor.schedule_log
         self.by: tuple[str, str] = ("nobody", "nothing")
-        """Who asked for the verb that runs now, and which. Verbs do not wait between their writes."""
+        """The host and the verb of the call that runs now. A verb never awaits between its writes."""
 
-    def moved(self, old: Job | None, job: Job) -> None:
-        self._auditor.moved(old, job, *self.by)
+    def job_written(self, old: Job | None, job: Job) -> None:
+        self._auditor.job_written(old, job, *self.by)
 
-    def crashes(self, host: str, how: str) -> None:
+    def note_crash(self, host: str, how: str) -> None:
         self._auditor.note(host, host, how)
 
-    def deleted(self, job: Job, at: datetime) -> None:
-        self._auditor.deleted(job, at, self.by[0])
+    def job_deleted(self, job: Job, at: datetime) -> None:
+        self._auditor.job_deleted(job, at, self.by[0])
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> BeatReply:
-        self._auditor.beat(worker.id, until, now)
+        self._auditor.beat_received(worker.id, until, now)
         return await super().beat(worker, until=until, now=now)
 
     def _settle(self, outcome: Outcome) -> bool:
         before = self._jobs.get(outcome.id)
         stands = super()._settle(outcome)
         if stands:
-            self._auditor.settled(outcome, before)
+            self._auditor.outcome_accepted(outcome, before)
         return stands
 
     def peek(self) -> list[Job]:
@@ -55,40 +55,40 @@ class Ledger(MemoryStore):
 
 
 class _WatchedJobs(JobTable):
-    """The table of jobs; tells the ledger of every job that is put, and of every one that is deleted."""
+    """A job table that reports every job that is written or deleted."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, store: AuditedStore) -> None:
         super().__init__()
-        self._ledger = ledger
+        self._store = store
 
     def put(self, job: Job) -> None:
         old = self.get(job.id)
         super().put(job)
-        self._ledger.moved(old, job)
+        self._store.job_written(old, job)
 
     def drop(self, job: Job, now: datetime | None = None) -> None:
         super().drop(job, now)
         if now is not None:
-            self._ledger.deleted(job, now)
+            self._store.job_deleted(job, now)
 
 
 class _WatchedSeries(Series):
-    """The table of schedules; tells the almanac of every row, every tick on record, and every deletion."""
+    """A schedule table that reports every row, every recorded tick and every deletion."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, store: AuditedStore) -> None:
         super().__init__()
-        self._ledger = ledger
+        self._store = store
 
     def write(self, schedule: Schedule) -> None:
         super().write(schedule)
-        self._ledger.almanac.wrote(schedule, self._ledger.by[0])
+        self._store.schedule_log.row_written(schedule, self._store.by[0])
 
     def record(self, name: str, ticks: Sequence[Tick]) -> None:
         super().record(name, ticks)
-        self._ledger.almanac.recorded(name, list(ticks), self._ledger.by[0])
+        self._store.schedule_log.ticks_recorded(name, list(ticks), self._store.by[0])
 
     def drop(self, names: Collection[str]) -> list[str]:
         found = super().drop(names)
         for name in found:
-            self._ledger.almanac.dropped(name, self._ledger.by[0])
+            self._store.schedule_log.schedule_deleted(name, self._store.by[0])
         return found
