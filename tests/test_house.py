@@ -164,7 +164,7 @@ def test_only_the_clock_module_reads_the_time() -> None:
 
 
 def test_wait_for_is_not_used() -> None:
-    """In Python 3.11 asyncio.wait_for may swallow a cancellation that comes with the result; asyncio.timeout does not."""
+    """asyncio.wait_for of Python 3.11 may swallow a cancellation that comes with the result; asyncio.timeout never."""
     assert [name_of(path) for path in MODULES if "wait_for" in path.read_text(encoding="utf-8")] == []
 
 
