@@ -1,4 +1,4 @@
-"""Runs counted: spans, durations in buckets, kinds of failure that cannot grow without bound."""
+"""Tallies of runs: spans, histograms of durations, and a bounded number of failure kinds."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Rules about time are bounded, and what they cost grows with their ticks and not with what they hold."""
+"""Triggers are bounded in size, and their cost grows with their ticks and not with their size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A URL is taken apart in the same way on every release of Python."""
+"""The url module: a URL is parsed in the same way on every release of Python."""
 
 import pytest
 

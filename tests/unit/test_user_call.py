@@ -1,4 +1,4 @@
-"""Hooks of the application: whatever they raise and however long they take, the loop that calls them goes on."""
+"""User hooks: an exception or a hang in one does not stop the loop that calls it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A virtual day costs what its runs cost: nothing in it grows with what has been."""
+"""A virtual day costs what its runs cost: nothing grows with the time that has passed."""
 
 from __future__ import annotations
 

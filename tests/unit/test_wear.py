@@ -1,4 +1,4 @@
-"""How worn a process is, and when that is too much."""
+"""RecyclePolicy: when a process has run too many jobs or uses too much memory."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""app.webhooks: making, changing and seeing webhooks."""
+"""app.webhooks: creating, changing and reading webhooks."""
 
 from __future__ import annotations
 

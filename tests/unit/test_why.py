@@ -1,4 +1,4 @@
-"""Every reason why a job is not running, one by one."""
+"""why(): each reason why a job does not run."""
 
 from __future__ import annotations
 

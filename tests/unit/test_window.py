@@ -1,4 +1,4 @@
-"""Windows: what is inside, when they open, across midnight and changes of the clocks."""
+"""Windows: opening and closing, across midnight and changes of the clocks."""
 
 from __future__ import annotations
 

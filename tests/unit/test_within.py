@@ -1,4 +1,4 @@
-"""within=: a job in the caller's own transaction, with the caller's own rows, or not at all."""
+"""within=: a job is stored in the transaction of the caller, together with its rows, or not at all."""
 
 import asyncio
 import os
