@@ -73,11 +73,11 @@ async def started(threads: Threads, work: Loop | Stuck, tag: Any = None) -> asyn
 # values and errors
 
 
-async def test_thread_call_returns_the_value_of_the_function(threads: Threads) -> None:
+async def test_the_value_of_the_function_is_the_value_of_the_call(threads: Threads) -> None:
     assert await threads.call(lambda: 42) == 42
 
 
-async def test_thread_call_runs_in_another_thread(threads: Threads) -> None:
+async def test_the_function_runs_in_a_thread_of_its_own(threads: Threads) -> None:
     thread = await threads.call(threading.current_thread)
     assert thread is not threading.current_thread()
     assert thread.name.startswith("mainspring-task-")
@@ -89,7 +89,7 @@ class Custom(Exception):
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), Custom(), KeyboardInterrupt(), SystemExit(3)], ids=repr)
-async def test_thread_call_raises_the_error_of_the_function(threads: Threads, error: BaseException) -> None:
+async def test_the_error_of_the_function_is_the_error_of_the_call(threads: Threads, error: BaseException) -> None:
     def fail() -> None:
         raise error
 
@@ -98,12 +98,12 @@ async def test_thread_call_raises_the_error_of_the_function(threads: Threads, er
     assert raised.value is error
 
 
-async def test_thread_call_wraps_stop_iteration(threads: Threads) -> None:
+async def test_stop_iteration_comes_back_as_an_error_a_future_can_carry(threads: Threads) -> None:
     with pytest.raises(RuntimeError, match="the task raised StopIteration"):
         await threads.call(lambda: next(iter(())))
 
 
-async def test_thread_serves_the_next_call_after_an_error(threads: Threads) -> None:
+async def test_a_threads_error_does_not_harm_the_next_call(threads: Threads) -> None:
     with pytest.raises(ZeroDivisionError):
         await threads.call(lambda: 1 / 0)
     assert await threads.call(lambda: "fine") == "fine"
@@ -122,17 +122,17 @@ async def test_context_variables_set_by_a_task_stay_in_it(threads: Threads) -> N
     assert await threads.call(who.get) == "nobody"
 
 
-async def test_thread_calls_run_concurrently(threads: Threads) -> None:
+async def test_calls_run_side_by_side(threads: Threads) -> None:
     together = threading.Barrier(5)
     await asyncio.gather(*(threads.call(lambda: together.wait(BOUND)) for _ in range(5)))
 
 
-async def test_idle_thread_is_reused(threads: Threads) -> None:
+async def test_an_idle_thread_is_used_again(threads: Threads) -> None:
     used = {await threads.call(threading.get_ident) for _ in range(50)}
     assert len(used) < 10
 
 
-async def test_idle_thread_holds_no_reference_to_its_last_call(threads: Threads) -> None:
+async def test_an_idle_thread_keeps_nothing_of_its_last_call_alive(threads: Threads) -> None:
     class Big:
         pass
 
@@ -150,7 +150,7 @@ async def test_idle_thread_holds_no_reference_to_its_last_call(threads: Threads)
 # interruption
 
 
-async def test_cancelled_thread_call_is_interrupted_at_its_next_bytecode(threads: Threads) -> None:
+async def test_a_cancelled_call_is_interrupted_at_its_next_bytecode(threads: Threads) -> None:
     loop = Loop()
     call = await started(threads, loop)
     call.cancel()
@@ -160,7 +160,7 @@ async def test_cancelled_thread_call_is_interrupted_at_its_next_bytecode(threads
     assert isinstance(loop.ended_by, Interrupted)
 
 
-async def test_thread_call_cancelled_while_it_is_taken_ends(threads: Threads) -> None:
+async def test_a_call_cancelled_while_its_thread_takes_it_ends_too(threads: Threads) -> None:
     """Whichever comes first, the interruption or the first bytecode."""
     for _ in range(100):
         call = asyncio.create_task(threads.call(Loop()))
@@ -171,11 +171,11 @@ async def test_thread_call_cancelled_while_it_is_taken_ends(threads: Threads) ->
         assert call.cancelled()
 
 
-async def test_interrupted_is_not_caught_by_except_exception(threads: Threads) -> None:
+async def test_interrupted_is_no_exception_that_a_task_catches_by_chance(threads: Threads) -> None:
     assert not issubclass(Interrupted, Exception)
 
 
-async def test_interrupted_task_may_clean_up(threads: Threads) -> None:
+async def test_a_task_may_clean_up_when_it_is_interrupted(threads: Threads) -> None:
     cleaned = threading.Event()
     running = threading.Event()
 
@@ -193,7 +193,7 @@ async def test_interrupted_task_may_clean_up(threads: Threads) -> None:
     assert cleaned.is_set()
 
 
-async def test_interrupted_thread_serves_the_next_call(threads: Threads) -> None:
+async def test_a_thread_that_was_interrupted_serves_the_next_call(threads: Threads) -> None:
     for _ in range(20):
         call = await started(threads, Loop())
         call.cancel()
@@ -201,7 +201,7 @@ async def test_interrupted_thread_serves_the_next_call(threads: Threads) -> None
         assert await threads.call(lambda: sum(range(1000))) == 499500
 
 
-async def test_interruption_never_hits_the_next_call(threads: Threads) -> None:
+async def test_an_interruption_never_hits_the_call_that_comes_after(threads: Threads) -> None:
     """Cancelled at any moment of its run, even the last, a call takes its interruption with it."""
     for n in range(200):
         running = threading.Event()
@@ -218,7 +218,7 @@ async def test_interruption_never_hits_the_next_call(threads: Threads) -> None:
         assert await threads.call(lambda: sum(range(100))) == 4950
 
 
-async def test_interrupted_task_that_raises_is_still_cancelled(threads: Threads) -> None:
+async def test_a_task_that_answers_its_interruption_with_an_error_is_still_cancelled(threads: Threads) -> None:
     running = threading.Event()
 
     def work() -> None:
@@ -258,7 +258,7 @@ class Trap:
         self._lock.release()
 
 
-async def test_late_interruption_does_not_lose_the_value(threads: Threads) -> None:
+async def test_an_interruption_just_after_the_function_does_not_lose_its_value(threads: Threads) -> None:
     tag = Tag()
 
     def work() -> str:
@@ -270,7 +270,7 @@ async def test_late_interruption_does_not_lose_the_value(threads: Threads) -> No
         assert await threads.call(work, tag) == "done"
 
 
-async def test_thread_is_reused_after_a_late_interruption(threads: Threads) -> None:
+async def test_a_thread_that_met_a_late_interruption_is_used_again(threads: Threads) -> None:
     tag = Tag()
 
     def work() -> int:
@@ -284,7 +284,7 @@ async def test_thread_is_reused_after_a_late_interruption(threads: Threads) -> N
         assert await threads.call(threading.get_ident) == first
 
 
-async def test_thread_call_interrupted_before_its_start_never_starts(threads: Threads) -> None:
+async def test_a_call_that_is_interrupted_before_it_began_never_begins(threads: Threads) -> None:
     ran: list[int] = []
 
     class Eager(Tag):
@@ -314,7 +314,7 @@ async def given_up(work: Stuck) -> list[tuple[str, str]]:
     return told
 
 
-async def test_task_stuck_in_c_is_given_up_after_the_grace() -> None:
+async def test_a_task_stuck_in_c_is_given_up_after_patience() -> None:
     stuck = Stuck()
     told = await given_up(stuck)
     assert not stuck.ended.is_set()
@@ -324,7 +324,7 @@ async def test_task_stuck_in_c_is_given_up_after_the_grace() -> None:
     stuck.release.set()
 
 
-async def test_leaked_call_that_ends_is_reported_once() -> None:
+async def test_a_leaked_call_that_ends_after_all_is_told_once() -> None:
     stuck = Stuck()
     told = await given_up(stuck)
     stuck.release.set()
@@ -335,7 +335,7 @@ async def test_leaked_call_that_ends_is_reported_once() -> None:
     assert told[1:] == [("this call", "returned")]
 
 
-async def test_stuck_task_is_not_given_up_within_the_grace() -> None:
+async def test_a_stuck_task_is_not_given_up_before_patience_is_over() -> None:
     clock, stuck = VirtualClock(), Stuck()
     call = await started(Threads(clock), stuck)
     call.cancel()
@@ -347,7 +347,7 @@ async def test_stuck_task_is_not_given_up_within_the_grace() -> None:
         await asyncio.wait([call])
 
 
-async def test_stuck_task_that_ends_in_time_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_stuck_task_that_ends_in_time_is_not_complained_about(caplog: pytest.LogCaptureFixture) -> None:
     clock, stuck = VirtualClock(), Stuck()
     call = await started(Threads(clock), stuck)
     call.cancel()
@@ -359,14 +359,14 @@ async def test_stuck_task_that_ends_in_time_is_not_logged(caplog: pytest.LogCapt
     assert caplog.text == ""
 
 
-async def test_given_up_task_may_end_later() -> None:
+async def test_a_task_that_was_given_up_may_end_later_without_harm() -> None:
     stuck = Stuck()
     await given_up(stuck)
     stuck.release.set()
     assert await asyncio.to_thread(stuck.ended.wait, BOUND)
 
 
-async def test_stuck_task_does_not_block_others() -> None:
+async def test_a_stuck_task_does_not_keep_others_from_running() -> None:
     clock, stuck = VirtualClock(), Stuck()
     threads = Threads(clock)
     call = await started(threads, stuck)
@@ -378,7 +378,7 @@ async def test_stuck_task_does_not_block_others() -> None:
 # the end
 
 
-async def test_close_ends_idle_threads() -> None:
+async def test_closing_ends_the_idle_threads() -> None:
     threads = Threads(VirtualClock())
     thread = await threads.call(threading.current_thread)
     threads.close()
@@ -386,7 +386,7 @@ async def test_close_ends_idle_threads() -> None:
     assert not thread.is_alive()
 
 
-async def test_close_lets_a_busy_thread_end_its_call() -> None:
+async def test_closing_lets_a_busy_thread_end_its_call() -> None:
     threads, stuck = Threads(VirtualClock()), Stuck()
     call = await started(threads, stuck)
     threads.close()
@@ -394,7 +394,7 @@ async def test_close_lets_a_busy_thread_end_its_call() -> None:
     assert await call == "late"
 
 
-def test_task_that_outlives_its_loop_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_task_that_outlives_its_loop_is_noted_and_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
     stuck = Stuck()
     noted = threading.Event()
     handler = logging.Handler()

@@ -63,18 +63,18 @@ def ticks(table: Timetable, after: datetime, until: datetime) -> list[datetime]:
 # what is left
 
 
-def test_timetable_without_limits_has_the_ticks_of_its_trigger() -> None:
+def test_without_limits_the_ticks_are_those_of_the_trigger() -> None:
     table = Timetable(every(5).hours)
     assert table.next(FRIDAY) == every(5).hours.next(FRIDAY)
     assert table.count(FRIDAY, FRIDAY + 100 * DAY, limit=10**6) == 480
 
 
-def test_timetable_takes_name_and_anchor_of_its_schedule() -> None:
+def test_the_rule_is_named_and_anchored_as_the_schedule_is() -> None:
     assert Timetable(Hashed(), name="abc").next(FRIDAY) == utc(27, 3)
     assert Timetable(every(7).hours, anchor_at=utc(27, 1)).next(utc(27, 1)) == utc(27, 8)
 
 
-def test_timetable_includes_start_and_end() -> None:
+def test_start_and_end_are_included() -> None:
     table = Timetable(every().hour, start_at=utc(27, 8), end_at=utc(27, 10))
     assert ticks(table, FRIDAY - DAY, FRIDAY + DAY) == [utc(27, 8), utc(27, 9), utc(27, 10)]
     assert table.count(FRIDAY - DAY, FRIDAY + DAY, limit=9) == 3
@@ -82,7 +82,7 @@ def test_timetable_includes_start_and_end() -> None:
     assert table.next(utc(27, 10)) is None
 
 
-def test_excluded_dates_are_in_the_triggers_zone() -> None:
+def test_excluded_dates_are_those_of_the_triggers_zone() -> None:
     table = Timetable(every().day.at("06:00", tz="Asia/Tokyo"), exclude=(date(2026, 3, 29),))
     shown = [seen.local.date().day for seen in table.preview(3, after=utc(26, 22))]
     assert shown == [28, 30, 31]
@@ -93,7 +93,7 @@ def test_ticks_outside_the_window_are_skipped() -> None:
     assert ticks(table, utc(26), utc(31)) == [utc(26, 12), utc(27, 12), utc(30, 12)]
 
 
-def test_window_is_in_the_triggers_zone_by_default() -> None:
+def test_the_window_is_in_the_zone_of_the_trigger_unless_it_says_another() -> None:
     rule = every().day.at("09:00", tz="Asia/Tokyo")
     assert Timetable(rule, window=Window("08:00", "10:00")).next(FRIDAY) == utc(28)
     assert Timetable(rule, window=Window("08:00", "10:00", tz="UTC")).next(FRIDAY) is None
@@ -106,21 +106,21 @@ def moved(rule: Trigger, **more: Any) -> Timetable:
     return Timetable(rule, window=Window("08:00", "18:00", "mon-fri", outside="move"), **more)
 
 
-def test_tick_outside_the_window_moves_to_the_next_opening() -> None:
+def test_a_tick_outside_moves_to_the_next_opening() -> None:
     assert ticks(moved(every().day.at("03:00")), utc(26, 12), utc(31)) == [utc(27, 8), utc(30, 8)]
 
 
-def test_ticks_moved_to_one_opening_are_one() -> None:
+def test_several_that_move_to_one_opening_are_one() -> None:
     assert ticks(moved(every(6).hours), utc(26, 12), utc(31)) == [
         utc(27, 8), utc(27, 12), utc(30, 8), utc(30, 12),
     ]  # fmt: skip
 
 
-def test_moved_tick_merges_with_a_tick_at_the_opening() -> None:
+def test_a_moved_tick_that_meets_another_is_one() -> None:
     assert ticks(moved(every(4).hours), utc(27, 5), utc(27, 12)) == [utc(27, 8), utc(27, 12)]
 
 
-def test_moved_tick_is_found_from_any_instant_before_the_opening() -> None:
+def test_a_moved_tick_is_due_whenever_it_is_asked_for_before_the_opening() -> None:
     table = moved(every().day.at("19:00"))
     for hour in range(61):
         assert table.next(utc(27, 19) + timedelta(hours=hour)) == utc(30, 8), hour
@@ -128,37 +128,37 @@ def test_moved_tick_is_found_from_any_instant_before_the_opening() -> None:
     assert table.next(utc(30, 8)) == utc(31, 8)
 
 
-def test_tick_does_not_move_to_an_excluded_date() -> None:
+def test_a_tick_does_not_move_to_an_excluded_date() -> None:
     table = moved(every().day.at("03:00"), exclude=(date(2026, 3, 30),))
     assert ticks(table, utc(27, 12), utc(31, 12)) == [utc(31, 8)]
 
 
-def test_tick_moves_past_an_excluded_opening() -> None:
+def test_a_tick_that_passed_an_excluded_opening_is_still_on_its_way() -> None:
     assert moved(at(utc(28, 12)), exclude=(date(2026, 3, 30),)).next(utc(30, 12)) == utc(31, 8)
 
 
-def test_window_opened_on_an_excluded_date_is_open_the_next_day() -> None:
+def test_a_window_that_opened_on_an_excluded_date_is_open_on_the_next() -> None:
     window = Window("22:00", "06:00", "sat", outside="move")
     table = Timetable(every(6).hours, window=window, exclude=(date(2026, 3, 28),))
     assert ticks(table, utc(27, 11), utc(31) + 7 * DAY)[:2] == [utc(29), utc(28, 22) + 7 * DAY]
 
 
-def test_excluded_tick_does_not_move() -> None:
+def test_an_excluded_tick_does_not_move() -> None:
     table = moved(every().day.at("19:00"), start_at=utc(26), exclude=(date(2026, 3, 26),))
     assert ticks(table, utc(25), utc(31)) == [utc(30, 8)]  # that of the 27th
 
 
-def test_tick_before_the_start_does_not_move_past_it() -> None:
+def test_a_tick_before_the_start_does_not_move_past_it() -> None:
     assert ticks(moved(every().day.at("03:00"), start_at=utc(27, 4)), FRIDAY, utc(28)) == []
     assert ticks(moved(every().day.at("03:00"), start_at=utc(27, 3)), FRIDAY, utc(28)) == [utc(27, 8)]
 
 
-def test_tick_that_would_move_past_the_end_is_dropped() -> None:
+def test_a_tick_that_would_move_past_the_end_is_none() -> None:
     assert moved(every().day.at("03:00"), end_at=utc(27, 7)).next(FRIDAY) is None
     assert moved(every().day.at("03:00"), end_at=utc(27, 8)).next(FRIDAY) == utc(27, 8)
 
 
-def test_one_time_tick_moves_to_the_opening() -> None:
+def test_a_one_time_tick_moves_too() -> None:
     assert moved(at(utc(28, 12))).next(FRIDAY) == utc(30, 8)
 
 
@@ -209,7 +209,7 @@ def slow(table: Timetable, begin: datetime, end: datetime) -> tuple[set[datetime
 
 @settings(max_examples=120, deadline=None)
 @given(tables(), st.integers(0, 12 * 24 * 60), st.integers(0, 4 * 24 * 60))
-def test_timetable_agrees_with_a_slow_evaluator(table: Timetable, start: int, length: int) -> None:
+def test_a_timetable_is_what_a_slow_evaluator_says(table: Timetable, start: int, length: int) -> None:
     after = FRIDAY - 2 * DAY + timedelta(minutes=start)
     until = after + timedelta(minutes=length)
     kept, lost = slow(table, FRIDAY - 40 * DAY, until + 20 * DAY)
@@ -228,14 +228,14 @@ def test_timetable_agrees_with_a_slow_evaluator(table: Timetable, start: int, le
 # bounds
 
 
-def test_next_skips_closed_windows_in_one_step() -> None:
+def test_closed_spans_are_jumped_over() -> None:
     asked: list[datetime] = []
     table = Timetable(Counting(asked=asked), window=Window("08:00", "18:00", "mon"), exclude=(date(2026, 3, 30),))
     assert table.next(FRIDAY) == datetime(2026, 4, 6, 8, tzinfo=UTC)
     assert len(asked) < 5
 
 
-def test_omitted_skips_open_windows_in_one_step() -> None:
+def test_open_spans_are_jumped_over_when_looking_for_what_was_omitted() -> None:
     asked: list[datetime] = []
     table = Timetable(Counting(asked=asked), exclude=(date(2026, 12, 25),))
     (omitted,) = table.omitted(FRIDAY, FRIDAY + 365 * DAY, limit=10)
@@ -244,11 +244,11 @@ def test_omitted_skips_open_windows_in_one_step() -> None:
     assert len(asked) < 15
 
 
-def test_next_of_a_timetable_without_ticks_ends() -> None:
+def test_a_timetable_that_never_comes_ends_its_search() -> None:
     assert Timetable(every().day.at("03:00"), window=Window("08:00", "18:00")).next(FRIDAY) is None
 
 
-def test_next_at_the_end_of_the_calendar_is_none() -> None:
+def test_at_the_end_of_the_calendar_there_is_no_tick_and_no_error() -> None:
     end = datetime(9999, 12, 31, 12, tzinfo=UTC)
     for outside in ("skip", "move"):
         table = Timetable(every().hour.in_zone("Asia/Tokyo"), window=Window("08:00", "18:00", outside=outside))
@@ -259,7 +259,7 @@ def test_next_at_the_end_of_the_calendar_is_none() -> None:
 # shown
 
 
-def test_preview_notes_moves_and_clock_changes() -> None:
+def test_a_preview_tells_of_moves_and_of_changes_of_the_clocks() -> None:
     rule = every().day.at("02:30", "12:00", tz="Europe/Berlin")
     shown = [seen.note for seen in moved(rule).preview(2, after=utc(28))]
     assert shown == ["outside the window: moved to its opening", ""]
@@ -268,7 +268,7 @@ def test_preview_notes_moves_and_clock_changes() -> None:
     assert f"{first.local:%H:%M}" == "03:00"
 
 
-def test_omitted_ticks_are_grouped_by_reason() -> None:
+def test_what_was_taken_out_is_told_by_reason() -> None:
     table = Timetable(every(6).hours, window=Window("08:00", "18:00"), exclude=(date(2026, 3, 28),))
     assert table.omitted(utc(27), utc(29)) == [
         Omitted("excluded", 4, utc(28), utc(28, 18)),
@@ -276,7 +276,7 @@ def test_omitted_ticks_are_grouped_by_reason() -> None:
     ]
 
 
-def test_excluded_date_that_clocks_repeat_is_excluded_again() -> None:
+def test_an_excluded_date_that_the_clock_shows_again_is_excluded_again() -> None:
     """In 2010 St. John's went from 00:01 on the 7th of November back to 23:01 on the 6th."""
     table = Timetable(every(10).seconds.in_zone("America/St_Johns"), exclude=(date(2010, 11, 6),))
     back = datetime(2010, 11, 7, 2, 31, tzinfo=UTC)
@@ -329,7 +329,7 @@ def test_jitter_spreads_schedules_evenly() -> None:
         ({"window": ("08:00", "18:00")}, "say Window.of(...)"),
     ],
 )
-def test_contradictory_timetable_is_refused(given: dict[str, Any], way_out: str) -> None:
+def test_a_timetable_that_makes_no_sense_is_refused(given: dict[str, Any], way_out: str) -> None:
     with pytest.raises(BadInput) as refused:
         Timetable(**{"trigger": every().hour, **given})
     assert way_out in str(refused.value)
@@ -352,18 +352,18 @@ def test_contradictory_timetable_is_refused(given: dict[str, Any], way_out: str)
          "every day at 03:00: has no tick until end_at, 27 March 2026, 07:00 UTC; say a later end"),
     ],
 )  # fmt: skip
-def test_timetable_without_a_tick_is_refused_with_the_reason(table: Timetable, reason: str) -> None:
+def test_a_timetable_without_a_tick_is_refused_with_the_reason(table: Timetable, reason: str) -> None:
     with pytest.raises(BadInput) as refused:
         table.check()
     assert str(refused.value) == reason
 
 
-def test_timetable_with_a_tick_is_accepted() -> None:
+def test_a_timetable_with_a_tick_passes() -> None:
     Timetable(every().day.at("09:00"), window=Window("08:00", "18:00")).check()
     moved(every().day.at("03:00"), anchor_at=FRIDAY).check()
     Timetable(at(utc(28, 9))).check(FRIDAY)
 
 
-def test_ended_timetable_has_no_tick_after_now() -> None:
+def test_what_is_over_has_no_tick_after_now() -> None:
     with pytest.raises(BadInput, match="has no tick after 29 March 2026, 00:00 UTC"):
         Timetable(at(utc(28, 9))).check(utc(29))

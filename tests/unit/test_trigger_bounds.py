@@ -1,4 +1,4 @@
-"""Triggers are bounded in size, and their cost grows with their ticks and not with their size."""
+"""Rules about time are bounded, and what they cost grows with their ticks and not with what they hold."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def cpu(act: Any) -> float:
         (lambda: checked("s", {"depends_on": ["x"] * (MAX_DEPENDENCIES + 1)}), "101 schedules are too many"),
     ],
 )
-def test_oversized_trigger_is_refused_quickly_with_a_short_message(make: Any, reason: str) -> None:
+def test_a_rule_that_holds_too_much_is_refused_in_few_words_and_at_once(make: Any, reason: str) -> None:
     began = time.thread_time()
     with pytest.raises(BadInput, match=reason) as bad:
         make()
@@ -70,13 +70,13 @@ def test_oversized_trigger_is_refused_quickly_with_a_short_message(make: Any, re
         f'{{"trigger":{{"kind":"every","seconds":60}},"task":"t","depends_on":{["x"] * 5000}}}',
     ],
 )
-def test_oversized_stored_trigger_is_not_decoded(text: str) -> None:
+def test_a_stored_rule_of_an_earlier_release_that_holds_too_much_is_not_decoded(text: str) -> None:
     with pytest.raises(msgspec.ValidationError, match="too many: at most"):
         msgspec.json.decode(text.replace("'", '"'), type=Spec)
 
 
 @pytest.mark.parametrize("tz", ["UTC", "Europe/Berlin", "America/Havana"])
-def test_calendar_lookahead_does_not_depend_on_its_size(tz: str) -> None:
+def test_a_calendar_of_all_minutes_is_looked_ahead_as_fast_as_one_of_few(tz: str) -> None:
     """A thousand ticks took fourteen seconds with 10,000 times, and 0.3 s with one."""
     rule = Calendar(days=1, times=MINUTES, tz=tz)
     after = datetime(2026, 3, 28, 22, tzinfo=UTC)  # through the change of the clocks, too
@@ -87,7 +87,7 @@ def test_calendar_lookahead_does_not_depend_on_its_size(tz: str) -> None:
     assert len(rule.warnings()) <= 11
 
 
-def test_calendar_of_all_minutes_has_every_minute() -> None:
+def test_a_calendar_of_all_minutes_has_every_minute() -> None:
     rule = Calendar(days=1, times=MINUTES, tz="Europe/Berlin")
     ticks = [shown.at for shown in rule.preview(3000, after=NOON)]
     # An hour that summer time skips gives one tick, at its end.
@@ -97,7 +97,7 @@ def test_calendar_of_all_minutes_has_every_minute() -> None:
     assert notes[0].count("does not exist: runs at 03:00") == 60
 
 
-def test_excluded_dates_in_a_row_are_skipped_in_one_step() -> None:
+def test_excluded_dates_in_a_row_are_passed_at_once() -> None:
     days = tuple(date(2026, 3, 29) + timedelta(n) for n in range(MAX_EXCLUDED_DATES))
     plain = Timetable(every().day.at("09:00"), exclude=days)
     assert cpu(lambda: [plain.next(NOON) for _ in range(100)]) < SOON
@@ -108,7 +108,7 @@ def test_excluded_dates_in_a_row_are_skipped_in_one_step() -> None:
     assert cpu(lambda: [moves.next(datetime(2036, 4, 4, 12, tzinfo=UTC)) for _ in range(100)]) < SOON
 
 
-def test_preview_is_fast_for_every_kind_of_trigger() -> None:
+def test_every_kind_of_rule_is_previewed_soon() -> None:
     rules: list[AnyTrigger] = [cron("* * * * * *", tz="Europe/Berlin"), cron("0 0 29 2 mon", day_match="and")]
     for rule in rules:
         assert cpu(lambda rule=rule: rule.preview(1000, after=NOON)) < SOON

@@ -1,4 +1,4 @@
-"""User hooks: an exception or a hang in one does not stop the loop that calls it."""
+"""Hooks of the application: whatever they raise and however long they take, the loop that calls them goes on."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def leave(error: BaseException) -> None:
     raise error
 
 
-async def test_hook_value_is_returned() -> None:
+async def test_a_hook_returns_what_it_returns() -> None:
     for act in each_kind(lambda a, b: a + b):
         assert await calls()("sum", act, 40, 2) == 42
 
 
-async def test_sync_hook_does_not_block_the_event_loop() -> None:
+async def test_a_plain_hook_does_not_hold_the_event_loop() -> None:
     loop, gate = threading.get_ident(), threading.Event()
     assert await calls()("where", threading.get_ident) != loop
     waiting = asyncio.ensure_future(calls()("gate", gate.wait))
@@ -66,7 +66,7 @@ async def test_sync_hook_does_not_block_the_event_loop() -> None:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
-async def test_hook_exception_is_raised_by_the_call(error: BaseException, raised: type[Exception]) -> None:
+async def test_whatever_a_hook_raises_is_an_error_of_the_call(error: BaseException, raised: type[Exception]) -> None:
     for act in each_kind(leave):
         with pytest.raises(raised):
             await calls()("leave", act, error)
@@ -74,7 +74,7 @@ async def test_hook_exception_is_raised_by_the_call(error: BaseException, raised
         await calls()("leave", leave, SystemExit(3))
 
 
-async def test_hanging_sync_hook_is_given_up_and_not_called_meanwhile() -> None:
+async def test_a_plain_hook_that_hangs_is_given_up_and_not_called_again_meanwhile() -> None:
     calls, gate, begun = UserCalls(SystemClock(), 0.05), threading.Event(), list[int]()
 
     def hang(n: int) -> int:
@@ -94,7 +94,7 @@ async def test_hanging_sync_hook_is_given_up_and_not_called_meanwhile() -> None:
     assert begun == [1, 3]
 
 
-async def test_coroutine_hook_that_ignores_cancellation_is_given_up() -> None:
+async def test_a_coroutine_hook_that_ignores_its_cancellation_is_given_up() -> None:
     clock, released = VirtualClock(), asyncio.Event()
     calls = UserCalls(clock, 10)
 
@@ -116,7 +116,7 @@ async def test_coroutine_hook_that_ignores_cancellation_is_given_up() -> None:
     await calls("stubborn", stubborn)
 
 
-async def test_cancelled_caller_of_a_hook_is_cancelled() -> None:
+async def test_who_is_cancelled_in_a_call_is_cancelled() -> None:
     call = asyncio.ensure_future(calls()("sleep", asyncio.sleep, 60))
     await asyncio.sleep(0)
     call.cancel()

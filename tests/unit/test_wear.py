@@ -1,4 +1,4 @@
-"""RecyclePolicy: when a process has run too many jobs or uses too much memory."""
+"""How worn a process is, and when that is too much."""
 
 import os
 
@@ -6,13 +6,13 @@ from mainspring.testing import VirtualClock
 from mainspring.worker.recycle import MB, RecyclePolicy, _peak, resident
 
 
-def test_recycle_policy_without_limits_has_no_reason() -> None:
+def test_a_process_without_limits_is_never_worn() -> None:
     wear = RecyclePolicy(VirtualClock())
     wear.jobs = 10**9
     assert wear.reason() is None
 
 
-def test_recycle_reason_after_the_last_allowed_job() -> None:
+def test_the_last_of_so_many_jobs_is_the_reason() -> None:
     wear = RecyclePolicy(VirtualClock(), jobs=3)
     wear.jobs = 2
     assert wear.reason() is None
@@ -20,17 +20,17 @@ def test_recycle_reason_after_the_last_allowed_job() -> None:
     assert wear.reason() == "ran 3 jobs"
 
 
-def test_recycle_reason_with_more_memory_than_allowed() -> None:
+def test_more_memory_than_allowed_is_the_reason() -> None:
     wear = RecyclePolicy(VirtualClock(), memory=MB)
     wear.jobs = 1
     assert wear.reason() == f"uses {-(-resident() // MB)} MB, more than 1 MB"
 
 
-def test_recycle_policy_keeps_a_process_that_has_run_nothing() -> None:
+def test_a_process_that_has_run_nothing_stays_however_large_it_is() -> None:
     assert RecyclePolicy(VirtualClock(), memory=MB).reason() is None
 
 
-def test_recycle_policy_checks_memory_once_a_second() -> None:
+def test_the_memory_is_looked_at_once_a_second() -> None:
     clock = VirtualClock()
     wear = RecyclePolicy(clock, memory=resident() + 16 * MB)
     wear.jobs = 1
@@ -42,7 +42,7 @@ def test_recycle_policy_checks_memory_once_a_second() -> None:
     assert held
 
 
-def test_recycle_policy_reads_the_memory_of_this_process() -> None:
+def test_the_memory_is_that_of_this_process() -> None:
     before = resident()
     held = os.urandom(64 * MB)
     assert 56 * MB < resident() - before < 128 * MB

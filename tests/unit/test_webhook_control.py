@@ -1,4 +1,4 @@
-"""app.webhooks: creating, changing and reading webhooks."""
+"""app.webhooks: making, changing and seeing webhooks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ URL = "https://hooks.example.com/in"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
-async def test_create_stores_the_webhook(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_webhook_is_there_once_it_is_created(app: Mainspring, clock: VirtualClock) -> None:
     made = await app.webhooks.create(
         "ops", URL, ["job.dead", "job.completed"], queues=["mail"], tasks=["send"], tags=["a"], include=["result"],
         note="pager",
@@ -48,7 +48,7 @@ async def test_create_stores_the_webhook(app: Mainspring, clock: VirtualClock) -
     assert list(await app.webhooks.list()) == [hook]
 
 
-async def test_create_shows_the_secret_once(app: Mainspring) -> None:
+async def test_a_secret_is_shown_once_and_never_again(app: Mainspring) -> None:
     made = await app.webhooks.create("ops", URL, ["job.dead"])
     assert made.secret.startswith("whsec_")
     seen = [await app.webhooks.get("ops"), await app.webhooks.list(), await app.webhooks.update("ops", note="x")]
@@ -56,20 +56,20 @@ async def test_create_shows_the_secret_once(app: Mainspring) -> None:
     assert b"whsec_" not in msgspec.json.encode(seen)
 
 
-async def test_create_accepts_a_given_secret(app: Mainspring) -> None:
+async def test_a_secret_may_be_ones_own(app: Mainspring) -> None:
     assert (await app.webhooks.create("ops", URL, ["job.dead"], secret=SECRET)).secret == SECRET
     with pytest.raises(BadInput, match="a secret is 'whsec_'"):
         await app.webhooks.create("other", URL, ["job.dead"], secret="hunter2")
 
 
-async def test_create_refuses_a_name_in_use(app: Mainspring) -> None:
+async def test_a_name_is_given_once(app: Mainspring) -> None:
     await app.webhooks.create("ops", URL, ["job.dead"])
     with pytest.raises(HookExists, match="a webhook named 'ops' is there already"):
         await app.webhooks.create("ops", URL, ["job.dead"])
 
 
 @pytest.mark.parametrize("act", ["get", "delete", "rotate", "test", "standing", "deliveries"])
-async def test_unknown_webhook_name_suggests_a_known_one(app: Mainspring, act: str) -> None:
+async def test_a_name_that_is_not_there_is_said_with_one_that_is(app: Mainspring, act: str) -> None:
     await app.webhooks.create("ops", URL, ["job.dead"])
     with pytest.raises(HookNotFound, match=r"there is no webhook .opps..*ops"):
         await getattr(app.webhooks, act)("opps")
@@ -96,13 +96,13 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("given", "message"), BAD.values(), ids=BAD)
-async def test_create_refuses_bad_options_by_name(app: Mainspring, given: dict[str, Any], message: str) -> None:
+async def test_what_cannot_be_is_refused_by_name(app: Mainspring, given: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         await app.webhooks.create(**({"name": "ops", "url": URL, "events": ["job.dead"]} | given))
     assert list(await app.webhooks.list()) == []
 
 
-async def test_create_accepts_allowed_private_and_plain_addresses(make_app: Callable[..., Mainspring]) -> None:
+async def test_what_is_allowed_may_be_private_and_open(make_app: Callable[..., Mainspring]) -> None:
     app = make_app(webhook_allow=["10.0.0.0/8", "hooks.lan"])
     await app.webhooks.create("one", "http://10.1.2.3:8080/", EVENTS)
     await app.webhooks.create("two", "http://hooks.lan/", EVENTS)
@@ -110,12 +110,12 @@ async def test_create_accepts_allowed_private_and_plain_addresses(make_app: Call
         await app.webhooks.update("two", url="https://192.168.0.1/")
 
 
-def test_app_refuses_a_meaningless_webhook_allowance() -> None:
+def test_an_allowance_that_means_nothing_is_refused_with_the_app() -> None:
     with pytest.raises(BadSetting, match="webhook_allow takes networks"):
         Mainspring("memory://", webhook_allow="10.0.0.1/8")
 
 
-async def test_create_refuses_more_webhooks_than_the_maximum(app: Mainspring) -> None:
+async def test_there_is_an_end_to_how_many_there_are(app: Mainspring) -> None:
     for n in range(MOST):
         await app.webhooks.create(f"hook-{n}", URL, ["job.dead"])
     with pytest.raises(BadInput, match="there are 100 webhooks already"):
@@ -125,7 +125,7 @@ async def test_create_refuses_more_webhooks_than_the_maximum(app: Mainspring) ->
 # changing
 
 
-async def test_update_changes_the_given_fields_and_the_revision(app: Mainspring) -> None:
+async def test_an_update_changes_what_it_says_and_counts(app: Mainspring) -> None:
     before = (await app.webhooks.create("ops", URL, ["job.dead"], queues=["mail"])).webhook
     after = await app.webhooks.update("ops", events=["job.expired"], queues=None)
     assert after == await app.webhooks.get("ops")
@@ -133,7 +133,7 @@ async def test_update_changes_the_given_fields_and_the_revision(app: Mainspring)
     assert (after.url, after.created_at) == (before.url, before.created_at)
 
 
-async def test_update_with_a_stale_revision_is_refused(app: Mainspring) -> None:
+async def test_an_update_of_what_others_have_changed_is_refused_if_one_says_what_one_read(app: Mainspring) -> None:
     await app.webhooks.create("ops", URL, ["job.dead"])
     await app.webhooks.update("ops", note="one", expected=1)
     with pytest.raises(HookChanged, match="webhook 'ops' was changed by others since it was read"):
@@ -141,7 +141,7 @@ async def test_update_with_a_stale_revision_is_refused(app: Mainspring) -> None:
     assert (await app.webhooks.get("ops")).note == "one"
 
 
-async def test_update_without_fields_is_refused(app: Mainspring) -> None:
+async def test_an_update_of_nothing_is_refused(app: Mainspring) -> None:
     await app.webhooks.create("ops", URL, ["job.dead"])
     with pytest.raises(BadInput, match="was given nothing to change"):
         await app.webhooks.update("ops")
@@ -149,7 +149,7 @@ async def test_update_without_fields_is_refused(app: Mainspring) -> None:
         await app.webhooks.update("ops", colour="red")  # type: ignore[call-arg]
 
 
-async def test_webhook_is_disabled_and_enabled_again(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_webhook_is_disabled_and_enabled_again(app: Mainspring, clock: VirtualClock) -> None:
     await app.webhooks.create("ops", URL, ["job.dead"])
     off = await app.webhooks.update("ops", disabled=True)
     assert (off.disabled_at, off.disabled_reason) == (clock.now(), "by an operator")
@@ -157,7 +157,9 @@ async def test_webhook_is_disabled_and_enabled_again(app: Mainspring, clock: Vir
     assert (on.disabled_at, on.disabled_reason) == (None, "")
 
 
-async def test_rotate_keeps_the_previous_secret_for_a_while(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_rotation_keeps_the_secret_before_for_a_while_and_none_older(
+    app: Mainspring, clock: VirtualClock
+) -> None:
     async def valid() -> list[str]:
         return (await WEBHOOKS.get(await app.opened(), "ops", clock.now())).keys.valid(clock.now())
 
@@ -170,7 +172,7 @@ async def test_rotate_keeps_the_previous_secret_for_a_while(app: Mainspring, clo
     assert await valid() == [third]
 
 
-async def test_delete_removes_the_webhook(app: Mainspring) -> None:
+async def test_a_deleted_webhook_is_gone(app: Mainspring) -> None:
     await app.webhooks.create("ops", URL, ["job.dead"])
     await app.webhooks.delete("ops")
     assert list(await app.webhooks.list()) == []
@@ -178,7 +180,7 @@ async def test_delete_removes_the_webhook(app: Mainspring) -> None:
 
 
 @pytest.mark.parametrize("name", ["mainspring.webhook", "mainspring.other"])
-def test_task_with_an_internal_name_is_refused(app: Mainspring, name: str) -> None:
+def test_no_task_takes_an_internal_name(app: Mainspring, name: str) -> None:
     with pytest.raises(BadTask, match=r"names that begin with 'mainspring\.' are internal"):
         app.task(name=name)(lambda: None)
 
@@ -186,7 +188,7 @@ def test_task_with_an_internal_name_is_refused(app: Mainspring, name: str) -> No
 FORGED = {"webhook": "ops", "type": "job.dead", "timestamp": "now", "data": {"forged": True}}
 
 
-async def test_delivery_job_cannot_be_enqueued_by_users(app: Mainspring, clock: VirtualClock) -> None:
+async def test_nothing_but_mainspring_makes_a_delivery(app: Mainspring, clock: VirtualClock) -> None:
     await app.webhooks.create("ops", URL, ["job.dead"])
     bare = Mainspring("memory://", clock=clock)  # it knows no tasks, and so checks no arguments
     for maker in (app, bare):
@@ -204,7 +206,7 @@ async def delivery(app: Mainspring) -> Job:
     return await (await app.webhooks.test("ops")).job()
 
 
-async def test_payload_of_a_delivery_cannot_be_changed(app: Mainspring) -> None:
+async def test_what_a_delivery_says_is_not_changed(app: Mainspring) -> None:
     job = await delivery(app)
     with pytest.raises(BadInput, match=r"task 'mainspring\.webhook' is internal"):
         await app.jobs.update(job.id, arguments=FORGED)
@@ -217,7 +219,7 @@ async def test_payload_of_a_delivery_cannot_be_changed(app: Mainspring) -> None:
     assert (await app.jobs.get(job.id)).payload == job.payload
 
 
-async def test_delivery_cannot_be_replaced_by_its_key(app: Mainspring) -> None:
+async def test_the_key_of_a_delivery_is_no_way_to_change_it(app: Mainspring) -> None:
     job = await delivery(app)
 
     @app.task
@@ -229,7 +231,7 @@ async def test_delivery_cannot_be_replaced_by_its_key(app: Mainspring) -> None:
     assert (await app.jobs.get(job.id)).payload == job.payload
 
 
-async def test_delivery_is_cancelled_retried_postponed_and_deleted_as_any_job(app: Mainspring) -> None:
+async def test_a_delivery_is_cancelled_retried_put_off_and_deleted_as_any_job(app: Mainspring) -> None:
     job = await delivery(app)
     await app.jobs.update(job.id, priority=3)
     await app.jobs.reschedule(job.id, timedelta(hours=1))
@@ -239,7 +241,7 @@ async def test_delivery_is_cancelled_retried_postponed_and_deleted_as_any_job(ap
     await app.jobs.delete(job.id)
 
 
-async def test_delivery_made_by_a_schedule_is_discarded(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_delivery_of_an_old_schedule_is_discarded(app: Mainspring, clock: VirtualClock) -> None:
     """An earlier release accepted schedules of any task."""
     await app.webhooks.create("ops", URL, ["job.dead"])
     store, now = await app.opened(), clock.now()
@@ -251,7 +253,7 @@ async def test_delivery_made_by_a_schedule_is_discarded(app: Mainspring, clock: 
     assert "schedule 'forged' made it" in (job.failure.message if job.failure else "")
 
 
-async def test_unreadable_webhook_record_is_left_out(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_record_that_cannot_be_read_is_left_out(app: Mainspring, clock: VirtualClock) -> None:
     store = await app.opened()
     await store.put_documents(
         [Document(kind="webhook", name="later", text='{"of": "a later release"}')], now=clock.now()
@@ -263,7 +265,7 @@ async def test_unreadable_webhook_record_is_left_out(app: Mainspring, clock: Vir
 # the audit trail
 
 
-async def test_webhook_changes_are_audited_without_secrets(app: Mainspring) -> None:
+async def test_changes_are_in_the_trail_and_secrets_are_not(app: Mainspring) -> None:
     with act_as("ada"):
         await app.webhooks.create("ops", URL, ["job.dead"], secret=SECRET)
         await app.webhooks.update("ops", events=["job.expired"])

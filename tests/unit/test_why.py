@@ -1,4 +1,4 @@
-"""why(): each reason why a job does not run."""
+"""Every reason why a job is not running, one by one."""
 
 from __future__ import annotations
 
@@ -238,33 +238,33 @@ CASES: list[tuple[Code, Job, dict[str, Any], str, Any, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("code", "job", "facts", "text", "until", "holders"), CASES, ids=[case[0] for case in CASES])
-def test_why_names_the_reason_its_end_and_its_holders(
+def test_the_reason_is_named_with_its_end_and_its_holders(
     code: Code, job: Job, facts: dict[str, Any], text: str, until: Any, holders: tuple[str, ...]
 ) -> None:
     assert why(job, **facts)[-1] == Reason(code=code, text=text, until=until, holders=holders)
 
 
-def test_why_has_a_case_for_every_reason() -> None:
+def test_every_reason_there_is_has_its_case() -> None:
     assert {case[0] for case in CASES} == set(get_args(Code))
 
 
-def test_why_returns_all_reasons_together() -> None:
+def test_all_reasons_are_told_together() -> None:
     job = a_job(run_at=SOON, task="new")
     found = why(job, paused={"default"}, circuit=Circuit("new", 5, SOON))
     assert [reason.code for reason in found] == ["not_due", "queue_paused", "breaker_open", "unknown_task"]
 
 
-def test_why_is_empty_if_one_worker_has_a_free_slot() -> None:
+def test_one_worker_with_room_is_enough() -> None:
     full = live(concurrency=1)
     assert why(a_job(), workers=[full, live("bob")], running=runs(1))[0].code == "next"
 
 
 @pytest.mark.parametrize("circuit", [Circuit("task", 2), Circuit("task", 5, NOW)], ids=["closed", "half open"])
-def test_why_ignores_a_breaker_that_lets_the_job_through(circuit: Circuit) -> None:
+def test_a_breaker_that_lets_it_through_is_no_reason(circuit: Circuit) -> None:
     assert why(a_job(), circuit=circuit)[0].code == "next"
 
 
-def test_why_names_at_most_ten_holders() -> None:
+def test_at_most_ten_holders_are_named() -> None:
     (reason,) = why(a_job(), workers=[live(concurrency=50)], running=runs(50))
     assert len(reason.holders) == 10
 
@@ -272,7 +272,7 @@ def test_why_names_at_most_ten_holders() -> None:
 # asked of the app
 
 
-async def test_app_why_gathers_the_facts(app: Mainspring, store: Store, clock: VirtualClock) -> None:
+async def test_the_app_gathers_the_facts(app: Mainspring, store: Store, clock: VirtualClock) -> None:
     async with app:
         job = await bring(store, State.PENDING)
         await app.queues.pause("default")
@@ -285,7 +285,7 @@ async def test_app_why_gathers_the_facts(app: Mainspring, store: Store, clock: V
 
 
 @pytest.mark.parametrize("key", ["unique_key", "idempotency_key"])
-async def test_why_finds_the_key_holder_of_a_dead_job(
+async def test_who_holds_the_key_of_a_dead_job_is_found(
     app: Mainspring, store: Store, clock: VirtualClock, key: str
 ) -> None:
     async with app:
@@ -298,7 +298,7 @@ async def test_why_finds_the_key_holder_of_a_dead_job(
     assert [(reason.code, reason.holders) for reason in found] == [("final", ()), ("key_held", (holder.id,))]
 
 
-async def test_why_finds_the_key_holder_among_thousands_of_longer_keys(
+async def test_the_holder_is_found_among_thousands_of_longer_keys(
     app: Mainspring, store: Store, clock: VirtualClock
 ) -> None:
     async with app:
