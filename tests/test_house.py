@@ -30,7 +30,7 @@ TIERS: list[set[str]] = [
     {"remote", "metrics", "api", "cli", "dashboard", "demo", "testing"},
 ]
 TIER = {package: number for number, tier in enumerate(TIERS) for package in tier}
-# Imported inside functions, when they are used: the demo, the test harness, the HTTP API and its client.
+# Imported when they are asked for and not before: the demo, the test harness, the HTTP API, its client.
 UPWARD = {
     ("app", "api.service"),
     ("app", "remote"),

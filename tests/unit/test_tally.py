@@ -1,4 +1,4 @@
-"""Tallies of runs: spans, histograms of durations, and a bounded number of failure kinds."""
+"""Runs counted: spans, durations in buckets, kinds of failure that cannot grow without bound."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -50,22 +50,22 @@ def test_a_span_begins_on_the_clock(span: Any, began: datetime) -> None:
     ("us", "number"),
     [(0, 0), (1, 1), (3, 3), (4, 12), (5, 13), (7, 15), (8, 16), (9, 16), (10, 17), (15, 19), (16, 20), (1024, 44)],
 )
-def test_histogram_has_four_buckets_per_doubling(us: int, number: int) -> None:
+def test_there_are_four_buckets_to_each_doubling(us: int, number: int) -> None:
     assert bucket_of(us) == number
 
 
 @given(st.integers(0, 10**15), st.integers(0, 10**15))
-def test_histogram_buckets_are_monotonic(one: int, other: int) -> None:
+def test_a_longer_run_is_never_in_a_smaller_bucket(one: int, other: int) -> None:
     assert bucket_of(min(one, other)) <= bucket_of(max(one, other))
 
 
 @given(st.integers(0, 10**15))
-def test_bucket_midpoint_is_near_every_duration_in_it(us: int) -> None:
+def test_the_middle_of_a_bucket_is_near_every_duration_in_it(us: int) -> None:
     assert abs(midpoint(bucket_of(us)) * 1e6 - us) <= 0.13 * us
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=50))
-def test_percentiles_lie_within_the_observed_range_and_near_the_truth(spans: list[int]) -> None:
+def test_percentiles_lie_within_what_was_observed_and_near_the_truth(spans: list[int]) -> None:
     spread = Counter(map(bucket_of, spans))
     for share in (0.5, 0.95, 0.99, 1.0):
         exact = sorted(spans)[min(len(spans) - 1, -int(-share * len(spans) // 1) - 1)]
@@ -77,7 +77,7 @@ def test_percentiles_lie_within_the_observed_range_and_near_the_truth(spans: lis
 
 
 @given(st.lists(st.lists(st.integers(0, 10**9), max_size=6), max_size=6))
-def test_minimum_and_maximum_of_added_tallies_are_those_of_all_runs(parts: list[list[int]]) -> None:
+def test_ends_of_added_sums_are_those_of_all_runs(parts: list[list[int]]) -> None:
     whole = RunSums()
     for part in parts:
         sums = RunSums()
@@ -90,7 +90,7 @@ def test_minimum_and_maximum_of_added_tallies_are_those_of_all_runs(parts: list[
     assert whole.wait_ends == ((2 * min(spans), 2 * max(spans)) if spans else None)
 
 
-def test_minimum_and_maximum_are_unknown_with_runs_of_an_earlier_release() -> None:
+def test_ends_are_unknown_where_an_earlier_release_counted_some_runs() -> None:
     earlier = msgspec.json.decode(b'{"endings":{"completed":1},"took":4000000,"spread":{"91":1}}', type=RunSums)
     whole = RunSums()
     whole.count("completed", [timedelta(seconds=1)])
@@ -104,32 +104,32 @@ def test_minimum_and_maximum_are_unknown_with_runs_of_an_earlier_release() -> No
 
 
 @given(st.integers(0, 10**15))
-def test_bucket_midpoint_lies_in_the_bucket(us: int) -> None:
+def test_the_middle_of_a_bucket_lies_in_it(us: int) -> None:
     assert bucket_of(int(midpoint(bucket_of(us)) * 1e6 + 1e-6)) == bucket_of(us)
 
 
-def test_histogram_of_a_year_has_few_buckets() -> None:
+def test_a_year_needs_few_buckets() -> None:
     assert bucket_of(365 * 86_400 * 1_000_000) < 200
 
 
 # percentiles
 
 
-def test_percentile_of_no_runs_is_none() -> None:
+def test_of_no_runs_there_is_no_percentile() -> None:
     assert percentile({}, 0.5) is None
 
 
 @pytest.mark.parametrize(
     ("share", "seconds"), [(0, 1), (0.5, 1), (0.8, 1), (0.81, 10), (0.95, 10), (0.96, 99), (1, 99)]
 )
-def test_percentile_is_an_upper_bound_of_its_share(share: float, seconds: int) -> None:
+def test_a_percentile_is_how_long_that_share_took_at_most(share: float, seconds: int) -> None:
     spread = {bucket_of(99_000_000): 5, bucket_of(1_000_000): 80, bucket_of(10_000_000): 15}
     found = percentile(spread, share)
     assert found == pytest.approx(seconds, rel=0.13)
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=50), st.sampled_from([0.0, 0.5, 0.9, 0.95, 0.99, 1.0]))
-def test_percentile_is_near_the_true_one(durations: list[int], share: float) -> None:
+def test_a_percentile_is_near_the_true_one(durations: list[int], share: float) -> None:
     sums = RunSums()
     for us in durations:
         count(sums, ended(us / 1e6))
@@ -142,7 +142,7 @@ def test_percentile_is_near_the_true_one(durations: list[int], share: float) -> 
 # counting
 
 
-def test_tally_counts_a_run_with_its_ending_and_duration() -> None:
+def test_a_run_is_counted_with_its_ending_and_duration() -> None:
     sums = RunSums()
     for took in (1, 1, 3):
         count(sums, ended(took))
@@ -151,20 +151,20 @@ def test_tally_counts_a_run_with_its_ending_and_duration() -> None:
 
 
 @pytest.mark.parametrize("started", [None, NOW + timedelta(seconds=5)], ids=["unknown", "after its end"])
-def test_tally_of_a_run_with_a_later_start_has_no_duration(started: datetime | None) -> None:
+def test_a_run_that_did_not_begin_before_it_ended_took_no_time(started: datetime | None) -> None:
     sums = RunSums()
     count(sums, ended(started_at=started))
     assert (sums.took, sums.spread) == (0, {0: 1})
 
 
-def test_tally_counts_runs_of_days() -> None:
+def test_a_run_may_take_days() -> None:
     sums = RunSums()
     count(sums, ended(3 * 86_400 + 0.000001))
     assert sums.took == 259_200_000_001
 
 
 @pytest.mark.parametrize("ending", [Ending.COMPLETED, Ending.FAILED])
-def test_tally_counts_the_wait_of_the_job(ending: Ending) -> None:
+def test_a_run_is_counted_with_how_long_its_job_had_waited(ending: Ending) -> None:
     start = NOW - timedelta(seconds=1)
     runs = [ended(ending=ending, due_at=start - timedelta(seconds=wait)) for wait in (0, 7, 7, -3)]
     (sums,) = counted([*runs, ended(ending=ending)]).values()
@@ -172,7 +172,7 @@ def test_tally_counts_the_wait_of_the_job(ending: Ending) -> None:
     assert sums.endings == {ending: 5}  # one does not know since when it was due
 
 
-def test_tally_of_an_earlier_release_is_decoded_and_added() -> None:
+def test_sums_of_an_earlier_release_are_read_and_added_to() -> None:
     old = msgspec.json.decode(b'{"endings":{"completed":2},"took":5,"spread":{"3":2},"last":9}', type=RunSums)
     assert (old.waits, old.waited) == ({}, 0)
     count(old, ended(1, due_at=NOW - timedelta(seconds=3)))
@@ -180,7 +180,7 @@ def test_tally_of_an_earlier_release_is_decoded_and_added() -> None:
     assert msgspec.json.decode(msgspec.json.encode(old), type=RunSums) == old
 
 
-def test_tally_groups_runs_by_minute_queue_and_task() -> None:
+def test_runs_are_counted_by_minute_queue_and_task() -> None:
     at = MINUTE + timedelta(minutes=1)
     runs = [ended(), ended(at=at), ended(queue="other"), ended(task="other"), ended(at=MINUTE)]
     found = {key: sums.endings for key, sums in counted(runs).items()}
@@ -192,33 +192,33 @@ def test_tally_groups_runs_by_minute_queue_and_task() -> None:
     }
 
 
-def test_tally_has_the_end_of_its_last_run() -> None:
+def test_a_tally_knows_when_its_last_run_ended() -> None:
     (sums,) = counted([ended(at=MINUTE), ended(at=NOW), ended(at=MINUTE)]).values()
     assert (sums.last, last_at(sums)) == (micros(NOW), NOW)
     assert last_at(RunSums()) is None
 
 
 @pytest.mark.parametrize("ending", Ending)
-def test_tally_does_not_count_snoozed_and_released_runs(ending: Ending) -> None:
+def test_runs_that_were_snoozed_or_released_are_not_counted(ending: Ending) -> None:
     assert len(counted([ended(ending=ending)])) == (ending not in (Ending.SNOOZED, Ending.RELEASED))
     assert {Ending.SNOOZED, Ending.RELEASED} == NOT_COUNTED
 
 
-def test_tally_does_not_count_a_run_without_a_task() -> None:
+def test_a_run_of_no_task_is_not_counted() -> None:
     assert counted([ended(task="")]) == {}
 
 
 # kinds of failure
 
 
-def test_tally_counts_failures_by_kind() -> None:
+def test_failures_are_counted_by_kind() -> None:
     sums = RunSums()
     for message in ("disk 1", "disk 2", "gone"):
         count(sums, failed(message))
     assert sums.errors == {"E: disk …": 2, "E: gone": 1}
 
 
-def test_tally_limits_the_kinds_of_failures() -> None:
+def test_a_task_that_fails_in_ever_new_ways_does_not_make_its_tally_grow() -> None:
     sums = RunSums()
     for n in range(10 * KINDS):
         count(sums, failed("x" * n))
@@ -226,7 +226,7 @@ def test_tally_limits_the_kinds_of_failures() -> None:
     assert sums.errors[OTHERS] == 9 * KINDS
 
 
-def test_tally_counts_a_known_kind_when_full() -> None:
+def test_a_kind_that_is_known_is_counted_though_there_is_no_room() -> None:
     sums = RunSums()
     for n in [*range(KINDS + 5), 0, KINDS - 1]:
         count(sums, failed("x" * n))
@@ -234,7 +234,7 @@ def test_tally_counts_a_known_kind_when_full() -> None:
 
 
 @given(st.lists(st.lists(st.integers(0, 2 * KINDS), max_size=3 * KINDS), max_size=4))
-def test_adding_tallies_loses_no_failure_and_limits_kinds(batches: list[list[int]]) -> None:
+def test_however_they_are_added_no_failure_is_lost_and_kinds_stay_few(batches: list[list[int]]) -> None:
     whole = RunSums()
     for batch in batches:
         part = RunSums()
@@ -249,7 +249,7 @@ def test_adding_tallies_loses_no_failure_and_limits_kinds(batches: list[list[int
 
 
 @given(st.lists(st.integers(0, 10**9)), st.lists(st.integers(0, 10**9)))
-def test_added_tallies_equal_the_tally_of_all_runs(one: list[int], other: list[int]) -> None:
+def test_two_sums_added_are_the_sum_of_all_their_runs(one: list[int], other: list[int]) -> None:
     left, right, whole = RunSums(), RunSums(), RunSums()
     for us in one:
         count(left, ended(us / 1e6))
@@ -262,7 +262,7 @@ def test_added_tallies_equal_the_tally_of_all_runs(one: list[int], other: list[i
     assert whole.errors == ({"E: no": len(other)} if other else {})
 
 
-def test_adding_tallies_does_not_change_them() -> None:
+def test_adding_leaves_what_was_added_alone() -> None:
     part, whole = RunSums(), RunSums()
     count(part, ended())
     for _ in range(3):
@@ -271,7 +271,7 @@ def test_adding_tallies_does_not_change_them() -> None:
     assert RunSums() == RunSums({}, 0, {}, {}, 0)
 
 
-def test_added_tallies_keep_the_later_end() -> None:
+def test_the_later_end_is_the_last() -> None:
     one, other = RunSums(last=7), RunSums(last=5)
     one.add(other)
     other.add(one)
@@ -279,16 +279,16 @@ def test_added_tallies_keep_the_later_end() -> None:
 
 
 @given(st.lists(st.integers(0, 10**12), max_size=30), st.integers(2, 40))
-def test_count_below_a_power_of_two_is_exact(spans: list[int], power: int) -> None:
+def test_what_is_below_a_power_of_two_is_counted_exactly(spans: list[int], power: int) -> None:
     spread = dict(Counter(map(bucket_of, spans)))
     assert count_below(spread, power) == sum(us < 2**power for us in spans)
 
 
-def test_item_count_of_an_earlier_release_is_decoded_and_added() -> None:
+def test_a_count_of_an_earlier_release_is_read_and_added_to() -> None:
     old = msgspec.json.decode(b'{"endings":{"completed":2},"took":5,"spread":{"3":2},"last":7}', type=RunSums)
     count(old, ended(account=RunNotes(items=Items(success=4))))
     assert (old.endings["completed"], old.items, old.well) == (3, {"success": 4}, micros(NOW))
 
 
-def test_tally_counts_no_items_of_a_run_without_a_task() -> None:
+def test_a_run_of_no_task_counts_no_items() -> None:
     assert counted([ended(task="", account=RunNotes(items=Items(success=4)))]) == {}

@@ -1,17 +1,17 @@
-"""The url module: a URL is parsed in the same way on every release of Python."""
+"""A URL is taken apart in the same way on every release of Python."""
 
 import pytest
 
 from mainspring.url import UrlHost, split
 
 
-def test_url_parts_are_parsed() -> None:
+def test_all_parts_of_a_url_are_found() -> None:
     url = split("HTTPS://ada:p%40w@Host.example:99/a/b?c=d&e#f")
     assert url == ("https", "ada:p%40w", "Host.example:99", [UrlHost("Host.example", 99)], "/a/b", "c=d&e", "f")
     assert url.host == ("Host.example", 99)
 
 
-def test_missing_url_parts_are_empty() -> None:
+def test_parts_that_a_url_does_not_have_are_empty() -> None:
     assert split("redis://") == ("redis", None, "", [UrlHost("", None)], "", "", None)
     assert split("redis://@h:?#") == ("redis", "", "h:", [UrlHost("h", None)], "", "", "")
 
@@ -28,11 +28,11 @@ def test_missing_url_parts_are_empty() -> None:
         ("one,,two", [("one", None), ("", None), ("two", None)]),
     ],
 )
-def test_url_host_list_may_have_ipv6_addresses(hosts: str, expected: list[UrlHost]) -> None:
+def test_a_list_of_hosts_may_have_ipv6_addresses_anywhere(hosts: str, expected: list[UrlHost]) -> None:
     assert split(f"redis+cluster://ada:pw@{hosts}/0", many=True).hosts == expected
 
 
-def test_url_password_may_contain_brackets() -> None:
+def test_brackets_in_a_password_are_no_address() -> None:
     assert split("redis://ada:p[w@host/0").host == ("host", None)
 
 
@@ -43,24 +43,24 @@ def test_url_password_may_contain_brackets() -> None:
         "[:::1]", "::1", "host:http", "host:-1", "host:1234567", "host:²", "a b", "a[b]c", "a,b", "℀.example",
     ],
 )  # fmt: skip
-def test_url_with_a_bad_host_is_refused(hosts: str) -> None:
+def test_a_host_that_is_none_is_refused(hosts: str) -> None:
     with pytest.raises(ValueError, match=r"^a bad host or port$"):
         split(f"redis://{hosts}/0")
 
 
 @pytest.mark.parametrize("port", [0, 65_536, 999_999])
-def test_url_with_a_bad_port_is_refused(port: int) -> None:
+def test_a_port_that_no_server_has_is_refused(port: int) -> None:
     with pytest.raises(ValueError, match=f"^port {port}, which is not from 1 to 65535$"):
         split(f"redis://one,[::1]:{port}/0", many=True)
 
 
 @pytest.mark.parametrize("text", ["", "host", "//host/", "://host", "1a://host", "re dis://host"])
-def test_url_without_a_scheme_is_refused(text: str) -> None:
+def test_a_url_without_a_scheme_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"^no scheme, such as https://$"):
         split(text)
 
 
 @pytest.mark.parametrize("text", ["http://ho\nst/", "http://host/\t", "\x00http://host", "http://host/\x7f"])
-def test_url_with_a_control_character_is_refused(text: str) -> None:
+def test_a_control_character_is_refused_and_not_left_out(text: str) -> None:
     with pytest.raises(ValueError, match=r"^a character that must be percent-encoded$"):
         split(text)
