@@ -18,7 +18,7 @@ Rule = Callable[[], bool]
 
 
 class Fault(StoreUnavailable):
-    """An injected failure. The engine handles it as any StoreUnavailable: it retries the call."""
+    """An injected failure. It is a StoreUnavailable, so callers of a store retry the call."""
 
 
 class Faults:
