@@ -106,7 +106,7 @@ def test_story_of_a_seed_does_not_depend_on_the_hash_seed(verdicts: list[Verdict
     """Other leases, or another order of two events at one instant, would change the digest."""
     seeds = SEEDS[:5]
     code = f"from simulation import simulate; print(*(simulate(n).digest for n in {list(seeds)}))"
-    environ = {**os.environ, "PYTHONHASHSEED": "4242", "PYTHONPATH": str(Path(__file__).parent.parent)}
+    environ = {**os.environ, "PYTHONHASHSEED": "4242", "PYTHONPATH": os.pathsep.join(sys.path)}
     other = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=60)
     assert other.stdout.split() == [str(verdict.digest) for verdict in verdicts[: len(seeds)]], other.stderr
 
