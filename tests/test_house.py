@@ -1,44 +1,18 @@
-"""The house rules that no linter knows: layers, clocks, sleeps, names, docstrings, the public face."""
+"""The house rules that no linter checks: tiers, clocks, sleeps, names, docstrings, public names, errors."""
 
 import ast
-import gc
 import re
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
 from graphlib import TopologicalSorter
 from importlib.resources import files
 from pathlib import Path
 
 import mainspring
 from mainspring import errors
-
-ROOT = Path(__file__).parent.parent
-SOURCE = ROOT / "src" / "mainspring"
-TESTS = ROOT / "tests"
-MODULES = sorted(SOURCE.rglob("*.py"))
-
-
-def name_of(path: Path) -> str:
-    return ".".join(path.relative_to(SOURCE).with_suffix("").parts)
-
-
-def parse(path: Path) -> ast.Module:
-    """A finalizer that runs meanwhile can spoil the parser's count of depth (CPython gh-106905)."""
-    gc.disable()
-    try:
-        return ast.parse(path.read_text(encoding="utf-8"))
-    finally:
-        gc.enable()
-
-
-@cache
-def tree_of(module: Path) -> ast.Module:
-    """Of one of ours: many rules look at each."""
-    return parse(module)
-
+from source_tree import MODULES, ROOT, SOURCE, TESTS, name_of, parse, tree_of
 
 # tiers
 
@@ -72,7 +46,7 @@ def noun(module: str) -> str:
 
 
 def imports(path: Path) -> Iterator[str]:
-    """Our modules that this one imports when it runs, inside functions too."""
+    """The modules of mainspring that a module imports at run time, also inside functions."""
     package = path.relative_to(SOURCE).parts[:-1]
 
     def walk(node: ast.AST) -> Iterator[str]:
@@ -104,7 +78,7 @@ def _targets(node: ast.ImportFrom, package: tuple[str, ...]) -> Iterator[str]:
         yield inner if path.with_suffix(".py").exists() or path.is_dir() else base or "__init__"
 
 
-def test_every_package_has_its_tier() -> None:
+def test_every_package_has_a_tier() -> None:
     assert {noun(name_of(path)) for path in MODULES} <= set(TIER)
 
 
@@ -118,7 +92,7 @@ def test_imports_point_down_the_tiers() -> None:
     assert {(me, other) for me, other in between_packages() if TIER[noun(other)] > TIER[noun(me)]} <= UPWARD
 
 
-def test_packages_of_a_tier_import_each_other_in_no_circle() -> None:
+def test_packages_of_a_tier_have_no_import_cycle() -> None:
     edges: dict[str, set[str]] = {package: set() for package in TIER}
     for me, other in between_packages():
         if (me, other) not in UPWARD:
@@ -126,7 +100,7 @@ def test_packages_of_a_tier_import_each_other_in_no_circle() -> None:
     TopologicalSorter(edges).prepare()
 
 
-def test_the_imports_are_really_read() -> None:
+def test_imports_of_modules_are_read() -> None:
     assert "task.task" in set(imports(SOURCE / "app.py"))
     assert "stores.sqlite.store" in set(imports(SOURCE / "stores" / "__init__.py"))
     assert "app" not in set(imports(SOURCE / "task" / "task.py"))  # for types only
@@ -139,7 +113,7 @@ MAY_NAME_STORES = ("stores.", "cli.", "client.", "demo.", "insight.settings_repo
 
 
 def words(tree: ast.Module) -> Iterator[str]:
-    """Names and texts of the code; docstrings and comments are not code."""
+    """The identifiers and strings of a module, without docstrings and comments."""
     documentation = {
         id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
@@ -155,7 +129,7 @@ def words(tree: ast.Module) -> Iterator[str]:
                 yield word
 
 
-def test_no_store_is_named_outside_the_stores() -> None:
+def test_stores_are_named_only_in_their_packages() -> None:
     named = [
         (name_of(path), word)
         for path in MODULES
@@ -186,18 +160,18 @@ def clock_reads(tree: ast.Module) -> list[str]:
     return found
 
 
-def test_only_the_clock_reads_the_time() -> None:
+def test_only_the_clock_module_reads_the_time() -> None:
     assert [name_of(path) for path in MODULES if clock_reads(tree_of(path))] == ["clock"]
 
 
-def test_nobody_waits_in_a_way_that_may_swallow_a_cancellation() -> None:
-    """asyncio.wait_for of Python 3.11 does, if what it waits for comes at the same moment; asyncio.timeout never."""
+def test_wait_for_is_not_used() -> None:
+    """asyncio.wait_for of Python 3.11 may swallow a cancellation that comes with the result; asyncio.timeout never."""
     assert [name_of(path) for path in MODULES if "wait_for" in path.read_text(encoding="utf-8")] == []
 
 
 # sleeps
 
-# Where a test may wait for real time, and why.
+# Places in tests that may wait for real time, each with the reason.
 MAY_SLEEP = {
     "chaos/audit.py:until": "looks at files that other processes write",
     "chaos/candidate.py:stand.work": "counts now and then, in a process that will be killed",
@@ -214,6 +188,7 @@ MAY_SLEEP = {
     "servers.py:Postgres._until_ready": "looks whether a server has begun to serve",
     "servers.py:Prometheus.until": "looks at what a server has scraped",
     "servers.py:Redis._until_ready": "looks whether a server has begun to serve",
+    "simulation/loop.py:TrueClock.sleep": "in the virtual time of its event loop",
     "test_clip_service.py:Running._until_ready": "looks whether a process has begun to serve",
     "test_clip_service.py:Running.until_all_have_run": "asks a server in another process how far its jobs are",
     "test_examples.py:Player._console": "looks at what a worker in another process has done",
@@ -226,7 +201,7 @@ MAY_SLEEP = {
 
 
 def sleeps(node: ast.AST, inside: tuple[str, ...] = ()) -> Iterator[str]:
-    """Where time.sleep or asyncio.sleep is called with more than nothing."""
+    """The functions that call time.sleep or asyncio.sleep with more than 0."""
     for child in ast.iter_child_nodes(node):
         named = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         where = (*inside, child.name) if named else inside  # type: ignore[attr-defined]
@@ -249,19 +224,19 @@ def test_no_test_sleeps_without_a_reason() -> None:
 VAGUE = {"util", "utils", "common", "helper", "helpers", "types", "base", "manager", "managers", "misc", "core"}
 
 
-def test_a_newcomer_finds_each_file_by_its_noun() -> None:
+def test_no_module_has_a_vague_name() -> None:
     named = {part for path in MODULES for part in path.relative_to(SOURCE).with_suffix("").parts}
     assert named & VAGUE == set()
 
 
-def test_every_folder_of_tests_is_among_the_parts_that_run() -> None:
+def test_scripts_test_runs_every_folder_of_tests() -> None:
     parts = (ROOT / "scripts" / "test").read_text()
     folders = {path.parent.relative_to(ROOT).as_posix() for path in TESTS.rglob("test_*.py")} - {"tests"}
     assert [folder for folder in sorted(folders) if folder not in parts] == []
 
 
-def test_every_test_file_has_a_name_of_its_own() -> None:
-    """pytest imports them by name, so a second one of the same name would not run."""
+def test_names_of_test_files_are_unique() -> None:
+    """pytest imports test files by name, so a second one of the same name would not run."""
     names = Counter(path.name for path in TESTS.rglob("test_*.py"))
     assert [name for name, count in names.items() if count > 1] == []
 
@@ -274,12 +249,12 @@ def one_sentence(text: str) -> bool:
     return first.endswith(".") and rest[:1] in ([], [""])
 
 
-def test_every_module_says_its_one_job_in_one_line() -> None:
+def test_every_module_has_a_docstring_of_one_sentence() -> None:
     said = {name_of(path): ast.get_docstring(tree_of(path), clean=False) or "" for path in MODULES}
     assert [name for name, text in said.items() if not one_sentence(text)] == []
 
 
-# the public face
+# public names
 
 PUBLIC = [
     "ApiKeyExists",
@@ -360,18 +335,20 @@ PUBLIC = [
 ]
 
 
-def test_the_public_names_are_these() -> None:
+def test_public_names_are_pinned() -> None:
     assert mainspring.__all__ == PUBLIC
 
 
-def test_the_public_names_are_sorted_and_there() -> None:
+def test_public_names_are_sorted_and_exist() -> None:
     assert mainspring.__all__ == sorted(set(mainspring.__all__))
     assert all(hasattr(mainspring, name) for name in mainspring.__all__)
 
 
-def test_the_package_itself_holds_no_code() -> None:
-    kinds = {type(node) for node in tree_of(SOURCE / "__init__.py").body}
-    assert kinds == {ast.Expr, ast.ImportFrom, ast.Assign}
+def test_package_init_has_only_imports_and_aliases() -> None:
+    """Only imports, and the aliases of earlier releases."""
+    body = tree_of(SOURCE / "__init__.py").body
+    assert [node.name for node in body if isinstance(node, ast.FunctionDef)] == ["__getattr__"]
+    assert {type(node) for node in body} == {ast.Expr, ast.ImportFrom, ast.Assign, ast.FunctionDef}
 
 
 LATE = {
@@ -381,22 +358,22 @@ LATE = {
 }  # fmt: skip
 
 
-def test_importing_mainspring_loads_nothing_that_is_not_needed_yet() -> None:
+def test_import_mainspring_loads_no_optional_dependency() -> None:
     code = "import mainspring, sys; print(*{name.partition('.')[0] for name in sys.modules})"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert set(loaded.stdout.split()) & LATE == set()
     assert "msgspec" in loaded.stdout.split()
 
 
-def test_our_types_are_shipped() -> None:
+def test_py_typed_is_shipped() -> None:
     assert files("mainspring").joinpath("py.typed").is_file()
 
 
 # errors
 
 
-def drawn() -> dict[str, tuple[str | None, str | None]]:
-    """The tree at the top of errors.py: each class with its parent there, and the builtin it also is."""
+def error_tree() -> dict[str, tuple[str | None, str | None]]:
+    """The tree in the docstring of errors.py: each class with its parent, and its builtin base if it has one."""
     found: dict[str, tuple[str | None, str | None]] = {}
     above: list[str] = []
     for line in (errors.__doc__ or "").partition("\n\n")[2].splitlines():
@@ -408,28 +385,29 @@ def drawn() -> dict[str, tuple[str | None, str | None]]:
     return found
 
 
-def defined() -> dict[str, type[Exception]]:
+def error_classes() -> dict[str, type[Exception]]:
     return {name: kind for name, kind in vars(errors).items() if isinstance(kind, type)}
 
 
-def test_every_error_is_in_the_tree() -> None:
-    assert set(drawn()) == set(defined())
+def test_error_tree_names_every_error() -> None:
+    assert set(error_tree()) == set(error_classes())
 
 
-def test_the_tree_shows_the_true_parents() -> None:
+def test_error_tree_shows_the_base_classes() -> None:
     shown = {
-        name: {parent or "Exception", *([builtin] if builtin else [])} for name, (parent, builtin) in drawn().items()
+        name: {parent or "Exception", *([builtin] if builtin else [])}
+        for name, (parent, builtin) in error_tree().items()
     }
-    assert shown == {name: {base.__name__ for base in kind.__bases__} for name, kind in defined().items()}
+    assert shown == {name: {base.__name__ for base in kind.__bases__} for name, kind in error_classes().items()}
 
 
 def test_every_error_is_public() -> None:
-    assert set(defined()) <= set(mainspring.__all__)
+    assert set(error_classes()) <= set(mainspring.__all__)
 
 
-# errors that are survived
+# swallowed errors
 
-# An exception of these types is an answer of what was called, and not an error.
+# Exceptions of these types are normal replies, not errors.
 ANSWERS = {
     "asyncio.CancelledError": "a task of our own that was just cancelled",
     "BlockingIOError": "there is nothing to read now, or no room to write",
@@ -443,7 +421,7 @@ ANSWERS = {
     "ProcessLookupError": "a process that has ended before its signal",
     "ShuttingDown": "the app or the store was closed, by this process",
 }
-# Where any other exception may end without a log line and a count, and why. By module and function.
+# Places that may swallow any other exception without a log line and a count, each with the reason.
 MAY_SWALLOW = {
     "api.access.keyset:_key": "a key of another kind in a key set: a token that needs it is refused",
     "api.parameters:instant": "not a date in that form: another form is tried, then the caller is refused",
@@ -486,8 +464,6 @@ MAY_SWALLOW = {
     "worker.report_buffer:log": "a log handler of this process that raises: the line is stored with the job",
     "testing.clock:_running_loop": "no event loop runs here",
     "testing.expectation:_defaults": "a default that cannot be sent is never expected",
-    "testing.simulation.cluster:_operate": "an operator came too early or too late, as the plan may have it",
-    "testing.simulation.operators:arrange": "an operator came too late, as the plan may have it",
     "trigger.zone:zone_of": "a name that is not a time zone here: it is refused below",
     "webhook.address:ip_literal": "a name, and not an address",
     "webhook.delivery:_retry_after": "a header that is not a number is ignored",
@@ -501,13 +477,13 @@ MAY_SWALLOW = {
 
 
 def swallowed(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """The function and the exception types of each handler that says nothing, and of each suppress()."""
+    """The function and the exception types of each handler without a statement, and of each suppress()."""
 
     def walk(node: ast.AST, function: str) -> Iterator[tuple[str, str]]:
         for child in ast.iter_child_nodes(node):
             named = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
             yield from walk(child, child.name if named else function)
-            if isinstance(child, ast.ExceptHandler) and all(map(says_nothing, child.body)):
+            if isinstance(child, ast.ExceptHandler) and all(map(is_silent, child.body)):
                 kinds = child.type.elts if isinstance(child.type, ast.Tuple) else [child.type]
                 yield from ((function, ast.unparse(kind) if kind else "BaseException") for kind in kinds)
             elif isinstance(child, ast.Call) and ast.unparse(child.func) in ("suppress", "contextlib.suppress"):
@@ -516,7 +492,7 @@ def swallowed(tree: ast.Module) -> Iterator[tuple[str, str]]:
     return walk(tree, "")
 
 
-def says_nothing(node: ast.stmt) -> bool:
+def is_silent(node: ast.stmt) -> bool:
     match node:
         case ast.Pass() | ast.Continue() | ast.Break() | ast.Expr(ast.Constant()):
             return True
@@ -534,12 +510,12 @@ def swallowing_places() -> set[str]:
     }
 
 
-def test_errors_that_are_survived_are_logged_and_counted() -> None:
-    """With survived_errors, or in the words of the place that survives. An exception to this needs a reason here."""
+def test_swallowed_errors_are_logged_and_counted() -> None:
+    """By survived_errors, or by a log line of its own. Every exception needs a reason in MAY_SWALLOW."""
     assert swallowing_places() == set(MAY_SWALLOW)
 
 
-def test_a_swallowed_error_is_found() -> None:
+def test_swallowed_finds_handlers_that_only_pass() -> None:
     text = "def f():\n try: g()\n except (ValueError, KeyError):\n  pass\n with suppress(OSError): g()\n"
     assert list(swallowed(ast.parse(text))) == [("f", "ValueError"), ("f", "KeyError"), ("f", "OSError")]
     assert list(swallowed(ast.parse("def f():\n try: g()\n except OSError as error:\n  survived(error)\n"))) == []

@@ -5,7 +5,7 @@ import inspect
 
 import pytest
 
-from mainspring.testing.plugin import LIMIT
+from mainspring.testing.plugin import MAX_TEST_SECONDS
 
 pytest.register_assert_rewrite("golden.trial")
 
@@ -17,5 +17,5 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     named = inspect.signature(pyfuncitem.obj).parameters.keys() & pyfuncitem.funcargs.keys()
     test = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in named})
-    runner.run(asyncio.wait_for(test, LIMIT))
+    runner.run(asyncio.wait_for(test, MAX_TEST_SECONDS))
     return True

@@ -19,7 +19,7 @@ from mainspring.ids import JobId
 from mainspring.records.job import SHOWN, Action
 from mainspring.store import Store
 from mainspring.testing import VirtualClock, stress
-from mainspring.testing.stress import BATCH
+from mainspring.testing.stress import BATCH_JOBS
 
 FEW, MANY = 5, 40
 
@@ -220,8 +220,8 @@ async def test_what_is_archived_is_read_many_jobs_at_a_time(url: str) -> None:
 
 async def test_stress_reads_each_job_a_few_times_however_many_there_are(url: str) -> None:
     async with opened(url) as (app, store):
-        jobs = 4 * BATCH
+        jobs = 4 * BATCH_JOBS
         result = await stress(app, app.tasks["work"], jobs=jobs, workers=1, concurrency=50)
         assert (result.completed, result.lost, result.duplicates) == (jobs, 0, 0)
         looks = store.calls["jobs"]
-        assert looks < 3 * (jobs // BATCH) + 60
+        assert looks < 3 * (jobs // BATCH_JOBS) + 60

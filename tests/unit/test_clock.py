@@ -1,4 +1,4 @@
-"""Clocks: instants in microseconds, the correction to the store's time, and alarms."""
+"""Conversion of instants, the store's clock beside ours, alarms, and the virtual clock."""
 
 import asyncio
 import threading
@@ -16,12 +16,12 @@ LAST = datetime.max.replace(tzinfo=UTC)
 
 
 @given(st.datetimes(timezones=st.just(UTC)))
-def test_any_instant_of_the_calendar_survives_the_store(at: datetime) -> None:
+def test_instants_survive_conversion_to_microseconds(at: datetime) -> None:
     assert instant(micros(at)) == at
 
 
 @given(st.integers(micros(FIRST), micros(LAST)))
-def test_any_number_of_microseconds_is_one_instant(us: int) -> None:
+def test_microseconds_survive_conversion_to_instants(us: int) -> None:
     assert micros(instant(us)) == us
 
 
@@ -30,7 +30,7 @@ EDGE = 2**33 * 10**6
 
 
 @given(st.integers(0, 10**7), st.sampled_from([-1, 1]))
-def test_no_microsecond_is_lost_where_the_fast_way_ends(below: int, sign: int) -> None:
+def test_micros_is_exact_at_the_limit_of_the_fast_path(below: int, sign: int) -> None:
     us = sign * (EDGE - 1 - below)
     assert micros(instant(us)) == us
 
@@ -46,12 +46,12 @@ def test_no_microsecond_is_lost_where_the_fast_way_ends(below: int, sign: int) -
         (LAST, 253_402_300_799_999_999),
     ],
 )
-def test_microseconds_count_from_1970(at: datetime, us: int) -> None:
+def test_micros_count_from_1970(at: datetime, us: int) -> None:
     assert micros(at) == us
     assert instant(us) == at
 
 
-def test_instants_are_in_utc_wherever_they_came_from() -> None:
+def test_instants_are_in_utc() -> None:
     there = datetime(2030, 1, 1, 7, tzinfo=timezone(timedelta(hours=-5)))
     assert instant(micros(there)) == there
     assert instant(micros(there)).utcoffset() == timedelta(0)
@@ -91,9 +91,7 @@ MS = timedelta(milliseconds=1)
     ],
 )
 @pytest.mark.parametrize("trip", [timedelta(0), MS])
-async def test_the_stores_time_counts_where_it_differs_by_more_than_noise(
-    ahead: timedelta, skew: timedelta, trip: timedelta
-) -> None:
+async def test_store_clock_adopts_a_skew_above_the_noise(ahead: timedelta, skew: timedelta, trip: timedelta) -> None:
     machine = Slow(ahead=ahead, trip=trip)
     clock = StoreClock(machine)
     await clock.learn(machine.time)
@@ -101,7 +99,7 @@ async def test_the_stores_time_counts_where_it_differs_by_more_than_noise(
     assert clock.now() == machine.now() + skew
 
 
-async def test_a_known_skew_is_stable_within_the_tolerance() -> None:
+async def test_store_clock_skew_ignores_noise_of_round_trips() -> None:
     machine = Slow(ahead=timedelta(hours=1), trip=timedelta(0))
     clock = StoreClock(machine)
     await clock.learn(machine.time)
@@ -110,7 +108,7 @@ async def test_a_known_skew_is_stable_within_the_tolerance() -> None:
     assert clock.skew == timedelta(hours=1)
 
 
-async def test_a_jump_of_the_stores_clock_is_followed() -> None:
+async def test_store_clock_follows_a_jump_of_the_store() -> None:
     machine = Slow(ahead=timedelta(hours=1), trip=timedelta(0))
     clock = StoreClock(machine)
     await clock.learn(machine.time)
@@ -119,7 +117,7 @@ async def test_a_jump_of_the_stores_clock_is_followed() -> None:
     assert clock.skew == timedelta(hours=-2)
 
 
-async def test_clocks_that_agree_again_have_no_skew() -> None:
+async def test_store_clock_drops_the_skew_when_clocks_agree() -> None:
     machine = Slow(ahead=timedelta(hours=1), trip=timedelta(0))
     clock = StoreClock(machine)
     await clock.learn(machine.time)
@@ -128,7 +126,7 @@ async def test_clocks_that_agree_again_have_no_skew() -> None:
     assert clock.skew == timedelta(0)
 
 
-def test_the_systems_clock_is_aware_and_goes_forward() -> None:
+def test_system_clock_is_aware_and_monotonic() -> None:
     clock = SystemClock()
     assert clock.now().utcoffset() == timedelta(0)
     assert clock.monotonic() <= clock.monotonic()
@@ -138,7 +136,7 @@ def test_the_systems_clock_is_aware_and_goes_forward() -> None:
 # alarms
 
 
-async def test_an_alarm_waits_until_it_is_rung() -> None:
+async def test_alarm_waits_until_it_is_rung() -> None:
     clock = VirtualClock()
     alarm = Alarm(clock)
     waiting = asyncio.create_task(alarm.wait(None))
@@ -148,7 +146,7 @@ async def test_an_alarm_waits_until_it_is_rung() -> None:
     await waiting
 
 
-async def test_an_alarm_rings_by_itself_when_its_time_has_come() -> None:
+async def test_alarm_rings_at_its_time() -> None:
     clock = VirtualClock()
     waiting = asyncio.create_task(Alarm(clock).wait(10))
     await clock.elapse(seconds=9.999)
@@ -158,14 +156,14 @@ async def test_an_alarm_rings_by_itself_when_its_time_has_come() -> None:
     assert waiting.done()
 
 
-async def test_an_alarm_that_rang_early_ends_the_next_wait_at_once() -> None:
+async def test_alarm_rung_before_a_wait_ends_it() -> None:
     alarm = Alarm(VirtualClock())
     alarm.ring()
     async with asyncio.timeout(5):
         await alarm.wait(None)
 
 
-async def test_an_alarm_ends_one_wait() -> None:
+async def test_alarm_ends_one_wait() -> None:
     clock = VirtualClock()
     alarm = Alarm(clock)
     alarm.ring()
@@ -178,7 +176,7 @@ async def test_an_alarm_ends_one_wait() -> None:
     await waiting
 
 
-async def test_an_alarm_that_was_rung_early_does_not_ring_again_at_its_time() -> None:
+async def test_alarm_rung_early_does_not_ring_again_at_its_time() -> None:
     clock = VirtualClock()
     alarm = Alarm(clock)
     waiting = asyncio.create_task(alarm.wait(10))
@@ -191,7 +189,7 @@ async def test_an_alarm_that_was_rung_early_does_not_ring_again_at_its_time() ->
     again.cancel()
 
 
-async def test_an_alarm_is_usable_after_a_cancelled_wait() -> None:
+async def test_alarm_is_usable_after_a_cancelled_wait() -> None:
     clock = VirtualClock()
     alarm = Alarm(clock)
     waiting = asyncio.create_task(alarm.wait(10))
@@ -205,7 +203,7 @@ async def test_an_alarm_is_usable_after_a_cancelled_wait() -> None:
     await again
 
 
-async def test_skew_is_not_learned_from_a_slow_call() -> None:
+async def test_store_clock_ignores_slow_calls() -> None:
     machine = Slow(ahead=timedelta(seconds=15), trip=timedelta(seconds=40))
     clock = StoreClock(machine)
     await clock.learn(machine.time)
@@ -230,7 +228,7 @@ class Corrected(SystemClock):
 
 @pytest.mark.parametrize("hours", [-1, 1])
 @pytest.mark.parametrize("first", [True, False])
-async def test_a_clock_that_is_set_during_the_call_is_not_taken_for_the_stores(hours: int, first: bool) -> None:
+async def test_store_clock_ignores_a_change_of_its_own_clock_during_the_call(hours: int, first: bool) -> None:
     jump, none = timedelta(hours=hours), timedelta(0)
     machine = Corrected(before=jump if first else none, after=none if first else jump)
     clock = StoreClock(machine)
@@ -238,10 +236,10 @@ async def test_a_clock_that_is_set_during_the_call_is_not_taken_for_the_stores(h
     assert clock.skew == none
 
 
-async def test_virtual_time_waits_for_each_call_outside_however_many_there_are(
+async def test_virtual_clock_waits_for_each_outside_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mainspring.testing.clock.TRUST", 1.0)
+    monkeypatch.setattr("mainspring.testing.clock.CALL_WAIT_SECONDS", 1.0)
     clock, seen = VirtualClock(), set[datetime]()
     clock.call_later(5, lambda: None)
     start = clock.now()
@@ -258,8 +256,8 @@ async def test_virtual_time_waits_for_each_call_outside_however_many_there_are(
     assert seen == {start}
 
 
-async def test_virtual_time_goes_on_without_a_call_outside_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.testing.clock.TRUST", 0.1)
+async def test_virtual_clock_gives_up_a_hanging_outside_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.testing.clock.CALL_WAIT_SECONDS", 0.1)
     clock, ends = VirtualClock(), threading.Event()
 
     async def hang() -> None:

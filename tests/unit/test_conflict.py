@@ -42,9 +42,7 @@ FINAL = [State.COMPLETED, State.DEAD, State.CANCELLED, State.EXPIRED]
 
 
 @pytest.mark.parametrize("key", ["unique_key", "idempotency_key"])
-async def test_a_second_wish_while_the_first_waits_is_the_same_job_with_the_first_input(
-    app: Mainspring, task: Task[..., str], key: str
-) -> None:
+async def test_duplicate_enqueue_returns_the_waiting_job(app: Mainspring, task: Task[..., str], key: str) -> None:
     keyed = task.using(**{key: "one"})
     first, second = await keyed.enqueue("first"), await keyed.enqueue("second")
     assert (second.id, second.status) == (first.id, "duplicate")
@@ -53,7 +51,7 @@ async def test_a_second_wish_while_the_first_waits_is_the_same_job_with_the_firs
 
 
 @pytest.mark.parametrize("state", FINAL)
-async def test_a_unique_key_is_free_after_any_final_state(
+async def test_unique_key_is_free_after_any_final_state(
     app: Mainspring, clock: VirtualClock, task: Task[..., str], state: State
 ) -> None:
     await finish(app, clock, task, "unique_key", state)
@@ -61,7 +59,7 @@ async def test_a_unique_key_is_free_after_any_final_state(
 
 
 @pytest.mark.parametrize("state", FINAL)
-async def test_an_idempotency_key_is_free_unless_the_work_was_done(
+async def test_idempotency_key_is_held_by_a_completed_job(
     app: Mainspring, clock: VirtualClock, task: Task[..., str], state: State
 ) -> None:
     first = await finish(app, clock, task, "idempotency_key", state)
@@ -76,13 +74,13 @@ async def test_a_duplicate_of_a_completed_job_has_its_result(
     assert await (await task.using(idempotency_key="one").enqueue("second")).result() == "first"
 
 
-async def test_a_deleted_job_gives_its_key_back(app: Mainspring, task: Task[..., str]) -> None:
+async def test_deleted_job_frees_its_key(app: Mainspring, task: Task[..., str]) -> None:
     keyed = task.using(unique_key="one")
     await app.jobs.delete((await keyed.enqueue()).id)
     assert (await keyed.enqueue()).status == "new"
 
 
-async def test_an_expired_job_that_nobody_claimed_gives_its_key_back(clock: VirtualClock, task: Task[..., str]) -> None:
+async def test_expired_job_frees_its_key(clock: VirtualClock, task: Task[..., str]) -> None:
     first = await task.using(unique_key="one", expires=60).enqueue()
     clock.advance(seconds=60)
     second = await task.using(unique_key="one").enqueue()
@@ -90,7 +88,7 @@ async def test_an_expired_job_that_nobody_claimed_gives_its_key_back(clock: Virt
     assert (await first.job()).state is State.EXPIRED
 
 
-async def test_the_two_kinds_of_key_do_not_meet(task: Task[..., str]) -> None:
+async def test_unique_and_idempotency_keys_are_separate(task: Task[..., str]) -> None:
     await task.using(unique_key="one").enqueue()
     assert (await task.using(idempotency_key="one").enqueue()).status == "new"
 
@@ -98,7 +96,7 @@ async def test_the_two_kinds_of_key_do_not_meet(task: Task[..., str]) -> None:
 # on_conflict
 
 
-async def test_raise_tells_the_key_and_who_holds_it(app: Mainspring, task: Task[..., str]) -> None:
+async def test_on_conflict_raise_names_the_key_and_its_holder(app: Mainspring, task: Task[..., str]) -> None:
     first = await task.using(unique_key="one").enqueue()
     with pytest.raises(JobExists) as refused:
         await task.using(unique_key="one", on_conflict="raise").enqueue()
@@ -107,7 +105,7 @@ async def test_raise_tells_the_key_and_who_holds_it(app: Mainspring, task: Task[
     assert len(await app.jobs.list()) == 1
 
 
-async def test_replace_gives_the_waiting_job_the_new_input_and_keeps_its_time(
+async def test_on_conflict_replace_changes_the_input_and_keeps_the_time(
     clock: VirtualClock, task: Task[..., str]
 ) -> None:
     first = await task.using(unique_key="one", delay=60).enqueue("first")
@@ -120,7 +118,7 @@ async def test_replace_gives_the_waiting_job_the_new_input_and_keeps_its_time(
     assert job.run_at == NOW + timedelta(seconds=60)
 
 
-async def test_debounce_also_moves_its_time(clock: VirtualClock, task: Task[..., str]) -> None:
+async def test_on_conflict_debounce_changes_the_input_and_the_time(clock: VirtualClock, task: Task[..., str]) -> None:
     typing = task.using(unique_key="one", delay=60, on_conflict="debounce")
     first = await typing.enqueue("h")
     clock.advance(seconds=30)
@@ -130,7 +128,7 @@ async def test_debounce_also_moves_its_time(clock: VirtualClock, task: Task[...,
     assert (job.payload, job.run_at) == ('{"a":"hi"}', NOW + timedelta(seconds=90))
 
 
-async def test_debounce_never_puts_a_job_off_beyond_its_limit(clock: VirtualClock, task: Task[..., str]) -> None:
+async def test_debounce_never_delays_a_job_beyond_its_limit(clock: VirtualClock, task: Task[..., str]) -> None:
     typing = task.using(unique_key="one", delay=60, on_conflict="debounce", debounce_limit=100)
     job = await typing.enqueue("")
     for n in range(5):
@@ -140,7 +138,9 @@ async def test_debounce_never_puts_a_job_off_beyond_its_limit(clock: VirtualCloc
 
 
 @pytest.mark.parametrize("on_conflict", ["return", "replace", "debounce"])
-async def test_a_running_job_is_left_as_it_is(app: Mainspring, clock: VirtualClock, on_conflict: Any) -> None:
+async def test_on_conflict_leaves_a_running_job_unchanged(
+    app: Mainspring, clock: VirtualClock, on_conflict: Any
+) -> None:
     @app.task
     async def work(a: str) -> str:
         await clock.sleep(60)
@@ -158,7 +158,7 @@ async def test_a_running_job_is_left_as_it_is(app: Mainspring, clock: VirtualClo
 
 
 @pytest.mark.parametrize("on_conflict", ["raise", "replace", "debounce"])
-async def test_without_a_key_nothing_conflicts(task: Task[..., str], on_conflict: Any) -> None:
+async def test_enqueue_without_a_key_never_conflicts(task: Task[..., str], on_conflict: Any) -> None:
     wish = task.using(on_conflict=on_conflict)
     assert [(await wish.enqueue()).status for _ in range(2)] == ["new", "new"]
 
@@ -166,9 +166,7 @@ async def test_without_a_key_nothing_conflicts(task: Task[..., str], on_conflict
 # crowds
 
 
-async def test_of_fifty_callers_one_makes_the_job_and_the_others_are_told(
-    app: Mainspring, task: Task[..., str]
-) -> None:
+async def test_concurrent_enqueue_with_raise_has_one_winner(app: Mainspring, task: Task[..., str]) -> None:
     keyed = task.using(unique_key="one", on_conflict="raise")
     answers = await asyncio.gather(*(keyed.enqueue(str(n)) for n in range(CROWD)), return_exceptions=True)
     made = [answer for answer in answers if isinstance(answer, Handle)]
@@ -180,7 +178,7 @@ async def test_of_fifty_callers_one_makes_the_job_and_the_others_are_told(
 
 @pytest.mark.parametrize("on_conflict", ["return", "replace", "debounce"])
 @pytest.mark.parametrize("key", ["unique_key", "idempotency_key"])
-async def test_fifty_callers_all_get_the_same_job(
+async def test_concurrent_enqueue_returns_the_same_job(
     app: Mainspring, task: Task[..., str], key: str, on_conflict: Any
 ) -> None:
     keyed = task.using(**{key: "one"}, on_conflict=on_conflict)
@@ -190,7 +188,7 @@ async def test_fifty_callers_all_get_the_same_job(
     assert [handle.status for handle in handles].count("new") == 1
 
 
-async def test_crowds_in_bulk_make_one_job_for_each_key(app: Mainspring, task: Task[..., str]) -> None:
+async def test_concurrent_enqueue_many_makes_one_job_per_key(app: Mainspring, task: Task[..., str]) -> None:
     def batch() -> list[Any]:
         return [task.using(unique_key=f"key {n}").job() for n in range(10)]
 
@@ -199,9 +197,7 @@ async def test_crowds_in_bulk_make_one_job_for_each_key(app: Mainspring, task: T
     assert all([handle.id for handle in answer] == [handle.id for handle in answers[0]] for answer in answers)
 
 
-async def test_the_winner_of_a_bulk_race_has_all_of_its_jobs_and_the_losers_none(
-    app: Mainspring, task: Task[..., str]
-) -> None:
+async def test_concurrent_enqueue_many_with_raise_is_all_or_nothing(app: Mainspring, task: Task[..., str]) -> None:
     def batch(n: int) -> list[Any]:
         mine = [task.job(f"{n}") for _ in range(3)]
         return [*mine, task.using(unique_key="one", on_conflict="raise").job(f"{n}")]
@@ -219,13 +215,13 @@ async def same(one: Task[..., str], other: Task[..., str], *, one_a: str = "x", 
     return (await one.enqueue(one_a)).id == (await other.enqueue(other_a)).id
 
 
-async def test_a_key_of_the_arguments_tells_calls_apart(task: Task[..., str]) -> None:
+async def test_key_of_arguments_differs_per_call(task: Task[..., str]) -> None:
     keyed = task.using(unique_key=Key(args=True))
     assert await same(keyed, keyed)
     assert not await same(keyed, keyed, other_a="y")
 
 
-async def test_positional_and_keyword_arguments_make_the_same_key(task: Task[..., str]) -> None:
+async def test_key_is_the_same_for_positional_and_keyword_arguments(task: Task[..., str]) -> None:
     keyed = task.using(unique_key=Key(args=True))
     assert (await keyed.enqueue("x")).id == (await keyed.enqueue(a="x")).id
 
@@ -246,7 +242,7 @@ async def test_a_composed_key_tells_tasks_apart(app: Mainspring, task: Task[...,
     assert not await same(task.using(unique_key=Key(args=True)), other)
 
 
-async def test_the_next_period_is_a_new_wish(clock: VirtualClock, task: Task[..., str]) -> None:
+async def test_key_changes_with_the_period(clock: VirtualClock, task: Task[..., str]) -> None:
     hourly = task.using(unique_key=Key(period=3600))
     first = await hourly.enqueue()
     clock.advance(minutes=59, seconds=59)
@@ -255,15 +251,13 @@ async def test_the_next_period_is_a_new_wish(clock: VirtualClock, task: Task[...
     assert (await hourly.enqueue()).status == "new"
 
 
-async def test_a_function_may_decide(task: Task[..., str]) -> None:
+async def test_key_can_be_a_function(task: Task[..., str]) -> None:
     keyed = task.using(unique_key=lambda a: a.lower())
     assert await same(keyed, keyed, one_a="ADA", other_a="ada")
     assert not await same(keyed, keyed, one_a="ADA", other_a="bob")
 
 
-async def test_a_function_that_gives_no_key_is_refused_before_anything_is_written(
-    app: Mainspring, task: Task[..., str]
-) -> None:
+async def test_key_function_without_a_key_is_refused_before_the_write(app: Mainspring, task: Task[..., str]) -> None:
     with pytest.raises(BadInput, match="unique_key of task 'work' must be 1 to 512 printable characters, got None"):
         await task.using(unique_key=lambda a: None).enqueue("x")
     assert await app.jobs.list() == []

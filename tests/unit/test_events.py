@@ -12,7 +12,7 @@ NOW = datetime(2030, 1, 1, tzinfo=UTC)
 STARTED, STOPPED = WorkerStarted(at=NOW, worker="ada"), WorkerStopped(at=NOW, worker="ada")
 
 
-def test_a_subscriber_receives_its_kind_of_event_only() -> None:
+def test_subscriber_receives_only_its_kind_of_event() -> None:
     bus, heard = Bus(), []
     bus.subscribe(WorkerStarted, heard.append)
     bus.emit(STARTED)
@@ -20,7 +20,7 @@ def test_a_subscriber_receives_its_kind_of_event_only() -> None:
     assert heard == [STARTED]
 
 
-def test_a_subscriber_to_event_receives_all_events_in_order() -> None:
+def test_subscriber_to_event_receives_all_events_in_order() -> None:
     bus, heard = Bus(), []
     bus.subscribe(Event, heard.append)
     for event in (STARTED, STOPPED, STARTED):
@@ -32,7 +32,7 @@ class Farewell(WorkerStopped, frozen=True, kw_only=True):
     """A kind of WorkerStopped."""
 
 
-def test_a_subscriber_receives_subclasses_of_its_event() -> None:
+def test_subscriber_receives_subclasses_of_its_kind() -> None:
     bus, heard = Bus(), []
     bus.subscribe(WorkerStopped, heard.append)
     farewell = Farewell(at=NOW, worker="ada")
@@ -49,7 +49,7 @@ def test_subscribers_are_called_in_order_of_subscription() -> None:
     assert told == ["first", "second", "third"]
 
 
-def test_an_event_reaches_each_subscriber_once() -> None:
+def test_subscriber_receives_an_event_once() -> None:
     bus, heard = Bus(), []
     bus.subscribe(WorkerStarted, heard.append)
     bus.subscribe(Event, heard.append)
@@ -57,7 +57,7 @@ def test_an_event_reaches_each_subscriber_once() -> None:
     assert heard == [STARTED, STARTED]
 
 
-def test_a_subscriber_that_raises_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
+def test_subscriber_that_raises_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
     bus, heard = Bus(), []
 
     def broken(event: Event) -> None:
@@ -73,7 +73,7 @@ def test_a_subscriber_that_raises_does_not_affect_others(caplog: pytest.LogCaptu
     assert "RuntimeError: no" in caplog.text
 
 
-def test_a_subscriber_that_exits_ends_nothing() -> None:
+def test_subscriber_that_exits_does_not_end_the_process() -> None:
     bus, heard = Bus(), []
 
     def leave(event: Event) -> None:
@@ -85,7 +85,7 @@ def test_a_subscriber_that_exits_ends_nothing() -> None:
     assert heard == [STARTED]
 
 
-def test_a_bus_wants_only_events_that_have_subscribers() -> None:
+def test_bus_wants_only_subscribed_events() -> None:
     bus = Bus()
     assert not bus.wants(WorkerStarted)
     bus.subscribe(WorkerStarted, print)
@@ -93,14 +93,14 @@ def test_a_bus_wants_only_events_that_have_subscribers() -> None:
     assert not bus.wants(WorkerStopped)
 
 
-def test_a_bus_with_a_listener_to_event_wants_everything() -> None:
+def test_bus_with_a_subscriber_to_event_wants_all_events() -> None:
     bus = Bus()
     bus.subscribe(Event, print)
     assert bus.wants(WorkerStarted)
     assert bus.wants(WorkerStopped)
 
 
-def test_unsubscribe_ends_delivery() -> None:
+def test_unsubscribed_function_receives_no_events() -> None:
     bus, heard = Bus(), []
     bus.subscribe(WorkerStarted, heard.append)
     bus.unsubscribe(WorkerStarted, heard.append)
@@ -109,11 +109,11 @@ def test_unsubscribe_ends_delivery() -> None:
     assert not bus.wants(WorkerStarted)
 
 
-def test_unsubscribe_without_a_subscription_is_no_error() -> None:
+def test_unsubscribe_without_subscribe_is_no_error() -> None:
     Bus().unsubscribe(WorkerStarted, print)
 
 
-def test_a_subscriber_may_unsubscribe_during_its_call() -> None:
+def test_subscriber_may_unsubscribe_during_an_event() -> None:
     bus, heard = Bus(), []
 
     def once(event: Event) -> None:
@@ -127,7 +127,7 @@ def test_a_subscriber_may_unsubscribe_during_its_call() -> None:
     assert heard == ["once", "always", "always"]
 
 
-def test_the_app_subscribes_a_function_by_decorator() -> None:
+def test_app_on_subscribes_by_decorator() -> None:
     app, heard = Mainspring("memory://"), []
 
     @app.on(WorkerStarted)

@@ -28,34 +28,34 @@ def run(failpoints: str | None, **variables: str) -> subprocess.CompletedProcess
 
 
 @pytest.mark.parametrize("name", POINTS)
-def test_a_failpoint_that_is_not_armed_does_nothing(name: str) -> None:
+def test_failpoint_that_is_not_armed_does_nothing(name: str) -> None:
     failpoint(name)
 
 
 @pytest.mark.parametrize("failpoints", [None, "", "run.returned=kill"])
-def test_a_process_passes_where_nothing_is_armed(failpoints: str | None) -> None:
+def test_process_passes_failpoints_that_are_not_armed(failpoints: str | None) -> None:
     ended = run(failpoints)
     assert (ended.returncode, ended.stdout.split()) == (0, ["1", "2", "3", "4", "5"])
 
 
 @pytest.mark.parametrize(("failpoints", "passed"), [("run.started=kill", 1), ("run.started=kill:3", 3)])
-def test_a_process_is_killed_at_the_nth_time_it_passes(failpoints: str, passed: int) -> None:
+def test_failpoint_kills_the_process_at_the_nth_pass(failpoints: str, passed: int) -> None:
     ended = run(failpoints)
     assert ended.returncode == -signal.SIGKILL
     assert len(ended.stdout.split()) == passed
 
 
-def test_a_failpoint_beyond_the_end_is_never_reached() -> None:
+def test_failpoint_with_too_high_a_count_never_triggers() -> None:
     assert run("run.started=kill:6").returncode == 0
 
 
-def test_a_failpoint_that_was_reached_says_so_in_its_log(tmp_path: Path) -> None:
+def test_failpoint_writes_its_log(tmp_path: Path) -> None:
     log = tmp_path / "reached"
     run("run.started=kill:2", MAINSPRING_FAILPOINT_LOG=str(log))
     assert log.read_text() == "run.started\n"
 
 
-def test_a_stopped_process_goes_on_when_it_is_continued() -> None:
+def test_failpoint_stops_the_process_until_it_is_continued() -> None:
     environ = os.environ | {"MAINSPRING_FAILPOINTS": "run.started=stop:2"}
     process = subprocess.Popen([sys.executable, "-c", PASSING], env=environ, stdout=subprocess.PIPE, text=True)
     try:
@@ -79,24 +79,24 @@ def test_a_stopped_process_goes_on_when_it_is_continued() -> None:
         ("run.started=kill,", {"run.started": ("SIGKILL", 1)}),
     ],
 )
-def test_the_variable_names_points_actions_and_counts(text: str, armed: dict[str, tuple[str, int]]) -> None:
+def test_failpoint_variable_has_points_actions_and_counts(text: str, armed: dict[str, tuple[str, int]]) -> None:
     assert _parse(text) == armed
 
 
 @pytest.mark.parametrize("text", ["nowhere=kill", "run.started", "run.started=", "run.started=hang", "=kill"])
-def test_an_unknown_failpoint_is_refused(text: str) -> None:
+def test_unknown_failpoint_is_refused(text: str) -> None:
     with pytest.raises(ValueError) as refused:
         _parse(text)
     assert str(refused.value) == f"unknown failpoint {text!r} (points: {', '.join(POINTS)}; actions: kill, stop)"
 
 
 @pytest.mark.parametrize("text", ["run.started=kill:0", "run.started=kill:-1", "run.started=kill:often"])
-def test_a_count_that_would_never_come_is_refused_by_name(text: str) -> None:
+def test_failpoint_count_below_one_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"run\.started"):
         _parse(text)
 
 
-def test_a_typing_error_in_the_variable_ends_the_process_at_once() -> None:
+def test_bad_failpoint_variable_ends_the_process() -> None:
     ended = run("run.strated=kill")
     assert ended.returncode == 1
     assert "unknown failpoint 'run.strated=kill'" in ended.stderr

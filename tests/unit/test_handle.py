@@ -40,7 +40,7 @@ VALUES: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("hint", "value"), VALUES, ids=repr)
-async def test_the_result_is_the_value_as_the_function_declares_it(app: Mainspring, hint: Any, value: Any) -> None:
+async def test_result_has_the_declared_type(app: Mainspring, hint: Any, value: Any) -> None:
     async def give() -> Any:
         return value
 
@@ -50,7 +50,7 @@ async def test_the_result_is_the_value_as_the_function_declares_it(app: Mainspri
     assert await job.result() == value
 
 
-async def test_a_job_found_by_name_gives_plain_data(app: Mainspring) -> None:
+async def test_result_of_a_job_enqueued_by_name_is_plain_data(app: Mainspring) -> None:
     """This process does not know the type."""
     client = app
     job = await client.enqueue("give")
@@ -63,13 +63,13 @@ async def test_a_job_found_by_name_gives_plain_data(app: Mainspring) -> None:
     assert await job.result() == {"x": 1}
 
 
-async def test_a_result_can_be_read_again_and_again(app: Mainspring) -> None:
+async def test_result_can_be_read_repeatedly(app: Mainspring) -> None:
     job = await app.task(lambda: 5, name="give").enqueue()
     await app.drain()
     assert [await job.result(), await job.result(timeout=0)] == [5, 5]
 
 
-async def test_a_result_that_could_not_be_kept_is_none_and_the_job_says_why(app: Mainspring) -> None:
+async def test_result_that_could_not_be_stored_is_none(app: Mainspring) -> None:
     job = await app.task(lambda: object(), name="give").enqueue()
     await app.drain()
     assert await job.result() is None
@@ -79,7 +79,7 @@ async def test_a_result_that_could_not_be_kept_is_none_and_the_job_says_why(app:
     assert record.failure.type == "ResultLost"
 
 
-async def test_result_returns_when_the_job_has_ended(app: Mainspring, clock: VirtualClock) -> None:
+async def test_result_wakes_a_waiter_when_the_job_ends(app: Mainspring, clock: VirtualClock) -> None:
     job = await app.task(lambda: 5, name="give").enqueue()
     waiting = asyncio.create_task(job.result())
     await clock.settle()
@@ -89,7 +89,7 @@ async def test_result_returns_when_the_job_has_ended(app: Mainspring, clock: Vir
     assert await waiting == 5
 
 
-async def test_many_callers_may_wait_for_one_result(app: Mainspring, clock: VirtualClock) -> None:
+async def test_result_wakes_many_waiters(app: Mainspring, clock: VirtualClock) -> None:
     job = await app.task(lambda: 5, name="give").enqueue()
     waiting = [asyncio.create_task(job.result()) for _ in range(10)]
     await clock.settle()
@@ -133,7 +133,7 @@ async def ended(app: Mainspring, how: str, clock: VirtualClock) -> Handle[Any]:
         ("deleted", JobNotFound, "there is no job '{id}' in the store (never enqueued, or deleted)"),
     ],
 )
-async def test_each_end_without_a_value_has_its_own_error(
+async def test_result_raises_a_specific_error_for_each_end(
     app: Mainspring, clock: VirtualClock, how: str, error: type[Exception], message: str
 ) -> None:
     job = await ended(app, how, clock)
@@ -142,13 +142,13 @@ async def test_each_end_without_a_value_has_its_own_error(
     assert str(raised.value) == message.format(id=job.id)
 
 
-def test_the_errors_of_a_job_that_is_there_have_one_parent() -> None:
+def test_result_errors_have_one_base_class() -> None:
     assert all(issubclass(kind, JobUnfinished) for kind in (JobDead, JobCancelled, JobExpired, ResultTimeout))
     assert issubclass(ResultTimeout, TimeoutError)
     assert not issubclass(JobNotFound, JobUnfinished)
 
 
-async def test_result_raises_when_the_job_expires(app: Mainspring, clock: VirtualClock) -> None:
+async def test_result_wakes_a_waiter_when_the_job_expires(app: Mainspring, clock: VirtualClock) -> None:
     job = await app.task(lambda: 5, name="give").using(expires=60).enqueue()
     waiting = asyncio.create_task(job.result())
     await clock.elapse(seconds=59)
@@ -159,7 +159,7 @@ async def test_result_raises_when_the_job_expires(app: Mainspring, clock: Virtua
 
 
 @pytest.mark.parametrize("act", ["cancel", "delete"])
-async def test_result_raises_when_the_job_is_deleted(app: Mainspring, clock: VirtualClock, act: str) -> None:
+async def test_result_wakes_a_waiter_when_the_job_is_deleted(app: Mainspring, clock: VirtualClock, act: str) -> None:
     job = await app.task(lambda: 5, name="give").enqueue()
     waiting = asyncio.create_task(job.result())
     await clock.settle()
@@ -181,13 +181,13 @@ async def test_result_timeout_names_the_state_of_the_job(app: Mainspring, clock:
     assert (await job.job()).state is State.PENDING
 
 
-async def test_result_with_a_timeout_of_zero_reads_the_job_once(app: Mainspring) -> None:
+async def test_result_with_zero_timeout_reads_once(app: Mainspring) -> None:
     job = await app.task(lambda: 5, name="give").enqueue()
     with pytest.raises(ResultTimeout, match="is pending after 0 s"):
         await job.result(timeout=0)
 
 
-async def test_a_retried_job_has_a_value_after_all(app: Mainspring, clock: VirtualClock) -> None:
+async def test_result_of_a_retried_job_is_returned(app: Mainspring, clock: VirtualClock) -> None:
     tries: list[int] = []
 
     @app.task
@@ -208,7 +208,7 @@ async def test_a_retried_job_has_a_value_after_all(app: Mainspring, clock: Virtu
 # what enqueue returns
 
 
-async def test_a_handle_says_whether_the_job_is_new(app: Mainspring) -> None:
+async def test_handle_status_tells_new_from_duplicate(app: Mainspring) -> None:
     task = app.task(lambda: 5, name="give").using(unique_key="one")
     first, second = await task.enqueue(), await task.enqueue()
     assert (first.status, first.duplicate) == ("new", False)
@@ -216,7 +216,7 @@ async def test_a_handle_says_whether_the_job_is_new(app: Mainspring) -> None:
     assert repr(second) == f"<Handle {first.id} duplicate>"
 
 
-async def test_a_handle_shows_the_record_as_it_is_now(app: Mainspring, clock: VirtualClock) -> None:
+async def test_handle_job_returns_the_present_record(app: Mainspring, clock: VirtualClock) -> None:
     job = await app.task(lambda: 5, name="give").enqueue()
     assert (await job.job()).state is State.PENDING
     clock.advance(timedelta(seconds=5))

@@ -84,7 +84,7 @@ def shop(tmp_path: Path) -> Shop:
 # another store and another clock, for the time of a block
 
 
-async def test_the_real_store_is_never_touched(shop: Shop) -> None:
+async def test_harness_never_touches_the_real_store(shop: Shop) -> None:
     async with shop.app.testing() as jobs:
         await shop.send.enqueue("ada")
         await jobs.drain()
@@ -92,7 +92,7 @@ async def test_the_real_store_is_never_touched(shop: Shop) -> None:
     assert not shop.file.exists()
 
 
-async def test_what_was_in_the_real_store_is_there_afterwards_and_not_before(shop: Shop) -> None:
+async def test_harness_hides_the_real_jobs_until_it_is_left(shop: Shop) -> None:
     async with shop.app:
         real = await shop.send.enqueue("ada")
         async with shop.app.testing() as jobs:
@@ -103,7 +103,7 @@ async def test_what_was_in_the_real_store_is_there_afterwards_and_not_before(sho
         assert await shop.app.drain() == 1
 
 
-async def test_the_app_is_as_it_was_whatever_happens(shop: Shop) -> None:
+async def test_harness_restores_the_app_after_an_error(shop: Shop) -> None:
     before = dict(vars(shop.app))
 
     async def failing() -> None:
@@ -119,7 +119,7 @@ async def test_the_app_is_as_it_was_whatever_happens(shop: Shop) -> None:
     assert shop.file.exists()
 
 
-async def test_each_block_begins_with_nothing(shop: Shop) -> None:
+async def test_harness_starts_empty_in_each_block(shop: Shop) -> None:
     harness = shop.app.testing()
     for _ in range(2):
         async with harness as jobs:
@@ -128,7 +128,7 @@ async def test_each_block_begins_with_nothing(shop: Shop) -> None:
             assert len(jobs.enqueued) == 1
 
 
-async def test_a_second_harness_inside_the_first_is_refused_and_leaves_it_whole(shop: Shop) -> None:
+async def test_harness_refuses_a_second_one_inside(shop: Shop) -> None:
     async with shop.app.testing() as jobs:
         with pytest.raises(BadInput, match="under test already"), shop.app.testing():
             pass
@@ -136,19 +136,19 @@ async def test_a_second_harness_inside_the_first_is_refused_and_leaves_it_whole(
         jobs.assert_enqueued(shop.send)
 
 
-async def test_another_app_may_be_under_test_beside_it(shop: Shop, tmp_path: Path) -> None:
+async def test_harness_allows_another_app_under_test(shop: Shop, tmp_path: Path) -> None:
     other = Shop(tmp_path / "other.db")
     async with shop.app.testing() as here, other.app.testing() as there:
         await shop.send.enqueue("ada")
         assert (len(here.enqueued), len(there.enqueued)) == (1, 0)
 
 
-def test_an_unknown_mode_is_refused_by_name(shop: Shop) -> None:
+def test_harness_refuses_an_unknown_mode(shop: Shop) -> None:
     with pytest.raises(BadInput, match=r"'manual'.*or 'inline'.*not 'eager'"):
         shop.app.testing("eager")  # type: ignore[arg-type]
 
 
-async def test_the_clock_is_the_tests_own(shop: Shop) -> None:
+async def test_harness_clock_stands_still_until_it_is_moved(shop: Shop) -> None:
     real = shop.app.clock
     async with shop.app.testing() as jobs:
         assert shop.app.clock.now() == jobs.clock.now() == datetime(2030, 1, 1, tzinfo=UTC)
@@ -158,7 +158,7 @@ async def test_the_clock_is_the_tests_own(shop: Shop) -> None:
     assert abs(SystemClock().now() - shop.app.clock.now()) < timedelta(minutes=1)
 
 
-async def test_code_that_opens_and_closes_the_app_itself_is_no_trouble(shop: Shop) -> None:
+async def test_harness_survives_code_that_opens_and_closes_the_app(shop: Shop) -> None:
     async with shop.app.testing() as jobs:
         async with shop.app:
             await shop.send.enqueue("ada")
@@ -170,7 +170,7 @@ async def test_code_that_opens_and_closes_the_app_itself_is_no_trouble(shop: Sho
 # manual: jobs wait
 
 
-async def test_a_job_waits_until_the_test_runs_it(shop: Shop) -> None:
+async def test_process_one_runs_a_waiting_job(shop: Shop) -> None:
     async with shop.app.testing() as jobs:
         handle = await shop.send.enqueue("ada")
         assert shop.ran == []
@@ -181,7 +181,7 @@ async def test_a_job_waits_until_the_test_runs_it(shop: Shop) -> None:
         assert await jobs.process_one() is None
 
 
-async def test_jobs_run_one_at_a_time_in_their_order_whatever_the_limits_of_their_tasks(shop: Shop) -> None:
+async def test_drain_runs_jobs_in_order_whatever_their_task_limits(shop: Shop) -> None:
     @shop.app.task(concurrency=1)
     async def alone(name: str) -> None:
         shop.ran.append(name)
@@ -195,14 +195,14 @@ async def test_jobs_run_one_at_a_time_in_their_order_whatever_the_limits_of_thei
     assert shop.ran == [("urgent", "hello"), ("first", "hello"), "second"]
 
 
-async def test_a_run_goes_through_the_middleware(shop: Shop) -> None:
+async def test_process_one_runs_the_middleware(shop: Shop) -> None:
     async with shop.app.testing() as jobs:
         await shop.send.enqueue("ada")
         await jobs.process_one()
     assert shop.layers == 1
 
 
-async def test_a_failed_run_tells_why_and_is_due_again_later(shop: Shop) -> None:
+async def test_process_one_returns_the_failure_and_the_retry(shop: Shop) -> None:
     async with shop.app.testing() as jobs:
         await shop.fail.enqueue("broken")
         job = await jobs.process_one()
@@ -214,7 +214,7 @@ async def test_a_failed_run_tells_why_and_is_due_again_later(shop: Shop) -> None
         assert (await jobs.process_one() or job).attempt == 2
 
 
-async def test_a_timeout_ends_a_run_when_the_test_lets_time_pass(shop: Shop) -> None:
+async def test_elapse_beside_process_one_times_a_run_out(shop: Shop) -> None:
     @shop.app.task(timeout=30, max_retries=0)
     async def hang() -> None:
         await asyncio.Event().wait()
@@ -229,7 +229,7 @@ async def test_a_timeout_ends_a_run_when_the_test_lets_time_pass(shop: Shop) -> 
         assert job.failure.type == JobTimeout.__name__
 
 
-async def test_draining_runs_what_is_due_and_what_that_enqueues(shop: Shop) -> None:
+async def test_drain_runs_due_jobs_and_those_they_enqueue(shop: Shop) -> None:
     async with shop.app.testing() as jobs:
         await shop.order.enqueue(7)
         await shop.send.using(delay=60).enqueue("later")
@@ -237,13 +237,13 @@ async def test_draining_runs_what_is_due_and_what_that_enqueues(shop: Shop) -> N
         assert shop.ran == [("customer 7", "hello")]
 
 
-async def test_a_plain_function_enqueues_into_the_same_store(shop: Shop) -> None:
+async def test_sync_task_enqueues_into_the_harness_store(shop: Shop) -> None:
     async with shop.app.testing() as jobs:
         await shop.invoice.enqueue(7)
         assert [job.task for job in await jobs.drain()] == ["invoice", "send"]
 
 
-async def test_draining_with_scheduled_moves_the_clock_to_delays_and_retries(shop: Shop) -> None:
+async def test_drain_with_scheduled_moves_the_clock_to_delays_and_retries(shop: Shop) -> None:
     async with shop.app.testing() as jobs:
         began = jobs.clock.now()
         await shop.fail.enqueue()
@@ -258,7 +258,7 @@ async def test_draining_with_scheduled_moves_the_clock_to_delays_and_retries(sho
         assert jobs.clock.now() - began == timedelta(minutes=2)
 
 
-async def test_draining_leaves_what_cannot_run(shop: Shop) -> None:
+async def test_drain_leaves_jobs_that_cannot_run(shop: Shop) -> None:
     @shop.app.stub
     async def elsewhere() -> None: ...
 
@@ -271,7 +271,7 @@ async def test_draining_leaves_what_cannot_run(shop: Shop) -> None:
         assert await jobs.drain(with_scheduled=True) == []
 
 
-async def test_a_task_that_enqueues_itself_for_ever_does_not_drain_for_ever(shop: Shop) -> None:
+async def test_drain_fails_for_a_task_that_enqueues_itself_for_ever(shop: Shop) -> None:
     @shop.app.task
     async def again() -> None:
         await again.using(delay=10).enqueue()
@@ -283,7 +283,7 @@ async def test_a_task_that_enqueues_itself_for_ever_does_not_drain_for_ever(shop
         assert len(jobs.of(again)) == 21
 
 
-async def test_a_limit_that_is_just_enough_is_no_error(shop: Shop) -> None:
+async def test_drain_with_just_enough_limit_passes(shop: Shop) -> None:
     async with shop.app.testing() as jobs:
         await shop.order.enqueue(7)
         assert len(await jobs.drain(limit=2)) == 2
@@ -323,7 +323,7 @@ async def test_enqueued_has_every_job_in_order_as_it_is_now(shop: Shop) -> None:
         lambda jobs, shop: jobs.assert_enqueued(shop.ship, on=date(2030, 5, 1), notes=["a"]),
     ],
 )
-async def test_expectations_that_hold(shop: Shop, expected: Callable[[Harness, Shop], Any]) -> None:
+async def test_assert_enqueued_passes(shop: Shop, expected: Callable[[Harness, Shop], Any]) -> None:
     async with shop.app.testing() as jobs:
         await enqueue_three(shop)
         assert expected(jobs, shop) in jobs.enqueued
@@ -345,7 +345,7 @@ async def test_expectations_that_hold(shop: Shop, expected: Callable[[Harness, S
         lambda jobs, shop: jobs.assert_not_enqueued(queue="mail"),
     ],
 )
-async def test_expectations_that_do_not_hold(shop: Shop, expected: Callable[[Harness, Shop], Any]) -> None:
+async def test_assert_enqueued_fails(shop: Shop, expected: Callable[[Harness, Shop], Any]) -> None:
     async with shop.app.testing() as jobs:
         await enqueue_three(shop)
         with pytest.raises(AssertionError, match="enqueued; there"):
@@ -358,7 +358,7 @@ async def enqueue_three(shop: Shop) -> None:
     await shop.ship.enqueue(Parcel("zoe", 2.5), date(2030, 5, 1), ["a"])
 
 
-async def test_a_failed_expectation_shows_what_was_enqueued(shop: Shop) -> None:
+async def test_assert_enqueued_failure_lists_the_jobs(shop: Shop) -> None:
     async with shop.app.testing() as jobs:
         with pytest.raises(AssertionError) as empty:
             jobs.assert_enqueued(shop.send, "eve")
@@ -381,7 +381,7 @@ async def test_a_failed_expectation_shows_what_was_enqueued(shop: Shop) -> None:
     ]
 
 
-async def test_not_enqueued_holds_where_nothing_fits(shop: Shop) -> None:
+async def test_assert_not_enqueued_passes_if_no_job_matches(shop: Shop) -> None:
     async with shop.app.testing() as jobs:
         jobs.assert_not_enqueued()
         await shop.send.enqueue("ada")
@@ -389,7 +389,7 @@ async def test_not_enqueued_holds_where_nothing_fits(shop: Shop) -> None:
         jobs.assert_not_enqueued(shop.send, "bob")
 
 
-async def test_an_expectation_nobody_could_fulfil_is_an_error_of_the_test(shop: Shop) -> None:
+async def test_assert_enqueued_refuses_impossible_arguments(shop: Shop) -> None:
     async with shop.app.testing() as jobs:
         with pytest.raises(BadPayload, match="no argument 'too'"):
             jobs.assert_not_enqueued(shop.send, too="ada")
@@ -399,7 +399,7 @@ async def test_an_expectation_nobody_could_fulfil_is_an_error_of_the_test(shop: 
             jobs.assert_not_enqueued("unknown", "ada")
 
 
-async def test_a_delay_is_what_was_asked_for_also_after_a_retry(shop: Shop) -> None:
+async def test_assert_enqueued_delay_is_the_requested_one_after_a_retry(shop: Shop) -> None:
     async with shop.app.testing() as jobs:
         await shop.fail.using(delay=30).enqueue()
         jobs.clock.advance(seconds=30)
@@ -407,7 +407,7 @@ async def test_a_delay_is_what_was_asked_for_also_after_a_retry(shop: Shop) -> N
         jobs.assert_enqueued(shop.fail, delay=30)
 
 
-async def test_a_default_that_cannot_be_sent_is_never_expected(shop: Shop) -> None:
+async def test_assert_enqueued_ignores_defaults_that_cannot_be_encoded(shop: Shop) -> None:
     marker: Any = object()
 
     @shop.app.task
@@ -423,7 +423,7 @@ async def test_a_default_that_cannot_be_sent_is_never_expected(shop: Shop) -> No
 
 
 @pytest.mark.parametrize("mode", ["manual", "inline"])
-async def test_what_cannot_be_sent_fails_as_in_production(shop: Shop, mode: Any) -> None:
+async def test_harness_enqueue_refuses_arguments_that_cannot_be_encoded(shop: Shop, mode: Any) -> None:
     async with shop.app.testing(mode) as jobs:
         with pytest.raises(BadPayload, match="cannot be sent"):
             await shop.send.enqueue(object())  # type: ignore[arg-type]
@@ -433,7 +433,7 @@ async def test_what_cannot_be_sent_fails_as_in_production(shop: Shop, mode: Any)
 
 
 @pytest.mark.parametrize("mode", ["manual", "inline"])
-async def test_the_task_gets_typed_copies_never_the_same_object(shop: Shop, mode: Any) -> None:
+async def test_harness_task_gets_typed_copies_of_its_arguments(shop: Shop, mode: Any) -> None:
     parcel, notes = Parcel("ada"), ["mine"]
     async with shop.app.testing(mode) as jobs:
         await shop.ship.enqueue(parcel, date(2030, 1, 1), notes)
@@ -446,7 +446,7 @@ async def test_the_task_gets_typed_copies_never_the_same_object(shop: Shop, mode
 # inline: enqueue runs the job
 
 
-async def test_inline_the_job_has_run_when_enqueue_returns(shop: Shop) -> None:
+async def test_inline_enqueue_returns_after_the_run(shop: Shop) -> None:
     async with shop.app.testing("inline") as jobs:
         handle = await shop.send.enqueue("ada")
         assert shop.ran == [("ada", "hello")]
@@ -455,7 +455,7 @@ async def test_inline_the_job_has_run_when_enqueue_returns(shop: Shop) -> None:
     assert shop.layers == 1
 
 
-async def test_inline_a_failure_is_raised_with_its_text_and_the_job_is_as_in_production(shop: Shop) -> None:
+async def test_inline_enqueue_raises_the_failure_and_keeps_the_job(shop: Shop) -> None:
     async with shop.app.testing("inline") as jobs:
         with pytest.raises(JobUnfinished, match=r"\(fail\) is retrying: ValueError: broken\n(.|\n)*raise ValueError"):
             await shop.fail.enqueue("broken")
@@ -463,7 +463,7 @@ async def test_inline_a_failure_is_raised_with_its_text_and_the_job_is_as_in_pro
         assert [job.state for job in await jobs.drain(with_scheduled=True)] == [State.PENDING, State.DEAD]
 
 
-async def test_inline_the_error_says_what_became_of_the_job(shop: Shop) -> None:
+async def test_inline_error_names_the_state_of_the_job(shop: Shop) -> None:
     @shop.app.task
     async def steer(kind: str) -> Any:
         from mainspring import Cancel, Discard, Snooze
@@ -479,7 +479,7 @@ async def test_inline_the_error_says_what_became_of_the_job(shop: Shop) -> None:
         assert [job.state for job in jobs.enqueued] == [State.DEAD, State.CANCELLED, State.PENDING]
 
 
-async def test_inline_failures_may_be_left_to_the_test(shop: Shop) -> None:
+async def test_inline_without_raises_returns_after_a_failure(shop: Shop) -> None:
     async with shop.app.testing("inline", raises=False):
         handle = await shop.fail.enqueue("broken")
         job = await handle.job()
@@ -487,7 +487,7 @@ async def test_inline_failures_may_be_left_to_the_test(shop: Shop) -> None:
         assert (job.state, job.failure.message) == (State.PENDING, "broken")
 
 
-async def test_inline_a_delayed_job_waits_for_its_time(shop: Shop) -> None:
+async def test_inline_delayed_job_waits_for_its_time(shop: Shop) -> None:
     async with shop.app.testing("inline") as jobs:
         await shop.send.using(delay=60).enqueue("ada")
         assert shop.ran == []
@@ -496,7 +496,7 @@ async def test_inline_a_delayed_job_waits_for_its_time(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("name", ["order", "invoice"])
-async def test_inline_the_jobs_of_a_job_run_within_it(shop: Shop, name: str) -> None:
+async def test_inline_nested_jobs_run_within_their_parent(shop: Shop, name: str) -> None:
     async with shop.app.testing("inline") as jobs:
         await shop.app.tasks[name].enqueue(7)
         assert [(job.task, job.state) for job in jobs.enqueued] == [
@@ -505,14 +505,14 @@ async def test_inline_the_jobs_of_a_job_run_within_it(shop: Shop, name: str) -> 
         ]
 
 
-async def test_inline_many_callers_at_once_each_get_their_own_run(shop: Shop) -> None:
+async def test_inline_concurrent_callers_get_their_own_runs(shop: Shop) -> None:
     async with shop.app.testing("inline"):
         handles = await asyncio.gather(*(shop.send.enqueue(str(n)) for n in range(20)))
         assert [await handle.result(timeout=0) for handle in handles] == [f"hello to {n}" for n in range(20)]
     assert len(shop.ran) == 20
 
 
-async def test_inline_a_caller_whose_job_another_one_runs_waits_for_it(shop: Shop) -> None:
+async def test_inline_caller_waits_for_a_run_of_another_caller(shop: Shop) -> None:
     """Both jobs are there before either is claimed, so the first caller takes the urgent one of the second."""
     began, go = asyncio.Event(), asyncio.Event()
 
@@ -541,7 +541,7 @@ async def test_inline_enqueue_many_runs_all_and_raises_the_first_failure(shop: S
     assert shop.ran == ["one", ("ada", "hello"), "two"]
 
 
-async def test_inline_a_job_that_meets_its_own_key_does_not_wait_for_itself(shop: Shop) -> None:
+async def test_inline_job_does_not_wait_for_its_own_key(shop: Shop) -> None:
     @shop.app.task(unique_key="only")
     async def only() -> bool:
         return (await only.enqueue()).duplicate
@@ -550,18 +550,18 @@ async def test_inline_a_job_that_meets_its_own_key_does_not_wait_for_itself(shop
         assert await (await only.enqueue()).result() is True
 
 
-async def test_inline_a_task_that_enqueues_itself_for_ever_is_told_so(shop: Shop) -> None:
+async def test_inline_refuses_a_task_that_enqueues_itself_for_ever(shop: Shop) -> None:
     @shop.app.task(max_retries=0)
     async def again() -> None:
         await again.enqueue()
 
     async with shop.app.testing("inline") as jobs:
-        with pytest.raises(JobDead, match="50 deep in one another"):
+        with pytest.raises(JobDead, match="inline jobs are nested 50 deep"):
             await again.enqueue()
         assert len(jobs.enqueued) == 50
 
 
-async def test_inline_events_come_in_the_order_of_things(shop: Shop) -> None:
+async def test_inline_events_are_in_order(shop: Shop) -> None:
     told = Recorder(shop.app)
     async with shop.app.testing("inline"):
         await shop.send.enqueue("ada")
@@ -571,7 +571,7 @@ async def test_inline_events_come_in_the_order_of_things(shop: Shop) -> None:
 # code that does not await, and code with its own transaction
 
 
-def test_a_test_that_does_not_await_has_the_same_names(shop: Shop) -> None:
+def test_harness_sync_has_the_same_methods(shop: Shop) -> None:
     with shop.app.testing() as jobs:
         shop.send.sync.enqueue("ada")
         jobs.assert_enqueued(shop.send, "ada")
@@ -581,7 +581,7 @@ def test_a_test_that_does_not_await_has_the_same_names(shop: Shop) -> None:
     assert not shop.file.exists()
 
 
-def test_inline_works_for_code_that_does_not_await(shop: Shop) -> None:
+def test_inline_works_for_sync_code(shop: Shop) -> None:
     with shop.app.testing("inline"):
         assert shop.send.sync.enqueue("ada").result() == "hello to ada"
         shop.invoice.sync.enqueue(7)
@@ -590,7 +590,7 @@ def test_inline_works_for_code_that_does_not_await(shop: Shop) -> None:
     assert shop.ran == [("ada", "hello"), ("customer 7", "hello"), "no"]
 
 
-async def test_a_job_within_the_callers_transaction_is_there_at_once(shop: Shop) -> None:
+async def test_harness_stores_a_job_within_a_transaction_at_once(shop: Shop) -> None:
     told = Recorder(shop.app)
     async with shop.app.testing() as jobs:
         await shop.send.using(within=object()).enqueue("ada")
@@ -598,7 +598,7 @@ async def test_a_job_within_the_callers_transaction_is_there_at_once(shop: Shop)
     assert len(told.of(JobEnqueued)) == 1
 
 
-async def test_the_whole_worker_runs_in_a_harness_too(shop: Shop) -> None:
+async def test_harness_runs_a_whole_worker(shop: Shop) -> None:
     async with shop.app.testing() as jobs, shop.app.worker():
         handle = await shop.send.using(delay=60).enqueue("ada")
         result: Awaitable[str] = asyncio.create_task(handle.result())
@@ -606,7 +606,7 @@ async def test_the_whole_worker_runs_in_a_harness_too(shop: Shop) -> None:
         assert await result == "hello to ada"
 
 
-async def test_nothing_that_a_block_has_left_to_do_reaches_the_app_s_own_store(tmp_path: Path) -> None:
+async def test_harness_leftovers_never_reach_the_real_store(tmp_path: Path) -> None:
     app = Mainspring(f"sqlite:///{tmp_path}/production.db")
 
     @app.task

@@ -1,4 +1,4 @@
-"""app.testing() with schedules: time passes as the test says, with a worker at work or without."""
+"""Changes of time in a harness with schedules: with a running worker, or as an outage."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def shop(tmp_path: Path) -> Shop:
     return Shop(tmp_path / "shop.db")
 
 
-async def test_every_tick_is_met_at_its_own_instant(shop: Shop) -> None:
+async def test_advance_fires_every_tick_at_its_instant(shop: Shop) -> None:
     async with shop.app.testing() as jobs:
         ran = await jobs.advance(hours=3)
         assert jobs.fired("hourly") == [hour(1), hour(2), hour(3)]
@@ -54,7 +54,7 @@ async def test_every_tick_is_met_at_its_own_instant(shop: Shop) -> None:
     assert not shop.file.exists()
 
 
-async def test_retries_and_delayed_jobs_on_the_way_are_met_too(shop: Shop) -> None:
+async def test_advance_runs_retries_and_delayed_jobs_at_their_instants(shop: Shop) -> None:
     async with shop.app.testing() as jobs:
         late = await shop.send.using(delay=5400).enqueue("ada")
         ran = await jobs.advance(timedelta(hours=2))
@@ -63,7 +63,7 @@ async def test_retries_and_delayed_jobs_on_the_way_are_met_too(shop: Shop) -> No
     assert [(job.attempt, job.state) for job in daily] == [(1, State.PENDING), (2, State.COMPLETED)]
 
 
-async def test_a_jump_of_the_clock_is_an_outage(shop: Shop) -> None:
+async def test_clock_advance_simulates_an_outage(shop: Shop) -> None:
     async with shop.app.testing() as jobs:
         jobs.clock.advance(hours=5, minutes=30)
         await jobs.drain()
@@ -73,14 +73,14 @@ async def test_a_jump_of_the_clock_is_an_outage(shop: Shop) -> None:
         ]  # fmt: skip
 
 
-async def test_time_counts_from_the_beginning_of_the_block(shop: Shop) -> None:
+async def test_schedules_count_from_the_beginning_of_the_block(shop: Shop) -> None:
     async with shop.app.testing() as jobs:
         jobs.clock.advance(hours=1)
         ran = await jobs.drain()
     assert [job.scheduled_at for job in ran] == [hour(1)]
 
 
-async def test_each_block_has_schedules_of_its_own(shop: Shop) -> None:
+async def test_harness_has_its_own_schedules_in_each_block(shop: Shop) -> None:
     async with shop.app.testing() as jobs:
         await shop.app.schedules.pause("hourly")
         await jobs.advance(hours=1)
@@ -90,20 +90,20 @@ async def test_each_block_has_schedules_of_its_own(shop: Shop) -> None:
         assert jobs.fired("hourly") == [hour(1)]
 
 
-async def test_a_schedule_made_in_the_block_is_met_too(shop: Shop) -> None:
+async def test_advance_fires_a_schedule_created_in_the_block(shop: Shop) -> None:
     async with shop.app.testing() as jobs:
         await shop.app.schedules.create("mine", every(20).minutes, shop.send, kwargs={"to": "ada"})
         await jobs.advance(hours=1)
         assert len(jobs.fired("mine")) == 3
 
 
-def test_time_passes_without_awaiting(shop: Shop) -> None:
+def test_sync_advance_lets_time_pass(shop: Shop) -> None:
     with shop.app.testing() as jobs:
         assert len(jobs.sync.advance(hours=2)) >= 2
         assert jobs.fired("hourly") == [hour(1), hour(2)]
 
 
-async def test_an_inline_enqueue_runs_its_own_job_and_fires_nothing(shop: Shop) -> None:
+async def test_inline_enqueue_fires_no_schedule(shop: Shop) -> None:
     async with shop.app.testing("inline") as jobs:
         jobs.clock.advance(hours=1)
         await shop.send.enqueue("ada")
@@ -112,13 +112,13 @@ async def test_an_inline_enqueue_runs_its_own_job_and_fires_nothing(shop: Shop) 
         assert shop.ran == [("hourly", hour(1))]
 
 
-async def test_a_schedule_that_there_is_not_is_told_with_the_nearest(shop: Shop) -> None:
+async def test_ticks_of_an_unknown_schedule_suggest_a_known_one(shop: Shop) -> None:
     async with shop.app.testing() as jobs:
         with pytest.raises(ScheduleNotFound, match="there is no schedule 'hourley'; did you mean 'hourly'"):
             jobs.fired("hourley")
 
 
-async def test_time_does_not_pass_backwards_or_for_ever(shop: Shop) -> None:
+async def test_advance_refuses_negative_spans_and_too_many_runs(shop: Shop) -> None:
     async with shop.app.testing() as jobs:
         with pytest.raises(BadInput, match="time passes forward only"):
             await jobs.advance(hours=-1)

@@ -55,7 +55,7 @@ def sleepers() -> Sleepers:
 
 
 @pytest.mark.parametrize("count", [1, 1000])
-async def test_advance_lets_time_pass_in_runs_that_sleep_at_once(sleepers: Sleepers, count: int) -> None:
+async def test_advance_wakes_concurrent_sleeping_runs(sleepers: Sleepers, count: int) -> None:
     async with sleepers.app.testing() as jobs:
         await sleepers.app.enqueue_many(sleepers.nap.job(f"nap {n}", 60, 60) for n in range(count))
         ran = await jobs.advance(minutes=5)
@@ -78,7 +78,7 @@ async def test_advance_interleaves_sleeping_runs_and_due_jobs_in_the_order_of_ti
     ]  # fmt: skip
 
 
-async def test_a_sleep_beyond_the_advance_goes_on_with_the_next_one(sleepers: Sleepers) -> None:
+async def test_sleep_beyond_an_advance_ends_in_the_next_one(sleepers: Sleepers) -> None:
     async with sleepers.app.testing() as jobs:
         handle = await sleepers.nap.enqueue("nap", 90)
         assert await jobs.advance(minutes=1) == []
@@ -90,7 +90,7 @@ async def test_a_sleep_beyond_the_advance_goes_on_with_the_next_one(sleepers: Sl
     assert sleepers.seen == [(60, "beside"), (90, "nap 0")]
 
 
-async def test_a_suspended_run_meets_a_jump_of_the_clock(sleepers: Sleepers) -> None:
+async def test_suspended_run_wakes_after_a_clock_jump(sleepers: Sleepers) -> None:
     async with sleepers.app.testing() as jobs:
         await sleepers.nap.enqueue("nap", 90)
         await jobs.advance(minutes=1)
@@ -99,7 +99,7 @@ async def test_a_suspended_run_meets_a_jump_of_the_clock(sleepers: Sleepers) -> 
     assert (job.state, job.attempt) == (State.COMPLETED, 1)
 
 
-async def test_a_timeout_ends_a_sleeping_run_at_its_own_instant(sleepers: Sleepers) -> None:
+async def test_timeout_ends_a_sleeping_run_at_its_instant(sleepers: Sleepers) -> None:
     app = sleepers.app
 
     @app.task(timeout=30, max_retries=0)
@@ -115,7 +115,7 @@ async def test_a_timeout_ends_a_sleeping_run_at_its_own_instant(sleepers: Sleepe
     ]  # fmt: skip
 
 
-async def test_a_run_that_sleeps_for_a_day_keeps_its_lease_while_schedules_fire(sleepers: Sleepers) -> None:
+async def test_sleeping_run_keeps_its_lease_while_schedules_fire(sleepers: Sleepers) -> None:
     sleepers.app.every(hours=1)(sleepers.app.task(name="hourly")(lambda: None))
     told = Recorder(sleepers.app)
     async with sleepers.app.testing() as jobs:
@@ -127,7 +127,7 @@ async def test_a_run_that_sleeps_for_a_day_keeps_its_lease_while_schedules_fire(
     assert told.of(JobLost) == []
 
 
-async def test_a_suspended_run_that_is_cancelled_ends_with_the_next_advance(sleepers: Sleepers) -> None:
+async def test_cancelled_suspended_run_ends_in_the_next_advance(sleepers: Sleepers) -> None:
     async with sleepers.app.testing() as jobs:
         handle = await sleepers.nap.enqueue("nap", 3600)
         await jobs.advance(minutes=1)
@@ -136,7 +136,7 @@ async def test_a_suspended_run_that_is_cancelled_ends_with_the_next_advance(slee
     assert job.state is State.CANCELLED
 
 
-async def test_a_task_that_awaits_the_result_of_another_job_gets_it(sleepers: Sleepers) -> None:
+async def test_task_awaits_the_result_of_another_job(sleepers: Sleepers) -> None:
     @sleepers.app.task(timeout=None)
     async def parent() -> str:
         return await (await sleepers.nap.enqueue("child", 10)).result()
@@ -147,7 +147,7 @@ async def test_a_task_that_awaits_the_result_of_another_job_gets_it(sleepers: Sl
         assert await handle.result() == "child"
 
 
-async def test_plain_functions_sleep_in_advance_too(sleepers: Sleepers) -> None:
+async def test_sync_tasks_sleep_in_advance(sleepers: Sleepers) -> None:
     async with sleepers.app.testing() as jobs:
         await sleepers.plain_nap.enqueue("long", 3600)
         await sleepers.plain_nap.enqueue("short", 60)
@@ -156,7 +156,7 @@ async def test_plain_functions_sleep_in_advance_too(sleepers: Sleepers) -> None:
     assert sleepers.seen == [(60, "short"), (3600, "long")]
 
 
-def test_advance_works_for_code_that_does_not_await(sleepers: Sleepers) -> None:
+def test_sync_advance_wakes_sleeping_runs(sleepers: Sleepers) -> None:
     with sleepers.app.testing() as jobs:
         sleepers.nap.sync.enqueue("nap", 60)
         sleepers.plain_nap.sync.enqueue("plain", 90)
@@ -181,7 +181,7 @@ async def test_advance_waits_for_real_time_in_a_task(sleepers: Sleepers) -> None
     assert sleepers.seen == [(0, "real")]
 
 
-async def test_advance_ends_what_hangs_by_its_timeout(sleepers: Sleepers, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_advance_ends_a_hanging_run_by_its_timeout(sleepers: Sleepers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "REAL_SECONDS", 0.02)
 
     @sleepers.app.task(timeout=30, max_retries=0)
@@ -200,7 +200,7 @@ async def test_advance_ends_what_hangs_by_its_timeout(sleepers: Sleepers, monkey
 
 @pytest.mark.parametrize("way", ["drain", "process_one"])
 @pytest.mark.parametrize("task", ["nap", "plain_nap"])
-async def test_a_sleep_while_time_stands_still_fails_at_once(sleepers: Sleepers, way: str, task: str) -> None:
+async def test_drain_fails_if_a_task_sleeps(sleepers: Sleepers, way: str, task: str) -> None:
     async with sleepers.app.testing() as jobs:
         await sleepers.quick.enqueue("before")
         handle = await sleepers.app.tasks[task].enqueue("nap", 60)
@@ -215,7 +215,7 @@ async def test_a_sleep_while_time_stands_still_fails_at_once(sleepers: Sleepers,
         assert await handle.result() == "nap"
 
 
-async def test_a_plain_function_that_sleeps_while_time_stands_still_does_not_stay_in_its_thread(
+async def test_drain_interrupts_a_sync_task_that_sleeps(
     sleepers: Sleepers,
 ) -> None:
     ended = threading.Event()
@@ -234,13 +234,13 @@ async def test_a_plain_function_that_sleeps_while_time_stands_still_does_not_sta
         assert await asyncio.to_thread(ended.wait, 10)
 
 
-async def test_an_inline_job_that_sleeps_fails_at_once(sleepers: Sleepers) -> None:
+async def test_inline_enqueue_fails_if_a_task_sleeps(sleepers: Sleepers) -> None:
     async with sleepers.app.testing("inline"):
         with pytest.raises(AssertionError, match="task 'nap' waits for time to pass"):
             await sleepers.nap.enqueue("nap", 60)
 
 
-async def test_time_that_passes_beside_process_one_wakes_its_run(sleepers: Sleepers) -> None:
+async def test_elapse_beside_process_one_wakes_its_run(sleepers: Sleepers) -> None:
     async with sleepers.app.testing() as jobs:
         await sleepers.nap.enqueue("nap", 60, 60)
         run = asyncio.create_task(jobs.process_one())
@@ -254,7 +254,7 @@ async def test_time_that_passes_beside_process_one_wakes_its_run(sleepers: Sleep
 # the end of a block
 
 
-async def test_a_suspended_run_is_cancelled_when_the_block_is_left(sleepers: Sleepers) -> None:
+async def test_leaving_the_harness_cancels_suspended_runs(sleepers: Sleepers) -> None:
     ended = []
 
     @sleepers.app.task(timeout=None)

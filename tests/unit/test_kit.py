@@ -1,4 +1,4 @@
-"""What watches and counts: monitor, concurrency tester, stress, retries; the plugin; and the stop-safety suite."""
+"""The testing kit: monitor, concurrency tester, stress test, retry tracker, plugin and stop-safety suite."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def app(clock: VirtualClock) -> Mainspring:
 # queue monitor
 
 
-async def test_the_monitor_samples_every_so_often_on_the_apps_clock(app: Mainspring, clock: VirtualClock) -> None:
+async def test_monitor_samples_at_its_interval_on_the_apps_clock(app: Mainspring, clock: VirtualClock) -> None:
     @app.task(queue="mail")
     async def send() -> None: ...
 
@@ -63,7 +63,7 @@ async def test_the_monitor_samples_every_so_often_on_the_apps_clock(app: Mainspr
     assert (monitor.peak("mail"), monitor.mean("mail")) == (4, 1.0)
 
 
-async def test_the_monitor_tells_states_apart(app: Mainspring, clock: VirtualClock) -> None:
+async def test_monitor_counts_each_state(app: Mainspring, clock: VirtualClock) -> None:
     release = asyncio.Event()
 
     @app.task(max_retries=1)
@@ -85,7 +85,7 @@ async def test_the_monitor_tells_states_apart(app: Mainspring, clock: VirtualClo
     assert peaks == {"pending": 0, "scheduled": 1, "retrying": 1, "running": 1}
 
 
-async def test_the_age_is_that_of_the_oldest_due_job_seen_waiting(app: Mainspring, clock: VirtualClock) -> None:
+async def test_monitor_oldest_is_the_greatest_age_of_a_due_job(app: Mainspring, clock: VirtualClock) -> None:
     @app.task
     async def work() -> None: ...
 
@@ -109,12 +109,12 @@ async def test_the_age_is_that_of_the_oldest_due_job_seen_waiting(app: Mainsprin
     assert monitor.oldest("mail") == 0
 
 
-def test_a_monitor_that_saw_nothing_says_nothing(app: Mainspring) -> None:
+def test_monitor_without_samples_returns_zeros(app: Mainspring) -> None:
     monitor = QueueMonitor(app)
     assert (monitor.series(), monitor.peak(), monitor.mean(), monitor.oldest()) == ([], 0, 0.0, 0.0)
 
 
-async def test_a_monitor_whose_app_is_closed_says_so_when_it_is_stopped(app: Mainspring, clock: VirtualClock) -> None:
+async def test_monitor_stop_raises_if_its_app_was_closed(app: Mainspring, clock: VirtualClock) -> None:
     monitor = QueueMonitor(app, every=1)
     async with app:
         await monitor.start()
@@ -144,7 +144,7 @@ async def crowd(clock: VirtualClock, tester: ConcurrencyTester) -> None:
             await clock.elapse(seconds=10)
 
 
-async def test_peaks_are_counted_overall_per_task_and_per_queue(clock: VirtualClock) -> None:
+async def test_concurrency_tester_counts_peaks_overall_per_task_and_per_queue(clock: VirtualClock) -> None:
     tester = ConcurrencyTester()
     await crowd(clock, tester)
     assert (tester.runs, tester.peak) == (12, 5)
@@ -152,7 +152,7 @@ async def test_peaks_are_counted_overall_per_task_and_per_queue(clock: VirtualCl
     assert tester.peak_of(task="many") == tester.peak_of(queue="mail") >= 3
 
 
-async def test_a_limit_that_was_kept_and_one_that_was_not(clock: VirtualClock) -> None:
+async def test_assert_never_more_than_checks_the_limit(clock: VirtualClock) -> None:
     tester = ConcurrencyTester()
     await crowd(clock, tester)
     tester.assert_never_more_than(5)
@@ -165,7 +165,7 @@ async def test_a_limit_that_was_kept_and_one_that_was_not(clock: VirtualClock) -
         tester.assert_never_more_than(1, queue="mail")
 
 
-async def test_a_limit_that_was_never_tried_was_not_kept(clock: VirtualClock) -> None:
+async def test_assert_never_more_than_fails_without_a_run(clock: VirtualClock) -> None:
     tester = ConcurrencyTester()
     with pytest.raises(AssertionError, match="no run was seen"):
         tester.assert_never_more_than(1)
@@ -176,7 +176,7 @@ async def test_a_limit_that_was_never_tried_was_not_kept(clock: VirtualClock) ->
         tester.peak_of(task="few", queue="mail")
 
 
-async def test_a_run_that_fails_is_over_too(clock: VirtualClock) -> None:
+async def test_concurrency_tester_counts_the_end_of_failed_runs(clock: VirtualClock) -> None:
     tester = ConcurrencyTester()
     app = Mainspring("memory://", clock=clock, middleware=[tester])
 
@@ -207,7 +207,7 @@ async def test_stress_reports_rate_and_percentiles(app: Mainspring, clock: Virtu
     assert found.latency.p50 <= found.latency.p95 <= found.latency.p99 <= found.latency.max == found.duration
 
 
-def test_percentiles_are_by_nearest_rank() -> None:
+def test_stress_percentiles_are_by_nearest_rank() -> None:
     assert Percentiles.of([]) == Percentiles()
     one = timedelta(seconds=1)
     assert Percentiles.of([one]) == Percentiles(one, one, one, one)
@@ -230,7 +230,7 @@ async def test_stress_counts_jobs_and_runs(app: Mainspring) -> None:
     assert app.middleware == before
 
 
-async def test_the_duration_of_a_stress_is_the_clocks(app: Mainspring, clock: VirtualClock) -> None:
+async def test_stress_duration_is_on_the_apps_clock(app: Mainspring, clock: VirtualClock) -> None:
     failed: set[int] = set()
 
     @app.task(backoff=Backoff.constant(3600, jitter=0))
@@ -245,7 +245,7 @@ async def test_the_duration_of_a_stress_is_the_clocks(app: Mainspring, clock: Vi
     assert timedelta(hours=1) <= told.duration < timedelta(hours=1, seconds=2)
 
 
-async def test_stress_on_the_machines_own_clock() -> None:
+async def test_stress_runs_on_the_system_clock() -> None:
     app = Mainspring("memory://")
 
     @app.task
@@ -257,7 +257,7 @@ async def test_stress_on_the_machines_own_clock() -> None:
     assert timedelta(0) < told.duration < timedelta(seconds=60)
 
 
-async def test_what_ends_dead_is_failed_and_not_lost(app: Mainspring) -> None:
+async def test_stress_counts_dead_jobs_as_failed(app: Mainspring) -> None:
     @app.task(max_retries=0)
     async def work(n: int) -> None:
         if n % 2:
@@ -268,17 +268,17 @@ async def test_what_ends_dead_is_failed_and_not_lost(app: Mainspring) -> None:
     assert (told.completed, told.failed, told.lost) == (5, 5, 0)
 
 
-async def test_jobs_that_do_not_end_are_lost(app: Mainspring) -> None:
+async def test_stress_counts_unfinished_jobs_as_lost(app: Mainspring) -> None:
     @app.task(timeout=None)
     async def hang() -> None:
         await asyncio.Event().wait()
 
     async with app:
-        with pytest.raises(AssertionError, match="of 3 jobs 3 were lost, 0 done again"):
+        with pytest.raises(AssertionError, match="3 of 3 jobs were lost, 0 done twice"):
             await stress(app, hang, jobs=3, patience=0.05)
 
 
-async def test_a_job_done_twice_is_a_duplicate(clock: VirtualClock) -> None:
+async def test_stress_counts_a_job_done_twice_as_duplicate(clock: VirtualClock) -> None:
     """The store forgets an outcome, so the job runs again."""
     faults = Faults()
     app = Mainspring(FaultStore(open_store("memory://", clock=clock), faults), clock=clock)
@@ -299,7 +299,7 @@ async def test_a_job_done_twice_is_a_duplicate(clock: VirtualClock) -> None:
         told = await stress(app, work, jobs=4, check=False)
         assert (told.completed, told.duplicates, told.runs) == (4, 1, 5)
         spoiled.clear()
-        with pytest.raises(AssertionError, match="0 were lost, 1 done again"):
+        with pytest.raises(AssertionError, match="0 of 4 jobs were lost, 1 done twice"):
             await stress(app, work, jobs=4)
 
 
@@ -316,7 +316,7 @@ async def test_a_job_done_twice_is_a_duplicate(clock: VirtualClock) -> None:
         (lambda n: 3 * n, [(3, 3), (6, 6), (9, 9), (12, 12)]),
     ],
 )
-def test_the_table_of_a_backoff_has_the_bounds_of_each_wait(backoff: Any, waits: list[tuple[float, float]]) -> None:
+def test_backoff_table_has_the_bounds_of_each_delay(backoff: Any, waits: list[tuple[float, float]]) -> None:
     table = backoff_table(backoff, 4)
     assert [(wait.least, wait.most) for wait in table] == waits
     assert [wait.retry for wait in table] == [1, 2, 3, 4]
@@ -324,12 +324,12 @@ def test_the_table_of_a_backoff_has_the_bounds_of_each_wait(backoff: Any, waits:
     assert table[-1].total_most == pytest.approx(sum(most for _, most in waits))
 
 
-def test_no_retries_make_an_empty_table() -> None:
+def test_backoff_table_without_retries_is_empty() -> None:
     assert backoff_table(Backoff(), 0) == []
     assert backoff_table(Backoff(), 1) == [Wait(1, 0.75, 1.0, 0.75, 1.0)]
 
 
-def test_every_delay_is_within_its_bounds() -> None:
+def test_backoff_table_bounds_every_delay() -> None:
     backoff = Backoff(initial=2, max=100, jitter=0.4)
     for wait in backoff_table(backoff, 8):
         delays = [backoff.delay(wait.retry, seed=str(n)) for n in range(200)]
@@ -356,9 +356,7 @@ async def live(app: Mainspring, clock: VirtualClock) -> None:
         await clock.elapse(minutes=20)
 
 
-async def test_the_tracker_has_every_attempt_of_a_job_its_delays_and_its_outcome(
-    app: Mainspring, clock: VirtualClock, flaky: Any
-) -> None:
+async def test_retry_tracker_has_attempts_delays_and_outcome(app: Mainspring, clock: VirtualClock, flaky: Any) -> None:
     tracker = RetryTracker(app)
     async with app:
         began = clock.now()
@@ -377,7 +375,7 @@ async def test_the_tracker_has_every_attempt_of_a_job_its_delays_and_its_outcome
     tracker.assert_follows(CURVE, job=id)
 
 
-async def test_another_curve_is_not_followed(app: Mainspring, clock: VirtualClock, flaky: Any) -> None:
+async def test_assert_follows_fails_for_another_backoff(app: Mainspring, clock: VirtualClock, flaky: Any) -> None:
     tracker = RetryTracker(app)
     async with app:
         id = (await flaky.enqueue(5)).id
@@ -388,7 +386,7 @@ async def test_another_curve_is_not_followed(app: Mainspring, clock: VirtualCloc
         tracker.assert_follows(lambda n: CURVE.delay(n, seed=id) if n == 1 else 1.0)
 
 
-async def test_without_a_retry_nothing_was_followed(app: Mainspring, clock: VirtualClock, flaky: Any) -> None:
+async def test_assert_follows_fails_without_a_retry(app: Mainspring, clock: VirtualClock, flaky: Any) -> None:
     tracker = RetryTracker(app)
     async with app:
         id = (await flaky.enqueue(0)).id
@@ -401,7 +399,7 @@ async def test_without_a_retry_nothing_was_followed(app: Mainspring, clock: Virt
         tracker.assert_follows(CURVE, job="nobody")
 
 
-async def test_a_snooze_is_no_retry(app: Mainspring, clock: VirtualClock) -> None:
+async def test_retry_tracker_does_not_count_a_snooze(app: Mainspring, clock: VirtualClock) -> None:
     tracker, steps = RetryTracker(app), iter([Snooze(5), Retry(after=7), None])
 
     @app.task
@@ -417,7 +415,7 @@ async def test_a_snooze_is_no_retry(app: Mainspring, clock: VirtualClock) -> Non
     tracker.assert_follows(lambda n: 7)
 
 
-async def test_an_attempt_that_ran_too_early_is_caught(app: Mainspring, clock: VirtualClock) -> None:
+async def test_assert_follows_fails_for_an_early_attempt(app: Mainspring, clock: VirtualClock) -> None:
     """A clock that goes wrong stands in for a store that gives jobs out before their time."""
     tracker = RetryTracker(app)
 
@@ -497,17 +495,17 @@ def user_pytest(folder: Path, *options: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_pytest_finds_the_fixtures_by_the_name_of_their_module() -> None:
+def test_fixtures_entry_point_has_the_name_of_its_module() -> None:
     """So that asking for them by name, too, does not load them twice."""
     (ours,) = (found for found in entry_points(group="pytest11") if found.value.startswith("mainspring."))
     assert ours.name == ours.value == "mainspring.testing.fixtures"
 
 
-def test_the_fixtures_alone_leave_coroutine_tests_to_others(tmp_path: Path) -> None:
+def test_fixtures_alone_do_not_run_coroutine_tests(tmp_path: Path) -> None:
     assert "3 passed" in user_pytest(tmp_path, "-p", "mainspring.testing.fixtures")
 
 
-def test_coroutine_tests_are_run_where_that_is_asked_for_beside_the_fixtures(tmp_path: Path) -> None:
+def test_plugin_runs_coroutine_tests_beside_the_fixtures(tmp_path: Path) -> None:
     said = user_pytest(tmp_path, "-p", "mainspring.testing.plugin", "-p", "mainspring.testing.fixtures")
     assert "2 passed" in said
     assert "NameError: name 'RUNNER' is not defined" in said
@@ -579,7 +577,7 @@ CHECKS = [name for name in vars(StopSafety) if name.startswith("test_")]
 
 
 @pytest.mark.parametrize("check", CHECKS)
-async def test_a_sound_loop_passes_every_check(check: str) -> None:
+async def test_stop_safety_passes_a_sound_loop(check: str) -> None:
     await getattr(suite(Sound), check)()
 
 
@@ -598,7 +596,7 @@ async def test_a_sound_loop_passes_every_check(check: str) -> None:
         (ShrugsOffACancel, "test_a_cancel_ends_it_in_time"),
     ],
 )
-async def test_an_unsound_loop_is_caught(kind: type[Sound], check: str) -> None:
+async def test_stop_safety_fails_an_unsound_loop(kind: type[Sound], check: str) -> None:
     with pytest.raises((AssertionError, TimeoutError)):
         await getattr(suite(kind), check)()
     if kind is LeavesAThread:

@@ -127,29 +127,29 @@ async def test_the_narrowest_backoff_is_effective(
         ("idempotency_key", "task's", "job's"),
     ],
 )
-async def test_a_jobs_own_option_counts_more_than_its_tasks(app: Mainspring, option: str, task: Any, job: Any) -> None:
+async def test_option_of_a_job_overrides_its_tasks(app: Mainspring, option: str, task: Any, job: Any) -> None:
     plain = app.task(**{option: task})(nothing)
     assert getattr(await (await plain.enqueue()).job(), option) == task
     assert getattr(await (await plain.using(**{option: job}).enqueue()).job(), option) == job
 
 
-def test_using_returns_a_copy_and_leaves_the_task_as_it_was(bare: Mainspring) -> None:
+def test_using_returns_a_copy_of_the_task(bare: Mainspring) -> None:
     task = bare.task(queue="mail")(nothing)
     low = task.using(queue="low")
     assert (task.options.queue, low.options.queue) == ("mail", "low")
 
 
-def test_repeated_using_combines_its_options(bare: Mainspring) -> None:
+def test_using_can_be_chained(bare: Mainspring) -> None:
     task = bare.task(nothing).using(queue="low").using(priority=5).using(priority=6)
     assert (task.options.queue, task.options.priority) == ("low", 6)
 
 
-def test_a_key_of_the_task_can_be_dropped_for_one_job(bare: Mainspring) -> None:
+def test_using_can_drop_the_key_of_the_task(bare: Mainspring) -> None:
     task = bare.task(unique_key="one")(nothing)
     assert task.using(unique_key=None).job().unique_key is None
 
 
-def test_a_key_of_the_task_can_be_changed_for_the_other_kind(bare: Mainspring) -> None:
+def test_using_can_replace_the_kind_of_key(bare: Mainspring) -> None:
     job = bare.task(unique_key="one")(nothing).using(unique_key=None, idempotency_key="other").job()
     assert (job.unique_key, job.idempotency_key) == (None, "other")
 
@@ -157,7 +157,7 @@ def test_a_key_of_the_task_can_be_changed_for_the_other_kind(bare: Mainspring) -
 # each is stored, returned, effective
 
 
-async def test_options_of_a_job_are_stored_and_returned(app: Mainspring) -> None:
+async def test_options_are_stored_and_returned(app: Mainspring) -> None:
     options: dict[str, Any] = {
         "queue": "mail", "priority": -7, "timeout": 12.5, "max_retries": 9, "tags": ["a", "b"],
         "metadata": {"deep": [1, {"x": None}]}, "backoff": Backoff.linear(3, max=99), "unique_key": "one",
@@ -201,14 +201,14 @@ async def test_jobs_are_found_by_all_of_their_tags(app: Mainspring) -> None:
         ({"delay": 30, "expires": 60}, NOW + timedelta(seconds=30), NOW + timedelta(seconds=90)),
     ],
 )
-async def test_spans_count_from_now_and_expiry_from_the_due_instant(
+async def test_delay_counts_from_now_and_expires_from_the_due_instant(
     app: Mainspring, options: dict[str, Any], run_at: datetime, expires_at: datetime | None
 ) -> None:
     job = await (await app.task(nothing).using(**options).enqueue()).job()
     assert (job.run_at, job.expires_at) == (run_at, expires_at)
 
 
-async def test_an_instant_in_another_zone_is_the_same_instant(app: Mainspring) -> None:
+async def test_run_at_in_another_zone_is_the_same_instant(app: Mainspring) -> None:
     there = datetime.fromisoformat("2031-06-01T09:00:00+09:00")
     job = await (await app.task(nothing).using(run_at=there).enqueue()).job()
     assert job.run_at == datetime(2031, 6, 1, tzinfo=UTC)
@@ -221,7 +221,7 @@ async def test_metadata_is_a_copy(app: Mainspring) -> None:
     assert (await (await task.enqueue()).job()).metadata == {"a": [1]}
 
 
-async def test_a_middleware_of_the_task_is_around_its_runs_only(app: Mainspring) -> None:
+async def test_task_middleware_wraps_its_own_runs_only(app: Mainspring) -> None:
     around: list[str] = []
 
     async def note(ctx: Any, call_next: Any) -> Any:
@@ -320,7 +320,7 @@ def test_a_bad_option_of_a_task_is_refused_by_name(bare: Mainspring, option: str
 
 
 @pytest.mark.parametrize("option", ["queue", "priority", "on_conflict", "delay", "tags", "metadata"])
-async def test_none_is_no_value_for_an_option_that_has_none(app: Mainspring, option: str) -> None:
+async def test_option_without_none_refuses_none(app: Mainspring, option: str) -> None:
     """Refused, or as if it had not been given; but never stored."""
     task = app.task(nothing)
     try:
@@ -334,31 +334,31 @@ async def test_none_is_no_value_for_an_option_that_has_none(app: Mainspring, opt
 
 
 @pytest.mark.parametrize("backoff", [lambda n: 5, Backoff])
-def test_a_function_cannot_be_the_backoff_of_a_job_since_it_cannot_travel(bare: Mainspring, backoff: Any) -> None:
+def test_backoff_function_is_refused_for_a_job(bare: Mainspring, backoff: Any) -> None:
     task = bare.task(nothing)
     with pytest.raises(BadInput, match="option backoff of task 'nothing'"):
         task.using(backoff=backoff)
 
 
-def test_a_function_cannot_be_the_backoff_of_a_stub_since_it_cannot_travel(bare: Mainspring) -> None:
+def test_backoff_function_is_refused_for_a_stub(bare: Mainspring) -> None:
     with pytest.raises(BadInput, match="option backoff of task 'nothing'"):
         bare.stub(backoff=lambda n: 5)(nothing)
 
 
-def test_a_class_is_no_function_of_the_attempt(bare: Mainspring) -> None:
+def test_backoff_refuses_a_class(bare: Mainspring) -> None:
     with pytest.raises(BadInput, match="option backoff of task 'nothing'"):
         bare.task(backoff=Backoff)(nothing)
 
 
 @pytest.mark.parametrize("option", ["unique_key", "idempotency_key"])
 @pytest.mark.parametrize("key", [5, b"key", ("a",), "", "a\x00b"])
-def test_a_key_that_can_be_none_is_refused_by_name(bare: Mainspring, option: str, key: Any) -> None:
+def test_key_that_can_be_none_is_refused_by_name(bare: Mainspring, option: str, key: Any) -> None:
     with pytest.raises(BadInput, match=f"{option} of task 'nothing'"):
         bare.task(**{option: key})(nothing).job()
 
 
 @pytest.mark.parametrize("period", [0, -1, "soon"])
-def test_a_period_that_is_none_is_refused(bare: Mainspring, period: Any) -> None:
+def test_key_period_is_validated(bare: Mainspring, period: Any) -> None:
     with pytest.raises(BadInput, match="period"):
         bare.task(unique_key=Key(period=period))(nothing).job()
 
@@ -384,7 +384,7 @@ def test_one_key_on_the_task_and_the_other_on_the_job_are_refused(bare: Mainspri
         task.using(idempotency_key="b")
 
 
-def test_an_unknown_option_is_refused_by_name(bare: Mainspring) -> None:
+def test_unknown_option_is_refused_by_name(bare: Mainspring) -> None:
     with pytest.raises(BadTask) as refused:
         bare.task(qeue="mail")(nothing)  # type: ignore[call-overload]
     assert str(refused.value) == "task 'nothing': unexpected keyword argument 'qeue'; did you mean 'queue'?"
@@ -398,24 +398,24 @@ def test_an_option_of_one_job_is_refused_on_a_task(bare: Mainspring, option: str
 
 
 @pytest.mark.parametrize("option", ["retry_on", "no_retry_on", "concurrency"])
-def test_an_option_that_cannot_travel_is_refused_on_a_stub(bare: Mainspring, option: str) -> None:
+def test_option_that_cannot_be_stored_is_refused_on_a_stub(bare: Mainspring, option: str) -> None:
     with pytest.raises(BadInput, match=option):
         bare.stub(**{option: 1 if option == "concurrency" else ValueError})(nothing)
 
 
 @pytest.mark.parametrize("middleware", [5, [5], lambda ctx, call_next: None])
-def test_middleware_of_a_wrong_type_is_refused(bare: Mainspring, middleware: Any) -> None:
+def test_task_refuses_bad_middleware(bare: Mainspring, middleware: Any) -> None:
     with pytest.raises(BadInput, match="middleware"):
         bare.task(middleware=middleware)(nothing)
 
 
-def test_an_expiry_beyond_the_calendar_is_refused(bare: Mainspring) -> None:
+def test_expires_beyond_the_calendar_is_refused(bare: Mainspring) -> None:
     task = bare.task(nothing).using(run_at=datetime(9999, 12, 31, tzinfo=UTC), expires=timedelta(days=2))
     with pytest.raises(BadInput, match="expires"):
         task.job()
 
 
-async def test_no_backoff_that_was_accepted_keeps_a_job_from_being_read_again(app: Mainspring) -> None:
+async def test_accepted_backoff_can_always_be_decoded(app: Mainspring) -> None:
     """Or one client's mistake would end every worker that claims it."""
     try:
         task = app.task(nothing).using(backoff=Backoff(max=float("inf")))

@@ -27,7 +27,7 @@ FAR = 1_000_000
         (Backoff.linear(10, max=25, jitter=0), [10, 20, 25, 25, 25]),
     ],
 )
-def test_the_nth_delay_follows_the_curve(backoff: Backoff, delays: list[float]) -> None:
+def test_backoff_delay_follows_the_curve(backoff: Backoff, delays: list[float]) -> None:
     assert [backoff.delay(n) for n in range(1, 6)] == delays
 
 
@@ -35,7 +35,7 @@ def test_the_nth_delay_follows_the_curve(backoff: Backoff, delays: list[float]) 
     "backoff",
     [Backoff(), Backoff(multiplier=1e300), Backoff(multiplier=1.0001), Backoff.linear(1), Backoff.constant(9)],
 )
-def test_a_job_that_fails_for_ever_never_waits_longer_than_the_cap(backoff: Backoff) -> None:
+def test_backoff_delay_never_exceeds_the_cap(backoff: Backoff) -> None:
     assert 0 < backoff.delay(FAR) <= backoff.max
 
 
@@ -50,29 +50,29 @@ backoffs = st.builds(
 
 
 @given(backoffs, st.integers(1, FAR), st.text())
-def test_jitter_only_shortens_and_never_to_nothing(backoff: Backoff, n: int, seed: str) -> None:
+def test_backoff_jitter_only_shortens_the_delay(backoff: Backoff, n: int, seed: str) -> None:
     full = backoff.full_delay(n)
     assert full * (1 - backoff.jitter) <= backoff.delay(n, seed) <= full
     assert backoff.delay(n, seed) > 0
 
 
 @given(backoffs, st.integers(1, 1000))
-def test_a_later_retry_never_waits_less(backoff: Backoff, n: int) -> None:
+def test_backoff_delay_never_decreases(backoff: Backoff, n: int) -> None:
     assert backoff.full_delay(n) <= backoff.full_delay(n + 1)
 
 
-def test_a_herd_is_spread_over_the_whole_jitter() -> None:
+def test_backoff_jitter_spreads_many_jobs_evenly() -> None:
     backoff = Backoff.constant(100, jitter=0.5)
     delays = sorted(backoff.delay(1, f"job {n}") for n in range(1000))
     assert delays[0] < 52 < 74 < delays[500] < 76 < 98 < delays[-1]
 
 
-def test_the_same_job_waits_the_same_time_wherever_it_is_asked() -> None:
+def test_backoff_jitter_is_constant_for_a_job() -> None:
     assert Backoff().delay(3, "a job") == Backoff().delay(3, "a job")
     assert Backoff().delay(3, "a job") != Backoff().delay(3, "another")
 
 
-def test_jitter_is_on_unless_it_is_turned_off() -> None:
+def test_backoff_jitter_is_on_by_default() -> None:
     assert {curve.jitter for curve in (Backoff(), Backoff.constant(1), Backoff.linear(1))} == {0.25}
 
 
@@ -89,7 +89,7 @@ def test_jitter_is_on_unless_it_is_turned_off() -> None:
         ({"jitter": math.nan}, "backoff jitter is a share from 0 up to (not including) 1, got nan"),
     ],
 )
-def test_a_curve_that_makes_no_sense_is_refused(given: dict[str, float], message: str) -> None:
+def test_backoff_refuses_bad_parameters(given: dict[str, float], message: str) -> None:
     with pytest.raises(BadSetting) as refused:
         Backoff(**given)
     assert str(refused.value) == message
@@ -110,12 +110,12 @@ def test_a_curve_that_makes_no_sense_is_refused(given: dict[str, float], message
     ],
     ids=str,
 )
-def test_a_backoff_that_cannot_be_stored_is_refused(given: dict[str, Any]) -> None:
+def test_backoff_refuses_values_that_cannot_be_stored(given: dict[str, Any]) -> None:
     """A job whose backoff cannot be read again would end every worker that claims it."""
     with pytest.raises(BadSetting, match=next(iter(given))):
         Backoff(**given)
 
 
 @pytest.mark.parametrize("backoff", [Backoff(), Backoff.constant(5), Backoff.linear(2, max=9), Backoff(multiplier=1.5)])
-def test_a_curve_travels_with_its_job(backoff: Backoff) -> None:
+def test_backoff_is_stored_with_its_job(backoff: Backoff) -> None:
     assert msgspec.json.decode(msgspec.json.encode(backoff), type=Backoff) == backoff

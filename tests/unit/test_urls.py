@@ -19,7 +19,7 @@ FORMS = (
 SLASHES = "needs three slashes before a relative path, four before an absolute one"
 
 
-def test_memory_is_a_store() -> None:
+def test_open_store_memory_url() -> None:
     assert isinstance(open_store("memory://"), MemoryStore)
 
 
@@ -32,7 +32,7 @@ def test_memory_is_a_store() -> None:
         ("sqlite:///my jobs.db", "my jobs.db"),
     ],
 )
-def test_a_sqlite_url_names_its_file(url: str, path: str) -> None:
+def test_sqlite_url_names_its_file(url: str, path: str) -> None:
     store = open_store(url)
     assert isinstance(store, SqliteStore)
     assert store.path == path
@@ -56,7 +56,7 @@ def test_a_sqlite_url_names_its_file(url: str, path: str) -> None:
         ("sqlite:///a.db#b", f"store URL 'sqlite:///a.db#b' takes no query or fragment: use {FORMS}"),
     ],
 )
-def test_a_bad_url_is_refused_and_shown_the_right_form(url: str, message: str) -> None:
+def test_bad_store_url_is_refused_with_the_right_form(url: str, message: str) -> None:
     with pytest.raises(BadSetting) as refused:
         open_store(url)
     assert str(refused.value) == message
@@ -73,7 +73,7 @@ def test_a_bad_url_is_refused_and_shown_the_right_form(url: str, message: str) -
     ],
     ids=repr,
 )
-def test_a_url_that_would_open_something_else_than_it_says_is_refused(url: str) -> None:
+def test_ambiguous_store_url_is_refused(url: str) -> None:
     with pytest.raises(BadSetting):
         open_store(url)
 
@@ -87,7 +87,7 @@ def test_a_url_that_would_open_something_else_than_it_says_is_refused(url: str) 
         "postgresql://ada:lovelace@host/db?prefix=No",
     ],
 )
-def test_a_refusal_does_not_show_the_password(url: str) -> None:
+def test_refused_store_url_hides_the_password(url: str) -> None:
     with pytest.raises(BadSetting) as refused:
         open_store(url)
     assert "lovelace" not in str(refused.value)
@@ -95,7 +95,7 @@ def test_a_refusal_does_not_show_the_password(url: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
-def test_a_postgres_url_names_its_schema_and_prefix_and_keeps_the_rest(scheme: str) -> None:
+def test_postgres_url_has_schema_and_prefix_and_keeps_the_rest(scheme: str) -> None:
     store = open_store(f"{scheme}://ada@host:99/jobs?schema=shop&sslmode=require&prefix=job_")
     assert isinstance(store, PostgresStore)
     place = store.url
@@ -107,12 +107,12 @@ def test_a_postgres_url_names_its_schema_and_prefix_and_keeps_the_rest(scheme: s
 
 @pytest.mark.parametrize("name", ["", "Shop", "a-b", "1a", 'a"b', "a" * 42, "a;drop table x", "ä", "a\n"])
 @pytest.mark.parametrize("option", ["schema", "prefix"])
-def test_a_schema_or_prefix_that_is_no_plain_name_is_refused(option: str, name: str) -> None:
+def test_postgres_schema_or_prefix_must_be_a_plain_name(option: str, name: str) -> None:
     with pytest.raises(BadSetting, match=option):
         open_store(f"postgresql://host/jobs?{urlencode({option: name})}")
 
 
-def test_a_postgres_url_without_a_database_is_shown_the_right_form() -> None:
+def test_postgres_url_without_a_database_is_refused() -> None:
     with pytest.raises(BadSetting, match="names no database: use postgresql://user@host/database"):
         open_store("postgresql://host")
 
@@ -128,7 +128,7 @@ HOSTS = {
 
 @pytest.mark.parametrize("option", ["", "listen"])
 @pytest.mark.parametrize("where", HOSTS)
-def test_the_driver_of_postgres_finds_hosts_at_ipv6_addresses(where: str, option: str) -> None:
+def test_postgres_driver_parses_ipv6_hosts(where: str, option: str) -> None:
     url = f"postgresql://ada:p[w@{where}"
     store = open_store(f"postgresql://host/jobs?{urlencode({'listen': url})}" if option else url)
     assert isinstance(store, PostgresStore)
@@ -140,18 +140,18 @@ def test_the_driver_of_postgres_finds_hosts_at_ipv6_addresses(where: str, option
 
 @pytest.mark.parametrize("where", ["[::1/jobs", "one,::1/jobs", "host:http/jobs", "one,[::1]x/jobs"])
 @pytest.mark.parametrize("option", ["", "listen"])
-def test_a_postgres_url_with_a_bad_host_is_shown_the_right_form(where: str, option: str) -> None:
+def test_postgres_url_with_a_bad_host_is_refused(where: str, option: str) -> None:
     url = f"postgresql://{where}"
     with pytest.raises(BadSetting, match="has a bad host or port: use postgresql://user@host:5432/database"):
         open_store(f"postgresql://host/jobs?{urlencode({'listen': url})}" if option else url)
 
 
-def test_the_app_refuses_a_bad_url_at_once() -> None:
+def test_app_refuses_a_bad_store_url() -> None:
     with pytest.raises(BadSetting, match=r"no store named in URL 'jobs\.db'"):
         Mainspring("jobs.db")
 
 
 @pytest.mark.parametrize("store", [5, b"memory://", object()])
-def test_the_app_refuses_what_is_neither_a_url_nor_a_store(store: object) -> None:
+def test_app_refuses_a_store_argument_of_another_type(store: object) -> None:
     with pytest.raises(BadSetting):
         Mainspring(store)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A virtual day costs what its runs cost: nothing in it grows with what has been."""
+"""A virtual day costs what its runs cost: nothing grows with the time that has passed."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def base() -> float:
     return calls_of(2, 60)
 
 
-def test_a_run_in_virtual_time_takes_a_bounded_number_of_calls(base: float) -> None:
+def test_virtual_run_takes_a_bounded_number_of_calls(base: float) -> None:
     assert base < 700
 
 
 @pytest.mark.parametrize(("schedules", "minutes"), [(2, 600), (40, 30)])
-def test_ten_times_the_runs_in_virtual_time_cost_ten_times_as_much(base: float, schedules: int, minutes: int) -> None:
+def test_virtual_runs_cost_grows_linearly(base: float, schedules: int, minutes: int) -> None:
     assert calls_of(schedules, minutes) < 1.1 * base
 
 

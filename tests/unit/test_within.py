@@ -1,4 +1,4 @@
-"""within=: a job in the caller's own transaction, with the caller's own rows, or not at all."""
+"""within=: a job is stored in the transaction of the caller, together with its rows, or not at all."""
 
 import asyncio
 import os
@@ -65,25 +65,29 @@ async def place(shop: Mainspring, mine: sqlite3.Connection) -> str:
     return (await shop.tasks["receipt"].using(within=mine).enqueue(1)).id
 
 
-async def test_before_the_commit_nobody_sees_the_job(shop: Mainspring, mine: sqlite3.Connection, file: Path) -> None:
+async def test_within_job_is_invisible_before_the_commit(
+    shop: Mainspring, mine: sqlite3.Connection, file: Path
+) -> None:
     await place(shop, mine)
     assert (orders(file), len(await shop.jobs.list())) == (0, 0)
     assert mine.in_transaction
 
 
-async def test_a_commit_shows_the_row_and_the_job(shop: Mainspring, mine: sqlite3.Connection, file: Path) -> None:
+async def test_within_commit_stores_the_row_and_the_job(shop: Mainspring, mine: sqlite3.Connection, file: Path) -> None:
     id = await place(shop, mine)
     mine.commit()
     assert (orders(file), [job.id for job in await shop.jobs.list()]) == (1, [id])
 
 
-async def test_a_rollback_leaves_neither(shop: Mainspring, mine: sqlite3.Connection, file: Path) -> None:
+async def test_within_rollback_drops_the_row_and_the_job(
+    shop: Mainspring, mine: sqlite3.Connection, file: Path
+) -> None:
     await place(shop, mine)
     mine.rollback()
     assert (orders(file), len(await shop.jobs.list())) == (0, 0)
 
 
-async def test_an_error_in_the_callers_block_leaves_neither(
+async def test_within_error_in_the_block_drops_the_row_and_the_job(
     shop: Mainspring, mine: sqlite3.Connection, file: Path
 ) -> None:
     async def block() -> None:
@@ -96,9 +100,7 @@ async def test_an_error_in_the_callers_block_leaves_neither(
     assert (orders(file), len(await shop.jobs.list())) == (0, 0)
 
 
-async def test_without_an_open_transaction_one_is_begun_and_the_caller_ends_it(
-    shop: Mainspring, mine: sqlite3.Connection
-) -> None:
+async def test_within_begins_a_transaction_that_the_caller_ends(shop: Mainspring, mine: sqlite3.Connection) -> None:
     assert not mine.in_transaction
     await shop.tasks["receipt"].using(within=mine).enqueue(1)
     assert mine.in_transaction
@@ -108,7 +110,7 @@ async def test_without_an_open_transaction_one_is_begun_and_the_caller_ends_it(
 
 
 @pytest.mark.parametrize("options", [{}, {"unique_key": "one"}, {"idempotency_key": "one"}])
-async def test_a_rollback_leaves_nothing_also_where_the_transaction_was_begun_for_the_caller(
+async def test_within_rollback_of_a_transaction_begun_by_enqueue(
     shop: Mainspring, mine: sqlite3.Connection, options: dict[str, Any]
 ) -> None:
     await shop.tasks["receipt"].using(within=mine, **options).enqueue(1)
@@ -116,7 +118,7 @@ async def test_a_rollback_leaves_nothing_also_where_the_transaction_was_begun_fo
     assert await shop.jobs.list() == []
 
 
-async def test_several_jobs_and_rows_are_one_transaction(
+async def test_within_stores_several_jobs_and_rows_in_one_transaction(
     shop: Mainspring, mine: sqlite3.Connection, file: Path
 ) -> None:
     for _ in range(3):
@@ -127,9 +129,7 @@ async def test_several_jobs_and_rows_are_one_transaction(
     assert (orders(file), len(await shop.jobs.list(limit=1000))) == (3, 303)
 
 
-async def test_a_rollback_to_a_savepoint_takes_only_the_jobs_after_it(
-    shop: Mainspring, mine: sqlite3.Connection
-) -> None:
+async def test_within_rollback_to_savepoint_drops_later_jobs_only(shop: Mainspring, mine: sqlite3.Connection) -> None:
     kept = await place(shop, mine)
     mine.execute("SAVEPOINT here")
     await place(shop, mine)
@@ -138,7 +138,7 @@ async def test_a_rollback_to_a_savepoint_takes_only_the_jobs_after_it(
     assert [job.id for job in await shop.jobs.list()] == [kept]
 
 
-async def test_a_transaction_the_caller_began_by_hand_is_used(shop: Mainspring, file: Path) -> None:
+async def test_within_joins_a_transaction_begun_by_the_caller(shop: Mainspring, file: Path) -> None:
     by_hand = sqlite3.connect(file, isolation_level=None)
     by_hand.execute("BEGIN")
     await shop.tasks["receipt"].using(within=by_hand).enqueue(1)
@@ -148,7 +148,7 @@ async def test_a_transaction_the_caller_began_by_hand_is_used(shop: Mainspring, 
     assert len(await shop.jobs.list()) == 1
 
 
-async def test_the_job_runs_after_the_commit(shop: Mainspring, mine: sqlite3.Connection) -> None:
+async def test_within_job_runs_after_the_commit(shop: Mainspring, mine: sqlite3.Connection) -> None:
     mine.execute("INSERT INTO orders DEFAULT VALUES")
     job = await shop.tasks["receipt"].using(within=mine).enqueue(7)
     mine.commit()
@@ -159,7 +159,7 @@ async def test_the_job_runs_after_the_commit(shop: Mainspring, mine: sqlite3.Con
 # keys
 
 
-async def test_a_key_holds_inside_the_transaction(shop: Mainspring, mine: sqlite3.Connection) -> None:
+async def test_within_unique_key_holds_inside_the_transaction(shop: Mainspring, mine: sqlite3.Connection) -> None:
     keyed = shop.tasks["receipt"].using(within=mine, unique_key="one")
     first, second = await keyed.enqueue(1), await keyed.enqueue(2)
     assert (second.id, second.status) == (first.id, "duplicate")
@@ -167,7 +167,7 @@ async def test_a_key_holds_inside_the_transaction(shop: Mainspring, mine: sqlite
     assert len(await shop.jobs.list()) == 1
 
 
-async def test_a_refused_key_leaves_the_callers_rows_alone(
+async def test_within_refused_key_keeps_the_callers_rows(
     shop: Mainspring, mine: sqlite3.Connection, file: Path
 ) -> None:
     task = shop.tasks["receipt"].using(unique_key="one")
@@ -183,7 +183,7 @@ async def test_a_refused_key_leaves_the_callers_rows_alone(
 # refusals
 
 
-async def test_a_connection_to_another_file_is_refused(shop: Mainspring, tmp_path: Path, file: Path) -> None:
+async def test_within_refuses_a_connection_to_another_file(shop: Mainspring, tmp_path: Path, file: Path) -> None:
     other = sqlite3.connect(tmp_path / "other.db")
     with pytest.raises(BadInput) as refused:
         await shop.tasks["receipt"].using(within=other).enqueue(1)
@@ -192,14 +192,14 @@ async def test_a_connection_to_another_file_is_refused(shop: Mainspring, tmp_pat
     other.close()
 
 
-async def test_a_connection_to_memory_is_refused(shop: Mainspring) -> None:
+async def test_within_refuses_a_connection_to_memory(shop: Mainspring) -> None:
     other = sqlite3.connect(":memory:")
     with pytest.raises(BadInput, match="within= needs a connection to"):
         await shop.tasks["receipt"].using(within=other).enqueue(1)
     other.close()
 
 
-async def test_another_name_of_the_same_file_is_the_same_file(shop: Mainspring, tmp_path: Path, file: Path) -> None:
+async def test_within_accepts_another_name_of_the_same_file(shop: Mainspring, tmp_path: Path, file: Path) -> None:
     os.symlink(file, tmp_path / "link.db")
     linked = sqlite3.connect(tmp_path / "link.db")
     await shop.tasks["receipt"].using(within=linked).enqueue(1)
@@ -208,9 +208,7 @@ async def test_another_name_of_the_same_file_is_the_same_file(shop: Mainspring, 
     assert len(await shop.jobs.list()) == 1
 
 
-async def test_a_connection_that_commits_by_itself_is_refused_without_a_transaction(
-    shop: Mainspring, file: Path
-) -> None:
+async def test_within_refuses_autocommit_without_a_transaction(shop: Mainspring, file: Path) -> None:
     by_itself = sqlite3.connect(file, isolation_level=None)
     with pytest.raises(BadInput) as refused:
         await shop.tasks["receipt"].using(within=by_itself).enqueue(1)
@@ -220,7 +218,7 @@ async def test_a_connection_that_commits_by_itself_is_refused_without_a_transact
 
 
 @pytest.mark.parametrize("thing", [5, "shop.db", object(), True])
-async def test_what_is_no_connection_is_refused(shop: Mainspring, file: Path, thing: object) -> None:
+async def test_within_refuses_objects_that_are_no_connection(shop: Mainspring, file: Path, thing: object) -> None:
     with pytest.raises(BadInput) as refused:
         await shop.tasks["receipt"].using(within=thing).enqueue(1)
     kind = type(thing).__name__
@@ -229,19 +227,19 @@ async def test_what_is_no_connection_is_refused(shop: Mainspring, file: Path, th
     assert await shop.jobs.list() == []
 
 
-async def test_a_cursor_is_refused_by_its_name(shop: Mainspring, mine: sqlite3.Connection) -> None:
+async def test_within_refuses_a_cursor_by_name(shop: Mainspring, mine: sqlite3.Connection) -> None:
     with pytest.raises(BadInput, match="got Cursor"):
         await shop.tasks["receipt"].using(within=mine.cursor()).enqueue(1)
 
 
-async def test_a_closed_connection_is_refused(shop: Mainspring, file: Path) -> None:
+async def test_within_refuses_a_closed_connection(shop: Mainspring, file: Path) -> None:
     closed = sqlite3.connect(file)
     closed.close()
     with pytest.raises(StoreError, match="closed database"):
         await shop.tasks["receipt"].using(within=closed).enqueue(1)
 
 
-async def test_a_connection_that_cannot_get_the_write_lock_says_that_it_may_be_repeated(
+async def test_within_raises_store_unavailable_if_the_write_lock_is_held(
     shop: Mainspring, mine: sqlite3.Connection, file: Path
 ) -> None:
     await place(shop, mine)
@@ -251,7 +249,7 @@ async def test_a_connection_that_cannot_get_the_write_lock_says_that_it_may_be_r
     second.close()
 
 
-async def test_the_memory_store_has_no_transactions_and_says_so() -> None:
+async def test_within_is_refused_by_the_memory_store() -> None:
     app = Mainspring("memory://", clock=VirtualClock())
     task = app.task(receipt)
     with pytest.raises(BadInput) as refused:
@@ -262,7 +260,7 @@ async def test_the_memory_store_has_no_transactions_and_says_so() -> None:
 
 
 @pytest.mark.parametrize("url", ["memory://", "redis://127.0.0.1:1/0", "https://jobs.example"])
-def test_within_is_refused_at_once_where_the_store_has_no_transactions(url: str) -> None:
+def test_using_within_is_refused_by_stores_without_transactions(url: str) -> None:
     """Before the caller has written a row of its own; no server is asked."""
     app = Mainspring(url, api_key="msk_a") if url.startswith("https") else Mainspring(url)
     task = app.task(receipt)
@@ -274,9 +272,7 @@ def test_within_is_refused_at_once_where_the_store_has_no_transactions(url: str)
 # code that does not await
 
 
-def test_code_that_does_not_await_enqueues_in_its_own_thread(
-    shop: Mainspring, mine: sqlite3.Connection, file: Path
-) -> None:
+def test_within_sync_enqueue_runs_in_the_callers_thread(shop: Mainspring, mine: sqlite3.Connection, file: Path) -> None:
     with mine:
         mine.execute("INSERT INTO orders DEFAULT VALUES")
         job = shop.tasks["receipt"].sync.using(within=mine).enqueue(7)
@@ -285,14 +281,14 @@ def test_code_that_does_not_await_enqueues_in_its_own_thread(
     assert job.job().id == job.id
 
 
-def test_code_that_does_not_await_rolls_back(shop: Mainspring, mine: sqlite3.Connection, file: Path) -> None:
+def test_within_sync_rollback_drops_the_job(shop: Mainspring, mine: sqlite3.Connection, file: Path) -> None:
     mine.execute("INSERT INTO orders DEFAULT VALUES")
     shop.tasks["receipt"].sync.using(within=mine).enqueue(7)
     mine.rollback()
     assert (orders(file), shop.sync.stats().pending) == (0, 0)
 
 
-def test_code_that_does_not_await_enqueues_many(shop: Mainspring, mine: sqlite3.Connection) -> None:
+def test_within_sync_enqueue_many(shop: Mainspring, mine: sqlite3.Connection) -> None:
     with mine:
         shop.sync.enqueue_many([shop.tasks["receipt"].job(n) for n in range(3)], within=mine)
     assert shop.sync.stats().pending == 3
@@ -313,7 +309,7 @@ class Watched(SqliteStore):
         return claim
 
 
-async def test_a_commit_wakes_an_idle_worker_long_before_it_would_poll(file: Path, mine: sqlite3.Connection) -> None:
+async def test_within_commit_wakes_an_idle_worker_before_its_poll(file: Path, mine: sqlite3.Connection) -> None:
     store = Watched(str(file))
     store.idle = asyncio.Event()
     app = Mainspring(store, poll_interval=600)
@@ -327,7 +323,7 @@ async def test_a_commit_wakes_an_idle_worker_long_before_it_would_poll(file: Pat
         await recorder.wait(JobEnded, job=job.id, timeout=10)
 
 
-async def test_a_job_that_was_rolled_back_is_never_run(shop: Mainspring, mine: sqlite3.Connection) -> None:
+async def test_within_rolled_back_job_never_runs(shop: Mainspring, mine: sqlite3.Connection) -> None:
     recorder = Recorder(shop)
     async with shop.worker():
         await place(shop, mine)
@@ -337,7 +333,7 @@ async def test_a_job_that_was_rolled_back_is_never_run(shop: Mainspring, mine: s
     assert [event.job.id for event in recorder.of(JobEnded)] == [after.id]
 
 
-async def test_events_do_not_tell_of_a_job_that_was_rolled_back(shop: Mainspring, mine: sqlite3.Connection) -> None:
+async def test_within_rolled_back_job_has_no_event(shop: Mainspring, mine: sqlite3.Connection) -> None:
     heard: list[JobEnqueued] = []
     shop.events.subscribe(JobEnqueued, heard.append)
     await place(shop, mine)
@@ -345,7 +341,7 @@ async def test_events_do_not_tell_of_a_job_that_was_rolled_back(shop: Mainspring
     assert heard == []
 
 
-def test_a_loop_that_is_gone_does_not_close_the_store_of_the_others(
+def test_within_closed_loop_keeps_the_store_of_other_loops_open(
     shop: Mainspring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed = list[SqliteStore]()
@@ -367,9 +363,7 @@ def test_a_loop_that_is_gone_does_not_close_the_store_of_the_others(
     asyncio.run(main())
 
 
-def test_several_threads_each_have_their_own_transaction(
-    shop: Mainspring, mine: sqlite3.Connection, file: Path
-) -> None:
+def test_within_threads_have_their_own_transactions(shop: Mainspring, mine: sqlite3.Connection, file: Path) -> None:
     async def one(n: int) -> None:
         connection = sqlite3.connect(file, timeout=10)
         with connection:
@@ -393,9 +387,7 @@ def engine(file: Path, mine: sqlite3.Connection) -> Iterator[Engine]:
     engine.dispose()
 
 
-def test_a_session_of_sqlalchemy_takes_the_job_with_its_commit_and_its_rollback(
-    shop: Mainspring, engine: Engine, file: Path
-) -> None:
+def test_within_sqlalchemy_session_commits_and_rolls_back_the_job(shop: Mainspring, engine: Engine, file: Path) -> None:
     task = shop.tasks["receipt"].sync
     with Session(engine) as session, session.begin():
         session.execute(text("INSERT INTO orders DEFAULT VALUES"))
@@ -408,9 +400,7 @@ def test_a_session_of_sqlalchemy_takes_the_job_with_its_commit_and_its_rollback(
 
 
 @pytest.mark.parametrize("keyed", [{}, {"unique_key": "one"}])
-def test_a_connection_of_sqlalchemy_commits_a_job_that_is_all_it_has(
-    shop: Mainspring, engine: Engine, keyed: Any
-) -> None:
+def test_within_sqlalchemy_connection_commits_a_lone_job(shop: Mainspring, engine: Engine, keyed: Any) -> None:
     with engine.connect() as connection:
         shop.tasks["receipt"].sync.using(within=connection, **keyed).enqueue(1)
         assert shop.sync.stats().pending == 0
@@ -418,7 +408,7 @@ def test_a_connection_of_sqlalchemy_commits_a_job_that_is_all_it_has(
     assert shop.sync.stats().pending == 1
 
 
-async def test_code_that_awaits_may_have_a_session_of_sqlalchemy(shop: Mainspring, engine: Engine) -> None:
+async def test_within_sqlalchemy_session_in_async_code(shop: Mainspring, engine: Engine) -> None:
     with Session(engine) as session, session.begin():
         await shop.tasks["receipt"].using(within=session).enqueue(1)
     assert len(await shop.jobs.list()) == 1
@@ -433,9 +423,7 @@ def wrapper(file: Path, mine: sqlite3.Connection) -> Iterator[Any]:
     del connections["file"]
 
 
-def test_an_atomic_block_of_django_takes_the_job_with_its_commit_and_its_rollback(
-    shop: Mainspring, wrapper: Any, file: Path
-) -> None:
+def test_within_django_atomic_commits_and_rolls_back_the_job(shop: Mainspring, wrapper: Any, file: Path) -> None:
     task = shop.tasks["receipt"].sync.using(within=wrapper)
     with transaction.atomic(using="file"):
         wrapper.cursor().execute("INSERT INTO orders DEFAULT VALUES")
@@ -449,19 +437,19 @@ def test_an_atomic_block_of_django_takes_the_job_with_its_commit_and_its_rollbac
     assert (orders(file), [job.id for job in shop.sync.jobs.list()]) == (1, [kept.id])
 
 
-def test_django_outside_of_a_block_is_told_to_begin_one(shop: Mainspring, wrapper: Any) -> None:
+def test_within_django_outside_atomic_is_refused(shop: Mainspring, wrapper: Any) -> None:
     wrapper.ensure_connection()
     with pytest.raises(BadInput, match=r"within= needs an open transaction: with transaction.atomic\(\): …"):
         shop.tasks["receipt"].sync.using(within=wrapper).enqueue(1)
 
 
-def test_sqlalchemy_on_another_file_is_refused(shop: Mainspring, tmp_path: Path) -> None:
+def test_within_sqlalchemy_on_another_file_is_refused(shop: Mainspring, tmp_path: Path) -> None:
     engine = create_engine(f"sqlite:///{tmp_path}/other.db")
     with engine.connect() as other, pytest.raises(BadInput, match="within= needs a connection to"):
         shop.tasks["receipt"].sync.using(within=other).enqueue(1)
     engine.dispose()
 
 
-async def test_a_session_that_is_awaited_is_refused(shop: Mainspring) -> None:
+async def test_within_sqlalchemy_async_session_is_refused(shop: Mainspring) -> None:
     with pytest.raises(BadInput, match="over one that is not awaited; got AsyncSession"):
         await shop.tasks["receipt"].using(within=AsyncSession()).enqueue(1)

@@ -278,7 +278,7 @@ async def soft(pool: ProcessPool, clock: VirtualClock, fn: Any, /, **arguments: 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The virtual clock need not wait long for children that are held on purpose."""
-    monkeypatch.setattr("mainspring.testing.clock.PATIENCE", 0.02)
+    monkeypatch.setattr("mainspring.testing.clock.THREAD_WAIT_SECONDS", 0.02)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -1,4 +1,4 @@
-"""The simulation: it repeats itself, its faults really happen, and it finds the bugs that are planted."""
+"""The simulation: it is deterministic, its faults really happen, and it finds planted bugs."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from mainspring.errors import StoreUnavailable
 from mainspring.records.job import NewJob
 from mainspring.schedule.record import CATCH_UPS, OVERLAPS, Spec
 from mainspring.testing.clock import START
-from mainspring.testing.simulation import BUGS, Verdict, ideal, play, simulate
-from mainspring.testing.simulation.__main__ import main
-from mainspring.testing.simulation.agenda import ACTIONS, CHANGES, Agenda, Entry
-from mainspring.testing.simulation.auditor import RULES, Auditor
-from mainspring.testing.simulation.host import Host
-from mainspring.testing.simulation.ledger import Ledger
-from mainspring.testing.simulation.link import DEADLINE, Link
-from mainspring.testing.simulation.loop import Stuck, TrueClock, VirtualLoop
-from mainspring.testing.simulation.plan import (
-    Ambush,
+from mainspring.trigger import Window, cron, every
+from simulation import BUGS, Verdict, play, reference_ticks, simulate
+from simulation.__main__ import main
+from simulation.audited_store import AuditedStore
+from simulation.auditor import RULES, Auditor
+from simulation.host import Host
+from simulation.loop import Stuck, TrueClock, VirtualLoop
+from simulation.network import DEADLINE_SECONDS, Link
+from simulation.plan import (
     Arrange,
     Crash,
+    CrashAtFiring,
     Create,
     Enqueue,
-    Leave,
     Move,
     Nap,
     Plan,
     Start,
+    Stop,
     draw,
 )
-from mainspring.testing.simulation.shrink import shrink
-from mainspring.testing.simulation.watch import Watch
-from mainspring.trigger import Window, cron, every
+from simulation.schedule_plan import ACTIONS, CHANGES, PlannedSchedule, SchedulePlan
+from simulation.shrink import shrink
+from simulation.watch import Watch
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "simulation.md"
 FOUND = {name: (int(seed), rule) for name, seed, rule in re.findall(r"^\| `([\w-]+)` .*\| (\d+) \| (\w+) \|$",
@@ -62,26 +62,26 @@ def verdicts() -> list[Verdict]:
 # the engine
 
 
-def test_the_engine_keeps_its_promises(verdicts: list[Verdict]) -> None:
+def test_engine_breaks_no_rule_in_thirty_seeds(verdicts: list[Verdict]) -> None:
     assert [verdict.report() for verdict in verdicts if not verdict.fine] == []
 
 
 @pytest.mark.parametrize("bug", BUGS)
-def test_each_planted_bug_is_found_by_the_seed_its_page_names(bug: str) -> None:
+def test_planted_bug_is_found_by_its_documented_seed(bug: str) -> None:
     seed, rule = FOUND[bug]
     assert [violation.rule for violation in simulate(seed, bug).violations[:1]] == [rule]
 
 
 @pytest.mark.parametrize("seed", sorted({seed for seed, _ in FOUND.values()}))
-def test_those_seeds_are_fine_without_a_bug(seed: int) -> None:
+def test_documented_seeds_are_fine_without_a_bug(seed: int) -> None:
     assert simulate(seed).violations == []
 
 
-def test_there_is_a_bug_for_each_rule() -> None:
+def test_each_rule_has_a_planted_bug() -> None:
     assert {rule for _, rule in FOUND.values()} == RULES.keys() - {"W"}
 
 
-def test_a_worker_that_ends_by_itself_is_found() -> None:
+def test_worker_that_ends_with_an_error_breaks_rule_w() -> None:
     class Broken(Exception): ...
 
     async def broken(*_: object) -> bool:
@@ -97,41 +97,41 @@ def test_a_worker_that_ends_by_itself_is_found() -> None:
 # seeds and plans
 
 
-def test_a_seed_is_always_the_same_plan() -> None:
+def test_draw_is_deterministic() -> None:
     assert (draw(7), str(draw(7))) == (draw(7), str(draw(7)))
     assert draw(7) != draw(8)
 
 
-def test_a_seed_is_the_same_story_to_the_letter_whatever_the_hashes(verdicts: list[Verdict]) -> None:
-    """Other leases or another order of two things at one instant would make another digest."""
+def test_story_of_a_seed_does_not_depend_on_the_hash_seed(verdicts: list[Verdict]) -> None:
+    """Other leases, or another order of two events at one instant, would change the digest."""
     seeds = SEEDS[:5]
-    code = f"from mainspring.testing.simulation import simulate; print(*(simulate(n).digest for n in {list(seeds)}))"
-    environ = {**os.environ, "PYTHONHASHSEED": "4242"}
+    code = f"from simulation import simulate; print(*(simulate(n).digest for n in {list(seeds)}))"
+    environ = {**os.environ, "PYTHONHASHSEED": "4242", "PYTHONPATH": os.pathsep.join(sys.path)}
     other = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=60)
     assert other.stdout.split() == [str(verdict.digest) for verdict in verdicts[: len(seeds)]], other.stderr
 
 
-def test_a_simulation_leaves_the_ids_of_its_process_where_they_were() -> None:
+def test_simulate_restores_the_ids_of_the_process() -> None:
     before = ids._last
     simulate(1)
     assert ids._last == before
 
 
-def test_the_plans_hold_every_kind_of_move() -> None:
+def test_plans_have_every_kind_of_move() -> None:
     moves = [move for seed in SEEDS for move in draw(seed).moves]
     kinds = {type(move).__name__ for move in moves}
     assert kinds == {
-        "Start", "Crash", "Leave", "Freeze", "Cut", "Loss", "Slow", "Enqueue", "Operate", "Ambush", "Arrange", "Create",
-        "Nap",
+        "Start", "Crash", "Stop", "Freeze", "Cut", "Loss", "Slow", "Enqueue", "Operate", "CrashAtFiring", "Arrange",
+        "Create", "Nap",
     }  # fmt: skip
     assert {move.options.get("on_conflict") for move in moves if isinstance(move, Enqueue)} == {
         None, "return", "raise", "replace", "debounce",
     }  # fmt: skip
 
 
-def test_the_plans_hold_every_policy_of_a_schedule_and_everything_operators_do_to_one() -> None:
+def test_plans_have_every_schedule_option_and_operator_action() -> None:
     plans = [draw(seed) for seed in range(100)]
-    entries = [entry for plan in plans for release in plan.agenda.releases for entry in release]
+    entries = [entry for plan in plans for release in plan.schedule_plan.releases for entry in release]
     assert {option for entry in entries for option in entry.options} == {
         "overlap", "catch_up", "grace", "catch_up_window", "jitter", "window", "exclude", "max_runs", "run_on_start",
         "after", "pause_after_failures", "depends_on", "end_at",
@@ -145,35 +145,36 @@ def test_the_plans_hold_every_policy_of_a_schedule_and_everything_operators_do_t
 
 
 @pytest.mark.parametrize("what", [
-    "is made", "fired", "missed", "skipped", "catch_up", "too_old", "overlap", "dependency", "window", "excluded",
-    "paused", "changed", "input: Wrong", "by_hand", "backfill", "held for its runs", "held for s",
+    "is created", "fired", "missed", "skipped", "catch_up", "too_old", "overlap", "dependency", "window", "excluded",
+    "paused", "changed", "input: InputError", "by_hand", "backfill", "held for its runs", "held for s",
     "failures in a row", "is deleted", "crashes at a firing, before", "crashes at a firing, unanswered",
     "crashes at a firing, after",
 ])  # fmt: skip
-def test_schedules_really_come_to_that(verdicts: list[Verdict], what: str) -> None:
+def test_facts_of_schedules_occur(verdicts: list[Verdict], what: str) -> None:
     assert any(what in fact.what for verdict in verdicts for fact in verdict.facts)
 
 
 @pytest.mark.parametrize("what", [
     "accepts completed", "accepts failed", "accepts timeout", "accepts snoozed", "accepts released", "accepts crashed",
     "accepts cancelled", "claim: pending → expired", "finish: running → dead", "change: dead → pending",
-    "was told: duplicate", "was told: replaced", "was told: debounced", "was told: refused", "was interrupted",
+    "gets the reply: duplicate", "gets the reply: replaced", "gets the reply: debounced", "gets the reply: refused",
+    "was interrupted",
 ])  # fmt: skip
-def test_it_really_comes_to_that(verdicts: list[Verdict], what: str) -> None:
+def test_facts_of_jobs_occur(verdicts: list[Verdict], what: str) -> None:
     assert any(fact.what.startswith(what) for verdict in verdicts for fact in verdict.facts)
 
 
-def test_a_failing_seed_tells_its_plan_the_rule_and_the_jobs_story() -> None:
+def test_report_has_the_plan_the_rule_and_the_story_of_the_job() -> None:
     seed, _ = FOUND["no-limit"]
     verdict = simulate(seed, "no-limit")
-    told, job = verdict.report(), verdict.violations[0].job
-    assert told.startswith(f"seed {seed}: lease=")
-    assert all(str(move) in told for move in draw(seed).moves)
-    assert f"I8 is broken ({RULES['I8']})" in told
-    assert re.search(rf"the story of {job}:\n.* asks\n.*enqueue: nothing → pending", told)
+    report, job = verdict.report(), verdict.violations[0].job
+    assert report.startswith(f"seed {seed}: lease=")
+    assert all(str(move) in report for move in draw(seed).moves)
+    assert f"I8 is broken ({RULES['I8']})" in report
+    assert re.search(rf"the story of {job}:\n.* requests it\n.*enqueue: nothing → pending", report)
 
 
-def test_a_failing_plan_is_made_small() -> None:
+def test_shrink_removes_moves_that_the_failure_does_not_need() -> None:
     small = shrink(simulate(FOUND["no-limit"][0], "no-limit"), "no-limit")
     assert [violation.rule for violation in small.violations[:1]] == ["I8"]
     assert [type(move) for move in small.plan.moves] == [Enqueue, Enqueue]
@@ -182,7 +183,7 @@ def test_a_failing_plan_is_made_small() -> None:
 # the command
 
 
-def test_the_command_replays_a_seed() -> None:
+def test_command_replays_a_seed() -> None:
     seed, rule = FOUND["ignored-key"]
     fine = CliRunner().invoke(main, ["--seed", str(seed)])
     assert (fine.exit_code, f"seed {seed} is fine" in fine.output) == (0, True)
@@ -190,7 +191,7 @@ def test_the_command_replays_a_seed() -> None:
     assert (found.exit_code, f"seed {seed} breaks {rule}" in found.output) == (0, True)
 
 
-def test_the_command_fails_if_a_promise_is_broken_or_a_bug_survives() -> None:
+def test_command_fails_if_a_rule_is_broken_or_a_bug_is_not_found() -> None:
     with BUGS["no-limit"].plant():
         broken = CliRunner().invoke(main, ["--seeds", "2", "--from", "0", "--processes", "1"])
     assert (broken.exit_code, "replay: scripts/sim --seed 0" in broken.output) == (1, True)
@@ -198,18 +199,25 @@ def test_the_command_fails_if_a_promise_is_broken_or_a_bug_survives() -> None:
     assert (survives.exit_code, "1 of 1 seeds, 0 failed" in survives.output) == (1, True)
 
 
-def test_the_command_runs_seeds_in_several_processes() -> None:
+def test_command_runs_seeds_in_several_processes() -> None:
     fine = CliRunner().invoke(main, ["--seeds", "4", "--from", "100", "--processes", "2"])
     assert (fine.exit_code, "4 of 4 seeds, 0 failed" in fine.output) == (0, True)
 
 
-# its parts
+# parts of the simulation
 
 
-def plan(*moves: Move, quiet: float = 30.0, schedules: Sequence[Entry] = (), **settings: Any) -> Plan:
+def plan(*moves: Move, faults_end: float = 30.0, schedules: Sequence[PlannedSchedule] = (), **settings: Any) -> Plan:
     given = {"lease": 4.0, "beat": 1.0, "sweep": 1.0, "poll_interval": 5.0, "max_crashes": 3, "grace": 1.0, **settings}
-    agenda = Agenda(releases=(tuple(schedules),))
-    return Plan(seed=1, settings=given, clients={"c1": 0.0, "c2": 0.0}, moves=moves, quiet=quiet, agenda=agenda)
+    schedule_plan = SchedulePlan(releases=(tuple(schedules),))
+    return Plan(
+        seed=1,
+        settings=given,
+        clients={"c1": 0.0, "c2": 0.0},
+        moves=moves,
+        faults_end=faults_end,
+        schedule_plan=schedule_plan,
+    )
 
 
 def worker(name: str, at: float = 0.0) -> Start:
@@ -223,14 +231,14 @@ def story(verdict: Verdict) -> list[str]:
     return [f"{fact.who} {fact.what.split()[0]}" for fact in verdict.facts if fact.who[0] == "w"]
 
 
-def test_a_crash_leaves_no_word_behind() -> None:
+def test_crash_stores_no_outcome() -> None:
     verdict = play(plan(worker("w1"), SLOW, Crash(at=5.0, host="w1"), worker("w2", at=6.0)))
     assert verdict.fine
     assert story(verdict)[:5] == ["w1 claim:", "w1 starts", "w1 effect", "w2 finish:", "w2 claim:"]
 
 
-def test_a_worker_that_is_own_cancellation_releases_its_run() -> None:
-    verdict = play(plan(worker("w1"), SLOW, Leave(at=5.0, host="w1"), worker("w2", at=6.0)))
+def test_stopped_worker_releases_its_run() -> None:
+    verdict = play(plan(worker("w1"), SLOW, Stop(at=5.0, host="w1"), worker("w2", at=6.0)))
     assert verdict.fine
     assert story(verdict)[2:6] == ["w1 effect", "w1 was", "w1 finish:", "w2 claim:"]
 
@@ -239,51 +247,53 @@ def test_a_worker_that_is_own_cancellation_releases_its_run() -> None:
 
 
 def of(name: str, verdict: Verdict) -> list[str]:
-    """The story of a schedule, without what its row says each time."""
+    """The story of a schedule without the revisions of its row."""
     return [fact.what for fact in verdict.facts if fact.job == name and not fact.what.startswith("revision")]
 
 
-def test_machines_that_were_asleep_catch_up() -> None:
-    often = Entry(name="s1", when="10", options={"catch_up": "latest", "grace": 1.0})
-    verdict = play(plan(worker("w1"), Nap(at=5.0, span=3600.0), quiet=3610.0, schedules=[often]))
+def test_sleeping_machines_catch_up_missed_ticks() -> None:
+    often = PlannedSchedule(name="s1", when="10", options={"catch_up": "latest", "grace": 1.0})
+    verdict = play(plan(worker("w1"), Nap(at=5.0, span=3600.0), faults_end=3610.0, schedules=[often]))
     assert verdict.fine, verdict.report()
     assert any(re.match(r"missed .* 3\d\d, catch_up", what) for what in of("s1", verdict))
 
 
 @pytest.mark.parametrize("point", ["before", "unanswered", "after"])
-def test_a_crash_at_a_firing_loses_no_tick_and_doubles_none(point: Any) -> None:
-    often = Entry(name="s1", when="3")
-    moves = [worker("w1"), Ambush(at=4.0, host="w1", point=point), worker("w2", at=8.0)]
+def test_crash_at_a_firing_loses_and_doubles_no_tick(point: Any) -> None:
+    often = PlannedSchedule(name="s1", when="3")
+    moves = [worker("w1"), CrashAtFiring(at=4.0, host="w1", point=point), worker("w2", at=8.0)]
     verdict = play(plan(*moves, schedules=[often]))
     assert verdict.fine, verdict.report()
     assert [fact.what for fact in verdict.facts if fact.job == "w1"] == [f"crashes at a firing, {point}"]
     assert sum(what.startswith("fired") for what in of("s1", verdict)) > 10
 
 
-def test_a_release_that_says_something_else_changes_the_schedule() -> None:
-    agenda = Agenda(releases=((Entry(name="s1", when="3"),), (Entry(name="s1", when="5"),)))
-    moves = (worker("w1"), Leave(at=10.0, host="w1"), msgspec.structs.replace(worker("w2", at=12.0), release=1))
-    verdict = play(msgspec.structs.replace(plan(*moves), agenda=agenda))
+def test_new_release_redefines_its_schedules() -> None:
+    schedule_plan = SchedulePlan(
+        releases=((PlannedSchedule(name="s1", when="3"),), (PlannedSchedule(name="s1", when="5"),))
+    )
+    moves = (worker("w1"), Stop(at=10.0, host="w1"), msgspec.structs.replace(worker("w2", at=12.0), release=1))
+    verdict = play(msgspec.structs.replace(plan(*moves), schedule_plan=schedule_plan))
     assert verdict.fine, verdict.report()
     ticks = [fact.at for fact in verdict.facts if fact.job == "s1" and fact.what.startswith("fired")]
     assert {round(later - earlier) for earlier, later in pairwise(ticks[-5:])} == {5}
 
 
-def test_operators_make_and_change_schedules() -> None:
-    entry = Entry(name="u1", when="3", options={"overlap": "queue"})
+def test_operators_create_and_change_schedules() -> None:
+    entry = PlannedSchedule(name="u1", when="3", options={"overlap": "queue"})
     moves = [
         worker("w1"), Create(at=1.0, entry=entry), Arrange(at=6.0, action="pause", schedule="u1"),
         Arrange(at=12.0, action="resume", schedule="u1", given={"catch_up": False}),
         Arrange(at=20.0, action="delete", schedule="u1"),
     ]  # fmt: skip
-    agenda = Agenda(releases=((Entry(name="s1", when="60"),),), users=(entry,))
-    verdict = play(msgspec.structs.replace(plan(*moves), agenda=agenda))
+    schedule_plan = SchedulePlan(releases=((PlannedSchedule(name="s1", when="60"),),), users=(entry,))
+    verdict = play(msgspec.structs.replace(plan(*moves), schedule_plan=schedule_plan))
     assert verdict.fine, verdict.report()
     assert [what.split()[0] for what in of("u1", verdict)] == ["is", "fired", "skipped", *3 * ["fired"], "is"]
 
 
-def test_a_tick_that_an_operator_has_made_already_is_not_made_again() -> None:
-    often = Entry(name="s1", when="3", options={"catch_up": "all", "overlap": "allow", "grace": 0.5})
+def test_backfilled_tick_is_not_fired_again() -> None:
+    often = PlannedSchedule(name="s1", when="3", options={"catch_up": "all", "overlap": "allow", "grace": 0.5})
     moves = [
         worker("w1"), Arrange(at=4.0, action="pause", schedule="s1"),
         Arrange(at=12.0, action="backfill", schedule="s1", given={"seconds": 7.0}),
@@ -296,20 +306,20 @@ def test_a_tick_that_an_operator_has_made_already_is_not_made_again() -> None:
     ]  # fmt: skip
 
 
-def test_a_schedule_that_nobody_meets_is_found() -> None:
+def test_due_schedule_that_is_not_fired_breaks_i6() -> None:
     async def asleep(*_: object) -> float:
         return 5.0
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mainspring.worker.scheduler.Scheduler.run_once", asleep)
-        verdict = play(plan(worker("w1"), schedules=[Entry(name="s1", when="3")]))
+        patch.setattr("mainspring.worker.scheduler.Scheduler.turn", asleep)
+        verdict = play(plan(worker("w1"), schedules=[PlannedSchedule(name="s1", when="3")]))
     assert verdict.violations[0].rule == "I6"
-    assert re.match(r"was due for \d+\.\d s, and nobody met it", verdict.violations[0].what)
+    assert re.match(r"was due for \d+\.\d s, and no process fired it", verdict.violations[0].what)
 
 
 def seen(spec: Spec, start: str, hours: float) -> list[str]:
     begin = datetime.fromisoformat(start)
-    return [f"{tick:%H:%M:%S}" for tick in ideal.ticks(spec, begin, begin, begin + timedelta(hours=hours))]
+    return [f"{tick:%H:%M:%S}" for tick in reference_ticks.ticks(spec, begin, begin, begin + timedelta(hours=hours))]
 
 
 @pytest.mark.parametrize(("expr", "start", "expected"), [
@@ -319,11 +329,11 @@ def seen(spec: Spec, start: str, hours: float) -> list[str]:
     ("*/30 * * * *", "2030-10-27T00:00Z", ["00:30:00", "01:00:00", "01:30:00", "02:00:00"]),
     ("5,50 59 0 * * *", "2030-10-26T23:00Z", ["23:59:05", "23:59:50"]),
 ])  # fmt: skip
-def test_ideal_ticks_follow_the_clocks_of_their_zone(expr: str, start: str, expected: list[str]) -> None:
+def test_reference_ticks_follow_the_clocks_of_their_zone(expr: str, start: str, expected: list[str]) -> None:
     assert seen(Spec(trigger=cron(expr, tz="Europe/London"), task="t"), start, 2) == expected
 
 
-def test_ideal_ticks_are_narrowed_by_windows_dates_and_an_end() -> None:
+def test_reference_ticks_are_limited_by_windows_dates_and_an_end() -> None:
     window = Window("12:00:25", "12:00:45", tz="UTC")
     start = "2030-01-01T12:00Z"
     spec = Spec(trigger=every(10).seconds, task="t", window=window)
@@ -335,31 +345,35 @@ def test_ideal_ticks_are_narrowed_by_windows_dates_and_an_end() -> None:
     assert seen(msgspec.structs.replace(spec, exclude=(ends.date(),)), start, 1) == []
 
 
-def test_a_process_counts_from_when_it_has_recovered_until_it_is_ill() -> None:
+def test_watch_counts_from_recovery_until_unhealthy() -> None:
     now = 0.0
     watch = Watch(lambda: now)
-    watch.well("w1", 5.0, {"s1"})
+    watch.mark_healthy("w1", 5.0, {"s1"})
     now = 12.0
-    watch.ill("w1")
+    watch.mark_unhealthy("w1")
     now = 20.0
-    assert (watch.longest(0.0, None), watch.longest(10.0, "s1"), watch.longest(0.0, "s2")) == (7.0, 2.0, 0.0)
+    assert (watch.longest_healthy(0.0, None), watch.longest_healthy(10.0, "s1"), watch.longest_healthy(0.0, "s2")) == (
+        7.0,
+        2.0,
+        0.0,
+    )
 
 
 class World:
-    """One host with its link to a ledger."""
+    """One host with a link to a store."""
 
     def __init__(self, loop: VirtualLoop, **wrong: float) -> None:
         self.clock = TrueClock(loop)
         self.host = Host("h", self.clock, **wrong)
-        self.ledger = Ledger(self.clock, Auditor(self.clock))
-        self.link = Link(self.host, self.ledger, Random(1))
+        self.store = AuditedStore(self.clock, Auditor(self.clock))
+        self.link = Link(self.host, self.store, Random(1))
 
     def enqueue(self, id: str = "j") -> Coroutine[Any, Any, Any]:
         new = NewJob(id=id, task="t", payload="{}")
         return self.link.store().enqueue([new], now=self.clock.now())
 
     def jobs(self) -> list[str]:
-        return [job.id for job in self.ledger.peek()]
+        return [job.id for job in self.store.peek()]
 
 
 def in_a_world(scene: Any, **wrong: float) -> None:
@@ -372,7 +386,7 @@ def in_a_world(scene: Any, **wrong: float) -> None:
         runner.run(act())
 
 
-def test_time_jumps_to_the_next_timer_and_asyncios_own_timeouts_with_it() -> None:
+def test_virtual_loop_jumps_to_the_next_timer_and_timeout() -> None:
     async def scene(world: World) -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.Event().wait(), timeout=86_400)
@@ -381,7 +395,7 @@ def test_time_jumps_to_the_next_timer_and_asyncios_own_timeouts_with_it() -> Non
     in_a_world(scene)
 
 
-def test_a_world_in_which_nothing_is_due_is_stuck() -> None:
+def test_virtual_loop_without_timers_is_stuck() -> None:
     async def scene(world: World) -> None:
         await asyncio.Event().wait()
 
@@ -389,8 +403,8 @@ def test_a_world_in_which_nothing_is_due_is_stuck() -> None:
         in_a_world(scene)
 
 
-def test_a_world_that_spins_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.testing.simulation.loop.SPIN", 100)
+def test_virtual_loop_that_spins_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simulation.loop.MAX_IDLE_STEPS", 100)
 
     async def scene(world: World) -> None:
         while True:
@@ -400,7 +414,7 @@ def test_a_world_that_spins_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
         in_a_world(scene)
 
 
-def test_a_wrong_clock_is_off_and_too_fast() -> None:
+def test_host_clock_has_skew_and_drift() -> None:
     async def scene(world: World) -> None:
         await world.host.clock.sleep(1001)
         assert world.clock.monotonic() == pytest.approx(1000)
@@ -410,7 +424,7 @@ def test_a_wrong_clock_is_off_and_too_fast() -> None:
     in_a_world(scene, skew=3600.0, drift=0.001)
 
 
-def test_a_frozen_host_does_nothing_and_then_goes_on_in_order() -> None:
+def test_frozen_host_fires_its_timers_in_order_after_the_thaw() -> None:
     async def scene(world: World) -> None:
         rung: list[tuple[str, float]] = []
         for seconds, name in ((3.0, "b"), (2.0, "a")):
@@ -426,7 +440,7 @@ def test_a_frozen_host_does_nothing_and_then_goes_on_in_order() -> None:
     in_a_world(scene)
 
 
-def test_what_was_sent_before_a_crash_arrives() -> None:
+def test_request_sent_before_a_crash_arrives() -> None:
     async def scene(world: World) -> None:
         call = asyncio.create_task(world.enqueue())
         await asyncio.sleep(0)
@@ -438,8 +452,8 @@ def test_what_was_sent_before_a_crash_arrives() -> None:
     in_a_world(scene)
 
 
-@pytest.mark.parametrize(("hangs", "takes"), [(False, 0.0), (True, DEADLINE)])
-def test_a_cut_link_lets_nothing_through(hangs: bool, takes: float) -> None:
+@pytest.mark.parametrize(("hangs", "takes"), [(False, 0.0), (True, DEADLINE_SECONDS)])
+def test_cut_link_delivers_nothing(hangs: bool, takes: float) -> None:
     async def scene(world: World) -> None:
         world.link.cut, world.link.hangs = True, hangs
         with pytest.raises(StoreUnavailable, match="not reached"):
@@ -450,7 +464,7 @@ def test_a_cut_link_lets_nothing_through(hangs: bool, takes: float) -> None:
     in_a_world(scene)
 
 
-def test_a_call_that_fails_was_done_or_was_not() -> None:
+def test_lossy_link_fails_before_or_after_the_call() -> None:
     async def scene(world: World) -> None:
         world.link.loss = 1.0
         for n in range(40):
@@ -461,12 +475,12 @@ def test_a_call_that_fails_was_done_or_was_not() -> None:
     in_a_world(scene)
 
 
-def test_a_call_that_was_given_up_may_still_be_done() -> None:
+def test_slow_link_delivers_requests_that_were_given_up() -> None:
     async def scene(world: World) -> None:
-        world.link.far = 1000.0
+        world.link.max_delay = 1000.0
         with pytest.raises(StoreUnavailable, match="in time"):
             await world.enqueue()
-        assert (world.jobs(), world.clock.monotonic()) == ([], DEADLINE)
+        assert (world.jobs(), world.clock.monotonic()) == ([], DEADLINE_SECONDS)
         await world.clock.sleep(1000)
         assert world.jobs() == ["j"]
 

@@ -23,7 +23,7 @@ BOUND = 10.0
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The virtual clock need not wait long for threads that these tests hold on purpose."""
-    monkeypatch.setattr("mainspring.testing.clock.PATIENCE", 0.1)
+    monkeypatch.setattr("mainspring.testing.clock.THREAD_WAIT_SECONDS", 0.1)
 
 
 async def endings(app: Mainspring, id: str) -> list[Ending]:

@@ -18,7 +18,7 @@ async def ticker(clock: VirtualClock, every: float, seen: list[float]) -> None:
         seen.append(clock.monotonic())
 
 
-async def test_an_hour_passes_in_six_periods_of_ten_minutes(clock: VirtualClock) -> None:
+async def test_elapse_fires_each_timer_at_its_instant(clock: VirtualClock) -> None:
     seen: list[float] = []
     task = asyncio.create_task(ticker(clock, 600, seen))
     await clock.elapse(hours=1)
@@ -26,7 +26,7 @@ async def test_an_hour_passes_in_six_periods_of_ten_minutes(clock: VirtualClock)
     assert seen == [600, 1200, 1800, 2400, 3000, 3600]
 
 
-async def test_an_advance_is_one_jump_as_if_the_machine_had_slept(clock: VirtualClock) -> None:
+async def test_advance_is_one_jump(clock: VirtualClock) -> None:
     seen: list[float] = []
     task = asyncio.create_task(ticker(clock, 600, seen))
     await clock.settle()
@@ -36,7 +36,7 @@ async def test_an_advance_is_one_jump_as_if_the_machine_had_slept(clock: Virtual
     assert seen == [3600]
 
 
-async def test_nothing_sleeps_less_than_it_asked_for(clock: VirtualClock) -> None:
+async def test_sleep_never_ends_early(clock: VirtualClock) -> None:
     task = asyncio.create_task(clock.sleep(10))
     await clock.elapse(seconds=9.999)
     assert not task.done()
@@ -44,13 +44,13 @@ async def test_nothing_sleeps_less_than_it_asked_for(clock: VirtualClock) -> Non
     assert task.done()
 
 
-async def test_time_passes_by_itself_when_everything_waits() -> None:
+async def test_autojump_lets_time_pass_when_all_tasks_wait() -> None:
     clock = VirtualClock(autojump=True)
     await asyncio.gather(clock.sleep(3600), clock.sleep(7200))
     assert clock.monotonic() == 7200
 
 
-async def test_the_whole_engine_runs_on_a_jumping_clock(url: str) -> None:
+async def test_autojump_runs_the_whole_engine(url: str) -> None:
     clock = VirtualClock(autojump=True)
     app = Mainspring(url, clock=clock)
 
@@ -65,20 +65,20 @@ async def test_the_whole_engine_runs_on_a_jumping_clock(url: str) -> None:
     assert clock.monotonic() >= 90
 
 
-def test_time_does_not_go_back(clock: VirtualClock) -> None:
+def test_virtual_clock_does_not_go_back(clock: VirtualClock) -> None:
     with pytest.raises(BadInput):
         clock.advance(seconds=-1)
     with pytest.raises(BadInput):
         clock.set(clock.now() - timedelta(seconds=1))
 
 
-def test_the_clock_can_be_set(clock: VirtualClock) -> None:
+def test_virtual_clock_can_be_set(clock: VirtualClock) -> None:
     then = clock.now() + timedelta(days=3)
     clock.set(then)
     assert clock.now() == then
 
 
-async def test_draining_runs_what_is_due_and_what_that_enqueues(app: Mainspring, clock: VirtualClock) -> None:
+async def test_app_drain_runs_due_jobs_and_those_they_enqueue(app: Mainspring, clock: VirtualClock) -> None:
     @app.task
     async def countdown(n: int) -> None:
         if n:
@@ -93,8 +93,8 @@ async def test_draining_runs_what_is_due_and_what_that_enqueues(app: Mainspring,
         assert await app.drain() == 0
 
 
-async def test_time_waits_for_a_store_however_slow_it_is(clock: VirtualClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.testing.clock.PATIENCE", 0.0)
+async def test_virtual_clock_waits_for_a_slow_store(clock: VirtualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.testing.clock.THREAD_WAIT_SECONDS", 0.0)
     disk = threading.Event()
 
     async def write() -> timedelta:
@@ -109,10 +109,10 @@ async def test_time_waits_for_a_store_however_slow_it_is(clock: VirtualClock, mo
     assert await writing == timedelta(0)
 
 
-async def test_time_goes_on_without_a_task_that_waits_for_it(
+async def test_virtual_clock_goes_on_without_a_task_that_waits_for_it(
     clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.testing.clock.PATIENCE", 0.0)
+    monkeypatch.setattr("mainspring.testing.clock.THREAD_WAIT_SECONDS", 0.0)
 
     async def work() -> timedelta:
         began = clock.now()

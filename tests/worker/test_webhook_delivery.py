@@ -472,7 +472,9 @@ async def test_a_name_that_resolves_to_a_private_address_is_refused(app: Mainspr
 async def test_concurrent_deliveries_to_one_webhook_are_limited(
     app: Mainspring, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.testing.clock.TRUST", 0.5)  # time stands still until it is answered, or given up
+    monkeypatch.setattr(
+        "mainspring.testing.clock.CALL_WAIT_SECONDS", 0.5
+    )  # time stands still until it is answered, or given up
     async with told(app, ["job.completed"]) as receiver:
         receiver.holds, receiver.answer = True, b""
         async with app.worker(concurrency=50):

@@ -1,4 +1,4 @@
-"""The testing kit: a virtual clock, a harness, faults, what watches and counts; contracts for stores and loops."""
+"""The testing kit: virtual clock, harness, faults, recorders, monitors, and contract suites for stores and loops."""
 
 from .clock import VirtualClock
 from .concurrency import ConcurrencyTester

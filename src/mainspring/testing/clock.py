@@ -1,4 +1,4 @@
-"""A clock that tests own: time stands still until it is moved."""
+"""A virtual clock for tests: time stands still until the test moves it."""
 
 from __future__ import annotations
 
@@ -17,30 +17,34 @@ from ..suggest import did_you_mean
 from ..task.context import Context, running
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
-# How long, in real seconds, a step waits for a task in another thread before time goes on without it; and for one call
-# that needs no time to pass, such as one of a store on a busy machine.
-PATIENCE, TRUST = 0.5, 10.0
-# Between two looks whether either is over.
-LOOK_SECONDS = 0.005
+# Real time that settle() waits for a task in another thread before it goes on without it.
+THREAD_WAIT_SECONDS = 0.5
+# Real time that settle() waits for one call outside the loop while no task is outside, such as a slow store call.
+CALL_WAIT_SECONDS = 10.0
+# Real time between two checks whether either wait is over.
+POLL_SECONDS = 0.005
 _real = SystemClock()
 
 
 class _Timer:
-    """Something to do at an instant, in the event loop that asked for it; by which run, if one did."""
+    """A callback for a virtual instant, called in the event loop that made the timer.
 
-    __slots__ = ("_ended", "act", "loop", "run", "task")
+    `run` is the task run that made it, None if it was made outside of a run.
+    """
 
-    def __init__(self, act: Callable[[], object], ended: Callable[[_Timer, Context], object]) -> None:
-        """`ended` is called once, when a run's timer has fired or was cancelled."""
+    __slots__ = ("_on_end", "act", "loop", "run", "task")
+
+    def __init__(self, act: Callable[[], object], on_end: Callable[[_Timer, Context], object]) -> None:
+        """`on_end` is called once, when a run's timer has fired or was cancelled."""
         self.act: Callable[[], object] | None = act
         self.loop = _running_loop()
         self.run = running.get()
         self.task = _current_task() if self.run is not None else None
-        self._ended = ended
+        self._on_end = on_end
 
     def cancel(self) -> None:
         if self.act is not None and self.run is not None:
-            self._ended(self, self.run)
+            self._on_end(self, self.run)
         self.act = None
 
     def fire(self) -> None:
@@ -55,10 +59,10 @@ class _Timer:
 
 
 class VirtualClock:
-    """Drives every loop of the engine.
+    """The clock of an app under test; every loop of the engine waits on it.
 
-    `advance()` moves time at once, as if the machine had slept; `await elapse()` lets it pass, stopping at
-    every timer on the way; with `autojump=True` time passes by itself whenever everything waits for it.
+    `advance()` jumps, as if the machine had slept. `await elapse()` lets time pass and fires every timer on the way at
+    its own instant. With `autojump=True` time passes by itself whenever all tasks wait for it.
     """
 
     real = False
@@ -72,14 +76,14 @@ class VirtualClock:
         self._waits: dict[Context, set[_Timer]] = {}
         self._listeners: list[Callable[[Context, bool], object]] = []
         self._elapsing = 0
-        self._outside: dict[object, _Outside] = {}
-        self._hopeless: set[object] = set()
+        self._outside: dict[object, _OutsideWork] = {}
+        self._given_up: set[object] = set()
         self._settling = asyncio.Lock()
         self._settler: asyncio.Future[None] | None = None
         self._autojump = autojump
         self._jumper: asyncio.Task[None] | None = None
 
-    # what the engine uses
+    # the Clock protocol, used by the engine
 
     def now(self) -> datetime:
         return self._now
@@ -96,59 +100,59 @@ class VirtualClock:
             timer.cancel()
 
     def call_later(self, seconds: float, act: Callable[[], object]) -> _Timer:
-        timer = _Timer(act, self._waits_no_more)
+        timer = _Timer(act, self._end_wait)
         with self._lock:
             self._count += 1
             heappush(self._timers, (self._now + _later(seconds), self._count, timer))
         if timer.run is not None:
-            self._waits_now(timer, timer.run)
+            self._begin_wait(timer, timer.run)
         if self._autojump and (self._jumper is None or self._jumper.done()):
             self._jumper = asyncio.get_running_loop().create_task(self._jump())
         return timer
 
-    def _waits_now(self, timer: _Timer, run: Context) -> None:
+    def _begin_wait(self, timer: _Timer, run: Context) -> None:
         with self._lock:
             first = run not in self._waits
             self._waits.setdefault(run, set()).add(timer)
         if first:
-            self._tell(run, True)
-        self._rouse()
+            self._notify(run, True)
+        self._wake_settler()
 
-    def _waits_no_more(self, timer: _Timer, run: Context) -> None:
+    def _end_wait(self, timer: _Timer, run: Context) -> None:
         with self._lock:
             timers = self._waits[run]
             timers.discard(timer)
             if timers:
                 return
             del self._waits[run]
-        self._tell(run, False)
+        self._notify(run, False)
 
-    def _tell(self, run: Context, waits: bool) -> None:
+    def _notify(self, run: Context, waits: bool) -> None:
         for listener in tuple(self._listeners):
             listener(run, waits)
 
     @contextmanager
     def _working(self, task: bool) -> Iterator[None]:
         token = object()
-        self._outside[token] = _Outside(task, running.get(), _current_task(), _real.monotonic())
+        self._outside[token] = _OutsideWork(task, running.get(), _current_task(), _real.monotonic())
         try:
             yield
         finally:
             del self._outside[token]
-            self._hopeless.discard(token)
-            self._rouse()
+            self._given_up.discard(token)
+            self._wake_settler()
 
     def outside(self, *, task: bool = False) -> AbstractContextManager[None]:
         return self._working(task)
 
-    # what tests use
+    # used by tests
 
     def advance(self, span: Span | None = None, **parts: float) -> None:
-        """Moves time at once: advance(minutes=5). What was due on the way is due now."""
+        """Jumps forward: advance(minutes=5). Timers that came due on the way fire now, late."""
         self.set(self._now + span_of(span, parts))
 
     def set(self, instant: datetime) -> None:
-        """Moves time to an instant, not back."""
+        """Jumps to an instant. Raises BadInput if it is in the past."""
         if instant < self._now:
             raise BadInput(f"a clock does not go back: it is {self._now}, not {instant}")
         self._now = instant
@@ -156,7 +160,7 @@ class VirtualClock:
             self._fire()
 
     async def elapse(self, span: Span | None = None, **parts: float) -> None:
-        """Lets time pass: every timer on the way fires at its own instant, and what it wakes runs first."""
+        """Lets time pass: each timer on the way fires at its instant, and the tasks it wakes run before the next."""
         end = self._now + span_of(span, parts)
         self._elapsing += 1
         try:
@@ -170,7 +174,7 @@ class VirtualClock:
         self._now = end
 
     async def settle(self) -> None:
-        """Until every task in this loop waits for time, for other threads or for nothing."""
+        """Waits until every task in this event loop waits for time or for another thread."""
         async with self._settling:
             await self._settle()
 
@@ -180,26 +184,26 @@ class VirtualClock:
         while quiet < 3:
             await asyncio.sleep(0)
             if self._working_outside():
-                await self._roused()
+                await self._until_woken()
                 quiet = 0
                 self._give_up()
             else:
-                # asyncio's own list of what is ready to run: empty, if only we are.
+                # asyncio's own list of ready callbacks; empty if only this coroutine runs.
                 quiet = 0 if getattr(loop, "_ready", ()) else quiet + 1
 
-    async def _roused(self) -> None:
-        """Until other threads may have done their work, or it is time to look whether one takes too long."""
+    async def _until_woken(self) -> None:
+        """Waits for a signal from another thread, at most POLL_SECONDS: then the waits are checked for timeouts."""
         loop = asyncio.get_running_loop()
         settler = self._settler = loop.create_future()
-        timer = loop.call_later(LOOK_SECONDS, _end, settler)
+        timer = loop.call_later(POLL_SECONDS, _end, settler)
         try:
             await settler
         finally:
             timer.cancel()
             self._settler = None
 
-    def _rouse(self) -> None:
-        """From whatever thread."""
+    def _wake_settler(self) -> None:
+        """Wakes settle(); callable from any thread."""
         if (settler := self._settler) is None:
             return
         loop = settler.get_loop()
@@ -209,26 +213,26 @@ class VirtualClock:
             loop.call_soon_threadsafe(_end, settler)
 
     def _working_outside(self) -> bool:
-        """Whether another thread works, and neither waits for time nor was given up."""
+        """Whether work outside of the loop is under way that neither waits for virtual time nor was given up."""
         if not self._outside:
             return False
         with self._lock:
             return any(
-                token not in self._hopeless and not any(timer.task is not work.task for timer in self._timers_of(work))
+                token not in self._given_up and not any(timer.task is not work.task for timer in self._timers_of(work))
                 for token, work in self._outside.items()
             )
 
-    def _timers_of(self, work: _Outside) -> Collection[_Timer]:
+    def _timers_of(self, work: _OutsideWork) -> Collection[_Timer]:
         return () if work.run is None else self._waits.get(work.run, ())
 
     def _give_up(self) -> None:
-        """On each that takes too long by itself: a step may take many calls of a store, one after the other.
+        """Stops waiting for work that takes too long. Each call has its own limit: one step may make many store calls.
 
-        What a store does may wait for a task, which has its lock.
+        The short limit holds for store calls too while a task is outside: a call may wait for a lock of the task.
         """
-        limit = PATIENCE if any(work.of_task for work in self._outside.values()) else TRUST
+        limit = THREAD_WAIT_SECONDS if any(work.of_task for work in self._outside.values()) else CALL_WAIT_SECONDS
         began = _real.monotonic() - limit
-        self._hopeless |= {token for token, work in self._outside.items() if work.began < began}
+        self._given_up |= {token for token, work in self._outside.items() if work.began < began}
 
     async def _jump(self) -> None:
         while self._timers:
@@ -242,26 +246,26 @@ class VirtualClock:
             _, _, timer = heappop(self._timers)
         timer.fire()
 
-    # what the harness uses
+    # used by the harness
 
     @property
     def elapsing(self) -> bool:
-        """Whether elapse() lets time pass now."""
+        """Whether an elapse() call is under way."""
         return self._elapsing > 0
 
     @property
     def next_timer(self) -> datetime | None:
-        """When the next timer fires."""
+        """The instant of the next timer, None if there is none."""
         while self._timers and self._timers[0][2].act is None:
             heappop(self._timers)
         return self._timers[0][0] if self._timers else None
 
     def waits(self, run: Context) -> bool:
-        """Whether this run of a task waits for time to pass."""
+        """Whether this task run waits for virtual time."""
         return run in self._waits
 
     def wake(self, run: Context) -> None:
-        """Ends all that this run waits for, as if its time had come."""
+        """Fires all timers of this run now."""
         with self._lock:
             timers = list(self._waits.get(run, ()))
         for timer in timers:
@@ -269,7 +273,7 @@ class VirtualClock:
 
     @contextmanager
     def listening(self, listener: Callable[[Context, bool], object]) -> Iterator[None]:
-        """Calls `listener`, in whatever thread, with each run that begins (True) or ceases (False) to wait for time."""
+        """Calls `listener(run, waits)`, from any thread, when a run begins (True) or stops (False) waiting for time."""
         self._listeners.append(listener)
         try:
             yield
@@ -277,15 +281,15 @@ class VirtualClock:
             self._listeners.remove(listener)
 
 
-class _Outside(NamedTuple):
-    """Work in another thread."""
+class _OutsideWork(NamedTuple):
+    """Work in another thread, or another process, that settle() waits for."""
 
     of_task: bool
     run: Context | None
     task: asyncio.Task[Any] | None
-    """What waits for the work. A timer of the same run that another one waits for is the work's own."""
+    """The asyncio task that waits for the work. A timer of the same run in another task was made by the work itself."""
     began: float
-    """In real seconds."""
+    """Real seconds."""
 
 
 def _end(settler: asyncio.Future[None]) -> None:
@@ -305,7 +309,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def _later(seconds: float) -> timedelta:
-    """Whole microseconds, at least one for any wait at all: who waits for a moment must not wait for ever."""
+    """Whole microseconds, at least one for a positive wait: rounded to zero, a short sleep would never advance time."""
     return timedelta(microseconds=max(1, round(seconds * 1_000_000))) if seconds > 0 else timedelta(0)
 
 

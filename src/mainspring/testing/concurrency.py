@@ -1,4 +1,4 @@
-"""Counts how many runs overlap, as a middleware."""
+"""A middleware that counts how many runs overlap."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from ..task.context import Context
 
 
 class ConcurrencyTester:
-    """Mainspring(..., middleware=[tester]): how many runs there were at once, overall, per task and per queue."""
+    """Records the peak number of concurrent runs: overall, per task and per queue.
+
+    Used as Mainspring(..., middleware=[tester]).
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,15 +38,15 @@ class ConcurrencyTester:
 
     @property
     def peak(self) -> int:
-        """The most runs there were at once."""
+        """Peak number of concurrent runs."""
         return self._peaks["", ""]
 
     def peak_of(self, *, task: str | None = None, queue: str | None = None) -> int:
-        """The same, for the runs of one task or of one queue."""
+        """Peak number of concurrent runs of one task or one queue."""
         return self._peaks[_group(task, queue)]
 
     def assert_never_more_than(self, limit: int, *, task: str | None = None, queue: str | None = None) -> None:
-        """Also fails if no run was seen: then nothing was shown."""
+        """Raises AssertionError if more runs overlapped, and also if there was no run: then nothing was tested."""
         group = _group(task, queue)
         of = f" of {group[0]} {group[1]!r}" if group[0] else ""
         peak = self._peaks[group]

@@ -1,4 +1,4 @@
-"""A worker that a test drives: it runs what is due when the test says so, one job after the other."""
+"""The driver of a worker under test: it runs due jobs on request, one after the other."""
 
 from __future__ import annotations
 
@@ -13,122 +13,124 @@ from ..worker.slots import Run
 from ..worker.worker import Worker
 from .clock import VirtualClock
 
-# Real seconds for a run that neither ends nor waits for the test's clock, before time goes on without it: it may wait
-# for its own timeout. Less if another run waits for the clock: it may wait for that one.
-REAL_SECONDS, REAL_SECONDS_BESIDE = 5.0, 0.5
-# The lease of a run that sleeps lasts, however far the test moves its clock.
+# Real time for a run that neither ends nor waits for the test's clock; then time passes without it: it may wait for
+# its own timeout.
+REAL_SECONDS = 5.0
+# The same if another run waits for the clock: the run may wait for that one.
+REAL_SECONDS_BESIDE = 0.5
+# A sleeping run keeps its lease, however far the test moves the clock.
 LEASE_SECONDS = 100 * 365 * 86_400.0
 # Turns of the event loop in which most runs end.
 QUICK_TURNS = 8
 
 
 class Driver:
-    """Runs that wait for time to pass stay in it until they have ended, or it is closed."""
+    """Runs the jobs of one worker. Runs that wait for virtual time stay suspended until they end or it is closed."""
 
     def __init__(self, worker: Worker, bus: Bus, clock: VirtualClock) -> None:
         self.worker = worker
         self.next_at: datetime | None = None
-        """When the next job or schedule is due, as of the last work(); None: it knows of none."""
+        """When the next job or schedule is due, as of the last work(); None if nothing is."""
         self._bus = bus
         self._clock = clock
         self._slots = worker._slots
         self._stack = AsyncExitStack()
-        # The runs here by their contexts, and those that do not wait for time. What has ended is dropped when met.
+        # All runs by context, and those that do not wait for time. Ended runs are removed in _find_awake().
         self._runs: dict[Context, Run] = {}
         self._awake: set[Context] = set()
         self._cancelled = False
-        worker._heartbeat._beat = worker._heartbeat._lease = LEASE_SECONDS
-        # One job at a time needs no other limit, and without them jobs come in the order of the store.
+        worker._pulse._beat = worker._pulse._lease = LEASE_SECONDS
+        # One job at a time needs no task limits, and without them jobs come in the store's order.
         worker._limits.tasks = dict.fromkeys(worker._limits.tasks)
 
     @property
     def suspended(self) -> list[Run]:
-        """The runs that have begun and not ended."""
+        """Runs that have started and not ended."""
         return list(self._slots)
 
     async def open(self) -> None:
         worker, enter = self.worker, self._stack.enter_async_context
         self.loop = asyncio.get_running_loop()
-        worker._store = await worker._connect()
-        self._stack.enter_context(worker._webhooks.active())
-        self._stack.enter_context(self._clock.listening(self._hear))
+        worker._store = await worker._opened()
+        self._stack.enter_context(worker._crier.at_work())
+        self._stack.enter_context(self._clock.listening(self._on_wait))
         for kind in (JobsChanged, TickFired):
-            self._bus.subscribe(kind, self._note_cancel)
-            self._stack.callback(self._bus.unsubscribe, kind, self._note_cancel)
-        await enter(worker._beating())
-        await enter(worker._scheduler.leading())
+            self._bus.subscribe(kind, self._on_change)
+            self._stack.callback(self._bus.unsubscribe, kind, self._on_change)
+        await enter(worker._alive())
+        await enter(worker._scheduler.at_hand())
         await worker._scheduler.declare(worker._store)
 
     async def close(self) -> None:
-        """Gives the jobs of suspended runs back to the store."""
+        """Releases the jobs of suspended runs, and closes the worker."""
         await self._release(self.suspended)
         await self._stack.aclose()
 
     def abandon(self) -> None:
-        """Closes it where nothing can be awaited: the runs are cancelled, and nothing of them is stored."""
+        """Closes it where nothing can be awaited: runs are cancelled, and their outcomes are not stored."""
         if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._slots.lose_leases)
+            self.loop.call_soon_threadsafe(self._slots.lose)
 
     # running
 
     async def work(self, limit: float, *, passing: bool) -> int:
-        """Runs what is due now, up to `limit` jobs; returns how many were begun.
+        """Runs the due jobs, at most `limit`; returns the number of runs started.
 
-        With `passing` time is about to go on: a run that waits for it is suspended. Without, time stands still, and a
-        run that begins here and waits for it fails the test.
+        With `passing` time will go on afterwards, so a run that waits for it is suspended. Otherwise time stands
+        still, and a run that starts here and waits for it raises AssertionError.
         """
-        worker, begun = self.worker, 0
-        await worker._webhooks.refresh(worker._store)
+        worker, started = self.worker, 0
+        await worker._crier.refresh(worker._store)
         if self._cancelled and self._slots:
             self._cancelled = False
-            worker._heartbeat._wake_loop()  # the beat's answer says which runs were cancelled
+            worker._pulse._nudge()  # the reply to a beat names the cancelled runs
             await self._clock.settle()
-        await self._rest(passing)
-        await worker._rescue.sweep(worker._store)
-        while begun < limit:
-            runs = await self._begin()
-            if not runs and not await worker._webhooks.flush():
+        await self._finish_runs(passing)
+        await worker._sweeper.sweep(worker._store)
+        while started < limit:
+            runs = await self._start_one()
+            if not runs and not await worker._crier.flush():
                 break
-            begun += len(runs)
-            await self._rest(passing)
+            started += len(runs)
+            await self._finish_runs(passing)
             if not passing and (sleeping := [run for run in runs if run.key in self._slots]):
                 await self._refuse(sleeping)
-        return begun
+        return started
 
-    async def _begin(self) -> list[Run]:
-        """Begins one job, if one is due; sets `next_at`."""
+    async def _start_one(self) -> list[Run]:
+        """Starts one job if one is due; sets `next_at`."""
         worker, store, slots, before = self.worker, self.worker._store, self._slots, len(self._slots)
-        while (wait := await worker._scheduler.run_once(store)) == 0.0:
+        while (wait := await worker._scheduler.turn(store)) == 0.0:
             pass
         slots.size = before + slots.leaks + 1
         await worker._claim(store)
         now = self._clock.now()
         at = earliest(worker.claimable_at, None if wait is None else now + timedelta(seconds=wait))
         self.next_at = at if at is None or at > now else None
-        begun = slots.newest(len(slots) - before)
-        self._runs |= {run.ctx: run for run in begun}
-        self._awake |= {run.ctx for run in begun}
-        return begun
+        started = slots.newest(len(slots) - before)
+        self._runs |= {run.ctx: run for run in started}
+        self._awake |= {run.ctx for run in started}
+        return started
 
-    async def _rest(self, passing: bool) -> None:
-        """Until each run has ended, and is stored, or waits for time."""
+    async def _finish_runs(self, passing: bool) -> None:
+        """Waits until each run waits for time, or has ended and its outcome is stored."""
         for _ in range(QUICK_TURNS):
             if not self._find_awake():
                 break
             await asyncio.sleep(0)
         if self._slots:
-            await self._quiet(passing)
-        await self.worker._completer.flush(self.worker._store)
+            await self._until_asleep(passing)
+        await self.worker._settlement.flush(self.worker._store)
 
-    async def _quiet(self, passing: bool) -> None:
+    async def _until_asleep(self, passing: bool) -> None:
         began = self._clock.now()
         while self._slots:
             awake = self._find_awake()
             if awake and passing:
-                await self._await_real(awake)
+                await self._wait_real_time(awake)
             elif awake or (not passing and (self._clock.elapsing or self._clock.now() != began)):
-                # A caller that lets time pass beside process_one() or drain() makes the run go on.
-                await self._slots.wait_change()
+                # The test lets time pass beside process_one() or drain(), so the run goes on.
+                await self._slots.stirred()
             else:
                 await self._clock.settle()
                 if not self._find_awake():
@@ -142,38 +144,38 @@ class Driver:
                 self._runs.pop(ctx, None)
         return self._awake
 
-    async def _await_real(self, awake: set[Context]) -> None:
-        """Until something has changed, or too much real time has passed: then these runs count as asleep."""
+    async def _wait_real_time(self, awake: set[Context]) -> None:
+        """Waits for a change, or until too much real time has passed: then these runs count as asleep."""
         alone = len(awake) == len(self._slots)
         try:
             async with asyncio.timeout(REAL_SECONDS if alone else REAL_SECONDS_BESIDE):
-                await self._slots.wait_change()
+                await self._slots.stirred()
         except TimeoutError:
             awake.clear()
 
-    def _hear(self, ctx: Context, waits: bool) -> None:
-        """In whatever thread."""
+    def _on_wait(self, ctx: Context, waits: bool) -> None:
+        """Called from any thread when a run begins or stops waiting for time."""
         if ctx in self._runs:
             (self._awake.discard if waits else self._awake.add)(ctx)
             if not self.loop.is_closed():
-                self.loop.call_soon_threadsafe(self._slots.wake)
+                self.loop.call_soon_threadsafe(self._slots.hurry)
 
-    def _note_cancel(self, event: Event) -> None:
+    def _on_change(self, event: Event) -> None:
         self._cancelled = True
 
     # ending
 
     async def _release(self, runs: list[Run]) -> None:
-        """Ends these runs; their jobs are pending again."""
+        """Ends these runs and makes their jobs pending again."""
         if not runs:
             return
         for run in runs:
             run.end(Released())
-            self._clock.wake(run.ctx)  # a thread is interrupted only while it does not wait
+            self._clock.wake(run.ctx)  # a thread can be interrupted only while it does not wait
         await self._clock.settle()
         for run in runs:
-            self._slots.settle(run, Released())
-        await self.worker._completer.flush(self.worker._store)
+            self._slots.give_up(run, Released())
+        await self.worker._settlement.flush(self.worker._store)
 
     async def _refuse(self, sleeping: list[Run]) -> None:
         await self._release(sleeping)

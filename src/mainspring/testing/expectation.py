@@ -1,4 +1,4 @@
-"""What a test expects to have been enqueued, and whether a job is that."""
+"""The job that a test expects to have been enqueued, and how it is matched."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Expectation:
-    """A task, and as many of its arguments and of the job's options as the test cares about."""
+    """A task with some of its arguments and of the job's options; those not given match anything."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Expectation:
         self._values = _plain(self._name, known.arguments.bind(tuple(args), kwargs) if known else kwargs)
         self._defaults = _defaults(known, self._values) if known else {}
 
-    def fits(self, job: Job, delay: timedelta) -> bool:
+    def matches(self, job: Job, delay: timedelta) -> bool:
         given = self._defaults | msgspec.json.decode(job.payload)
         return (
             self._name in (None, job.task)
@@ -55,7 +55,7 @@ class Expectation:
         return _text(self._name or "of any task", self._values, self._queue, self._delay)
 
 
-def described(job: Job, delay: timedelta) -> str:
+def describe(job: Job, delay: timedelta) -> str:
     return f"{_text(job.task, msgspec.json.decode(job.payload), job.queue, delay or None)} ({job.state})"
 
 
@@ -66,13 +66,13 @@ def _text(task: str, values: Mapping[str, Any], queue: str | None, delay: timede
 
 
 def _plain(task: str | None, values: Mapping[str, Any]) -> dict[str, Any]:
-    """As they look in a payload: a date as its text, a dataclass as its fields."""
+    """Arguments as they are in a payload: a date is a string, a dataclass an object."""
     plain: dict[str, Any] = msgspec.json.decode(encode_call(task or "", values, 1 << 30))
     return plain
 
 
 def _defaults(task: Task[Any, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """What a call that leaves out a wanted argument means by it."""
+    """Defaults of the wanted arguments, for calls that left them out."""
     found: dict[str, Any] = {}
     for parameter in inspect.signature(task.fn).parameters.values():
         if parameter.name in wanted and parameter.default is not parameter.empty:

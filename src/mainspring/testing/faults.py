@@ -1,4 +1,4 @@
-"""Faults on purpose: in store verbs and in tasks, by count, by rate or by your own rule."""
+"""Injected faults: in store verbs and in tasks, by count, by rate or by a rule of your own."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Rule = Callable[[], bool]
 
 
 class Fault(StoreUnavailable):
-    """An injected failure; a store's caller sees it as passing trouble."""
+    """An injected failure. It is a StoreUnavailable, so callers of a store retry the call."""
 
 
 class Faults:
-    """Rules by name: a store verb ("claim") or a task ("send_email"). Atomic under threads."""
+    """Fault rules by the name of a store verb ("claim") or of a task ("send_email"). Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._rules: list[tuple[str, Rule, Moment, Callable[[], BaseException]]] = []
         self.injected: list[str] = []
-        """The name of every fault that was really raised."""
+        """The name of each fault that was raised, in order."""
 
     def fail(
         self,
@@ -39,9 +39,9 @@ class Faults:
         moment: Moment = "before",
         error: Callable[[], BaseException] | None = None,
     ) -> None:
-        """Fails `times` calls, after letting `after` through.
+        """Fails `times` calls, after `after` calls that pass.
 
-        moment="after": the work is done and the reply is lost.
+        With moment="after" the call is done first, and its reply is lost.
         """
         left = iter([False] * after + [True] * times)
         self.when(name, lambda: next(left, False), moment=moment, error=error)
@@ -55,21 +55,21 @@ class Faults:
         moment: Moment = "before",
         error: Callable[[], BaseException] | None = None,
     ) -> None:
-        """Fails that share of calls, the same ones for the same seed."""
+        """Fails this share of the calls (0 to 1); the same calls for the same seed."""
         chance = random.Random(seed)
         self.when(name, lambda: chance.random() < share, moment=moment, error=error)
 
     def when(
         self, name: str, rule: Rule, *, moment: Moment = "before", error: Callable[[], BaseException] | None = None
     ) -> None:
-        """Fails when your own rule says so; it is asked once a call."""
+        """Fails the calls for which `rule()` returns True; it is called once per call."""
         self._rules.append((name, rule, moment, error or (lambda: Fault(f"injected into {name}"))))
 
     def clear(self) -> None:
         with self._lock:
             self._rules.clear()
 
-    def drawn(self, name: str) -> tuple[Moment, BaseException] | None:
+    def draw(self, name: str) -> tuple[Moment, BaseException] | None:
         with self._lock:
             for named, rule, moment, error in self._rules:
                 if named == name and rule():
@@ -78,7 +78,7 @@ class Faults:
         return None
 
     async def around(self, name: str, act: Callable[[], Any]) -> Any:
-        fault = self.drawn(name)
+        fault = self.draw(name)
         if fault is not None and fault[0] == "before":
             raise fault[1]
         value = await act()
@@ -87,12 +87,12 @@ class Faults:
         return value
 
     async def middleware(self, ctx: Context, call_next: Next) -> Any:
-        """Faults in tasks: Mainspring(..., middleware=[faults.middleware])."""
+        """Injects faults into tasks: Mainspring(..., middleware=[faults.middleware])."""
         return await self.around(ctx.job.task, lambda: call_next(ctx))
 
 
 class FaultStore:
-    """A store whose verbs fail as the faults say; otherwise the store it wraps."""
+    """Wraps a store and injects faults into its verbs."""
 
     def __init__(self, store: Store, faults: Faults) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Fixtures for pytest: a clock, a store and an app of the test's own; an installed Mainspring brings them by itself."""
+"""The pytest fixtures `mainspring_clock`, `mainspring_store` and `mainspring_app`; loaded by an entry point."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from .clock import VirtualClock
 
 @pytest.fixture
 def mainspring_clock() -> VirtualClock:
-    """Stands still at the beginning of 2030 until the test moves it."""
+    """A virtual clock; it stands still at the beginning of 2030 until the test moves it."""
     return VirtualClock()
 
 
 @pytest.fixture
 def mainspring_store(mainspring_clock: VirtualClock) -> Store:
-    """A fresh memory store; a fixture of the same name in your conftest.py puts another in its place."""
+    """An empty memory store. Override it with a fixture of the same name in your conftest.py."""
     return open_store("memory://", clock=mainspring_clock)
 
 
 @pytest.fixture
 def mainspring_app(mainspring_store: Store, mainspring_clock: VirtualClock) -> Iterator[Mainspring]:
-    """An app without tasks on that store and that clock, closed after the test."""
+    """An app without tasks on `mainspring_store` and `mainspring_clock`; closed after the test."""
     app = Mainspring(mainspring_store, clock=mainspring_clock)
     yield app
     app.sync.close()

@@ -1,4 +1,4 @@
-"""The harness of `app.testing()`: an app on memory and a virtual clock, for as long as a test lasts."""
+"""The harness of `app.testing()`: an app on a memory store and a virtual clock for the duration of a test."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ..task.handle import Handle
 from ..task.task import Task
 from .clock import VirtualClock, span_of
 from .driver import Driver, earliest
-from .expectation import Expectation, described
+from .expectation import Expectation, describe
 
 if TYPE_CHECKING:
     from ..app import Mainspring
@@ -35,17 +35,18 @@ if TYPE_CHECKING:
 Mode = Literal["manual", "inline"]
 T = TypeVar("T")
 
-# Runs of one drain, and inline jobs inside one another, before a task is taken to enqueue itself for ever.
-LIMIT = 1000
-DEPTH = 50
-_EVERYTHING = 1 << 30
+# Runs of one drain() after which a task probably enqueues itself for ever.
+MAX_RUNS = 1000
+# Nested inline jobs after which a task probably enqueues itself for ever.
+MAX_INLINE_DEPTH = 50
+_ALL_ROWS = 1 << 30
 _UNDER_TEST: WeakSet[Mainspring] = WeakSet()
 _depth: ContextVar[int] = ContextVar("mainspring_inline_depth", default=0)
 _ENDS: dict[State, type[JobUnfinished]] = {State.DEAD: JobDead, State.CANCELLED: JobCancelled}
 
 
 class Harness:
-    """`with` or `async with`; the app is as it was when the block is left, whatever happened in it.
+    """Puts an app on a memory store and a virtual clock inside a `with` or `async with` block, and restores it after.
 
     Jobs go through the real engine: arguments are encoded and decoded, middleware, timeouts and retries
     apply, outcomes are stored. Time stands still until the test moves `clock`.
@@ -62,7 +63,7 @@ class Harness:
         self._delays: dict[JobId, timedelta] = {}
         self._kept: Driver | None = None
 
-    # life
+    # entering and leaving
 
     def __enter__(self) -> Harness:
         if self._app in _UNDER_TEST:
@@ -75,7 +76,7 @@ class Harness:
         clock = StoreClock(self.clock)
         self._store: Store = open_store("memory://", clock=clock)
         self._app._use(self._store, clock)
-        # Time counts from here for schedules too: a test that moves the clock first of all must find them there.
+        # Schedules are declared here, so that their first ticks count from now even if the test moves the clock first.
         _at_once(self._store.open())
         _at_once(self._app._scheduler().declare(self._store))
         app["hand_over"] = self._hand_over
@@ -106,18 +107,18 @@ class Harness:
 
     @property
     def sync(self) -> Any:
-        """The same names for a test that does not await: jobs.sync.drain()."""
+        """The same methods for a test that does not await: jobs.sync.drain()."""
         return Sync(self)
 
     # what was enqueued
 
     @property
     def enqueued(self) -> list[Job]:
-        """Every job of this block in the order it was made, as the store has it now, run or not."""
+        """Every job enqueued in this block, in order, in its present state."""
         return self._records(Filter())
 
     def of(self, task: Task[Any, Any] | str) -> list[Job]:
-        """Those of one task."""
+        """The jobs of one task."""
         return self._records(Filter(tasks=(task if isinstance(task, str) else task.name,)))
 
     def assert_enqueued(
@@ -129,14 +130,14 @@ class Harness:
         delay: Span | None = None,
         **kwargs: Any,
     ) -> Job:
-        """The first job of the task with these arguments; those not named may be anything.
+        """Returns the first job of the task with these arguments; arguments not given may have any value.
 
-        A parameter of the task called queue or delay is given by position.
+        Raises AssertionError if there is none. A task parameter named queue or delay is given by position.
         """
         wanted = Expectation(self._app, task, args, kwargs, queue, delay)
-        found = self._fitting(wanted)
+        found = self._matching(wanted)
         if not found:
-            raise AssertionError(f"no job {wanted} was enqueued; {self._told(self.enqueued)}")
+            raise AssertionError(f"no job {wanted} was enqueued; {self._listing(self.enqueued)}")
         return found[0]
 
     def assert_not_enqueued(
@@ -148,16 +149,16 @@ class Harness:
         delay: Span | None = None,
         **kwargs: Any,
     ) -> None:
-        """No such job; without a task, none at all."""
+        """Raises AssertionError if there is such a job; without a task, if there is any job."""
         wanted = Expectation(self._app, task, args, kwargs, queue, delay)
-        if found := self._fitting(wanted):
-            raise AssertionError(f"a job {wanted} was enqueued; {self._told(found)}")
+        if found := self._matching(wanted):
+            raise AssertionError(f"a job {wanted} was enqueued; {self._listing(found)}")
 
-    def _fitting(self, wanted: Expectation) -> list[Job]:
-        return [job for job in self.enqueued if wanted.fits(job, self._delay(job))]
+    def _matching(self, wanted: Expectation) -> list[Job]:
+        return [job for job in self.enqueued if wanted.matches(job, self._delay(job))]
 
-    def _told(self, jobs: Sequence[Job]) -> str:
-        lines = [f"\n  {described(job, self._delay(job))}" for job in jobs]
+    def _listing(self, jobs: Sequence[Job]) -> str:
+        lines = [f"\n  {describe(job, self._delay(job))}" for job in jobs]
         return f"there {'is' if len(jobs) == 1 else 'are'}:{''.join(lines)}" if lines else "nothing was"
 
     def _delay(self, job: Job) -> timedelta:
@@ -165,45 +166,48 @@ class Harness:
 
     def _records(self, which: Filter) -> list[Job]:
         _at_once(self._store.open())  # the code under test may have closed the app
-        return _at_once(self._store.jobs(which, now=self.clock.now(), limit=_EVERYTHING))
+        return _at_once(self._store.jobs(which, now=self.clock.now(), limit=_ALL_ROWS))
 
     # schedules
 
     def ticks(self, schedule: str) -> list[Tick]:
-        """What became of a schedule's ticks, oldest first: fired, skipped or missed, and why."""
-        known = {row.name for row in _at_once(self._store.schedules(limit=_EVERYTHING))} | set(self._app._declared)
+        """The recorded ticks of a schedule, oldest first: fired, skipped or missed, and why.
+
+        Raises ScheduleNotFound if there is no such schedule.
+        """
+        known = {row.name for row in _at_once(self._store.schedules(limit=_ALL_ROWS))} | set(self._app._declared)
         if schedule not in known:
             raise ScheduleNotFound(f"there is no schedule {schedule!r}; {did_you_mean(schedule, known)}")
-        return _at_once(self._store.ticks(schedule, limit=_EVERYTHING))[::-1]
+        return _at_once(self._store.ticks(schedule, limit=_ALL_ROWS))[::-1]
 
     def fired(self, schedule: str) -> list[datetime]:
-        """The ticks of a schedule for which there was a job, in the order they were fired."""
+        """The ticks of a schedule that were fired, in order."""
         return [tick.at for tick in self.ticks(schedule) if tick.what == "fired"]
 
-    async def advance(self, span: Span | None = None, /, *, limit: int = LIMIT, **parts: float) -> list[Job]:
-        """Time passes with a worker at work: every tick, delayed job and retry on the way is met at its own instant.
+    async def advance(self, span: Span | None = None, /, *, limit: int = MAX_RUNS, **parts: float) -> list[Job]:
+        """Lets time pass with a worker running: `await jobs.advance(hours=3)`. Returns the job's record after each run.
 
-        `await jobs.advance(hours=3)`; returns the record after each run. It passes in runs too: one that sleeps on the
-        app's clock wakes in time, if need be in a later advance(). `clock.advance()` is an outage instead:
-        nobody works meanwhile, and what was due is late. More than `limit` runs are an error.
+        Each tick, delayed job and retry on the way is handled at its own instant. Runs that sleep on the app's clock
+        wake at theirs, if necessary in a later advance(). `clock.advance()` simulates an outage instead: no worker
+        runs, and what came due is late. Raises AssertionError after `limit` runs.
         """
         end = self.clock.now() + span_of(span, parts)
         async with self._driving() as (driver, ran):
-            begun = await driver.work(limit, passing=True)
-            while begun < limit or not self._due_by(end):
+            started = await driver.work(limit, passing=True)
+            while started < limit or not self._due_by(end):
                 at = earliest(driver.next_at, self.clock.next_timer)
                 if at is None or at > end:
                     await self._pass(end)
                     return ran
                 await self._pass(at)
-                begun += await driver.work(limit - begun, passing=True)
+                started += await driver.work(limit - started, passing=True)
         raise AssertionError(
-            f"after {begun} runs it is {self.clock.now()}, not yet {end}: "
+            f"after {started} runs it is {self.clock.now()}, not yet {end}: "
             "advance in smaller steps, or give advance() a higher limit="
         )
 
     async def _pass(self, until: datetime) -> None:
-        """Time goes on, and what waits for it goes on."""
+        """Moves the clock to `until`; if a timer is on the way, its tasks run."""
         timer = self.clock.next_timer
         if timer is not None and timer <= until:
             await self.clock.elapse(until - self.clock.now())
@@ -213,13 +217,13 @@ class Harness:
     # running
 
     async def process_one(self) -> Job | None:
-        """Runs the next job that is due; returns its record after that run, None if none was due."""
+        """Runs the next due job and returns its record after the run; None if no job was due."""
         return next(iter(await self._work(1)), None)
 
-    async def drain(self, *, with_scheduled: bool = False, limit: int = LIMIT) -> list[Job]:
-        """Runs jobs, one after the other, until none is due; returns the record after each run. Time stands still.
+    async def drain(self, *, with_scheduled: bool = False, limit: int = MAX_RUNS) -> list[Job]:
+        """Runs jobs one after the other until none is due; returns the record after each run. Time stands still.
 
-        `with_scheduled` moves the clock on to delayed jobs and retries too. More than `limit` runs are an error.
+        `with_scheduled` also moves the clock on to delayed jobs and retries. Raises AssertionError after `limit` runs.
         """
         async with self._driving() as (driver, ran):
             await driver.work(limit, passing=False)
@@ -241,17 +245,20 @@ class Harness:
 
     @asynccontextmanager
     async def _driving(self, *, fires: bool = True) -> AsyncIterator[tuple[Driver, list[Job]]]:
-        """What runs jobs, and the record of each after its run. One with suspended runs is kept for the next call."""
-        # What waits in here is the driver's, and not the run that has enqueued an inline job.
+        """A driver, and a list that gets the record of each job after its run.
+
+        A driver with suspended runs is kept for the next call.
+        """
+        # Waits in here belong to the driver, not to the run that enqueued an inline job.
         token = running.set(None)
         driver, ran = await self._driver(fires), list[Job]()
 
-        def heard(event: JobEnded) -> None:
+        def on_end(event: JobEnded) -> None:
             if event.job.worker == driver.worker.id:
                 ran.extend(self._records(Filter(ids=(event.job.id,))))
 
         try:
-            with self._hearing(heard):
+            with self._subscribed(on_end):
                 yield driver, ran
         finally:
             if driver.suspended:
@@ -262,7 +269,7 @@ class Harness:
 
     async def _driver(self, fires: bool) -> Driver:
         kept = self._kept
-        # An inline job inside another one needs a driver of its own: the other one waits for it.
+        # A nested inline job needs a driver of its own: the driver of the outer job waits for it.
         if fires and kept is not None and kept.loop is asyncio.get_running_loop():
             self._kept = None
             return kept
@@ -273,7 +280,7 @@ class Harness:
         return driver
 
     @contextmanager
-    def _hearing(self, act: Callable[[JobEnded], object]) -> Iterator[None]:
+    def _subscribed(self, act: Callable[[JobEnded], object]) -> Iterator[None]:
         self._app.events.subscribe(JobEnded, act)
         try:
             yield
@@ -288,8 +295,8 @@ class Harness:
         return [job for job in waiting if job.task in real and job.queue not in paused]
 
     def _due_by(self, end: datetime) -> bool:
-        """Whether a job or a schedule is due until then."""
-        rows = _at_once(self._store.schedules(limit=_EVERYTHING))
+        """Whether a job or a schedule is due at or before `end`."""
+        rows = _at_once(self._store.schedules(limit=_ALL_ROWS))
         due = [row.due_at for row in rows if row.due_at is not None] + [job.run_at for job in self._runnable()]
         return any(at <= end for at in due)
 
@@ -300,9 +307,9 @@ class Harness:
     # inline
 
     async def _hand_over(self, jobs: Sequence[NewJob], within: Any = None) -> list[Handle[Any]]:
-        """In place of app.hand_over: no transaction of the caller's reaches this store, so nothing waits for one."""
-        if _depth.get() >= DEPTH:
-            raise AssertionError(f"inline jobs stand {DEPTH} deep in one another: does a task enqueue itself?")
+        """Replaces app.hand_over. Ignores `within`: the memory store cannot join the caller's transaction."""
+        if _depth.get() >= MAX_INLINE_DEPTH:
+            raise AssertionError(f"inline jobs are nested {MAX_INLINE_DEPTH} deep: does a task enqueue itself?")
         handles = await self._given(jobs)
         now = self.clock.now()
         moved = {handle.id for handle in handles if handle.status in ("new", "debounced")}
@@ -313,17 +320,17 @@ class Harness:
         return handles
 
     async def _run(self, ids: Collection[JobId]) -> None:
-        """Until each has had its run, if it is due at all; a caller beside us may be the one who gives it."""
+        """Waits until each of these jobs that is due has had its run, here or in a concurrent call."""
         loop, changed, ended = asyncio.get_running_loop(), asyncio.Event(), set[JobId]()
 
-        def heard(event: JobEnded) -> None:
+        def on_end(event: JobEnded) -> None:
             ended.add(event.job.id)
             loop.call_soon_threadsafe(changed.set)
 
         token = _depth.set(_depth.get() + 1)
         try:
-            with self._hearing(heard):
-                await self._work(LIMIT, fires=False)
+            with self._subscribed(on_end):
+                await self._work(MAX_RUNS, fires=False)
                 while any(job.state is State.RUNNING and job.id not in ended for job in self._these(ids)):
                     await changed.wait()
                     changed.clear()
@@ -344,11 +351,11 @@ class Harness:
 
 
 def _at_once(work: Coroutine[Any, Any, T]) -> T:
-    """The value of a coroutine that never waits, as those of the memory store do not: no loop is needed."""
+    """Runs a coroutine that never waits, such as a verb of the memory store, without an event loop."""
     try:
         work.send(None)
     except StopIteration as done:
         value: T = done.value
         return value
     work.close()
-    raise BadInput("this store waits; the harness needs one that answers at once")
+    raise BadInput("this store waits for I/O; the harness needs one that answers at once")

@@ -1,4 +1,4 @@
-"""Watches how deep the queues of an app are, over time."""
+"""A monitor that samples the queue depths of an app."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from ..app import Mainspring
 
 Depth = Literal["pending", "scheduled", "retrying", "running"]
-_EVERYTHING = 1 << 30
+_ALL_ROWS = 1 << 30
 
 
 class QueueSample(Struct, frozen=True):
-    """The queues at one instant."""
+    """The state of all queues at one instant."""
 
     at: datetime
     queues: dict[str, Queue]
     ages: dict[str, float]
-    """Seconds for which the oldest job that is due has been due, by queue."""
+    """Age of the oldest due job of each queue: seconds since it became due."""
 
 
 class QueueMonitor:
-    """Looks `every` so many seconds of the app's clock, from start to stop; sample() looks once, at any time."""
+    """Takes a sample `every` seconds of the app's clock between start() and stop(); sample() takes one at any time."""
 
     def __init__(self, app: Mainspring, *, every: float = 1.0) -> None:
         self._app = app
@@ -49,7 +49,7 @@ class QueueMonitor:
             self._task = asyncio.create_task(self._watch(), name="mainspring-monitor")
 
     async def stop(self) -> None:
-        """Safe at any time, any number of times."""
+        """Stops sampling. Idempotent."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -63,7 +63,7 @@ class QueueMonitor:
 
     async def sample(self) -> QueueSample:
         store, now = await self._app.opened(), self._app.clock.now()
-        due = await store.jobs(Filter(states=("pending", "retrying")), now=now, limit=_EVERYTHING)
+        due = await store.jobs(Filter(states=("pending", "retrying")), now=now, limit=_ALL_ROWS)
         ages: dict[str, float] = {}
         for job in due:
             if job.run_at <= now:
@@ -73,7 +73,7 @@ class QueueMonitor:
         return sample
 
     def series(self, queue: str = "default", state: Depth = "pending") -> list[tuple[datetime, int]]:
-        """How many jobs of the queue were in that state, sample by sample."""
+        """Number of jobs of the queue in that state, per sample."""
         return [(sample.at, _depth(sample, queue, state)) for sample in self.samples]
 
     def peak(self, queue: str = "default", state: Depth = "pending") -> int:
@@ -83,7 +83,7 @@ class QueueMonitor:
         return self._over(lambda depths: sum(depths) / len(depths), queue, state)
 
     def oldest(self, queue: str = "default") -> float:
-        """The longest that a due job was seen waiting, in seconds."""
+        """The greatest age of a due job in any sample, in seconds."""
         return max((sample.ages.get(queue, 0.0) for sample in self.samples), default=0.0)
 
     def _over(self, act: Callable[[list[int]], float], queue: str, state: Depth) -> float:

@@ -1,4 +1,4 @@
-"""A pytest plugin: coroutine tests run, each in its own event loop and never for longer than a minute."""
+"""A pytest plugin that runs each coroutine test in its own event loop, for at most a minute."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Awaitable
 
 import pytest
 
-LIMIT = 60.0
+MAX_TEST_SECONDS = 60.0
 
-# Apart from this file, as an installed Mainspring loads them in everybody's tests: who lets another plugin
-# run coroutine tests must not find them run by this one.
+# The fixtures are a module of their own because the entry point loads them into every pytest run: a project whose
+# coroutine tests run under another plugin must not get this one as well.
 pytest_plugins = ["mainspring.testing.fixtures"]
 pytest.register_assert_rewrite("mainspring.testing.contract", "mainspring.testing.stops", "mainspring.testing.twin")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs a coroutine test with the fixtures it names; leaves the others to pytest."""
+    """Runs a coroutine test with its fixtures. Returns None for other tests: pytest runs them."""
     test = pyfuncitem.obj
     if not inspect.iscoroutinefunction(test):
         return None
@@ -28,5 +28,5 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 async def _bounded(test: Awaitable[object]) -> None:
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(MAX_TEST_SECONDS):
         await test

@@ -1,4 +1,4 @@
-"""Remembers every event of an app, for tests to ask about."""
+"""A recorder of the events of an app."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Recorder:
-    """Subscribed on creation; times come from the app's clock."""
+    """Records every event of an app from its creation on."""
 
     def __init__(self, app: Mainspring) -> None:
         self.events: list[Event] = []
@@ -25,11 +25,11 @@ class Recorder:
         self._changed.set()
 
     def of(self, kind: type[E], job: JobId | None = None) -> list[E]:
-        """The events of a kind, of one job if asked, in order."""
+        """The events of a kind in order; with `job`, only those of that job."""
         return [event for event in self.events if isinstance(event, kind) and job in (None, _job(event))]
 
     async def wait(self, kind: type[E], n: int = 1, *, job: JobId | None = None, timeout: float = 10.0) -> list[E]:
-        """Until there are `n` of them; `timeout` is in real seconds."""
+        """Waits until there are `n` such events and returns them. Raises TimeoutError after `timeout` real seconds."""
         async with asyncio.timeout(timeout):
             while len(found := self.of(kind, job)) < n:
                 self._changed.clear()

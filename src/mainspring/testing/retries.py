@@ -1,4 +1,4 @@
-"""Retries as they were and as they should be: a tracker of attempts, and the table of a backoff."""
+"""A tracker of attempts and retries, and the table of delays that a backoff gives."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 Curve = Backoff | Callable[[int], float]
 _FAILED = (Ending.FAILED, Ending.TIMEOUT)
-# Stores keep whole microseconds.
-_EXACT = 2e-6
+# Stores round instants to microseconds.
+_TOLERANCE_SECONDS = 2e-6
 
 
 class Wait(Struct, frozen=True):
-    """The wait before one retry, in seconds: jitter leaves it between `least` and `most`."""
+    """The delay before one retry, in seconds; with jitter it is between `least` and `most`."""
 
     retry: int
     least: float
     most: float
     total_least: float
-    """From the first failure to this retry, if every wait is as short as it may be."""
+    """The sum of the least delays up to this retry."""
     total_most: float
 
 
 def backoff_table(backoff: Curve, retries: int) -> list[Wait]:
-    """The waits before the first so many retries, and what they add up to."""
+    """The delay before each of the first `retries` retries, and the running totals."""
     table: list[Wait] = []
     least = most = 0.0
     for n in range(1, retries + 1):
@@ -52,16 +52,16 @@ class Attempt(Struct, frozen=True):
     """One run of a job that ended and was stored."""
 
     number: int
-    """Which attempt it was, crashes not counted: it is followed by retry `number`."""
+    """The number of the attempt, crashes not counted. If it fails, retry `number` follows."""
     started_at: datetime
     finished_at: datetime
     ending: Ending
     again_at: datetime | None
-    """When the job is due again, if it is."""
+    """When the job is due again; None if it has ended."""
 
 
 class RetryTracker:
-    """Every run of every job of an app; subscribed on creation."""
+    """Records every run of an app's jobs from its creation on."""
 
     def __init__(self, app: Mainspring) -> None:
         self._attempts: dict[JobId, list[Attempt]] = defaultdict(list)
@@ -84,19 +84,19 @@ class RetryTracker:
         return [delay for _, delay in self._delays(job)]
 
     def outcome(self, job: JobId) -> State | None:
-        """What the last run made of the job; None: none has ended."""
+        """The state of the job after its last run; None if no run has ended."""
         return self._states.get(job)
 
     def assert_follows(self, backoff: Curve, *, job: JobId | None = None) -> None:
-        """Every retry (of one job, or of all) was due as the backoff says, and none ran before that.
+        """Asserts that each retry, of one job or of all, was due after the backoff's delay and did not run earlier.
 
-        Also fails if there was no retry: then nothing was shown.
+        Raises AssertionError also if there was no retry: then nothing was tested.
         """
         checked = 0
         for id in [job] if job is not None else list(self._attempts):
             for number, delay in self._delays(id):
                 wanted = backoff.delay(number, seed=id) if isinstance(backoff, Backoff) else backoff(number)
-                if abs(delay - wanted) > _EXACT:
+                if abs(delay - wanted) > _TOLERANCE_SECONDS:
                     raise AssertionError(f"retry {number} of job {id} was due after {delay:g} s, not {wanted:g} s")
                 checked += 1
             self._check_starts(id)

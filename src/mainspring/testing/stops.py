@@ -1,4 +1,4 @@
-"""Stop safety as tests: subclass StopSafety, say how to make a loop, run pytest."""
+"""A test suite for anything that starts and stops: subclass StopSafety, implement make_loop(), run pytest."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from msgspec import Struct
 
 Act = Callable[[], Awaitable[object]]
 
-# Real seconds that a stop may take.
-WITHIN = 2.0
-# Threads that live as long as the process, and belong to no loop: the sync bridge, asyncio's own executor.
+# Real time that a stop may take.
+STOP_SECONDS = 2.0
+# Prefixes of threads that live as long as the process and belong to no loop: sync bridge, asyncio's executor.
 _SHARED = ("mainspring-sync", "asyncio_")
 
 
@@ -23,27 +23,27 @@ async def _nothing() -> None:
 
 
 class Loop(Struct, frozen=True, kw_only=True):
-    """Anything that is started and stopped."""
+    """The object under test: how it is started, stopped and given work."""
 
     start: Act
     stop: Act
-    """Without grace: what is at work is interrupted."""
+    """Stops without grace: work under way is interrupted."""
     work: Act = _nothing
-    """Gives it something to do that does not end by itself; returns once that has begun."""
+    """Starts work that does not end by itself, and returns once it has begun."""
     run: Act | None = None
-    """From start to stop in one call, where there is such a thing; `work` may come while it starts."""
+    """Starts, runs and stops in one call, if there is such a method; `work` may be called while it starts."""
 
 
 class StopSafety:
-    """What can be started can be stopped: at any time, any number of times, in time, leaving nothing behind.
+    """Tests that a loop can be stopped at any time and repeatedly, in time, and leaves no task or thread behind.
 
     Needs the plugin mainspring.testing.plugin.
     """
 
-    within = WITHIN
+    within = STOP_SECONDS
 
     def make_loop(self) -> AbstractAsyncContextManager[Loop]:
-        """A loop that has not been started; leaving the block clears away what is not the loop's own."""
+        """Returns a loop that was not started. Leaving the block releases resources that the loop does not own."""
         raise NotImplementedError
 
     @asynccontextmanager
@@ -53,7 +53,7 @@ class StopSafety:
             yield loop
         now = asyncio.get_running_loop().time
         end = now() + self.within
-        while (left := _left(tasks, threads)) and now() < end:  # noqa: ASYNC110  no thread tells that it has ended
+        while (left := _left(tasks, threads)) and now() < end:  # noqa: ASYNC110  a thread's end has no event
             await asyncio.sleep(0.005)
         assert left == []
 
@@ -123,7 +123,7 @@ class StopSafety:
 
 
 async def _running(loop: Loop) -> asyncio.Future[Any]:
-    """The loop's life as one task."""
+    """A task that runs the loop from start to stop."""
     if loop.run is not None:
         running = asyncio.ensure_future(loop.run())
         await asyncio.sleep(0)
@@ -144,7 +144,7 @@ async def _running(loop: Loop) -> asyncio.Future[Any]:
 
 
 def _left(tasks: set[asyncio.Task[object]], threads: set[threading.Thread]) -> list[str]:
-    """What has come since, and is still there."""
+    """Tasks and threads that are not in the given sets, and still run."""
     begun = [repr(task) for task in asyncio.all_tasks() - tasks]
     return begun + [
         str(thread) for thread in set(threading.enumerate()) - threads if not thread.name.startswith(_SHARED)

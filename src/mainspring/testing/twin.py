@@ -1,4 +1,4 @@
-"""Two stores, the same random verbs, every answer compared: a difference is a bug."""
+"""The twin test: the same random verbs on two stores, with every answer compared; a difference is a bug."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ..records.job import SHOWN, Action, Job, NewJob, State
 from ..records.outcome import Outcome
 from ..records.query import SORTS, Changed, Cursor, Filter, Sort, Update
 from ..records.run import Ending, Failure, Items, LogLine, Progress, RunNotes, RunReport, Usage
-from ..records.tally import SPAN_SECONDS, Span
+from ..records.tally import SECONDS, Span
 from ..records.worker import Claim, WorkerCommands, WorkerInfo
 from ..retry import Backoff
 from ..store import Store
-from .twin_keeper import KEEPER_STEPS, KeeperSteps
-from .twin_series import ID, OWN, SCHEDULES, SERIES_STEPS, SeriesSteps
+from .twin_documents import DOCUMENT_STEPS, DocumentSteps
+from .twin_schedules import ID, OWN_JOBS, SCHEDULE_STEPS, SCHEDULES, ScheduleSteps
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 QUEUES, TASKS, TAGS, WORKERS = ("high", "low"), ("mail", "resize"), ("x", "y"), ("ada", "bob", "cyd")
@@ -34,8 +34,8 @@ _FAILURE = Failure("ValueError", "böse 'x' 17")
 T = TypeVar("T")
 Verb = Callable[[Store], Awaitable[T]]
 
-_ids = st.integers(0, OWN - 1).map(ID.format)
-_any_ids = st.integers(0, OWN + 19).map(ID.format)
+_ids = st.integers(0, OWN_JOBS - 1).map(ID.format)
+_any_ids = st.integers(0, OWN_JOBS + 19).map(ID.format)
 _OPTIONS: list[dict[str, Any]] = [
     {},
     {"tags": ("x",), "timeout": None, "max_retries": 0, "fingerprint": "0011223344"},
@@ -120,8 +120,8 @@ _some = st.sampled_from([100, 1, 2, 3])
 _which = st.integers(0, 9)
 _workers, _queues = st.sampled_from(WORKERS), st.sampled_from([None, None, None, QUEUES, ("high",), ()])
 _tasks = st.sampled_from([TASKS, TASKS, TASKS, ("mail",), ("unknown",)])
-# How often, what, with which arguments. One rule plays them all: rules of their own would be left out by
-# Hypothesis in most runs (swarm testing), and then few jobs come as far as a second attempt.
+# Weight, method and arguments of each step. One rule plays them all: Hypothesis leaves out most of several rules in
+# a run (swarm testing), and then few jobs would reach a second attempt.
 _STEPS: list[tuple[int, str, dict[str, st.SearchStrategy[Any]]]] = [
     (3, "time_passes", {"seconds": st.sampled_from([1, 5, 0.000001, 1, 5, 30])}),
     (5, "enqueue", {"requests": st.lists(_requests, min_size=1, max_size=5)}),
@@ -136,8 +136,8 @@ _STEPS: list[tuple[int, str, dict[str, st.SearchStrategy[Any]]]] = [
         {"workers": st.sampled_from([None, ("ada",), ()]), "drained": st.booleans(), "stopped": st.booleans()},
     ),
     (1, "prune", {"keep": st.integers(0, 2), "age": st.sampled_from([0, 5, 60]), "limit": _some}),
-    (2, "finish_in_vain", {"again": st.lists(_which, max_size=3), "foreign": st.tuples(_which, _which)}),
-    (4, "die_and_reap", {"worker": _workers, "limit": _some, "rescued": st.sampled_from([False, False, True])}),
+    (2, "finish_stale", {"again": st.lists(_which, max_size=3), "foreign": st.tuples(_which, _which)}),
+    (4, "crash_and_sweep", {"worker": _workers, "limit": _some, "rescued": st.sampled_from([False, False, True])}),
     (
         6,
         "change",
@@ -153,7 +153,7 @@ _STEPS: list[tuple[int, str, dict[str, st.SearchStrategy[Any]]]] = [
     (1, "pause_queue", {"name": st.sampled_from(QUEUES), "paused": st.booleans()}),
     (
         3,
-        "look",
+        "read",
         {
             "which": _filters,
             "limit": _some,
@@ -163,13 +163,13 @@ _STEPS: list[tuple[int, str, dict[str, st.SearchStrategy[Any]]]] = [
         },
     ),
 ]
-_steps = st.sampled_from([step for step in [*_STEPS, *SERIES_STEPS, *KEEPER_STEPS] for _ in range(step[0])]).flatmap(
-    lambda step: st.tuples(st.just(step[1]), st.fixed_dictionaries(step[2]))
-)
+_steps = st.sampled_from(
+    [step for step in [*_STEPS, *SCHEDULE_STEPS, *DOCUMENT_STEPS] for _ in range(step[0])]
+).flatmap(lambda step: st.tuples(st.just(step[1]), st.fixed_dictionaries(step[2])))
 
 
 def twin_machine(make_left: Callable[[], Store], make_right: Callable[[], Store]) -> type[RuleBasedStateMachine]:
-    """A state machine over two fresh stores; run it with `twin_machine(…).TestCase`."""
+    """Returns a Hypothesis state machine over two new stores; run its `TestCase`."""
 
     class Twin(_Twin):
         def make(self) -> tuple[Store, Store]:
@@ -178,18 +178,20 @@ def twin_machine(make_left: Callable[[], Store], make_right: Callable[[], Store]
     return Twin
 
 
-class _Twin(SeriesSteps, KeeperSteps, RuleBasedStateMachine):
+class _Twin(ScheduleSteps, DocumentSteps, RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._loop = asyncio.new_event_loop()
         self._stores: tuple[Store, ...] = ()
         self.now = START
-        # A lease is minted by its store: here it bears one name on both sides, the number of its claim.
+        # Each store mints its own leases. An alias, the number of the claim, names a lease on both sides.
         self.aliases: tuple[dict[Lease, str], ...] = ({}, {})
         self.leases: tuple[dict[str, Lease], ...] = ({}, {})
         self.runs: list[tuple[str, str]] = []
-        self.told: list[Outcome] = []
+        self.outcomes: list[Outcome] = []
+        """Every outcome that was sent, accepted or not."""
         self.places: dict[str, dict[str, Any]] = {}
+        """Task, queue, schedule and due time of each claimed job, as an outcome repeats them."""
 
     def make(self) -> tuple[Store, Store]:
         raise NotImplementedError
@@ -207,7 +209,7 @@ class _Twin(SeriesSteps, KeeperSteps, RuleBasedStateMachine):
         self._loop.close()
 
     def _both(self, verb: Verb[T], learn: Callable[[T, T], None] | None = None) -> T:
-        """The left answer, after it was found equal to the right one."""
+        """Runs a verb on both stores, asserts that the answers are equal, and returns the left one."""
         left, right = self._loop.run_until_complete(_each(verb, self._stores))
         if learn is not None:
             learn(left, right)
@@ -241,7 +243,7 @@ class _Twin(SeriesSteps, KeeperSteps, RuleBasedStateMachine):
             self._both(lambda store: store.schedules(limit=9))
 
     @invariant()
-    def what_a_schedule_calls_active_is_unfinished(self) -> None:
+    def active_jobs_of_schedules_are_unfinished(self) -> None:
         if self._stores:
             left = self._stores[:1]
             ((rows,), (jobs,)) = (
@@ -278,8 +280,16 @@ class _Twin(SeriesSteps, KeeperSteps, RuleBasedStateMachine):
         self.claim(worker, None, TASKS, limit)
 
     def beat(self, worker: str, span: float) -> None:
-        info = WorkerInfo(id=worker, host="host", pid=1, queues=None, tasks=TASKS, concurrency=3,
-                          started_at=START, running=len(self.runs))  # fmt: skip
+        info = WorkerInfo(
+            id=worker,
+            host="host",
+            pid=1,
+            queues=None,
+            tasks=TASKS,
+            concurrency=3,
+            started_at=START,
+            running=len(self.runs),
+        )
         self._both(lambda store: store.beat(info, until=self.now + timedelta(seconds=span), now=self.now))
 
     def finish(
@@ -288,11 +298,11 @@ class _Twin(SeriesSteps, KeeperSteps, RuleBasedStateMachine):
         outcomes = []
         after = tuple(NewJob(**self._dated(request), **request["options"]) for request in then or ())
         for n, ending, extra in chosen if self.runs else []:
-            # Counted from the newest run, so that small numbers are runs that go on.
+            # Counted from the newest run, so that small numbers are runs still under way.
             job_id, lease = self.runs[-1 - n % len(self.runs)]
             more = {**self._dated(ending), **self.places[job_id], **extra, "then": after, "started_at": START}
             outcomes.append(Outcome(id=job_id, lease=lease, finished_at=self.now, **more))
-        self.told += outcomes
+        self.outcomes += outcomes
         self._finish(outcomes)
 
     def report(self, chosen: list[int], progress: bool) -> None:
@@ -300,12 +310,13 @@ class _Twin(SeriesSteps, KeeperSteps, RuleBasedStateMachine):
             leases = self.leases[self._stores.index(store)]
             return [
                 RunReport(
-                    id=job_id, lease=leases.get(lease, "none"),
+                    id=job_id,
+                    lease=leases.get(lease, "none"),
                     lines=tuple(LogLine(1, n, self.now, 20, f"é {n}") for n in (1, 2)),
                     progress=Progress(1, self.now, 3, 7, "ü") if progress else None,
                 )
                 for job_id, lease in (self.runs[-1 - n % len(self.runs)] for n in chosen)
-            ]  # fmt: skip
+            ]
 
         if self.runs:
             self._both(lambda store: store.report(real(store)))
@@ -323,15 +334,15 @@ class _Twin(SeriesSteps, KeeperSteps, RuleBasedStateMachine):
         gone = Filter(ids=tuple(job.id for job in old))
         self._both(lambda store: store.change(Action.DELETE, gone, now=self.now, limit=limit))
 
-    def finish_in_vain(self, again: list[int], foreign: tuple[int, int]) -> None:
-        """Outcomes told before, and one under a lease that is not the job's own."""
-        if not self.told:
+    def finish_stale(self, again: list[int], foreign: tuple[int, int]) -> None:
+        """Sends outcomes again, and one under the lease of another run."""
+        if not self.outcomes:
             return
-        job, run = (self.told[n % len(self.told)] for n in foreign)
-        told = [self.told[-1 - n % len(self.told)] for n in again]
-        self._finish([*told, replace(job, lease=run.lease)])
+        job, run = (self.outcomes[n % len(self.outcomes)] for n in foreign)
+        repeated = [self.outcomes[-1 - n % len(self.outcomes)] for n in again]
+        self._finish([*repeated, replace(job, lease=run.lease)])
 
-    def die_and_reap(self, worker: str, limit: int, rescued: bool) -> None:
+    def crash_and_sweep(self, worker: str, limit: int, rescued: bool) -> None:
         self.beat(worker, 0)
         lost = self._both(lambda store: store.expired(now=self.now, limit=limit))
         if rescued:
@@ -343,7 +354,7 @@ class _Twin(SeriesSteps, KeeperSteps, RuleBasedStateMachine):
             Outcome(id=job_id, lease=lease, finished_at=self.now, **crash, **self.places[job_id])
             for job_id, lease in runs
         ]
-        self.told += outcomes
+        self.outcomes += outcomes
         self._finish(outcomes)
 
     def change(
@@ -360,7 +371,7 @@ class _Twin(SeriesSteps, KeeperSteps, RuleBasedStateMachine):
 
     # reading
 
-    def look(self, which: Filter, limit: int, after: tuple[str, int] | None, newest: bool, sort: Sort) -> None:
+    def read(self, which: Filter, limit: int, after: tuple[str, int] | None, newest: bool, sort: Sort) -> None:
         at = None if after is None or sort == "created" else START + timedelta(seconds=after[1])
         end = None if after is None else Cursor(after[0], at)
 
@@ -369,7 +380,7 @@ class _Twin(SeriesSteps, KeeperSteps, RuleBasedStateMachine):
 
         self._both(verb)
         self._both(lambda store: store.dead(limit=limit))
-        for span in SPAN_SECONDS:
+        for span in SECONDS:
             self._tallies(span)
         self._both(lambda store: store.expired(now=self.now, limit=limit))
         self._both(lambda store: store.queues(now=self.now))
@@ -393,7 +404,7 @@ class _Twin(SeriesSteps, KeeperSteps, RuleBasedStateMachine):
         self._both(lambda store: store.logs(job_id, limit=1, after=(1, 1)))
 
     def _dated(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Spans from now become instants."""
+        """Turns seconds from now into instants, and drops the options."""
         return {
             name: self.now + timedelta(seconds=value) if name in ("run_at", "expires_at") else value
             for name, value in fields.items()
@@ -406,7 +417,7 @@ async def _each(verb: Verb[T], stores: Sequence[Store]) -> list[T]:
 
 
 def plain(answer: Any, aliases: Mapping[Lease, str]) -> Any:
-    """An answer as builtins that compare well, with every lease under its alias."""
+    """An answer as builtins that can be compared, with each lease replaced by its alias."""
     match answer:
         case Struct():
             return {"": type(answer).__name__, **plain(asdict(answer), aliases)}

@@ -1,6 +1,0 @@
-"""Seeded simulation: a cluster of workers on one virtual clock, with faults, and an auditor of what it promises."""
-
-from .bugs import BUGS
-from .verdict import Verdict, play, simulate
-
-__all__ = ["BUGS", "Verdict", "play", "simulate"]

@@ -1,0 +1,94 @@
+"""The memory store that all hosts share; it reports every write to the auditor."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from mainspring.records.job import Job
+from mainspring.records.outcome import Outcome
+from mainspring.records.worker import BeatReply, WorkerInfo
+from mainspring.schedule.record import Schedule, Tick
+from mainspring.stores.memory.jobs import JobTable
+from mainspring.stores.memory.schedules import Series
+from mainspring.stores.memory.store import MemoryStore
+
+from .auditor import Auditor
+from .loop import TrueClock
+
+
+class AuditedStore(MemoryStore):
+    """A memory store whose behaviour is unchanged, and whose writes are reported to an auditor."""
+
+    def __init__(self, clock: TrueClock, auditor: Auditor) -> None:
+        super().__init__(clock)
+        self._auditor = auditor
+        self._jobs = _WatchedJobs(self)
+        self._jobs.series = _WatchedSeries(self)
+        self.schedule_log = auditor.schedule_log
+        self.by: tuple[str, str] = ("nobody", "nothing")
+        """The host and the verb of the call that runs now. A verb never awaits between its writes."""
+
+    def job_written(self, old: Job | None, job: Job) -> None:
+        self._auditor.job_written(old, job, *self.by)
+
+    def note_crash(self, host: str, how: str) -> None:
+        self._auditor.note(host, host, how)
+
+    def job_deleted(self, job: Job, at: datetime) -> None:
+        self._auditor.job_deleted(job, at, self.by[0])
+
+    async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> BeatReply:
+        self._auditor.beat_received(worker.id, until, now)
+        return await super().beat(worker, until=until, now=now)
+
+    def _settle(self, outcome: Outcome) -> bool:
+        before = self._jobs.get(outcome.id)
+        stands = super()._settle(outcome)
+        if stands:
+            self._auditor.outcome_accepted(outcome, before)
+        return stands
+
+    def peek(self) -> list[Job]:
+        """Every job, in order of id."""
+        return [self._jobs[id] for id in sorted(self._jobs)]
+
+
+class _WatchedJobs(JobTable):
+    """A job table that reports every job that is written or deleted."""
+
+    def __init__(self, store: AuditedStore) -> None:
+        super().__init__()
+        self._store = store
+
+    def put(self, job: Job) -> None:
+        old = self.get(job.id)
+        super().put(job)
+        self._store.job_written(old, job)
+
+    def drop(self, job: Job, now: datetime | None = None) -> None:
+        super().drop(job, now)
+        if now is not None:
+            self._store.job_deleted(job, now)
+
+
+class _WatchedSeries(Series):
+    """A schedule table that reports every row, every recorded tick and every deletion."""
+
+    def __init__(self, store: AuditedStore) -> None:
+        super().__init__()
+        self._store = store
+
+    def write(self, schedule: Schedule) -> None:
+        super().write(schedule)
+        self._store.schedule_log.row_written(schedule, self._store.by[0])
+
+    def record(self, name: str, ticks: Sequence[Tick]) -> None:
+        super().record(name, ticks)
+        self._store.schedule_log.ticks_recorded(name, list(ticks), self._store.by[0])
+
+    def drop(self, names: Collection[str]) -> list[str]:
+        found = super().drop(names)
+        for name in found:
+            self._store.schedule_log.schedule_deleted(name, self._store.by[0])
+        return found

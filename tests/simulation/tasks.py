@@ -1,0 +1,89 @@
+"""The tasks of simulated workers: each succeeds or fails in its own way."""
+
+# No `from __future__ import annotations`: as text they would be compiled again for each task of each host.
+
+import asyncio
+from collections.abc import Mapping
+
+from mainspring.app import Mainspring
+from mainspring.records.outcome import Snooze
+from mainspring.task.context import Context
+
+from .auditor import Auditor
+from .host import Host
+
+RETRIES: Mapping[str, int] = {
+    "quick": 3, "slow": 3, "flaky": 3, "broken": 2, "sleepy": 1, "late": 1, "stubborn": 3, "narrow": 3,
+}  # fmt: skip
+LIMITS: Mapping[str, int] = {"narrow": 1}
+# This task ignores its cancellation, so it records no effects: nothing can promise that they end in time.
+SWALLOWS = "stubborn"
+SNOOZE_SECONDS = 2.0
+TIMEOUT_SECONDS = 1.0
+
+
+class PlannedError(Exception):
+    """Raised by tasks that the plan lets fail."""
+
+
+def register(app: Mainspring, host: Host, auditor: Auditor) -> None:
+    """Registers all tasks on the app of one host."""
+    clock = host.clock
+
+    async def work(ctx: Context, seconds: float) -> None:
+        """Works in three parts, with an effect after each."""
+        with auditor.run(host, ctx.job) as run:
+            for _ in range(3):
+                await clock.sleep(seconds / 3)
+                run.effect()
+
+    @app.task(max_retries=RETRIES["quick"])
+    async def quick(ctx: Context, value: float) -> None:
+        with auditor.run(host, ctx.job) as run:
+            run.effect()
+
+    @app.task(max_retries=RETRIES["slow"])
+    async def slow(ctx: Context, value: float) -> None:
+        await work(ctx, value)
+
+    @app.task(max_retries=RETRIES["narrow"], concurrency=LIMITS["narrow"])
+    async def narrow(ctx: Context, value: float) -> None:
+        await work(ctx, value)
+
+    @app.task(max_retries=RETRIES["flaky"])
+    async def flaky(ctx: Context, value: float) -> None:
+        with auditor.run(host, ctx.job) as run:
+            await clock.sleep(0.2)
+            run.effect()
+            if ctx.attempt <= value:
+                raise PlannedError(f"attempt {ctx.attempt} of {value:g} that fail")
+
+    @app.task(max_retries=RETRIES["broken"])
+    async def broken(ctx: Context, value: float) -> None:
+        with auditor.run(host, ctx.job) as run:
+            await clock.sleep(value)
+            run.effect()
+            raise PlannedError("as always")
+
+    @app.task(max_retries=RETRIES["sleepy"])
+    async def sleepy(ctx: Context, value: float) -> None:
+        with auditor.run(host, ctx.job) as run:
+            run.effect()
+            if ctx.job.runs <= value:
+                raise Snooze(SNOOZE_SECONDS)
+            raise PlannedError("awake, and in a bad mood")
+
+    @app.task(max_retries=RETRIES["late"], timeout=TIMEOUT_SECONDS)
+    async def late(ctx: Context, value: float) -> None:
+        await work(ctx, TIMEOUT_SECONDS + value)
+
+    @app.task(max_retries=RETRIES[SWALLOWS], timeout=TIMEOUT_SECONDS)
+    async def stubborn(ctx: Context, value: float) -> None:
+        with auditor.run(host, ctx.job):
+            end = clock.monotonic() + value
+            while (left := end - clock.monotonic()) > 0:
+                try:
+                    await clock.sleep(left)
+                except asyncio.CancelledError:
+                    if host.dead:
+                        raise  # the simulation has ended
