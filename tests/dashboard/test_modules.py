@@ -1,4 +1,4 @@
-"""The JavaScript modules, without a browser: every imported name is exported."""
+"""The modules themselves, without a browser: what one takes from another is there."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def given(path: Path) -> set[str]:
     return {name for name, _ in found if name} | {name for _, some in found for name in names(some, last=True)}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(HOME).as_posix())
-def test_every_imported_name_is_exported(path: Path) -> None:
-    missing = []
+def missing_imports(path: Path) -> Iterator[str]:
+    """Imports of a module that have no file, or no export of that name in it."""
+    me = path.relative_to(HOME).as_posix()
     for some, _, address in TAKEN.findall(path.read_text(encoding="utf-8")):
         other = (path.parent / address).resolve()
         if not other.is_file():

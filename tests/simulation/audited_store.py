@@ -10,7 +10,7 @@ from mainspring.records.outcome import Outcome
 from mainspring.records.worker import BeatReply, WorkerInfo
 from mainspring.schedule.record import Schedule, Tick
 from mainspring.stores.memory.jobs import JobTable
-from mainspring.stores.memory.schedules import Series
+from mainspring.stores.memory.schedules import MemoryScheduleTable
 from mainspring.stores.memory.store import MemoryStore
 
 from .auditor import Auditor
@@ -24,7 +24,7 @@ class AuditedStore(MemoryStore):
         super().__init__(clock)
         self._auditor = auditor
         self._jobs = _WatchedJobs(self)
-        self._jobs.series = _WatchedSeries(self)
+        self._jobs.schedules = _WatchedSeries(self)
         self.schedule_log = auditor.schedule_log
         self.by: tuple[str, str] = ("nobody", "nothing")
         """The host and the verb of the call that runs now. A verb never awaits between its writes."""
@@ -42,9 +42,9 @@ class AuditedStore(MemoryStore):
         self._auditor.beat_received(worker.id, until, now)
         return await super().beat(worker, until=until, now=now)
 
-    def _settle(self, outcome: Outcome) -> bool:
+    def _finish_one(self, outcome: Outcome) -> bool:
         before = self._jobs.get(outcome.id)
-        stands = super()._settle(outcome)
+        stands = super()._finish_one(outcome)
         if stands:
             self._auditor.outcome_accepted(outcome, before)
         return stands
@@ -72,7 +72,7 @@ class _WatchedJobs(JobTable):
             self._store.job_deleted(job, now)
 
 
-class _WatchedSeries(Series):
+class _WatchedSeries(MemoryScheduleTable):
     """A schedule table that reports every row, every recorded tick and every deletion."""
 
     def __init__(self, store: AuditedStore) -> None:

@@ -17,7 +17,7 @@ from mainspring.stores.memory import enqueue, finish
 from mainspring.stores.memory.jobs import JobTable
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.stores.memory.workers import WorkerTable
-from mainspring.stores.rules import settle
+from mainspring.stores.rules import apply_outcome
 from mainspring.task.handle import Handle
 from mainspring.worker import claims, heartbeat
 from mainspring.worker.rescue import OrphanRescue
@@ -33,13 +33,13 @@ class Bug(NamedTuple):
 
 
 def _finish_without_fence() -> AbstractContextManager[None]:
-    fenced = MemoryStore._settle
+    fenced = MemoryStore._finish_one
 
     def unfenced(self: MemoryStore, outcome: Outcome) -> bool:
         job = self._jobs.get(outcome.id)
         return fenced(self, replace(outcome, lease=job.lease) if job and job.lease else outcome)
 
-    return patch(MemoryStore, "_settle", unfenced)
+    return patch(MemoryStore, "_finish_one", unfenced)
 
 
 def _sweep_the_living() -> AbstractContextManager[None]:
@@ -47,25 +47,25 @@ def _sweep_the_living() -> AbstractContextManager[None]:
 
 
 def _hasty_takeover() -> AbstractContextManager[None]:
-    fenced = MemoryStore._settle
+    fenced = MemoryStore._finish_one
 
     def hasty(self: MemoryStore, outcome: Outcome) -> bool:
         with patch(self._workers, "alive", lambda worker, now: False):
             return fenced(self, outcome)
 
-    return patch(MemoryStore, "_settle", hasty)
+    return patch(MemoryStore, "_finish_one", hasty)
 
 
 def _no_refund() -> AbstractContextManager[None]:
-    return patch(finish, "settle", lambda job, outcome: settle(job, replace(outcome, refund=False)))
+    return patch(finish, "apply_outcome", lambda job, outcome: apply_outcome(job, replace(outcome, refund=False)))
 
 
 def _uncounted_crash() -> AbstractContextManager[None]:
-    return patch(finish, "settle", lambda job, outcome: settle(job, replace(outcome, crash=False)))
+    return patch(finish, "apply_outcome", lambda job, outcome: apply_outcome(job, replace(outcome, crash=False)))
 
 
 def _forgotten_orphans() -> AbstractContextManager[None]:
-    return patch(OrphanRescue, "hear", lambda self, strays: None)
+    return patch(OrphanRescue, "note_unknown_runs", lambda self, unknown: None)
 
 
 def _same_id_twice() -> AbstractContextManager[None]:
@@ -93,11 +93,11 @@ def _deaf_clock() -> AbstractContextManager[None]:
 
 
 def _late_letting_go() -> AbstractContextManager[None]:
-    return patch(heartbeat, "LET_GO", 1.6)
+    return patch(heartbeat, "GIVE_UP_LEASE_SHARE", 1.6)
 
 
 def _claims_in_silence() -> AbstractContextManager[None]:
-    return patch(Worker, "_fall_silent", lambda self: self._slots.lose())
+    return patch(Worker, "_lose_leases", lambda self: self._slots.lose_leases())
 
 
 def _no_limit() -> AbstractContextManager[None]:

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, cast
 
 from mainspring.errors import StoreUnavailable
-from mainspring.store import Keeper, Store
+from mainspring.store import ServiceStore, Store
 
 from .audited_store import AuditedStore
 from .host import Host
@@ -19,7 +19,7 @@ Verb = Callable[[], Awaitable[Any]]
 # Verbs for documents, audit, feed and queue depths bypass the faults: how often they are called must not change what a
 # seed means.
 BYPASS = "bypass"
-BYPASS_VERBS = frozenset({"queues", *(name for name in vars(Keeper) if not name.startswith("_"))})
+BYPASS_VERBS = frozenset({"queues", *(name for name in vars(ServiceStore) if not name.startswith("_"))})
 
 # A caller gives up a request that has not arrived after this time.
 DEADLINE_SECONDS = 5.0

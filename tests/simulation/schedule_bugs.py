@@ -28,7 +28,7 @@ Plant = Callable[[], AbstractContextManager[None]]
 
 
 def _fire_without_looking() -> AbstractContextManager[None]:
-    return patch(fire, "standing", lambda firing, revision: True)
+    return patch(fire, "firing_is_current", lambda firing, revision: True)
 
 
 def _advance_without_job() -> AbstractContextManager[None]:
@@ -49,12 +49,12 @@ def _job_without_advance() -> AbstractContextManager[None]:
 
 @contextmanager
 def _ticks_without_key() -> Iterator[None]:
-    job_of = scheduler.job_of
+    job_for_tick = scheduler.job_for_tick
 
     def keyless(*given: Any) -> NewJob:
-        return replace(job_of(*given), idempotency_key=None)
+        return replace(job_for_tick(*given), idempotency_key=None)
 
-    with patch(scheduler, "job_of", keyless), patch(schedules, "job_of", keyless):
+    with patch(scheduler, "job_for_tick", keyless), patch(schedules, "job_for_tick", keyless):
         yield
 
 
@@ -78,7 +78,7 @@ def _catch_up_twice() -> AbstractContextManager[None]:
     def twice(self: Any, first: datetime, until: datetime) -> datetime | None:
         tick = late(self, first, until)
         if tick is not None and tick <= until and self.spec.catch_up == "latest":
-            self._note("missed", "catch_up", tick)
+            self._record_one("missed", "catch_up", tick)
         return tick
 
     return patch(plan._Draft, "_late", twice)
@@ -127,7 +127,7 @@ def _fired_again() -> AbstractContextManager[None]:
 @contextmanager
 def _late_release() -> Iterator[None]:
     def armed(row: Schedule, now: datetime) -> Schedule:
-        return replace(row, due_at=status.due(row))
+        return replace(row, due_at=status.next_due(row))
 
     with patch(job_ended, "with_due_at", armed), patch(edit, "with_due_at", armed):
         yield

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct, field
 
 from mainspring.ids import JobId
-from mainspring.records.job import IDEMPOTENT, Job, State
+from mainspring.records.job import IDEMPOTENT_STATES, Job, State
 from mainspring.schedule.record import Schedule, Spec, Tick
 
 from . import reference_ticks
@@ -206,7 +206,7 @@ class ScheduleLog:
     def job_written(self, old: Job | None, job: Job) -> None:
         """Called for every write of a schedule's job."""
         name = job.schedule or ""
-        life = None if job.beside else self._life(name)
+        life = None if job.detached else self._life(name)
         self._check_holders(name, job)
         if old is None:
             self.jobs[job.id] = job
@@ -221,7 +221,7 @@ class ScheduleLog:
     def _check_holders(self, name: str, job: Job) -> None:
         """Fails if more than one job of a tick is unfinished or completed."""
         holders = self._holders.setdefault((name, job.scheduled_at), set())
-        (holders.add if job.state in IDEMPOTENT else holders.discard)(job.id)
+        (holders.add if job.state in IDEMPOTENT_STATES else holders.discard)(job.id)
         if len(holders) > 1:
             self._fail("I6", name, f"{_at(job.scheduled_at)} has the jobs {', '.join(sorted(holders))}")
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from mainspring.app import Mainspring
 from mainspring.clock import EPOCH, micros
-from mainspring.schedule.options import checked
+from mainspring.schedule.options import check_options
 from mainspring.testing.clock import START
 from mainspring.trigger import AnyTrigger, Timetable, cron, every
 
@@ -141,7 +141,7 @@ def _draw_schedule(
 
 def _has_tick(entry: PlannedSchedule) -> bool:
     """Whether at least one tick is not omitted."""
-    given = checked(entry.name, entry.options)
+    given = check_options(entry.name, entry.options)
     narrowed = {name: given[name] for name in ("window", "exclude", "end_at") if name in given}
     return Timetable(trigger=entry.trigger, **narrowed).next(EPOCH) is not None
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from mainspring.ids import JobId
 from mainspring.schedule.record import Spec, Tick
-from mainspring.schedule.status import COUNTED
+from mainspring.schedule.status import MAX_COUNTED_TICKS
 from mainspring.trigger import Every
 
 from . import reference_ticks
@@ -113,7 +113,7 @@ class _TickAudit:
                 continue
             if not covered or covered[0] != first or covered[-1] != last:
                 self._fail(f"{record.what} {first} to {last}, which are not its ticks")
-            elif min(len(covered), COUNTED) != record.count:
+            elif min(len(covered), MAX_COUNTED_TICKS) != record.count:
                 self._fail(f"counts {record.count} ticks from {first} to {last}; they are {len(covered)}")
             for tick in covered:
                 fates[tick].append(record)
@@ -138,7 +138,7 @@ class _TickAudit:
             records = [tick for tick in self._omitted if tick.reason == why and period.since < tick.at <= until]
             count = sum(record.count for record in records)
             least = len(ticks) if period.complete else bisect_right(ticks, last)
-            if not min(least, COUNTED) <= count <= len(ticks):
+            if not min(least, MAX_COUNTED_TICKS) <= count <= len(ticks):
                 self._fail(f"records {count} ticks omitted by its {why} in {period.since} to {last}; they are {least}")
 
 

@@ -8,8 +8,18 @@ import msgspec
 import pytest
 
 from mainspring import Job, State
-from mainspring.records.job import ALLOWED, FINAL, IDEMPOTENT, SHOWN, TRANSITIONS, UNFINISHED, Action, Shown
-from mainspring.records.run import KIND_LIMIT, WENT_WELL, WENT_WRONG, Ending, Execution, Failure, Items
+from mainspring.records.job import (
+    ALLOWED,
+    FINAL,
+    IDEMPOTENT_STATES,
+    SHOWN,
+    TRANSITIONS,
+    UNFINISHED,
+    Action,
+    NewJob,
+    Shown,
+)
+from mainspring.records.run import MAX_KIND_CHARACTERS, WENT_WELL, WENT_WRONG, Ending, Execution, Failure, Items
 from mainspring.stores.rules import apply_action
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -45,7 +45,7 @@ def test_a_line_of_a_run_and_an_entry_of_the_audit_trail_are_masked_before_they_
         for before in (8, 200):
             line = clean_line(f"{'x' * (MAX_LINE_CHARACTERS - before)} {secret}")
             assert "kan4ri" not in line
-            assert len(line) <= LINE_LIMIT + 40
+            assert len(line) <= MAX_LINE_CHARACTERS + 40
     assert "kan4ri" not in encode_bounded(
         {"kwargs": {"key": KEY, "more": "x" * MAX_ENTRY_BYTES}, "note": LONG_PASSWORD}
     )

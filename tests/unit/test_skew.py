@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from mainspring.records.job import Action, Job, State
 from mainspring.records.outcome import Outcome, decide
 from mainspring.records.run import Ending, Failure
-from mainspring.records.skew import LONGEST_DELAY_SECONDS, UndecodablePayload, argument_names, waiting_since
+from mainspring.records.skew import MAX_DELAY_SECONDS, UndecodablePayload, argument_names, waiting_since
 from mainspring.stores.rules import apply_action, apply_outcome
 from mainspring.testing.contract.build import NOW, later
 

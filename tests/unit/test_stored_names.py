@@ -207,7 +207,7 @@ def test_kinds_of_documents() -> None:
 
 
 def test_forms_of_secrets_and_cookies() -> None:
-    assert (KEY, TOKEN, PREFIX, cookie.COOKIE_NAME) == ("msk", "mst", "whsec_", "__Host-mainspring")
+    assert (KEY_PREFIX, TOKEN_PREFIX, PREFIX, cookie.COOKIE_NAME) == ("msk", "mst", "whsec_", "__Host-mainspring")
     assert {scope.partition(":")[2] for scope in SCOPES} == {"read", "write"}
 
 

@@ -6,8 +6,8 @@ from http_client import Client
 
 from mainspring import Context, Mainspring
 from mainspring.control.audit_log import MAX_ENTRY_BYTES
-from mainspring.records.outcome import STACK_LIMIT
-from mainspring.task.context import LINE_LIMIT
+from mainspring.records.outcome import MAX_STACK_CHARACTERS
+from mainspring.task.context import MAX_LINE_CHARACTERS
 
 # Wherever a cut falls, it falls into a password, whose end is what tells that it is one.
 PASSWORD = "kan4ri" * 60

@@ -9,7 +9,7 @@ from http_client import Client, browser
 
 from mainspring import HookNotFound, Mainspring
 from mainspring.cli.doctor import examine
-from mainspring.counters import values
+from mainspring.counters import label_values
 from mainspring.metrics.timed_store import measure
 from mainspring.records import unreadable
 from mainspring.records.document import Document

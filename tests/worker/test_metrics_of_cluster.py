@@ -12,7 +12,7 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from mainspring import Breaker, Context, Discard, Mainspring, Retry, StoreUnavailable, every
-from mainspring.counters import MAX_LABEL_SETS, OTHER_LABEL
+from mainspring.counters import MAX_LABEL_SETS, OTHER, OTHER_LABEL
 from mainspring.metrics import exposition
 from mainspring.metrics.cluster import ClusterCollector, ClusterMetrics
 from mainspring.metrics.families import FoldedLabels
@@ -242,7 +242,7 @@ async def test_labels_are_bounded_and_the_rest_is_counted_together(app: Mainspri
 
 def test_the_first_names_have_labels_of_their_own() -> None:
     fold = FoldedLabels(["a", "b", "a", "c", "d"], limit=2)
-    assert [fold(name) for name in "abcd"] == ["a", "b", OTHER, OTHER]
+    assert [fold(name) for name in "abcd"] == ["a", "b", OTHER_LABEL, OTHER_LABEL]
     assert fold.folded == 2
 
 

@@ -311,7 +311,7 @@ def test_due_schedule_that_is_not_fired_breaks_i6() -> None:
         return 5.0
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mainspring.worker.scheduler.Scheduler.turn", asleep)
+        patch.setattr("mainspring.worker.scheduler.Scheduler.run_once", asleep)
         verdict = play(plan(worker("w1"), schedules=[PlannedSchedule(name="s1", when="3")]))
     assert verdict.violations[0].rule == "I6"
     assert re.match(r"was due for \d+\.\d s, and no process fired it", verdict.violations[0].what)

@@ -39,7 +39,7 @@ class Driver:
         self._runs: dict[Context, Run] = {}
         self._awake: set[Context] = set()
         self._cancelled = False
-        worker._pulse._beat = worker._pulse._lease = LEASE_SECONDS
+        worker._heartbeat._beat = worker._heartbeat._lease = LEASE_SECONDS
         # One job at a time needs no task limits, and without them jobs come in the store's order.
         worker._limits.tasks = dict.fromkeys(worker._limits.tasks)
 
@@ -51,14 +51,14 @@ class Driver:
     async def open(self) -> None:
         worker, enter = self.worker, self._stack.enter_async_context
         self.loop = asyncio.get_running_loop()
-        worker._store = await worker._opened()
-        self._stack.enter_context(worker._crier.at_work())
+        worker._store = await worker._connect()
+        self._stack.enter_context(worker._webhooks.active())
         self._stack.enter_context(self._clock.listening(self._on_wait))
         for kind in (JobsChanged, TickFired):
             self._bus.subscribe(kind, self._on_change)
             self._stack.callback(self._bus.unsubscribe, kind, self._on_change)
-        await enter(worker._alive())
-        await enter(worker._scheduler.at_hand())
+        await enter(worker._beating())
+        await enter(worker._scheduler.leading())
         await worker._scheduler.declare(worker._store)
 
     async def close(self) -> None:
@@ -69,7 +69,7 @@ class Driver:
     def abandon(self) -> None:
         """Closes it where nothing can be awaited: runs are cancelled, and their outcomes are not stored."""
         if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._slots.lose)
+            self.loop.call_soon_threadsafe(self._slots.lose_leases)
 
     # running
 
@@ -80,16 +80,16 @@ class Driver:
         still, and a run that starts here and waits for it raises AssertionError.
         """
         worker, started = self.worker, 0
-        await worker._crier.refresh(worker._store)
+        await worker._webhooks.refresh(worker._store)
         if self._cancelled and self._slots:
             self._cancelled = False
-            worker._pulse._nudge()  # the reply to a beat names the cancelled runs
+            worker._heartbeat._wake_loop()  # the reply to a beat names the cancelled runs
             await self._clock.settle()
         await self._finish_runs(passing)
-        await worker._sweeper.sweep(worker._store)
+        await worker._rescue.sweep(worker._store)
         while started < limit:
             runs = await self._start_one()
-            if not runs and not await worker._crier.flush():
+            if not runs and not await worker._webhooks.flush():
                 break
             started += len(runs)
             await self._finish_runs(passing)
@@ -100,7 +100,7 @@ class Driver:
     async def _start_one(self) -> list[Run]:
         """Starts one job if one is due; sets `next_at`."""
         worker, store, slots, before = self.worker, self.worker._store, self._slots, len(self._slots)
-        while (wait := await worker._scheduler.turn(store)) == 0.0:
+        while (wait := await worker._scheduler.run_once(store)) == 0.0:
             pass
         slots.size = before + slots.leaks + 1
         await worker._claim(store)
@@ -120,7 +120,7 @@ class Driver:
             await asyncio.sleep(0)
         if self._slots:
             await self._until_asleep(passing)
-        await self.worker._settlement.flush(self.worker._store)
+        await self.worker._completer.flush(self.worker._store)
 
     async def _until_asleep(self, passing: bool) -> None:
         began = self._clock.now()
@@ -130,7 +130,7 @@ class Driver:
                 await self._wait_real_time(awake)
             elif awake or (not passing and (self._clock.elapsing or self._clock.now() != began)):
                 # The test lets time pass beside process_one() or drain(), so the run goes on.
-                await self._slots.stirred()
+                await self._slots.wait_change()
             else:
                 await self._clock.settle()
                 if not self._find_awake():
@@ -149,7 +149,7 @@ class Driver:
         alone = len(awake) == len(self._slots)
         try:
             async with asyncio.timeout(REAL_SECONDS if alone else REAL_SECONDS_BESIDE):
-                await self._slots.stirred()
+                await self._slots.wait_change()
         except TimeoutError:
             awake.clear()
 
@@ -158,7 +158,7 @@ class Driver:
         if ctx in self._runs:
             (self._awake.discard if waits else self._awake.add)(ctx)
             if not self.loop.is_closed():
-                self.loop.call_soon_threadsafe(self._slots.hurry)
+                self.loop.call_soon_threadsafe(self._slots.wake)
 
     def _on_change(self, event: Event) -> None:
         self._cancelled = True
@@ -174,8 +174,8 @@ class Driver:
             self._clock.wake(run.ctx)  # a thread can be interrupted only while it does not wait
         await self._clock.settle()
         for run in runs:
-            self._slots.give_up(run, Released())
-        await self.worker._settlement.flush(self.worker._store)
+            self._slots.settle(run, Released())
+        await self.worker._completer.flush(self.worker._store)
 
     async def _refuse(self, sleeping: list[Run]) -> None:
         await self._release(sleeping)

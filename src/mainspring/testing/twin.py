@@ -19,7 +19,7 @@ from ..records.job import SHOWN, Action, Job, NewJob, State
 from ..records.outcome import Outcome
 from ..records.query import SORTS, Changed, Cursor, Filter, Sort, Update
 from ..records.run import Ending, Failure, Items, LogLine, Progress, RunNotes, RunReport, Usage
-from ..records.tally import SECONDS, Span
+from ..records.tally import SPAN_SECONDS, Span
 from ..records.worker import Claim, WorkerCommands, WorkerInfo
 from ..retry import Backoff
 from ..store import Store
@@ -380,7 +380,7 @@ class _Twin(ScheduleSteps, DocumentSteps, RuleBasedStateMachine):
 
         self._both(verb)
         self._both(lambda store: store.dead(limit=limit))
-        for span in SECONDS:
+        for span in SPAN_SECONDS:
             self._tallies(span)
         self._both(lambda store: store.expired(now=self.now, limit=limit))
         self._both(lambda store: store.queues(now=self.now))

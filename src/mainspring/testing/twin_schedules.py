@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ..records.job import NewJob
 from ..schedule.edit import create, pause, redefine, resume, trigger_now
 from ..schedule.plan import plan
-from ..schedule.record import Due, Firing, Schedule, Spec, key_of
+from ..schedule.record import Due, Firing, Schedule, Spec, tick_key
 from ..store import Store
 from ..trigger import Every
 
@@ -85,8 +85,8 @@ class ScheduleSteps:
             plan(
                 row,
                 now=self.now,
-                mint=self._mint,
-                others={name: rows[name] for name in row.spec.depends_on if name in rows},
+                new_job_id=self._mint,
+                dependencies={name: rows[name] for name in row.spec.depends_on if name in rows},
             )
             for row in self._both(verb).schedules
         ]
@@ -98,7 +98,7 @@ class ScheduleSteps:
         if row is not None:
             new = replace(row, revision=row.revision + by, note="in vain", ticks=row.ticks)
             stale = replace(new, revision=new.revision - 1)
-            firing = trigger_now(stale, [self.now], "in vain", now=self.now, mint=self._mint, joins=True)
+            firing = trigger_now(stale, [self.now], "in vain", now=self.now, new_job_id=self._mint, joins=True)
             seen = tuple((other, revision) for other, revision in reads)
             self._fire([replace(self._with_jobs(firing), reads=seen, cancel=row.active)])
 
@@ -106,7 +106,7 @@ class ScheduleSteps:
         row = self._row(name)
         if row is not None:
             times = [self.now + timedelta(seconds=n) for n in ticks]
-            firing = trigger_now(row, times, "by_hand", now=self.now, mint=self._mint, joins=joins)
+            firing = trigger_now(row, times, "by_hand", now=self.now, new_job_id=self._mint, joins=joins)
             self._fire([self._with_jobs(firing)])
 
     def pause_or_resume(self, name: str, from_now: bool) -> None:
@@ -141,7 +141,7 @@ class ScheduleSteps:
                 queue=spec.queue,
                 tags=spec.tags,
                 expires_at=expires,
-                idempotency_key=key_of(name, tick.at),
+                idempotency_key=tick_key(name, tick.at),
                 schedule=name,
                 scheduled_at=tick.at,
             )
