@@ -12,7 +12,7 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from mainspring import Breaker, Context, Discard, Mainspring, Retry, StoreUnavailable, every
-from mainspring.counters import MAX_LABEL_SETS, OTHER, OTHER_LABEL
+from mainspring.counters import MAX_LABEL_SETS, OTHER_LABEL
 from mainspring.metrics import exposition
 from mainspring.metrics.cluster import ClusterCollector, ClusterMetrics
 from mainspring.metrics.families import FoldedLabels

@@ -555,6 +555,6 @@ async def test_a_worker_of_other_queues_takes_no_deliveries(app: Mainspring) -> 
 async def test_without_webhooks_the_dispatcher_watches_no_jobs(app: Mainspring) -> None:
     async with app:
         async with app.worker():
-            assert not app._crier.watches_jobs
+            assert not app._dispatcher.watches_jobs
         await run(app)
         assert [job.task for job in await app.jobs.list()] == ["work"]
