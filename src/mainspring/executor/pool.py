@@ -1,4 +1,4 @@
-"""A pool of warm child processes, each of which runs one job at a time."""
+"""A pool of warm child processes. Each runs one job at a time."""
 
 from __future__ import annotations
 

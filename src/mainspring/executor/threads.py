@@ -1,4 +1,4 @@
-"""Threads for synchronous tasks, each of which can be interrupted."""
+"""Threads for synchronous tasks. Each of them can be interrupted."""
 
 from __future__ import annotations
 
