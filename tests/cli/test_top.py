@@ -296,7 +296,7 @@ async def test_hanging_store_does_not_block_the_view(monkeypatch):
         async def counts(self, *, now: datetime) -> dict[Shown, int]:
             return await asyncio.get_running_loop().create_future()
 
-    monkeypatch.setattr("mainspring.cli.top.snapshot.PATIENCE", 0.05)
+    monkeypatch.setattr("mainspring.cli.top.snapshot.STORE_TIMEOUT_SECONDS", 0.05)
     async with Mainspring(Hanging()) as app:
         seen = await take_snapshot(app)
     assert isinstance(seen, SnapshotFailure)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from mainspring.records.job import Job
 from mainspring.stores.rules import to_job
 from mainspring.testing.contract.build import NOW, new_job
-from mainspring.worker.batch_size import BATCH_BYTES, FIRST_JOBS, GROWTH, BatchSize, bytes_of
+from mainspring.worker.batch_size import BATCH_BYTES, FIRST_JOBS, GROWTH_FACTOR, BatchSize, bytes_of
 
 
 def job(size: int = 0) -> Job:
@@ -21,7 +21,7 @@ def test_a_batch_of_small_jobs_grows_to_the_most() -> None:
     for _ in range(4):
         size.learn([job()] * size.jobs)
         seen.append(size.jobs)
-    assert seen == [FIRST_JOBS, GROWTH * FIRST_JOBS, GROWTH**2 * FIRST_JOBS, 500, 500]
+    assert seen == [FIRST_JOBS, GROWTH_FACTOR * FIRST_JOBS, GROWTH_FACTOR**2 * FIRST_JOBS, 500, 500]
 
 
 def test_a_batch_of_large_jobs_shrinks_to_one() -> None:

@@ -111,7 +111,7 @@ async def test_an_invalid_key_is_refused_with_a_hint(spring: Mainspring, given: 
 
 
 async def test_the_number_of_keys_is_limited(spring: Mainspring, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys, "MOST", 2)
+    monkeypatch.setattr(keys, "MAX_API_KEYS", 2)
     await spring.keys.create("a")
     await spring.keys.create("b")
     with pytest.raises(BadInput, match="revoke those that are not used"):

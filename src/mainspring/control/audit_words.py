@@ -10,7 +10,7 @@ from ..records.audit import AuditEntry
 from ..records.job import FINAL, SHOWN
 
 # Names or ids listed in one text.
-_NAMED = 3
+_MAX_NAMES = 3
 _THINGS = {"dead": "dead jobs", "session": "sessions"}
 # How a sentence expresses each field of a filter.
 _PARTS: Mapping[str, str] = {
@@ -72,8 +72,8 @@ def _any(values: Any) -> str:
 
 
 def _list(names: Sequence[Any], total: int) -> str:
-    more = f", and {total - _NAMED:,} more" if total > _NAMED else ""
-    return ", ".join(map(str, names[:_NAMED])) + more
+    more = f", and {total - _MAX_NAMES:,} more" if total > _MAX_NAMES else ""
+    return ", ".join(map(str, names[:_MAX_NAMES])) + more
 
 
 def _more(values: Any, total: int) -> str:

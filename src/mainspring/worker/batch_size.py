@@ -10,7 +10,7 @@ from ..records.job import Job
 BATCH_BYTES = 16 << 20
 FIRST_JOBS = 16
 # Factor by which the next batch is larger.
-GROWTH = 4
+GROWTH_FACTOR = 4
 
 
 class BatchSize:
@@ -25,8 +25,8 @@ class BatchSize:
         size = sum(map(bytes_of, jobs))
         if size > BATCH_BYTES:
             self.jobs = max(1, self.jobs // 2)
-        elif GROWTH * size <= BATCH_BYTES:
-            self.jobs = min(self._max_jobs, GROWTH * self.jobs)
+        elif GROWTH_FACTOR * size <= BATCH_BYTES:
+            self.jobs = min(self._max_jobs, GROWTH_FACTOR * self.jobs)
 
 
 def bytes_of(job: Job) -> int:

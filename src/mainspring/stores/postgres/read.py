@@ -46,7 +46,7 @@ _OF_TASK = """(SELECT one.* FROM (SELECT DISTINCT queue FROM groups WHERE state 
     CROSS JOIN LATERAL (SELECT {what} FROM mainspring_finished WHERE task = $2 AND queue = queues.queue AND state = $1
         AND {when} ORDER BY finished_at {way}, id {way} LIMIT {room}) AS one)"""
 _KEPT = _OF_TASK.format(what="finished_at, id", when="true", way="DESC", room="$4::bigint")
-_REST = _OF_TASK.format(
+_PRUNABLE_JOBS = _OF_TASK.format(
     what=COLUMNS,
     way="ASC",
     room="$5::bigint",
@@ -56,7 +56,7 @@ _REST = _OF_TASK.format(
 _SURPLUS = f"""WITH {GROUPS[FINISHED]},
     last AS MATERIALIZED (SELECT finished_at, id FROM {_KEPT} AS kept ORDER BY finished_at DESC, id DESC
         OFFSET greatest($4::bigint - 1, 0) LIMIT 1)
-    SELECT {COLUMNS} FROM {_REST} AS rest ORDER BY finished_at, id LIMIT $5"""
+    SELECT {COLUMNS} FROM {_PRUNABLE_JOBS} AS rest ORDER BY finished_at, id LIMIT $5"""
 
 
 async def surplus(db: Session, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Any]:
