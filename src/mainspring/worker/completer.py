@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from itertools import accumulate
 
 from ..clock import Alarm, Clock
 from ..errors import StoreUnavailable
@@ -17,7 +18,7 @@ from ..records.run import Ending
 from ..store import Store
 from ..store_retry import StoreRetry
 from ..survived_errors import SurvivedErrors
-from .batch_size import bytes_of
+from .batch_size import BATCH_BYTES, bytes_of
 from .reports import ReportSender
 from .slots import Run, RunKey
 
@@ -84,7 +85,7 @@ class Completer:
         """Stores the collected outcomes, including those added meanwhile."""
         async with self._flushing:
             while self._outcomes:
-                batch, self._outcomes = self._outcomes, []
+                batch = self._next_batch()
                 self._storing = {run.key for run, _ in batch}
                 try:
                     await self._report_sender.flush(store)  # first: the store refuses reports of a finished run
@@ -99,6 +100,15 @@ class Completer:
                 failpoint("finish.after_commit")
                 self._emit(batch, stands)
                 self._on_stored()
+
+    def _next_batch(self) -> list[tuple[Run, Outcome]]:
+        """Removes and returns the first outcomes: all of them, or as many as it takes to exceed BATCH_BYTES."""
+        count = len(self._outcomes)
+        if self.bytes > BATCH_BYTES:  # a store may have to read and write each job several times over
+            sizes = accumulate(run.size for run, _ in self._outcomes)
+            count = next((n for n, size in enumerate(sizes, 1) if size > BATCH_BYTES), count)
+        batch, self._outcomes = self._outcomes[:count], self._outcomes[count:]
+        return batch
 
     async def _with_releases_limited(self, store: Store, batch: list[tuple[Run, Outcome]]) -> list[tuple[Run, Outcome]]:
         if all(outcome.ending is not _RELEASED for _, outcome in batch):
