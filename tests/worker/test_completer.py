@@ -53,3 +53,23 @@ async def test_outcomes_are_finished_in_batches_of_limited_bytes(
             await clock.settle()
         assert [len(await handle.result()) for handle in handles] == [RESULT_BYTES] * 10
     assert store.batches == batches
+
+
+@pytest.mark.parametrize(("garbage_bytes", "collections"), [(32 << 20, 0), (2 * RESULT_BYTES, 3)])
+async def test_garbage_is_collected_by_finished_bytes(
+    clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, garbage_bytes: int, collections: int
+) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr(completer, "GARBAGE_BYTES", garbage_bytes)
+    monkeypatch.setattr(completer.gc, "collect", lambda: seen.append(1))
+    app = Mainspring(MemoryStore(), clock=clock)
+
+    @app.task
+    async def large() -> str:
+        return "x" * RESULT_BYTES
+
+    async with app, app.worker(concurrency=1):
+        for _ in range(6):
+            await large.enqueue()
+            await clock.settle()
+    assert len(seen) == collections

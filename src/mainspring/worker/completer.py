@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import Awaitable, Callable
 from itertools import accumulate
@@ -27,6 +28,9 @@ _lost_outcomes = SurvivedErrors("finish", "what the last runs of this worker did
 # Attempts of a stopping worker to store its last outcomes. After them the leases end, and other workers take the jobs.
 MAX_LAST_FLUSHES = 10
 LAST_FLUSH_PAUSE_SECONDS = 0.1
+# Bytes of finished jobs after which garbage is collected: reference cycles keep jobs in memory until then, and the
+# interpreter counts objects, not bytes.
+GARBAGE_BYTES = 32 << 20
 _RELEASED = Ending.RELEASED
 
 
@@ -53,6 +57,7 @@ class Completer:
         self._storing: set[RunKey] = set()
         self.bytes = 0
         """Size of the jobs and outcomes that are not stored yet."""
+        self._finished_bytes = 0
 
     def __len__(self) -> int:
         """Number of outcomes that are not stored yet."""
@@ -96,10 +101,19 @@ class Completer:
                     raise
                 finally:
                     self._storing = set()
-                self.bytes -= sum(run.size for run, _ in batch)
+                size = sum(run.size for run, _ in batch)
+                self.bytes -= size
                 failpoint("finish.after_commit")
                 self._emit(batch, stands)
                 self._on_stored()
+                batch = []
+                self._collect_garbage(size)
+
+    def _collect_garbage(self, finished_bytes: int) -> None:
+        self._finished_bytes += finished_bytes
+        if self._finished_bytes > GARBAGE_BYTES:
+            self._finished_bytes = 0
+            gc.collect()
 
     def _next_batch(self) -> list[tuple[Run, Outcome]]:
         """Removes and returns the first outcomes: all of them, or as many as it takes to exceed BATCH_BYTES."""
