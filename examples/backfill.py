@@ -1,4 +1,4 @@
-"""Past ticks made up for: first only told, then made, once however often it is asked.
+"""Past ticks made up for: first a dry run, then their jobs, once however often it is repeated.
 
 Prints:
     would make: 2030-01-01, 2030-01-02, 2030-01-03

@@ -29,7 +29,7 @@ async def main() -> None:
     global up
     async with app:
         handles = [await fetch.enqueue(page) for page in range(5)]
-        runs = await app.drain()  # three failures in a row, and nobody asks any more
+        runs = await app.drain()  # three failures in a row, and no further job starts
         waiting = await app.jobs.list(Filter(states=("pending",)))
         print(f"while it is down: {runs} runs, {len(waiting)} jobs were not even tried")
         (reason,) = [reason for reason in await app.jobs.why(handles[-1].id) if reason.code == "breaker_open"]

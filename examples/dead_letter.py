@@ -1,4 +1,4 @@
-"""A job that is out of retries is told to handlers, each of which is a job of its own.
+"""A job that is out of retries goes to handlers, each as a job of its own.
 
 Prints:
     refund: order 7 could not be shipped
@@ -20,12 +20,12 @@ async def refund(letter: DeadLetter) -> None:
     print(f"refund: order {letter.arguments['order']} could not be shipped")
 
 
-@app.task(max_retries=1, backoff=Backoff.constant(0.01), on_failure=refund)  # told of the deaths of this task
+@app.task(max_retries=1, backoff=Backoff.constant(0.01), on_failure=refund)  # gets the dead jobs of this task
 async def ship(order: int) -> None:
     raise ConnectionError("the depot is closed")
 
 
-@app.dead_letter  # told of every death in this app
+@app.dead_letter  # gets every dead job of this app
 async def tell_operators(letter: DeadLetter) -> None:
     failure = f"{letter.failure.type}: {letter.failure.message}"
     print(f"every death: {letter.task} {letter.arguments} after {letter.attempts} attempts: {failure}")

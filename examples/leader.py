@@ -15,7 +15,7 @@ app = Mainspring("memory://")
 
 
 class Follower:
-    """In earnest each of them is a process of its own."""
+    """In production each of them is a process of its own."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -26,7 +26,7 @@ class Follower:
         await self.leader.run(self.follow)
 
     async def follow(self) -> None:
-        """In earnest a loop, which calls check() before each thing that matters."""
+        """In production a loop, which calls check() before each thing that matters."""
         print(f"{self.name} leads in term {self.leader.check()}")
         self.leads.set()
         await asyncio.Event().wait()

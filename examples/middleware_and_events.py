@@ -1,4 +1,4 @@
-"""Middleware stands around a run and may change it; events tell of it afterwards and may not.
+"""Middleware stands around a run and may change it; events report it afterwards and may not.
 
 Prints:
     enqueued greet (new)

@@ -49,7 +49,7 @@ async def main(db: Any) -> None:
     async with db.transaction():
         await buy(db)
     await show(db, "committed")
-    async with app.worker(), app.worker():  # in earnest on other machines: NOTIFY wakes them
+    async with app.worker(), app.worker():  # in production on other machines: NOTIFY wakes them
         async with db.transaction():
             jobs = [await buy(db) for _ in range(20)]
         await asyncio.gather(*(job.result(timeout=20) for job in jobs))

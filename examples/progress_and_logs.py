@@ -1,4 +1,4 @@
-"""What a run says while it goes on: log lines, progress, and how its items went.
+"""What a run reports while it goes on: log lines, progress, and how its items went.
 
 Prints:
     live: run 1 INFO opening orders.csv

@@ -36,7 +36,7 @@ async def main() -> None:
     keyed = receipt.using(unique_key="receipt:7")
     job, again = await keyed.enqueue(7), await keyed.enqueue(7)
     print("the same wish twice is one job:", again.duplicate and again.id == job.id)
-    async with shop.worker(), shop.worker():  # in earnest on other machines
+    async with shop.worker(), shop.worker():  # in production on other machines
         print("completed:", await job.result(timeout=20))
         handles = await shop.enqueue_many(receipt.job(n) for n in range(100))
         await asyncio.gather(*(handle.result(timeout=20) for handle in handles))

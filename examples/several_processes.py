@@ -1,4 +1,4 @@
-"""Several processes on one store, of which the leader alone fires; it is killed, and another one takes over.
+"""Several processes on one store; only the leader fires. It is killed, and another one takes over.
 
 `python several_processes.py URL` does it on PostgreSQL or Redis instead of a SQLite file.
 

@@ -1,4 +1,4 @@
-"""Tests of your own tasks on a clock that the test owns: hours pass, nobody waits. Also runs under pytest.
+"""Tests of your own tasks on a clock that the test owns: hours pass at once. Also runs under pytest.
 
 Prints:
     test_a_reminder_is_sent_after_an_hour_and_not_before: passed
@@ -61,7 +61,7 @@ async def test_a_lost_reply_of_the_store_does_not_make_a_second_job() -> None:
     outbox.clear()
     clock, faults = VirtualClock(), Faults()
     app = make_app(clock, faults)
-    faults.fail("finish", moment="after")  # the outcome is stored, the worker is not told
+    faults.fail("finish", moment="after")  # the outcome is stored, the reply is lost
     async with app, app.worker():
         await app.tasks["remind"].enqueue(7)
         await clock.elapse(minutes=5)

@@ -1,4 +1,4 @@
-"""The same wish twice: one job, and what to do with the second wish.
+"""The same job enqueued twice: one job, and what to do with the second call.
 
 Prints:
     return: the same job, duplicate=True, text='first'
@@ -50,7 +50,7 @@ async def the_four_answers() -> None:
     first, second = await three.enqueue("first"), await three.enqueue("second")
     print(f"replace: {same(first, second)}, text={await text(second)!r}")
 
-    # Each new wish puts the job off, but never further than 600 s after its creation.
+    # Each new call puts the job off, but never further than 600 s after its creation.
     four = report.using(unique_key="report:4", delay=60, on_conflict="debounce", debounce_limit=600)
     first = await four.enqueue("first")
     before = (await first.job()).run_at

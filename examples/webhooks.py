@@ -1,4 +1,4 @@
-"""Another server is told when a job dies, and verifies that it was us.
+"""Another server gets a message when a job dies, and verifies that we sent it.
 
 Prints:
     told, and the signature holds: job.dead
@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from mainspring import Mainspring
 
 logging.getLogger("mainspring").setLevel(logging.CRITICAL)
-# Webhooks go to public addresses by https; whoever means another one says so.
+# Webhooks go to public addresses by https; any other address must be allowed.
 app = Mainspring("memory://", webhook_allow="127.0.0.1")
 
 
@@ -32,7 +32,7 @@ def holds(secret: str, headers: dict[str, str], body: bytes) -> bool:
     key = base64.b64decode(secret.removeprefix("whsec_"))
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     wanted = "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
-    # There are two while a secret is rotated. Whoever wants to refuse old messages looks at the timestamp, too.
+    # There are two while a secret is rotated. To refuse old messages, check the timestamp, too.
     return any(hmac.compare_digest(wanted, given) for given in headers["webhook-signature"].split())
 
 
@@ -65,7 +65,7 @@ async def main() -> None:
         made = await app.webhooks.create("ops", f"http://127.0.0.1:{server.server_port}/", ["job.dead"])
         Receiver.secret = made.secret  # shown this once
         await pay.enqueue(order=7)
-        await app.drain()  # runs the job, and then the job that tells of it
+        await app.drain()  # runs the job, and then its delivery
     server.shutdown()
     serving.join()
     server.server_close()

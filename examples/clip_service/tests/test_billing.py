@@ -1,4 +1,4 @@
-"""Dunning over two weeks: nobody is charged twice, whatever the bank does."""
+"""Dunning over two weeks: no subscription is charged twice, whatever the bank does."""
 
 from clip_service.billing import dunning
 from clip_service.database import session
