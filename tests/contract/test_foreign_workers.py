@@ -209,7 +209,7 @@ async def test_real_processes_of_two_apps_bury_a_killed_job_once_with_its_letter
             assert not letters.exists()
             shop = worker("shop")
             await until(handle, State.DEAD)
-            while not letters.exists():
+            while not letters.exists() or not letters.read_text():  # the file is there before its line is
                 await (await app.opened()).wait_final([handle.id], 0.1)
             assert letters.read_text() == f"{handle.id}\n"
         finally:

@@ -81,7 +81,7 @@ BOUNDS: dict[str, float] = {
     "seconds of `wait`": jobs.MAX_WAIT_SECONDS,
     "live streams of one principal": stream.MAX_PRINCIPAL_STREAMS,
     "live streams of a server": stream.MAX_PROCESS_STREAMS,
-    "seconds until a stream ends whose key was revoked": stream.CHECK_SECONDS,
+    "seconds between two checks of a stream's key": stream.CHECK_SECONDS,
     "characters of a text that is shown": MAX_TEXT_CHARACTERS,
     "parts of a value that is shown": MAX_PARTS,
 }
