@@ -193,7 +193,7 @@ MAY_SLEEP = {
     "test_clip_service.py:Running.until_all_have_run": "asks a server in another process how far its jobs are",
     "test_examples.py:Player._console": "looks at what a worker in another process has done",
     "test_examples.py:Player._beside_us": "looks whether a process has begun to serve",
-    "web/test_heads.py:closed.send": "sends a byte now and then to a real server",
+    "web/test_request_limits.py:closed.send": "sends a byte now and then to a real server",
     "worker/test_worker_fences.py:until": "looks at what a worker with its own beat thread has done",
     "web/watched.py:Watch.look": "measures how late the event loop of a real server is",
     "web/watched.py:watched.asked": "lets that look once more before it tells",

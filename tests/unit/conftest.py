@@ -1,4 +1,4 @@
-"""An app on each store, on a clock that the tests own."""
+"""Fixtures: an app on each store, with a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mainspring.testing.contract.build import NOW
 
 @pytest.fixture(autouse=True)
 def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever runs the tests may have MAINSPRING_* set."""
+    """Removes MAINSPRING_* variables that the environment of the tests may have."""
     for name in os.environ:
         if name.startswith("MAINSPRING_"):
             monkeypatch.delenv(name)
@@ -27,7 +27,7 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def clock() -> VirtualClock:
-    """Noon, until a test moves it."""
+    """A virtual clock at noon; it stands still until a test moves it."""
     return VirtualClock(NOW)
 
 

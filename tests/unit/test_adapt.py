@@ -33,20 +33,20 @@ def minutes(instant: datetime | None) -> float | None:
 
 
 def new(trigger: Any = None, adapt: float = 480, **said: Any) -> Schedule:
-    """Every minute from noon on, up to every eight."""
+    """A schedule that ticks every minute from noon on; its interval may grow to eight minutes."""
     spec = Spec(trigger=trigger or every().minute, task="look", adapt=adapt, **said)
     return create("look", check_spec("look", spec), owner="user", now=NOON)
 
 
 def fire(one: Schedule, now: datetime | None = None) -> Schedule:
-    """One job more, at its time."""
+    """Fires the schedule once, by default when it is due."""
     instant = now or one.due_at
     assert instant is not None
     return plan(one, now=instant, new_job_id=lambda: f"j{one.ticks + 1}").schedule
 
 
 def end(one: Schedule, result: str | None, seconds: float = 1, state: State = State.COMPLETED) -> Schedule:
-    """Its oldest job ends, so many seconds after the last tick."""
+    """Ends the oldest active job, `seconds` after the last tick."""
     assert one.last_run_at is not None
     return after_job_ended(one, one.active[0], state, one.last_run_at + timedelta(seconds=seconds), result)
 
@@ -71,7 +71,7 @@ def run(one: Schedule, *results: str, seconds: float = 1) -> Schedule:
         ("aabab", [1, 2, 4, 5, 6], 7),
     ],
 )
-def test_the_same_result_doubles_the_interval_and_a_change_resets_it(
+def test_adapt_doubles_the_interval_for_the_same_result_and_resets_it_for_another(
     results: str, runs: list[int], next_at: int
 ) -> None:  # fmt: skip
     one, ticks = new(), []
@@ -109,18 +109,18 @@ def test_adapt_ignores_runs_that_did_not_complete(state: State | None) -> None:
     assert run(after, "a").stretch == 4
 
 
-def test_a_change_brings_the_next_tick_after_now_however_long_the_run_took() -> None:
+def test_adapt_reset_sets_the_next_tick_after_now_despite_a_long_run() -> None:
     one = end(fire(run(new(), "a", "a", "a")), "b", seconds=150)
     assert minutes(one.next_run_at) == 11  # 8:00 + 2:30 is past the ticks of minutes 9 and 10
 
 
-def test_a_longer_interval_counts_from_the_tick_of_the_run() -> None:
+def test_a_grown_interval_counts_from_the_tick_of_the_run() -> None:
     one = run(new(), "a")
     one = end(fire(one), "a", seconds=50)
     assert minutes(one.next_run_at) == 4
 
 
-def test_ticks_stay_on_the_grid_of_the_interval() -> None:
+def test_adapt_keeps_ticks_on_multiples_of_the_interval() -> None:
     one = run(new(), *"aaabaabbaaaaab")
     assert one.next_run_at is not None
     assert not (one.next_run_at - NOON) % MINUTE
@@ -166,7 +166,7 @@ def test_preview_shows_the_grown_interval() -> None:
     ("catch_up", "fires", "missed", "next_at"),
     [("latest", [28], 5, 32), ("skip", [], 6, 32), ("all", [8], 0, 12)],
 )
-def test_ticks_missed_are_those_of_the_grown_interval(
+def test_missed_ticks_are_those_of_the_grown_interval(
     catch_up: str, fires: list[int], missed: int, next_at: int
 ) -> None:  # fmt: skip
     one = run(new(catch_up=catch_up), "a", "a", "a")  # next at 8, every 4
@@ -178,13 +178,13 @@ def test_ticks_missed_are_those_of_the_grown_interval(
 
 def test_adapt_keeps_a_tick_that_is_due_when_the_run_ends() -> None:
     one = run(new(overlap="queue"), "a")
-    one = fire(one)  # at 2; that of 3 is due and nobody has looked yet
+    one = fire(one)  # the tick of minute 2; that of minute 3 is due and has not fired
     after = end(one, "a", seconds=75)
     assert (minutes(after.next_run_at), after.stretch) == (3, 2)
     assert minutes(fire(after, at(3.5)).next_run_at) == 4
 
 
-def test_ticks_skipped_by_a_long_run_are_those_of_its_interval() -> None:
+def test_skipped_ticks_are_those_of_the_grown_interval() -> None:
     one = fire(run(new(), "a", "a"))  # at 4, next at 6
     one = fire(one)
     assert (one.skipped, minutes(one.next_run_at)) == (1, 8)
@@ -236,7 +236,7 @@ def test_adapt_of_the_last_run_sets_no_next_tick() -> None:
     assert run(new(max_runs=3), "a", "a", "a").next_run_at is None
 
 
-# when it is changed
+# changes of the schedule
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_adapt_is_reset_by_another_interval() -> None:
     assert (after.stretch, after.digest, minutes(after.next_run_at)) == (1, "", 7)
 
 
-# what is refused
+# refusals
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_http_is_refused_unless_its_host_is_allowed():
     assert not check_url("http://8.8.8.8/", AllowList(["8.8.8.8"])).secure
 
 
-def test_one_private_address_of_a_name_refuses_the_name():
+def test_a_host_with_one_private_address_is_refused():
     to = parse_target("https://example.com/")
     check_addresses(to, [ip_address("8.8.8.8"), ip_address("2606:4700::1")], NOBODY)
     with pytest.raises(BadInput, match=r"example.com is at 10.0.0.1, which is not public \(private\)"):
@@ -145,7 +145,7 @@ def test_the_allow_list_permits_hosts_and_networks():
             check_addresses(parse_target(url), [ip_address("192.168.0.1")], allowed)
 
 
-def test_http_to_a_name_is_checked_on_sending_if_networks_are_allowed():
+def test_http_to_a_host_name_is_checked_on_sending_if_networks_are_allowed():
     allowed = AllowList(["10.0.0.0/8"])
     to = check_url("http://hooks.lan/", allowed)
     check_addresses(to, [ip_address("10.0.0.1")], allowed)

@@ -1,4 +1,4 @@
-"""@app.on(trigger) and the constants of cron: any rule about time schedules a function."""
+"""@app.on(trigger) and the constants of cron: a function can be scheduled with any trigger."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -22,20 +22,20 @@ async def report() -> None: ...
 
 
 @pytest.mark.parametrize("name", CONSTANTS)
-def test_a_constant_is_the_cron_expression_of_its_name(name: str) -> None:
+def test_a_cron_constant_is_the_expression_of_its_name(name: str) -> None:
     assert getattr(cron, name) == cron(CONSTANTS[name])
 
 
-def test_the_table_of_constants_is_complete() -> None:
+def test_the_table_of_cron_constants_is_complete() -> None:
     assert {name for name in vars(type(cron)) if name.isupper()} == set(CONSTANTS)
 
 
 @pytest.mark.parametrize(("name", "macro"), [("HOURLY", "@hourly"), ("DAILY", "@daily"), ("YEARLY", "@yearly")])
-def test_a_constant_ticks_as_its_macro_does(name: str, macro: str) -> None:
+def test_a_cron_constant_has_the_ticks_of_its_macro(name: str, macro: str) -> None:
     assert getattr(cron, name).next(NEW_YEAR) == cron(macro).next(NEW_YEAR)
 
 
-def test_a_constant_may_move_to_another_zone() -> None:
+def test_a_cron_constant_can_be_given_another_zone() -> None:
     assert cron(cron.DAILY, tz="Asia/Tokyo") == Cron(expr="0 0 * * *", tz="Asia/Tokyo")
     assert cron(cron("0 9 * * *", tz="Asia/Tokyo")) == cron("0 9 * * *", tz="Asia/Tokyo")
     app = Mainspring("memory://")
@@ -48,7 +48,7 @@ def test_a_constant_may_move_to_another_zone() -> None:
     [every().day.at("09:00"), every(5).minutes, every("1h30m"), cron("0 9 * * *"), cron.HOURLY, at(NEW_YEAR)],
     ids=lambda trigger: trigger.explain(),
 )
-def test_a_decorator_takes_any_trigger(trigger: Trigger) -> None:
+def test_app_on_accepts_any_trigger(trigger: Trigger) -> None:
     app = Mainspring("memory://")
     task = app.on(trigger, overlap="skip", grace="10m")(report)
     spec = app._declared["report"].spec
@@ -56,7 +56,7 @@ def test_a_decorator_takes_any_trigger(trigger: Trigger) -> None:
     assert app.tasks["report"] is task
 
 
-def test_decorators_with_triggers_stand_above_one_another_and_above_a_task() -> None:
+def test_app_on_decorators_can_be_stacked_on_a_task() -> None:
     app = Mainspring("memory://")
     task = app.task(queue="reports")(report)
     assert app.on(cron.HOURLY, name="often")(app.on(cron.DAILY)(task)) is task
@@ -72,7 +72,7 @@ def test_decorators_with_triggers_stand_above_one_another_and_above_a_task() -> 
         (5, "app.on() takes a trigger, e.g. cron('0 9 * * *'), every(5).minutes or at(…)"),
     ],
 )
-def test_what_is_no_trigger_is_refused_with_the_way_out(given: Any, words: str) -> None:
+def test_app_on_refuses_values_that_are_not_triggers_with_a_suggestion(given: Any, words: str) -> None:
     app = Mainspring("memory://")
     with pytest.raises(BadInput) as refused:
         app.on(given)(report)
@@ -80,7 +80,7 @@ def test_what_is_no_trigger_is_refused_with_the_way_out(given: Any, words: str) 
     assert app.tasks == {}
 
 
-def test_an_interval_without_its_unit_is_refused() -> None:
+def test_app_every_refuses_an_interval_without_a_unit() -> None:
     app: Any = Mainspring("memory://")
     for wrong in (5, "5"):
         with pytest.raises(BadInput, match="give the unit"):
@@ -89,7 +89,7 @@ def test_an_interval_without_its_unit_is_refused() -> None:
         app.every("5m", hours=1)
 
 
-async def test_a_function_runs_by_its_trigger() -> None:
+async def test_a_function_decorated_with_a_trigger_runs_at_its_ticks() -> None:
     app, ran = Mainspring("memory://"), []
 
     @app.on(every().day.at("09:00"))

@@ -1,4 +1,4 @@
-"""Mainspring: its life, its tasks and stubs, and the ways a job comes into the store."""
+"""Mainspring: opening and closing, tasks and stubs, and the ways to enqueue a job."""
 
 import asyncio
 import functools
@@ -37,7 +37,7 @@ MakeApp = Callable[..., Mainspring]
 
 @pytest.fixture
 def bare() -> Mainspring:
-    """For what never reaches a store."""
+    """An app for tests that never use its store."""
     return Mainspring("memory://")
 
 
@@ -49,14 +49,14 @@ async def add_async(a: int, b: int = 2) -> int:
     return a + b
 
 
-# life
+# open and close
 
 
 async def test_an_app_opens_its_store_at_the_first_use(app: Mainspring) -> None:
     assert await app.jobs.list() == []
 
 
-async def test_a_closed_app_takes_no_more_work(app: Mainspring) -> None:
+async def test_enqueue_on_a_closed_app_raises_shutting_down(app: Mainspring) -> None:
     task = app.task(add)
     async with app:
         await task.enqueue(1)
@@ -80,7 +80,7 @@ CALLS: dict[str, Callable[[Mainspring], Any]] = {
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-async def test_everything_that_needs_the_store_says_that_the_app_is_closed(
+async def test_every_store_call_of_a_closed_app_raises_shutting_down(
     app: Mainspring, call: Callable[[Mainspring], Any]
 ) -> None:
     app.task(add)
@@ -89,7 +89,7 @@ async def test_everything_that_needs_the_store_says_that_the_app_is_closed(
         await call(app)
 
 
-async def test_a_closed_app_opens_again_with_all_its_jobs(app: Mainspring) -> None:
+async def test_a_closed_app_can_be_reopened_with_all_its_jobs(app: Mainspring) -> None:
     task = app.task(add)
     async with app:
         job = await task.enqueue(1)
@@ -98,12 +98,12 @@ async def test_a_closed_app_opens_again_with_all_its_jobs(app: Mainspring) -> No
         assert await app.drain() == 1
 
 
-async def test_closing_twice_or_before_opening_is_no_error(app: Mainspring) -> None:
+async def test_closing_an_app_twice_or_before_opening_is_no_error(app: Mainspring) -> None:
     await app.close()
     await app.close()
 
 
-def test_one_app_serves_one_event_loop_after_the_other(app: Mainspring) -> None:
+def test_an_app_can_be_used_in_successive_event_loops(app: Mainspring) -> None:
     task = app.task(add)
     job = asyncio.run(task.enqueue(1))
     assert asyncio.run(app.jobs.get(job.id)).id == job.id
@@ -114,7 +114,7 @@ def lanes() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name in ("mainspring-writer", "mainspring-reader")}
 
 
-def test_closing_ends_the_stores_threads_also_when_the_loop_that_opened_it_is_gone(tmp_path: Path) -> None:
+def test_close_ends_the_threads_of_a_store_opened_by_a_closed_event_loop(tmp_path: Path) -> None:
     before = lanes()
     app = Mainspring(f"sqlite:///{tmp_path}/jobs.db")
     asyncio.run(app.jobs.list())
@@ -131,7 +131,7 @@ async def test_two_apps_on_one_store_see_the_same_jobs(make_app: MakeApp) -> Non
 
 
 @pytest.mark.parametrize("target", [-1, True, "1", 1.5])
-async def test_a_schema_version_that_is_none_is_refused(app: Mainspring, target: Any) -> None:
+async def test_migrate_refuses_an_invalid_schema_version(app: Mainspring, target: Any) -> None:
     with pytest.raises(BadSetting) as refused:
         await app.migrate(target)
     assert str(refused.value) == f"a schema version is a whole number, got {target!r}"
@@ -166,28 +166,28 @@ async def test_calling_an_async_task_is_awaited_like_its_function(bare: Mainspri
 
 
 @pytest.mark.parametrize("register", ["task", "stub"])
-def test_a_name_is_registered_once(bare: Mainspring, register: str) -> None:
+def test_a_task_name_cannot_be_registered_twice(bare: Mainspring, register: str) -> None:
     bare.task(add)
     with pytest.raises(BadTask) as refused:
         getattr(bare, register)(add)
     assert str(refused.value) == "a task named 'add' is registered already; give this one another name="
 
 
-def test_a_refused_task_leaves_the_name_free(bare: Mainspring) -> None:
+def test_a_refused_task_leaves_its_name_free(bare: Mainspring) -> None:
     with pytest.raises(BadInput):
         bare.task(priority="high")(add)
     assert bare.task(add).name == "add"
 
 
 @pytest.mark.parametrize("thing", [5, "mail", ["add"]])
-def test_what_cannot_be_called_is_no_task(bare: Mainspring, thing: Any) -> None:
+def test_a_task_that_is_not_callable_is_refused(bare: Mainspring, thing: Any) -> None:
     with pytest.raises(BadTask) as refused:
         bare.task(thing)
     assert str(refused.value) == f"@app.task takes a function, got {thing!r}; options go by name: @app.task(queue=…)"
 
 
 @pytest.mark.parametrize("name", [" mail", "mail ", "a\nb", "a\x00b", "x" * 201, "\ud800"])
-def test_a_name_that_no_store_can_hold_is_refused(bare: Mainspring, name: str) -> None:
+def test_a_task_name_that_cannot_be_stored_is_refused(bare: Mainspring, name: str) -> None:
     with pytest.raises(BadInput, match=r"^a task name is 1 to 200 printable characters without spaces around, got "):
         bare.task(name=name)(add)
 
@@ -207,7 +207,7 @@ async def test_a_lambda_with_a_name_is_a_task(app: Mainspring) -> None:
     assert await job.result() == "called"
 
 
-def test_a_lambda_without_a_name_is_refused_with_the_way_out(bare: Mainspring) -> None:
+def test_a_lambda_without_a_name_is_refused_with_a_remedy(bare: Mainspring) -> None:
     with pytest.raises(BadTask, match="name="):
         bare.task(lambda: None)
 
@@ -284,13 +284,13 @@ async def test_an_enqueued_job_can_be_claimed_at_once(app: Mainspring) -> None:
     assert await app.drain() == 1
 
 
-async def test_ids_are_in_the_order_of_time(app: Mainspring) -> None:
+async def test_job_ids_increase_in_order_of_enqueue(app: Mainspring) -> None:
     task = app.task(add)
     ids = [(await task.enqueue(n)).id for n in range(20)]
     assert ids == sorted(ids)
 
 
-async def test_a_job_for_later_never_runs_before_its_instant(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_delayed_job_never_runs_before_its_run_at(app: Mainspring, clock: VirtualClock) -> None:
     job = await app.task(add).using(delay=60).enqueue(1)
     clock.advance(seconds=59.999999)
     assert await app.drain() == 0
@@ -299,24 +299,24 @@ async def test_a_job_for_later_never_runs_before_its_instant(app: Mainspring, cl
     assert (await job.job()).started_at == NOW + timedelta(seconds=60)
 
 
-async def test_a_job_for_an_instant_that_has_passed_is_due_at_once(app: Mainspring) -> None:
+async def test_a_job_with_a_past_run_at_is_due_at_once(app: Mainspring) -> None:
     await app.task(add).using(run_at=NOW - timedelta(days=365)).enqueue(1)
     assert await app.drain() == 1
 
 
-async def test_arguments_that_do_not_fit_are_refused_before_anything_is_written(app: Mainspring) -> None:
+async def test_enqueue_refuses_arguments_of_wrong_types_and_writes_nothing(app: Mainspring) -> None:
     with pytest.raises(BadPayload, match="arguments of task 'add' do not fit: Expected `int`, got `str`"):
         await app.task(add).enqueue("one")
     assert await app.jobs.list() == []
 
 
-async def test_a_smaller_limit_for_arguments_counts(make_app: MakeApp) -> None:
+async def test_payload_limit_setting_limits_the_arguments_of_a_job(make_app: MakeApp) -> None:
     app = make_app(payload_limit=10)
     with pytest.raises(BadPayload, match=r"the limit is 10 \(payload_limit\)"):
         await app.task(lambda text: text, name="echo").enqueue("0123456789")
 
 
-async def test_whoever_listens_hears_of_every_job_that_was_stored(app: Mainspring) -> None:
+async def test_job_enqueued_event_is_emitted_for_new_and_duplicate_jobs(app: Mainspring) -> None:
     heard: list[JobEnqueued] = []
     app.events.subscribe(JobEnqueued, heard.append)
     task = app.task(add).using(queue="mail", unique_key="one")
@@ -332,13 +332,13 @@ async def test_whoever_listens_hears_of_every_job_that_was_stored(app: Mainsprin
 # by name
 
 
-async def test_a_known_name_is_the_task_itself(app: Mainspring) -> None:
+async def test_enqueue_by_name_uses_the_options_of_a_registered_task(app: Mainspring) -> None:
     app.task(queue="mail", priority=7)(add)
     job = await (await app.enqueue("add", a=1)).job()
     assert (job.queue, job.priority, job.payload) == ("mail", 7, '{"a":1}')
 
 
-async def test_a_known_name_checks_its_arguments(app: Mainspring) -> None:
+async def test_enqueue_by_name_checks_the_arguments_of_a_registered_task(app: Mainspring) -> None:
     app.task(add)
     with pytest.raises(BadPayload, match="task 'add' has no argument 'c'"):
         await app.enqueue("add", a=1, c=3)
@@ -351,7 +351,9 @@ async def test_a_known_name_checks_its_arguments(app: Mainspring) -> None:
         ("xyz", "no task 'xyz' is registered in this app; known: add, send_email"),
     ],
 )
-async def test_an_unknown_name_is_refused_with_a_suggestion(app: Mainspring, name: str, message: str) -> None:
+async def test_enqueue_by_name_refuses_an_unknown_task_with_a_suggestion(
+    app: Mainspring, name: str, message: str
+) -> None:
     app.task(add)
     app.task(name="send_email")(add)
     with pytest.raises(UnknownTask) as refused:
@@ -361,7 +363,7 @@ async def test_an_unknown_name_is_refused_with_a_suggestion(app: Mainspring, nam
     assert await app.jobs.list() == []
 
 
-async def test_a_client_without_tasks_sends_by_name_and_a_worker_runs_it(make_app: MakeApp) -> None:
+async def test_a_job_enqueued_by_name_by_a_client_without_tasks_is_run_by_a_worker(make_app: MakeApp) -> None:
     client, server = make_app(), make_app()
     job = await client.enqueue("add", a=1, b=5)
     server.task(add)
@@ -370,12 +372,12 @@ async def test_a_client_without_tasks_sends_by_name_and_a_worker_runs_it(make_ap
 
 
 @pytest.mark.parametrize("name", ["", " add", "a\nb", 5])
-async def test_a_client_refuses_a_name_that_can_be_no_tasks(app: Mainspring, name: Any) -> None:
+async def test_enqueue_by_name_refuses_an_invalid_task_name(app: Mainspring, name: Any) -> None:
     with pytest.raises(BadInput, match="a task name is 1 to 200 printable characters"):
         await app.enqueue(name)
 
 
-async def test_a_client_refuses_what_cannot_be_sent(app: Mainspring) -> None:
+async def test_enqueue_by_name_refuses_an_argument_that_cannot_be_encoded(app: Mainspring) -> None:
     with pytest.raises(BadPayload, match="argument 'a' of task 'add' cannot be sent: object is not a type"):
         await app.enqueue("add", a=object())
 
@@ -420,7 +422,7 @@ def unreachable(a: int, b: int = 2) -> int:
     raise AssertionError("a stub's body never runs")
 
 
-async def test_a_stub_makes_jobs_that_the_real_task_runs(make_app: MakeApp) -> None:
+async def test_a_job_of_a_stub_is_run_by_the_real_task(make_app: MakeApp) -> None:
     web, server = make_app(), make_app()
     job = await web.stub(name="add")(unreachable).enqueue(1, b=5)
     server.task(add)
@@ -428,7 +430,7 @@ async def test_a_stub_makes_jobs_that_the_real_task_runs(make_app: MakeApp) -> N
     assert await job.result() == 6
 
 
-async def test_a_stub_checks_the_call_like_the_task_itself(app: Mainspring) -> None:
+async def test_a_stub_checks_arguments_like_its_task(app: Mainspring) -> None:
     with pytest.raises(BadPayload, match="arguments of task 'add' do not fit: Expected `int`, got `str`"):
         await app.stub(name="add")(unreachable).enqueue("one")
 
@@ -448,20 +450,20 @@ async def test_a_stubs_result_is_typed_by_its_annotation(make_app: MakeApp) -> N
     assert await job.result() == NOW + timedelta(days=1)
 
 
-def test_an_app_of_stubs_has_nothing_for_a_worker_to_run(bare: Mainspring) -> None:
+def test_a_worker_of_an_app_with_only_stubs_is_refused(bare: Mainspring) -> None:
     bare.stub(add)
     with pytest.raises(BadInput) as refused:
         bare.worker()
     assert str(refused.value).startswith("this app has no tasks, so a worker would have nothing to run")
 
 
-async def test_a_worker_leaves_the_jobs_of_its_stubs_to_others(app: Mainspring) -> None:
+async def test_a_worker_does_not_run_jobs_of_its_stubs(app: Mainspring) -> None:
     app.task(add)
     await app.stub(name="elsewhere")(unreachable).enqueue(1)
     assert await app.drain() == 0
 
 
-async def test_a_stubs_options_travel_with_the_job(app: Mainspring) -> None:
+async def test_options_of_a_stub_are_stored_with_the_job(app: Mainspring) -> None:
     stub = app.stub(
         name="add", queue="mail", priority=3, timeout=60, max_retries=7, backoff=Backoff.constant(5), tags=["a"],
         metadata={"k": 1}, expires=600, unique_key="one",
@@ -473,14 +475,14 @@ async def test_a_stubs_options_travel_with_the_job(app: Mainspring) -> None:
     assert (job.expires_at, job.unique_key) == (NOW + timedelta(seconds=600), "one")
 
 
-async def test_a_tasks_own_rules_do_not_travel_so_that_a_deploy_can_change_them(app: Mainspring) -> None:
+async def test_timeout_retries_and_backoff_of_a_task_are_not_stored_with_the_job(app: Mainspring) -> None:
     task = app.task(timeout=60, max_retries=7, backoff=Backoff.constant(5))(add)
     job = await (await task.enqueue(1)).job()
     assert (job.max_retries, job.backoff) == (None, None)
     assert not job.timeout
 
 
-async def test_a_stubs_retries_count_more_than_the_tasks(make_app: MakeApp) -> None:
+async def test_max_retries_of_a_stub_override_those_of_the_task(make_app: MakeApp) -> None:
     web, server = make_app(), make_app()
     job = await web.stub(name="fail", max_retries=0)(unreachable).enqueue(1)
 
@@ -492,10 +494,10 @@ async def test_a_stubs_retries_count_more_than_the_tasks(make_app: MakeApp) -> N
     assert (await job.job()).state is State.DEAD
 
 
-# many at once
+# enqueue_many
 
 
-async def test_many_jobs_come_back_as_handles_in_order(app: Mainspring) -> None:
+async def test_enqueue_many_returns_handles_in_order(app: Mainspring) -> None:
     one, other = app.task(add), app.task(name="other", queue="mail")(add)
     handles = await app.enqueue_many((one if n % 2 else other).job(n) for n in range(300))
     records = {job.id: job for job in await app.jobs.list(limit=1000)}
@@ -503,11 +505,11 @@ async def test_many_jobs_come_back_as_handles_in_order(app: Mainspring) -> None:
     assert [records[handle.id].queue for handle in handles[:2]] == ["mail", "default"]
 
 
-async def test_no_jobs_are_no_error(app: Mainspring) -> None:
+async def test_enqueue_many_of_no_jobs_is_no_error(app: Mainspring) -> None:
     assert await app.enqueue_many([]) == []
 
 
-async def test_one_that_meets_its_key_leaves_none_of_them_behind(app: Mainspring) -> None:
+async def test_enqueue_many_stores_nothing_if_one_key_is_held(app: Mainspring) -> None:
     task = app.task(add)
     held = await task.using(unique_key="taken").enqueue(0)
     picky = task.using(unique_key="taken", on_conflict="raise")
@@ -517,7 +519,7 @@ async def test_one_that_meets_its_key_leaves_none_of_them_behind(app: Mainspring
     assert [job.id for job in await app.jobs.list()] == [held.id]
 
 
-async def test_one_whose_arguments_do_not_fit_leaves_none_of_them_behind(app: Mainspring) -> None:
+async def test_enqueue_many_stores_nothing_if_one_job_has_arguments_of_wrong_types(app: Mainspring) -> None:
     task = app.task(add)
     with pytest.raises(BadPayload):
         await app.enqueue_many(task.job(value) for value in (1, 2, "three", 4))
@@ -525,7 +527,7 @@ async def test_one_whose_arguments_do_not_fit_leaves_none_of_them_behind(app: Ma
 
 
 @pytest.mark.parametrize("thing", [5, None, "add", {"a": 1}, add])
-async def test_what_is_no_job_is_refused_and_leaves_none_of_them_behind(app: Mainspring, thing: Any) -> None:
+async def test_enqueue_many_stores_nothing_if_one_item_is_not_a_job(app: Mainspring, thing: Any) -> None:
     task = app.task(add)
     with pytest.raises(BadInput) as refused:
         await app.enqueue_many([task.job(1), thing])
@@ -533,8 +535,8 @@ async def test_what_is_no_job_is_refused_and_leaves_none_of_them_behind(app: Mai
     assert await app.jobs.list() == []
 
 
-async def test_the_same_jobs_sent_twice_are_stored_once(app: Mainspring) -> None:
-    """After a lost reply the caller may send them again."""
+async def test_enqueue_many_is_idempotent(app: Mainspring) -> None:
+    """The caller may send the same jobs again after a lost reply."""
     task = app.task(add)
     jobs = [task.job(n) for n in range(5)]
     first, again = await app.enqueue_many(jobs), await app.enqueue_many(jobs)
@@ -542,7 +544,7 @@ async def test_the_same_jobs_sent_twice_are_stored_once(app: Mainspring) -> None
     assert len(await app.jobs.list()) == 5
 
 
-async def test_the_same_key_twice_in_one_batch_is_one_job(app: Mainspring) -> None:
+async def test_enqueue_many_makes_one_job_of_a_repeated_key(app: Mainspring) -> None:
     task = app.task(add).using(unique_key="one")
     first, second = await app.enqueue_many([task.job(1), task.job(2)])
     assert (first.id, first.status, second.status) == (second.id, "new", "duplicate")
@@ -563,14 +565,14 @@ async def test_the_same_key_twice_in_one_batch_is_one_job(app: Mainspring) -> No
         ({"concurrency": 0}, "concurrency must be a whole number of at least 1, got 0"),
     ],
 )
-def test_a_worker_that_makes_no_sense_is_refused(bare: Mainspring, given: dict[str, Any], message: str) -> None:
+def test_invalid_worker_options_are_refused(bare: Mainspring, given: dict[str, Any], message: str) -> None:
     bare.task(add)
     with pytest.raises(BadInput) as refused:
         bare.worker(**given)
     assert str(refused.value) == message
 
 
-async def test_draining_some_queues_leaves_the_others_alone(app: Mainspring) -> None:
+async def test_drain_of_some_queues_leaves_other_queues_alone(app: Mainspring) -> None:
     task = app.task(add)
     await task.enqueue(1)
     await task.using(queue="mail").enqueue(2)
@@ -578,15 +580,15 @@ async def test_draining_some_queues_leaves_the_others_alone(app: Mainspring) -> 
     assert [job.queue for job in await app.jobs.list(Filter(states=("pending",)))] == ["default"]
 
 
-# the whole
+# errors and records
 
 
-def test_every_error_is_one_of_ours(bare: Mainspring) -> None:
+def test_every_error_is_a_mainspring_error(bare: Mainspring) -> None:
     for kind in (BadInput, BadTask, BadPayload, UnknownTask, JobNotFound, JobExists, ShuttingDown):
         assert issubclass(kind, MainspringError)
 
 
-def test_the_record_of_a_job_cannot_be_changed() -> None:
+def test_a_job_record_is_immutable() -> None:
     job = Job(id="i", task="t", payload="{}", queue="q", priority=0, state=State.PENDING, run_at=NOW, created_at=NOW)
     with pytest.raises(AttributeError):
         job.state = State.DEAD  # type: ignore[misc]

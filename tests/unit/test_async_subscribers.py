@@ -54,12 +54,12 @@ async def test_events_reach_a_coroutine_subscriber_in_order_and_one_at_a_time() 
     bus.subscribe(WorkerStarted, act)
     for n in range(100):
         bus.emit(started(str(n)))
-    assert seen == []  # the code that emits does not wait
+    assert seen == []  # emit does not wait for the subscriber
     await bus.flush()
     assert seen == [str(n) for n in range(100)]
 
 
-async def test_other_tasks_have_their_turn_while_a_coroutine_subscriber_that_never_waits_is_busy() -> None:
+async def test_a_coroutine_subscriber_that_never_waits_does_not_starve_other_tasks() -> None:
     bus, seen, turns = Bus(), list[str](), list[int]()
 
     async def act(event: WorkerStarted) -> None:
@@ -113,10 +113,10 @@ async def test_events_beyond_the_limit_are_dropped_and_counted(
     await bus.flush()
     assert seen == [str(n) for n in range(10)]
     assert counted(meter, "EventsDropped") == 20
-    assert caplog.text.count("events beyond the limit are dropped") == 1  # not one line for each
+    assert caplog.text.count("events beyond the limit are dropped") == 1  # logged once, not once per event
 
 
-async def test_flush_gives_up_a_subscriber_that_does_not_end(meter: Counters) -> None:
+async def test_flush_cancels_a_subscriber_that_does_not_end(meter: Counters) -> None:
     bus, cancelled = Bus(), []
 
     async def act(event: WorkerStarted) -> None:
@@ -136,7 +136,7 @@ async def test_flush_gives_up_a_subscriber_that_does_not_end(meter: Counters) ->
     await bus.flush(timeout=0.05)  # nothing is left
 
 
-async def test_a_coroutine_subscriber_may_leave() -> None:
+async def test_an_unsubscribed_coroutine_receives_no_events() -> None:
     bus, seen = Bus(), []
 
     async def act(event: WorkerStarted) -> None:
@@ -150,7 +150,7 @@ async def test_a_coroutine_subscriber_may_leave() -> None:
     assert not bus.wants(WorkerStarted)
 
 
-async def test_an_app_that_closes_delivers_what_has_happened(live: Mainspring) -> None:
+async def test_closing_an_app_delivers_pending_events_to_coroutine_subscribers(live: Mainspring) -> None:
     seen: list[str] = []
 
     @live.task
@@ -168,7 +168,7 @@ async def test_an_app_that_closes_delivers_what_has_happened(live: Mainspring) -
     assert sorted(seen) == sorted(ids)
 
 
-async def test_an_app_that_closes_waits_for_a_coroutine_subscriber_at_work(live: Mainspring) -> None:
+async def test_closing_an_app_waits_for_a_busy_coroutine_subscriber(live: Mainspring) -> None:
     seen: list[str] = []
 
     @live.on(WorkerStarted)
@@ -184,7 +184,7 @@ async def test_an_app_that_closes_waits_for_a_coroutine_subscriber_at_work(live:
     assert seen == [str(n) for n in range(20)]
 
 
-async def test_a_subscriber_has_not_the_context_of_the_run(app: Mainspring) -> None:
+async def test_a_coroutine_subscriber_does_not_run_in_the_context_of_a_run(app: Mainspring) -> None:
     seen: list[object] = []
 
     @app.task
@@ -203,17 +203,17 @@ async def test_a_subscriber_has_not_the_context_of_the_run(app: Mainspring) -> N
 
 
 @pytest.mark.parametrize("kind", [5, int, "JobEnded"])
-def test_a_subscription_to_what_is_no_event_is_refused(kind: Any) -> None:
+def test_app_on_refuses_a_class_that_is_not_an_event(kind: Any) -> None:
     with pytest.raises(BadInput, match=r"a kind of event|takes a trigger"):
         Mainspring("memory://").on(kind)(print)
 
 
-def test_options_of_schedules_are_refused_on_a_subscription() -> None:
+def test_app_on_refuses_schedule_options_for_an_event() -> None:
     with pytest.raises(BadInput, match=r"app.on\(JobEnded\) takes no options: those are for schedules"):
         Mainspring("memory://").on(JobEnded, overlap="skip")  # type: ignore[call-overload]
 
 
-async def test_an_event_carries_the_duration_of_its_run(app: Mainspring, clock: VirtualClock) -> None:
+async def test_job_ended_event_has_the_duration_of_the_run(app: Mainspring, clock: VirtualClock) -> None:
     seen: list[JobEnded] = []
     app.on(JobEnded)(seen.append)
 
@@ -236,7 +236,7 @@ async def test_an_event_carries_the_duration_of_its_run(app: Mainspring, clock: 
     assert lost.duration == timedelta(seconds=95)
 
 
-async def test_a_worker_knows_the_jobs_it_runs(live: Mainspring) -> None:
+async def test_worker_running_lists_the_jobs_that_it_runs(live: Mainspring) -> None:
     go, begun = asyncio.Event(), asyncio.Event()
 
     @live.task
@@ -257,7 +257,7 @@ async def test_a_worker_knows_the_jobs_it_runs(live: Mainspring) -> None:
         assert worker.running == []
 
 
-async def test_the_list_of_workers_has_how_many_jobs_each_runs(live: Mainspring) -> None:
+async def test_workers_list_has_the_number_of_running_jobs(live: Mainspring) -> None:
     go, begun = asyncio.Event(), asyncio.Event()
 
     @live.task
@@ -274,7 +274,7 @@ async def test_the_list_of_workers_has_how_many_jobs_each_runs(live: Mainspring)
         go.set()
 
 
-def test_a_trigger_on_is_still_an_event_when_it_is_a_class() -> None:
+def test_app_on_accepts_both_events_and_triggers() -> None:
     app = Mainspring("memory://")
     seen: list[Event] = []
     app.on(JobStarted)(seen.append)

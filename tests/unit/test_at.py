@@ -81,7 +81,7 @@ def test_at_refuses_a_time_beyond_the_calendar(say: Callable[[], Any]) -> None:
         say()
 
 
-def test_at_explains_itself() -> None:
+def test_at_is_explained_in_words() -> None:
     assert at("2030-01-01T09:00", tz="Europe/London").explain() == "once, on 1 January 2030 at 09:00, Europe/London"
     assert at(NINE).explain() == "once, on 1 January 2030 at 09:00, UTC"
 

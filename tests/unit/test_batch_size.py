@@ -15,7 +15,7 @@ def job(size: int = 0) -> Job:
     return replace(made, metadata={"old": "x" * size}) if size else made
 
 
-def test_a_batch_of_small_jobs_grows_to_the_most() -> None:
+def test_batch_size_of_small_jobs_grows_to_its_maximum() -> None:
     size = BatchSize(500)
     seen = [size.jobs]
     for _ in range(4):
@@ -24,7 +24,7 @@ def test_a_batch_of_small_jobs_grows_to_the_most() -> None:
     assert seen == [FIRST_JOBS, GROWTH_FACTOR * FIRST_JOBS, GROWTH_FACTOR**2 * FIRST_JOBS, 500, 500]
 
 
-def test_a_batch_of_large_jobs_shrinks_to_one() -> None:
+def test_batch_size_of_large_jobs_shrinks_to_one() -> None:
     size, large = BatchSize(500), job(BATCH_BYTES)
     for _ in range(6):
         size.learn([large] * size.jobs)

@@ -1,4 +1,4 @@
-"""The table of bounds in docs/security.md says what the code says."""
+"""The table of bounds in docs/security.md has the values of the code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PAGE_OF_DOCS = Path(__file__).parents[2] / "docs" / "security.md"
 
 
 def longest(annotated: object) -> int:
-    """What a kind of value says of its length."""
+    """The max_length of an annotated type."""
     return next(one.max_length for one in annotated.__metadata__ if one.max_length is not None)  # type: ignore[attr-defined]
 
 
@@ -94,7 +94,7 @@ def rows() -> dict[str, str]:
     return {what: bound.split()[0].strip(",") for what, bound, *_ in cells}
 
 
-def test_each_row_of_the_table_has_the_number_of_the_code() -> None:
+def test_the_table_of_bounds_in_the_documentation_matches_the_code() -> None:
     found = rows()
     assert {what: found.get(what) for what in BOUNDS} == {what: f"{bound:,.0f}" for what, bound in BOUNDS.items()}
     assert set(found) == set(BOUNDS)

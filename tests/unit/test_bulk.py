@@ -30,7 +30,7 @@ async def fill(app: Mainspring, count: int) -> list[str]:
 
 
 def heard(app: Mainspring) -> list[int]:
-    """How many jobs each JobsChanged has told of."""
+    """Returns a list that gets the number of jobs of each JobsChanged event."""
     counts: list[int] = []
     app.events.subscribe(JobsChanged, lambda event: counts.append(len(event.ids)))
     return counts
@@ -43,7 +43,7 @@ async def test_each_step_of_a_bulk_change_emits_an_event(app: Mainspring) -> Non
     assert (len(changed.done), told) == (1200, [50, 100, 200, 400, 450])
 
 
-def test_steps_of_a_bulk_change_shrink_while_they_take_long_and_grow_while_they_do_not() -> None:
+def test_bulk_steps_shrink_when_slow_and_grow_when_fast() -> None:
     clock = VirtualClock()
     steps, sizes = BulkSteps(clock, 1000), list[int]()
     for seconds in (0.2, 0.2, 0.2, 0.04, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0):
@@ -54,7 +54,7 @@ def test_steps_of_a_bulk_change_shrink_while_they_take_long_and_grow_while_they_
     assert (steps.begin(10_000), steps.begin(7)) == (1000, 7)
 
 
-async def test_changes_made_before_the_store_failed_are_reported(
+async def test_a_bulk_change_that_fails_emits_events_for_the_jobs_changed_before(
     app: Mainspring, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fill(app, 1200)
@@ -71,7 +71,7 @@ async def test_changes_made_before_the_store_failed_are_reported(
     assert told == [50]
 
 
-async def test_jobs_named_by_id_are_changed_though_their_clock_was_ahead(app: Mainspring, store: Store) -> None:
+async def test_a_job_created_in_the_future_is_changed_by_id_but_not_by_filter(app: Mainspring, store: Store) -> None:
     await app.opened()
     ahead = NOW + timedelta(seconds=5)
     await store.enqueue([NewJob(id="early", task="work", payload="{}", run_at=NOW)], now=ahead)
@@ -80,7 +80,7 @@ async def test_jobs_named_by_id_are_changed_though_their_clock_was_ahead(app: Ma
     assert (await app.jobs.update(Filter(ids=("early",)), arguments={"a": 1})).done == ["early"]
 
 
-async def test_new_arguments_that_do_not_fit_one_job_are_refused_for_that_one(app: Mainspring) -> None:
+async def test_a_bulk_edit_refuses_only_jobs_whose_task_does_not_accept_the_arguments(app: Mainspring) -> None:
     first, second = await fill(app, 2)
     await app.jobs.update(first, arguments={"a": 7})
     other = await app.task(name="other")(lambda b=0: b).enqueue()
@@ -91,7 +91,7 @@ async def test_new_arguments_that_do_not_fit_one_job_are_refused_for_that_one(ap
     assert (await app.jobs.get(first)).payload == '{"a":7}'
 
 
-async def test_a_payload_that_cannot_be_read_is_replaced_by_the_new_arguments(app: Mainspring, store: Store) -> None:
+async def test_update_replaces_a_payload_that_cannot_be_decoded(app: Mainspring, store: Store) -> None:
     app.task(work)
     await app.opened()
     await store.enqueue([NewJob(id="torn", task="work", payload="{torn")], now=NOW)
@@ -120,7 +120,7 @@ async def test_a_cursor_of_another_sort_is_refused(app: Mainspring, sort: str) -
         await app.jobs.list(limit=1, after=page.next, sort=sort)  # type: ignore[arg-type]
 
 
-# workers by name
+# workers by id
 
 
 async def crew(store: Store, clock: VirtualClock, *ids: str) -> None:
@@ -138,33 +138,33 @@ def names(app: Mainspring, store: Store, clock: VirtualClock) -> Callable[..., o
     return begin
 
 
-async def test_a_worker_is_found_by_the_beginning_of_its_id(app: Mainspring, names) -> None:
+async def test_a_worker_is_found_by_a_prefix_of_its_id(app: Mainspring, names) -> None:
     await names("web-1-aa", "web-10-bb", "mail-2-cc")
     assert (await app.workers.get("mail")).info.id == "mail-2-cc"
     assert (await app.workers.get("web-1-aa")).info.id == "web-1-aa"
 
 
-async def test_a_beginning_that_fits_several_names_those(app: Mainspring, names) -> None:
+async def test_an_ambiguous_worker_id_prefix_is_refused_with_the_matching_workers(app: Mainspring, names) -> None:
     await names("web-1-aa", "web-10-bb", "mail-2-cc")
     with pytest.raises(BadInput) as refused:
         await app.workers.get("web-1")
     assert str(refused.value) == "the ids of 2 live workers begin with 'web-1': web-1-aa, web-10-bb"
 
 
-async def test_an_unknown_worker_is_refused_with_some_live_ones(app: Mainspring, names) -> None:
+async def test_an_unknown_worker_is_refused_with_a_list_of_live_workers(app: Mainspring, names) -> None:
     await names(*(f"w{n:02}" for n in range(12)))
     with pytest.raises(BadInput, match=r"no live worker is called 'x' \(alive: w00, .*, w09 and 2 more\)"):
         await app.workers.drain("x")
 
 
-async def test_no_name_is_no_worker_even_if_there_is_only_one(app: Mainspring, names) -> None:
+async def test_an_empty_worker_id_is_refused(app: Mainspring, names) -> None:
     await names("only")
     with pytest.raises(BadInput, match="no live worker is called ''"):
         await app.workers.drain("")
     assert not (await app.workers.get("only")).orders.drained
 
 
-def test_new_arguments_go_to_the_store_in_lots_of_bounded_size() -> None:
+def test_updates_are_split_into_batches_of_bounded_size() -> None:
     sizes = [10, 10, MAX_EDITED_CHARACTERS, 10, MAX_EDITED_CHARACTERS - 10, 5 * MAX_EDITED_CHARACTERS, 10]
     updates = {str(n): Update(payload="x" * size) for n, size in enumerate(sizes)}
     assert [list(lot) for lot in in_batches(updates)] == [["0", "1"], ["2"], ["3", "4"], ["5"], ["6"]]

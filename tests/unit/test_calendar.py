@@ -15,7 +15,7 @@ from mainspring.trigger import Calendar, Trigger, every
 NOON = datetime(2026, 3, 28, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
-# Each with days around which its clocks change: by an hour, half an hour, at midnight, over the date line.
+# Zones, each with days around which its clocks change: by an hour, half an hour, at midnight, over the date line.
 CHANGES = {
     "Europe/Berlin": (date(2026, 3, 29), date(2026, 10, 25)),
     "Europe/London": (date(2026, 3, 29), date(2026, 10, 25)),
@@ -49,13 +49,13 @@ def on_day(rule: Calendar, day: date) -> bool:
 
 @cache
 def minutes(tz: str, start: datetime, end: datetime) -> list[tuple[datetime, datetime]]:
-    """Every minute, and what the clock on the wall shows then."""
+    """Every minute of the range, with its wall-clock time."""
     zone, all_of_them = ZoneInfo(tz), (start + n * MINUTE for n in range((end - start) // MINUTE + 1))
     return [(at, at.astimezone(zone).replace(tzinfo=None, fold=0)) for at in all_of_them]
 
 
 def slow(rule: Calendar, start: datetime, end: datetime) -> list[datetime]:
-    """Looks at the wall clock every minute, and at what it jumped over since the last."""
+    """Checks the wall-clock time of every minute, and the times skipped since the minute before."""
     found, shown = set(), set()
     before = start.astimezone(ZoneInfo(rule.tz)).replace(tzinfo=None) - MINUTE
     wanted = [time.fromisoformat(text) for text in rule.times]
@@ -79,14 +79,14 @@ def slow(rule: Calendar, start: datetime, end: datetime) -> list[datetime]:
 
 @settings(max_examples=100, deadline=None)
 @given(places, rules, texts, st.booleans(), st.integers(0, 4 * 24 * 60))
-def test_ticks_are_those_of_a_slow_evaluator(
+def test_calendar_agrees_with_the_slow_evaluator_around_clock_changes(
     place: tuple[str, date], days: dict[str, int], times: list[str], anchored: bool, later: int
 ) -> None:
     tz, day = place
     rule = Calendar(**days, times=tuple(times), tz=tz, anchor=day - DAY if anchored else None)  # type: ignore[arg-type]
     start = datetime.combine(day - 3 * DAY, time(0), UTC)
     ticks = slow(rule, start, start + 8 * DAY)
-    after = start + DAY + later * MINUTE  # whatever the second pass remembers is older than that by a day
+    after = start + DAY + later * MINUTE  # a day after `start`, so that repeated times before it are known
     expected = next((tick for tick in ticks if tick > after), None)
     found = rule.next(after)
     assert found is not None
@@ -96,7 +96,7 @@ def test_ticks_are_those_of_a_slow_evaluator(
 
 @settings(max_examples=100, deadline=None)
 @given(places, rules, texts, st.integers(0, 8 * 24 * 3600), st.integers(0, 30 * 24 * 3600), st.integers(0, 20))
-def test_count_and_latest_agree_with_walking(
+def test_count_and_latest_agree_with_next(
     place: tuple[str, date], days: dict[str, int], times: list[str], start: int, length: int, limit: int
 ) -> None:
     rule = Calendar(**days, times=tuple(times), tz=place[0])  # type: ignore[arg-type]
@@ -119,29 +119,29 @@ def test_wall_clock_time_is_kept_when_the_clocks_change() -> None:
     assert local(rule, 3, NOON - DAY) == ["28 09:00 CET", "29 09:00 CEST", "30 09:00 CEST"]
 
 
-def test_a_time_that_is_skipped_comes_once_right_after_the_gap() -> None:
+def test_a_skipped_time_ticks_once_right_after_the_gap() -> None:
     rule = every().day.at("02:15", "02:30", tz="Europe/Berlin")
     assert local(rule, 3, NOON) == ["29 03:00 CEST", "30 02:15 CEST", "30 02:30 CEST"]
 
 
-def test_a_time_that_comes_twice_runs_the_first_time_also_seen_from_the_second() -> None:
+def test_a_repeated_time_ticks_only_the_first_time() -> None:
     rule = every().day.at("02:30", tz="Europe/Berlin")
     assert local(rule, 2, datetime(2026, 10, 24, 12, tzinfo=UTC)) == ["25 02:30 CEST", "26 02:30 CET"]
     second_pass = datetime(2026, 10, 25, 1, 10, tzinfo=UTC)
     assert local(rule, 1, second_pass) == ["26 02:30 CET"]
 
 
-def test_a_skipped_day_is_not_made_up_for() -> None:
+def test_a_skipped_day_has_no_tick() -> None:
     rule = every().day.at("09:00", tz="Pacific/Apia")
     assert local(rule, 2, datetime(2011, 12, 29, 12, tzinfo=UTC)) == ["29 09:00 -10", "31 09:00 +14"]
 
 
-def test_a_repeated_day_is_taken_as_the_wall_shows_it() -> None:
+def test_a_repeated_day_has_its_ticks_twice() -> None:
     rule = every().day.at("09:00", tz="Pacific/Kwajalein")
     assert local(rule, 3, datetime(1969, 9, 29, 12, tzinfo=UTC)) == ["30 09:00 +11", "30 09:00 -12", "01 09:00 -12"]
 
 
-def test_two_days_that_are_repeated_interleave() -> None:
+def test_ticks_of_two_repeated_days_are_in_order() -> None:
     """Alaska went from the Asian to the American date in the middle of an afternoon."""
     rule = every().day.at("09:00", "18:00", tz="America/Juneau")
     shown = local(rule, 5, datetime(1867, 10, 18, tzinfo=UTC))
@@ -162,16 +162,16 @@ def test_two_days_that_are_repeated_interleave() -> None:
         (every().day.at("09:00", tz="Pacific/Kwajalein"), datetime(1969, 9, 29, 23, tzinfo=UTC), ""),
     ],
 )  # fmt: skip
-def test_a_note_says_what_a_change_of_the_clocks_does(rule: Trigger, after: datetime, note: str) -> None:
+def test_preview_notes_the_effect_of_a_clock_change(rule: Trigger, after: datetime, note: str) -> None:
     assert rule.preview(1, after=after)[0].note == note
 
 
-def test_a_note_for_a_tick_on_a_day_of_the_rule_only() -> None:
+def test_a_tick_on_a_weekday_outside_the_calendar_has_no_note() -> None:
     tick = datetime(2026, 3, 29, 1, tzinfo=UTC)
     assert every().monday.at("02:30", tz="Europe/Berlin").note(tick) == ""
 
 
-def test_a_time_inside_a_change_of_the_clocks_is_warned_about() -> None:
+def test_calendar_warns_of_times_within_a_clock_change() -> None:
     assert every().day.at("02:30", tz="Europe/Berlin").warnings() == [
         "for example 31 March 2030, 02:30 does not exist: runs at 03:00",
         "for example 27 October 2030, 02:30 comes twice: runs the first time",
@@ -180,38 +180,38 @@ def test_a_time_inside_a_change_of_the_clocks_is_warned_about() -> None:
     assert every().monday.at("02:30", tz="Europe/Berlin").warnings() == []
 
 
-def test_a_weekday_that_was_left_to_chance_is_warned_about() -> None:
+def test_calendar_warns_of_a_week_without_a_weekday() -> None:
     assert every().week.at("09:00").warnings() == ["the weekday is that of the day it was made on: add .on('monday')"]
     assert every().week.on("monday").warnings() == []
 
 
-def test_several_days_are_counted_from_the_date_the_anchor_has_in_the_zone() -> None:
+def test_every_n_days_counts_from_the_anchor_date_in_the_zone() -> None:
     late = datetime(2026, 3, 28, 20, tzinfo=UTC)  # the 29th in Tokyo
     rule = every(3).days.at("09:00", tz="Asia/Tokyo").anchored(late)
     assert local(rule, 3, late) == ["29 09:00 JST", "01 09:00 JST", "04 09:00 JST"]
 
 
-def test_several_weeks_are_counted_from_the_week_of_the_anchor() -> None:
+def test_every_n_weeks_counts_from_the_week_of_the_anchor() -> None:
     rule = every(2).weeks.on("mon", "thu").at("14:30").anchored(NOON)
     assert local(rule, 4, NOON) == ["06 14:30 UTC", "09 14:30 UTC", "20 14:30 UTC", "23 14:30 UTC"]
 
 
-def test_weeks_without_a_weekday_come_on_that_of_the_anchor() -> None:
+def test_a_week_without_a_weekday_ticks_on_the_weekday_of_the_anchor() -> None:
     assert local(every().week.at("09:00").anchored(NOON), 2, NOON) == ["04 09:00 UTC", "11 09:00 UTC"]
 
 
-def test_a_rule_that_needs_no_anchor_does_not_take_one() -> None:
+def test_a_calendar_of_every_day_or_weekday_ignores_the_anchor() -> None:
     for rule in (every().day.at("09:00"), every().monday):
         assert rule.anchored(NOON) == rule
 
 
-def test_an_anchor_that_was_given_stays() -> None:
+def test_a_given_anchor_is_not_replaced() -> None:
     rule = every(3).days.at("09:00")
     assert isinstance(rule, Calendar)
     assert rule.starting(date(2026, 1, 1)).anchored(NOON).anchor == date(2026, 1, 1)
 
 
-def test_at_the_ends_of_the_calendar_there_is_no_tick_and_no_error() -> None:
+def test_calendar_has_no_tick_after_the_last_date() -> None:
     rule = every().day.at("09:00", tz="Asia/Tokyo")
     assert rule.next(datetime.max.replace(tzinfo=UTC)) is None
     assert rule.next(datetime.min.replace(tzinfo=UTC)) is not None
@@ -230,5 +230,5 @@ def test_at_the_ends_of_the_calendar_there_is_no_tick_and_no_error() -> None:
         (every().week.at("09:00"), "every week at 09:00"),
     ],
 )
-def test_a_calendar_explains_itself(rule: Trigger, words: str) -> None:
+def test_calendar_is_explained_in_words(rule: Trigger, words: str) -> None:
     assert rule.explain() == words

@@ -1,4 +1,4 @@
-"""Conversion of instants, the store's clock beside ours, alarms, and the virtual clock."""
+"""Conversion of instants, the skew to the store's clock, alarms, and the virtual clock."""
 
 import asyncio
 import threading
@@ -25,7 +25,7 @@ def test_microseconds_survive_conversion_to_instants(us: int) -> None:
     assert micros(instant(us)) == us
 
 
-# Where a float of seconds is coarsest before the exact way takes over, in both directions.
+# The largest instant of the fast path, where a float of seconds is least precise.
 EDGE = 2**33 * 10**6
 
 
@@ -57,11 +57,11 @@ def test_instants_are_in_utc() -> None:
     assert instant(micros(there)).utcoffset() == timedelta(0)
 
 
-# our clock beside the store's
+# the store's clock
 
 
 class Slow(VirtualClock):
-    """A store of its own time, a round trip away."""
+    """A store whose clock is ahead, with a delay per round trip."""
 
     def __init__(self, *, ahead: timedelta, trip: timedelta) -> None:
         super().__init__()
@@ -211,7 +211,7 @@ async def test_store_clock_ignores_slow_calls() -> None:
 
 
 class Corrected(SystemClock):
-    """A machine's clock that is set while the store, which goes by it, is asked for the time."""
+    """A machine's clock that is corrected while the time of the store on it is read."""
 
     def __init__(self, *, before: timedelta, after: timedelta) -> None:
         self._set, self._before, self._after = timedelta(0), before, after
@@ -245,7 +245,7 @@ async def test_virtual_clock_waits_for_each_outside_call(
     start = clock.now()
 
     async def many_calls() -> None:
-        for _ in range(30):  # each of them a twentieth of what a call may take, and one and a half times that together
+        for _ in range(30):  # each takes 1/20 of the limit of one call, all together 1.5 times the limit
             with clock.outside():
                 await asyncio.to_thread(threading.Event().wait, 0.05)
             seen.add(clock.now())

@@ -61,14 +61,14 @@ class Options(TypedDict):
 
 
 def send(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What the function returns when the call has gone to a store and back."""
+    """Encodes the call, decodes it, and returns the result of the function."""
     arguments = Arguments(fn, "mail", Context)
     args, kwargs = arguments.decode(arguments.encode(args, kwargs, LIMIT))  # type: ignore[assignment]
     return fn(*args, **kwargs)
 
 
 def takes(hint: Any) -> Callable[[Any], Any]:
-    """A function of one argument of this type, which returns it."""
+    """A function that returns its only argument, which has this type."""
 
     def echo(value: Any) -> Any:
         return value
@@ -128,13 +128,13 @@ IDENTITY = UUID("12345678-1234-5678-1234-567812345678")
     ],
     ids=repr,
 )
-def test_an_argument_arrives_as_the_type_its_function_declares(hint: Any, value: Any) -> None:
+def test_an_argument_is_decoded_to_its_declared_type(hint: Any, value: Any) -> None:
     arrived = send(takes(hint), value)
     assert arrived == value
     assert type(arrived) is type(value)
 
 
-def test_a_whole_number_arrives_as_the_float_that_was_declared() -> None:
+def test_an_integer_argument_is_decoded_as_the_declared_float() -> None:
     assert type(send(takes(float), 5)) is float
 
 
@@ -142,11 +142,11 @@ def test_an_aware_datetime_stays_aware() -> None:
     assert send(takes(datetime), datetime(2030, 1, 1, tzinfo=UTC)).tzinfo is not None
 
 
-def test_an_argument_without_annotation_arrives_as_plain_data() -> None:
+def test_an_argument_without_annotation_is_decoded_as_plain_data() -> None:
     assert send(lambda value: value, Point(1)) == {"x": 1, "y": 0.5}
 
 
-def test_annotations_may_be_text() -> None:
+def test_annotations_may_be_strings() -> None:
     assert send(takes("Point | None"), Point(1)) == Point(1)
 
 
@@ -213,13 +213,13 @@ NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
         (nothing, (), {}),
     ],
 )
-def test_a_job_calls_its_function_as_the_caller_would_have(
+def test_decoded_arguments_make_the_same_call(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     assert send(fn, *args, **kwargs) == fn(*args, **kwargs)
 
 
-def test_extra_keywords_arrive_as_their_declared_type() -> None:
+def test_extra_keywords_are_decoded_to_their_declared_type() -> None:
     def dated(**dates: datetime) -> Any:
         return dates
 
@@ -234,15 +234,15 @@ def test_extra_keywords_of_another_type_are_refused() -> None:
         send(counted, apples="many")
 
 
-def test_an_extra_keyword_named_as_the_rest_is_not_taken_for_it() -> None:
+def test_an_extra_keyword_named_args_is_not_taken_for_positional_arguments() -> None:
     def loose(*args: Any, **kwargs: Any) -> Any:
         return args, kwargs
 
     assert send(loose, args=[1]) == ((), {"args": [1]})
 
 
-def test_a_default_is_the_functions_own_when_the_job_runs() -> None:
-    """It does not travel, so a deploy may change it."""
+def test_defaults_of_arguments_are_not_stored_in_the_payload() -> None:
+    """A deploy may change a default: it is not stored in the payload."""
     assert Arguments(plain, "mail", Context).encode((1,), {}, LIMIT) == '{"a":1}'
 
 
@@ -264,7 +264,7 @@ def test_a_parameter_may_have_any_name(name: str) -> None:
 # Context
 
 
-def test_the_context_is_not_part_of_the_call() -> None:
+def test_the_context_is_not_part_of_the_payload() -> None:
     def fn(ctx: Context, a: int) -> None: ...
 
     arguments = Arguments(fn, "mail", Context)
@@ -272,7 +272,7 @@ def test_the_context_is_not_part_of_the_call() -> None:
     assert arguments.decode(arguments.encode((5,), {}, LIMIT)) == ([], {"a": 5})
 
 
-def test_the_caller_cannot_give_the_context() -> None:
+def test_the_context_cannot_be_passed_as_an_argument() -> None:
     def fn(ctx: Context, a: int) -> None: ...
 
     with pytest.raises(BadPayload) as refused:
@@ -296,7 +296,7 @@ def context_annotated(ctx: Annotated[Context, "mine"], a: int = 1) -> None: ...
 
 
 @pytest.mark.parametrize("fn", [context_or_none, context_annotated])
-def test_a_context_in_disguise_is_injected_or_refused_but_not_ignored(fn: Callable[..., Any]) -> None:
+def test_an_optional_or_annotated_context_is_injected_or_refused(fn: Callable[..., Any]) -> None:
     try:
         arguments = Arguments(fn, "mail", Context)
     except BadTask:
@@ -304,7 +304,7 @@ def test_a_context_in_disguise_is_injected_or_refused_but_not_ignored(fn: Callab
     assert arguments.context == "ctx"
 
 
-# nothing changes on the way
+# encoding and decoding
 
 whole = st.integers(-(2**63), 2**63 - 1)
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
@@ -342,12 +342,12 @@ def record(
 
 
 @given(plain_data)
-def test_any_plain_data_arrives_unchanged(value: Any) -> None:
+def test_plain_data_survives_encoding_and_decoding(value: Any) -> None:
     assert send(takes(Any), value) == value
 
 
 @given(records)
-def test_any_typed_data_arrives_unchanged(values: dict[str, Any]) -> None:
+def test_typed_data_survives_encoding_and_decoding(values: dict[str, Any]) -> None:
     assert send(record, **values) == values
 
 
@@ -409,7 +409,7 @@ def test_an_argument_that_cannot_be_encoded_is_refused_by_name(value: Any, reaso
 
 
 @pytest.mark.parametrize(("value", "reason"), UNSENDABLE, ids=[reason for _, reason in UNSENDABLE])
-def test_a_client_without_the_tasks_code_refuses_the_same(value: Any, reason: str) -> None:
+def test_encode_call_refuses_arguments_that_cannot_be_encoded(value: Any, reason: str) -> None:
     with pytest.raises(BadPayload) as refused:
         encode_call("mail", {"a": 1, "b": value}, LIMIT)
     assert str(refused.value).startswith("argument 'b' of task 'mail' cannot be sent: ")
@@ -417,7 +417,7 @@ def test_a_client_without_the_tasks_code_refuses_the_same(value: Any, reason: st
 
 
 @pytest.mark.parametrize(("value", "reason"), UNSENDABLE, ids=[reason for _, reason in UNSENDABLE])
-def test_a_refusal_says_what_to_send_instead(value: Any, reason: str) -> None:
+def test_a_refused_argument_has_a_remedy(value: Any, reason: str) -> None:
     with pytest.raises(BadPayload) as refused:
         encode_call("mail", {"b": value}, LIMIT)
     assert re.search(r"[:;,] (send|keep|use|give|remove|replace|flatten)\b", str(refused.value).partition(reason)[2])
@@ -437,7 +437,7 @@ def test_a_refusal_says_what_to_send_instead(value: Any, reason: str) -> None:
         ((1, "b", 1.0), {}, "task 'mail' takes at most 2 positional arguments, got 3"),
     ],
 )
-def test_a_call_that_its_function_would_not_accept_is_refused(
+def test_a_call_that_does_not_match_the_signature_is_refused(
     args: tuple[Any, ...], kwargs: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(BadPayload) as refused:
@@ -464,12 +464,12 @@ def test_positional_arguments_of_a_function_without_parameters_are_refused() -> 
         (Strange, 1, r"cannot make a Strange from JSON - at `\$.value`"),
     ],
 )
-def test_a_value_of_another_shape_is_refused_where_it_is(hint: Any, value: Any, message: str) -> None:
+def test_an_argument_of_a_wrong_type_is_refused_with_its_path(hint: Any, value: Any, message: str) -> None:
     with pytest.raises(BadPayload, match=rf"(?s)^arguments of task 'mail' do not fit: .*{message}$"):
         Arguments(takes(hint), "mail", Context).encode((value,), {}, LIMIT)
 
 
-def test_arguments_of_exactly_the_limit_are_sent() -> None:
+def test_arguments_of_exactly_payload_limit_are_accepted() -> None:
     room = LIMIT - len('{"value":""}')
     assert send(takes(str), "x" * room) == "x" * room
 
@@ -483,12 +483,12 @@ def test_arguments_over_the_limit_are_refused_with_a_remedy() -> None:
     )
 
 
-def test_the_limit_counts_bytes_not_characters() -> None:
+def test_payload_limit_counts_bytes_not_characters() -> None:
     with pytest.raises(BadPayload, match="are 24 bytes, the limit is 20"):
         encode_call("mail", {"value": "日本日本"}, 20)
 
 
-def test_refused_arguments_are_a_value_error_too() -> None:
+def test_bad_payload_is_a_value_error() -> None:
     assert issubclass(BadPayload, ValueError)
     assert issubclass(BadPayload, BadInput)
 
@@ -517,7 +517,7 @@ def test_a_function_that_cannot_be_a_task_is_refused_when_it_is_registered(
     assert str(refused.value).startswith(message)
 
 
-# what is in the store may be from anyone
+# payloads in the store may come from any client
 
 
 @pytest.mark.parametrize(
@@ -535,13 +535,13 @@ def test_a_function_that_cannot_be_a_task_is_refused_when_it_is_registered(
     ],
     ids=lambda payload: payload[:12],
 )
-def test_a_stored_payload_that_does_not_fit_is_an_ordinary_error(payload: str) -> None:
+def test_decoding_a_payload_that_does_not_fit_raises_value_error_or_recursion_error(payload: str) -> None:
     with pytest.raises((ValueError, RecursionError)):
         Arguments(plain, "mail", Context).decode(payload)
 
 
 @given(st.text(string.printable))
-def test_any_stored_text_is_read_or_an_ordinary_error(payload: str) -> None:
+def test_decoding_any_stored_text_succeeds_or_raises_value_error(payload: str) -> None:
     try:
         args, kwargs = Arguments(plain, "mail", Context).decode(payload)
     except ValueError:
@@ -572,19 +572,19 @@ def returns(hint: Any) -> Results:
     ],
     ids=repr,
 )
-def test_a_result_comes_back_as_the_type_its_function_declares(hint: Any, value: Any) -> None:
+def test_a_result_is_decoded_to_its_declared_type(hint: Any, value: Any) -> None:
     text, lost = encode_result(value, LIMIT)
     assert lost is None
     assert returns(hint).decode(text) == value
 
 
-def test_a_result_without_annotation_comes_back_as_plain_data() -> None:
+def test_a_result_without_annotation_is_decoded_as_plain_data() -> None:
     text, _ = encode_result(Point(1), LIMIT)
     assert Results(lambda: None, "mail").decode(text) == {"x": 1, "y": 0.5}
 
 
 @pytest.mark.parametrize("hint", [int, Strange, datetime | str, Order])
-def test_a_result_that_is_not_what_was_declared_comes_back_as_plain_data(hint: Any) -> None:
+def test_a_result_of_another_type_than_declared_is_decoded_as_plain_data(hint: Any) -> None:
     assert returns(hint).decode('["plain"]') == ["plain"]
 
 
@@ -601,7 +601,7 @@ def test_a_result_that_is_not_what_was_declared_comes_back_as_plain_data(hint: A
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) > 3 and len(value) < 200 else "",
 )
-def test_a_result_that_cannot_be_stored_has_a_failure_and_raises_nothing(value: Any, message: str) -> None:
+def test_a_result_that_cannot_be_stored_returns_a_result_lost_failure(value: Any, message: str) -> None:
     text, lost = encode_result(value, LIMIT)
     assert text is None
     assert lost is not None
@@ -610,12 +610,12 @@ def test_a_result_that_cannot_be_stored_has_a_failure_and_raises_nothing(value: 
 
 
 @pytest.mark.parametrize("value", [nested(MAX_DEPTH - 2), [[], {}] * 1000, "[" * 1000, ['\\"[{\\'] * 1000, {"[": None}])
-def test_a_document_with_many_parts_is_kept_if_few_levels_hold_them(value: Any) -> None:
+def test_a_wide_argument_with_few_levels_is_accepted(value: Any) -> None:
     payload = encode_call("mail", {"b": value}, LIMIT)
     assert msgspec.json.decode(payload) == {"b": value}
 
 
-def test_a_result_of_exactly_the_limit_is_kept() -> None:
+def test_a_result_of_exactly_result_limit_is_kept() -> None:
     assert encode_result("x" * (LIMIT - 2), LIMIT) == ('"' + "x" * (LIMIT - 2) + '"', None)
 
 
@@ -624,21 +624,21 @@ def test_a_result_of_none_is_not_encoded() -> None:
 
 
 class Broken(pydantic.BaseModel):
-    """A result whose own code raises while it is written."""
+    """A result whose own code raises while it is encoded."""
 
     @pydantic.model_serializer
     def write(self) -> Any:
         raise RuntimeError("no ink")
 
 
-def test_a_result_whose_encoding_raises_is_lost_and_raises_nothing() -> None:
+def test_a_result_whose_encoding_raises_returns_a_result_lost_failure() -> None:
     text, lost = encode_result(Broken(), LIMIT)
     assert text is None
     assert lost is not None
     assert "no ink" in lost.message
 
 
-def test_an_argument_whose_own_code_raises_is_refused_by_name() -> None:
+def test_an_argument_whose_encoding_raises_is_refused_by_name() -> None:
     with pytest.raises(BadPayload, match=r"argument 'b' of task 'mail' cannot be sent: .*no ink"):
         encode_call("mail", {"b": Broken()}, LIMIT)
 
@@ -666,7 +666,7 @@ def test_a_type_without_a_schema_is_named_in_the_json_schema() -> None:
     assert "additionalProperties" not in schema
 
 
-def test_a_parameter_type_called_as_ours_does_not_get_in_the_way() -> None:
+def test_a_parameter_type_named_arguments_has_a_json_schema() -> None:
     kind = msgspec.defstruct("Arguments", [("x", int)])
 
     def act(it: Any) -> None: ...
@@ -675,13 +675,13 @@ def test_a_parameter_type_called_as_ours_does_not_get_in_the_way() -> None:
     assert "it" in Arguments(act, "act", Context).schema()["properties"]
 
 
-def test_a_refused_argument_has_its_remedy_once() -> None:
+def test_a_refused_argument_has_its_remedy_only_once() -> None:
     with pytest.raises(BadPayload) as refused:
         encode({"a": "b\x00"})
     assert str(refused.value) == "text with a NUL character cannot be stored: remove it, or send bytes"
 
 
-def test_a_result_over_the_limit_is_not_looked_through() -> None:
-    """Neither for what cannot be stored nor for how deep it is: that would hold the interpreter for seconds."""
+def test_a_result_over_the_limit_is_not_validated() -> None:
+    """Looking for values that cannot be stored, or too many levels, would block the interpreter for seconds."""
     result, lost = encode_result([float("nan")] * 1000, 100)
     assert (result, lost) == (None, Failure("ResultLost", "the result is 5,001 bytes, the limit is 100 (result_limit)"))

@@ -1,4 +1,4 @@
-"""Settings: arguments, then MAINSPRING_* variables, then defaults; what is bad is refused by name."""
+"""Settings: arguments, then MAINSPRING_* variables, then defaults; a bad value is refused by name."""
 
 import math
 import os
@@ -13,7 +13,7 @@ from mainspring.config import Settings, load, read_size, read_span
 
 ALL = [field.name for field in fields(Settings)]
 
-# For each setting: a value in its variable, what that means, and another one as an argument.
+# For each setting: the text of its variable, the value of that text, and a different argument.
 GIVEN: dict[str, tuple[str, Any, Any]] = {
     "store": ("memory://a", "memory://a", "memory://b"),
     "concurrency": ("7", 7, 8),
@@ -67,34 +67,34 @@ GIVEN: dict[str, tuple[str, Any, Any]] = {
 }
 
 
-def test_every_setting_is_in_the_table() -> None:
+def test_the_test_table_has_every_setting() -> None:
     assert set(GIVEN) == set(ALL)
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_variable_beats_the_default(name: str) -> None:
+def test_an_environment_variable_overrides_the_default(name: str) -> None:
     text, value, _ = GIVEN[name]
     assert getattr(load({}, {f"MAINSPRING_{name.upper()}": text}), name) == value
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_an_argument_beats_the_variable(name: str) -> None:
+def test_an_argument_overrides_the_environment_variable(name: str) -> None:
     text, _, argument = GIVEN[name]
     assert getattr(load({name: argument}, {f"MAINSPRING_{name.upper()}": text}), name) == argument
 
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("blank", ["", "   "])
-def test_a_blank_variable_counts_for_nothing(name: str, blank: str) -> None:
+def test_a_blank_environment_variable_is_ignored(name: str, blank: str) -> None:
     assert load({}, {f"MAINSPRING_{name.upper()}": blank}) == Settings()
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_setting_of_none_is_not_given(name: str) -> None:
+def test_a_setting_of_none_means_the_default(name: str) -> None:
     assert load({name: None}, {}) == Settings()
 
 
-def test_the_defaults_are_those_of_the_documentation() -> None:
+def test_default_settings_are_as_documented() -> None:
     settings = load({}, {})
     assert settings.store == "sqlite:///mainspring.db"
     assert (settings.concurrency, settings.poll_interval, settings.default_timeout) == (100, 1, 300)
@@ -137,7 +137,7 @@ def test_the_app_refuses_an_unknown_setting() -> None:
         (timedelta(minutes=2), 120.0),
     ],
 )
-def test_a_span_may_be_written_in_many_ways(value: Any, seconds: float) -> None:
+def test_a_span_setting_has_several_forms(value: Any, seconds: float) -> None:
     assert read_span(value, "it") == seconds
 
 
@@ -156,11 +156,11 @@ def test_a_span_may_be_written_in_many_ways(value: Any, seconds: float) -> None:
         (" 2048KB ", 2 << 20),
     ],
 )
-def test_a_size_may_be_written_in_many_ways(value: Any, bytes: int) -> None:
+def test_a_size_setting_has_several_forms(value: Any, bytes: int) -> None:
     assert read_size(value, "it") == bytes
 
 
-def test_auto_is_one_process_for_each_processor_this_one_may_use() -> None:
+def test_workers_auto_is_the_number_of_usable_processors() -> None:
     assert load({"workers": "auto"}, {}).workers == len(os.sched_getaffinity(0))
 
 
@@ -262,7 +262,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("given", "message"), BAD, ids=[message for _, message in BAD])
-def test_a_bad_argument_is_refused_by_name(given: dict[str, Any], message: str) -> None:
+def test_a_bad_setting_is_refused_by_name(given: dict[str, Any], message: str) -> None:
     with pytest.raises(BadSetting) as refused:
         load(given, {})
     assert str(refused.value) == message
@@ -277,20 +277,20 @@ def test_a_bad_argument_is_refused_by_name(given: dict[str, Any], message: str) 
         ("RETRY_MULTIPLIER", "two", "MAINSPRING_RETRY_MULTIPLIER must be a number, got 'two'"),
     ],
 )
-def test_a_bad_variable_is_refused_by_its_own_name(variable: str, text: str, message: str) -> None:
+def test_a_bad_environment_variable_is_refused_by_name(variable: str, text: str, message: str) -> None:
     with pytest.raises(BadSetting) as refused:
         load({}, {f"MAINSPRING_{variable}": text})
     assert str(refused.value) == message
 
 
 @pytest.mark.parametrize(("variable", "text"), [("LOG_LEVEL", "loud"), ("DURABILITY", "best")])
-def test_a_bad_choice_in_a_variable_is_refused_by_the_variables_name(variable: str, text: str) -> None:
+def test_a_bad_choice_in_an_environment_variable_is_refused_by_name(variable: str, text: str) -> None:
     with pytest.raises(BadSetting, match=f"MAINSPRING_{variable}"):
         load({}, {f"MAINSPRING_{variable}": text})
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, "nan", "inf", True])
-def test_a_multiplier_that_is_no_finite_number_is_refused(value: Any) -> None:
+def test_retry_multiplier_refuses_values_that_are_not_finite_numbers(value: Any) -> None:
     with pytest.raises(BadSetting, match="retry_multiplier"):
         load({"retry_multiplier": value}, {})
 
@@ -301,7 +301,7 @@ def test_log_levels_may_be_written_in_any_case(level: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["on", "TRUE", "yes", "1"])
-def test_a_switch_is_turned_on_by_many_words(word: str) -> None:
+def test_a_boolean_setting_accepts_several_words(word: str) -> None:
     assert load({}, {"MAINSPRING_HIDE_PAYLOADS": word}).hide_payloads
     assert not load({"hide_payloads": "off"}, {}).hide_payloads
 
@@ -317,7 +317,7 @@ def test_a_lease_of_exactly_two_beats_is_enough() -> None:
     assert load({"beat": 5, "lease": 10}, {}).lease == 10
 
 
-def test_nothing_is_written_before_a_bad_setting_is_refused(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_setting_is_refused_before_the_store_is_created(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadSetting):
         Mainspring("sqlite:///jobs.db", beat="never")

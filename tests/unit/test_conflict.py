@@ -1,4 +1,4 @@
-"""Keys through the public door: at most one job, and four ways to treat the second."""
+"""Keys in the public API: at most one job per key, and the four values of on_conflict."""
 
 import asyncio
 from datetime import timedelta
@@ -28,7 +28,7 @@ def task(app: Mainspring) -> Task[..., str]:
 
 
 async def finish(app: Mainspring, clock: VirtualClock, task: Task[..., str], key: str, state: State) -> Handle[str]:
-    """A job with the key `one`, brought to this final state."""
+    """Enqueues a job with the key `one` and brings it to this final state."""
     then = {State.DEAD: "die", State.CANCELLED: "cancel"}.get(state, "")
     job = await task.using(**{key: "one"}, expires=60 if state is State.EXPIRED else None).enqueue("first", then=then)
     if state is State.EXPIRED:
@@ -163,7 +163,7 @@ async def test_enqueue_without_a_key_never_conflicts(task: Task[..., str], on_co
     assert [(await wish.enqueue()).status for _ in range(2)] == ["new", "new"]
 
 
-# crowds
+# concurrent callers
 
 
 async def test_concurrent_enqueue_with_raise_has_one_winner(app: Mainspring, task: Task[..., str]) -> None:

@@ -40,7 +40,7 @@ async def in_state(app: Mainspring, store: Store, state: State, **fields: Any) -
 
 
 async def do(app: Mainspring, action: Action, id: str) -> Changed:
-    """The action, with a value where it needs one."""
+    """Calls the action, with a value if it needs one."""
     values = {"priority": 1} if action is Action.UPDATE else {}
     changed: Changed = await getattr(app.jobs, action)(id, **values)
     return changed
@@ -54,7 +54,7 @@ PAIRS = [(action, state) for action in Action for state in REACHABLE]
 @pytest.mark.parametrize(
     ("action", "state"), [(action, state) for action, state in PAIRS if state not in ALLOWED[action]]
 )
-async def test_an_action_that_the_state_forbids_names_both(
+async def test_a_forbidden_action_raises_invalid_transition_with_state_and_action(
     app: Mainspring, store: Store, action: Action, state: State
 ) -> None:
     job = await in_state(app, store, state)
@@ -76,17 +76,17 @@ async def test_an_allowed_action_reports_the_job_as_done(
 
 
 @pytest.mark.parametrize("action", Action)
-async def test_an_action_on_an_unknown_job_raises(app: Mainspring, action: Action) -> None:
+async def test_an_action_on_an_unknown_job_raises_job_not_found(app: Mainspring, action: Action) -> None:
     with pytest.raises(JobNotFound) as missing:
         await do(app, action, NOBODY)
     assert str(missing.value) == MISSING
     assert isinstance(missing.value, LookupError)
 
 
-# what each does
+# effects of actions
 
 
-async def test_a_cancelled_job_never_runs_and_says_why(app: Mainspring) -> None:
+async def test_a_cancelled_job_never_runs_and_keeps_its_reason(app: Mainspring) -> None:
     job = await app.task(work).enqueue()
     await app.jobs.cancel(job.id, "changed my mind")
     assert await app.drain() == 0
@@ -94,7 +94,7 @@ async def test_a_cancelled_job_never_runs_and_says_why(app: Mainspring) -> None:
     assert (record.state, record.cancel_reason, record.finished_at) == (State.CANCELLED, "changed my mind", NOW)
 
 
-async def test_the_first_reason_of_a_cancel_stays(app: Mainspring) -> None:
+async def test_a_repeated_cancel_keeps_the_first_reason(app: Mainspring) -> None:
     job = await app.task(work).enqueue()
     await app.jobs.cancel(job.id, "first")
     await app.jobs.cancel(job.id, "second")
@@ -161,7 +161,7 @@ async def test_a_filter_that_matches_nothing_changes_nothing(app: Mainspring) ->
 
 
 @pytest.mark.parametrize("call", ["list", "cancel"])
-async def test_an_unknown_state_is_refused(app: Mainspring, call: str) -> None:
+async def test_an_unknown_state_in_a_filter_is_refused(app: Mainspring, call: str) -> None:
     with pytest.raises(BadInput) as refused:
         await getattr(app.jobs, call)(Filter(states=("finished",)))  # type: ignore[arg-type]
     assert str(refused.value) == f"unknown state 'finished'; known: {', '.join(sorted(SHOWN))}"
@@ -170,26 +170,26 @@ async def test_an_unknown_state_is_refused(app: Mainspring, call: str) -> None:
 # reading
 
 
-async def test_an_unknown_job_raises(app: Mainspring) -> None:
+async def test_get_of_an_unknown_job_raises_job_not_found(app: Mainspring) -> None:
     with pytest.raises(JobNotFound) as missing:
         await app.jobs.get(NOBODY)
     assert str(missing.value) == MISSING
 
 
 @pytest.mark.parametrize("id", ["", "no uuid", "\ud800", "a\x00b", 5, None])
-async def test_an_impossible_id_is_an_unknown_job(app: Mainspring, id: Any) -> None:
+async def test_get_refuses_a_malformed_job_id(app: Mainspring, id: Any) -> None:
     with pytest.raises((JobNotFound, BadInput)):
         await app.jobs.get(id)
 
 
-async def test_a_handle_is_no_id_and_says_so_on_every_store(app: Mainspring) -> None:
+async def test_cancel_refuses_a_handle_in_place_of_a_job_id(app: Mainspring) -> None:
     job = await app.task(work).enqueue()
     with pytest.raises((JobNotFound, BadInput)):
         await app.jobs.cancel(job)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("reason", ["\ud800", "a\x00b"])
-async def test_a_reason_that_no_store_can_hold_is_refused_or_cleaned(app: Mainspring, reason: str) -> None:
+async def test_a_cancel_reason_that_cannot_be_stored_is_refused_or_cleaned(app: Mainspring, reason: str) -> None:
     job = await app.task(work).enqueue()
     try:
         await app.jobs.cancel(job.id, reason)
@@ -208,7 +208,7 @@ async def test_jobs_are_listed_newest_first(app: Mainspring) -> None:
 
 
 @pytest.mark.parametrize("newest", [True, False])
-async def test_pages_follow_each_other_without_gap_or_overlap(app: Mainspring, newest: bool) -> None:
+async def test_pages_of_jobs_have_no_gap_or_overlap(app: Mainspring, newest: bool) -> None:
     task = app.task(work)
     ids = sorted([handle.id for handle in await app.enqueue_many(task.job(n) for n in range(25))], reverse=newest)
     seen: list[str] = []
@@ -239,7 +239,9 @@ async def test_an_invalid_page_limit_is_refused(app: Mainspring, limit: int) -> 
     ],
     ids=repr,
 )
-async def test_a_filter_finds_what_meets_all_of_its_parts(app: Mainspring, filter: Filter, found: set[str]) -> None:
+async def test_jobs_list_returns_jobs_that_match_all_parts_of_a_filter(
+    app: Mainspring, filter: Filter, found: set[str]
+) -> None:
     task = app.task(work)
     names = {(await task.enqueue()).id: "done"}
     await app.drain()
@@ -249,7 +251,7 @@ async def test_a_filter_finds_what_meets_all_of_its_parts(app: Mainspring, filte
     assert {names[job.id] for job in await app.jobs.list(filter)} == found
 
 
-async def test_executions_are_listed_first_to_last(app: Mainspring, clock: VirtualClock) -> None:
+async def test_executions_are_listed_oldest_first(app: Mainspring, clock: VirtualClock) -> None:
     job = await app.task(max_retries=2)(work).enqueue(-1)
     for _ in range(3):
         await app.drain()
@@ -259,13 +261,13 @@ async def test_executions_are_listed_first_to_last(app: Mainspring, clock: Virtu
     assert {run.failure.message for run in runs if run.failure} == {"negative"}
 
 
-async def test_one_execution_is_found_by_its_number(app: Mainspring) -> None:
+async def test_an_execution_is_found_by_its_number(app: Mainspring) -> None:
     job = await app.task(work).enqueue()
     await app.drain()
     assert (await app.executions.get(job.id, 1)).ending == "completed"
 
 
-async def test_an_unknown_execution_raises(app: Mainspring) -> None:
+async def test_an_unknown_execution_raises_job_not_found(app: Mainspring) -> None:
     job = await app.task(work).enqueue()
     with pytest.raises(JobNotFound, match=f"{job.id}.* run 7"):
         await app.executions.get(job.id, 7)
@@ -296,7 +298,7 @@ async def test_run_again_makes_a_new_job_with_the_same_call(app: Mainspring, clo
     assert (await again.job()).state is State.COMPLETED
 
 
-async def test_run_again_leaves_schedule_and_idempotency_key_behind(app: Mainspring) -> None:
+async def test_run_again_does_not_copy_the_schedule_or_idempotency_key(app: Mainspring) -> None:
     app.task(work)
     await app.schedules.create("often", every(1).hours, "work")
     (made,) = [await app.schedules.trigger("often")]
@@ -307,7 +309,7 @@ async def test_run_again_leaves_schedule_and_idempotency_key_behind(app: Mainspr
         assert (new.schedule, new.scheduled_at, new.idempotency_key) == (None, None, None)
 
 
-async def test_run_again_is_for_finished_jobs_that_this_app_can_read(app: Mainspring) -> None:
+async def test_run_again_refuses_unfinished_and_unknown_jobs(app: Mainspring) -> None:
     task = app.task(max_retries=0)(work)
     waits, dies = await task.using(delay=60).enqueue(), await task.enqueue(-1)
     with pytest.raises(InvalidTransition, match="it is scheduled, run again needs completed, dead, cancelled, expired"):
@@ -331,7 +333,7 @@ async def test_run_again_refuses_jobs_of_internal_tasks(app: Mainspring) -> None
 # redrive with other arguments
 
 
-async def test_a_preview_of_redrive_refuses_what_the_task_would_refuse(app: Mainspring) -> None:
+async def test_redrive_preview_refuses_arguments_that_do_not_fit_the_task(app: Mainspring) -> None:
     task = app.task(max_retries=0)(work)
     await app.enqueue_many(task.job(-n) for n in range(1, 4))
     await app.drain()
@@ -347,7 +349,7 @@ async def test_a_preview_of_redrive_refuses_what_the_task_would_refuse(app: Main
 # counts of a filter
 
 
-async def test_counts_of_a_filter_are_of_its_jobs_up_to_a_bound(app: Mainspring, clock: VirtualClock) -> None:
+async def test_filtered_counts_are_capped(app: Mainspring, clock: VirtualClock) -> None:
     task = app.task(work)
     await app.enqueue_many(task.using(tags=["a"]).job() for _ in range(150))
     await app.enqueue_many(task.using(tags=["b"], queue="mail").job() for _ in range(7))
@@ -363,7 +365,7 @@ async def test_counts_of_a_filter_are_of_its_jobs_up_to_a_bound(app: Mainspring,
 # queues
 
 
-async def test_a_paused_queue_takes_jobs_and_gives_none(app: Mainspring) -> None:
+async def test_a_paused_queue_accepts_jobs_but_does_not_run_them(app: Mainspring) -> None:
     task = app.task(work)
     await app.queues.pause("default")
     await task.enqueue()
@@ -421,7 +423,7 @@ async def test_pausing_a_paused_queue_changes_only_its_note(app: Mainspring, clo
     assert (pause.at, pause.who, pause.note) == (began, "eve", "second")
 
 
-async def test_a_pause_by_an_earlier_release_has_no_name(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_queue_pause_by_an_earlier_release_has_no_actor_or_note(app: Mainspring, clock: VirtualClock) -> None:
     store = await app.opened()
     await app.queues.pause("mail", "ours")
     await store.pause_queue("mail", False)
@@ -433,7 +435,7 @@ async def test_a_pause_by_an_earlier_release_has_no_name(app: Mainspring, clock:
     assert [(one.paused, one.paused_by, one.note) for one in await app.queues.list()] == [(True, None, "")]
 
 
-async def test_the_newest_twenty_pauses_of_a_queue_are_kept_for_a_time(app: Mainspring, clock: VirtualClock) -> None:
+async def test_the_newest_twenty_pauses_of_a_queue_are_kept_for_90_days(app: Mainspring, clock: VirtualClock) -> None:
     for n in range(25):
         await app.queues.pause("mail", f"{n}")
         await app.queues.resume("mail")
@@ -443,13 +445,13 @@ async def test_the_newest_twenty_pauses_of_a_queue_are_kept_for_a_time(app: Main
 
 
 @pytest.mark.parametrize("note", ["x" * 1001, None, 5])
-async def test_a_note_that_is_too_long_or_no_text_is_refused_before_the_pause(app: Mainspring, note: Any) -> None:
+async def test_a_queue_pause_with_an_invalid_note_is_refused(app: Mainspring, note: Any) -> None:
     with pytest.raises(BadInput, match="a note is text of at most 1,000 characters"):
         await app.queues.pause("mail", note)
     assert await app.queues.list() == []
 
 
-async def test_concurrent_pauses_and_resumes_leave_one_record(app: Mainspring) -> None:
+async def test_concurrent_pauses_of_a_queue_leave_one_open_record(app: Mainspring) -> None:
     await asyncio.gather(*(app.queues.pause("mail", f"{n}") for n in range(30)))
     (queue,) = await app.queues.list()
     assert queue.note in {f"{n}" for n in range(30)}
@@ -475,7 +477,7 @@ async def test_a_live_worker_is_listed(app: Mainspring, clock: VirtualClock) -> 
     assert list(await app.workers.list()) == []
 
 
-async def test_the_figures_count_each_shown_state(app: Mainspring, clock: VirtualClock) -> None:
+async def test_stats_count_jobs_of_each_shown_state(app: Mainspring, clock: VirtualClock) -> None:
     task = app.task(work)
     await task.enqueue()
     await task.using(max_retries=0).enqueue(-1)

@@ -1,4 +1,4 @@
-"""Cron: cases of other projects, and what docs/cron.md promises."""
+"""Cron: test vectors of other projects, and the promises of docs/cron.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mainspring.trigger import Cron, Trigger, cron_plan
 from mainspring.trigger.cron_plan import CronPlan, _kind
 
 VECTORS = [json.loads(line) for line in (Path(__file__).parent / "data" / "cron_vectors.jsonl").open(encoding="utf-8")]
-# Its author puts seconds last.
+# This vector has its seconds in the last field.
 NOT_OURS = {"croniter-0238"}
 MICROSECOND = timedelta(microseconds=1)
 
@@ -35,7 +35,7 @@ def ticks(rule: Trigger, after: str, count: int = 1) -> list[str]:
 
 
 @pytest.mark.parametrize("case", [case for case in VECTORS if case["id"] not in NOT_OURS], ids=lambda case: case["id"])
-def test_a_case_of_another_cron_holds(case: dict[str, Any]) -> None:
+def test_cron_agrees_with_test_vectors_of_other_projects(case: dict[str, Any]) -> None:
     if case.get("invalid"):
         with pytest.raises(BadInput, match=r"^cron .*: "):
             cron(case["expr"])
@@ -51,26 +51,26 @@ def test_a_case_of_another_cron_holds(case: dict[str, Any]) -> None:
         assert rule.next(tick) != at(unexpected)
 
 
-def test_the_cases_are_all_there() -> None:
+def test_the_cron_test_vectors_are_complete() -> None:
     assert len(VECTORS) == 864
 
 
-# the value
+# the Cron value
 
 
-def test_a_tick_is_in_utc_whatever_zone_the_question_came_in() -> None:
+def test_cron_next_returns_utc_for_an_instant_of_any_zone() -> None:
     asked = datetime(2026, 7, 1, 12, tzinfo=timezone(timedelta(hours=-7)))
     tick = cron("0 9 * * *", tz="Europe/London").next(asked)
     assert (tick, tick.tzinfo) == (at("2026-07-02T08:00:00Z"), UTC)
 
 
-def test_a_tick_is_later_than_the_question_even_by_a_microsecond() -> None:
+def test_cron_next_is_strictly_later() -> None:
     rule = cron("* * * * * *")
     assert rule.next(at("2026-01-01T00:00:00.999999Z")) == at("2026-01-01T00:00:01Z")
     assert rule.next(at("2026-01-01T00:00:01Z")) == at("2026-01-01T00:00:02Z")
 
 
-def test_a_question_without_a_zone_is_refused() -> None:
+def test_cron_next_refuses_a_naive_datetime() -> None:
     with pytest.raises(BadInput, match=r"2026-01-01 00:00:00 has no time zone: write datetime\(…, tzinfo=UTC\)"):
         cron("* * * * *").next(datetime(2026, 1, 1))
 
@@ -84,18 +84,18 @@ def test_cron_is_encoded_without_its_tables() -> None:
     assert msgspec.json.decode(text, type=Cron) == rule
 
 
-def test_a_decoded_cron_is_checked() -> None:
+def test_a_decoded_cron_expression_is_validated() -> None:
     with pytest.raises(msgspec.ValidationError, match="day of month 31 never comes in month 2"):
         msgspec.json.decode('{"kind": "cron", "expr": "0 0 31 2 *"}', type=Cron)
 
 
-def test_a_prefix_is_the_zone() -> None:
+def test_a_tz_prefix_of_a_cron_expression_sets_the_zone() -> None:
     for prefix in ("CRON_TZ", "TZ"):
         assert cron(f" {prefix}=Asia/Tokyo @daily") == cron("@daily", tz="Asia/Tokyo")
     assert cron("TZ=Asia/Tokyo @daily", tz="Asia/Tokyo").tz == "Asia/Tokyo"
 
 
-def test_two_zones_are_refused() -> None:
+def test_a_tz_prefix_and_another_tz_argument_are_refused() -> None:
     with pytest.raises(BadInput, match=r"names the zone 'Asia/Tokyo', and tz= says 'Europe/London': keep one"):
         cron("TZ=Asia/Tokyo @daily", tz="Europe/London")
 
@@ -122,7 +122,7 @@ def test_two_zones_are_refused() -> None:
         ("a/" * 5000, ""),
     ],
 )
-def test_a_zone_that_is_none_is_refused_with_near_ones(zone: str, near: str) -> None:
+def test_cron_refuses_an_unknown_zone_with_a_suggestion(zone: str, near: str) -> None:
     with pytest.raises(BadInput, match="there is no time zone") as refused:
         cron("0 9 * * *", tz=zone)
     assert near in str(refused.value)
@@ -184,7 +184,7 @@ def test_equivalent_cron_expressions_have_the_same_ticks(short: str, long: str) 
         ("0 0 29 2 *", "2096-02-29T00:00:00Z", ["2104-02-29T00:00:00"]),
     ],
 )
-def test_special_days(expr: str, after: str, expected: list[str]) -> None:
+def test_cron_supports_special_days(expr: str, after: str, expected: list[str]) -> None:
     assert ticks(cron(expr), after, len(expected)) == expected
 
 
@@ -218,19 +218,19 @@ def test_h_is_hashed_from_the_name() -> None:
     assert rule.next(at("2026-01-01T00:00:00Z")) == rule.named("").next(at("2026-01-01T00:00:00Z"))
 
 
-def test_an_expression_without_h_stays_the_same_value_under_any_name() -> None:
+def test_a_cron_expression_without_h_does_not_depend_on_the_name() -> None:
     for expr in ("0 9 * * thu", "@hourly", "0 9 * mar *"):
         assert cron(expr).named("report") == cron(expr)
 
 
-def test_h_spreads_names_over_all_there_is() -> None:
+def test_h_spreads_names_over_the_whole_range() -> None:
     starts = {cron("H H * * *").named(f"job-{n}").next(at("2026-01-01T00:00:00Z")) for n in range(1000)}
     assert len(starts) > 600
     days = {cron("0 0 H * *").named(f"job-{n}").next(at("2026-01-31T00:00:00Z")).day for n in range(1000)}
     assert days == set(range(1, 29))
 
 
-def test_h_stays_when_another_is_added_behind_it() -> None:
+def test_h_of_the_minute_is_the_same_with_another_h_in_the_hour() -> None:
     for name in ("a", "b", "report"):
         hourly, daily = cron("H * * * *").named(name), cron("H H * * *").named(name)
         start = at("2026-01-01T00:00:00Z")
@@ -246,7 +246,7 @@ def test_h_keeps_to_its_range_and_its_step() -> None:
     assert all(cron("0 0 * * H(6-7)").named(f"{n}").next(start).weekday() in (5, 6) for n in range(20))
 
 
-# what is refused
+# refusals
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_a_malformed_cron_expression_is_refused_with_the_reason(expr: str, reaso
         ("0 0 29 2 mon#4", "and", "no day 29 of month 2"),
     ],
 )  # fmt: skip
-def test_a_date_that_never_comes_is_refused(expr: str, day_match: Any, reason: str) -> None:
+def test_cron_refuses_a_date_that_never_occurs(expr: str, day_match: Any, reason: str) -> None:
     with pytest.raises(BadInput) as refused:
         cron(expr, day_match=day_match)
     assert reason in str(refused.value)
@@ -325,11 +325,11 @@ def test_a_date_that_never_comes_is_refused(expr: str, day_match: Any, reason: s
         ("0 0 31W 2 *", "or"), ("0 0 * 2 fri#5", "or"), ("0 0 L-28 2 *", "or"), ("0 0 31 * friL", "and"),
     ],
 )  # fmt: skip
-def test_a_date_that_comes_rarely_is_not(expr: str, day_match: Any) -> None:
+def test_cron_accepts_a_date_that_occurs_rarely(expr: str, day_match: Any) -> None:
     assert cron(expr, day_match=day_match).next(at("2026-01-01T00:00:00Z")) is not None
 
 
-def test_the_14_kinds_of_year_are_all_there_are_and_all_come() -> None:
+def test_there_are_14_kinds_of_year() -> None:
     for year in range(2000, 2400):
         leap = date(year, 12, 31).timetuple().tm_yday == 366
         assert _kind(year) == 7 * leap + date(year, 1, 1).isoweekday() % 7
@@ -339,8 +339,8 @@ def test_the_14_kinds_of_year_are_all_there_are_and_all_come() -> None:
 # bounded
 
 
-def test_the_rarest_date_is_found_within_forty_looks_at_a_year(monkeypatch: pytest.MonkeyPatch) -> None:
-    """29 February on a Monday can be forty years away: across 2100, which is no leap year."""
+def test_cron_finds_the_rarest_date_in_at_most_42_years_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """29 February on a Monday can be forty years away, because 2100 is not a leap year."""
     rule = cron("0 0 29 2 mon", day_match="and", tz="Europe/London")
     looked: list[int] = []
     look = CronPlan._year
@@ -349,8 +349,8 @@ def test_the_rarest_date_is_found_within_forty_looks_at_a_year(monkeypatch: pyte
     assert len(looked) <= 42
 
 
-def test_a_proof_looks_at_no_more_than_28_kinds_of_month(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seven days to begin on, four lengths: whatever the fields say, and however often."""
+def test_cron_checks_at_most_28_kinds_of_month_to_refuse_an_expression(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A month has one of seven first weekdays and one of four lengths, whatever the expression is."""
     looked: list[tuple[int, int]] = []
     look = cron_plan._days
     monkeypatch.setattr(cron_plan, "_days", lambda *given: looked.append(given[1:]) or look(*given))

@@ -22,7 +22,7 @@ THREE_HOURS = 3 * HOUR
 ZONES = sorted(name for name in available_timezones() if "/" in name)
 
 
-# A slow and obvious evaluator: it looks at every second.
+# A slow and simple evaluator: it checks every second.
 
 
 def numbers(text: str, low: int, high: int) -> set[int]:
@@ -99,7 +99,7 @@ def maybe(field: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.one_of(st.just("*"), field)
 
 
-# Hours in which clocks are changed; elsewhere there is nothing to find.
+# Hours in which clocks change.
 night = st.one_of(st.just("*"), st.sampled_from(["0", "1", "2", "3", "0-3", "1,2", "*/2", "23", "22-23", "2/1"]))
 times = st.tuples(maybe(small(0, 59)), night).map(" ".join)
 seconds = st.one_of(st.just(""), st.sampled_from(["0 ", "*/20 ", "30 ", "15,45 "]))
@@ -131,13 +131,13 @@ def test_cron_agrees_with_the_slow_evaluator_around_clock_changes(expr: str, pla
 
 @settings(max_examples=300, deadline=None)
 @given(expressions, near_changes(), st.integers(0, 999_999))
-def test_the_next_tick_is_later_and_never_goes_back(expr: str, place: tuple[str, datetime], micros: int) -> None:
+def test_cron_next_is_strictly_later_and_monotonic(expr: str, place: tuple[str, datetime], micros: int) -> None:
     zone, after = place
     after += timedelta(microseconds=micros)
     rule = cron(expr, tz=zone)
     tick = rule.next(after)
     assert after < tick
-    # Asked from anywhere before that tick, the answer is that tick; so it is monotone too.
+    # From any instant before that tick, next() returns that tick: it is monotonic too.
     assert rule.next(after + (tick - after) / 2) == tick
     assert rule.next(tick - timedelta(microseconds=1)) == tick
     assert rule.next(tick) > tick
@@ -146,7 +146,7 @@ def test_the_next_tick_is_later_and_never_goes_back(expr: str, place: tuple[str,
 @pytest.mark.parametrize(
     ("zone", "expr", "after", "expected"),
     [
-        # the hour that is left out
+        # the skipped hour
         ("Europe/Berlin", "30 2 * * *", "2026-03-29T00:00:00Z", ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]),
         ("Europe/Berlin", "0,15,30 2 * * *", "2026-03-29T00:00:00Z", ["2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"]),
         ("Europe/Berlin", "30 2,3 * * *", "2026-03-29T00:00:00Z", ["2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"]),
@@ -154,14 +154,14 @@ def test_the_next_tick_is_later_and_never_goes_back(expr: str, place: tuple[str,
         ("Europe/Berlin", "0 30 2 * * *", "2026-03-29T00:00:00Z", ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]),
         ("Europe/Berlin", "*/30 2 * * *", "2026-03-29T00:00:00Z", ["2026-03-30T00:00:00Z"]),
         ("Europe/Berlin", "30 2 29 3 *", "2025-04-01T00:00:00Z", ["2026-03-29T01:00:00Z", "2027-03-29T00:30:00Z"]),
-        # the hour that comes twice
+        # the repeated hour
         ("Europe/Berlin", "30 2 * * *", "2026-10-24T23:00:00Z", ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"]),
         ("Europe/Berlin", "30 2 * * *", "2026-10-25T01:10:00Z", ["2026-10-26T01:30:00Z"]),
         ("Europe/Berlin", "30 2 * * *", "2026-10-25T00:50:00Z", ["2026-10-26T01:30:00Z"]),
         ("Europe/Berlin", "0 3 * * *", "2026-10-25T01:10:00Z", ["2026-10-25T02:00:00Z"]),
         ("Europe/Berlin", "*/30 2 * * *", "2026-10-25T00:30:00Z", ["2026-10-25T01:00:00Z", "2026-10-25T01:30:00Z"]),
         ("Europe/Berlin", "* * * * *", "2026-10-25T00:59:00Z", ["2026-10-25T01:00:00Z", "2026-10-25T01:01:00Z"]),
-        # no daylight saving: a day was left out, another came twice
+        # no daylight saving: a skipped day, and a repeated day
         ("Pacific/Apia", "0 12 * * *", "2011-12-29T00:00:00Z", ["2011-12-29T22:00:00Z", "2011-12-30T22:00:00Z"]),
         ("Pacific/Apia", "0 12 30 * *", "2011-12-01T00:00:00Z", ["2012-01-29T22:00:00Z"]),
         ("Pacific/Kwajalein", "0 12 * * *", "1969-09-29T12:00:00Z", ["1969-09-30T01:00:00Z", "1969-10-01T00:00:00Z"]),
@@ -171,7 +171,7 @@ def test_the_next_tick_is_later_and_never_goes_back(expr: str, place: tuple[str,
         ("Antarctica/Troll", "0 2 * * *", "2026-03-29T00:00:00Z", ["2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"]),
     ],
 )  # fmt: skip
-def test_changes_of_the_clocks(zone: str, expr: str, after: str, expected: list[str]) -> None:
+def test_cron_ticks_across_clock_changes(zone: str, expr: str, after: str, expected: list[str]) -> None:
     rule, tick = cron(expr, tz=zone), datetime.fromisoformat(after)
     for instant in expected:
         tick = rule.next(tick)
@@ -197,7 +197,7 @@ def year_of(rule: Cron, start: datetime, end: datetime) -> list[datetime]:
 
 @pytest.mark.parametrize("zone", SIX_ZONES)
 @pytest.mark.parametrize("expr", ["30 1 * * *", "0 */2 * * *", "15,45 0-3 * * *"])
-def test_restarting_in_any_hour_of_a_year_loses_no_tick_and_doubles_none(zone: str, expr: str) -> None:
+def test_cron_next_from_any_hour_of_a_year_loses_and_repeats_no_tick(zone: str, expr: str) -> None:
     start, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
     rule = cron(expr, tz=zone)
     all_ticks = year_of(rule, start, end + timedelta(days=1))
@@ -207,7 +207,7 @@ def test_restarting_in_any_hour_of_a_year_loses_no_tick_and_doubles_none(zone: s
 
 
 @pytest.mark.parametrize("zone", SIX_ZONES)
-def test_a_daily_time_comes_once_on_every_day_of_a_year(zone: str) -> None:
+def test_a_daily_cron_ticks_once_on_every_day_of_a_year(zone: str) -> None:
     for expr in ("30 1 * * *", "15 2 * * *", "30 0 * * *"):
         start, end = datetime(2026, 1, 1, tzinfo=ZoneInfo(zone)), datetime(2027, 1, 1, tzinfo=ZoneInfo(zone))
         days = [tick.astimezone(ZoneInfo(zone)).date() for tick in year_of(cron(expr, tz=zone), start, end)]
@@ -246,7 +246,7 @@ def test_cron_agrees_with_peers_in_zones_away_from_clock_changes(expr: str, zone
     assert cron(expr, tz=zone).next(start) == theirs
 
 
-def test_the_changes_of_a_zone_are_found_to_the_second() -> None:
+def test_clock_changes_of_a_zone_are_found_exactly() -> None:
     place = ZoneInfo("Africa/Casablanca")
     start = datetime(2025, 1, 1, tzinfo=UTC)
     found = list(changes(start, start + timedelta(days=365), place))

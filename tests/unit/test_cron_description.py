@@ -64,16 +64,16 @@ def test_cron_is_explained_in_words(expr: str, words: str) -> None:
     assert cron(expr).explain() == words
 
 
-def test_the_words_name_the_zone_unless_it_is_utc() -> None:
+def test_cron_explanation_names_the_zone_unless_it_is_utc() -> None:
     assert cron("0 9 * * mon-fri", tz="Europe/London").explain() == "at 09:00, Monday to Friday, Europe/London"
 
 
-def test_the_words_say_if_both_days_must_match() -> None:
+def test_cron_explanation_states_that_both_day_fields_must_match() -> None:
     both = cron("0 0 13 * fri", day_match="and")
     assert both.explain() == "at 00:00 on day 13 of the month, but only if that is Friday"
 
 
-def test_the_words_say_what_h_became() -> None:
+def test_cron_explanation_shows_the_values_of_h() -> None:
     rule = cron("H H(1-5) * * *").named("report")
     tick = rule.next(NEW_YEAR)
     settled = f"(H for 'report': minute {tick.minute}, hour {tick.hour})"
@@ -167,7 +167,7 @@ def test_cron_effects_has_a_skipped_day() -> None:
     assert effect.at == datetime(2011, 12, 30, 10, tzinfo=UTC)
 
 
-def test_a_preview_notes_what_the_clocks_do_to_a_tick() -> None:
+def test_cron_preview_notes_the_effect_of_a_clock_change() -> None:
     rule = cron("30 1 * * *", tz="Europe/London")
     notes = [preview.note for preview in rule.preview(3, after=datetime(2026, 3, 28, tzinfo=UTC))]
     assert notes == ["", "29 March 2026, 01:30 does not exist: runs at 02:00", ""]
@@ -175,7 +175,7 @@ def test_a_preview_notes_what_the_clocks_do_to_a_tick() -> None:
     assert notes == ["25 October 2026, 01:30 comes twice: runs the first time", ""]
 
 
-def test_every_tick_of_a_repeated_hour_has_its_own_note() -> None:
+def test_cron_preview_notes_every_tick_of_a_repeated_hour() -> None:
     rule = cron("*/30 2 * * *", tz="Europe/Berlin")
     shown = rule.preview(4, after=datetime(2026, 10, 24, 12, tzinfo=UTC))
     assert [preview.note for preview in shown] == [
@@ -184,7 +184,7 @@ def test_every_tick_of_a_repeated_hour_has_its_own_note() -> None:
     assert [preview.local.fold for preview in shown] == [0, 0, 1, 1]
 
 
-def test_a_wildcard_all_day_round_is_not_noted() -> None:
+def test_cron_preview_has_no_notes_for_a_wildcard_hour() -> None:
     rule = cron("*/30 * * * *", tz="Europe/Berlin")
     assert {preview.note for preview in rule.preview(8, after=datetime(2026, 10, 24, 23, tzinfo=UTC))} == {""}
 

@@ -35,7 +35,7 @@ def one(line: str, **options: bool | str) -> CrontabEntry:
     return entry
 
 
-def test_an_entry_has_its_line_trigger_command_and_a_name() -> None:
+def test_a_crontab_entry_has_its_source_trigger_command_and_name() -> None:
     entry = by_line(USER)[7]
     assert entry.source == "0 9 * * mon-fri   /usr/local/bin/report.sh --daily"
     assert entry.trigger == cron("0 9 * * mon-fri")
@@ -43,7 +43,7 @@ def test_an_entry_has_its_line_trigger_command_and_a_name() -> None:
     assert entry.flags == ()
 
 
-def test_a_macro_is_a_trigger() -> None:
+def test_a_crontab_macro_is_converted() -> None:
     entry = by_line(USER)[8]
     assert (entry.trigger, entry.command) == (cron("@daily"), "backup")
 
@@ -57,28 +57,28 @@ def test_crontab_settings_are_flagged() -> None:
     assert by_line("MAILTO=\n")[1].flags[0].startswith("MAILTO: mails what a command prints to nobody")
 
 
-def test_reboot_cannot_be_converted() -> None:
+def test_crontab_reboot_is_flagged_and_not_converted() -> None:
     entry = by_line(USER)[9]
     assert entry.trigger is None
     assert entry.flags[0].startswith("@reboot runs when the machine starts: that is not a time")
     assert entry.command == "/usr/bin/start-me"
 
 
-def test_a_zone_holds_for_what_follows() -> None:
+def test_cron_tz_applies_to_the_entries_after_it() -> None:
     entries = by_line(USER)
     assert entries[7].trigger.tz == "UTC"
     assert entries[11].trigger == cron("30 2 * * *", tz="Europe/Berlin")
     assert by_line("0 0 * * * a", tz="Asia/Tokyo")[1].trigger.tz == "Asia/Tokyo"
 
 
-def test_a_zone_that_is_none_is_flagged_and_so_is_all_that_follows() -> None:
+def test_an_unknown_zone_is_flagged_on_its_line_and_on_the_entries_after_it() -> None:
     entries = by_line(USER)
     assert "there is no time zone 'Mars/Base'" in entries[12].flags[0]
     assert entries[13].trigger is None
     assert "there is no time zone 'Mars/Base'" in entries[13].flags[0]
 
 
-def test_tz_is_flagged_since_crons_differ() -> None:
+def test_crontab_tz_variable_is_flagged() -> None:
     entries = by_line("TZ=Asia/Tokyo\n0 0 * * * a\n")
     assert "many crons mean only that of the commands" in entries[1].flags[0]
     assert entries[2].trigger.tz == "Asia/Tokyo"
@@ -91,7 +91,7 @@ def test_a_system_crontab_names_users() -> None:
     assert one("@daily root backup", system=True).command == "backup"
 
 
-def test_names_are_never_shared() -> None:
+def test_names_of_crontab_entries_are_unique() -> None:
     entries = parse("0 0 * * * /a/run.sh\n0 1 * * * /b/run.sh\n0 2 * * * ENV=1 run\n0 3 * * * ;;;\n")
     assert [entry.name for entry in entries] == ["run", "run-2", "run-3", "line-4"]
 
@@ -115,7 +115,7 @@ def test_a_crontab_line_with_another_meaning_is_flagged(line: str, flag: str) ->
     assert any(flag.lower() in told.lower() for told in entry.flags)
 
 
-def test_a_time_at_which_clocks_change_is_flagged() -> None:
+def test_a_crontab_entry_within_a_clock_change_is_flagged() -> None:
     (flag,) = one("30 2 * * * a", tz="Europe/Berlin").flags
     assert flag.startswith("clocks in Europe/Berlin change at its time, and crons differ")
     assert flag.endswith("here: 30 March 2025, 02:30 does not exist: runs at 03:00")
@@ -133,13 +133,13 @@ def test_a_time_at_which_clocks_change_is_flagged() -> None:
         ("0 0 * * *", "no command follows the expression"),
     ],
 )
-def test_what_cannot_be_converted_is_flagged_and_not_guessed(line: str, flag: str) -> None:
+def test_a_crontab_line_that_cannot_be_converted_is_flagged(line: str, flag: str) -> None:
     entry = one(line)
     assert entry.trigger is None
     assert any(flag in told for told in entry.flags)
 
 
-def test_comments_and_blank_lines_are_no_entries() -> None:
+def test_crontab_comments_and_blank_lines_are_ignored() -> None:
     assert parse("# a\n\n   \n  # 0 0 * * * b\n") == []
 
 
@@ -162,7 +162,7 @@ def test_comments_and_blank_lines_are_no_entries() -> None:
         ("0 0-23 * * *", "Asia/Tokyo", 3600),
     ],
 )
-def test_an_exact_interval_is_found(expr: str, zone: str, seconds: int) -> None:
+def test_a_cron_expression_with_even_ticks_is_an_interval(expr: str, zone: str, seconds: int) -> None:
     assert interval(cron(expr, tz=zone)) == (seconds, "")
 
 
@@ -182,7 +182,7 @@ def test_an_exact_interval_is_found(expr: str, zone: str, seconds: int) -> None:
         ("0 * * * *", "Australia/Lord_Howe", "not ahead of UTC by a multiple"),
     ],
 )
-def test_an_entry_that_is_no_interval_has_the_reason(expr: str, zone: str, reason: str) -> None:
+def test_a_cron_expression_that_is_not_an_interval_has_a_reason(expr: str, zone: str, reason: str) -> None:
     seconds, told = interval(cron(expr, tz=zone))
     assert seconds is None
     assert reason in told
@@ -190,7 +190,7 @@ def test_an_entry_that_is_no_interval_has_the_reason(expr: str, zone: str, reaso
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York", "Africa/Casablanca"])
 @pytest.mark.parametrize("expr", ["*/15 * * * *", "0 * * * *"])
-def test_an_interval_has_the_very_ticks_of_its_expression(expr: str, zone: str) -> None:
+def test_an_interval_has_the_ticks_of_its_cron_expression(expr: str, zone: str) -> None:
     rule = cron(expr, tz=zone)
     seconds, _ = interval(rule)
     tick = datetime(2026, 3, 1, tzinfo=UTC)
@@ -200,7 +200,7 @@ def test_an_interval_has_the_very_ticks_of_its_expression(expr: str, zone: str) 
         tick = later
 
 
-def test_reading_as_intervals_reports_both() -> None:
+def test_parse_as_intervals_flags_entries_that_are_not_intervals() -> None:
     even, uneven = parse("*/5 * * * * a\n*/7 * * * * b\n", as_intervals=True)
     assert (even.interval, even.flags) == (300, ())
     assert uneven.interval is None

@@ -81,20 +81,20 @@ def schedule(**options: Any) -> None:
 
 
 @pytest.mark.parametrize("call", WRONG)
-def test_a_wrong_name_gets_the_nearest_right_one(call: str) -> None:
+def test_a_misspelled_name_gets_a_suggestion(call: str) -> None:
     act, meant = WRONG[call]
     with pytest.raises((BadInput, TypeError), match=f"did you mean '{meant}'"):
         act()
 
 
 @pytest.mark.parametrize("method", ["update", "cancel", "retry", "pause", "resume", "delete"])
-async def test_a_wrong_keyword_of_an_action_gets_the_nearest_right_one(app: Mainspring, method: str) -> None:
+async def test_a_misspelled_keyword_of_an_action_gets_a_suggestion(app: Mainspring, method: str) -> None:
     async with app:
         with pytest.raises(TypeError, match=rf"Jobs.{method}\(\) got an unexpected .* did you mean 'limit'"):
             await getattr(app.jobs, method)(Filter(), limt=5)
 
 
-async def test_a_wrong_option_of_an_update_gets_the_nearest_right_one(app: Mainspring) -> None:
+async def test_misspelled_options_of_control_methods_get_a_suggestion(app: Mainspring) -> None:
     app.task(work)
     async with app:
         handle = await app.enqueue("work")
@@ -121,7 +121,7 @@ async def test_a_wrong_option_of_an_update_gets_the_nearest_right_one(app: Mains
 
 
 @pytest.mark.parametrize("name", ["ctx", "context"])
-def test_a_context_without_its_type_is_refused_with_the_way_out(name: str) -> None:
+def test_a_context_parameter_without_annotation_is_refused_with_a_remedy(name: str) -> None:
     scope: dict[str, Any] = {}
     exec(f"async def send({name}, to): ...", scope)
     one = app()
@@ -130,7 +130,7 @@ def test_a_context_without_its_type_is_refused_with_the_way_out(name: str) -> No
     assert one.tasks == {}
 
 
-def test_a_context_with_a_type_or_in_another_place_is_a_parameter() -> None:
+def test_a_ctx_parameter_with_another_type_or_not_first_is_an_ordinary_parameter() -> None:
     one = app()
 
     @one.task
@@ -174,7 +174,7 @@ def test_an_option_of_a_wrong_type_is_refused_when_the_task_is_registered(option
 # states
 
 
-def test_shown_states_are_one_list() -> None:
+def test_shown_state_has_the_values_of_shown() -> None:
     names = {name: value for name, value in vars(ShownState).items() if name.isupper()}
     assert tuple(names.values()) == SHOWN
     assert all(name.lower() == value for name, value in names.items())
@@ -182,12 +182,12 @@ def test_shown_states_are_one_list() -> None:
 
 
 @pytest.mark.parametrize("shown", ["retrying", "scheduled"])
-def test_a_shown_state_that_is_not_stored_is_refused_with_the_way_out(shown: str) -> None:
+def test_state_refuses_a_shown_state_with_a_remedy(shown: str) -> None:
     with pytest.raises(ValueError, match=rf"the job's state is 'pending'. ShownState.{shown.upper()} is for"):
         State(shown)
 
 
-async def test_a_shown_state_filters_and_compares(app: Mainspring) -> None:
+async def test_a_shown_state_can_be_used_in_a_filter_and_compared(app: Mainspring) -> None:
     @app.task(backoff=Backoff.constant("1h"))
     async def fails() -> None:
         raise ValueError

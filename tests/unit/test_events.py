@@ -1,4 +1,4 @@
-"""The event bus: events reach their subscribers in order, and errors of subscribers do not reach the engine."""
+"""The event bus: events reach their subscribers in order, and errors of subscribers are not raised by emit()."""
 
 import logging
 from datetime import UTC, datetime

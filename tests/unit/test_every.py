@@ -1,4 +1,4 @@
-"""Intervals: a grid that is anchored, exact and answered by arithmetic."""
+"""Intervals: exact multiples of a span after the anchor, computed without iteration."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ def walk(rule: Trigger, after: datetime, until: datetime) -> list[datetime]:
     return found
 
 
-def test_ticks_are_the_anchor_plus_whole_steps() -> None:
+def test_interval_ticks_are_whole_intervals_after_the_anchor() -> None:
     rule = Every(seconds=300, anchor=NOON + timedelta(seconds=7))
     assert rule.next(NOON) == NOON + timedelta(seconds=7)
     assert rule.next(NOON + timedelta(seconds=7)) == NOON + timedelta(seconds=307)
     assert rule.next(NOON - timedelta(days=1)) == NOON + timedelta(seconds=7) - timedelta(days=1)
 
 
-def test_without_an_anchor_the_grid_goes_through_the_epoch() -> None:
+def test_an_interval_without_an_anchor_counts_from_the_epoch() -> None:
     assert Every(seconds=3600).next(NOON + timedelta(minutes=1)) == NOON + timedelta(hours=1)
 
 
-def test_an_anchor_is_filled_only_if_none_was_given() -> None:
+def test_anchored_does_not_replace_a_given_anchor() -> None:
     assert Every(seconds=300).anchored(NOON) == Every(seconds=300, anchor=NOON)
     told = Every(seconds=300, anchor=NOON)
     assert told.anchored(NOON + timedelta(seconds=7)) == told
 
 
 @given(intervals, instants)
-def test_next_is_strictly_later_on_the_grid_and_the_first(rule: Every, after: datetime) -> None:
+def test_interval_next_is_the_first_tick_strictly_later(rule: Every, after: datetime) -> None:
     tick = rule.next(after)
     assert tick is not None
     assert tick > after >= tick - rule.span
@@ -56,7 +56,7 @@ def test_next_is_strictly_later_on_the_grid_and_the_first(rule: Every, after: da
 
 
 @pytest.mark.parametrize("seconds", [0.001, 0.1, 1 / 3, 1, 7, 86_400])
-def test_a_grid_does_not_drift_over_ten_thousand_ticks(seconds: float) -> None:
+def test_an_interval_does_not_drift_over_ten_thousand_ticks(seconds: float) -> None:
     rule = Every(seconds=seconds, anchor=NOON)
     tick: datetime | None = NOON
     for k in range(1, 10_001):
@@ -66,38 +66,38 @@ def test_a_grid_does_not_drift_over_ten_thousand_ticks(seconds: float) -> None:
 
 
 @given(intervals, instants, st.integers(0, 60), st.integers(0, 40))
-def test_count_and_latest_agree_with_walking(rule: Every, after: datetime, steps: int, limit: int) -> None:
+def test_count_and_latest_agree_with_next(rule: Every, after: datetime, steps: int, limit: int) -> None:
     until = after + steps * rule.span / 3
     ticks = walk(rule, after, until)
     assert rule.count(after, until, limit=limit) == min(len(ticks), limit)
     assert rule.latest(after, until) == (ticks[-1] if ticks else None)
 
 
-def test_count_and_latest_do_not_walk() -> None:
+def test_count_and_latest_of_a_long_range_do_not_iterate() -> None:
     rule = Every(seconds=0.001)
     assert rule.count(NOON, NOON + timedelta(days=3650), limit=10**15) == 3650 * 86_400_000
     assert rule.latest(NOON, NOON + timedelta(days=3650)) == NOON + timedelta(days=3650)
 
 
-def test_a_range_that_runs_backwards_is_empty() -> None:
+def test_count_and_latest_of_a_reversed_range_are_empty() -> None:
     assert Every(seconds=1).count(NOON, NOON - timedelta(hours=1), limit=5) == 0
     assert Every(seconds=1).latest(NOON, NOON - timedelta(hours=1)) is None
 
 
-def test_at_the_ends_of_the_calendar_there_is_no_tick_and_no_error() -> None:
+def test_interval_has_no_tick_after_the_last_date() -> None:
     rule = Every(seconds=86_400 * 365)
     assert rule.next(LAST) is None
     assert rule.latest(datetime.min.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)) is None
     assert rule.next(datetime.min.replace(tzinfo=UTC)) is not None
 
 
-def test_an_instant_of_another_offset_is_the_same_instant() -> None:
+def test_an_interval_does_not_depend_on_the_utc_offset_of_instants() -> None:
     elsewhere = NOON.astimezone(timezone(timedelta(hours=5, minutes=30)))
     assert Every(seconds=7).next(elsewhere) == Every(seconds=7).next(NOON)
     assert Every(seconds=7, anchor=elsewhere) == Every(seconds=7, anchor=NOON)
 
 
-def test_an_interval_goes_on_through_changes_of_the_clocks() -> None:
+def test_an_interval_is_not_changed_by_clock_changes() -> None:
     rule = every(6).hours.in_zone("Europe/Berlin")
     shown = [seen.local.hour for seen in rule.preview(5, after=datetime(2026, 3, 28, 20, tzinfo=UTC))]
     assert shown == [1, 8, 14, 20, 2]
@@ -124,17 +124,17 @@ def test_an_interval_goes_on_through_changes_of_the_clocks() -> None:
     ],
     ids=lambda given: str(given)[:40],
 )
-def test_an_interval_that_makes_no_sense_is_refused(given: dict[str, Any]) -> None:
+def test_an_invalid_interval_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
         Every(**given)
 
 
-def test_an_unknown_zone_is_refused_with_the_one_that_was_meant() -> None:
+def test_interval_refuses_an_unknown_zone_with_a_suggestion() -> None:
     with pytest.raises(BadInput, match="there is no time zone 'europe/londn'; did you mean Europe/London"):
         Every(seconds=5, tz="europe/londn")
 
 
-def test_asking_without_a_zone_is_refused() -> None:
+def test_interval_next_refuses_a_naive_datetime() -> None:
     with pytest.raises(BadInput, match=r"has no zone: give one, as in datetime\(..., tzinfo=UTC\)"):
         Every(seconds=5).next(datetime(2026, 1, 1))
 
@@ -153,11 +153,11 @@ def test_asking_without_a_zone_is_refused() -> None:
         (every(5).minutes.starting(NOON), "every 5 minutes, counted from 28 March 2026, 12:00 UTC"),
     ],
 )
-def test_an_interval_explains_itself(rule: Trigger, words: str) -> None:
+def test_interval_is_explained_in_words(rule: Trigger, words: str) -> None:
     assert rule.explain() == words
 
 
-def test_several_jobs_a_second_are_warned_about() -> None:
+def test_interval_below_a_second_has_a_warning() -> None:
     assert every(0.5).seconds.warnings() == ["every 0.5 seconds makes 172,800 jobs a day"]
     assert every().second.warnings() == []
 
@@ -174,7 +174,7 @@ def test_several_jobs_a_second_are_warned_about() -> None:
     ],
     ids=lambda rule: rule.explain(),
 )
-def test_a_rule_comes_back_from_json_as_it_was(rule: Trigger) -> None:
+def test_triggers_survive_encoding_to_json(rule: Trigger) -> None:
     assert msgspec.json.decode(msgspec.json.encode(rule), type=Every | Calendar | At) == rule
 
 
@@ -189,6 +189,6 @@ def test_a_rule_comes_back_from_json_as_it_was(rule: Trigger) -> None:
         '{"kind": "at", "when": "2011-12-30T09:00", "tz": "Pacific/Apia"}',
     ],
 )
-def test_a_decoded_interval_is_checked(text: str) -> None:
+def test_a_decoded_trigger_is_validated(text: str) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(text, type=Every | Calendar | At)

@@ -1,4 +1,4 @@
-"""Failpoints: no-ops unless asked for; then they kill or stop their process at the n-th time."""
+"""Failpoints: no-ops unless armed; then they kill or stop their process at the n-th pass."""
 
 import os
 import signal

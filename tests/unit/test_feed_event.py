@@ -143,7 +143,7 @@ def test_log_lines_and_progress_are_separate_events_in_order() -> None:
     assert third.job == shown("running")
 
 
-def test_a_report_with_too_many_lines_keeps_the_newest_and_counts_the_rest() -> None:
+def test_feed_events_of_a_report_with_too_many_lines_keep_the_newest() -> None:
     notices = reported(*(f"line {n}" for n in range(MAX_LINES + 40)))
     assert (len(notices), notices[0].left_out, notices[1].left_out) == (MAX_LINES, 40, 0)
     assert notices[-1].line is not None
@@ -171,24 +171,24 @@ LEAKS: list[Event] = [
 
 
 @pytest.mark.parametrize("event", LEAKS, ids=lambda event: type(event).__name__)
-def test_no_payload_no_result_and_no_secret_gets_into_the_feed(event: Event) -> None:
+def test_feed_events_contain_no_payload_result_or_secret(event: Event) -> None:
     assert "hunter" not in "".join(encode(notice) for notice in told(event))
 
 
-def test_a_long_text_in_an_event_is_cut() -> None:
+def test_a_long_text_in_a_feed_event_is_truncated() -> None:
     (notice,) = reported("x" * 5000)
     assert notice.line is not None
     assert len(notice.line.text) == MAX_TEXT_CHARACTERS + 1
 
 
-def test_an_encoded_event_decodes_to_itself() -> None:
+def test_an_encoded_feed_event_decodes_to_itself() -> None:
     notices = [notice for event, _, _ in SAID for notice in told(event)] + reported(
         "hi", progress=Progress(2, NOW, 1.0)
     )
     assert [decode(encode(notice)) for notice in notices] == notices
 
 
-def test_unknown_fields_of_a_newer_release_are_ignored() -> None:
+def test_unknown_fields_of_a_feed_event_are_ignored() -> None:
     assert decode('{"type":"moon.rose","at":"2030-01-01T09:00:00Z","phase":"full"}') == FeedEvent(
         type="moon.rose", at=NOW
     )
@@ -196,7 +196,7 @@ def test_unknown_fields_of_a_newer_release_are_ignored() -> None:
     assert decode('{"type":7}') is None
 
 
-# who wants what
+# filters
 
 STARTED = FeedEvent(type="job.started", at=NOW, job=shown("running"))
 CHANGED = FeedEvent(type="job.changed", at=NOW, ids=("j1", "j2"), action="pause")
@@ -228,13 +228,13 @@ def test_a_feed_filter_is_conjunctive(names: dict[str, list[str]], met: set[str]
     assert {name for name, notice in NAMED.items() if wish.matches(notice)} == met
 
 
-def test_dropped_and_reset_pass_every_filter() -> None:
+def test_dropped_and_reset_events_pass_every_feed_filter() -> None:
     wish = feed_filter(types=["queue"], jobs=["j9"])
     assert wish.matches(FeedEvent(type=DROPPED, at=NOW, count=3))
     assert wish.matches(FeedEvent(type=RESET, at=NOW, reason="too_old"))
 
 
-def test_a_filter_for_an_unknown_type_or_state_is_refused_with_a_suggestion() -> None:
+def test_a_feed_filter_with_an_unknown_type_or_state_is_refused_with_a_suggestion() -> None:
     with pytest.raises(BadInput, match=r"no event type 'job\.strated'; did you mean 'job\.started'"):
         feed_filter(types=["job.strated"])
     with pytest.raises(BadInput, match="unknown state 'done'"):

@@ -20,7 +20,7 @@ from mainspring.testing import VirtualClock
 
 
 class Looked(MemoryStore):
-    """Counts looks, and fails when it is told to."""
+    """A store that counts reads of the feed, and can be made unavailable."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(clock)
@@ -34,7 +34,7 @@ class Looked(MemoryStore):
 
 
 class Ground:
-    """A store that somebody watches, and a stand before it."""
+    """An app with a watched store, and feed hubs on it."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
@@ -62,7 +62,7 @@ def said(items: list[NumberedEvent]) -> list[str]:
 
 
 async def read(ground: Ground, reader: Any, seconds: float = 1.0) -> list[str]:
-    """What it reads within that time."""
+    """The events that the reader gets within this time."""
     reading = asyncio.ensure_future(reader.read(seconds))
     await ground.clock.elapse(seconds=seconds)
     return said(await reading)
@@ -99,7 +99,7 @@ async def test_missed_pages_are_read_from_the_store(ground: Ground) -> None:
     assert seen == [str(n) for n in range(2500)]
 
 
-async def test_a_number_that_was_pruned_gets_a_reset(ground: Ground) -> None:
+async def test_a_reader_at_a_pruned_number_gets_a_reset(ground: Ground) -> None:
     await ground.watched()
     await ground.publish(*(str(n) for n in range(MIN_FEED_ITEMS + 10)))
     async with ground.stand().reader(9) as reader:
@@ -111,7 +111,7 @@ async def test_a_number_that_was_pruned_gets_a_reset(ground: Ground) -> None:
         assert (await read(ground, reader))[0] == "11"
 
 
-async def test_a_number_that_was_never_assigned_gets_a_reset(ground: Ground) -> None:
+async def test_a_reader_at_an_unassigned_number_gets_a_reset(ground: Ground) -> None:
     await ground.watched()
     await ground.publish("a")
     async with ground.stand().reader(500) as reader:
@@ -121,7 +121,7 @@ async def test_a_number_that_was_never_assigned_gets_a_reset(ground: Ground) -> 
 
 
 async def test_a_reader_ahead_of_the_hub_is_not_reset(ground: Ground) -> None:
-    """It may come from another process, which has looked a moment later."""
+    """It may have read from another process, whose hub read the store a moment later."""
     await ground.watched()
     stand = ground.stand()
     async with stand.reader() as first:

@@ -1,4 +1,4 @@
-"""Fingerprints: equal for tasks that take the same payloads, whatever the process, and else not."""
+"""Fingerprints: equal for tasks that take the same payloads, in every process, and different for other tasks."""
 
 import subprocess
 import sys
@@ -75,8 +75,8 @@ SAME = [plain, other_default, other_order, positional, with_context, coroutine, 
 
 
 @pytest.mark.parametrize("fn", SAME, ids=lambda fn: fn.__name__)
-def test_tasks_that_take_the_same_payloads_have_the_same_fingerprint(fn: Callable[..., Any]) -> None:
-    # Written down: it has to be the same in every process and under every version of Python.
+def test_tasks_that_accept_the_same_payloads_have_the_same_fingerprint(fn: Callable[..., Any]) -> None:
+    # A literal: it must be the same in every process and every version of Python.
     assert arguments(fn).fingerprint == "2a6820ca28"
 
 
@@ -101,7 +101,7 @@ def test_a_fingerprint_of_rich_types_is_the_same_everywhere() -> None:
     assert arguments(rich).fingerprint == "2ad93fcd1d"
 
 
-def test_a_fingerprint_does_not_depend_on_the_order_of_hashes() -> None:
+def test_a_fingerprint_does_not_depend_on_the_hash_seed() -> None:
     program = "import test_fingerprint as t; print(t.arguments(t.rich).fingerprint)"
     made = {
         subprocess.run(
@@ -139,12 +139,12 @@ TYPES: list[Any] = [
 ]  # fmt: skip
 
 
-def test_tasks_that_take_other_payloads_have_other_fingerprints() -> None:
+def test_tasks_that_accept_different_payloads_have_different_fingerprints() -> None:
     made = [arguments(fn).fingerprint for fn in DIFFERENT] + [typed(hint).fingerprint for hint in TYPES]
     assert len(set(made)) == len(made)
 
 
-def test_a_type_that_has_no_schema_is_told_apart_by_its_name() -> None:
+def test_fingerprint_of_a_type_without_a_schema_depends_on_its_annotation() -> None:
     class Odd:
         @classmethod
         def model_validate(cls, value: Any) -> Any: ...
@@ -175,14 +175,14 @@ def test_parameters_are_shown_as_they_are_declared(fn: Callable[..., Any], text:
     assert arguments(fn).parameters == text
 
 
-def test_parameters_are_shown_up_to_a_limit() -> None:
+def test_shown_parameters_are_truncated() -> None:
     fields = ", ".join(f"a_long_name_of_a_parameter_{n}" for n in range(100))
     shown = arguments(eval(f"lambda {fields}: None")).parameters
     assert len(shown) == MAX_PARAMETERS_CHARACTERS
     assert shown.endswith("…")
 
 
-# as it is stored
+# stored options
 
 
 class OptionsOfBefore(msgspec.Struct, omit_defaults=True, frozen=True):
@@ -196,7 +196,7 @@ class OptionsOfBefore(msgspec.Struct, omit_defaults=True, frozen=True):
 
 
 @pytest.mark.parametrize("given", [{}, {"tags": ("a",), "metadata": {"b": 1}}, {"max_retries": 2}], ids=str)
-def test_an_older_release_reads_past_a_fingerprint(given: dict[str, Any]) -> None:
+def test_an_older_release_ignores_the_fingerprint_in_stored_options(given: dict[str, Any]) -> None:
     text = options_of(new_job(fingerprint="0011223344", **given))
     assert '"fp":"0011223344"' in text
     read = msgspec.json.decode(text, type=OptionsOfBefore)
@@ -204,14 +204,14 @@ def test_an_older_release_reads_past_a_fingerprint(given: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("fingerprint", [None, "0011223344"])
-def test_a_record_in_redis_has_as_many_values_as_an_older_release_knows(fingerprint: str | None) -> None:
+def test_a_redis_record_with_a_fingerprint_has_a_field_count_of_older_releases(fingerprint: str | None) -> None:
     now = 1_893_499_200_000_000
     assert len(msgspec.msgpack.decode(new_record(new_job(fingerprint=fingerprint), now)[1:])) in (5, 11)
 
 
 @pytest.fixture
 def memories() -> Iterator[None]:
-    """As they were, afterwards."""
+    """Restores the caches of options after the test."""
     before = [dict(one) for one in (_cached_options, _cached_texts)]
     yield
     for one, were in zip((_cached_options, _cached_texts), before, strict=True):
@@ -220,7 +220,7 @@ def memories() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("memories")
-def test_the_options_that_are_remembered_stay_few() -> None:
+def test_the_cache_of_decoded_options_is_bounded() -> None:
     for n in range(MAX_CACHED_OPTIONS + 10):
         text = options_of(new_job(fingerprint=f"{n:010x}"))
         assert read_options(text).fingerprint == f"{n:010x}"

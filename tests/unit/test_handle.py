@@ -51,7 +51,7 @@ async def test_result_has_the_declared_type(app: Mainspring, hint: Any, value: A
 
 
 async def test_result_of_a_job_enqueued_by_name_is_plain_data(app: Mainspring) -> None:
-    """This process does not know the type."""
+    """The type is not known in this process."""
     client = app
     job = await client.enqueue("give")
 
@@ -99,7 +99,7 @@ async def test_result_wakes_many_waiters(app: Mainspring, clock: VirtualClock) -
 
 
 async def ended(app: Mainspring, how: str, clock: VirtualClock) -> Handle[Any]:
-    """A job that has no value, for one reason or another."""
+    """A job that ended without a result in this way."""
 
     @app.task(max_retries=0)
     async def work() -> None:
@@ -205,7 +205,7 @@ async def test_result_of_a_retried_job_is_returned(app: Mainspring, clock: Virtu
     assert await waiting == 3
 
 
-# what enqueue returns
+# the handle that enqueue returns
 
 
 async def test_handle_status_tells_new_from_duplicate(app: Mainspring) -> None:

@@ -1,4 +1,4 @@
-"""app.testing(): the code under test enqueues for real, on a store and a clock that the test owns."""
+"""app.testing(): the code under test enqueues for real, on a store and a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Parcel:
 
 
 class Shop:
-    """An app as its author has it: made once, on a file, with the machine's clock."""
+    """An app as in production: created once, on a file, with the system clock."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -81,7 +81,7 @@ def shop(tmp_path: Path) -> Shop:
     return Shop(tmp_path / "jobs.db")
 
 
-# another store and another clock, for the time of a block
+# the store and the clock within the block
 
 
 async def test_harness_never_touches_the_real_store(shop: Shop) -> None:
@@ -214,7 +214,7 @@ async def test_process_one_returns_the_failure_and_the_retry(shop: Shop) -> None
         assert (await jobs.process_one() or job).attempt == 2
 
 
-async def test_elapse_beside_process_one_times_a_run_out(shop: Shop) -> None:
+async def test_elapse_during_process_one_ends_the_run_by_its_timeout(shop: Shop) -> None:
     @shop.app.task(timeout=30, max_retries=0)
     async def hang() -> None:
         await asyncio.Event().wait()
@@ -289,10 +289,10 @@ async def test_drain_with_just_enough_limit_passes(shop: Shop) -> None:
         assert len(await jobs.drain(limit=2)) == 2
 
 
-# what was enqueued
+# enqueued jobs
 
 
-async def test_enqueued_has_every_job_in_order_as_it_is_now(shop: Shop) -> None:
+async def test_harness_enqueued_lists_every_job_in_order_with_its_current_state(shop: Shop) -> None:
     async with shop.app.testing() as jobs:
         await shop.app.enqueue_many([shop.send.job("ada"), shop.ship.job(Parcel("x"), date(2030, 1, 1), [])])
         await shop.app.enqueue("send", to="bob")
@@ -313,7 +313,7 @@ async def test_enqueued_has_every_job_in_order_as_it_is_now(shop: Shop) -> None:
         lambda jobs, shop: jobs.assert_enqueued(shop.send, "ada"),
         lambda jobs, shop: jobs.assert_enqueued(shop.send, to="ada"),
         lambda jobs, shop: jobs.assert_enqueued("send", to="ada"),
-        lambda jobs, shop: jobs.assert_enqueued(shop.send, "ada", "hello"),  # left out, and the default
+        lambda jobs, shop: jobs.assert_enqueued(shop.send, "ada", "hello"),  # an omitted argument equals its default
         lambda jobs, shop: jobs.assert_enqueued(shop.send, "bob", subject="news"),
         lambda jobs, shop: jobs.assert_enqueued(shop.send, "bob", queue="mail"),
         lambda jobs, shop: jobs.assert_enqueued(shop.send, queue="mail", delay=60),
@@ -419,7 +419,7 @@ async def test_assert_enqueued_ignores_defaults_that_cannot_be_encoded(shop: Sho
         jobs.assert_not_enqueued(odd, 1)
 
 
-# arguments travel
+# arguments are encoded
 
 
 @pytest.mark.parametrize("mode", ["manual", "inline"])
@@ -513,7 +513,7 @@ async def test_inline_concurrent_callers_get_their_own_runs(shop: Shop) -> None:
 
 
 async def test_inline_caller_waits_for_a_run_of_another_caller(shop: Shop) -> None:
-    """Both jobs are there before either is claimed, so the first caller takes the urgent one of the second."""
+    """Both jobs are enqueued before either is claimed, so the first caller runs the urgent job of the second."""
     began, go = asyncio.Event(), asyncio.Event()
 
     @shop.app.task
@@ -568,7 +568,7 @@ async def test_inline_events_are_in_order(shop: Shop) -> None:
     assert [type(event).__name__ for event in told.events] == ["JobEnqueued", "JobStarted", "JobEnded"]
 
 
-# code that does not await, and code with its own transaction
+# sync code, and code with its own transaction
 
 
 def test_harness_sync_has_the_same_methods(shop: Shop) -> None:

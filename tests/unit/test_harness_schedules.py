@@ -15,7 +15,7 @@ def hour(n: float) -> datetime:
 
 
 class Shop:
-    """An app as its author has it, with schedules, on a file that no test may make."""
+    """An app as in production, with schedules, on a file that no test may create."""
 
     def __init__(self, file: Path) -> None:
         self.file = file

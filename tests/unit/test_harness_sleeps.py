@@ -15,7 +15,7 @@ from mainspring.testing.clock import START
 
 
 class Sleepers:
-    """An app whose tasks note when they do what: `seen` has (virtual seconds, words)."""
+    """An app whose tasks record when they act: `seen` has pairs of virtual seconds and text."""
 
     def __init__(self) -> None:
         self.app = app = Mainspring("memory://")
@@ -170,7 +170,7 @@ async def test_advance_waits_for_real_time_in_a_task(sleepers: Sleepers) -> None
     @app.task(timeout=60)
     async def real() -> None:
         answered = asyncio.Event()
-        asyncio.get_running_loop().call_later(0.05, answered.set)  # as a server somewhere would
+        asyncio.get_running_loop().call_later(0.05, answered.set)  # as a remote server would
         await answered.wait()
         sleepers.note("real")
 
@@ -240,7 +240,7 @@ async def test_inline_enqueue_fails_if_a_task_sleeps(sleepers: Sleepers) -> None
             await sleepers.nap.enqueue("nap", 60)
 
 
-async def test_elapse_beside_process_one_wakes_its_run(sleepers: Sleepers) -> None:
+async def test_elapse_during_process_one_wakes_its_run(sleepers: Sleepers) -> None:
     async with sleepers.app.testing() as jobs:
         await sleepers.nap.enqueue("nap", 60, 60)
         run = asyncio.create_task(jobs.process_one())

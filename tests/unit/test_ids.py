@@ -20,7 +20,7 @@ NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing minted before, so that an id shows its own instant."""
+    """Resets the last id, so that an id contains its own instant."""
     monkeypatch.setattr(ids, "_last", 0)
 
 
@@ -35,11 +35,11 @@ def test_an_id_is_a_uuid_of_version_7() -> None:
 
 
 @given(st.datetimes(datetime(1970, 1, 2), datetime(9999, 1, 1), timezones=st.just(UTC)))
-def test_an_id_is_of_its_kind_at_any_time(now: datetime) -> None:
+def test_an_id_is_a_uuid_of_version_7_at_any_time(now: datetime) -> None:
     assert (UUID(new_id(now)).version, UUID(new_id(now)).variant) == (7, RFC_4122)
 
 
-def test_an_id_tells_its_millisecond() -> None:
+def test_an_id_contains_its_millisecond() -> None:
     assert milliseconds(new_id(NOW)) == NOW.timestamp() * 1000
 
 
@@ -64,18 +64,18 @@ def test_ids_follow_the_clock_again_when_it_has_caught_up() -> None:
     assert milliseconds(new_id(NOW + timedelta(seconds=1))) == NOW.timestamp() * 1000 + 1000
 
 
-def test_many_ids_are_all_different() -> None:
+def test_many_ids_of_the_same_instant_are_unique() -> None:
     assert len({new_id(NOW) for _ in range(50_000)}) == 50_000
 
 
-def test_two_processes_that_mint_at_the_same_time_mint_different_ids() -> None:
+def test_two_processes_create_different_ids_at_the_same_instant() -> None:
     code = "import datetime, mainspring.ids as ids; print(ids.new_id(datetime.datetime(2030, 1, 1)))"
     one, other = (subprocess.check_output([sys.executable, "-c", code], text=True, timeout=30) for _ in range(2))
     assert one[:18] == other[:18]
     assert one[19:] != other[19:]
 
 
-def test_threads_never_mint_the_same_id() -> None:
+def test_threads_never_create_the_same_id() -> None:
     minted: list[list[str]] = [[] for _ in range(4)]
     start = threading.Barrier(4)
 
@@ -94,7 +94,7 @@ def test_threads_never_mint_the_same_id() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_does_not_repeat_its_parents_ids() -> None:
-    """Both go on from the same counter: only the random tail tells them apart."""
+    """Both continue from the same counter: only the random tail differs."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -110,8 +110,8 @@ def test_a_forked_child_does_not_repeat_its_parents_ids() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_child_forked_while_a_thread_mints_can_mint_too() -> None:
-    with ids._lock:  # as a thread would hold it that the child does not have
+def test_a_child_forked_while_the_id_lock_is_held_can_create_ids() -> None:
+    with ids._lock:  # held as by another thread of the parent, which the child does not have
         child = os.fork()
         if child == 0:
             signal.setitimer(signal.ITIMER_REAL, 2)  # ends it if it waits for ever
@@ -121,13 +121,13 @@ def test_a_child_forked_while_a_thread_mints_can_mint_too() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="is such a system")
-def test_a_system_without_fork_can_load_it() -> None:
+def test_ids_module_can_be_imported_without_fork() -> None:
     code = "import asyncio, logging, os, random; del os.fork, os.register_at_fork; import mainspring.ids"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
     assert ended.returncode == 0, ended.stderr[-500:]
 
 
-def test_a_series_goes_on_from_its_first_id() -> None:
+def test_an_id_series_increases_from_its_first_id() -> None:
     first = new_id_series(NOW)
     assert nth_id(first, 0) == first
     series = [nth_id(first, n) for n in range(5000)]
@@ -135,6 +135,6 @@ def test_a_series_goes_on_from_its_first_id() -> None:
     assert all(UUID(id).version == 7 for id in series)
 
 
-def test_two_series_of_the_same_instant_have_no_id_in_common() -> None:
+def test_two_id_series_of_the_same_instant_share_no_id() -> None:
     one, two = new_id_series(NOW), new_id_series(NOW)
     assert not {nth_id(one, n) for n in range(100)} & {nth_id(two, n) for n in range(100)}

@@ -54,7 +54,7 @@ def app(make_app: Callable[..., Mainspring]) -> Mainspring:
 def signed(
     body: Any = b"{}", id: str = "msg_1", *, at: datetime, secret: str = SECRET, timestamp: str | None = None
 ) -> Call:
-    """By the standard's own words, without our code."""
+    """A call signed as the standard describes, without our code."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     timestamp = str(int(at.timestamp())) if timestamp is None else timestamp
     key = base64.b64decode(secret.removeprefix("whsec_"))
@@ -62,7 +62,7 @@ def signed(
     return Call(id=id, timestamp=timestamp, signature=f"v1,{base64.b64encode(made).decode()}", body=data)
 
 
-# making and changing
+# create and update
 
 
 async def test_a_created_trigger_is_listed_without_its_secret(app: Mainspring, clock: VirtualClock) -> None:
@@ -121,7 +121,7 @@ async def test_a_bad_trigger_option_is_refused_by_name(
     assert list(await app.triggers.list()) == []
 
 
-# a call that is believed
+# valid calls
 
 
 async def test_a_signed_message_makes_a_job(app: Mainspring, clock: VirtualClock) -> None:
@@ -148,7 +148,7 @@ async def test_parts_of_the_message_become_arguments(app: Mainspring, clock: Vir
     assert json.loads(job.payload) == {"event": body, "source": "shop"}
 
 
-async def test_a_trigger_for_a_task_without_code_here_is_accepted(
+async def test_a_trigger_for_a_task_that_is_not_registered_here_is_accepted(
     make_app: Callable[..., Mainspring], clock: VirtualClock
 ) -> None:
     app = make_app()
@@ -177,7 +177,7 @@ async def test_both_secrets_are_valid_during_rotation(app: Mainspring, clock: Vi
     await app.triggers.receive("orders", signed(id="4", at=clock.now(), secret=new))
 
 
-# the same message again
+# repeated messages
 
 
 @pytest.mark.parametrize("does", [{"task": "greet", "kwargs": {"name": "x"}}, {"schedule": "nightly"}], ids=str)
@@ -190,7 +190,7 @@ async def test_a_repeated_message_makes_one_job_and_gets_the_same_answer(
     again = await asyncio.gather(*(app.triggers.receive("orders", call) for _ in range(5)))
     await app.drain()
     clock.advance(hours=1)
-    # Sent again with a new timestamp, as a sender does that has not heard our answer.
+    # Sent again with a new timestamp, as by a sender that did not receive the reply.
     again.append(await app.triggers.receive("orders", signed(at=clock.now())))
     assert {handle.id for handle in again} == {first.id}
     assert len(await app.jobs.list()) == 1
@@ -205,7 +205,7 @@ async def test_a_repeated_message_makes_one_job_even_if_that_failed(app: Mainspr
 
 
 @pytest.mark.parametrize("does", [{"task": "greet", "kwargs": {"name": "x"}}, {"schedule": "nightly"}], ids=str)
-async def test_a_repeated_message_whose_job_was_deleted_makes_no_other(
+async def test_a_repeated_message_whose_job_was_deleted_makes_no_second_job(
     app: Mainspring, clock: VirtualClock, does: Any
 ) -> None:
     await app.schedules.get("nightly")
@@ -217,7 +217,9 @@ async def test_a_repeated_message_whose_job_was_deleted_makes_no_other(
     assert (again.id, again.duplicate, list(await app.jobs.list())) == (first.id, True, [])
 
 
-async def test_a_repeated_message_whose_job_was_pruned_makes_no_other(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_repeated_message_whose_job_was_pruned_makes_no_second_job(
+    app: Mainspring, clock: VirtualClock
+) -> None:
     @app.task(retention=Retention(keep=0, age=timedelta(0)))
     async def brief() -> None: ...
 
@@ -241,7 +243,7 @@ async def test_a_crash_before_the_job_is_recorded_makes_no_second_job(app: Mains
     with pytest.raises(StoreUnavailable):
         await faulty.triggers.receive("orders", call)
     (job,) = await app.jobs.list()
-    assert (await app.triggers.receive("orders", call)).id == job.id  # and is noted now
+    assert (await app.triggers.receive("orders", call)).id == job.id  # and is recorded now
     await app.jobs.delete(job.id)
     assert (await app.triggers.receive("orders", call)).id == job.id
     assert list(await app.jobs.list()) == []
@@ -304,14 +306,14 @@ async def test_a_repeated_message_completes_a_call_that_crashed(
     assert [job.id for job in await app.jobs.list()] == [handle.id]
 
 
-async def test_the_same_id_at_another_trigger_is_another_message(app: Mainspring, clock: VirtualClock) -> None:
+async def test_the_same_message_id_at_two_triggers_makes_two_jobs(app: Mainspring, clock: VirtualClock) -> None:
     for name in ("one", "two"):
         await app.triggers.create(name, task="greet", kwargs={"name": name}, secret=SECRET)
         await app.triggers.receive(name, signed(at=clock.now()))
     assert len(await app.jobs.list()) == 2
 
 
-async def test_a_trigger_keeps_the_key_of_its_task(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_trigger_uses_the_unique_key_of_its_task(app: Mainspring, clock: VirtualClock) -> None:
     @app.task(unique_key="one")
     async def single() -> None: ...
 
@@ -321,7 +323,7 @@ async def test_a_trigger_keeps_the_key_of_its_task(app: Mainspring, clock: Virtu
     assert (second.id, second.duplicate) == (first.id, True)
 
 
-# a call that is not believed
+# calls without a valid signature
 
 FORGED: dict[str, Callable[[datetime], tuple[str, Call]]] = {
     "another secret": lambda at: ("orders", signed(at=at, secret="whsec_" + base64.b64encode(bytes(24)).decode())),
@@ -386,7 +388,7 @@ async def test_a_malformed_timestamp_is_stale(app: Mainspring, clock: VirtualClo
         await app.triggers.receive("orders", signed(at=clock.now(), timestamp=timestamp))
 
 
-# a call that does not fit
+# calls that do not fit the task
 
 
 @pytest.mark.parametrize(
@@ -402,7 +404,7 @@ async def test_a_malformed_timestamp_is_stale(app: Mainspring, clock: VirtualClo
         ({"name": "ada", "times": 2}, "gives argument 'times' itself"),
     ],
 )
-async def test_arguments_that_do_not_fit_are_refused_each_time(
+async def test_a_message_that_does_not_fit_its_task_is_refused_each_time(
     app: Mainspring, clock: VirtualClock, body: Any, message: str
 ) -> None:
     await app.triggers.create("orders", task="greet", arguments="body", kwargs={"times": 1}, secret=SECRET)

@@ -31,11 +31,11 @@ def a_job(state: State = State.PENDING, **fields: Any) -> Job:
     return Job(**{**given, "created_at": EARLIER, "state": state, **fields})
 
 
-def test_every_state_has_its_row() -> None:
+def test_every_state_has_transitions() -> None:
     assert set(TRANSITIONS) == set(State)
 
 
-def test_a_job_is_final_or_unfinished_never_both() -> None:
+def test_every_state_is_either_final_or_unfinished() -> None:
     assert set(State) == FINAL | UNFINISHED
     assert not FINAL & UNFINISHED
     assert {state for state in State if state.final} == FINAL
@@ -46,13 +46,13 @@ def test_a_completed_job_has_no_transition() -> None:
 
 
 @pytest.mark.parametrize("state", FINAL - {State.COMPLETED})
-def test_a_job_that_did_not_do_its_work_can_only_be_retried(state: State) -> None:
+def test_a_dead_cancelled_or_expired_job_can_only_be_retried(state: State) -> None:
     assert TRANSITIONS[state] == {State.PENDING}
     assert state in ALLOWED[Action.RETRY]
 
 
 @pytest.mark.parametrize("state", UNFINISHED)
-def test_every_unfinished_job_can_still_come_to_an_end(state: State) -> None:
+def test_every_unfinished_state_can_reach_every_final_state(state: State) -> None:
     reached, frontier = set(), {state}
     while frontier:
         reached |= frontier
@@ -73,7 +73,7 @@ def test_no_state_leads_to_itself() -> None:
     assert not [state for state in State if state in TRANSITIONS[state]]
 
 
-def test_every_action_has_its_row() -> None:
+def test_every_action_has_a_set_of_allowed_states() -> None:
     assert set(ALLOWED) == set(Action)
 
 
@@ -81,7 +81,7 @@ def test_every_action_has_its_row() -> None:
     ("action", "state"),
     [(action, state) for action in Action if action is not Action.DELETE for state in sorted(ALLOWED[action])],
 )
-def test_an_allowed_action_leads_where_the_state_machine_says(action: Action, state: State) -> None:
+def test_an_allowed_action_makes_an_allowed_transition(action: Action, state: State) -> None:
     after = apply_action(action, a_job(state), NOW, "because").state
     assert after == state or after in TRANSITIONS[state]
 
@@ -95,29 +95,29 @@ def test_an_allowed_action_leads_where_the_state_machine_says(action: Action, st
         (Action.RESUME, State.PENDING),
     ],
 )
-def test_an_action_does_what_it_is_called(action: Action, leads_to: State) -> None:
+def test_an_action_leads_to_its_state(action: Action, leads_to: State) -> None:
     after = {state: apply_action(action, a_job(state), NOW, "because").state for state in ALLOWED[action]}
     assert after == {state: State.RUNNING if state is State.RUNNING else leads_to for state in ALLOWED[action]}
 
 
-def test_an_action_done_twice_is_no_error() -> None:
+def test_a_repeated_cancel_pause_or_resume_is_allowed() -> None:
     assert State.CANCELLED in ALLOWED[Action.CANCEL]
     assert State.PAUSED in ALLOWED[Action.PAUSE]
     assert State.PENDING in ALLOWED[Action.RESUME]
 
 
-def test_a_running_job_can_be_cancelled_and_nothing_else() -> None:
+def test_a_running_job_can_only_be_cancelled() -> None:
     assert [action for action in Action if State.RUNNING in ALLOWED[action]] == [Action.CANCEL]
 
 
-def test_an_idempotency_key_outlives_its_completed_job() -> None:
+def test_an_idempotency_key_is_held_in_unfinished_and_completed_states() -> None:
     assert UNFINISHED | {State.COMPLETED} == IDEMPOTENT_STATES
 
 
 # the state people see
 
 
-def test_the_shown_states_are_the_stored_ones_and_two_more() -> None:
+def test_shown_states_are_the_stored_states_plus_scheduled_and_retrying() -> None:
     assert set(SHOWN) == {state.value for state in State} | {"scheduled", "retrying"}
     assert get_args(Shown) == SHOWN
 
@@ -136,22 +136,22 @@ def test_the_shown_states_are_the_stored_ones_and_two_more() -> None:
         ({"attempt": 1, "expires_at": EARLIER}, "expired"),
     ],
 )
-def test_a_pending_job_shows_why_it_waits(fields: dict[str, Any], shown: str) -> None:
+def test_a_pending_job_is_shown_as_pending_scheduled_retrying_or_expired(fields: dict[str, Any], shown: str) -> None:
     assert a_job(**fields).shown(NOW) == shown
 
 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.PENDING])
-def test_every_other_state_shows_as_it_is(state: State) -> None:
+def test_every_state_except_pending_is_shown_unchanged(state: State) -> None:
     assert a_job(state, run_at=SOON, attempt=1, expires_at=EARLIER).shown(NOW) == state.value
 
 
-def test_a_shown_state_moves_with_the_time_alone() -> None:
+def test_a_shown_state_changes_with_time_alone() -> None:
     job = a_job(run_at=SOON, expires_at=SOON + timedelta(seconds=1))
     later = [NOW + timedelta(seconds=n) for n in range(3)]
     assert [job.shown(at) for at in later] == ["scheduled", "pending", "expired"]
 
 
-def test_an_execution_knows_how_long_it_took() -> None:
+def test_an_execution_has_a_duration() -> None:
     execution = Execution(
         job_id="id",
         number=1,
@@ -185,12 +185,12 @@ def test_an_execution_knows_how_long_it_took() -> None:
         ("日本 '語'", "OSError: 日本 …"),
     ],
 )
-def test_the_kind_of_a_failure_leaves_out_what_varies(message: str, kind: str) -> None:
+def test_the_kind_of_a_failure_omits_numbers_ids_and_quoted_values(message: str, kind: str) -> None:
     assert Failure("OSError", message, "a stack").kind == kind
 
 
 @pytest.mark.parametrize("one", ["can't open 'a'", "row 1 of 'b'", "0x1f at 'x'"])
-def test_messages_of_the_same_error_have_one_kind(one: str) -> None:
+def test_messages_that_differ_in_values_have_the_same_failure_kind(one: str) -> None:
     other = one.replace("'a'", "'other'").replace("1", "22").replace("'b'", "'c'").replace("'x'", "''")
     assert other != one
     assert Failure("OSError", one).kind == Failure("OSError", other).kind
@@ -200,11 +200,11 @@ def test_messages_of_the_same_error_have_one_kind(one: str) -> None:
     ("message", "line"),
     [("disk 1", "OSError: disk 1"), ("a \nb", "OSError: a"), ("", "OSError"), ("x" * 999, f"OSError: {'x' * 231}")],
 )
-def test_the_line_of_a_failure_is_how_its_message_begins(message: str, line: str) -> None:
+def test_the_line_of_a_failure_is_the_start_of_its_message(message: str, line: str) -> None:
     assert Failure("OSError", message).line == line
 
 
-def test_failures_of_two_types_are_of_two_kinds() -> None:
+def test_failures_of_different_types_have_different_kinds() -> None:
     assert Failure("OSError", "gone").kind != Failure("KeyError", "gone").kind
 
 
@@ -246,7 +246,7 @@ def test_half_of_the_items_may_fail_by_default() -> None:
     assert (Items(1, 1).verdict(), Items(1, 2).verdict()) == ("partial", "failed")
 
 
-def test_items_add_up() -> None:
+def test_items_total_is_the_sum_of_all_items() -> None:
     assert Items(1, 2, 3).total == 6
 
 
@@ -261,7 +261,7 @@ FORMER: dict[str, tuple[Callable[[], Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", FORMER)
-def test_a_former_name_warns_and_has_the_same_value(name: str) -> None:
+def test_a_deprecated_alias_warns_and_has_the_same_value(name: str) -> None:
     read, value = FORMER[name]
     with pytest.warns(DeprecationWarning, match=name):
         assert read() == value

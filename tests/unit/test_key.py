@@ -23,7 +23,7 @@ def test_a_key_without_parts_is_the_task_name() -> None:
     assert make(Key()) == "mail"
 
 
-# What differs from the plain call, and whether each key sees it.
+# The differences from the plain call.
 ANOTHER: dict[str, dict[str, Any]] = {
     "task": {"task": "letter"},
     "argument": {"values": {"to": "bob", "subject": "hi"}},
@@ -49,22 +49,22 @@ ANOTHER: dict[str, dict[str, Any]] = {
     ],
     ids=repr,
 )
-def test_two_calls_share_a_key_unless_what_it_is_made_of_differs(key: Key, sees: set[str]) -> None:
+def test_a_key_differs_only_if_one_of_its_parts_differs(key: Key, sees: set[str]) -> None:
     assert make(key) == make(key)
     assert {name for name, change in ANOTHER.items() if make(key, **change) != make(key)} == sees
 
 
-def test_the_order_of_arguments_does_not_matter() -> None:
+def test_a_key_does_not_depend_on_the_order_of_arguments() -> None:
     assert make(Key(args=True), values={"b": 1, "a": 2}) == make(Key(args=True), values={"a": 2, "b": 1})
 
 
-def test_the_order_inside_an_argument_does_not_matter() -> None:
+def test_a_key_does_not_depend_on_the_order_inside_an_argument() -> None:
     key = Key(args=True)
     assert make(key, values={"a": {"x": 1, "y": {2, 3}}}) == make(key, values={"a": {"y": {3, 2}, "x": 1}})
 
 
 @given(st.dictionaries(st.text(min_size=1), st.integers() | st.text(), max_size=3), st.data())
-def test_other_arguments_make_another_key(values: dict[str, Any], data: st.DataObject) -> None:
+def test_different_arguments_have_different_keys(values: dict[str, Any], data: st.DataObject) -> None:
     other = data.draw(st.dictionaries(st.text(min_size=1), st.integers() | st.text(), max_size=3))
     same = make(Key(args=True), values=values) == make(Key(args=True), values=other)
     assert same == (values == other)
@@ -73,7 +73,7 @@ def test_other_arguments_make_another_key(values: dict[str, Any], data: st.DataO
 @pytest.mark.parametrize(
     ("one", "other"), [({"a": "1"}, {"a": 1}), ({"a": None}, {}), ({"a": ["b"]}, {"a": "b"}), ({"a": 1}, {"b": 1})]
 )
-def test_arguments_that_only_look_alike_make_another_key(one: Any, other: Any) -> None:
+def test_arguments_that_look_alike_have_different_keys(one: Any, other: Any) -> None:
     assert make(Key(args=True), values=one) != make(Key(args=True), values=other)
 
 
@@ -86,12 +86,12 @@ def test_arguments_that_only_look_alike_make_another_key(one: Any, other: Any) -
         (datetime(2030, 1, 1, 11, 59, 59, 999999, tzinfo=UTC), False),
     ],
 )
-def test_a_period_is_a_bucket_of_utc(at: datetime, same: bool) -> None:
+def test_a_key_period_is_aligned_to_utc(at: datetime, same: bool) -> None:
     key = Key(period=3600)
     assert (make(key, now=at) == make(key, now=NOON + timedelta(minutes=30))) == same
 
 
-def test_every_bucket_has_its_own_key() -> None:
+def test_every_period_has_its_own_key() -> None:
     keys = [make(Key(period=60), now=NOON + timedelta(minutes=n)) for n in range(100)]
     assert len(set(keys)) == 100
 
@@ -111,14 +111,14 @@ def test_every_bucket_has_its_own_key() -> None:
         ),
     ],
 )
-def test_a_key_that_cannot_be_made_is_refused(key: Key, message: str) -> None:
+def test_a_key_that_cannot_be_composed_is_refused(key: Key, message: str) -> None:
     with pytest.raises(BadInput) as refused:
         make(key)
     assert str(refused.value) == message
 
 
-def test_a_single_name_is_one_argument_not_its_letters() -> None:
-    """Refusing it, by its name, would be as good."""
+def test_key_args_given_as_a_string_are_one_argument_name() -> None:
+    """It may also be refused by name."""
     try:
         said = make(Key(args="to"))  # type: ignore[arg-type]
     except BadInput as refused:
@@ -133,15 +133,15 @@ def test_resolve_key_without_a_spec_is_none() -> None:
     assert resolve_key(None, "unique_key", "mail", CALL, "default", NOON) is None
 
 
-def test_a_text_is_used_as_the_key() -> None:
+def test_resolve_key_returns_a_text_unchanged() -> None:
     assert resolve_key("welcome:42", "unique_key", "mail", CALL, "default", NOON) == "welcome:42"
 
 
-def test_a_key_is_composed_when_the_job_is_made() -> None:
+def test_resolve_key_composes_a_key_spec() -> None:
     assert resolve_key(Key(queue=True), "unique_key", "mail", CALL, "low", NOON) == make(Key(queue=True), queue="low")
 
 
-def test_a_function_decides_by_the_arguments() -> None:
+def test_resolve_key_calls_a_key_function_with_the_arguments() -> None:
     assert resolve_key(lambda to, subject: f"to {to}", "unique_key", "mail", CALL, "default", NOON) == "to ada"
 
 
@@ -149,7 +149,7 @@ def test_a_function_decides_by_the_arguments() -> None:
     "key",
     ["", "x" * (MAX_KEY_CHARACTERS + 1), "a\nb", "a\x00b", "a\ud800b", lambda to, subject: None, lambda to, subject: 5],
 )
-def test_a_key_that_no_store_can_hold_is_refused(key: Any) -> None:
+def test_a_key_that_cannot_be_stored_is_refused(key: Any) -> None:
     message = rf"^unique_key of task 'mail' must be 1 to {MAX_KEY_CHARACTERS} printable characters, got "
     with pytest.raises(BadInput, match=message):
         resolve_key(key, "unique_key", "mail", CALL, "default", NOON)
@@ -166,6 +166,6 @@ def test_a_key_spec_of_a_wrong_type_is_refused(key: Any) -> None:
         resolve_key(key, "unique_key", "mail", CALL, "default", NOON)
 
 
-def test_a_function_that_does_not_take_these_arguments_is_refused_by_name() -> None:
+def test_a_key_function_with_other_parameters_is_refused_by_option_name() -> None:
     with pytest.raises(BadInput, match="unique_key of task 'mail'"):
         resolve_key(lambda user: user, "unique_key", "mail", CALL, "default", NOON)

@@ -39,7 +39,7 @@ from mainspring.testing.stops import Loop, StopSafety
 
 @pytest.fixture
 def app(clock: VirtualClock) -> Mainspring:
-    """On memory, with a worker that seldom looks around: hours pass here."""
+    """An app on the memory store whose worker polls rarely, because these tests let hours pass."""
     return Mainspring("memory://", clock=clock, beat=60, lease=300, sweep=60, poll_interval=60)
 
 
@@ -279,7 +279,7 @@ async def test_stress_counts_unfinished_jobs_as_lost(app: Mainspring) -> None:
 
 
 async def test_stress_counts_a_job_done_twice_as_duplicate(clock: VirtualClock) -> None:
-    """The store forgets an outcome, so the job runs again."""
+    """The store loses an outcome, so the job runs again."""
     faults = Faults()
     app = Mainspring(FaultStore(open_store("memory://", clock=clock), faults), clock=clock)
     spoiled: set[str] = set()
@@ -416,7 +416,7 @@ async def test_retry_tracker_does_not_count_a_snooze(app: Mainspring, clock: Vir
 
 
 async def test_assert_follows_fails_for_an_early_attempt(app: Mainspring, clock: VirtualClock) -> None:
-    """A clock that goes wrong stands in for a store that gives jobs out before their time."""
+    """A wrong clock simulates a store whose claims return jobs that are not due."""
     tracker = RetryTracker(app)
 
     @app.task(max_retries=1, backoff=Backoff.constant(60, jitter=0))
@@ -438,7 +438,7 @@ async def test_assert_follows_fails_for_an_early_attempt(app: Mainspring, clock:
 # the fixtures
 
 
-async def test_the_fixtures_belong_together(
+async def test_mainspring_app_fixture_uses_the_store_and_clock_fixtures(
     mainspring_app: Mainspring, mainspring_store: Store, mainspring_clock: VirtualClock
 ) -> None:
     @mainspring_app.task
@@ -496,7 +496,7 @@ def user_pytest(folder: Path, *options: str) -> str:
 
 
 def test_fixtures_entry_point_has_the_name_of_its_module() -> None:
-    """So that asking for them by name, too, does not load them twice."""
+    """Naming the plugin explicitly as well must not load it twice."""
     (ours,) = (found for found in entry_points(group="pytest11") if found.value.startswith("mainspring."))
     assert ours.name == ours.value == "mainspring.testing.fixtures"
 
@@ -511,7 +511,7 @@ def test_plugin_runs_coroutine_tests_beside_the_fixtures(tmp_path: Path) -> None
     assert "NameError: name 'RUNNER' is not defined" in said
 
 
-# the stop-safety suite catches what it is there for
+# the stop-safety suite
 
 
 class Sound:

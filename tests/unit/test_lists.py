@@ -1,4 +1,4 @@
-"""Lists: pages through ties in every order, sorts from a closed list, and filters that no text can break out of."""
+"""Lists: pages through ties in every order, sorts from a closed list, and filters that treat any text literally."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def pages(app: Mainspring, limit: int, **asked: Any) -> list[str]:
 
 
 async def crowd(store: Store) -> None:
-    """Jobs of every state, many of which are due and finished at the same instants."""
+    """Jobs in many states; many share their due and finish times."""
     for n in range(12):
         await put(store, new_job(run_at=later(n // 4), queue=f"q{n % 3}", task=f"t{n % 2}", priority=n % 3))
     for state in (State.COMPLETED, State.DEAD, State.CANCELLED, State.PAUSED):
@@ -46,7 +46,7 @@ async def crowd(store: Store) -> None:
 @pytest.mark.parametrize("newest", [True, False])
 @pytest.mark.parametrize("limit", [1, 7, 1000])
 @pytest.mark.parametrize("sort", SORTS)
-async def test_pages_go_through_ties_without_a_gap_or_a_repeat(
+async def test_pages_with_equal_sort_times_have_no_gap_or_repeat(
     app: Mainspring, store: Store, sort: Sort, limit: int, newest: bool
 ) -> None:
     def place(job: Job) -> Any:
@@ -67,7 +67,7 @@ async def test_pages_go_through_ties_without_a_gap_or_a_repeat(
 
 
 @pytest.mark.parametrize("sort", SORTS)
-async def test_a_page_goes_on_where_it_ended_when_others_come_and_go(app: Mainspring, store: Store, sort: Sort) -> None:
+async def test_a_page_continues_after_its_cursor_job_was_deleted(app: Mainspring, store: Store, sort: Sort) -> None:
     async with app:
         await crowd(store)
         first = await app.jobs.list(limit=4, sort=sort, newest=False)
@@ -77,7 +77,7 @@ async def test_a_page_goes_on_where_it_ended_when_others_come_and_go(app: Mainsp
     assert [job.id for job in everything] == [job.id for job in first[1:3]] + [job.id for job in rest]
 
 
-async def test_the_order_follows_the_question_if_none_is_asked_for(app: Mainspring, store: Store) -> None:
+async def test_default_sort_depends_on_the_states_of_the_filter(app: Mainspring, store: Store) -> None:
     async with app:
         early = await job_in_state(store, State.DEAD)
         late = await job_in_state(store, State.CANCELLED)
@@ -91,7 +91,7 @@ async def test_the_order_follows_the_question_if_none_is_asked_for(app: Mainspri
 
 
 @pytest.mark.parametrize("sort", ["priority", "id; DROP TABLE mainspring_jobs", "", "FINISHED", 5, ["due"]])
-async def test_a_sort_that_is_not_on_the_list_is_refused(app: Mainspring, sort: Any) -> None:
+async def test_an_unknown_sort_is_refused(app: Mainspring, sort: Any) -> None:
     async with app:
         with pytest.raises(BadInput, match=r"unknown sort .* \(known: created, due, finished\)"):
             await app.jobs.list(sort=sort)
@@ -103,14 +103,14 @@ CURSORS: list[Any] = [
 
 
 @pytest.mark.parametrize("sort", ["due", "finished"])
-async def test_a_cursor_from_nowhere_is_refused(app: Mainspring, sort: Sort) -> None:
+async def test_a_malformed_cursor_is_refused(app: Mainspring, sort: Sort) -> None:
     async with app:
         for after in CURSORS:
             with pytest.raises(BadInput, match="does not come from a page sorted by"):
                 await app.jobs.list(sort=sort, after=after)
 
 
-async def test_where_a_cursor_is_an_id_any_text_will_do(app: Mainspring, store: Store) -> None:
+async def test_sort_created_accepts_any_text_as_a_cursor(app: Mainspring, store: Store) -> None:
     async with app:
         await crowd(store)
         for after in CURSORS:
@@ -128,7 +128,7 @@ async def test_a_cursor_of_a_naive_instant_is_refused(app: Mainspring, store: St
             await app.jobs.list(sort="due", after=token)
 
 
-async def test_a_cursor_of_another_order_is_refused(app: Mainspring, store: Store) -> None:
+async def test_a_cursor_of_another_sort_is_refused(app: Mainspring, store: Store) -> None:
     async with app:
         await crowd(store)
         due = await app.jobs.list(limit=2, sort="due")
@@ -153,7 +153,7 @@ async def test_hostile_text_in_a_filter_matches_nothing_and_breaks_nothing(
         assert len(await app.jobs.list(limit=1000)) == 32
 
 
-async def test_hostile_text_as_a_key_prefix_is_just_text(app: Mainspring, store: Store) -> None:
+async def test_hostile_text_in_a_key_prefix_matches_literally(app: Mainspring, store: Store) -> None:
     async with app:
         await put(store, new_job(unique_key="plain"), new_job(idempotency_key="plain too"))
         for text in STORABLE:
@@ -162,7 +162,7 @@ async def test_hostile_text_as_a_key_prefix_is_just_text(app: Mainspring, store:
         assert await app.jobs.list(Filter(key_prefix="\x00")) == []
 
 
-async def test_hostile_names_are_found_by_themselves(app: Mainspring, store: Store) -> None:
+async def test_hostile_queue_task_and_tag_names_are_matched_literally(app: Mainspring, store: Store) -> None:
     async with app:
         await put(store, new_job())
         for text in STORABLE:
@@ -172,7 +172,7 @@ async def test_hostile_names_are_found_by_themselves(app: Mainspring, store: Sto
 
 
 @pytest.mark.parametrize("part", [*PARTS, "states"])
-async def test_a_filter_part_that_is_no_list_of_texts_is_refused(app: Mainspring, part: str) -> None:
+async def test_a_filter_part_that_is_not_a_tuple_of_texts_is_refused(app: Mainspring, part: str) -> None:
     bad: Any
     async with app:
         for bad in ("dead", 5, (5,), [None], ("\ud800",), {"dead"}):
@@ -181,7 +181,7 @@ async def test_a_filter_part_that_is_no_list_of_texts_is_refused(app: Mainspring
 
 
 @pytest.mark.parametrize("bad", [5, ("a",), b"a", "\ud800"], ids=ascii)
-async def test_a_key_prefix_that_is_no_text_is_refused(app: Mainspring, bad: Any) -> None:
+async def test_a_key_prefix_that_is_not_a_text_is_refused(app: Mainspring, bad: Any) -> None:
     async with app:
         with pytest.raises(BadInput, match=r"Filter\(key_prefix=…\) takes a text, got"):
             await app.jobs.list(Filter(key_prefix=bad))
@@ -196,7 +196,7 @@ async def test_filters_are_conjunctive(app: Mainspring, store: Store, clock: Vir
     assert (len(both), len(none)) == (1, 0)
 
 
-async def test_a_cursor_that_no_store_can_be_asked_for_is_refused(app: Mainspring) -> None:
+async def test_a_cursor_with_an_invalid_instant_or_id_is_refused(app: Mainspring) -> None:
     beyond = datetime(9999, 12, 31, 23, 59, tzinfo=timezone(-timedelta(hours=23)))
     for at, id in ((beyond, "a"), (datetime(2030, 1, 1, tzinfo=UTC), "a\x00")):
         token = urlsafe_b64encode(msgspec.json.encode(("finished", at, id))).decode()

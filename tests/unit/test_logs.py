@@ -47,20 +47,20 @@ def failing(error: Exception) -> logging.LogRecord:
     return made
 
 
-def test_a_json_line_is_one_object() -> None:
+def test_a_json_log_line_is_one_object() -> None:
     assert written(record("sent %d of %d", 3, 5)) == {
         "time": "2030-01-01T09:00:00.250+00:00", "level": "info", "logger": "shop", "message": "sent 3 of 5",
     }  # fmt: skip
 
 
-def test_extras_of_a_record_are_in_the_json_line() -> None:
+def test_extras_of_a_record_are_in_the_json_log_line() -> None:
     said = written(record(job_id="1", attempt=2, schedule=None, status="completed", duration=0.25, sizes=[1, 2]))
     assert {name: said[name] for name in said.keys() - {"time", "level", "logger", "message"}} == {
         "job_id": "1", "attempt": 2, "status": "completed", "duration": 0.25, "sizes": [1, 2],
     }  # fmt: skip
 
 
-def test_a_json_line_has_the_number_of_a_supervised_process() -> None:
+def test_a_json_log_line_has_the_number_of_a_supervised_process() -> None:
     assert written(record(), process=2)["process"] == 2
 
 
@@ -70,7 +70,7 @@ def test_an_exception_is_logged_with_its_stack() -> None:
     assert said["exception"].endswith("ValueError: no such address")
 
 
-def test_secrets_are_masked_in_every_part_of_a_record() -> None:
+def test_secrets_are_masked_in_every_part_of_a_log_record() -> None:
     made = failing(OSError(f"cannot reach postgresql://u:{CANARY}@db/x"))
     made.msg, made.args = "connecting with password=%s", (CANARY,)
     vars(made).update(headers={"Authorization": CANARY}, token=CANARY, url=f"redis://:{CANARY}@h")
@@ -80,7 +80,7 @@ def test_secrets_are_masked_in_every_part_of_a_record() -> None:
         assert "***" in line
 
 
-def test_a_secret_is_masked_before_a_line_is_cut() -> None:
+def test_a_secret_is_masked_before_a_log_message_is_truncated() -> None:
     said = written(
         record(
             "x" * (MAX_MESSAGE_CHARACTERS - 20) + f" password={CANARY} " + "y" * 100, note="password=" + CANARY * 2_000
@@ -90,14 +90,14 @@ def test_a_secret_is_masked_before_a_line_is_cut() -> None:
     assert said["note"] == "password=***"
 
 
-def test_a_long_log_message_is_cut() -> None:
+def test_a_long_log_message_is_truncated() -> None:
     said = written(record("x" * 100_000, note="y" * 100_000))
     assert len(said["message"]) < MAX_MESSAGE_CHARACTERS + 50
     assert len(said["note"]) < MAX_VALUE_CHARACTERS + 50
     assert said["message"].endswith("characters more")
 
 
-def test_control_characters_and_line_breaks_are_escaped() -> None:
+def test_control_characters_are_escaped_in_a_text_log_line() -> None:
     hostile = "a\nERROR forged\x1b[2J\x9b31m\u2028\x00\r"
     assert written(record(hostile))["message"] == hostile
     shown = TextFormatter().format(record(hostile))
@@ -117,24 +117,24 @@ def test_values_without_a_json_type_become_text() -> None:
 
 
 @given(st.text(), st.dictionaries(st.text(), st.floats() | st.text() | st.lists(st.text(), max_size=2), max_size=3))
-def test_every_record_is_a_line_of_json(message: str, extra: dict[str, Any]) -> None:
+def test_any_log_record_is_formatted_as_a_json_line(message: str, extra: dict[str, Any]) -> None:
     made = record("%s", message)
     vars(made).update({f"x{name}": value for name, value in extra.items()})
     written(made)
 
 
-def test_a_text_line_of_a_run_names_its_job_once() -> None:
+def test_a_text_log_line_names_its_job_once() -> None:
     shown = TextFormatter(" [2]").format(record("rows read", job_id="0b1", task="export", attempt=3))
     assert shown.endswith("INFO    [2] shop: rows read (export 0b1, attempt 3)")
     assert TextFormatter().format(record("dead export 0b1", job_id="0b1", task="export")).endswith(": dead export 0b1")
 
 
-# which run
+# fields of the run
 
 
 @pytest.fixture
 def lines() -> Any:
-    """What a handler with the filter writes."""
+    """The JSON lines of a handler with the run filter."""
     found: list[dict[str, Any]] = []
 
     class Keep(logging.Handler):
@@ -196,8 +196,8 @@ async def test_run_filter_keeps_attributes_of_a_record(lines: list[dict[str, Any
     assert (own["task"], own["job_id"]) == ("mine", id)
 
 
-def test_no_message_and_no_error_looks_like_another_record_on_a_console() -> None:
-    """An error that anybody may cause had a newline in it, and behind it a line that looked like ours."""
+def test_a_message_with_line_breaks_cannot_forge_another_log_record() -> None:
+    """An error message with a line break must not look like a second log record."""
     forged = "2026-11-16 10:00:00,000 INFO    mainspring: all is well"
     try:
         raise ValueError(f"no\n{forged}\r\n{forged}")

@@ -27,14 +27,14 @@ PLAIN_NAMES = [
 
 
 @pytest.mark.parametrize("name", SECRET_NAMES)
-def test_a_value_with_a_secret_name_is_hidden(name: str) -> None:
+def test_mask_hides_values_with_a_secret_name(name: str) -> None:
     assert is_secret(name)
     assert mask({name: CANARY}) == {name: MASK}
     assert mask({"in": [{name: {"deep": [CANARY]}}]}) == {"in": [{name: MASK}]}
 
 
 @pytest.mark.parametrize("name", PLAIN_NAMES)
-def test_a_value_under_another_name_is_shown(name: str) -> None:
+def test_mask_shows_values_with_an_ordinary_name(name: str) -> None:
     assert not is_secret(name)
     assert mask({name: "a value"}) == {name: "a value"}
 
@@ -44,7 +44,7 @@ def test_mask_leaves_data_without_secrets_unchanged(data: Any) -> None:
     assert mask(data) == data
 
 
-def test_a_password_that_is_a_number_is_hidden_and_a_count_of_tokens_is_not() -> None:
+def test_mask_hides_a_numeric_password_and_shows_max_tokens() -> None:
     assert mask({"password": 12345, "token": 99, "max_tokens": 500}) == {
         "password": MASK,
         "token": MASK,
@@ -59,7 +59,7 @@ def test_mask_does_not_change_its_input() -> None:
     assert data == {"password": CANARY, "list": [{"token": CANARY}]}
 
 
-def test_data_nested_without_end_is_hidden_where_it_is_too_deep() -> None:
+def test_mask_hides_data_below_max_depth() -> None:
     data: Any = CANARY
     for _ in range(5_000):
         data = [data]
@@ -118,7 +118,7 @@ def test_mask_text_hides_every_secret(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", LEAKS)
-def test_a_text_is_masked_wherever_it_stands(text: str) -> None:
+def test_mask_hides_secrets_in_nested_values_and_keys(text: str) -> None:
     assert CANARY not in json.dumps(mask({"a": ["b", text], text: 1}))
 
 
@@ -137,7 +137,7 @@ def test_a_text_is_masked_wherever_it_stands(text: str) -> None:
         "password=None",
     ],
 )
-def test_a_text_without_a_secret_stays_readable(text: str) -> None:
+def test_mask_text_leaves_text_without_secrets_unchanged(text: str) -> None:
     assert mask_text(text) == text
 
 
@@ -155,7 +155,7 @@ def test_mask_text_hides_only_the_secret() -> None:
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "token", "pwd"]), inner),
     )
 )
-def test_json_stays_json_and_hides_what_its_data_hide(data: Any) -> None:
+def test_mask_text_keeps_json_valid(data: Any) -> None:
     text = json.dumps({"password": CANARY, "data": data})
     assert CANARY not in mask_text(text)
     json.loads(mask_text(json.dumps({"token": data, "apiKey": [data], "b": 1})))
@@ -171,11 +171,11 @@ def test_mask_text_accepts_any_text_and_is_idempotent(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["://a:", "password=", "a" * 10, '"', "token[", "Bearer ", "\\", "-", 'pwd="\\"', "eyJ"]
 )
-def test_a_hostile_text_takes_no_longer_than_another(text: str) -> None:
+def test_mask_text_of_a_hostile_text_is_not_quadratic(text: str) -> None:
     """A quadratic pattern would take minutes here."""
     mask_text(text * (400_000 // len(text)))
 
 
 @pytest.mark.parametrize("kind", ["msk_0123456789ab", "mst_start"])
-def test_our_own_keys_and_tokens_are_hidden_without_a_secret_name(kind: str) -> None:
+def test_mask_text_hides_mainspring_api_keys_and_tokens(kind: str) -> None:
     assert mask_text(f"called with {kind}_{'Ab1' * 14}x, twice") == f"called with {MASK}, twice"

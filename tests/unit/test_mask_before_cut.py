@@ -20,7 +20,7 @@ SECRETS = [KEY, LONG_PASSWORD, "postgres://user:kan4rivogel@host/db", '{"api_key
 
 @pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize("limit", [60, 300, 1000, MAX_MESSAGE_CHARACTERS, MAX_STACK_CHARACTERS])
-def test_no_part_of_a_secret_is_left_on_the_border_of_a_cut(secret: str, limit: int) -> None:
+def test_clean_leaves_no_part_of_a_secret_at_a_truncation(secret: str, limit: int) -> None:
     half = (limit - 50) // 2
     for before in (0, max(0, half - 30), max(0, half - 3), half, half + 10):
         for after in (0, 10, half, 3 * limit):
@@ -30,7 +30,7 @@ def test_no_part_of_a_secret_is_left_on_the_border_of_a_cut(secret: str, limit: 
             assert len(clean(text, limit)) <= limit or len(text) <= limit
 
 
-def test_the_failure_of_a_run_keeps_no_part_of_a_key_that_had_to_be_cut() -> None:
+def test_a_truncated_failure_contains_no_part_of_a_secret() -> None:
     try:
         raise ValueError(f"cannot read {KEY} of the vault " + "z" * MAX_MESSAGE_CHARACTERS)
     except ValueError as error:
@@ -40,7 +40,7 @@ def test_the_failure_of_a_run_keeps_no_part_of_a_key_that_had_to_be_cut() -> Non
     assert failure.message.startswith("cannot read ***")
 
 
-def test_a_line_of_a_run_and_an_entry_of_the_audit_trail_are_masked_before_they_are_cut() -> None:
+def test_log_lines_and_audit_entries_are_masked_before_truncation() -> None:
     for secret in (KEY, f"postgres://user:{'kan4ri' * 60}@host"):
         for before in (8, 200):
             line = clean_line(f"{'x' * (MAX_LINE_CHARACTERS - before)} {secret}")
@@ -51,7 +51,7 @@ def test_a_line_of_a_run_and_an_entry_of_the_audit_trail_are_masked_before_they_
     )
 
 
-def test_the_error_of_an_unreadable_record_is_masked_before_it_is_cut() -> None:
+def test_the_error_of_an_unreadable_record_is_masked_before_truncation() -> None:
     text = "x" * (MAX_ERROR_CHARACTERS - 40) + " postgres://user:kan4ri" + "v" * 100 + "@host"
     assert "kan4ri" not in unreadable_record("job", "one", text).error
 
@@ -61,7 +61,7 @@ def test_clean_leaves_a_short_text_unchanged() -> None:
     assert clean_line("password=kan4ri") == "password=kan4ri"
 
 
-def test_a_text_that_is_too_long_to_be_masked_keeps_its_beginning() -> None:
+def test_clean_keeps_the_start_of_a_text_too_long_to_mask() -> None:
     text = "cannot read it: " + "word " * MAX_TEXT_CHARACTERS
     assert clean(text, 1000).startswith("cannot read it: word word")
     began = time.thread_time()
@@ -69,8 +69,8 @@ def test_a_text_that_is_too_long_to_be_masked_keeps_its_beginning() -> None:
     assert time.thread_time() - began < 10
 
 
-def test_the_rest_of_a_key_that_an_earlier_release_has_cut_is_hidden() -> None:
-    """It cut first: the head and the tail of a message, and of a key in its middle only the tail."""
+def test_mask_text_hides_the_tail_of_a_secret_truncated_by_an_earlier_release() -> None:
+    """An earlier release truncated before masking, so that only the tail of a secret was left."""
     cut = f"cannot read it: {'x' * 300}\n… 2000 characters left out …\n{KEY[-900:]} of the vault"
     assert mask_text(cut) == f"cannot read it: {'x' * 300}\n… 2000 characters left out …\n*** of the vault"
     assert mask_text(f"{KEY[-900:]} of the vault") == "*** of the vault"

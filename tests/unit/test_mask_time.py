@@ -13,10 +13,10 @@ from mainspring.mask import MASK, MAX_CHARACTERS, MAX_PARTS, MAX_TEXT_CHARACTERS
 from mainspring.records.job import Job, State
 from mainspring.webhook.message import job_data
 
-# CPU seconds. It takes an eighth of one; at this length one quadratic pattern takes minutes.
+# CPU seconds. A linear pattern takes 1/8 second; at this length a quadratic one takes minutes.
 MAX_SECONDS = 4.0
 TEXT_CHARACTERS = MAX_TEXT_CHARACTERS // 4
-# What is repeated to make a text that begins a match everywhere and ends none, or ends one everywhere.
+# Units that, when repeated, begin a match at every position and end none, or end one at every position.
 WORST: dict[str, tuple[str, ...]] = {
     "_NAME": ("password", "a", "apikey"),
     "_PAIR": ("password", "pwd=a ", "pwd:", "secret_ ", "secret\\\\\\\\\\\\\\\\", "credential-cookie-"),
@@ -39,13 +39,13 @@ WORST: dict[str, tuple[str, ...]] = {
 }
 
 
-def test_every_pattern_has_its_worst_cases() -> None:
+def test_every_mask_pattern_has_worst_cases() -> None:
     patterns = {name for name, value in vars(module).items() if isinstance(value, re.Pattern)}
     assert patterns == set(WORST)
 
 
 @pytest.mark.parametrize("pattern", WORST)
-def test_a_pattern_is_linear_in_its_worst_case(pattern: str) -> None:
+def test_every_mask_pattern_is_linear_in_its_worst_cases(pattern: str) -> None:
     for unit in WORST[pattern]:
         text = f"{(unit * (TEXT_CHARACTERS // len(unit) + 1))[: TEXT_CHARACTERS - 1]}@"
         assert len(text) == 1 << 18
@@ -54,7 +54,7 @@ def test_a_pattern_is_linear_in_its_worst_case(pattern: str) -> None:
         assert time.thread_time() - began < MAX_SECONDS, unit
 
 
-def test_a_longer_text_is_hidden_whole() -> None:
+def test_mask_text_hides_a_text_over_the_limit_entirely() -> None:
     assert mask_text("a" * MAX_TEXT_CHARACTERS) == "a" * MAX_TEXT_CHARACTERS
     assert mask_text("a" * (MAX_TEXT_CHARACTERS + 1)) == MASK
 
@@ -73,7 +73,7 @@ def test_mask_hides_data_beyond_its_limits() -> None:
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 5, 8, 13, 64 << 10])
-def test_a_secret_on_the_border_of_two_steps_is_found(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mask_text_hides_a_secret_across_the_border_of_two_chunks(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_STEP_CHARACTERS", step)
     secrets = (
         "password=kan4ri", '"api_key": "kan4ri"', "postgres://u:kan4ri@host/db", "Bearer kan4ri", "--token kan4ri",
@@ -89,15 +89,15 @@ def test_a_secret_on_the_border_of_two_steps_is_found(step: int, monkeypatch: py
 
 
 @pytest.mark.parametrize("secret", ["Bearer {}", "msk_abc_{}", "--token {}", "password='{}'", "eyJhbGciOiJIUzI1.{}.a"])
-def test_a_secret_that_is_longer_than_a_step_is_hidden_to_its_end(secret: str) -> None:
+def test_mask_text_hides_a_secret_longer_than_a_chunk(secret: str) -> None:
     long = "kan4ri" * (module._STEP_CHARACTERS // 2)
     shown = mask_text(f"a {secret.format(long)} and more")
     assert "kan4ri" not in shown
     assert shown.endswith(" and more")
 
 
-def test_what_is_too_long_for_a_webhook_is_not_even_masked() -> None:
-    """The end of a run waits for it: a megabyte of arguments froze the worker."""
+def test_webhook_data_over_the_limit_is_truncated_without_masking() -> None:
+    """Masking delays the end of a run: with a megabyte of arguments it froze the worker."""
     payload = '{"text":"' + ("eyJ-" * (1 << 18))[: 1 << 20] + '"}'
     job = Job(
         id="1", task="t", payload=payload, queue="q", priority=0, state=State.COMPLETED, run_at=EPOCH, created_at=EPOCH,

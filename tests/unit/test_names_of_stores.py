@@ -1,4 +1,4 @@
-"""Schema and prefixes as settings, and variables that are no settings."""
+"""Schema and prefixes as settings, and environment variables that are not settings."""
 
 import logging
 from typing import Any, cast
@@ -23,7 +23,7 @@ def redis(url: str = REDIS, **names: Any) -> str:
     return cast(RedisStore, open_store(url, **names)).url.prefix
 
 
-def test_names_come_from_settings_the_url_or_defaults() -> None:
+def test_schema_and_prefixes_come_from_settings_the_url_or_defaults() -> None:
     assert postgres() == ("public", "mainspring_")
     assert postgres(postgres_schema="shop", postgres_table_prefix="jobs_") == ("shop", "jobs_")
     assert postgres(f"{POSTGRES}?schema=shop", postgres_table_prefix="jobs_") == ("shop", "jobs_")
@@ -40,14 +40,14 @@ def test_names_come_from_settings_the_url_or_defaults() -> None:
         (f"{REDIS}?prefix=shop", "redis_key_prefix", "mill"),
     ],
 )
-def test_a_setting_that_names_something_else_than_the_url_is_refused(url: str, setting: str, value: str) -> None:
+def test_a_setting_that_contradicts_the_store_url_is_refused(url: str, setting: str, value: str) -> None:
     names: dict[str, Any] = {setting: value}
     with pytest.raises(BadSetting, match=f"the setting {setting} is '{value}': give one of them, or the same to both"):
         open_store(url, **names)
 
 
 @pytest.mark.parametrize("name", ["Shop", 'a"b', "a;drop", "1a", "x" * 42, "a b", "ä"])
-def test_bad_identifiers_are_refused_by_the_name_of_the_setting(name: str) -> None:
+def test_a_bad_postgres_schema_or_table_prefix_is_refused_by_name(name: str) -> None:
     for setting in ("postgres_schema", "postgres_table_prefix"):
         names: dict[str, Any] = {setting: name}
         with pytest.raises(BadSetting, match=f"{setting}=.*: use lower-case letters, digits and _, 41 at most"):
@@ -55,12 +55,12 @@ def test_bad_identifiers_are_refused_by_the_name_of_the_setting(name: str) -> No
 
 
 @pytest.mark.parametrize("name", ["a b", "{a}", "x" * 65, "a*"])
-def test_a_bad_key_prefix_is_refused(name: str) -> None:
+def test_a_bad_redis_key_prefix_is_refused(name: str) -> None:
     with pytest.raises(BadSetting, match=r"redis_key_prefix=.*: use letters, digits and"):
         open_store(REDIS, redis_key_prefix=name)
 
 
-def test_variables_reach_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_set_the_schema_and_prefixes_of_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAINSPRING_STORE", POSTGRES)
     monkeypatch.setenv("MAINSPRING_POSTGRES_SCHEMA", "shop")
     monkeypatch.setenv("MAINSPRING_POSTGRES_TABLE_PREFIX", "jobs_")
@@ -71,7 +71,7 @@ def test_variables_reach_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cast(RedisStore, Mainspring()._root).url.bases == ["{shop}"]
 
 
-def test_a_setting_for_another_store_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_setting_for_another_store_logs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     open_store("memory://", postgres_schema="shop", redis_key_prefix="shop")
     assert [record.message for record in caplog.records] == [
         "the setting postgres_schema='shop' does not apply to the store memory://, and is ignored",
@@ -79,7 +79,7 @@ def test_a_setting_for_another_store_is_warned_of(caplog: pytest.LogCaptureFixtu
     ]
 
 
-def test_a_variable_that_is_no_setting_is_named_once_with_the_nearest(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_environment_variable_is_warned_of_once_with_a_suggestion(caplog: pytest.LogCaptureFixture) -> None:
     _warned.clear()
     environ = {
         "MAINSPRING_CONCURENCY": "5", "MAINSPRING_TEST_REDIS": "x", "MAINSPRING_APP": "a:b", "MAINSPRING_BEAT": "5s",

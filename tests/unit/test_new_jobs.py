@@ -35,7 +35,7 @@ def hand_made(app: Mainspring, **given: Any) -> NewJob:
 
 
 @pytest.mark.parametrize("name", OVER)
-async def test_a_hand_made_job_beyond_a_bound_is_refused_with_all_others(app: Mainspring, name: str) -> None:
+async def test_enqueue_many_refuses_all_jobs_if_one_exceeds_a_bound(app: Mainspring, name: str) -> None:
     value, words = OVER[name]
     good, bad = hand_made(app), replace(hand_made(app), **{name: value})
     with pytest.raises(BadInput, match=words):
@@ -51,12 +51,12 @@ async def test_a_hand_made_job_beyond_a_bound_is_refused_with_all_others(app: Ma
     [{"metadata": {"n": float("nan")}}, {"metadata": {"a": "\x00"}}, {"metadata": {1: 2}}, {"tags": ("a", "b\n")}],
     ids=str,
 )
-async def test_a_hand_made_job_that_no_store_can_keep_is_refused(app: Mainspring, given: Any) -> None:
+async def test_enqueue_many_refuses_a_job_that_cannot_be_stored(app: Mainspring, given: Any) -> None:
     with pytest.raises(BadInput, match="of a job of task 'send'"):
         await app.enqueue_many([hand_made(app, **given)])
 
 
-async def test_tags_and_metadata_of_jobs_made_together_are_looked_at_once(
+async def test_enqueue_many_checks_shared_tags_and_metadata_once(
     app: Mainspring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[Any] = []
@@ -66,7 +66,7 @@ async def test_tags_and_metadata_of_jobs_made_together_are_looked_at_once(
     assert len(looked) == 2
 
 
-async def test_an_internal_task_has_no_hand_made_job(app: Mainspring) -> None:
+async def test_enqueue_many_refuses_a_job_of_an_internal_task(app: Mainspring) -> None:
     job = replace(hand_made(app), task="mainspring.webhook")
     for enqueue in (app.enqueue_many, app.enqueue_by_hand):
         with pytest.raises(LookupError, match="internal"):

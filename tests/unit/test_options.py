@@ -62,7 +62,7 @@ async def test_the_narrowest_timeout_is_effective(
 
 
 async def runs_of(app: Mainspring, clock: VirtualClock, job: Handle[Any]) -> list[datetime]:
-    """When each run of a job that fails for ever began."""
+    """When each run of a job that always fails began."""
     while not (await job.job()).state.final:
         clock.set(max(clock.now(), (await job.job()).run_at))
         await app.drain()
@@ -154,7 +154,7 @@ def test_using_can_replace_the_kind_of_key(bare: Mainspring) -> None:
     assert (job.unique_key, job.idempotency_key) == (None, "other")
 
 
-# each is stored, returned, effective
+# effects of options
 
 
 async def test_options_are_stored_and_returned(app: Mainspring) -> None:
@@ -320,8 +320,8 @@ def test_a_bad_option_of_a_task_is_refused_by_name(bare: Mainspring, option: str
 
 
 @pytest.mark.parametrize("option", ["queue", "priority", "on_conflict", "delay", "tags", "metadata"])
-async def test_option_without_none_refuses_none(app: Mainspring, option: str) -> None:
-    """Refused, or as if it had not been given; but never stored."""
+async def test_option_without_none_never_stores_none(app: Mainspring, option: str) -> None:
+    """None is refused, or means the default; it is never stored."""
     task = app.task(nothing)
     try:
         job = await (await task.using(**{option: None}).enqueue()).job()
@@ -416,7 +416,7 @@ def test_expires_beyond_the_calendar_is_refused(bare: Mainspring) -> None:
 
 
 async def test_accepted_backoff_can_always_be_decoded(app: Mainspring) -> None:
-    """Or one client's mistake would end every worker that claims it."""
+    """A backoff that cannot be decoded would end every worker that claims the job."""
     try:
         task = app.task(nothing).using(backoff=Backoff(max=float("inf")))
     except BadInput:

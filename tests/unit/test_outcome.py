@@ -42,7 +42,7 @@ def later(seconds: float) -> datetime:
 
 
 FIRST, LAST = 1, 3
-"""With two retries, an error in the first attempt has some left, in the third none."""
+"""With two retries, the first attempt has retries left, and the third has none."""
 
 BACKOFF, AT_ONCE, NEVER = later(10), NOW, None
 
@@ -85,7 +85,7 @@ def test_every_ending_has_its_outcome_with_and_without_retries_left(
 
 @pytest.mark.parametrize("ended", [row[0] for row in ENDINGS], ids=repr)
 @pytest.mark.parametrize("attempt", [FIRST, LAST])
-def test_an_outcome_names_its_run_and_leads_where_a_running_job_may_go(ended: RunEnd, attempt: int) -> None:
+def test_an_outcome_has_the_lease_of_its_run_and_an_allowed_state(ended: RunEnd, attempt: int) -> None:
     outcome = decide(a_job(attempt), ended, now=NOW, policy=STEADY)
     assert (outcome.id, outcome.lease, outcome.finished_at) == ("0190-job", "a lease", NOW)
     assert outcome.state in TRANSITIONS[State.RUNNING]
@@ -104,7 +104,7 @@ def test_only_a_crash_is_counted_as_a_crash(ended: RunEnd) -> None:
 
 
 @pytest.mark.parametrize("ended", [row[0] for row in ENDINGS], ids=repr)
-def test_every_ending_that_is_not_a_success_or_directive_has_a_failure(ended: RunEnd) -> None:
+def test_every_ending_except_done_released_and_snooze_has_a_failure(ended: RunEnd) -> None:
     failure = decide(a_job(), ended, now=NOW, policy=STEADY).failure
     assert (failure is None) == isinstance(ended, Done | Released | Snooze)
 
@@ -130,26 +130,26 @@ def test_a_directive_keeps_its_reason(ended: RunEnd, type: str, message: str) ->
     assert (failure.type, failure.message) == (type, message)
 
 
-def test_a_result_is_kept_with_the_note_on_what_was_lost() -> None:
+def test_an_outcome_has_both_a_result_and_a_result_lost_failure() -> None:
     note = Failure("ResultLost", "too big")
     outcome = decide(a_job(), Done("[1]", note), now=NOW)
     assert (outcome.result, outcome.failure) == ("[1]", note)
 
 
 @pytest.mark.parametrize("retries", [0, 1, 5])
-def test_a_job_runs_once_and_then_as_often_as_it_has_retries(retries: int) -> None:
+def test_a_job_is_dead_after_max_retries_failed_retries(retries: int) -> None:
     policy = Policy(max_retries=retries)
     states = [decide(a_job(n), ValueError(), now=NOW, policy=policy).state for n in range(1, retries + 2)]
     assert states == [State.PENDING] * retries + [State.DEAD]
 
 
-def test_the_nth_retry_waits_for_the_nth_delay() -> None:
+def test_the_nth_retry_waits_for_the_nth_backoff_delay() -> None:
     policy = Policy(max_retries=9, backoff=Backoff(jitter=0))
     runs = [decide(a_job(n), ValueError(), now=NOW, policy=policy).run_at for n in range(1, 5)]
     assert runs == [later(1), later(2), later(4), later(8)]
 
 
-def test_crashes_use_up_no_retry() -> None:
+def test_crashes_do_not_count_as_retries() -> None:
     outcome = decide(a_job(attempt=LAST, crashes=1), ValueError(), now=NOW, policy=STEADY)
     assert outcome.state is State.PENDING
 
@@ -188,12 +188,14 @@ class Special(ValueError):
         ({"no_retry_on": (TimeoutError,)}, JobTimeout(), False),
     ],
 )
-def test_chosen_errors_skip_their_retries(policy: dict[str, Any], error: BaseException, retried: bool) -> None:
+def test_retry_on_and_no_retry_on_decide_which_errors_are_retried(
+    policy: dict[str, Any], error: BaseException, retried: bool
+) -> None:
     outcome = decide(a_job(), error, now=NOW, policy=Policy(**policy))
     assert outcome.state is (State.PENDING if retried else State.DEAD)
 
 
-def test_a_function_may_decide_how_long_to_wait() -> None:
+def test_a_backoff_function_decides_the_delay() -> None:
     policy = Policy(max_retries=9, backoff=lambda n: n * 100)
     assert [decide(a_job(n), ValueError(), now=NOW, policy=policy).run_at for n in (1, 2)] == [later(100), later(200)]
 
@@ -207,7 +209,7 @@ def _raise(n: int) -> float:
     [_raise, lambda n: "soon", lambda n: None, lambda n: float("nan"), lambda n: float("inf"), lambda n: 1e30],
     ids=["raises", "text", "None", "nan", "inf", "beyond the calendar"],
 )
-def test_a_broken_backoff_function_does_not_keep_the_job_from_ending(broken: Callable[[int], Any]) -> None:
+def test_a_broken_backoff_function_still_gives_a_retry_time(broken: Callable[[int], Any]) -> None:
     outcome = decide(a_job(), ValueError(), now=NOW, policy=Policy(backoff=broken))
     assert outcome.state is State.PENDING
     assert outcome.run_at is not None
@@ -219,13 +221,13 @@ def test_a_negative_backoff_is_no_delay() -> None:
 
 
 @pytest.mark.parametrize("span", [5, 5.0, timedelta(seconds=5)])
-def test_steering_values_take_seconds_or_a_timedelta(span: Any) -> None:
+def test_retry_and_snooze_accept_seconds_or_a_timedelta(span: Any) -> None:
     assert (Retry(after=span).after, Snooze(span).delay) == (5.0, 5.0)
 
 
 @pytest.mark.parametrize("span", [-1, "soon", True, float("nan"), float("inf"), timedelta(seconds=-1)])
 @pytest.mark.parametrize(("kind", "name"), [(lambda span: Retry(after=span), "Retry"), (Snooze, "Snooze")])
-def test_a_span_that_is_none_is_refused_where_it_was_written(kind: Callable[[Any], Any], name: str, span: Any) -> None:
+def test_retry_and_snooze_refuse_an_invalid_span(kind: Callable[[Any], Any], name: str, span: Any) -> None:
     with pytest.raises(BadInput, match=rf"{name}\(.*takes a span such as"):
         kind(span)
 
@@ -271,31 +273,31 @@ def raised(error: BaseException) -> BaseException:
     ],
     ids=repr,
 )
-def test_an_error_becomes_text_whatever_its_str_does(error: BaseException, message: str) -> None:
+def test_failure_of_an_error_with_a_broken_str_has_a_message(error: BaseException, message: str) -> None:
     failure = failure_of(raised(error))
     assert (failure.type, failure.message) == (type(error).__name__, message)
     assert type(error).__name__ in failure.stack
     failure.stack.encode()
 
 
-def test_a_nested_class_is_told_by_its_full_name() -> None:
+def test_failure_type_of_a_nested_class_is_its_qualified_name() -> None:
     class Local(Exception):
         pass
 
     assert failure_of(Local()).type.endswith("<locals>.Local")
 
 
-def test_the_stack_shows_where_it_was_raised() -> None:
+def test_failure_stack_shows_where_the_error_was_raised() -> None:
     assert "raised\n    raise error\nValueError: here" in failure_of(raised(ValueError("here"))).stack
 
 
-def test_the_stack_shows_every_error_of_a_group() -> None:
+def test_failure_stack_shows_every_error_of_an_exception_group() -> None:
     stack = failure_of(raised(ExceptionGroup("two", [ValueError("first"), KeyError("second")]))).stack
     assert "ValueError: first" in stack
     assert "KeyError: 'second'" in stack
 
 
-def test_the_stack_shows_the_cause() -> None:
+def test_failure_stack_shows_the_cause() -> None:
     try:
         try:
             raise KeyError("the root")
@@ -312,7 +314,7 @@ def test_failure_of_an_error_that_is_its_own_cause_terminates() -> None:
     assert "round and round" in failure_of(raised(error)).stack
 
 
-def test_steering_needs_no_stack() -> None:
+def test_failure_of_a_directive_has_no_stack() -> None:
     assert failure_of(raised(Discard("no use")), stack=False).stack == ""
 
 
@@ -325,8 +327,8 @@ def test_a_huge_error_keeps_its_head_and_tail_within_the_limits() -> None:
     assert len(failure.stack) <= MAX_STACK_CHARACTERS
 
 
-def test_an_error_too_long_to_be_masked_keeps_its_head_alone() -> None:
-    """Its tail may be half a secret: whether it is, only what stands before it would tell."""
+def test_an_error_too_long_to_mask_keeps_only_its_head() -> None:
+    """The tail may be part of a secret, which cannot be detected without the text before it."""
     failure = failure_of(raised(ValueError("head " + "x " * 5_000_000 + "tail")))
     assert failure.message.startswith("head x x")
     assert not failure.message.endswith("tail")
@@ -356,11 +358,11 @@ def test_a_long_chain_of_causes_keeps_its_head_and_tail_within_the_limit() -> No
         ("\x01\n", "\x01\n"),
     ],
 )
-def test_text_that_fits_only_loses_what_no_store_can_hold(text: str, cleaned: str) -> None:
+def test_clean_removes_characters_that_cannot_be_stored(text: str, cleaned: str) -> None:
     assert clean(text, 100) == cleaned
 
 
-def test_text_that_does_not_fit_says_how_much_is_missing() -> None:
+def test_clean_states_how_many_characters_were_left_out() -> None:
     text = clean("A" * 600 + "B" * 600, 1000)
     left_out = 1200 - text.count("A") - text.count("B")
     assert text.startswith("AAA")
@@ -369,7 +371,7 @@ def test_text_that_does_not_fit_says_how_much_is_missing() -> None:
     assert len(text) <= 1000
 
 
-async def test_the_stack_begins_with_the_task_s_own_code() -> None:
+async def test_failure_stack_begins_with_the_code_of_the_task() -> None:
     app = Mainspring("memory://", retry_max=0)
 
     @app.task
@@ -388,10 +390,10 @@ async def test_the_stack_begins_with_the_task_s_own_code() -> None:
         assert failure
         assert failure.stack.partition('File "')[2].startswith(__file__)
     assert failures[1]
-    assert "in seconds" in failures[1].stack  # what the task called is there, ours too
+    assert "in seconds" in failures[1].stack  # functions that the task called are included, also those of mainspring
 
 
-def test_the_engine_s_own_trouble_is_shown_whole() -> None:
+def test_failure_stack_of_an_engine_error_is_complete() -> None:
     with pytest.raises(BadInput) as caught:
         checked_role("emperor")
     error = caught.value.with_traceback(caught.value.__traceback__ and caught.value.__traceback__.tb_next)

@@ -1,4 +1,4 @@
-"""Ticks that a change leaves behind: each is told of once."""
+"""Ticks that a change of a schedule omits: each is recorded once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_an_omitted_tick_is_recorded_once_although_the_next_tick_is_rescheduled(
     assert told == [("excluded", later(10), 3)]
 
 
-def test_an_interval_after_its_runs_has_one_tick_to_leave_behind() -> None:
+def test_redefine_of_an_after_finish_schedule_skips_one_tick() -> None:
     row = schedule(after="finish")
     firing = redefine(row, replace(row.spec, trigger=every(7).seconds), now=later(45))
     assert [(tick.reason, tick.at, tick.last_at, tick.count) for tick in firing.ticks] == [

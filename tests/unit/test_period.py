@@ -55,7 +55,7 @@ def test_every_builds_intervals_and_calendars(said: Trigger, meant: Trigger) -> 
     assert said == meant
 
 
-def test_the_minute_past_the_hour_does_not_depend_on_when_it_was_scheduled() -> None:
+def test_the_minute_of_an_hourly_interval_does_not_depend_on_the_anchor() -> None:
     rule = every().hour.at(":15").anchored(NOON + timedelta(minutes=40))
     assert rule.next(NOON) == NOON + timedelta(minutes=15)
 

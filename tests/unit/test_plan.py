@@ -25,7 +25,7 @@ def at(hours: float, *, seconds: float = 0) -> datetime:
 
 
 def hourly(**said: Any) -> Schedule:
-    """Its first tick is at one o'clock."""
+    """An hourly schedule whose first tick is at one o'clock."""
     return create("hourly", Spec(**{"trigger": Every(seconds=3600), "task": "task", **said}), owner="user", now=NOON)
 
 
@@ -35,7 +35,7 @@ def look(row: Schedule, now: datetime, **more: Any) -> Firing:
 
 
 def told(firing: Firing) -> list[str]:
-    """The records in words: 'fired 1', 'missed catch_up 1-4 (4)'."""
+    """The tick records as text: 'fired 1', 'missed catch_up 1-4 (4)'."""
     return [_words(tick) for tick in firing.ticks]
 
 
@@ -60,7 +60,7 @@ def _words(tick: Tick) -> str:
         ("latest", 5.01, ["missed catch_up 1-4 (4)", "fired 5"]),
         ("skip", 5.01, ["missed catch_up 1-4 (4)", "fired 5"]),
         ("all", 5.01, ["fired 1", "fired 2", "fired 3", "fired 4", "fired 5"]),
-        # Nothing but one on time, or one that is late.
+        # Only one tick, on time or late.
         ("latest", 1, ["fired 1"]),
         ("skip", 1, ["fired 1"]),
         ("all", 1, ["fired 1"]),
@@ -94,13 +94,13 @@ def test_a_tick_exactly_as_old_as_the_window_is_caught_up(edge: float, expected:
     assert told(look(row, at(3)))[: len(expected)] == expected
 
 
-def test_if_all_that_was_missed_is_too_old_an_on_time_tick_runs() -> None:
+def test_an_on_time_tick_fires_if_all_missed_ticks_are_too_old() -> None:
     row = hourly(catch_up_window=100.0)
     assert told(look(row, at(3.5))) == ["missed too_old 1-3 (3)"]
     assert told(look(row, at(3, seconds=30))) == ["missed too_old 1-2 (2)", "fired 3"]
 
 
-def test_a_window_shorter_than_the_grace_takes_no_tick_that_is_on_time() -> None:
+def test_an_on_time_tick_fires_if_the_catch_up_window_is_shorter_than_the_grace() -> None:
     row = hourly(catch_up_window=0.0, grace=7200.0)
     assert told(look(row, at(3.5)))[0] == "missed too_old 1"
     assert "fired 2" in told(look(row, at(3.5)))
@@ -228,7 +228,7 @@ def test_a_held_tick_without_input_is_skipped() -> None:
     assert (told(firing), firing.schedule.held_at) == (["skipped made_already 0"], None)
 
 
-def test_overlap_is_the_reason_before_a_missing_input() -> None:
+def test_overlap_takes_precedence_over_an_input_error_as_skip_reason() -> None:
     row = look(hourly(), at(1)).schedule
     assert told(look(row, at(2), skip_reasons={at(2): "input: no"})) == ["skipped overlap 2"]
 
@@ -295,7 +295,7 @@ def test_a_tick_held_for_a_dependency_fires_after_its_success() -> None:
     assert (told(firing), firing.schedule.held_at, firing.schedule.waits_on) == (["fired 1"], None, None)
 
 
-def test_a_tick_free_of_its_dependency_still_waits_for_its_own_run() -> None:
+def test_a_held_tick_whose_dependency_succeeded_still_waits_for_its_own_run() -> None:
     row = replace(hourly(depends_on=("up",), overlap="queue"), active=("x",), held_at=NOON, waits_on="up")
     new = look(row, at(1), dependencies=upstream(at(0.5))).schedule
     assert (new.held_at, new.waits_on) == (NOON, None)
@@ -340,7 +340,7 @@ def test_lateness_counts_from_the_due_time_with_jitter() -> None:
     assert told(look(row, at(1, seconds=60) + offset)) == ["missed catch_up 1"]
 
 
-# ends
+# the end of a schedule
 
 
 def test_max_runs_limits_runs() -> None:
@@ -369,7 +369,7 @@ def test_a_schedule_past_max_runs_fires_nothing(after: str) -> None:
     assert (told(firing), firing.schedule.next_run_at, firing.schedule.due_at) == ([], None, None)
 
 
-def test_after_the_last_tick_there_is_none() -> None:
+def test_a_schedule_has_ended_after_its_last_tick() -> None:
     firing = look(hourly(end_at=at(1)), at(1))
     assert (told(firing), firing.schedule.next_run_at, firing.schedule.status) == (["fired 1"], None, "ended")
 
@@ -380,7 +380,7 @@ def test_start_at_is_the_first_possible_tick() -> None:
     assert look(row, at(2.5)).schedule.next_run_at == at(3.5)
 
 
-# counted from the end of a run
+# after="finish"
 
 
 def test_after_finish_waits_for_the_end_of_the_run() -> None:
@@ -454,7 +454,7 @@ def test_a_grown_interval_passes_many_ticks_in_one_firing() -> None:
     assert firing.schedule.next_run_at > at(9 * MAX_COUNTED_TICKS)
 
 
-# the rest of the row
+# other fields of the schedule
 
 
 def test_the_schedule_records_its_last_fired_tick() -> None:

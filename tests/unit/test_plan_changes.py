@@ -28,12 +28,12 @@ def a_spec(**said: Any) -> Spec:
 
 
 def hourly(*, spec: dict[str, Any] | None = None, **fields: Any) -> Schedule:
-    """Its first tick is at one o'clock."""
+    """An hourly schedule whose first tick is at one o'clock."""
     return replace(create("hourly", a_spec(**spec or {}), owner="user", now=NOON), **fields)
 
 
 def running(spec: dict[str, Any] | None = None, *jobs: str, **fields: Any) -> Schedule:
-    """It has fired at one o'clock, and that run goes on."""
+    """A schedule that fired at one o'clock and whose run is active."""
     given = {"next_run_at": at(2), "due_at": at(2), "last_run_at": at(1), "reached_at": at(1), "fired": 1}
     return hourly(spec=spec, **{**given, "active": jobs or ("x",), **fields})
 
@@ -108,9 +108,9 @@ def test_pause_after_failures_keeps_the_note_of_a_paused_schedule() -> None:
         ({}, {"next_run_at": at(1.1), "due_at": None}, at(1.1)),
         ({}, {"next_run_at": at(1.1), "due_at": None, "active": ("x", "y")}, None),
         ({}, {"next_run_at": at(1.1), "due_at": None, "paused_at": NOON}, None),
-        # The series has ended.
+        # The schedule has ended.
         ({}, {"next_run_at": None, "due_at": None}, None),
-        # Counted from here.
+        # The interval counts from the end of the run.
         ({"after": "finish"}, {"next_run_at": None, "due_at": None}, at(2.5)),
         ({"after": "finish"}, {"next_run_at": None, "due_at": None, "active": ("x", "y")}, None),
         ({"after": "finish"}, {"next_run_at": None, "due_at": None, "held_at": at(1.2)}, at(1.5)),
@@ -158,12 +158,12 @@ def grow(row: Schedule, *results: str) -> list[int]:
     return sizes
 
 
-def test_an_interval_doubles_while_runs_return_the_same_up_to_its_cap() -> None:
+def test_an_interval_doubles_up_to_its_cap_while_results_are_the_same() -> None:
     row = running({"adapt": 6 * 3600.0})
     assert grow(row, "a", "a", "a", "a", "a", "b", "b", "b") == [1, 2, 4, 6, 6, 1, 2, 4]
 
 
-def test_runs_that_return_nothing_return_the_same() -> None:
+def test_runs_without_a_result_count_as_the_same_result() -> None:
     assert grow(running({"adapt": 9e5}), "", "") == [1, 2]
 
 
@@ -212,7 +212,7 @@ def test_a_result_by_hand_moves_due_at_with_the_tick() -> None:
     assert new.next_run_at == new.due_at == at(2)
 
 
-# a new one
+# create
 
 
 def test_create_sets_the_next_tick() -> None:
@@ -249,7 +249,7 @@ def test_run_on_start_is_followed_by_one_interval() -> None:
     assert ([tick.at for tick in firing.ticks], firing.schedule.next_run_at) == ([NOON], at(1))
 
 
-# said anew
+# redefine
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_redefine_with_a_window_skips_no_earlier_ticks() -> None:
     assert told(firing) == [("fired", "", 1), ("skipped", "window", 24)]
 
 
-def test_redefine_without_the_window_records_what_it_omitted() -> None:
+def test_redefine_without_the_window_records_its_omitted_ticks() -> None:
     row = running({"window": Window("08:00", "14:00")}, next_run_at=at(20), due_at=at(20), active=())
     firing = redefine(row, a_spec(), now=at(5.5))
     assert told(firing) == [("skipped", "window", 4)]
@@ -362,7 +362,7 @@ def test_redefine_of_a_paused_schedule_keeps_the_held_tick() -> None:
     assert reschedule(old, at(9), now=at(1.5)).schedule.due_at is None
 
 
-# paused and resumed
+# pause and resume
 
 
 def test_pause_keeps_the_next_tick_and_clears_due_at() -> None:
@@ -432,7 +432,7 @@ def test_resume_keeps_the_held_tick(spec: dict[str, Any], fields: dict[str, Any]
     assert (new.held_at, new.due_at) == (at(1.2), at(1.75) if free else at(2))
 
 
-# moved and triggered by hand
+# reschedule and trigger
 
 
 def test_reschedule_sets_one_tick() -> None:

@@ -53,7 +53,7 @@ _steps = st.tuples(
 
 
 class Life:
-    """One schedule, the jobs it makes, and what it says about its ticks."""
+    """One schedule, the jobs it makes, and the records of its ticks."""
 
     def __init__(self, said: dict[str, Any], **spec: Any) -> None:
         self.now, self.ids = START, count()
@@ -73,7 +73,7 @@ class Life:
         getattr(self, what)()
         self.check(before)
 
-    # what happens
+    # actions
 
     def look(self) -> None:
         steps = 0
@@ -104,7 +104,7 @@ class Life:
             self._end(State.CANCELLED, job_id)
 
     def look_in_vain(self) -> None:
-        """A look at which no input can be made."""
+        """Plans due ticks whose input cannot be made."""
         if self.row.due_at is not None and self.row.due_at <= self.now:
             ticks = {tick.at: "input: no" for tick in plan(self.row, now=self.now, new_job_id=self.mint).ticks}
             for _ in range(300):
@@ -139,7 +139,7 @@ class Life:
             self.row = after_job_ended(self.row, job_id or self.row.active[0], state, self.now, '"x"')
 
     def succeed(self) -> None:
-        """The one it depends on does."""
+        """The dependency succeeds."""
         self.successes += 1
         self.needed = replace(self.needed, revision=self.needed.revision + 1, succeeded_at=self.now)
         if self.row.waits_on == "other":
@@ -172,7 +172,7 @@ class Life:
         self.row = firing.schedule
         self.records += firing.ticks
 
-    # what holds
+    # invariants
 
     def check(self, before: Schedule) -> None:
         row = self.row
@@ -189,7 +189,7 @@ class Life:
         assert self.owes_nothing_it_forgot()
 
     def owes_nothing_it_forgot(self) -> bool:
-        """What can still be fired will be looked at: by itself, or when a run ends or another one succeeds."""
+        """Whether a tick that can still fire will be planned: when due, or after a run or a dependency."""
         row = self.row
         if row.paused_at is not None or row.due_at is not None:
             return True
@@ -249,7 +249,9 @@ def _ideal(row: Schedule, until: datetime) -> list[datetime]:
 
 @settings(max_examples=150, deadline=None)
 @given(_said, st.lists(_steps, max_size=25))
-def test_a_schedule_loses_no_tick_and_runs_none_it_must_not(said: dict[str, Any], steps: list[tuple[int, str]]) -> None:
+def test_a_schedule_loses_no_tick_and_fires_no_forbidden_tick(
+    said: dict[str, Any], steps: list[tuple[int, str]]
+) -> None:
     lived(said, steps)
 
 

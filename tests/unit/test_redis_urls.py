@@ -1,4 +1,4 @@
-"""Redis URLs: what they mean, and the errors for bad ones, before anything is connected."""
+"""Redis URLs: how they are parsed, and the errors for bad ones, without a connection."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ def refusal(url: str) -> str:
 
 
 @pytest.mark.parametrize("scheme", ["redis", "rediss"])
-def test_a_url_is_a_store_at_its_place(scheme: str) -> None:
+def test_a_redis_url_is_parsed_into_a_redis_store(scheme: str) -> None:
     from mainspring.stores.redis.store import RedisStore
 
     store = open_store(f"{scheme}://ada:lovelace@host:99/3?prefix=shop")
@@ -34,7 +34,7 @@ def test_a_url_is_a_store_at_its_place(scheme: str) -> None:
     assert store.url.shown == f"{scheme}://ada:***@host:99/3?prefix=shop"
 
 
-def test_a_host_is_enough() -> None:
+def test_a_redis_url_with_only_a_host_has_defaults() -> None:
     found = place("redis://host")
     assert (found.prefix, found.base) == ("mainspring", "{mainspring}")
     assert found.server() == (("host", 6379), "", "", None, 0, None)
@@ -50,12 +50,12 @@ def test_a_host_is_enough() -> None:
         ("redis://ada@my-redis_1.shop.internal/1", "my-redis_1.shop.internal", 6379, 1),
     ],
 )
-def test_a_connection_goes_where_the_place_says(url: str, host: str, port: int, db: int) -> None:
+def test_a_redis_url_has_the_host_port_and_database_of_its_server(url: str, host: str, port: int, db: int) -> None:
     found = place(url).server()
     assert (found.address, found.db) == ((host, port), db)
 
 
-def test_user_and_password_are_decoded() -> None:
+def test_user_and_password_of_a_redis_url_are_percent_decoded() -> None:
     found = place("redis://a%40b:p%2Fw%3F%23%40@host/0?prefix=x").server()
     assert (found.user, found.password) == ("a@b", "p/w?#@")
 
@@ -68,41 +68,41 @@ def test_user_and_password_are_decoded() -> None:
         ("redis+unix://ada:pw@/r.sock", ("/r.sock", "ada", "pw", 0)),
     ],
 )
-def test_a_socket_is_a_server_too(url: str, expected: tuple[object, ...]) -> None:
+def test_a_redis_url_may_name_a_unix_socket(url: str, expected: tuple[object, ...]) -> None:
     found = place(url).server()
     assert (found.socket, found.user, found.password, found.db) == expected
 
 
-def test_a_cluster_is_named_by_some_of_its_nodes() -> None:
+def test_a_redis_cluster_url_lists_some_of_its_nodes() -> None:
     found = place("redis+cluster://ada:pw@one,[::1]:7001/?prefix=shop&homes=4")
     assert found.addresses == [("one", 6379), ("::1", 7001)]
     assert found.server(("two", 7002)) == (("two", 7002), "", "ada", "pw", 0, None)
     assert len(found.bases) == 4
 
 
-def test_sentinels_at_ipv6_addresses_are_found() -> None:
+def test_a_sentinel_url_may_have_ipv6_addresses() -> None:
     found = place("redis+sentinel://[2001:db8::1],[2001:db8::2]:5,three/main")
     assert found.addresses == [("2001:db8::1", 26379), ("2001:db8::2", 5), ("three", 26379)]
 
 
 @pytest.mark.parametrize("hosts", ["one,[::1", "one,::1", "[::1],two]", "one,[two]", "one,[::1]:http"])
-def test_a_bad_host_in_a_list_is_shown_the_form_of_a_list(hosts: str) -> None:
+def test_a_bad_host_in_a_cluster_url_is_refused_with_the_right_form(hosts: str) -> None:
     said = refusal(f"redis+cluster://{hosts}/")
     assert said.endswith("has a bad host or port: use redis+cluster://user:password@host:6379,host:6379/?prefix=name")
 
 
 @pytest.mark.parametrize("homes", [1, 3, 8, 64])
-def test_the_shards_of_a_cluster_are_evenly_spaced_over_its_slots(homes: int) -> None:
+def test_the_shards_of_a_redis_cluster_are_evenly_spaced_over_its_slots(homes: int) -> None:
     bases = place(f"redis+cluster://host/?homes={homes}").bases
     assert [slot(base) * homes // 16384 for base in bases] == list(range(homes))
     assert all(base.startswith("{mainspring:") and base.endswith("}") for base in bases)
 
 
-def test_a_slot_is_that_of_the_driver() -> None:
+def test_slot_agrees_with_the_redis_driver() -> None:
     assert slot("{mainspring:3.17}:job") == key_slot(b"{mainspring:3.17}:job")
 
 
-def test_sentinels_are_asked_for_a_service() -> None:
+def test_a_sentinel_url_names_a_service() -> None:
     found = place("redis+sentinel://ada:pw@one,two:5/main/2?sentinel_password=a%2Fb")
     assert (found.addresses, found.service, found.db) == ([("one", 26379), ("two", 5)], "main", 2)
     assert found.server(("three", 6)) == (("three", 6), "", "ada", "pw", 2, None)
@@ -110,28 +110,28 @@ def test_sentinels_are_asked_for_a_service() -> None:
 
 
 @pytest.mark.parametrize("option", ["ca", "cert"])
-def test_a_certificate_that_is_not_there_is_named(option: str) -> None:
+def test_a_missing_certificate_file_is_refused_by_name(option: str) -> None:
     with pytest.raises(BadSetting, match=rf"{option}=/nowhere.pem in store URL .*No such file"):
         place(f"rediss://host/0?{option}=/nowhere.pem").server()
 
 
-def test_a_key_is_that_of_a_certificate() -> None:
+def test_a_tls_key_without_a_certificate_is_refused() -> None:
     assert "key= without cert= in store URL" in refusal("rediss://host/0?key=/some.key")
 
 
-def test_certificates_are_read_once() -> None:
+def test_sentinel_and_server_share_one_tls_context() -> None:
     found = place("rediss+sentinel://host/main")
     assert found.sentinel(("one", 1)).tls is found.server(("two", 2)).tls is not None
 
 
 @pytest.mark.parametrize("name", ["a", "Shop", "a-b_c:d.e", "9", "x" * 64])
-def test_a_prefix_is_the_hash_tag_of_every_key(name: str) -> None:
+def test_the_redis_prefix_is_the_hash_tag_of_every_key(name: str) -> None:
     found = place(f"redis://host/0?prefix={name}")
     assert (found.prefix, found.base) == (name, f"{{{name}}}")
 
 
 @pytest.mark.parametrize("name", ["", "a b", "{a}", "a}", "a*", "ä", "a\n", "x" * 65, "a/b", "a,b"])
-def test_any_other_prefix_is_refused(name: str) -> None:
+def test_a_bad_redis_prefix_is_refused(name: str) -> None:
     said = refusal(f"redis://host/0?{urlencode({'prefix': name})}")
     assert said.startswith(f"prefix={name!r} in store URL ")
     assert said.endswith("use letters, digits and _ - : . only, 64 at most")
@@ -189,7 +189,7 @@ def test_any_other_prefix_is_refused(name: str) -> None:
         ("redis://host/0?cert=x", "unknown cert in store URL"),
     ],
 )
-def test_a_bad_url_is_refused_and_shown_the_right_form(url: str, message: str) -> None:
+def test_a_bad_redis_url_is_refused_with_the_right_form(url: str, message: str) -> None:
     assert message in refusal(url)
 
 
@@ -211,13 +211,13 @@ def test_a_bad_url_is_refused_and_shown_the_right_form(url: str, message: str) -
         "redis+sentinel://one,two/main/x?sentinel_password=lovelace",
     ],
 )
-def test_a_refusal_does_not_show_the_password(url: str) -> None:
+def test_a_refused_redis_url_does_not_show_the_password(url: str) -> None:
     said = refusal(url)
     assert "lovelace" not in said
     assert "host" in said
 
 
-def test_without_the_driver_the_way_to_get_it_is_shown() -> None:
+def test_a_missing_redis_driver_is_reported_with_how_to_install_it() -> None:
     code = """if True:
         import sys
         sys.modules["hiredis"] = None

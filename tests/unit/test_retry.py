@@ -111,7 +111,7 @@ def test_backoff_refuses_bad_parameters(given: dict[str, float], message: str) -
     ids=str,
 )
 def test_backoff_refuses_values_that_cannot_be_stored(given: dict[str, Any]) -> None:
-    """A job whose backoff cannot be read again would end every worker that claims it."""
+    """A job whose backoff cannot be decoded would end every worker that claims it."""
     with pytest.raises(BadSetting, match=next(iter(given))):
         Backoff(**given)
 

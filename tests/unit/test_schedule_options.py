@@ -1,4 +1,4 @@
-"""Options of a schedule: every bad part is refused by name, with the way out, and nothing is kept of it."""
+"""Options of a schedule: every bad option is refused by name, with a remedy, and nothing is registered."""
 
 from __future__ import annotations
 
@@ -80,30 +80,30 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "words"), OPTIONS)
-def test_each_bad_option_is_refused_by_name(app: Mainspring, options: dict[str, Any], words: str) -> None:
+def test_each_bad_schedule_option_is_refused_by_name(app: Mainspring, options: dict[str, Any], words: str) -> None:
     with pytest.raises(BadInput) as refused:
         app.schedule("x", HOURLY, app.tasks["report"], **options)
     assert words in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["", " x", "x\n", 5, ["x"], "x" * 201])
-def test_a_name_is_printable_text(app: Mainspring, name: Any) -> None:
+def test_a_schedule_name_that_is_not_printable_text_is_refused(app: Mainspring, name: Any) -> None:
     with pytest.raises(BadInput, match="a schedule name is 1 to 200 printable characters without spaces around"):
         app.schedule(name, HOURLY, app.tasks["report"])
 
 
-def test_a_name_is_declared_once(app: Mainspring) -> None:
+def test_a_schedule_name_cannot_be_declared_twice(app: Mainspring) -> None:
     app.schedule("x", HOURLY, app.tasks["report"])
     with pytest.raises(BadInput, match="a schedule named 'x' is declared already; give this one another name"):
         app.schedule("x", HOURLY, app.tasks["report"])
 
 
-def test_what_a_task_needs_must_be_given(app: Mainspring) -> None:
+def test_a_schedule_without_required_arguments_of_its_task_is_refused(app: Mainspring) -> None:
     with pytest.raises(BadPayload, match=r"schedule 'x': .*`to`; arguments are given as kwargs= or made by input="):
         app.schedule("x", HOURLY, app.tasks["send"])
 
 
-def test_the_task_is_one_of_this_app(app: Mainspring) -> None:
+def test_a_schedule_refuses_anything_but_a_task_of_its_app(app: Mainspring) -> None:
     other = Mainspring("memory://")
 
     @other.task
@@ -118,14 +118,14 @@ def test_the_task_is_one_of_this_app(app: Mainspring) -> None:
 
 
 @pytest.mark.parametrize("option", ["delay", "run_at", "unique_key", "idempotency_key"])
-def test_options_that_say_when_or_once_do_not_belong_on_its_task(app: Mainspring, option: str) -> None:
+def test_a_schedule_refuses_a_task_with_a_run_time_or_key_option(app: Mainspring, option: str) -> None:
     value = {"delay": 5, "run_at": NEW_YEAR, "unique_key": "k", "idempotency_key": "k"}[option]
     asked = app.tasks["report"].using(**{option: value})  # type: ignore[arg-type]
     with pytest.raises(BadInput, match=f"schedule 'x': option {option} does not belong here: its ticks decide when"):
         app.schedule("x", HOURLY, asked)
 
 
-def test_a_job_of_a_schedule_expires_after_a_span(app: Mainspring) -> None:
+def test_a_schedule_refuses_expires_that_is_not_a_span(app: Mainspring) -> None:
     with pytest.raises(BadInput, match="schedule 'x': expires must be a span, "):
         app.schedule("x", HOURLY, app.tasks["report"].using(expires=NEW_YEAR))
 
@@ -146,14 +146,14 @@ def decorators(app: Mainspring) -> list[tuple[Callable[[], Any], str]]:
     ]
 
 
-def test_a_bad_decorator_is_refused_before_it_decorates(app: Mainspring) -> None:
+def test_a_schedule_decorator_refuses_bad_options_before_it_decorates(app: Mainspring) -> None:
     for make, words in decorators(app):
         with pytest.raises(BadInput) as refused:
             make()
         assert words in str(refused.value)
 
 
-def test_a_refused_schedule_leaves_no_task_behind(app: Mainspring) -> None:
+def test_a_refused_schedule_registers_no_task(app: Mainspring) -> None:
     async def work() -> None: ...
 
     with pytest.raises(BadInput):
@@ -162,13 +162,13 @@ def test_a_refused_schedule_leaves_no_task_behind(app: Mainspring) -> None:
     app.every(minutes=5, max_runs=1)(work)
 
 
-def test_dates_and_names_may_stand_alone(app: Mainspring) -> None:
+def test_exclude_and_depends_on_accept_a_single_value(app: Mainspring) -> None:
     app.schedule("x", cron("0 9 * * *"), app.tasks["report"], exclude=date(2030, 12, 25), depends_on="y")
     spec = app._declared["x"].spec
     assert (spec.exclude, spec.depends_on) == ((date(2030, 12, 25),), ("y",))
 
 
-async def test_a_dependency_that_nobody_has_is_warned_about_at_the_start(
+async def test_an_unknown_dependency_of_a_schedule_is_warned_of_at_the_start(
     app: Mainspring, caplog: pytest.LogCaptureFixture
 ) -> None:
     app.schedule("load", HOURLY, app.tasks["report"])

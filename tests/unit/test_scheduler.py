@@ -56,7 +56,7 @@ async def test_run_once_returns_zero_while_ticks_are_left(
     assert len(await store.jobs(Filter(), now=NOW, limit=999)) == MAX_TICKS_PER_FIRING + 50
 
 
-async def test_a_tick_that_cancelled_a_waiting_job_takes_its_place_at_once(
+async def test_a_tick_that_cancels_a_waiting_job_fires_at_once(
     store: Store, clock: VirtualClock, scheduler: Scheduler
 ) -> None:
     await with_schedule(store, overlap="cancel")
@@ -80,7 +80,7 @@ async def test_run_once_returns_zero_after_a_cancel(store: Store, clock: Virtual
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["next", "held"])
-async def test_a_tick_that_has_its_job_already_is_passed_over_and_the_series_goes_on(
+async def test_a_tick_that_already_has_a_job_is_skipped_and_the_schedule_continues(
     store: Store, clock: VirtualClock, scheduler: Scheduler, held: bool
 ) -> None:
     new = await with_schedule(store, overlap="queue")
@@ -97,7 +97,7 @@ async def test_a_tick_that_has_its_job_already_is_passed_over_and_the_series_goe
     assert len(await store.jobs(Filter(), now=NOW, limit=9)) == 1
 
 
-async def test_a_held_tick_whose_input_cannot_be_made_is_given_up(store: Store, clock: VirtualClock) -> None:
+async def test_a_held_tick_whose_input_fails_is_skipped(store: Store, clock: VirtualClock) -> None:
     def broken(tick: datetime) -> dict[str, Any]:
         raise ValueError(f"no input for {tick:%H:%M}")
 

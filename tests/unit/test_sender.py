@@ -21,7 +21,7 @@ PUBLIC, LOOPBACK = ip_address("93.184.216.34"), ip_address("127.0.0.1")
 
 
 class Names:
-    """Answers each question with the next of its answers, and the last for ever."""
+    """A resolver that returns its answers in order, and then repeats the last."""
 
     def __init__(self, *answers: Sequence[Address]) -> None:
         self.answers = list(answers)
@@ -55,8 +55,8 @@ async def test_the_sender_refuses_an_address_that_is_not_public():
     assert receiver.knocks == 0
 
 
-async def test_a_name_is_resolved_once_and_the_checked_address_is_used():
-    """A resolver that says something harmless first, and then where the secrets are."""
+async def test_a_host_name_is_resolved_once_and_the_checked_address_is_used():
+    """The resolver returns an allowed address first, and then a forbidden one."""
     async with receiving() as first, receiving() as second:
         names = Names([ip_address("127.0.0.1")], [ip_address("127.0.0.2")])
         answer = await Sender(AllowList(["127.0.0.1"]), resolve=names).post(
@@ -68,7 +68,7 @@ async def test_a_name_is_resolved_once_and_the_checked_address_is_used():
     assert second.knocks == 0
 
 
-async def test_one_private_address_refuses_all_addresses_of_a_name():
+async def test_one_private_address_refuses_all_addresses_of_a_host():
     async with receiving() as receiver:
         sender = Sender(AllowList(), resolve=Names([PUBLIC, LOOPBACK]))
         with pytest.raises(SendFailed, match="is not public"):
@@ -104,7 +104,7 @@ async def test_an_error_response_has_the_start_of_its_body_and_retry_after():
 
 
 @pytest.mark.parametrize("status", [200, 500])
-async def test_a_body_that_never_ends_is_not_waited_for(status):
+async def test_an_unfinished_response_body_is_not_awaited(status):
     async with receiving() as receiver:
         receiver.holds = True
         receiver.answer = f"HTTP/1.1 {status} So\r\ncontent-length: 1000000\r\n\r\nwords".encode()

@@ -29,32 +29,32 @@ def ended(job: Job, now: datetime = NOW, skew: float = HOUR) -> Outcome:
 
 
 def again(job: Job, skew: float = HOUR) -> tuple[Job, Outcome]:
-    """The job's next run, which cannot read it either."""
+    """The job in its next run, after another outcome of an undecodable payload."""
     outcome = ended(job, job.started_at or NOW, skew)
     next = apply_outcome(job, outcome)
     return replace(next, state=State.RUNNING, started_at=next.run_at, attempt=1, runs=job.runs + 1), outcome
 
 
-def test_a_payload_of_the_same_version_is_dead_at_once() -> None:
+def test_an_undecodable_payload_of_the_same_version_is_dead_at_once() -> None:
     outcome = ended(a_job(fingerprint=HERE))
     assert (outcome.state, outcome.ending, outcome.failure) == (State.DEAD, Ending.FAILED, BAD)
 
 
 @pytest.mark.parametrize("fingerprint", [HERE, ELSEWHERE, None])
-def test_without_skew_every_payload_that_does_not_fit_is_dead_at_once(fingerprint: str | None) -> None:
+def test_without_skew_every_undecodable_payload_is_dead_at_once(fingerprint: str | None) -> None:
     outcome = ended(a_job(fingerprint=fingerprint), skew=0)
     assert (outcome.state, outcome.failure) == (State.DEAD, BAD)
 
 
 @pytest.mark.parametrize("fingerprint", [ELSEWHERE, None], ids=["another version", "not known"])
-def test_a_payload_of_another_version_waits_and_keeps_its_attempt(fingerprint: str | None) -> None:
+def test_an_undecodable_payload_of_another_version_is_postponed_without_an_attempt(fingerprint: str | None) -> None:
     outcome = ended(a_job(fingerprint=fingerprint))
     assert (outcome.state, outcome.ending, outcome.refund) == (State.PENDING, Ending.RELEASED, True)
     assert outcome.run_at is not None
     assert later(0.7) <= outcome.run_at <= later(1)
 
 
-def test_the_reason_names_both_versions_their_parameters_and_the_end() -> None:
+def test_version_skew_failure_names_both_versions_their_parameters_and_the_deadline() -> None:
     failure = ended(a_job()).failure
     assert failure is not None
     assert failure.type == "VersionSkew"
@@ -65,7 +65,7 @@ def test_the_reason_names_both_versions_their_parameters_and_the_end() -> None:
     )
 
 
-def test_a_payload_of_a_version_that_is_not_known_says_so() -> None:
+def test_version_skew_failure_states_that_the_version_is_unknown() -> None:
     failure = ended(a_job(fingerprint=None)).failure
     assert failure is not None
     assert "(to, cc) were made by a version of the task that is not known, this worker has" in failure.message
@@ -74,7 +74,7 @@ def test_a_payload_of_a_version_that_is_not_known_says_so() -> None:
 @pytest.mark.parametrize(
     ("skew", "runs"), [(1.0, 3), (HOUR, 110), (86_400.0, 360), (7 * 86_400.0, 500)], ids=["1 s", "1 h", "1 d", "1 w"]
 )
-def test_the_wait_ends_at_its_limit_after_a_bounded_number_of_runs(skew: float, runs: int) -> None:
+def test_a_postponed_job_is_dead_after_skew_and_a_bounded_number_of_runs(skew: float, runs: int) -> None:
     job, outcomes = a_job(), list[Outcome]()
     while not outcomes or outcomes[-1].state is not State.DEAD:
         job, outcome = again(job, skew)
@@ -83,7 +83,7 @@ def test_the_wait_ends_at_its_limit_after_a_bounded_number_of_runs(skew: float, 
     assert outcomes[-1].finished_at == later(skew)
 
 
-def test_the_delays_grow_and_stay_under_a_minute_in_the_first_hour() -> None:
+def test_delays_of_a_postponed_job_grow_up_to_a_maximum() -> None:
     job, delays = a_job(), list[float]()
     while job.state is not State.DEAD and (job.started_at or NOW) < later(HOUR - 120):
         began = job.started_at or NOW
@@ -94,19 +94,19 @@ def test_the_delays_grow_and_stay_under_a_minute_in_the_first_hour() -> None:
     assert min(delays[-20:]) >= 0.7 * MAX_DELAY_SECONDS
 
 
-def test_a_worker_that_has_many_to_try_puts_the_next_one_behind_them() -> None:
+def test_the_pace_of_a_worker_delays_a_postponed_job_up_to_its_deadline() -> None:
     outcome = decide(a_job(), UndecodablePayload(BAD, HERE, "(to: str)", HOUR, pace=90.0), now=NOW)
     assert outcome.run_at == later(90)
     outcome = decide(a_job(), UndecodablePayload(BAD, HERE, "(to: str)", 60.0, pace=90.0), now=NOW)
     assert outcome.run_at == later(60)
 
 
-def test_many_jobs_that_wait_do_not_come_back_together() -> None:
+def test_delays_of_postponed_jobs_have_jitter() -> None:
     times = {ended(a_job(id=f"j{n}")).run_at for n in range(100)}
     assert len(times) > 90
 
 
-def test_the_death_says_how_long_it_waited_and_what_to_do() -> None:
+def test_the_failure_of_a_dead_postponed_job_has_the_wait_and_a_remedy() -> None:
     waiting = replace(a_job(), failure=Failure("VersionSkew", "…", since=later(-HOUR)))
     outcome = ended(waiting)
     assert (outcome.state, outcome.ending) == (State.DEAD, Ending.FAILED)
@@ -118,7 +118,7 @@ def test_the_death_says_how_long_it_waited_and_what_to_do() -> None:
     )
 
 
-def test_a_failure_of_another_kind_does_not_count_as_waiting() -> None:
+def test_a_failure_other_than_version_skew_does_not_count_as_postponed() -> None:
     failed = replace(a_job(), failure=Failure("ValueError", "no"))
     assert waiting_since(failed) is None
     failure = ended(failed).failure
@@ -126,7 +126,7 @@ def test_a_failure_of_another_kind_does_not_count_as_waiting() -> None:
     assert failure.since == NOW
 
 
-def test_a_retry_of_a_dead_job_starts_afresh() -> None:
+def test_a_retry_of_a_dead_postponed_job_restarts_the_wait() -> None:
     dead = apply_outcome(a_job(), ended(replace(a_job(), failure=Failure("VersionSkew", "…", since=later(-HOUR)))))
     retried = apply_action(Action.RETRY, dead, later(100), "")
     assert waiting_since(retried) is None
@@ -137,7 +137,7 @@ def test_a_retry_of_a_dead_job_starts_afresh() -> None:
     assert outcome.failure.since == later(200)
 
 
-def test_a_clock_that_was_set_back_only_makes_it_wait_a_little() -> None:
+def test_a_postponed_job_waits_at_most_a_second_after_the_clock_was_set_back() -> None:
     waiting = replace(a_job(), failure=Failure("VersionSkew", "…", since=later(600)))
     outcome = ended(waiting)
     assert outcome.run_at is not None
@@ -156,5 +156,5 @@ def test_a_clock_that_was_set_back_only_makes_it_wait_a_little() -> None:
     ],
     ids=["empty", "two", "a list", "text", "long", "many"],
 )
-def test_argument_names_are_bounded(payload: str, names: str) -> None:
+def test_argument_names_of_a_payload_are_bounded(payload: str, names: str) -> None:
     assert argument_names(payload) == names

@@ -23,7 +23,7 @@ TEXT, SECONDS = "1h30m", 5400.0
         ("2 days", 172_800), ("1w", 604_800), ("0", 0), ("0.1s", 0.1), ("1d2h3m4s", 93_784),
     ],
 )  # fmt: skip
-def test_a_span_is_read_as_people_write_it(text: str, expected: float) -> None:
+def test_a_span_is_parsed_from_text(text: str, expected: float) -> None:
     assert (parse_span(text), seconds(text, "it")) == (expected, expected)
 
 
@@ -48,14 +48,14 @@ def test_a_span_is_read_as_people_write_it(text: str, expected: float) -> None:
         "nan",
     ],
 )
-def test_a_text_that_is_no_span_is_refused(text: str) -> None:
+def test_a_text_that_is_not_a_span_is_refused(text: str) -> None:
     assert parse_span(text) is None
     with pytest.raises(BadInput, match="it takes a span"):
         seconds(text, "it")
 
 
 @pytest.mark.parametrize("value", [True, None, [], -1, float("nan"), float("inf"), -timedelta(1)])
-def test_a_value_that_is_no_span_is_refused(value: Any) -> None:
+def test_a_value_that_is_not_a_span_is_refused(value: Any) -> None:
     with pytest.raises(BadInput, match="it takes a span"):
         seconds(value, "it")
 
@@ -117,7 +117,7 @@ def _task_in_a_process(text: str) -> Any:
 
 
 def _period(text: str) -> float:
-    """The seconds of a period whose number a key shows."""
+    """The seconds of the period, checked by the period number in a key."""
     number = int(Key(period=text).make("x", {}, "q", NOW).rpartition("=")[2])
     return SECONDS if number == int(NOW.timestamp() // SECONDS) else -1
 
@@ -129,17 +129,17 @@ def _interval(text: str) -> Any:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_text_is_a_span_wherever_one_is_taken(place: str) -> None:
+def test_every_option_that_takes_a_span_accepts_text(place: str) -> None:
     assert PLACES[place](TEXT) == SECONDS
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_wrong_text_is_refused_wherever_a_span_is_taken(place: str) -> None:
+def test_every_option_that_takes_a_span_refuses_a_wrong_text(place: str) -> None:
     with pytest.raises(BadInput, match="soon"):
         PLACES[place]("soon")
 
 
-async def test_a_text_is_a_span_in_calls_of_control(app: Mainspring, clock: VirtualClock) -> None:
+async def test_control_methods_accept_a_span_as_text(app: Mainspring, clock: VirtualClock) -> None:
     task = app.task(work)
     async with app:
         handle = await task.using(delay="1d").enqueue()
@@ -154,7 +154,7 @@ async def test_a_text_is_a_span_in_calls_of_control(app: Mainspring, clock: Virt
             await handle.result("0s")
 
 
-async def test_a_virtual_clock_advances_by_a_text() -> None:
+async def test_harness_advance_accepts_a_span_as_text() -> None:
     app, ran = Mainspring("memory://"), []
 
     @app.every("30m")
@@ -168,7 +168,7 @@ async def test_a_virtual_clock_advances_by_a_text() -> None:
     assert len(ran) == 4
 
 
-async def test_a_backoff_function_may_return_a_text(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_backoff_function_may_return_a_span_as_text(app: Mainspring, clock: VirtualClock) -> None:
     @app.task(backoff=lambda n: f"{n}h", max_retries=1)
     async def fails() -> None:
         raise ValueError

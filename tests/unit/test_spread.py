@@ -33,7 +33,7 @@ def row(name: str, trigger: Any, anchor_at: datetime = NOON, now: datetime = NOW
 
 
 def settled(n: int, trigger: Any, now: datetime = NOW, **said: Any) -> list[Schedule]:
-    """So many, each placed among those before."""
+    """`n` schedules, each with an anchor chosen in view of those before."""
     board, rows = TickLoad([], now), list[Schedule]()
     for name in (f"s{i:04}" for i in range(n)):
         spec = Spec(trigger=trigger, task="t", spread=True, **said)
@@ -57,12 +57,12 @@ def test_slot_width_depends_on_the_interval(seconds: float, width: float) -> Non
     assert IntervalWheel(int(seconds * MICROS_PER_SECOND), {}).width == width * MICROS_PER_SECOND
 
 
-def test_a_hundred_years_have_not_more_slots_than_others() -> None:
+def test_an_interval_of_a_hundred_years_has_at_most_max_slots() -> None:
     assert len(IntervalWheel(36_525 * 86_400 * MICROS_PER_SECOND, {}).ticks) <= MAX_SLOTS
 
 
 def load_at(interval: Every, others: list[Schedule]) -> Counter[int]:
-    """Ticks of others by slot of the interval, in millionths of a tick a round; those of 0 are left out."""
+    """Load of each slot of the interval, in millionths of a tick per interval; slots without load are left out."""
     wheel = TickLoad(others, NOW).wheel(int(interval.seconds * MICROS_PER_SECOND))
     return Counter({slot: ticks * 1_000_000 // WEIGHT_PER_TICK for slot, ticks in enumerate(wheel.ticks) if ticks})
 
@@ -115,7 +115,7 @@ def test_removing_a_schedule_restores_the_load_exactly(spans: list[int], phases:
     assert wheel.total == 0
 
 
-# placing
+# anchors
 
 
 def test_choose_anchor_of_the_first_schedule_is_one_interval_away() -> None:
@@ -201,7 +201,7 @@ def test_choose_anchor_does_not_depend_on_the_order_of_schedules() -> None:
     ("counts", "even"),
     [([0, 0], 1), ([1, 0], 1), ([2, 0], 0), ([3, 3, 3], 1), ([4, 3, 3], 1), ([9, 0, 0], 0), ([6, 2, 1], 0.5)],
 )
-def test_evenness(counts: list[int], even: float) -> None:
+def test_evenness_is_one_for_evenly_spread_counts_and_zero_for_one_peak(counts: list[int], even: float) -> None:
     assert evenness(counts) == even
 
 
@@ -284,7 +284,7 @@ def test_distribution_score_sees_ticks_in_the_same_second() -> None:
     assert distribution(apart, NOW).score == 1
 
 
-# moving
+# rebalance
 
 
 def crowd(n: int, interval: Every = HOURLY, **said: Any) -> list[Schedule]:
@@ -396,7 +396,7 @@ def test_rebalance_shifts_a_tick_by_less_than_an_interval(
 )
 @settings(max_examples=100)
 def test_rebalance_loses_and_doubles_no_ticks(seconds: int, moves: list[tuple[float, float]]) -> None:
-    """Fired by the book, through any moves: one job an interval, none too near, none too far."""
+    """Whatever the moves: one job per interval, and no two ticks too near or too far apart."""
     span, now = timedelta(seconds=seconds), NOON
     one = row("a", every(seconds).seconds, NOON, NOON, spread=True, overlap="allow")
     fired: list[datetime] = []

@@ -1,4 +1,4 @@
-"""Names that are stored, or that two releases tell each other: each keeps its text, whatever the code calls it."""
+"""Names that are stored or sent between releases: each keeps its text when the code is renamed."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def a_run(**fields: Any) -> Job:
 
 
 def text_of(pattern: str, *folders: str) -> set[str]:
-    """Every first group of the pattern in the source."""
+    """All matches of the pattern's first group in the source."""
     files = [path for folder in folders or ("",) for path in (SOURCE / folder).rglob("*.py")]
     return {found for path in files for found in re.findall(pattern, path.read_text(encoding="utf-8"))}
 
 
 def says(text: str, folder: str = "") -> bool:
-    """Whether a module has this text."""
+    """Whether a module contains this text."""
     return any(text in path.read_text(encoding="utf-8") for path in (SOURCE / folder).rglob("*.py"))
 
 
@@ -78,7 +78,7 @@ def tables(store: str) -> str:
     return (SOURCE / "stores" / store / "tables.sql").read_text(encoding="utf-8")
 
 
-# failures: groups of dead jobs, filters and alerts go by Failure.type
+# failures: dead groups, filters and alerts use Failure.type
 
 
 @pytest.mark.parametrize(
@@ -104,13 +104,13 @@ def tables(store: str) -> str:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_the_type_of_a_failure(ended: Any, type_: str) -> None:
+def test_stored_failure_type_of_each_ending(ended: Any, type_: str) -> None:
     failure = decide(a_run(), ended, now=NOW, policy=NO_RETRY).failure
     assert failure is not None
     assert failure.type == type_
 
 
-def test_types_of_failures_that_are_named_in_the_code() -> None:
+def test_stored_failure_types_in_the_code() -> None:
     assert text_of(r'\bFailure\(\s*"(\w+)"') >= {
         "BadPayload", "Cancelled", "ChildNotStarted", "CpuLimitExceeded", "Dead", "MemoryLimitExceeded", "NotJudged",
         "PoisonPill", "ProcessDied", "ResultLost", "WorkerLost",
@@ -122,7 +122,7 @@ def test_types_of_failures_that_are_named_in_the_code() -> None:
     assert failure_of(Snooze(1)).type == "Snooze"
 
 
-def test_the_kind_of_a_failure() -> None:
+def test_stored_failure_kind() -> None:
     failure = Failure("OSError", "port 4711 of 'db' at 0xff refused b'x'; it can't")
     assert failure.kind == "OSError: port … of … at … refused …; it can't"
 
@@ -130,7 +130,7 @@ def test_the_kind_of_a_failure() -> None:
 # states and endings
 
 
-def test_states_endings_and_actions() -> None:
+def test_stored_states_endings_and_actions() -> None:
     assert [one.value for one in State] == [
         "pending", "running", "waiting", "paused", "completed", "dead", "cancelled", "expired",
     ]  # fmt: skip
@@ -140,10 +140,10 @@ def test_states_endings_and_actions() -> None:
     assert [one.value for one in Action] == ["cancel", "retry", "pause", "resume", "update", "delete"]
 
 
-# keys: at most one job has one, whichever release made it
+# keys: at most one job has a key, whichever release made it
 
 
-def test_keys_of_ticks() -> None:
+def test_stored_keys_of_ticks() -> None:
     at = datetime.fromisoformat("2030-01-01T09:00:00.000001+00:00")
     assert tick_key("naïve: x", at) == "schedule:naïve: x:1893488400000001000"
     tick = Tick(n=1, at=at, seen_at=at, what="fired", reason=BY_HAND, job_id="j")
@@ -153,20 +153,20 @@ def test_keys_of_ticks() -> None:
     assert (BY_HAND, BACKFILL, INPUT_ERROR) == ("by_hand", "backfill", "input: ")
 
 
-def test_keys_of_deliveries_and_of_calls() -> None:
+def test_stored_keys_of_webhook_deliveries_and_trigger_calls() -> None:
     assert key_prefix("ops") == "webhook:ops:"
     assert says('f"trigger:{trigger.name}:{call.id}"')
 
 
-def test_digests_of_declared_schedules() -> None:
-    """Another digest would take every declared schedule for one that the code has changed."""
+def test_stored_digests_of_declared_schedules() -> None:
+    """With another digest, every declared schedule would count as changed by the code."""
     spec = Spec(trigger=cron("0 9 * * mon-fri", tz="Europe/Berlin"), task="report", payload='{"kind":"x"}', jitter=5.0)
     assert fingerprint(spec) == "dce85ef0d8f81e2ab0a5083b3e304273"
     assert fingerprint(Spec(trigger=every(minutes=5), task="report", max_runs=3)) == "f81feecfd3b0cdffeca281682d1f8ff4"
 
 
-def test_fingerprints_of_tasks() -> None:
-    """Another fingerprint would take every payload for one of another version of its task."""
+def test_stored_fingerprints_of_tasks() -> None:
+    """With another fingerprint, every stored payload would count as made by another version of its task."""
     app = Mainspring("memory://")
 
     @app.dead_letter
@@ -179,16 +179,16 @@ def test_fingerprints_of_tasks() -> None:
     assert send.arguments.fingerprint == "343ab3de9d"
 
 
-# names of our own
+# internal names
 
 
-def test_names_of_internal_tasks_queues_and_leaders() -> None:
+def test_stored_names_of_internal_tasks_queues_and_leaders() -> None:
     assert (INTERNAL, TASK, QUEUE, FIRING_LEADER, METADATA_KEY) == (
         "mainspring.", "mainspring.webhook", "webhooks", "mainspring.fire", "dead_letter_of",
     )  # fmt: skip
 
 
-def test_kinds_of_documents() -> None:
+def test_stored_kinds_of_documents() -> None:
     known = [depth.KIND, etag.KIND, idempotency.KIND, keys._USE, queue_pauses.KIND, session._KIND]
     known += [
         etag.EDIT_KIND,
@@ -206,12 +206,12 @@ def test_kinds_of_documents() -> None:
     assert says('kind="key"', "control")
 
 
-def test_forms_of_secrets_and_cookies() -> None:
+def test_prefixes_of_secrets_and_name_of_the_session_cookie() -> None:
     assert (KEY_PREFIX, TOKEN_PREFIX, PREFIX, cookie.COOKIE_NAME) == ("msk", "mst", "whsec_", "__Host-mainspring")
     assert {scope.partition(":")[2] for scope in SCOPES} == {"read", "write"}
 
 
-def test_actions_of_the_audit_trail() -> None:
+def test_stored_actions_of_the_audit_log() -> None:
     known = text_of(r'audited\("([\w.]+)"\)') | text_of(r'action="(jobs\.enqueue)"')
     assert known == {
         "jobs.cancel", "jobs.delete", "jobs.enqueue", "jobs.pause", "jobs.reschedule", "jobs.resume", "jobs.retry",
@@ -225,15 +225,15 @@ def test_actions_of_the_audit_trail() -> None:
     assert says('action=f"session.{verb}"')
 
 
-def test_reasons_of_ticks() -> None:
+def test_stored_reasons_of_skipped_ticks() -> None:
     known = text_of(r'(?m)^    "(\w+)": \(logging\.')
     assert known >= {
         "overlap", "catch_up", "too_old", "dependency", "made_already", "paused", "changed", "window", "excluded",
     }  # fmt: skip
 
 
-def test_loops_whose_errors_are_counted() -> None:
-    """A label of mainspring_errors_survived_total, by which alerts go."""
+def test_metric_labels_of_survived_errors() -> None:
+    """Label values of mainspring_errors_survived_total, which alerts use."""
     assert text_of(r'SurvivedErrors\(\s*"(\w+)"') == {
         "api", "backlog", "backoff", "beat", "demo", "depth", "event_loop", "feed", "feed_reader", "finish", "health",
         "idempotency", "key_use", "listener", "notify", "subscriber", "tally", "warm_up", "webhooks",
@@ -243,13 +243,13 @@ def test_loops_whose_errors_are_counted() -> None:
 # tags of records
 
 
-def test_tags_of_triggers() -> None:
+def test_stored_tags_of_triggers() -> None:
     configs = [one.__struct_config__ for one in (At, Calendar, Cron, Every)]
     assert [config.tag for config in configs] == ["at", "calendar", "cron", "every"]
     assert {config.tag_field for config in configs} == {"kind"}
 
 
-def test_options_of_a_job_as_they_are_stored() -> None:
+def test_stored_options_of_a_job() -> None:
     job = NewJob(
         id="x", task="t", payload="{}", timeout=1.5, max_retries=2, tags=("a",), metadata={"b": 1}, schedule="s",
         scheduled_at=NOW, detached=True, fingerprint="f",
@@ -260,11 +260,11 @@ def test_options_of_a_job_as_they_are_stored() -> None:
     }  # fmt: skip
 
 
-# what servers know us by
+# names on servers
 
 
-def test_names_in_a_postgres_server() -> None:
-    """Two releases that work side by side take the same locks, and hear each other on the same channel."""
+def test_names_of_postgres_channels_locks_and_functions() -> None:
+    """Two releases on one database use the same locks and the same channel."""
     place = PostgresPlace(url := "postgresql://u@h/db?schema=shop", url)
     assert (place.channel, place.lock) == ("mainspring_1664201e", -1771823074)
     functions = set(re.findall(r"FUNCTION (\w+)\(", sql := tables("postgres")))
@@ -275,12 +275,12 @@ def test_names_in_a_postgres_server() -> None:
     assert says('"application_name": "mainspring"', "stores/postgres")
 
 
-def test_words_that_processes_tell_each_other() -> None:
+def test_wake_up_messages_between_processes() -> None:
     assert says('Literal["new", "final"]', "stores/postgres")
     assert says('Literal["new", "final"]', "stores/redis")
 
 
-def test_bases_of_redis_keys() -> None:
+def test_prefixes_of_redis_keys() -> None:
     assert RedisPlace(url := "redis://h/0?prefix=shop", url).bases == ["{shop}"]
     assert RedisPlace(url := "redis+cluster://h/?prefix=shop", url).bases == [
         "{shop:0.11}", "{shop:1}", "{shop:2.3}", "{shop:3.11}", "{shop:4.3}", "{shop:5.10}", "{shop:6.10}",
@@ -288,7 +288,7 @@ def test_bases_of_redis_keys() -> None:
     ]  # fmt: skip
 
 
-def test_functions_that_migrations_call() -> None:
+def test_sqlite_functions_called_by_migrations() -> None:
     assert set(re.findall(r"\b(mainspring_\w+)\(", tables("sqlite"))) & {"mainspring_kind", "mainspring_is_odd"} == {
         "mainspring_kind", "mainspring_is_odd",
     }  # fmt: skip

@@ -35,7 +35,7 @@ def survived_of(meter: Counters) -> dict[tuple[str, ...], float]:
     return {tuple(label_values(labels)): n for labels, n in meter.whole().totals.get(METRIC, {}).items()}
 
 
-def test_a_flood_of_errors_is_one_log_line_a_minute(time: Time, caplog: pytest.LogCaptureFixture) -> None:
+def test_survived_errors_of_one_kind_are_logged_once_a_minute(time: Time, caplog: pytest.LogCaptureFixture) -> None:
     survived, meter = SurvivedErrors("feed", "readers wait"), Counters()
     count_in(meter)
     for _ in range(1000):
@@ -51,7 +51,7 @@ def test_a_flood_of_errors_is_one_log_line_a_minute(time: Time, caplog: pytest.L
     assert survived_of(meter) == {("feed", "StoreUnavailable"): 1001, ("feed", "TimeoutError"): 1}
 
 
-def test_a_bug_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_survived_bug_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
     with SurvivedErrors("feed", "readers wait").survive(ZeroDivisionError):
         _ = 1 / 0
     (record,) = caplog.records
@@ -59,12 +59,12 @@ def test_a_bug_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) ->
     assert record.exc_info is not None
 
 
-def test_an_error_of_another_kind_is_raised() -> None:
+def test_survive_raises_an_error_of_another_kind() -> None:
     with pytest.raises(ZeroDivisionError), SurvivedErrors("feed", "readers wait").survive(KeyError):
         _ = 1 / 0
 
 
-async def test_what_the_loops_of_a_measured_worker_survive_is_counted() -> None:
+async def test_survived_errors_of_worker_loops_are_counted() -> None:
     clock, faults = VirtualClock(), Faults()
     app = Mainspring(FaultStore(open_store("memory://", clock=clock), faults), clock=clock)
     app.task(name="work")(lambda: None)

@@ -1,4 +1,4 @@
-"""The bridge for code that does not await: the same methods, refused inside an event loop."""
+""".sync, for code that does not await: the same methods, refused inside an event loop."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ REFUSED = ".sync was used inside an event loop; await the method without .sync t
 
 @pytest.fixture(params=["memory", "sqlite"])
 def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Mainspring]:
-    """On the machine's own clock: the bridge has a loop of its own."""
+    """An app on the system clock, because .sync has its own event loop."""
     app = Mainspring("memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db")
     app.task(add)
     app.task(max_retries=0)(fail)
@@ -32,7 +32,7 @@ async def fail() -> None:
     raise ValueError("no")
 
 
-def test_a_job_is_enqueued_run_and_read_without_awaiting(app: Mainspring) -> None:
+def test_sync_enqueues_runs_and_reads_a_job(app: Mainspring) -> None:
     job = app.tasks["add"].sync.enqueue(1, b=5)
     assert job.status == "new"
     assert job.job().state is State.PENDING
@@ -47,7 +47,7 @@ def test_sync_tasks_take_options(app: Mainspring) -> None:
     assert first.job().priority == 5
 
 
-def test_a_handle_has_a_side_for_code_that_does_not_await(app: Mainspring) -> None:
+def test_sync_handle_returns_the_result(app: Mainspring) -> None:
     handle: Handle[Any] = asyncio.run(app.tasks["add"].enqueue(1))
     app.sync.drain()
     assert handle.sync.result(timeout=10) == 3
@@ -62,7 +62,7 @@ def test_sync_calls_raise_the_errors_of_the_coroutine(app: Mainspring) -> None:
         job.result()
 
 
-def test_the_control_surface_has_the_same_names(app: Mainspring) -> None:
+def test_sync_control_has_the_same_methods(app: Mainspring) -> None:
     job = app.tasks["add"].sync.enqueue(1)
     assert app.sync.jobs.get(job.id).id == job.id
     assert app.sync.jobs.cancel(job.id).done == [job.id]
@@ -82,7 +82,7 @@ def test_sync_leaves_plain_attributes_unchanged(app: Mainspring) -> None:
         app.sync.nothing  # noqa: B018
 
 
-def test_handles_of_the_apps_own_methods_do_not_need_awaiting_either(app: Mainspring) -> None:
+def test_sync_enqueue_and_enqueue_many_return_sync_handles(app: Mainspring) -> None:
     one = app.sync.enqueue("add", a=1)
     (other,) = app.sync.enqueue_many([app.tasks["add"].job(2)])
     app.sync.drain()
@@ -101,8 +101,8 @@ def test_sync_calls_of_many_threads_share_the_bridge(app: Mainspring) -> None:
     assert app.sync.stats().pending == 10
 
 
-def test_a_sync_task_may_enqueue_through_it(app: Mainspring) -> None:
-    """It runs in a thread, where there is no loop."""
+def test_a_sync_task_may_enqueue_through_sync(app: Mainspring) -> None:
+    """A sync task runs in a thread without an event loop."""
 
     @app.task
     def parent() -> str:
@@ -129,7 +129,7 @@ async def test_sync_is_refused_inside_an_event_loop_with_a_remedy(app: Mainsprin
     assert (await app.stats()).pending == 1
 
 
-@pytest.mark.parametrize("app", ["sqlite"], indirect=True)  # the other one has no transactions
+@pytest.mark.parametrize("app", ["sqlite"], indirect=True)  # the memory store has no transactions
 async def test_sync_within_a_transaction_is_refused_inside_an_event_loop(app: Mainspring) -> None:
     task = app.tasks["add"].sync.using(within=object())
     with pytest.raises(MainspringError) as refused:
@@ -137,7 +137,7 @@ async def test_sync_within_a_transaction_is_refused_inside_an_event_loop(app: Ma
     assert str(refused.value) == REFUSED
 
 
-def test_a_closed_app_takes_no_more_work(app: Mainspring) -> None:
+def test_sync_enqueue_on_a_closed_app_raises_shutting_down(app: Mainspring) -> None:
     app.tasks["add"].sync.enqueue(1)
     app.sync.close()
     with pytest.raises(ShuttingDown):
@@ -149,7 +149,7 @@ def test_sync_and_async_calls_see_the_same_jobs(app: Mainspring) -> None:
     assert asyncio.run(app.jobs.get(job.id)).id == job.id
 
 
-# the caller's own thread
+# run_blocking
 
 
 def test_run_blocking_uses_the_callers_thread() -> None:
@@ -159,7 +159,7 @@ def test_run_blocking_uses_the_callers_thread() -> None:
     assert run(work()) == ("mainspring-sync", threading.current_thread().name)
 
 
-def test_an_error_in_the_callers_thread_is_raised_where_it_was_asked_for() -> None:
+def test_run_blocking_raises_the_error_of_its_function() -> None:
     async def work() -> str:
         try:
             return await run_blocking(lambda: str(1 // 0))
@@ -169,7 +169,7 @@ def test_an_error_in_the_callers_thread_is_raised_where_it_was_asked_for() -> No
     assert run(work()) == "met"
 
 
-def test_a_caller_that_is_interrupted_leaves_nothing_waiting_for_it() -> None:
+def test_an_interrupted_sync_caller_cancels_its_coroutine() -> None:
     ended: list[str] = []
 
     def interrupted() -> None:

@@ -47,7 +47,7 @@ def failed(message: str) -> Outcome:
 
 
 @pytest.mark.parametrize(("span", "began"), [("minute", MINUTE), ("hour", MINUTE.replace(minute=0)), ("ever", EPOCH)])
-def test_a_span_begins_on_the_clock(span: Any, began: datetime) -> None:
+def test_tally_spans_begin_on_the_clock(span: Any, began: datetime) -> None:
     assert span_start(NOW, span) == span_start(began, span) == began
 
 
@@ -58,22 +58,22 @@ def test_a_span_begins_on_the_clock(span: Any, began: datetime) -> None:
     ("us", "number"),
     [(0, 0), (1, 1), (3, 3), (4, 12), (5, 13), (7, 15), (8, 16), (9, 16), (10, 17), (15, 19), (16, 20), (1024, 44)],
 )
-def test_there_are_four_buckets_to_each_doubling(us: int, number: int) -> None:
+def test_histogram_has_four_buckets_per_power_of_two(us: int, number: int) -> None:
     assert bucket_of(us) == number
 
 
 @given(st.integers(0, 10**15), st.integers(0, 10**15))
-def test_a_longer_run_is_never_in_a_smaller_bucket(one: int, other: int) -> None:
+def test_histogram_buckets_increase_with_duration(one: int, other: int) -> None:
     assert bucket_of(min(one, other)) <= bucket_of(max(one, other))
 
 
 @given(st.integers(0, 10**15))
-def test_the_middle_of_a_bucket_is_near_every_duration_in_it(us: int) -> None:
+def test_the_midpoint_of_a_bucket_is_near_every_duration_in_it(us: int) -> None:
     assert abs(midpoint(bucket_of(us)) * 1e6 - us) <= 0.13 * us
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=50))
-def test_percentiles_lie_within_what_was_observed_and_near_the_truth(spans: list[int]) -> None:
+def test_percentiles_lie_between_the_observed_ends_and_near_the_exact_value(spans: list[int]) -> None:
     spread = Counter(map(bucket_of, spans))
     for share in (0.5, 0.95, 0.99, 1.0):
         exact = sorted(spans)[min(len(spans) - 1, -int(-share * len(spans) // 1) - 1)]
@@ -85,7 +85,7 @@ def test_percentiles_lie_within_what_was_observed_and_near_the_truth(spans: list
 
 
 @given(st.lists(st.lists(st.integers(0, 10**9), max_size=6), max_size=6))
-def test_ends_of_added_sums_are_those_of_all_runs(parts: list[list[int]]) -> None:
+def test_shortest_and_longest_duration_of_added_sums_are_those_of_all_runs(parts: list[list[int]]) -> None:
     whole = RunSums()
     for part in parts:
         sums = RunSums()
@@ -98,7 +98,7 @@ def test_ends_of_added_sums_are_those_of_all_runs(parts: list[list[int]]) -> Non
     assert whole.wait_ends == ((2 * min(spans), 2 * max(spans)) if spans else None)
 
 
-def test_ends_are_unknown_where_an_earlier_release_counted_some_runs() -> None:
+def test_shortest_and_longest_duration_are_unknown_with_sums_of_an_earlier_release() -> None:
     earlier = msgspec.json.decode(b'{"endings":{"completed":1},"took":4000000,"spread":{"91":1}}', type=RunSums)
     whole = RunSums()
     whole.count("completed", [timedelta(seconds=1)])
@@ -112,11 +112,11 @@ def test_ends_are_unknown_where_an_earlier_release_counted_some_runs() -> None:
 
 
 @given(st.integers(0, 10**15))
-def test_the_middle_of_a_bucket_lies_in_it(us: int) -> None:
+def test_the_midpoint_of_a_bucket_lies_in_the_bucket(us: int) -> None:
     assert bucket_of(int(midpoint(bucket_of(us)) * 1e6 + 1e-6)) == bucket_of(us)
 
 
-def test_a_year_needs_few_buckets() -> None:
+def test_a_duration_of_a_year_is_below_bucket_200() -> None:
     assert bucket_of(365 * 86_400 * 1_000_000) < 200
 
 
@@ -130,14 +130,14 @@ def test_percentile_of_no_runs_is_none() -> None:
 @pytest.mark.parametrize(
     ("share", "seconds"), [(0, 1), (0.5, 1), (0.8, 1), (0.81, 10), (0.95, 10), (0.96, 99), (1, 99)]
 )
-def test_a_percentile_is_how_long_that_share_took_at_most(share: float, seconds: int) -> None:
+def test_a_percentile_is_the_duration_that_a_share_of_runs_does_not_exceed(share: float, seconds: int) -> None:
     spread = {bucket_of(99_000_000): 5, bucket_of(1_000_000): 80, bucket_of(10_000_000): 15}
     found = percentile(spread, share)
     assert found == pytest.approx(seconds, rel=0.13)
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=50), st.sampled_from([0.0, 0.5, 0.9, 0.95, 0.99, 1.0]))
-def test_a_percentile_is_near_the_true_one(durations: list[int], share: float) -> None:
+def test_a_percentile_of_counted_runs_is_near_the_exact_value(durations: list[int], share: float) -> None:
     sums = RunSums()
     for us in durations:
         count(sums, ended(us / 1e6))
@@ -159,28 +159,28 @@ def test_a_run_is_counted_with_its_ending_and_duration() -> None:
 
 
 @pytest.mark.parametrize("started", [None, NOW + timedelta(seconds=5)], ids=["unknown", "after its end"])
-def test_a_run_that_did_not_begin_before_it_ended_took_no_time(started: datetime | None) -> None:
+def test_a_run_without_an_earlier_start_has_duration_zero(started: datetime | None) -> None:
     sums = RunSums()
     count(sums, ended(started_at=started))
     assert (sums.took, sums.spread) == (0, {0: 1})
 
 
-def test_a_run_may_take_days() -> None:
+def test_a_duration_of_days_is_counted_in_microseconds() -> None:
     sums = RunSums()
     count(sums, ended(3 * 86_400 + 0.000001))
     assert sums.took == 259_200_000_001
 
 
 @pytest.mark.parametrize("ending", [Ending.COMPLETED, Ending.FAILED])
-def test_a_run_is_counted_with_how_long_its_job_had_waited(ending: Ending) -> None:
+def test_a_run_is_counted_with_the_wait_time_of_its_job(ending: Ending) -> None:
     start = NOW - timedelta(seconds=1)
     runs = [ended(ending=ending, due_at=start - timedelta(seconds=wait)) for wait in (0, 7, 7, -3)]
     (sums,) = sums_by_minute([*runs, ended(ending=ending)]).values()
     assert (sums.waits, sums.waited) == ({0: 2, bucket_of(7_000_000): 2}, 14_000_000)
-    assert sums.endings == {ending: 5}  # one does not know since when it was due
+    assert sums.endings == {ending: 5}  # one run has no due time
 
 
-def test_sums_of_an_earlier_release_are_read_and_added_to() -> None:
+def test_wait_times_are_added_to_sums_of_an_earlier_release() -> None:
     old = msgspec.json.decode(b'{"endings":{"completed":2},"took":5,"spread":{"3":2},"last":9}', type=RunSums)
     assert (old.waits, old.waited) == ({}, 0)
     count(old, ended(1, due_at=NOW - timedelta(seconds=3)))
@@ -200,7 +200,7 @@ def test_runs_are_counted_by_minute_queue_and_task() -> None:
     }
 
 
-def test_a_tally_knows_when_its_last_run_ended() -> None:
+def test_a_tally_has_the_end_of_its_last_run() -> None:
     (sums,) = sums_by_minute([ended(at=MINUTE), ended(at=NOW), ended(at=MINUTE)]).values()
     assert (sums.last, last_at(sums)) == (micros(NOW), NOW)
     assert last_at(RunSums()) is None
@@ -212,7 +212,7 @@ def test_runs_that_were_snoozed_or_released_are_not_counted(ending: Ending) -> N
     assert {Ending.SNOOZED, Ending.RELEASED} == NOT_COUNTED
 
 
-def test_a_run_of_no_task_is_not_counted() -> None:
+def test_a_run_without_a_task_is_not_counted() -> None:
     assert sums_by_minute([ended(task="")]) == {}
 
 
@@ -226,7 +226,7 @@ def test_failures_are_counted_by_kind() -> None:
     assert sums.errors == {"E: disk …": 2, "E: gone": 1}
 
 
-def test_a_task_that_fails_in_ever_new_ways_does_not_make_its_tally_grow() -> None:
+def test_failure_kinds_of_a_tally_are_bounded() -> None:
     sums = RunSums()
     for n in range(10 * MAX_ERROR_KINDS):
         count(sums, failed("x" * n))
@@ -234,7 +234,7 @@ def test_a_task_that_fails_in_ever_new_ways_does_not_make_its_tally_grow() -> No
     assert sums.errors[OTHER_ERRORS] == 9 * MAX_ERROR_KINDS
 
 
-def test_a_kind_that_is_known_is_counted_though_there_is_no_room() -> None:
+def test_a_known_failure_kind_is_counted_when_the_bound_is_reached() -> None:
     sums = RunSums()
     for n in [*range(MAX_ERROR_KINDS + 5), 0, MAX_ERROR_KINDS - 1]:
         count(sums, failed("x" * n))
@@ -246,7 +246,7 @@ def test_a_kind_that_is_known_is_counted_though_there_is_no_room() -> None:
 
 
 @given(st.lists(st.lists(st.integers(0, 2 * MAX_ERROR_KINDS), max_size=3 * MAX_ERROR_KINDS), max_size=4))
-def test_added_sums_lose_no_failure_and_bound_their_kinds(batches: list[list[int]]) -> None:
+def test_added_sums_lose_no_failure_and_bound_failure_kinds(batches: list[list[int]]) -> None:
     whole = RunSums()
     for batch in batches:
         part = RunSums()
@@ -296,11 +296,11 @@ def test_count_below_is_exact_for_powers_of_two(spans: list[int], power: int) ->
     assert count_below(spread, power) == sum(us < 2**power for us in spans)
 
 
-def test_a_count_of_an_earlier_release_is_read_and_added_to() -> None:
+def test_items_are_added_to_sums_of_an_earlier_release() -> None:
     old = msgspec.json.decode(b'{"endings":{"completed":2},"took":5,"spread":{"3":2},"last":7}', type=RunSums)
     count(old, ended(account=RunNotes(items=Items(success=4))))
     assert (old.endings["completed"], old.items, old.well) == (3, {"success": 4}, micros(NOW))
 
 
-def test_a_run_of_no_task_counts_no_items() -> None:
+def test_items_of_a_run_without_a_task_are_not_counted() -> None:
     assert sums_by_minute([ended(task="", account=RunNotes(items=Items(success=4)))]) == {}

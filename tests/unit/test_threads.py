@@ -20,7 +20,7 @@ BOUND = 10.0
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The virtual clock need not wait long for threads that these tests hold on purpose."""
+    """Shortens the wait of the virtual clock for threads, which these tests block on purpose."""
     monkeypatch.setattr("mainspring.testing.clock.THREAD_WAIT_SECONDS", 0.02)
 
 
@@ -32,7 +32,7 @@ def threads() -> Iterator[Threads]:
 
 
 class Loop:
-    """A task that runs Python until it is interrupted, and remembers what ended it."""
+    """A task that runs Python code until it is interrupted, and records the exception."""
 
     def __init__(self) -> None:
         self.running = threading.Event()
@@ -48,7 +48,7 @@ class Loop:
 
 
 class Stuck:
-    """A task that waits in C, where no exception reaches it, until the test lets it go."""
+    """A task that waits in C code, where no exception reaches it, until the test releases it."""
 
     def __init__(self) -> None:
         self.running = threading.Event()
@@ -73,11 +73,11 @@ async def started(threads: Threads, work: Loop | Stuck, tag: Any = None) -> asyn
 # values and errors
 
 
-async def test_the_value_of_the_function_is_the_value_of_the_call(threads: Threads) -> None:
+async def test_a_thread_call_returns_the_value_of_the_function(threads: Threads) -> None:
     assert await threads.call(lambda: 42) == 42
 
 
-async def test_the_function_runs_in_a_thread_of_its_own(threads: Threads) -> None:
+async def test_a_thread_call_runs_in_a_daemon_thread(threads: Threads) -> None:
     thread = await threads.call(threading.current_thread)
     assert thread is not threading.current_thread()
     assert thread.name.startswith("mainspring-task-")
@@ -89,7 +89,7 @@ class Custom(Exception):
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), Custom(), KeyboardInterrupt(), SystemExit(3)], ids=repr)
-async def test_the_error_of_the_function_is_the_error_of_the_call(threads: Threads, error: BaseException) -> None:
+async def test_a_thread_call_raises_the_error_of_the_function(threads: Threads, error: BaseException) -> None:
     def fail() -> None:
         raise error
 
@@ -98,41 +98,41 @@ async def test_the_error_of_the_function_is_the_error_of_the_call(threads: Threa
     assert raised.value is error
 
 
-async def test_stop_iteration_comes_back_as_an_error_a_future_can_carry(threads: Threads) -> None:
+async def test_stop_iteration_in_a_thread_becomes_a_runtime_error(threads: Threads) -> None:
     with pytest.raises(RuntimeError, match="the task raised StopIteration"):
         await threads.call(lambda: next(iter(())))
 
 
-async def test_a_threads_error_does_not_harm_the_next_call(threads: Threads) -> None:
+async def test_an_error_in_a_thread_does_not_affect_the_next_call(threads: Threads) -> None:
     with pytest.raises(ZeroDivisionError):
         await threads.call(lambda: 1 / 0)
     assert await threads.call(lambda: "fine") == "fine"
 
 
-async def test_context_variables_are_those_of_the_caller(threads: Threads) -> None:
+async def test_a_thread_call_has_the_context_variables_of_the_caller(threads: Threads) -> None:
     who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
     who.set("ada")
     assert await threads.call(who.get) == "ada"
 
 
-async def test_context_variables_set_by_a_task_stay_in_it(threads: Threads) -> None:
+async def test_context_variables_set_in_a_thread_call_do_not_leak(threads: Threads) -> None:
     who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
     await threads.call(lambda: who.set("ada"))
     assert who.get() == "nobody"
     assert await threads.call(who.get) == "nobody"
 
 
-async def test_calls_run_side_by_side(threads: Threads) -> None:
+async def test_thread_calls_run_concurrently(threads: Threads) -> None:
     together = threading.Barrier(5)
     await asyncio.gather(*(threads.call(lambda: together.wait(BOUND)) for _ in range(5)))
 
 
-async def test_an_idle_thread_is_used_again(threads: Threads) -> None:
+async def test_an_idle_thread_is_reused(threads: Threads) -> None:
     used = {await threads.call(threading.get_ident) for _ in range(50)}
     assert len(used) < 10
 
 
-async def test_an_idle_thread_keeps_nothing_of_its_last_call_alive(threads: Threads) -> None:
+async def test_an_idle_thread_keeps_no_reference_to_its_last_call(threads: Threads) -> None:
     class Big:
         pass
 
@@ -160,8 +160,8 @@ async def test_a_cancelled_call_is_interrupted_at_its_next_bytecode(threads: Thr
     assert isinstance(loop.ended_by, Interrupted)
 
 
-async def test_a_call_cancelled_while_its_thread_takes_it_ends_too(threads: Threads) -> None:
-    """Whichever comes first, the interruption or the first bytecode."""
+async def test_a_call_cancelled_while_its_thread_starts_it_is_cancelled(threads: Threads) -> None:
+    """The interruption may come before or after the first bytecode."""
     for _ in range(100):
         call = asyncio.create_task(threads.call(Loop()))
         await asyncio.sleep(0)
@@ -171,11 +171,11 @@ async def test_a_call_cancelled_while_its_thread_takes_it_ends_too(threads: Thre
         assert call.cancelled()
 
 
-async def test_interrupted_is_no_exception_that_a_task_catches_by_chance(threads: Threads) -> None:
+async def test_interrupted_is_not_a_subclass_of_exception(threads: Threads) -> None:
     assert not issubclass(Interrupted, Exception)
 
 
-async def test_a_task_may_clean_up_when_it_is_interrupted(threads: Threads) -> None:
+async def test_an_interrupted_task_runs_its_finally_block(threads: Threads) -> None:
     cleaned = threading.Event()
     running = threading.Event()
 
@@ -201,8 +201,8 @@ async def test_a_thread_that_was_interrupted_serves_the_next_call(threads: Threa
         assert await threads.call(lambda: sum(range(1000))) == 499500
 
 
-async def test_an_interruption_never_hits_the_call_that_comes_after(threads: Threads) -> None:
-    """Cancelled at any moment of its run, even the last, a call takes its interruption with it."""
+async def test_an_interruption_never_reaches_the_next_call(threads: Threads) -> None:
+    """A call may be cancelled at any moment of its run, even the last."""
     for n in range(200):
         running = threading.Event()
 
@@ -218,7 +218,7 @@ async def test_an_interruption_never_hits_the_call_that_comes_after(threads: Thr
         assert await threads.call(lambda: sum(range(100))) == 4950
 
 
-async def test_a_task_that_answers_its_interruption_with_an_error_is_still_cancelled(threads: Threads) -> None:
+async def test_an_interrupted_task_that_raises_another_error_is_still_cancelled(threads: Threads) -> None:
     running = threading.Event()
 
     def work() -> None:
@@ -236,13 +236,13 @@ async def test_a_task_that_answers_its_interruption_with_an_error_is_still_cance
 
 
 class Tag:
-    """Gets the means to interrupt its call alone."""
+    """A tag: the pool sets `interrupt`, which interrupts only its own call."""
 
     interrupt: Any = None
 
 
 class Trap:
-    """A lock that is met by the interruption when first taken: between the function and its answer."""
+    """A lock that raises the interruption when first acquired: after the function, before its result is set."""
 
     def __init__(self, lock: threading.Lock) -> None:
         self._lock = lock
@@ -258,7 +258,7 @@ class Trap:
         self._lock.release()
 
 
-async def test_an_interruption_just_after_the_function_does_not_lose_its_value(threads: Threads) -> None:
+async def test_an_interruption_just_after_the_function_returned_keeps_its_value(threads: Threads) -> None:
     tag = Tag()
 
     def work() -> str:
@@ -270,7 +270,7 @@ async def test_an_interruption_just_after_the_function_does_not_lose_its_value(t
         assert await threads.call(work, tag) == "done"
 
 
-async def test_a_thread_that_met_a_late_interruption_is_used_again(threads: Threads) -> None:
+async def test_a_thread_is_reused_after_a_late_interruption(threads: Threads) -> None:
     tag = Tag()
 
     def work() -> int:
@@ -284,7 +284,7 @@ async def test_a_thread_that_met_a_late_interruption_is_used_again(threads: Thre
         assert await threads.call(threading.get_ident) == first
 
 
-async def test_a_call_that_is_interrupted_before_it_began_never_begins(threads: Threads) -> None:
+async def test_a_call_interrupted_before_its_start_never_runs(threads: Threads) -> None:
     ran: list[int] = []
 
     class Eager(Tag):
@@ -296,7 +296,7 @@ async def test_a_call_that_is_interrupted_before_it_began_never_begins(threads: 
     assert ran == []
 
 
-# giving up
+# leaks
 
 
 async def given_up(work: Stuck) -> list[tuple[str, str]]:
@@ -347,7 +347,7 @@ async def test_a_stuck_task_is_not_leaked_within_its_grace() -> None:
         await asyncio.wait([call])
 
 
-async def test_a_stuck_task_that_ends_in_time_is_not_complained_about(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_stuck_task_that_ends_within_its_grace_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     clock, stuck = VirtualClock(), Stuck()
     call = await started(Threads(clock), stuck)
     call.cancel()
@@ -359,14 +359,14 @@ async def test_a_stuck_task_that_ends_in_time_is_not_complained_about(caplog: py
     assert caplog.text == ""
 
 
-async def test_a_task_that_was_given_up_may_end_later_without_harm() -> None:
+async def test_a_leaked_task_may_end_later() -> None:
     stuck = Stuck()
     await given_up(stuck)
     stuck.release.set()
     assert await asyncio.to_thread(stuck.ended.wait, BOUND)
 
 
-async def test_a_stuck_task_does_not_keep_others_from_running() -> None:
+async def test_a_stuck_task_does_not_block_other_calls() -> None:
     clock, stuck = VirtualClock(), Stuck()
     threads = Threads(clock)
     call = await started(threads, stuck)
@@ -375,10 +375,10 @@ async def test_a_stuck_task_does_not_keep_others_from_running() -> None:
     assert await call == "late"
 
 
-# the end
+# closing
 
 
-async def test_closing_ends_the_idle_threads() -> None:
+async def test_closing_the_thread_pool_ends_idle_threads() -> None:
     threads = Threads(VirtualClock())
     thread = await threads.call(threading.current_thread)
     threads.close()
@@ -386,7 +386,7 @@ async def test_closing_ends_the_idle_threads() -> None:
     assert not thread.is_alive()
 
 
-async def test_closing_lets_a_busy_thread_end_its_call() -> None:
+async def test_closing_the_thread_pool_lets_a_busy_thread_finish_its_call() -> None:
     threads, stuck = Threads(VirtualClock()), Stuck()
     call = await started(threads, stuck)
     threads.close()
@@ -394,7 +394,7 @@ async def test_closing_lets_a_busy_thread_end_its_call() -> None:
     assert await call == "late"
 
 
-def test_a_task_that_outlives_its_loop_is_noted_and_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_leaked_task_that_outlives_its_event_loop_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     stuck = Stuck()
     noted = threading.Event()
     handler = logging.Handler()

@@ -23,7 +23,7 @@ def utc(day: int, hour: int = 0, minute: int = 0) -> datetime:
 
 
 class Hashed(Trigger, frozen=True, kw_only=True, tag="hashed"):
-    """Once a day, at an hour that is settled by the name."""
+    """Ticks once a day, at an hour that depends on the name."""
 
     hour: int = 0
 
@@ -39,7 +39,7 @@ class Hashed(Trigger, frozen=True, kw_only=True, tag="hashed"):
 
 
 class Counting(Trigger, frozen=True, kw_only=True, tag="counting"):
-    """Every second; counts how often it is asked."""
+    """Ticks every second; records the calls of next()."""
 
     asked: list[datetime]
 
@@ -60,21 +60,21 @@ def ticks(table: Timetable, after: datetime, until: datetime) -> list[datetime]:
     return found
 
 
-# what is left
+# limits
 
 
-def test_without_limits_the_ticks_are_those_of_the_trigger() -> None:
+def test_a_timetable_without_limits_has_the_ticks_of_its_trigger() -> None:
     table = Timetable(every(5).hours)
     assert table.next(FRIDAY) == every(5).hours.next(FRIDAY)
     assert table.count(FRIDAY, FRIDAY + 100 * DAY, limit=10**6) == 480
 
 
-def test_the_rule_is_named_and_anchored_as_the_schedule_is() -> None:
+def test_a_timetable_gives_its_name_and_anchor_to_the_trigger() -> None:
     assert Timetable(Hashed(), name="abc").next(FRIDAY) == utc(27, 3)
     assert Timetable(every(7).hours, anchor_at=utc(27, 1)).next(utc(27, 1)) == utc(27, 8)
 
 
-def test_start_and_end_are_included() -> None:
+def test_start_at_and_end_at_are_inclusive() -> None:
     table = Timetable(every().hour, start_at=utc(27, 8), end_at=utc(27, 10))
     assert ticks(table, FRIDAY - DAY, FRIDAY + DAY) == [utc(27, 8), utc(27, 9), utc(27, 10)]
     assert table.count(FRIDAY - DAY, FRIDAY + DAY, limit=9) == 3
@@ -82,7 +82,7 @@ def test_start_and_end_are_included() -> None:
     assert table.next(utc(27, 10)) is None
 
 
-def test_excluded_dates_are_those_of_the_triggers_zone() -> None:
+def test_excluded_dates_are_in_the_zone_of_the_trigger() -> None:
     table = Timetable(every().day.at("06:00", tz="Asia/Tokyo"), exclude=(date(2026, 3, 29),))
     shown = [seen.local.date().day for seen in table.preview(3, after=utc(26, 22))]
     assert shown == [28, 30, 31]
@@ -93,34 +93,34 @@ def test_ticks_outside_the_window_are_skipped() -> None:
     assert ticks(table, utc(26), utc(31)) == [utc(26, 12), utc(27, 12), utc(30, 12)]
 
 
-def test_the_window_is_in_the_zone_of_the_trigger_unless_it_says_another() -> None:
+def test_a_window_is_in_the_zone_of_the_trigger_unless_it_has_its_own() -> None:
     rule = every().day.at("09:00", tz="Asia/Tokyo")
     assert Timetable(rule, window=Window("08:00", "10:00")).next(FRIDAY) == utc(28)
     assert Timetable(rule, window=Window("08:00", "10:00", tz="UTC")).next(FRIDAY) is None
 
 
-# moving
+# moved ticks
 
 
 def moved(rule: Trigger, **more: Any) -> Timetable:
     return Timetable(rule, window=Window("08:00", "18:00", "mon-fri", outside="move"), **more)
 
 
-def test_a_tick_outside_moves_to_the_next_opening() -> None:
+def test_a_tick_outside_the_window_moves_to_the_next_opening() -> None:
     assert ticks(moved(every().day.at("03:00")), utc(26, 12), utc(31)) == [utc(27, 8), utc(30, 8)]
 
 
-def test_several_that_move_to_one_opening_are_one() -> None:
+def test_ticks_that_move_to_the_same_opening_are_one_tick() -> None:
     assert ticks(moved(every(6).hours), utc(26, 12), utc(31)) == [
         utc(27, 8), utc(27, 12), utc(30, 8), utc(30, 12),
     ]  # fmt: skip
 
 
-def test_a_moved_tick_that_meets_another_is_one() -> None:
+def test_a_tick_moved_onto_another_tick_is_one_tick() -> None:
     assert ticks(moved(every(4).hours), utc(27, 5), utc(27, 12)) == [utc(27, 8), utc(27, 12)]
 
 
-def test_a_moved_tick_is_due_whenever_it_is_asked_for_before_the_opening() -> None:
+def test_a_moved_tick_is_next_from_any_instant_before_the_opening() -> None:
     table = moved(every().day.at("19:00"))
     for hour in range(61):
         assert table.next(utc(27, 19) + timedelta(hours=hour)) == utc(30, 8), hour
@@ -133,11 +133,11 @@ def test_a_tick_does_not_move_to_an_excluded_date() -> None:
     assert ticks(table, utc(27, 12), utc(31, 12)) == [utc(31, 8)]
 
 
-def test_a_tick_that_passed_an_excluded_opening_is_still_on_its_way() -> None:
+def test_a_moved_tick_passes_an_excluded_opening() -> None:
     assert moved(at(utc(28, 12)), exclude=(date(2026, 3, 30),)).next(utc(30, 12)) == utc(31, 8)
 
 
-def test_a_window_that_opened_on_an_excluded_date_is_open_on_the_next() -> None:
+def test_a_window_that_opened_on_an_excluded_date_stays_open_after_midnight() -> None:
     window = Window("22:00", "06:00", "sat", outside="move")
     table = Timetable(every(6).hours, window=window, exclude=(date(2026, 3, 28),))
     assert ticks(table, utc(27, 11), utc(31) + 7 * DAY)[:2] == [utc(29), utc(28, 22) + 7 * DAY]
@@ -153,12 +153,12 @@ def test_a_tick_before_the_start_does_not_move_past_it() -> None:
     assert ticks(moved(every().day.at("03:00"), start_at=utc(27, 3)), FRIDAY, utc(28)) == [utc(27, 8)]
 
 
-def test_a_tick_that_would_move_past_the_end_is_none() -> None:
+def test_a_tick_does_not_move_past_the_end() -> None:
     assert moved(every().day.at("03:00"), end_at=utc(27, 7)).next(FRIDAY) is None
     assert moved(every().day.at("03:00"), end_at=utc(27, 8)).next(FRIDAY) == utc(27, 8)
 
 
-def test_a_one_time_tick_moves_too() -> None:
+def test_a_tick_of_at_moves_to_the_next_opening() -> None:
     assert moved(at(utc(28, 12))).next(FRIDAY) == utc(30, 8)
 
 
@@ -183,7 +183,7 @@ def tables(draw: st.DrawFn) -> Timetable:
 
 
 def slow(table: Timetable, begin: datetime, end: datetime) -> tuple[set[datetime], dict[str, list[datetime]]]:
-    """The ticks, and those taken out, by looking at every tick of the bare trigger."""
+    """The ticks, and the omitted ones by reason, from every tick of the trigger."""
     kept, lost = set(), {"excluded": [], "window": []}
     zone = ZoneInfo(table.trigger.tz)
     tick = table.trigger.next(begin)
@@ -209,7 +209,7 @@ def slow(table: Timetable, begin: datetime, end: datetime) -> tuple[set[datetime
 
 @settings(max_examples=120, deadline=None)
 @given(tables(), st.integers(0, 12 * 24 * 60), st.integers(0, 4 * 24 * 60))
-def test_a_timetable_is_what_a_slow_evaluator_says(table: Timetable, start: int, length: int) -> None:
+def test_a_timetable_agrees_with_the_slow_evaluator(table: Timetable, start: int, length: int) -> None:
     after = FRIDAY - 2 * DAY + timedelta(minutes=start)
     until = after + timedelta(minutes=length)
     kept, lost = slow(table, FRIDAY - 40 * DAY, until + 20 * DAY)
@@ -228,14 +228,14 @@ def test_a_timetable_is_what_a_slow_evaluator_says(table: Timetable, start: int,
 # bounds
 
 
-def test_closed_spans_are_jumped_over() -> None:
+def test_next_skips_closed_spans_of_the_window_at_once() -> None:
     asked: list[datetime] = []
     table = Timetable(Counting(asked=asked), window=Window("08:00", "18:00", "mon"), exclude=(date(2026, 3, 30),))
     assert table.next(FRIDAY) == datetime(2026, 4, 6, 8, tzinfo=UTC)
     assert len(asked) < 5
 
 
-def test_open_spans_are_jumped_over_when_looking_for_what_was_omitted() -> None:
+def test_omitted_skips_open_spans_at_once() -> None:
     asked: list[datetime] = []
     table = Timetable(Counting(asked=asked), exclude=(date(2026, 12, 25),))
     (omitted,) = table.omitted(FRIDAY, FRIDAY + 365 * DAY, limit=10)
@@ -244,11 +244,11 @@ def test_open_spans_are_jumped_over_when_looking_for_what_was_omitted() -> None:
     assert len(asked) < 15
 
 
-def test_a_timetable_that_never_comes_ends_its_search() -> None:
+def test_next_of_a_timetable_without_ticks_terminates() -> None:
     assert Timetable(every().day.at("03:00"), window=Window("08:00", "18:00")).next(FRIDAY) is None
 
 
-def test_at_the_end_of_the_calendar_there_is_no_tick_and_no_error() -> None:
+def test_a_timetable_has_no_tick_after_the_last_date() -> None:
     end = datetime(9999, 12, 31, 12, tzinfo=UTC)
     for outside in ("skip", "move"):
         table = Timetable(every().hour.in_zone("Asia/Tokyo"), window=Window("08:00", "18:00", outside=outside))
@@ -256,10 +256,10 @@ def test_at_the_end_of_the_calendar_there_is_no_tick_and_no_error() -> None:
         assert table.next(datetime.min.replace(tzinfo=UTC)) is not None
 
 
-# shown
+# previews and omitted ticks
 
 
-def test_a_preview_tells_of_moves_and_of_changes_of_the_clocks() -> None:
+def test_preview_notes_moved_ticks_and_clock_changes() -> None:
     rule = every().day.at("02:30", "12:00", tz="Europe/Berlin")
     shown = [seen.note for seen in moved(rule).preview(2, after=utc(28))]
     assert shown == ["outside the window: moved to its opening", ""]
@@ -276,8 +276,8 @@ def test_omitted_ticks_are_listed_by_reason() -> None:
     ]
 
 
-def test_an_excluded_date_that_the_clock_shows_again_is_excluded_again() -> None:
-    """In 2010 St. John's went from 00:01 on the 7th of November back to 23:01 on the 6th."""
+def test_an_excluded_date_that_the_clock_repeats_is_excluded_again() -> None:
+    """In 2010 the clocks of St. John's went back from 00:01 on 7 November to 23:01 on 6 November."""
     table = Timetable(every(10).seconds.in_zone("America/St_Johns"), exclude=(date(2010, 11, 6),))
     back = datetime(2010, 11, 7, 2, 31, tzinfo=UTC)
     assert ticks(table, back - timedelta(seconds=61), back + timedelta(seconds=3540)) == [
@@ -290,7 +290,7 @@ def test_an_excluded_date_that_the_clock_shows_again_is_excluded_again() -> None
 # jitter
 
 
-def test_jitter_is_a_constant_of_the_name_and_leaves_ticks_alone() -> None:
+def test_jitter_is_constant_for_a_name_and_does_not_change_ticks() -> None:
     table = Timetable(every().hour, name="report", jitter=30)
     again = Timetable(every().hour, name="report", jitter=30)
     assert table.offset == again.offset != Timetable(every().hour, name="backup", jitter=30).offset
@@ -352,18 +352,18 @@ def test_a_contradictory_timetable_is_refused(given: dict[str, Any], way_out: st
          "every day at 03:00: has no tick until end_at, 27 March 2026, 07:00 UTC; choose a later end"),
     ],
 )  # fmt: skip
-def test_a_timetable_without_a_tick_is_refused_with_the_reason(table: Timetable, reason: str) -> None:
+def test_check_refuses_a_timetable_without_a_tick_with_the_reason(table: Timetable, reason: str) -> None:
     with pytest.raises(BadInput) as refused:
         table.check()
     assert str(refused.value) == reason
 
 
-def test_a_timetable_with_a_tick_passes() -> None:
+def test_check_accepts_a_timetable_with_a_tick() -> None:
     Timetable(every().day.at("09:00"), window=Window("08:00", "18:00")).check()
     moved(every().day.at("03:00"), anchor_at=FRIDAY).check()
     Timetable(at(utc(28, 9))).check(FRIDAY)
 
 
-def test_a_timetable_that_has_ended_has_no_tick() -> None:
+def test_check_refuses_a_timetable_that_has_ended() -> None:
     with pytest.raises(BadInput, match="has no tick after 29 March 2026, 00:00 UTC"):
         Timetable(at(utc(28, 9))).check(utc(29))

@@ -5,13 +5,13 @@ import pytest
 from mainspring.url import UrlHost, split_url
 
 
-def test_all_parts_of_a_url_are_found() -> None:
+def test_split_url_returns_all_parts() -> None:
     url = split_url("HTTPS://ada:p%40w@Host.example:99/a/b?c=d&e#f")
     assert url == ("https", "ada:p%40w", "Host.example:99", [UrlHost("Host.example", 99)], "/a/b", "c=d&e", "f")
     assert url.host == ("Host.example", 99)
 
 
-def test_parts_that_a_url_does_not_have_are_empty() -> None:
+def test_split_url_returns_empty_values_for_missing_parts() -> None:
     assert split_url("redis://") == ("redis", None, "", [UrlHost("", None)], "", "", None)
     assert split_url("redis://@h:?#") == ("redis", "", "h:", [UrlHost("h", None)], "", "", "")
 
@@ -28,11 +28,11 @@ def test_parts_that_a_url_does_not_have_are_empty() -> None:
         ("one,,two", [("one", None), ("", None), ("two", None)]),
     ],
 )
-def test_a_list_of_hosts_may_have_ipv6_addresses_anywhere(hosts: str, expected: list[UrlHost]) -> None:
+def test_split_url_accepts_ipv6_addresses_in_a_list_of_hosts(hosts: str, expected: list[UrlHost]) -> None:
     assert split_url(f"redis+cluster://ada:pw@{hosts}/0", many=True).hosts == expected
 
 
-def test_brackets_in_a_password_are_no_address() -> None:
+def test_split_url_does_not_take_brackets_in_a_password_for_an_address() -> None:
     assert split_url("redis://ada:p[w@host/0").host == ("host", None)
 
 
@@ -43,24 +43,24 @@ def test_brackets_in_a_password_are_no_address() -> None:
         "[:::1]", "::1", "host:http", "host:-1", "host:1234567", "host:²", "a b", "a[b]c", "a,b", "℀.example",
     ],
 )  # fmt: skip
-def test_a_host_that_is_none_is_refused(hosts: str) -> None:
+def test_split_url_refuses_a_bad_host(hosts: str) -> None:
     with pytest.raises(ValueError, match=r"^a bad host or port$"):
         split_url(f"redis://{hosts}/0")
 
 
 @pytest.mark.parametrize("port", [0, 65_536, 999_999])
-def test_a_port_that_no_server_has_is_refused(port: int) -> None:
+def test_split_url_refuses_a_port_out_of_range(port: int) -> None:
     with pytest.raises(ValueError, match=f"^port {port}, which is not from 1 to 65535$"):
         split_url(f"redis://one,[::1]:{port}/0", many=True)
 
 
 @pytest.mark.parametrize("text", ["", "host", "//host/", "://host", "1a://host", "re dis://host"])
-def test_a_url_without_a_scheme_is_refused(text: str) -> None:
+def test_split_url_refuses_a_url_without_a_scheme(text: str) -> None:
     with pytest.raises(ValueError, match=r"^no scheme, such as https://$"):
         split_url(text)
 
 
 @pytest.mark.parametrize("text", ["http://ho\nst/", "http://host/\t", "\x00http://host", "http://host/\x7f"])
-def test_a_control_character_is_refused_and_not_left_out(text: str) -> None:
+def test_split_url_refuses_control_characters(text: str) -> None:
     with pytest.raises(ValueError, match=r"^a character that must be percent-encoded$"):
         split_url(text)

@@ -1,4 +1,4 @@
-"""open_store: each URL is a store or a refusal that shows the right form."""
+"""open_store: each URL opens a store, or is refused with the right form."""
 
 import inspect
 from urllib.parse import urlencode

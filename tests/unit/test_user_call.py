@@ -27,7 +27,7 @@ def later(act: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def each_kind(act: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
-    """As a plain function, as a coroutine function, and as a plain function that returns a coroutine."""
+    """The hook as a plain function, as a coroutine function, and as a function that returns a coroutine."""
     return act, later(act), lambda *args: later(act)(*args)
 
 
@@ -40,17 +40,17 @@ def leave(error: BaseException) -> None:
     raise error
 
 
-async def test_a_hooks_value_is_the_value_of_the_call() -> None:
+async def test_a_hook_call_returns_the_value_of_the_hook() -> None:
     for act in each_kind(lambda a, b: a + b):
         assert await calls()("sum", act, 40, 2) == 42
 
 
-async def test_a_plain_hook_does_not_hold_the_event_loop() -> None:
+async def test_a_plain_hook_does_not_block_the_event_loop() -> None:
     loop, gate = threading.get_ident(), threading.Event()
     assert await calls()("where", threading.get_ident) != loop
     waiting = asyncio.ensure_future(calls()("gate", gate.wait))
     await asyncio.sleep(0)
-    gate.set()  # by the loop, which the call has left alone
+    gate.set()  # by the event loop, which the call does not block
     assert await waiting
 
 
@@ -66,7 +66,7 @@ async def test_a_plain_hook_does_not_hold_the_event_loop() -> None:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
-async def test_whatever_a_hook_raises_is_an_error_of_the_call(error: BaseException, raised: type[Exception]) -> None:
+async def test_any_exception_of_a_hook_is_raised_by_the_call(error: BaseException, raised: type[Exception]) -> None:
     for act in each_kind(leave):
         with pytest.raises(raised):
             await calls()("leave", act, error)
@@ -74,7 +74,7 @@ async def test_whatever_a_hook_raises_is_an_error_of_the_call(error: BaseExcepti
         await calls()("leave", leave, SystemExit(3))
 
 
-async def test_a_plain_hook_that_hangs_is_given_up_and_not_called_again_meanwhile() -> None:
+async def test_a_hanging_plain_hook_times_out_and_is_not_called_again_until_it_ends() -> None:
     calls, gate, begun = UserCalls(SystemClock(), 0.05), threading.Event(), list[int]()
 
     def hang(n: int) -> int:
@@ -94,7 +94,7 @@ async def test_a_plain_hook_that_hangs_is_given_up_and_not_called_again_meanwhil
     assert begun == [1, 3]
 
 
-async def test_a_coroutine_hook_that_ignores_its_cancellation_is_given_up() -> None:
+async def test_a_coroutine_hook_that_ignores_its_cancellation_times_out() -> None:
     clock, released = VirtualClock(), asyncio.Event()
     calls = UserCalls(clock, 10)
 

@@ -1,4 +1,4 @@
-"""A virtual day costs what its runs cost: nothing grows with the time that has passed."""
+"""The cost of a virtual day is that of its runs: it does not grow with the time that has passed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def make(schedules: int) -> Mainspring:
 
 
 def calls_of(schedules: int, minutes: int) -> float:
-    """Calls of Python functions for each run: the same on any machine, however busy.
+    """Number of Python function calls per run: the same on any machine, however busy.
 
     In a process of its own: Python 3.11 hangs under a profiler if another thread was interrupted and is blocked, which
     tests of threads leave behind.

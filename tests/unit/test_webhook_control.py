@@ -122,10 +122,10 @@ async def test_the_number_of_webhooks_is_limited(app: Mainspring) -> None:
         await app.webhooks.create("one-more", URL, ["job.dead"])
 
 
-# changing
+# update, rotate and delete
 
 
-async def test_an_update_changes_the_given_fields_and_the_revision(app: Mainspring) -> None:
+async def test_a_webhook_update_changes_the_given_fields_and_the_revision(app: Mainspring) -> None:
     before = (await app.webhooks.create("ops", URL, ["job.dead"], queues=["mail"])).webhook
     after = await app.webhooks.update("ops", events=["job.expired"], queues=None)
     assert after == await app.webhooks.get("ops")
@@ -133,7 +133,7 @@ async def test_an_update_changes_the_given_fields_and_the_revision(app: Mainspri
     assert (after.url, after.created_at) == (before.url, before.created_at)
 
 
-async def test_an_update_with_an_old_revision_is_refused(app: Mainspring) -> None:
+async def test_a_webhook_update_with_an_old_revision_is_refused(app: Mainspring) -> None:
     await app.webhooks.create("ops", URL, ["job.dead"])
     await app.webhooks.update("ops", note="one", expected=1)
     with pytest.raises(HookChanged, match="webhook 'ops' was changed by others since it was read"):
@@ -157,7 +157,9 @@ async def test_a_webhook_is_disabled_and_enabled_again(app: Mainspring, clock: V
     assert (on.disabled_at, on.disabled_reason) == (None, "")
 
 
-async def test_rotation_keeps_only_the_previous_secret_for_a_while(app: Mainspring, clock: VirtualClock) -> None:
+async def test_webhook_secret_rotation_keeps_the_previous_secret_for_the_overlap(
+    app: Mainspring, clock: VirtualClock
+) -> None:
     async def valid() -> list[str]:
         return (await WEBHOOKS.get(await app.opened(), "ops", clock.now())).keys.valid(clock.now())
 
@@ -178,7 +180,7 @@ async def test_a_deleted_webhook_is_gone(app: Mainspring) -> None:
 
 
 @pytest.mark.parametrize("name", ["mainspring.webhook", "mainspring.other"])
-def test_no_task_takes_an_internal_name(app: Mainspring, name: str) -> None:
+def test_a_task_with_an_internal_name_is_refused(app: Mainspring, name: str) -> None:
     with pytest.raises(BadTask, match=r"names that begin with 'mainspring\.' are internal"):
         app.task(name=name)(lambda: None)
 
@@ -188,7 +190,7 @@ FORGED = {"webhook": "ops", "type": "job.dead", "timestamp": "now", "data": {"fo
 
 async def test_delivery_jobs_cannot_be_enqueued_by_users(app: Mainspring, clock: VirtualClock) -> None:
     await app.webhooks.create("ops", URL, ["job.dead"])
-    bare = Mainspring("memory://", clock=clock)  # it knows no tasks, and so checks no arguments
+    bare = Mainspring("memory://", clock=clock)  # an app without tasks does not check arguments
     for maker in (app, bare):
         with pytest.raises(UnknownTask, match=r"task 'mainspring\.webhook' is internal"):
             await maker.enqueue(TASK, **FORGED)
@@ -199,7 +201,7 @@ async def test_delivery_jobs_cannot_be_enqueued_by_users(app: Mainspring, clock:
 
 
 async def delivery(app: Mainspring) -> Job:
-    """One that waits to be made."""
+    """A delivery job that has not run yet."""
     await app.webhooks.create("ops", URL, ["job.dead"])
     return await (await app.webhooks.test("ops")).job()
 
@@ -239,7 +241,7 @@ async def test_a_delivery_can_be_cancelled_retried_rescheduled_and_deleted(app: 
     await app.jobs.delete(job.id)
 
 
-async def test_a_delivery_of_an_old_schedule_is_discarded(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_delivery_made_by_a_schedule_is_discarded(app: Mainspring, clock: VirtualClock) -> None:
     """An earlier release accepted schedules of any task."""
     await app.webhooks.create("ops", URL, ["job.dead"])
     store, now = await app.opened(), clock.now()
@@ -251,7 +253,7 @@ async def test_a_delivery_of_an_old_schedule_is_discarded(app: Mainspring, clock
     assert "schedule 'forged' made it" in (job.failure.message if job.failure else "")
 
 
-async def test_an_undecodable_webhook_is_left_out(app: Mainspring, clock: VirtualClock) -> None:
+async def test_an_undecodable_webhook_is_not_listed(app: Mainspring, clock: VirtualClock) -> None:
     store = await app.opened()
     await store.put_documents(
         [Document(kind="webhook", name="later", text='{"of": "a later release"}')], now=clock.now()
@@ -260,10 +262,10 @@ async def test_an_undecodable_webhook_is_left_out(app: Mainspring, clock: Virtua
     assert [hook.name for hook in await app.webhooks.list()] == ["ops"]
 
 
-# the audit trail
+# the audit log
 
 
-async def test_the_audit_trail_has_webhook_changes_without_secrets(app: Mainspring) -> None:
+async def test_the_audit_log_has_webhook_changes_without_secrets(app: Mainspring) -> None:
     with act_as("ada"):
         await app.webhooks.create("ops", URL, ["job.dead"], secret=SECRET)
         await app.webhooks.update("ops", events=["job.expired"])

@@ -18,7 +18,7 @@ AT = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 def by_hand(secret: str, id: str, timestamp: str, body: bytes) -> str:
-    """The standard's own words, without our code."""
+    """A signature as the standard describes, without our code."""
     key = base64.b64decode(secret.split("_", 1)[1])
     content = f"{id}.{timestamp}.".encode() + body
     return "v1," + base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()

@@ -1,4 +1,4 @@
-"""Every reason why a job is not running, one by one."""
+"""Every reason why a job is not running."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SOON = NOW + timedelta(seconds=90)
 DIED = Failure("ValueError", "no")
 HOLDER = a_job("h", unique_key="k")
 
-# The reason, the job, the facts; what the text says, until when, and who is in the way.
+# Code, job and facts; then the text, the end and the holders of the reason.
 CASES: list[tuple[Code, Job, dict[str, Any], str, Any, tuple[str, ...]]] = [
     ("next", a_job(), {}, "nothing keeps it: a worker takes it at its next claim", None, ()),
     (
@@ -70,7 +70,7 @@ CASES: list[tuple[Code, Job, dict[str, Any], str, Any, tuple[str, ...]]] = [
     ),
     (
         "final",
-        a_job(state=State.COMPLETED, finished_at=NOW, failure=DIED),  # of an attempt before the last
+        a_job(state=State.COMPLETED, finished_at=NOW, failure=DIED),  # the failure of an earlier attempt
         {},
         "it completed at 2030-01-01 12:00:00Z",
         None,
@@ -238,13 +238,13 @@ CASES: list[tuple[Code, Job, dict[str, Any], str, Any, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("code", "job", "facts", "text", "until", "holders"), CASES, ids=[case[0] for case in CASES])
-def test_a_reason_has_its_code_end_and_holders(
+def test_a_reason_has_its_code_text_until_and_holders(
     code: Code, job: Job, facts: dict[str, Any], text: str, until: Any, holders: tuple[str, ...]
 ) -> None:
     assert why(job, **facts)[-1] == Reason(code=code, text=text, until=until, holders=holders)
 
 
-def test_every_reason_there_is_has_its_case() -> None:
+def test_every_reason_code_has_a_test_case() -> None:
     assert {case[0] for case in CASES} == set(get_args(Code))
 
 
@@ -254,22 +254,22 @@ def test_why_returns_all_reasons() -> None:
     assert [reason.code for reason in found] == ["not_due", "queue_paused", "breaker_open", "unknown_task"]
 
 
-def test_one_worker_with_a_free_slot_is_no_reason() -> None:
+def test_a_worker_with_a_free_slot_is_no_reason_to_wait() -> None:
     full = live(concurrency=1)
     assert why(a_job(), workers=[full, live("bob")], running=runs(1))[0].code == "next"
 
 
 @pytest.mark.parametrize("circuit", [Circuit("task", 2), Circuit("task", 5, NOW)], ids=["closed", "half open"])
-def test_a_closed_breaker_is_no_reason(circuit: Circuit) -> None:
+def test_a_closed_circuit_is_no_reason_to_wait(circuit: Circuit) -> None:
     assert why(a_job(), circuit=circuit)[0].code == "next"
 
 
-def test_at_most_ten_holders_are_named() -> None:
+def test_a_reason_names_at_most_ten_holders() -> None:
     (reason,) = why(a_job(), workers=[live(concurrency=50)], running=runs(50))
     assert len(reason.holders) == 10
 
 
-# asked of the app
+# app.jobs.why()
 
 
 async def test_why_gathers_facts_from_the_store(app: Mainspring, store: Store, clock: VirtualClock) -> None:
@@ -285,7 +285,7 @@ async def test_why_gathers_facts_from_the_store(app: Mainspring, store: Store, c
 
 
 @pytest.mark.parametrize("key", ["unique_key", "idempotency_key"])
-async def test_who_holds_the_key_of_a_dead_job_is_found(
+async def test_why_names_the_job_that_holds_the_key_of_a_dead_job(
     app: Mainspring, store: Store, clock: VirtualClock, key: str
 ) -> None:
     async with app:
@@ -298,7 +298,7 @@ async def test_who_holds_the_key_of_a_dead_job_is_found(
     assert [(reason.code, reason.holders) for reason in found] == [("final", ()), ("key_held", (holder.id,))]
 
 
-async def test_the_holder_is_found_among_thousands_of_longer_keys(
+async def test_why_finds_the_key_holder_among_thousands_of_longer_keys(
     app: Mainspring, store: Store, clock: VirtualClock
 ) -> None:
     async with app:

@@ -1,4 +1,4 @@
-"""Windows: what is inside, when they open, across midnight and clock changes."""
+"""Windows: which instants are inside, and when they open, across midnight and clock changes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_window_of_refuses_malformed_values(said: Any, way_out: str) -> None:
     assert way_out in str(refused.value)
 
 
-def test_the_opening_is_inside_and_the_closing_is_not() -> None:
+def test_a_window_includes_its_opening_and_excludes_its_closing() -> None:
     window = Window("08:00", "18:00")
     inside = [window.inside(at) for at in (utc(28, 7, 59), utc(28, 8), utc(28, 17, 59), utc(28, 18))]
     assert inside == [False, True, True, False]
@@ -87,13 +87,13 @@ def test_a_window_may_close_at_the_end_of_the_day() -> None:
     assert not window.inside(utc(29, 0))
 
 
-def test_across_midnight_the_day_of_the_opening_counts() -> None:
+def test_a_window_across_midnight_counts_by_the_day_of_its_opening() -> None:
     window = Window("22:00", "06:00", "fri")  # the 27th
     inside = [window.inside(at) for at in (utc(27, 5), utc(27, 22), utc(28, 5, 59), utc(28, 6), utc(28, 22))]
     assert inside == [False, True, True, False, False]
 
 
-def test_the_next_opening_is_strictly_later() -> None:
+def test_the_next_window_opening_is_strictly_later() -> None:
     window = Window("08:00", "18:00", "mon-fri")
     assert window.opening(utc(27, 7)) == utc(27, 8)
     assert window.opening(utc(27, 8)) == utc(30, 8)
@@ -101,20 +101,20 @@ def test_the_next_opening_is_strictly_later() -> None:
     assert window.opened(utc(30, 7)) == utc(27, 8)
 
 
-def test_an_opening_that_is_skipped_is_the_first_instant_after_the_gap() -> None:
+def test_a_window_with_a_skipped_opening_opens_right_after_the_gap() -> None:
     window = Window("02:30", "05:00", tz="Europe/Berlin")
     assert window.opening(utc(28, 12)) == utc(29, 1)
     assert window.inside(utc(29, 1))
     assert not window.inside(utc(29, 0, 59))
 
 
-def test_a_window_that_is_skipped_altogether_does_not_open() -> None:
+def test_a_window_skipped_by_a_clock_change_does_not_open() -> None:
     window = Window("02:10", "02:50", tz="Europe/Berlin")
     assert window.opening(utc(28, 12)) == utc(30, 0, 10)
     assert not window.inside(utc(29, 1))
 
 
-def test_in_an_hour_that_comes_twice_a_window_opens_and_closes_the_first_time() -> None:
+def test_a_window_opens_and_closes_at_the_first_of_a_repeated_hour() -> None:
     opens, closes = Window("02:30", "05:00", tz="Europe/Berlin"), Window("00:00", "02:30", tz="Europe/Berlin")
     assert opens.opening(utc(24, 12, month=10)) == utc(25, 0, 30, month=10)
     assert opens.inside(utc(25, 1, 10, month=10))  # 02:10, the second time
@@ -124,7 +124,7 @@ def test_in_an_hour_that_comes_twice_a_window_opens_and_closes_the_first_time() 
 
 @cache
 def slow_edge(wall: datetime, zone: ZoneInfo) -> datetime:
-    """The first minute, looking from a day and a half before, at which the clock shows that time or a later one."""
+    """The first minute, searched from 1.5 days before, whose wall-clock time is `wall` or later."""
     at = wall.replace(tzinfo=UTC) - 1.5 * DAY
     while at.astimezone(zone).replace(tzinfo=None) < wall:
         at += MINUTE
@@ -133,7 +133,7 @@ def slow_edge(wall: datetime, zone: ZoneInfo) -> datetime:
 
 @settings(max_examples=25, deadline=None)
 @given(PLACES, HOURS, HOURS | st.just("24:00"), DAYS, st.integers(-3000, 3000))
-def test_a_window_is_open_as_a_slow_evaluator_says(
+def test_a_window_agrees_with_the_slow_evaluator(
     place: tuple[str, date], opens: str, closes: str, days: tuple[int, ...] | None, minutes: int
 ) -> None:
     if opens == closes:
@@ -153,12 +153,12 @@ def test_a_window_is_open_as_a_slow_evaluator_says(
     assert window.opening(at) == min(start for start, _ in spans if start > at)
 
 
-def test_a_window_without_a_zone_takes_that_of_its_trigger() -> None:
+def test_a_window_without_a_zone_uses_the_zone_of_its_trigger() -> None:
     assert Window("08:00", "18:00").zoned("Asia/Tokyo").tz == "Asia/Tokyo"
     assert Window("08:00", "18:00", tz="UTC").zoned("Asia/Tokyo").tz == "UTC"
 
 
-def test_at_the_end_of_the_calendar_there_is_no_opening_and_no_error() -> None:
+def test_a_window_has_no_opening_after_the_last_date() -> None:
     assert Window("08:00", "18:00", tz="Asia/Tokyo").opening(datetime(9999, 12, 31, 12, tzinfo=UTC)) is None
 
 
@@ -170,11 +170,11 @@ def test_at_the_end_of_the_calendar_there_is_no_opening_and_no_error() -> None:
         (Window("08:00", "18:00", "mon,wed"), "08:00-18:00 on Monday and Wednesday"),
     ],
 )
-def test_a_window_explains_itself(window: Window, words: str) -> None:
+def test_window_is_explained_in_words(window: Window, words: str) -> None:
     assert window.explain() == words
 
 
-def test_a_window_comes_back_from_json_as_it_was_and_is_checked() -> None:
+def test_a_window_survives_encoding_to_json_and_is_validated() -> None:
     window = Window("22:00", "06:00", "mon-fri", "Europe/London", "move")
     assert msgspec.json.decode(msgspec.json.encode(window), type=Window) == window
     with pytest.raises(msgspec.ValidationError, match="is empty"):

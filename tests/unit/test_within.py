@@ -35,14 +35,14 @@ def file(tmp_path: Path) -> Path:
 def shop(file: Path) -> Iterator[Mainspring]:
     app = Mainspring(f"sqlite:///{file}", poll_interval=60)
     app.task(receipt)
-    app.sync.stats()  # the tables are there
+    app.sync.stats()  # creates the tables
     yield app
     app.sync.close()
 
 
 @pytest.fixture
 def mine(file: Path, shop: Mainspring) -> Iterator[sqlite3.Connection]:
-    """The caller's connection, as sqlite3 makes it, to the caller's own table."""
+    """A plain sqlite3 connection of the caller, with a table of its own."""
     connection = sqlite3.connect(file)
     connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
     connection.commit()
@@ -51,7 +51,7 @@ def mine(file: Path, shop: Mainspring) -> Iterator[sqlite3.Connection]:
 
 
 def orders(file: Path) -> int:
-    """As another connection sees them."""
+    """Number of orders that another connection sees."""
     other = sqlite3.connect(file)
     try:
         count: int = other.execute("SELECT count(*) FROM orders").fetchone()[0]
@@ -261,7 +261,7 @@ async def test_within_is_refused_by_the_memory_store() -> None:
 
 @pytest.mark.parametrize("url", ["memory://", "redis://127.0.0.1:1/0", "https://jobs.example"])
 def test_using_within_is_refused_by_stores_without_transactions(url: str) -> None:
-    """Before the caller has written a row of its own; no server is asked."""
+    """It is refused before the caller writes a row, and without a connection to a server."""
     app = Mainspring(url, api_key="msk_a") if url.startswith("https") else Mainspring(url)
     task = app.task(receipt)
     with pytest.raises(BadInput, match=r"no transactions to enqueue within: use sqlite:///… or postgresql://…"):
@@ -269,7 +269,7 @@ def test_using_within_is_refused_by_stores_without_transactions(url: str) -> Non
     assert task.using(within=None).options.within is None
 
 
-# code that does not await
+# sync code
 
 
 def test_within_sync_enqueue_runs_in_the_callers_thread(shop: Mainspring, mine: sqlite3.Connection, file: Path) -> None:
@@ -298,7 +298,7 @@ def test_within_sync_enqueue_many(shop: Mainspring, mine: sqlite3.Connection) ->
 
 
 class Watched(SqliteStore):
-    """Tells when a worker has found nothing to claim."""
+    """A store that sets `idle` when a claim returns no jobs."""
 
     idle: asyncio.Event
 

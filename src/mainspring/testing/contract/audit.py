@@ -28,7 +28,7 @@ class AuditContract(Contract):
             assert found == entries[:-4:-1]
             assert await store.audit(AuditFilter(), limit=100, before=found[-1].id) == entries[-4::-1]
 
-    async def test_audit_entries_are_filtered_by_who_action_target_and_time(self) -> None:
+    async def test_audit_entries_are_filtered_by_actor_action_target_and_time(self) -> None:
         async with self.opened() as store:
             acts = ["jobs.cancel", "jobs.retry", "jobsx.cancel", "schedules.pause"]
             entries = [

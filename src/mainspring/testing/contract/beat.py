@@ -47,7 +47,7 @@ class BeatContract(Contract):
             await store.beat(a_worker(running=1, beats=9), until=later(20), now=NOW)
             assert await store.workers(now=later(24)) == [WorkerRow(info, later(25))]
 
-    async def test_a_later_beat_may_end_a_lease_sooner(self) -> None:
+    async def test_a_later_beat_may_shorten_the_lease(self) -> None:
         async with self.opened() as store:
             await store.beat(a_worker(beats=1), until=later(3600), now=NOW)
             await store.beat(a_worker(beats=2), until=later(20), now=NOW)
@@ -109,14 +109,14 @@ class BeatContract(Contract):
             await claim_ids(store)
             assert sorted((await beat(store)).holds) == ids
 
-    async def test_a_run_that_ended_is_held_no_longer(self) -> None:
+    async def test_a_beat_does_not_return_a_run_that_has_ended(self) -> None:
         async with self.opened() as store:
             first, second = await start(store), await start(store)
             await finish_run(store, first, Done())
             await finish_run(store, second, Retry(5))
             assert (await beat(store)).holds == {}
 
-    async def test_a_run_lost_to_another_worker_is_held_no_longer(self) -> None:
+    async def test_a_beat_does_not_return_a_run_lost_to_another_worker(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             await beat(store, until=NOW)
@@ -179,7 +179,7 @@ class BeatContract(Contract):
             await beat(store, until=later(5))
             assert [job.id for job in await store.expired(now=later(9), limit=10)] == [lost.id]
 
-    async def test_no_more_than_the_limit_is_expired_at_once(self) -> None:
+    async def test_expired_returns_no_more_runs_than_its_limit(self) -> None:
         async with self.opened() as store:
             for _ in range(3):
                 await start(store)

@@ -121,7 +121,7 @@ class ChangeContract(Contract):
             again = await claim_job(store, job.id)
             assert (again.crashes, again.attempt, again.runs) == (0, 1, 2)
 
-    async def test_a_retried_job_that_was_cancelled_as_it_ran_may_be_retried_by_its_runs_again(self) -> None:
+    async def test_a_retry_clears_the_cancel_of_a_job_that_was_cancelled_while_running(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             await act(store, Action.CANCEL, job.id)
@@ -146,13 +146,13 @@ class ChangeContract(Contract):
             changed = await act(store, Action.RETRY, before.id)
             assert changed.refused == {before.id: Refusal(State.DEAD, "key", holder.id)}
 
-    async def test_a_retry_is_done_once_its_unique_key_is_free_again(self) -> None:
+    async def test_a_retry_is_accepted_once_its_unique_key_is_free_again(self) -> None:
         async with self.opened() as store:
             before = await job_in_state(store, State.DEAD, unique_key="key")
             await job_in_state(store, State.COMPLETED, unique_key="key")
             assert (await act(store, Action.RETRY, before.id)).done == [before.id]
 
-    async def test_of_two_jobs_with_one_key_retried_together_the_first_takes_it(self) -> None:
+    async def test_the_first_of_two_jobs_retried_together_gets_their_shared_key(self) -> None:
         async with self.opened() as store:
             first = await job_in_state(store, State.DEAD, unique_key="key")
             second = await job_in_state(store, State.DEAD, unique_key="key")
@@ -162,7 +162,7 @@ class ChangeContract(Contract):
 
     # pause, resume, delete
 
-    async def test_a_paused_job_keeps_its_time_and_goes_on_when_resumed(self) -> None:
+    async def test_a_paused_job_keeps_its_run_at_and_is_claimed_after_resume(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(run_at=later(5)))
             before = await read_job(store, job_id)
@@ -189,7 +189,7 @@ class ChangeContract(Contract):
 
     # filters and limits
 
-    async def test_only_matching_jobs_are_changed(self) -> None:
+    async def test_a_change_applies_only_to_matching_jobs(self) -> None:
         async with self.opened() as store:
             jobs = [new_job(queue="a", tags=("x",)), new_job(queue="a"), new_job(queue="b", tags=("x",))]
             await put(store, *jobs)
@@ -197,7 +197,7 @@ class ChangeContract(Contract):
             assert (await store.change(Action.CANCEL, which, now=NOW, limit=10)).done == [jobs[0].id]
             assert [job.state for job in await all_jobs(store)].count(State.CANCELLED) == 1
 
-    async def test_no_more_than_the_limit_is_changed_in_order_of_id(self) -> None:
+    async def test_a_change_is_limited_and_in_order_of_id(self) -> None:
         async with self.opened() as store:
             jobs = [new_job(priority=n) for n in range(5)]
             ids = await put(store, *reversed(jobs))
@@ -216,7 +216,7 @@ class ChangeContract(Contract):
                 pending.id: Refusal(State.PENDING),
             }
 
-    async def test_a_shown_state_selects_what_is_changed(self) -> None:
+    async def test_a_change_can_be_filtered_by_shown_state(self) -> None:
         async with self.opened() as store:
             (due, future) = await put(store, new_job(), new_job(run_at=later(5)))
             which = Filter(states=("scheduled",))
@@ -232,11 +232,11 @@ class ChangeContract(Contract):
             job = await read_job(store, late.id)
             assert (job.state, job.run_at, job.expires_at) == (State.PENDING, later(2), None)
 
-    async def test_an_unknown_id_is_neither_done_nor_refused(self) -> None:
+    async def test_a_change_of_an_unknown_id_is_neither_done_nor_refused(self) -> None:
         async with self.opened() as store:
             assert await act(store, Action.DELETE, new_job().id) == Changed(done=[], refused={})
 
-    async def test_an_empty_list_of_ids_changes_nothing(self) -> None:
+    async def test_a_change_with_an_empty_list_of_ids_changes_nothing(self) -> None:
         async with self.opened() as store:
             await put(store, new_job())
             assert await act(store, Action.DELETE) == Changed(done=[], refused={})
@@ -251,7 +251,7 @@ class ChangeContract(Contract):
             assert (await beat(store)).cancels == {}
             assert await finish_run(store, job, Done()) == {job.id}
 
-    async def test_pausing_and_resuming_twice_is_no_error(self) -> None:
+    async def test_pausing_and_resuming_a_queue_twice_is_no_error(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job())
             for paused in (True, True, False, False):

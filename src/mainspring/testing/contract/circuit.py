@@ -126,7 +126,7 @@ class CircuitContract(Contract):
             await finish_run(store, await start(store), ValueError("no"), now=NOW, policy=policy)
             assert await store.circuits() == [Circuit("task", 1, later(0.5))]
 
-    async def test_each_failure_of_one_call_is_counted(self) -> None:
+    async def test_each_failure_of_one_call_counts_for_the_circuit(self) -> None:
         async with self.opened() as store:
             jobs = [await start(store) for _ in range(3)]
             await store.finish([decide(job, ValueError("no"), now=NOW, policy=NO_RETRY) for job in jobs])
@@ -251,7 +251,7 @@ class CircuitContract(Contract):
             assert await claim_ids(store, now=later(22)) == [second]
 
     @pytest.mark.parametrize("ended", NEUTRAL_ENDS, ids=ending_name)
-    async def test_a_probe_with_a_neutral_ending_lets_another_try(self, ended: Any) -> None:
+    async def test_a_probe_with_a_neutral_ending_allows_another_probe(self, ended: Any) -> None:
         async with self.opened() as store:
             await open_circuit(store)
             first, second = await put(store, new_job(), new_job(priority=-1))
@@ -268,7 +268,7 @@ class CircuitContract(Contract):
             await finish_run(store, probe, Crashed("ada", 9), now=later(12), policy=GUARDED)
             assert await store.circuits() == [Circuit("task", 4, later(22))]
 
-    async def test_a_probe_that_fails_without_a_breaker_lets_another_try(self) -> None:
+    async def test_a_probe_that_fails_without_a_breaker_allows_another_probe(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
             first, second = await put(store, new_job(), new_job())

@@ -34,21 +34,21 @@ from .build import (
 class ClaimContract(Contract):
     # order
 
-    async def test_the_highest_priority_comes_first_and_negative_ones_last(self) -> None:
+    async def test_the_highest_priority_is_claimed_first_and_negative_ones_last(self) -> None:
         async with self.opened() as store:
             given = [0, -32768, 5, -1, 32767, 1]
             await put(store, *(new_job(priority=priority) for priority in given))
             await beat(store)
             assert [job.priority for job in (await claim(store)).jobs] == sorted(given, reverse=True)
 
-    async def test_within_a_priority_the_earliest_run_at_comes_first(self) -> None:
+    async def test_within_a_priority_the_earliest_run_at_is_claimed_first(self) -> None:
         async with self.opened() as store:
             times = [later(-1), later(-3), later(-2), later(-3.000001)]
             await put(store, *(new_job(run_at=at) for at in times))
             await beat(store)
             assert [job.run_at for job in (await claim(store)).jobs] == sorted(times)
 
-    async def test_within_a_run_at_the_smallest_id_comes_first(self) -> None:
+    async def test_within_a_run_at_the_smallest_id_is_claimed_first(self) -> None:
         async with self.opened() as store:
             jobs = [new_job() for _ in range(5)]
             await put(store, *reversed(jobs))
@@ -61,7 +61,7 @@ class ClaimContract(Contract):
             await put(store, last, third, second, first)
             assert await claim_ids(store) == [first.id, second.id, third.id, last.id]
 
-    async def test_the_order_holds_across_queues_and_tasks(self) -> None:
+    async def test_claim_order_holds_across_queues_and_tasks(self) -> None:
         async with self.opened() as store:
             where = [("a", "x", 1), ("b", "y", 4), ("a", "y", 3), ("b", "x", 2), ("c", "x", 5)]
             jobs = [new_job(queue=queue, task=task, priority=priority) for queue, task, priority in where]
@@ -69,7 +69,7 @@ class ClaimContract(Contract):
             expected = [job.id for job in sorted(jobs, key=lambda job: -job.priority)]
             assert await claim_ids(store, queues=["a", "b", "c"], tasks=["x", "y"]) == expected
 
-    async def test_the_order_holds_from_claim_to_claim(self) -> None:
+    async def test_claim_order_holds_from_claim_to_claim(self) -> None:
         async with self.opened() as store:
             given = [3, -2, 7, 0, 5]
             await put(store, *(new_job(priority=priority, queue=f"q{priority % 2}") for priority in given))
@@ -103,7 +103,7 @@ class ClaimContract(Contract):
             assert await claim_ids(store, limit=3) == ids[:3]
             assert await claim_ids(store, limit=3) == ids[3:]
 
-    async def test_the_limit_counts_across_priorities_queues_and_tasks(self) -> None:
+    async def test_the_claim_limit_counts_across_priorities_queues_and_tasks(self) -> None:
         async with self.opened() as store:
             jobs = [new_job(priority=-(n // 4), queue=f"q{n % 2}", task=f"t{n // 2 % 2}") for n in range(12)]
             ids = await put(store, *jobs)
@@ -129,7 +129,7 @@ class ClaimContract(Contract):
             await finish_run(store, job, Retry(0), now=NOW)
             assert (await claim_job(store, job.id)).lease != job.lease
 
-    async def test_two_claimers_never_share_a_job(self) -> None:
+    async def test_concurrent_claims_never_share_a_job(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job() for _ in range(40)))
             workers = [f"worker-{n}" for n in range(10)]
@@ -184,14 +184,14 @@ class ClaimContract(Contract):
             assert await claim_ids(store, queues=None) == ids
 
     @pytest.mark.parametrize("queues", [None, ["paused", "open"]])
-    async def test_a_paused_queue_accepts_jobs_and_gives_none(self, queues: list[str] | None) -> None:
+    async def test_jobs_of_a_paused_queue_are_enqueued_but_not_claimed(self, queues: list[str] | None) -> None:
         async with self.opened() as store:
             await store.pause_queue("paused", True)
             await put(store, new_job(queue="paused", priority=9))
             (other,) = await put(store, new_job(queue="open"))
             assert await claim_ids(store, queues=queues, limit=1) == [other]
 
-    async def test_a_resumed_queue_gives_its_jobs(self) -> None:
+    async def test_jobs_of_a_resumed_queue_are_claimed(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job())
             await store.pause_queue("default", True)
@@ -321,7 +321,7 @@ class ClaimContract(Contract):
     async def test_next_at_is_none_when_nothing_waits(self) -> None:
         assert await self._next_at() is None
 
-    async def test_next_at_is_none_when_everything_was_taken(self) -> None:
+    async def test_next_at_is_none_when_all_jobs_were_claimed(self) -> None:
         assert await self._next_at(new_job(), new_job()) is None
 
     async def test_next_at_is_the_time_of_the_next_due_job(self) -> None:
@@ -410,7 +410,7 @@ class ClaimContract(Contract):
             assert [job.id for job in second.jobs] == [job.id for job in large[3:]] + ids[:2]
             assert all(job.payload == large[0].payload for job in (*first.jobs, *second.jobs[:2]))
 
-    async def test_a_job_that_is_larger_than_a_claim_is_taken_alone(self) -> None:
+    async def test_a_job_larger_than_claim_bytes_is_claimed_alone(self) -> None:
         """Older releases accepted metadata of any size."""
         async with self.opened() as store:
             jobs = [new_job(metadata={"note": "x" * (CLAIM_BYTES + 1)}), new_job(), new_job()]

@@ -43,7 +43,7 @@ PAYLOADS = [
 
 
 class EnqueueContract(Contract):
-    async def test_a_job_keeps_every_field_it_came_with(self) -> None:
+    async def test_enqueue_stores_every_field_of_a_job(self) -> None:
         async with self.opened() as store:
             new = new_job(
                 task="mail.send",
@@ -101,7 +101,7 @@ class EnqueueContract(Contract):
             job = await read_job(store, job_id)
             assert (job.state, job.created_at, job.run_at) == (State.PENDING, NOW, later(5))
 
-    async def test_a_new_job_has_no_trace_of_a_run(self) -> None:
+    async def test_a_new_job_has_no_run_fields(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job())
             job = await read_job(store, job_id)
@@ -160,7 +160,7 @@ class EnqueueContract(Contract):
             job = await read_job(store, job_id)
             assert (job.run_at, job.created_at, job.expires_at) == (at, at, far)
 
-    async def test_instants_come_back_as_utc(self) -> None:
+    async def test_instants_are_returned_in_utc(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(run_at=later(1), expires_at=later(2)))
             job = await read_job(store, job_id)
@@ -207,14 +207,14 @@ class EnqueueContract(Contract):
             assert len(await all_jobs(store)) == 1
 
     @pytest.mark.parametrize("state", REACHABLE)
-    async def test_an_id_seen_before_is_not_written_again(self, state: State) -> None:
+    async def test_enqueue_of_an_existing_id_changes_nothing(self, state: State) -> None:
         async with self.opened() as store:
             before = await job_in_state(store, state)
             again = new_job(id=before.id, payload='"another"', priority=9, run_at=later(9))
             assert await store.enqueue([again], now=later(5)) == [Enqueued(before.id)]
             assert await read_job(store, before.id) == before
 
-    async def test_an_id_seen_before_is_known_though_its_job_went_to_another_queue(self) -> None:
+    async def test_enqueue_of_an_existing_id_is_idempotent_after_a_change_of_queue(self) -> None:
         async with self.opened() as store:
             # Several, since a store may put some of them into the shard of the first queue.
             queues = [f"other{n}" for n in range(8)]
@@ -225,13 +225,13 @@ class EnqueueContract(Contract):
                 assert await store.enqueue([job], now=NOW) == [Enqueued(job.id)]
             assert sorted(one.queue for one in await all_jobs(store)) == queues
 
-    async def test_an_id_seen_before_does_not_conflict_with_its_own_key(self) -> None:
+    async def test_enqueue_of_an_existing_id_does_not_conflict_with_its_own_key(self) -> None:
         async with self.opened() as store:
             job = new_job(unique_key="key", idempotency_key="once", on_conflict="raise")
             await put(store, job)
             assert await store.enqueue([job], now=NOW) == [Enqueued(job.id)]
 
-    async def test_an_id_seen_before_is_known_though_its_key_went_to_another(self) -> None:
+    async def test_enqueue_of_an_existing_id_is_idempotent_after_its_key_went_to_another_job(self) -> None:
         async with self.opened() as store:
             job = new_job(unique_key="key", on_conflict="raise")
             await put(store, job)

@@ -246,13 +246,13 @@ class FireContract(Contract):
             assert await store.schedules(limit=9) == []
 
     @pytest.mark.parametrize("state", [State.DEAD, State.CANCELLED, State.EXPIRED])
-    async def test_a_tick_whose_job_was_not_done_may_get_another(self, state: State) -> None:
+    async def test_a_tick_whose_job_did_not_complete_may_get_another_job(self, state: State) -> None:
         async with self.opened() as store:
             await job_in_state(store, state, idempotency_key=tick_key("hourly", NOW))
             assert (await fire(store, NEW, jobs=(tick_job(NEW),))).stands
             assert len(await all_jobs(store)) == 2
 
-    async def test_a_holder_past_its_expires_at_ends_as_expired(self) -> None:
+    async def test_a_key_holder_past_its_expires_at_is_expired_by_a_firing(self) -> None:
         async with self.opened() as store:
             (old,) = await put(store, tick_job(NEW, expires_at=later(5)))
             assert (await fire(store, NEW, jobs=(tick_job(NEW),), now=later(4.999999))).stands is False

@@ -61,7 +61,7 @@ class KeysContract(Contract):
             assert await store.enqueue([job], now=NOW) == [Enqueued(job.id)]
 
     @pytest.mark.parametrize("kind", ["unique_key", "idempotency_key"])
-    async def test_a_holder_past_its_expires_at_ends_when_its_key_is_requested(self, kind: str) -> None:
+    async def test_a_key_holder_past_its_expires_at_is_expired_when_its_key_is_requested(self, kind: str) -> None:
         async with self.opened() as store:
             (holder,) = await put(store, new_job(expires_at=later(5), **{kind: "key"}))
             job = new_job(on_conflict="raise", **{kind: "key"})
@@ -69,7 +69,7 @@ class KeysContract(Contract):
             ended = await read_job(store, holder)
             assert (ended.state, ended.finished_at) == (State.EXPIRED, later(5))
 
-    async def test_two_holders_past_their_expires_at_both_end_when_their_keys_are_requested(self) -> None:
+    async def test_two_key_holders_past_their_expires_at_are_expired_when_their_keys_are_requested(self) -> None:
         async with self.opened() as store:
             await put(store, new_job(unique_key="a", expires_at=later(5)))
             await put(store, new_job(idempotency_key="b", expires_at=later(5)))
@@ -85,7 +85,7 @@ class KeysContract(Contract):
             answers = await store.enqueue([job], now=later(5))
             assert answers == [Enqueued(holder, "duplicate", "b")]
 
-    async def test_a_paused_holder_past_its_expires_at_holds_its_key(self) -> None:
+    async def test_a_paused_key_holder_past_its_expires_at_holds_its_key(self) -> None:
         async with self.opened() as store:
             holder = await job_in_state(store, State.PAUSED, unique_key="key", expires_at=later(5))
             answers = await store.enqueue([new_job(unique_key="key")], now=later(9))
@@ -141,7 +141,7 @@ class KeysContract(Contract):
 
     # return
 
-    async def test_a_duplicate_leaves_the_first_input_alone(self) -> None:
+    async def test_a_duplicate_does_not_change_the_first_job(self) -> None:
         async with self.opened() as store:
             (holder,) = await put(store, new_job(unique_key="key", payload='"first"'))
             before = await read_job(store, holder)
@@ -158,7 +158,7 @@ class KeysContract(Contract):
 
     # raise
 
-    async def test_a_refusal_names_the_key_and_its_holder(self) -> None:
+    async def test_a_refused_job_names_the_key_and_its_holder(self) -> None:
         async with self.opened() as store:
             (holder,) = await put(store, new_job(unique_key="key"))
             answers = await store.enqueue([new_job(unique_key="key", on_conflict="raise")], now=NOW)
@@ -173,7 +173,7 @@ class KeysContract(Contract):
             assert (len(answers), answers[1].status) == (3, "refused")
             assert await all_jobs(store) == before
 
-    async def test_one_refused_job_undoes_the_replacing_of_another(self) -> None:
+    async def test_a_refused_job_undoes_the_replacement_of_another_job_in_its_batch(self) -> None:
         async with self.opened() as store:
             await put(store, new_job(unique_key="a"), new_job(unique_key="b"))
             before = await all_jobs(store)
@@ -245,7 +245,7 @@ class KeysContract(Contract):
             assert [job.id for job in (await claim(store, now=later(9))).jobs] == [job_id]
 
     @pytest.mark.parametrize("wish", ["replace", "debounce"])
-    async def test_a_running_job_is_not_changed_but_returned(self, wish: str) -> None:
+    async def test_replace_and_debounce_do_not_change_a_running_job(self, wish: str) -> None:
         async with self.opened() as store:
             before = await job_in_state(store, State.RUNNING, unique_key="key")
             new = new_job(unique_key="key", on_conflict=wish, payload='"new"', run_at=later(9))
@@ -253,7 +253,7 @@ class KeysContract(Contract):
             assert await all_jobs(store) == [before]
 
     @pytest.mark.parametrize("wish", ["replace", "debounce"])
-    async def test_a_job_of_an_internal_task_is_not_changed_but_returned(self, wish: str) -> None:
+    async def test_replace_and_debounce_do_not_change_a_job_of_an_internal_task(self, wish: str) -> None:
         async with self.opened() as store:
             before = await job_in_state(store, State.PENDING, task=f"{INTERNAL}task", unique_key="key")
             new = new_job(unique_key="key", on_conflict=wish, payload='"new"', run_at=later(9))
@@ -261,7 +261,7 @@ class KeysContract(Contract):
             assert await all_jobs(store) == [before]
 
     @pytest.mark.parametrize("wish", ["replace", "debounce"])
-    async def test_a_completed_job_is_not_changed_but_returned(self, wish: str) -> None:
+    async def test_replace_and_debounce_do_not_change_a_completed_job(self, wish: str) -> None:
         async with self.opened() as store:
             before = await job_in_state(store, State.COMPLETED, idempotency_key="key")
             new = new_job(idempotency_key="key", on_conflict=wish, payload='"new"', run_at=later(9))
@@ -286,14 +286,14 @@ class KeysContract(Contract):
 
     # within one batch
 
-    async def test_the_second_of_a_key_in_one_batch_is_a_duplicate_of_the_first(self) -> None:
+    async def test_the_second_job_of_a_key_in_one_batch_is_a_duplicate_of_the_first(self) -> None:
         async with self.opened() as store:
             first, second = new_job(unique_key="key", payload='"first"'), new_job(unique_key="key")
             answers = await store.enqueue([first, second], now=NOW)
             assert answers == [Enqueued(first.id), Enqueued(first.id, "duplicate", "key")]
             assert [job.payload for job in await all_jobs(store)] == ['"first"']
 
-    async def test_the_second_of_a_key_in_one_batch_may_replace_the_first(self) -> None:
+    async def test_the_second_job_of_a_key_in_one_batch_may_replace_the_first(self) -> None:
         async with self.opened() as store:
             first = new_job(unique_key="key", payload='"first"')
             second = new_job(unique_key="key", payload='"second"', on_conflict="replace")
@@ -301,7 +301,7 @@ class KeysContract(Contract):
             assert answers == [Enqueued(first.id), Enqueued(first.id, "replaced", "key")]
             assert [job.payload for job in await all_jobs(store)] == ['"second"']
 
-    async def test_the_second_of_a_key_in_one_batch_may_refuse_the_batch(self) -> None:
+    async def test_the_second_job_of_a_key_in_one_batch_may_refuse_the_batch(self) -> None:
         async with self.opened() as store:
             batch = [new_job(unique_key="key"), new_job(unique_key="key", on_conflict="raise")]
             assert (await store.enqueue(batch, now=NOW))[1].status == "refused"

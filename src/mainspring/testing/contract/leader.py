@@ -21,7 +21,7 @@ def leader(holder: str | None, term: int, until: datetime, name: str = "reindex"
 class LeaderContract(Contract):
     # start of a term
 
-    async def test_the_first_caller_leads_under_term_one(self) -> None:
+    async def test_the_first_leader_has_term_one(self) -> None:
         async with self.opened() as store:
             assert await lead(store, "ada", 10) == leader("ada", 1, later(10))
             assert await store.leaders(now=NOW) == [leader("ada", 1, later(10))]
@@ -31,7 +31,7 @@ class LeaderContract(Contract):
             answers = await asyncio.gather(*(lead(store, f"worker-{n}", 10) for n in range(20)))
             assert len({(answer.holder, answer.term) for answer in answers}) == 1
 
-    async def test_a_caller_gets_the_term_of_the_leader_and_changes_nothing(self) -> None:
+    async def test_a_second_caller_gets_the_term_of_the_leader(self) -> None:
         async with self.opened() as store:
             mine = await lead(store, "ada", 10)
             assert await lead(store, "bob", 60, now=9.999999) == mine
@@ -102,7 +102,7 @@ class LeaderContract(Contract):
 
     # several names
 
-    async def test_names_have_independent_terms_and_are_listed_by_name(self) -> None:
+    async def test_leader_names_have_independent_terms_and_are_listed_by_name(self) -> None:
         async with self.opened() as store:
             for name in ("b", "a", "ü", "a:1"):
                 await lead(store, "ada", 10, name=name)

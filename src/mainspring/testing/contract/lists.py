@@ -107,7 +107,9 @@ class ListsContract(Contract):
     @pytest.mark.parametrize("newest", [False, True], ids=["forward", "backward"])
     @pytest.mark.parametrize("limit", [1, 2, 3, 20])
     @pytest.mark.parametrize("sort", SORTS)
-    async def test_pages_have_no_gap_or_repeat_at_equal_times(self, sort: Sort, limit: int, newest: bool) -> None:
+    async def test_sorted_pages_have_no_gap_or_repeat_at_equal_times(
+        self, sort: Sort, limit: int, newest: bool
+    ) -> None:
         async with self.opened() as store:
             jobs = [await start(store, queue="ab"[n % 2], priority=n % 3) for n in range(10)]
             for n, job in enumerate(jobs):
@@ -282,12 +284,12 @@ class ListsContract(Contract):
             ]
             assert [group.newest for group in await store.dead(limit=2)] == [newest.id, other.id]
 
-    async def test_the_greater_id_is_the_newest_of_two_jobs_that_died_together(self) -> None:
+    async def test_the_newest_job_of_a_dead_group_is_by_id_at_equal_times(self) -> None:
         async with self.opened() as store:
             _, second = await dead_job(store, "gone", at=1), await dead_job(store, "gone", at=1)
             assert [group.newest for group in await store.dead(limit=9)] == [second.id]
 
-    async def test_only_dead_jobs_are_in_the_groups(self) -> None:
+    async def test_only_dead_jobs_are_in_dead_groups(self) -> None:
         async with self.opened() as store:
             for ended in (Retry(5, "no"), Cancel("no"), Done()):
                 await finish_run(store, await start(store), ended)
@@ -295,7 +297,7 @@ class ListsContract(Contract):
             await act(store, Action.RETRY, job.id)
             assert await store.dead(limit=9) == []
 
-    async def test_a_group_can_be_listed_and_acted_upon_by_its_kind(self) -> None:
+    async def test_a_dead_group_can_be_listed_and_changed_by_its_kind(self) -> None:
         async with self.opened() as store:
             jobs = [await dead_job(store, f"disk {n}") for n in range(3)]
             await dead_job(store, "gone")
@@ -305,7 +307,7 @@ class ListsContract(Contract):
             assert changed.done == [job.id for job in jobs]
             assert [left.error for left in await store.dead(limit=9)] == ["OSError: gone"]
 
-    async def test_a_dead_job_without_a_failure_is_in_no_group(self) -> None:
+    async def test_a_dead_job_without_a_failure_is_in_no_dead_group(self) -> None:
         async with self.opened() as store:
             await finish_run(store, await start(store), Discard(), failure=None)
             assert await store.dead(limit=9) == []

@@ -44,7 +44,7 @@ class ProbeContract(Contract):
             assert await claim_ids(store, now=later(9.999999)) == []
             assert await claim_ids(store, now=later(10)) == [first]
 
-    async def test_a_closed_circuit_with_failures_holds_back_no_job(self) -> None:
+    async def test_a_closed_circuit_with_failures_does_not_stop_claims(self) -> None:
         async with self.opened() as store:
             await fail(store, await start(store))
             ids = await put(store, new_job(), new_job())
@@ -98,7 +98,7 @@ class ProbeContract(Contract):
             (first,) = await put(store, new_job(queue="b", priority=7))
             assert await claim_ids(store, now=later(10)) == [first]
 
-    async def test_the_probe_comes_before_all_others_whatever_their_priority(self) -> None:
+    async def test_the_probe_is_claimed_before_jobs_of_any_priority(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
             await put(store, *(new_job(task="other", priority=9) for _ in range(3)))
@@ -148,7 +148,7 @@ class ProbeContract(Contract):
             assert await claim_ids(store, now=later(10), **served) == []
             assert await claim_ids(store, now=later(10)) == [job_id]
 
-    async def test_a_paused_queue_gives_no_probe_and_another_queue_does(self) -> None:
+    async def test_the_probe_is_not_claimed_from_a_paused_queue_but_from_another(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
             await store.pause_queue("paused", True)
@@ -158,7 +158,7 @@ class ProbeContract(Contract):
             await store.pause_queue("paused", False)
             assert await claim_ids(store, now=later(11)) == [held]
 
-    async def test_a_silent_worker_is_given_no_probe(self) -> None:
+    async def test_a_silent_worker_gets_no_probe(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
             (job_id,) = await put(store, new_job())
@@ -185,7 +185,7 @@ class ProbeContract(Contract):
                 assert taken or answer.next_at == later(10)
             assert taken == [fresh]
 
-    async def test_a_probe_that_fails_and_has_retries_left_waits_with_the_others(self) -> None:
+    async def test_a_failed_probe_with_retries_left_waits_for_the_circuit(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
             first, second = await put(store, new_job(), new_job())
@@ -214,7 +214,7 @@ class ProbeContract(Contract):
             assert await claim_ids(store, now=later(10)) == [first]
             assert (await read_job(store, job_id)).worker is None
 
-    async def test_a_worker_that_holds_a_suspect_gets_no_other_as_probe(self) -> None:
+    async def test_a_worker_that_runs_a_suspect_gets_no_suspect_as_probe(self) -> None:
         async with self.opened() as store:
             held, tried = await make_suspect(store, task="other"), await make_suspect(store)
             await open_circuit(store)
@@ -222,7 +222,7 @@ class ProbeContract(Contract):
             assert await claim_ids(store, tasks=BOTH, now=later(10)) == []
             assert await claim_ids(store, "bob", tasks=BOTH, now=later(10)) == [tried]
 
-    async def test_a_suspect_that_is_the_probe_is_the_only_one_of_its_claim(self) -> None:
+    async def test_a_suspect_that_is_the_probe_is_the_only_suspect_of_its_claim(self) -> None:
         async with self.opened() as store:
             tried, left = await make_suspect(store), await make_suspect(store, task="other")
             await open_circuit(store)
@@ -248,14 +248,14 @@ class ProbeContract(Contract):
             for now in (1, 2):  # a store may take a shortcut when the last claim took nothing
                 assert (await claim(store, now=later(now))).next_at == later(10)
 
-    async def test_next_at_is_the_due_time_if_that_comes_after_the_circuits(self) -> None:
+    async def test_next_at_is_the_due_time_if_it_is_after_the_circuit_becomes_half_open(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
             await beat(store)
             await put(store, new_job(run_at=later(20)))
             assert (await claim(store, now=later(1))).next_at == later(20)
 
-    async def test_next_at_is_that_of_another_task_if_it_comes_first(self) -> None:
+    async def test_next_at_is_the_due_time_of_another_task_if_it_comes_first(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
             await beat(store)

@@ -101,7 +101,7 @@ class PruneContract(Contract):
             assert await surplus(store, keep=keep) == order[: max(0, 4 - keep)]
 
     @pytest.mark.parametrize(("keep", "before", "left"), [(1, 3, 2), (3, 9, 1), (2, 1, 0), (9, 9, 0), (0, 0, 0)])
-    async def test_a_job_is_surplus_only_if_it_is_neither_among_the_last_nor_young(
+    async def test_a_job_is_surplus_only_if_it_is_beyond_keep_and_finished_before(
         self, keep: int, before: float, left: int
     ) -> None:
         async with self.opened() as store:
@@ -114,7 +114,7 @@ class PruneContract(Contract):
             assert await surplus(store, keep=1) == [job.id for job in jobs[:3]]
             assert await surplus(store, keep=1, limit=2) == [job.id for job in jobs[:2]]
 
-    async def test_keep_counts_across_queues(self) -> None:
+    async def test_surplus_keep_counts_across_queues(self) -> None:
         async with self.opened() as store:
             (first,) = await finished(store, 1, queue="b")
             (second,) = await finished(store, 2, queue="a")
@@ -136,7 +136,7 @@ class PruneContract(Contract):
             assert await surplus(store, keep=1) == []
 
     @pytest.mark.parametrize("state", [State.COMPLETED, State.DEAD, State.CANCELLED, State.EXPIRED])
-    async def test_every_final_state_has_its_surplus(self, state: State) -> None:
+    async def test_jobs_of_every_final_state_can_be_surplus(self, state: State) -> None:
         async with self.opened() as store:
             job = await job_in_state(store, state)
             assert await surplus(store, state=state) == [job.id]
@@ -174,7 +174,7 @@ class PruneContract(Contract):
 
     # deleting only the end that was seen
 
-    async def test_a_job_that_ended_again_is_not_deleted_by_its_earlier_end(self) -> None:
+    async def test_a_job_that_ended_again_does_not_match_its_earlier_end(self) -> None:
         async with self.opened() as store:
             again, same = await finished(store, 1, 2, state=State.DEAD)
             seen = {one.id: End(one.finished_at, one.runs) for one in await all_jobs(store)}

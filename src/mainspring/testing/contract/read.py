@@ -36,7 +36,7 @@ async def find_ids(store: Store, **query: Any) -> list[JobId]:
 class ReadContract(Contract):
     # filters
 
-    async def test_no_filter_matches_every_job_by_id(self) -> None:
+    async def test_an_empty_filter_matches_every_job_in_order_of_id(self) -> None:
         async with self.opened() as store:
             jobs = [new_job(priority=n) for n in range(5)]
             await put(store, *reversed(jobs))
@@ -116,7 +116,7 @@ class ReadContract(Contract):
 
     # pages
 
-    async def test_pages_of_jobs_oldest_first(self) -> None:
+    async def test_jobs_are_paged_oldest_first(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job() for _ in range(5)))
             assert await find_ids(store, limit=2) == ids[:2]
@@ -124,7 +124,7 @@ class ReadContract(Contract):
             assert await find_ids(store, limit=2, after=ids[3]) == ids[4:]
             assert await find_ids(store, limit=2, after=ids[4]) == []
 
-    async def test_pages_of_jobs_newest_first(self) -> None:
+    async def test_jobs_are_paged_newest_first(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job() for _ in range(5)))
             assert await find_ids(store, limit=2, newest=True) == [ids[4], ids[3]]

@@ -199,7 +199,7 @@ class ReportContract(Contract):
 
     # reading
 
-    async def test_lines_are_read_page_by_page_by_run_and_number(self) -> None:
+    async def test_log_lines_are_paged_by_run_and_number(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             await send_report(store, job, *(a_line(n) for n in (3, 1, 10, 2)))
@@ -221,11 +221,11 @@ class ReportContract(Contract):
             assert await store.logs(job.id, limit=9, after=(0, 99)) == [a_line(1), a_line(5)]
             assert await store.logs(job.id, limit=9, after=(1, 5)) == []
 
-    async def test_an_unknown_job_has_no_lines(self) -> None:
+    async def test_an_unknown_job_has_no_log_lines(self) -> None:
         async with self.opened() as store:
             assert await store.logs(new_job().id, limit=10) == []
 
-    async def test_lines_of_one_job_are_not_mixed_with_anothers(self) -> None:
+    async def test_log_lines_of_one_job_are_not_mixed_with_anothers(self) -> None:
         async with self.opened() as store:
             first, second = await start(store), await start(store)
             await send_report(store, first, a_line(1, "mine"))
@@ -234,7 +234,7 @@ class ReportContract(Contract):
 
     # retention of log lines
 
-    async def test_lines_outlive_the_run_and_an_operators_retry(self) -> None:
+    async def test_log_lines_survive_the_run_and_a_retry_by_an_operator(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             await send_report(store, job, a_line(1))

@@ -74,17 +74,17 @@ async def due(store: Store, **query: Any) -> tuple[list[str], datetime | None]:
 class ScheduleContract(Contract):
     # stored fields
 
-    def test_the_fullest_schedule_of_this_suite_has_a_value_in_every_field(self) -> None:
+    def test_the_full_schedule_of_the_suite_has_a_value_in_every_field(self) -> None:
         plain = {field.name for field in fields(Schedule) if getattr(FULL, field.name) == field.default}
         assert plain == {"revision"}
 
-    async def test_a_schedule_comes_back_as_it_was_written(self) -> None:
+    async def test_a_schedule_is_read_as_it_was_written(self) -> None:
         async with self.opened() as store:
             await store_all(store, FULL)
             assert await store.schedules(limit=9) == [FULL]
 
     @pytest.mark.parametrize("trigger", TRIGGERS, ids=repr)
-    async def test_every_trigger_comes_back_as_it_was_written(self, trigger: Any) -> None:
+    async def test_every_trigger_is_read_as_it_was_written(self, trigger: Any) -> None:
         async with self.opened() as store:
             new = a_schedule(spec={"trigger": trigger})
             await store_all(store, new)
@@ -93,18 +93,18 @@ class ScheduleContract(Contract):
             assert found.timetable.next(NOW) == new.timetable.next(NOW)
 
     @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: "-".join(spec))
-    async def test_every_policy_comes_back_as_it_was_written(self, spec: dict[str, Any]) -> None:
+    async def test_every_schedule_policy_is_read_as_it_was_written(self, spec: dict[str, Any]) -> None:
         async with self.opened() as store:
             new = a_schedule(spec=spec)
             await store_all(store, new)
             assert await read_schedule(store) == new
             assert (await read_schedule(store)).spec.timeout == new.spec.timeout
 
-    def test_the_policies_of_this_suite_are_all_there_are(self) -> None:
+    def test_the_suite_covers_every_schedule_policy(self) -> None:
         covered = {name for spec in SPECS for name in spec} | {"trigger", "task"}
         assert covered == {field.name for field in fields(Spec)}
 
-    async def test_a_tick_comes_back_as_it_was_written(self) -> None:
+    async def test_a_tick_is_read_as_it_was_written(self) -> None:
         async with self.opened() as store:
             full = a_tick(1, what="missed", reason="böse", job_id="x", count=7, last_at=later(0.000001))
             await fire(store, a_schedule(), ticks=(full, a_tick(2)))
@@ -112,7 +112,7 @@ class ScheduleContract(Contract):
 
     # lists
 
-    async def test_schedules_are_listed_by_name_whatever_is_in_it(self) -> None:
+    async def test_schedules_are_listed_by_name_with_any_characters(self) -> None:
         async with self.opened() as store:
             await store_all(store, *(a_schedule(name) for name in reversed(NAMES)))
             assert [one.name for one in await store.schedules(limit=99)] == sorted(NAMES)
@@ -134,7 +134,7 @@ class ScheduleContract(Contract):
             assert seen == sorted(NAMES)
             assert [one.name for one in await store.schedules(NAMES[:3], limit=9, after="a:1")] == ["a:10"]
 
-    async def test_ticks_are_given_newest_first_and_page_by_number(self) -> None:
+    async def test_ticks_are_paged_newest_first_by_number(self) -> None:
         async with self.opened() as store:
             await fire(store, a_schedule(), ticks=tuple(a_tick(n) for n in range(1, 6)))
             assert [tick.n for tick in await store.ticks("hourly", limit=2)] == [5, 4]
@@ -179,7 +179,7 @@ class ScheduleContract(Contract):
             await store_all(store, a_schedule(due_at=None))
             assert await due(store, now=later(10**6)) == ([], None)
 
-    async def test_more_than_the_limit_may_be_due_now(self) -> None:
+    async def test_due_next_at_is_now_if_more_schedules_may_be_due(self) -> None:
         async with self.opened() as store:
             await store_all(store, *map(a_schedule, "abc"), a_schedule("d", due_at=later(5)))
             assert await due(store, limit=2) == (["a", "b"], NOW)
@@ -233,7 +233,7 @@ class ScheduleContract(Contract):
             assert await all_jobs(store) == jobs
             assert await claim_ids(store) == [job_id]
 
-    async def test_a_name_that_was_dropped_is_free_for_a_first_revision(self) -> None:
+    async def test_the_name_of_a_dropped_schedule_is_free_for_a_first_revision(self) -> None:
         async with self.opened() as store:
             await fire(store, a_schedule(), ticks=(a_tick(1), a_tick(2)))
             await store.drop_schedules(["hourly"])

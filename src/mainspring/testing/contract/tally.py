@@ -219,7 +219,7 @@ class TallyContract(Contract):
 
     # spans
 
-    async def test_minutes_and_hours_begin_on_the_clock(self) -> None:
+    async def test_tallies_of_minutes_and_hours_begin_on_the_clock(self) -> None:
         async with self.opened() as store:
             for at in (59.999999, 60, 3599.999999, 3600):
                 await finish_run(store, await start(store), Done(), now=later(at))
@@ -247,7 +247,7 @@ class TallyContract(Contract):
                 (later(at), queue, task) for at, queue, task in order
             ]
 
-    async def test_spans_that_began_before_since_are_left_out(self) -> None:
+    async def test_tallies_leave_out_spans_that_began_before_since(self) -> None:
         async with self.opened() as store:
             for at in (30, 90):
                 await finish_run(store, await start(store), Done(), now=later(at))
@@ -256,7 +256,7 @@ class TallyContract(Contract):
                 assert [tally.at for tally in found] == [later(at) for at in begins]
 
     @pytest.mark.parametrize("span", ["minute", "hour"])
-    async def test_a_span_is_kept_at_least_as_long_as_promised(self, span: Span) -> None:
+    async def test_tallies_of_minutes_and_hours_are_kept_for_their_retention(self, span: Span) -> None:
         async with self.opened() as store:
             await finish_run(store, await start(store), Done(), now=NOW)
             await finish_run(store, await start(store), Done(), now=NOW + RETENTION[span])
@@ -284,7 +284,7 @@ class TallyContract(Contract):
             tally.sums.add(tally.sums)
             assert await endings_counted(store) == {"completed": 1}
 
-    async def test_a_batch_counts_every_run_of_it(self) -> None:
+    async def test_every_run_of_a_batch_is_counted(self) -> None:
         async with self.opened() as store:
             jobs = [await start(store) for _ in range(6)]
             run_ends: list[RunEnd] = [Done(), Done(), Done(), Discard(), Released(), Retry(1)]

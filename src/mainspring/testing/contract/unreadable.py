@@ -61,7 +61,7 @@ class UnreadableContract(Contract):
             for job in found.jobs:
                 assert await finish_run(store, job, Done()) == {job.id}
 
-    async def test_claims_get_past_many_unreadable_jobs(self) -> None:
+    async def test_many_unreadable_jobs_do_not_stop_claims(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job(priority=9 - n) for n in range(10)))
             for job_id in ids[:9]:
@@ -77,7 +77,7 @@ class UnreadableContract(Contract):
             assert [one for _ in range(2) for one in await claim_ids(store)] == [other]
             assert (await read_job(store, broken)).state is State.PAUSED
 
-    async def test_an_unreadable_probe_leaves_its_turn_to_another_job(self) -> None:
+    async def test_an_unreadable_probe_is_replaced_by_another_job(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
             broken, other = await put(store, new_job(priority=1), new_job())

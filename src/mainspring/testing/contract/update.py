@@ -58,7 +58,7 @@ class UpdateContract(Contract):
     # the values
 
     @pytest.mark.parametrize("action", [Action.UPDATE, Action.RETRY])
-    async def test_each_job_gets_its_own_values_where_they_are_given_by_id(self, action: Action) -> None:
+    async def test_a_change_with_updates_by_id_gives_each_job_its_own_values(self, action: Action) -> None:
         async with self.opened() as store:
             state = State.PENDING if action is Action.UPDATE else State.DEAD
             done = await job_in_state(store, State.COMPLETED, queue="q")
@@ -80,7 +80,7 @@ class UpdateContract(Contract):
             assert await all_jobs(store) == [replace(before, **{name: VALUES[name]}), bystander]
 
     @pytest.mark.parametrize("name", ["expires_at", "timeout", "max_retries"])
-    async def test_an_update_can_take_a_value_away(self, name: str) -> None:
+    async def test_an_update_can_remove_a_value(self, name: str) -> None:
         async with self.opened() as store:
             before = await job_in_state(store, State.PENDING, **FULL)
             await update(store, before, **{name: None})
@@ -132,14 +132,14 @@ class UpdateContract(Contract):
 
     # effects of new values
 
-    async def test_a_new_priority_is_a_new_place_in_the_order(self) -> None:
+    async def test_an_update_of_priority_changes_the_claim_order(self) -> None:
         async with self.opened() as store:
             jobs = [await job_in_state(store, State.PENDING) for _ in range(3)]
             await update(store, jobs[2], priority=9)
             await update(store, jobs[0], priority=-9)
             assert await claim_ids(store) == [jobs[2].id, jobs[1].id, jobs[0].id]
 
-    async def test_a_new_run_at_is_when_the_job_is_due(self) -> None:
+    async def test_an_update_of_run_at_changes_when_the_job_is_due(self) -> None:
         async with self.opened() as store:
             sooner, later_on = [await job_in_state(store, State.PENDING, run_at=later(5)) for _ in range(2)]
             await update(store, sooner, run_at=later(1))
@@ -149,7 +149,7 @@ class UpdateContract(Contract):
             assert ([job.id for job in first.jobs], first.next_at) == ([sooner.id], later(9))
             assert await claim_ids(store, now=later(9)) == [later_on.id]
 
-    async def test_a_new_queue_is_where_the_job_is_claimed_and_counted(self) -> None:
+    async def test_an_update_of_queue_changes_where_the_job_is_claimed_and_counted(self) -> None:
         async with self.opened() as store:
             job = await job_in_state(store, State.PENDING)
             await update(store, job, queue="other")
@@ -157,7 +157,7 @@ class UpdateContract(Contract):
             assert await claim_ids(store, queues=["default"]) == []
             assert await claim_ids(store, queues=["other"]) == [job.id]
 
-    async def test_a_new_expires_at_is_when_the_job_ends(self) -> None:
+    async def test_an_update_of_expires_at_changes_when_the_job_expires(self) -> None:
         async with self.opened() as store:
             kept, ended = [await job_in_state(store, State.PENDING, expires_at=later(5)) for _ in range(2)]
             await update(store, kept, expires_at=None)
@@ -166,13 +166,13 @@ class UpdateContract(Contract):
             assert (await claim(store, tasks=[], now=later(3))).expired == [ended.id]
             assert await claim_ids(store, now=later(50)) == [kept.id]
 
-    async def test_new_tags_find_the_job_and_the_old_ones_do_not(self) -> None:
+    async def test_an_update_of_tags_changes_which_tags_find_the_job(self) -> None:
         async with self.opened() as store:
             job = await job_in_state(store, State.PENDING, tags=("old", "both"))
             await update(store, job, tags=("both", "new"))
             assert [await tagged(store, tag) for tag in ("old", "both", "new")] == [[], [job.id], [job.id]]
 
-    async def test_a_new_payload_is_what_the_worker_gets(self) -> None:
+    async def test_an_update_of_payload_changes_what_the_worker_gets(self) -> None:
         async with self.opened() as store:
             job = await job_in_state(store, State.PAUSED)
             await update(store, job, payload='"new"', max_retries=9)
@@ -183,7 +183,7 @@ class UpdateContract(Contract):
     # retries with new values
 
     @pytest.mark.parametrize("state", [State.DEAD, State.CANCELLED, State.EXPIRED])
-    async def test_a_retry_may_give_the_job_new_values(self, state: State) -> None:
+    async def test_a_retry_with_an_update_gives_the_job_new_values(self, state: State) -> None:
         async with self.opened() as store:
             before = await job_in_state(store, state, tags=("old",))
             given = Update(payload='"mended"', queue="other", priority=3, tags=("new",))
@@ -193,7 +193,7 @@ class UpdateContract(Contract):
             assert (again.payload, again.queue, again.priority) == ('"mended"', "other", 3)
             assert (again.run_at, again.attempt, again.created_at) == (later(1), 1, before.created_at)
 
-    async def test_a_retry_is_due_and_expires_when_its_values_say_so(self) -> None:
+    async def test_a_retry_with_an_update_sets_run_at_and_expires_at(self) -> None:
         async with self.opened() as store:
             job = await job_in_state(store, State.DEAD)
             given = Update(run_at=later(5), expires_at=later(8))
@@ -201,7 +201,7 @@ class UpdateContract(Contract):
             after = await read_job(store, job.id)
             assert (after.run_at, after.expires_at) == (later(5), later(8))
 
-    async def test_a_refused_retry_writes_no_values(self) -> None:
+    async def test_a_refused_retry_does_not_write_its_update(self) -> None:
         async with self.opened() as store:
             before = await job_in_state(store, State.DEAD, unique_key="key")
             (holder,) = await put(store, new_job(unique_key="key"))
@@ -210,7 +210,7 @@ class UpdateContract(Contract):
             assert await read_job(store, before.id) == before
 
     @pytest.mark.parametrize("action", [Action.CANCEL, Action.PAUSE])
-    async def test_other_actions_write_no_values(self, action: Action) -> None:
+    async def test_cancel_and_pause_ignore_an_update(self, action: Action) -> None:
         async with self.opened() as store:
             before = await job_in_state(store, State.PENDING)
             await act(store, action, before.id, update=Update(payload='"new"'))
@@ -230,14 +230,14 @@ class UpdateContract(Contract):
             assert [job_id for page in pages for job_id in (*page.done, *page.refused)] == [job.id for job in jobs]
             assert len(pages) == 5 // limit + 1
 
-    async def test_next_is_the_last_job_considered_even_if_it_was_refused(self) -> None:
+    async def test_next_of_a_change_is_the_last_job_considered_even_if_refused(self) -> None:
         async with self.opened() as store:
             first = await job_in_state(store, State.PENDING)
             second = await job_in_state(store, State.COMPLETED)
             page = await store.change(Action.CANCEL, Filter(), now=NOW, limit=2)
             assert page == Changed([first.id], {second.id: Refusal(State.COMPLETED)}, next=second.id)
 
-    async def test_pages_continue_even_if_the_action_takes_jobs_out_of_the_filter(self) -> None:
+    async def test_pages_of_a_change_continue_if_changed_jobs_leave_the_filter(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job() for _ in range(5)))
             which, after, pages = Filter(states=("pending",)), None, []
@@ -253,7 +253,7 @@ class UpdateContract(Contract):
             page = await store.change(Action.PAUSE, Filter(tags=("x",)), now=NOW, limit=9, after=ids[1])
             assert page == Changed(ids[2:], {})
 
-    async def test_an_update_of_many_reaches_all_that_match(self) -> None:
+    async def test_an_update_by_filter_changes_all_matching_jobs(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job(queue="ab"[n % 2]) for n in range(6)))
             given = Update(queue="c")
@@ -261,7 +261,7 @@ class UpdateContract(Contract):
             assert changed.done == ids[::2]
             assert [job.queue for job in await all_jobs(store)] == ["c", "b"] * 3
 
-    async def test_a_dead_job_keeps_its_failure_when_it_is_retried_with_other_values(self) -> None:
+    async def test_a_dead_job_keeps_its_failure_when_it_is_retried_with_an_update(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             await finish_run(store, job, Discard("böse"))

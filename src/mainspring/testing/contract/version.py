@@ -69,13 +69,13 @@ class VersionContract(Contract):
             assert fingerprints == {job.id: job.fingerprint for job in jobs}
 
     @pytest.mark.parametrize("ended", [Done('"x"'), Done(), Retry(5), Snooze(5), Discard()], ids=repr)
-    async def test_a_fingerprint_outlives_every_run(self, ended: Any) -> None:
+    async def test_a_fingerprint_is_kept_after_every_ending(self, ended: Any) -> None:
         async with self.opened() as store:
             job = await start(store, fingerprint=FINGERPRINT)
             await finish_run(store, job, ended)
             assert (await read_job(store, job.id)).fingerprint == FINGERPRINT
 
-    async def test_a_job_that_an_outcome_enqueues_has_its_fingerprint(self) -> None:
+    async def test_a_follow_up_job_keeps_its_fingerprint(self) -> None:
         async with self.opened() as store:
             job, after = await start(store), new_job(fingerprint=FINGERPRINT)
             await finish_run(store, job, Done(), then=(after,))
@@ -130,7 +130,7 @@ class VersionContract(Contract):
 
     # the start of the wait
 
-    async def test_a_job_with_an_undecodable_payload_waits_without_losing_an_attempt(self) -> None:
+    async def test_a_postponed_job_waits_without_losing_an_attempt(self) -> None:
         async with self.opened() as store:
             job = await postponed_job(store)
             assert (job.state, job.attempt, job.runs) == (State.PENDING, 0, 1)
@@ -140,7 +140,7 @@ class VersionContract(Contract):
             (run,) = await store.executions(job.id)
             assert (run.ending, run.failure) == ("released", job.failure)
 
-    async def test_the_start_of_a_wait_is_kept_by_the_next_run(self) -> None:
+    async def test_the_start_of_a_postponement_is_kept_by_the_next_run(self) -> None:
         async with self.opened() as store:
             job = await postponed_job(store)
             again = await claim_job(store, job.id, now=later(30))
@@ -151,7 +151,7 @@ class VersionContract(Contract):
             assert failure is not None
             assert failure.since == NOW
 
-    async def test_a_retry_starts_the_wait_again(self) -> None:
+    async def test_a_retry_clears_the_start_of_a_postponement(self) -> None:
         async with self.opened() as store:
             job = await postponed_job(store)
             await act(store, Action.CANCEL, job.id)
@@ -160,7 +160,7 @@ class VersionContract(Contract):
             assert failure is not None
             assert (failure.type, failure.since) == ("VersionSkew", None)
 
-    async def test_a_new_payload_starts_the_wait_again(self) -> None:
+    async def test_an_update_of_payload_clears_the_start_of_a_postponement(self) -> None:
         async with self.opened() as store:
             job = await postponed_job(store)
             await act(store, Action.UPDATE, job.id, update=Update(payload='{"a":1}'))
@@ -168,7 +168,7 @@ class VersionContract(Contract):
             assert failure is not None
             assert failure.since is None
 
-    async def test_a_replaced_payload_starts_the_wait_again(self) -> None:
+    async def test_a_replaced_payload_clears_the_start_of_a_postponement(self) -> None:
         async with self.opened() as store:
             job = await postponed_job(store, unique_key="key")
             await put(store, new_job(unique_key="key", on_conflict="replace"))
@@ -176,7 +176,7 @@ class VersionContract(Contract):
             assert failure is not None
             assert failure.since is None
 
-    async def test_other_changes_leave_the_wait_as_it_is(self) -> None:
+    async def test_changes_of_other_values_keep_the_start_of_a_postponement(self) -> None:
         async with self.opened() as store:
             job = await postponed_job(store)
             await act(store, Action.UPDATE, job.id, update=Update(priority=3))

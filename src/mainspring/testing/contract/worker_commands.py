@@ -65,7 +65,7 @@ class WorkerCommandsContract(Contract):
             ]
 
     @pytest.mark.parametrize(("named", "reached"), [(None, ["ada", "bob"]), ((), [])], ids=["all", "none"])
-    async def test_worker_commands_reach_all_with_none_and_no_worker_with_an_empty_list(
+    async def test_order_with_none_reaches_all_workers_and_with_an_empty_list_no_worker(
         self, named: Collection[str] | None, reached: list[str]
     ) -> None:
         async with self.opened() as store:
@@ -106,7 +106,7 @@ class WorkerCommandsContract(Contract):
             assert row.orders == WorkerCommands(concurrency=3, drained=True, stopped=True)
             assert (await beat(store)).orders == row.orders
 
-    async def test_seen_limits_new_commands_to_workers_with_those_commands(self) -> None:
+    async def test_order_with_seen_reaches_only_workers_with_those_commands(self) -> None:
         async with self.opened() as store:
             for name in ("ada", "bob"):
                 await beat(store, name)

@@ -37,7 +37,7 @@ def test_counters_do_not_decrease_when_a_process_ends(events: list[tuple[str, in
         last = now
 
 
-def test_labels_beyond_the_limit_are_counted_together() -> None:
+def test_counter_labels_beyond_the_limit_are_counted_together() -> None:
     meter = Counters()
     for n in range(MAX_LABEL_SETS + 50):
         meter.count("calls", f"v{n}", "e")
@@ -50,7 +50,7 @@ def test_labels_beyond_the_limit_are_counted_together() -> None:
     assert counts.totals["calls"][other] == 50
 
 
-def test_two_threads_lose_no_count() -> None:
+def test_counters_lose_no_count_of_concurrent_threads() -> None:
     meter = Counters()
 
     def work() -> None:

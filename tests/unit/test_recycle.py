@@ -26,11 +26,11 @@ def test_too_much_memory_is_a_recycle_reason() -> None:
     assert wear.reason() == f"uses {-(-resident_bytes() // MB)} MB, more than 1 MB"
 
 
-def test_a_process_that_has_run_nothing_stays_however_large_it_is() -> None:
+def test_a_process_without_runs_has_no_recycle_reason() -> None:
     assert RecyclePolicy(VirtualClock(), memory=MB).reason() is None
 
 
-def test_memory_is_polled_once_a_second() -> None:
+def test_memory_for_recycling_is_measured_once_a_second() -> None:
     clock = VirtualClock()
     wear = RecyclePolicy(clock, memory=resident_bytes() + 16 * MB)
     wear.jobs = 1
@@ -42,7 +42,7 @@ def test_memory_is_polled_once_a_second() -> None:
     assert held
 
 
-def test_the_memory_is_that_of_this_process() -> None:
+def test_resident_bytes_is_the_memory_of_this_process() -> None:
     before = resident_bytes()
     held = os.urandom(64 * MB)
     assert 56 * MB < resident_bytes() - before < 128 * MB

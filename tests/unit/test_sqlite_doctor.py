@@ -1,4 +1,4 @@
-"""What a SQLite file tells about itself."""
+"""diagnose() of a SQLite store: its release, modes and sizes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainspring.stores.sqlite.doctor import journal, log, release, space, synchr
 
 
 @pytest.mark.parametrize("version", [(3, 7, 0), (3, 40, 1), (3, 44, 5), (3, 45, 0), (3, 50, 6), (3, 51, 2)])
-def test_a_release_with_the_wal_reset_bug_is_warned_of(version):
+def test_diagnose_warns_of_a_sqlite_release_with_the_wal_reset_bug(version):
     found = release(version)
     assert found.verdict == "warn"
     assert "WAL-reset bug" in found.text
@@ -20,7 +20,7 @@ def test_a_release_with_the_wal_reset_bug_is_warned_of(version):
 
 
 @pytest.mark.parametrize("version", [(3, 6, 23), (3, 44, 6), (3, 50, 7), (3, 50, 8), (3, 51, 3), (3, 52, 0), (4, 0, 0)])
-def test_a_release_without_it_is_not(version):
+def test_diagnose_accepts_a_sqlite_release_without_the_wal_reset_bug(version):
     assert release(version) == Finding("SQLite", "ok", ".".join(map(str, version)))
 
 
@@ -38,13 +38,13 @@ def test_a_release_without_it_is_not(version):
         (space(99 << 20), "bad"),
     ],
 )
-def test_modes_sizes_and_room_have_their_bounds(found, verdict):
+def test_diagnose_verdicts_depend_on_journal_mode_synchronous_log_size_and_free_space(found, verdict):
     assert found.verdict == verdict
     assert bool(found.remedy) == (verdict != "ok")
 
 
 @pytest.mark.parametrize(("durability", "level"), [("full", "FULL"), ("relaxed", "NORMAL")])
-async def test_a_file_tells_its_modes_and_sizes(tmp_path: Path, durability, level):
+async def test_diagnose_reports_modes_and_sizes_of_a_sqlite_file(tmp_path: Path, durability, level):
     store = open_store(f"sqlite:///{tmp_path}/jobs.db", durability=durability)
     await store.open()
     found = {finding.about: finding for finding in await store.diagnose()}
@@ -56,7 +56,7 @@ async def test_a_file_tells_its_modes_and_sizes(tmp_path: Path, durability, leve
     assert found["disk"].text.endswith(" free")
 
 
-async def test_the_length_of_the_log_is_that_of_the_file(tmp_path: Path):
+async def test_diagnose_reports_the_size_of_the_wal_file(tmp_path: Path):
     store = open_store(f"sqlite:///{tmp_path}/jobs.db")
     await store.open()
     await store.pause_queue("mail", True)
@@ -72,10 +72,10 @@ async def test_the_length_of_the_log_is_that_of_the_file(tmp_path: Path):
     [(0, "0 B"), (999, "999 B"), (4096, "4.0 KB"), (120 << 10, "120 KB"), (1 << 20, "1.0 MB"), (78 << 30, "78 GB"),
      (5 << 50, "5120 TB")],
 )  # fmt: skip
-def test_sizes_are_short(count, text):
+def test_format_size_is_short(count, text):
     assert format_size(count) == text
 
 
-def test_the_worst_of_nothing_is_well():
+def test_worst_verdict_of_no_findings_is_ok():
     assert worst_verdict([]) == "ok"
     assert worst_verdict([Finding("a", "warn", ""), Finding("b", "bad", ""), Finding("c", "ok", "")]) == "bad"

@@ -1,4 +1,4 @@
-"""The supervisor's restarts, kills and giving up: real processes, but the waits take no time."""
+"""The supervisor: restarts, kills and giving up, with real processes and shortened waits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mainspring.clock import SystemClock, Timer
 from mainspring.supervisor.command_line import CommandLine
 from mainspring.supervisor.supervisor import RESTART_BACKOFF, STEADY_SECONDS, SupervisedProcess, Supervisor
 
-# Says that it takes jobs, as a worker does.
+# up() reports that the process is ready, as a worker does.
 UP = """
 import os, signal, sys
 number, line = os.environ["MAINSPRING_SUPERVISED"].split(":")
@@ -28,7 +28,7 @@ up = lambda: os.write(int(line), b'{"up":true}\\n')
 
 
 class Hasty(SystemClock):
-    """Time that passes `speed` times as fast; each process seems to have lived for `age` seconds."""
+    """A clock that is `speed` times as fast; each process appears to be `age` seconds old."""
 
     def __init__(self, age: float = 0.0, speed: float = 1000.0) -> None:
         self._age = age
@@ -44,7 +44,7 @@ class Hasty(SystemClock):
 
 
 class Ear(logging.Handler):
-    """What the supervisor says; acts when a text has been heard so many times."""
+    """Records the supervisor's log lines; acts when a text has been logged a number of times."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ def waits(ear: Ear) -> list[float]:
     return [float(wait) for line in ear.lines for wait in re.findall(r"starts in (\S+) s", line)]
 
 
-async def test_a_process_that_dies_again_and_again_is_started_later_each_time(ear: Ear) -> None:
+async def test_restarts_of_a_failing_process_back_off(ear: Ear) -> None:
     one = supervisor("os._exit(3)")
     ear.on("starts in", 9, one.stop)
     await one.run()
@@ -95,7 +95,7 @@ async def test_a_process_that_dies_again_and_again_is_started_later_each_time(ea
     assert re.fullmatch(r"process 1 \(pid \d+\) ended: exit code 3; the next one starts in 0\.\d+ s", ear.lines[1])
 
 
-async def test_a_process_that_lived_for_a_while_is_forgiven(ear: Ear) -> None:
+async def test_restart_backoff_is_reset_after_a_steady_run(ear: Ear) -> None:
     one = supervisor("os._exit(3)", age=STEADY_SECONDS)
     ear.on("starts in", 4, one.stop)
     await one.run()
@@ -109,7 +109,7 @@ async def test_the_signal_that_killed_a_process_is_named(ear: Ear) -> None:
     assert ear.heard("ended: killed by SIGSEGV; the next one")
 
 
-async def test_only_a_process_that_worked_can_give_way_without_a_wait(ear: Ear) -> None:
+async def test_a_process_that_never_came_up_is_not_recycled_without_backoff(ear: Ear) -> None:
     one = supervisor("os._exit(75)")
     ear.on("starts in", 2, one.stop)
     await one.run()
@@ -124,7 +124,7 @@ async def test_the_supervisor_gives_up_when_every_process_fails_at_its_start(ear
     assert both.failure_code == code
 
 
-async def test_one_process_that_works_is_enough_to_go_on(ear: Ear) -> None:
+async def test_the_supervisor_goes_on_while_one_process_works(ear: Ear) -> None:
     both = supervisor("number == '1' and os._exit(1); up(); signal.pause()", count=2)
     ear.on("starts in", 3, both.stop)
     await both.run()
@@ -132,14 +132,14 @@ async def test_one_process_that_works_is_enough_to_go_on(ear: Ear) -> None:
     assert len(waits(ear)) >= 3
 
 
-async def test_a_process_that_worked_once_is_started_again_whatever_it_dies_of(ear: Ear) -> None:
+async def test_a_process_that_came_up_once_is_restarted_after_any_exit(ear: Ear) -> None:
     one = supervisor("up(); os._exit(1)")
     ear.on("starts in", 3, one.stop)
     await one.run()
     assert one.failure_code == 0
 
 
-async def test_a_program_that_cannot_be_started_is_tried_again(ear: Ear) -> None:
+async def test_a_program_that_cannot_be_started_is_retried(ear: Ear) -> None:
     one = Supervisor(CommandLine(["/no/such/program"], os.getcwd(), {}), 1, grace=30, clock=Hasty())
     ear.on("starts in", 2, one.stop)
     await one.run()
@@ -149,7 +149,7 @@ async def test_a_program_that_cannot_be_started_is_tried_again(ear: Ear) -> None
 DEAF = "[signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGINT)]; up();"
 
 
-async def test_a_third_signal_kills(ear: Ear) -> None:
+async def test_a_third_stop_kills_the_process(ear: Ear) -> None:
     one = supervisor(f"{DEAF} signal.pause()", speed=0.001)
     ear.on("take jobs", 1, lambda: [one.stop() for _ in range(3)])
     await one.run()
@@ -165,14 +165,14 @@ async def test_a_process_that_does_not_end_in_time_is_killed(ear: Ear, stops: in
     assert ear.lines[-1].endswith("ended: killed by SIGKILL")
 
 
-async def test_a_process_that_says_it_recycles_and_does_not_end_is_killed(ear: Ear) -> None:
+async def test_a_recycling_process_that_does_not_end_is_killed(ear: Ear) -> None:
     one = supervisor('up(); os.write(int(line), b\'{"recycling":"stuck"}\\n\'); signal.pause()')
     ear.on("ended: killed by SIGKILL", 1, one.stop)
     await one.run()
     assert ear.heard("does not end: killing it")
 
 
-async def test_a_kill_takes_along_what_the_process_has_started(ear: Ear, tmp_path: Path) -> None:
+async def test_a_kill_also_kills_the_children_of_the_process(ear: Ear, tmp_path: Path) -> None:
     path = tmp_path / "fifo"
     os.mkfifo(path)
     held = f"os.dup2(os.open({str(path)!r}, os.O_WRONLY), 1); os.fork() or os.execlp('sleep', 'sleep', '60');"
@@ -185,7 +185,7 @@ async def test_a_kill_takes_along_what_the_process_has_started(ear: Ear, tmp_pat
     os.close(reader)
 
 
-async def test_a_stop_while_a_process_is_made_ends_it(ear: Ear) -> None:
+async def test_a_stop_during_the_start_of_a_process_ends_it(ear: Ear) -> None:
     one, loop = supervisor("up(); signal.pause()"), asyncio.get_running_loop()
     loop.call_soon(loop.call_soon, one.stop)
     await one.run()
@@ -193,14 +193,14 @@ async def test_a_stop_while_a_process_is_made_ends_it(ear: Ear) -> None:
     assert not ear.heard("starts in")
 
 
-async def test_a_stop_does_not_wait_for_a_process_that_waits_to_be_started(ear: Ear) -> None:
+async def test_a_stop_does_not_wait_for_a_pending_restart(ear: Ear) -> None:
     one = supervisor("up(); os._exit(3)", speed=0.001)
     ear.on("starts in", 1, one.stop)
     await one.run()
     assert len(ear.heard("started")) == 1
 
 
-async def test_a_reload_while_a_process_is_made_replaces_it(ear: Ear) -> None:
+async def test_a_reload_during_the_start_of_a_process_replaces_it(ear: Ear) -> None:
     one = supervisor("up(); signal.pause()")
     ear.on("take jobs", 1, one.stop)
     loop = asyncio.get_running_loop()
@@ -211,7 +211,7 @@ async def test_a_reload_while_a_process_is_made_replaces_it(ear: Ear) -> None:
 
 
 class SlowToReturn(Supervisor):
-    """Its start returns when the process has come up; meanwhile it is asked to replace the first one."""
+    """A supervisor whose start returns after the process is up; a reload is requested before that."""
 
     fifo: Path
 
@@ -223,9 +223,7 @@ class SlowToReturn(Supervisor):
         return process
 
 
-async def test_a_process_that_is_up_before_its_start_has_returned_is_replaced_all_the_same(
-    ear: Ear, tmp_path: Path
-) -> None:
+async def test_a_reload_replaces_a_process_that_is_up_before_its_start_has_returned(ear: Ear, tmp_path: Path) -> None:
     path = tmp_path / "fifo"
     os.mkfifo(path)
     code = f"up(); open({str(path)!r}, 'w').close(); signal.pause()"
@@ -237,7 +235,7 @@ async def test_a_process_that_is_up_before_its_start_has_returned_is_replaced_al
     assert not ear.heard("did not come up")
 
 
-async def test_a_reload_does_not_wait_for_a_process_that_waits_to_be_started(ear: Ear) -> None:
+async def test_a_reload_does_not_wait_for_a_pending_restart(ear: Ear) -> None:
     one = supervisor("up(); os._exit(3)", speed=0.001)
     ear.on("starts in", 1, one.reload)
     ear.on("started", 2, one.stop)
@@ -245,7 +243,7 @@ async def test_a_reload_does_not_wait_for_a_process_that_waits_to_be_started(ear
     assert len(ear.heard("started")) == 2
 
 
-async def test_a_reload_that_is_asked_for_during_a_reload_is_another_one(ear: Ear) -> None:
+async def test_a_reload_during_a_reload_starts_another_reload(ear: Ear) -> None:
     one = supervisor("up(); signal.pause()")
     ear.on("take jobs", 1, one.reload)
     ear.on("the next one starts", 1, one.reload)

@@ -1,4 +1,4 @@
-"""Paged bulk changes and their previews, and what follows from a job's record."""
+"""Paged bulk changes and their previews, and values derived from a job's record."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def fill(app: Mainspring, count: int) -> list[str]:
     return [handle.id for handle in await app.enqueue_many(task.job(n) for n in range(count))]
 
 
-# parts
+# bulk pages
 
 
 @pytest.mark.parametrize("act", ["pause", "cancel", "delete"])
@@ -80,7 +80,7 @@ async def test_a_bulk_limit_below_one_is_refused(app: Mainspring, limit: Any) ->
         await app.jobs.pause(Filter(), limit=limit)
 
 
-async def test_a_preview_says_what_would_be_done_and_does_nothing(app: Mainspring) -> None:
+async def test_preview_returns_the_jobs_of_an_action_and_changes_nothing(app: Mainspring) -> None:
     first, second = await fill(app, 2)
     await app.jobs.pause(first)
     seen = await app.jobs.preview(Action.RETRY, Filter())
@@ -92,14 +92,14 @@ async def test_a_preview_says_what_would_be_done_and_does_nothing(app: Mainsprin
     assert [job.state for job in await app.jobs.list(newest=False)] == [State.PAUSED, State.PENDING]
 
 
-async def test_a_preview_meets_a_job_past_its_time_as_expired(app: Mainspring, clock: VirtualClock) -> None:
+async def test_preview_treats_a_job_past_its_expires_at_as_expired(app: Mainspring, clock: VirtualClock) -> None:
     id = (await app.task(work).using(expires=5).enqueue()).id
     clock.advance(seconds=6)
     assert (await app.jobs.preview(Action.RETRY, Filter())).done == [id]
     assert (await app.jobs.retry(Filter())).done == [id]
 
 
-def test_an_action_by_filter_means_states_it_is_allowed_in() -> None:
+def test_every_action_has_default_states_for_a_filter() -> None:
     assert set(DEFAULT_STATES) == set(Action)
     assert DEFAULT_STATES[Action.RETRY] == ("dead",)
 
@@ -107,30 +107,30 @@ def test_an_action_by_filter_means_states_it_is_allowed_in() -> None:
 # one job
 
 
-async def test_waiting_for_a_job_ends_with_it(app: Mainspring) -> None:
+async def test_jobs_wait_returns_when_the_job_has_ended(app: Mainspring) -> None:
     (id,) = await fill(app, 1)
     await app.drain()
     assert (await app.jobs.wait(id, 30)).state is State.COMPLETED
 
 
-async def test_waiting_for_a_job_ends_with_the_timeout(app: Mainspring) -> None:
+async def test_jobs_wait_returns_the_job_at_its_timeout(app: Mainspring) -> None:
     (id,) = await fill(app, 1)
     assert (await app.jobs.wait(id, 0)).state is State.PENDING
 
 
-async def test_waiting_for_a_job_that_is_not_there_says_so(app: Mainspring) -> None:
+async def test_jobs_wait_for_an_unknown_job_raises_job_not_found(app: Mainspring) -> None:
     with pytest.raises(JobNotFound):
         await app.jobs.wait("nope", 1)
 
 
-async def test_every_state_is_counted(app: Mainspring) -> None:
+async def test_jobs_counts_has_every_shown_state(app: Mainspring) -> None:
     await fill(app, 2)
     counts = await app.jobs.counts()
     assert tuple(counts) == SHOWN
     assert (counts["pending"], counts["dead"]) == (2, 0)
 
 
-async def test_the_runs_of_one_job_have_figures(app: Mainspring) -> None:
+async def test_executions_stats_counts_the_runs_of_a_job(app: Mainspring) -> None:
     @app.task(max_retries=1, name="once")
     async def flaky(fails: list[int]) -> None:
         if len(await app.executions.list(job_id=id)) == 0:
@@ -145,30 +145,30 @@ async def test_the_runs_of_one_job_have_figures(app: Mainspring) -> None:
     assert figures.last_at == (await app.jobs.get(id)).finished_at
 
 
-# by name, with options
+# app.job with options
 
 
-async def test_a_job_by_name_takes_the_options_of_using(app: Mainspring) -> None:
+async def test_app_job_accepts_the_options_of_using(app: Mainspring) -> None:
     app.task(work)
     job = app.job("work", {"a": 1}, queue="low", delay=60, unique_key="k")
     assert (job.queue, job.payload, job.unique_key) == ("low", '{"a":1}', "k")
     assert job.run_at == NOW + timedelta(seconds=60)
 
 
-async def test_an_app_without_tasks_takes_the_same_options(app: Mainspring) -> None:
+async def test_app_job_of_an_unknown_task_accepts_the_options_of_using(app: Mainspring) -> None:
     job = app.job("far", {"a": 1}, priority=3, tags=["x"], timeout=None)
     assert (job.task, job.payload, job.priority, job.tags, job.timeout) == ("far", '{"a":1}', 3, ("x",), None)
 
 
 @pytest.mark.parametrize("registered", [True, False])
-async def test_a_bad_option_is_named(app: Mainspring, registered: bool) -> None:
+async def test_app_job_refuses_a_bad_option_by_name(app: Mainspring, registered: bool) -> None:
     if registered:
         app.task(work)
     with pytest.raises(BadInput, match="option priority of task 'work'"):
         app.job("work", {}, priority=10**6)
 
 
-# what follows from a record
+# values derived from a record
 
 
 def a_job(state: State = State.PENDING, **fields: Any) -> Job:
@@ -201,7 +201,7 @@ HOUR = timedelta(hours=1)
         (a_job(expires_at=NOW), "retry delete"),
     ],
 )
-def test_a_job_knows_what_can_be_done_to_it(job: Job, actions: str) -> None:
+def test_job_actions_lists_actions_that_have_an_effect(job: Job, actions: str) -> None:
     assert " ".join(job.actions(NOW)) == actions
 
 
@@ -219,5 +219,5 @@ def test_a_job_knows_what_can_be_done_to_it(job: Job, actions: str) -> None:
         (a_job(State.PAUSED), None),
     ],
 )
-def test_a_job_knows_since_when_it_is_in_its_state(job: Job, since: object) -> None:
+def test_job_state_since_is_when_its_shown_state_began(job: Job, since: object) -> None:
     assert job.state_since(NOW) == since
