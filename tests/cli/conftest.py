@@ -1,4 +1,4 @@
-"""The command as a user has it: in a directory with an app of their own, and as a process."""
+"""The command as a user runs it: in a directory with an app, and as a process."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def work(inside: Callable[..., int]) -> Callable[[], int]:
 
 @pytest.fixture
 def until() -> Callable[[Callable[[], object]], None]:
-    """Asks again until it holds; each question is a whole command, and the process it asks about needs its time too."""
+    """Repeats a check until it holds; a check may be a whole command, and the observed process needs time too."""
 
     def ask(holds: Callable[[], object]) -> None:
         for _ in range(1000):
@@ -160,7 +160,7 @@ def until() -> Callable[[Callable[[], object]], None]:
 
 
 class Process:
-    """The command in a process of its own, never for longer than PATIENCE."""
+    """The command in its own process, never for longer than PATIENCE."""
 
     def __init__(self, args: tuple[str, ...], env: dict[str, str]) -> None:
         self.popen = subprocess.Popen(

@@ -11,7 +11,7 @@ def test_app_and_store_together_are_refused(cli, shop, store):
     assert "give --app or --store, not both" in refused.stderr
 
 
-def test_neither_app_nor_store_names_the_four_ways(cli):
+def test_command_without_an_app_or_a_store_lists_the_four_ways_to_give_one(cli):
     refused = cli("jobs", "list")
     assert refused.exit_code == 2
     for way in ("--app module:attribute", "--store URL", "$MAINSPRING_APP", "$MAINSPRING_STORE"):
@@ -34,13 +34,13 @@ def test_a_given_store_beats_an_app_in_the_environment(cli, here, monkeypatch):
     assert cli("queues", "list", "--store", "sqlite:///other.db").exit_code == 0
 
 
-def test_missing_module_says_where_it_looked(cli, here):
+def test_missing_module_error_names_the_searched_directory(cli, here):
     refused = cli("jobs", "list", "--app", "zzz:app")
     assert refused.exit_code == 1
     assert refused.stderr.startswith(f"error: there is no module 'zzz' in {here}; run this in the directory")
 
 
-def test_missing_module_with_a_similar_neighbour_is_suggested(cli, shop):
+def test_missing_module_error_suggests_a_similar_module(cli, shop):
     assert "did you mean 'shop'?" in cli("jobs", "list", "--app", "shpo:app").stderr
 
 
@@ -49,7 +49,7 @@ def test_app_error_names_the_environment_variable(cli, monkeypatch):
     assert "(from $MAINSPRING_APP)" in cli("jobs", "list").stderr
 
 
-def test_missing_submodule_of_a_present_module(cli, shop):
+def test_missing_submodule_error_names_the_submodule(cli, shop):
     assert "there is no module 'shop.tasks'" in cli("jobs", "list", "--app", "shop.tasks:app").stderr
 
 
@@ -86,7 +86,7 @@ def test_attribute_that_is_no_app_is_an_error(cli, shop):
     assert refused.stderr == "error: shop:add is a Task, not a Mainspring; did you mean shop:app?\n"
 
 
-def test_module_without_any_app_says_so(cli, here):
+def test_module_without_an_app_is_an_error(cli, here):
     here.joinpath("bare.py").write_text("app = 1\n")
     assert "bare:app is a int, not a Mainspring; it has no Mainspring at all" in (
         cli("jobs", "list", "--app", "bare:app").stderr
@@ -109,7 +109,7 @@ def test_error_inside_the_module_shows_the_line_that_raised_it(cli, here):
     assert refused.stderr.endswith("error: importing 'broken' raised ZeroDivisionError: division by zero\n")
 
 
-def test_a_bad_setting_of_an_app_is_one_line_without_our_own_frames(cli, here, monkeypatch):
+def test_invalid_setting_of_an_app_is_reported_without_library_frames(cli, here, monkeypatch):
     here.joinpath("shop.py").write_text('from mainspring import Mainspring\n\napp = Mainspring("memory://")\n')
     monkeypatch.setenv("MAINSPRING_BEAT", "fast")
     refused = cli("jobs", "list", "--app", "shop:app")
@@ -118,14 +118,14 @@ def test_a_bad_setting_of_an_app_is_one_line_without_our_own_frames(cli, here, m
     assert "config.py" not in refused.stderr
 
 
-def test_syntax_error_shows_its_place(cli, here):
+def test_syntax_error_in_the_app_module_shows_its_line(cli, here):
     here.joinpath("broken.py").write_text("x = (\n")
     refused = cli("jobs", "list", "--app", "broken:app")
     assert 'broken.py", line 1' in refused.stderr
     assert "error: importing 'broken' raised SyntaxError: '(' was never closed" in refused.stderr
 
 
-def test_missing_import_inside_the_module_is_not_taken_for_the_module(cli, here):
+def test_missing_import_inside_the_app_module_is_not_reported_as_a_missing_module(cli, here):
     here.joinpath("broken.py").write_text("import not_installed_anywhere\n")
     refused = cli("jobs", "list", "--app", "broken:app")
     assert "importing 'broken' raised ModuleNotFoundError: No module named 'not_installed_anywhere'" in refused.stderr

@@ -60,19 +60,19 @@ def test_unknown_parameter_is_text():
         (["x:="], "x=  sends text".replace("  ", " ")),
     ],
 )
-def test_invalid_word_is_a_usage_error(words, said):
+def test_invalid_argument_is_a_usage_error(words, said):
     with pytest.raises(click.UsageError, match=None) as refused:
         parse_arguments(words, {})
     assert said in refused.value.message
 
 
-def test_args_takes_an_array_or_an_object():
+def test_args_option_takes_an_array_or_an_object():
     assert parse_args_option("[1, 2]") == ([1, 2], {})
     assert parse_args_option('{"a": 1}') == ([], {"a": 1})
 
 
 @pytest.mark.parametrize(("text", "said"), [("5", "write '[5]'"), ("nope", "is not JSON")])
-def test_args_that_are_a_scalar_are_refused(text, said):
+def test_args_option_refuses_a_scalar_and_invalid_json(text, said):
     with pytest.raises(click.UsageError) as refused:
         parse_args_option(text)
     assert said in refused.value.message

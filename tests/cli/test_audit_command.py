@@ -103,7 +103,7 @@ def test_audit_lists_newest_first(cli, shop, enqueued, monkeypatch, me):
     assert table[3].split()[-2:] == ["mail", "paused"]
 
 
-def test_audit_filters(cli, shop, entries, me):
+def test_audit_filters_by_target_action_actor_and_time(cli, shop, entries, me):
     for words in (["queues", "pause", "mail"], ["queues", "pause", "low"], ["queues", "resume", "mail"]):
         cli(*words, "--app", shop)
 

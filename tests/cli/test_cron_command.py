@@ -59,7 +59,7 @@ def test_cron_json(cli):
     }
 
 
-def test_cron_name_determines_h(cli):
+def test_cron_name_option_determines_the_value_of_h_fields(cli):
     said = [cli("cron", "H H * * *", "--name", name, "--count", "1").stdout for name in ("report", "report", "backup")]
     assert said[0].splitlines()[0] == said[1].splitlines()[0] != said[2].splitlines()[0]
     assert "(H for 'report': minute " in said[0]

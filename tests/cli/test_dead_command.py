@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def graves(enqueued, work):
-    """Three dead jobs in two groups; their ids, by what killed them."""
+    """Three dead jobs in two groups; returns their ids."""
     ids = [enqueued("fail", f"why={why}") for why in ("no user 1", "no user 2", "no luck")]
     work()
     return ids
@@ -98,12 +98,12 @@ def test_redrive_with_an_invalid_argument_is_refused(cli, shop, graves):
     assert len(listed(cli, shop, "--ids")) == 3
 
 
-def test_redrive_of_nothing_is_no_error(cli, shop):
+def test_redrive_without_dead_jobs_is_no_error(cli, shop):
     none = cli("dead", "redrive", "--all", "--app", shop)
     assert none.exit_code == 0
     assert "nothing to redrive in sqlite:///jobs.db: no job with state dead" in none.stderr
 
 
 @pytest.mark.parametrize("args", [[], ["x", "--all"], ["x", "--task", "fail"]])
-def test_redrive_needs_exactly_one_choice(cli, shop, args):
+def test_redrive_needs_either_ids_or_a_filter(cli, shop, args):
     assert cli("dead", "redrive", *args, "--app", shop).exit_code == 2

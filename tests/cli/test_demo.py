@@ -85,7 +85,7 @@ def test_demo_seconds_must_be_positive(cli):
 
 @pytest.mark.parametrize("ends", [("--seconds", "1.5"), ()])
 def test_demo_shows_top_in_a_terminal(ends):
-    """It ends after --seconds, or when q is pressed."""
+    """The demo ends after --seconds, or when q is pressed."""
     parent, child = pty.openpty()
     env = os.environ | {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
     args = [sys.executable, "-m", "mainspring.cli", "demo", *ends]
@@ -97,7 +97,7 @@ def test_demo_shows_top_in_a_terminal(ends):
             shown += chunk
             if not pressed and b"[1 running " in shown:
                 pressed = os.write(parent, b"q") == 1
-    except OSError:  # the other end is closed: Linux says so with EIO
+    except OSError:  # Linux raises EIO when the other end is closed
         pass
     finally:
         os.close(parent)
@@ -128,8 +128,8 @@ async def view_of_a_busy_shop() -> TopView:
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (60, 20)])
-def test_top_shows_the_busy_shop_at_every_size(monkeypatch, width, height):
-    monkeypatch.setenv("MAINSPRING_FIRE", "never")  # a tick in between would be one more job
+def test_top_shows_the_demo_at_every_terminal_size(monkeypatch, width, height):
+    monkeypatch.setenv("MAINSPRING_FIRE", "never")  # a tick would add a job
     view = asyncio.run(view_of_a_busy_shop())
 
     def lines() -> list[str]:
@@ -153,7 +153,7 @@ def test_top_shows_the_busy_shop_at_every_size(monkeypatch, width, height):
     assert "count_stock" in "\n".join(lines())
 
 
-def test_feeder_enqueues_every_task():
+def test_demo_feeder_enqueues_every_task():
     async def kinds() -> set[str]:
         app = demo_shop("memory://")
         tally = DemoTally(app)
@@ -168,7 +168,7 @@ def test_feeder_enqueues_every_task():
     assert len(asyncio.run(kinds())) == 7
 
 
-def test_busy_shop_runs_in_dev_and_removes_its_store(process, until, here):
+def test_demo_app_runs_in_dev_and_removes_its_store(process, until, here):
     shop = process("dev", "mainspring.demo.life:app", "--no-reload", "--port", "0", "--log-level", "critical",
                    TMPDIR=str(here), MAINSPRING_STORE="")  # fmt: skip
     address, token = re.search(r"(http://\S+)/#token=(\S+)", shop.line("it signs you in")).groups()

@@ -98,7 +98,7 @@ def test_dev_restarts_for_a_file_that_was_imported_later(developing: Any, folder
 def test_dev_restarts_once_for_a_burst_of_changes(developing: Any, folder: Path) -> None:
     texts = {name: (folder / name).read_text() for name in ("near.py", "chat.py")}
     ends_at, n = time.monotonic() + 4 * POLL_SECONDS, 0
-    while time.monotonic() < ends_at:  # through several looks
+    while time.monotonic() < ends_at:  # during several checks
         n += 1
         for name, text in texts.items():
             (folder / name).write_text(f"{text}\n# {n}\n")
@@ -108,7 +108,7 @@ def test_dev_restarts_once_for_a_burst_of_changes(developing: Any, folder: Path)
     assert len(restarts(developing)) == 1
 
 
-def test_dev_shows_some_lines_of_a_chatty_job_and_every_error(developing: Any, cli: Any) -> None:
+def test_dev_limits_the_log_lines_of_a_job_but_shows_its_error(developing: Any, cli: Any) -> None:
     job = cli("enqueue", "--app", "chat:app", "chatter", "lines=400").stdout.split()[0]
     developing.logged("an error after all")
     summary = developing.logged("more lines from chatter")
@@ -121,14 +121,14 @@ def test_dev_shows_some_lines_of_a_chatty_job_and_every_error(developing: Any, c
     assert len(shown) + hidden == 800
 
 
-def test_dev_shows_a_repeated_line_once(developing: Any, cli: Any) -> None:
+def test_dev_shows_a_repeated_log_line_once(developing: Any, cli: Any) -> None:
     cli("enqueue", "--app", "chat:app", "parrot")
     assert "… 499 more lines from parrot" in developing.logged("more lines from parrot")
     stop(developing)
     assert len([line for line in developing.errors() if "the same again" in line]) == 1
 
 
-def test_dev_shows_every_line_if_asked(process: Any, folder: Path, cli: Any) -> None:
+def test_dev_all_lines_option_shows_every_log_line(process: Any, folder: Path, cli: Any) -> None:
     developing = process("dev", "chat:app", "--port", "0", "--no-auth", "--all-lines", "--no-reload")
     developing.line("running on")
     cli("enqueue", "--app", "chat:app", "chatter", "lines=50")
@@ -137,7 +137,7 @@ def test_dev_shows_every_line_if_asked(process: Any, folder: Path, cli: Any) -> 
     assert len([line for line in developing.errors() if re.search(r"(line|mine) \d+", line)]) == 100
 
 
-def test_dev_opens_with_a_link_that_signs_in_and_says_how_to_stop(process: Any, folder: Path) -> None:
+def test_dev_prints_a_sign_in_link_and_how_to_stop(process: Any, folder: Path) -> None:
     developing = process("dev", "chat:app", "--port", "0", "--no-reload")
     link = developing.line("Open http://127.0.0.1:")
     assert re.fullmatch(r"Open http://127\.0\.0\.1:\d+/#token=\S+ \(it signs you in: once, within an hour\)", link)

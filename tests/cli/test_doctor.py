@@ -41,7 +41,7 @@ def app(here: Path, clock: VirtualClock) -> Mainspring:
 
 
 async def alive(app: Mainspring, name: str = "ada", **about: Any) -> None:
-    """A worker that has just beaten, and knows every task of the app."""
+    """Stores a worker that has just sent a beat and knows every task of the app."""
     now, store = app.clock.now(), await app.opened()
     given = {"tasks": tuple(app.tasks), "lease": 20.0, **about}
     await store.beat(a_worker(name, **given), until=now + timedelta(seconds=20), now=now)
@@ -54,7 +54,7 @@ async def look(app: Mainspring) -> dict[str, Finding]:
     return {finding.about: finding for finding in found}
 
 
-async def test_a_store_that_is_well_says_so_of_everything(app):
+async def test_doctor_has_a_finding_for_every_check_of_a_healthy_store(app):
     async with app:
         await alive(app)
         found = await look(app)
@@ -68,7 +68,7 @@ async def test_a_store_that_is_well_says_so_of_everything(app):
     assert found["schema"].text.endswith(", the newest")
 
 
-async def test_workers_that_listen_in_vain_are_a_warning(app):
+async def test_workers_without_wake_ups_are_a_warning(app):
     async with app:
         await alive(app)
         await alive(app, "bob", deaf=True)
@@ -104,7 +104,7 @@ async def test_jobs_that_wait_long_are_a_backlog(app, clock):
         assert (backlog.verdict, backlog.text) == ("warn", "2 jobs are due, the oldest for 6m")
 
 
-async def test_what_is_due_later_is_no_backlog(app, clock):
+async def test_scheduled_jobs_do_not_count_as_backlog(app, clock):
     async with app:
         await app.enqueue_many(app.tasks["add"].using(delay=3600).job(n) for n in range(300))
         await app.tasks["add"].enqueue(1)
@@ -112,7 +112,7 @@ async def test_what_is_due_later_is_no_backlog(app, clock):
         assert (await look(app))["backlog"].text == "1 job is due, the oldest for 1m"
 
 
-async def test_a_job_that_retries_and_is_due_belongs_to_the_backlog(app, clock):
+async def test_a_due_retry_counts_as_backlog(app, clock):
     @app.task(max_retries=3)
     async def flaky() -> None:
         raise ValueError("again")
@@ -124,7 +124,7 @@ async def test_a_job_that_retries_and_is_due_belongs_to_the_backlog(app, clock):
         assert (await look(app))["backlog"].text == "1 job is due, the oldest for 9m"
 
 
-async def test_running_jobs_of_a_silent_worker_are_told(app, clock):
+async def test_running_jobs_of_a_silent_worker_are_a_finding(app, clock):
     async with app:
         store = await app.opened()
         await app.tasks["add"].enqueue(1)
@@ -140,7 +140,7 @@ async def test_running_jobs_of_a_silent_worker_are_told(app, clock):
         assert (await look(app))["leases"].verdict == "warn"
 
 
-async def test_jobs_that_no_live_worker_knows_are_bad(app):
+async def test_due_jobs_whose_task_no_live_worker_knows_are_bad(app):
     async with app:
         await app.tasks["add"].enqueue(1)
         await alive(app, tasks=("fail",))
@@ -168,7 +168,7 @@ async def test_drained_workers_are_a_warning(app):
         assert (found.verdict, found.text) == ("warn", "every worker for add is drained (1 job is due)")
 
 
-async def test_workers_that_stop_count_as_drained(app):
+async def test_stopping_workers_count_as_drained(app):
     async with app:
         await app.tasks["add"].enqueue(1)
         await alive(app, grace=30.0)
@@ -200,7 +200,7 @@ async def test_dead_jobs_and_open_breakers_are_warnings(app):
 
 
 @pytest.mark.parametrize(("leaked", "verdict"), [(0, "ok"), (3, "warn"), (10, "bad")])
-async def test_leaked_slots_are_told(app, leaked, verdict):
+async def test_leaked_slots_are_a_finding(app, leaked, verdict):
     async with app:
         await alive(app, leaked=leaked)
         found = (await look(app))["slots"]
@@ -208,7 +208,7 @@ async def test_leaked_slots_are_told(app, leaked, verdict):
         assert found.text == (f"ada: {leaked} of 10 leaked" if leaked else "none leaked")
 
 
-async def test_what_retention_should_have_removed_is_told(app, clock):
+async def test_jobs_kept_beyond_their_retention_are_a_warning(app, clock):
     async with app:
         await app.tasks["soon_forgotten"].enqueue()
         await app.tasks["add"].enqueue(1)
@@ -225,7 +225,7 @@ async def test_what_retention_should_have_removed_is_told(app, clock):
         assert (await look(app))["retention"].verdict == "ok"
 
 
-async def test_without_an_app_nothing_is_said_about_its_rules(app, clock):
+async def test_retention_is_not_checked_without_an_app(app, clock):
     async with app:
         await app.tasks["soon_forgotten"].enqueue()
         await app.drain()
@@ -238,7 +238,7 @@ async def test_without_an_app_nothing_is_said_about_its_rules(app, clock):
 
 
 @pytest.mark.parametrize(("ahead", "side"), [(2 * MINUTE, "behind"), (-2 * MINUTE, "ahead of")])
-async def test_a_clock_that_differs_from_the_stores_is_told(ahead, side):
+async def test_clock_difference_to_the_store_is_a_warning(ahead, side):
     class Elsewhere(MemoryStore):
         async def time(self) -> datetime:
             return (await super().time()) + ahead
@@ -249,7 +249,7 @@ async def test_a_clock_that_differs_from_the_stores_is_told(ahead, side):
     assert f"2m {side} the store" in found.text or f"1m {side} the store" in found.text
 
 
-async def test_a_store_that_fails_on_the_way_is_one_bad_finding(app):
+async def test_a_store_error_during_the_checks_is_one_bad_finding(app):
     faults = Faults()
     troubled = Mainspring(FaultStore(open_store("sqlite:///jobs.db"), faults))  # type: ignore[arg-type]
     faults.fail("counts")
@@ -260,7 +260,7 @@ async def test_a_store_that_fails_on_the_way_is_one_bad_finding(app):
         assert len(await examine(troubled)) > 10
 
 
-async def test_a_password_is_never_shown(monkeypatch):
+async def test_doctor_masks_the_password_in_the_store_url(monkeypatch):
     monkeypatch.setenv("MAINSPRING_STORE", "postgresql://me:s3cret@host/db")
     async with Mainspring(MemoryStore()) as app:
         found = await look(app)
@@ -268,7 +268,7 @@ async def test_a_password_is_never_shown(monkeypatch):
     assert "s3cret" not in str(found)
 
 
-def test_each_line_has_its_verdict_and_the_way_out(cli, shop, enqueued):
+def test_doctor_prints_findings_with_verdict_and_remedy(cli, shop, enqueued):
     enqueued("add", "a=1")
     done = cli("doctor", "--app", shop)
     assert done.exit_code == 1
@@ -289,7 +289,7 @@ def test_warnings_keep_the_exit_code_0(cli, shop, enqueued, work):
     assert "bad" not in done.stdout.splitlines()[-1]
 
 
-def test_json_has_the_verdict_and_every_finding(cli, shop, enqueued):
+def test_doctor_json_has_the_verdict_and_the_findings(cli, shop, enqueued):
     enqueued("add", "a=1")
     done = cli("doctor", "--app", shop, "--json")
     assert done.exit_code == 1
@@ -310,7 +310,7 @@ def test_a_store_that_cannot_be_opened_is_a_finding(cli, more):
     assert "there is no directory" in " ".join(done.stdout.split())
 
 
-def test_a_store_that_says_who_it_is_is_named_once(cli):
+def test_finding_of_an_unreachable_store_has_its_url_once(cli):
     (found,) = json.loads(cli("doctor", "--store", "redis://:secret@127.0.0.1:1/0", "--json").stdout)["findings"]
     assert found["text"].startswith("the store does not answer: cannot reach redis://:***@127.0.0.1:1/0: ")
     assert found["text"].count("127.0.0.1:1/0") == 1
@@ -328,7 +328,7 @@ def test_a_schema_newer_than_this_release_is_a_finding(cli, store, here):
     assert "schema 99" in json.loads(done.stdout)["findings"][0]["text"]
 
 
-def test_a_live_worker_is_seen(cli, shop, process):
+def test_doctor_counts_a_live_worker(cli, shop, process):
     worker = process("worker", shop)
     worker.line("worker ")
     found = json.loads(cli("doctor", "--app", shop, "--json").stdout)["findings"]
@@ -336,7 +336,7 @@ def test_a_live_worker_is_seen(cli, shop, process):
     assert workers["text"] == "1 alive with 100 slots"
 
 
-async def test_findings_of_many_name_a_few_and_count_the_rest(app):
+async def test_finding_about_many_workers_names_some_and_counts_the_others(app):
     async with app:
         for n in range(5):
             await alive(app, f"worker-{n}", leaked=1)
@@ -345,7 +345,7 @@ async def test_findings_of_many_name_a_few_and_count_the_rest(app):
     assert text.endswith(" and 2 more")
 
 
-async def test_finished_jobs_of_a_task_that_no_live_worker_knows_are_named_with_the_way_out(app, clock):
+async def test_retention_finding_of_an_unknown_task_suggests_the_prune_command(app, clock):
     former = Mainspring(app.settings.store, clock=clock)
 
     @former.task

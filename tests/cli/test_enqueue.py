@@ -27,7 +27,7 @@ def test_enqueue_arguments_are_typed_by_the_task(cli, enqueued, store):
     assert shown(cli, id, store)["payload"] == payload
 
 
-def test_positional_and_named_arguments_as_json(cli, enqueued, store):
+def test_enqueue_args_option_takes_positional_and_named_arguments(cli, enqueued, store):
     assert shown(cli, enqueued("add", "--args", "[1, 2]"), store)["payload"] == {"a": 1, "b": 2}
     assert shown(cli, enqueued("add", "b=3", "--args", '{"a": 1}'), store)["payload"] == {"a": 1, "b": 3}
 
@@ -45,7 +45,7 @@ def test_enqueue_options_reach_the_job(cli, enqueued, store):
     assert (job["tags"], job["metadata"]) == (["x", "y"], {"who": "me", "n": 1})
 
 
-def test_delay_counts_from_now(cli, enqueued, store):
+def test_enqueue_delay_counts_from_now(cli, enqueued, store):
     job = shown(cli, enqueued("add", "a=1", "--delay", "2h"), store)
     created, due = (datetime.fromisoformat(job[name]).astimezone(UTC) for name in ("created_at", "run_at"))
     assert 7199 < (due - created).total_seconds() < 7201

@@ -17,7 +17,7 @@ def test_events_of_another_process_are_shown(process, cli, shop, enqueued):
     following = process("events", "--type", "job", "--task", "add", "--app", shop)
     worker.line("worker ")
     while "job.completed" not in (line := following.line("  ")):
-        enqueued("add", "a=1")  # until the worker has heard that somebody watches
+        enqueued("add", "a=1")  # until the worker has noticed the watch
     assert " add " in line
     assert " after " in line
     following.signal(signal.SIGINT)
@@ -33,7 +33,7 @@ def test_events_of_another_process_are_shown(process, cli, shop, enqueued):
 
 @pytest.fixture
 def told(shop):
-    """A feed of two events that somebody has seen, and three he has not."""
+    """A feed of five events."""
 
     async def tell() -> None:
         async with Mainspring("sqlite:///jobs.db") as app:
@@ -46,7 +46,7 @@ def told(shop):
     asyncio.run(tell())
 
 
-def test_events_after_a_number_are_shown_first(cli, shop, told):
+def test_events_after_option_shows_the_stored_events_after_a_number(cli, shop, told):
     shown = cli("events", "--after", "2", "--count", "3", "--app", shop)
     assert [line.split()[0::2] for line in shown.stdout.splitlines()] == [
         ["3", "queue.paused"], ["4", "queue.paused"], ["5", "queue.paused"],

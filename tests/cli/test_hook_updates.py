@@ -84,7 +84,7 @@ def test_a_trigger_is_changed_disabled_and_enabled(cli, trigger):
     assert "state      open" in cli("triggers", "show", "paid", "--app", trigger).stdout
 
 
-def test_a_trigger_of_a_task_becomes_one_of_a_schedule(cli, trigger):
+def test_trigger_update_changes_its_target_from_a_task_to_a_schedule(cli, trigger):
     moved = cli(
         "triggers", "update", "paid", "--schedule", "daily", "--priority", "", "--argument", "", "--app", trigger
     )

@@ -55,7 +55,7 @@ def tab(here: Path) -> Callable[[str], str]:
 
 @pytest.fixture
 def take(cli: Callable[..., Any], shop: str) -> Import:
-    """What an import says as JSON."""
+    """The JSON report of an import."""
 
     def told(*args: str) -> dict[str, Any]:
         result = cli("import", "crontab", *args, "--app", shop, "--json")
@@ -145,14 +145,14 @@ def test_import_recognises_moved_lines(take, tab, stored):
     assert len(stored()) == 2
 
 
-def test_repeated_crontab_line_is_imported_twice_and_once_each(take, tab, stored):
+def test_two_equal_crontab_lines_are_imported_as_two_schedules_only_once(take, tab, stored):
     text = "0 1 * * * run\n0 1 * * * run\n"
     assert take(tab(text), "--task", "shell", "--write")["made"] == 2
     assert take(tab(text), "--task", "shell", "--write")["there"] == 2
     assert len(stored()) == 2
 
 
-def test_existing_schedule_matches_one_line(take, tab):
+def test_existing_schedule_matches_only_one_of_two_equal_crontab_lines(take, tab):
     take(tab("0 1 * * * run\n"), "--task", "shell", "--write")
     again = take(tab("0 1 * * * run\n0 1 * * * run\n"), "--task", "shell", "--write")
     assert became(again) == {1: "there", 2: "made"}
@@ -226,13 +226,13 @@ def test_invalid_import_changes_nothing(cli, shop, tab, stored, options, code, s
     assert stored() == {}
 
 
-def test_an_unknown_zone_refuses_the_lines(take, tab):
+def test_crontab_lines_with_an_unknown_time_zone_are_refused(take, tab):
     (line,) = take(tab("0 9 * * * a"), "--tz", "Europe/Pariss")["lines"]
     assert line["status"] == "refused"
     assert "there is no time zone 'Europe/Pariss'; did you mean Europe/Paris" in line["reasons"][0]
 
 
-def test_a_file_that_is_not_there_is_a_usage_error(cli, shop):
+def test_missing_crontab_file_is_a_usage_error(cli, shop):
     refused = cli("import", "crontab", "nowhere", "--app", shop)
     assert refused.exit_code == 2
     assert "nowhere" in refused.stderr

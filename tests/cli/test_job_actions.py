@@ -88,7 +88,7 @@ def test_filter_that_matches_nothing_is_no_error(cli, shop, action):
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_missing_choice_is_a_usage_error(cli, shop, action):
+def test_job_action_without_ids_or_filters_is_a_usage_error(cli, shop, action):
     refused = cli("jobs", action, "--app", shop)
     assert refused.exit_code == 2
     assert "which jobs? Give ids, or options that choose (--state, --queue, --task, …), or --all" in refused.stderr
@@ -96,14 +96,14 @@ def test_missing_choice_is_a_usage_error(cli, shop, action):
 
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("more", [["--all"], ["--state", "dead"]])
-def test_ids_exclude_filters(cli, shop, action, more):
+def test_job_ids_and_filters_exclude_each_other(cli, shop, action, more):
     refused = cli("jobs", action, "x", *more, "--app", shop)
     assert refused.exit_code == 2
     assert "ids say which jobs are meant" in refused.stderr
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_unknown_id_is_an_error(cli, shop, action):
+def test_unknown_job_id_is_an_error(cli, shop, action):
     refused = cli("jobs", action, "nope", "--app", shop)
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr == "error: there is no job 'nope' in the store (never enqueued, or deleted)\n"
@@ -122,7 +122,7 @@ def test_json_lists_done_and_refused_jobs(cli, shop, enqueued, work):
     assert mixed.stderr == "error: 2 of 3 jobs refused\n"
 
 
-def test_repeated_id_counts_once(cli, shop, enqueued):
+def test_repeated_job_id_counts_once(cli, shop, enqueued):
     id = enqueued("add", "a=1")
     assert cli("jobs", "cancel", id, id, "--app", shop).stdout == "1 job is cancelled\n"
 
@@ -142,7 +142,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_progress_is_shown_on_a_terminal(inside, monkeypatch):
+def test_bulk_action_progress_is_shown_on_a_terminal(inside, monkeypatch):
     async def cancel(app):
         await app.enqueue_many(app.tasks["add"].job(n) for n in range(2100))
         with count_on_stderr(app, JobsChanged, "cancel"):
@@ -157,7 +157,7 @@ def test_progress_is_shown_on_a_terminal(inside, monkeypatch):
     assert numbers
 
 
-def test_progress_is_not_shown_in_a_pipe(inside, capsys):
+def test_bulk_action_progress_is_not_shown_in_a_pipe(inside, capsys):
     async def cancel(app):
         await app.enqueue_many(app.tasks["add"].job(n) for n in range(1001))
         with count_on_stderr(app, JobsChanged, "cancel"):

@@ -54,7 +54,7 @@ def test_update_with_an_invalid_argument_is_refused(cli, shop, enqueued, job):
     assert job(id)["payload"] == {"a": 1}
 
 
-def test_update_of_several_tasks_is_checked_by_each(cli, shop, enqueued, job):
+def test_update_arg_is_checked_by_the_task_of_each_job(cli, shop, enqueued, job):
     number, text = enqueued("add", "a=1"), enqueued("greet", "name=Ann")
     mixed = cli("jobs", "update", "--all", "--arg", "name=Bob", "-y", "--app", shop)
     assert (mixed.exit_code, mixed.stdout) == (1, "1 job is updated\n")
@@ -101,7 +101,7 @@ def test_update_to_an_invalid_queue_is_refused(cli, shop, enqueued):
     assert refused.stderr.startswith("error: option queue of this update: a queue name is 1 to 200 printable")
 
 
-def test_update_of_a_finished_job_is_refused(cli, shop, enqueued, work):
+def test_reschedule_of_a_finished_job_is_refused(cli, shop, enqueued, work):
     id = enqueued("add", "a=1")
     work()
     refused = cli("jobs", "reschedule", id, "--in", "1h", "--app", shop)

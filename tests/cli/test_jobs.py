@@ -27,14 +27,14 @@ def test_list_shows_newest_first_within_80_columns(cli, shop, enqueued):
     assert older.split()[:5] == [first, "○", "pending", "add", "mail"]
 
 
-def test_wide_list_shows_reasons(cli, shop, enqueued, work, monkeypatch):
+def test_wide_job_list_shows_failure_messages(cli, shop, enqueued, work, monkeypatch):
     enqueued("fail", "why=no luck")
     work()
     monkeypatch.setenv("COLUMNS", "120")
     assert "ValueError: no luck" in cli("jobs", "list", "--app", shop).stdout
 
 
-def test_list_filters(cli, shop, enqueued, work):
+def test_list_filters_by_state_queue_task_and_tag(cli, shop, enqueued, work):
     dead = enqueued("fail", "why=x", "--tag", "red", "--tag", "big")
     work()
     pending = enqueued("add", "a=1", "--tag", "red")
@@ -74,7 +74,7 @@ def test_list_sorts_oldest_first_if_asked(cli, shop, enqueued):
     assert [job["id"] for job in listed(cli, shop, "--oldest-first")] == ids
 
 
-def test_list_by_finish_is_paged(cli, shop, enqueued, work):
+def test_list_sorted_by_finish_is_paged(cli, shop, enqueued, work):
     ids = {enqueued("add", "a=1") for _ in range(3)}
     work()
     first = cli("jobs", "list", "--app", shop, "--state", "completed", "--limit", "2", "--json")
@@ -164,7 +164,7 @@ def test_show_of_a_completed_job_has_its_result(cli, shop, enqueued, work):
     assert "FAILURE" not in page
 
 
-def test_show_cuts_what_is_very_long(cli, shop, enqueued):
+def test_show_cuts_very_long_arguments(cli, shop, enqueued):
     id = enqueued("greet", f"name={'x' * 9000}")
     assert "characters more; --json has all" in cli("jobs", "show", id, "--app", shop).stdout
 
@@ -205,7 +205,7 @@ def test_show_has_progress_items_and_notes_of_a_run(cli, shop, enqueued, work):
     assert 'run 1: {"source":"list"}' in page
 
 
-def test_show_has_cpu_and_memory_where_they_were_measured(capsys):
+def test_show_has_cpu_and_memory_usage_of_measured_runs(capsys):
     ran = {"job_id": "x", "attempt": 1, "ending": Ending.COMPLETED, "worker": "w", "lease": "l", "started_at": EPOCH}
     measured = Execution(**ran, number=1, finished_at=EPOCH, usage=Usage(2.4, 48 << 20))
     plain = Execution(**ran, number=2, finished_at=EPOCH)
@@ -228,7 +228,7 @@ def test_cancel_and_retry_by_id(cli, shop, enqueued):
     assert listed(cli, shop)[0]["state"] == "pending"
 
 
-def test_refused_job_is_the_error(cli, shop, enqueued):
+def test_refused_retry_is_an_error_that_names_the_job(cli, shop, enqueued):
     id = enqueued("add", "a=1")
     refused = cli("jobs", "retry", id, "--app", shop)
     assert refused.exit_code == 1
@@ -236,7 +236,7 @@ def test_refused_job_is_the_error(cli, shop, enqueued):
     assert refused.stderr == f"error: cannot retry job {id}: {needs}\n"
 
 
-def test_unknown_id_does_not_stop_the_others(cli, shop, enqueued):
+def test_unknown_job_id_does_not_stop_the_cancel_of_other_jobs(cli, shop, enqueued):
     id = enqueued("add", "a=1")
     mixed = cli("jobs", "cancel", id, "nope", "--app", shop)
     assert mixed.exit_code == 1
@@ -263,7 +263,7 @@ def test_cancelling_a_running_job_says_that_its_worker_stops_it(cli, process, sh
     until(lambda: listed(cli, shop)[0]["state"] == "cancelled")
 
 
-def test_cancel_all_with_a_filter(cli, shop, enqueued, work):
+def test_retry_all_with_a_filter(cli, shop, enqueued, work):
     enqueued("fail", "why=x")
     enqueued("fail", "why=y", "--queue", "low")
     work()
@@ -279,7 +279,7 @@ def test_retry_all_skips_cancelled_jobs_by_default(cli, shop, enqueued):
     assert listed(cli, shop)[0]["state"] == "pending"
 
 
-def test_all_asks_for_confirmation_with_a_count(cli, shop, enqueued):
+def test_cancel_all_asks_for_confirmation_with_a_count(cli, shop, enqueued):
     enqueued("add", "a=1")
     refused = cli("jobs", "cancel", "--all", "--task", "add", "--app", shop, input="n\n")
     assert refused.exit_code == 1
@@ -290,14 +290,14 @@ def test_all_asks_for_confirmation_with_a_count(cli, shop, enqueued):
     assert listed(cli, shop)[0]["state"] == "cancelled"
 
 
-def test_all_without_an_answer_hints_at_yes(cli, shop, enqueued):
+def test_cancel_all_without_an_answer_hints_at_the_yes_option(cli, shop, enqueued):
     enqueued("add", "a=1")
     refused = cli("jobs", "cancel", "--all", "--app", shop, input="")
     assert refused.exit_code == 1
     assert "--yes goes ahead without asking" in refused.stderr
 
 
-def test_all_covers_several_pages(cli, shop, inside):
+def test_cancel_all_covers_several_pages(cli, shop, inside):
     async def fill(app):
         await app.enqueue_many(app.tasks["add"].job(n) for n in range(2100))
 
@@ -306,12 +306,12 @@ def test_all_covers_several_pages(cli, shop, inside):
     assert "2,100 jobs are cancelled\n" in done.stdout
     stats = inside(lambda app: app.stats())
     assert (stats.pending, stats.cancelled) == (0, 2100)
-    # Cancelled jobs may be cancelled again: choosing by that state must come to an end, too.
+    # Cancelled jobs may be cancelled again: a filter by that state must not loop forever.
     again = cli("jobs", "cancel", "--all", "--state", "cancelled", "--yes", "--app", shop)
     assert "2,100 jobs are cancelled\n" in again.stdout
 
 
-def test_all_shortens_refusals(cli, shop, inside, work):
+def test_cancel_all_shortens_the_list_of_refusals(cli, shop, inside, work):
     async def fill(app):
         await app.enqueue_many(app.tasks["add"].job(n) for n in range(15))
 

@@ -28,7 +28,7 @@ def test_revoke_by_the_id_in_a_secret(cli, shop):
     assert cli("keys", "revoke", secret.split("_")[1], "--app", shop).exit_code == 0
 
 
-def test_json_has_the_secret_only_at_creation(cli, shop):
+def test_key_json_has_the_secret_only_at_creation(cli, shop):
     made = json.loads(cli("keys", "create", "deploy", "--app", shop, "--expires", "30d", "--json").stdout)
     assert made["key"]["name"] == "deploy"
     assert made["key"]["role"] == "viewer"

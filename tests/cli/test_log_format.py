@@ -29,7 +29,7 @@ def shop(here: Path) -> str:
 
 
 @pytest.mark.parametrize("more", [(), ("--workers", "2")], ids=["one", "several"])
-def test_a_worker_logs_objects(process, shop, enqueued, more):
+def test_json_log_format_writes_one_object_per_line_with_its_job(process, shop, enqueued, more):
     id = enqueued("send", "token=kan4ri-vogel")
     one = process("worker", shop, *more, MAINSPRING_LOG_FORMAT="json")
     one.logged('"message": "dead send')
@@ -46,7 +46,7 @@ def test_a_worker_logs_objects(process, shop, enqueued, more):
         assert line.get("process") in ((1, 2) if more else (None,))
 
 
-def test_the_console_names_the_job_of_a_line(process, shop, enqueued):
+def test_console_log_line_names_its_job(process, shop, enqueued):
     id = enqueued("send", "token=kan4ri-vogel")
     one = process("worker", shop)
     assert one.logged("token=").endswith(f"WARNING shop: token=*** (send {id}, attempt 1)")
@@ -71,7 +71,7 @@ async def send(words: str) -> None:
 """
 
 
-def test_no_message_and_no_error_of_a_job_forges_a_line_of_the_console(process, here, enqueued, shop):
+def test_job_messages_and_errors_cannot_forge_console_log_lines(process, here, enqueued, shop):
     here.joinpath("shop.py").write_text(FORGER)
     enqueued("send", f"words={FORGED}")
     one = process("worker", shop)
@@ -79,5 +79,5 @@ def test_no_message_and_no_error_of_a_job_forges_a_line_of_the_console(process, 
     one.signal(signal.SIGTERM)
     lines = one.end()[2].splitlines()
     assert any(rf"shop: failed\n{FORGED}" in line for line in lines)
-    assert any(line.endswith(FORGED) for line in lines)  # of the stack
+    assert any(line.endswith(FORGED) for line in lines)  # a line of the stack trace
     assert [line for line in lines if line.startswith(FORGED[:19])] == []

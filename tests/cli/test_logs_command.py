@@ -65,7 +65,7 @@ def test_logs_of_an_unknown_run_is_an_error(cli, shop, talked):
     assert refused.stderr == f"error: job {talked} has begun 1 run, so there is no run 3\n"
 
 
-def test_logs_of_a_silent_job_is_no_error(cli, shop, enqueued):
+def test_logs_of_a_job_without_log_lines_is_no_error(cli, shop, enqueued):
     id = enqueued("add", "a=1")
     none = cli("jobs", "logs", id, "--app", shop)
     assert (none.exit_code, none.stdout, none.stderr) == (0, "", f"job {id} has logged nothing so far\n")

@@ -1,4 +1,4 @@
-"""The command itself: help, version, exit codes, and what it does not import."""
+"""The command itself: help, version, exit codes, and imports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from mainspring.cli import COMMANDS, main
 
 
-def test_without_arguments_it_shows_every_command(cli):
+def test_command_line_without_arguments_lists_every_command(cli):
     shown = cli()
     assert shown.exit_code == 0
     for name, summary in COMMANDS.items():
@@ -21,7 +21,7 @@ def test_without_arguments_it_shows_every_command(cli):
         assert summary in shown.stdout
 
 
-def test_version_is_that_of_the_package(cli):
+def test_version_option_prints_the_package_version(cli):
     from importlib.metadata import version
 
     assert cli("--version").stdout == f"mainspring {version('mainspring')}\n"

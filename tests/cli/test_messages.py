@@ -53,7 +53,7 @@ def test_instants_are_relative_to_now(seconds, shown):
     assert render.when(NOW + timedelta(seconds=seconds), NOW) == shown
 
 
-def test_every_state_and_every_ending_has_a_symbol_of_its_own_colour():
+def test_every_state_has_its_own_symbol_and_every_ending_has_a_mark():
     assert set(render.STATES) == set(SHOWN)
     assert len({symbol for symbol, _ in render.STATES.values()}) == len(SHOWN)
     assert set(job_page.OUTCOME_MARKS) == {*Ending, PARTIAL}

@@ -13,7 +13,7 @@ from servers import Postgres, program
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, store: str) -> str:
-    """A store that nobody has opened."""
+    """A store that was never opened."""
     return store if request.param == "sqlite" else request.getfixturevalue("postgres").own("cli")
 
 
@@ -26,7 +26,7 @@ def version(cli, url) -> int:
     return json.loads(cli("migrate", "status", "--store", url, "--json").stdout)["version"]
 
 
-def test_status_tells_both_versions_and_changes_nothing(cli, url, newest):
+def test_migrate_status_shows_the_schema_version_and_changes_nothing(cli, url, newest):
     for _ in range(2):
         state = json.loads(cli("migrate", "status", "--store", url, "--json").stdout)
         assert state == {
@@ -36,19 +36,19 @@ def test_status_tells_both_versions_and_changes_nothing(cli, url, newest):
     assert said == f"{url} has schema 0 of {newest}: behind: mainspring migrate up\n"
 
 
-def test_up_brings_the_schema_up_and_then_has_nothing_to_do(cli, url, newest):
+def test_migrate_up_reaches_the_newest_schema_and_is_idempotent(cli, url, newest):
     steps = " -> ".join(map(str, range(newest + 1)))
     assert cli("migrate", "up", "--store", url).stdout == f"{url}: schema {steps}\n"
     assert cli("migrate", "status", "--store", url).stdout.endswith(": up to date\n")
     assert cli("migrate", "up", "--store", url).stdout == f"{url}: schema {newest}, nothing to do\n"
 
 
-def test_up_goes_as_far_as_it_is_told(cli, url):
+def test_migrate_up_stops_at_the_given_version(cli, url):
     assert cli("migrate", "up", "--to", "1", "--store", url).stdout == f"{url}: schema 0 -> 1\n"
     assert version(cli, url) == 1
 
 
-def test_down_goes_one_step_or_to_a_version(cli, url, newest):
+def test_migrate_down_goes_one_version_back_or_to_the_given_version(cli, url, newest):
     cli("migrate", "up", "--store", url)
     assert cli("migrate", "down", "--yes", "--store", url).stdout == f"{url}: schema {newest} -> {newest - 1}\n"
     cli("migrate", "up", "--store", url)
@@ -56,12 +56,12 @@ def test_down_goes_one_step_or_to_a_version(cli, url, newest):
     assert version(cli, url) == 0
 
 
-def test_using_a_store_brings_it_up_by_itself(cli, url, newest):
+def test_opening_a_store_migrates_its_schema(cli, url, newest):
     assert cli("stats", "--store", url).exit_code == 0
     assert version(cli, url) == newest
 
 
-def test_down_says_what_is_lost_and_asks(cli, url, shop):
+def test_migrate_down_asks_for_confirmation_with_the_number_of_lost_jobs(cli, url, shop):
     for _ in range(2):
         assert cli("enqueue", "add", "--args", '{"a": 1}', "--store", url).exit_code == 0
     refused = cli("migrate", "down", "--to", "0", "--store", url, input="n\n")
@@ -72,14 +72,14 @@ def test_down_says_what_is_lost_and_asks(cli, url, shop):
     assert json.loads(cli("stats", "--store", url, "--json").stdout)["pending"] == 0
 
 
-def test_down_asks_even_where_it_cannot_count(cli, url):
+def test_migrate_down_asks_for_confirmation_if_it_cannot_count_the_jobs(cli, url):
     cli("migrate", "up", "--to", "1", "--store", url)
     asked = cli("migrate", "down", "--to", "0", "--store", url, input="n\n")
     assert asked.stderr.startswith(f"drop every table of {url}? ")
     assert version(cli, url) == 1
 
 
-def test_down_is_refused_while_a_worker_needs_the_schema(cli, url, shop, process, here):
+def test_migrate_down_is_refused_while_a_worker_needs_the_schema(cli, url, shop, process, here):
     text = here.joinpath("shop.py").read_text()
     here.joinpath("shop.py").write_text(text.replace("sqlite:///jobs.db", url))
     worker = process("worker", shop)
@@ -93,7 +93,7 @@ def test_down_is_refused_while_a_worker_needs_the_schema(cli, url, shop, process
     assert cli("migrate", "down", "--to", "0", "--store", url, "--yes").exit_code == 0
 
 
-def test_the_wrong_way_names_the_right_one(cli, url):
+def test_migrate_in_the_wrong_direction_suggests_the_right_command(cli, url):
     cli("migrate", "up", "--store", url)
     back = cli("migrate", "up", "--to", "0", "--store", url)
     assert (back.exit_code, back.stderr.endswith("mainspring migrate down --to 0 goes back\n")) == (1, True)
@@ -101,7 +101,7 @@ def test_the_wrong_way_names_the_right_one(cli, url):
     assert (on.exit_code, on.stderr.endswith("mainspring migrate up --to 99 goes on\n")) == (1, True)
 
 
-def test_a_version_nobody_knows_is_refused(cli, url):
+def test_migrate_to_an_unknown_version_is_refused(cli, url):
     refused = cli("migrate", "up", "--to", "99", "--store", url)
     assert refused.exit_code == 1
     assert "there is no schema version 99" in refused.stderr
@@ -115,7 +115,7 @@ def psql(server: Postgres, script: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, input=script, text=True, capture_output=True, timeout=60)
 
 
-def test_what_it_prints_does_in_psql_what_it_would_have_done(cli, postgres):
+def test_migrate_sql_prints_a_script_that_migrates_in_psql(cli, postgres):
     url = f"{postgres.own('cli')}&prefix=shop_"
     up = cli("migrate", "up", "--sql", "--store", url)
     assert (up.exit_code, up.stderr, version(cli, url)) == (0, "", 0)
@@ -127,7 +127,7 @@ def test_what_it_prints_does_in_psql_what_it_would_have_done(cli, postgres):
     assert version(cli, url) == 0
 
 
-def test_with_the_version_to_begin_with_it_needs_no_server(cli, postgres):
+def test_migrate_sql_with_the_from_option_needs_no_server(cli, postgres):
     nowhere, url = "postgresql://ada@127.0.0.1:1/jobs?schema=cli", postgres.own("cli")
     up = cli("migrate", "up", "--sql", "--from", "0", "--store", nowhere)
     assert (up.exit_code, up.stderr) == (0, "")
@@ -136,13 +136,13 @@ def test_with_the_version_to_begin_with_it_needs_no_server(cli, postgres):
     assert down.stdout.startswith("-- cli.mainspring_*: from schema 1 to 0, all or nothing\nBEGIN;\n")
 
 
-def test_the_version_to_begin_with_is_for_printing_only(cli, store):
+def test_migrate_from_option_is_refused_without_sql(cli, store):
     refused = cli("migrate", "up", "--from", "0", "--store", store)
     assert refused.exit_code == 2
     assert "it goes with --sql" in refused.stderr
 
 
-def test_a_sqlite_file_is_stepped_by_the_library_alone(cli, store):
+def test_migrate_sql_is_refused_for_a_sqlite_file(cli, store):
     refused = cli("migrate", "up", "--sql", "--store", store)
     assert refused.exit_code == 1
     assert refused.stderr == "error: migrations of a SQLite file need this library: run mainspring migrate up\n"

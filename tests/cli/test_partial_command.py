@@ -24,7 +24,7 @@ def partial(here: Path, shop: str, enqueued, work) -> str:
     return id
 
 
-def test_partial_jobs_are_listed_and_shown_as_such(cli, shop, partial):
+def test_partial_jobs_are_listed_and_shown_as_partial(cli, shop, partial):
     (job,) = json.loads(cli("jobs", "list", "--app", shop, "--outcome", "partial", "--json").stdout)
     assert (job["id"], job["state"], job["outcome"]) == (partial, "completed", "partial")
     assert "◑ partial" in cli("jobs", "list", "--app", shop).stdout

@@ -74,7 +74,7 @@ def test_invalid_queue_name_is_refused(cli, shop, action):
 
 
 def looked(folder, depths):
-    """Samples so many minutes ago."""
+    """Stores depth samples, by their age in minutes."""
 
     async def write():
         store = open_store(f"sqlite:///{folder}/jobs.db")
@@ -123,7 +123,7 @@ def test_history_window_is_limited(cli, shop):
     assert "kept for 4 days" in refused.stderr
 
 
-def test_trail_shows_maxima_and_dots():
+def test_depth_history_trail_shows_maxima_and_dots_for_gaps():
     assert trail([None, 0, 8, 4], 4) == "· █▄"
     assert trail([8, 1, None, None, None, 4], 3) == "█·▄"
     assert trail([1, 2, 8], 2) == "▁█"

@@ -84,7 +84,7 @@ def pid_of(line: str) -> int:
 
 
 def gone(pid: int, within: float = 5.0) -> bool:
-    """Whether a process has ended, or does in time."""
+    """Whether a process has ended, or ends in time."""
     try:
         watch = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -109,7 +109,9 @@ def books(inside: Callable[..., Any], id: str) -> tuple[str, list[str]]:
 
 
 @pytest.mark.parametrize("task", ["swallow", "stuck"])
-def test_a_leaked_slot_makes_a_single_process_begin_anew_after_its_jobs(process, shop, enqueued, inside, here, task):
+def test_a_leaked_slot_restarts_a_single_worker_process_after_its_running_jobs(
+    process, shop, enqueued, inside, here, task
+):
     worker = process("worker", shop)
     first = worker.line(" on sqlite")
     held = enqueued("held", f"gate={here}/gate")
@@ -132,12 +134,12 @@ def test_a_leaked_slot_makes_a_single_process_begin_anew_after_its_jobs(process,
 
 
 @pytest.mark.parametrize("task", ["swallow", "stuck"])
-def test_a_leaked_slot_in_a_supervised_process_has_it_replaced(process, shop, enqueued, inside, task):
+def test_a_supervised_process_with_a_leaked_slot_is_replaced(process, shop, enqueued, inside, task):
     two = process("worker", shop, "--workers", "2")
     two.logged("all 2 processes take jobs")
     poison = enqueued(task)
     leaked = pid_of(two.line(" in "))
-    recycled = two.logged("recycled:")  # said of exit code 75 only
+    recycled = two.logged("recycled:")  # logged for exit code 75 only
     assert f"(pid {leaked}) recycled: a slot leaked: {task} {poison} ignores its interruption" in recycled
     fresh = int(re.findall(r"started: pid (\d+)", two.logged("started"))[0])
     assert fresh != leaked
@@ -150,7 +152,7 @@ def test_a_leaked_slot_in_a_supervised_process_has_it_replaced(process, shop, en
     assert books(inside, poison) == ("dead", ["timeout"])
 
 
-def test_a_job_that_swallows_its_cancellation_does_not_keep_a_stopping_process(process, shop, enqueued):
+def test_a_job_that_swallows_its_cancellation_does_not_keep_its_worker_from_stopping(process, shop, enqueued):
     worker = process("worker", shop)
     worker.line(" on sqlite")
     enqueued("swallow")
@@ -166,7 +168,7 @@ def test_a_job_that_swallows_its_cancellation_does_not_keep_a_stopping_process(p
 
 @pytest.mark.parametrize("grace", [0.2])
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_sigterm_leaves_no_process_of_a_job_behind(process, shop, enqueued, inside, workers, grace):
+def test_sigterm_ends_the_child_processes_of_a_worker(process, shop, enqueued, inside, workers, grace):
     worker = process("worker", shop, "--workers", workers)
     worker.line(" on sqlite")
     ended, running = enqueued("crunched"), enqueued("crunch")
@@ -182,7 +184,7 @@ def test_sigterm_leaves_no_process_of_a_job_behind(process, shop, enqueued, insi
     assert books(inside, running) == ("pending", ["released"])
 
 
-def test_no_process_of_a_job_outlives_a_worker_that_is_killed(process, shop, enqueued):
+def test_child_process_does_not_outlive_a_killed_worker(process, shop, enqueued):
     worker = process("worker", shop)
     enqueued("crunch")
     pid = pid_of(worker.line("crunching in"))

@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def ran(shop, inside):
-    """Schedules a, b and c; a has run twice: well, and not."""
+    """Schedules a, b and c; a has failed once, b has completed once."""
 
     async def run(app):
         from mainspring import every
@@ -47,7 +47,7 @@ def test_executions_of_a_schedule_are_runs_with_ticks(cli, ran):
     assert "no kept job of schedule 'c' has run yet" in empty.stderr
 
 
-def test_many_schedules_are_paused_resumed_triggered_and_deleted(cli, ran):
+def test_schedules_bulk_pauses_resumes_triggers_and_deletes(cli, ran):
     tried = cli("schedules", "bulk", "pause", "--task", "add", "--dry-run", "--app", ran)
     assert tried.stdout == "b\nc\n2 schedules would be paused\n"
     asked = cli("schedules", "bulk", "pause", "--task", "add", "--app", ran, input="n\n")
@@ -64,7 +64,7 @@ def test_many_schedules_are_paused_resumed_triggered_and_deleted(cli, ran):
     assert "x: there is no schedule 'x'" in gone.stderr
 
 
-def test_bulk_without_a_choice_is_refused(cli, ran):
+def test_schedules_bulk_with_missing_or_unfitting_options_is_refused(cli, ran):
     for words, message in (
         (("pause",), "which schedules?"),
         (("delete", "--all", "--note", "n"), "--note goes with pause"),

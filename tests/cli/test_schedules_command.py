@@ -56,7 +56,7 @@ def shop(here: Path) -> str:
 
 @pytest.fixture
 def run(cli: Callable[..., Any], shop: str) -> Callable[..., str]:
-    """A command about schedules that succeeds; what it says on stdout."""
+    """Runs a schedules command that succeeds; returns its stdout."""
 
     def done(*args: str, input: str | None = None) -> str:
         result = cli("schedules", *args, "--app", shop, input=input)
@@ -68,7 +68,7 @@ def run(cli: Callable[..., Any], shop: str) -> Callable[..., str]:
 
 @pytest.fixture
 def make(run: Callable[..., str]) -> Callable[..., dict[str, Any]]:
-    """A schedule of the task add, as it was stored."""
+    """Creates a schedule of the task add; returns its stored record."""
 
     def made(name: str, *args: str) -> dict[str, Any]:
         run("create", name, "--task", "add", "--kwargs", '{"a": 1}', *args)
@@ -79,7 +79,7 @@ def make(run: Callable[..., str]) -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def refused(cli: Callable[..., Any], shop: str) -> Callable[..., tuple[int, str]]:
-    """Exit code and what is said on stderr of a command about schedules that fails."""
+    """Exit code and stderr of a schedules command that fails."""
 
     def failed(*args: str) -> tuple[int, str]:
         result = cli("schedules", *args, "--app", shop)
@@ -217,7 +217,7 @@ def test_show_has_counters_outcome_and_tick_records_with_reasons(run, make, shop
     assert "until Fri 2026-03-27 12:10 +0000" in page
 
 
-def test_show_says_why_it_is_paused_and_since_when(run):
+def test_show_has_the_time_and_the_note_of_a_pause(run):
     run("pause", "night", "--note", "holidays")
     page = run("show", "night")
     assert page.startswith("‖ paused  night")
@@ -271,7 +271,7 @@ def test_preview_of_an_ended_schedule_is_empty(cli, make, shop, work):
     assert cli("schedules", "preview", "mine", "--app", shop).stderr == "schedule 'mine' has no tick to come\n"
 
 
-# making
+# create
 
 
 def test_create_prints_the_rule_and_the_first_run(run):
@@ -291,7 +291,7 @@ def test_create_prints_the_rule_and_the_first_run(run):
         (["--at", "2030-01-31T09:00", "--tz", "Europe/Paris"], {"when": "2030-01-31T09:00:00", "tz": "Europe/Paris"}),
     ],
 )
-def test_create_takes_exactly_one_rule(make, options, trigger):
+def test_create_takes_a_cron_an_interval_or_an_instant(make, options, trigger):
     stored = make("mine", *options)["spec"]["trigger"]
     assert {name: stored[name] for name in trigger} == trigger
 
@@ -384,7 +384,7 @@ def test_invalid_interval_is_refused(text):
         interval(text)
 
 
-# changing
+# change
 
 
 def test_update_changes_only_given_policies(run, make):
@@ -428,14 +428,14 @@ def test_pause_and_resume(cli, run, shop):
 
 
 @pytest.mark.parametrize(("options", "runs"), [([], 0), (["--catch-up"], 1)])
-def test_resume_catches_up_only_if_asked(run, shop, work, options, runs):
+def test_resume_catches_up_only_with_the_catch_up_option(run, shop, work, options, runs):
     run("pause", "health")
     clock_of(shop).advance(minutes=32)
     run("resume", "health", *options)
     assert work() == runs
 
 
-def test_unknown_name_among_several_changes_nothing(refused, run):
+def test_pause_with_an_unknown_schedule_among_several_changes_nothing(refused, run):
     assert refused("pause", "night", "hleath")[0] == 1
     assert json.loads(run("list", "--status", "paused", "--json")) == []
 
@@ -472,7 +472,7 @@ def test_changes_print_the_schedule_as_json(run, args):
     assert (told[0] if isinstance(told, list) else told)["name"] == "night"
 
 
-# running
+# run
 
 
 def test_trigger_enqueues_and_keeps_the_next_tick(cli, run, shop):
@@ -517,7 +517,7 @@ def test_backfill_of_the_future_is_refused(refused):
     assert "both past" in said
 
 
-# where other commands show it
+# schedules in other commands
 
 
 def test_job_page_has_schedule_and_tick(cli, run, shop):
@@ -602,7 +602,7 @@ async def test_top_does_not_write_declared_schedules(here, clock):
         assert await (await app.opened()).schedules(limit=10) == []
 
 
-# the doctor
+# doctor
 
 
 @pytest.fixture
@@ -647,7 +647,7 @@ async def test_no_worker_while_schedules_tick_is_a_warning(diary):
         assert (found.verdict, found.text) == ("warn", "none is alive, and 1 schedule will be due")
 
 
-async def test_overdue_schedules_that_nobody_fires_are_bad(diary, clock):
+async def test_overdue_schedules_are_a_bad_finding(diary, clock):
     async with diary as app:
         await app.schedules.create("a", Every(seconds=60), "fine")
         clock.advance(minutes=1, seconds=30)
@@ -669,7 +669,7 @@ async def test_schedules_whose_task_no_live_worker_knows_are_bad(diary):
         assert "mainspring schedules delete a" in found.remedy
 
 
-async def test_schedules_that_failures_have_paused_are_a_warning(diary, clock):
+async def test_schedules_paused_by_failures_are_a_warning(diary, clock):
     async with diary as app:
         await app.schedules.create("a", Every(seconds=60), "fail", pause_after_failures=2)
         for _ in range(2):

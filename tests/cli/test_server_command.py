@@ -27,7 +27,7 @@ def token(line: str) -> dict[str, str]:
 
 
 def begin(line: socket.socket, key: dict[str, str], body: bytes) -> None:
-    """Sends all of a request but its body; the server waits for that then."""
+    """Sends a request without its body; the server then waits for the body."""
     head = f"POST /api/v1/schedules HTTP/1.1\r\nHost: x\r\nAuthorization: {key['Authorization']}\r\n"
     head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n"
     line.sendall(head.encode())
@@ -79,7 +79,7 @@ def test_a_server_with_keys_prints_no_token(process, shop, key):
     assert "token" not in "".join(serving.seen)
 
 
-def test_a_request_that_has_begun_is_answered_after_the_signal(process, shop, key):
+def test_a_request_in_progress_is_answered_after_sigterm(process, shop, key):
     serving = process("server", shop, "--port", "0")
     at = httpx.URL(address(serving.line("serving")))
     body = json.dumps(HOURLY).encode()
@@ -145,7 +145,7 @@ def test_dev_runs_jobs_and_serves(developing, cli, shop, enqueued, until):
     assert developing.end()[0] == 0
 
 
-def test_dev_serves_on_after_workers_stop(developing, cli, shop, until):
+def test_dev_keeps_serving_after_its_worker_was_stopped(developing, cli, shop, until):
     at = address(developing.line("running on"))
     (worker,) = httpx.get(f"{at}/api/v1/workers").json()["items"]
     answer = httpx.post(f"{at}/api/v1/workers/{worker['id']}/stop")

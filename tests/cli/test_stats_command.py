@@ -64,7 +64,7 @@ def test_stats_by_queue(cli, shop, busy):
 
 
 @pytest.mark.parametrize(("window", "unit"), [("24h", "in 1h"), ("7d", "in 1d"), ("90m", "in 2m")])
-def test_longer_window_has_longer_bars(cli, shop, busy, window, unit):
+def test_stats_bars_of_a_longer_window_cover_longer_spans(cli, shop, busy, window, unit):
     lines = cli("stats", "--app", shop, "--window", window).stdout.splitlines()
     assert lines[2].startswith(f"last {window}  4 runs")
     assert re.fullmatch(rf"✓ +[▁-█]+ +max \d {unit}", lines[3])
@@ -140,7 +140,7 @@ def test_bars_fill_their_rows_in_proportion():
     assert bars_of([]) == ["", ""]
 
 
-def test_small_value_is_visible():
+def test_bar_of_a_small_value_is_visible():
     assert bars_of([1, 100_000], height=1) == ["▁█"]
 
 

@@ -81,7 +81,7 @@ def team(process: Callable[..., Any], shop: str) -> Iterator[Callable[..., Any]]
 
 
 def pids(team: Any) -> list[int]:
-    """Of every process that the supervisor has started so far."""
+    """The pid of every process that the supervisor has started so far."""
     return [int(pid) for line in list(team._errors) for pid in re.findall(r"process \d+ started: pid (\d+)", line)]
 
 
@@ -118,7 +118,7 @@ def test_several_processes_share_the_jobs_and_run_each_once(team, shop, inside):
     )
 
 
-def test_each_process_says_its_number_in_its_name_and_its_log(process, shop):
+def test_worker_names_and_log_lines_have_the_number_of_their_process(process, shop):
     two = process("worker", shop, "--log-level", "debug", MAINSPRING_WORKERS="2")
     two.logged("all 2 processes take jobs")
     code, out, errors = stopped(two)
@@ -128,14 +128,14 @@ def test_each_process_says_its_number_in_its_name_and_its_log(process, shop):
     assert set(re.findall(r"DEBUG   \[(\d)\] mainspring: worker", errors)) == {"1", "2"}
 
 
-def test_what_a_job_starts_knows_nothing_of_the_supervisor(team, enqueued):
+def test_supervisor_and_systemd_variables_are_hidden_from_jobs(team, enqueued):
     two = team(2, NOTIFY_SOCKET="/nowhere", WATCHDOG_USEC="9000000")
     for variable in ("MAINSPRING_SUPERVISED", "NOTIFY_SOCKET", "WATCHDOG_USEC"):
         enqueued("tell", f"variable={variable}")
         assert two.line(variable) == f"{variable} is None"
 
 
-# dying
+# crashes
 
 
 def test_a_killed_process_is_replaced_and_its_job_runs_again(team, enqueued, gate, cli, shop):
@@ -154,7 +154,7 @@ def test_a_killed_process_is_replaced_and_its_job_runs_again(team, enqueued, gat
     assert (job["state"], job["crashes"]) == ("completed", 1)
 
 
-def test_if_no_process_gets_to_work_at_first_it_gives_up(process, here):
+def test_supervisor_gives_up_if_no_process_can_start(process, here):
     here.joinpath("lost.py").write_text(
         "from mainspring import Mainspring\napp = Mainspring('sqlite:////no/such/dir/jobs.db')\n"
         "@app.task\nasync def f() -> None: ...\n"
@@ -165,7 +165,7 @@ def test_if_no_process_gets_to_work_at_first_it_gives_up(process, here):
     assert errors.endswith("error: no process could start, for the reason above: giving up")
 
 
-def test_without_its_supervisor_a_process_lets_its_job_end_and_stops(team, enqueued, gate, cli, shop):
+def test_process_without_its_supervisor_finishes_its_job_and_stops(team, enqueued, gate, cli, shop):
     two = team(2)
     enqueued("held", f"gate={gate}")
     two.line("held in")
@@ -211,12 +211,12 @@ def test_a_second_signal_releases_running_jobs_at_once(team, enqueued, gate, cli
     assert (job["shown"], job["attempt"]) == ("pending", 0)
 
 
-def test_a_signal_to_the_whole_group_does_not_count_twice(team, enqueued, gate, cli, shop):
+def test_a_signal_to_the_process_group_counts_once(team, enqueued, gate, cli, shop):
     two = team(2)
     enqueued("held", f"gate={gate}")
     worker = pid_of(two.line("held in"))
     two.signal(signal.SIGTERM)
-    two.logged("ended: exit code 0")  # the idle one, so the other one has been told too
+    two.logged("ended: exit code 0")  # the idle process, so the other one has received the signal too
     os.kill(worker, signal.SIGTERM)
     assert [jobs(cli, shop)[0]["state"] for _ in range(5)] == ["running"] * 5
     gate.touch()
@@ -226,7 +226,7 @@ def test_a_signal_to_the_whole_group_does_not_count_twice(team, enqueued, gate, 
 # recycling
 
 
-def test_after_so_many_jobs_a_process_gives_way_and_no_job_is_lost(team, inside):
+def test_process_is_recycled_after_its_number_of_jobs_without_losing_one(team, inside):
     two = team(2, "--concurrency", "1", MAINSPRING_RECYCLE_JOBS="10")
     inside(lambda app: app.enqueue_many(app.tasks["mark"].job(n) for n in range(40)))
     lines = [two.line("marked") for _ in range(40)]
@@ -241,7 +241,7 @@ def test_after_so_many_jobs_a_process_gives_way_and_no_job_is_lost(team, inside)
     assert "the next one starts in" not in errors
 
 
-def test_a_process_that_holds_too_much_memory_gives_way(team, enqueued):
+def test_process_that_uses_too_much_memory_is_recycled(team, enqueued):
     two = team(2, MAINSPRING_RECYCLE_MEMORY="150MB")
     enqueued("grow")
     large = pid_of(two.line("grown in"))
@@ -249,7 +249,7 @@ def test_a_process_that_holds_too_much_memory_gives_way(team, enqueued):
     assert pid_of(two.logged("started")) != large
 
 
-def test_a_process_that_is_stopped_from_afar_gives_way_after_what_it_runs(team, cli, shop, inside, enqueued, gate):
+def test_process_stopped_by_an_operator_is_replaced_after_its_running_job(team, cli, shop, inside, enqueued, gate):
     two = team(2, "--concurrency", "1")
     before = pids(two)
     enqueued("held", f"gate={gate}")
@@ -271,7 +271,7 @@ def test_a_process_that_is_stopped_from_afar_gives_way_after_what_it_runs(team, 
     assert "the next one starts in" not in errors
 
 
-def test_hangup_replaces_every_process_one_after_the_other(team, inside, gate):
+def test_sighup_replaces_every_process_one_after_the_other(team, inside, gate):
     two = team(2, "--concurrency", "1")
     old = pids(two)
     two.signal(signal.SIGHUP)
@@ -290,7 +290,7 @@ def test_hangup_replaces_every_process_one_after_the_other(team, inside, gate):
     assert stopped(two)[0] == 0
 
 
-def test_broken_new_code_takes_one_process_and_leaves_the_others(team, here, inside, gate):
+def test_sighup_with_broken_code_does_not_replace_the_other_processes(team, here, inside, gate):
     two = team(2, "--concurrency", "1")
     old = pids(two)
     here.joinpath("shop.py").write_text("1 / 0\n")
@@ -304,7 +304,7 @@ def test_broken_new_code_takes_one_process_and_leaves_the_others(team, here, ins
     assert stopped(two)[0] == 0
 
 
-def test_a_signal_each_starts_one_process_more_and_one_fewer_but_never_none(team):
+def test_sigttin_starts_a_process_and_sigttou_stops_one_but_not_the_last(team):
     two = team(2)
     two.signal(signal.SIGTTIN)
     two.logged("process 3 started")
@@ -321,20 +321,20 @@ def test_a_signal_each_starts_one_process_more_and_one_fewer_but_never_none(team
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "many", "1.5", "1001", ""])
-def test_a_number_of_processes_that_makes_no_sense_is_refused(cli, shop, count):
+def test_invalid_number_of_processes_is_refused(cli, shop, count):
     refused = cli("worker", shop, f"--workers={count}")
     assert refused.exit_code == 2
     assert f"--workers must be a whole number from 1 to 1000, or 'auto'; got '{count}'" in refused.stderr
 
 
-def test_what_cannot_work_is_said_once_before_any_process_is_started(process, here):
+def test_app_without_tasks_is_reported_once_before_any_process_is_started(process, here):
     here.joinpath("bare.py").write_text("from mainspring import Mainspring\napp = Mainspring('sqlite:///jobs.db')\n")
     code, out, errors = process("worker", "bare:app", "--workers", "3").end()
     assert (code, out) == (1, "")
     assert errors.count("register some with @app.task") == 1
 
 
-def test_a_process_that_only_believes_to_have_a_supervisor_says_so(shop):
+def test_supervised_variable_without_a_supervisor_is_an_error(shop):
     refused = CliRunner().invoke(main, ["worker", shop], env={"MAINSPRING_SUPERVISED": "1:none"})
     assert refused.exit_code == 1
     assert "MAINSPRING_SUPERVISED=1:none is set by a supervisor for its own processes only: unset it" in refused.stderr

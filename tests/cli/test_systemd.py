@@ -26,7 +26,7 @@ class Systemd:
         return self._socket.recv(4096).decode()
 
     def rest(self) -> list[str]:
-        """What has come since, without waiting."""
+        """The messages that have arrived since, without waiting."""
         self._socket.setblocking(False)
         heard = []
         while True:
@@ -53,7 +53,7 @@ def systemd(here: Path) -> Iterator[Callable[[str], Systemd]]:
 
 
 @pytest.mark.parametrize("abstract", [False, True])
-def test_a_worker_says_when_it_takes_jobs_and_when_it_stops(process, shop, systemd, here, abstract):
+def test_worker_notifies_systemd_when_it_is_ready_and_when_it_stops(process, shop, systemd, here, abstract):
     listener = systemd(f"@mainspring-{os.getpid()}") if abstract else systemd()
     worker = process("worker", shop, NOTIFY_SOCKET=listener.name)
     assert listener.hear() == "READY=1"
@@ -62,7 +62,7 @@ def test_a_worker_says_when_it_takes_jobs_and_when_it_stops(process, shop, syste
     assert listener.rest() == ["STOPPING=1"]
 
 
-def test_a_supervisor_says_once_that_all_its_processes_take_jobs(process, shop, systemd):
+def test_supervisor_notifies_systemd_once_when_all_processes_are_ready(process, shop, systemd):
     listener = systemd()
     team = process("worker", shop, "--workers", "2", NOTIFY_SOCKET=listener.name)
     assert listener.hear() == "READY=1"
@@ -73,7 +73,7 @@ def test_a_supervisor_says_once_that_all_its_processes_take_jobs(process, shop, 
     assert listener.rest() == ["STOPPING=1"]
 
 
-def test_a_worker_that_recycles_does_not_say_that_it_stops(process, shop, systemd, enqueued):
+def test_recycled_worker_does_not_notify_systemd_that_it_stops(process, shop, systemd, enqueued):
     listener = systemd()
     worker = process("worker", shop, NOTIFY_SOCKET=listener.name, MAINSPRING_RECYCLE_JOBS="1")
     assert listener.hear() == "READY=1"
@@ -84,7 +84,7 @@ def test_a_worker_that_recycles_does_not_say_that_it_stops(process, shop, system
     assert listener.rest() == ["STOPPING=1"]
 
 
-def test_a_worker_that_is_stopped_from_afar_says_so(process, cli, shop, systemd):
+def test_worker_stopped_by_an_operator_notifies_systemd(process, cli, shop, systemd):
     listener = systemd()
     worker = process("worker", shop, NOTIFY_SOCKET=listener.name)
     assert listener.hear() == "READY=1"
@@ -94,7 +94,7 @@ def test_a_worker_that_is_stopped_from_afar_says_so(process, cli, shop, systemd)
 
 
 @pytest.mark.parametrize("count", ["1", "2"])
-def test_the_watchdog_is_fed_while_it_works(process, shop, systemd, count):
+def test_running_worker_sends_systemd_watchdog_notifications(process, shop, systemd, count):
     listener = systemd()
     worker = process("worker", shop, "--workers", count, NOTIFY_SOCKET=listener.name, WATCHDOG_USEC="100000")
     heard = [listener.hear() for _ in range(6)]
@@ -103,7 +103,7 @@ def test_the_watchdog_is_fed_while_it_works(process, shop, systemd, count):
     assert worker.end()[0] == 0
 
 
-def test_a_watchdog_meant_for_another_process_is_left_alone(process, shop, systemd):
+def test_systemd_watchdog_of_another_process_is_ignored(process, shop, systemd):
     listener = systemd()
     worker = process("worker", shop, NOTIFY_SOCKET=listener.name, WATCHDOG_USEC="1000", WATCHDOG_PID="1")
     assert listener.hear() == "READY=1"
@@ -112,7 +112,7 @@ def test_a_watchdog_meant_for_another_process_is_left_alone(process, shop, syste
     assert listener.rest() == ["STOPPING=1"]
 
 
-def test_a_socket_nobody_listens_at_keeps_nobody_from_working(process, shop, here):
+def test_worker_runs_if_systemd_does_not_receive_its_notifications(process, shop, here):
     worker = process("worker", shop, NOTIFY_SOCKET=str(here / "nobody"))
     worker.line(" on sqlite")
     worker.logged("systemd did not receive READY=1")

@@ -24,14 +24,14 @@ def test_tasks_are_listed_with_queue_options_schedules_and_code(cli, shop, insid
     assert len(json.loads(cli("tasks", "add", "--json", "--app", shop).stdout)) == 1
 
 
-def test_tasks_that_are_not_there_and_a_store_alone_are_refused(cli, shop, store):
+def test_unknown_task_and_a_store_without_an_app_are_refused(cli, shop, store):
     wrong = cli("tasks", "ad", "--app", shop)
     assert (wrong.exit_code, "there is no task 'ad' in this app" in wrong.stderr) == (1, True)
     alone = cli("tasks", "--store", store)
     assert (alone.exit_code, "give --app" in alone.stderr) == (1, True)
 
 
-def test_settings_say_where_they_came_from(cli, shop, monkeypatch):
+def test_settings_are_listed_with_their_source(cli, shop, monkeypatch):
     monkeypatch.setenv("MAINSPRING_GRACE", "5m")
     monkeypatch.setenv("MAINSPRING_API_KEY", "msk_secret")
     found = {one["name"]: one for one in json.loads(cli("settings", "--json", "--app", shop).stdout)}
@@ -47,7 +47,7 @@ def test_settings_say_where_they_came_from(cli, shop, monkeypatch):
     assert not any(row[0] == "retry_max" for row in rows)
 
 
-def test_one_setting_is_shown_and_a_wrong_name_gets_a_hint(cli, shop):
+def test_one_setting_is_shown_and_an_unknown_setting_has_a_hint(cli, shop):
     (one,) = json.loads(cli("settings", "lease", "--json", "--app", shop).stdout)
     assert (one["name"], one["variable"]) == ("lease", "MAINSPRING_LEASE")
     wrong = cli("settings", "leese", "--app", shop)

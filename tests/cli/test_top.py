@@ -30,7 +30,7 @@ from mainspring.testing.faults import Faults, FaultStore
 SIZES = [(60, 20), (80, 24), (100, 30), (140, 40), (220, 60)]
 
 
-# a shop with something of everything, on a clock that stands still
+# a shop with data of every kind, on a virtual clock
 
 
 def small_shop(store: Any, clock: VirtualClock) -> Mainspring:
@@ -102,7 +102,7 @@ def seen(snapshot: TopSnapshot, **chosen: Any) -> TopView:
     return view
 
 
-# what it shows
+# frames
 
 
 @pytest.mark.parametrize("pane", [0, 1, 2, 3])
@@ -123,7 +123,7 @@ def test_frame_fits_every_window(snapshot, width, height, pane):
 
 
 @pytest.mark.parametrize(("width", "height"), [(40, 10), (20, 5), (1, 1)])
-def test_frame_in_a_tiny_window(snapshot, width, height):
+def test_frame_fits_a_tiny_window(snapshot, width, height):
     lines = drawn(seen(snapshot), width, height)
     assert len(lines) <= height
     assert all(len(line) <= width for line in lines)
@@ -154,7 +154,7 @@ def test_dead_jobs_are_grouped_by_error(snapshot):
     assert re.search(rf"3 charge PermissionError: order …: card refused 7s ago {snapshot.groups[0].newest}", text)
 
 
-def test_cut_lists_count_the_rest(here, clock):
+def test_cut_lists_count_the_hidden_queues_and_workers(here, clock):
     async def crowd() -> TopSnapshot | SnapshotFailure:
         async with small_shop("sqlite:///jobs.db", clock) as app:
             send, store = app.tasks["send"], await app.opened()
@@ -171,11 +171,11 @@ def test_cut_lists_count_the_rest(here, clock):
     assert len(re.findall(r"\+2\d more", text)) == 1  # of 30 queues
     assert re.search(r"\+1\d more", text)  # of 20 workers
     assert lines[6].startswith("► queue-29 ")  # the busiest comes first
-    assert "► host-13-aaaaaaaa" in lines[6]  # so does the one with a leak
+    assert "► host-13-aaaaaaaa" in lines[6]  # the worker with a leak comes first
     assert len(crowded.waits) == 10
 
 
-def test_long_name_is_cut(snapshot):
+def test_long_queue_name_is_cut(snapshot):
     queues = [replace(snapshot.stats.queues[0], name="a queue with a long name " * 5)]
     lines = drawn(seen(replace(snapshot, stats=replace(snapshot.stats, queues=queues))), 80, 24)
     assert re.match(r"‖ a queue[^…]*… +0 +0 +0 +0 +–  ► host-1-aaaaaaaa +2/5", lines[6])
@@ -227,7 +227,7 @@ def test_no_worker_while_jobs_wait_is_marked(here, clock):
         (3, 0, "3"),
     ],
 )
-def test_a_bar_is_never_fuller_than_its_job_is_done(clock, done, total, text):
+def test_progress_bar_is_rounded_down_and_stays_within_its_range(clock, done, total, text):
     made = Progress(run=1, at=clock.now(), done=done, total=total)
     assert progress(made, 10).plain.rstrip() == text
 
@@ -244,7 +244,7 @@ def test_large_counts_are_short(count, text):
 # keys
 
 
-def test_keys_choose_the_pane_and_pause():
+def test_pressed_keys_choose_the_pane_and_pause():
     view, panes = TopView(), []
     for key in ("2", "3", "4", "1", "\t", "\t", "\t", "\t", "x"):
         view.press(key)
@@ -256,13 +256,13 @@ def test_keys_choose_the_pane_and_pause():
     assert not view.paused
 
 
-def test_a_paused_view_says_so(snapshot):
+def test_top_shows_that_the_view_is_paused(snapshot):
     lines = drawn(seen(snapshot, paused=True), 80, 24)
     assert "‖ paused  ✓ ready" in lines[0]
     assert "p go on" in lines[-1]
 
 
-# trouble, and how often the store is asked
+# store trouble, and the number of store reads
 
 
 def troubled(clock: VirtualClock) -> tuple[Mainspring, Faults]:
@@ -316,7 +316,7 @@ async def test_missing_store_is_shown_as_trouble(clock, tmp_path):
     await app.close()
 
 
-async def test_a_password_is_never_shown(monkeypatch, clock):
+async def test_top_masks_the_password_in_the_store_url(monkeypatch, clock):
     monkeypatch.setenv("MAINSPRING_STORE", "postgresql://me:s3cret@host/db")
     async with Mainspring(open_store("memory://", clock=clock), clock=clock) as app:
         view = TopView()
@@ -324,7 +324,7 @@ async def test_a_password_is_never_shown(monkeypatch, clock):
     assert "postgresql://me:***@host/db" in drawn(view, 80, 24)[0]
 
 
-async def test_keys_do_not_cause_more_reads(here, clock):
+async def test_pressed_keys_do_not_cause_more_store_reads(here, clock):
     app, faults = troubled(clock)
     asked: list[str] = []
     for verb in ("time", "counts", "queues", "tallies", "workers", "jobs", "dead"):
@@ -371,7 +371,7 @@ async def test_slow_store_is_read_less_often(here, clock):
 # the command
 
 
-def test_once_prints_one_plain_frame_with_every_pane(cli, shop, enqueued, work):
+def test_top_once_prints_one_plain_frame_with_every_pane(cli, shop, enqueued, work):
     enqueued("fail", "why=no")
     work()
     enqueued("add", "a=1")
@@ -393,12 +393,12 @@ def test_top_without_a_terminal_prints_once(process, shop, enqueued):
     assert "○ 1 pending" in out
 
 
-def test_once_on_a_store_that_does_not_answer_is_an_error(cli):
+def test_top_once_on_a_store_that_does_not_answer_is_an_error(cli):
     done = cli("top", "--once", "--store", "sqlite:///nowhere/jobs.db")
     assert done.exit_code == 1
     assert done.stdout == ""
     assert done.stderr.startswith("error: the store does not answer: cannot open SQLite file")
 
 
-def test_an_interval_must_be_a_span(cli, shop):
+def test_top_interval_of_zero_is_a_usage_error(cli, shop):
     assert cli("top", "--app", shop, "--interval", "0").exit_code == 2

@@ -19,7 +19,7 @@ PATIENCE = 30.0
 
 
 class Session:
-    """A command in a terminal of its own, never for longer than PATIENCE."""
+    """A command in its own terminal, never for longer than PATIENCE."""
 
     def __init__(self, *args: str) -> None:
         self.parent, self.child = pty.openpty()
@@ -84,13 +84,13 @@ def session(shop: str, enqueued: Any) -> Iterator[Session]:
     session.close()
 
 
-def test_a_session_at_a_terminal(session, enqueued):
+def test_top_follows_pressed_keys_new_jobs_and_resizes_of_the_terminal(session, enqueued):
     session.until("\x1b[?1049h")
     session.until("[1 running 0]")
     assert not session.restored  # keys come one by one
     session.press("2")
     session.until("[2 failures 0]")
-    session.press("\x1b[A")  # an arrow means nothing
+    session.press("\x1b[A")  # arrow keys are ignored
     session.press("\t")
     session.until("[3 dead 0]")
     enqueued("add", "a=2")
@@ -143,7 +143,7 @@ def test_ctrl_z_restores_the_terminal_until_fg(session):
     assert session.restored
 
 
-def test_trouble_and_recovery_at_a_terminal(here, shop):
+def test_top_recovers_when_the_store_is_available_again(here, shop):
     session = Session("-m", "mainspring.cli", "top", "--store", "sqlite:///later/jobs.db", "--interval", "200ms")
     try:
         session.until("the store is in trouble")
@@ -155,7 +155,7 @@ def test_trouble_and_recovery_at_a_terminal(here, shop):
         session.close()
 
 
-def test_store_that_never_answered_is_an_error(here, shop):
+def test_top_exits_with_an_error_if_the_store_never_answered(here, shop):
     session = Session("-m", "mainspring.cli", "top", "--store", "sqlite:///never/jobs.db", "--interval", "200ms")
     try:
         session.until("the store is in trouble")
@@ -184,7 +184,7 @@ def test_exception_restores_the_terminal():
     try:
         session.until("inside")
         assert session.end() == 1
-        # Newer releases colour what they print, so not "RuntimeError: a bug".
+        # Newer Python releases colour tracebacks, so "RuntimeError: a bug" is not found.
         assert session.shown.index("\x1b[?1049l") < session.shown.index("a bug")
         assert session.restored
     finally:

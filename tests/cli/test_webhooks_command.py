@@ -16,7 +16,7 @@ URL = "https://hooks.example.com/services/T0K3N"
 
 @pytest.fixture
 def hook(cli, shop):
-    """The secret of a webhook that is there."""
+    """Creates a webhook; returns the result of the command."""
     made = cli("webhooks", "create", "ops", URL, "--event", "job.dead", "--event", "schedule.missed", "--app", shop)
     assert made.exit_code == 0, made.stderr
     return made
@@ -36,7 +36,7 @@ def test_create_list_and_delete_a_webhook(cli, shop, hook):
     assert "has no webhooks; make one" in empty.stderr
 
 
-def test_webhook_filters(cli, shop):
+def test_webhook_is_created_with_queue_task_and_tag_filters(cli, shop):
     words = ("--queue", "mail", "--task", "add", "--tag", "a", "--tag", "b", "--include", "result", "--note", "pager")
     made = cli("webhooks", "create", "ops", URL, "--event", "job.dead", *words, "--json", "--app", shop)
     hook = json.loads(made.stdout)["webhook"]

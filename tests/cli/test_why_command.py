@@ -38,7 +38,7 @@ def test_why_names_the_blocking_job(cli, shop, enqueued):
     assert told.endswith(f"    in the way: {second}\n")
 
 
-def test_why_of_a_finished_job(cli, shop, enqueued, work):
+def test_why_of_a_dead_job_shows_its_failure(cli, shop, enqueued, work):
     id = enqueued("fail", "why=no\x1b[2J\nluck")
     work()
     told = cli("why", id, "--app", shop)
@@ -47,7 +47,7 @@ def test_why_of_a_finished_job(cli, shop, enqueued, work):
     assert "ValueError: no\\x1b[2J luck" in told.stdout
 
 
-def test_why_of_a_job_of_another_version(cli, shop, inside, work):
+def test_why_of_a_job_of_another_version_explains_version_skew(cli, shop, inside, work):
     async def enqueue(app):
         other = replace(app.tasks["add"].job(1), payload='{"a":1,"c":2}', fingerprint="aabbccddee")
         (handle,) = await app.enqueue_many([other])

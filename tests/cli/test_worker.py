@@ -115,7 +115,7 @@ def test_workers_stop_ends_the_process_without_a_restart(process, cli, shop, enq
     assert cli("workers", "list", "--json", "--app", shop).stdout.strip() == "[]"
 
 
-def test_restart_keeps_arguments_and_directory(process, here, shop):
+def test_sighup_restart_keeps_environment_and_directory(process, here, shop):
     here.joinpath("moved.py").write_text(
         "import os\nprint('FROM', os.environ.get('WHERE', 'here'), flush=True)\nos.environ['WHERE'] = 'elsewhere'\n"
         "from shop import app\nos.makedirs('elsewhere', exist_ok=True)\nos.chdir('elsewhere')\n"
@@ -140,7 +140,7 @@ def test_restart_keeps_arguments_and_directory(process, here, shop):
         (["shop:app", "--log-level", "loud"], 2, "'loud' is not one of"),
     ],
 )
-def test_worker_that_cannot_start_says_why(cli, shop, args, code, said):
+def test_invalid_worker_arguments_are_refused_with_the_reason(cli, shop, args, code, said):
     refused = cli("worker", *args)
     assert refused.exit_code == code
     assert said in " ".join(refused.stderr.split())
@@ -165,7 +165,7 @@ def test_worker_on_an_unopenable_store_is_an_error(cli, here):
     )
 
 
-def test_worker_ends_with_an_error_if_the_store_is_removed(process, shop, here):
+def test_worker_ends_with_an_error_if_a_table_is_dropped(process, shop, here):
     worker = process("worker", shop)
     worker.line("worker")
     with sqlite3.connect(here / "jobs.db") as db:

@@ -50,7 +50,7 @@ def figure(url: str, name: str) -> float:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Asks again and again, since processes tell what they have counted only now and then."""
+    """Repeats a check until it holds, since processes report their counters only periodically."""
     end = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < end
@@ -59,7 +59,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 @pytest.fixture
 def worker(process: Callable[..., Any], shop: str) -> Iterator[Callable[..., tuple[Any, str]]]:
-    """A worker that serves metrics, and where; nothing of it outlives its test."""
+    """Starts a worker that serves metrics; returns it and its URL. Its processes end with the test."""
     started = []
 
     def start(*args: str, **env: str) -> tuple[Any, str]:
@@ -87,7 +87,7 @@ def test_one_process_serves_metrics_and_health(worker, inside):
         assert json.loads(page(f"{health}/{question}")) == {"status": "ok", "reasons": [], "notes": []}
 
 
-def test_supervisor_sums_processes_and_keeps_those_of_killed_ones(worker, inside):
+def test_supervisor_sums_the_metrics_of_all_processes_and_keeps_those_of_killed_ones(worker, inside):
     team, url = worker("--workers", "2", "--metrics", "0")
     team.logged("all 2 processes take jobs")
     inside(lambda app: app.enqueue_many(app.tasks["mark"].job() for _ in range(200)))
@@ -136,7 +136,7 @@ def test_metrics_port_in_use_is_an_error(process, shop):
             assert "Traceback" not in errors
 
 
-def test_without_metrics_nothing_is_loaded(process, shop, inside, here):
+def test_worker_without_metrics_does_not_import_prometheus(process, shop, inside, here):
     here.joinpath("shop.py").write_text(
         TEAM + "\nimport sys\n@app.task\nasync def tell() -> str:\n"
         "    return str(sorted(name for name in sys.modules if 'prometheus' in name or 'mainspring.metrics' in name))\n"

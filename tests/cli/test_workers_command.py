@@ -18,7 +18,7 @@ ABOUT = {"host": "web", "pid": 7, "tasks": ("add", "greet"), "started_at": EPOCH
 
 @pytest.fixture
 def crew(shop):
-    """Rows of workers, as if they had just beaten."""
+    """Stores workers that have just sent a beat."""
 
     def beat(*workers: WorkerInfo) -> None:
         async def inside() -> None:
@@ -49,7 +49,7 @@ def test_worker_list_has_a_line_per_worker(cli, shop, crew):
     assert second.split()[-2:] == ["mail=5,", "low"]
 
 
-def test_workers_without_a_command_lists(cli, shop, crew, monkeypatch):
+def test_workers_without_a_subcommand_lists_the_workers(cli, shop, crew, monkeypatch):
     monkeypatch.setenv("MAINSPRING_APP", shop)
     crew(info("web-7-aa"))
     assert cli("workers").stdout == cli("workers", "list").stdout
@@ -57,7 +57,7 @@ def test_workers_without_a_command_lists(cli, shop, crew, monkeypatch):
     assert "Commands:" in cli("workers", "--help").stdout
 
 
-def test_the_list_fits_80_columns_and_has_more_when_wide(cli, shop, crew, monkeypatch):
+def test_worker_list_fits_80_columns_and_has_more_columns_when_wide(cli, shop, crew, monkeypatch):
     crew(info("worker-of-some-host-1234567-0123abcd", queues=tuple(f"queue-{n}" for n in range(20)), leaked=2))
     assert all(len(line) <= 80 for line in cli("workers", "--app", shop).stdout.splitlines())
     assert "LEAKED" in cli("workers", "--app", shop).stdout
@@ -96,7 +96,7 @@ def test_empty_worker_list_has_a_hint(cli, shop):
         ({"drained": True}, WorkerCommands(drained=True, stopped=True), "stopping"),
     ],
 )
-def test_worker_state_shows_pending_orders(about, orders, state):
+def test_worker_state_shows_pending_commands(about, orders, state):
     assert WorkerRow(info("w", **about), EPOCH, orders).state == state
 
 
@@ -122,7 +122,7 @@ def test_show_worker_page(cli, process, shop, enqueued, until):
     assert worker.end()[0] == 0
 
 
-def test_live_worker_follows_orders(cli, process, shop, enqueued, until):
+def test_live_worker_follows_commands(cli, process, shop, enqueued, until):
     worker = process("worker", shop, "--concurrency", "7")
     worker.line("worker")
     (live,) = listed(cli, shop)
@@ -156,7 +156,7 @@ def test_resize_needs_a_worker_and_a_number(cli, shop, crew, args):
     assert cli("workers", "resize", *args, "--app", shop).exit_code == 2
 
 
-def test_drain_and_resume_of_some(cli, shop, crew):
+def test_drain_and_resume_of_some_workers(cli, shop, crew):
     crew(info("web-7-aa"), info("web-8-bb"), info("web-9-cc"))
     done = cli("workers", "drain", "web-7", "web-8", "web-7", "--app", shop)
     says = "takes no more jobs from its next beat on"
@@ -168,7 +168,7 @@ def test_drain_and_resume_of_some(cli, shop, crew):
     assert [worker["state"] for worker in listed(cli, shop)] == ["open"] * 3
 
 
-def test_drain_of_all_asks(cli, shop, crew):
+def test_drain_of_all_workers_asks_for_confirmation(cli, shop, crew):
     crew(info("web-7-aa"), info("web-8-bb"))
     refused = cli("workers", "drain", "--all", "--app", shop, input="n\n")
     assert refused.exit_code == 1
@@ -178,7 +178,7 @@ def test_drain_of_all_asks(cli, shop, crew):
     assert [worker["state"] for worker in listed(cli, shop)] == ["draining", "draining"]
 
 
-def test_stop_of_some_refuses_later_orders(cli, shop, crew):
+def test_stopped_workers_refuse_later_commands(cli, shop, crew):
     crew(info("web-7-aa"), info("web-8-bb"), info("web-9-cc"))
     done = cli("workers", "stop", "web-7", "web-8", "web-7", "--app", shop)
     says = "stops from its next beat on"
@@ -194,7 +194,7 @@ def test_stop_of_some_refuses_later_orders(cli, shop, crew):
     }
 
 
-def test_stop_of_all_asks(cli, shop, crew):
+def test_stop_of_all_workers_asks_for_confirmation(cli, shop, crew):
     crew(info("web-7-aa"), info("web-8-bb"), info("old-1-dd", grace=None))
     refused = cli("workers", "stop", "--all", "--app", shop, input="n\n")
     assert refused.exit_code == 1
@@ -207,7 +207,7 @@ def test_stop_of_all_asks(cli, shop, crew):
 @pytest.mark.parametrize(
     "words", [["show", "x"], ["drain", "web-7", "x"], ["resume", "x"], ["resize", "x", "1"], ["stop", "web-7", "x"]]
 )
-def test_unknown_worker_is_an_error_before_any_order(cli, shop, crew, words):
+def test_unknown_worker_is_an_error_before_any_command_is_stored(cli, shop, crew, words):
     crew(info("web-7-aa"))
     refused = cli("workers", *words, "--app", shop)
     assert (refused.exit_code, refused.stdout) == (1, "")
@@ -223,7 +223,7 @@ def test_ambiguous_worker_id_is_refused(cli, shop, crew):
 
 
 @pytest.mark.parametrize("action", ["drain", "resume", "stop"])
-def test_orders_to_no_workers_are_no_error(cli, shop, action):
+def test_commands_without_live_workers_are_no_error(cli, shop, action):
     assert cli("workers", action, "--app", shop).exit_code == 2
     none = cli("workers", action, "--all", "--app", shop)
     assert none.exit_code == 0

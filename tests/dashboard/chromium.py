@@ -13,9 +13,9 @@ from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHOSEN = os.environ.get("MAINSPRING_TEST_CHROMIUM")
-# Milliseconds that a page may take to show what it should: never needed, unless the machine has much to do besides.
+# Milliseconds that a page may take to show its content: used up only if the machine is busy.
 PATIENCE = 1000 * int(os.environ.get("MAINSPRING_TEST_PATIENCE", "30"))
-# What a browser does not let a page do is told to the page alone, so it has to say it.
+# Only the page itself receives violations of its policy, so it logs them.
 TELLING = """addEventListener("securitypolicyviolation", (event) =>
   console.error(`content security policy: ${event.violatedDirective} ${event.blockedURI}`))"""
 P = ParamSpec("P")
@@ -36,7 +36,7 @@ class Chromium:
     def __init__(self) -> None:
         self._hands = ThreadPoolExecutor(1, "chromium")
         self.kept: defaultdict[str, list[BrowserContext]] = defaultdict(list)
-        """Contexts that the next visit with the same options may have."""
+        """Contexts that the next visit with the same options may reuse."""
         self.browser: Browser = self.do(self._launch)
 
     def do(self, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -45,7 +45,7 @@ class Chromium:
     def _launch(self) -> Any:
         expect.set_options(timeout=PATIENCE)
         self._playwright = sync_playwright().start()
-        # Root may not have a sandbox. One renderer for all pages is there at once for the next of them.
+        # Root cannot use the sandbox. One renderer for all pages is ready at once for the next page.
         return self._playwright.chromium.launch(
             executable_path=program(),
             chromium_sandbox=os.geteuid() != 0,

@@ -5,7 +5,7 @@
 - `visit`: a page (visit.py): `page = visit(live, "/jobs", role="viewer")`. A test fails at its end if a page has logged
   an error or a warning, opened a dialog, broken its policy or missed a request, unless `visit.expects("…")` said so.
 
-Address things as somebody who sees or hears the page would: by role and name. Nothing sleeps: expect() waits.
+Find elements as a user who sees or hears the page does: by role and name. Do not sleep: expect() waits.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A first start: no worker, and nothing done yet."""
+    """A first start: no worker and no data."""
     one = Live(tmp_path_factory.mktemp("empty"), works=False)
     try:
         yield one
@@ -58,7 +58,7 @@ def visit(chromium: Chromium) -> Iterator[Visits]:
 
 @pytest.hookimpl
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Plays a test in the thread of the browser, and asks at its end what went wrong."""
+    """Runs a test in the thread of the browser and checks the complaints at its end."""
     visits: Visits | None = pyfuncitem.funcargs.get("visit")
     if visits is None:
         return None

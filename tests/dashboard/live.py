@@ -15,13 +15,13 @@ from mainspring import Mainspring
 from mainspring.api.server import Server, listen, url_of
 from mainspring.records.api_key import Role
 
-# Seconds that anything asked of the app may take.
+# Seconds that a call of the app may take.
 LIMIT = 30
 T = TypeVar("T")
 
 
 class Live:
-    """Serves when it is made. `under` is the path at which `wrap` has put the app into another one."""
+    """Serves as soon as it is created. `under` is the path at which `wrap` mounts the app in another one."""
 
     def __init__(
         self, folder: Path, *, app: Mainspring | None = None, auth: bool = True, works: bool = True, keys: bool = True,
@@ -55,7 +55,7 @@ class Live:
                 await self._server.run(self._listener)
 
     def do(self, call: Coroutine[Any, Any, T]) -> T:
-        """What the app says: `live.do(live.app.queues.pause("mail"))`."""
+        """The result of a coroutine of the app: `live.do(live.app.queues.pause("mail"))`."""
         return asyncio.run_coroutine_threadsafe(call, self.loop).result(LIMIT)
 
     def enqueue(self, task: str, /, *args: Any, options: dict[str, Any] | None = None, **kwargs: Any) -> str:

@@ -1,4 +1,4 @@
-"""Data of every kind, so that every page has all that it can show."""
+"""Data of every kind, so that every page shows everything it can."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from playwright.sync_api import Locator, Page, expect
 
 from mainspring import cron, every
 
-# Pages whose address needs nothing to be known.
+# Pages whose address has no id or name.
 LISTS = ("/", "/jobs", "/schedules", "/queues", "/dead", "/workers", "/audit", "/keys", "/webhooks", "/settings")
 
 
 def furnish(live: Live) -> list[str]:
-    """The addresses of all pages, of a job that runs and of one that failed among them."""
+    """The addresses of all pages, including those of a running and of a failed job."""
     app = live.app
     live.do(app.schedules.create("nightly", cron("30 2 * * *", tz="Europe/Berlin"), "sync_crm"))
     live.do(app.schedules.create("often", every(5).minutes, "send_email", kwargs={"to": "ada@example.org"}))
@@ -34,7 +34,7 @@ def furnish(live: Live) -> list[str]:
 
 
 def shown(page: Page) -> Locator:
-    """The part that is the page's own, once it shows what it has loaded."""
+    """The main element of the page, once it shows the loaded data."""
     main = page.get_by_role("main")
     expect(main.get_by_role("heading", level=1)).to_be_visible()
     expect(main.locator("[aria-busy=true]")).to_have_count(0)

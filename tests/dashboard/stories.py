@@ -12,23 +12,23 @@ PLANS = ("free", "team", "enterprise")
 
 
 class Cues(defaultdict[str, "asyncio.Queue[Any]"]):
-    """What guided jobs are told to do, by name."""
+    """The next steps of guided jobs, by name."""
 
     def __init__(self) -> None:
         super().__init__(asyncio.Queue)
 
 
 def stories(app: Mainspring, cues: Cues) -> Mainspring:
-    """The same app, which now knows these."""
+    """The same app with these tasks registered."""
 
     @app.task(queue="mail")
     async def send_email(to: str, subject: str = "") -> str:
-        """Is done at once."""
+        """Completes at once."""
         return f"sent to {to}"
 
     @app.task(queue="exports")
     async def export(ctx: Context, name: str) -> Any:
-        """Does what it is told to, step by step."""
+        """Follows its cues, step by step."""
         while True:
             match await cues[name].get():
                 case ("progress", *given):
@@ -42,12 +42,12 @@ def stories(app: Mainspring, cues: Cues) -> Mainspring:
 
     @app.task(queue="billing", max_retries=0)
     async def charge(customer: int, plan: str) -> dict[str, Any]:
-        """Fails until its plan is one of ours."""
+        """Fails unless its plan is known."""
         return {"customer": customer, "paid": _price(plan)}
 
     @app.task(queue="crm", max_retries=0)
     async def sync_crm(depth: int = 30) -> None:
-        """Fails far down."""
+        """Fails deep in the call stack."""
         _fall(depth)
 
     @app.task(queue="crm", max_retries=0)
@@ -59,12 +59,12 @@ def stories(app: Mainspring, cues: Cues) -> Mainspring:
 
     @app.task(queue="any")
     async def echo(value: Any) -> Any:
-        """Says what it was told."""
+        """Returns its argument."""
         return value
 
     @app.task(queue="hostile", max_retries=0)
     async def repeat(ctx: Context, words: list[str], fail: bool = False) -> Any:
-        """Says every word in every way that a task has."""
+        """Repeats its words in every output of a task: log lines, progress, result or error."""
         for n, word in enumerate(words):
             ctx.log.warning("%s", word)
             ctx.progress(10 * n, 10 * len(words), word)

@@ -13,7 +13,7 @@ from visit import Visits
 
 AXE = (Path(__file__).parent / "vendor" / "axe.js").read_text(encoding="utf-8")
 RUN = "(rules) => axe.run({resultTypes: ['violations'], ...rules}).then((found) => found.violations)"
-# What the other scheme can change.
+# The rules whose result can differ in the other colour scheme.
 COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"]}
 GRAVE = ("serious", "critical")
 PHONE = ViewportSize(width=360, height=740)
@@ -65,14 +65,14 @@ def test_every_page_is_accessible_in_both_schemes_and_fits_a_phone(
     assert wide == {}
 
 
-def test_axe_finds_nothing_serious_where_one_signs_in(visit: Visits, live: Live) -> None:
+def test_the_sign_in_page_is_accessible(visit: Visits, live: Live) -> None:
     visit.expects("status of 401")
     page = visit(live, role=None, color_scheme="light")
     page.get_by_label("API key").wait_for()
     assert in_both_schemes(page) == []
 
 
-def test_an_empty_store_shows_pages_without_a_fault(visit: Visits, empty: Live) -> None:
+def test_pages_of_an_empty_store_are_accessible(visit: Visits, empty: Live) -> None:
     page = visit(empty, role="admin")
     found: list[str] = []
     for address in LISTS:

@@ -29,7 +29,7 @@ class Fetched(NamedTuple):
 
 @pytest.fixture(scope="module")
 def fetched(chromium: Chromium, live: Live) -> list[Fetched]:
-    """All that a cold load of the overview asks for, but for the feed, which does not end."""
+    """All responses of a cold load of the overview, except for the feed, which does not end."""
     return chromium.do(load, Visits(chromium), live)
 
 
@@ -65,14 +65,14 @@ def test_all_requests_go_to_this_server(fetched: list[Fetched], live: Live) -> N
     assert {one.url.startswith(f"{live.origin}/") for one in fetched} == {True}
 
 
-def test_files_are_compressed_and_kept_for_good(fetched: list[Fetched]) -> None:
+def test_files_are_compressed_and_cached_forever(fetched: list[Fetched]) -> None:
     files = [one.headers for one in fetched if one.is_file]
     assert len(files) > 20
     assert {headers["cache-control"] for headers in files} == {"public, max-age=31536000, immutable"}
     assert {headers["content-encoding"] for headers in files} == {"gzip"}
 
 
-def test_a_second_load_fetches_the_page_and_figures_only(visit: Visits, live: Live) -> None:
+def test_a_second_load_fetches_no_cached_file_again(visit: Visits, live: Live) -> None:
     page = visit(live)
     shown(page)
     page.reload()

@@ -11,7 +11,7 @@ from mainspring import AuditFilter, Filter
 
 
 def later(live: Live, tag: str, n: int) -> None:
-    """So many jobs that wait for tomorrow."""
+    """Enqueues jobs that are due tomorrow."""
     task = live.app.tasks["send_email"].using(delay=86_400, tags=[tag])
     live.do(live.app.enqueue_many(task.job(f"{k}@example.org") for k in range(n)))
 
@@ -24,7 +24,7 @@ def ask(page: Page, action: str) -> None:
     page.get_by_role("region", name="Selected jobs").get_by_role("button", name=action).click()
 
 
-def test_all_jobs_of_a_filter_are_cancelled_after_a_question(visit: Visits, live: Live) -> None:
+def test_all_jobs_of_a_filter_are_cancelled_after_a_confirmation(visit: Visits, live: Live) -> None:
     later(live, "campaign", 60)
     later(live, "other", 3)
     page = visit(live, "/jobs?tag=campaign&state=scheduled")

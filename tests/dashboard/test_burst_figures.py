@@ -23,7 +23,7 @@ def test_runs_per_minute_count_the_minute_of_the_burst(visit: Visits, live: Live
     runs = shown(page).get_by_label("Runs of the last 15 min")
     figure = runs.locator("div").filter(has_text="Runs per minute")
     expect(figure.locator("dd")).to_have_text(re.compile(r"^\s*\d"))
-    # A machine under load may take three minutes for them: then it is a third of that.
+    # A machine under load may need three minutes for the burst: then the rate is a third.
     assert float(re.findall(r"[\d.]+", figure.locator("dd").inner_text())[0]) >= BURST / 3
     assert f"{BURST} runs" in (figure.get_attribute("title") or "")
     live.do(live.app.jobs.delete(Filter(tags=("burst",))))

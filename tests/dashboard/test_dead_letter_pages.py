@@ -40,7 +40,7 @@ def test_a_dead_job_is_found_edited_and_redriven(visit: Visits, live: Live) -> N
     expect(group(page, "no plan gold")).to_have_count(0)
 
 
-def test_arguments_that_are_no_json_cannot_be_sent(visit: Visits, live: Live) -> None:
+def test_redrive_is_disabled_while_the_arguments_are_invalid_json(visit: Visits, live: Live) -> None:
     dead(live, "charge", customer=8, plan="silver")
     page = visit(live, "/dead")
     mine = group(page, "no plan silver")
@@ -52,7 +52,7 @@ def test_arguments_that_are_no_json_cannot_be_sent(visit: Visits, live: Live) ->
     expect(dialog.get_by_role("button", name="Redrive")).to_be_disabled()
 
 
-def test_arguments_that_do_not_fit_the_task_are_refused_with_the_reason(visit: Visits, live: Live) -> None:
+def test_redrive_with_arguments_that_do_not_fit_the_task_is_refused_with_the_reason(visit: Visits, live: Live) -> None:
     dead(live, "charge", customer=9, plan="bronze")
     page = visit(live, "/dead")
     visit.expects("status of 422")
@@ -65,7 +65,7 @@ def test_arguments_that_do_not_fit_the_task_are_refused_with_the_reason(visit: V
     expect(dialog.get_by_role("alert").last).to_contain_text("customer")
 
 
-def test_a_group_is_redriven_after_a_question_with_a_result(visit: Visits, live: Live) -> None:
+def test_a_dead_group_is_redriven_after_a_confirmation(visit: Visits, live: Live) -> None:
     for depth in (3, 4, 5):
         dead(live, "sync_crm", depth=depth)
     page = visit(live, "/dead")
@@ -80,7 +80,7 @@ def test_a_group_is_redriven_after_a_question_with_a_result(visit: Visits, live:
     expect(dialog).to_have_count(0)
 
 
-def test_a_group_is_titled_by_its_normal_form_and_expands_by_a_click_on_its_head(visit: Visits, live: Live) -> None:
+def test_a_dead_group_is_titled_by_its_kind_of_failure_and_expands_by_a_click(visit: Visits, live: Live) -> None:
     for plan in ("no 17", "no 23"):
         dead(live, "charge", customer=1, plan=plan)
     page = visit(live, "/dead")
@@ -96,7 +96,7 @@ def test_a_group_is_titled_by_its_normal_form_and_expands_by_a_click_on_its_head
     expect(mine.get_by_role("group", name="Stack trace")).to_be_visible()
 
 
-def test_a_group_is_redriven_with_changed_arguments(visit: Visits, live: Live) -> None:
+def test_a_dead_group_is_redriven_with_changed_arguments(visit: Visits, live: Live) -> None:
     ids = [dead(live, "charge", customer=n, plan="granite") for n in range(3)]
     page = visit(live, "/dead")
     mine = group(page, "no plan granite")

@@ -9,11 +9,11 @@ from scenery import shown
 from visit import Visits
 
 BIG = 2**63 - 25
-# As they stand in the store; every one of them is another number, or another text, to JavaScript.
+# Numbers as they are stored; JavaScript would change the value or the text of each.
 DELICATE = {"big": BIG, "least": -(2**63), "whole": 1.0, "tiny": 1e-7, "precise": 0.1 + 0.2, "next": 2**53 + 1}
 
 
-def test_an_integer_past_2_to_the_53_is_redriven_as_it_was(visit: Visits, live: Live) -> None:
+def test_an_integer_beyond_2_to_the_53_is_redriven_unchanged(visit: Visits, live: Live) -> None:
     id = live.enqueue("charge", customer=BIG, plan="platinum")
     live.do(live.app.jobs.wait(id, 20))
     page = visit(live, "/dead")
@@ -33,7 +33,7 @@ def test_an_integer_past_2_to_the_53_is_redriven_as_it_was(visit: Visits, live: 
     assert msgspec.json.decode(done.result or "null") == {"customer": BIG, "paid": 10}
 
 
-def test_the_page_of_a_job_shows_numbers_as_they_were_written(visit: Visits, live: Live) -> None:
+def test_the_job_page_shows_numbers_without_rounding(visit: Visits, live: Live) -> None:
     id = live.enqueue("echo", DELICATE)
     live.do(live.app.jobs.wait(id, 20))
     page = visit(live, f"/jobs/{id}")

@@ -1,6 +1,6 @@
 """The live feed between processes: open pages show the events of `mainspring dev`, `server` and `worker --metrics`.
 
-The pages cannot poll here, so whatever changes on them was published by the process that did it.
+The pages cannot poll here, so every change on them was published by the process that made it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NO_POLLING = "window.setInterval = () => 0"
 
 @contextmanager
 def process(folder: Path, store: str, word: str, *args: str) -> Iterator[str]:
-    """A command, from when it prints a line with this word; the address in that line, if any."""
+    """Starts a command and waits for a line with this word; returns the address in that line, if any."""
     env = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "MAINSPRING_STORE": store, "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "mainspring.cli", *args]
     with (folder / "stderr").open("ab") as stderr:
@@ -117,7 +117,7 @@ def row_of(page: Page, id: str) -> Locator:
     return page.get_by_role("row").filter(has=page.locator(f"a[href$='{id}']"))
 
 
-def test_open_pages_follow_jobs_and_actions(visit: Visits, address: str, tmp_path: Path) -> None:
+def test_open_pages_follow_jobs_and_actions_over_the_live_feed(visit: Visits, address: str, tmp_path: Path) -> None:
     jobs, queues = open_page(visit, f"{address}/jobs"), open_page(visit, f"{address}/queues")
     id = enqueue(address, "first")
     row = row_of(jobs, id)

@@ -17,7 +17,7 @@ WORDS = {
 
 @pytest.fixture(scope="module")
 def found(live: Live) -> dict[str, str]:
-    """Ids by what became of the job."""
+    """The ids of a completed, a dead and a scheduled job, by name."""
     ids = {
         "done": live.enqueue("send_email", "ada@example.org", options={"tags": ["vip"]}),
         "dead": live.enqueue("charge", customer=1, plan="lead"),
@@ -29,7 +29,7 @@ def found(live: Live) -> dict[str, str]:
 
 
 def seen(page: Page, ids: dict[str, str], *names: str) -> None:
-    """The list has these jobs and no others of them."""
+    """Expects that the list has these jobs and no others of `ids`."""
     main = shown(page)
     for name, id in ids.items():
         expect(main.locator(f"a[href$='{id}']")).to_have_count(1 if name in names else 0)
@@ -41,7 +41,7 @@ def search(page: Page, words: str) -> None:
     field.press("Enter")
 
 
-def test_a_state_is_a_click_away_and_in_the_address(visit: Visits, live: Live, found: dict[str, str]) -> None:
+def test_a_state_tab_filters_the_job_list_and_changes_the_url(visit: Visits, live: Live, found: dict[str, str]) -> None:
     page = visit(live, "/jobs")
     seen(page, found, "done", "dead", "later")
     page.get_by_role("navigation", name="States").get_by_role("link", name="dead").click()
@@ -51,7 +51,7 @@ def test_a_state_is_a_click_away_and_in_the_address(visit: Visits, live: Live, f
     seen(page, found, "done", "dead", "later")
 
 
-def test_an_address_with_filters_can_be_shared(visit: Visits, live: Live, found: dict[str, str]) -> None:
+def test_a_url_with_filters_opens_a_filtered_job_list(visit: Visits, live: Live, found: dict[str, str]) -> None:
     page = visit(live, "/jobs?tag=vip&task=send_email", role="viewer")
     seen(page, found, "done")
     expect(page.get_by_role("group", name="Active filters")).to_contain_text("vip")
@@ -85,7 +85,7 @@ def test_searching_an_id_opens_its_job(visit: Visits, live: Live, found: dict[st
     expect(shown(page).get_by_role("heading", name="charge", level=1)).to_be_visible()
 
 
-def test_a_search_without_result_shows_a_message(visit: Visits, live: Live, found: dict[str, str]) -> None:
+def test_a_search_for_an_unknown_state_shows_a_message(visit: Visits, live: Live, found: dict[str, str]) -> None:
     page = visit(live, "/jobs")
     search(page, "state:lost")
     expect(shown(page).get_by_role("alert")).to_contain_text("Unknown state lost")

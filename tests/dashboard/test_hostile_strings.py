@@ -14,17 +14,17 @@ from visit import Visits
 
 from mainspring import every
 
-# What they would have made, had they been taken for markup.
+# Elements that the strings would create if they were taken for markup.
 MADE = (
     "main :is(script, iframe, style, base, object), img[src=x], [onerror], [onload], a[href^='javascript:'],"
     " a[href^='data:']"
 )
-# Shown as they are wherever there is room for them.
+# Names that are shown unchanged wherever they fit.
 TOLD = NAMES[:5]
 
 
 class Hostile(Live):
-    """Its worker, queues, schedules and jobs have such names, and say such things."""
+    """A live app whose worker, queues, schedules and jobs have hostile names and texts."""
 
     done: str
     dead: str
@@ -78,7 +78,9 @@ def test_hostile_names_are_shown_unchanged(visit: Visits, hostile: Hostile) -> N
             expect(main.get_by_text(name).first).to_be_visible()
 
 
-def test_the_page_of_a_job_shows_what_it_was_given_and_said(visit: Visits, hostile: Hostile) -> None:
+def test_the_job_page_shows_hostile_log_lines_errors_and_cancel_reasons_as_text(
+    visit: Visits, hostile: Hostile
+) -> None:
     page = visit(hostile, f"/jobs/{hostile.done}", role="admin")
     unharmed(page)
     for name in TOLD:
@@ -89,7 +91,7 @@ def test_the_page_of_a_job_shows_what_it_was_given_and_said(visit: Visits, hosti
         expect(page.get_by_role("main")).to_contain_text(words)
 
 
-def test_every_name_has_a_page_of_its_own(visit: Visits, hostile: Hostile) -> None:
+def test_schedules_queues_and_workers_with_hostile_names_have_pages(visit: Visits, hostile: Hostile) -> None:
     page = visit(hostile, role="admin")
     for name in NAMES:
         for noun in ("schedules", "queues") if name in TOLD else ("schedules",):

@@ -11,13 +11,13 @@ from visit import Visits
 GO = {"g s": "Schedules", "g q": "Queues", "g d": "Dead letters", "g w": "Workers", "g j": "Jobs", "g o": "Overview"}
 
 
-def test_a_slash_leads_to_the_search_from_every_page(visit: Visits, live: Live) -> None:
+def test_the_slash_key_focuses_the_search(visit: Visits, live: Live) -> None:
     page = visit(live, "/queues")
     shown(page)
     page.keyboard.press("/")
     search = page.get_by_label("Search jobs")
     expect(search).to_be_focused()
-    page.keyboard.type("g j ? /")  # is text there, and no command
+    page.keyboard.type("g j ? /")  # text in the search field, not shortcuts
     expect(search).to_have_value("g j ? /")
 
 
@@ -33,7 +33,7 @@ def test_g_and_a_letter_go_to_a_page(visit: Visits, live: Live) -> None:
         ).to_be_visible()
 
 
-def test_a_question_mark_shows_the_keys_and_escape_hides_them(visit: Visits, live: Live) -> None:
+def test_the_question_mark_key_shows_the_keyboard_help_and_escape_hides_it(visit: Visits, live: Live) -> None:
     page = visit(live)
     shown(page)
     page.keyboard.press("?")
@@ -56,7 +56,7 @@ def test_p_pauses_the_live_updates(visit: Visits, live: Live) -> None:
     expect(page.get_by_role("button", name="Live")).to_be_visible()
 
 
-def test_the_first_tab_skips_the_navigation(visit: Visits, live: Live) -> None:
+def test_the_first_tab_focuses_the_skip_link(visit: Visits, live: Live) -> None:
     page = visit(live)
     shown(page)
     page.keyboard.press("Tab")

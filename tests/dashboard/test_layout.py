@@ -17,19 +17,19 @@ def edges(found: Locator, *names: str) -> list[tuple[float, ...]]:
     return [tuple(dict(box)[name] for name in names) for box in boxes if box]  # type: ignore[misc]
 
 
-def test_filters_of_the_trail_stand_in_one_line(visit: Visits, live: Live) -> None:
+def test_audit_log_filters_are_in_one_line(visit: Visits, live: Live) -> None:
     labels = shown(visit(live, "/audit", role="admin")).get_by_role("search").locator("label")
     assert len(set(edges(labels, "y", "height"))) == 1
 
 
-def test_buttons_below_each_other_are_as_wide_as_each_other(visit: Visits, live: Live) -> None:
+def test_buttons_in_a_table_column_have_the_same_width(visit: Visits, live: Live) -> None:
     live.do(live.app.queues.pause("mail"))
     main = shown(visit(live, "/queues"))
     expect(main.get_by_role("button", name="Resume queue")).to_be_visible()
     assert len(set(edges(main.locator("td button"), "x", "width"))) == 1
 
 
-def test_a_card_of_a_phone_begins_with_its_name(visit: Visits, live: Live) -> None:
+def test_queue_and_worker_cards_on_a_phone_begin_with_the_name(visit: Visits, live: Live) -> None:
     live.enqueue("send_email", "ada@example.org")
     for path in ("/queues", "/workers"):
         page = visit(live, path, viewport=PHONE)
@@ -55,7 +55,7 @@ def test_a_phone_shows_jobs_as_dense_cards_and_loads_more(visit: Visits, live: L
     expect(page.get_by_role("button", name="Load more")).to_have_count(0)
 
 
-def test_a_phone_shows_schedules_in_parts(visit: Visits, live: Live) -> None:
+def test_a_phone_shows_schedules_in_pages_and_loads_more(visit: Visits, live: Live) -> None:
     async def create() -> None:
         for n in range(20):
             await live.app.schedules.create(f"part-{n:02}", every(52).weeks, "sync_crm")
@@ -69,7 +69,7 @@ def test_a_phone_shows_schedules_in_parts(visit: Visits, live: Live) -> None:
     expect(page.get_by_text("20 schedules")).to_be_visible()
 
 
-def test_no_value_of_the_settings_is_broken_amid_a_word(visit: Visits, live: Live) -> None:
+def test_setting_values_are_not_broken_within_a_word(visit: Visits, live: Live) -> None:
     main = shown(visit(live, "/settings", role="admin", viewport={"width": 1440, "height": 900}))
     rows = main.get_by_role("row").filter(has=main.get_by_text("default", exact=True))
     heights = [height for (height,) in edges(rows.locator("td").first.locator("code"), "height")]
@@ -77,7 +77,7 @@ def test_no_value_of_the_settings_is_broken_amid_a_word(visit: Visits, live: Liv
     assert max(heights) < 24
 
 
-def test_spans_to_choose_from_fill_the_width_of_a_phone(visit: Visits, live: Live) -> None:
+def test_the_window_selector_fills_the_width_of_a_phone(visit: Visits, live: Live) -> None:
     for path in ("/", "/queues"):
         page = visit(live, path, viewport=PHONE)
         ((left, width),) = edges(shown(page).get_by_role("group", name="Figures of the last"), "x", "width")

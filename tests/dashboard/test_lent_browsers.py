@@ -38,12 +38,12 @@ def look_for_traces(chromium: Chromium, live: Live, lent: Any) -> None:
     visit.close()
 
 
-def test_a_lent_browser_has_no_session_no_storage_and_is_online(chromium: Chromium, live: Live) -> None:
+def test_a_reused_browser_has_no_session_and_no_storage_and_is_online(chromium: Chromium, live: Live) -> None:
     lent = chromium.do(leave_traces, chromium, live)
     chromium.do(look_for_traces, chromium, live, lent)
 
 
-def test_a_browser_of_a_failed_test_is_not_lent(chromium: Chromium, live: Live) -> None:
+def test_a_browser_of_a_failed_test_is_not_reused(chromium: Chromium, live: Live) -> None:
     def fail() -> Any:
         visit = Visits(chromium)
         context = visit(live, "/jobs", locale="en-NZ").context

@@ -14,20 +14,20 @@ SECRET = "kan4ri"
 URL = f"smtp://user:{SECRET}@mail.example.org"
 
 
-def test_a_schedule_whose_other_argument_is_changed_keeps_its_secret(visit: Visits, live: Live) -> None:
+def test_a_schedule_that_is_edited_keeps_its_secret(visit: Visits, live: Live) -> None:
     live.do(live.app.schedules.create("hidden", every(52).weeks, "send_email", kwargs={"to": URL}))
     page = visit(live, "/schedules/hidden")
     shown(page).get_by_role("button", name="Edit").click()
     dialog = page.get_by_role("dialog", name="Edit hidden")
     arguments = dialog.get_by_label("Arguments")
     expect(arguments).to_have_value('{\n  "to": "smtp://user:***@mail.example.org"\n}')
-    arguments.fill('{ "to": "smtp://user:***@mail.example.org" }')  # changed, and means the same
+    arguments.fill('{ "to": "smtp://user:***@mail.example.org" }')  # other text with the same meaning
     dialog.get_by_role("button", name="Save").click()
     expect(dialog).to_have_count(0)
     assert live.do(live.app.schedules.get("hidden")).spec.payload == f'{{"to":"{URL}"}}'
 
 
-def test_a_schedule_whose_masked_argument_stands_for_nothing_is_not_saved(visit: Visits, live: Live) -> None:
+def test_a_schedule_edit_with_a_mask_and_no_stored_secret_is_refused(visit: Visits, live: Live) -> None:
     visit.expects("status of 422")
     live.do(live.app.schedules.create("plain", every(52).weeks, "send_email", kwargs={"to": "ada@example.org"}))
     page = visit(live, "/schedules/plain")
@@ -53,19 +53,19 @@ def test_a_job_that_is_edited_keeps_its_secret(visit: Visits, live: Live) -> Non
 
 
 def refused_sign_in(live: Live, user: str, secret: str = SECRET) -> str:
-    """The id of a dead job that has secrets among its arguments."""
+    """The id of a dead job with secrets in its arguments."""
     id = live.enqueue("sign_in", user=user, password=secret, url=URL)
     assert live.do(live.app.jobs.wait(id, 20)).state == "dead"
     return id
 
 
 def given(live: Live, id: str) -> dict[str, object]:
-    """The arguments that the job has, as its task gets them."""
+    """The stored arguments of the job, as its task receives them."""
     return dict(json.decode(live.do(live.app.jobs.get(id)).payload))
 
 
 def arguments_of(page: Page, id: str) -> Locator:
-    """Of the dialog that opens on the page of a dead job."""
+    """The arguments field of the redrive dialog on the page of a dead job."""
     shown(page).get_by_role("button", name="Edit and redrive").click()
     return page.get_by_role("dialog", name="Edit and redrive").get_by_label("Arguments")
 
@@ -113,7 +113,7 @@ def test_a_group_redriven_with_changed_arguments_keeps_the_secret_of_each_job(vi
     assert {id: given(live, id)["password"] for id in secrets} == secrets
 
 
-def test_a_job_that_is_run_again_has_the_secrets_of_the_first(visit: Visits, live: Live) -> None:
+def test_a_job_that_is_run_again_keeps_its_secrets(visit: Visits, live: Live) -> None:
     id = live.enqueue("sign_in", user="ada", password=SECRET, url=URL, options={"tags": ["again"]})
     live.do(live.app.jobs.wait(id, 20))
     page = visit(live, f"/jobs/{id}")

@@ -1,4 +1,4 @@
-"""The modules themselves, without a browser: what one takes from another is there."""
+"""The modules without a browser: every imported name is exported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GIVEN = re.compile(r"export\s+(?:async\s+)?(?:function|const|let|class)\s+(\w+)|
 
 
 def names(text: str, last: bool) -> set[str]:
-    """Of a list like a, b as c: what stands there, or what it is called from then on."""
+    """The names in a list such as `a, b as c`, before or after `as`."""
     return {part.split(" as ")[-1 if last else 0].strip() for part in text.split(",") if part.strip()}
 
 
@@ -23,7 +23,7 @@ def given(path: Path) -> set[str]:
 
 
 def missing_imports(path: Path) -> Iterator[str]:
-    """Imports of a module that have no file, or no export of that name in it."""
+    """Imports of a module whose file does not exist or does not export that name."""
     me = path.relative_to(HOME).as_posix()
     for some, _, address in TAKEN.findall(path.read_text(encoding="utf-8")):
         other = (path.parent / address).resolve()

@@ -12,7 +12,7 @@ from visit import Visits
 from mainspring import Context, every
 
 
-def test_an_admin_sees_settings_and_where_they_came_from(visit: Visits, live: Live) -> None:
+def test_the_settings_page_shows_values_and_sources_to_an_admin(visit: Visits, live: Live) -> None:
     page = visit(live, "/settings", role="admin")
     main = shown(page)
     row = main.get_by_role("row").filter(has=page.get_by_text("lease", exact=True))
@@ -37,7 +37,7 @@ def test_an_operator_has_no_settings_page(visit: Visits, live: Live) -> None:
     expect(page.get_by_role("link", name="Settings")).to_have_count(0)
 
 
-def test_the_page_of_a_schedule_has_its_figures_and_errors(visit: Visits, live: Live) -> None:
+def test_the_schedule_page_has_its_figures_and_errors(visit: Visits, live: Live) -> None:
     app = live.app
     live.do(app.schedules.create("crm", every(52).weeks, "sync_crm"))
     handle = live.do(app.schedules.trigger("crm"))
@@ -52,12 +52,12 @@ def test_the_page_of_a_schedule_has_its_figures_and_errors(visit: Visits, live: 
     expect(runs).to_contain_text("1 run of 1 tick that fired")
 
 
-def test_a_partial_job_is_told_from_one_that_is_complete(visit: Visits, live: Live) -> None:
+def test_partial_jobs_and_runs_are_shown_as_partial(visit: Visits, live: Live) -> None:
     @live.app.task(name="tally", queue="any")
     async def tally(ctx: Context, failed: int) -> None:
         ctx.items(success=10 - failed, failed=failed)
 
-    live.do(live.app.drain())  # the worker does not know the task: it began before
+    live.do(live.app.drain())  # the running worker does not know the task, which was registered later
     handles = [live.do(tally.enqueue(failed)) for failed in (0, 1)]
     live.do(live.app.drain(queues=["any"]))
     for handle in handles:
@@ -80,7 +80,7 @@ def test_a_partial_job_is_told_from_one_that_is_complete(visit: Visits, live: Li
     expect(legend).not_to_contain_text("cancelled")
 
 
-def test_who_enqueued_is_on_the_page_of_the_job_and_in_the_trail(visit: Visits, live: Live) -> None:
+def test_the_enqueuer_is_on_the_job_page_and_in_the_audit_log(visit: Visits, live: Live) -> None:
     page = visit(live, "/jobs")
     made = page.evaluate(
         """async () => (await (await fetch("api/v1/jobs", { method: "POST", headers: { "Content-Type":
@@ -95,7 +95,7 @@ def test_who_enqueued_is_on_the_page_of_the_job_and_in_the_trail(visit: Visits, 
     expect(shown(page).get_by_role("link", name=made["id"])).to_be_visible()
 
 
-def test_the_trail_says_its_targets_in_words_with_the_reason(visit: Visits, live: Live) -> None:
+def test_the_audit_page_has_targets_in_words_and_reasons(visit: Visits, live: Live) -> None:
     live.enqueue("send_email", "a@example.org", options={"delay": 3600, "tags": ["batch"]})
     page = visit(live, "/jobs")
     page.evaluate(

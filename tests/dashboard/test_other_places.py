@@ -29,7 +29,7 @@ def inside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     live.close()
 
 
-def test_under_a_prefix_everything_is_asked_for_there(visit: Visits, inside: Live) -> None:
+def test_all_requests_of_a_mounted_dashboard_are_under_its_path_prefix(visit: Visits, inside: Live) -> None:
     asked: list[str] = []
     page = visit.browser().new_page()
     page.on("request", lambda request: asked.append(request.url))
@@ -45,7 +45,7 @@ def test_under_a_prefix_everything_is_asked_for_there(visit: Visits, inside: Liv
     assert [url for url in asked if not url.startswith(f"{inside.address}/")] == []
 
 
-def test_under_a_prefix_one_signs_in_and_acts(visit: Visits, inside: Live) -> None:
+def test_sign_in_works_under_a_path_prefix(visit: Visits, inside: Live) -> None:
     visit.expects("status of 401")
     page = visit(inside, "/queues", role=None)
     page.get_by_label("API key").fill(inside.keys["operator"])
@@ -53,7 +53,7 @@ def test_under_a_prefix_one_signs_in_and_acts(visit: Visits, inside: Live) -> No
     expect(shown(page).get_by_role("heading", name="Queues", level=1)).to_be_visible()
 
 
-def test_without_auth_nobody_has_to_sign_in_and_everybody_may_act(visit: Visits, tmp_path: Path) -> None:
+def test_a_dashboard_without_auth_allows_actions_without_sign_in(visit: Visits, tmp_path: Path) -> None:
     live = Live(tmp_path, auth=False)
     try:
         live.enqueue("send_email", "ada@example.org")
@@ -67,10 +67,10 @@ def test_without_auth_nobody_has_to_sign_in_and_everybody_may_act(visit: Visits,
         live.close()
 
 
-def test_without_javascript_a_sentence_says_what_to_do(visit: Visits, live: Live) -> None:
-    visit.expects(r"\.js: csp")  # which is how the browser refuses to load code then
+def test_a_page_without_javascript_suggests_the_command_line(visit: Visits, live: Live) -> None:
+    visit.expects(r"\.js: csp")  # the browser reports blocked scripts like this
     page = visit(live, role=None, java_script_enabled=False)
-    said = page.locator("noscript p")  # in which Playwright finds nothing by its text
+    said = page.locator("noscript p")  # Playwright finds no text inside of noscript
     expect(said).to_be_visible()
     expect(said).to_contain_text("This page needs JavaScript")
     expect(said).to_contain_text("mainspring jobs")

@@ -11,7 +11,7 @@ from mainspring import every
 
 
 def cut(page: Page) -> Locator:
-    """Without the feed and without the reloads that come with time."""
+    """Stops the feed and the periodic reloads of the page."""
     main = shown(page)
     page.keyboard.press("p")
     expect(page.get_by_role("button", name="Paused")).to_be_visible()

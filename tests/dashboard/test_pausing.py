@@ -12,7 +12,7 @@ from visit import Visits
 from mainspring import Filter, act_as
 
 
-def test_a_queue_is_paused_and_resumed_where_the_queues_are(visit: Visits, live: Live) -> None:
+def test_a_queue_is_paused_and_resumed_on_the_queues_page(visit: Visits, live: Live) -> None:
     live.enqueue("send_email", "ada@example.org")
     page = visit(live, "/queues")
     shown(page)
@@ -29,7 +29,7 @@ def test_a_queue_is_paused_and_resumed_where_the_queues_are(visit: Visits, live:
     expect(page.get_by_role("button", name="Pause queue mail")).to_be_visible()
 
 
-def test_the_page_of_a_job_has_the_reason_why_it_waits_and_the_fix(visit: Visits, live: Live) -> None:
+def test_the_job_page_has_the_reason_why_a_job_waits_and_resumes_its_queue(visit: Visits, live: Live) -> None:
     live.do(live.app.queues.pause("any"))
     id = live.enqueue("echo", "patience")
     page = visit(live, f"/jobs/{id}")
@@ -63,7 +63,7 @@ def test_a_paused_queue_is_explained_on_every_page_that_shows_it(visit: Visits, 
     expect(shown(page).get_by_role("region", name="Timeline")).to_contain_text("queue paused")
 
 
-def test_a_finished_job_is_run_again_as_a_new_one(visit: Visits, live: Live) -> None:
+def test_a_finished_job_is_run_again_as_a_new_job(visit: Visits, live: Live) -> None:
     id = live.enqueue("echo", "once", options={"tags": ["again"]})
     live.do(live.app.jobs.wait(id, 20))
     page = visit(live, f"/jobs/{id}")

@@ -42,7 +42,7 @@ def test_a_task_without_required_arguments_can_be_enqueued_once_chosen(visit: Vi
     expect(dialog.get_by_role("button", name="Enqueue")).to_be_enabled()
 
 
-def test_a_schedule_form_has_no_rule(visit: Visits, live: Live) -> None:
+def test_a_new_schedule_form_has_no_trigger(visit: Visits, live: Live) -> None:
     page = visit(live, "/schedules")
     dialog = ask(page, "New schedule")
     expect(dialog.get_by_label("Cron expression")).to_have_value("")
@@ -60,7 +60,7 @@ def test_a_schedule_form_has_no_rule(visit: Visits, live: Live) -> None:
     assert "hasty" not in [row.name for row in live.do(live.app.schedules.list())]
 
 
-def test_a_backfill_has_no_range(visit: Visits, live: Live) -> None:
+def test_a_backfill_form_has_no_range(visit: Visits, live: Live) -> None:
     live.do(live.app.schedules.create("empty range", every(1).days, "sync_crm"))
     page = visit(live, "/schedules/empty%20range")
     dialog = ask(page, "Backfill")

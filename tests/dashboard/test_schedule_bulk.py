@@ -34,7 +34,7 @@ def ask(page: Page, action: str) -> Locator:
 
 
 def still(page: Page) -> Locator:
-    """Without the feed, and without reloads by time: what is shown then comes from the action itself."""
+    """Stops the feed and the periodic reloads: later changes on the page come from the action itself."""
     main = shown(page)
     page.keyboard.press("p")
     expect(page.get_by_role("button", name="Paused")).to_be_visible()
@@ -65,7 +65,7 @@ def test_selected_schedules_are_paused_with_a_note_and_resumed(visit: Visits, li
     expect(main.get_by_role("button", name="Pause sync-")).to_have_count(3)
 
 
-def test_selected_schedules_run_now_and_one_that_is_gone_is_reported(visit: Visits, live: Live) -> None:
+def test_selected_schedules_run_now_and_a_deleted_schedule_is_reported(visit: Visits, live: Live) -> None:
     names = create(live, "bill", 3)
     page = visit(live, "/schedules?q=bill-")
     still(page)
@@ -91,7 +91,7 @@ def test_more_than_a_thousand_schedules_that_match_a_filter_are_deleted(visit: V
     dialog = ask(page, "Delete")
     expect(dialog).to_contain_text("1,020 schedules")
     assert len(live.do(live.app.schedules.many.pause(ScheduleFilter(q="herd-"), dry_run=True)).done) == 1000
-    (late,) = create(live, "herd-late", 1)  # fits the filter, and was not counted
+    (late,) = create(live, "herd-late", 1)  # matches the filter, but was not counted
     dialog.get_by_role("button", name="Delete 1,020 schedules").click()
     expect(dialog).to_contain_text("1,020 schedules deleted")
     dialog.get_by_role("button", name="Done").click()

@@ -13,8 +13,8 @@ from visit import Visits
 from mainspring import Filter, at, every
 
 
-def test_a_schedule_is_made_with_a_preview_while_it_is_typed(visit: Visits, live: Live) -> None:
-    visit.expects("status of 422")  # what a rule that is not finished yet is told
+def test_the_new_schedule_form_previews_the_cron_expression_while_it_is_typed(visit: Visits, live: Live) -> None:
+    visit.expects("status of 422")  # the response to an incomplete cron expression
     page = visit(live, "/schedules")
     shown(page).get_by_role("button", name="New schedule").click()
     dialog = page.get_by_role("dialog", name="New schedule")
@@ -33,7 +33,7 @@ def test_a_schedule_is_made_with_a_preview_while_it_is_typed(visit: Visits, live
     assert made.spec.task == "send_email"
 
 
-def test_a_name_that_is_taken_is_refused_beside_its_field(visit: Visits, live: Live) -> None:
+def test_a_taken_schedule_name_is_refused_in_the_form(visit: Visits, live: Live) -> None:
     visit.expects("status of 409")
     live.do(live.app.schedules.create("taken", every(1).days, "sync_crm"))
     page = visit(live, "/schedules")
@@ -46,7 +46,7 @@ def test_a_name_that_is_taken_is_refused_beside_its_field(visit: Visits, live: L
     expect(dialog.get_by_role("alert").filter(has_text="there already")).to_be_visible()
 
 
-def test_a_schedule_is_run_at_once_and_leads_to_its_job(visit: Visits, live: Live) -> None:
+def test_a_schedule_that_is_run_now_opens_its_job_page(visit: Visits, live: Live) -> None:
     live.do(live.app.schedules.create("yearly", every(52).weeks, "send_email", kwargs={"to": "now@example.org"}))
     page = visit(live, "/schedules/yearly")
     shown(page).get_by_role("button", name="Run now").click()
@@ -98,7 +98,7 @@ def test_an_ended_schedule_cannot_be_paused(visit: Visits, live: Live) -> None:
     expect(row.get_by_role("button", name="Pause once")).to_have_count(0)
 
 
-def test_a_schedule_is_deleted_after_a_question(visit: Visits, live: Live) -> None:
+def test_a_schedule_is_deleted_after_a_confirmation(visit: Visits, live: Live) -> None:
     live.do(live.app.schedules.create("doomed", every(1).days, "sync_crm"))
     page = visit(live, "/schedules/doomed")
     shown(page).get_by_role("button", name="Delete").click()

@@ -10,7 +10,7 @@ from visit import Visits
 
 from mainspring.api.access.first_run import create_token, sign_in_url
 
-# What a browser says by itself when the page asks who is there, and nobody is.
+# The browser logs this when the page requests its session and there is none.
 REFUSED = "status of 401"
 
 
@@ -19,7 +19,7 @@ def form(page: Page, secret: str) -> None:
     page.get_by_role("button", name="Sign in").click()
 
 
-def test_the_link_of_a_first_start_signs_in_and_does_not_stay_in_the_address(visit: Visits, tmp_path: Path) -> None:
+def test_the_first_run_link_signs_in_and_its_token_is_removed_from_the_url(visit: Visits, tmp_path: Path) -> None:
     live = Live(tmp_path, keys=False, works=False)
     try:
         token = live.do(create_token(live.app))
@@ -33,7 +33,7 @@ def test_the_link_of_a_first_start_signs_in_and_does_not_stay_in_the_address(vis
         live.close()
 
 
-def test_a_key_signs_in_and_opens_the_page_that_was_asked_for(visit: Visits, live: Live) -> None:
+def test_signing_in_with_a_key_opens_the_requested_page(visit: Visits, live: Live) -> None:
     visit.expects(REFUSED)
     page = visit(live, "/queues", role=None)
     form(page, live.keys["operator"])
@@ -67,7 +67,7 @@ def test_signing_out_ends_the_session(visit: Visits, live: Live) -> None:
     expect(page.get_by_label("API key")).to_be_visible()
 
 
-def test_a_key_that_is_revoked_meanwhile_leads_back_to_the_form(visit: Visits, live: Live) -> None:
+def test_revoking_the_key_of_a_session_shows_the_sign_in_form(visit: Visits, live: Live) -> None:
     visit.expects(REFUSED)
     secret = live.do(live.app.keys.create("leaver", "viewer"))
     page = visit(live, role=None)

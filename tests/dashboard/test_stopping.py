@@ -13,7 +13,7 @@ from visit import Visits
 
 @pytest.fixture
 def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """One that has time to finish; each test ends its worker."""
+    """A live app whose worker has time to finish; each test ends its worker."""
     one = Live(tmp_path_factory.mktemp("crew"), grace=30)
     try:
         yield one
@@ -21,7 +21,7 @@ def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         one.close()
 
 
-def test_a_worker_is_stopped_after_a_question_and_what_it_runs_may_finish(visit: Visits, crew: Live) -> None:
+def test_a_worker_is_stopped_after_a_confirmation_and_its_running_job_finishes(visit: Visits, crew: Live) -> None:
     id = crew.enqueue("export", "held")
     page = visit(crew, "/workers")
     row = shown(page).get_by_role("row").filter(has_text=crew.worker.id)
@@ -43,7 +43,7 @@ def test_a_worker_is_stopped_after_a_question_and_what_it_runs_may_finish(visit:
     assert crew.do(crew.app.jobs.get(id)).state == "completed"
 
 
-def test_the_page_of_a_worker_stops_it_too(visit: Visits, crew: Live) -> None:
+def test_a_worker_is_stopped_on_its_page(visit: Visits, crew: Live) -> None:
     visit.expects("status of 404")
     page = visit(crew, f"/workers/{crew.worker.id}")
     shown(page).get_by_role("button", name="Stop worker").click()

@@ -8,13 +8,13 @@ from playwright.sync_api import Page, expect
 from scenery import furnish, shown
 from visit import Visits
 
-# Names of what changes something, wherever it stands.
+# Names of elements that change something, on any page.
 ACTS = (
     "Pause", "Resume", "Cancel", "Retry", "Redrive", "Delete", "Run now", "Run ", "Enqueue", "New schedule", "Backfill",
     "Edit", "Reschedule", "Move next tick", "Drain", "Resize", "Stop", "Rebalance", "New key", "Revoke", "New webhook",
     "Create", "Select",
 )  # fmt: skip
-# Pages that are for admins, and what of the others only looks.
+# Pages for admins only, and elements of other pages that change nothing.
 FOR_ADMINS = ("/audit", "/keys", "/webhooks", "/settings")
 LOOKS = ("Run 1",)
 
@@ -25,7 +25,7 @@ def addresses(live: Live) -> list[str]:
 
 
 def acts(page: Page) -> list[str]:
-    """What can be pressed, ticked or typed into in order to change something."""
+    """The buttons, checkboxes and fields of a page that change something."""
     found = []
     for role in ("button", "checkbox"):
         for one in page.get_by_role("main").get_by_role(role).all():
@@ -47,7 +47,7 @@ def test_a_viewer_sees_no_action_on_any_page(visit: Visits, live: Live, addresse
     assert found == []
 
 
-def test_an_operator_sees_actions_so_the_test_above_can_fail(visit: Visits, live: Live, addresses: list[str]) -> None:
+def test_an_operator_sees_actions_on_pages(visit: Visits, live: Live, addresses: list[str]) -> None:
     page = visit(live, role="operator")
     for address in ("/jobs", "/queues", "/schedules/nightly"):
         page.goto(live.address + address)
@@ -55,14 +55,14 @@ def test_an_operator_sees_actions_so_the_test_above_can_fail(visit: Visits, live
         assert acts(page)
 
 
-def test_admin_pages_are_hidden_from_operators(visit: Visits, live: Live) -> None:
+def test_admin_pages_are_hidden_from_viewers(visit: Visits, live: Live) -> None:
     page = visit(live, role="viewer")
     pages = page.get_by_role("navigation", name="Pages", exact=True)
     expect(pages.get_by_role("link", name="Jobs")).to_be_visible()
     expect(pages.get_by_role("link", name="API keys")).to_have_count(0)
 
 
-def test_a_forbidden_page_says_so(visit: Visits, live: Live) -> None:
+def test_a_forbidden_page_names_the_required_role(visit: Visits, live: Live) -> None:
     visit.expects("status of 403")
     page = visit(live, "/keys", role="viewer")
     expect(shown(page)).to_contain_text("admin")

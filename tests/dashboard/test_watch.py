@@ -18,15 +18,15 @@ IMAGE = "() => document.body.append(Object.assign(document.createElement('img'),
 
 
 @pytest.mark.parametrize("said", WRONG)
-def test_an_error_on_a_page_is_a_complaint(visit: Visits, live: Live, said: str) -> None:
+def test_a_page_error_is_recorded_as_a_complaint(visit: Visits, live: Live, said: str) -> None:
     visit.expects(".")
     page = visit(live, "/health/live")
-    page.goto("about:blank")  # where a page may do anything
+    page.goto("about:blank")  # a page without a content security policy
     page.evaluate(f"() => {{ {WRONG[said]} }}")
     visit.hear(page, said)
 
 
-def test_a_policy_violation_is_a_complaint(visit: Visits, live: Live) -> None:
+def test_a_content_security_policy_violation_is_recorded_as_a_complaint(visit: Visits, live: Live) -> None:
     visit.expects(".")
     page = visit(live, "/health/live")
     page.evaluate(IMAGE)

@@ -34,7 +34,7 @@ def state(page: Page) -> Locator:
     return page.get_by_role("main").get_by_role("status").first
 
 
-def test_a_job_appears_in_the_list_runs_and_ends(visit: Visits, live: Live) -> None:
+def test_the_job_list_follows_a_job_to_its_end(visit: Visits, live: Live) -> None:
     page = visit(live, "/jobs?task=export")
     shown(page)
     stay(page)
@@ -48,7 +48,7 @@ def test_a_job_appears_in_the_list_runs_and_ends(visit: Visits, live: Live) -> N
     assert stayed(page)
 
 
-def test_the_page_of_a_job_follows_it_to_its_end(visit: Visits, live: Live) -> None:
+def test_the_job_page_follows_a_job_to_its_end(visit: Visits, live: Live) -> None:
     id = live.enqueue("export", "followed")
     page = visit(live, f"/jobs/{id}")
     shown(page)
@@ -69,7 +69,7 @@ def test_the_page_of_a_job_follows_it_to_its_end(visit: Visits, live: Live) -> N
     assert stayed(page)
 
 
-def test_a_failed_attempt_is_shown_with_its_stack_and_when_it_is_tried_again(visit: Visits, live: Live) -> None:
+def test_the_job_page_shows_a_failed_attempt_and_runs_the_retry_now(visit: Visits, live: Live) -> None:
     id = live.enqueue("export", "failing", options={"max_retries": 5, "backoff": Backoff(initial=600)})
     page = visit(live, f"/jobs/{id}")
     expect(state(page)).to_have_text("running")
@@ -83,16 +83,16 @@ def test_a_failed_attempt_is_shown_with_its_stack_and_when_it_is_tried_again(vis
 
 
 def postpone(live: Live, id: str) -> int:
-    """Puts a job off that is tried again and again by itself; returns how often it has run."""
+    """Reschedules a job that is retried repeatedly; returns the number of its runs."""
     while True:
         try:
             live.do(live.app.jobs.reschedule(id, timedelta(hours=1)))
             return int(live.do(live.app.jobs.get(id)).runs)
-        except InvalidTransition:  # it runs just now
+        except InvalidTransition:  # it is running at this moment
             continue
 
 
-def test_a_job_of_another_version_is_shown_with_what_it_waits_for(visit: Visits, live: Live) -> None:
+def test_the_job_page_explains_version_skew(visit: Visits, live: Live) -> None:
     other = replace(live.app.tasks["send_email"].job("a"), payload='{"to":"a","cc":"b"}', fingerprint="aabbccddee")
     (handle,) = live.do(live.app.enqueue_many([other]))
     page = visit(live, f"/jobs/{handle.id}")
@@ -108,7 +108,7 @@ def test_a_job_of_another_version_is_shown_with_what_it_waits_for(visit: Visits,
     expect(state(page)).to_have_text("cancelled")
 
 
-def test_a_running_job_is_cancelled_after_a_question(visit: Visits, live: Live) -> None:
+def test_a_running_job_is_cancelled_after_a_confirmation(visit: Visits, live: Live) -> None:
     id = live.enqueue("export", "unwanted")
     page = visit(live, f"/jobs/{id}")
     expect(state(page)).to_have_text("running")
@@ -117,7 +117,7 @@ def test_a_running_job_is_cancelled_after_a_question(visit: Visits, live: Live) 
     expect(state(page)).to_have_text("cancelled")
 
 
-def test_a_paused_feed_leaves_the_page_as_it_is(visit: Visits, live: Live) -> None:
+def test_a_paused_feed_does_not_change_the_page(visit: Visits, live: Live) -> None:
     id = live.enqueue("export", "unseen")
     page = visit(live, f"/jobs/{id}")
     expect(state(page)).to_have_text("running")
@@ -130,7 +130,7 @@ def test_a_paused_feed_leaves_the_page_as_it_is(visit: Visits, live: Live) -> No
     expect(state(page)).to_have_text("completed")
 
 
-def test_the_feed_reconnects_after_a_server_restart(visit: Visits, live: Live) -> None:
+def test_the_feed_reconnects_after_the_browser_was_offline(visit: Visits, live: Live) -> None:
     id = live.enqueue("export", "patient")
     page = visit(live, f"/jobs/{id}")
     expect(state(page)).to_have_text("running")
@@ -167,14 +167,14 @@ def test_the_badge_shows_a_stalled_feed_and_the_page_polls(visit: Visits, tmp_pa
         live.close()
 
 
-def test_a_live_feed_that_falls_silent_is_not_shown_as_live_and_opened_again(
+def test_a_silent_feed_is_shown_as_connecting_and_is_opened_again(
     visit: Visits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mainspring.api.event_stream.HEARTBEAT_SECONDS", 0.5)
     silent = threading.Event()
 
     def half_open(service: ASGIApp) -> ASGIApp:
-        """What is sent to streams is lost while it is silent, without a close: as if a cable were cut."""
+        """While `silent` is set, data sent to streams is lost without a close, as if a cable were cut."""
 
         async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
             lost = False

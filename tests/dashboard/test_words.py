@@ -18,7 +18,7 @@ MODULE = "(name) => import(new URL(`${name}.js`, document.querySelector(`[href$=
 
 
 def call(page: Page, module: str, name: str, *given: Any) -> Any:
-    """What a function of a module answers."""
+    """The result of a function of a JavaScript module."""
     return page.evaluate(
         f"([module, name, given]) => ({MODULE})(module).then((found) => found[name](...given))", [module, name, given]
     )
@@ -32,13 +32,13 @@ DURATIONS = {
 RATES = {0: "0", 0.0007: "<0.1", 0.06: "0.1", 4.25: "4.3", 72.4: "72", 1234: "1.2 k"}
 
 
-def test_durations_and_rates_are_written_as_people_say_them(visit: Visits, live: Live) -> None:
+def test_durations_and_rates_are_formatted_in_readable_units(visit: Visits, live: Live) -> None:
     page = visit(live)
     assert {n: call(page, "format", "duration", n) for n in DURATIONS} == DURATIONS
     assert {n: call(page, "format", "rate", n) for n in RATES} == RATES
 
 
-def test_no_two_steps_of_an_axis_are_written_alike(visit: Visits, live: Live) -> None:
+def test_axis_labels_of_durations_are_distinct(visit: Visits, live: Live) -> None:
     page = visit(live)
     steps = [n * size for size in (0.0002, 0.002, 0.5) for n in range(5)]
     written = [call(page, "format", "axisDuration", step) for step in steps]
@@ -53,7 +53,7 @@ def test_an_axis_of_days_names_each_day_once(visit: Visits, live: Live) -> None:
     assert len(set(days)) == 8
 
 
-def test_the_heat_map_has_one_scale_from_zero_without_steps(visit: Visits, live: Live) -> None:
+def test_the_heat_map_scale_is_linear_from_zero(visit: Visits, live: Live) -> None:
     live.do(live.app.schedules.create("heat", cron("*/7 * * * *"), "sync_crm"))
     page = visit(live, "/schedules")
     expect(shown(page).get_by_text("Ticks per hour: 0")).to_be_visible()
@@ -93,7 +93,7 @@ def test_no_module_of_the_dashboard_has_an_unwanted_phrase() -> None:
         ("Asia/Tokyo", "America/Lima", ["Asia/Tokyo", "When", "Your time", "UTC"]),
     ],
 )
-def test_clocks_that_show_the_same_are_one_column(
+def test_time_zones_with_the_same_time_share_a_column(
     visit: Visits, live: Live, tz: str, viewer: str, heads: list[str]
 ) -> None:
     name = f"{tz} {viewer}".replace("/", "-")
@@ -139,14 +139,14 @@ def test_the_window_title_has_the_number_of_problems(visit: Visits, live: Live) 
     expect(page).to_have_title("Jobs · Mainspring")
 
 
-def test_a_state_is_called_the_same_on_every_page(visit: Visits, live: Live) -> None:
+def test_the_overview_calls_the_pending_state_pending(visit: Visits, live: Live) -> None:
     live.enqueue("send_email", "ada@example.org")
     page = visit(live)
     expect(shown(page).get_by_role("link", name="pending: see these jobs")).to_be_visible()
     expect(page.get_by_role("columnheader", name="Pending")).to_be_visible()
 
 
-def test_the_list_of_workers_tells_what_they_run(visit: Visits, live: Live) -> None:
+def test_the_worker_list_links_to_running_jobs(visit: Visits, live: Live) -> None:
     ids = [live.enqueue("export", f"list {n}") for n in range(4)]
     page = visit(live, "/workers")
     row = shown(page).get_by_role("row").filter(has_text=live.worker.id)
@@ -180,7 +180,7 @@ def test_the_audit_page_shows_only_changed_fields(visit: Visits, live: Live) -> 
     expect(row).to_contain_text("trigger.expr: 0 9 * * * → 30 8 * * *")
 
 
-def test_keys_and_names_are_not_spell_checked(visit: Visits, live: Live) -> None:
+def test_the_api_key_and_slots_fields_are_not_spell_checked(visit: Visits, live: Live) -> None:
     visit.expects("status of 401")
     page = visit(live, role=None)
     expect(page.get_by_label("API key")).to_have_attribute("spellcheck", "false")

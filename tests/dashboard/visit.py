@@ -12,12 +12,12 @@ from playwright.sync_api import BrowserContext, ConsoleMessage, Dialog, Page, Re
 
 from mainspring.records.api_key import Role
 
-# What a page can keep, but for the files that it was made of.
+# Everything that a page can store, except for its cached files.
 KEPT = "local_storage,indexeddb,service_workers,cache_storage"
 
 
 class Visits:
-    """`visit(live, "/jobs", role="viewer")` is a page, signed in and watched; `settle` fails if anything went wrong."""
+    """`visit(live, "/jobs", role="viewer")` is a page, signed in and watched; `settle` fails on other complaints."""
 
     def __init__(self, chromium: Chromium) -> None:
         self._chromium = chromium
@@ -39,18 +39,18 @@ class Visits:
         return page
 
     def sign_in(self, page: Page, live: Live, role: Role) -> None:
-        """As the form does, but quicker."""
+        """Signs in like the form, but faster."""
         answer = page.context.request.post(f"{live.address}/api/v1/session", data={"key": live.keys[role]})
         assert answer.ok, answer.text()
 
     def browser(self, **options: Any) -> BrowserContext:
-        """One that remembers nothing, in a zone of its own; without motion, so that what is there is where it is."""
+        """An empty browser context with a fixed time zone, and without animations, so that elements do not move."""
         context = self._heard(self._chromium.context(**options))
         self._contexts.append(context)
         return context
 
     def _borrowed(self, live: Live, **options: Any) -> BrowserContext:
-        """One that remembers nothing but the dashboard's files, which a test before has loaded."""
+        """A browser context that keeps nothing but the dashboard's files, which an earlier test has loaded."""
         key = repr(sorted(options.items()))
         kept = self._chromium.kept[key]
         context = self._heard(kept.pop() if kept else self._chromium.context(**options))
@@ -63,11 +63,11 @@ class Visits:
         return context
 
     def expects(self, pattern: str) -> None:
-        """Complaints with this in them are no fault in this test."""
+        """Complaints that match this pattern do not fail the test."""
         self._expected.append(pattern)
 
     def hear(self, page: Page, said: str) -> None:
-        """Waits for a complaint with this in it."""
+        """Waits for a complaint with this text."""
         for _ in range(PATIENCE // 20):
             if any(said in one for one in self.complaints):
                 return
@@ -97,7 +97,7 @@ class Visits:
         *others, last = context.pages
         for page in others:
             page.close()
-        last.goto("about:blank")  # and stays: its process, which took some time to start, is the next page's
+        last.goto("about:blank")  # and stays open: the next page uses its process, which took some time to start
         context.new_cdp_session(last).send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": KEPT})
         self._chromium.kept[key].append(context)
 
@@ -110,7 +110,7 @@ class Visits:
         dialog.dismiss()
 
     def _failed(self, request: Request) -> None:
-        if request.failure != "net::ERR_ABORTED":  # the page has gone elsewhere, or has what it wanted
+        if request.failure != "net::ERR_ABORTED":  # the page has been left, or has its response
             self.complaints.append(f"request failed: {request.method} {request.url}: {request.failure}")
 
     def _raised(self, error: WebError) -> None:

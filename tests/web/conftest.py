@@ -3,8 +3,8 @@
 - `spring`: an app with a task or two, opened by the first request. `clock`: its VirtualClock.
 - `client`: `async with client("operator") as http: await http.get("/queues")`: an httpx client whose paths are under
   /api/v1 unless they name one of the root (/health/live, /metrics, /openapi.json, /hooks/…). The role is viewer,
-  operator or admin, with `scopes=[…]` if wanted; None: nobody signed in. It uses a real API key of that role.
-- `service`: the same ASGI application that `client` talks to, for who needs another transport.
+  operator or admin, with `scopes=[…]` if wanted; None: not signed in. It uses a real API key of that role.
+- `service`: the same ASGI application that `client` talks to, for tests that need another transport.
 
 `from http_client import Client, browser` has the types, and clients of other addresses.
 """

@@ -1,4 +1,4 @@
-"""The API in an ASGI server that is not ours: prints its port, and serves until a signal."""
+"""The API in an ASGI server of another project: prints its port and serves until a signal."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A server for the fuzzer, with a few jobs and high limits for wrong keys: `python fuzzed.py STORE-URL`.
 
-It prints its address and the key of an admin, and ends with SIGTERM. With `worker` as well there is a worker beside
-it, and nothing to find.
+It prints its address and the key of an admin, and ends with SIGTERM. With the argument `worker` a worker runs beside
+it, and no data is stored.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def fill(app: Mainspring) -> None:
 
 
 async def main(url: str, worker: bool) -> None:
-    # That many wrong keys are answered 429 is looked at elsewhere; here each is to be answered 401.
+    # Other tests check that many wrong keys get a 429; here each wrong key has to get a 401.
     attempts.TOTAL_BURST = 10**9
     service.SignInAttempts = partial(attempts.SignInAttempts, burst=10**9)  # type: ignore[assignment,misc]
     app = made(url)

@@ -26,7 +26,7 @@ def filled(limit: int, begin: bytes, unit: bytes, end: bytes) -> bytes:
     return begin + unit * ((limit - len(begin) - len(end) - 8) // len(unit)) + end
 
 
-# Whatever is sent to whatever takes a body.
+# Bodies that are sent to every route that takes a body.
 ANYWHERE = {
     "lists": filled(MAX_BODY_BYTES, b'{"x":[', b"[],", b"1]}"),
     "fewer lists": filled(600_000, b'{"x":[', b"[],", b"1]}"),
@@ -43,7 +43,7 @@ ANYWHERE = {
     "nothing": b"",
 }
 EVERYWHERE = {"fewer lists", "fewer members", "nested", "nothing"}
-# For routes that do something with what they take.
+# Bodies for single routes, made for what the route does with them.
 OF_ROUTE: dict[str, dict[str, Any]] = {
     "POST /cron/preview": {
         "10,000 times": {"trigger": {"kind": "calendar", "days": 1, "times": SECONDS[:10_000]}, "count": 1000},
@@ -131,7 +131,7 @@ OF_ROUTE: dict[str, dict[str, Any]] = {
     },
     "POST /keys": {"scopes": {"name": "k", "role": "viewer", "scopes": ["jobs:read"] * 500_000}},
 }  # fmt: skip
-# Of these, what costs a store most: enough to see that another one does not hold the loop either.
+# The requests that cost a store most: enough to see that another store does not block the event loop either.
 OF_STORE = {
     "POST /jobs": ("a bomb", "a megabyte", "many", "many large"),
     "PATCH /jobs/{id:str}": ("a bomb", "rows"),
@@ -139,18 +139,18 @@ OF_STORE = {
     "POST /dead/redrive": ("errors", "masked"),
     "POST /schedules": ("a bomb", "a window that is never met"),
 }
-# What may stand in the place of a name or an id.
+# Values for a name or an id in a path.
 NAMES = [
     "a" * 30_000, "%00", "%2F..%2F..%2Fetc%2Fpasswd", "%0A" * 1000, "%F0%9F%92%A3" * 1000, "a%2F" * 1000, "'%22<b>",
 ]  # fmt: skip
-# What may stand behind any GET that takes it; the others answer that they do not.
+# Query parameters for every GET; routes that do not know them answer with an error.
 QUERIES = [
     "", "limit=200", "limit=200&full=true", "limit=200&arguments=true", "q=" + "a" * 60_000, "count=1000", "days=7",
     "&".join(f"task=t{n}" for n in range(100)), "error=***", "after=" + "A" * 60_000, "wait=0.01",
     "key_prefix=" + "k" * 60_000, "limit=1000", "target=" + "%7B" * 20_000, "a=1&" * 15_000,
 ]  # fmt: skip
 QUERIES_OF_STORE = ["", "limit=200&full=true", "&".join(f"task=t{n}" for n in range(100)), "error=***"]
-# Of the live stream.
+# Query parameters of the live stream.
 FILTERS = [
     "last_event_id=0",
     "last_event_id=0&" + "&".join(f"job=j{n}" for n in range(100)),
@@ -171,14 +171,14 @@ def path_of(route: Route, names: Mapping[str, str]) -> str:
 
 
 def requests(route: Route, names: Mapping[str, str]) -> Iterator[tuple[str, Asked]]:
-    """All of it, each with a name."""
+    """All hostile requests to a route, each with a name."""
     place, own = path_of(route, names), own_path(route)
     if route.method in ("GET", "DELETE"):
         for query in QUERIES if route.method == "GET" else [""]:
             yield query[:40], {"url": f"{place}?{query}" if query else place}
         yield from hostile_names(route)
         return
-    # A body is counted and decoded in one place for all routes: the whole of it goes to some, a part to each.
+    # All routes count and decode bodies in one place: some routes get all bodies, the others only some of them.
     for name, body in ANYWHERE.items():
         if own in ("/jobs", "/jobs/bulk", "/schedules", "/hooks/{name:str}") or name in EVERYWHERE:
             yield name, {"url": place, "content": body}
@@ -187,7 +187,7 @@ def requests(route: Route, names: Mapping[str, str]) -> Iterator[tuple[str, Aske
 
 
 def requests_of_store(route: Route, names: Mapping[str, str]) -> Iterator[tuple[str, Asked]]:
-    """What another store may answer in another way."""
+    """The requests whose cost depends on the store."""
     place, key = path_of(route, names), f"{route.method} {own_path(route)}"
     if route.method in ("GET", "DELETE"):
         for query in QUERIES_OF_STORE if route.method == "GET" else [""]:

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 ORIGIN = "http://127.0.0.1:8000"
-# What is not under /api/v1.
+# Paths that are not under /api/v1.
 BESIDE = ("/health", "/metrics", "/openapi.json", "/hooks", "/api/")
 Client = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 

@@ -16,7 +16,7 @@ class Route(NamedTuple):
     path: str
     opt: dict[str, Any]
     noun: str
-    """The first word of its own path, or the one it names in its place."""
+    """The first word of its own path, or the noun that the route declares."""
 
     @property
     def role(self) -> str | None:
@@ -24,7 +24,7 @@ class Route(NamedTuple):
 
     @property
     def is_page(self) -> bool:
-        """Of the dashboard, and not of the API."""
+        """Whether the route belongs to the dashboard and not to the API."""
         return bool(self.opt.get("page"))
 
     @property
@@ -36,7 +36,7 @@ class Route(NamedTuple):
 
     @property
     def filled(self) -> str:
-        """Its path with something in place of every parameter."""
+        """The path with a value in place of every parameter."""
         return re.sub(r"\{[^}]*\}", "01a1ddfb-bf5f-7000-b16a-c135fb4afd13", self.path)
 
     def __str__(self) -> str:
@@ -56,13 +56,13 @@ class Answer(NamedTuple):
     status: int
     headers: dict[str, str]
     text: str
-    """All of it; of a stream of events nothing."""
+    """The whole body; empty for a stream of events."""
 
 
 async def call(
     service: Any, route: Route, headers: Mapping[str, str] | None = None, body: bytes = b"{}", path: str | None = None
 ) -> Answer:
-    """The answer; a stream of events is left as soon as it has begun."""
+    """The response; a stream of events is closed as soon as it has begun."""
     answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
     begun: list[Any] = []
     text = bytearray()

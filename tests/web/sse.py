@@ -15,7 +15,7 @@ from msgspec import Struct
 from mainspring import Mainspring
 from mainspring.api.server import Server, listen, url_of
 
-# Real seconds for whatever a test waits for.
+# Real seconds that a test waits at most.
 PATIENCE = 30.0
 
 
@@ -28,7 +28,7 @@ class Told(Struct):
 
 
 class Site:
-    """A server at an address of its own, and the key of a viewer."""
+    """A server with its own address, and the key of a viewer."""
 
     def __init__(self, listener: socket.socket, server: Server, key: str) -> None:
         self._server, self._stopped = server, False
@@ -37,7 +37,7 @@ class Site:
         self.http = httpx.AsyncClient(base_url=f"{url_of(listener)}/api/v1", headers=self.headers, timeout=PATIENCE)
 
     def stop(self) -> None:
-        """Once: a second stop would not wait for anybody."""
+        """Stops the server, only once: a second stop would not wait for open requests."""
         if not self._stopped:
             self._stopped = True
             self._server.stop()
@@ -51,16 +51,16 @@ class Site:
 
 
 class Stream:
-    """What a reader is told, block by block."""
+    """The blocks that a reader receives."""
 
     def __init__(self, response: httpx.Response) -> None:
         self.headers = response.headers
         self.last: int | None = None
-        """The number to come back with."""
+        """The last event number, to reconnect with."""
         self._lines = response.aiter_lines()
 
     async def block(self) -> Told | None:
-        """The next one; None: the stream has ended."""
+        """The next block; None if the stream has ended."""
         id, type, data, some = None, "", "", False
         async for line in self._lines:
             if not line and some:
@@ -82,7 +82,7 @@ class Stream:
         raise AssertionError("the stream has ended")
 
     async def rest(self) -> list[Told]:
-        """Until the stream ends."""
+        """Reads until the stream ends."""
         found = []
         async with asyncio.timeout(PATIENCE):
             while (told := await self.block()) is not None:

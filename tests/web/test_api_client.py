@@ -51,12 +51,12 @@ def with_tasks(app: Mainspring) -> Mainspring:
 
 @pytest.fixture
 def near() -> Mainspring:
-    """Where the database is."""
+    """The app on the side of the database."""
     return with_tasks(Mainspring("memory://", beat=0.2, lease=2))
 
 
 class Losing:
-    """Hands requests on; loses the next answer if it is told to."""
+    """Passes requests on; loses the next response if `lose` is set."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -74,7 +74,7 @@ class Losing:
 
 @asynccontextmanager
 async def serving(near: Mainspring, role: Any = "operator") -> AsyncIterator[tuple[Mainspring, Losing]]:
-    """An app at the other end of a line to `near`."""
+    """An app that uses the API of `near`."""
     listener, losing = listen("127.0.0.1", 0), Losing(near.asgi())
     server = Server(losing, grace=1)
     async with near:
@@ -90,7 +90,7 @@ async def serving(near: Mainspring, role: Any = "operator") -> AsyncIterator[tup
 
 
 async def done(call: Awaitable[Any]) -> Any:
-    """What it returns, or the kind of error it raises and what that says."""
+    """The result of a call, or the type and the message of its error."""
     try:
         return await call
     except Exception as error:
@@ -209,7 +209,7 @@ CALLS: list[tuple[str, Callable[[Mainspring, str], Awaitable[Any]]]] = [
 
 
 async def prepared(app: Mainspring) -> str:
-    """Some jobs; the id of the one that calls are about."""
+    """Enqueues some jobs; returns the id of the job that the calls use."""
     add = app.tasks["add"]
     first = await add.using(tags=["t"]).enqueue(1)
     await app.enqueue_many(add.job(n) for n in range(3))
@@ -230,7 +230,7 @@ async def test_every_facade_call_returns_the_same_as_with_the_database() -> None
 
 
 def plain(answer: Any) -> str:
-    """Without what differs between two stores: ids and instants of now."""
+    """The value without the parts that differ between two stores: ids and current times."""
     text = re.sub(r"01[0-9a-f]{6}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", "id", repr(answer))
     text = re.sub(r"next='[^']+'", "next", text)
     text = re.sub(r"datetime\.datetime\(20[23]\d[^)]*\)", "then", text)
@@ -244,7 +244,7 @@ async def test_trigger_a_schedule_and_await_its_job(near: Mainspring) -> None:
         assert await fired.result(timeout=10) == 7
 
 
-async def test_list_and_order_workers(near: Mainspring) -> None:
+async def test_workers_are_listed_and_receive_commands_over_an_api(near: Mainspring) -> None:
     async with serving(near) as (far, _), near.worker() as worker:
         assert [one.info for one in await far.workers.list()] == [one.info for one in await near.workers.list()]
         assert await far.workers.resize(None, 7) == [worker.id]
@@ -254,9 +254,9 @@ async def test_list_and_order_workers(near: Mainspring) -> None:
         assert await far.workers.running(worker.id) == []
 
 
-async def test_stopped_worker_refuses_other_orders(near: Mainspring) -> None:
+async def test_stopped_worker_refuses_other_commands_over_an_api(near: Mainspring) -> None:
     async with serving(near) as (far, _):
-        worker, now = near.worker(), near.clock.now()  # not at work: one that is would hear it, and go
+        worker, now = near.worker(), near.clock.now()  # not started: a running worker would receive the command
         await (await near.opened()).beat(worker._info, until=now + timedelta(seconds=60), now=now)
         assert await far.workers.stop(worker.id[:8]) == [worker.id]
         assert (await far.workers.get(worker.id)).state == "stopping"
@@ -302,7 +302,7 @@ async def test_update_keeps_secrets_that_the_api_hides(near: Mainspring) -> None
         assert json.loads((await near.jobs.get(job.id)).payload) == {"why": "so", "token": "hidden"}
 
 
-# who may, and trouble
+# permissions and errors
 
 
 async def test_unknown_or_insufficient_key_is_an_error(near: Mainspring) -> None:

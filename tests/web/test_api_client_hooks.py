@@ -18,7 +18,7 @@ URL = "https://hooks.example.com/in"
 
 @asynccontextmanager
 async def far_from(near: Mainspring, role: Role = "admin") -> AsyncIterator[Mainspring]:
-    """An app at the other end of a line."""
+    """An app that uses the API of another app."""
     listener, server = listen("127.0.0.1", 0), Server(near.asgi(), grace=1)
     async with near:
         running = asyncio.create_task(server.run(listener))

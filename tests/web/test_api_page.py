@@ -16,7 +16,7 @@ from pages import ROOT, blocks, commands, fits
 PAGE = ROOT / "docs" / "api.md"
 
 
-def test_the_calls_of_the_page_are_answered_so(tmp_path: Path) -> None:
+def test_example_calls_of_the_api_docs_get_the_documented_responses(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'jobs.db'}"
     ids: dict[str, str] = {}
     with served(url, "worker") as (address, key):
@@ -31,12 +31,12 @@ def test_the_calls_of_the_page_are_answered_so(tmp_path: Path) -> None:
                 assert fits(says, f"{done.stdout}\n", ids), f"{block.place} $ {words}\n{done.stdout}{done.stderr}"
 
 
-def test_the_page_names_every_code_and_no_other() -> None:
+def test_the_api_docs_list_every_error_code_and_no_other() -> None:
     told = re.findall(r"^\| `(\w+)` \| .+ \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert told == sorted(CODES)
 
 
-def test_the_document_is_printed_without_a_server() -> None:
+def test_the_openapi_document_is_printed_without_a_server() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "mainspring.cli", "server", "--store", "memory://", "--openapi"],
         capture_output=True, text=True, timeout=60, check=True,

@@ -20,12 +20,12 @@ from mainspring.records.api_key import NOUNS, ROLES, Role
 from mainspring.testing import VirtualClock
 
 TABLE = list(routes(litestar_app()))
-# Those that ask nobody who he is: health for whoever watches, /session to sign in, /hooks as its bodies are signed.
+# Routes without authentication: health checks, /session to sign in, and /hooks, whose bodies are signed.
 EXEMPT = {"GET /health/live", "GET /health/ready", "POST /api/v1/session", "POST /hooks/{name:str}"}
-# What the dashboard's pages and files, the same for anybody, say for themselves: see test_pages.py.
+# Headers that the pages and files of the dashboard set themselves: see test_pages.py.
 OWN = {"cache-control", "content-security-policy"}
 GUARDED = [route for route in TABLE if route.role != ANYONE]
-# What a browser must be told with every answer, so that it does nothing with it.
+# The security headers of every response.
 HEADERS = {
     "cache-control": "no-store",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
@@ -43,24 +43,24 @@ def app() -> Mainspring:
 
 @pytest.fixture(scope="module")
 def whole(app: Mainspring) -> Any:
-    """One service for the whole table."""
+    """One service for all routes of the table."""
     return asgi(app)
 
 
 async def key_of(app: Mainspring, name: str, role: Role, scopes: list[str] | None = None) -> dict[str, str]:
-    """As headers; what a call has revoked is made again."""
+    """The headers of a new key; a key of the same name is revoked first."""
     for key in await app.keys.list():
         if key.name == name:
             await app.keys.revoke(name)
     return {"Authorization": f"Bearer {await app.keys.create(name, role, scopes)}"}
 
 
-def test_the_table_of_roles_in_the_docs_is_parsed() -> None:
+def test_the_route_table_contains_known_routes() -> None:
     named = {str(route) for route in TABLE}
     assert {"GET /api/v1/queues", "POST /api/v1/keys", "DELETE /api/v1/session", "GET /openapi.json"} <= named
 
 
-def test_routes_without_authentication_are_these() -> None:
+def test_only_exempt_routes_need_no_authentication() -> None:
     assert {str(route) for route in TABLE if route.role == ANYONE and not route.is_page} <= EXEMPT
 
 
@@ -87,7 +87,7 @@ async def test_every_route_refuses_a_request_without_credentials(whole: Any, rou
 
 
 @pytest.mark.parametrize("said", ["Basic YTpi", "Bearer", "Bearer ", "bearer msk_0_a", "msk_0_a", "Bearer\tmsk_0_a"])
-async def test_an_invalid_key_is_401(client: Client, said: str) -> None:
+async def test_an_invalid_authorization_header_is_401(client: Client, said: str) -> None:
     async with client(None) as http:
         assert (await http.get("/queues", headers={"Authorization": said})).status_code == 401
 
@@ -141,7 +141,9 @@ def with_route(monkeypatch: pytest.MonkeyPatch, route: HTTPRouteHandler) -> None
     monkeypatch.setattr(services, "litestar_app", litestar_app.__wrapped__)
 
 
-async def test_a_route_without_a_role_is_closed(spring: Mainspring, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_route_without_a_declared_role_is_forbidden(
+    spring: Mainspring, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with_route(monkeypatch, forgotten)
     admin = {"Authorization": f"Bearer {await spring.keys.create('root', 'admin')}"}
     async with browser(spring.asgi()) as http:
@@ -150,8 +152,8 @@ async def test_a_route_without_a_role_is_closed(spring: Mainspring, monkeypatch:
         assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
 
 
-def test_the_page_about_roles_is_the_table() -> None:
-    """Nouns on the page that have no route yet may wait for it."""
+def test_the_security_docs_have_the_role_of_every_scope() -> None:
+    """The page may have nouns without a route."""
     page = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
     told = {noun: (read, write) for noun, read, write in re.findall(r"^\| `(\w+)` \| (\w+) \| (\w*) ?\|$", page, re.M)}
     real: dict[str, tuple[str, str]] = {}
@@ -163,7 +165,7 @@ def test_the_page_about_roles_is_the_table() -> None:
     assert {noun: roles for noun, roles in told.items() if noun in real} == real
 
 
-# what every answer says
+# security headers
 
 
 @pytest.mark.parametrize("route", TABLE, ids=str)

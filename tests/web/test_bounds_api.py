@@ -97,7 +97,7 @@ async def test_a_schedule_beyond_a_bound_is_refused(spring: Mainspring, client: 
     ],
     ids=["a job", "a schedule"],
 )
-async def test_a_server_without_tasks_takes_no_internal_one_either(clock: VirtualClock, path: str, body: Any) -> None:
+async def test_a_server_without_tasks_refuses_internal_tasks(clock: VirtualClock, path: str, body: Any) -> None:
     app = Mainspring("memory://", clock=clock)
     key = await app.keys.create("ops", "operator")
     async with browser(app.asgi(), headers={"Authorization": f"Bearer {key}"}) as http:
@@ -107,7 +107,7 @@ async def test_a_server_without_tasks_takes_no_internal_one_either(clock: Virtua
         assert (await http.post(path, json=body | {"task": "known.elsewhere"})).status_code == 201
 
 
-async def test_an_operator_does_not_say_what_a_webhook_signs(spring: Mainspring, client: Client) -> None:
+async def test_an_operator_cannot_change_the_payload_of_a_webhook_delivery(spring: Mainspring, client: Client) -> None:
     await spring.webhooks.create("ops", "https://hooks.example.com/in", ["job.dead"])
     job = await (await spring.webhooks.test("ops")).job()
     async with client("operator") as http:

@@ -68,7 +68,7 @@ async def test_paused_jobs_are_resumed_and_ended_ones_deleted(spring: Mainspring
     assert (resumed.json()["ids"], deleted.json()["ids"]) == ([id], [gone])
 
 
-async def test_a_bulk_change_by_filter_continues_after_next(spring: Mainspring, client: Client) -> None:
+async def test_a_bulk_action_by_filter_continues_after_the_next_cursor(spring: Mainspring, client: Client) -> None:
     ids = await fill(spring, 5)
     asked = {"action": "cancel", "filter": {"tasks": ["send"]}, "limit": 2}
     done: list[str] = []
@@ -83,7 +83,7 @@ async def test_a_bulk_change_by_filter_continues_after_next(spring: Mainspring, 
     assert done == ids
 
 
-async def test_a_dry_run_changes_nothing(spring: Mainspring, client: Client) -> None:
+async def test_a_dry_run_of_a_bulk_action_changes_nothing(spring: Mainspring, client: Client) -> None:
     ids = await fill(spring, 3)
     asked = {"action": "cancel", "filter": {"queues": ["mail"]}, "dry_run": True}
     async with client("operator") as http:
@@ -92,7 +92,9 @@ async def test_a_dry_run_changes_nothing(spring: Mainspring, client: Client) -> 
     assert {job.state for job in await spring.jobs.list(Filter(ids=tuple(ids)))} == {"pending"}
 
 
-async def test_new_arguments_that_do_not_fit_are_refused_one_by_one(spring: Mainspring, client: Client) -> None:
+async def test_new_arguments_of_a_bulk_update_are_refused_for_each_job_they_do_not_fit(
+    spring: Mainspring, client: Client
+) -> None:
     (id,) = await fill(spring, 1)
     other = (await spring.tasks["fail"].using(delay=60).enqueue()).id
     asked = {"action": "update", "ids": [id, other], "update": {"arguments": {"to": "b"}}}
@@ -102,7 +104,7 @@ async def test_new_arguments_that_do_not_fit_are_refused_one_by_one(spring: Main
     assert [(refused["id"], refused["code"]) for refused in told["refused"]] == [(other, "bad_payload")]
 
 
-async def test_a_retry_of_what_others_hold_names_the_key(spring: Mainspring, client: Client) -> None:
+async def test_a_bulk_retry_refuses_a_job_whose_unique_key_is_held(spring: Mainspring, client: Client) -> None:
     task = spring.tasks["send"].using(delay=60, unique_key="k")
     first = (await task.enqueue("a")).id
     await spring.jobs.cancel(first)
@@ -165,7 +167,7 @@ async def test_dead_jobs_are_grouped_by_error(spring: Mainspring, client: Client
         assert (await http.get("/dead?limit=1001")).status_code == 400
 
 
-async def test_a_group_is_redriven_with_an_argument_corrected(spring: Mainspring, client: Client) -> None:
+async def test_a_dead_group_is_redriven_with_a_corrected_argument(spring: Mainspring, client: Client) -> None:
     first, second, other = await dead(spring, "no 1"), await dead(spring, "no 2"), await dead(spring, "else")
     asked = {"filter": {"tasks": ["fail"], "errors": ["ValueError: no …"]}, "arguments": {"why": "well"}}
     async with client("operator") as http:
@@ -175,7 +177,7 @@ async def test_a_group_is_redriven_with_an_argument_corrected(spring: Mainspring
     assert (await spring.jobs.get(other)).state == "dead"
 
 
-async def test_a_group_whose_error_was_shown_without_its_secret_is_redriven(spring: Mainspring, client: Client) -> None:
+async def test_a_dead_group_is_redriven_by_its_masked_error(spring: Mainspring, client: Client) -> None:
     id = await dead(spring, "redis://me:hush@host is away")
     async with client("operator") as http:
         (group,) = (await http.get("/dead")).json()["items"]
@@ -184,7 +186,7 @@ async def test_a_group_whose_error_was_shown_without_its_secret_is_redriven(spri
     assert told["ids"] == [id]
 
 
-async def test_dead_jobs_are_redriven_some_at_a_time(spring: Mainspring, client: Client) -> None:
+async def test_dead_jobs_are_redriven_in_pages(spring: Mainspring, client: Client) -> None:
     ids = [await dead(spring) for _ in range(3)]
     async with client("operator") as http:
         first = (await http.post("/dead/redrive", json={"all": True, "limit": 2})).json()
@@ -203,7 +205,7 @@ async def test_only_dead_jobs_are_redriven(spring: Mainspring, client: Client, c
         assert (await http.post("/dead/redrive", json={"all": True})).status_code == 403
 
 
-async def test_a_dry_run_of_redrive_tells_what_other_arguments_would_do(spring: Mainspring, client: Client) -> None:
+async def test_a_dry_run_of_redrive_checks_the_new_arguments(spring: Mainspring, client: Client) -> None:
     ids = [await dead(spring) for _ in range(3)]
     asked = {"filter": {"tasks": ["fail"]}, "dry_run": True}
     async with client("operator") as http:

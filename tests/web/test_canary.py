@@ -23,7 +23,7 @@ from mainspring.records.run import Progress
 from mainspring.testing import VirtualClock
 
 CANARY = "kan4rienvogel"
-# What is no secret by its name, and still nobody's business where payloads are hidden.
+# A value that is not masked by its name, but hidden from viewers if payloads are hidden.
 PRIVATE = "lebenslauf"
 TABLE = list(routes(litestar_app()))
 
@@ -33,11 +33,11 @@ class Planted(NamedTuple):
     admin: dict[str, str]
     viewer: dict[str, str]
     names: dict[str, str]
-    """Of something that is there, by noun."""
+    """Names of existing records, by noun."""
 
 
 async def plant(app: Mainspring) -> dict[str, str]:
-    """Jobs that ended well, that failed and that wait, and a schedule: each with all it can carry."""
+    """Completed, failed and waiting jobs, and a schedule: each with a value in every field."""
 
     @app.task(queue="mail", max_retries=0)
     async def send(ctx: Context, password: str, text: str, fail: bool = False) -> dict[str, str]:
@@ -92,7 +92,7 @@ def usual() -> Planted:
 
 @pytest.fixture(scope="module")
 def condemned() -> Planted:
-    """For those who delete what others look at."""
+    """A copy for tests that delete what other tests read."""
     return planted()
 
 
@@ -102,7 +102,7 @@ def hidden() -> Planted:
 
 
 def path(route: Route, names: dict[str, str]) -> str:
-    """With the name of something that is there in place of the first parameter."""
+    """The path with the name of an existing record in place of the first parameter."""
     named = route.path
     while "{" in named:
         begin, _, rest = named.partition("{")
@@ -132,7 +132,7 @@ def of(noun: str, ending: str) -> Route:
     return next(route for route in gets if route.path.endswith(ending))
 
 
-async def test_viewers_cannot_filter_by_hidden_texts(hidden: Planted) -> None:
+async def test_viewers_cannot_filter_by_hidden_errors(hidden: Planted) -> None:
     async def found(who: dict[str, str], error: str) -> list[Any]:
         async with browser(hidden.service, headers=who) as http:
             answer = await http.get("/jobs", params={"state": "dead", "error": error})
@@ -168,7 +168,7 @@ async def test_live_events_reveal_no_hidden_payload(hidden: Planted) -> None:
         assert redact_event(said, encode(said)) == encode(said)
 
 
-async def test_operators_see_hidden_payloads(hidden: Planted) -> None:
+async def test_admins_see_hidden_payloads(hidden: Planted) -> None:
     one = of("schedules", "/schedules/{name:str}")
     admin = await call(hidden.service, one, hidden.admin, path=path(one, hidden.names))
     viewer = await call(hidden.service, one, hidden.viewer, path=path(one, hidden.names))
@@ -176,7 +176,7 @@ async def test_operators_see_hidden_payloads(hidden: Planted) -> None:
     assert MASK in viewer.text
 
 
-async def test_the_routes_really_show_what_was_planted(usual: Planted) -> None:
+async def test_the_schedule_route_shows_planted_values_and_masks_secrets(usual: Planted) -> None:
     one = of("schedules", "/schedules/{name:str}")
     answer = await call(usual.service, one, usual.viewer, path=path(one, usual.names))
     assert (answer.status, answer.headers["content-type"]) == (200, MediaType.JSON)

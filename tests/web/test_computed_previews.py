@@ -60,7 +60,7 @@ async def test_a_preview_is_computed_in_a_thread_of_its_own(monkeypatch: pytest.
     assert seen == {"mainspring-previews", "mainspring-records"}
 
 
-async def test_a_calculation_that_takes_too_long_is_given_up(
+async def test_a_preview_computation_is_aborted_after_its_deadline(
     client: Client, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later = iter([0.0, 0.0, 0.0, DEADLINE_SECONDS + 1])
@@ -72,8 +72,8 @@ async def test_a_calculation_that_takes_too_long_is_given_up(
     assert done == [0]
 
 
-async def test_a_stored_calendar_of_an_earlier_release_does_not_slow_the_lists(tmp_path: Path) -> None:
-    """It cannot be decoded: it does not tick, doctor names it, and it can be deleted."""
+async def test_a_stored_calendar_with_too_many_times_is_left_out_of_lists_and_can_be_deleted(tmp_path: Path) -> None:
+    """The schedule cannot be decoded: lists leave it out, and it can be deleted."""
     spring = Mainspring(f"sqlite:///{tmp_path}/jobs.db")
     for name in ("huge", "small"):
         await spring.schedules.create(name, every().day.at("09:00"), "send")
@@ -90,7 +90,7 @@ async def test_a_stored_calendar_of_an_earlier_release_does_not_slow_the_lists(t
     await spring.close()
 
 
-async def test_previews_hold_up_nothing_but_previews() -> None:
+async def test_stuck_previews_delay_only_other_previews() -> None:
     clock, gate = SystemClock(), threading.Event()
 
     def preview(seconds: float = DEADLINE_SECONDS) -> Computation:

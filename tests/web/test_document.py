@@ -35,21 +35,21 @@ def refs(part: Any) -> set[str]:
     return set().union(*map(refs, part)) if isinstance(part, list) and part else set()
 
 
-def test_every_route_is_in_the_document() -> None:
-    # Those that are for people and machines of their own: the document itself, and what is no JSON.
+def test_every_api_route_is_in_the_openapi_document() -> None:
+    # Routes outside of /api/ may be missing: the document itself, and routes that do not return JSON.
     there = {(route.method, re.sub(r":[a-z]+\}", "}", route.path)) for route in routes(APP)}
     told = {(method.upper(), path) for path, method, _ in OPERATIONS}
     assert told <= there
     assert {path for _, path in there - told if path.startswith("/api/")} == set()
 
 
-def test_every_reference_resolves() -> None:
+def test_every_openapi_reference_resolves() -> None:
     schemas = DOCUMENT["components"]["schemas"]
     assert {ref for ref in refs(DOCUMENT) if ref.rpartition("/")[2] not in schemas} == set()
 
 
 def refusal_offences(path: str, method: str, operation: dict[str, Any]) -> Iterator[str]:
-    """Statuses that an operation must document and does not, and error answers that are no problem documents."""
+    """Statuses that an operation must document but does not, and error responses that are not problems."""
     refusals = {status: answer for status, answer in operation["responses"].items() if status >= "400"}
     needed = {"400", "503"}
     if method != "get":
@@ -58,13 +58,13 @@ def refusal_offences(path: str, method: str, operation: dict[str, Any]) -> Itera
         needed.add("404")
     yield from (f"{method} {path} lacks {status}" for status in sorted(needed - set(refusals)))
     if path.startswith("/health/"):
-        del refusals["503"]  # that is health's own answer, with reasons
+        del refusals["503"]  # the response of a health check, with reasons
     for status, answer in refusals.items():
         if list(answer["content"]) != ["application/problem+json"]:
             yield f"{method} {path} {status}: {list(answer['content'])}"
 
 
-def test_every_refusal_is_a_problem() -> None:
+def test_every_error_response_is_documented_as_a_problem() -> None:
     assert [offence for one in OPERATIONS for offence in refusal_offences(*one)] == []
 
 
@@ -116,14 +116,14 @@ def test_schemas_match_the_encoded_records() -> None:
     assert schemas["JobFilter"]["additionalProperties"] is False
 
 
-async def test_the_document_is_served(client: Client) -> None:
+async def test_the_openapi_document_is_served(client: Client) -> None:
     async with client("viewer") as http:
         answer = await http.get("/openapi.json")
     assert (answer.status_code, answer.json()["openapi"]) == (200, "3.1.0")
     assert answer.json()["paths"].keys() == DOCUMENT["paths"].keys()
 
 
-def test_the_page_names_every_code_there_is() -> None:
+def test_the_api_docs_name_every_error_code() -> None:
     page = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
     told = set(re.findall(r"`(\w+)`", page.partition("## Errors")[2]))
     assert sorted(CODES.keys() - told) == []

@@ -42,7 +42,7 @@ async def test_a_job_may_have_every_option_of_using(spring: Mainspring, client: 
     assert (job.backoff, job.idempotency_key, job.metadata) == (Backoff(initial=2.0), "k", {"of": [1]})
 
 
-async def test_instants_may_be_of_any_zone(spring: Mainspring, client: Client) -> None:
+async def test_run_at_and_expires_may_be_in_any_time_zone(spring: Mainspring, client: Client) -> None:
     at = {"run_at": "2031-01-01T02:00:00+02:00", "expires": "2031-01-02T00:00:00Z"}
     async with client("operator") as http:
         answer = await http.post("/jobs", json={"task": "fail", **at})
@@ -167,11 +167,11 @@ async def test_a_batch_of_duplicates_is_200(client: Client) -> None:
     assert (first.status_code, again.status_code) == (201, 200)
 
 
-# together
+# concurrent requests
 
 
 class Counted:
-    """How many jobs came with each call of the store, the first of which waits."""
+    """The number of jobs in each call of the store; the first call waits."""
 
     def __init__(self, act: Any) -> None:
         self._act = act
@@ -196,7 +196,7 @@ def counted(spring: Mainspring, monkeypatch: pytest.MonkeyPatch) -> Counted:
 
 
 async def crowd(http: Any, counted: Counted, count: int, **more: Any) -> list[Any]:
-    """So many requests at the same time, while the first one is with the store."""
+    """Sends `count` requests at the same time, while the store executes the first one."""
     posts = [asyncio.create_task(http.post("/jobs", json={"task": "fail"}))]
     while not counted.calls:
         await asyncio.sleep(0)

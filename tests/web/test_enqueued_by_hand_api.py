@@ -16,7 +16,7 @@ async def enqueued(spring: Mainspring) -> list[tuple[str, str]]:
     return [(one.who, one.target) for one in await spring.audit.list(AuditFilter(action="jobs.enqueue"))]
 
 
-async def test_a_browser_that_enqueues_is_in_the_trail(spring: Mainspring, service: Any) -> None:
+async def test_an_enqueue_by_a_browser_session_is_in_the_audit_log(spring: Mainspring, service: Any) -> None:
     http = browser(service)
     key = await spring.keys.create("ada", "operator")
     assert (await http.post("/session", json={"key": key})).status_code == 200
@@ -29,7 +29,7 @@ async def test_a_browser_that_enqueues_is_in_the_trail(spring: Mainspring, servi
     assert [one["who"] for one in found] == ["key:ada"]
 
 
-async def test_a_program_with_a_key_leaves_its_name_with_the_job_and_no_entry(
+async def test_an_enqueue_by_an_api_key_sets_enqueued_by_without_an_audit_entry(
     spring: Mainspring, client: Client
 ) -> None:
     key = await spring.keys.create("deploy", "operator")
@@ -44,13 +44,15 @@ async def test_a_program_with_a_key_leaves_its_name_with_the_job_and_no_entry(
     assert [job.metadata for job in jobs] == [{}, {}, {}]
 
 
-async def test_code_leaves_no_name(spring: Mainspring, client: Client) -> None:
+async def test_an_enqueue_by_code_has_no_enqueued_by(spring: Mainspring, client: Client) -> None:
     handle = await spring.tasks["send"].enqueue("bob")
     async with client() as http:
         assert (await http.get(f"/jobs/{handle.id}")).json()["enqueued_by"] is None
 
 
-async def test_a_header_of_another_scheme_hides_no_person(spring: Mainspring, service: Any) -> None:
+async def test_an_enqueue_by_a_session_with_a_basic_authorization_header_is_audited(
+    spring: Mainspring, service: Any
+) -> None:
     http = browser(service)
     key = await spring.keys.create("ada", "operator")
     assert (await http.post("/session", json={"key": key})).status_code == 200
@@ -59,7 +61,7 @@ async def test_a_header_of_another_scheme_hides_no_person(spring: Mainspring, se
     assert [who for who, _ in await enqueued(spring)] == ["key:ada"]
 
 
-async def test_a_job_that_is_run_again_has_the_name_of_who_did_so(spring: Mainspring, client: Client) -> None:
+async def test_run_again_sets_enqueued_by(spring: Mainspring, client: Client) -> None:
     handle = await spring.tasks["fail"].enqueue()
     await spring.drain()
     key = await spring.keys.create("deploy", "operator")
@@ -68,7 +70,7 @@ async def test_a_job_that_is_run_again_has_the_name_of_who_did_so(spring: Mainsp
         assert (await http.get(f"/jobs/{made['id']}")).json()["enqueued_by"] == "key:deploy"
 
 
-async def test_without_sign_in_a_page_is_told_from_a_program(spring: Mainspring) -> None:
+async def test_without_auth_only_an_enqueue_by_a_browser_is_audited(spring: Mainspring) -> None:
     http = browser(spring.asgi(auth=False))
     assert (await http.post("/jobs", json=JOB)).status_code == 201
     assert await enqueued(spring) == []
@@ -76,7 +78,7 @@ async def test_without_sign_in_a_page_is_told_from_a_program(spring: Mainspring)
     assert [who for who, _ in await enqueued(spring)] == ["anyone"]
 
 
-async def test_entries_have_their_target_in_words_and_the_reason(spring: Mainspring, client: Client) -> None:
+async def test_audit_entries_have_their_target_in_words_and_a_masked_reason(spring: Mainspring, client: Client) -> None:
     await spring.tasks["send"].using(delay=60).enqueue("bob")
     async with client("operator") as http:
         asked = {"action": "cancel", "filter": {"queues": ["mail"]}, "reason": "token=abcdefgh1234 is wrong"}
@@ -86,7 +88,7 @@ async def test_entries_have_their_target_in_words_and_the_reason(spring: Mainspr
     assert entry["reason"] == "token=*** is wrong"
 
 
-async def test_a_redrive_has_one_name_be_it_of_one_job_or_of_a_group(spring: Mainspring, client: Client) -> None:
+async def test_redrive_and_bulk_retry_have_the_same_audit_action(spring: Mainspring, client: Client) -> None:
     ids = [(await spring.tasks["fail"].enqueue()).id for _ in range(3)]
     await spring.drain()
     async with client("operator") as http:

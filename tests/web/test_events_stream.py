@@ -39,7 +39,7 @@ from servers import Postgres, Redis
 JOBS = 400
 
 
-# coming back
+# reconnecting
 
 
 @pytest.fixture(params=["sqlite", "postgres", "redis"])
@@ -52,7 +52,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @asynccontextmanager
 async def another_process(store: str) -> AsyncIterator[None]:
-    """A worker there."""
+    """A worker in the other process."""
     command = [sys.executable, laborer.__file__, store]
     process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.PIPE)
     try:
@@ -80,7 +80,7 @@ async def test_a_reconnecting_reader_misses_no_event_of_this_process() -> None:
 
 
 async def comes_and_goes(app: Mainspring, working: Callable[[], Any]) -> None:
-    """A reader who leaves now and then while jobs are enqueued and run; each number and each run is seen once."""
+    """A reader disconnects now and then while jobs are enqueued and run; it sees each number and each run once."""
     seen: list[Told] = []
     async with serving(app) as site, AsyncExitStack() as stack:
         async with site.events(type="worker") as first:
@@ -122,7 +122,7 @@ async def enqueue(app: Mainspring) -> None:
         await asyncio.sleep(0)
 
 
-# a clock that the test owns
+# with a virtual clock
 
 
 async def publish(app: Mainspring, *notices: FeedEvent) -> None:
@@ -135,7 +135,7 @@ def about(app: Mainspring, type: str, n: int = 1, **more: Any) -> FeedEvent:
 
 @asynccontextmanager
 async def passing(clock: VirtualClock) -> AsyncIterator[None]:
-    """Time passes meanwhile, a tenth of a second now and then."""
+    """Advances the clock by a tenth of a second at a time until the block ends."""
 
     async def pass_on() -> None:
         while True:
@@ -259,7 +259,7 @@ async def test_a_reader_that_was_away_too_long_gets_a_reset(spring: Mainspring, 
             assert (reset.type, reset.data["reason"]) == ("reset", "began_anew")
 
 
-async def test_a_reader_gets_a_reset_if_nothing_was_published_meanwhile(
+async def test_a_reader_gets_a_reset_if_the_feed_was_unwatched_meanwhile(
     spring: Mainspring, clock: VirtualClock
 ) -> None:
     async with serving(spring) as site:
@@ -273,14 +273,16 @@ async def test_a_reader_gets_a_reset_if_nothing_was_published_meanwhile(
             assert (reset.type, reset.data["reason"]) == ("reset", "unwatched")
 
 
-async def test_nothing_is_published_while_nobody_reads(spring: Mainspring, clock: VirtualClock) -> None:
+async def test_no_event_is_published_without_a_reader(spring: Mainspring, clock: VirtualClock) -> None:
     async with serving(spring), spring.worker():
         await spring.tasks["send"].enqueue("ada")
         await clock.elapse(seconds=30)
         assert (await (await spring.opened()).news(after=0, limit=1)).last == 0
 
 
-async def test_a_quiet_stream_has_heartbeats_that_carry_the_number(spring: Mainspring, clock: VirtualClock) -> None:
+async def test_heartbeats_of_a_quiet_stream_carry_the_last_event_number(
+    spring: Mainspring, clock: VirtualClock
+) -> None:
     async with serving(spring) as site, site.events(type="worker") as stream:
         await stream.block()
         await clock.elapse(seconds=8)  # the last reset of a watch that has just begun
@@ -318,14 +320,14 @@ async def test_streams_of_one_principal_are_limited(spring: Mainspring, clock: V
         assert len(streams) == MAX_PRINCIPAL_STREAMS
 
 
-async def test_an_ended_stream_no_longer_counts(spring: Mainspring, clock: VirtualClock) -> None:
+async def test_an_ended_stream_no_longer_counts_toward_the_limit(spring: Mainspring, clock: VirtualClock) -> None:
     async with serving(spring) as site:
         async with AsyncExitStack() as stack:
             for _ in range(MAX_PRINCIPAL_STREAMS):
                 await (await stack.enter_async_context(site.events())).block()
         status = 429
         async with asyncio.timeout(PATIENCE):
-            while status == 429:  # until the server has seen them go
+            while status == 429:  # until the server has noticed that they are closed
                 async with site.http.stream("GET", "/events") as response:
                     status = response.status_code
         assert status == 200
@@ -347,7 +349,7 @@ END = b"\r\n0\r\n\r\n"
 
 
 async def unread(site: Site) -> socket.socket:
-    """A client that has asked for events, has seen the stream begin, and reads no more."""
+    """A client that has requested events, has received the start of the stream, and then stops reading."""
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.setblocking(False)
@@ -362,7 +364,7 @@ async def unread(site: Site) -> socket.socket:
 
 
 async def swallow(client: socket.socket) -> bytes:
-    """Everything it was sent, until the answer is complete or the other side closes."""
+    """All bytes that the client was sent, until the response is complete or the server closes."""
     found, some = b"", b"-"
     async with asyncio.timeout(PATIENCE):
         while some and not found.endswith(END):
@@ -412,7 +414,7 @@ async def test_a_lagging_reader_is_disconnected_and_may_reconnect(spring: Mainsp
             assert (await returned.next()).id == MAX_BUFFERED_EVENTS + 1
 
 
-# the end
+# shutdown
 
 
 async def test_a_server_that_stops_does_not_wait_for_its_streams(spring: Mainspring, clock: VirtualClock) -> None:

@@ -48,7 +48,9 @@ async def test_an_invalid_request_does_not_use_up_the_first_run_token(http: Http
     assert (await http.post("/keys", json={"name": "root"}, headers=mine)).status_code == 201
 
 
-async def test_one_of_concurrent_requests_uses_the_first_run_token(service: Any, spring: Mainspring) -> None:
+async def test_the_first_run_token_is_accepted_for_only_one_of_concurrent_requests(
+    service: Any, spring: Mainspring
+) -> None:
     token = await token_of(spring)
 
     async def use(n: int) -> int:

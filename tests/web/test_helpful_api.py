@@ -43,7 +43,9 @@ UNKNOWN: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("path", "body", "words"), UNKNOWN, ids=[words[:40] for _, _, words in UNKNOWN])
-async def test_an_unknown_field_gets_the_nearest_one(client: Client, path: str, body: Any, words: str) -> None:
+async def test_an_unknown_field_is_refused_with_the_nearest_name(
+    client: Client, path: str, body: Any, words: str
+) -> None:
     async with client("admin") as http:
         refused = await http.post(path, json=body)
         assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
@@ -117,7 +119,7 @@ async def test_a_large_body_is_not_searched_for_unknown_fields(client: Client) -
         ("/jobs", {"backoff": {"inital": 3}}, "unknown field `inital` - at `$.backoff`"),
     ],
 )
-async def test_an_unknown_field_of_a_part_is_found_in_a_body_of_any_size(
+async def test_an_unknown_nested_field_is_refused_in_a_large_body(
     client: Client, path: str, part: dict[str, Any], words: str
 ) -> None:
     large = {"why": "x" * (2 * MAX_EXPLAINED_BYTES - 1000)}
@@ -132,7 +134,7 @@ async def test_an_unknown_field_of_a_part_is_found_in_a_body_of_any_size(
         assert taken.status_code == 201, taken.text
 
 
-async def test_a_part_that_is_too_large_to_look_at_is_refused(client: Client) -> None:
+async def test_a_trigger_that_is_too_large_is_refused(client: Client) -> None:
     trigger = {"kind": "cron", "expr": "0 9 * * *", "x": "y" * MAX_EXPLAINED_BYTES}
     async with client("viewer") as http:
         refused = await http.post("/cron/preview", json={"trigger": trigger})

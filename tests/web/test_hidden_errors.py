@@ -56,7 +56,7 @@ async def viewer_of(clock: VirtualClock, hides: bool) -> AsyncIterator[httpx.Asy
 
 
 @pytest.mark.parametrize("hides", [False, True])
-async def test_the_error_of_an_input_is_masked_or_hidden_like_any_other(clock: VirtualClock, hides: bool) -> None:
+async def test_the_error_of_a_schedule_input_is_masked_or_hidden(clock: VirtualClock, hides: bool) -> None:
     async with viewer_of(clock, hides) as http:
         ticks = (await http.get("/schedules/nightly/ticks")).json()
         stats = (await http.get("/schedules/nightly/stats")).json()
@@ -68,7 +68,7 @@ async def test_the_error_of_an_input_is_masked_or_hidden_like_any_other(clock: V
     assert stats["reasons"][wanted] == len(ticks)
 
 
-def test_the_error_of_an_input_is_masked_in_webhooks_and_hidden_in_live_events() -> None:
+def test_the_error_of_a_schedule_input_is_masked_in_webhooks_and_hidden_in_live_events() -> None:
     reason = f"input: ValueError: cannot reach postgres://user:{SECRET}@host/db"
     tick = Tick(n=1, at=NOW, seen_at=NOW, what="skipped", reason=reason)
     assert SECRET not in str(tick_event("nightly", tick).facts)
@@ -79,7 +79,7 @@ def test_the_error_of_an_input_is_masked_in_webhooks_and_hidden_in_live_events()
     assert msgspec.json.decode(shown)["tick"]["reason"] == "input: ValueError: ***"
 
 
-async def test_the_audit_trail_hides_errors_in_targets_where_payloads_are_hidden(clock: VirtualClock) -> None:
+async def test_the_audit_log_hides_errors_in_targets_if_payloads_are_hidden(clock: VirtualClock) -> None:
     app = Mainspring("memory://", clock=clock, hide_payloads=True)
 
     @app.task(max_retries=0)
@@ -102,8 +102,8 @@ async def test_the_audit_trail_hides_errors_in_targets_where_payloads_are_hidden
     assert "ValueError: ***" in str(entries)
 
 
-async def test_keys_made_of_arguments_are_hidden_with_them(clock: VirtualClock) -> None:
-    """A digest of a PIN is as good as the PIN, and so is whether there is a key that begins so."""
+async def test_unique_keys_made_of_hidden_arguments_are_hidden(clock: VirtualClock) -> None:
+    """A digest of a PIN reveals the PIN, and so does the answer whether a key with that prefix exists."""
     app = Mainspring("memory://", clock=clock, hide_payloads=True)
 
     @app.task(unique_key=Key(args=True), max_retries=0)
@@ -128,10 +128,10 @@ async def test_keys_made_of_arguments_are_hidden_with_them(clock: VirtualClock) 
     assert seen["operator"].count(digest) == seen["admin"].count(digest) > 3
 
 
-async def test_an_etag_cannot_be_tried_offline_and_is_the_same_on_every_server(
+async def test_an_etag_is_not_a_plain_hash_of_the_payload_and_is_the_same_on_every_server(
     spring: Mainspring, client: Client
 ) -> None:
-    """A PIN in a hidden payload was found by hashing ten thousand candidates."""
+    """With a plain hash, a caller could find a hidden PIN by hashing ten thousand candidates."""
     handle = await spring.tasks["send"].enqueue(to="1234")
     async with client("viewer") as http:
         tag = (await http.get(f"/jobs/{handle.id}")).headers["etag"].strip('"')
@@ -184,11 +184,11 @@ async def test_store_errors_of_anonymous_callers_are_logged_once_a_minute(
             answer = await http.post(f"/hooks/x{n}%0Aforged", content=b"{}", headers=signed)
             assert answer.status_code == 503
     told = [one.getMessage() for one in caplog.records if one.name == "mainspring"]
-    assert len(told) <= 2  # one of the greeting at the first request
+    assert len(told) <= 2  # one is the sign-in hint at the first request
     assert "forged" not in "".join(told)
 
 
-async def test_a_path_forges_no_line_of_the_log(
+async def test_a_request_path_cannot_forge_a_log_line(
     client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def bug(*_: Any, **__: Any) -> Any:
@@ -203,7 +203,7 @@ async def test_a_path_forges_no_line_of_the_log(
 
 
 async def passing(clock: VirtualClock) -> None:
-    """Some seconds, one at a time, with turns of the loop in between."""
+    """Advances the clock by some seconds, one at a time, and lets the event loop run in between."""
     for _ in range(int(2 * CHECK_SECONDS)):
         clock.advance(seconds=1)
         for _ in range(20):
@@ -244,7 +244,7 @@ async def test_a_stream_ends_when_its_key_is_revoked(spring: Mainspring, service
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r", " "])
-async def test_no_name_in_a_body_ends_in_a_newline(client: Client, ending: str) -> None:
+async def test_names_that_end_in_whitespace_are_refused(client: Client, ending: str) -> None:
     id = "01b8dfec-13e8-705a-85c0-a97b2742f5d5"
     async with client("admin") as http:
         assert (await http.post("/jobs", json={"task": "fail", "id": id})).status_code == 201
@@ -259,7 +259,7 @@ async def test_no_name_in_a_body_ends_in_a_newline(client: Client, ending: str) 
 
 
 @pytest.mark.parametrize("levels", [300, 499, 961, 5000])
-async def test_metadata_of_any_depth_are_taken_or_refused(client: Client, levels: int) -> None:
+async def test_metadata_that_is_nested_too_deeply_is_refused(client: Client, levels: int) -> None:
     body = f'{{"task": "fail", "metadata": {{"a": {"[" * levels}{"]" * levels}}}}}'
     async with client("operator") as http:
         answer = await http.post("/jobs", content=body, headers={"Content-Type": "application/json"})
@@ -269,7 +269,7 @@ async def test_metadata_of_any_depth_are_taken_or_refused(client: Client, levels
 
 
 @pytest.mark.parametrize("start_at", ["9999-12-31T23:59:59Z", "9999-12-28T00:00:00Z", "9998-12-31T23:59:59Z"])
-async def test_a_start_in_the_last_years_is_taken_or_refused(client: Client, start_at: str) -> None:
+async def test_a_schedule_start_after_the_year_9998_is_refused(client: Client, start_at: str) -> None:
     async with client("operator") as http:
         for n, more in enumerate(({}, {"window": {"opens": "08:00", "closes": "18:00"}}, {"jitter": 600_000.0})):
             body = {"name": f"late-{n}", "task": "fail", "trigger": "0 9 * * *", "start_at": start_at, **more}

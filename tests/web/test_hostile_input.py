@@ -56,7 +56,7 @@ LISTS = (
 
 @pytest.fixture(scope="module", params=["memory", "sqlite", "postgres", "redis"])
 def loop_and_http(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A service without tasks, which checks least by itself, and the loop that it lives in."""
+    """A service without tasks, which has the fewest checks, and its event loop."""
     match request.param:
         case "memory":
             url = "memory://"
@@ -87,7 +87,7 @@ def honest(answer: Any) -> bool:
 
 
 @pytest.mark.parametrize("parameter", LISTS)
-def test_hostile_strings_in_lists(loop_and_http: Any, parameter: str) -> None:
+def test_hostile_strings_in_job_filters_do_not_cause_a_500(loop_and_http: Any, parameter: str) -> None:
     for text in STRINGS:
         answer = ask(loop_and_http, "GET", f"/jobs?{parameter}={quote(text)}")
         assert honest(answer), (text, answer.text)
@@ -95,7 +95,7 @@ def test_hostile_strings_in_lists(loop_and_http: Any, parameter: str) -> None:
 
 
 @pytest.mark.parametrize("query", ["queue=%ff", "queue=%ED%A0%80", "%00=1", "=", "&&&", "queue[]=1", "limit=1&limit=2"])
-def test_hostile_queries(loop_and_http: Any, query: str) -> None:
+def test_hostile_query_strings_do_not_cause_a_500(loop_and_http: Any, query: str) -> None:
     assert honest(ask(loop_and_http, "GET", f"/jobs?{query}"))
 
 
@@ -108,7 +108,7 @@ def test_hostile_queries(loop_and_http: Any, query: str) -> None:
         ("GET", "/queues/{}"), ("POST", "/queues/{}/resume"),
     ],
 )  # fmt: skip
-def test_hostile_names_in_paths(loop_and_http: Any, method: str, path: str) -> None:
+def test_hostile_names_in_paths_do_not_cause_a_500(loop_and_http: Any, method: str, path: str) -> None:
     for text in STRINGS:
         answer = ask(loop_and_http, method, path.format(quote(text, safe="")))
         assert honest(answer), (text, answer.text)
@@ -122,7 +122,7 @@ def test_hostile_names_in_paths(loop_and_http: Any, method: str, path: str) -> N
         ("POST", "/workers/w/resize"),
     ],
 )  # fmt: skip
-def test_hostile_bodies(loop_and_http: Any, method: str, path: str) -> None:
+def test_hostile_bodies_do_not_cause_a_500(loop_and_http: Any, method: str, path: str) -> None:
     (job, *_) = ask(loop_and_http, "GET", "/jobs?state=pending&state=scheduled&limit=1").json()["items"] or [
         {"id": "x"}
     ]
@@ -161,7 +161,7 @@ FIELD_VALUES: list[Any] = [
     None, True, -1, 1.5, 2**63, 10**30, 1e308, "", "\x00", "a\x00b", "\x1b[31m", "x" * 5000, *INSTANTS, "99999999d",
     "***", "* * * * *", [], ["\x00"], ["x"] * 150, {}, {"\x00": 1}, {"a": 10**30}, {"kind": "every", "seconds": 1e308},
 ]  # fmt: skip
-# A body that is right, for each route that needs more than nothing.
+# A valid body for each route that needs one.
 RIGHT: dict[str, dict[str, Any]] = {
     "POST /jobs": {"task": "t", "delay": 3600},
     "POST /jobs/bulk": {"action": "pause", "all": True},
@@ -182,9 +182,9 @@ class Route(NamedTuple):
     method: str
     path: str
     parameters: list[str]
-    """Of the query."""
+    """Query parameters."""
     fields: list[str]
-    """Of the body."""
+    """Body fields."""
 
     @property
     def right(self) -> dict[str, Any]:
@@ -192,7 +192,7 @@ class Route(NamedTuple):
 
 
 def every_route() -> Iterator[Route]:
-    """All but pages, and the live stream, which has no end."""
+    """All routes except pages and the live stream, which does not end."""
     for route in litestar_app().routes:
         for method, (handler, expected) in route.route_handler_map.items():  # type: ignore[union-attr]
             path = re.sub(r":[a-z]+\}", "}", route.path)
@@ -221,7 +221,7 @@ def known(loop_and_http: Any) -> str:
     return str(ask(loop_and_http, "POST", "/jobs", json=RIGHT["POST /jobs"]).json()["id"])
 
 
-def test_hostile_parameters_of_every_route(loop_and_http: Any, known: str) -> None:
+def test_hostile_parameters_of_every_route_do_not_cause_a_500(loop_and_http: Any, known: str) -> None:
     hurt = []
     for route in every_route():
         for name, value in product(route.parameters, QUERY_VALUES):
@@ -231,7 +231,7 @@ def test_hostile_parameters_of_every_route(loop_and_http: Any, known: str) -> No
     assert hurt == []
 
 
-def test_hostile_names_in_every_path(loop_and_http: Any) -> None:
+def test_hostile_names_in_every_path_do_not_cause_a_500(loop_and_http: Any) -> None:
     hurt = []
     for route, text in product(every_route(), STRINGS):
         if "{" in route.path:
@@ -241,7 +241,7 @@ def test_hostile_names_in_every_path(loop_and_http: Any) -> None:
     assert hurt == []
 
 
-def test_hostile_fields_of_every_body(loop_and_http: Any, known: str) -> None:
+def test_hostile_fields_of_every_body_do_not_cause_a_500(loop_and_http: Any, known: str) -> None:
     hurt = []
     for route in every_route():
         for name, value in product(route.fields, FIELD_VALUES):
@@ -265,7 +265,7 @@ TRIGGERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", TRIGGERS)
-async def test_hostile_members_of_a_rule(client: Client, kind: str) -> None:
+async def test_hostile_fields_of_a_trigger_do_not_cause_a_500(client: Client, kind: str) -> None:
     names = {name for one in get_args(AnyTrigger) for name in one.__struct_fields__}
     async with client() as http:
         for name, value in product(sorted(names), FIELD_VALUES):

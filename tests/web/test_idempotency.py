@@ -73,7 +73,7 @@ async def test_an_idempotency_key_is_scoped_to_route_and_caller(spring: Mainspri
     assert await jobs(spring) == 2
 
 
-async def test_a_refusal_is_replayed(spring: Mainspring, client: Client) -> None:
+async def test_an_error_response_is_replayed(spring: Mainspring, client: Client) -> None:
     async with client("operator") as http:
         first = await http.post("/jobs/nope/cancel", headers=KEY)
         again = await http.post("/jobs/nope/cancel", headers=KEY)
@@ -100,7 +100,7 @@ async def test_a_forbidden_request_stores_no_response(spring: Mainspring, client
     assert await (await spring.opened()).documents("answer", now=spring.clock.now(), limit=10) == []
 
 
-async def test_a_request_that_only_reads_leaves_nothing_in_the_store(spring: Mainspring, client: Client) -> None:
+async def test_a_read_only_request_stores_no_response(spring: Mainspring, client: Client) -> None:
     async with client("viewer") as http:
         for n in range(3):
             named = {"Idempotency-Key": f"k{n}"}
@@ -117,7 +117,7 @@ async def test_an_invalid_idempotency_key_is_refused(client: Client, key: str) -
 
 
 async def kept(spring: Mainspring) -> list[str]:
-    """Every answer that the store has, as text."""
+    """All stored responses, as text."""
     return [one.text for one in await (await spring.opened()).documents(KIND, now=spring.clock.now(), limit=100)]
 
 
@@ -147,8 +147,8 @@ async def test_a_response_with_a_secret_is_not_stored(spring: Mainspring, client
     assert await kept(spring) == []
 
 
-async def test_every_route_that_returns_a_secret_is_unkept(spring: Mainspring) -> None:
-    """Whoever adds a route that tells a secret is reminded."""
+async def test_responses_of_routes_that_return_a_secret_are_not_stored(spring: Mainspring) -> None:
+    """A new route that returns a secret must not store its responses."""
     app = litestar_app()
     told = {f"/api/v1{path}".replace("/ops/", "/{name}/").replace("/orders/", "/{name}/") for path, _ in SECRETS}
     found = {
@@ -161,7 +161,7 @@ async def test_every_route_that_returns_a_secret_is_unkept(spring: Mainspring) -
 
 
 def tells(whole: Any, operation: Any) -> bool:
-    """Whether an answer that went well has a secret in it."""
+    """Whether a successful response has a secret in it."""
     good = [one for status, one in operation["responses"].items() if status.startswith("2")]
     schemas = [one["schema"] for answer in good for one in answer.get("content", {}).values()]
     named = [
@@ -176,11 +176,11 @@ async def test_a_body_over_the_limit_is_refused(client: Client) -> None:
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
 
 
-# while it goes on, and after trouble
+# concurrent requests, and failures
 
 
 class Stuck:
-    """A store call that waits until it is let go."""
+    """A store call that waits until it is released."""
 
     def __init__(self, act: Any) -> None:
         self._act = act
@@ -210,7 +210,7 @@ async def test_a_repeated_request_during_the_first_is_409(
 
 
 def elsewhere(spring: Mainspring) -> Any:
-    """Another server on the same store, where the same one asks."""
+    """A client of the same principal on another server of the same store."""
 
     async def way(_: Any) -> Principal:
         return Principal(name="key:one", role="operator")
@@ -226,7 +226,7 @@ async def test_a_repeat_after_a_crash_before_the_response_creates_no_second_job(
 
     async def crash(documents: Any, **options: Any) -> Any:
         if documents[0].kind == "answer" and documents[0].revision > 1:
-            raise asyncio.CancelledError  # as if the process were gone
+            raise asyncio.CancelledError  # as if the process had crashed
         return await put(documents, **options)
 
     async with elsewhere(spring) as dying, elsewhere(spring) as other:

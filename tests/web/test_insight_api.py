@@ -26,7 +26,7 @@ async def run(spring: Mainspring, task: str = "fail", *args: Any) -> str:
 # executions
 
 
-async def test_the_runs_of_a_job_are_listed_with_how_they_ended(spring: Mainspring, client: Client) -> None:
+async def test_the_executions_of_a_job_are_listed_with_their_endings(spring: Mainspring, client: Client) -> None:
     @spring.task(name="steps", max_retries=2)
     async def steps(ctx: Context) -> None:
         ctx.items(success=3, failed=1)
@@ -56,7 +56,7 @@ async def test_the_runs_of_a_job_are_listed_with_how_they_ended(spring: Mainspri
     assert (figures["runs"], figures["partial"], figures["failed"]) == (3, 1, 2)
 
 
-async def test_a_run_that_is_not_there_is_404(spring: Mainspring, client: Client) -> None:
+async def test_an_unknown_execution_is_404(spring: Mainspring, client: Client) -> None:
     id = await run(spring)
     async with client("viewer") as http:
         for name in (f"{id}.2", f"{id}.0", f"{id}.x", f"{id}.¹", f"{id}.{'9' * 30}", id, "nope.1", ".1", "x."):
@@ -76,9 +76,7 @@ async def beat(spring: Mainspring, *ids: str) -> None:
         await store.beat(replace(about, id=id), until=now + timedelta(seconds=20), now=now)
 
 
-async def test_workers_are_listed_as_they_describe_themselves(
-    spring: Mainspring, client: Client, clock: VirtualClock
-) -> None:
+async def test_live_workers_are_listed(spring: Mainspring, client: Client, clock: VirtualClock) -> None:
     await beat(spring, "web-1", "web-2")
     async with client("viewer") as http:
         workers = (await http.get("/workers")).json()["items"]
@@ -91,7 +89,7 @@ async def test_workers_are_listed_as_they_describe_themselves(
         assert (await http.get("/workers")).json()["items"] == []
 
 
-async def test_a_worker_is_shown_with_what_it_runs(spring: Mainspring, client: Client) -> None:
+async def test_a_worker_is_shown_with_its_running_jobs(spring: Mainspring, client: Client) -> None:
     await beat(spring, "web-1")
     id = (await spring.tasks["send"].enqueue("a")).id
     store = await spring.opened()
@@ -149,7 +147,7 @@ async def test_an_unknown_worker_id_is_404_and_an_ambiguous_one_is_refused(sprin
 # stats
 
 
-async def test_stats_are_of_a_window(spring: Mainspring, client: Client, clock: VirtualClock) -> None:
+async def test_stats_cover_the_given_window(spring: Mainspring, client: Client, clock: VirtualClock) -> None:
     await run(spring, "send", "a")
     await run(spring)
     async with client("viewer") as http:
@@ -163,7 +161,7 @@ async def test_stats_are_of_a_window(spring: Mainspring, client: Client, clock: 
         assert (await http.get("/stats?window=ever")).json()["total"]["runs"] == 2
 
 
-async def test_stats_tell_how_long_jobs_ran_and_waited_in_all_and_of_one_queue_or_task(
+async def test_stats_have_run_and_wait_times_in_total_and_of_one_queue_or_task(
     spring: Mainspring, client: Client, clock: VirtualClock
 ) -> None:
     await spring.tasks["send"].using(queue="mail").enqueue("a")
@@ -273,7 +271,7 @@ async def test_depth_history_is_of_a_window_and_of_one_queue(
 ) -> None:
     await spring.tasks["send"].enqueue("a")
     await look(spring)
-    clock.advance(minutes=2)  # in which nobody looks
+    clock.advance(minutes=2)  # without a sample
     await spring.tasks["fail"].using(delay=60).enqueue()
     await look(spring)
     async with client("viewer") as http:
@@ -292,7 +290,7 @@ async def test_depth_history_is_of_a_window_and_of_one_queue(
 
 
 @pytest.mark.parametrize("window", ["", "x", "-1h", "0", "5d", "ever", "9" * 21])
-async def test_a_window_of_depth_beyond_what_is_kept_is_400(client: Client, window: str) -> None:
+async def test_an_invalid_depth_window_is_400(client: Client, window: str) -> None:
     async with client("viewer") as http:
         answer = await http.get("/depth", params={"window": window})
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_parameter")
@@ -328,7 +326,7 @@ async def test_a_paused_queue_has_its_note_and_the_actor(
         assert (await http.post("/queues/mail/pause")).json()["note"] == ""
 
 
-async def test_very_many_tasks_are_described_once_and_leave_other_requests_their_turns(
+async def test_many_tasks_are_described_once_without_blocking_other_requests(
     spring: Mainspring, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def work(n: int) -> None: ...

@@ -112,7 +112,7 @@ async def test_job_actions_need_the_operator_role(spring: Mainspring, client: Cl
     assert (await spring.jobs.get(id)).state is State.PENDING
 
 
-async def test_a_finished_job_is_run_again_as_a_new_one_and_audited(spring: Mainspring, client: Client) -> None:
+async def test_a_finished_job_is_run_again_as_a_new_job_and_audited(spring: Mainspring, client: Client) -> None:
     job = await spring.tasks["send"].using(tags=["t"]).enqueue("ada@example.org", token="secret")
     async with client("operator") as http:
         early = await http.post(f"/jobs/{job.id}/run-again")

@@ -33,7 +33,7 @@ class Sent(msgspec.Struct):
 
 
 def rebuilt(body: bytes) -> Job:
-    """As a client makes a Job of it again."""
+    """The Job as a client decodes it from the response."""
     given = msgspec.json.decode(body)
     sent = msgspec.json.decode(body, type=Sent)
     result = None if given["result"] is None else bytes(sent.result).decode()
@@ -84,7 +84,7 @@ async def test_a_retrying_job_has_next_retry_at(spring: Mainspring, client: Clie
     assert job["failure"]["type"] == "ValueError"
 
 
-async def test_whole_numbers_stay_exact(spring: Mainspring, client: Client) -> None:
+async def test_large_integers_stay_exact(spring: Mainspring, client: Client) -> None:
     @spring.task(name="count")
     async def count(n: int) -> int:
         return n
@@ -145,7 +145,7 @@ async def test_the_wait_for_a_job_is_limited(client: Client, wait: str) -> None:
 # lists
 
 
-async def test_a_list_is_newest_first_and_leaves_the_payload_out(spring: Mainspring, client: Client) -> None:
+async def test_the_job_list_is_newest_first_and_has_no_payloads(spring: Mainspring, client: Client) -> None:
     first, second = await send(spring), await send(spring)
     async with client("viewer") as http:
         page = (await http.get("/jobs")).json()
@@ -155,7 +155,7 @@ async def test_a_list_is_newest_first_and_leaves_the_payload_out(spring: Mainspr
     assert page["items"][0]["task"] == "send"
 
 
-async def test_a_list_has_the_allowed_actions_of_each_job(spring: Mainspring, client: Client) -> None:
+async def test_the_job_list_has_the_allowed_actions_of_each_job(spring: Mainspring, client: Client) -> None:
     await send(spring)
     await spring.drain()
     await send(spring)
@@ -164,7 +164,7 @@ async def test_a_list_has_the_allowed_actions_of_each_job(spring: Mainspring, cl
     assert [job["can"] for job in page["items"]] == [["cancel", "pause", "update", "delete"], ["delete"]]
 
 
-async def test_a_list_with_arguments_has_their_beginning(spring: Mainspring, client: Client) -> None:
+async def test_the_job_list_with_arguments_cuts_long_arguments(spring: Mainspring, client: Client) -> None:
     for to in ("a", "https://me:hush@host", "b" * 500, "c" * 5000):
         await send(spring, to)
     async with client("viewer") as http:
@@ -177,7 +177,7 @@ async def test_a_list_with_arguments_has_their_beginning(spring: Mainspring, cli
     assert long["arguments"] == "…"
 
 
-async def test_pages_follow_each_other(spring: Mainspring, client: Client) -> None:
+async def test_the_job_list_is_paged_by_cursor(spring: Mainspring, client: Client) -> None:
     ids = [await send(spring) for _ in range(5)]
     seen: list[str] = []
     async with client("viewer") as http:
@@ -211,7 +211,7 @@ async def test_pages_follow_each_other(spring: Mainspring, client: Client) -> No
         ("created_before=2999-01-01T00:00:00%2B01:00", {"mail", "later", "dead"}),
     ],
 )
-async def test_a_list_is_filtered(spring: Mainspring, client: Client, query: str, found: set[str]) -> None:
+async def test_the_job_list_is_filtered(spring: Mainspring, client: Client, query: str, found: set[str]) -> None:
     ids = {
         await send(spring, tags=["a"], unique_key="order:1"): "mail",
         await send(spring, tags=["a", "b"], delay=60): "later",
@@ -222,7 +222,9 @@ async def test_a_list_is_filtered(spring: Mainspring, client: Client, query: str
     assert {ids[job["id"]] for job in answer.json()["items"]} == found
 
 
-async def test_lists_are_sorted_as_asked(spring: Mainspring, client: Client, clock: VirtualClock) -> None:
+async def test_the_job_list_is_sorted_by_the_given_field(
+    spring: Mainspring, client: Client, clock: VirtualClock
+) -> None:
     late, soon = await send(spring, delay=60), await send(spring, delay=30)
     async with client("viewer") as http:
 
@@ -237,7 +239,7 @@ async def test_lists_are_sorted_as_asked(spring: Mainspring, client: Client, clo
         assert sorted(await ids("sort=finished")) == sorted([late, soon])
 
 
-async def test_an_error_that_was_shown_without_its_secret_still_filters(spring: Mainspring, client: Client) -> None:
+async def test_the_job_list_is_filtered_by_a_masked_error(spring: Mainspring, client: Client) -> None:
     id = await dead(spring, "postgres://me:secret@db/x is away")
     async with client("viewer") as http:
         (job,) = (await http.get("/jobs")).json()["items"]
@@ -268,7 +270,7 @@ async def test_an_unknown_parameter_is_400_with_the_nearest_one(client: Client) 
     assert answer.json()["detail"] == "/api/v1/jobs has no parameter 'stats'; did you mean 'state'?"
 
 
-async def test_counts_have_every_state(spring: Mainspring, client: Client) -> None:
+async def test_job_counts_have_every_state(spring: Mainspring, client: Client) -> None:
     await send(spring)
     await dead(spring)
     async with client("viewer") as http:
@@ -368,7 +370,7 @@ async def test_why_has_the_reason_why_a_job_waits(spring: Mainspring, client: Cl
     assert {reason["code"] for reason in reasons} == {"queue_paused", "no_worker"}
 
 
-async def test_why_and_the_job_tell_which_version_it_waits_for(spring: Mainspring, client: Client) -> None:
+async def test_why_and_the_job_show_version_skew(spring: Mainspring, client: Client) -> None:
     task = spring.tasks["send"]
     other = replace(task.job("a"), payload='{"to":"a","cc":"b"}', fingerprint="aabbccddee")
     (handle,) = await spring.enqueue_many([other])
@@ -396,7 +398,7 @@ async def test_arguments_edited_over_the_api_have_the_fingerprint_of_the_server(
     assert job["fingerprint"] == new["fingerprint"] == task.arguments.fingerprint
 
 
-async def test_logs_come_in_pages(spring: Mainspring, client: Client) -> None:
+async def test_job_logs_are_paged(spring: Mainspring, client: Client) -> None:
     async def chatter(ctx: Context) -> None:
         for n in range(5):
             ctx.log.info("line %d of token=hush", n)
@@ -419,7 +421,9 @@ async def test_an_invalid_log_position_is_refused(spring: Mainspring, client: Cl
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_parameter")
 
 
-async def test_time_passes_for_a_job_that_waits(spring: Mainspring, client: Client, clock: VirtualClock) -> None:
+async def test_a_pending_job_past_its_expiry_is_shown_as_expired(
+    spring: Mainspring, client: Client, clock: VirtualClock
+) -> None:
     id = await send(spring, expires=5)
     clock.advance(timedelta(seconds=6))
     async with client("viewer") as http:
@@ -432,7 +436,7 @@ async def test_time_passes_for_a_job_that_waits(spring: Mainspring, client: Clie
     )
 
 
-async def test_counts_are_of_the_filter_that_is_asked_for(spring: Mainspring, client: Client) -> None:
+async def test_job_counts_follow_the_filter(spring: Mainspring, client: Client) -> None:
     task = spring.tasks["send"]
     await spring.enqueue_many(
         [task.using(tags=["a"]).job("1"), task.using(tags=["a"], delay=60).job("2"), task.job("3")]
@@ -445,8 +449,8 @@ async def test_counts_are_of_the_filter_that_is_asked_for(spring: Mainspring, cl
         assert (await http.get("/jobs/counts?state=dead")).json() == everything
 
 
-async def test_one_of_concurrent_edits_with_the_same_etag_succeeds(tmp_path: Path) -> None:
-    """Two servers of one store, and all at once: none overwrites what another has just edited."""
+async def test_concurrent_edits_with_the_same_etag_succeed_only_once(tmp_path: Path) -> None:
+    """Two servers of one store get concurrent edits: none overwrites the edit of another."""
     apps = [Mainspring(f"sqlite:///{tmp_path}/jobs.db") for _ in range(2)]
     id = (await apps[0].enqueue_many([apps[0].job("send", {}, delay=3600)]))[0].id
     signed = {"Authorization": f"Bearer {await apps[0].keys.create('ops', 'operator')}"}
@@ -464,7 +468,7 @@ async def test_one_of_concurrent_edits_with_the_same_etag_succeeds(tmp_path: Pat
         await app.close()
 
 
-async def test_an_edit_that_is_refused_leaves_the_etag_to_others(spring: Mainspring, client: Client) -> None:
+async def test_a_refused_edit_does_not_change_the_etag(spring: Mainspring, client: Client) -> None:
     id = (await spring.tasks["send"].using(delay=60).enqueue("a")).id
     async with client("operator") as http:
         tag = {"If-Match": (await http.get(f"/jobs/{id}")).headers["etag"]}

@@ -77,14 +77,14 @@ def keys(site: Site) -> KeySet:
     return KeySet(site.url, VirtualClock())
 
 
-async def test_keys_are_read_over_https_and_kept(site: Site, keys: KeySet) -> None:
+async def test_the_key_set_is_read_over_https_and_cached(site: Site, keys: KeySet) -> None:
     site.answer = (200, {}, SET)
     assert await keys.get("one") is not None
     assert await keys.get("one") is not None
     assert site.asked == ["/keys"]
 
 
-async def test_unknown_kids_do_not_refetch_the_key_set(site: Site) -> None:
+async def test_unknown_kids_do_not_refetch_the_key_set_before_the_retry_time(site: Site) -> None:
     clock = VirtualClock()
     keys = KeySet(site.url, clock)
     site.answer = (200, {}, SET)

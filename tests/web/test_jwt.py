@@ -40,7 +40,7 @@ def b64(data: bytes | dict[str, Any]) -> str:
 
 
 def by_hand(header: dict[str, Any], claims: dict[str, Any], key: bytes = b"") -> str:
-    """A token that a library would refuse to make."""
+    """A token that a library would refuse to create."""
     body = f"{b64(header)}.{b64(claims)}"
     return f"{body}.{b64(hmac.digest(key, body.encode(), sha256)) if key else ''}"
 
@@ -73,7 +73,7 @@ ADDRESSES = count()
 
 
 async def asked(service: Any, token: str) -> tuple[int, str]:
-    """How the API answers this token, and in which words; each comes from an address of its own."""
+    """Status and detail of the response to this token; each call comes from its own address."""
     address = f"10.0.0.{next(ADDRESSES)}"
     async with browser(service, address, headers={"Authorization": f"Bearer {token}"}) as http:
         answer = await http.get("/session")
@@ -92,14 +92,14 @@ def rs(clock: VirtualClock, key_file: Path) -> Mainspring:
 
 @pytest.fixture(scope="module")
 def pinned(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The service of an app as `rs` is, for all who change nothing of it."""
+    """The service of an app like `rs`, shared by tests that do not change it."""
     file = key_file_in(tmp_path_factory.mktemp("keys"))
     return app_with(VirtualClock(), jwt_algorithm="RS256", jwt_jwks=str(file)).asgi()
 
 
 @pytest.fixture(scope="module")
 def secretive() -> Any:
-    """The same of one as `hs` is."""
+    """The service of an app like `hs`, shared by tests that do not change it."""
     return app_with(VirtualClock(), jwt_algorithm="HS256", jwt_secret=SECRET).asgi()
 
 
@@ -107,7 +107,7 @@ def rs256(claims: dict[str, Any], key: Any = PRIVATE, **header: Any) -> str:
     return jwt.encode(claims, key, "RS256", headers={"kid": "one", **header})
 
 
-# what is believed
+# accepted tokens
 
 
 async def test_a_token_signed_with_the_secret_is_accepted(secretive: Any, claims: dict[str, Any]) -> None:
@@ -131,7 +131,7 @@ async def test_the_role_claim_decides_what_a_token_allows(hs: Mainspring, claims
         assert (await http.post("/queues/mail/pause")).status_code == 403
 
 
-async def test_one_of_several_audiences_is_enough(secretive: Any, claims: dict[str, Any]) -> None:
+async def test_a_token_with_several_audiences_is_accepted(secretive: Any, claims: dict[str, Any]) -> None:
     token = jwt.encode(claims | {"aud": ["other", "mainspring"]}, SECRET, "HS256")
     assert await asked(secretive, token) == (200, "jwt:alice")
 
@@ -150,13 +150,13 @@ async def test_time_claims_have_a_leeway(secretive: Any, claims: dict[str, Any])
     assert await asked(secretive, jwt.encode(ahead, SECRET, "HS256")) == (200, "jwt:alice")
 
 
-# what is not
+# refused tokens
 
 Attack = Callable[[dict[str, Any]], str]
 
 
 def but(**changes: Any) -> Attack:
-    """Signed well, with other claims."""
+    """A correctly signed token with other claims."""
     return lambda claims: rs256(claims | changes)
 
 
@@ -271,7 +271,7 @@ async def test_an_invalid_token_is_refused_with_the_reason(pinned: Any, claims: 
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_a_forged_token_is_refused_where_a_secret_signs(
+async def test_a_forged_token_is_refused_if_tokens_are_signed_with_a_secret(
     secretive: Any, claims: dict[str, Any], name: str, forge: Attack
 ) -> None:
     assert (await asked(secretive, forge(claims)))[0] == 401
@@ -372,7 +372,7 @@ async def test_only_public_keys_that_sign_by_the_algorithm_are_used(
     "part", [b"[" * 4000, b'{"alg":' + b"[" * 4000, b'{"alg":' + b"9" * 4500 + b"}", b"\xff{}", b"null"]
 )
 @pytest.mark.parametrize("place", [0, 1])
-async def test_a_token_whose_json_no_parser_reads_is_refused(clock: VirtualClock, part: bytes, place: int) -> None:
+async def test_a_token_with_malformed_json_is_refused(clock: VirtualClock, part: bytes, place: int) -> None:
     service = app_with(clock, jwt_algorithm="HS256", jwt_secret=SECRET).asgi()
     parts = [b64({"alg": "HS256", "typ": "JWT"}), b64(b"{}")]
     parts[place] = b64(part)

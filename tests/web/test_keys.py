@@ -19,14 +19,14 @@ NEVER = "msk_0123456789ab_" + "a" * 43
 
 
 async def everything(spring: Mainspring) -> str:
-    """All that the store has of keys."""
+    """All documents about keys in the store."""
     store = await spring.opened()
     kinds = ("key", "key_use", "session", "welcome")
     return str([await store.documents(kind, now=spring.clock.now(), limit=100) for kind in kinds])
 
 
 class Reads:
-    """Counts what is asked of the store's documents."""
+    """Counts the reads of documents."""
 
     def __init__(self, spring: Mainspring, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
@@ -40,7 +40,7 @@ class Reads:
         monkeypatch.setattr(store, "documents", documents)
 
 
-# making
+# creating
 
 
 async def test_a_key_is_stored_as_the_hash_of_its_secret(spring: Mainspring) -> None:
@@ -118,10 +118,10 @@ async def test_the_number_of_keys_is_limited(spring: Mainspring, monkeypatch: py
         await spring.keys.create("c")
 
 
-# recognising
+# finding
 
 
-async def test_a_key_is_found_by_its_secret_and_by_nothing_else(spring: Mainspring) -> None:
+async def test_a_key_is_found_only_by_its_secret(spring: Mainspring) -> None:
     secret = await spring.keys.create("deploy")
     found = await spring.keys.find(secret)
     assert found is not None
@@ -131,7 +131,7 @@ async def test_a_key_is_found_by_its_secret_and_by_nothing_else(spring: Mainspri
         assert await spring.keys.find(other) is None
 
 
-async def test_a_key_that_expired_opens_nothing(spring: Mainspring, clock: VirtualClock) -> None:
+async def test_an_expired_key_is_not_found(spring: Mainspring, clock: VirtualClock) -> None:
     secret = await spring.keys.create("deploy", expires=3)
     clock.advance(seconds=2)
     assert await spring.keys.find(secret)
@@ -139,7 +139,7 @@ async def test_a_key_that_expired_opens_nothing(spring: Mainspring, clock: Virtu
     assert await spring.keys.find(secret) is None
 
 
-async def test_recognising_a_key_asks_the_store_once_in_five_seconds(
+async def test_a_found_key_is_cached_for_five_seconds(
     spring: Mainspring, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = await spring.keys.create("deploy")
@@ -155,7 +155,7 @@ async def test_recognising_a_key_asks_the_store_once_in_five_seconds(
     assert reads.count == 1
 
 
-async def test_wrong_keys_ask_the_store_once_a_second(
+async def test_wrong_keys_read_the_store_at_most_once_a_second(
     spring: Mainspring, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await spring.keys.find(await spring.keys.create("deploy"))
@@ -166,7 +166,7 @@ async def test_wrong_keys_ask_the_store_once_a_second(
     assert reads.count <= 10
 
 
-async def test_a_revoked_key_opens_nothing_here_at_once_and_elsewhere_within_five_seconds(clock: VirtualClock) -> None:
+async def test_a_revoked_key_is_unknown_here_at_once_and_elsewhere_within_five_seconds(clock: VirtualClock) -> None:
     here = Mainspring("memory://", clock=clock)
     elsewhere = Mainspring(here._root, clock=clock)
     secret = await here.keys.create("deploy")
@@ -178,7 +178,7 @@ async def test_a_revoked_key_opens_nothing_here_at_once_and_elsewhere_within_fiv
     assert await elsewhere.keys.find(secret) is None
 
 
-async def test_a_key_made_elsewhere_is_known_within_a_second(clock: VirtualClock) -> None:
+async def test_a_key_created_elsewhere_is_known_within_a_second(clock: VirtualClock) -> None:
     here = Mainspring("memory://", clock=clock)
     elsewhere = Mainspring(here._root, clock=clock)
     await here.keys.find(NEVER)
@@ -199,7 +199,9 @@ async def test_a_key_is_revoked_by_name_or_id(spring: Mainspring) -> None:
     assert await spring.keys.find(first) is None
 
 
-async def test_a_new_key_with_an_old_name_is_another_key(spring: Mainspring, clock: VirtualClock) -> None:
+async def test_a_new_key_with_a_revoked_name_does_not_revive_the_old_secret(
+    spring: Mainspring, clock: VirtualClock
+) -> None:
     old = await spring.keys.create("deploy")
     await spring.keys.find(old)
     await spring.keys.revoke("deploy")
@@ -258,7 +260,7 @@ async def test_a_request_succeeds_if_the_last_use_of_its_key_cannot_be_stored(cl
 # over HTTP
 
 
-async def test_a_key_is_made_seen_and_revoked_over_http(client: Client) -> None:
+async def test_a_key_is_created_listed_and_revoked_over_http(client: Client) -> None:
     async with client("admin") as http:
         made = await http.post("/keys", json={"name": "deploy", "role": "operator", "expires": "30d"})
         assert made.status_code == 201
@@ -273,7 +275,7 @@ async def test_a_key_is_made_seen_and_revoked_over_http(client: Client) -> None:
         assert (await http.get("/queues", headers=mine)).status_code == 401
 
 
-async def test_bad_keys_are_refused_over_http(client: Client) -> None:
+async def test_invalid_duplicate_and_unknown_keys_are_refused_over_http(client: Client) -> None:
     async with client("admin") as http:
         bad = await http.post("/keys", json={"name": "a b"})
         assert (bad.status_code, bad.json()["code"]) == (422, "invalid")
@@ -306,5 +308,5 @@ async def test_a_key_with_more_scopes_than_its_creator_is_refused(
         assert made.status_code == status, made.text
 
 
-def test_every_noun_can_be_read_and_written() -> None:
+def test_scopes_have_the_verbs_read_and_write() -> None:
     assert {"jobs:read", "jobs:write", "schedules:write", "queues:read"} <= set(SCOPES)

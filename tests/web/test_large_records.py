@@ -20,7 +20,7 @@ LARGE = 1 << 20
 
 
 async def put(spring: Mainspring, count: int, **values: Any) -> list[str]:
-    """As an earlier release has stored them: without a bound of metadata."""
+    """Stores jobs as an earlier release did: without a bound on metadata."""
     store, now = await spring.opened(), spring.clock.now()
     given = {"task": "send", "payload": '{"to":"a"}', "metadata": {"text": "x" * LARGE}, "tags": ("big",), **values}
     jobs = [NewJob(id=new_id(now), **given) for _ in range(count)]
@@ -30,7 +30,7 @@ async def put(spring: Mainspring, count: int, **values: Any) -> list[str]:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
-    """The limit of each list that a store was asked for, and whether it was to be brief."""
+    """The limit of each list that was read from the store, and whether it was brief."""
     seen: list[tuple[int, bool]] = []
     plain = MemoryStore.jobs
 
@@ -91,7 +91,7 @@ async def test_a_full_page_of_small_jobs_is_whole(spring: Mainspring, client: Cl
     assert page["next"] is None
 
 
-async def test_a_large_job_is_larger_than_a_page_and_shown_nevertheless(spring: Mainspring, client: Client) -> None:
+async def test_a_job_larger_than_a_page_is_shown_alone(spring: Mainspring, client: Client) -> None:
     await put(spring, 2, metadata={"text": ["x" * LARGE] * 6})
     async with client() as http:
         page = (await http.get("/jobs?full=true")).json()
@@ -99,7 +99,7 @@ async def test_a_large_job_is_larger_than_a_page_and_shown_nevertheless(spring: 
         assert page["next"] is not None
 
 
-async def test_why_reads_what_runs_brief_and_in_parts(
+async def test_why_reads_running_jobs_brief_and_in_pages(
     spring: Mainspring, client: Client, asked: list[tuple[int, bool]]
 ) -> None:
     (id,) = await put(spring, 1)
@@ -111,7 +111,7 @@ async def test_why_reads_what_runs_brief_and_in_parts(
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-async def test_a_change_of_many_reads_large_jobs_one_at_a_time(
+async def test_a_bulk_update_reads_large_jobs_one_at_a_time(
     spring: Mainspring, client: Client, asked: list[tuple[int, bool]], dry_run: bool
 ) -> None:
     await put(spring, 5)
@@ -126,7 +126,7 @@ async def test_a_change_of_many_reads_large_jobs_one_at_a_time(
         assert [brief for _, brief in asked] == [True]
 
 
-async def test_arguments_of_countless_parts_are_not_edited(spring: Mainspring, client: Client) -> None:
+async def test_arguments_with_too_many_parts_cannot_be_edited(spring: Mainspring, client: Client) -> None:
     countless = f'{{"to":[{"[]," * 250_000}[]]}}'
     (id,) = await put(spring, 1, payload=countless, metadata={})
     async with client("operator") as http:
@@ -137,8 +137,8 @@ async def test_arguments_of_countless_parts_are_not_edited(spring: Mainspring, c
     assert (await spring.jobs.get(id)).payload == countless
 
 
-async def test_a_job_with_metadata_of_countless_parts_is_set_aside_alone(tmp_path: Path) -> None:
-    """As an earlier release has stored it: decoding it would hold up the process, be it to show it or to run it."""
+async def test_a_job_with_too_many_metadata_parts_is_unreadable_and_affects_no_other_job(tmp_path: Path) -> None:
+    """An earlier release has stored the job: decoding it would block the process, to show it as well as to run it."""
     app = Mainspring(f"sqlite:///{tmp_path}/jobs.db")
 
     @app.task

@@ -17,11 +17,11 @@ from mainspring.api.service import litestar_app
 from servers import Postgres, Redis
 
 HERE = Path(__file__).parent
-# Seconds. A request is allowed three times: a machine that is busy with something else may slow one.
+# Seconds. A request is tried three times, since other load on the machine may slow down one of them.
 MAX_HELD, TRIES = 0.1, 3
 # Characters of a live stream that are read: all that is sent at once.
 STREAM_CHARACTERS = 2_000_000
-# Seconds without a word after which a stream has sent all it had.
+# Seconds without data after which a stream has sent all it had.
 SILENT = 1.0
 
 
@@ -61,13 +61,13 @@ def other_server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 def all_routes() -> list[Route]:
-    """Deletes come last, since others ask for what they delete; the live stream has no end, and a test of its own."""
+    """Deletes come last, since other requests need what they delete; the live stream has its own test."""
     found = [route for route in routes(litestar_app()) if not route.path.endswith("/events")]
     return sorted(found, key=lambda route: route.method == "DELETE")
 
 
 def held(server: Server, method: str, role: str, asked: Asked) -> tuple[float, int]:
-    """The least of some tries, and the answer's status."""
+    """The shortest blocking time of some tries, and the status of the response."""
     best, status = 1e9, 0
     for _ in range(TRIES):
         signed = {"Authorization": f"Bearer {server.keys[role]}", "Content-Type": "application/json"}
@@ -91,17 +91,17 @@ def check(server: Server, route: Route, corpus: Iterator[tuple[str, Asked]]) -> 
 
 
 @pytest.mark.parametrize("route", all_routes(), ids=str)
-def test_no_hostile_request_holds_the_loop(server: Server, route: Route) -> None:
+def test_no_hostile_request_blocks_the_event_loop(server: Server, route: Route) -> None:
     check(server, route, requests(route, server.names))
 
 
-def test_no_hostile_request_holds_the_loop_on_another_store(other_server: Server) -> None:
+def test_no_hostile_request_blocks_the_event_loop_on_another_store(other_server: Server) -> None:
     for route in all_routes():
         if not route.is_page:
             check(other_server, route, requests_of_store(route, other_server.names))
 
 
-def test_no_header_holds_the_loop(server: Server) -> None:
+def test_no_header_blocks_the_event_loop(server: Server) -> None:
     for name, headers in HEADERS.items():
         seconds, status = held(server, "GET", "viewer", {"url": "/api/v1/queues", "headers": headers})
         assert status in (200, 400, 401, 431), (name, status)
@@ -120,16 +120,16 @@ def check_large_records(server: Server) -> None:
         assert (status, seconds < MAX_HELD) == (200, True), (path, seconds)
 
 
-def test_each_large_record_is_shown_without_holding_the_loop(server: Server) -> None:
+def test_each_large_record_is_shown_without_blocking_the_event_loop(server: Server) -> None:
     check_large_records(server)
 
 
-def test_each_large_record_is_shown_without_holding_the_loop_on_another_store(other_server: Server) -> None:
+def test_each_large_record_is_shown_without_blocking_the_event_loop_on_another_store(other_server: Server) -> None:
     check_large_records(other_server)
 
 
 def followed(server: Server, query: str) -> tuple[float, int]:
-    """For how long the loop was held while a reader got what a stream has for it at first."""
+    """For how long the event loop was blocked while a reader received the start of a stream."""
     server.held()
     signed, seen = {"Authorization": f"Bearer {server.keys['viewer']}"}, 0
     with httpx.stream("GET", f"{server.http.base_url}/api/v1/events?{query}", headers=signed, timeout=SILENT) as stream:
@@ -151,15 +151,15 @@ def check_stream(server: Server) -> None:
         assert (status, seconds < MAX_HELD) == (200, True), (query[:60], seconds)
 
 
-def test_a_live_stream_does_not_hold_the_loop(server: Server) -> None:
+def test_a_live_stream_does_not_block_the_event_loop(server: Server) -> None:
     check_stream(server)
 
 
-def test_a_live_stream_does_not_hold_the_loop_on_another_store(other_server: Server) -> None:
+def test_a_live_stream_does_not_block_the_event_loop_on_another_store(other_server: Server) -> None:
     check_stream(other_server)
 
 
-def test_every_route_that_takes_a_body_of_its_own_is_there() -> None:
+def test_hostile_requests_are_made_for_existing_routes() -> None:
     known = {f"{route.method} {own_path(route)}" for route in all_routes()}
     assert set(OF_ROUTE) <= known
     assert set(OF_STORE) <= set(OF_ROUTE)

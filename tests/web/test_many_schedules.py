@@ -25,7 +25,7 @@ MANY = 5 * SCAN_ROWS
 
 
 class Counting(MemoryStore):
-    """Knows how many rows were read in lists."""
+    """Counts the rows that were read in lists."""
 
     read = 0
 
@@ -55,7 +55,7 @@ def spring(clock: VirtualClock, store: Counting) -> Mainspring:
 
 @pytest.fixture
 def many(store: Counting, clock: VirtualClock) -> None:
-    """Every thousandth of them has another task; they tick one after the other, the last one first."""
+    """Every thousandth schedule has another task; the schedules tick one after the other, the last one first."""
     now = clock.now()
 
     def row(n: int) -> Schedule:
@@ -71,7 +71,7 @@ def _task(n: int) -> str:
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first reading of the index gets no further than its first page."""
+    """The first read of the index does not get beyond its first page."""
 
     async def stuck(store: Store) -> AsyncIterator[list[Schedule]]:
         yield await store.schedules(limit=schedule_index.PAGE_ROWS)
@@ -123,7 +123,7 @@ async def test_a_filtered_page_is_complete_with_an_index(
         assert page["next"] == (names[199] if len(names) > 200 else None)
 
 
-async def test_the_outlook_reads_all_schedules_once_and_then_says_of_when_it_is(
+async def test_the_outlook_reads_all_schedules_once_and_has_the_time_of_that_read(
     client: Client,
     spring: Mainspring,
     store: Counting,
@@ -136,7 +136,7 @@ async def test_the_outlook_reads_all_schedules_once_and_then_says_of_when_it_is(
         first = await asked(http, "/scheduler/outlook", limit=3)
         assert (first["active"], first["complete"]) == (MANY, True)
         assert [row["name"] for row in first["next"]] == [f"s-{MANY - n:05}" for n in (1, 2, 3)]
-        await spring.schedules.index.snapshot(60)  # which ends what the request began
+        await spring.schedules.index.snapshot(60)  # completes the read that the request began
         monkeypatch.setattr(schedule_index, "WAIT_SECONDS", -1.0)  # as if the reading had taken long
         store.read = 0
         clock.advance(seconds=schedule_index.MIN_AGE_SECONDS - 1)
@@ -148,20 +148,20 @@ async def test_the_outlook_reads_all_schedules_once_and_then_says_of_when_it_is(
         assert store.read >= MANY
 
 
-async def test_the_first_outlook_of_very_many_counts_those_that_were_read_so_far(
+async def test_the_first_outlook_counts_only_the_schedules_that_were_read_so_far(
     client: Client, many: None, slow: None
 ) -> None:
     async with client("viewer") as http:
         outlook = await asked(http, "/scheduler/outlook", limit=2)
         assert not outlook["complete"]
         assert outlook["active"] == schedule_index.PAGE_ROWS
-        # What ticks next is found without the index.
+        # The next schedules are found without the index.
         assert [row["name"] for row in outlook["next"]] == [f"s-{MANY - n:05}" for n in (1, 2)]
         figures = await asked(http, "/scheduler/metrics")
         assert (figures["active"], figures["complete"]) == (schedule_index.PAGE_ROWS, False)
 
 
-async def test_a_change_made_here_is_seen_at_once_in_a_filtered_list(
+async def test_a_schedule_paused_here_is_seen_at_once_in_a_filtered_list(
     client: Client, spring: Mainspring, many: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with client("operator") as http:

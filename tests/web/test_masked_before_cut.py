@@ -9,7 +9,7 @@ from mainspring.control.audit_log import MAX_ENTRY_BYTES
 from mainspring.records.outcome import MAX_STACK_CHARACTERS
 from mainspring.task.context import MAX_LINE_CHARACTERS
 
-# Wherever a cut falls, it falls into a password, whose end is what tells that it is one.
+# Every cut is within a password, which can be recognised only by the text after it.
 PASSWORD = "kan4ri" * 60
 SECRETS = f"postgres://user:{PASSWORD}@host "
 

@@ -12,7 +12,7 @@ from mainspring.testing import Faults, FaultStore, VirtualClock
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.3"
 
 
-async def test_a_viewer_gets_the_clusters_figures(client: Client, spring: Mainspring) -> None:
+async def test_a_viewer_gets_the_metrics_of_the_cluster(client: Client, spring: Mainspring) -> None:
     await spring.enqueue("send", to="a@b.c")
     async with client("viewer") as http:
         answer = await http.get("/metrics")
@@ -21,7 +21,7 @@ async def test_a_viewer_gets_the_clusters_figures(client: Client, spring: Mainsp
     names = {family.name for family in text_string_to_metric_families(answer.text)}
     assert {"job_execution", "mainspring_queue_jobs", "mainspring_store_up"} <= names
     assert 'mainspring_queue_jobs{queue="mail",state="pending"} 1.0' in answer.text
-    assert "mainspring_store_seconds" not in names  # nobody has asked for this process to be measured
+    assert "mainspring_store_seconds" not in names  # measure() was not called for this process
 
 
 async def test_metrics_include_those_of_the_server_process(clock: VirtualClock) -> None:

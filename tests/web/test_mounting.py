@@ -33,7 +33,7 @@ def in_starlette(spring: Mainspring) -> Any:
 
 
 def in_django(spring: Mainspring) -> Any:
-    """Django has no mounts: what is ours is told by its path."""
+    """Django has no mounts: requests are routed to the API by their path."""
     from django.conf import settings
     from django.core.asgi import get_asgi_application
 
@@ -55,7 +55,7 @@ def behind_a_proxy(spring: Mainspring) -> Any:
 
 
 def behind(ours: Any) -> Any:
-    """A proxy that has taken the prefix away, and says so."""
+    """A proxy that removes the prefix and passes it on as root_path."""
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await ours(scope | {"path": scope["path"].removeprefix(PREFIX), "root_path": PREFIX}, receive, send)
@@ -75,7 +75,7 @@ async def admin(app: Any, spring: Mainspring) -> AsyncIterator[httpx.AsyncClient
 
 
 def url(path: str) -> str:
-    """In full: the client of these tests would add to others."""
+    """The whole URL: the test client would add a prefix to a path."""
     return f"http://127.0.0.1:8000{PREFIX}{path}"
 
 
@@ -148,7 +148,7 @@ async def test_without_a_lifespan_the_first_request_opens_the_store(spring: Main
     assert not spring.is_open
 
 
-async def test_a_worker_lives_in_the_lifespan_beside_the_api() -> None:
+async def test_a_worker_runs_in_the_lifespan_of_the_host_application() -> None:
     spring = Mainspring("memory://")
 
     @spring.task
@@ -170,7 +170,7 @@ async def test_a_worker_lives_in_the_lifespan_beside_the_api() -> None:
     assert (ended.json()["state"], ended.json()["result"]) == ("completed", 42)
 
 
-async def test_a_client_that_disconnects_while_waiting_leaks_nothing(spring: Mainspring) -> None:
+async def test_a_request_is_served_after_a_client_disconnected_while_waiting(spring: Mainspring) -> None:
     app = in_fastapi(spring)
     async with admin(app, spring) as http:
         job = await spring.tasks["send"].enqueue(to="a@b.c")
@@ -186,7 +186,7 @@ def test_building_the_asgi_application_opens_no_store() -> None:
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)
 
 
-# how to sign in
+# sign-in hints
 
 
 @EVERYWHERE
@@ -206,7 +206,7 @@ async def test_the_first_request_logs_a_link_that_signs_in(
 
 
 async def test_an_unused_sign_in_link_stays_valid(spring: Mainspring, caplog: pytest.LogCaptureFixture) -> None:
-    """As where a host has several processes, each with a first request."""
+    """A host may have several processes, each with its own first request."""
     async with spring:
         for n in range(2):
             async with browser(in_fastapi(spring)) as http:

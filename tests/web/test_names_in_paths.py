@@ -41,7 +41,7 @@ async def test_an_unencoded_slash_separates_path_parts(client: Client, spring: M
         assert (await http.get("/schedules/a/pause/now")).status_code == 404
 
 
-async def test_a_refusal_names_the_path_that_was_asked_for(client: Client) -> None:
+async def test_a_404_problem_has_the_requested_path_as_its_instance(client: Client) -> None:
     async with client("viewer") as http:
         unknown, nowhere = await http.get("/schedules/a%2Fb"), await http.get("/nothing/a%2Fb")
     assert (unknown.status_code, unknown.json()["code"]) == (404, "schedule_not_found")
@@ -72,7 +72,7 @@ async def test_names_with_slashes_are_found_under_a_prefix(spring: Mainspring, i
         assert (await http.get("/schedules/a%2Fb")).json()["name"] == "a/b"
 
 
-async def test_names_work_without_a_raw_path(spring: Mainspring, service: Any) -> None:
+async def test_a_schedule_is_found_by_name_without_a_raw_path(spring: Mainspring, service: Any) -> None:
     async def untold(scope: Any, receive: Any, send: Any) -> None:
         scope.pop("raw_path", None)
         await service(scope, receive, send)

@@ -35,7 +35,7 @@ async def test_a_remote_caller_is_refused_without_sign_in(address: str) -> None:
 
 @pytest.mark.parametrize("base_url", ["http://evil.example", "http://127.0.0.1.evil.example", "http://jobs:8765"])
 async def test_a_foreign_host_name_is_refused_without_sign_in(base_url: str) -> None:
-    """A page of theirs could have it point to this machine, and would be the same origin as we are."""
+    """A foreign host name could resolve to this machine, and its page would have the same origin as the server."""
     assert await status("GET", "/queues", base_url=base_url) == 403
 
 

@@ -19,7 +19,7 @@ from mainspring.api.problem_codes import CODES
 from mainspring.api.service import litestar_app
 
 API = Path(mainspring.api.__file__).parent
-# What was asked for, under /api/v1; flows come with issue 8.
+# The required routes under /api/v1; flows come with issue 8.
 WANTED = """
 GET POST                jobs
 GET PATCH DELETE        jobs/{id}
@@ -46,7 +46,7 @@ POST                    cron/preview
 GET                     events
 GET                     audit
 """
-# What belongs to another noun than its path begins with.
+# Routes whose tag is not the first part of their path.
 ELSEWHERE = {("/depth", "queues"), ("/scheduler/bulk", "schedules")}
 BESIDE = "/health/live", "/health/ready", "/hooks/{name}", "/metrics", "/openapi.json"
 
@@ -62,7 +62,7 @@ def operations(spec: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{method.upper()} {path}", operation
 
 
-def test_every_route_is_in_the_document_and_nothing_else(spec: dict[str, Any]) -> None:
+def test_the_openapi_document_has_every_route_and_no_other(spec: dict[str, Any]) -> None:
     served = {
         f"{route.method} {re.sub(':[a-z]+}', '}', route.path)}" for route in routes(litestar_app()) if not route.is_page
     }
@@ -80,7 +80,7 @@ def test_the_required_routes_exist(spec: dict[str, Any]) -> None:
     assert {path for path in spec["paths"] if not path.startswith("/api/v1/")} == set(BESIDE)
 
 
-def test_operations_have_short_names_of_their_own_a_noun_and_words(spec: dict[str, Any]) -> None:
+def test_openapi_operations_have_a_unique_id_a_tag_and_a_summary(spec: dict[str, Any]) -> None:
     found = dict(operations(spec))
     names = [operation["operationId"] for operation in found.values()]
     assert len(set(names)) == len(names)
@@ -92,11 +92,11 @@ def test_operations_have_short_names_of_their_own_a_noun_and_words(spec: dict[st
         assert path.startswith(f"/{tag}") or (path, tag) in ELSEWHERE, name
 
 
-def test_every_refusal_is_a_problem_and_every_other_answer_is_not(spec: dict[str, Any]) -> None:
+def test_every_error_response_is_a_problem_and_no_other_response_is(spec: dict[str, Any]) -> None:
     for name, operation in operations(spec):
         for status, answer in operation["responses"].items():
             kinds = set(answer.get("content", {}))
-            if "/health/" in name and status == "503":  # with the same reasons as when all is well
+            if "/health/" in name and status == "503":  # has the same body as a 200 response
                 continue
             assert (kinds == {problem.MEDIA_TYPE}) is (int(status) >= 400), f"{name} {status}: {kinds}"
 
@@ -107,7 +107,7 @@ def test_openapi_security_of_authenticated_routes(spec: dict[str, Any]) -> None:
     assert set(spec["components"]["securitySchemes"]) == {"bearer", "cookie"}
 
 
-def test_if_match_goes_with_an_etag_and_posts_take_a_key(spec: dict[str, Any]) -> None:
+def test_if_match_goes_with_an_etag_and_idempotency_key_with_a_replay_header(spec: dict[str, Any]) -> None:
     for name, operation in operations(spec):
         headers = {one["name"] for one in operation.get("parameters", ()) if one["in"] == "header"}
         good = next(answer for status, answer in operation["responses"].items() if status.startswith("2"))
@@ -129,7 +129,7 @@ def test_openapi_references_resolve(spec: dict[str, Any]) -> None:
     assert schemas["Problem"]["properties"]["code"]["enum"] == sorted(CODES)
 
 
-def test_every_code_of_the_source_is_known_and_the_other_way_round() -> None:
+def test_the_error_codes_of_the_source_are_the_known_codes() -> None:
     said = {code for _, code in problem._STATUS.values()} | set(problem._CODES.values())
     for file in API.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):

@@ -30,7 +30,7 @@ SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_c
 
 
 def exposed() -> dict[str, set[str]]:
-    """Every sample name there is, with its labels."""
+    """Every exposed sample name, with its labels."""
 
     async def look() -> list[Any]:
         return await ClusterMetrics(Mainspring("memory://")).families()
@@ -48,7 +48,7 @@ EXPOSED = exposed()
 
 
 def used(expression: str) -> Iterator[tuple[str, set[str]]]:
-    """Metrics of ours in an expression, with the labels they are asked for by."""
+    """Our metrics in an expression, with the labels that it uses."""
     for name, braces in re.findall(r"\b((?:mainspring|job)_[a-z_]+)(?:\{([^}]*)\})?", expression):
         yield name, set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", braces))
 
@@ -69,7 +69,7 @@ def promtool(*args: str, given: str | None = None) -> subprocess.CompletedProces
 # rules
 
 
-def test_promtool_accepts_the_rules() -> None:
+def test_promtool_accepts_the_alert_rules() -> None:
     done = promtool("check", "rules", "alerts.yml")
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -79,12 +79,12 @@ def test_each_alert_fires_when_it_should_and_not_before() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_each_alert_is_tried() -> None:
+def test_each_alert_has_a_test() -> None:
     tried = (OPS / "alerts.test.yml").read_text()
     assert [rule["alert"] for rule in ALERTS if rule["alert"] not in tried] == []
 
 
-def test_rules_and_dashboard_use_only_what_is_exposed() -> None:
+def test_alert_rules_and_dashboard_use_only_exposed_metrics() -> None:
     found = [(expression, list(used(expression))) for expression in sorted(set(expressions()))]
     assert [expression for expression, metrics in found if not metrics] == []
     assert [
@@ -95,14 +95,14 @@ def test_rules_and_dashboard_use_only_what_is_exposed() -> None:
     ] == []
 
 
-def test_the_metrics_are_really_looked_up() -> None:
+def test_metrics_and_labels_are_found_in_an_expression() -> None:
     assert list(used('sum(rate(job_execution_total{job=~"$job",status="x"}[5m]))')) == [
         ("job_execution_total", {"job", "status"})
     ]
     assert {"mainspring_queue_jobs", "mainspring_store_seconds_bucket", "job_items_processed_total"} <= set(EXPOSED)
 
 
-def test_prometheus_takes_the_configuration_of_the_docs(tmp_path: Path) -> None:
+def test_prometheus_accepts_the_configuration_of_the_docs(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "metrics.md").read_text()
     (config,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     (tmp_path / "prometheus.yml").write_text(config)
@@ -124,7 +124,7 @@ def test_the_docs_name_every_metric() -> None:
 # runbooks
 
 
-def test_each_alert_has_a_page_and_each_page_an_alert() -> None:
+def test_each_alert_has_a_runbook_and_each_runbook_an_alert() -> None:
     linked = {Path(rule["annotations"]["runbook_url"]).name: rule["alert"] for rule in ALERTS}
     assert len(linked) == len(ALERTS)
     assert {page.name: page.read_text().partition("\n")[0] for page in PAGES} == {
@@ -132,7 +132,7 @@ def test_each_alert_has_a_page_and_each_page_an_alert() -> None:
     }
 
 
-def test_runbooks_say_how_to_look_how_to_fix_and_when_to_ignore() -> None:
+def test_runbooks_have_the_sections_look_fix_and_when_to_ignore() -> None:
     headings = {page.stem: re.findall(r"^## (.*)$", page.read_text(), re.MULTILINE) for page in PAGES}
     assert [stem for stem, found in headings.items() if found != ["Look", "Fix", "When to ignore"]] == []
 
@@ -175,8 +175,8 @@ def test_runbooks_name_commands_and_options_that_exist() -> None:
 # dashboard
 
 
-def test_the_dashboard_can_be_imported() -> None:
-    """Into any Grafana: it asks which Prometheus, ids are its own, and nothing lies on something else."""
+def test_the_grafana_dashboard_can_be_imported() -> None:
+    """The data source is a variable, panel ids are unique, and panels do not overlap."""
     panels = DASHBOARD["panels"]
     assert DASHBOARD["uid"] == "mainspring"
     assert len({panel["id"] for panel in panels}) == len(panels)
@@ -195,7 +195,7 @@ def test_the_dashboard_can_be_imported() -> None:
             assert panel["datasource"]["uid"] == "${datasource}"
 
 
-def test_prometheus_can_read_the_dashboards_expressions() -> None:
+def test_prometheus_accepts_the_expressions_of_the_grafana_dashboard() -> None:
     fill = {"$__rate_interval": "5m", "$job": ".*", "$queue": ".*"}
     asked = {re.sub(r"\$\w+", lambda name: fill[name[0]], one) for one in expressions() if "label_values(" not in one}
     rules = [{"record": f"panel{n}", "expr": one} for n, one in enumerate(sorted(asked))]

@@ -24,7 +24,7 @@ def app() -> Mainspring:
 
 
 def plain(app: Mainspring, root: str = "") -> httpx.AsyncClient:
-    """Somebody who has not signed in."""
+    """A client that has not signed in."""
     return httpx.AsyncClient(transport=httpx.ASGITransport(asgi(app), root_path=root), base_url="http://here")
 
 

@@ -9,7 +9,7 @@ from mainspring import Context, Mainspring
 
 
 async def counted(spring: Mainspring) -> list[str]:
-    """Of a job that completed, one that is partial, one that is dead."""
+    """The ids of a completed, a partial and a dead job."""
 
     @spring.task(max_retries=0)
     async def counting(ctx: Context, failed: int) -> None:
@@ -20,7 +20,7 @@ async def counted(spring: Mainspring) -> list[str]:
     return [handle.id for handle in handles]
 
 
-async def test_a_job_and_its_execution_say_that_they_are_partial(client: Client, spring: Mainspring) -> None:
+async def test_partial_jobs_and_executions_have_the_outcome_partial(client: Client, spring: Mainspring) -> None:
     ids = await counted(spring)
     async with client() as http:
         jobs = [(await http.get(f"/jobs/{id}")).json() for id in ids]
@@ -35,7 +35,7 @@ async def test_a_job_and_its_execution_say_that_they_are_partial(client: Client,
     assert [listed[id] for id in ids] == ["completed", "partial", "dead"]
 
 
-async def test_jobs_that_have_not_ended_have_no_outcome(client: Client, spring: Mainspring) -> None:
+async def test_unfinished_jobs_have_no_outcome(client: Client, spring: Mainspring) -> None:
     id = (await spring.tasks["send"].enqueue("a")).id
     async with client() as http:
         assert (await http.get(f"/jobs/{id}")).json()["outcome"] is None
@@ -55,7 +55,7 @@ async def test_partial_jobs_can_be_listed_and_deleted_by_their_outcome(client: C
 
 
 @pytest.mark.parametrize("hidden", [False, True])
-async def test_those_who_may_not_see_payloads_can_ask_for_partial_jobs(
+async def test_partial_jobs_can_be_filtered_while_payloads_are_hidden(
     client: Client, spring: Mainspring, hidden: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = await counted(spring)

@@ -28,7 +28,7 @@ async def send(ctx: Context, well: bool) -> None:
 
 app.schedule("often", every(1).seconds, send, kwargs={"well": True})
 """
-# As docs/metrics.md has it, only faster.
+# As in docs/metrics.md, but with a shorter scrape interval.
 CONFIG = """
 global: {{scrape_interval: 500ms, evaluation_interval: 500ms}}
 rule_files: [{rules}]
@@ -81,7 +81,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
 
 
 def value(prometheus: Prometheus, query: str, at_least: float) -> float:
-    """The value of a query, as soon as it is so large."""
+    """The value of a query, as soon as it is at least `at_least`."""
 
     def asked() -> float | None:
         found = prometheus.ask("query", query=query)["result"]
@@ -109,13 +109,13 @@ def test_prometheus_has_the_metrics_of_finished_jobs(prometheus: Prometheus) -> 
     assert value(prometheus, 'time() - job_last_success_timestamp_seconds{job="send"}', -1) < 60
 
 
-def test_the_worker_and_the_server_tell_their_own_figures(prometheus: Prometheus) -> None:
+def test_the_worker_and_the_server_expose_their_own_metrics(prometheus: Prometheus) -> None:
     assert value(prometheus, 'mainspring_store_seconds_count{job="mainspring-workers",verb="finish"}', 1) >= 1
     assert value(prometheus, 'mainspring_store_seconds_count{job="mainspring",verb="tallies"}', 1) >= 1
     assert value(prometheus, 'mainspring_job_lag_seconds_count{queue="default"}', 3) >= 3
 
 
-def test_the_rules_are_loaded_and_evaluated(prometheus: Prometheus) -> None:
+def test_prometheus_loads_and_evaluates_the_alert_rules(prometheus: Prometheus) -> None:
     def evaluated() -> list[str] | None:
         rules = [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"]]
         done = rules and all(rule["health"] != "unknown" for rule in rules)
@@ -126,7 +126,7 @@ def test_the_rules_are_loaded_and_evaluated(prometheus: Prometheus) -> None:
     assert set(health) == {"ok"}
 
 
-def test_promtool_finds_nothing_wrong_with_the_names() -> None:
+def test_promtool_accepts_the_exposed_metrics() -> None:
     from mainspring.counters import Counters
     from mainspring.metrics import exposition
     from mainspring.metrics.cluster import ClusterMetrics

@@ -18,7 +18,7 @@ START = b"GET /health/live HTTP/1.1\r\nHost: x\r\n"
 
 @asynccontextmanager
 async def served(spring: Mainspring) -> AsyncIterator[int]:
-    """Its port."""
+    """A server; yields its port."""
     up, listener = asyncio.Event(), listen("127.0.0.1", 0)
     server = Server(spring.asgi(), grace=1, ready=up.set)
     serving = asyncio.create_task(server.run(listener))
@@ -29,7 +29,7 @@ async def served(spring: Mainspring) -> AsyncIterator[int]:
 
 
 async def answered(spring: Mainspring, *parts: bytes) -> bytes:
-    """The first line of the answer to all of it, or to what was read; empty: the connection was closed before."""
+    """The first line of the response; empty if the connection was closed before."""
     async with served(spring) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
@@ -54,7 +54,7 @@ async def answered(spring: Mainspring, *parts: bytes) -> bytes:
     ],
     ids=["one header", "many headers", "the first line", "a body is none"],
 )
-async def test_a_head_that_fits_is_read(spring: Mainspring, head: bytes) -> None:
+async def test_a_request_head_within_the_limit_is_accepted(spring: Mainspring, head: bytes) -> None:
     assert (await answered(spring, head)).split()[1] in (b"200", b"405")
 
 
@@ -67,12 +67,12 @@ async def test_a_head_that_fits_is_read(spring: Mainspring, head: bytes) -> None
     ],
     ids=["one header", "many headers", "the first line"],
 )
-async def test_a_head_that_is_too_long_is_refused(spring: Mainspring, head: bytes) -> None:
+async def test_a_request_head_over_the_limit_is_refused(spring: Mainspring, head: bytes) -> None:
     assert (await answered(spring, head)).split()[1:2] in ([b"400"], [])
 
 
 @pytest.mark.parametrize("part", [b"a" * 1000, b"X: abcdefgh\r\n" * 80])
-async def test_an_endless_head_is_refused(spring: Mainspring, part: bytes) -> None:
+async def test_an_endless_request_head_is_refused(spring: Mainspring, part: bytes) -> None:
     begun = START + (b"X: " if part.startswith(b"a") else b"")
     assert (await answered(spring, begun, *[part] * 2000)).split()[1:2] in ([b"400"], [])
 
@@ -94,7 +94,7 @@ async def test_head_limits_apply_to_each_request_of_a_connection(spring: Mainspr
 
 
 async def closed(spring: Mainspring, *parts: bytes, every: float = 0.0) -> bytes:
-    """All that comes until the server closes, while `parts` are sent again and again."""
+    """All bytes received until the server closes, while `parts` are sent repeatedly."""
 
     async def send(writer: asyncio.StreamWriter) -> None:
         writer.write(parts[0])
@@ -124,19 +124,19 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-async def test_a_connection_that_stays_silent_is_closed(spring: Mainspring) -> None:
+async def test_an_idle_connection_is_closed(spring: Mainspring) -> None:
     assert await closed(spring, b"") == b""
 
 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("begun", [b"GET /hea", START, START + b"X: "])
-async def test_a_slow_head_is_refused(spring: Mainspring, begun: bytes) -> None:
+async def test_a_slow_request_head_is_refused(spring: Mainspring, begun: bytes) -> None:
     assert (await closed(spring, begun, b"a", every=0.05)).startswith((b"HTTP/1.1 408 ", b"HTTP/1.1 400 ", b"cut"))
 
 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("body", [b"Content-Length: 1000000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n"])
-async def test_a_slow_body_is_refused(spring: Mainspring, body: bytes) -> None:
+async def test_a_slow_request_body_is_refused(spring: Mainspring, body: bytes) -> None:
     begun = b"POST /api/v1/session HTTP/1.1\r\nHost: x\r\n" + body
     part = b"1\r\na\r\n" if b"chunked" in body else b"a"
     assert (await closed(spring, begun, part, every=0.05)).startswith((b"HTTP/1.1 408 ", b"cut"))
@@ -144,14 +144,14 @@ async def test_a_slow_body_is_refused(spring: Mainspring, body: bytes) -> None:
 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("path", [b"POST /api/v1/session", b"GET /health/live", b"POST /api/v1/jobs"])
-async def test_an_endless_body_is_closed(spring: Mainspring, path: bytes) -> None:
+async def test_an_endless_request_body_is_refused(spring: Mainspring, path: bytes) -> None:
     begun = path + b" HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     answer = await closed(spring, begun, b"10000\r\n" + b" " * 65_536 + b"\r\n")
     assert answer.split()[1:2] in ([b"413"], [b"200"], [b"401"], [])
 
 
 @pytest.mark.usefixtures("soon")
-async def test_a_stream_of_events_outlives_the_deadlines_of_its_request(spring: Mainspring) -> None:
+async def test_an_event_stream_outlives_the_deadlines_of_its_request(spring: Mainspring) -> None:
     key = await spring.keys.create("v", "viewer")
     async with served(spring) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -164,7 +164,7 @@ async def test_a_stream_of_events_outlives_the_deadlines_of_its_request(spring: 
         writer.close()
 
 
-# what a stranger writes into the log
+# log lines caused by anonymous callers
 
 
 async def test_invalid_http_is_logged_once_a_minute(spring: Mainspring, caplog: pytest.LogCaptureFixture) -> None:

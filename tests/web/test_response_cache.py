@@ -17,7 +17,7 @@ from mainspring.testing import VirtualClock
 
 
 class Store:
-    """Counts what it is asked, and takes its time."""
+    """Counts its calls; each call takes some time."""
 
     def __init__(self, clock: VirtualClock, seconds: float) -> None:
         self.clock, self.seconds, self.asked = clock, seconds, 0

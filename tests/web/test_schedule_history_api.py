@@ -16,7 +16,7 @@ from mainspring.testing import VirtualClock
 
 
 async def ran(spring: Mainspring, clock: VirtualClock, ticks: int = 3) -> None:
-    """A schedule that has been triggered by its ticks, and another that fails."""
+    """A schedule whose ticks have fired, and another whose jobs fail."""
     await spring.schedules.create("mail", every(minutes=1), "send", kwargs={"to": "a"})
     await spring.schedules.create("bad", every(minutes=1), "fail", kwargs={"why": "password=hunter2 is wrong"})
     for _ in range(ticks):
@@ -24,7 +24,7 @@ async def ran(spring: Mainspring, clock: VirtualClock, ticks: int = 3) -> None:
         await spring.drain()
 
 
-async def test_executions_of_a_schedule_are_runs_and_ticks_have_their_own_address(
+async def test_executions_of_a_schedule_are_runs_and_ticks_have_their_own_route(
     spring: Mainspring, client: Client, clock: VirtualClock
 ) -> None:
     await ran(spring, clock)
@@ -114,7 +114,9 @@ async def bulk(http: Any, **body: Any) -> Any:
     return await http.post("/scheduler/bulk", json=body)
 
 
-async def test_schedules_are_changed_by_filter_in_parts_and_as_one_act(spring: Mainspring, client: Client) -> None:
+async def test_schedule_bulk_actions_are_paged_and_have_one_audit_entry_per_request(
+    spring: Mainspring, client: Client
+) -> None:
     for n in range(5):
         await spring.schedules.create(
             f"s{n}", every(minutes=5), "send" if n else "fail", kwargs={"to": "a"} if n else {}
@@ -151,12 +153,12 @@ async def test_schedules_are_changed_by_filter_in_parts_and_as_one_act(spring: M
         ({"action": "pause", "all": True, "limit": 1001}, 422),
     ],
 )
-async def test_a_bulk_change_that_is_not_clear_is_refused(client: Client, body: dict[str, Any], code: int) -> None:
+async def test_an_ambiguous_schedule_bulk_action_is_refused(client: Client, body: dict[str, Any], code: int) -> None:
     async with client("operator") as http:
         assert (await bulk(http, **body)).status_code == code
 
 
-async def test_a_viewer_and_a_key_of_another_scope_change_nothing(client: Client) -> None:
+async def test_a_schedule_bulk_action_needs_the_operator_role_and_the_scope_schedules_write(client: Client) -> None:
     async with client("viewer") as http:
         assert (await bulk(http, action="pause", all=True)).status_code == 403
     async with client("operator", ["scheduler:write"]) as http:

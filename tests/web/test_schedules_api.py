@@ -37,7 +37,7 @@ def app(clock: VirtualClock) -> Mainspring:
 
 @pytest.fixture
 def call(app: Mainspring) -> Call:
-    """Asks the API as an operator."""
+    """Calls the API as an operator."""
 
     async def way(connection: Connection) -> Principal:
         return Principal(name="key:test", role="operator")
@@ -53,7 +53,7 @@ def call(app: Mainspring) -> Call:
     return call
 
 
-async def test_a_schedule_is_made_read_and_listed(call: Call) -> None:
+async def test_a_schedule_is_created_shown_and_listed(call: Call) -> None:
     made = await call("POST", "/schedules", DAILY | {"queue": "slow", "priority": 3, "overlap": "allow"})
     assert made.status_code == 201
     found = (await call("GET", "/schedules/daily")).json()
@@ -68,7 +68,7 @@ async def test_a_schedule_is_made_read_and_listed(call: Call) -> None:
     assert [one["name"] for one in (await call("GET", "/schedules?status=active")).json()["items"]] == ["daily"]
 
 
-async def test_what_a_schedule_says_can_be_said_again(call: Call) -> None:
+async def test_a_schedule_is_created_with_the_trigger_that_another_schedule_shows(call: Call) -> None:
     made = (await call("POST", "/schedules", DAILY)).json()
     again = await call("POST", "/schedules", DAILY | {"name": "other", "trigger": made["spec"]["trigger"]})
     assert again.status_code == 201
@@ -92,7 +92,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("change", "code", "words"), BAD)
-async def test_a_bad_schedule_is_refused_by_name_and_nothing_is_written(
+async def test_an_invalid_schedule_is_refused_with_the_reason_and_not_stored(
     call: Call, change: dict[str, Any], code: str, words: str
 ) -> None:
     refused = await call("POST", "/schedules", DAILY | change)
@@ -102,13 +102,13 @@ async def test_a_bad_schedule_is_refused_by_name_and_nothing_is_written(
     assert (await call("GET", "/schedules")).json()["items"] == []
 
 
-async def test_a_second_schedule_of_a_name_is_refused(call: Call) -> None:
+async def test_a_schedule_with_a_taken_name_is_refused(call: Call) -> None:
     await call("POST", "/schedules", DAILY)
     refused = await call("POST", "/schedules", DAILY)
     assert (refused.status_code, refused.json()["code"]) == (409, "schedule_exists")
 
 
-async def test_an_edit_of_what_others_have_changed_is_refused(call: Call) -> None:
+async def test_a_schedule_edit_with_an_outdated_etag_is_412(call: Call) -> None:
     tag = (await call("POST", "/schedules", DAILY)).headers["etag"]
     changed = await call("PATCH", "/schedules/daily", {"priority": 1}, If_Match=tag)
     assert changed.status_code == 200
@@ -118,7 +118,7 @@ async def test_an_edit_of_what_others_have_changed_is_refused(call: Call) -> Non
     assert (await call("GET", "/schedules/daily")).json()["spec"]["priority"] == 1
 
 
-async def test_a_tick_in_between_is_no_change(call: Call, app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_tick_does_not_outdate_the_etag_of_a_schedule(call: Call, app: Mainspring, clock: VirtualClock) -> None:
     tag = (await call("POST", "/schedules", DAILY)).headers["etag"]
     clock.advance(hours=2)
     await app.drain()
@@ -126,7 +126,7 @@ async def test_a_tick_in_between_is_no_change(call: Call, app: Mainspring, clock
     assert (await call("PATCH", "/schedules/daily", {"priority": 1}, If_Match=tag)).status_code == 200
 
 
-async def test_null_takes_a_policy_back_and_what_is_left_out_stays(call: Call) -> None:
+async def test_null_removes_a_schedule_policy_and_omitted_policies_stay(call: Call) -> None:
     window = {"opens": "08:00", "closes": "18:00", "days": "mon-fri"}
     await call("POST", "/schedules", DAILY | {"window": window, "max_runs": 3})
     spec = (await call("PATCH", "/schedules/daily", {"window": None})).json()["spec"]
@@ -142,7 +142,7 @@ async def test_a_schedule_is_paused_with_a_note_and_resumed(call: Call) -> None:
     assert (await call("POST", "/schedules/daily/resume")).json()["status"] == "active"
 
 
-async def test_a_trigger_makes_one_job_and_leaves_the_next_tick(call: Call, app: Mainspring) -> None:
+async def test_triggering_a_schedule_makes_a_job_and_keeps_the_next_tick(call: Call, app: Mainspring) -> None:
     before = (await call("POST", "/schedules", DAILY)).json()["next_run_at"]
     fired = await call("POST", "/schedules/daily/trigger", {"kwargs": {"kind": "long"}})
     assert fired.status_code == 201
@@ -157,7 +157,7 @@ async def test_a_schedule_is_rescheduled_and_never_into_the_past(call: Call) -> 
     assert (await call("POST", "/schedules/daily/reschedule", {"at": "2029-01-01T00:00:00Z"})).status_code == 422
 
 
-async def test_a_backfill_shows_first_and_then_makes_each_tick_once(call: Call, app: Mainspring) -> None:
+async def test_a_backfill_dry_run_makes_no_job_and_a_backfill_makes_one_per_tick(call: Call, app: Mainspring) -> None:
     await call("POST", "/schedules", DAILY)
     span = {"start": "2030-01-04T00:00:00Z", "end": "2030-01-07T00:00:00Z"}
     dry = (await call("POST", "/schedules/daily/backfill", span | {"dry_run": True})).json()
@@ -168,7 +168,7 @@ async def test_a_backfill_shows_first_and_then_makes_each_tick_once(call: Call, 
     assert len(await app.jobs.list()) == 3
 
 
-async def test_preview_history_and_figures_of_a_schedule(call: Call, app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_schedule_has_a_preview_ticks_and_stats(call: Call, app: Mainspring, clock: VirtualClock) -> None:
     await call("POST", "/schedules", DAILY)
     coming = (await call("GET", "/schedules/daily/preview?count=2")).json()
     assert [tick["at"] for tick in coming] == ["2030-01-07T09:00:00Z", "2030-01-08T09:00:00Z"]
@@ -203,7 +203,7 @@ async def test_schedules_are_paged_by_name(call: Call, app: Mainspring) -> None:
         assert (refused.status_code, refused.json()["code"]) == (400, "bad_parameter")
 
 
-async def test_all_schedules_together(call: Call, app: Mainspring) -> None:
+async def test_scheduler_metrics_distribution_and_rebalance_cover_all_schedules(call: Call, app: Mainspring) -> None:
     for n in range(4):
         await app.schedules.create(f"s{n}", every(timedelta(hours=1)), "report", kwargs={"kind": "x"}, spread=True)
     figures = (await call("GET", "/scheduler/metrics")).json()
@@ -216,7 +216,7 @@ async def test_all_schedules_together(call: Call, app: Mainspring) -> None:
     assert (await call("POST", "/scheduler/rebalance")).json()["dry_run"] is False
 
 
-async def test_the_outlook_names_what_ticks_next_what_is_late_and_what_failures_paused(
+async def test_the_outlook_lists_next_and_late_schedules_and_those_paused_by_failures(
     call: Call, app: Mainspring, clock: VirtualClock
 ) -> None:
     @app.every(minutes=2, name="broken", pause_after_failures=1)
@@ -243,7 +243,7 @@ async def test_the_outlook_names_what_ticks_next_what_is_late_and_what_failures_
     assert (await call("GET", "/scheduler/outlook?limit=101")).status_code == 400
 
 
-async def test_a_rule_is_explained_before_it_is_a_schedule(call: Call) -> None:
+async def test_cron_preview_explains_a_trigger(call: Call) -> None:
     rule = {"trigger": "30 1 * * *", "tz": "Europe/London", "count": 2}
     told = (await call("POST", "/cron/preview", rule)).json()
     assert told["meaning"] == "at 01:30 every day, Europe/London"

@@ -55,7 +55,7 @@ Runs = dict[str, Future[None]]
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -> Iterator[Runs]:
-    """One on each store, side by side. What is wrong never gets to a store, so one of them is sent it."""
+    """One fuzzer for each store, in parallel. Only one of them sends invalid requests, which never reach a store."""
     one, other = (tmp_path_factory.mktemp(name) for name in ("sqlite", "postgresql"))
     with ThreadPoolExecutor(2) as side_by_side:
         yield {

@@ -22,7 +22,7 @@ def broken(tick: datetime) -> dict[str, Any]:
     raise ValueError(f"no order for {SECRET}")
 
 
-async def test_a_live_tick_hides_the_error_of_an_input_where_payloads_are_hidden() -> None:
+async def test_a_live_tick_event_hides_the_error_of_a_schedule_input_if_payloads_are_hidden() -> None:
     app = Mainspring("memory://", hide_payloads=True, beat=0.2)
 
     @app.task
@@ -65,7 +65,7 @@ async def test_a_stream_ends_soon_after_its_browser_has_signed_out(monkeypatch: 
 
 @pytest.fixture
 def own_redis() -> Iterator[Redis]:
-    """One that the test ends."""
+    """A Redis server that the test may crash."""
     server = Redis()
     try:
         yield server
@@ -73,7 +73,7 @@ def own_redis() -> Iterator[Redis]:
         server.close()
 
 
-async def test_a_server_whose_store_is_away_does_not_tell_strangers_where_that_is(own_redis: Redis) -> None:
+async def test_anonymous_callers_do_not_see_the_address_of_an_unavailable_store(own_redis: Redis) -> None:
     app = Mainspring(own_redis.url())
     async with serving(app) as site:
         own_redis.crash()

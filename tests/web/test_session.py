@@ -30,12 +30,12 @@ def http(service: Any) -> Http:
 
 
 def said_of(answer: httpx.Response) -> tuple[str, set[str]]:
-    """The name of the cookie that an answer sets, and what is said about it."""
+    """The name and the attributes of the cookie that a response sets."""
     pair, *rest = answer.headers["Set-Cookie"].split("; ")
     return pair.partition("=")[0], set(rest)
 
 
-# in and out
+# sign-in and sign-out
 
 
 async def test_a_browser_signs_in_with_a_key_and_reads_its_session(
@@ -75,7 +75,7 @@ async def test_signing_out_ends_the_session_and_clears_the_cookie(http: Http, sp
     assert (await http.get("/session")).status_code == 401
 
 
-async def test_signing_out_with_a_key_alone_ends_nothing(http: Http, spring: Mainspring) -> None:
+async def test_signing_out_without_a_session_does_not_revoke_the_key(http: Http, spring: Mainspring) -> None:
     secret = await spring.keys.create("ada")
     mine = {"Authorization": f"Bearer {secret}"}
     assert (await http.delete("/session", headers=mine)).status_code == 204
@@ -94,10 +94,10 @@ async def test_a_wrong_key_opens_no_session(http: Http, spring: Mainspring) -> N
     assert "Set-Cookie" not in wrong.headers
 
 
-# the end
+# expiry
 
 
-async def test_a_session_ends_after_its_hours_however_it_is_used(
+async def test_a_session_ends_after_session_hours_even_if_it_is_used(
     http: Http, spring: Mainspring, clock: VirtualClock
 ) -> None:
     await sign_in(http, spring)
@@ -140,7 +140,7 @@ async def test_revoking_a_key_ends_its_sessions_at_once_here_and_within_five_sec
         assert (await other.get("/session")).status_code == 401
 
 
-async def test_signing_out_counts_elsewhere_within_five_seconds(
+async def test_signing_out_takes_effect_on_other_servers_within_five_seconds(
     service: Any, spring: Mainspring, clock: VirtualClock
 ) -> None:
     elsewhere = Mainspring(spring._root, clock=clock)
@@ -270,7 +270,7 @@ async def test_the_cookie_without_tls_on_loopback_is_not_secure(service: Any, sp
 
 
 async def test_the_cookie_without_tls_elsewhere_is_secure(service: Any, spring: Mainspring) -> None:
-    """TLS may end at a proxy before us; if it does not, the browser refuses the cookie."""
+    """TLS may end at a proxy before the server; if it does not, the browser refuses the cookie."""
     async with browser(service, base_url="http://jobs.example") as http:
         assert said_of(await sign_in(http, spring))[0] == "__Host-mainspring"
 
@@ -308,7 +308,7 @@ async def test_a_bearer_key_takes_precedence_over_a_cookie(http: Http, spring: M
     assert (await http.get("/session", headers=other)).json()["name"] == "key:bob"
 
 
-# in the audit trail
+# in the audit log
 
 
 async def came_and_went(spring: Mainspring) -> list[tuple[str, str, str]]:
@@ -341,7 +341,7 @@ async def test_too_many_failed_sign_ins_are_audited_once_a_minute(
     assert len(await came_and_went(spring)) == 2
 
 
-# bounds
+# limits
 
 
 async def test_sessions_of_one_key_are_rate_limited(http: Http, spring: Mainspring, clock: VirtualClock) -> None:

@@ -55,7 +55,9 @@ async def test_a_request_without_credentials_is_not_counted(service: Any) -> Non
         assert {(await http.get("/queues")).status_code for _ in range(30)} == {401}
 
 
-async def test_failures_of_one_address_lock_out_no_other(service: Any, client: Client, spring: Mainspring) -> None:
+async def test_failures_of_one_address_do_not_lock_out_other_addresses(
+    service: Any, client: Client, spring: Mainspring
+) -> None:
     async with client("viewer", address="10.0.0.2") as http, browser(service, "10.0.0.1") as wrong:
         await statuses(wrong, 300)
         assert (await http.get("/queues")).status_code == 200
@@ -64,7 +66,7 @@ async def test_failures_of_one_address_lock_out_no_other(service: Any, client: C
 
 
 async def test_failures_do_not_lock_out_a_valid_key_of_the_same_address(service: Any, client: Client) -> None:
-    """Behind a proxy or a router all have one address; and nothing is to be won by guessing 256 bits."""
+    """Behind a proxy or a router all callers have one address, and guessing 256 bits is hopeless."""
     async with client("viewer", address="10.0.0.1") as http, browser(service, "10.0.0.1") as wrong:
         await statuses(wrong, 20)
         assert (await http.get("/queues")).status_code == 200

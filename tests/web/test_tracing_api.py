@@ -23,7 +23,9 @@ async def metadata(client: Client, spring: Mainspring, body: Any, **headers: str
 
 
 @pytest.mark.parametrize("body", [SEND, {"jobs": [SEND]}], ids=["one", "many"])
-async def test_the_context_of_a_request_is_that_of_its_jobs(client: Client, spring: Mainspring, body: Any) -> None:
+async def test_the_trace_context_of_a_request_is_stored_with_its_jobs(
+    client: Client, spring: Mainspring, body: Any
+) -> None:
     found = await metadata(client, spring, body, traceparent=PARENT, tracestate="vendor=1")
     assert found == {"traceparent": PARENT, "tracestate": "vendor=1"}
 
@@ -38,7 +40,7 @@ async def test_an_invalid_traceparent_is_ignored(client: Client, spring: Mainspr
     assert await metadata(client, spring, SEND, traceparent=text) == {}
 
 
-async def test_a_server_that_is_traced_links_to_its_own_span(client: Client, spring: Mainspring) -> None:
+async def test_jobs_of_a_traced_server_have_the_trace_id_of_its_own_span(client: Client, spring: Mainspring) -> None:
     provider = TracerProvider()
     spring.middleware.append(Tracing(provider))
     with provider.get_tracer("tests").start_as_current_span("POST /jobs") as span:

@@ -18,7 +18,7 @@ from mainspring.survived_errors import UNREADABLE_METRIC
 from mainspring.webhook.message import WebhookEvent, delivery_job
 
 URL = "https://hooks.example.com/in"
-# What a damaged document holds, and what a later release may have written.
+# The texts of a damaged document and of a document that a later release has written.
 TEXTS = ["{", '{"webhook": 5, "trigger": 5, "id": 5}', ""]
 
 
@@ -39,7 +39,7 @@ async def finding(spring: Mainspring) -> tuple[str, str, str]:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-async def test_an_unreadable_api_key_keeps_no_other_key_out(spring: Mainspring, client: Client, text: str) -> None:
+async def test_an_unreadable_api_key_does_not_affect_other_keys(spring: Mainspring, client: Client, text: str) -> None:
     async with client("admin") as http:
         await spring.keys.create("ada")
         await spoil(spring, "key", "ada", text)
@@ -54,7 +54,7 @@ async def test_an_unreadable_api_key_keeps_no_other_key_out(spring: Mainspring, 
         assert await spring.keys.create("ada")
 
 
-async def test_a_note_of_a_use_that_is_unreadable_is_written_again(spring: Mainspring, client: Client) -> None:
+async def test_an_unreadable_last_use_of_an_api_key_is_ignored(spring: Mainspring, client: Client) -> None:
     secret = await spring.keys.create("ada")
     (key,) = await spring.keys.list()
     await spoil(spring, "key_use", key.id)
@@ -65,7 +65,7 @@ async def test_a_note_of_a_use_that_is_unreadable_is_written_again(spring: Mains
 
 
 @pytest.mark.parametrize("text", TEXTS)
-async def test_an_unreadable_webhook_stops_no_delivery_to_another(spring: Mainspring, text: str) -> None:
+async def test_an_unreadable_webhook_does_not_stop_deliveries_to_others(spring: Mainspring, text: str) -> None:
     for name in ("bad", "ops"):
         await spring.webhooks.create(name, URL, ["job.dead"])
     await spoil(spring, "webhook", "bad", text)
@@ -84,7 +84,7 @@ async def test_an_unreadable_webhook_stops_no_delivery_to_another(spring: Mainsp
     assert (await spring.webhooks.create("bad", URL, ["job.dead"])).webhook.name == "bad"
 
 
-async def test_a_delivery_to_an_unreadable_webhook_is_tried_again(spring: Mainspring) -> None:
+async def test_a_delivery_to_an_unreadable_webhook_is_retried(spring: Mainspring) -> None:
     made, now = await spring.webhooks.create("bad", URL, ["job.dead"]), spring.clock.now()
     job = delivery_job(made.webhook, WebhookEvent(kind="job.dead", at=now, about="x", facts={}), now)
     await spoil(spring, "webhook", "bad")
@@ -97,7 +97,7 @@ async def test_a_delivery_to_an_unreadable_webhook_is_tried_again(spring: Mainsp
     assert "cannot be decoded" in told.failure.message
 
 
-async def test_an_unreadable_trigger_is_shown_and_deleted(spring: Mainspring) -> None:
+async def test_an_unreadable_trigger_is_a_doctor_finding_and_can_be_deleted(spring: Mainspring) -> None:
     for name in ("bad", "ops"):
         await spring.triggers.create(name, task="send")
     await spoil(spring, "trigger", "bad")
@@ -107,7 +107,7 @@ async def test_an_unreadable_trigger_is_shown_and_deleted(spring: Mainspring) ->
     assert (await finding(spring))[0] == "ok"
 
 
-async def test_an_unreadable_session_is_over(spring: Mainspring) -> None:
+async def test_an_unreadable_session_is_refused(spring: Mainspring) -> None:
     async with browser(spring.asgi()) as http:
         secret = await spring.keys.create("ada", "operator")
         assert (await http.post("/session", json={"key": secret})).status_code == 200
@@ -131,7 +131,7 @@ async def test_an_unreadable_document_is_logged_and_counted_once(
     assert {tuple(label_values(labels)): n for labels, n in counted.items()} == {("webhook",): 1}
 
 
-async def test_an_unreadable_record_of_a_queues_pauses_is_logged_and_written_again(
+async def test_an_unreadable_queue_pause_is_logged_and_overwritten_by_the_next_pause(
     spring: Mainspring, caplog: pytest.LogCaptureFixture
 ) -> None:
     await spring.queues.pause("mail", "the provider is down")

@@ -27,7 +27,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 def signed(
     body: bytes, clock: VirtualClock, id: str = "msg_1", *, ago: int = 0, secret: str = SECRET
 ) -> dict[str, str]:
-    """Headers by the standard's own words, without our code."""
+    """The headers as the standard defines them, without our code."""
     timestamp = str(int(clock.now().timestamp()) - ago)
     key = base64.b64decode(secret.removeprefix("whsec_"))
     made = hmac.new(key, f"{id}.{timestamp}.".encode() + body, hashlib.sha256).digest()
@@ -56,7 +56,7 @@ async def test_a_webhook_is_created_and_its_secret_returned_once(client: Client)
         assert "whsec_" not in one.text + all.text
 
 
-async def test_the_path_of_a_url_is_for_admins(client: Client) -> None:
+async def test_the_path_of_a_webhook_url_is_shown_to_admins_only(client: Client) -> None:
     async with client("admin") as admin, client("operator") as operator, client("viewer") as viewer:
         await admin.post("/webhooks", json=HOOK)
         for http in (operator, viewer):
@@ -133,7 +133,7 @@ async def test_a_webhook_is_shown_with_the_state_of_its_deliveries(
 # triggers
 
 
-async def test_a_trigger_is_made_seen_changed_rotated_and_deleted(client: Client) -> None:
+async def test_a_trigger_is_created_shown_edited_rotated_and_deleted(client: Client) -> None:
     async with client("admin") as http:
         made = await http.post(
             "/triggers", json={"name": "orders", "task": "send", "arguments": "body", "kwargs": {"token": "t0k3n"}}
@@ -161,7 +161,7 @@ async def made(spring: Mainspring) -> None:
     await spring.triggers.create("orders", task="send", arguments="body", secret=SECRET)
 
 
-async def test_a_signed_message_makes_a_job_and_its_repetition_is_answered_the_same(
+async def test_a_repeated_signed_message_makes_one_job_and_gets_the_same_response(
     client: Client, spring: Mainspring, clock: VirtualClock
 ) -> None:
     await made(spring)
@@ -176,7 +176,7 @@ async def test_a_signed_message_makes_a_job_and_its_repetition_is_answered_the_s
 
 
 @pytest.mark.parametrize("gone", ["deleted", "pruned"])
-async def test_the_same_bytes_make_no_second_job_once_their_job_is_gone(
+async def test_a_repeated_signed_message_makes_no_second_job_after_its_job_was_removed(
     client: Client, spring: Mainspring, clock: VirtualClock, gone: str
 ) -> None:
     @spring.task(retention=Retention(keep=0, age=timedelta(0)))
@@ -227,7 +227,7 @@ async def test_an_unknown_trigger_is_indistinguishable_from_a_wrong_signature(
     assert list(await spring.jobs.list()) == []
 
 
-async def test_a_stale_message_is_400_and_one_that_does_not_fit_422(
+async def test_a_stale_message_is_400_and_a_message_that_does_not_fit_its_task_is_422(
     client: Client, spring: Mainspring, clock: VirtualClock
 ) -> None:
     await made(spring)
@@ -240,7 +240,7 @@ async def test_a_stale_message_is_400_and_one_that_does_not_fit_422(
 
 
 @pytest.mark.parametrize("name", ["orders", "others"])
-async def test_a_message_that_is_too_long_is_413_however_it_comes(
+async def test_a_message_that_is_too_long_is_413_with_or_without_a_content_length(
     client: Client, spring: Mainspring, clock: VirtualClock, name: str
 ) -> None:
     await made(spring)
@@ -248,7 +248,7 @@ async def test_a_message_that_is_too_long_is_413_however_it_comes(
     sent = 0
 
     async def parts() -> AsyncIterator[bytes]:
-        """Without saying how long it will be."""
+        """A body without a Content-Length header."""
         nonlocal sent
         while sent < 100:
             sent += 1
@@ -265,7 +265,7 @@ async def test_a_message_that_is_too_long_is_413_however_it_comes(
         assert fits.status_code == 202
 
 
-async def test_a_message_is_taken_under_any_content_type_and_not_read_before_it_is_believed(
+async def test_a_message_may_have_any_content_type_and_is_parsed_only_if_signed(
     client: Client, spring: Mainspring, clock: VirtualClock
 ) -> None:
     await made(spring)
@@ -277,7 +277,7 @@ async def test_a_message_is_taken_under_any_content_type_and_not_read_before_it_
         assert (await http.post("/hooks/orders", content=deep)).status_code == 401
 
 
-# hostile messages, rightly signed
+# hostile messages with a valid signature
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ async def test_a_message_is_taken_under_any_content_type_and_not_read_before_it_
     ],
     ids=["lists", "texts", "digits", "levels", "brackets", "no UTF-8", "a lone surrogate", "NUL", "infinity"],
 )
-async def test_a_signed_message_that_no_job_can_have_is_refused(
+async def test_a_signed_message_with_an_invalid_payload_is_refused(
     spring: Mainspring, client: Client, clock: VirtualClock, body: bytes, words: str
 ) -> None:
     @spring.task
@@ -309,7 +309,9 @@ async def test_a_signed_message_that_no_job_can_have_is_refused(
     assert await spring.jobs.list() == []
 
 
-async def test_a_job_of_a_trigger_has_its_name(spring: Mainspring, client: Client, clock: VirtualClock) -> None:
+async def test_a_job_of_a_trigger_has_the_trigger_as_enqueued_by(
+    spring: Mainspring, client: Client, clock: VirtualClock
+) -> None:
     await spring.triggers.create("paid", task="fail", secret=SECRET)
     async with client(None) as http:
         answer = await http.post("/hooks/paid", content=b"{}", headers=signed(b"{}", clock))

@@ -1,7 +1,7 @@
 """A hook for the fuzzer: selects which of its boundary values are tried on this store.
 
-Of all the wrong types it has for one place of a body, one is sent; what is wrong never gets to a store. Of what is
-right, each store gets every other one.
+Of all wrong types for one field of a body, only one is sent: invalid values never reach a store. Of the
+valid values, each store gets every second one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import schemathesis
 
 HALF = int(os.environ["FUZZED_HALF"])
-# It has four or five of them.
+# The fuzzer has four or five of them.
 TYPES = 4
 _tried: Counter[tuple[str, str]] = Counter()
 _turns: dict[tuple[str, str], int] = {}
@@ -29,7 +29,7 @@ def filter_case(context: Any, case: Any) -> bool:
     if scenario != "incorrect_type" or told.parameter_location != "body":
         return True
     place = (case.operation.label, told.location)
-    # Another one at the next place, so that each is sent somewhere: all bodies have the same reader.
+    # Another one for the next field, so that each is sent for some field: all bodies have the same decoder.
     return _nth(place) == _turns.setdefault(place, len(_turns) % TYPES)
 
 

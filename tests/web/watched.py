@@ -1,7 +1,7 @@
 """A server whose event loop is monitored, on a store with large records: `python watched.py STORE-URL`.
 
-It prints its address, a key for each role, and names of large records. GET /held says for how long, since the last such
-question, the loop was held at most, in seconds, and begins anew.
+It prints its address, a key for each role, and names of large records. GET /held returns for how long, since the
+last such request, the event loop was blocked at most, in seconds, and resets that.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from mainspring.records.job import NewJob
 from mainspring.records.outcome import MAX_MESSAGE_CHARACTERS, MAX_STACK_CHARACTERS
 from mainspring.records.run import Failure
 
-# Seconds between two looks.
+# Seconds between two checks.
 BEAT = 0.002
 LARGE = 1 << 20
 # Empty lists in 8 MiB.
 LISTS = 2_700_000
-# Worse than any text that is no attack: each begins a secret everywhere.
+# The worst case for masking: a secret may begin at every character.
 TEXT = ("eyJ-" * LARGE)[: LARGE - 100]
 
 
 class Watch:
-    """Looks all the time how long the loop did not turn.
+    """Measures continuously for how long the event loop was blocked.
 
-    Counted is only processor time of this process meanwhile, in whatever thread: one that holds the interpreter's lock
-    holds the loop as well, and what other processes of the machine take is not this server's.
+    Only processor time of this process counts, in any thread: a thread that holds the interpreter lock
+    blocks the event loop as well, and the load of other processes does not count.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ def made(url: str) -> Mainspring:
 
 
 async def fill(app: Mainspring) -> dict[str, str]:
-    """Large records, some of which only an earlier release would have taken; and one name of each kind."""
+    """Stores large records, some of them accepted only by earlier releases; returns a name of each kind."""
     await publish(app)
     store, now = await app.opened(), app.clock.now()
     huge = {"text": ["x" * (LARGE - 100)] * 8, "rows": [{"a": n} for n in range(10_000)]}
