@@ -1,4 +1,4 @@
-"""An authority that vouches for servers and clients of the tests, by the openssl of this machine."""
+"""A certificate authority for servers and clients of the tests, made with the openssl of this machine."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ HOW = "apt-get install openssl, or put openssl into PATH"
 
 
 class Authority:
-    """Its files are in a folder that the caller throws away."""
+    """Its files are in a folder that the caller removes."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        # Python 3.13 and newer ask an authority's certificate what its key may sign.
+        # Python 3.13 and newer require the key usage in the certificate of an authority.
         extensions = ("basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign,cRLSign")
         self.ca, self._key = self._made("authority", *(word for one in extensions for word in ("-addext", one)))
 
     def certificate(self, name: str, host: str = "") -> tuple[str, str]:
-        """The files of a certificate and of its key; a server's holds for that host, such as IP:127.0.0.1."""
+        """Returns the files of a certificate and of its key; that of a server is for one host, such as IP:127.0.0.1."""
         ours = ("-CA", self.ca, "-CAkey", self._key, "-addext", "basicConstraints=CA:FALSE")
         return self._made(name, *ours, *(("-addext", f"subjectAltName={host}") if host else ()))
 

@@ -22,7 +22,7 @@ SETS = ("suspect", "held:", "parked:")
 
 
 class CommitUnderWay(AssertionError):
-    """A two-phase commit has not ended: its owner is at work, or was killed."""
+    """A two-phase commit has not ended: its owner is still working, or was killed."""
 
 
 async def audit(shards: Shards) -> None:

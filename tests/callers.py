@@ -1,4 +1,4 @@
-"""The callers of within=: one transaction each of every library, behind the same few names."""
+"""The callers of within=: a transaction of every library, behind one interface."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def site(alias: str, **database: Any) -> None:
 
 
 class Caller:
-    """Awaits. `within` is what it hands to us."""
+    """An async caller. `within` is what it passes to enqueue."""
 
     within: Any
 
@@ -44,7 +44,7 @@ class Caller:
         raise NotImplementedError
 
     async def begin(self) -> None:
-        """A transaction, if the library does not begin one by itself."""
+        """Begins a transaction, if the library does not begin one by itself."""
 
     async def run(self, sql: str) -> None:
         raise NotImplementedError
@@ -62,7 +62,7 @@ class Caller:
         await self.run("SAVEPOINT here")
 
     async def back(self) -> None:
-        """To the savepoint."""
+        """Rolls back to the savepoint."""
         await self.run("ROLLBACK TO SAVEPOINT here")
 
     async def enqueue(self, task: Task[Any, Any], *args: Any, **options: Any) -> str:
@@ -181,7 +181,7 @@ class AlchemyAsyncConnectionPsycopg(AlchemyAsyncConnection):
 
 
 class Plain(Caller):
-    """Does not await: all it does happens in one thread of its own."""
+    """A synchronous caller: everything it does runs in one thread of its own."""
 
     def __init__(self, port: int, database: str = "postgres") -> None:
         super().__init__(port, database)
@@ -299,7 +299,7 @@ class Django(Plain):
 
 
 class Awaiting(Plain):
-    """Has a connection that does not await, and awaits us."""
+    """Has a synchronous connection, and awaits enqueue."""
 
     async def enqueue(self, task: Task[Any, Any], *args: Any, **options: Any) -> str:
         return await Caller.enqueue(self, task, *args, **options)

@@ -15,14 +15,14 @@ import redis
 from servers import CHOSEN_REDIS, FIRST_WORD, Redis
 
 SLOTS = 16384
-# The port by which nodes speak to each other is so much higher, in every release.
+# The offset of the bus port from the port of a node, in every release.
 BUS = 10000
-# Below those that a machine gives to whoever does not ask for one: nobody else takes it in between.
+# Below the ephemeral ports of the machine, so that no other process takes one in between.
 PORTS = range(10240, 22000)
 
 
 def eventually(condition: Callable[[], Any], what: str, seconds: float = FIRST_WORD) -> Any:
-    """The condition's first true value; servers that do not answer yet are asked again."""
+    """Returns the condition's first true value; a server that does not answer yet is asked again."""
     end, said = time.monotonic() + seconds, ""
     while time.monotonic() < end:
         try:
@@ -45,7 +45,7 @@ def free_pair() -> int:
 
 
 def role(server: Redis) -> str:
-    """master or slave, or nothing if it is not there."""
+    """Returns master or slave; empty if the server is away."""
     try:
         said = server.run("ROLE")
     except (redis.RedisError, OSError):
@@ -54,13 +54,13 @@ def role(server: Redis) -> str:
 
 
 def follows(server: Redis, master: Redis) -> bool:
-    """Whether it is a copy of the master, has all that the master had, and hears of what follows; if it is none it is
-    told to be."""
+    """Whether it is a replica of the master and has all its data; if it is not a replica yet, it is
+    made one."""
     said = server.run("ROLE")
     if said[0] != b"slave" or said[2] != master.port:
         server.run("REPLICAOF", "127.0.0.1", master.port)
         return False
-    # It is told of nothing new before it has thanked for the rest, up to a second later.
+    # It receives new writes only after it has acknowledged the earlier ones, up to a second later.
     return in_sync(server) and bool(master.run("SET", "following", "1") and master.run("WAIT", 1, 100))
 
 
@@ -70,14 +70,14 @@ def in_sync(server: Redis) -> bool:
 
 
 def cut_off(copy: Redis, master: Redis) -> None:
-    """The copy cannot follow its master any more: it says a password that is none."""
+    """Cuts the replica off from its master: it uses a wrong password."""
     copy.run("CONFIG", "SET", "masterauth", "wrong")
     master.run("CLIENT", "KILL", "TYPE", "replica")
     eventually(lambda: not in_sync(copy), "the copy is cut off")
 
 
 class RedisCluster:
-    """A cluster of so many masters, each with so many copies; slots are theirs in equal ranges."""
+    """A cluster of masters with replicas; the slots are divided into equal ranges."""
 
     def __init__(self, masters: int = 3, replicas: int = 0, chosen: str | None = CHOSEN_REDIS, **settings: Any) -> None:
         self._settings = {
@@ -112,27 +112,27 @@ class RedisCluster:
         return f"cluster_known_nodes:{len(self.nodes)}\r".encode() in said and b"slots_assigned:16384\r" in said
 
     def wait(self) -> None:
-        """Until every node that is there says that all is well."""
+        """Waits until every running node reports that the cluster is healthy."""
         for node in self.nodes:
             if node.process.poll() is None:
                 eventually(lambda node=node: b"cluster_state:ok" in node.run("CLUSTER", "INFO"), f"{node.port} is well")
 
     def part(self, master: Redis) -> Redis:
-        """Its copy, which from now on hears nothing of what the master is told."""
+        """Returns its replica, which receives no more writes of the master."""
         copy = next(node for node in self.nodes if role(node) == "slave" and node.run("ROLE")[2] == master.port)
         cut_off(copy, master)
         return copy
 
     @property
     def masters(self) -> list[Redis]:
-        """Those who have slots now."""
+        """The nodes that have slots now."""
         return [node for node in self.nodes if role(node) == "master"]
 
     def url(self, prefix: str = "mainspring") -> str:
         return f"redis+cluster://{addresses(self.nodes)}/?prefix={prefix}"
 
     def fresh(self, prefix: str = "fresh") -> str:
-        """The URL of an empty store; those whose prefix does not begin with this one are left alone."""
+        """The URL of an empty store; stores whose prefix does not begin with this one are left alone."""
         for node in self.masters:
             for key in node.run("KEYS", f"{{{prefix}*"):  # they are of several slots
                 node.run("UNLINK", key)
@@ -144,26 +144,26 @@ class RedisCluster:
 
 
 class Sentinel(Redis):
-    """One of those who watch over a master, and say who that is."""
+    """A sentinel: it watches a master, and names the present one."""
 
     def __init__(self, chosen: str | None, port: int, lines: list[str]) -> None:
         self._lines = lines
         super().__init__(chosen, port=port)
 
     def _command(self, settings: dict[str, str]) -> list[str]:
-        said = self._folder / "sentinel.conf"  # it writes there what it learns
+        said = self._folder / "sentinel.conf"  # it stores its state there
         if not said.exists():
             told = [f"port {self.port}", "bind 127.0.0.1", f"dir {self._folder}", *self._lines]
             said.write_text("\n".join(told) + "\n")
         return [self._program, str(said), "--sentinel"]
 
     def named(self) -> int:
-        """The port of the one that it takes for the master."""
+        """The port of the server that it considers the master."""
         return int(self.run("SENTINEL", "GET-MASTER-ADDR-BY-NAME", RedisWithSentinel.NAME)[1])
 
 
 class RedisWithSentinel:
-    """A master, its copy, and three sentinels who agree within some seconds that it is gone."""
+    """A master, its replica, and three sentinels, which agree within seconds that the master is gone."""
 
     NAME = "main"
 
@@ -180,7 +180,7 @@ class RedisWithSentinel:
             raise
 
     def _watch(self, chosen: str | None) -> None:
-        """They are told of each other: finding each other takes them seconds."""
+        """Introduces the sentinels to each other: to discover each other takes seconds."""
         (master, copy), ports = self.servers, [free_pair() for _ in range(3)]
         ids = {port: secrets.token_hex(20) for port in ports}
         for me in ports:
@@ -199,7 +199,7 @@ class RedisWithSentinel:
         return all(answer.startswith(b"OK 3") for answer in said) and self.master() is not None
 
     def master(self) -> Redis | None:
-        """The one that all sentinels name and that says so itself; None while they do not agree."""
+        """The master that all sentinels name and that confirms it; None while they do not agree."""
         named = {sentinel.named() for sentinel in self.sentinels}
         found = [server for server in self.servers if named == {server.port} and role(server) == "master"]
         return found[0] if found else None
@@ -209,21 +209,21 @@ class RedisWithSentinel:
         return next(server for server in self.servers if server is not self.master())
 
     def settle(self) -> None:
-        """The copy has all that the master was told."""
+        """Waits until the replica has all writes of the master."""
         eventually(self._settled, "the copy has everything")
 
     def _settled(self) -> bool:
-        """Asked of whoever is the master by then: on a busy machine sentinels may choose anew by themselves."""
+        """Asks the present master: on a busy machine sentinels may elect another by themselves."""
         master = self.master()
         return master is not None and bool(master.run("SET", "{settled}", 1) and master.run("WAIT", 1, 1000))
 
     def part(self) -> None:
-        """From now on the copy hears nothing of what the master is told; it is the one to be the next master."""
+        """From now on the replica receives no writes of the master; it will be the next master."""
         cut_off(self.copy(), eventually(self.master, "the sentinels agree"))
 
     def fail_over(self, *, crash: bool = False, demote: bool = True) -> Redis:
-        """The new master, once all sentinels name it. A master that did not crash becomes its copy, or stays as it is
-        until sentinels see to that."""
+        """Returns the new master, once all sentinels name it. A master that did not crash becomes its replica, or stays
+        as it is until sentinels change that."""
         old = eventually(self.master, "the sentinels agree")
         if crash:
             old.crash()
@@ -241,14 +241,14 @@ class RedisWithSentinel:
         return new
 
     def _asked(self, old: Redis) -> bool:
-        """They refuse while the last one is not over, or the copy is not known to be in order yet; and give up when it
-        takes them longer than a second."""
+        """Sentinels refuse during an earlier failover, or while the replica is not known to be healthy; they give up
+        after a second."""
         if self.sentinels[0].named() == old.port:
             self.sentinels[0].run("SENTINEL", "FAILOVER", self.NAME)
         return self.sentinels[0].named() != old.port
 
     def rejoin(self, server: Redis) -> None:
-        """It becomes a copy of the master, as sentinels see to by themselves after eight seconds."""
+        """Makes it a replica of the master, as sentinels do by themselves after eight seconds."""
         if server.process.poll() is not None:
             server.start()
         server.run("CONFIG", "SET", "masterauth", "")
@@ -257,7 +257,7 @@ class RedisWithSentinel:
             server.run("CLIENT", "KILL", "TYPE", kind)
 
     def _joined(self, server: Redis) -> bool:
-        """Sentinels may have thought of another one meanwhile, or of this one."""
+        """Sentinels may have elected another master meanwhile, or this one."""
         master = self.master()
         return master is not None and (master is server or follows(server, master))
 

@@ -14,7 +14,7 @@ from mainspring.cli.event_loop import tune_garbage_collector
 from mainspring.stores import open_store
 from servers import PgBouncer, Postgres, Redis
 
-# Whoever looks for new examples sets it: MAINSPRING_TEST_EXAMPLES=new scripts/test -k twin
+# To search for new examples: MAINSPRING_TEST_EXAMPLES=new scripts/test -k twin
 settings.register_profile("same", derandomize=True, deadline=None, database=None)
 settings.register_profile("new", deadline=None)
 settings.load_profile(os.environ.get("MAINSPRING_TEST_EXAMPLES", "same"))
@@ -29,13 +29,13 @@ pytest_plugins = ["mainspring.testing.plugin"]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Thousands of tests stay in memory to the end: no collection need look at them again."""
+    """Thousands of tests stay in memory to the end: no garbage collection needs to examine them again."""
     tune_garbage_collector()
 
 
 @pytest.fixture(scope="session")
 def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A SQLite file with its tables and nothing in them: making them takes forty times as long as a copy does."""
+    """A SQLite file with empty tables: to create them takes forty times as long as to copy the file."""
     path = tmp_path_factory.mktemp("empty") / "jobs.db"
 
     async def make() -> None:
@@ -86,7 +86,7 @@ def redis_cluster() -> Iterator[RedisCluster]:
 
 @pytest.fixture(scope="session")
 def redis_sentinel() -> Iterator[RedisWithSentinel]:
-    """A master, its copy and three sentinels; who is the master is another one after a fail-over."""
+    """A master, its replica and three sentinels; the master changes with a failover."""
     sentinel = RedisWithSentinel()
     try:
         yield sentinel

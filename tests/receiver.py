@@ -1,4 +1,4 @@
-"""A server that takes webhooks, and answers as it is told."""
+"""A server that receives webhooks, and answers as the test decides."""
 
 from __future__ import annotations
 

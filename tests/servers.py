@@ -31,7 +31,7 @@ HOW = "apt-get install postgresql (scripts/test does so where it may), or put in
 HOW_POOLED = "apt-get install pgbouncer (scripts/test does so where it may), or put pgbouncer into PATH"
 HOW_PROMETHEUS = "scripts/prometheus gets it, or put prometheus and promtool into PATH"
 HOW_REDIS = "scripts/redis gets one, or put redis-server or valkey-server into PATH"
-# What is written is thrown away: nothing has to reach the disk.
+# The data is temporary: nothing has to reach the disk.
 SETTINGS = ("fsync=off", "full_page_writes=off", "listen_addresses=127.0.0.1", "unix_socket_directories=",
             "max_connections=100", "shared_buffers=64MB", "autovacuum_naptime=5s")  # fmt: skip
 FIRST_WORD = 30.0
@@ -39,7 +39,7 @@ FIRST_WORD = 30.0
 
 RELEASES = ("15", "16", "17", "18")
 CACHE = Path(__file__).parent.parent / ".cache" / "postgres"
-# The one that the tests run on if they do not choose for themselves; None: the newest that is installed.
+# The default release of the tests; None: the newest that is installed.
 CHOSEN = os.environ.get("MAINSPRING_TEST_POSTGRES")
 REDIS_CACHE = CACHE.with_name("redis")
 # A program, or a folder of .cache/redis such as valkey-9; None: the one in PATH, or the newest in that cache.
@@ -76,7 +76,7 @@ def redis_program(chosen: str | None = CHOSEN_REDIS) -> str:
 
 
 def owner() -> str | None:
-    """Whose the server is: root may not run one."""
+    """The user of the server process: root may not run one."""
     if os.geteuid() != 0:
         return None
     names = {entry.pw_name for entry in pwd.getpwall()}
@@ -173,7 +173,7 @@ class Postgres:
                 self.process.wait(20)
 
     def crash(self) -> None:
-        """An immediate shutdown: nothing is brought to an end, and the next start recovers."""
+        """An immediate shutdown: nothing is finished, and the next start recovers."""
         self._wait(self._hang_up())
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGQUIT)
@@ -204,7 +204,7 @@ class Postgres:
         return asyncio.run_coroutine_threadsafe(call, self._loop).result(30)
 
     def run(self, sql: str) -> list[Any]:
-        if self._connection.is_closed():  # the server was started anew
+        if self._connection.is_closed():  # the server was restarted
             self._connection = self._wait(asyncpg.connect(self.dsn))
         return self._wait(self._connection.fetch(sql))
 
@@ -281,7 +281,7 @@ class PgBouncer:
 
 
 class Redis:
-    """A Redis or Valkey server in a temporary folder; it keeps nothing on disk if it is not told to."""
+    """A Redis or Valkey server in a temporary folder; it does not persist by default."""
 
     def __init__(
         self, chosen: str | None = CHOSEN_REDIS, *, port: int | None = None, appendonly: bool = False, **settings: str
@@ -295,7 +295,7 @@ class Redis:
         self.start()
 
     def start(self, **settings: str) -> None:
-        """Serves when it returns, what it had kept included; `settings` are for this start only."""
+        """Returns when it serves, with its persisted data; `settings` are for this start only."""
         self._hands.submit(self._spawn, self._settings | settings).result(FIRST_WORD)
         self._until_ready()
 
@@ -318,7 +318,7 @@ class Redis:
         while self.process.poll() is None and time.monotonic() < end:
             try:
                 self.run("PING")
-            except redis.ConnectionError:  # not there yet, or it reads what it had kept
+            except redis.ConnectionError:  # not started yet, or it loads its persisted data
                 time.sleep(0.01)
             else:
                 return
@@ -393,7 +393,7 @@ class Prometheus:
             return json.load(answer)["data"]
 
     def until(self, holds: Callable[[], Any]) -> Any:
-        """What it says as soon as that is something; it scrapes when it likes to."""
+        """Returns its answer once that is not empty; the times of its scrapes are its own."""
         end = time.monotonic() + FIRST_WORD
         while True:
             with suppress(OSError):

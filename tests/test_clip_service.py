@@ -49,7 +49,7 @@ def test_each_alert_of_the_clip_service_fires_when_it_should() -> None:
     assert [rule for rule in rules if f'alertname="{rule}"' not in tried] == []
 
 
-def test_page_of_the_clip_service_names_every_job_and_leads_somewhere() -> None:
+def test_readme_of_the_clip_service_names_every_task_and_has_no_broken_link() -> None:
     page = (SERVICE / "README.md").read_text()
     assert {name for name in TASKS if f"| `{name}` |" not in page} == set()
     assert [link for link in re.findall(r"\]\(([^)\s#]+)\)", page) if not (SERVICE / link).exists()] == []

@@ -35,7 +35,7 @@ PATIENCE = 120.0
 LOOK_SECONDS = 0.1
 HERE = Path(__file__).resolve().parent
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
-# Commands that only look: asked again until they say what the page says, since a worker may still be at it.
+# Read-only commands: repeated until their output matches the page, since a worker may still be running.
 _LOOK = "jobs list", "jobs show", "jobs logs", "queues list", "dead list", "why", "workers list", "top", "stats"
 LOOKING = tuple(f"mainspring {command}" for command in _LOOK)
 
@@ -204,7 +204,7 @@ def player(tmp_path: Path) -> Iterator[Player]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
-def test_page_does_what_it_says(page: Path, player: Player) -> None:
+def test_commands_and_code_of_a_page_run_as_shown(page: Path, player: Player) -> None:
     player.play(page)
 
 
@@ -220,14 +220,14 @@ def test_page_does_what_it_says(page: Path, player: Player) -> None:
         "```console\n# in another terminal\n$ false\nready\n```",
     ],
 )
-def test_a_page_that_is_wrong_is_caught(page: str, player: Player, tmp_path: Path) -> None:
+def test_a_page_with_wrong_output_or_failing_code_fails_its_check(page: str, player: Player, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.md"
     wrong.write_text(f"# Wrong\n\n{page}\n")
     with pytest.raises(AssertionError):
         player.play(wrong)
 
 
-def test_ids_on_a_page_stand_for_real_ones() -> None:
+def test_an_id_on_a_page_stands_for_one_real_id() -> None:
     page, real, other = (f"0190000{n}-0000-7000-8000-000000000000" for n in (1, 2, 3))
     ids: dict[str, str] = {}
     assert fits([f"{page} … 2s ago"], f"{real} and more  59m ago\n", ids)

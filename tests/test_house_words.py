@@ -210,13 +210,13 @@ def test_a_banned_word_is_found(tmp_path: Path) -> None:
 # layout
 
 
-def test_the_formatter_lays_out_the_code() -> None:
+def test_fmt_skip_comments_are_limited() -> None:
     """`# fmt: skip` is for tables."""
     count = sum(path.read_text(encoding="utf-8").count("# fmt: skip") for path in MODULES)
     check_count("fmt_skips", count, MAX_FMT_SKIPS)
 
 
-def test_the_top_folder_fits_on_a_screen() -> None:
+def test_the_number_of_modules_in_the_top_folder_is_limited() -> None:
     assert len([path for path in MODULES if path.parent == SOURCE]) <= MAX_TOP_MODULES
 
 

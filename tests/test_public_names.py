@@ -49,7 +49,7 @@ def listed(name: str) -> list[str]:
 
 
 def check(name: str, found: Iterable[str]) -> None:
-    """The names are those of the list."""
+    """Checks that the names equal those of the list."""
     lines = sorted(set(found))
     assert len(lines) > 5, "the names are not found any more"
     if WRITE:
@@ -125,7 +125,7 @@ def test_every_import_path_that_was_ever_documented_works() -> None:
     assert broken == [], "these import paths are documented, and do not work: keep an alias for each"
 
 
-def test_the_documentation_is_really_searched() -> None:
+def test_import_paths_in_the_documentation_are_found() -> None:
     found = set(documented())
     assert {"mainspring:Mainspring", "mainspring.events:JobEnded", "mainspring.testing:VirtualClock"} <= found
 
@@ -170,7 +170,7 @@ OPTIONS: dict[str, type] = {
 }  # fmt: skip
 
 
-def test_options_of_calls() -> None:
+def test_options_of_calls_are_pinned() -> None:
     check("options", options())
 
 
@@ -192,7 +192,7 @@ def _parameters(value: Any) -> str:
     return f"({', '.join(words)})"
 
 
-def test_attributes_of_public_classes() -> None:
+def test_attributes_of_public_classes_are_pinned() -> None:
     check("attributes", attributes())
 
 
@@ -215,7 +215,7 @@ def commands(command: click.Command, path: str = "mainspring") -> Iterator[str]:
             yield from commands(sub, f"{path} {name}")
 
 
-def test_commands_and_options() -> None:
+def test_commands_and_options_are_pinned() -> None:
     assert set(COMMANDS) <= {line.split()[1] for line in commands(main) if line.count(" ") == 1}
     check("commands", commands(main))
 
@@ -244,7 +244,7 @@ def _fields(name: str, schema: dict[str, Any]) -> Iterator[str]:
         yield from _fields(name, part)
 
 
-def test_routes_and_fields_of_the_api() -> None:
+def test_routes_and_fields_of_the_api_are_pinned() -> None:
     check("api", api())
 
 
@@ -261,11 +261,11 @@ def event_names() -> Iterator[str]:
             yield from (f"{name}.{field.name}" for field in msgspec.structs.fields(cls))
 
 
-def test_events() -> None:
+def test_event_names_are_pinned() -> None:
     check("events", event_names())
 
 
-def test_errors() -> None:
+def test_error_names_are_pinned() -> None:
     names = [name for name, one in vars(errors).items() if inspect.isclass(one) and issubclass(one, BaseException)]
     check("errors", names)
 
@@ -288,7 +288,7 @@ def settings() -> Iterator[str]:
     yield from (f"logger {name}" for name in re.findall(r'getLogger\("([\w.]+)"\)', source))
 
 
-def test_settings_and_entry_points() -> None:
+def test_settings_and_entry_points_are_pinned() -> None:
     check("settings", settings())
 
 
@@ -307,7 +307,7 @@ def metrics() -> Iterator[str]:
         yield from (f"{name} {label}" for label in kind.labels)
 
 
-def test_metrics() -> None:
+def test_metric_names_are_pinned() -> None:
     check("metrics", metrics())
 
 
@@ -318,7 +318,7 @@ def tracing() -> Iterator[str]:
         yield from re.findall(r'"(traceparent|tracestate)"', path.read_text(encoding="utf-8"))
 
 
-def test_attributes_of_spans() -> None:
+def test_attributes_of_spans_are_pinned() -> None:
     check("tracing", tracing())
 
 

@@ -1,4 +1,4 @@
-"""Which Python the scripts choose, by programs that answer as interpreters do."""
+"""Which Python the scripts choose, tested with programs that answer like interpreters."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-# Answers what scripts/python asks; makes environments that answer alike; has pip install nothing.
+# Answers the questions of scripts/python; makes environments that answer alike; its pip installs nothing.
 FAKE = """#!/bin/bash
 release={release} home={home}
 case "$*" in
@@ -101,14 +101,14 @@ def test_a_real_interpreter_is_found_by_its_path() -> None:
     assert done.stdout.strip() == os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 
 
-def test_python_names_the_interpreter(machine: Machine) -> None:
+def test_the_python_variable_names_the_interpreter(machine: Machine) -> None:
     machine.has("python3", "3.11.2")
     assert machine.chosen(PYTHON="python3.13") == f"PYTHON=python3.13 is no Python that runs: {WAY_OUT}"
     path = machine.has("python3.13", "3.13.0")
     assert machine.chosen(PYTHON="python3.13") == machine.chosen(PYTHON=path) == path
 
 
-def test_an_empty_python_is_refused(machine: Machine) -> None:
+def test_an_empty_python_variable_is_refused(machine: Machine) -> None:
     machine.has("python3", "3.11.2")
     assert machine.chosen(PYTHON="") == f"PYTHON is empty: {WAY_OUT}"
 
@@ -120,14 +120,14 @@ def test_an_interpreter_that_is_too_old_is_refused(machine: Machine, release: st
     assert machine.chosen(PYTHON="python-old") == f"PYTHON=python-old is Python {release}: {WAY_OUT}"
 
 
-def test_a_pyenv_shim_that_fails_gives_way_to_what_pyenv_has(machine: Machine) -> None:
+def test_a_pyenv_shim_that_fails_is_replaced_by_the_newest_pyenv_version(machine: Machine) -> None:
     machine.has_shim("python3.13")
     machine.has("python3.13", "3.13.0", machine.home / ".pyenv" / "versions" / "3.13.0" / "bin")
     newer = machine.has("python3.13", "3.13.10", machine.home / ".pyenv" / "versions" / "3.13.10" / "bin")
     assert machine.chosen(PYTHON="python3.13") == newer
 
 
-def test_without_python_the_first_good_interpreter_is_chosen(machine: Machine) -> None:
+def test_without_the_python_variable_the_first_suitable_interpreter_is_chosen(machine: Machine) -> None:
     assert machine.chosen().startswith("Mainspring needs Python 3.11 or newer; none was found.")
     machine.has("python3", "3.9.2")
     machine.has_shim("python3.14")
@@ -135,7 +135,7 @@ def test_without_python_the_first_good_interpreter_is_chosen(machine: Machine) -
     assert machine.chosen() == path
 
 
-def test_all_lists_each_patch_release_of_the_claimed_versions_once(machine: Machine) -> None:
+def test_scripts_python_all_lists_each_patch_release_of_the_claimed_versions_once(machine: Machine) -> None:
     versions = machine.home / ".pyenv" / "versions"
     machine.has("python3.12", "3.12.1")
     machine.has("python3.12", "3.12.1", versions / "3.12.1" / "bin")
@@ -148,17 +148,17 @@ def test_all_lists_each_patch_release_of_the_claimed_versions_once(machine: Mach
     ]
 
 
-def test_setup_says_when_it_takes_another_interpreter(machine: Machine) -> None:
+def test_setup_reports_a_change_of_the_interpreter(machine: Machine) -> None:
     first, second = machine.has("python3", "3.11.2"), machine.has("python3.13", "3.13.0")
     assert machine.set_up() == "setting up .venv (run) with Python 3.11.2"
     assert machine.set_up(PYTHON="python3") == ""
     assert machine.set_up(PYTHON="python3.13") == f"setting up .venv (run) with Python 3.13.0, in place of {first}"
     assert machine.run(".venv/bin/python", "--version").stdout == "Python 3.13.0\n"
-    assert machine.set_up() == ""  # without PYTHON the one that is there is kept
+    assert machine.set_up() == ""  # without PYTHON the present interpreter is kept
     assert machine.set_up(PYTHON=second) == ""
 
 
-def test_setup_keeps_an_environment_if_python_is_no_good(machine: Machine) -> None:
+def test_setup_keeps_an_environment_if_the_python_variable_is_invalid(machine: Machine) -> None:
     machine.has("python3", "3.11.2")
     machine.set_up()
     for bad in ("", "python3.10", "nothing"):
@@ -166,7 +166,7 @@ def test_setup_keeps_an_environment_if_python_is_no_good(machine: Machine) -> No
     assert machine.set_up() == ""
 
 
-def test_setup_makes_an_environment_again_whose_interpreter_is_gone(machine: Machine) -> None:
+def test_setup_recreates_an_environment_whose_interpreter_is_gone(machine: Machine) -> None:
     machine.has("python3", "3.11.2")
     machine.set_up()
     (machine.folder / ".venv" / "bin" / "python").unlink()
@@ -175,7 +175,7 @@ def test_setup_makes_an_environment_again_whose_interpreter_is_gone(machine: Mac
     assert machine.set_up() == ""
 
 
-def test_a_version_without_an_interpreter_is_said_to_be_left_out(machine: Machine) -> None:
+def test_scripts_test_pythons_reports_a_version_without_an_interpreter(machine: Machine) -> None:
     machine.has("python3", "3.11.7")
     failing = machine.has("python3.13", "3.13.0")
     machine.set_up()

@@ -42,7 +42,7 @@ CHECKERS: dict[str, tuple[Path, list[str], Callable[[str], Found]]] = {
 
 @pytest.fixture(scope="module")
 def said() -> dict[str, Found]:
-    """What each checker says, both run side by side."""
+    """The reports of both checkers, which run in parallel."""
     running = {
         name: subprocess.Popen(
             [command, *options, *sorted(SAMPLES.glob("*.py"))],
@@ -62,12 +62,12 @@ def said() -> dict[str, Found]:
 
 
 @pytest.mark.parametrize("checker", CHECKERS)
-def test_what_a_user_may_write_passes(said: dict[str, Found], checker: str) -> None:
+def test_valid_user_code_passes_the_type_checkers(said: dict[str, Found], checker: str) -> None:
     assert said[checker].get("right.py", {}) == {}
 
 
 @pytest.mark.parametrize("checker", CHECKERS)
-def test_each_wrong_line_is_reported_and_no_other(said: dict[str, Found], checker: str) -> None:
+def test_the_type_checkers_report_each_wrong_line_and_no_other(said: dict[str, Found], checker: str) -> None:
     lines = SAMPLES.joinpath("wrong.py").read_text().splitlines()
     wrong = {number for number, line in enumerate(lines, 1) if line.endswith("# wrong")}
     reported = said[checker]["wrong.py"]

@@ -1,4 +1,4 @@
-"""The auditor: what workers did and clients were promised, compared with what the store says."""
+"""The auditor: compares what workers did and what clients were promised with the contents of the store."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from ground import Ground  # a worker's process has no servers at hand
 
 T = TypeVar("T")
-# Between two looks whether a condition holds: the least, and the most.
+# Seconds between two checks of a condition: the minimum and the maximum.
 LOOK_SECONDS, MAX_LOOK_SECONDS = 0.01, 0.1
 
 
 def until(condition: Callable[[], T], timeout: float = 15.0) -> T:
-    """The condition's first true value; fails when it takes longer than `timeout` seconds."""
+    """Returns the condition's first true value; fails after `timeout` seconds."""
     end = time.monotonic() + timeout
     while True:
         asked = time.monotonic()
@@ -38,7 +38,7 @@ def until(condition: Callable[[], T], timeout: float = 15.0) -> T:
             return value
         answered = time.monotonic()
         assert answered < end, f"not within {timeout:g} s: {condition.__qualname__}"
-        # One that asks a store takes its time from the processes that it waits for: it is asked less often.
+        # A condition that reads the store takes CPU time from the processes it waits for: it is checked less often.
         time.sleep(min(max(LOOK_SECONDS, 3 * (answered - asked)), MAX_LOOK_SECONDS))
 
 
@@ -74,7 +74,7 @@ def read_log(path: Path) -> list[Line]:
 
 
 class Audit:
-    """The books of one store: `jobs` and `runs` by job id, `ticks` by schedule, `lines` of all its workers."""
+    """The contents of one store: `jobs` and `runs` by job id, `ticks` by schedule, `lines` of all its workers."""
 
     def __init__(self, ground: Ground, logs: Iterable[Path]) -> None:
         self.lines = [line for log in logs for line in read_log(log)]
@@ -107,7 +107,7 @@ class Audit:
         return [run.ending.value for run in self.runs[id]]
 
     def check(self, acknowledged: Iterable[str], *, attempts: int = 3, final: bool = True) -> None:
-        """Nothing acknowledged is lost, and each job was settled once, whatever happened meanwhile."""
+        """No acknowledged job is lost, and each job has one accepted outcome."""
         assert self.complaints == []
         promised = set(acknowledged)
         assert not promised - self.jobs.keys(), "I1: acknowledged, and not in the store"
@@ -123,7 +123,7 @@ class Audit:
         self._check_counts()
 
     def check_keys(self) -> None:
-        """A key for ever has the one job it was promised to; of others, one job ends before the next starts."""
+        """An idempotency key has one job; of the jobs with a unique key, one ends before the next starts."""
         for line in self.lines:
             if line.event == "acknowledged" and line.lease != "-" and line.id in self.jobs:
                 job = self.jobs[line.id]
@@ -139,7 +139,7 @@ class Audit:
             assert all(left[1] <= right[0] for left, right in pairwise(times)), f"I7: {key} had two unfinished jobs"
 
     def _span(self, job: Job) -> tuple[float, float]:
-        """From its first start to the end of the run that counts."""
+        """The time from its first start to the end of the run that counts."""
         last = self.runs[job.id][-1].lease
         lines = [line for line in self.lines if line.id == job.id]
         begun = min(line.at for line in lines if line.event == "start")
@@ -152,7 +152,7 @@ class Audit:
         assert endings == self.tallied, "I10: the statistics are not those of the runs"
 
     def check_ticks(self, name: str, ideal: Sequence[datetime]) -> None:
-        """Every tick of the schedule has one job, or a record that says why it has none."""
+        """Every tick of the schedule has one job, or a record with the reason why it has none."""
         jobs = {job.id: job.scheduled_at for job in self.jobs.values() if job.schedule == name}
         fired = {tick.job_id: tick.at for tick in self.ticks[name] if tick.what == "fired"}
         assert jobs == fired, f"I6: the jobs of {name} are not those on record"

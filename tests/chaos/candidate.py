@@ -35,7 +35,7 @@ def read_notes(path: Path) -> list[Note]:
 
 
 class Counter:
-    """A number somewhere else, which takes nothing from a term before the newest it has seen: the fence."""
+    """A number outside the store, which refuses writes of a term older than the newest it has seen: the fence."""
 
     def __init__(self, path: str) -> None:
         self._db = sqlite3.connect(path, timeout=10, isolation_level=None)

@@ -14,7 +14,7 @@ from ground import Database, File, Ground, Keys  # noqa: E402
 
 @pytest.fixture(params=["file", "server"])
 def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Ground:
-    """Each test is played on every one of them, unless it says where."""
+    """Each test runs on every store, unless it names some."""
     match request.param:
         case "file":
             return File(tmp_path)
@@ -39,7 +39,7 @@ def crew(tmp_path: Path, ground: Ground) -> Iterator[Crew]:
 
 @pytest.fixture
 def clockwork(tmp_path: Path, ground: Ground) -> Iterator[Crew]:
-    """A crew whose workers tell what they fire, on clocks that can be wrong."""
+    """A crew whose workers log what they fire, on clocks that can be wrong."""
     crew = Crew(tmp_path, ground, ticking)
     try:
         yield crew

@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 
 
 class Member:
-    """One worker process, its log and what it said."""
+    """One worker process, its log and its output."""
 
     def __init__(
         self, crew: Crew, name: str, program: ModuleType, environ: dict[str, str], settings: dict[str, Any]
@@ -40,7 +40,7 @@ class Member:
         return self.process.poll() is not None
 
     def died(self, timeout: float = 15.0) -> float:
-        """Waits for its end; when that was."""
+        """Waits for its end; returns the time of it."""
         self.process.wait(timeout)
         return time.monotonic()
 
@@ -56,7 +56,7 @@ class Member:
     def end(self) -> None:
         """A graceful stop, which must succeed."""
         self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(60) == 0, self.said()  # what hangs is given up first
+        assert self.process.wait(60) == 0, self.said()  # runs that hang are given up first
 
 
 def _pending(pid: int, number: signal.Signals) -> bool:
@@ -81,14 +81,14 @@ class Crew:
         self.acknowledged: list[str] = []
 
     def start(self, name: str, *, failpoints: str = "", program: ModuleType | None = None, **settings: Any) -> Member:
-        """A worker process under way, or that of another program; the same name again goes on in the same log."""
+        """Starts a worker process, or that of another program; a second one of the same name continues the same log."""
         environ = {"MAINSPRING_FAILPOINTS": failpoints, "MAINSPRING_FAILPOINT_LOG": str(self.folder / "failpoints")}
         member = Member(self, name, program or self.program, environ, settings)
         self.members.append(member)
         return member
 
     def up(self, name: str, **settings: Any) -> Member:
-        """A worker that takes jobs already."""
+        """Starts a worker, and waits until it claims jobs."""
         member = self.start(name, **settings)
         pid = member.process.pid
         until(lambda: member.dead() or any(live.info.pid == pid for live in self.client.sync.workers.list()))
@@ -98,7 +98,7 @@ class Crew:
         return self.client.tasks[task].job(*args)
 
     def enqueue(self, task: str, *args: Any, times: int = 1) -> list[str]:
-        """Their ids, once they are safe."""
+        """Returns their ids, once they are stored."""
         handles = self.client.sync.enqueue_many([self.job(task, *args) for _ in range(times)])
         self.acknowledged += (ids := [handle.id for handle in handles])
         return ids
@@ -115,16 +115,16 @@ class Crew:
         until(self.all_final, timeout)
 
     def reached(self) -> list[str]:
-        """The failpoints that killed somebody."""
+        """The failpoints that were reached."""
         log = self.folder / "failpoints"
         return log.read_text().split() if log.exists() else []
 
     def freeze(self, member: Member) -> None:
-        """SIGSTOP, at a moment when it holds no lock and with it everybody else."""
+        """Sends SIGSTOP at a moment when the process holds no lock that blocks the others."""
         freeze(member.process, self.ground.free)
 
     def audit(self) -> Audit:
-        """The books, after every worker has ended."""
+        """Returns the audit, after every worker has ended."""
         self.close()
         return Audit(self.ground, {member.log for member in self.members})
 
@@ -136,7 +136,7 @@ class Crew:
 
 
 def freeze(process: ForkedProcess, free: Callable[[], bool]) -> None:
-    """SIGSTOP, at a moment when nobody holds what others would wait for."""
+    """Sends SIGSTOP at a moment when no process holds a lock that others wait for."""
 
     def stopped_in_between() -> bool:
         process.send_signal(signal.SIGSTOP)

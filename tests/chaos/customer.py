@@ -14,13 +14,13 @@ from victim import arguments, make
 from mainspring import Mainspring, NewJob
 from mainspring.errors import StoreUnavailable
 
-# How many ask at once; seconds between two jobs, and between two tries of one.
+# Concurrent requests; seconds between two jobs, and between two tries of one.
 HANDS, PAUSE, AGAIN = 4, 0.02, 0.05
 KEYS = 5
 
 
 def wished(app: Mainspring, name: str, n: int) -> NewJob:
-    """Told apart by its id, by a key for ever, or by one that is free again when its job has ended."""
+    """A job identified by its id, by an idempotency key, or by a unique key."""
     effect = app.tasks["effect"]
     kinds = (effect, effect.using(idempotency_key=f"{name}-{n}"), effect.using(unique_key=f"{name}-{n % KEYS}"))
     return kinds[n % 3].job()

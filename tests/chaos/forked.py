@@ -57,7 +57,7 @@ def _run(program: str, arguments: list[str], environ: dict[str, str], output: st
         os.dup2(file.fileno(), 2)
     os.environ.clear()
     os.environ.update(environ)
-    # Read when it was imported: none then.
+    # Read at import, when there were none.
     failpoint._armed = failpoint._parse(environ.get("MAINSPRING_FAILPOINTS", ""))
     sys.argv = [program, *arguments]
     import_module(program).main()

@@ -1,4 +1,4 @@
-"""Where the jobs of a chaos test are: a file, a schema or keys on a server; and what can be asked of it besides."""
+"""The store of a chaos test: a file, or a schema or keys on a server; and checks of it that need no store call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mainspring.stores.redis.shard import Shards
 from mainspring.stores.redis.url import RedisUrl
 from servers import Postgres, Redis
 
-# Within which a commit over several homes ends, also one whose writer was killed: others end it.
+# Seconds in which a commit over several shards ends, also if its writer was killed: others end it.
 COMMIT_SECONDS = 20.0
 
 
@@ -31,11 +31,11 @@ class File:
         self.url = f"sqlite:///{self.path}"
 
     def free(self) -> bool:
-        """Whether nobody holds what others would have to wait for."""
+        """Whether no process holds a lock that others wait for."""
         return writable(self.path)
 
     def complaints(self) -> list[str]:
-        """What is wrong with the store itself, whatever it says of jobs."""
+        """Errors of the store itself, apart from its jobs."""
         with sqlite3.connect(self.path) as db:
             said = [text for (text,) in db.execute("PRAGMA integrity_check")]
         db.close()
@@ -67,7 +67,7 @@ class Keys:
 
     @property
     def servers(self) -> list[Redis]:
-        """Those who are asked."""
+        """The servers that the store talks to."""
         match self._server:
             case RedisCluster():
                 return self._server.masters
@@ -77,11 +77,11 @@ class Keys:
                 return [self._server]
 
     def free(self) -> bool:
-        """A script runs to its end, whatever becomes of whoever asked for it."""
+        """A script runs to its end, even if its caller dies."""
         return True
 
     def complaints(self) -> list[str]:
-        """As it is at one moment at which no commit is under way: some may still write."""
+        """Reads it at a moment without a commit under way: some processes may still write."""
         end = time.monotonic() + COMMIT_SECONDS
         while True:
             for server in self.servers:
@@ -109,7 +109,7 @@ Ground = File | Database | Keys
 
 
 def writable(path: Path) -> bool:
-    """Whether nobody holds the write lock of this SQLite file."""
+    """Whether no process holds the write lock of this SQLite file."""
     db = sqlite3.connect(path, timeout=0, isolation_level=None)
     try:
         db.execute("BEGIN IMMEDIATE")
@@ -121,7 +121,7 @@ def writable(path: Path) -> bool:
     return True
 
 
-# A test is played on all, for as long as the suite's time allows; the rest of it with `pytest -m slow`.
+# A test runs on all stores as far as the time of the suite allows; the other cases run with `pytest -m slow`.
 everywhere = pytest.mark.parametrize("ground", ["file", "server", "keys"], indirect=True)
 on_a_file = pytest.mark.parametrize("ground", ["file"], indirect=True)
 on_a_server = pytest.mark.parametrize("ground", ["server"], indirect=True)

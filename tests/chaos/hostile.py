@@ -1,4 +1,4 @@
-"""Jobs whose ends are hard to judge, and their worker: python hostile.py URL LOG SETTINGS"""
+"""Jobs whose outcome is hard to decide, and their worker: python hostile.py URL LOG SETTINGS"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Mute(Exception):
 
 
 class Nobody(BaseException):
-    """No kind of exception that a program catches by accident."""
+    """An exception that no program catches by accident."""
 
 
 class _Unasked(type):
@@ -83,7 +83,7 @@ def unkept() -> Any:
     return Unkept()
 
 
-# Those that end dead after one run if nothing may be tried again.
+# Jobs that are dead after one run if they have no retries.
 POISONS = (mute, nobody, faceless, retried_at_no_time, snoozed_at_no_time)
 
 

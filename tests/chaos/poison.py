@@ -63,7 +63,7 @@ def swallow() -> None:
 
 
 def innocent_process(gate: str) -> str:
-    """Waits until nobody holds the gate's lock."""
+    """Waits until the lock of the gate is free."""
     with open(gate) as file:
         fcntl.flock(file, fcntl.LOCK_SH)
     return "done"

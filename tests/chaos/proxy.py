@@ -1,4 +1,4 @@
-"""A TCP proxy in a thread of its own, between a server and those who speak to it, that can be told to misbehave."""
+"""A TCP proxy in its own thread, between a server and its clients, with faults that a test can turn on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Mood = Literal["fair", "deaf", "dumb", "swallow", "torn"]
 is told. Swallow: an answer is not, and the connection is cut. Torn: it is cut in the middle of an answer."""
 
 CHUNK = 1 << 16
-# How PostgreSQL tells a client the number of the process that serves it.
+# The message in which PostgreSQL sends a client the number of the process that serves it.
 _KEY, _MASKED = re.compile(rb"K\0\0\0\x0c....", re.DOTALL), b"K\0\0\0\x0c\0\0\0\x01"
 
 
@@ -45,7 +45,7 @@ class Link:
                     self._client.write(data)
 
     async def _passable(self, *moods: Mood) -> None:
-        """What was stopped once does not go on, as if the other end had vanished."""
+        """A connection that was stopped does not continue, as if the other end had vanished."""
         if self._proxy.mood in moods:
             self.vanished = True
             await self._proxy.over.wait()
@@ -56,7 +56,7 @@ class Link:
 
 
 class Proxy:
-    """Fair until its mood is another one. It strikes one answer in a while, by `rate`; deaf or dumb it is to all."""
+    """Passes everything on until its mood changes. It breaks some answers, by `rate`; deaf or dumb, it stops all."""
 
     def __init__(self, port: int, *, seed: int = 20300101, rate: float = 0.02) -> None:
         self.mood: Mood = "fair"
@@ -89,7 +89,7 @@ class Proxy:
         halves = [asyncio.ensure_future(link.ask(reader)), asyncio.ensure_future(link.answer(answers))]
         try:
             await asyncio.wait(halves, return_when=asyncio.FIRST_COMPLETED)
-            if link.vanished:  # nobody is told that the other end is gone
+            if link.vanished:  # no side notices that the other end is gone
                 await self.over.wait()
         finally:
             for half in halves:
@@ -101,7 +101,7 @@ class Proxy:
     # for tests
 
     def strikes(self) -> Mood:
-        """What befalls the answer that comes now."""
+        """The fault for the next answer."""
         if self.mood not in ("swallow", "torn") or self.chance.random() >= self._rate:
             return "fair"
         self.struck += 1
@@ -109,7 +109,7 @@ class Proxy:
 
     @property
     def caught(self) -> bool:
-        """Whether something was stopped on its way."""
+        """Whether data was stopped on its way."""
         return any(link.vanished for link in list(self._links))
 
     def between(self, url: str, port: int) -> str:

@@ -1,4 +1,4 @@
-"""The file is locked, or the disk is full: everybody waits or is told, nothing is lost, all goes on."""
+"""The file is locked, or the disk is full: callers wait or get an error, no job is lost, and work continues."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ db.execute("COMMIT")
 """
 
 
-def test_everybody_waits_for_a_file_that_another_process_has_locked(crew: Crew) -> None:
+def test_workers_and_enqueuers_wait_for_a_locked_sqlite_file(crew: Crew) -> None:
     workers = [crew.up(f"worker{n}", concurrency=4) for n in range(2)]
     crew.enqueue("nap", 0.01, times=100)
     command = [sys.executable, "-c", HOLDER, str(crew.ground.path), str(2 * LEASE)]
@@ -43,7 +43,7 @@ def test_everybody_waits_for_a_file_that_another_process_has_locked(crew: Crew) 
     assert {job.state for job in audit.jobs.values()} == {"completed"}
 
 
-# Enqueues 8 KiB a job until it is told no; after a word, and without its limit, 50 more.
+# Enqueues 8 KiB a job until it is refused; after a line on stdin, and without its limit, 50 more.
 FILLER = """
 import asyncio, resource, sys
 sys.path.insert(0, sys.argv[2])
@@ -69,7 +69,7 @@ asyncio.run(main())
 
 @contextmanager
 def small_disk(crew: Crew) -> Iterator[Callable[[], object]]:
-    """A file system of 2 MB, and how to make more of it."""
+    """A file system of 2 MB, and a function that enlarges it."""
     folder = str(crew.ground.path.parent)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], check=True)
     try:
@@ -83,11 +83,11 @@ def _may_mount() -> bool:
     return os.geteuid() == 0 and subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode == 0
 
 
-# Whoever may not mount still has a limit on the size of a file, for the enqueuer alone.
+# A user who may not mount still has a limit on the size of a file, for the enqueuer only.
 @pytest.mark.parametrize(
     "limit", [1 << 20, -1] if _may_mount() else [1 << 20], ids=["file", "disk"][: 1 + _may_mount()]
 )
-def test_a_full_disk_is_told_and_all_goes_on_when_there_is_room(crew: Crew, limit: int) -> None:
+def test_a_full_disk_raises_an_error_and_work_continues_once_there_is_room(crew: Crew, limit: int) -> None:
     with nullcontext(lambda: None) if limit > 0 else small_disk(crew) as make_room:
         worker = crew.up("worker", concurrency=2)
         command = [sys.executable, "-c", FILLER, crew.url, str(HERE), str(limit)]
@@ -105,7 +105,7 @@ def test_a_full_disk_is_told_and_all_goes_on_when_there_is_room(crew: Crew, limi
 
 
 def _read_until_full(filler: subprocess.Popen[str]) -> tuple[list[str], str]:
-    """The ids it was given, and what it was told in the end."""
+    """Returns the ids of its jobs, and the error at the end."""
     assert filler.stdout is not None
     told: list[str] = []
     for line in filler.stdout:

@@ -1,4 +1,4 @@
-"""What was acknowledged is there, whatever becomes of the one who asked."""
+"""An acknowledged job is stored, whatever happens to its client."""
 
 import signal
 import subprocess
@@ -8,7 +8,7 @@ from crew import HERE, Crew
 from ground import each, on_a_file, slow_on_a_server
 from victim import make
 
-# The client tells each id after enqueue has returned, in one write. Alarms end whoever hangs.
+# The client prints each id after enqueue has returned, in one write. An alarm ends a process that hangs.
 PREAMBLE = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[2])
@@ -23,7 +23,7 @@ def tell(handle):
 
 
 def run(program: str, url: str, timeout: float = 30.0) -> subprocess.CompletedProcess[str]:
-    """The program, with the victim's app and tell() at hand, until it ends."""
+    """Runs the program to its end, with the app of victim.py and tell()."""
     command = [sys.executable, "-c", PREAMBLE + program, url, str(HERE)]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
 
@@ -39,7 +39,7 @@ def test_an_acknowledged_job_outlives_the_kill_of_its_enqueuer(crew: Crew, count
     crew.audit().check(ids, attempts=1)
 
 
-def test_an_enqueuer_killed_in_the_middle_of_its_stream_loses_nothing_acknowledged(crew: Crew) -> None:
+def test_an_enqueuer_killed_in_the_middle_of_its_stream_loses_no_acknowledged_job(crew: Crew) -> None:
     program = "while True: [tell(handle) for handle in app.sync.enqueue_many([quick.job() for _ in range(20)])]"
     command = [sys.executable, "-c", PREAMBLE + program, crew.url, str(HERE)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as enqueuer:
@@ -52,7 +52,7 @@ def test_an_enqueuer_killed_in_the_middle_of_its_stream_loses_nothing_acknowledg
     assert len(audit.jobs) % 20 == 0
 
 
-def test_a_job_of_a_forked_child_is_as_safe_as_its_parents(crew: Crew) -> None:
+def test_jobs_enqueued_by_a_forked_child_and_its_parent_all_run(crew: Crew) -> None:
     program = """
 tell(quick.sync.enqueue())
 if (child := os.fork()) == 0:
@@ -71,7 +71,7 @@ sys.exit(os.waitpid(child, 0)[1])
     crew.audit().check(ids, attempts=1)
 
 
-def test_a_forked_child_goes_on_safely_after_its_parent_has_closed(crew: Crew) -> None:
+def test_a_forked_child_can_enqueue_after_its_parent_has_closed_the_app(crew: Crew) -> None:
     program = """
 begun, begin = os.pipe()
 closed, close = os.pipe()
@@ -95,7 +95,7 @@ sys.exit(os.waitpid(child, 0)[1])
 
 
 @slow_on_a_server
-def test_children_forked_in_the_middle_of_writes_work(crew: Crew) -> None:
+def test_a_child_forked_during_writes_can_enqueue(crew: Crew) -> None:
     program = """
 import threading
 tell(quick.sync.enqueue())
@@ -122,7 +122,7 @@ sys.exit(failed)
 
 
 @on_a_file
-def test_a_second_app_on_the_file_costs_the_first_nothing(crew: Crew) -> None:
+def test_closing_a_second_app_on_one_sqlite_file_loses_no_job(crew: Crew) -> None:
     # Closing any handle on a file drops the locks this process has on it (POSIX): SQLite's as well.
     crew.enqueue("quick")
     second = make(crew.url)
@@ -138,6 +138,6 @@ def test_a_second_app_on_the_file_costs_the_first_nothing(crew: Crew) -> None:
 
 
 @on_a_file
-def test_only_this_user_may_read_the_file(crew: Crew) -> None:
+def test_sqlite_files_are_accessible_to_their_owner_only(crew: Crew) -> None:
     crew.enqueue("quick")
     assert {file.stat().st_mode & 0o77 for file in crew.ground.path.parent.iterdir()} == {0}

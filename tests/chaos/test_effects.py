@@ -75,7 +75,7 @@ def till(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Till]:
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_an_effect_happens_once_wherever_the_process_is_killed(till: Till, point: str) -> None:
+def test_a_transactional_effect_happens_once_wherever_the_worker_is_killed(till: Till, point: str) -> None:
     ids = till.enqueue(times=20)
     with till.worker(f"{point}=kill:3") as victim:
         assert victim.wait(20) == -signal.SIGKILL
@@ -85,7 +85,7 @@ def test_an_effect_happens_once_wherever_the_process_is_killed(till: Till, point
     assert till.effects() == sorted(ids)
 
 
-def test_what_was_committed_before_the_kill_is_not_run_again(till: Till) -> None:
+def test_a_job_committed_by_its_transaction_before_a_kill_does_not_run_again(till: Till) -> None:
     (id,) = till.enqueue()
     with till.worker("transaction.after_commit=kill:1") as victim:
         victim.wait(20)
@@ -97,10 +97,10 @@ def test_what_was_committed_before_the_kill_is_not_run_again(till: Till) -> None
 
 
 @pytest.mark.parametrize("till", ["postgres"], indirect=True)
-def test_a_process_that_was_stopped_in_its_block_applies_nothing_when_it_goes_on(till: Till) -> None:
+def test_a_worker_frozen_in_its_transaction_applies_no_effect_when_it_continues(till: Till) -> None:
     (id,) = till.enqueue(True)
     with till.worker() as zombie, till.worker():
-        until(lambda: till.completed([id]))  # the other one has found it silent, and run its job again
+        until(lambda: till.completed([id]))  # the other worker has rescued its job and run it again
         zombie.send_signal(signal.SIGCONT)
         later = till.enqueue(times=20)
         until(lambda: till.completed(later))

@@ -1,4 +1,4 @@
-"""A job whose end is hard to judge is dead, with the reason, after a bounded number of runs; its worker goes on."""
+"""A job whose outcome cannot be decided is dead, with the reason, after a few runs; its worker goes on."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def reason(job: Job) -> str:
     return "" if job.failure is None else f"{job.failure.type}: {job.failure.message}"
 
 
-def test_jobs_whose_ends_are_hard_to_judge_are_dead_with_the_reason(hostiles: Crew) -> None:
+def test_jobs_whose_outcome_cannot_be_decided_are_dead_with_the_reason(hostiles: Crew) -> None:
     crew = hostiles
     poisons = {
         f"{poison.__name__}-{executor}": crew.enqueue(f"{poison.__name__}-{executor}")[0]
@@ -54,7 +54,7 @@ def test_jobs_whose_ends_are_hard_to_judge_are_dead_with_the_reason(hostiles: Cr
         ended[poisons["fails"]]
     )
     assert [ended[id].state.value for id in innocent] == ["completed"] * 20
-    # The work of these is done: what could not be kept of it is said with the job.
+    # These jobs are completed: the failure of the job records that its result could not be kept.
     assert {(ended[id].state, (failure := ended[id].failure) and failure.type) for id in results} == {
         ("completed", "ResultLost")
     }
@@ -64,7 +64,7 @@ def test_a_stored_backoff_beyond_the_calendar_waits_no_longer_than_a_year(hostil
     crew, forever = hostiles, Backoff(initial=1e12, max=1e12, jitter=0.5)
     asked = crew.job("backs-off")
     job = NewJob(id=asked.id, task=asked.task, payload=asked.payload, backoff=forever, max_retries=1)
-    crew.client.sync.enqueue_many([job])  # as a release before this one had let it through
+    crew.client.sync.enqueue_many([job])  # as an earlier release accepted it
     worker = crew.up("worker")
     until(lambda: crew.jobs([job.id])[0].attempt == 1 and crew.jobs([job.id])[0].state == "pending", 20)
     worker.end()

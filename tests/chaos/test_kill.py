@@ -1,4 +1,4 @@
-"""kill -9 at every dangerous moment: nothing is lost, and each job gets one accepted outcome."""
+"""kill -9 at every dangerous moment: no job is lost, and each gets one accepted outcome."""
 
 import random
 import signal
@@ -11,16 +11,16 @@ from victim import LEASE, SWEEP
 
 from mainspring.failpoint import POINTS
 
-# Those of firing are in test_ticks.py, that of transactions is in test_effects.py.
+# The failpoints of firing are in test_ticks.py, those of transactions in test_effects.py.
 RUNNING = [point for point in POINTS if not point.startswith(("fire.", "transaction."))]
-# Those inside of a store's verbs, or right after.
+# Failpoints inside of store calls, or right after them.
 STORED = ["claim.after_commit", "finish.mid_batch", "finish.after_commit"]
 # What a loaded machine may add to the bound: starting a process, waiting for a turn on the CPU.
 MARGIN = 10.0
 
 
 def rescued(audit: Audit, died: float) -> float:
-    """How long after its worker's death the last of the jobs that it had was started again."""
+    """Seconds from the death of the worker to the new start of the last of its jobs."""
     again = [line.at for line in audit.lines if line.event == "start" and len(audit.runs[line.id]) > 1]
     return max(again, default=died) - died
 
@@ -41,7 +41,7 @@ def test_jobs_of_a_worker_killed_at_a_failpoint_run_again_in_time(crew: Crew, ca
 
 
 @each("point", RUNNING)
-def test_a_worker_beside_the_killed_one_takes_over(crew: Crew, point: str) -> None:
+def test_another_worker_rescues_the_jobs_of_a_killed_worker(crew: Crew, point: str) -> None:
     rescuer = crew.up("rescuer", concurrency=2)
     victim = crew.start("victim", failpoints=f"{point}=kill:2", concurrency=3)
 
@@ -61,7 +61,7 @@ def test_a_worker_beside_the_killed_one_takes_over(crew: Crew, point: str) -> No
 
 
 @slow_on_a_server
-def test_what_was_finished_before_the_kill_stays_finished(crew: Crew) -> None:
+def test_jobs_finished_before_a_kill_stay_finished(crew: Crew) -> None:
     crew.enqueue("effect", times=30)
     crew.start("victim", failpoints="finish.after_commit=kill:4", concurrency=2).died()
     done = {job.id: job for job in crew.jobs(crew.acknowledged) if job.state == "completed"}
@@ -75,11 +75,11 @@ def test_what_was_finished_before_the_kill_stays_finished(crew: Crew) -> None:
 
 
 @everywhere
-def test_kills_at_random_moments_lose_nothing(crew: Crew) -> None:
+def test_kills_at_random_moments_lose_no_job(crew: Crew) -> None:
     seeded = random.Random(20300101)
     for round in range(5):
         crew.enqueue("nap", 0.02, times=40)
-        # One job may be unlucky in every round; that it dies as a poison pill is another test's business.
+        # One job may crash in every round; another test checks that such a job dies as a poison pill.
         victim = crew.start(f"victim{round}", concurrency=4, max_crashes=10)
         wanted = seeded.randint(1, 60)
         until(lambda: victim.dead() or len(victim.lines()) >= wanted or crew.all_final())  # noqa: B023

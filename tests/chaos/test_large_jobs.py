@@ -1,4 +1,4 @@
-"""Jobs with the metadata that an earlier release let through: a fresh worker runs all of them in little memory."""
+"""Jobs with large metadata, as an earlier release accepted them: a new worker runs all of them in little memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def large(crew: Crew, task: str) -> NewJob:
 
 
 async def stored(app: Mainspring, job: NewJob) -> JobId:
-    """Past the bounds of this release."""
+    """Stores jobs beyond the bounds of this release."""
     await (await app.opened()).enqueue([job], now=app.clock.now())
     return job.id
 

@@ -38,19 +38,19 @@ class Candidate:
 
 
 class Race:
-    """Three candidates, and who of them counts."""
+    """Three candidates, and which of them counts."""
 
     def __init__(self, folder: Path, ground: Ground, ttl: float) -> None:
         self._ground, self._counts = ground, folder / "counts.db"
         self.candidates = [Candidate(ground.url, self._counts, name, ttl) for name in ("ada", "bob", "cy")]
 
     def counting(self) -> Candidate:
-        """The one that leads; waits until there is one that has counted."""
+        """Returns the leader; waits until it has counted."""
         newest = until(lambda: max((note, n) for n, one in enumerate(self.candidates) for note in one.notes("counted")))
         return self.candidates[newest[1]]
 
     def followed(self, leader: Candidate, since: float) -> tuple[Candidate, float]:
-        """Who counts next, and how long that took from `since`."""
+        """Returns the next leader that counts, and the seconds since `since`."""
         term = leader.notes("leads")[-1].term
         others = [one for one in self.candidates if one is not leader]
 
@@ -100,7 +100,7 @@ def race(tmp_path: Path, ground: Ground, ttl: float) -> Iterator[Race]:
         race.close()
 
 
-def test_a_killed_leader_is_followed_within_its_ttl(race: Race) -> None:
+def test_a_killed_leader_is_replaced_within_its_ttl(race: Race) -> None:
     for _ in range(2):
         leader = race.counting()
         leader.process.kill()
@@ -111,7 +111,7 @@ def test_a_killed_leader_is_followed_within_its_ttl(race: Race) -> None:
     race.check()
 
 
-def test_a_frozen_leader_is_followed_and_does_not_count_when_it_wakes(race: Race) -> None:
+def test_a_frozen_leader_is_replaced_and_writes_nothing_when_it_wakes(race: Race) -> None:
     leader = race.counting()
     _, took = race.followed(leader, race.freeze(leader))
     assert took < TTL + POLL + SLACK
@@ -119,14 +119,14 @@ def test_a_frozen_leader_is_followed_and_does_not_count_when_it_wakes(race: Race
     woken = time.monotonic()
     leader.process.send_signal(signal.SIGCONT)
     until(lambda: [note for note in leader.notes("lost") if note.term == lost])
-    # Stopped between the check and the write it tries once more, and the fence refuses it.
+    # If it was stopped between the check and the write, it tries once more, and the fence refuses it.
     assert [note for note in leader.notes("counted") if note.term == lost and note.at > woken] == []
     race.check()
 
 
 @slow_on_a_server
 @pytest.mark.parametrize("ttl", [60.0])
-def test_a_leader_that_ends_well_is_followed_at_once(race: Race) -> None:
+def test_a_leader_that_stops_gracefully_is_replaced_at_once(race: Race) -> None:
     leader = race.counting()
     leader.process.send_signal(signal.SIGTERM)
     _, took = race.followed(leader, time.monotonic())
@@ -137,7 +137,7 @@ def test_a_leader_that_ends_well_is_followed_at_once(race: Race) -> None:
 
 @on_a_server
 @pytest.mark.slow
-def test_terms_go_on_after_the_server_has_crashed(race: Race, postgres: Postgres) -> None:
+def test_leader_terms_increase_after_a_crash_of_the_server(race: Race, postgres: Postgres) -> None:
     for _ in range(3):
         led = max(note.term for one in race.candidates for note in one.notes("leads"))
         postgres.crash()

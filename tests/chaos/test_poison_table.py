@@ -19,7 +19,7 @@ from mainspring.worker import slots
 
 
 class Poison(Struct):
-    """What a job does, and what the books say in the end."""
+    """What a job does, and what is recorded of it in the end."""
 
     fn: Any
     ending: str
@@ -70,7 +70,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mainspring]
 async def beside_innocents(
     app: Mainspring, one: Poison, folder: Path, cancel: str | None = None, **wishes: Any
 ) -> tuple[Job, list[str]]:
-    """The poison's job in the end, and how its runs ended.
+    """Returns the final job of the poison, and the endings of its runs.
 
     Ten innocents are under way when it strikes for the first time. They complete, with one attempt each.
     """
@@ -110,7 +110,7 @@ def ten_innocents(app: Mainspring, gate: Path) -> list[NewJob]:
 
 
 @pytest.mark.parametrize("name", TABLE)
-async def test_a_poison_is_dead_in_the_end_and_its_neighbours_are_unharmed(
+async def test_a_poison_job_is_dead_after_three_runs_and_its_neighbours_complete(
     app: Mainspring, tmp_path: Path, name: str
 ) -> None:
     one = TABLE[name]
@@ -123,7 +123,9 @@ async def test_a_poison_is_dead_in_the_end_and_its_neighbours_are_unharmed(
 
 
 @pytest.mark.parametrize("name", SWALLOWERS)
-async def test_who_swallows_its_timeout_is_recorded_as_timed_out(app: Mainspring, tmp_path: Path, name: str) -> None:
+async def test_a_job_that_swallows_its_timeout_is_recorded_as_timed_out(
+    app: Mainspring, tmp_path: Path, name: str
+) -> None:
     one = SWALLOWERS[name]
     job, runs = await beside_innocents(app, one, tmp_path, timeout=0.3, max_retries=1)
     assert runs == ["timeout", "timeout"]
@@ -134,7 +136,7 @@ async def test_who_swallows_its_timeout_is_recorded_as_timed_out(app: Mainspring
 
 
 @pytest.mark.parametrize("name", SWALLOWERS)
-async def test_who_swallows_its_cancellation_is_cancelled(app: Mainspring, tmp_path: Path, name: str) -> None:
+async def test_a_job_that_swallows_its_cancellation_is_cancelled(app: Mainspring, tmp_path: Path, name: str) -> None:
     job, runs = await beside_innocents(app, SWALLOWERS[name], tmp_path, cancel="enough")
     assert runs == ["cancelled"]
     assert (job.state, job.cancel_reason) == (State.CANCELLED, "enough")

@@ -1,4 +1,4 @@
-"""A copy takes over a node of a Redis Cluster and lacks its last words: nothing else is lost, and nothing is stuck."""
+"""A replica of a Redis Cluster node takes over without its last writes: only those are lost, and nothing is stuck."""
 
 import time
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from trouble import LAG, NAME, Business, pause
 
 from clusters import RedisCluster, eventually, role
 
-# A step whose owner died is ended by others when it is so old, in seconds, and then some.
+# Seconds after which other processes end the transaction of a dead owner, and some more.
 SWEPT = 5.0
 
 
@@ -27,7 +27,7 @@ def redis_cluster() -> Iterator[RedisCluster]:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(3))
 @pytest.mark.parametrize("ground", ["cluster"], indirect=True)
-def test_a_copy_that_lacks_the_last_words_of_a_node_loses_those_alone(
+def test_a_cluster_failover_to_a_lagging_replica_loses_only_unreplicated_writes(
     clockwork: Crew, redis_cluster: RedisCluster, number: int
 ) -> None:
     business = Business(clockwork, 120)

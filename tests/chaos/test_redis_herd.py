@@ -39,7 +39,7 @@ async def rows(url: str) -> list[Schedule]:
 
 
 @pytest.mark.parametrize("count", [1, 2], ids=["worker", "workers"])
-def test_a_thousand_schedules_due_at_once_settle_and_their_workers_stop(clockwork: Crew, count: int) -> None:
+def test_a_thousand_schedules_due_at_once_complete_and_their_workers_stop(clockwork: Crew, count: int) -> None:
     workers = [clockwork.up(f"worker{n}", beat=5, lease=30, sweep=5, concurrency=COUNT) for n in range(count)]
     at = (datetime.now(UTC) + timedelta(seconds=LEAD_SECONDS)).replace(microsecond=0)
     asyncio.run(make(clockwork.url, at))

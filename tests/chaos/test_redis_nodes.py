@@ -9,13 +9,13 @@ from trouble import Business, pause
 from clusters import RedisCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("ground", ["cluster"], indirect=True)]
-# A step whose owner died is ended by others when it is so old, in seconds, and then some.
+# Seconds after which other processes end the transaction of a dead owner, and some more.
 SWEPT = 5.0
 
 
 @pytest.fixture(scope="module")
 def redis_cluster() -> Iterator[RedisCluster]:
-    """One that has written down what it says that it has done."""
+    """A server that has written to disk what it has acknowledged."""
     cluster = RedisCluster(appendonly=True, appendfsync="always")
     try:
         yield cluster
@@ -23,7 +23,7 @@ def redis_cluster() -> Iterator[RedisCluster]:
         cluster.close()
 
 
-def test_nodes_and_workers_that_crash_again_and_again_lose_nothing(
+def test_repeated_crashes_of_cluster_nodes_and_workers_lose_no_job_or_tick(
     clockwork: Crew, redis_cluster: RedisCluster
 ) -> None:
     business = Business(clockwork, 200)
@@ -38,7 +38,9 @@ def test_nodes_and_workers_that_crash_again_and_again_lose_nothing(
     business.survived()
 
 
-def test_a_storm_of_cut_connections_loses_nothing_in_a_cluster(clockwork: Crew, redis_cluster: RedisCluster) -> None:
+def test_repeatedly_cut_connections_to_a_cluster_lose_no_job_or_tick(
+    clockwork: Crew, redis_cluster: RedisCluster
+) -> None:
     business = Business(clockwork, 200)
     cut = 0
     for _ in range(100):

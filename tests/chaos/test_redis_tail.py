@@ -1,4 +1,4 @@
-"""A Redis server, or its copy, comes back without what was told last: nothing else is lost, all goes on."""
+"""A Redis server, or its replica, comes back without its last writes: only those are lost, and work continues."""
 
 import os
 import random
@@ -13,7 +13,7 @@ from trouble import LAG, Business, Span, pause
 from clusters import RedisWithSentinel
 from servers import Redis
 
-# Seconds: what a server with appendfsync everysec may not have written when the power fails.
+# Seconds of writes that a server with appendfsync everysec may lose when the power fails.
 WINDOW = 1.0
 REWRITING = ("aof_rewrite_in_progress", "aof_rewrite_scheduled")
 
@@ -28,7 +28,7 @@ def redis() -> Iterator[Redis]:
 
 
 class Tail:
-    """What the server's file gets from now on; it can be cut off once the server is gone."""
+    """What the server appends to its file from now on; it can be cut off once the server is gone."""
 
     def __init__(self, server: Redis) -> None:
         self.since = time.monotonic()
@@ -49,14 +49,14 @@ def rewrite(server: Redis) -> None:
 
 @pytest.mark.parametrize("ground", ["keys"], indirect=True)
 @pytest.mark.parametrize("crashes", [1, pytest.param(8, marks=pytest.mark.slow)])
-def test_a_server_that_lost_its_last_second_lost_nothing_else(clockwork: Crew, redis: Redis, crashes: int) -> None:
+def test_a_redis_crash_loses_only_the_writes_of_its_last_second(clockwork: Crew, redis: Redis, crashes: int) -> None:
     seeded, business = random.Random(20300101), Business(clockwork, 20 * crashes)
     lost: list[Span] = []
     for _ in range(crashes):
         tail = Tail(redis)
         pause(0.8 * WINDOW)
         redis.crash()
-        pause(0.1)  # for whoever has heard of it and not yet written it down
+        pause(0.1)  # for a process that got a reply and has not logged it yet
         tail.cut(seeded.randrange(1000))
         lost.append((tail.since - LAG, time.monotonic()))
         redis.start()
@@ -70,7 +70,7 @@ def test_a_server_that_lost_its_last_second_lost_nothing_else(clockwork: Crew, r
 
 @pytest.mark.parametrize("ground", ["sentinel"], indirect=True)
 @pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.slow)])
-def test_a_fail_over_to_a_copy_that_lacks_the_last_words_loses_those_alone(
+def test_a_sentinel_failover_to_a_lagging_replica_loses_only_unreplicated_writes(
     clockwork: Crew, redis_sentinel: RedisWithSentinel, times: int
 ) -> None:
     business = Business(clockwork, 50 * times)

@@ -1,4 +1,4 @@
-"""Redis crashes, cuts us off or stands still, or the way there is broken: nothing is lost, all goes on by itself."""
+"""Redis crashes, cuts connections or pauses, or the network fails: no job is lost, and work continues by itself."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.parametrize("ground", ["keys"], indirect=True)
 
 @pytest.fixture(scope="module")
 def redis() -> Iterator[Redis]:
-    """One that has written down what it says that it has done."""
+    """A server that has written to disk what it has acknowledged."""
     server = Redis(appendonly=True, appendfsync="always")
     try:
         yield server
@@ -27,7 +27,7 @@ def redis() -> Iterator[Redis]:
 
 # More of the same with `pytest -m slow`.
 @pytest.mark.parametrize(("crashes", "away"), [(2, 0.0), pytest.param(6, 5.0, marks=pytest.mark.slow)])
-def test_a_server_and_workers_that_crash_again_and_again_lose_nothing(
+def test_repeated_crashes_of_redis_and_workers_lose_no_job_or_tick(
     clockwork: Crew, redis: Redis, crashes: int, away: float
 ) -> None:
     business = Business(clockwork, 10 * crashes)
@@ -42,7 +42,7 @@ def test_a_server_and_workers_that_crash_again_and_again_lose_nothing(
 
 
 @pytest.mark.parametrize("times", [12, pytest.param(100, marks=pytest.mark.slow)])
-def test_a_storm_of_cut_connections_loses_nothing(clockwork: Crew, redis: Redis, times: int) -> None:
+def test_repeatedly_cut_connections_lose_no_job_or_tick(clockwork: Crew, redis: Redis, times: int) -> None:
     business = Business(clockwork, 2 * times)
     cut = 0
     for _ in range(times):
@@ -55,9 +55,7 @@ def test_a_storm_of_cut_connections_loses_nothing(clockwork: Crew, redis: Redis,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["WRITE", "ALL"])
-def test_a_server_that_stands_still_for_longer_than_a_lease_loses_nothing(
-    clockwork: Crew, redis: Redis, what: str
-) -> None:
+def test_a_redis_pause_longer_than_a_lease_loses_no_job_or_tick(clockwork: Crew, redis: Redis, what: str) -> None:
     business = Business(clockwork, 20)
     naps = clockwork.enqueue("nap", LEASE, times=10)
     until(lambda: {line.id for worker in business.workers for line in worker.lines()} >= {*naps})
@@ -69,7 +67,7 @@ def test_a_server_that_stands_still_for_longer_than_a_lease_loses_nothing(
 
 @pytest.fixture
 def proxy(redis: Redis, clockwork: Crew) -> Iterator[Proxy]:
-    """Between the server and everybody but the test itself."""
+    """A proxy between the server and all processes but the test itself."""
     proxy = Proxy(redis.port)
     clockwork.url = proxy.between(clockwork.url, redis.port)
     try:
@@ -80,7 +78,7 @@ def proxy(redis: Redis, clockwork: Crew) -> Iterator[Proxy]:
 
 
 @pytest.mark.parametrize("times", [20, pytest.param(400, marks=pytest.mark.slow)])
-def test_answers_that_are_swallowed_or_torn_lose_nothing(clockwork: Crew, proxy: Proxy, times: int) -> None:
+def test_lost_and_truncated_replies_lose_no_job_or_tick(clockwork: Crew, proxy: Proxy, times: int) -> None:
     business = Business(clockwork, 20)
     proxy.mood = "swallow"
     until(lambda: proxy.struck >= times, 5 * times)
@@ -93,7 +91,7 @@ def test_answers_that_are_swallowed_or_torn_lose_nothing(clockwork: Crew, proxy:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mood", ["deaf", "dumb"])
-def test_a_way_that_hangs_is_given_up_for_a_new_one(clockwork: Crew, proxy: Proxy, mood: Mood) -> None:
+def test_a_hanging_connection_is_replaced_by_a_new_one(clockwork: Crew, proxy: Proxy, mood: Mood) -> None:
     business = Business(clockwork, 40)
     proxy.mood = mood
     until(lambda: not clockwork.client.sync.workers.list())

@@ -1,4 +1,4 @@
-"""The server crashes, cuts us off or is full, or the way there is broken: nothing is lost, all goes on by itself."""
+"""The server crashes, cuts connections or is full, or the network fails: no job is lost, and work continues."""
 
 import asyncio
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ pytestmark = on_a_server
 
 # More of the same with `pytest -m slow`.
 @pytest.mark.parametrize(("crashes", "away"), [(2, 0.0), pytest.param(6, 5.0, marks=pytest.mark.slow)])
-def test_a_server_that_crashes_again_and_again_loses_nothing(
+def test_repeated_crashes_of_postgres_lose_no_job_or_tick(
     clockwork: Crew, postgres: Postgres, crashes: int, away: float
 ) -> None:
     business = Business(clockwork, 15 * crashes)
@@ -36,7 +36,7 @@ CUT = f"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE {OUR
 
 
 @pytest.mark.parametrize("times", [20, pytest.param(100, marks=pytest.mark.slow)])
-def test_a_storm_of_cut_connections_loses_nothing(clockwork: Crew, postgres: Postgres, times: int) -> None:
+def test_repeatedly_cut_connections_lose_no_job_or_tick(clockwork: Crew, postgres: Postgres, times: int) -> None:
     business = Business(clockwork, 2 * times)
     cut = 0
     for _ in range(times):
@@ -49,7 +49,7 @@ def test_a_storm_of_cut_connections_loses_nothing(clockwork: Crew, postgres: Pos
 
 @pytest.fixture
 def cramped(postgres: Postgres) -> Iterator[Postgres]:
-    """A server with room for all that five processes of ours may take, ten at work and ten that rest, and no more."""
+    """A server with just enough connections for five processes: ten in use and ten idle."""
     postgres.end()
     postgres.start("max_connections=100")
     try:
@@ -60,13 +60,13 @@ def cramped(postgres: Postgres) -> Iterator[Postgres]:
 
 
 class Strangers:
-    """Others who take every connection that a server has."""
+    """Other clients, which take every connection of a server."""
 
     def __init__(self, server: Postgres) -> None:
         self._server, self._runner, self._held = server, asyncio.Runner(), list[asyncpg.Connection]()
 
     def crowd_out(self) -> bool:
-        """Whether nobody of us has a connection any more, nor can get one."""
+        """Whether none of our processes has a connection, or can get one."""
         ours = self._server.run(CUT)[0][0]
         self._runner.run(self._come())
         return ours == 0
@@ -84,7 +84,7 @@ class Strangers:
         self._runner.close()
 
 
-def test_a_server_without_a_free_connection_is_waited_for(cramped: Postgres, clockwork: Crew) -> None:
+def test_workers_wait_for_a_server_without_a_free_connection(cramped: Postgres, clockwork: Crew) -> None:
     business = Business(clockwork, 40)
     strangers = Strangers(cramped)
     until(strangers.crowd_out)
@@ -96,7 +96,7 @@ def test_a_server_without_a_free_connection_is_waited_for(cramped: Postgres, clo
 
 @pytest.fixture
 def proxy(postgres: Postgres, clockwork: Crew) -> Iterator[Proxy]:
-    """Between the server and everybody but the test itself."""
+    """A proxy between the server and all processes but the test itself."""
     proxy = Proxy(postgres.port)
     clockwork.url = proxy.between(clockwork.url, postgres.port)
     try:
@@ -107,7 +107,7 @@ def proxy(postgres: Postgres, clockwork: Crew) -> Iterator[Proxy]:
 
 
 @pytest.mark.parametrize("times", [40, pytest.param(400, marks=pytest.mark.slow)])
-def test_answers_that_are_swallowed_or_torn_lose_nothing(clockwork: Crew, proxy: Proxy, times: int) -> None:
+def test_lost_and_truncated_replies_lose_no_job_or_tick(clockwork: Crew, proxy: Proxy, times: int) -> None:
     business = Business(clockwork, 40)
     proxy.mood = "swallow"
     until(lambda: proxy.struck >= times, 5 * times)
@@ -119,7 +119,7 @@ def test_answers_that_are_swallowed_or_torn_lose_nothing(clockwork: Crew, proxy:
 
 
 @pytest.mark.parametrize("mood", ["deaf", pytest.param("dumb", marks=pytest.mark.slow)])
-def test_a_way_that_hangs_is_given_up_for_a_new_one(clockwork: Crew, proxy: Proxy, mood: Mood) -> None:
+def test_a_hanging_connection_is_replaced_by_a_new_one(clockwork: Crew, proxy: Proxy, mood: Mood) -> None:
     business = Business(clockwork, 40)
     proxy.mood = mood
     until(lambda: not clockwork.client.sync.workers.list())

@@ -52,7 +52,7 @@ async def test_call_whose_answer_is_lost_is_ended(postgres: Postgres, proxy: Pro
         first = await pool.call(ask)
         proxy.mood = "deaf"
         lost = asyncio.create_task(pool.call(ask))
-        await asyncio.wait([lost], timeout=0.5)  # and nobody can be asked meanwhile
+        await asyncio.wait([lost], timeout=0.5)  # and no server can be asked meanwhile
         assert not lost.done()
         proxy.mood = "fair"
         with pytest.raises(StoreUnavailable):

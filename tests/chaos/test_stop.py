@@ -1,4 +1,4 @@
-"""SIGTERM at any time wastes no attempt; SIGKILL during the drain loses nothing."""
+"""SIGTERM at any time costs no attempt; SIGKILL during the drain loses no job."""
 
 import signal
 import time
@@ -49,7 +49,7 @@ def test_a_released_job_is_finished_by_the_next_worker_at_once(crew: Crew) -> No
 
 
 @slow_on_a_server
-def test_a_second_signal_stops_at_once(crew: Crew) -> None:
+def test_a_second_signal_stops_a_worker_at_once(crew: Crew) -> None:
     worker = crew.up("worker", grace=60)
     crew.enqueue("held", str(crew.folder / "gate"), times=3)
     until(lambda: len(worker.lines()) == 3)
@@ -64,7 +64,7 @@ def test_a_second_signal_stops_at_once(crew: Crew) -> None:
 
 
 @slow_on_a_server
-def test_a_kill_during_the_drain_loses_nothing(crew: Crew) -> None:
+def test_a_kill_during_the_drain_loses_no_job(crew: Crew) -> None:
     gate = crew.folder / "gate"
     worker = crew.up("worker", grace=60, concurrency=3)
     crew.enqueue("held", str(gate), times=6)
@@ -80,7 +80,7 @@ def test_a_kill_during_the_drain_loses_nothing(crew: Crew) -> None:
 
 
 @slow_on_a_server
-def test_a_worker_told_to_stop_while_it_starts_ends_well(crew: Crew) -> None:
+def test_a_worker_stopped_while_it_starts_exits_cleanly(crew: Crew) -> None:
     crew.enqueue("quick", times=50)
     worker = crew.start("worker")
     until(lambda: worker.dead() or _catches(worker.process.pid))

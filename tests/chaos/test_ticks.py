@@ -18,7 +18,7 @@ from servers import Postgres
 
 FIRING = [point for point in POINTS if point.startswith("fire.")]
 NAME = "beacon"
-# How long the first tick waits for whoever made the schedule to look around.
+# The lead of the first tick: the schedule must be stored by then.
 LEAD = timedelta(seconds=0.3)
 
 
@@ -27,7 +27,7 @@ def ideal(first: datetime, span: float, count: int) -> list[datetime]:
 
 
 def begin(crew: Crew, span: float, count: int, *, task: str = "quick", **options: Any) -> list[datetime]:
-    """Makes a schedule with so many ticks; when they are."""
+    """Makes a schedule with `count` ticks; returns their instants."""
     schedules = crew.client.sync.schedules
     ticks = ideal(datetime.now(UTC) + LEAD, span, count)
     told = {"overlap": "allow", "start_at": ticks[0], "end_at": ticks[-1], **options}
@@ -42,7 +42,7 @@ def over(crew: Crew) -> bool:
 
 
 def settled(crew: Crew, ticks: Sequence[datetime], *, attempts: int = 1) -> Audit:
-    """The books after the last tick, when every tick was found to have one job, and every job to have run."""
+    """Returns the audit after the last tick; checks that every tick has one job, and that every job has run."""
     until(lambda: over(crew), 60)
     crew.finished(30)
     audit = crew.audit()
@@ -54,7 +54,7 @@ def settled(crew: Crew, ticks: Sequence[datetime], *, attempts: int = 1) -> Audi
 
 
 def whole(crew: Crew, ticks: Sequence[datetime]) -> int:
-    """How many ticks were fired, each of them with all that belongs to it."""
+    """Returns how many ticks were fired; checks that each of them is complete."""
     row, records = crew.client.sync.schedules.get(NAME), crew.client.sync.schedules.ticks(NAME)
     jobs = crew.client.sync.jobs.list(limit=100)
     assert row.fired == row.ticks == len(records) == len(jobs)
@@ -62,7 +62,7 @@ def whole(crew: Crew, ticks: Sequence[datetime]) -> int:
     return len(jobs)
 
 
-# Ten ticks a second here, for the sake of the suite's time; by the second with `pytest -m slow`.
+# Ten ticks a second, to keep the suite short; one a second with `pytest -m slow`.
 @slow_on_a_server
 @pytest.mark.parametrize("span", [0.1, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_ten_processes_make_one_job_for_each_of_a_hundred_ticks(clockwork: Crew, span: float) -> None:
@@ -100,7 +100,7 @@ def test_processes_that_start_together_declare_a_schedule_once(clockwork: Crew) 
     [("file", 4, 60), ("server", 10, 100), ("keys", 4, 60), ("cluster", 4, 60)],
     indirect=["ground"],
 )
-def test_kills_at_random_moments_lose_no_tick_and_double_none(clockwork: Crew, processes: int, count: int) -> None:
+def test_kills_at_random_moments_neither_lose_nor_double_a_tick(clockwork: Crew, processes: int, count: int) -> None:
     seeded = random.Random(20300101)
     team = [clockwork.start(f"worker{n}", max_crashes=100) for n in range(processes)]
     until(lambda: len(clockwork.client.sync.workers.list()) == processes, 40)
@@ -119,9 +119,7 @@ def test_kills_at_random_moments_lose_no_tick_and_double_none(clockwork: Crew, p
 
 @each("count", [1, 4])
 @pytest.mark.parametrize("point", FIRING)
-def test_a_worker_killed_while_it_fires_leaves_a_tick_done_or_not_begun(
-    clockwork: Crew, point: str, count: int
-) -> None:
+def test_fire_is_atomic_when_its_worker_is_killed(clockwork: Crew, point: str, count: int) -> None:
     ticks = begin(clockwork, 0.05, 40)
     victim = clockwork.start("victim", failpoints=f"{point}=kill:{count}")
     victim.died()
@@ -132,7 +130,7 @@ def test_a_worker_killed_while_it_fires_leaves_a_tick_done_or_not_begun(
 
 
 @each("point", FIRING)
-def test_workers_beside_one_killed_while_it_fires_go_on(clockwork: Crew, point: str) -> None:
+def test_other_workers_continue_after_one_is_killed_while_it_fires(clockwork: Crew, point: str) -> None:
     others = [clockwork.up(f"other{n}") for n in range(2)]
     victims = [clockwork.up(f"victim{n}", failpoints=f"{point}=kill:3") for n in range(2)]
     ticks = begin(clockwork, 0.05, 60)
@@ -145,7 +143,7 @@ def test_workers_beside_one_killed_while_it_fires_go_on(clockwork: Crew, point: 
 
 
 @slow_on_a_server
-def test_a_worker_stopped_between_plan_and_fire_doubles_nothing_when_it_wakes(clockwork: Crew) -> None:
+def test_a_worker_stopped_between_plan_and_fire_doubles_no_tick_when_it_wakes(clockwork: Crew) -> None:
     # It serves another queue, and so has nothing else to write when it is stopped.
     sleeper = clockwork.up("sleeper", failpoints="fire.planned=stop:3", queues=["elsewhere"], beat=5, lease=20)
     ticks = begin(clockwork, 0.1, 120)  # on a slow machine half of them are over before the others are frozen
@@ -168,9 +166,7 @@ def test_a_worker_stopped_between_plan_and_fire_doubles_nothing_when_it_wakes(cl
 
 @on_a_server
 @pytest.mark.parametrize("point", [pytest.param("fire.planned", marks=pytest.mark.slow), *FIRING[1:]])
-def test_a_server_that_crashes_while_a_worker_fires_leaves_a_tick_done_or_not_begun(
-    clockwork: Crew, postgres: Postgres, point: str
-) -> None:
+def test_fire_is_atomic_when_the_server_crashes(clockwork: Crew, postgres: Postgres, point: str) -> None:
     worker = clockwork.up("worker", failpoints=f"{point}=stop:4")
     ticks = begin(clockwork, 0.05, 40)  # one at a time, not those missed while it started together
     until(clockwork.reached)
@@ -183,7 +179,7 @@ def test_a_server_that_crashes_while_a_worker_fires_leaves_a_tick_done_or_not_be
 
 @on_a_server
 @pytest.mark.slow
-def test_a_worker_stopped_in_the_middle_of_a_step_does_not_hold_up_the_others_for_long(clockwork: Crew) -> None:
+def test_a_worker_frozen_during_a_fire_does_not_block_other_workers_for_long(clockwork: Crew) -> None:
     sleeper = clockwork.up("sleeper", failpoints="fire.mid_step=stop:3")
     ticks = begin(clockwork, 0.1, 60)
     until(clockwork.reached)

@@ -1,4 +1,4 @@
-"""Clocks that are wrong, and a machine that sleeps: ticks follow the store's time, and the catch-up rule."""
+"""Wrong clocks, and a machine that sleeps: ticks follow the time of the store, and the catch-up rule."""
 
 import signal
 import time
@@ -38,7 +38,7 @@ def test_workers_whose_clocks_are_an_hour_wrong_fire_each_tick_once_and_in_time(
     audit.check_ticks("beacon", ticks)
     audit.check(audit.jobs, attempts=1)
     assert len(audit.jobs) == 30
-    # What the workers wrote down carries this machine's own time, not theirs.
+    # The lines of the workers carry the time of this machine, not that of their clocks.
     zero = datetime.now(UTC) - timedelta(seconds=time.monotonic())
     for line in audit.lines:
         job = audit.jobs[line.id]
@@ -66,14 +66,14 @@ class Machine:
             worker.process.send_signal(signal.SIGCONT)
 
     def late(self, name: str) -> bool:
-        """Whether the schedule has ticks that nobody has met yet."""
+        """Whether the schedule has overdue ticks."""
         row = self._crew.client.sync.schedules.get(name)
         wall = datetime.now(UTC) + timedelta(seconds=float(Path(self._clock).read_text()))
         return row.next_run_at is not None and row.next_run_at <= wall
 
 
 def told(ticks: Sequence[Tick], start: datetime) -> list[tuple[str, str, int, float]]:
-    """Oldest first: what became of how many, and in which minute after the start the first of them was."""
+    """The records of ticks, oldest first: what happened, the count, and the minute of the first after the start."""
     return [
         (tick.what, tick.reason, tick.count, (tick.at - start) / timedelta(minutes=1))
         for tick in sorted(ticks, key=lambda tick: tick.n)
@@ -90,7 +90,7 @@ EXPECTED = {
 
 
 @on_a_file
-def test_a_machine_that_slept_for_an_hour_does_what_the_catch_up_rules_say(clockwork: Crew) -> None:
+def test_catch_up_rules_apply_after_a_machine_slept_for_an_hour(clockwork: Crew) -> None:
     machine, start = Machine(clockwork), datetime.now(UTC)
     trigger = Every(seconds=600, anchor=start - timedelta(minutes=5))
     for rule in EXPECTED:
@@ -128,7 +128,7 @@ def test_a_tick_that_is_due_when_the_machine_wakes_is_on_time(clockwork: Crew, r
 
 
 @on_a_file
-def test_a_clock_that_is_set_back_by_an_hour_doubles_nothing(clockwork: Crew) -> None:
+def test_a_clock_that_is_set_back_by_an_hour_doubles_no_tick(clockwork: Crew) -> None:
     machine, schedules = Machine(clockwork), clockwork.client.sync.schedules
     start_at = datetime.now(UTC) + timedelta(seconds=0.3)
     ticks = [start_at + n * timedelta(seconds=0.1) for n in range(40)]
@@ -136,7 +136,7 @@ def test_a_clock_that_is_set_back_by_an_hour_doubles_nothing(clockwork: Crew) ->
     schedules.create("beacon", every(0.1).seconds, "quick", **options)
     until(lambda: schedules.get("beacon").fired >= 10)
     machine.sleep(-HOUR)
-    # Their leases are of an hour ago now: they have seen it.
+    # Their leases ended an hour ago by the new time: they have noticed the jump.
     until(lambda: not clockwork.client.sync.workers.list())
     fired = schedules.get("beacon").fired
     assert fired < len(ticks)

@@ -1,4 +1,4 @@
-"""A worker that was stopped for longer than its lease, or that cannot reach its own loop."""
+"""A worker that was stopped for longer than its lease, or whose event loop is blocked."""
 
 import signal
 
@@ -62,11 +62,11 @@ def test_late_outcomes_do_not_end_the_run_of_another_worker(crew: Crew) -> None:
 
 
 @slow_on_a_server
-def test_a_task_that_starves_the_loop_keeps_its_lease(crew: Crew) -> None:
+def test_a_task_that_blocks_the_event_loop_keeps_its_lease(crew: Crew) -> None:
     hogged = crew.up("hogged")
     crew.enqueue("hog", 2 * LEASE)
     until(hogged.lines)
-    # The one that would take over, sweeping all the while.
+    # The worker that would rescue the run: it sweeps meanwhile.
     crew.up("other")
     crew.finished()
     audit = crew.audit()

@@ -17,7 +17,7 @@ from mainspring.stores.sqlite.store import SqliteStore
 
 
 class Wall(SystemClock):
-    """A clock that goes wrong by `skew` seconds, and by as many more as the file `jump` says."""
+    """A clock that is wrong by `skew` seconds, plus the seconds in the file `jump`."""
 
     def __init__(self, skew: float, jump: str | None) -> None:
         self._skew, self._jump = skew, jump

@@ -1,4 +1,4 @@
-"""Workers, a client and a schedule under way, while something happens to the server or to the way there."""
+"""Workers, a client and a schedule at work while the server or the network fails."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from mainspring.errors import StoreUnavailable
 NAME = "beacon"
 # Seconds.
 RECOVERY = 10.0
-# What a server was told may still be on its way for so long, to its disk or to a copy.
+# Seconds that a write of the server may need to reach its disk or a replica.
 LAG = 0.2
 SLOTS = 10
-# From when until when, on the clock all processes of a machine share.
+# The start and end of a span, on the clock that all processes of a machine share.
 Span = tuple[float, float]
 
 
 class Business:
-    """Three workers and a client by way of `crew.url`, and a schedule of ten ticks a second."""
+    """Three workers and a client on `crew.url`, and a schedule of ten ticks a second."""
 
     def __init__(self, crew: Crew, ticks: int) -> None:
         self.crew, self._chance = crew, random.Random(20300101)
@@ -47,13 +47,13 @@ class Business:
         self.workers.append(self._worker())
 
     def went_on(self, within: float = RECOVERY) -> None:
-        """All is well again: a job that is promised from now on has ended soon enough, without anybody's help."""
+        """Checks the recovery: a job that is acknowledged from now on ends soon, without intervention."""
         began = time.monotonic()
         until(lambda: self._ended(began), within)
         until(self._answered, 60)
 
     def _answered(self) -> bool:
-        """Whoever has not asked since finds out now, and asks again."""
+        """Whether a call of the client succeeds: the first one after a failure may find a lost connection."""
         try:
             return bool(self.crew.client.sync.stats())
         except StoreUnavailable:
@@ -68,15 +68,15 @@ class Business:
         return there >= {worker.process.pid for worker in self.workers}
 
     def told_within(self, spans: Collection[Span]) -> set[str]:
-        """The jobs of which the client heard first in one of these spans."""
+        """The jobs that were first acknowledged to the client in one of these spans."""
         first: dict[str, float] = {}
         for line in self.client.lines("acknowledged"):
             first.setdefault(line.id, line.at)
         return {id for id, at in first.items() if any(begun <= at <= over for begun, over in spans)}
 
     def over(self) -> Audit:
-        """The books, when there was the last tick, no job is left to run, and everybody has ended."""
-        until(self._all_there, 60)  # whoever has only just begun cannot be ended in good order
+        """Returns the audit after the last tick, when no job is left to run and every process has ended."""
+        until(self._all_there, 60)  # a process that has just started cannot be stopped gracefully
         self.client.end()
         until(lambda: self.crew.client.sync.schedules.get(NAME).status == "ended", 60)
         self.crew.finished(30)
@@ -85,7 +85,7 @@ class Business:
         return self.crew.audit()
 
     def survived(self, lost: Collection[Span] = ()) -> Audit:
-        """The books, when they are found in order; what was told in one of the lost spans need not be in them."""
+        """Returns the audit after its checks; a job acknowledged in one of the lost spans may be missing."""
         audit = self.over()
         promised = {line.id for line in self.client.lines("acknowledged")}
         assert promised
@@ -106,7 +106,7 @@ def pause(seconds: float) -> None:
 
 
 def busiest(worker: Member) -> int:
-    """The most runs that a worker had under way at once."""
+    """The largest number of concurrent runs of a worker."""
     running: set[tuple[str, str]] = set()
     most = 0
     for line in read_log(worker.log):

@@ -22,7 +22,7 @@ from mainspring.store import Store
 
 # Linux: a worker does not outlive its test, even if that is killed.
 PR_SET_PDEATHSIG = 1
-# A run whose worker died is taken over within LEASE + SWEEP.
+# A run whose worker died is rescued within LEASE + SWEEP.
 BEAT, LEASE, SWEEP = 0.2, 1.0, 0.2
 
 
@@ -58,7 +58,7 @@ def make(url: str, log: Log | None = None, *, store: Store | None = None, **sett
 
     @app.task
     async def held(gate: str) -> None:
-        """Goes on until somebody makes the file `gate`."""
+        """Runs until the file `gate` exists."""
         while not os.path.exists(gate):
             await asyncio.sleep(0.01)
 
@@ -79,7 +79,7 @@ def make(url: str, log: Log | None = None, *, store: Store | None = None, **sett
 
 
 def arguments() -> tuple[str, Log, dict[str, Any]]:
-    """Of a worker process, which is ready to die from now on: the URL of its store, its log and its settings."""
+    """The arguments of a worker process: the URL of its store, its log and its settings."""
     url, log, settings = sys.argv[1:]
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")

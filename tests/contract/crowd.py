@@ -1,4 +1,4 @@
-"""Jobs of many kinds, and what every list of them has to contain: for the search strategies of a store."""
+"""Jobs of many kinds, and the expected contents of every list: for the search strategies of a store."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ async def fill(store: Store) -> Job:
 
 
 async def told(store: Store) -> dict[str, Any]:
-    """What every reading verb answers."""
+    """The answers of all reading verbs."""
     jobs, year = await all_jobs(store), NOW + timedelta(days=365)
     names = [schedule.name for schedule in await store.schedules(limit=99)]
     return {

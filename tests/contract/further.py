@@ -14,7 +14,7 @@ from mainspring.stores.postgres.store import PostgresStore
 from mainspring.stores.postgres.url import PostgresUrl
 from servers import Postgres
 
-# After the newest real step, N: one that N can live with, and one that it cannot.
+# After the newest real migration, N: a compatible one, and an incompatible one.
 MILD = """
 -- up {next}, for {newest}
 ALTER TABLE mainspring_jobs ADD COLUMN mood text;
@@ -29,7 +29,7 @@ ALTER TABLE mainspring_queues RENAME TO mainspring_lanes;
 -- down {next}
 ALTER TABLE mainspring_lanes RENAME TO mainspring_queues;
 """
-# One that only says that it is not for N.
+# A migration that is only marked as incompatible with N.
 STERN = """
 -- up {next}
 CREATE TABLE mainspring_moods (mood text);
@@ -48,7 +48,7 @@ LAST = after(NEXT, HARSH)
 
 
 class Placed:
-    """A store of PostgreSQL in a schema of its own, which is not there yet."""
+    """A PostgreSQL store in its own schema, which does not exist yet."""
 
     @pytest.fixture(autouse=True)
     def _server(self, postgres: Postgres) -> None:
@@ -83,7 +83,7 @@ class Placed:
         return sorted(name for (name,) in self.server.run(sql))
 
     def shape(self) -> list[Any]:
-        """Every table, column and index, as the server describes them; but those of days, which come by themselves."""
+        """Every table, column and index, as the server describes them, without the daily partitions."""
         sql = """SELECT relname, relkind::text, attname::text, format_type(atttypid, atttypmod), attnotnull,
                 pg_get_expr(adbin, adrelid), CASE WHEN relkind = 'i' THEN pg_get_indexdef(pg_class.oid) END, reloptions
             FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped

@@ -1,4 +1,4 @@
-"""Several handles and processes on one store, which the contract knows one handle of."""
+"""Several handles and processes on one store; the contract itself uses one handle."""
 
 import asyncio
 import os
@@ -36,7 +36,7 @@ CLAIMER = Path(__file__).with_name("claimer.py")
 class Sharing(Contract):
     url: str
 
-    async def test_what_was_accepted_is_there_when_the_store_is_opened_again(self) -> None:
+    async def test_jobs_queues_and_workers_survive_reopening_the_store(self) -> None:
         async with self.opened() as store:
             await start(store, unique_key="key", metadata={"a": 1}, tags=('a "b" \\', "{é}"))
             await store.pause_queue("mail", True)
@@ -70,7 +70,7 @@ class Sharing(Contract):
             (only,) = await all_jobs(left)
             assert {answer.id for (answer,) in answers} == {only.id}
 
-    async def test_a_key_that_is_asked_for_while_its_dead_job_is_retried_is_held_by_one(self) -> None:
+    async def test_a_unique_key_has_one_holder_after_a_retry_and_a_concurrent_enqueue(self) -> None:
         async with self.opened() as left, self.opened() as right:
             dead = [await job_in_state(left, State.DEAD, unique_key=f"key{n}") for n in range(20)]
             retries = [act(left, Action.RETRY, job.id) for job in dead]
@@ -79,7 +79,7 @@ class Sharing(Contract):
             held = [job.unique_key for job in await all_jobs(left) if not job.state.final]
             assert sorted(map(str, held)) == sorted(str(job.unique_key) for job in dead)
 
-    async def test_failures_that_are_told_at_once_are_all_counted(self) -> None:
+    async def test_concurrent_failures_are_all_counted_by_the_circuit(self) -> None:
         async with self.opened() as left, self.opened() as right:
             await put(left, *(new_job() for _ in range(20)))
             await beat(left)
@@ -89,18 +89,18 @@ class Sharing(Contract):
             await asyncio.gather(*(finish_run(store, run, OSError(), policy=policy) for store, run in pairs))
             assert [circuit.failures for circuit in await left.circuits()] == [20]
 
-    async def test_of_many_who_fire_a_schedule_at_once_one_does(self) -> None:
+    async def test_concurrent_fires_of_a_schedule_fire_it_once(self) -> None:
         async with self.opened() as left, self.opened() as right:
             fired = await asyncio.gather(*(fire(store, a_schedule()) for store in [left, right] * 10))
             assert sum(one.stands for one in fired) == 1
 
-    async def test_of_many_who_begin_to_lead_at_once_one_does(self) -> None:
+    async def test_concurrent_candidates_elect_one_leader(self) -> None:
         async with self.opened() as left, self.opened() as right:
             asked = [store.lead("x", f"h{n}", until=later(9), now=NOW) for n, store in enumerate([left, right] * 10)]
             answers = await asyncio.gather(*asked)
             assert len({(answer.holder, answer.term) for answer in answers}) == 1
 
-    async def test_a_run_that_ends_while_its_schedule_cancels_it_harms_neither(self) -> None:
+    async def test_concurrent_finish_and_cancel_count_every_run_of_a_schedule(self) -> None:
         async with self.opened() as left, self.opened() as right, asyncio.timeout(20):
             schedule, ids = await launch(left, spec={"overlap": "allow"}, jobs=20)
             await beat(left)
@@ -111,14 +111,14 @@ class Sharing(Contract):
             assert {job.state for job in await all_jobs(left)} <= {State.COMPLETED}
             assert (await read_schedule(left)).completed == schedule.completed + 20
 
-    async def test_an_idle_handle_sees_what_another_one_enqueued(self) -> None:
+    async def test_an_idle_handle_claims_a_job_that_another_handle_enqueued(self) -> None:
         async with self.opened() as left, self.opened() as right:
             await beat(left)
             assert (await claim(left)).jobs == (await claim(left)).jobs == []
             (job_id,) = await put(right, new_job())
             assert [job.id for job in (await claim(left)).jobs] == [job_id]
 
-    async def test_waiting_ends_when_another_handle_enqueues(self) -> None:
+    async def test_wait_ends_when_another_handle_enqueues(self) -> None:
         async with self.opened() as left, self.opened() as right, asyncio.timeout(5):
             await left.wait(None, 50)  # ends when it begins to listen
             waiting = asyncio.create_task(left.wait(None, 50))
@@ -126,7 +126,7 @@ class Sharing(Contract):
                 await put(right, new_job())
                 await asyncio.wait([waiting], timeout=0.02)
 
-    async def test_waiting_for_an_end_is_over_when_another_handle_finishes(self) -> None:
+    async def test_wait_final_ends_when_another_handle_finishes_a_job(self) -> None:
         async with self.opened() as left, self.opened() as right, asyncio.timeout(5):
             await left.wait_final(["x"], 50)  # ends when it begins to listen
             waiting = asyncio.create_task(left.wait_final(["x"], 50))
@@ -134,7 +134,7 @@ class Sharing(Contract):
                 await finish_run(right, await start(right), Done())
                 await asyncio.wait([waiting], timeout=0.02)
 
-    def test_processes_that_claim_together_run_each_job_once(self, tmp_path: Path) -> None:
+    def test_concurrent_processes_claim_each_job_once(self, tmp_path: Path) -> None:
         async def fill() -> list[str]:
             async with self.opened() as store:
                 return await put(store, *(new_job() for _ in range(1000)))

@@ -1,4 +1,4 @@
-"""A backfill of many ticks is a few steps of the store, whichever it is, and makes no job twice."""
+"""A backfill of many ticks takes few calls on every store, and makes no job twice."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from servers import Postgres, Redis
 
 MINUTE = timedelta(minutes=1)
 TICKS = 1000
-# Of jobs that were made before: a page of each of a few stretches of time, and one more where a page was full.
+# Reads of existing jobs: one page for each of a few spans of time, and one more where a page was full.
 MAX_READS, MAX_FIRES = 10, 4
 
 
 class Counted:
-    """A store, and how often each of its verbs was called."""
+    """A store that counts the calls of its verbs."""
 
     def __init__(self, url: str, clock: VirtualClock) -> None:
         self.store: Any = open_store(url, clock=clock)
@@ -45,14 +45,14 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return server.fresh()
 
 
-async def test_a_thousand_past_ticks_are_made_up_in_a_few_steps(url: str) -> None:
+async def test_a_backfill_of_a_thousand_ticks_takes_few_store_calls(url: str) -> None:
     clock = VirtualClock()
     store = Counted(url, clock)
     app = Mainspring(store, clock=clock)  # type: ignore[arg-type]
 
     async def work() -> None: ...
 
-    # Keys of the one begin as those of the other do.
+    # The keys of one begin with those of the other.
     for name in ("work", "work:1"):
         app.schedule(name, every().minute, app.task(name=name)(work))
     async with app:

@@ -1,4 +1,4 @@
-"""A job that is due beyond the last year of the calendar, as only a foreign hand can write it, stops no claim."""
+"""A job that is due beyond the last year of the calendar, as only other programs can write it, does not stop claims."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Delay = Callable[[Store], Awaitable[None]]
 
 @pytest.fixture(params=["sqlite", "postgres", "redis"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Delay]:
-    """The URL of a store, and what delays its only group of jobs."""
+    """The URL of a store, and a function that delays its only group of jobs."""
     sql = f"SET run_at = {FAR_MICROS}"
     match request.param:
         case "sqlite":
@@ -53,7 +53,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Delay]:
     return redis.fresh(), in_keys
 
 
-async def test_a_job_that_is_due_beyond_the_calendar_stops_no_claim(place: tuple[str, Delay]) -> None:
+async def test_claim_skips_a_job_that_is_due_beyond_the_calendar(place: tuple[str, Delay]) -> None:
     url, delay = place
     store = open_store(url)
     await store.open()

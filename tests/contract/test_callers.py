@@ -84,7 +84,7 @@ def isolation(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-async def test_before_the_commit_nobody_sees_row_or_job_and_after_it_everybody_both(
+async def test_a_job_enqueued_within_a_transaction_is_visible_only_after_its_commit(
     postgres: Postgres, kind: type[Caller]
 ) -> None:
     async with open_shop(postgres, kind) as shop:
@@ -95,7 +95,7 @@ async def test_before_the_commit_nobody_sees_row_or_job_and_after_it_everybody_b
         assert (shop.orders(), await shop.jobs()) == (1, [id])
 
 
-async def test_a_rollback_leaves_neither(postgres: Postgres, kind: type[Caller]) -> None:
+async def test_a_rollback_removes_the_callers_row_and_its_jobs(postgres: Postgres, kind: type[Caller]) -> None:
     async with open_shop(postgres, kind) as shop:
         await shop.caller.begin()
         await shop.place()
@@ -104,7 +104,7 @@ async def test_a_rollback_leaves_neither(postgres: Postgres, kind: type[Caller])
         assert (shop.orders(), await shop.jobs()) == (0, [])
 
 
-async def test_a_job_that_is_all_the_transaction_does_is_committed(postgres: Postgres, kind: type[Caller]) -> None:
+async def test_a_transaction_that_only_enqueues_a_job_is_committed(postgres: Postgres, kind: type[Caller]) -> None:
     async with open_shop(postgres, kind) as shop:
         await shop.caller.begin()
         id = await shop.caller.enqueue(shop.task, 7)
@@ -113,7 +113,7 @@ async def test_a_job_that_is_all_the_transaction_does_is_committed(postgres: Pos
         assert await shop.jobs() == [id]
 
 
-async def test_a_rolled_back_savepoint_takes_only_its_own_job(postgres: Postgres, kind: type[Caller]) -> None:
+async def test_a_rolled_back_savepoint_removes_only_its_own_job(postgres: Postgres, kind: type[Caller]) -> None:
     async with open_shop(postgres, kind) as shop:
         await shop.caller.begin()
         kept = await shop.place()
@@ -124,7 +124,7 @@ async def test_a_rolled_back_savepoint_takes_only_its_own_job(postgres: Postgres
         assert (shop.orders(), await shop.jobs()) == (1, [kept])
 
 
-async def test_keys_hold_inside_the_transaction_as_outside(postgres: Postgres, kind: type[Caller]) -> None:
+async def test_unique_keys_apply_inside_the_transaction_as_outside(postgres: Postgres, kind: type[Caller]) -> None:
     async with open_shop(postgres, kind) as shop:
         outside = (await shop.task.using(unique_key="outside").enqueue(1)).id
         await shop.caller.begin()
@@ -137,7 +137,9 @@ async def test_keys_hold_inside_the_transaction_as_outside(postgres: Postgres, k
         assert (shop.orders(), await shop.jobs()) == (4, sorted([outside, first]))
 
 
-async def test_a_job_outside_is_replaced_and_debounced_with_the_commit(postgres: Postgres, kind: type[Caller]) -> None:
+async def test_replace_and_debounce_within_a_transaction_take_effect_with_its_commit(
+    postgres: Postgres, kind: type[Caller]
+) -> None:
     async with open_shop(postgres, kind) as shop:
         keyed = shop.task.using(unique_key="one", delay=60)
         old = await (await keyed.enqueue(1)).job()
@@ -151,7 +153,7 @@ async def test_a_job_outside_is_replaced_and_debounced_with_the_commit(postgres:
         assert new.run_at > old.run_at
 
 
-async def test_a_batch_is_all_or_nothing(postgres: Postgres, kind: type[Caller]) -> None:
+async def test_a_batch_within_a_transaction_is_all_or_nothing(postgres: Postgres, kind: type[Caller]) -> None:
     async with open_shop(postgres, kind) as shop:
         await shop.caller.begin()
         ids = await shop.caller.many(shop.app, [shop.task.job(n) for n in range(300)])
@@ -163,7 +165,9 @@ async def test_a_batch_is_all_or_nothing(postgres: Postgres, kind: type[Caller])
         assert await shop.jobs() == sorted(ids)
 
 
-async def test_no_event_tells_of_a_job_that_may_still_be_rolled_back(postgres: Postgres, kind: type[Caller]) -> None:
+async def test_no_event_is_emitted_for_a_job_that_may_still_be_rolled_back(
+    postgres: Postgres, kind: type[Caller]
+) -> None:
     async with open_shop(postgres, kind) as shop:
         heard: list[JobEnqueued] = []
         shop.app.events.subscribe(JobEnqueued, heard.append)
@@ -177,7 +181,7 @@ async def test_no_event_tells_of_a_job_that_may_still_be_rolled_back(postgres: P
 
 
 class Watched:
-    """A store that tells when a worker has found nothing to claim."""
+    """A store with an event that is set when a worker has found nothing to claim."""
 
     def __init__(self, url: str) -> None:
         self._store = open_store(url)
@@ -193,7 +197,7 @@ class Watched:
         return claim
 
 
-async def test_a_commit_wakes_an_idle_worker_and_a_rollback_nobody(postgres: Postgres, kind: type[Caller]) -> None:
+async def test_a_commit_wakes_an_idle_worker_and_a_rollback_does_not(postgres: Postgres, kind: type[Caller]) -> None:
     async with open_shop(postgres, kind) as shop, asyncio.timeout(20):
         heard: list[str] = []
         listener = await psycopg.AsyncConnection.connect(f"{postgres.dsn}", autocommit=True)
@@ -222,7 +226,9 @@ async def test_a_commit_wakes_an_idle_worker_and_a_rollback_nobody(postgres: Pos
 # other settings of the caller's session
 
 
-async def test_any_isolation_and_search_path_will_do(postgres: Postgres, kind: type[Caller], isolation: str) -> None:
+async def test_enqueue_within_a_transaction_works_with_any_isolation_and_search_path(
+    postgres: Postgres, kind: type[Caller], isolation: str
+) -> None:
     async with open_shop(postgres, kind, isolation) as shop:
         await shop.task.using(unique_key="held").enqueue(1)
         await shop.caller.begin()
@@ -243,14 +249,14 @@ SERIALIZATION: dict[type[Caller], type[Exception]] = {
 
 
 def code_of(error: BaseException) -> str:
-    """As each library tells it."""
+    """The serialization failure of each library."""
     inner: Any = getattr(error, "orig", None) or error.__cause__ or error
     return str(inner.sqlstate)
 
 
 @pytest.mark.parametrize("kind", SERIALIZATION, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("key", ["unique_key", "idempotency_key"])
-async def test_a_key_taken_after_the_snapshot_is_a_serialization_failure_in_the_callers_own_words(
+async def test_a_key_taken_after_the_snapshot_raises_the_serialization_failure_of_the_library(
     postgres: Postgres, kind: type[Caller], key: Any
 ) -> None:
     async with open_shop(postgres, kind, "REPEATABLE READ") as shop:
@@ -258,7 +264,7 @@ async def test_a_key_taken_after_the_snapshot_is_a_serialization_failure_in_the_
         await shop.caller.run("SELECT 1")  # takes the snapshot
         await shop.task.using(**{key: "one"}).enqueue(1)
         if key == "idempotency_key":
-            await shop.app.drain()  # it is where no index would meet it
+            await shop.app.drain()  # the finished job is outside the unique index
         with pytest.raises(SERIALIZATION[kind]) as raised:
             await shop.place(**{key: "one"})
         assert code_of(raised.value) == "40001"
@@ -311,7 +317,7 @@ async def test_a_connection_to_another_database_is_refused_before_anything_is_wr
         assert await other.jobs.list() == []
 
 
-async def test_the_same_database_is_known_again_after_the_server_was_started_anew() -> None:
+async def test_a_database_is_recognised_after_a_restart_of_its_server() -> None:
     server = Postgres()
     try:
         async with open_shop(server, Psycopg) as shop:
@@ -331,7 +337,9 @@ async def test_the_same_database_is_known_again_after_the_server_was_started_ane
 
 
 @pytest.mark.parametrize("kind", [Asyncpg, AsyncpgPool, Django], ids=lambda kind: kind.__name__)
-async def test_without_a_transaction_the_way_out_is_named(postgres: Postgres, kind: type[Caller]) -> None:
+async def test_enqueue_within_a_connection_without_a_transaction_names_the_remedy(
+    postgres: Postgres, kind: type[Caller]
+) -> None:
     async with open_shop(postgres, kind) as shop:
         await shop.caller.run("SELECT 1")
         with pytest.raises(BadInput, match=r"needs an open transaction.*(transaction\.atomic|connection\.transaction)"):
@@ -343,7 +351,7 @@ async def test_without_a_transaction_the_way_out_is_named(postgres: Postgres, ki
     "kind", [Psycopg, PsycopgAsync, Alchemy, AlchemyConnection, AlchemyAsync, AlchemyAsyncPsycopg],
     ids=lambda kind: kind.__name__,
 )  # fmt: skip
-async def test_a_connection_that_commits_by_itself_is_refused(postgres: Postgres, kind: type[Caller]) -> None:
+async def test_an_autocommit_connection_is_refused(postgres: Postgres, kind: type[Caller]) -> None:
     async with open_shop(postgres, kind, "AUTOCOMMIT") as shop:
         with pytest.raises(BadInput) as refused:
             await shop.caller.enqueue(shop.task, 1)
@@ -354,7 +362,7 @@ async def test_a_connection_that_commits_by_itself_is_refused(postgres: Postgres
         assert await shop.jobs() == []
 
 
-async def test_a_transaction_begun_by_hand_on_such_a_connection_is_used(postgres: Postgres) -> None:
+async def test_an_explicit_transaction_on_an_autocommit_connection_is_used(postgres: Postgres) -> None:
     async with open_shop(postgres, PsycopgAsync, "AUTOCOMMIT") as shop:
         async with shop.caller.within.transaction(force_rollback=True):
             await shop.place()
@@ -363,7 +371,7 @@ async def test_a_transaction_begun_by_hand_on_such_a_connection_is_used(postgres
         assert (shop.orders(), await shop.jobs()) == (1, [id])
 
 
-async def test_what_is_no_connection_is_refused_by_its_name(postgres: Postgres) -> None:
+async def test_an_object_that_is_no_connection_is_refused_with_its_type(postgres: Postgres) -> None:
     async with open_shop(postgres, Psycopg) as shop:
         with closing(sqlite3.connect(":memory:")) as other:
             for thing in (5, "dsn", object(), other, shop.caller):
@@ -389,7 +397,7 @@ async def test_a_closed_connection_is_refused(postgres: Postgres, kind: type[Cal
         await shop.caller.open()
 
 
-async def test_an_aborted_transaction_is_told_in_the_servers_words(postgres: Postgres, kind: type[Caller]) -> None:
+async def test_enqueue_within_an_aborted_transaction_is_refused(postgres: Postgres, kind: type[Caller]) -> None:
     async with open_shop(postgres, kind) as shop:
         await shop.caller.begin()
         with pytest.raises(Exception, match="division by zero"):
@@ -401,14 +409,14 @@ async def test_an_aborted_transaction_is_told_in_the_servers_words(postgres: Pos
 
 
 @pytest.mark.parametrize("kind", [Asyncpg, PsycopgAsync, AlchemyAsync], ids=lambda kind: kind.__name__)
-async def test_what_is_awaited_is_refused_from_code_that_does_not_await(postgres: Postgres, kind: type[Caller]) -> None:
+async def test_an_async_connection_is_refused_in_synchronous_code(postgres: Postgres, kind: type[Caller]) -> None:
     async with open_shop(postgres, kind) as shop:
         await shop.caller.begin()
         with pytest.raises(BadInput, match=r"that is async: leave out \.sync, and await enqueue"):
             await asyncio.to_thread(lambda: shop.task.sync.using(within=shop.caller.within).enqueue(1))
 
 
-async def test_djangos_connection_is_refused_from_code_that_awaits(postgres: Postgres) -> None:
+async def test_the_django_connection_is_refused_in_async_code(postgres: Postgres) -> None:
     async with open_shop(postgres, Django) as shop:
         with pytest.raises(BadInput, match=r"which is synchronous: enqueue with \.sync there"):
             await shop.task.using(within=shop.caller.within).enqueue(1)
@@ -422,7 +430,7 @@ async def somebody_waits(postgres: Postgres) -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_plain_call_uses_its_connection_in_its_own_thread_alone(postgres: Postgres) -> None:
+async def test_a_synchronous_enqueue_uses_its_connection_in_its_own_thread_only(postgres: Postgres) -> None:
     async with open_shop(postgres, Psycopg) as shop:
         seen: set[str] = set()
 
@@ -441,7 +449,7 @@ async def test_a_plain_call_uses_its_connection_in_its_own_thread_alone(postgres
         assert (seen, len(await shop.jobs())) == ({"view"}, 1)
 
 
-async def test_a_plain_call_that_waits_for_a_lock_keeps_nobody_else_waiting(postgres: Postgres) -> None:
+async def test_a_synchronous_enqueue_that_waits_for_a_lock_does_not_block_other_calls(postgres: Postgres) -> None:
     async with open_shop(postgres, Psycopg) as shop, asyncio.timeout(20):
         keyed = {"unique_key": "one"}
         await shop.place(**keyed)
@@ -459,7 +467,7 @@ async def test_a_plain_call_that_waits_for_a_lock_keeps_nobody_else_waiting(post
         assert free.id in await shop.jobs()
 
 
-async def test_an_awaiting_caller_that_is_cancelled_gets_its_connection_back_at_rest(postgres: Postgres) -> None:
+async def test_a_cancelled_enqueue_waits_until_the_callers_connection_is_idle(postgres: Postgres) -> None:
     async with open_shop(postgres, Psycopg) as shop, asyncio.timeout(20):
         await shop.place(unique_key="one")
         mine = psycopg.connect(shop.caller.dsn)
@@ -467,7 +475,7 @@ async def test_an_awaiting_caller_that_is_cancelled_gets_its_connection_back_at_
         await somebody_waits(postgres)
         waiting.cancel()
         await asyncio.wait([waiting], timeout=0.1)
-        assert not waiting.done()  # the server is still at it
+        assert not waiting.done()  # the server still runs the statement
         await shop.caller.rollback()
         with pytest.raises(asyncio.CancelledError):
             await waiting
@@ -476,7 +484,7 @@ async def test_an_awaiting_caller_that_is_cancelled_gets_its_connection_back_at_
         assert await shop.jobs() == []
 
 
-async def test_a_hundred_plain_calls_open_no_connection_of_their_own(postgres: Postgres) -> None:
+async def test_a_hundred_synchronous_enqueues_open_no_further_connection(postgres: Postgres) -> None:
     async with open_shop(postgres, Psycopg) as shop:
         ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'mainspring'"
         await shop.place()

@@ -1,4 +1,4 @@
-"""Fences that only an unlucky order of events puts to the test; scripts/mutate asked for them."""
+"""Fences that only an unlucky order of events exercises; found with scripts/mutate."""
 
 import asyncio
 from pathlib import Path
@@ -35,7 +35,9 @@ from servers import Postgres, Redis
 
 class Fences(Contract):
     @pytest.mark.parametrize("action", [Action.CANCEL, Action.DELETE])
-    async def test_whatever_is_done_to_the_former_holder_of_a_key_the_new_one_keeps_it(self, action: Action) -> None:
+    async def test_cancel_or_delete_of_a_former_key_holder_leaves_the_key_with_its_new_holder(
+        self, action: Action
+    ) -> None:
         async with self.opened() as store:
             former = await job_in_state(store, State.CANCELLED, unique_key="k")
             (holder,) = await put(store, new_job(unique_key="k"))
@@ -43,7 +45,7 @@ class Fences(Contract):
             (answer,) = await store.enqueue([new_job(unique_key="k")], now=later(1))
             assert (answer.id, answer.status) == (holder, "duplicate")
 
-    async def test_the_first_reason_for_a_cancel_counts(self) -> None:
+    async def test_a_second_cancel_keeps_the_first_reason(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             await act(store, Action.CANCEL, job.id, reason="the first")
@@ -51,7 +53,7 @@ class Fences(Contract):
             assert (await read_job(store, job.id)).cancel_reason == "the first"
             assert (await beat(store)).cancels == {job.id: "the first"}
 
-    async def test_jobs_of_several_queues_wait_for_their_time_behind_those_that_are_due(self) -> None:
+    async def test_claim_from_several_queues_takes_only_jobs_that_are_due(self) -> None:
         async with self.opened() as store:
             queues = ("one", "two")
             due = await put(store, *(new_job(queue=queue) for queue in queues))
@@ -59,7 +61,7 @@ class Fences(Contract):
             await beat(store)
             assert [job.id for job in (await claim(store)).jobs] == due
 
-    async def test_what_comes_first_may_all_be_of_one_queue(self) -> None:
+    async def test_claim_by_priority_may_take_all_jobs_from_one_queue(self) -> None:
         async with self.opened() as store:
             await put(store, *(new_job(queue=f"queue {n % 3}") for n in range(30)))
             first = await put(store, *(new_job(queue="queue 1", priority=1) for _ in range(40)))
@@ -75,13 +77,13 @@ class Fences(Contract):
             waiting = await put(store, *(new_job(queue=queue) for queue in queues))
             assert [job.id for job in (await claim(store)).jobs] == waiting
 
-    async def test_a_job_that_kills_workers_is_one_job(self) -> None:
+    async def test_a_suspect_job_is_counted_and_listed_once(self) -> None:
         async with self.opened() as store:
             job_id = await make_suspect(store)
             assert await store.counts(now=NOW) == {"retrying": 1}
             assert [job.id for job in await store.jobs(Filter(), now=NOW, limit=9, sort="due")] == [job_id]
 
-    async def test_what_is_told_of_a_job_goes_with_it_to_another_queue(self) -> None:
+    async def test_logs_and_executions_of_a_job_move_with_it_to_another_queue(self) -> None:
         async with self.opened() as store:
             failed = await start(store)
             await send_report(store, failed, a_line(1), a_line(2))
@@ -92,7 +94,7 @@ class Fences(Contract):
             assert await store.logs(failed.id, limit=9) == [a_line(1), a_line(2)]
             assert await store.executions(failed.id) == runs
 
-    async def test_what_was_due_is_not_by_a_clock_that_was_set_back(self) -> None:
+    async def test_claim_by_a_clock_that_was_set_back_takes_no_job_before_its_run_at(self) -> None:
         async with self.opened() as store:
             first, second = await put(store, *(new_job(run_at=later(5)) for _ in range(2)))
             await beat(store)
@@ -102,8 +104,10 @@ class Fences(Contract):
             assert [job.id for job in (await claim(store, now=later(6))).jobs] == [second]
 
     @pytest.mark.parametrize("queues", [("one",), ("one", "two")], ids=len)
-    async def test_a_flood_of_jobs_past_their_expires_at_runs_none_of_them(self, queues: tuple[str, ...]) -> None:
-        # More than a claim may end at once, all due before the one that may still run.
+    async def test_claim_expires_a_flood_of_jobs_past_their_expires_at_and_runs_none_of_them(
+        self, queues: tuple[str, ...]
+    ) -> None:
+        # More than one claim may expire, all due before the job that may still run.
         async with self.opened() as store:
             flood = [new_job(queue=queue, expires_at=later(5)) for queue in queues for _ in range(1500)]
             await put(store, *flood)
@@ -132,9 +136,9 @@ class TestSqliteFences(Fences):
     def make_store(self) -> Store:
         return open_store(f"sqlite:///{self.tmp}/jobs.db")
 
-    async def test_a_verb_that_fails_half_way_leaves_nothing_and_harms_no_other(self) -> None:
+    async def test_an_enqueue_that_fails_half_way_stores_nothing_and_affects_no_other_call(self) -> None:
         async with self.opened() as store:
-            # What SQLite cannot hold, behind a job that it can: keys make it one statement a job.
+            # A job that SQLite cannot store, after one that it can: with keys there is one statement per job.
             half = [new_job(unique_key="good"), new_job(unique_key="bad", payload=object())]
             calls = [put(store, new_job()), store.enqueue(half, now=later(0)), put(store, new_job())]
             first, failed, last = await asyncio.gather(*calls, return_exceptions=True)
@@ -150,7 +154,7 @@ class TestPostgresFences(Fences):
     def make_store(self) -> Store:
         return open_store(self.url)
 
-    async def test_a_verb_that_fails_half_way_leaves_nothing_and_harms_no_other(self) -> None:
+    async def test_an_enqueue_that_fails_half_way_stores_nothing_and_affects_no_other_call(self) -> None:
         async with self.opened() as store:
             half = [new_job(unique_key="good"), new_job(unique_key="bad", payload="\0")]
             calls = [put(store, new_job()), store.enqueue(half, now=later(0)), put(store, new_job())]

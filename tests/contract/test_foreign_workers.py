@@ -1,4 +1,4 @@
-"""Workers of another app on the same store neither prune nor bury jobs of tasks that they do not know."""
+"""Workers of another app on the same store neither prune nor end jobs of tasks that they do not know."""
 
 import asyncio
 import os
@@ -34,7 +34,7 @@ def webhook_only(url: str, clock: VirtualClock) -> Mainspring:
     return Mainspring(url, clock=clock, history_keep=0, history_days=0)
 
 
-async def test_a_worker_prunes_only_what_it_knows(url: str, clock: VirtualClock) -> None:
+async def test_a_worker_prunes_only_jobs_of_its_own_tasks(url: str, clock: VirtualClock) -> None:
     archived: list[str] = []
     shop = Mainspring(url, clock=clock)
 
@@ -59,7 +59,9 @@ async def test_a_worker_prunes_only_what_it_knows(url: str, clock: VirtualClock)
         assert list(await shop.jobs.list()) == []
 
 
-async def test_days_of_history_keep_what_a_worker_does_not_know(postgres: Postgres, clock: VirtualClock) -> None:
+async def test_prune_on_postgres_keeps_jobs_of_tasks_that_the_app_does_not_know(
+    postgres: Postgres, clock: VirtualClock
+) -> None:
     url = postgres.fresh()
     shop, other = Mainspring(url, clock=clock), Mainspring(url, clock=clock, history_keep=0, history_days=0)
 
@@ -80,7 +82,7 @@ async def test_days_of_history_keep_what_a_worker_does_not_know(postgres: Postgr
 
 
 async def crashed(app: Mainspring, task: str, clock: VirtualClock, times: int) -> str:
-    """A job under which so many workers have died, the last just now."""
+    """A job whose workers have crashed `times` times, the last one just now."""
     handle = await app.tasks[task].enqueue()
     store = await app.opened()
     for n in range(times):
@@ -95,7 +97,7 @@ async def crashed(app: Mainspring, task: str, clock: VirtualClock, times: int) -
     return handle.id
 
 
-async def test_a_worker_buries_only_what_it_knows(url: str, clock: VirtualClock) -> None:
+async def test_a_worker_ends_only_poison_pills_of_its_own_tasks(url: str, clock: VirtualClock) -> None:
     ran: list[str] = []
     letters: list[DeadLetter] = []
     shop = Mainspring(url, clock=clock, max_crashes=2)
@@ -127,7 +129,7 @@ async def test_a_worker_buries_only_what_it_knows(url: str, clock: VirtualClock)
     assert [letter.job_id for letter in letters] == [job_id]
 
 
-async def test_many_crashed_jobs_of_unknown_tasks_keep_no_other_from_being_rescued(
+async def test_many_crashed_jobs_of_unknown_tasks_do_not_prevent_the_rescue_of_others(
     url: str, clock: VirtualClock
 ) -> None:
     shop, other = Mainspring(url, clock=clock, max_crashes=1), Mainspring(url, clock=clock, max_crashes=1)
@@ -153,7 +155,7 @@ async def test_many_crashed_jobs_of_unknown_tasks_keep_no_other_from_being_rescu
         assert len(await shop.jobs.list(Filter(tasks=("unknown",), states=("retrying",)), limit=500)) == 300
 
 
-async def test_a_task_that_no_app_knows_is_pruned_by_name(url: str, clock: VirtualClock) -> None:
+async def test_prune_by_name_removes_jobs_of_a_task_that_no_app_knows(url: str, clock: VirtualClock) -> None:
     gone, shop = Mainspring(url, clock=clock), Mainspring(url, clock=clock, history_keep=0, history_days=1)
 
     @gone.task
@@ -186,7 +188,7 @@ async def bury(letter: DeadLetter) -> None:
 BELLS = "from mainspring import Mainspring\napp = Mainspring({url!r}, lease=2, beat=0.5, sweep=0.5, max_crashes=1)\n"
 
 
-async def test_real_processes_of_two_apps_bury_a_killed_job_once_with_its_letter(tmp_path: Path) -> None:
+async def test_processes_of_two_apps_send_one_dead_letter_for_a_job_that_kills_its_worker(tmp_path: Path) -> None:
     url, letters = f"sqlite:///{tmp_path}/jobs.db", tmp_path / "letters"
     tmp_path.joinpath("shop.py").write_text(SHOP.format(url=url, letters=str(letters)))
     tmp_path.joinpath("bells.py").write_text(BELLS.format(url=url))
@@ -205,7 +207,7 @@ async def test_real_processes_of_two_apps_bury_a_killed_job_once_with_its_letter
         bells, shop = worker("bells", "--queues", "webhooks"), worker("shop")
         try:
             assert await asyncio.to_thread(shop.wait) == -signal.SIGKILL
-            await until(handle, State.PENDING)  # the other app gives it back
+            await until(handle, State.PENDING)  # the other app has released it
             assert not letters.exists()
             shop = worker("shop")
             await until(handle, State.DEAD)

@@ -123,7 +123,7 @@ def test_every_kind_of_redis_key_is_there() -> None:
 
 
 class Fields:
-    """The encoded field names of records, and of all records in them: those that there are, and those that were met."""
+    """The encoded field names of records, and of all records in them: the declared ones, and those that were found."""
 
     def __init__(self) -> None:
         self.known, self.met = set[str](), set[str]()

@@ -1,4 +1,4 @@
-"""Webhooks and triggers where several processes share a server: what is told, and set off, once."""
+"""Webhooks and inbound triggers with several processes on one server: one delivery, one job."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def process(url: str) -> Mainspring:
-    """One of those that share the store."""
+    """One of the processes that share the store."""
     app = Mainspring(url, webhook_allow="127.0.0.1")
 
     @app.task(max_retries=0)
@@ -48,7 +48,7 @@ def kinds(receiver: Receiver) -> list[str]:
     return sorted(json.loads(message.body)["type"] for message in receiver.messages)
 
 
-async def test_what_happens_is_told_once_whoever_saw_it(url: str) -> None:
+async def test_an_event_is_delivered_to_a_webhook_once_by_two_processes(url: str) -> None:
     async with receiving() as receiver, process(url) as one, process(url) as two:
         await one.webhooks.create("ops", receiver.url, ["job.completed", "job.dead", "job.cancelled", "job.expired"])
         await one.tasks["work"].enqueue()
@@ -66,7 +66,7 @@ async def test_what_happens_is_told_once_whoever_saw_it(url: str) -> None:
             assert kinds(receiver)[1:3] == ["job.completed", "job.completed"]
 
 
-async def test_410_disables_it_for_everybody(url: str) -> None:
+async def test_a_410_response_disables_the_webhook_for_every_process(url: str) -> None:
     async with receiving() as receiver, process(url) as one, process(url) as two:
         await one.webhooks.create("ops", receiver.url, ["job.completed"])
         receiver.answer = says(410)
@@ -82,7 +82,7 @@ def signed(app: Mainspring, secret: str) -> Call:
     return Call(id="msg_1", timestamp=timestamp, signature=made, body=body)
 
 
-async def test_a_message_whose_job_is_deleted_before_it_was_noted_makes_no_other(any_url: str) -> None:
+async def test_a_repeated_inbound_message_whose_job_is_deleted_makes_no_other_job(any_url: str) -> None:
     async with process(any_url) as one:
         secret = (await one.triggers.create("orders", task="work", arguments="body")).secret
         call, faults = signed(one, secret), Faults()
@@ -98,7 +98,7 @@ async def test_a_message_whose_job_is_deleted_before_it_was_noted_makes_no_other
         assert (again.id, again.duplicate, await one.drain()) == (job.id, True, 0)
 
 
-async def test_a_message_that_comes_everywhere_at_once_makes_one_job(url: str) -> None:
+async def test_an_inbound_message_received_by_two_processes_at_once_makes_one_job(url: str) -> None:
     async with process(url) as one, process(url) as two:
         secret = (await one.triggers.create("orders", task="work", arguments="body")).secret
         call = signed(one, secret)

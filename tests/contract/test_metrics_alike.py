@@ -1,4 +1,4 @@
-"""The same things done tell the same figures, whichever store remembers them."""
+"""The same work gives the same metrics on every store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Samples = dict[tuple[str, ...], float]
 
 
 async def figures(store: Store) -> Samples:
-    """After some jobs have gone well, badly, and not at all."""
+    """The metrics after some jobs have completed, failed, and not run."""
     await store.open()
     try:
         await beat(store)
@@ -45,7 +45,9 @@ async def figures(store: Store) -> Samples:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres", "redis"])
-async def test_stores_tell_the_same_figures(kind: str, postgres: Postgres, redis: Redis, tmp_path: Path) -> None:
+async def test_every_store_reports_the_same_metrics(
+    kind: str, postgres: Postgres, redis: Redis, tmp_path: Path
+) -> None:
     urls = {"sqlite": f"sqlite:///{tmp_path}/jobs.db", "postgres": postgres.fresh(), "redis": redis.fresh()}
     told = await figures(open_store(urls[kind]))
     assert told == await figures(open_store("memory://"))

@@ -1,4 +1,4 @@
-"""A SQLite file steps from one schema to the next and back with everything that is in it."""
+"""A SQLite file is migrated from one schema to the next and back with all its data."""
 
 import sqlite3
 from collections import Counter
@@ -50,7 +50,7 @@ def path(tmp_path: Path) -> Path:
 
 
 async def recounted(store: Store, jobs: list[Job]) -> None:
-    """Every list and count says of these jobs what the jobs themselves say."""
+    """Every list and count agrees with these jobs."""
     assert await all_jobs(store) == jobs
     assert await store.counts(now=NOW) == Counter(job.shown(NOW) for job in jobs)
     assert set(await store.groups()) == {(job.state, job.task) for job in jobs if job.state.final}
@@ -68,7 +68,7 @@ async def listed(store: Store, **asked: Any) -> list[str]:
     return [job.id for job in await store.jobs(Filter(**asked), now=NOW, limit=99)]
 
 
-async def test_the_jobs_of_a_file_outlast_a_step_down_and_up_again(path: Path) -> None:
+async def test_jobs_of_a_sqlite_file_survive_migration_down_and_up(path: Path) -> None:
     store = open_store(f"sqlite:///{path}")
     await store.open()
     jobs = await live(store)
@@ -86,7 +86,7 @@ async def test_the_jobs_of_a_file_outlast_a_step_down_and_up_again(path: Path) -
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-async def test_a_file_of_an_earlier_schema_is_stepped_up_when_it_is_opened(path: Path, version: int) -> None:
+async def test_a_sqlite_file_of_an_earlier_schema_is_migrated_when_it_is_opened(path: Path, version: int) -> None:
     store = open_store(f"sqlite:///{path}")
     await store.open()
     jobs = await live(store)
@@ -101,7 +101,7 @@ async def test_a_file_of_an_earlier_schema_is_stepped_up_when_it_is_opened(path:
     await again.close()
 
 
-async def test_what_only_the_newer_schema_holds_is_gone_after_a_step_down_and_the_rest_is_not(path: Path) -> None:
+async def test_migration_down_drops_only_data_of_the_newer_schema(path: Path) -> None:
     store = open_store(f"sqlite:///{path}")
     await store.open()
     job = await start(store)
@@ -121,7 +121,7 @@ async def test_what_only_the_newer_schema_holds_is_gone_after_a_step_down_and_th
     await store.close()
 
 
-async def test_schedules_ticks_and_leaders_are_gone_after_a_step_down_and_their_jobs_are_not(path: Path) -> None:
+async def test_migration_down_drops_schedules_ticks_and_leaders_but_not_their_jobs(path: Path) -> None:
     store = open_store(f"sqlite:///{path}")
     await store.open()
     schedule, ids = await launch(store, "naïve: 'x'", spec={"overlap": "allow"}, jobs=3)
@@ -141,7 +141,7 @@ async def test_schedules_ticks_and_leaders_are_gone_after_a_step_down_and_their_
     await store.close()
 
 
-async def test_what_the_service_keeps_is_gone_after_a_step_down_and_the_jobs_are_not(path: Path) -> None:
+async def test_migration_down_drops_documents_audit_and_feed_but_no_jobs(path: Path) -> None:
     store = open_store(f"sqlite:///{path}")
     await store.open()
     jobs, workers = await live(store), await store.workers(now=NOW)
@@ -159,7 +159,7 @@ async def test_what_the_service_keeps_is_gone_after_a_step_down_and_the_jobs_are
     await store.close()
 
 
-async def test_what_the_service_keeps_is_there_when_a_file_is_opened_again(path: Path) -> None:
+async def test_documents_audit_and_feed_survive_reopening_a_sqlite_file(path: Path) -> None:
     store = open_store(f"sqlite:///{path}")
     await store.open()
     await store.put_documents([a_document()], now=NOW)
@@ -179,7 +179,7 @@ async def test_what_the_service_keeps_is_there_when_a_file_is_opened_again(path:
     await again.close()
 
 
-async def test_a_file_with_schedules_keeps_them_when_it_is_opened_again(path: Path) -> None:
+async def test_schedules_ticks_and_leaders_survive_reopening_a_sqlite_file(path: Path) -> None:
     store = open_store(f"sqlite:///{path}")
     await store.open()
     schedule, _ = await launch(store)
@@ -194,7 +194,7 @@ async def test_a_file_with_schedules_keeps_them_when_it_is_opened_again(path: Pa
     await again.close()
 
 
-async def test_the_last_run_of_a_dead_job_as_the_first_schema_kept_it_is_in_its_history(path: Path) -> None:
+async def test_migration_from_the_first_schema_keeps_the_last_run_of_a_dead_job(path: Path) -> None:
     store = open_store(f"sqlite:///{path}")
     await store.open()
     job = await start(store)
@@ -220,7 +220,7 @@ async def test_the_last_run_of_a_dead_job_as_the_first_schema_kept_it_is_in_its_
     await store.close()
 
 
-async def test_work_goes_on_after_the_steps(path: Path) -> None:
+async def test_jobs_can_be_finished_and_retried_after_migration_down_and_up(path: Path) -> None:
     store = open_store(f"sqlite:///{path}")
     await store.open()
     running = await job_in_state(store, State.RUNNING)

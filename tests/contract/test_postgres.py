@@ -53,7 +53,7 @@ class Served(Contract):
     def open_connections(self, state: str = "%") -> int:
         sql = f"""SELECT count(*) FROM pg_stat_activity
             WHERE application_name = 'mainspring' AND coalesce(state, '') LIKE '{state}'"""
-        gc.collect()  # what an event loop left behind that was closed under it
+        gc.collect()  # frees connections of event loops that were closed before them
         for _ in range(500):  # a server process is gone a moment after its connection
             if (count := self.server.run(sql)[0][0]) == 0:
                 break
@@ -107,7 +107,7 @@ class TestSharing(Served, Sharing):
             await other.close()
 
     async def test_job_inserted_again_while_it_ends_can_end_again(self) -> None:
-        # What a repeated enqueue can do that overtakes the end of its own job.
+        # The effect of a repeated enqueue that overtakes the end of its own job.
         async with self.opened() as store, self.connected() as other:
             job = new_job(idempotency_key="key")
             await put(store, job)
@@ -143,7 +143,7 @@ class TestWithin(Served):
                 assert await all_jobs(store) == []
             assert [found.id for found in await all_jobs(store)] == [job.id]
 
-    async def test_a_job_enqueued_within_a_transaction_goes_with_its_rollback(self) -> None:
+    async def test_a_job_enqueued_within_a_transaction_is_removed_by_its_rollback(self) -> None:
         async with self.opened() as store, self.connected() as mine:
             transaction = mine.transaction()
             await transaction.start()
@@ -182,7 +182,7 @@ class TestSchema(Served):
     def _own(self, _server: None) -> None:
         self.url = self.server.own("own")
 
-    async def test_the_schema_steps_down_and_up_again(self) -> None:
+    async def test_schema_migrates_down_and_up_again(self) -> None:
         async with self.opened() as store:
             newest = (await store.schema()).newest
             assert await store.migrate(0) == list(range(newest - 1, -1, -1))
@@ -204,14 +204,14 @@ class TestSchema(Served):
             await self.make_store().open()
         assert self.open_connections() == 0
 
-    async def test_there_is_no_way_to_a_schema_nobody_knows(self) -> None:
+    async def test_migration_to_an_unknown_schema_version_is_refused(self) -> None:
         async with self.opened() as store:
             with pytest.raises(BadInput, match="there is no schema version 99"):
                 await store.migrate(99)
 
 
 class TestStride(Served):
-    """Claims of a long backlog, as if every look at it were slow."""
+    """Claims of a long backlog, as if every survey of it were slow."""
 
     @pytest.fixture(autouse=True)
     def _slow(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +224,7 @@ class TestStride(Served):
             monkeypatch.setattr(f"mainspring.stores.postgres.claim.{name}", value)
 
     async def taken(self, store: Store) -> list[str]:
-        """By one claim, once the look that it began beside itself is over."""
+        """The jobs of one claim, after the survey that it started has ended."""
         jobs = (await claim(store, limit=5)).jobs
         if (survey := cast(PostgresStore, store)._survey) is not None:
             await survey
@@ -271,7 +271,7 @@ class TestTrouble(Served):
     async def test_connection_being_terminated_fails_one_call_at_most(self, turns: int) -> None:
         async with self.opened() as store:
             await beat(store)
-            # From another thread, so that nothing of it is heard here before the loop turns.
+            # From another thread, so that this event loop receives nothing of it before its next iteration.
             self.server.run("""SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity
                 WHERE application_name = 'mainspring'""")
             for _ in range(turns):
@@ -355,11 +355,11 @@ class TestTrouble(Served):
                     await finish_run(store, job, Done())
             assert await finish_run(store, job, Done()) == {job.id}
 
-    async def test_a_server_that_is_not_there_is_a_passing_trouble(self) -> None:
+    async def test_an_unreachable_server_raises_store_unavailable(self) -> None:
         with pytest.raises(StoreUnavailable, match="cannot connect to postgresql://ada@127"):
             await open_store("postgresql://ada@127.0.0.1:1/jobs").open()
 
-    async def test_a_database_that_is_not_there_is_no_passing_trouble(self) -> None:
+    async def test_a_missing_database_raises_store_error(self) -> None:
         with pytest.raises(StoreError, match='"nowhere" does not exist') as refused:
             await open_store(self.server.dsn.replace("/postgres?", "/nowhere?")).open()
         assert not isinstance(refused.value, StoreUnavailable)
@@ -410,7 +410,7 @@ class TestApp(Served):
 
 
 class TestPlans(Served):
-    """On tables that nobody has analysed, freshly filled."""
+    """On newly filled tables without statistics."""
 
     async def explained(self, connection: Any, sql: str, *values: Any) -> str:
         rows = await connection.fetch(f"EXPLAIN {PostgresUrl(self.url, '').sql(sql)}", *values)
@@ -433,7 +433,7 @@ class TestPlans(Served):
         assert "mainspring_jobs_pkey" in done
 
     @pytest.mark.parametrize("full", [False, True])
-    async def test_kept_plans_use_indexes_whatever_the_tables_held(self, full: bool) -> None:
+    async def test_prepared_plans_use_indexes_on_empty_and_full_tables(self, full: bool) -> None:
         async with self.opened() as store, self.connected(**HOT_SETTINGS) as other:
             if full:
                 await put(store, *(new_job(run_at=later(n % 100)) for n in range(20_000)))
@@ -444,7 +444,7 @@ class TestPlans(Served):
                 await other.execute(f"PREPARE {name} ({known}) AS {store.url.sql(sql)}")
             take = await self.planned(other, "EXECUTE take ('ada', 1000000, '{task}', NULL, 'lease', 500)")
             done = await self.planned(other, "EXECUTE done ('x', '{}', '{}', '{}', '{}', '{}', 'ada', '{}', 0)")
-        assert "$3" in take  # no value is known to it
+        assert "$3" in take  # a generic plan: no value is known
         for plan in (take, done):
             assert "Seq Scan on mainspring_jobs" not in plan
             assert "Bitmap" not in plan

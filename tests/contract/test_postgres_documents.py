@@ -187,7 +187,7 @@ class TestDocuments(Kept):
                 assert await waits(self.server, putting)
             assert (await putting, await texts(store)) == ([False], {})
 
-    async def test_document_written_during_tidy_stays(self) -> None:
+    async def test_document_written_during_pruning_stays(self) -> None:
         async with self.opened() as store, self.connected() as other:
             await put(store, a_document("a", expires_at=later(1)), a_document("b", expires_at=later(1)))
             async with other.transaction():
@@ -197,7 +197,7 @@ class TestDocuments(Kept):
                 assert await store.tidy(audited_since=NOW, now=later(2)) == 1
             assert await texts(store, now=later(2)) == {"a": "new"}
 
-    async def test_tidy_deletes_a_limited_number_of_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_pruning_documents_deletes_a_limited_number_of_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(documents, "MAX_PRUNED_DOCUMENTS", 2)
         monkeypatch.setattr(audit, "MAX_PRUNED_ENTRIES", 2)
         async with self.opened() as store:
@@ -252,7 +252,7 @@ async def kept(store: Store) -> tuple[list[Document], list[Any], Feed, Any]:
 
 
 class TestPlans(Kept):
-    async def test_audit_is_read_along_its_ids_whatever_the_filter(self) -> None:
+    async def test_audit_pages_use_the_primary_key_with_any_filter(self) -> None:
         async with self.opened() as store:
             await store.record([an_entry(n, who=f"who {n % 10}") for n in range(3000)])
         pool = Pool(self.place)

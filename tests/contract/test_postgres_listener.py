@@ -53,7 +53,7 @@ async def opened(url: str, **options: Any) -> AsyncIterator[Store]:
 
 @asynccontextmanager
 async def overheard(postgres: Postgres, url: str) -> AsyncIterator[list[str]]:
-    """What is said to all, as a list that fills."""
+    """All notifications of the channel, as a list that grows."""
     connection, said = await asyncpg.connect(postgres.dsn), list[str]()
     await connection.add_listener(PostgresUrl(url, "").channel, lambda *call: said.append(call[3]))
     try:
@@ -70,7 +70,7 @@ async def hears(app: Mainspring) -> None:
 
 
 async def silently(url: str, **fields: Any) -> str:
-    """Enqueues without a word: on a clock that a test owns nobody waits for the machine's."""
+    """Enqueues without a notification: on a virtual clock no process waits for real time."""
     async with opened(url, clock=VirtualClock()) as store:
         (job_id,) = await put(store, new_job(task="echo", payload='{"text":"x"}', **fields))
     return job_id
@@ -113,16 +113,16 @@ async def test_a_retry_starts_at_its_time(url: str) -> None:
         assert await (await second_time_lucky.enqueue()).result(timeout=9) == "lucky"
 
 
-async def test_a_worker_without_a_listener_finds_jobs_at_its_interval(url: str) -> None:
+async def test_a_worker_without_a_listener_finds_jobs_at_its_poll_interval(url: str) -> None:
     (client, ask), (server, _) = make(url), make(f"{url}&listen=off", poll_interval=0.2)
     async with client, server, server.worker() as worker, asyncio.timeout(20):
         for delay in (0, 0.5):
             assert await (await ask.using(delay=delay).enqueue("x")).result(timeout=9) == "x"
-        assert not worker.deaf  # nobody wants it to hear
+        assert not worker.deaf  # listening is off
         assert (await server.opened()).hears() is None
 
 
-async def test_a_worker_whose_listener_cannot_connect_finds_jobs_at_its_interval(url: str) -> None:
+async def test_a_worker_whose_listener_cannot_connect_finds_jobs_at_its_poll_interval(url: str) -> None:
     nowhere = f"{url}&listen=postgresql://ada@127.0.0.1:1/jobs"
     (client, ask), (server, _) = make(url), make(nowhere, poll_interval=0.2)
     async with client, server, server.worker() as worker, asyncio.timeout(20):
@@ -131,9 +131,7 @@ async def test_a_worker_whose_listener_cannot_connect_finds_jobs_at_its_interval
             await (await server.opened()).wait(None, 0.1)
 
 
-async def test_jobs_start_while_the_listening_connection_is_cut_off_again_and_again(
-    postgres: Postgres, url: str
-) -> None:
+async def test_jobs_start_while_the_listener_connection_is_cut_repeatedly(postgres: Postgres, url: str) -> None:
     (client, ask), (server, _) = make(url), make(url, poll_interval=0.2)
     async with client, server, server.worker(), asyncio.timeout(30):
         for _ in range(5):
@@ -144,7 +142,7 @@ async def test_jobs_start_while_the_listening_connection_is_cut_off_again_and_ag
 
 
 @pytest.mark.parametrize("turns", range(4))
-async def test_a_store_may_be_closed_at_the_moment_when_its_listener_proves_itself(url: str, turns: int) -> None:
+async def test_store_can_be_closed_while_its_listener_checks_its_connection(url: str, turns: int) -> None:
     async with opened(url) as store:
         ear = cast(PostgresStore, store)._listener
         assert ear is not None
@@ -215,7 +213,7 @@ async def test_retry_due_soon_sends_a_notification(postgres: Postgres, url: str)
 
 
 async def silence(said: list[str]) -> None:
-    """Until nothing has been said for a while."""
+    """Waits until there were no notifications for a while."""
     known = -1
     async with asyncio.timeout(10):
         while known != len(said):
@@ -241,7 +239,7 @@ async def test_listening_worker_sends_no_queries(url: str) -> None:
 
 
 async def beats(app: Mainspring, count: int) -> None:
-    """Until the worker has beaten so many times more."""
+    """Waits for a number of further beats of the worker."""
     (worker,) = await app.workers.list()
     end = worker.info.beats + count
     while (await app.workers.list())[0].info.beats < end:
@@ -250,7 +248,7 @@ async def beats(app: Mainspring, count: int) -> None:
 
 @pytest.mark.slow
 def test_idle_worker_sends_less_than_five_queries_a_minute_beside_its_beat(postgres: Postgres, url: str) -> None:
-    """By the server's own log. A beat looks for what is due, too."""
+    """Counted in the log of the server. A beat also looks for due jobs."""
     asked = asyncio.run(_idle(postgres, url))
     beats = sum("WITH alive" in text for text in asked)
     beside = [text for text in asked if not _BEAT.search(text)]

@@ -53,7 +53,7 @@ class TestWays(Served):
         return found
 
     @pytest.mark.parametrize("name", FILTERS)
-    async def test_every_list_goes_by_an_index(self, name: str) -> None:
+    async def test_every_list_uses_an_index(self, name: str) -> None:
         async with self.opened() as store, self.looking() as connection:
             await put(store, *(new_job() for _ in range(500)))
             for sort in SORTS:
@@ -84,7 +84,9 @@ class TestWays(Served):
             await check(store, await gather(store), newest)
 
     @pytest.mark.parametrize("counted", [-1, 20_000], ids=["hops", "read"])
-    async def test_dead_groups_are_the_same_read_or_hopped(self, counted: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_dead_groups_are_the_same_by_full_read_and_by_index_hops(
+        self, counted: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(count, "MAX_DEAD_ROWS", counted)
         async with self.opened() as store:
             found = [await dead_job(store, message, at=at) for at, message in enumerate(("a", "b", "a"))]

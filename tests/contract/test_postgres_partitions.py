@@ -62,7 +62,7 @@ class Then(SystemClock):
 
 
 class Dated(Served):
-    """In a schema of their own, so that elsewhere the same jobs lie in the part for all else."""
+    """In their own schema, so that elsewhere the same jobs are in the default partition."""
 
     @pytest.fixture(autouse=True)
     def _server(self, postgres: Postgres) -> None:
@@ -81,7 +81,7 @@ class Dated(Served):
             await store.close()
 
     def parts(self) -> list[str]:
-        """The days, and what else the history consists of."""
+        """The daily partitions, and the other partitions of the history."""
         sql = """SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
             WHERE inhparent = 'dated.mainspring_finished'::regclass ORDER BY 1"""
         return [name.removeprefix("mainspring_finished_") for (name,) in self.server.run(sql)]
@@ -300,7 +300,7 @@ def some(at: datetime, count: int, first: int = 0, **fields: Any) -> list[NewJob
 
 
 async def remains(store: Store) -> list[Any]:
-    """Every job with its runs and lines, but for what each store mints by itself."""
+    """Every job with its runs and log lines, without values that each store generates."""
     found = []
     for job in await all_jobs(store):
         runs = [(run.number, run.ending, run.finished_at) for run in await store.executions(job.id)]
@@ -360,7 +360,7 @@ class TestForgetting(Dated):
             assert await store.forget(EVERYTHING, now=NOW) == 2
             assert await remains(store) == before[2:]
 
-    async def test_jobs_without_a_rule_stay(self) -> None:
+    async def test_jobs_without_a_retention_rule_stay(self) -> None:
         async with self.opened(THEN) as store:
             await ended(store, some(THEN, 2), THEN)
             await ended(store, some(THEN, 2, 2, task="other"), THEN)
@@ -459,7 +459,7 @@ class TestForgettingBesideWork(Dated):
                 assert await forgetting == 0
                 assert time.perf_counter() - began < 2
                 assert len(await all_jobs(store)) == 5
-            assert await store.forget(EVERYTHING, now=NOW) == 0  # whoever was refused does not ask again at once
+            assert await store.forget(EVERYTHING, now=NOW) == 0  # a drop that failed is not tried again at once
             assert await store.forget(EVERYTHING, now=NOW + timedelta(minutes=11)) == 4
 
     async def test_writer_prevents_the_drop_of_its_partition(self) -> None:
@@ -499,7 +499,7 @@ class TestForgettingBesideWork(Dated):
 class TestPruner(Dated):
     @asynccontextmanager
     async def app(self) -> AsyncIterator[Mainspring]:
-        """An app with forty jobs that ended long ago, of which two are to be kept."""
+        """An app with forty jobs that ended long ago; two of them are to be kept."""
         clock = VirtualClock(THEN)
         app = Mainspring(self.url, clock=clock, history_keep=2, history_days=1)
 
@@ -540,7 +540,7 @@ NEWEST = "SELECT id FROM mainspring_finished ORDER BY id DESC LIMIT 50"
 
 
 class TestPlans(Dated):
-    """With as many days as a month has, on tables that nobody has analysed."""
+    """With the partitions of a month, on tables without statistics."""
 
     @asynccontextmanager
     async def explained(self) -> AsyncIterator[Callable[..., Awaitable[str]]]:

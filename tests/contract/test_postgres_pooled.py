@@ -30,7 +30,7 @@ from mainspring.testing.contract.leader import LeaderContract
 from mainspring.testing.contract.lifecycle import LifecycleContract
 from servers import PgBouncer, Postgres
 
-# What the store says when it connects to a server itself.
+# The settings that the store sends when it connects to a server without a pooler.
 IGNORED = "statement_timeout,lock_timeout,idle_in_transaction_session_timeout,plan_cache_mode,enable_seqscan,jit"
 
 
@@ -57,7 +57,7 @@ class TestPooled(
     Pooled, LifecycleContract, EnqueueContract, KeysContract, ClaimContract, BeatContract, FinishContract, FireContract,
     LeaderContract,
 ):  # fmt: skip
-    """Transactions, locks, batches; the rest is the same again, and slow."""
+    """Transactions, locks, batches; the other tests repeat these, and are slow."""
 
     def make_store(self) -> Store:
         return open_store(f"{self.url}&pooler=transaction")
@@ -108,7 +108,7 @@ class TestRoute(Pooled):
         with pytest.raises(BadSetting, match="or off"):
             open_store(f"{self.straight}&listen=no")
 
-    async def test_a_refused_url_keeps_the_password_of_its_listener(self) -> None:
+    async def test_the_error_of_a_refused_url_masks_the_listener_password(self) -> None:
         with pytest.raises(BadSetting) as refused:
             open_store("postgresql://h/db?pooler=x&listen=postgresql%3A%2F%2Fada%3Asecret%40h%2Fdb&schema=x")
         assert "secret" not in str(refused.value)

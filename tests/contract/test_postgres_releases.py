@@ -47,7 +47,7 @@ def release(request: pytest.FixtureRequest) -> Iterator[tuple[str, Postgres]]:
         server.close()
 
 
-def test_the_oldest_release_is_the_least_that_the_doctor_asks_for() -> None:
+def test_the_oldest_tested_release_is_the_minimum_of_the_doctor() -> None:
     assert int(min(RELEASES)) * 10_000 == MIN_SERVER_VERSION
 
 
@@ -60,12 +60,12 @@ class TestReleases(Contract):
     def make_store(self) -> Store:
         return open_store(self.url)
 
-    async def test_it_is_that_release(self) -> None:
+    async def test_doctor_reports_the_release_of_the_server(self) -> None:
         async with self.opened() as store:
             found = next(finding for finding in await store.diagnose() if finding.about == "PostgreSQL")
             assert (found.verdict, found.text.split(".")[0]) == ("ok", self.release)
 
-    async def test_the_schema_steps_up_and_down_with_live_rows(self) -> None:
+    async def test_live_rows_survive_migration_down_and_up(self) -> None:
         url = self.server.own("own")
         store = PostgresStore(PostgresUrl(url, url), migrations=after(MIGRATIONS, MILD))
         await store.open()
@@ -78,12 +78,12 @@ class TestReleases(Contract):
         await store.migrate(0)
         await store.close()
 
-    async def test_enqueue_keeps_a_key_for_one(self) -> None:
+    async def test_concurrent_enqueues_with_one_unique_key_make_one_job(self) -> None:
         async with self.opened() as store:
             answers = await asyncio.gather(*(put(store, new_job(unique_key="key")) for _ in range(20)))
             assert len({id for ids in answers for id in ids}) == len(await all_jobs(store)) == 1
 
-    async def test_claims_share_no_job_and_keep_the_order(self) -> None:
+    async def test_claims_share_no_job_and_follow_the_priority(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job(priority=n % 3) for n in range(30)))
             await beat(store)
@@ -92,7 +92,7 @@ class TestReleases(Contract):
             rest = await asyncio.gather(*(claim(store, limit=5) for _ in range(4)))
             assert sorted(first + [job.id for taken in rest for job in taken.jobs]) == sorted(ids)
 
-    async def test_an_outcome_stands_under_its_lease_alone(self) -> None:
+    async def test_a_late_outcome_of_a_finished_run_is_refused(self) -> None:
         async with self.opened() as store:
             job = await start(store, tags=("x",))
             assert await finish_run(store, job, Done('"yes"')) == {job.id}
@@ -100,14 +100,14 @@ class TestReleases(Contract):
             (only,) = await store.jobs(Filter(tags=("x",)), now=NOW, limit=9)
             assert (only.state, only.result) == (State.COMPLETED, '"yes"')
 
-    async def test_a_schedule_fires_once(self) -> None:
+    async def test_concurrent_fires_of_a_schedule_fire_it_once(self) -> None:
         async with self.opened() as store:
             new = a_schedule()
             fired = await asyncio.gather(*(fire(store, new, jobs=(tick_job(new),)) for _ in range(5)))
             assert sum(one.stands for one in fired) == 1
             assert ((await read_schedule(store)).name, len(await all_jobs(store))) == ("hourly", 1)
 
-    async def test_operators_change_jobs(self) -> None:
+    async def test_retry_and_cancel_change_the_state_of_jobs(self) -> None:
         async with self.opened() as store:
             dead, waiting = await job_in_state(store, State.DEAD), await job_in_state(store, State.PENDING)
             assert (await act(store, Action.RETRY, dead.id)).done == [dead.id]
@@ -117,14 +117,14 @@ class TestReleases(Contract):
                 waiting.id: State.CANCELLED,
             }
 
-    async def test_finished_jobs_are_forgotten(self) -> None:
+    async def test_finished_jobs_beyond_the_number_to_keep_are_found_and_deleted(self) -> None:
         async with self.opened() as store:
             done = [await job_in_state(store, State.COMPLETED) for _ in range(3)]
             old = await store.surplus(State.COMPLETED, "task", keep=1, before=NOW + timedelta(days=1), limit=9)
             await act(store, Action.DELETE, *(job.id for job in old))
             assert [job.id for job in await all_jobs(store)] == [done[-1].id]
 
-    async def test_whoever_waits_hears_what_another_handle_brings(self) -> None:
+    async def test_wait_ends_when_another_handle_enqueues(self) -> None:
         async with self.opened() as left, self.opened() as right, asyncio.timeout(10):
             await left.wait(None, 50)  # ends when it begins to listen
             waiting = asyncio.create_task(left.wait(None, 50))

@@ -62,7 +62,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
         patch.setattr(Session, "many", many)
         yield sent
-    sent[:] = [sql for sql in sent if "pg_notify" not in sql]  # told to others now and then, whatever was fired
+    sent[:] = [sql for sql in sent if "pg_notify" not in sql]  # notifications are sent now and then, whatever was fired
 
 
 def _noting(known: Any, sent: list[str]) -> Any:
@@ -97,7 +97,7 @@ async def running(store: Store, names: list[str], **fields: Any) -> list[Any]:
 
 class TestFiringStatements(Served):
     async def mixed(self, store: Store, size: int) -> list[Firing]:
-        """Firings of every kind, so many of each."""
+        """Firings of every kind, `size` of each."""
         firings: list[Firing] = []
         stopping = await running(store, named("stopping", size))
         known = {row.name: row for row in await store.schedules(limit=size)}
@@ -161,7 +161,7 @@ class TestFiringStatements(Served):
 
 class TestFinishStatements(Served):
     async def count(self, size: int, monkeypatch: pytest.MonkeyPatch) -> int:
-        """Jobs that went well, jobs that died and were waited for, all in one batch."""
+        """Jobs that completed, and dead jobs that a schedule waited for, in one batch."""
         async with self.opened() as store:
             jobs = await running(store, named("s", size))
             waiting = [
@@ -189,7 +189,7 @@ class TestFinishStatements(Served):
 
 
 class TestLockOrder(Served):
-    async def test_a_finish_locks_schedules_by_name_those_that_wait_included(self) -> None:
+    async def test_finish_locks_its_schedules_and_the_waiting_ones_in_order_of_name(self) -> None:
         """A fire of `a`, which reads `z`, locks `a` first: a finish of `z` must not lock `z` and then wait for `a`."""
         async with self.opened() as store, asyncio.timeout(30):
             (job,) = await running(store, ["z"])
@@ -214,7 +214,7 @@ class TestLockOrder(Served):
 
 
 class TestSchedulePlans(Served):
-    async def test_schedules_are_found_by_the_indexes_on_tables_that_were_never_analysed(self) -> None:
+    async def test_schedule_statements_use_indexes_on_tables_that_were_never_analysed(self) -> None:
         async with self.opened() as store:
             for n in range(0, 5000, 500):
                 rows = [a_schedule(f"s-{n + k:05}", due_at=later(n + k)) for k in range(500)]

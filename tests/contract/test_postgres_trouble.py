@@ -24,7 +24,7 @@ from servers import Postgres
 
 
 class Door:
-    """A port that passes on to a server what it is told to, and counts who comes."""
+    """A proxy in front of a server that can drop data, and that counts connections."""
 
     def __init__(self, port: int) -> None:
         self.to, self.open, self.silent, self.knocks = port, True, False, 0

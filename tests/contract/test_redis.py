@@ -38,7 +38,7 @@ class Served(Contract):
 
 
 class TestRedis(Served, StoreContract):
-    """After every test the books are audited."""
+    """After every test the store is audited."""
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Store]:
@@ -65,7 +65,7 @@ class TestValkey(TestRedis):
 
 
 class TestSharing(Served, Sharing):
-    async def test_two_apps_on_one_server_do_not_meet(self) -> None:
+    async def test_two_apps_on_one_server_are_separate(self) -> None:
         other = open_store(self.server.fresh("other"))
         await other.open()
         async with self.opened() as store:
@@ -244,7 +244,7 @@ class TestLoss:
 
 
 async def insisted(call: Callable[[], Awaitable[T]]) -> T:
-    """What it says when the server is there again."""
+    """Repeats the call until the server is available again; returns its result."""
     async with asyncio.timeout(20):
         while True:
             try:

@@ -20,7 +20,7 @@ from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.build import act, all_jobs, new_job, put
 from servers import Redis
 
-# What docs/redis.md tells to give a user of the store with this prefix.
+# The ACL rule of docs/redis.md for a user of the store with this prefix.
 COMMANDS = [
     "+@read", "+@write", "-@dangerous", "+@transaction", "+eval", "+evalsha", "+script|load", "+publish", "+subscribe",
     "+ping", "+time", "+info", "+select", "+client|setname",
@@ -45,7 +45,7 @@ def locked_up() -> Iterator[int]:
 
 class TestPassword:
     @pytest.mark.parametrize("who", ["", "default"])
-    async def test_a_password_is_enough(self, locked_up: int, who: str) -> None:
+    async def test_a_password_alone_authenticates_the_default_user(self, locked_up: int, who: str) -> None:
         await whole_way(f"redis://{who}:open%2Fsesame@127.0.0.1:{locked_up}/0?prefix=fresh{who}")
 
     async def test_a_missing_password_is_named_in_the_error(self, locked_up: int) -> None:
@@ -180,7 +180,7 @@ class TestUser:
         assert len(said) > 30
 
 
-# Words of the same look that are none, or that are looked at in another way.
+# Words that look like commands of data and are not, or that are checked elsewhere.
 NO_DATA = {
     "TIME",
     "LOAD",
@@ -229,7 +229,7 @@ class TestPlaces:
         assert not isinstance(error, StoreUnavailable)
         assert "DB index is out of range" in str(error)
 
-    async def test_a_job_goes_its_whole_way_through_a_socket(self, tmp_path: Path) -> None:
+    async def test_every_store_call_works_over_a_unix_socket(self, tmp_path: Path) -> None:
         path = tmp_path / "redis.sock"
         server = Redis(unixsocket=str(path))
         try:
@@ -276,7 +276,7 @@ class TestFirstWords:
 
 
 async def refusal_of(words: bytes, *, stays: bool = False) -> StoreError:
-    """By one that says this to whoever comes, and hangs up."""
+    """Returns the error for a server that sends this to every client, and closes the connection."""
 
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(words)

@@ -59,7 +59,7 @@ class OnServers(Contract):
         return cast(RedisStore, open_store(self.url))
 
 
-# What is done to a store: each prepares `count` of something, and returns the call.
+# Operations on a store: each prepares `count` records, and returns the call.
 
 
 def named(n: int) -> str:
@@ -195,7 +195,7 @@ class TestRoundTrips(OnServers):
         assert trips[0] == trips[1] or shards > 1
 
 
-# A rival that is always quicker: before every commit of a call it changes what the call has read.
+# A rival that is always faster: before every commit of a call it changes what the call has read.
 
 
 class Rival:
@@ -279,7 +279,7 @@ class TestRival(OnServers):
             assert all([(await read_schedule(store, one.name)).note == "next" for one in rows])
             assert (await read_job(store, mine.id)).cancel_reason is not None
 
-    async def test_fire_does_not_stand_once_another_writer_has_changed_its_schedule(self) -> None:
+    async def test_fire_is_refused_once_another_writer_has_changed_its_schedule(self) -> None:
         async with self.opened() as store, self.opened() as other:
             await launch(store)
             seen = await read_schedule(store)
@@ -314,7 +314,7 @@ class TestBounds(OnServers):
     """Every loop has an end, and an owner that dies holds up the others for seconds."""
 
     async def test_a_call_gives_up_against_a_rival_that_ignores_locks(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It writes past every lock, as no release does."""
+        """The rival ignores every lock, as no release does."""
         monkeypatch.setattr(attempts, "GIVE_UP_SECONDS", 0.3)
         async with self.opened() as store, self.opened() as other:
             jobs = await running(store, 20)
@@ -362,7 +362,7 @@ class TestBounds(OnServers):
 
 
 class Cutter:
-    """A way to a server that passes on so many bytes, then cuts the connection: of questions, or of answers."""
+    """A proxy that passes on a number of bytes of requests or of replies, and then cuts the connection."""
 
     def __init__(self, port: int) -> None:
         self._port, self._writers = port, list[asyncio.StreamWriter]()
@@ -410,7 +410,7 @@ class TestAllOrNone(Contract):
 
     async def stored(self) -> int:
         async with self.opened() as other:
-            await beat(other)  # which ends what has been left to others
+            await beat(other)  # which ends abandoned transactions
             await audit(other._open())
             return int(await other._open().first.call("HLEN", "{fresh}:job"))
 
@@ -533,11 +533,11 @@ class Counted:
 
 
 class Died(BaseException):
-    """Nothing is done after it, not even what a process does when it fails."""
+    """The process is dead: not even its error handling runs."""
 
 
 def die_at(store: RedisStore, left: int) -> None:
-    """After so many scripts nothing reaches the server any more."""
+    """After this number of scripts nothing reaches the server any more."""
 
     def bound(script: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def counted(*args: Any) -> Any:

@@ -30,7 +30,7 @@ class Spread(Contract):
 
 
 class TestCluster(Spread, StoreContract):
-    """After every test the books are audited."""
+    """After every test the store is audited."""
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Store]:
@@ -51,22 +51,22 @@ class TestTrouble(Spread):
         with pytest.raises(StoreError, match="keeps its queues in 8 homes, not 4: use \\?homes=8"):
             await open_store(f"{self.url}&homes=4").open()
 
-    async def test_a_node_of_a_cluster_is_no_server_by_itself(self) -> None:
+    async def test_a_plain_redis_url_of_a_cluster_node_is_refused(self) -> None:
         with pytest.raises(StoreError, match=r"is a node of a cluster: use redis\+cluster://"):
             await open_store(self.cluster.nodes[0].url()).open()
 
-    async def test_a_server_by_itself_is_no_cluster(self, redis: Redis) -> None:
+    async def test_a_cluster_url_of_a_single_server_is_refused(self, redis: Redis) -> None:
         with pytest.raises(StoreError, match="is not a cluster: use redis://"):
             await open_store(redis.url().replace("redis://", "redis+cluster://")).open()
 
-    async def test_one_node_that_answers_is_enough_to_find_the_others(self) -> None:
+    async def test_one_reachable_node_is_enough_to_discover_the_cluster(self) -> None:
         url = self.url.replace("//", "//127.0.0.1:1,")
         store = open_store(url)
         await store.open()
         assert len(await put(store, *(new_job(queue=f"queue{n}") for n in range(20)))) == 20
         await store.close()
 
-    async def test_every_master_has_some_of_the_queues(self) -> None:
+    async def test_queues_are_spread_over_all_masters(self) -> None:
         async with self.opened() as store:
             await put(store, *(new_job(queue=f"queue{n}") for n in range(40)))
             held = [
@@ -95,10 +95,10 @@ class TestTrouble(Spread):
         return next(node for node in self.cluster.nodes if node.port == port)
 
     def give(self, base: str, node: Redis) -> None:
-        """Its slot is this node's from now on, empty, and all know it."""
+        """Assigns its slot, empty, to this node, and informs all nodes."""
         former, name = self.master_of(base), node.run("CLUSTER", "MYID")
         if keys := former.run("KEYS", f"{base}*"):
             former.run("UNLINK", *keys)
         for one in (node, former, *self.cluster.nodes):
             one.run("CLUSTER", "SETSLOT", slot(base), "NODE", name)
-        node.run("CLUSTER", "BUMPEPOCH")  # or what the former one tells the others of itself counts for more
+        node.run("CLUSTER", "BUMPEPOCH")  # else the announcement of the former node prevails

@@ -60,7 +60,7 @@ def test_a_client_finds_the_node_of_each_key(cluster: RedisCluster) -> None:
 
 
 @pytest.mark.slow
-def test_a_copy_takes_over_the_slots_of_a_node_that_crashed() -> None:
+def test_a_replica_takes_over_the_slots_of_a_crashed_node() -> None:
     cluster = RedisCluster(replicas=1)
     try:
         crashed, copy = cluster.nodes[0], cluster.nodes[3]
@@ -73,7 +73,7 @@ def test_a_copy_takes_over_the_slots_of_a_node_that_crashed() -> None:
         cluster.close()
 
 
-def test_sentinels_name_the_master_and_its_copy(sentinel: RedisWithSentinel) -> None:
+def test_sentinels_name_the_master_and_its_replica(sentinel: RedisWithSentinel) -> None:
     master = eventually(sentinel.master, "the sentinels agree")
     assert {master, sentinel.copy()} == {*sentinel.servers}
     ports = ",".join(f"127.0.0.1:{one.port}" for one in sentinel.sentinels)
@@ -83,7 +83,7 @@ def test_sentinels_name_the_master_and_its_copy(sentinel: RedisWithSentinel) -> 
     assert master.run("EXISTS", "{left}:job") == 0
 
 
-def test_sentinels_name_another_master_when_they_are_told_to(sentinel: RedisWithSentinel) -> None:
+def test_sentinels_name_another_master_after_a_manual_failover(sentinel: RedisWithSentinel) -> None:
     old = sentinel.master()
     assert old is not None
     old.run("SET", "key", "value")
@@ -93,7 +93,7 @@ def test_sentinels_name_another_master_when_they_are_told_to(sentinel: RedisWith
     assert new.run("GETDEL", "key") == b"value"
 
 
-def test_sentinels_name_another_master_when_theirs_has_crashed(sentinel: RedisWithSentinel) -> None:
+def test_sentinels_name_another_master_after_a_crash(sentinel: RedisWithSentinel) -> None:
     old = sentinel.master()
     new = sentinel.fail_over(crash=True)
     assert old is not None
@@ -102,7 +102,7 @@ def test_sentinels_name_another_master_when_theirs_has_crashed(sentinel: RedisWi
     assert (sentinel.master(), role(old)) == (new, "slave")
 
 
-def test_nothing_is_left_of_a_closed_cluster_nor_of_sentinels() -> None:
+def test_closing_a_cluster_and_sentinels_removes_their_processes_and_folders() -> None:
     cluster, sentinel = RedisCluster(1), RedisWithSentinel()
     servers = [*cluster.nodes, *sentinel.servers, *sentinel.sentinels]
     cluster.close()
@@ -113,6 +113,6 @@ def test_nothing_is_left_of_a_closed_cluster_nor_of_sentinels() -> None:
             os.kill(server.process.pid, 0)
 
 
-def test_a_port_is_free_and_so_is_that_of_its_bus(redis_cluster: RedisCluster) -> None:
+def test_a_free_port_has_a_free_bus_port(redis_cluster: RedisCluster) -> None:
     taken = {port for node in redis_cluster.nodes for port in (node.port, node.port + BUS)}
     assert not [port for port in (free_pair() for _ in range(50)) if {port, port + BUS} & taken]

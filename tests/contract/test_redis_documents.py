@@ -82,7 +82,7 @@ class TestPages(Served):
         monkeypatch.setattr(audit_log, "MAX_SPAN_IDS", few)
         async with self.opened() as store:
             ids = sorted(new_id(later(n)) for n in range(6))
-            # Whose clock is behind acts later than it says.
+            # A process whose clock is behind acts later than its timestamps.
             entries = [an_entry(n, id=ids[n], at=later(at)) for n, at in enumerate([0, 3, 1, 2, 5, 4])]
             await store.record(entries)
             found = await store.audit(AuditFilter(since=later(1), until=later(5)), limit=2)
@@ -92,7 +92,7 @@ class TestPages(Served):
 
 
 class TestSteps(Served):
-    async def test_a_document_replaced_during_tidy_is_not_deleted(self) -> None:
+    async def test_a_document_replaced_during_pruning_is_not_deleted(self) -> None:
         async with self.opened() as store, self.opened() as other:
             await store.put_documents([a_document("a", expires_at=later(1))], now=NOW)
             before_it_writes(store, lambda: other.put_documents([a_document("a", text="new")], now=later(2)))
@@ -120,7 +120,9 @@ class TestSteps(Served):
             await store.watch(until=later(10), now=NOW)
             assert await store.watched() == later(20)
 
-    async def test_tidy_deletes_in_batches_and_leaves_the_rest(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_pruning_documents_deletes_in_batches_and_leaves_current_ones(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(documents, "PRUNE_ROWS", 3)
         monkeypatch.setattr(documents, "MAX_PRUNES", 2)
         async with self.opened() as store:
@@ -134,7 +136,7 @@ class TestSteps(Served):
 
 
 def before_it_writes(store: Store, deed: Any) -> None:
-    """Does it once, when the store has read all that it wants and is about to write."""
+    """Runs it once, when the store has read everything and is about to write."""
     shard = cast(RedisStore, store)._open().first
     script, deeds = shard.script, [deed]
 

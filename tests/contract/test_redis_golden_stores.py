@@ -36,7 +36,7 @@ class TestGoldenCluster(GoldenStores):
         return url
 
     async def test_two_phase_commits_of_a_dead_process_are_ended(self, folder: Path) -> None:
-        """What was decided is written everywhere, and what was not is written nowhere."""
+        """A decided transaction is written in all shards, an undecided one in none."""
         async with self.opened(folder) as (app, _, _):
             await app.drain(queues=["nothing"])
         bases = RedisUrl(url := self.cluster.url(form.PREFIX), url).bases

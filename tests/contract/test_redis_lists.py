@@ -63,7 +63,7 @@ MODES: dict[str, dict[str, int]] = {
 
 
 def some_jobs() -> Iterator[Job]:
-    """In every state, made in the course of ten minutes; of some the ids tell another time, and some have other ids."""
+    """Jobs in every state, made within ten minutes; the ids of some encode another time."""
     random = Random(7)
     for n in range(150):
         at = NOW - timedelta(seconds=random.randrange(600))
@@ -131,7 +131,7 @@ class TestLists(Contract):
         return open_store(self.url)
 
     @pytest.mark.parametrize("mode", MODES)
-    async def test_every_filter_finds_what_matches_page_by_page(
+    async def test_every_filter_lists_the_matching_jobs_in_pages(
         self, monkeypatch: pytest.MonkeyPatch, mode: str
     ) -> None:
         for name, value in MODES[mode].items():
@@ -154,7 +154,7 @@ class TestLists(Contract):
                 found = await pages(store, Filter(), "due", newest, 50)
                 assert [job.id for job in found] == sorted((job.id for job in jobs), reverse=newest)
 
-    async def test_a_job_that_waits_again_after_a_clock_was_set_back_is_found(self) -> None:
+    async def test_a_job_enqueued_before_the_clock_was_set_back_is_listed_as_scheduled(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(run_at=later(60)), now=later(60))
             found = await store.jobs(Filter(states=("scheduled",)), now=NOW, limit=10)

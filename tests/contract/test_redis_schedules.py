@@ -54,7 +54,7 @@ class TestPages(OnServers):
             assert trips == [1, 1]
 
     async def test_schedules_of_a_release_without_the_index_are_in_the_pages(self) -> None:
-        """It writes and drops them beside us, and knows of no index."""
+        """That release writes and drops schedules meanwhile, without the index."""
         async with self.opened() as store:
             await store.fire([Firing(schedule=a_schedule(named(n))) for n in range(20)], now=NOW)
             shard = store._open().first
@@ -122,7 +122,7 @@ class TestInBetween(OnServers):
         async with self.opened() as store, self.opened() as other:
             await beat(store)
             await put(store, new_job(), new_job(queue="another"))
-            (late,) = await put(store, new_job(expires_at=NOW), now=later(-10))  # so that more than the order has a say
+            (late,) = await put(store, new_job(expires_at=NOW), now=later(-10))  # so that the claim also expires a job
             Rival(store, lambda: other.pause_queue("default", True))
             found = await claim(store)
             assert found.expired == [late]
@@ -160,7 +160,7 @@ class TestInBetween(OnServers):
 
 
 class TestAlike:
-    """The ways by hand write what the rules write."""
+    """The fast paths write what the shared rules write."""
 
     async def tour(self, store: RedisStore, firings: list[list[Firing]]) -> list[Any]:
         await store.open()
@@ -183,11 +183,11 @@ class TestAlike:
         return seen
 
     def ends(self, jobs: list[Any]) -> list[Outcome]:
-        """Some of them return something."""
+        """Outcomes of the jobs; every second one has a result."""
         ends = outcomes_of(jobs)
         return [replace(one, result='"x"' if n % 2 else None) for n, one in enumerate(ends)]
 
-    async def test_plain_firings_and_ends_equal_those_of_the_rules(
+    async def test_the_fast_path_of_fire_and_finish_writes_what_the_shared_rules_write(
         self, redis: Redis, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         firings: list[list[Firing]] = [[], []]
@@ -218,7 +218,7 @@ class TestAlike:
         assert await self.tour(cast(RedisStore, open_store(redis.fresh("rules"))), firings) == by_hand
 
     def watched(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-        """How many were written by hand, each time."""
+        """Records how many firings each call of the fast path has written."""
         written, write = list[int](), plain.write_planned
 
         async def noted(*args: Any) -> set[int]:

@@ -27,7 +27,7 @@ from mainspring.testing.twin import twin_machine
 
 
 class Moved:
-    """A store whose master is another one from its n-th call on; whoever calls then asks again, as all have to."""
+    """A store whose master changes at its n-th call; a caller repeats its failed call, as every client has to."""
 
     def __init__(self, store: Store, sentinel: RedisWithSentinel, at: int) -> None:
         self.store, self._sentinel, self._left = store, sentinel, at
@@ -63,7 +63,7 @@ class Watched(Contract):
 
 @pytest.mark.slow
 class TestSentinel(Watched, StoreContract):
-    """Now and then a test meets a fail-over in its middle. After every test the books are audited."""
+    """Now and then a failover happens during a test. After every test the store is audited."""
 
     numbers = count(1)
 
@@ -123,7 +123,7 @@ class TestFailOver(Watched):
 
 
 @pytest.mark.parametrize("examples", [2, pytest.param(20, marks=pytest.mark.slow)])
-def test_redis_answers_as_memory_does_when_it_fails_over_in_the_middle(
+def test_redis_answers_as_memory_does_during_a_sentinel_failover(
     redis_sentinel: RedisWithSentinel, examples: int
 ) -> None:
     def fresh() -> Store:

@@ -31,7 +31,7 @@ def test_fresh_empties_one_prefix_and_no_other(redis: Redis) -> None:
         redis.run("DEL", "{right}:job:1", "{left}er:job")
 
 
-def test_what_is_written_is_kept_by_no_server_that_is_not_told_to(redis: Redis) -> None:
+def test_redis_persistence_is_off_by_default(redis: Redis) -> None:
     assert redis.run("CONFIG", "GET", "appendonly") in ([b"appendonly", b"no"], {b"appendonly": b"no"})
     assert redis.run("CONFIG", "GET", "save") in ([b"save", b""], {b"save": b""})
 
@@ -53,7 +53,7 @@ def test_a_server_that_was_ended_starts_again_with_further_settings(durable: Red
     assert "allkeys-lru" in str(durable.run("CONFIG", "GET", "maxmemory-policy"))
 
 
-def test_nothing_is_left_of_a_closed_server() -> None:
+def test_closing_a_server_removes_its_process_and_folder() -> None:
     server = Redis()
     folder, pid = server.log.parent, server.process.pid
     server.close()
@@ -67,7 +67,9 @@ def test_a_server_that_does_not_start_says_why() -> None:
         Redis(maxmemory_policy="no-such-policy")
 
 
-def test_a_program_or_a_fetched_release_may_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_redis_program_can_be_chosen_by_path_or_fetched_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(servers, "REDIS_CACHE", tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RuntimeError, match=r"there is no redis-server on this machine: scripts/redis gets one"):
@@ -81,7 +83,7 @@ def test_a_program_or_a_fetched_release_may_be_chosen(tmp_path: Path, monkeypatc
         redis_program("valkey-8")
 
 
-def test_a_server_in_the_path_is_taken_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_redis_server_in_the_path_is_chosen_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "redis-server"
     program.touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))

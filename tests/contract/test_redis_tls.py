@@ -59,10 +59,10 @@ def asking(authority: Authority) -> Iterator[Guarded]:
 
 
 class TestTls:
-    async def test_a_job_goes_its_whole_way_over_tls(self, guarded: Guarded, authority: Authority) -> None:
+    async def test_every_store_call_works_over_tls(self, guarded: Guarded, authority: Authority) -> None:
         await whole_way(guarded.tls(ca=authority.ca))
 
-    async def test_a_client_shows_its_certificate(self, asking: Guarded, authority: Authority) -> None:
+    async def test_a_client_certificate_is_accepted(self, asking: Guarded, authority: Authority) -> None:
         cert, key = authority.certificate("client")
         await whole_way(asking.tls(ca=authority.ca, cert=cert, key=key))
 
@@ -131,7 +131,7 @@ class TestTls:
 
 
 def locked(key: str) -> str:
-    """The same one behind a pass phrase, for which nobody must be asked."""
+    """The same key behind a pass phrase, which must not be prompted for."""
     lock = f"{key}.locked"
     Authority.openssl("ec", "-in", key, "-aes256", "-passout", "pass:secret", "-out", lock)
     return lock

@@ -37,7 +37,7 @@ Deed = Callable[[RedisStore], Awaitable[object]]
 
 
 class Died(BaseException):
-    """Nothing is done after it, not even what a process does when it fails."""
+    """The process is dead: not even its error handling runs."""
 
 
 class Mortal:

@@ -82,7 +82,7 @@ async def test_ticks_without_a_kept_job_do_not_hide_older_runs(url: str) -> None
         assert [one.tick.n for one in await app.schedules.executions("minutely", limit=1)] == [2]
 
 
-async def test_statistics_have_percentiles_series_errors_and_say_what_they_are_made_from(url: str) -> None:
+async def test_schedule_stats_have_percentiles_a_time_series_errors_and_their_sample(url: str) -> None:
     async with ticking(url) as (app, clock):
         await run(app, clock, 4)
         stats = await app.schedules.stats("minutely", timedelta(minutes=10))
@@ -103,7 +103,7 @@ async def test_statistics_have_percentiles_series_errors_and_say_what_they_are_m
         assert stats.next_at == (await app.schedules.get("minutely")).next_run_at
 
 
-async def test_the_window_leaves_out_what_is_older(url: str) -> None:
+async def test_a_schedule_stats_window_leaves_out_older_runs(url: str) -> None:
     async with ticking(url) as (app, clock):
         await run(app, clock, 4)
         stats = await app.schedules.stats("minutely", timedelta(seconds=10))
@@ -113,7 +113,7 @@ async def test_the_window_leaves_out_what_is_older(url: str) -> None:
                 await app.schedules.stats("minutely", bad)  # type: ignore[arg-type]
 
 
-async def test_what_was_triggered_by_hand_or_filled_in_later_is_not_late(url: str) -> None:
+async def test_triggered_and_backfilled_runs_do_not_count_as_late(url: str) -> None:
     async with ticking(url) as (app, clock):
         await run(app, clock, 4)
         await app.schedules.pause("minutely")
@@ -122,7 +122,7 @@ async def test_what_was_triggered_by_hand_or_filled_in_later_is_not_late(url: st
         filled = await app.schedules.backfill("minutely", first - timedelta(seconds=90), first)
         assert len(filled.made) == 1
         for _ in range(2):
-            clock.advance(seconds=30)  # in which no worker is there
+            clock.advance(seconds=30)  # without a worker
             await app.drain()
             await app.schedules.trigger("minutely")
         stats = await app.schedules.stats("minutely", timedelta(minutes=30))
@@ -130,7 +130,7 @@ async def test_what_was_triggered_by_hand_or_filled_in_later_is_not_late(url: st
         assert (stats.late_p50, stats.late_p99) == (before.late_p50, before.late_p99)
 
 
-async def test_statistics_read_a_bounded_number_of_jobs(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_schedule_stats_read_a_bounded_number_of_jobs(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule_history, "MAX_SAMPLED_JOBS", 2)
     async with ticking(url) as (app, clock):
         await run(app, clock, 4)
@@ -139,7 +139,7 @@ async def test_statistics_read_a_bounded_number_of_jobs(url: str, monkeypatch: p
         assert (stats.sample.ticks, stats.sample.complete, stats.runs.runs) == (2, False, 4)
 
 
-async def test_a_schedule_that_is_not_there_has_neither(url: str) -> None:
+async def test_stats_and_executions_of_an_unknown_schedule_raise_schedule_not_found(url: str) -> None:
     async with ticking(url) as (app, _):
         for ask in (app.schedules.stats, app.schedules.executions):
             with pytest.raises(ScheduleNotFound):
@@ -162,7 +162,7 @@ async def audited(app: Mainspring) -> list[tuple[str, Any]]:
     return [(one.action, decode_or_text(one.outcome or "null")) for one in await app.audit.list(AuditFilter(who="ada"))]
 
 
-async def test_many_are_paused_resumed_and_deleted_each_as_one_act(url: str) -> None:
+async def test_a_bulk_pause_resume_or_delete_of_schedules_is_one_audit_entry(url: str) -> None:
     async with ticking(url) as (app, _):
         names = await many(app, BATCH_ROWS + 1)
         which = ScheduleFilter(q="S0")
@@ -184,7 +184,7 @@ async def test_many_are_paused_resumed_and_deleted_each_as_one_act(url: str) -> 
         assert acts[0][1] == {"done": 101, "refused": 1, "ids": names[:100]}
 
 
-async def test_many_are_triggered_with_their_own_input(url: str) -> None:
+async def test_a_bulk_trigger_makes_one_job_for_each_schedule(url: str) -> None:
     async with ticking(url) as (app, _):
         names = await many(app, 3)
         with act_as("ada"):
@@ -195,7 +195,7 @@ async def test_many_are_triggered_with_their_own_input(url: str) -> None:
         assert [action for action, _ in await audited(app)] == ["schedules.trigger"]
 
 
-async def test_a_change_of_many_goes_on_where_it_was_cut(url: str) -> None:
+async def test_a_bulk_action_on_schedules_continues_after_its_cursor(url: str) -> None:
     async with ticking(url) as (app, _):
         names = await many(app, 5)
         for which in (ScheduleFilter(q="s0"), ScheduleFilter(names=tuple(names))):
@@ -209,7 +209,7 @@ async def test_a_change_of_many_goes_on_where_it_was_cut(url: str) -> None:
             assert seen == names
 
 
-async def test_a_schedule_that_others_changed_meanwhile_is_read_and_changed_again(
+async def test_a_bulk_pause_reads_a_concurrently_changed_schedule_again(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with ticking(url) as (app, _):

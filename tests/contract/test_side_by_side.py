@@ -1,4 +1,4 @@
-"""Releases that know different schemas share a store: side by side where they can, and clearly told where not."""
+"""Releases that know different schemas share a store: side by side if compatible, else with a clear error."""
 
 import asyncio
 import logging
@@ -29,7 +29,7 @@ from servers import Postgres
 
 
 class Releases:
-    """Three of them: `old`, `new`, whose step the old one can live with, and `later`, whose step it cannot."""
+    """Three releases: `old`; `new`, with a compatible migration; `later`, with an incompatible one."""
 
     old: Migrations
 
@@ -58,7 +58,7 @@ class Releases:
         yield
         await store.beat(info, until=now, now=now)
 
-    async def test_an_older_release_works_on_a_later_schema_that_says_so(self) -> None:
+    async def test_an_older_release_works_on_a_later_compatible_schema(self) -> None:
         async with self.opened(self.new):
             pass
         async with self.opened(self.old) as store:
@@ -67,7 +67,7 @@ class Releases:
             running = await fill(store)
             assert await finish_run(store, running, Done()) == {running.id}
 
-    async def test_an_older_release_refuses_a_later_schema_that_is_not_for_it(self) -> None:
+    async def test_an_older_release_refuses_a_later_incompatible_schema(self) -> None:
         async with self.opened(self.later):
             pass
         n = self.old.newest
@@ -135,7 +135,7 @@ class Releases:
             async with self.opened(self.later):
                 with pytest.raises(SchemaMismatch, match="upgrade mainspring"):
                     await old.beat(a_worker(), until=later(60), now=later(0))
-                # What names a table that has another name now says the same.
+                # A statement on a renamed table raises the same error.
                 with pytest.raises(SchemaMismatch, match="upgrade mainspring"):
                     await old.pause_queue("mail", True)
                 assert await finish_run(old, job, Done()) == {job.id}
@@ -155,7 +155,7 @@ class Releases:
         assert (await store.schema()).version == self.new.newest
         await store.close()
 
-    async def test_there_is_no_way_to_a_schema_nobody_knows(self) -> None:
+    async def test_migration_to_an_unknown_schema_version_is_refused(self) -> None:
         async with self.opened(self.old) as store:
             with pytest.raises(BadInput, match="there is no schema version 99"):
                 await store.migrate(99)
@@ -220,7 +220,7 @@ class Releases:
         assert "ended by SchemaMismatch: the store has schema" in caplog.text
 
     async def forced(self) -> None:
-        """The last release steps the schema though there are live workers: somebody has removed their rows."""
+        """The last release migrates the schema although there are live workers: their rows were removed."""
         store = self.store(self.later)
         await store.open(migrate=False)
         for _ in range(100):

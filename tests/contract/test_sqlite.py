@@ -80,7 +80,7 @@ class TestSqlite(StoreContract):
             mine.close()
             assert [found.id for found in await all_jobs(store)] == [job.id]
 
-    async def test_a_job_enqueued_within_a_transaction_goes_with_its_rollback(self) -> None:
+    async def test_a_job_enqueued_within_a_transaction_is_removed_by_its_rollback(self) -> None:
         async with self.opened() as store:
             mine = sqlite3.connect(self.file)
             await store.enqueue([new_job(unique_key="key")], now=NOW, within=mine)
@@ -108,7 +108,7 @@ class TestSqlite(StoreContract):
 
 
 async def plan_of(folder: Path, act: Callable[[sqlite3.Connection], object]) -> str:
-    """How SQLite goes about the last statement of it."""
+    """The query plan of its last statement."""
     store = open_store(f"sqlite:///{folder}/jobs.db")
     await store.open()
     await store.close()
@@ -120,7 +120,7 @@ async def plan_of(folder: Path, act: Callable[[sqlite3.Connection], object]) -> 
         return " ".join(row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {said[-1]}"))
 
 
-async def test_a_page_of_the_audit_trail_is_read_in_the_order_of_its_ids(tmp_path: Path) -> None:
+async def test_a_page_of_the_audit_log_is_read_in_the_order_of_its_ids(tmp_path: Path) -> None:
     plan = await plan_of(tmp_path, lambda db: audit.audit(db, AuditFilter(who="ada"), 10, "x"))
     assert plan == "SEARCH mainspring_audit USING INDEX sqlite_autoindex_mainspring_audit_1 (id<?)"
 
@@ -175,7 +175,7 @@ async def test_read_of_a_cancelled_caller_is_not_begun(tmp_path: Path) -> None:
 
 
 async def test_read_only_file_raises_store_unavailable(tmp_path: Path) -> None:
-    """As a server that only reads is: who gets it may repeat the call, and a worker waits."""
+    """Like a read-only server: the caller may repeat the call, and a worker waits."""
     store = cast(SqliteStore, open_store(f"sqlite:///{tmp_path}/jobs.db"))
     await store.open()
     try:
@@ -199,7 +199,7 @@ def test_moved_file_raises_store_error() -> None:
 
 @pytest.mark.parametrize("way", ["deleted", "replaced"])
 async def test_worker_on_a_moved_file_ends_with_the_reason(tmp_path: Path, way: str) -> None:
-    """SQLite goes on in what is left of it, where no other process looks."""
+    """SQLite continues in the removed file, which no other process sees."""
     path = tmp_path / "jobs.db"
     store = open_store(f"sqlite:///{path}")
     await store.open()

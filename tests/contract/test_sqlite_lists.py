@@ -38,7 +38,7 @@ def plans(folder: Path, *statements: tuple[str, object]) -> list[str]:
 
 @pytest.mark.parametrize("sort", SORTS)
 @pytest.mark.parametrize("name", FILTERS)
-async def test_every_list_goes_by_an_index(tmp_path: Path, name: str, sort: Sort) -> None:
+async def test_every_list_uses_an_index(tmp_path: Path, name: str, sort: Sort) -> None:
     async with opened(tmp_path):
         query = _JobQuery(FILTERS[name], US, 50, Cursor("x", NOW), True, sort)
         if query.empty:
@@ -81,7 +81,7 @@ async def test_lists_by_time_include_jobs_of_an_earlier_schema(tmp_path: Path, n
         await check(store, everything, newest)
 
 
-async def test_a_job_that_is_enqueued_again_much_later_is_listed_once_by_its_own_time(tmp_path: Path) -> None:
+async def test_a_job_that_is_enqueued_again_is_listed_once_by_its_first_created_at(tmp_path: Path) -> None:
     job = new_job(id="by-hand")
     async with opened(tmp_path) as store:
         await put(store, job)
@@ -103,7 +103,7 @@ async def test_deleting_an_out_of_order_job_deletes_its_entry(tmp_path: Path) ->
 
 
 async def steps_of(folder: Path, act: Callable[[sqlite3.Connection], object]) -> int:
-    """How many statements the lane would wait for."""
+    """The number of statements that the writer thread would wait for."""
     said: list[str] = []
     async with opened(folder) as store:
         await gather(store)
@@ -136,7 +136,7 @@ async def test_a_page_of_a_tag_is_read_in_the_order_of_its_index(tmp_path: Path)
 
 
 @pytest.mark.parametrize("after", [None, Cursor("x")])
-async def test_a_walk_by_id_reads_no_further_than_it_goes(tmp_path: Path, after: Cursor | None) -> None:
+async def test_a_walk_by_id_uses_a_covering_index_and_no_sort(tmp_path: Path, after: Cursor | None) -> None:
     query = _JobQuery(Filter(queues=("mail",)), US, 10, after, True, "created")
     async with opened(tmp_path):
         (plan,) = plans(tmp_path, (query.nearby_page(9), query.values))
@@ -146,7 +146,7 @@ async def test_a_walk_by_id_reads_no_further_than_it_goes(tmp_path: Path, after:
 
 
 async def test_page_larger_than_sqlite_allows_is_read_row_by_row(tmp_path: Path) -> None:
-    """An earlier release took metadata of any size: 120 jobs with 8 MiB each are more than one text may have."""
+    """An earlier release accepted metadata of any size: 120 jobs with 8 MiB each exceed the longest text of SQLite."""
     async with opened(tmp_path) as store:
         large = [new_job(metadata={"note": "x" * 60_000}) for _ in range(4)]
         await put(store, *large)

@@ -1,4 +1,4 @@
-"""Two apps in one PostgreSQL database do not meet: jobs, notifications, locks, schemas."""
+"""Two apps in one PostgreSQL database are separate: jobs, notifications, locks, schemas."""
 
 import asyncio
 import re
@@ -31,7 +31,7 @@ class TestTwoApps(Placed):
         self.left = f"{self.server.dsn}&schema={one}&prefix={first}"
         self.right = f"{self.server.dsn}&schema={two}&prefix={second}"
 
-    async def test_their_jobs_keys_workers_and_schedules_do_not_meet(self) -> None:
+    async def test_two_apps_have_separate_jobs_keys_workers_and_schedules(self) -> None:
         async with self.opened(self.left) as left, self.opened(self.right) as right:
             await fill(left)
             before = await told(left)
@@ -42,7 +42,7 @@ class TestTwoApps(Placed):
             await claim(right, limit=99)
             assert await told(left) == before
 
-    async def test_one_is_not_woken_by_the_other(self) -> None:
+    async def test_an_app_is_not_woken_by_jobs_of_the_other_app(self) -> None:
         async with self.opened(self.left) as left, self.opened(self.right) as right, asyncio.timeout(20):
             await left.wait(None, 50)  # ends when it begins to listen
             waiting = asyncio.create_task(left.wait(None, 50))
@@ -53,7 +53,7 @@ class TestTwoApps(Placed):
                 await put(beside, new_job())
                 await waiting
 
-    async def test_one_does_not_wait_for_the_locks_of_the_other(self) -> None:
+    async def test_an_app_does_not_wait_for_advisory_locks_of_the_other_app(self) -> None:
         async with asyncio.timeout(20), self.opened(self.left) as left, self.connected() as other, other.transaction():
             for n in (-1, *range(512)):
                 await other.execute("SELECT pg_advisory_xact_lock($1, $2)", PostgresUrl(self.right, "").lock, n)
@@ -61,7 +61,7 @@ class TestTwoApps(Placed):
             await left.migrate(0)
             await left.migrate()
 
-    async def test_one_is_stepped_without_the_other(self) -> None:
+    async def test_migration_of_one_app_leaves_the_other_app_alone(self) -> None:
         async with self.opened(self.left, NEXT) as left, self.opened(self.right) as right:
             running = await fill(right)
             before = await told(right)
@@ -74,7 +74,7 @@ class TestTwoApps(Placed):
             names = {name for name in found if not re.search(r"finished_\d", name)}  # days come by themselves
             assert names == {f"{PostgresUrl(self.right, '').prefix}{name}" for name in TABLES}
 
-    async def test_the_doctor_looks_at_one_alone(self) -> None:
+    async def test_doctor_reports_the_table_sizes_of_its_own_app_only(self) -> None:
         async with self.opened(self.left) as left, self.opened(self.right) as right:
             await put(right, *(new_job(payload='"' + "x" * 5000 + '"') for _ in range(200)))
             sizes = [
@@ -91,9 +91,9 @@ TABLES = set(re.findall(r"^CREATE (?:UNLOGGED )?TABLE mainspring_(\w+)", REAL.te
 }
 
 
-def test_no_prefix_makes_one_name_of_two() -> None:
+def test_prefixed_table_names_do_not_collide() -> None:
     assert [(one, two) for one, two in product(NAMES, TABLES) if one.endswith(f"_{two}")] == []
 
 
-def test_every_name_fits_behind_the_longest_prefix() -> None:
+def test_every_database_name_fits_behind_the_longest_prefix() -> None:
     assert max(len(name) for name in NAMES) <= 63 - 41

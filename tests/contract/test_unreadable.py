@@ -1,4 +1,4 @@
-"""On every store that keeps records as text or bytes, one that cannot be decoded stops nothing else."""
+"""On every store that keeps records as text or bytes, an unreadable record affects no other."""
 
 import sqlite3
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ from mainspring.testing.contract.build import NOW, beat, claim, claim_ids, later
 from mainspring.testing.contract.unreadable import UnreadableContract
 from servers import Postgres, Redis
 
-# What stands in place of a value, by what is wrong with it.
+# Broken values, by the kind of damage.
 SPOILED_SQLITE = {
     "options are no JSON": "options = '{\"schedule\": ' || id",
     "options are of another type": "options = '{\"tags\": 5}'",
@@ -30,7 +30,7 @@ SPOILED_SQLITE = {
 
 
 class OnTables(UnreadableContract):
-    async def test_the_row_of_an_unreadable_worker_stops_no_migration(self) -> None:
+    async def test_an_unreadable_worker_row_does_not_stop_a_migration(self) -> None:
         async with self.opened() as store:
             await beat(store, "ada", until=later(10**9))
             await self.spoil_worker("ada")
@@ -96,7 +96,7 @@ class TestPostgres(OnTables):
         self.server.run(f"UPDATE fresh.mainspring_documents SET text = '{{' {where}")
 
 
-# The first byte says what the scripts have to know of a job.
+# The first byte has what the scripts need to know of a job.
 SPOILED_REDIS = {
     "no msgpack": b"@\xc1",
     "nothing at all": b"",
@@ -135,7 +135,7 @@ class OnRedis(UnreadableContract):
         await self.shards.first.call("HSET", f"{self.shards.first.base}:doc:{kind}", name, b"{\xff")
 
     @pytest.mark.parametrize("record", [b"{", b'{"name":"one","holder":5,"term":41,"until":7}'])
-    async def test_an_unreadable_leader_may_still_lead_for_as_long_as_a_term(self, record: bytes) -> None:
+    async def test_an_unreadable_leader_blocks_other_candidates_for_one_term(self, record: bytes) -> None:
         async with self.opened() as store:
             before = await store.lead("one", "ada", until=later(30), now=NOW)
             await store.lead("other", "ada", until=later(30), now=NOW)
@@ -148,7 +148,7 @@ class OnRedis(UnreadableContract):
             assert after.holder == "bob"
             assert after.term > max(before.term, 41)
 
-    async def test_an_unreadable_entry_of_the_audit_trail_is_left_out_and_tidied_away(self) -> None:
+    async def test_an_unreadable_audit_entry_is_left_out_and_pruned(self) -> None:
         async with self.opened() as store:
             first, broken, last = (an_entry(n) for n in range(3))
             await store.record([first, broken, last])
@@ -168,7 +168,7 @@ class TestRedis(OnRedis):
     def _server(self, redis: Redis, spoiled: str) -> None:
         self.url, self.record = redis.fresh(), SPOILED_REDIS[spoiled]
 
-    async def test_a_malformed_member_of_a_ready_set_stops_no_claim(self) -> None:
+    async def test_a_malformed_member_of_a_ready_set_does_not_stop_claims(self) -> None:
         async with self.opened() as store:
             ids = await put(store, new_job(), new_job())
             shard = self.shards.first
@@ -179,7 +179,7 @@ class TestRedis(OnRedis):
             assert finding.verdict == "warn"
             assert "3 index entries" in finding.text
 
-    async def test_members_that_name_no_job_do_not_keep_claims_on_the_long_way(self) -> None:
+    async def test_ready_set_members_without_a_job_are_removed_by_claims(self) -> None:
         async with self.opened() as store:
             shard = self.shards.first
             for n in range(20):

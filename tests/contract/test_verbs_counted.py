@@ -1,4 +1,4 @@
-"""How often a page or a change of many asks its store: as often for many jobs as for few, on every store."""
+"""The number of store calls of a page or a bulk action: the same for many jobs as for few, on every store."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def kill(app: Mainspring, count: int) -> list[JobId]:
 # changes
 
 
-async def test_a_group_is_redriven_with_other_arguments_in_as_many_calls_as_few_jobs_are(url: str) -> None:
+async def test_redrive_of_a_large_dead_group_takes_as_many_store_calls_as_of_a_small_one(url: str) -> None:
     async with opened(url) as (app, store):
         asked = list[Counter[str]]()
         for count in (FEW, MANY):
@@ -114,7 +114,7 @@ async def test_a_group_is_redriven_with_other_arguments_in_as_many_calls_as_few_
         assert asked[0]["change"] == 1
 
 
-async def test_a_redrive_with_other_arguments_goes_on_beyond_one_step(
+async def test_a_redrive_with_other_arguments_continues_beyond_one_batch(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mainspring.control.jobs.MAX_EDITED_JOBS", 3)
@@ -127,7 +127,7 @@ async def test_a_redrive_with_other_arguments_goes_on_beyond_one_step(
         assert store.calls["change"] == 2 + 2
 
 
-async def test_a_change_of_very_many_ids_asks_for_each_of_them_once(url: str) -> None:
+async def test_a_bulk_action_on_many_ids_reads_each_id_once(url: str) -> None:
     async with opened(url) as (app, store):
         handles = await app.enqueue_many([app.tasks["work"].job() for _ in range(1500)])
         ids = tuple(handle.id for handle in handles)
@@ -140,7 +140,7 @@ async def test_a_change_of_very_many_ids_asks_for_each_of_them_once(url: str) ->
         assert (len(first.done), rest.next) == (120, None)
 
 
-async def test_a_job_whose_task_refuses_the_arguments_is_refused_beside_those_that_take_them(url: str) -> None:
+async def test_redrive_refuses_only_jobs_whose_task_does_not_accept_the_arguments(url: str) -> None:
     async with opened(url) as (app, _):
         ids = await kill(app, 3)
 
@@ -176,7 +176,7 @@ async def test_filtered_counts_read_no_payloads_and_no_metadata(url: str) -> Non
         assert (found.counts["pending"], store.largest_page < MANY * MAX_METADATA_BYTES // 10) == (MANY, True)
 
 
-async def test_counts_of_partial_jobs_are_of_those_alone(url: str) -> None:
+async def test_filtered_counts_of_partial_jobs_leave_out_other_outcomes(url: str) -> None:
     async with opened(url) as (app, _):
 
         @app.task(max_retries=0)
@@ -192,7 +192,7 @@ async def test_counts_of_partial_jobs_are_of_those_alone(url: str) -> None:
         assert len(found.counts) == len(SHOWN)
 
 
-async def test_runs_of_a_schedule_are_read_many_jobs_at_a_time(url: str) -> None:
+async def test_runs_of_a_schedule_are_read_in_one_call_for_many_jobs(url: str) -> None:
     async with opened(url) as (app, store):
         await app.schedules.create("often", every(minutes=1), "work", overlap="allow")
         for _ in range(MANY):
@@ -206,7 +206,7 @@ async def test_runs_of_a_schedule_are_read_many_jobs_at_a_time(url: str) -> None
         assert store.calls["executions"] == 1
 
 
-async def test_what_is_archived_is_read_many_jobs_at_a_time(url: str) -> None:
+async def test_executions_of_archived_jobs_are_read_in_batches(url: str) -> None:
     async with opened(url) as (app, store):
         gone = list[tuple[JobId, int]]()
         app.archive(lambda jobs: gone.extend((one.job.id, len(one.executions)) for one in jobs))
@@ -218,7 +218,7 @@ async def test_what_is_archived_is_read_many_jobs_at_a_time(url: str) -> None:
         assert store.calls["executions"] == 2  # a few jobs first: they may be large
 
 
-async def test_stress_reads_each_job_a_few_times_however_many_there_are(url: str) -> None:
+async def test_stress_reads_each_job_a_bounded_number_of_times(url: str) -> None:
     async with opened(url) as (app, store):
         jobs = 4 * BATCH_JOBS
         result = await stress(app, app.tasks["work"], jobs=jobs, workers=1, concurrency=50)

@@ -1,4 +1,4 @@
-"""What is done with a Redis store by one who was let in, and what one reads who was not."""
+"""Calls of a Redis store with access, and the errors without it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ async def opened(url: str) -> AsyncIterator[Store]:
 
 
 async def whole_way(url: str) -> None:
-    """Every verb, and word from one to another."""
+    """Calls every verb, and checks notifications between two handles."""
     async with opened(url) as store, opened(url) as other, asyncio.timeout(30):
         running = await fill(store)
         assert all((await told(store)).values())
@@ -43,7 +43,7 @@ async def whole_way(url: str) -> None:
 
 
 async def keep(store: Store) -> None:
-    """Documents, an entry and some news, and away with them."""
+    """Writes documents, an audit entry and feed items, and prunes them."""
     one, other = (Document(kind="key", name=name, text="text", expires_at=later(9)) for name in ("one", "other"))
     assert await store.put_documents([one, other], now=NOW) == [True, True]
     assert await store.documents("key", now=NOW, limit=9) == [one, other]

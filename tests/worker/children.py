@@ -57,7 +57,7 @@ class Play:
 
 
 class Ears:
-    """Hears messages, and lets a test wait for one."""
+    """Receives messages, and lets a test wait for one."""
 
     def __init__(self) -> None:
         self.heard: list[Any] = []
@@ -73,7 +73,7 @@ class Ears:
 
 
 def children() -> set[int]:
-    """This process's own, dead ones that nobody reaped too."""
+    """The children of this process, including dead ones that were not reaped."""
     pids: set[int] = set()
     for task in Path("/proc/self/task").glob("*/children"):
         with suppress(OSError):  # a thread that ended meanwhile
@@ -82,7 +82,7 @@ def children() -> set[int]:
 
 
 def ends(pid: int, within: float = 5.0) -> bool:
-    """Whether a process is gone, or goes in time."""
+    """Whether a process has ended, or ends in time."""
     try:
         watch = os.pidfd_open(pid)
     except ProcessLookupError:

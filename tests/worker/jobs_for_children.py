@@ -268,7 +268,7 @@ def garble() -> None:
 
 
 def leave_a_fork_behind(ctx: Context) -> None:
-    """It holds what its parent held, and is not in its group."""
+    """A fork that holds the files of its parent, outside its process group."""
     if pid := os.fork():
         ctx.log.info(str(pid))
         os._exit(4)
@@ -277,7 +277,7 @@ def leave_a_fork_behind(ctx: Context) -> None:
 
 
 def flood_from_a_fork(ctx: Context) -> None:
-    """It writes faster than anybody reads, and is not in its parent's group."""
+    """A fork that writes faster than its output is read, outside the process group of its parent."""
     named, name = os.pipe()
     if pid := os.fork():
         ctx.log.info(str(pid))
@@ -285,13 +285,13 @@ def flood_from_a_fork(ctx: Context) -> None:
         threading.Event().wait(0.2)
         os._exit(4)
     os.setsid()
-    os.read(named, 1)  # the worker hears first whom to kill
+    os.read(named, 1)  # the worker receives the pid to kill first
     while True:
         ctx.log.info("x" * 8000)
 
 
 def return_twice(ctx: Context) -> str:
-    """In this process and in a copy of it, which comes back later."""
+    """Returns in this process and, later, in a fork of it."""
     if os.fork() == 0:
         threading.Event().wait(0.2)
         return "the copy"

@@ -70,7 +70,7 @@ class Machine:
 
 
 def machines(count: int, url: str, clock: VirtualClock, **settings: Any) -> list[Machine]:
-    """Memory is one for all of them; of a file each opens its own handle."""
+    """All share one memory store; of a file each opens its own handle."""
     shared = open_store(url, clock=clock, durability="relaxed")
     rest = count - 1
     stores = [shared] * rest if url == "memory://" else [open_store(url, clock=clock) for _ in range(rest)]

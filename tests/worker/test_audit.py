@@ -1,4 +1,4 @@
-"""The audit trail: an entry before every change, its outcome after it, and the retention of entries."""
+"""The audit log: an entry before every change, its outcome after it, and the retention of entries."""
 
 from __future__ import annotations
 
@@ -87,9 +87,7 @@ async def alive(app: Mainspring, *names: str) -> None:
 # what is recorded
 
 
-async def test_a_change_is_recorded_with_who_when_what_and_what_became_of_it(
-    app: Mainspring, clock: VirtualClock
-) -> None:
+async def test_an_audit_entry_has_actor_time_action_target_and_outcome(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
         (id,) = await waiting(app)
         with act_as("ada"):
@@ -100,7 +98,7 @@ async def test_a_change_is_recorded_with_who_when_what_and_what_became_of_it(
         assert outcome == {"done": 1, "refused": 0, "ids": [id]}
 
 
-async def test_nothing_is_recorded_where_nobody_is_named(app: Mainspring) -> None:
+async def test_changes_without_an_actor_and_reads_are_not_audited(app: Mainspring) -> None:
     async with app:
         await app.jobs.cancel((await waiting(app))[0])
         await app.queues.pause("mail")
@@ -111,7 +109,7 @@ async def test_nothing_is_recorded_where_nobody_is_named(app: Mainspring) -> Non
         assert await trail(app) == []
 
 
-async def test_the_innermost_name_counts_and_is_gone_with_its_block(app: Mainspring) -> None:
+async def test_nested_act_as_audits_the_innermost_actor_until_its_block_ends(app: Mainspring) -> None:
     async with app:
         with act_as("ada"):
             with act_as("bob"):
@@ -135,12 +133,12 @@ async def test_concurrent_actors_are_recorded_separately(app: Mainspring) -> Non
 
 
 @pytest.mark.parametrize("who", ["", " \n", 7, b"ada"])
-def test_a_name_that_cannot_be_is_refused(who: Any) -> None:
+def test_an_invalid_actor_name_is_refused(who: Any) -> None:
     with pytest.raises(BadInput, match="takes a name, such as"), act_as(who):
         pass
 
 
-async def test_a_long_or_strange_name_is_recorded_as_far_as_it_can_be(app: Mainspring) -> None:
+async def test_a_long_actor_name_is_truncated_and_an_unprintable_one_is_escaped(app: Mainspring) -> None:
     async with app:
         with act_as("x" * 300):
             await app.queues.pause("a")
@@ -151,7 +149,7 @@ async def test_a_long_or_strange_name_is_recorded_as_far_as_it_can_be(app: Mains
         assert strange.entry.who == "a\\x00\\ud800"
 
 
-def test_code_that_does_not_await_is_recorded_too(app: Mainspring) -> None:
+def test_changes_by_synchronous_code_are_audited(app: Mainspring) -> None:
     with act_as("ada"):
         app.sync.queues.pause("mail")
     (entry,) = app.sync.audit.list(AuditFilter(who="ada"))
@@ -163,7 +161,7 @@ READING = {
     "get", "list", "why", "logs", "tail", "groups", "running", "ticks", "stats", "preview", "distribution",
     "counts", "wait", "history", "page", "executions", "enqueued_by", "pauses", "filtered_counts",
 }  # fmt: skip
-# What the audited ones are made of.
+# Methods that audited methods call.
 PARTS = {"change_with", "enqueue"}
 
 
@@ -188,7 +186,7 @@ def test_every_method_of_control_that_changes_something_is_audited(app: Mainspri
         ("jobs.delete", lambda app, which: app.jobs.delete(which)),
     ],
 )
-async def test_a_choice_of_jobs_is_one_entry_with_the_filter_and_the_ids(
+async def test_a_bulk_action_on_jobs_is_one_audit_entry_with_the_filter_and_the_ids(
     app: Mainspring, action: str, act: Callable[..., Awaitable[Any]]
 ) -> None:
     async with app:
@@ -200,7 +198,7 @@ async def test_a_choice_of_jobs_is_one_entry_with_the_filter_and_the_ids(
         assert outcome == {"done": 3, "refused": 0, "ids": ids}
 
 
-async def test_resumed_retried_and_redriven_jobs_are_recorded(app: Mainspring) -> None:
+async def test_resumed_retried_and_redriven_jobs_are_audited(app: Mainspring) -> None:
     async with app:
         ids = [*(await waiting(app)), *(await dead(app, 2))]
         await app.jobs.pause(ids[0])
@@ -215,7 +213,7 @@ async def test_resumed_retried_and_redriven_jobs_are_recorded(app: Mainspring) -
         assert (redriven.asked, redriven.outcome["ids"]) == ({"arguments": {"to": "bob"}}, ids[2:])
 
 
-async def test_a_hundred_ids_are_named_and_all_are_counted(app: Mainspring) -> None:
+async def test_an_audit_entry_names_a_hundred_ids_and_counts_all(app: Mainspring) -> None:
     async with app:
         ids = await waiting(app, 120)
         with act_as("ada"):
@@ -224,7 +222,7 @@ async def test_a_hundred_ids_are_named_and_all_are_counted(app: Mainspring) -> N
         assert (entry.target, outcome["done"], outcome["ids"]) == ("{}", 120, ids[:100])
 
 
-async def test_jobs_that_were_refused_are_counted(app: Mainspring) -> None:
+async def test_refused_jobs_are_counted_in_the_audit_entry(app: Mainspring) -> None:
     async with app:
         (over,), ids = await dead(app), await waiting(app, 2)
         with act_as("ada"):
@@ -232,7 +230,7 @@ async def test_jobs_that_were_refused_are_counted(app: Mainspring) -> None:
         assert (await only(app)).outcome == {"done": 2, "refused": 1, "ids": ids}
 
 
-async def test_a_filter_of_one_id_is_found_by_that_id(app: Mainspring) -> None:
+async def test_an_audit_entry_of_a_filter_with_one_id_is_found_by_that_id(app: Mainspring) -> None:
     async with app:
         (id,) = await waiting(app)
         with act_as("ada"):
@@ -240,7 +238,7 @@ async def test_a_filter_of_one_id_is_found_by_that_id(app: Mainspring) -> None:
         assert (await only(app, target=id)).outcome["done"] == 1
 
 
-async def test_a_change_that_is_refused_is_recorded_with_the_error(app: Mainspring) -> None:
+async def test_a_refused_change_is_audited_with_its_error(app: Mainspring) -> None:
     async with app:
         (id,) = await dead(app)
         with act_as("ada"):
@@ -257,7 +255,7 @@ async def test_a_change_that_is_refused_is_recorded_with_the_error(app: Mainspri
         assert (bad.entry.target, bad.outcome["error"][:9]) == ("7", "BadInput:")
 
 
-async def test_arguments_and_outcomes_are_cut_at_ten_kilobytes(app: Mainspring) -> None:
+async def test_audited_arguments_and_targets_are_truncated(app: Mainspring) -> None:
     async with app:
         ids = await waiting(app, 2)
         which = Filter(ids=(*ids, *(f"ü{n}" for n in range(500))))
@@ -272,7 +270,7 @@ async def test_arguments_and_outcomes_are_cut_at_ten_kilobytes(app: Mainspring) 
         assert outcome["done"] == 2
 
 
-async def test_a_target_of_many_ids_or_names_can_be_read_and_counts_them(app: Mainspring) -> None:
+async def test_the_audit_target_of_many_ids_or_names_names_some_and_counts_all(app: Mainspring) -> None:
     async with app:
         ids = await waiting(app, 120)
         for n in range(60):
@@ -290,7 +288,7 @@ async def test_a_target_of_many_ids_or_names_can_be_read_and_counts_them(app: Ma
 
 
 @pytest.mark.parametrize("odd", [object(), {1j: 2}, "\ud800", float("nan"), [[]]])
-async def test_arguments_that_are_no_json_do_not_stand_in_the_way(app: Mainspring, odd: Any) -> None:
+async def test_arguments_that_are_no_json_do_not_prevent_the_audit_entry(app: Mainspring, odd: Any) -> None:
     async with app:
         (id,) = await waiting(app)
         with act_as("ada"), pytest.raises(BadInput):
@@ -301,7 +299,7 @@ async def test_arguments_that_are_no_json_do_not_stand_in_the_way(app: Mainsprin
 # schedules
 
 
-async def test_every_change_of_a_schedule_is_recorded_with_what_was_before_and_after(
+async def test_every_change_of_a_schedule_is_audited_with_before_and_after(
     app: Mainspring, clock: VirtualClock
 ) -> None:
     async with app:
@@ -334,7 +332,7 @@ async def test_every_change_of_a_schedule_is_recorded_with_what_was_before_and_a
         assert told["delete"].outcome["after"] is None
 
 
-async def test_a_backfill_is_one_entry_and_a_dry_run_is_none(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_backfill_is_one_audit_entry_and_a_dry_run_is_none(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
         start = clock.now()
         await app.schedules.create("hourly", every(1).hours, "send", kwargs={"to": "ada"})
@@ -348,7 +346,7 @@ async def test_a_backfill_is_one_entry_and_a_dry_run_is_none(app: Mainspring, cl
         assert outcome["after"]["ticks"] - outcome["before"]["ticks"] == len(filled.made) > 0
 
 
-async def test_a_rebalance_is_recorded_with_the_next_ticks_it_has_moved(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_rebalance_is_audited_with_the_next_ticks_it_has_moved(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
         for n in range(4):
             await app.schedules.create(f"s{n}", every(1).hours, "send", kwargs={"to": "ada"})
@@ -362,7 +360,7 @@ async def test_a_rebalance_is_recorded_with_the_next_ticks_it_has_moved(app: Mai
         assert outcome["before"].keys() == outcome["after"].keys() == {move.name for move in moves} != set()
 
 
-async def test_a_change_that_changes_nothing_says_so(app: Mainspring) -> None:
+async def test_a_change_without_effect_is_audited_with_an_empty_outcome(app: Mainspring) -> None:
     async with app:
         await app.schedules.create("hourly", every(1).hours, "send", kwargs={"to": "ada"})
         with act_as("ada"):
@@ -377,7 +375,7 @@ async def test_a_change_that_changes_nothing_says_so(app: Mainspring) -> None:
 # queues and workers
 
 
-async def test_a_queue_is_recorded_as_it_was_and_is(app: Mainspring) -> None:
+async def test_pause_and_resume_of_a_queue_are_audited_with_before_and_after(app: Mainspring) -> None:
     async with app:
         with act_as("ada"):
             await app.queues.pause("mail")
@@ -388,7 +386,7 @@ async def test_a_queue_is_recorded_as_it_was_and_is(app: Mainspring) -> None:
         assert resumed.outcome == {"before": {"paused": True}, "after": {"paused": False}}
 
 
-async def test_commands_to_workers_are_recorded_by_worker(app: Mainspring) -> None:
+async def test_commands_to_workers_are_audited_by_worker(app: Mainspring) -> None:
     async with app:
         await alive(app, "w1", "w2")
         with act_as("ada"):
@@ -403,7 +401,7 @@ async def test_commands_to_workers_are_recorded_by_worker(app: Mainspring) -> No
         assert resumed.outcome == {"before": {"w2": {"drained": True}}, "after": {"w2": {"drained": False}}}
 
 
-async def test_stop_commands_and_later_refusals_are_recorded(app: Mainspring) -> None:
+async def test_stop_commands_and_later_refusals_are_audited(app: Mainspring) -> None:
     async with app, app.worker() as worker:
         with act_as("ada"):
             await app.workers.stop(worker.id)
@@ -415,7 +413,7 @@ async def test_stop_commands_and_later_refusals_are_recorded(app: Mainspring) ->
         assert refused.outcome["error"].startswith(f"InvalidTransition: cannot resume worker {worker.id}")
 
 
-async def test_an_api_key_is_recorded_without_its_secret(app: Mainspring) -> None:
+async def test_an_api_key_is_audited_without_its_secret(app: Mainspring) -> None:
     async with app:
         with act_as("ada"):
             secret = await app.keys.create("deploy", "operator", ["jobs:write"])
@@ -447,7 +445,7 @@ async def faulty(clock: VirtualClock) -> Faulty:
     return Faulty(app, faults, (await app.tasks["send"].using(delay=HOUR).enqueue()).id)
 
 
-async def test_a_change_that_cannot_be_recorded_is_not_made(clock: VirtualClock) -> None:
+async def test_a_change_is_not_made_if_its_audit_entry_cannot_be_written(clock: VirtualClock) -> None:
     app, faults, id = await faulty(clock)
     faults.fail("record")
     with act_as("ada"), pytest.raises(StoreUnavailable):
@@ -456,7 +454,7 @@ async def test_a_change_that_cannot_be_recorded_is_not_made(clock: VirtualClock)
     assert await trail(app) == []
 
 
-async def test_the_entry_is_there_before_the_change(clock: VirtualClock) -> None:
+async def test_the_audit_entry_is_written_before_the_change(clock: VirtualClock) -> None:
     app, faults, id = await faulty(clock)
 
     class Died(BaseException):
@@ -470,7 +468,7 @@ async def test_the_entry_is_there_before_the_change(clock: VirtualClock) -> None
     assert (await app.jobs.get(id)).state == "pending"
 
 
-async def test_a_change_whose_outcome_cannot_be_recorded_is_made_all_the_same(
+async def test_a_change_is_made_even_if_its_audit_outcome_cannot_be_written(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     app, faults, id = await faulty(clock)
@@ -481,7 +479,7 @@ async def test_a_change_whose_outcome_cannot_be_recorded_is_made_all_the_same(
     assert "the outcome of jobs.cancel by ada is not in the audit trail" in caplog.text
 
 
-async def test_a_change_that_fails_half_way_says_how_far_it_came(clock: VirtualClock) -> None:
+async def test_the_audit_entry_of_a_change_that_fails_half_way_counts_the_changed_jobs(clock: VirtualClock) -> None:
     app, faults, _ = await faulty(clock)
     await app.enqueue_many(app.tasks["send"].using(delay=HOUR).job() for _ in range(1500))
     faults.fail("change", after=3)
@@ -495,7 +493,7 @@ async def test_a_change_that_fails_half_way_says_how_far_it_came(clock: VirtualC
 # reading and forgetting
 
 
-async def test_the_audit_trail_is_read_in_pages_and_by_filter(app: Mainspring, clock: VirtualClock) -> None:
+async def test_the_audit_log_is_read_in_pages_and_by_filter(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
         for name in ("a", "b", "c"):
             with act_as("ada" if name != "b" else "bob"):
@@ -511,7 +509,7 @@ async def test_the_audit_trail_is_read_in_pages_and_by_filter(app: Mainspring, c
             await app.audit.list(limit=0)
 
 
-async def test_entries_are_kept_for_as_many_days_as_the_setting_says(url: str, clock: VirtualClock) -> None:
+async def test_audit_entries_are_kept_for_audit_days(url: str, clock: VirtualClock) -> None:
     app = Mainspring(url, clock=clock, audit_days=2)
     async with app:
         for name in ("a", "b"):
@@ -522,7 +520,7 @@ async def test_entries_are_kept_for_as_many_days_as_the_setting_says(url: str, c
         assert [one.entry.target for one in await trail(app)] == ["b"]
 
 
-async def test_a_worker_forgets_old_entries_and_expired_documents(url: str, clock: VirtualClock) -> None:
+async def test_a_worker_prunes_old_audit_entries_and_expired_documents(url: str, clock: VirtualClock) -> None:
     app = Mainspring(url, clock=clock, beat=200, lease=600, poll_interval=300, sweep=300)
     app.task(name="nothing")(lambda: None)
     async with app:

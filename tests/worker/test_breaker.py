@@ -1,4 +1,4 @@
-"""The circuit breaker: opens after failures in a row, wherever they ran; what it defers loses nothing."""
+"""The breaker: its circuit opens after failures in a row on any worker; deferred jobs lose no attempt."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DOWN = Breaker(failures=3, cooldown=60)
 
 
 class Service:
-    """What the task needs; down until the test repairs it."""
+    """A service that the task needs; down until the test repairs it."""
 
     def __init__(self) -> None:
         self.calls: list[float] = []
@@ -44,7 +44,7 @@ async def attempts(app: Mainspring) -> list[int]:
     return [job.attempt for job in await app.jobs.list(newest=False) if job.state is State.PENDING]
 
 
-async def test_it_opens_after_failures_in_a_row_and_deferred_jobs_lose_no_attempt(
+async def test_a_circuit_opens_after_failures_in_a_row_and_deferred_jobs_lose_no_attempt(
     app: Mainspring, clock: VirtualClock
 ) -> None:
     service = Service()
@@ -61,7 +61,9 @@ async def test_it_opens_after_failures_in_a_row_and_deferred_jobs_lose_no_attemp
     assert found.open_until is not None
 
 
-async def test_failures_of_two_workers_add_up_and_stop_both(app: Mainspring, clock: VirtualClock) -> None:
+async def test_failures_of_two_workers_add_up_and_open_the_circuit_for_both(
+    app: Mainspring, clock: VirtualClock
+) -> None:
     service = Service()
     task = flaky(app, clock, service)
     async with app:
@@ -78,7 +80,7 @@ async def test_failures_of_two_workers_add_up_and_stop_both(app: Mainspring, clo
     assert len({run.worker for run in ran}) == 2
 
 
-async def test_a_success_between_begins_the_count_anew(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_success_resets_the_failure_count_of_a_circuit(app: Mainspring, clock: VirtualClock) -> None:
     service = Service()
     task = flaky(app, clock, service)
     async with app, app.worker():
@@ -91,7 +93,7 @@ async def test_a_success_between_begins_the_count_anew(app: Mainspring, clock: V
     assert (found.failures, found.open_until) == (2, None)
 
 
-async def test_one_job_tries_when_the_cooldown_is_over_and_closes_it(app: Mainspring, clock: VirtualClock) -> None:
+async def test_one_probe_runs_after_the_cooldown_and_closes_the_circuit(app: Mainspring, clock: VirtualClock) -> None:
     service, go = Service(), asyncio.Event()
 
     @app.task(breaker=DOWN, max_retries=0)
@@ -120,7 +122,7 @@ async def test_one_job_tries_when_the_cooldown_is_over_and_closes_it(app: Mainsp
             assert await circuit(app) is None
 
 
-async def test_a_probe_that_fails_opens_it_for_another_cooldown(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_probe_that_fails_opens_the_circuit_for_another_cooldown(app: Mainspring, clock: VirtualClock) -> None:
     service = Service()
     task = flaky(app, clock, service)
     async with app:
@@ -131,7 +133,9 @@ async def test_a_probe_that_fails_opens_it_for_another_cooldown(app: Mainspring,
 
 
 @pytest.mark.parametrize("gone", ["cancelled", "snoozed", "discarded"])
-async def test_a_probe_that_says_nothing_lets_another_try(app: Mainspring, clock: VirtualClock, gone: str) -> None:
+async def test_a_cancelled_snoozed_or_discarded_probe_lets_another_probe_run(
+    app: Mainspring, clock: VirtualClock, gone: str
+) -> None:
     service, go = Service(), asyncio.Event()
 
     @app.task(breaker=DOWN, max_retries=0)
@@ -200,7 +204,7 @@ async def test_why_says_that_the_breaker_is_open_and_until_when(app: Mainspring,
     assert reason.text.startswith("task 'call' failed 3 times in a row, so its breaker is open until 2030-01-01")
 
 
-async def test_other_tasks_go_on(app: Mainspring, clock: VirtualClock) -> None:
+async def test_an_open_circuit_does_not_stop_other_tasks(app: Mainspring, clock: VirtualClock) -> None:
     service = Service()
     task = flaky(app, clock, service)
 
@@ -217,7 +221,7 @@ async def test_other_tasks_go_on(app: Mainspring, clock: VirtualClock) -> None:
 
 
 @pytest.mark.parametrize("answer", [Discard("bad input"), Snooze(3600)], ids=repr)
-async def test_a_run_that_says_nothing_about_the_task_does_not_count(
+async def test_discarded_and_snoozed_runs_do_not_count_for_the_breaker(
     app: Mainspring, clock: VirtualClock, answer: Exception
 ) -> None:
     service, recorder = Service(), Recorder(app)

@@ -49,7 +49,7 @@ async def ended(app: Mainspring, id: str, clock: VirtualClock) -> list[Ending]:
 
 
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
-async def test_a_coroutine_ends_cancelled_whatever_it_answers(
+async def test_a_cancelled_coroutine_ends_cancelled_whatever_it_returns_or_raises(
     app: Mainspring, clock: VirtualClock, answer: Callable[[], Any]
 ) -> None:
     @app.task(max_retries=0)
@@ -70,7 +70,7 @@ async def test_a_coroutine_ends_cancelled_whatever_it_answers(
 
 
 @pytest.mark.parametrize("answer", [ANSWERS[name] for name in ("returns", "fails", "snoozes")])
-async def test_a_thread_ends_cancelled_whatever_it_answers(
+async def test_a_cancelled_thread_ends_cancelled_whatever_it_returns_or_raises(
     app: Mainspring, clock: VirtualClock, answer: Callable[[], Any]
 ) -> None:
     recorder, spinning, asleep = Recorder(app), threading.Event(), threading.Event()
@@ -97,7 +97,7 @@ async def test_a_thread_ends_cancelled_whatever_it_answers(
 
 
 @pytest.mark.parametrize("timeout", [4.99, 5, 5.01])
-async def test_a_cancel_at_the_very_end_of_the_time_is_never_followed_by_a_retry(
+async def test_a_cancel_at_the_moment_of_a_timeout_is_never_followed_by_a_retry(
     app: Mainspring, clock: VirtualClock, timeout: float
 ) -> None:
     @app.task(timeout=timeout)
@@ -202,13 +202,13 @@ async def test_a_cancel_in_two_beats_interrupts_once(app: Mainspring, clock: Vir
             await clock.elapse(seconds=1)
             await app.jobs.cancel(handle.id)
             await clock.elapse(seconds=4)
-            worker._heartbeat._wake_loop()  # a beat at once, which hears of it again
+            worker._heartbeat._wake_loop()  # a beat at once, which receives the cancel again
             await clock.elapse(seconds=4)
             assert (await handle.job()).state is State.CANCELLED
     assert interrupted == [5, 8]
 
 
-async def test_the_task_can_see_that_it_is_cancelled(app: Mainspring, clock: VirtualClock) -> None:
+async def test_the_context_shows_that_the_job_is_cancelled(app: Mainspring, clock: VirtualClock) -> None:
     recorder, asleep = Recorder(app), threading.Event()
     seen: list[bool] = []
 

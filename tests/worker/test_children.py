@@ -49,7 +49,7 @@ def raised(ended: Any) -> Raised:
 
 
 @pytest.mark.parametrize("fn", [jobs.add, jobs.add_later, jobs.coroutine_of], ids=lambda fn: fn.__name__)
-def test_a_functions_value_comes_back_as_json(play: Play, fn: Any) -> None:
+def test_the_result_of_a_function_is_returned_as_json(play: Play, fn: Any) -> None:
     assert play(fn, {"a": 41}).result == "42"
 
 
@@ -188,7 +188,7 @@ def test_sys_exit_is_an_error(play: Play) -> None:
     assert (failure.type, failure.message) == ("TaskExit", "the task raised SystemExit: 3")
 
 
-def test_an_error_that_cannot_be_shown_is_an_error(play: Play) -> None:
+def test_an_error_whose_str_raises_is_reported_as_a_failure(play: Play) -> None:
     assert raised(play(jobs.broken)).failure.message == "<the exception's __str__ raised RuntimeError>"
 
 
@@ -204,7 +204,7 @@ def test_a_payload_that_does_not_fit_is_unreadable(play: Play) -> None:
 
 @pytest.mark.parametrize("by_return", [True, False], ids=["returned", "raised"])
 @pytest.mark.parametrize("kind", [kind for kind in jobs.STEERS if kind != "own"])
-def test_a_function_steers_its_job(play: Play, kind: str, by_return: bool) -> None:
+def test_a_function_may_return_or_raise_a_directive(play: Play, kind: str, by_return: bool) -> None:
     ended = play(jobs.steer, {"kind": kind, "by_return": by_return})
     assert isinstance(ended, RunSteered)
     wanted = jobs.STEERS[kind]
@@ -223,7 +223,7 @@ def place(module: str, qualname: str) -> RunRequest:
     return RunRequest(module=module, qualname=qualname, job=job_of(), result_limit=100)
 
 
-def test_a_function_that_is_not_there_names_the_way_out(play: Play) -> None:
+def test_the_error_of_a_missing_function_names_the_remedy(play: Play) -> None:
     ended = raised(play(place("jobs_for_children", "gone")))
     assert (ended.kind, ended.bases) == ("error", ())
     assert ended.failure.message == (
@@ -232,7 +232,7 @@ def test_a_function_that_is_not_there_names_the_way_out(play: Play) -> None:
     )
 
 
-def test_a_module_that_cannot_be_imported_says_why(play: Play) -> None:
+def test_a_module_that_cannot_be_imported_is_reported_with_the_reason(play: Play) -> None:
     failure = raised(play(place("no_such_module", "fn"))).failure
     assert failure.message.endswith("child process: ModuleNotFoundError: No module named 'no_such_module'")
 
@@ -240,7 +240,7 @@ def test_a_module_that_cannot_be_imported_says_why(play: Play) -> None:
 # limits
 
 
-def test_more_memory_than_the_limit_is_recorded_as_such(play: Play) -> None:
+def test_a_run_over_its_memory_limit_fails_with_memory_limit_exceeded(play: Play) -> None:
     before = play.result(jobs.pid)
     ended = raised(play(jobs.allocate, {"mib": 200}, memory_limit=50 * 2**20))
     assert (ended.kind, ended.failure.type) == ("memory", "MemoryLimitExceeded")
@@ -249,7 +249,7 @@ def test_more_memory_than_the_limit_is_recorded_as_such(play: Play) -> None:
     assert play.result(jobs.pid) != before
 
 
-def test_less_memory_than_the_limit_is_fine_and_the_next_run_is_free(play: Play) -> None:
+def test_a_run_within_its_memory_limit_completes_and_the_limit_ends_with_it(play: Play) -> None:
     before = play.result(jobs.pid)
     assert play.result(jobs.allocate, {"mib": 30}, memory_limit=50 * 2**20) == 30 * 2**20
     assert play.result(jobs.allocate, {"mib": 80}) == 80 * 2**20
@@ -262,13 +262,13 @@ def test_memory_left_by_an_earlier_run_is_not_charged_to_the_next(play: Play) ->
     assert play.result(jobs.pid) == before
 
 
-def test_no_memory_without_a_limit_is_an_error_like_others(play: Play) -> None:
+def test_a_memory_error_without_a_memory_limit_is_an_ordinary_error(play: Play) -> None:
     ended = raised(play(jobs.no_memory))
     assert (ended.kind, ended.failure.type) == ("error", "MemoryError")
 
 
 @pytest.mark.parametrize("fn", [jobs.burn, jobs.burn_later, jobs.burn_in_a_thread], ids=lambda fn: fn.__name__)
-def test_more_cpu_time_than_the_limit_is_recorded_as_such(play: Play, fn: Any) -> None:
+def test_a_run_over_its_cpu_limit_fails_with_cpu_limit_exceeded(play: Play, fn: Any) -> None:
     ended = raised(play(fn, {"seconds": 0.5}, cpu_limit=0.1))
     assert (ended.kind, ended.failure.type) == ("cpu", "CpuLimitExceeded")
     assert ended.failure.message == "used more than its cpu_limit of 0.1 s"
@@ -348,7 +348,7 @@ def test_a_crash_names_what_killed_the_process(play: Play, how: str) -> None:
     assert ended.usage.memory > 2**20
 
 
-def test_a_crash_under_a_memory_limit_says_so(play: Play) -> None:
+def test_a_crash_under_a_memory_limit_names_the_limit(play: Play) -> None:
     ended = play(jobs.crash, {"how": "kill"}, memory_limit=64 * 2**20)
     assert ended == ProcessDiedMessage("killed by SIGKILL (out of memory?), under a memory_limit of 64 MB", ended.usage)
 

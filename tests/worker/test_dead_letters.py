@@ -1,4 +1,4 @@
-"""Dead letters: told once, as a job of their own, in the step that ends the job; and the way back to life."""
+"""Dead letters: one job each, enqueued in the step that ends the dead job; and the redrive of dead jobs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def mourners(app: Mainspring, task: str) -> list[Job]:
 
 
 def listen(app: Mainspring) -> list[DeadLetter]:
-    """The letters that the app's handler gets."""
+    """The dead letters that the app's handler receives."""
     heard: list[DeadLetter] = []
 
     @app.dead_letter
@@ -41,7 +41,9 @@ def listen(app: Mainspring) -> list[DeadLetter]:
     return heard
 
 
-async def test_the_handler_is_told_once_with_input_error_and_attempts(app: Mainspring, clock: VirtualClock) -> None:
+async def test_the_dead_letter_handler_is_called_once_with_arguments_error_and_attempts(
+    app: Mainspring, clock: VirtualClock
+) -> None:
     heard = listen(app)
 
     @app.task(max_retries=2)
@@ -67,7 +69,7 @@ async def test_the_handler_is_told_once_with_input_error_and_attempts(app: Mains
     assert (notice.queue, notice.metadata) == ("dead", {"dead_letter_of": handle.id})
 
 
-async def test_a_job_that_completes_or_is_cancelled_is_no_letter(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_completed_or_cancelled_job_sends_no_dead_letter(app: Mainspring, clock: VirtualClock) -> None:
     heard = listen(app)
 
     @app.task(max_retries=1)
@@ -84,7 +86,9 @@ async def test_a_job_that_completes_or_is_cancelled_is_no_letter(app: Mainspring
     assert heard == []
 
 
-async def test_a_tasks_own_handler_comes_beside_the_apps(app: Mainspring, clock: VirtualClock) -> None:
+async def test_on_failure_of_a_task_is_called_beside_the_dead_letter_handler_of_the_app(
+    app: Mainspring, clock: VirtualClock
+) -> None:
     heard = listen(app)
     own: list[str] = []
 
@@ -102,7 +106,9 @@ async def test_a_tasks_own_handler_comes_beside_the_apps(app: Mainspring, clock:
     assert (own, [letter.job_id for letter in heard]) == ([handle.id], [handle.id])
 
 
-async def test_one_function_in_both_roles_is_told_once(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_function_that_is_on_failure_and_dead_letter_handler_is_called_once(
+    app: Mainspring, clock: VirtualClock
+) -> None:
     heard: list[str] = []
 
     @app.dead_letter
@@ -119,8 +125,8 @@ async def test_one_function_in_both_roles_is_told_once(app: Mainspring, clock: V
     assert heard == [handle.id]
 
 
-async def test_the_letter_is_enqueued_in_the_step_that_ends_the_job(app: Mainspring, clock: VirtualClock) -> None:
-    """So it outlives a process that dies right after it: the job waits in the store, whoever runs it."""
+async def test_the_dead_letter_is_enqueued_in_the_step_that_ends_the_job(app: Mainspring, clock: VirtualClock) -> None:
+    """So it survives a process that dies right after it: its job is stored, and any worker can run it."""
     heard, go = listen(app), asyncio.Event()
 
     @app.task(max_retries=0)
@@ -142,7 +148,7 @@ async def test_the_letter_is_enqueued_in_the_step_that_ends_the_job(app: Mainspr
     assert len(heard) == 1
 
 
-async def test_a_lost_reply_to_the_ending_tells_the_letter_once(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_lost_reply_to_finish_sends_one_dead_letter(app: Mainspring, clock: VirtualClock) -> None:
     faults = Faults()
     shaky = Mainspring(FaultStore(await app.opened(), faults), clock=clock)  # type: ignore[arg-type]
     heard = listen(shaky)
@@ -161,7 +167,9 @@ async def test_a_lost_reply_to_the_ending_tells_the_letter_once(app: Mainspring,
     assert len(heard) == 1
 
 
-async def test_a_handler_that_fails_is_retried_dies_and_tells_nobody(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_dead_letter_handler_that_fails_is_retried_and_sends_no_dead_letter(
+    app: Mainspring, clock: VirtualClock
+) -> None:
     tries: list[int] = []
 
     @app.dead_letter
@@ -182,7 +190,7 @@ async def test_a_handler_that_fails_is_retried_dies_and_tells_nobody(app: Mainsp
     assert len(tries) == 4
 
 
-async def test_a_discarded_job_is_a_letter(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_discarded_job_sends_a_dead_letter(app: Mainspring, clock: VirtualClock) -> None:
     heard = listen(app)
 
     @app.task
@@ -195,7 +203,7 @@ async def test_a_discarded_job_is_a_letter(app: Mainspring, clock: VirtualClock)
     assert [(letter.failure.message, letter.attempts) for letter in heard] == [("no such customer", 1)]
 
 
-async def test_a_job_whose_input_cannot_be_read_is_a_letter(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_job_with_unreadable_arguments_sends_a_dead_letter(app: Mainspring, clock: VirtualClock) -> None:
     heard = listen(app)
 
     async with app:
@@ -213,7 +221,7 @@ async def test_a_job_whose_input_cannot_be_read_is_a_letter(app: Mainspring, clo
     assert (letter.arguments, letter.failure.type) == ({"n": "seven"}, "VersionSkew")
 
 
-async def test_a_poison_pill_is_a_letter(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_poison_pill_sends_a_dead_letter(app: Mainspring, clock: VirtualClock) -> None:
     heard = listen(app)
 
     @app.task
@@ -236,7 +244,9 @@ async def test_a_poison_pill_is_a_letter(app: Mainspring, clock: VirtualClock) -
     assert (letter.failure.type, letter.crashes) == ("PoisonPill", 3)
 
 
-async def test_a_letter_too_large_to_send_leaves_out_what_the_job_itself_has(url: str, clock: VirtualClock) -> None:
+async def test_a_dead_letter_that_is_too_large_leaves_out_arguments_and_cuts_the_error(
+    url: str, clock: VirtualClock
+) -> None:
     app = Mainspring(url, clock=clock, payload_limit=6000)
     heard = listen(app)
 
@@ -256,7 +266,7 @@ async def test_a_letter_too_large_to_send_leaves_out_what_the_job_itself_has(url
     assert len(job.failure.message) == 4000
 
 
-async def test_a_letter_that_cannot_be_written_at_all_does_not_keep_the_job_from_dying(
+async def test_a_job_dies_even_if_its_dead_letter_cannot_be_made(
     url: str, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = Mainspring(url, clock=clock, payload_limit=600)
@@ -281,7 +291,7 @@ async def test_a_letter_that_cannot_be_written_at_all_does_not_keep_the_job_from
     assert f"job {handle.id} died, and its dead-letter handler 'bury' could not be enqueued" in caplog.text
 
 
-async def test_the_queue_of_the_handler_is_a_setting(url: str, clock: VirtualClock) -> None:
+async def test_the_queue_of_the_dead_letter_handler_is_a_setting(url: str, clock: VirtualClock) -> None:
     app = Mainspring(url, clock=clock, dead_queue="graves")
     listen(app)
 
@@ -296,7 +306,7 @@ async def test_the_queue_of_the_handler_is_a_setting(url: str, clock: VirtualClo
     assert notice.queue == "graves"
 
 
-async def test_the_letter_is_an_enqueued_job_to_subscribers(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_dead_letter_emits_a_job_enqueued_event(app: Mainspring, clock: VirtualClock) -> None:
     recorder = Recorder(app)
     listen(app)
 
@@ -321,7 +331,7 @@ def wrong_type(letter: int) -> None: ...
 
 
 @pytest.mark.parametrize("fn", [no_argument, two_arguments, wrong_type])
-def test_a_handler_a_letter_does_not_fit_is_refused_when_it_is_registered(
+def test_a_dead_letter_handler_with_a_wrong_signature_is_refused_when_registered(
     app: Mainspring, fn: Callable[..., Any]
 ) -> None:
     fits = rf"dead-letter handler '{fn.__name__}' must take one DeadLetter: def {fn.__name__}\(letter: DeadLetter\)"
@@ -335,7 +345,7 @@ def test_a_handler_a_letter_does_not_fit_is_refused_when_it_is_registered(
         async def work() -> None: ...
 
 
-def test_an_untyped_handler_and_one_with_a_context_are_welcome(app: Mainspring) -> None:
+def test_a_dead_letter_handler_may_be_untyped_or_take_a_context(app: Mainspring) -> None:
     @app.task
     def untyped(letter): ...  # type: ignore[no-untyped-def]
 
@@ -346,7 +356,7 @@ def test_an_untyped_handler_and_one_with_a_context_are_welcome(app: Mainspring) 
         app.task(name=f"for {handler.name}", on_failure=handler)(no_argument)
 
 
-def test_an_app_has_one_handler(app: Mainspring) -> None:
+def test_an_app_has_one_dead_letter_handler(app: Mainspring) -> None:
     listen(app)
     with pytest.raises(BadTask, match="the dead-letter handler is 'bury' already; an app has one"):
         app.dead_letter(wrong_type)  # type: ignore[arg-type]
@@ -376,7 +386,7 @@ def test_on_failure_takes_a_task_of_this_app(app: Mainspring) -> None:
 
 
 async def three_dead(app: Mainspring, clock: VirtualClock) -> list[str]:
-    """Two that failed in one way, one in another; none fails a second time."""
+    """Four dead jobs: two with the same kind of failure, two with others; returns their ids."""
 
     @app.task(max_retries=0)
     async def charge(customer: int, fail: str = "") -> int:
@@ -412,7 +422,7 @@ async def test_dead_jobs_are_grouped_by_how_they_failed(app: Mainspring, clock: 
     assert {job.id for job in page} == set(ids)
 
 
-async def test_one_is_redriven_with_all_its_retries(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_dead_job_is_redriven_with_all_its_retries(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
         ids = await three_dead(app, clock)
         assert (await app.dead.redrive(ids[0])).done == [ids[0]]
@@ -421,7 +431,7 @@ async def test_one_is_redriven_with_all_its_retries(app: Mainspring, clock: Virt
         assert await states(app, ids[1:]) == ["dead", "dead", "dead"]
 
 
-async def test_a_group_is_redriven_with_other_arguments(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_dead_group_is_redriven_with_other_arguments(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
         ids = await three_dead(app, clock)
         group = (await app.dead.groups())[0]
@@ -432,7 +442,7 @@ async def test_a_group_is_redriven_with_other_arguments(app: Mainspring, clock: 
         assert [(await app.jobs.get(id)).result for id in ids[:2]] == ["1", "2"]
 
 
-async def test_those_that_match_are_redriven(app: Mainspring, clock: VirtualClock) -> None:
+async def test_dead_jobs_that_match_a_filter_are_redriven(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
         ids = await three_dead(app, clock)
         changed = await app.dead.redrive(Filter(tasks=("charge",)))
@@ -440,9 +450,7 @@ async def test_those_that_match_are_redriven(app: Mainspring, clock: VirtualCloc
         assert await states(app, ids) == ["pending", "pending", "pending", "dead"]
 
 
-async def test_an_empty_filter_redrives_all_that_are_dead_and_nothing_else(
-    app: Mainspring, clock: VirtualClock
-) -> None:
+async def test_an_empty_filter_redrives_all_dead_jobs_and_no_others(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
         ids = await three_dead(app, clock)
         gone = await app.tasks["other"].using(delay=60).enqueue()
@@ -455,7 +463,7 @@ async def test_an_empty_filter_redrives_all_that_are_dead_and_nothing_else(
     ("arguments", "why"),
     [({"customer": "many"}, "Expected `int`, got `str`"), ({"colour": "red"}, "unknown field `colour`")],
 )
-async def test_arguments_that_do_not_fit_are_refused_and_nothing_is_redriven(
+async def test_redrive_with_arguments_that_do_not_fit_is_refused(
     app: Mainspring, clock: VirtualClock, arguments: dict[str, Any], why: str
 ) -> None:
     async with app:
@@ -469,7 +477,7 @@ async def test_arguments_that_do_not_fit_are_refused_and_nothing_is_redriven(
         assert set(await states(app, ids)) == {"dead"}
 
 
-async def test_arguments_that_do_not_fit_a_job_are_its_refusal_and_no_other_jobs(
+async def test_redrive_refuses_only_the_jobs_that_the_arguments_do_not_fit(
     app: Mainspring, clock: VirtualClock
 ) -> None:
     async with app:
@@ -480,7 +488,7 @@ async def test_arguments_that_do_not_fit_a_job_are_its_refusal_and_no_other_jobs
         assert "arguments of task 'other' do not fit" in (refusal.error or "")
 
 
-async def test_a_filter_for_other_states_is_refused(app: Mainspring) -> None:
+async def test_redrive_refuses_a_filter_for_other_states(app: Mainspring) -> None:
     with pytest.raises(BadInput, match="dead letters are in state dead; leave states out of the filter"):
         await app.dead.redrive(Filter(states=("cancelled",)))
 
@@ -501,7 +509,7 @@ async def test_a_redrive_is_refused_while_another_job_has_the_key(app: Mainsprin
     assert (bulk.done, bulk.refused[dead.id].holder) == ([], holder.id)
 
 
-async def test_dead_jobs_are_forgotten_after_seven_days(app: Mainspring, clock: VirtualClock) -> None:
+async def test_dead_jobs_are_pruned_after_seven_days(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
         ids = await three_dead(app, clock)
         clock.advance(days=7)

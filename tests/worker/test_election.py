@@ -1,4 +1,4 @@
-"""Elections at random: machines freeze, clocks jump, stores fail and swallow replies, and never do two lead."""
+"""Random elections: machines freeze, clocks jump, stores fail and lose replies, and at most one candidate leads."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Election:
             self.check()
 
     async def recover(self) -> None:
-        """Once all is well again somebody leads, within a term and a look."""
+        """After the faults a candidate leads within one term and one poll."""
         for machine in self.machines:
             machine.faults.clear()
             machine.clock.wrong = timedelta(0)
@@ -118,20 +118,20 @@ class Election:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(acts, max_size=40))
-def test_one_leads_at_a_time_whatever_happens(plan: list[tuple[str, int, Any]]) -> None:
+def test_at_most_one_candidate_leads_under_random_faults(plan: list[tuple[str, int, Any]]) -> None:
     asyncio.run(Election("memory://").play(plan))
 
 
 @settings(max_examples=10, deadline=None)
 @given(st.lists(acts, max_size=25))
-def test_one_leads_at_a_time_on_one_file(plan: list[tuple[str, int, Any]]) -> None:
+def test_at_most_one_candidate_leads_on_one_sqlite_file(plan: list[tuple[str, int, Any]]) -> None:
     with TemporaryDirectory() as folder:
         asyncio.run(Election(f"sqlite:///{Path(folder) / 'jobs.db'}").play(plan))
 
 
 @pytest.mark.parametrize("what", ["freeze", "fail"])
-async def test_the_plans_do_change_leaders(what: str) -> None:
-    """What is checked above is not checked of elections in which nothing happens."""
+async def test_freezes_and_store_failures_change_the_leader(what: str) -> None:
+    """The elections of the tests above really change leaders."""
     election = Election("memory://")
     how = {"freeze": None, "fail": ("lead", 100, "before")}[what]
     plan = [("keep", 0, None), ("wait", 1, None), (what, 0, how), ("elapse", 0, 15.0)]

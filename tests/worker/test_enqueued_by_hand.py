@@ -19,7 +19,7 @@ def send(app: Mainspring):  # type: ignore[no-untyped-def]
     return send
 
 
-async def test_a_job_that_a_person_enqueues_is_in_the_trail(app: Mainspring, send) -> None:  # type: ignore[no-untyped-def]
+async def test_a_job_enqueued_by_hand_is_in_the_audit_log(app: Mainspring, send) -> None:  # type: ignore[no-untyped-def]
     async with app:
         with act_as("ada"):
             (handle,) = await app.enqueue_by_hand([send.job("bob")])
@@ -30,7 +30,7 @@ async def test_a_job_that_a_person_enqueues_is_in_the_trail(app: Mainspring, sen
         assert await app.audit.enqueued_by(await handle.job()) == "ada"
 
 
-async def test_jobs_enqueued_by_code_are_not_in_the_trail(app: Mainspring, send) -> None:  # type: ignore[no-untyped-def]
+async def test_jobs_enqueued_by_code_are_not_in_the_audit_log(app: Mainspring, send) -> None:  # type: ignore[no-untyped-def]
     async with app:
         with act_as("ada"):
             handle = await send.enqueue("bob")
@@ -40,7 +40,7 @@ async def test_jobs_enqueued_by_code_are_not_in_the_trail(app: Mainspring, send)
             assert await app.audit.enqueued_by(await one.job()) is None
 
 
-async def test_a_batch_of_jobs_is_one_audit_entry(app: Mainspring, send) -> None:  # type: ignore[no-untyped-def]
+async def test_a_batch_enqueued_by_hand_is_one_audit_entry(app: Mainspring, send) -> None:  # type: ignore[no-untyped-def]
     async with app:
         with act_as("ada"):
             handles = await app.enqueue_by_hand([send.job(f"p{n}") for n in range(120)])
@@ -49,7 +49,7 @@ async def test_a_batch_of_jobs_is_one_audit_entry(app: Mainspring, send) -> None
         assert target_text(entry.action, entry.target).startswith("100 jobs: ")
 
 
-async def test_a_job_that_cannot_be_stored_leaves_an_entry_with_the_error(app: Mainspring, send) -> None:  # type: ignore[no-untyped-def]
+async def test_a_refused_enqueue_by_hand_is_audited_with_its_error(app: Mainspring, send) -> None:  # type: ignore[no-untyped-def]
     async with app:
         job = send.using(unique_key="k", on_conflict="raise").job("bob")
         await app.enqueue_many([send.using(unique_key="k").job("bob")])
@@ -82,7 +82,7 @@ def test_target_text_describes_a_filter_in_words(action: str, target: str, text:
     assert target_text(action, target) == text
 
 
-async def test_the_reason_of_a_cancel_and_the_note_of_a_pause_are_known(app: Mainspring, send) -> None:  # type: ignore[no-untyped-def]
+async def test_the_reason_of_an_audit_entry_is_its_cancel_reason_or_pause_note(app: Mainspring, send) -> None:  # type: ignore[no-untyped-def]
     async with app:
         await send.using(delay=60).enqueue("bob")
         with act_as("ada"):

@@ -1,4 +1,4 @@
-"""Events: each thing that happens to a job is told once, after the fact, to subscribers who can break nothing."""
+"""Events of jobs: emitted once, after the fact; a subscriber that raises affects nothing else."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def told(recorder: Recorder) -> list[str]:
     return [type(event).__name__ for event in recorder.events if isinstance(event, JOB_EVENTS)]
 
 
-async def test_a_job_that_succeeds_is_enqueued_started_and_ended(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_completed_job_emits_enqueued_started_and_ended_events(app: Mainspring, clock: VirtualClock) -> None:
     recorder = Recorder(app)
 
     @app.task(queue="mail")
@@ -53,7 +53,7 @@ async def test_a_job_that_succeeds_is_enqueued_started_and_ended(app: Mainspring
     assert (ended.job.id, ended.outcome.state, ended.at) == (handle.id, State.COMPLETED, began + timedelta(seconds=3))
 
 
-async def test_a_retry_tells_which_attempt_failed_and_when_the_next_one_is(
+async def test_a_retrying_event_has_the_failed_attempt_and_the_time_of_the_next(
     app: Mainspring, clock: VirtualClock
 ) -> None:
     recorder = Recorder(app)
@@ -89,7 +89,7 @@ STEERED: dict[str, tuple[Exception, type[Event], Ending]] = {
 
 
 @pytest.mark.parametrize(("error", "kind", "ending"), STEERED.values(), ids=STEERED)
-async def test_each_way_to_end_has_its_event(
+async def test_each_ending_has_its_own_event(
     app: Mainspring, clock: VirtualClock, error: Exception, kind: type[Any], ending: Ending
 ) -> None:
     recorder = Recorder(app)
@@ -105,7 +105,7 @@ async def test_each_way_to_end_has_its_event(
     assert (type(event), event.outcome.ending) == (kind, ending)
 
 
-async def test_a_cancelled_run_is_stopped_and_the_wish_was_told_before(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_cancelled_run_emits_jobs_changed_before_job_stopped(app: Mainspring, clock: VirtualClock) -> None:
     recorder = Recorder(app)
 
     @app.task
@@ -123,7 +123,9 @@ async def test_a_cancelled_run_is_stopped_and_the_wish_was_told_before(app: Main
     assert (changed.action, changed.ids) == (Action.CANCEL, (handle.id,))
 
 
-async def test_what_operators_do_is_told_once_for_all_jobs_it_was_done_to(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_bulk_action_emits_one_jobs_changed_event_for_all_its_jobs(
+    app: Mainspring, clock: VirtualClock
+) -> None:
     recorder = Recorder(app)
 
     @app.task
@@ -143,7 +145,7 @@ async def test_what_operators_do_is_told_once_for_all_jobs_it_was_done_to(app: M
     ]  # fmt: skip
 
 
-async def test_what_retention_removes_is_told(app: Mainspring, clock: VirtualClock) -> None:
+async def test_pruned_jobs_emit_a_jobs_pruned_event(app: Mainspring, clock: VirtualClock) -> None:
     recorder = Recorder(app)
 
     @app.task(retention=Retention(0, timedelta(0)))
@@ -158,7 +160,7 @@ async def test_what_retention_removes_is_told(app: Mainspring, clock: VirtualClo
     assert (pruned.ids, pruned.state, pruned.task) == ((handle.id,), State.COMPLETED, "work")
 
 
-async def test_a_duplicate_is_told_as_one(app: Mainspring) -> None:
+async def test_a_duplicate_enqueue_emits_an_event_with_its_status(app: Mainspring) -> None:
     recorder = Recorder(app)
 
     @app.task(unique_key="one")
@@ -171,7 +173,7 @@ async def test_a_duplicate_is_told_as_one(app: Mainspring) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("bad subscriber"), SystemExit(3)], ids=repr)
-async def test_a_subscriber_that_raises_breaks_nothing_and_others_still_hear(
+async def test_a_subscriber_that_raises_affects_neither_jobs_nor_other_subscribers(
     app: Mainspring, clock: VirtualClock, caplog: pytest.LogCaptureFixture, error: BaseException
 ) -> None:
     @app.on(Event)
@@ -197,7 +199,7 @@ async def test_a_subscriber_that_raises_breaks_nothing_and_others_still_hear(
     assert "raised on JobRetrying" in caplog.text
 
 
-async def test_nothing_is_told_before_the_store_has_it(app: Mainspring, clock: VirtualClock) -> None:
+async def test_job_ended_is_emitted_after_the_store_has_the_outcome(app: Mainspring, clock: VirtualClock) -> None:
     seen: list[Any] = []
     store = await app.opened()
 

@@ -53,7 +53,7 @@ def app(url: str, clock: VirtualClock) -> Mainspring:
 
 
 class Said(logging.Handler):
-    """What tasks log, heard in the worker at once; a test can wait for it."""
+    """The log lines of tasks, received in the worker at once; a test can wait for one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Said(logging.Handler):
         self._lines.put(record.getMessage())
 
     async def line(self) -> str:
-        """The first one not asked for yet."""
+        """Returns the first line that was not returned yet."""
         return await asyncio.to_thread(self._lines.get, timeout=30)
 
 
@@ -264,14 +264,14 @@ STEERED = {
 
 @pytest.mark.parametrize("how", [True, False], ids=["returned", "raised"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_process_task_steers_its_job(ran: dict[Any, Ran], kind: str, how: bool) -> None:
+def test_a_process_task_may_return_or_raise_a_directive(ran: dict[Any, Ran], kind: str, how: bool) -> None:
     job, run, _, _ = ran[kind, how]
     wait = None if job.state.final else (job.run_at - run.finished_at).total_seconds()
     assert (str(run.ending), job.state, wait, job.attempt) == STEERED[kind]
 
 
 @pytest.mark.parametrize("rules", RULES)
-def test_the_rules_of_the_task_say_which_errors_are_retried(ran: dict[Any, Ran], rules: str) -> None:
+def test_retry_rules_of_a_process_task_decide_which_errors_are_retried(ran: dict[Any, Ran], rules: str) -> None:
     states = {kind: ran[rules, kind].job.state for kind in jobs.ERRORS}
     retried = RULES[rules][1]
     assert states == {kind: State.PENDING if kind in retried else State.DEAD for kind in jobs.ERRORS}
@@ -291,7 +291,9 @@ def test_an_error_of_a_process_is_recorded_with_its_stack(ran: dict[Any, Ran]) -
         ("cpu", "CpuLimitExceeded", "used more than its cpu_limit of 0.1 s"),
     ],
 )
-def test_a_limit_is_recorded_as_such_and_retried(ran: dict[Any, Ran], call: str, type: str, text: str) -> None:
+def test_an_exceeded_memory_or_cpu_limit_is_recorded_and_retried(
+    ran: dict[Any, Ran], call: str, type: str, text: str
+) -> None:
     job, run, _, _ = ran[call]
     assert (job.state, str(run.ending)) == (State.PENDING, "failed")
     assert failure(run)[0] == type
@@ -299,7 +301,7 @@ def test_a_limit_is_recorded_as_such_and_retried(ran: dict[Any, Ran], call: str,
     assert run.usage is not None
 
 
-async def test_a_crash_uses_up_no_retry_and_waits_as_the_backoff_says(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_crash_uses_up_no_retry_and_waits_for_its_backoff(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
         task = process(app, jobs.crash, max_retries=0, backoff=lambda n: 10 * n)
         handle = await task.enqueue("segfault")
@@ -338,7 +340,7 @@ async def test_a_timeout_kills_and_is_retried_by_the_rules(app: Mainspring, cloc
     assert all(run.usage is not None and run.usage.cpu > 0 and run.usage.memory > 2**20 for run in runs)
 
 
-async def test_a_task_may_say_not_to_retry_its_timeouts(app: Mainspring, clock: VirtualClock, said: Said) -> None:
+async def test_no_retry_on_job_timeout_makes_a_timeout_final(app: Mainspring, clock: VirtualClock, said: Said) -> None:
     recorder = Recorder(app)
     task = process(app, jobs.stopped, soft_timeout=5, no_retry_on=JobTimeout)
     async with app:
@@ -506,7 +508,7 @@ async def test_a_stop_lets_a_process_finish_within_grace(app: Mainspring, clock:
 
 @pytest.mark.parametrize("fn", [jobs.swallow_later, jobs.swallow], ids=["async", "thread"])
 @pytest.mark.parametrize("why", ["timeout", "cancelled"])
-async def test_a_run_that_ignores_its_end_is_settled_once_and_leaks_its_slot(
+async def test_a_run_that_ignores_its_interruption_is_finished_once_and_leaks_its_slot(
     app: Mainspring, clock: VirtualClock, said: Said, fn: Any, why: str
 ) -> None:
     recorder = Recorder(app)
@@ -571,7 +573,7 @@ def test_an_option_that_does_not_fit_the_executor_is_refused_with_a_remedy(fn: A
 
 
 @pytest.mark.parametrize("fn", [jobs.Shelf().name, jobs.add_again], ids=["bound method", "another's name"])
-def test_a_function_whose_name_means_another_in_the_child_is_refused(fn: Any) -> None:
+def test_a_function_whose_name_is_another_object_in_the_child_is_refused(fn: Any) -> None:
     app = Mainspring("memory://")
     app.task(name="t", executor="process")(fn)
     with pytest.raises(BadTask, match="would find something else as jobs_for_children"):

@@ -21,7 +21,7 @@ def note(name: str, log: list[str]) -> Middleware:
     return layer
 
 
-async def test_the_task_own_layers_are_outside_the_apps_and_the_first_is_outermost(clock: VirtualClock) -> None:
+async def test_task_middleware_is_outside_app_middleware_and_the_first_is_outermost(clock: VirtualClock) -> None:
     log: list[str] = []
     app = Mainspring("memory://", clock=clock, middleware=[note("app 1", log), note("app 2", log)])
 
@@ -35,7 +35,7 @@ async def test_the_task_own_layers_are_outside_the_apps_and_the_first_is_outermo
     assert log == ["task in", "app 1 in", "app 2 in", "work", "app 2 out", "app 1 out", "task out"]
 
 
-async def test_a_layer_may_change_the_result_or_keep_the_task_from_running(clock: VirtualClock) -> None:
+async def test_middleware_may_change_the_result_or_keep_the_task_from_running(clock: VirtualClock) -> None:
     async def guard(ctx: Context, call_next: Next) -> Any:
         return "blocked" if ctx.job.metadata.get("blocked") else (await call_next(ctx)).upper()
 
@@ -51,7 +51,7 @@ async def test_a_layer_may_change_the_result_or_keep_the_task_from_running(clock
         assert (await open_.result(), await blocked.result()) == ("HELLO", "blocked")
 
 
-async def test_layers_meet_system_exit_as_an_ordinary_exception(clock: VirtualClock) -> None:
+async def test_middleware_receives_system_exit_as_an_ordinary_exception(clock: VirtualClock) -> None:
     met: list[str] = []
 
     async def watch(ctx: Context, call_next: Next) -> Any:
@@ -73,7 +73,7 @@ async def test_layers_meet_system_exit_as_an_ordinary_exception(clock: VirtualCl
     assert met == ["TaskExit"]
 
 
-async def test_a_failing_layer_fails_the_run(clock: VirtualClock) -> None:
+async def test_failing_middleware_fails_the_run(clock: VirtualClock) -> None:
     async def broken(ctx: Context, call_next: Next) -> Any:
         raise RuntimeError("layer")
 
@@ -88,7 +88,7 @@ async def test_a_failing_layer_fails_the_run(clock: VirtualClock) -> None:
         assert (await handle.job()).state is State.DEAD
 
 
-async def test_a_raising_subscriber_breaks_nothing(app: Mainspring) -> None:
+async def test_a_raising_subscriber_does_not_fail_the_job(app: Mainspring) -> None:
     @app.task
     async def work() -> int:
         return 1
@@ -103,7 +103,7 @@ async def test_a_raising_subscriber_breaks_nothing(app: Mainspring) -> None:
         assert await handle.result() == 1
 
 
-async def test_events_come_in_the_order_of_things_with_the_clocks_time(app: Mainspring, clock: VirtualClock) -> None:
+async def test_events_are_emitted_in_order_with_the_time_of_the_clock(app: Mainspring, clock: VirtualClock) -> None:
     recorder = Recorder(app)
 
     @app.task

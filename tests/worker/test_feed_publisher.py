@@ -134,7 +134,7 @@ async def test_a_process_that_only_enqueues_polls_the_watch_in_the_background(cl
     class Counting(MemoryStore):
         async def watched(self) -> datetime | None:
             looks.append(clock.now())
-            await clock.sleep(3600)  # a store that has no time for this
+            await clock.sleep(3600)  # a store that does not answer in time
             return None
 
     app = Mainspring(Counting(clock), clock=clock)
@@ -181,7 +181,7 @@ async def test_events_of_a_short_lived_process_are_published_before_it_closes(cl
     assert await types(server) == ["job.enqueued"]
 
 
-async def test_a_measured_app_publishes_its_events(clock: VirtualClock) -> None:
+async def test_an_app_with_metrics_publishes_its_events(clock: VirtualClock) -> None:
     app = Mainspring(MemoryStore(clock), clock=clock)
     work = tasks_of(app)["work"]
     measure(app)  # as `mainspring dev`, `server` and `worker --metrics` do: the store is wrapped
@@ -249,7 +249,7 @@ async def test_pruning_is_published_as_a_count(app: Mainspring, clock: VirtualCl
 
 
 class Stubborn(MemoryStore):
-    """Publishes nothing as long as it does not want to."""
+    """Fails to publish until it is willing."""
 
     willing = False
 
@@ -315,7 +315,7 @@ async def test_a_hanging_store_does_not_delay_a_stopping_worker(clock: VirtualCl
         assert (await handle.job()).state == "completed"
 
 
-async def test_a_bug_in_the_feed_does_not_reach_the_engine(
+async def test_an_unexpected_feed_error_does_not_affect_jobs_or_health(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(MemoryStore):

@@ -58,7 +58,7 @@ class Scene:
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("verb", ["fire", "due", "schedules"])
-async def test_every_verb_of_schedules_may_fail_and_every_reply_may_be_lost(
+async def test_each_tick_fires_once_when_schedule_calls_fail_or_lose_their_replies(
     url: str, clock: VirtualClock, verb: str, moment: Any
 ) -> None:
     scene = Scene(url, clock, workers=1)
@@ -79,13 +79,11 @@ async def test_three_workers_whose_store_fails_all_the_time_make_one_job_a_tick(
             faults.rate(verb, 0.3, seed=seed + 10, moment="before")
     await scene.play()
     await scene.check()
-    # How many depends on who comes first; each of them had some.
+    # The number depends on the order of the workers; each had some faults.
     assert all(faults.injected.count("fire") for faults in scene.faults)
 
 
-async def test_a_store_that_is_gone_for_minutes_leaves_its_ticks_to_the_catch_up_rule(
-    url: str, clock: VirtualClock
-) -> None:
+async def test_ticks_during_a_store_outage_follow_the_catch_up_rule(url: str, clock: VirtualClock) -> None:
     scene, start = Scene(url, clock, workers=1), clock.now()
 
     def gone() -> bool:
@@ -98,7 +96,7 @@ async def test_a_store_that_is_gone_for_minutes_leaves_its_ticks_to_the_catch_up
     ticks = await scene.store.ticks("beacon", limit=1000)
     (missed,) = [tick for tick in ticks if tick.what == "missed"]
     assert (missed.reason, missed.at) == ("catch_up", start + timedelta(seconds=11))
-    # What is less than a minute late when the store is heard of again, within two seconds, is on time.
+    # A tick that is less than a minute late when the store is back, within two seconds, is on time.
     assert 30 <= row.missed == missed.count <= 32
     assert row.fired == TICKS
     assert scene.runs == dict.fromkeys((tick.at for tick in ticks if tick.what == "fired"), 1)

@@ -65,7 +65,7 @@ async def test_the_next_worker_fires_at_once_when_the_leader_stops(url: str, clo
         assert await ticks_with_jobs(second) == once(70)
 
 
-async def test_a_leader_that_dies_is_followed_within_the_ttl_and_no_tick_is_lost_or_doubled(
+async def test_a_dead_leader_is_replaced_within_the_ttl_and_no_tick_is_lost_or_doubled(
     url: str, clock: VirtualClock
 ) -> None:
     first, second = fleet(2, url, clock, fire="leader", poll_interval=0.7)
@@ -85,8 +85,8 @@ async def test_a_leader_that_dies_is_followed_within_the_ttl_and_no_tick_is_lost
             assert not set(fired(first)) & set(fired(second))
 
 
-async def test_two_who_both_fire_make_one_job_a_tick(url: str, clock: VirtualClock) -> None:
-    """Leading saves work; compare-and-set is what makes it once, also while one leader follows another."""
+async def test_two_workers_that_both_fire_make_one_job_a_tick(url: str, clock: VirtualClock) -> None:
+    """A leader saves work; compare-and-set is what makes ticks fire once, also while the leader changes."""
     first, second = fleet(2, url, clock, fire="leader")
     first.app.settings = Settings(fire="any")
     async with first.app.worker(), second.app.worker():
@@ -108,7 +108,7 @@ async def test_a_leader_without_its_store_stops_firing_and_goes_on_afterwards(ur
             assert (fired(first)[-1] < 50, fired(second)[-1]) == (True, 100)
 
 
-async def test_one_that_never_fires_declares_its_schedules(url: str, clock: VirtualClock) -> None:
+async def test_a_worker_that_never_fires_declares_its_schedules(url: str, clock: VirtualClock) -> None:
     (machine,) = fleet(1, url, clock, fire="never")
     async with machine.app.worker():
         await clock.elapse(seconds=60)
@@ -117,7 +117,7 @@ async def test_one_that_never_fires_declares_its_schedules(url: str, clock: Virt
         assert machine.recorder.of(LeaderChanged) == []
 
 
-async def test_one_that_never_fires_leaves_it_to_one_that_does(url: str, clock: VirtualClock) -> None:
+async def test_a_worker_that_never_fires_leaves_ticks_to_another_worker(url: str, clock: VirtualClock) -> None:
     never, other = fleet(2, url, clock, fire="never")
     other.app.settings = Settings(fire="any")
     async with never.app.worker(), other.app.worker():
@@ -126,9 +126,7 @@ async def test_one_that_never_fires_leaves_it_to_one_that_does(url: str, clock: 
 
 
 @pytest.mark.parametrize("fire", ["leader", "never"])
-async def test_who_does_not_fire_still_tells_that_a_schedule_has_paused_itself(
-    url: str, clock: VirtualClock, fire: Fire
-) -> None:
+async def test_a_worker_that_does_not_fire_emits_schedule_paused(url: str, clock: VirtualClock, fire: Fire) -> None:
     runs, fires = machines(2, url, clock)
     runs.app.settings = Settings(fire=fire)
     for machine in (runs, fires):
@@ -146,7 +144,7 @@ async def test_who_does_not_fire_still_tells_that_a_schedule_has_paused_itself(
 
 
 @pytest.mark.parametrize(("fire", "jobs"), [("any", 1), ("leader", 1), ("never", 0)])
-async def test_a_drain_fires_as_the_setting_says(url: str, clock: VirtualClock, fire: Fire, jobs: int) -> None:
+async def test_a_drain_follows_the_fire_setting(url: str, clock: VirtualClock, fire: Fire, jobs: int) -> None:
     (machine,) = fleet(1, url, clock, fire=fire)
     async with machine.app as app:
         await app.drain()

@@ -32,7 +32,9 @@ async def only(app: Mainspring) -> WorkerRow:
     return worker
 
 
-async def test_stop_lets_runs_finish_within_grace_and_releases_the_rest(app: Mainspring, clock: VirtualClock) -> None:
+async def test_stop_lets_runs_finish_within_grace_and_releases_longer_ones(
+    app: Mainspring, clock: VirtualClock
+) -> None:
     async with app:
         nap = app.tasks["nap"]
         await app.enqueue_many(nap.job(seconds) for seconds in (10, 100))
@@ -165,7 +167,7 @@ async def test_stop_works_from_synchronous_code(app: Mainspring, clock: VirtualC
         assert (await only(app)).orders.stopped
 
 
-def test_rows_of_an_earlier_release_are_read_and_it_reads_those_of_this_one() -> None:
+def test_worker_commands_are_compatible_with_an_earlier_release() -> None:
     class Earlier(msgspec.Struct):
         concurrency: int | None = None
         drained: bool = False

@@ -36,7 +36,7 @@ async def test_a_worker_with_running_loops_is_live_and_ready(app: Mainspring, cl
 
 
 async def test_a_store_that_fails_is_not_ready_and_the_worker_stays_alive(clock: VirtualClock) -> None:
-    """Who restarts a process because its database is down makes it worse."""
+    """To restart a process because its database is down makes it worse."""
     faults = Faults()
     app = Mainspring(FaultStore(MemoryStore(clock), faults), clock=clock)  # type: ignore[arg-type]
     busy(app)
@@ -83,7 +83,7 @@ async def test_an_unexpected_store_error_is_reported_as_not_ready(clock: Virtual
         assert await app.health() == Health(True, False, ["the store does not answer: no route to host"])
 
 
-async def test_a_store_of_another_schema_says_what_to_do(clock: VirtualClock) -> None:
+async def test_a_store_of_another_schema_is_not_ready_and_the_reason_names_the_remedy(clock: VirtualClock) -> None:
     class Old(MemoryStore):
         async def schema(self) -> Schema:
             return Schema(3, 4, 3)
@@ -143,7 +143,7 @@ async def test_a_worker_that_ended_by_an_error_is_not_alive(clock: VirtualClock)
 
 
 class Stuck(MemoryStore):
-    """A store that stops answering one verb, and tells whether it was asked."""
+    """A store that stops answering one verb, and records whether it was called."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(clock)

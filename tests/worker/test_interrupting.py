@@ -85,7 +85,7 @@ async def test_a_run_that_swallows_its_interruption_is_interrupted_again(app: Ma
             assert await endings(app, handle.id) == ["timeout"]
 
 
-async def test_no_timeout_is_no_timeout(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_task_with_timeout_none_is_not_interrupted(app: Mainspring, clock: VirtualClock) -> None:
     go = asyncio.Event()
 
     @app.task(timeout=None)
@@ -186,7 +186,7 @@ async def test_a_stop_lets_jobs_finish_within_grace(app: Mainspring, clock: Virt
         assert (await late.job()).shown(clock.now()) == "pending"
 
 
-async def test_a_stop_releases_what_is_not_done_and_costs_no_attempt(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_stop_releases_unfinished_runs_and_costs_no_attempt(app: Mainspring, clock: VirtualClock) -> None:
     @app.task
     async def endless() -> None:
         await asyncio.Event().wait()
@@ -232,7 +232,7 @@ async def test_a_run_that_ignores_the_stop_is_released_all_the_same(app: Mainspr
         assert (await handle.job()).state is State.PENDING
 
 
-async def test_stopping_ten_times_and_a_hundred_times_at_once_is_safe(app: Mainspring, clock: VirtualClock) -> None:
+async def test_repeated_and_concurrent_stops_of_a_worker_are_safe(app: Mainspring, clock: VirtualClock) -> None:
     @app.task
     async def quick() -> None: ...
 
@@ -246,7 +246,7 @@ async def test_stopping_ten_times_and_a_hundred_times_at_once_is_safe(app: Mains
                 await worker.stop()
 
 
-async def test_stopping_before_the_start_is_safe_and_leaves_nothing_to_start(app: Mainspring) -> None:
+async def test_a_worker_stopped_before_its_start_does_not_start(app: Mainspring) -> None:
     @app.task
     async def quick() -> None: ...
 

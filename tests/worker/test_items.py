@@ -46,7 +46,7 @@ def test_failed_ratio_decides_how_many_items_may_fail(ratio: float, failed: int,
         ((0, 1, 0), State.DEAD),
     ],
 )
-async def test_the_run_is_judged_by_its_items_and_keeps_them(
+async def test_failed_items_decide_the_outcome_of_a_run_and_are_kept(
     app: Mainspring, counts: tuple[int, int, int], state: State
 ) -> None:
     @app.task(max_retries=0)
@@ -114,7 +114,7 @@ async def test_a_run_that_raises_keeps_its_items_too(app: Mainspring) -> None:
     assert run.failure.type == "ValueError"
 
 
-async def test_a_run_that_counts_nothing_has_no_items(app: Mainspring) -> None:
+async def test_a_run_without_a_count_has_no_items(app: Mainspring) -> None:
     @app.task
     async def work(ctx: Context) -> None:
         ctx.log.info("busy with something else")
@@ -127,7 +127,7 @@ async def test_a_run_that_counts_nothing_has_no_items(app: Mainspring) -> None:
 
 
 @pytest.mark.parametrize("count", [-1, 0.5, "many", True, None, 2**63], ids=repr)
-async def test_counts_are_whole_numbers(app: Mainspring, count: Any) -> None:
+async def test_item_counts_that_are_no_whole_numbers_are_refused(app: Mainspring, count: Any) -> None:
     @app.task(max_retries=0)
     async def work(ctx: Context) -> None:
         ctx.items(failed=count)
@@ -141,7 +141,7 @@ async def test_counts_are_whole_numbers(app: Mainspring, count: Any) -> None:
 
 
 @pytest.mark.parametrize("ratio", [-0.1, 1.1, True, "half", float("nan")])
-def test_a_ratio_is_a_share(app: Mainspring, ratio: Any) -> None:
+def test_a_failed_ratio_outside_of_0_to_1_is_refused(app: Mainspring, ratio: Any) -> None:
     with pytest.raises(BadInput, match="option failed_ratio of task 'work': takes a share from 0 to 1"):
 
         @app.task(failed_ratio=ratio)
@@ -151,7 +151,7 @@ def test_a_ratio_is_a_share(app: Mainspring, ratio: Any) -> None:
 # notes
 
 
-async def test_notes_are_kept_with_the_execution_as_json_has_them(app: Mainspring) -> None:
+async def test_notes_are_kept_with_the_execution_as_json(app: Mainspring) -> None:
     @app.task
     async def work(ctx: Context) -> None:
         ctx.note(host="a", rows=1)
@@ -167,7 +167,7 @@ async def test_notes_are_kept_with_the_execution_as_json_has_them(app: Mainsprin
 @pytest.mark.parametrize(
     "value", [object(), float("nan"), 2**64, "\x00", "\ud800", "x" * 70_000], ids=lambda value: repr(value)[:12]
 )
-async def test_a_note_that_no_store_can_hold_fails_the_run_and_not_the_worker(app: Mainspring, value: Any) -> None:
+async def test_a_note_that_cannot_be_stored_fails_the_run_and_not_the_worker(app: Mainspring, value: Any) -> None:
     @app.task(max_retries=0)
     async def work(ctx: Context) -> None:
         ctx.note(kept=1)

@@ -1,4 +1,4 @@
-"""The judge: an error while the end of a run is judged ends the job, and repeated releases come to an end."""
+"""An error while the outcome of a run is decided ends the job, and repeated releases come to an end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ YEAR = timedelta(seconds=MAX_SPAN_SECONDS)
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
-async def test_a_job_that_every_worker_gives_back_dies_with_the_reason(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_job_that_is_released_too_often_dies_with_the_reason(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
 
         @app.task(max_retries=1, timeout=None)
@@ -61,7 +61,7 @@ def an_execution(n: int, ending: Ending, failure: Failure | None = None) -> Exec
         (["released", "too often", "released"], 3),
     ],
 )
-def test_releases_count_from_the_newest_run_that_was_another_end(endings: list[str], releases: int) -> None:
+def test_releases_in_a_row_are_counted_since_the_last_other_ending(endings: list[str], releases: int) -> None:
     failures = {"skewed": Failure("VersionSkew", ""), "too often": Failure("ReleasedTooOften", "")}
     rows = [
         an_execution(n, Ending(end) if end in list(Ending) else Ending.RELEASED, failures.get(end))
@@ -84,12 +84,12 @@ def test_a_backoff_of_an_earlier_release_is_clamped(made: Backoff) -> None:
 
 @pytest.mark.parametrize("wait", [1e12, 1e300, float("inf"), timedelta(days=367)])
 @pytest.mark.parametrize("steer", [Retry, Snooze])
-def test_steering_refuses_a_span_beyond_a_year(steer: Any, wait: Any) -> None:
+def test_retry_and_snooze_refuse_a_delay_beyond_a_year(steer: Any, wait: Any) -> None:
     with pytest.raises(BadInput, match="takes "):
         steer(wait)
 
 
-def test_a_wait_ends_where_the_calendar_does() -> None:
+def test_a_delay_is_limited_to_a_year_and_to_the_calendar() -> None:
     last = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
     assert (later(last, 5) > last, later(NOON, -5), later(NOON, 1e300)) == (True, NOON, NOON + YEAR)
 
@@ -122,7 +122,7 @@ async def test_an_operator_cannot_put_a_job_beyond_the_calendar(app: Mainspring)
             await app.jobs.reschedule(job.id, timedelta.max)
 
 
-async def test_a_steer_that_was_tampered_with_ends_its_job(app: Mainspring) -> None:
+async def test_a_directive_with_an_invalid_delay_ends_its_job(app: Mainspring) -> None:
     @app.task
     async def dozes() -> None:
         steer = Snooze(1)
@@ -135,7 +135,7 @@ async def test_a_steer_that_was_tampered_with_ends_its_job(app: Mainspring) -> N
     assert "the run ended with Snooze: snoozed, and judging that raised TypeError" in job.failure.message
 
 
-async def test_a_middleware_that_raises_anything_ends_the_run_and_no_more(app: Mainspring) -> None:
+async def test_a_middleware_that_raises_anything_ends_only_its_run(app: Mainspring) -> None:
     async def hook(ctx: Context, call_next: Next) -> Any:
         try:
             return await call_next(ctx)
@@ -184,7 +184,7 @@ async def test_a_subscriber_that_raises_anything_does_not_stop_the_worker(app: M
 
 
 async def test_an_orphan_is_released_a_bounded_number_of_times(app: Mainspring, clock: VirtualClock) -> None:
-    """Its answer to every claim is lost: the run is in the store and unknown to its worker."""
+    """The reply to every claim is lost: the store has the run, and its worker does not know it."""
 
     @app.task(max_retries=0)
     async def task() -> None: ...

@@ -23,7 +23,7 @@ BELIEF = 0.8 * TTL
 
 
 class Pair:
-    """Two machines that want to lead the same."""
+    """Two candidates for the same leadership, on two machines."""
 
     def __init__(self, url: str, clock: VirtualClock) -> None:
         self.here, self.there = machines(2, url, clock)
@@ -56,7 +56,7 @@ def changes(machine: Machine) -> list[tuple[int, bool]]:
 # taking turns
 
 
-async def test_the_first_to_ask_leads_and_the_second_waits(pair: Pair, clock: VirtualClock) -> None:
+async def test_the_first_candidate_leads_and_the_second_waits(pair: Pair, clock: VirtualClock) -> None:
     assert await pair.first.acquire(keep=True) == 1
     async with waiting(pair.second):
         await clock.elapse(minutes=10)
@@ -65,7 +65,7 @@ async def test_the_first_to_ask_leads_and_the_second_waits(pair: Pair, clock: Vi
     await pair.first.release()
 
 
-async def test_a_release_lets_the_next_one_in_at_the_next_look(pair: Pair, clock: VirtualClock) -> None:
+async def test_after_a_release_the_next_candidate_leads_at_its_next_poll(pair: Pair, clock: VirtualClock) -> None:
     await pair.first.acquire(keep=True)
     async with waiting(pair.second) as turn:
         await clock.elapse(seconds=5)
@@ -76,7 +76,9 @@ async def test_a_release_lets_the_next_one_in_at_the_next_look(pair: Pair, clock
         assert turn.result() == 2
 
 
-async def test_a_release_in_the_same_process_lets_the_next_one_in_at_once(app: Mainspring, clock: VirtualClock) -> None:
+async def test_after_a_release_in_the_same_process_the_next_candidate_leads_at_once(
+    app: Mainspring, clock: VirtualClock
+) -> None:
     first, second = app.leader("reindex"), app.leader("reindex")
     await first.acquire()
     async with waiting(second):
@@ -137,7 +139,7 @@ async def test_check_raises_not_leader_elsewhere(pair: Pair) -> None:
         await pair.second.renew()
 
 
-async def test_a_timeout_says_who_leads_instead(pair: Pair, clock: VirtualClock) -> None:
+async def test_a_timeout_of_acquire_names_the_present_leader(pair: Pair, clock: VirtualClock) -> None:
     await pair.first.acquire(keep=True)
     asked = asyncio.create_task(pair.second.acquire(timeout=20))
     await clock.elapse(seconds=19.9)
@@ -154,7 +156,7 @@ async def test_acquire_with_a_timeout_of_zero_asks_once(pair: Pair) -> None:
         await pair.second.acquire(0)
 
 
-async def test_a_timeout_while_the_store_is_away_says_so(pair: Pair, clock: VirtualClock) -> None:
+async def test_a_timeout_of_acquire_while_the_store_is_away_names_the_reason(pair: Pair, clock: VirtualClock) -> None:
     pair.here.faults.fail("lead", times=1000)
     asked = asyncio.create_task(pair.first.acquire(timeout=5))
     await clock.elapse(seconds=8)
@@ -175,7 +177,7 @@ def test_a_bad_ttl_is_refused(app: Mainspring, ttl: Any) -> None:
 
 
 @pytest.mark.parametrize("act", [None, 5, asyncio.sleep])
-def test_on_change_refuses_what_is_no_plain_function(app: Mainspring, act: Any) -> None:
+def test_on_change_refuses_anything_but_a_plain_function(app: Mainspring, act: Any) -> None:
     with pytest.raises(BadInput, match="on_change takes a plain function"):
         app.leader("reindex").on_change(act)
 
@@ -211,7 +213,7 @@ async def test_a_leader_block_holds_and_releases_the_term(pair: Pair, clock: Vir
     assert await pair.second.acquire(0) == 2
 
 
-async def test_a_leader_that_dies_is_followed_within_its_ttl(pair: Pair, clock: VirtualClock) -> None:
+async def test_a_dead_leader_is_replaced_within_its_ttl(pair: Pair, clock: VirtualClock) -> None:
     await pair.first.acquire(keep=True)
     async with waiting(pair.second):
         await clock.elapse(seconds=7)  # renewed at 5
@@ -222,7 +224,7 @@ async def test_a_leader_that_dies_is_followed_within_its_ttl(pair: Pair, clock: 
         assert pair.second.term == 2
 
 
-async def test_a_frozen_process_knows_that_it_lost_before_it_acts(pair: Pair, clock: VirtualClock) -> None:
+async def test_a_frozen_leader_notices_its_lost_term_before_it_acts(pair: Pair, clock: VirtualClock) -> None:
     await pair.first.acquire(keep=True)
     pair.here.clock.frozen = True  # none of its timers fires, none of its loops turns
     await clock.elapse(seconds=TTL)
@@ -249,7 +251,7 @@ async def test_acquire_after_a_freeze_announces_the_loss_first(pair: Pair, clock
     assert changes(pair.here)[3:] == [(2, False)]
 
 
-async def test_a_machine_that_slept_knows_it_by_its_wall_clock(pair: Pair) -> None:
+async def test_a_leader_whose_machine_slept_notices_its_lost_term_by_the_wall_clock(pair: Pair) -> None:
     await pair.first.acquire()
     pair.here.clock.wrong = timedelta(seconds=BELIEF)  # its monotonic clock does not count the sleep
     assert not pair.first.is_leader
@@ -499,7 +501,7 @@ async def test_work_that_fails_releases_the_term(pair: Pair) -> None:
 
 
 class Work:
-    """Goes on until it is cancelled; says when."""
+    """Runs until it is cancelled; records the time."""
 
     def __init__(self, term: Callable[[], int]) -> None:
         self._term = term
@@ -544,7 +546,7 @@ async def test_work_that_fails_while_it_is_cancelled_is_not_run_again(pair: Pair
         await running
 
 
-async def test_work_that_takes_its_time_to_end_is_not_run_beside_itself(pair: Pair, clock: VirtualClock) -> None:
+async def test_work_that_is_slow_to_end_does_not_run_twice_at_a_time(pair: Pair, clock: VirtualClock) -> None:
     running, most = 0, 0
 
     async def work() -> None:
@@ -587,7 +589,7 @@ async def test_a_forked_process_is_another_candidate_and_does_not_lead(
     assert pair.first.holder != parent
 
 
-def test_code_that_does_not_await_leads_too(url: str) -> None:
+def test_synchronous_code_can_lead(url: str) -> None:
     app = Mainspring(url)
     leader = app.leader("reindex").sync
     assert leader.acquire(keep=True) == 1

@@ -1,4 +1,4 @@
-"""Leaks: a run that ignores its interruption is settled, its slot counts as leaked, and other jobs go on."""
+"""Leaks: a run that ignores its interruption is finished, its slot counts as leaked, and other jobs go on."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def begun(hold: Hold, clock: VirtualClock) -> None:
 
 
 async def cancelled(app: Mainspring, handle: Handle[Any], hold: Hold, clock: VirtualClock) -> None:
-    """Cancels the job once it runs, and lets all patience pass."""
+    """Cancels the job once it runs, and lets the interrupt grace pass."""
     await begun(hold, clock)
     await app.jobs.cancel(handle.id, "enough")
     await clock.elapse(seconds=16)
@@ -151,7 +151,7 @@ async def test_a_leaked_slot_is_free_again_when_its_run_ends(
 
 
 async def release(leaky: Any, clock: VirtualClock) -> None:
-    """Lets a run that was freed go: a coroutine must be woken, a thread must have told its loop."""
+    """Waits for the end of a freed run: a coroutine must be woken, a thread must have notified its loop."""
     for task in asyncio.all_tasks():
         if leaky.__name__ == "coroutine" and "Runner.run" in repr(task.get_coro()):
             task.cancel()
@@ -179,7 +179,7 @@ async def test_a_run_that_ignores_its_timeout_has_timed_out(
 
 
 @pytest.mark.parametrize("recycle", [True, False])
-async def test_a_leak_recycles_the_worker_only_if_it_was_asked_to(
+async def test_a_leak_recycles_the_worker_only_with_the_recycle_option(
     app: Mainspring, clock: VirtualClock, hold: Hold, recycle: bool
 ) -> None:
     task = app.task(name="leaky")(hold.coroutine)
@@ -195,7 +195,7 @@ async def test_a_leak_recycles_the_worker_only_if_it_was_asked_to(
     assert worker.recycled == (f"a slot leaked: leaky {handle.id} ignores its interruption" if recycle else None)
 
 
-async def test_a_coroutine_that_ignores_everything_does_not_outlive_its_worker(
+async def test_a_coroutine_that_ignores_its_interruption_does_not_outlive_its_worker(
     app: Mainspring, clock: VirtualClock, hold: Hold
 ) -> None:
     """An event loop waits for all of its tasks before it closes: the process would never end."""
@@ -215,7 +215,7 @@ async def test_a_coroutine_that_ignores_everything_does_not_outlive_its_worker(
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_leak_in_drain_does_not_hold_it_up(app: Mainspring, clock: VirtualClock, hold: Hold) -> None:
+async def test_a_leak_does_not_block_a_drain(app: Mainspring, clock: VirtualClock, hold: Hold) -> None:
     task = app.task(name="leaky", timeout=1, max_retries=0)(hold.coroutine)
 
     @app.task
@@ -259,7 +259,7 @@ async def test_the_event_log_has_the_leak_with_its_stack(
     assert "self.free.wait(BOUND)" in record.getMessage()
 
 
-async def test_a_job_that_recurses_for_ever_dies_beside_ten_innocents(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_job_with_endless_recursion_dies_and_other_jobs_complete(app: Mainspring, clock: VirtualClock) -> None:
     @app.task(max_retries=1)
     async def deep(n: int = 0) -> None:
         async def deeper(n: int) -> None:

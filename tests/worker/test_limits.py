@@ -25,7 +25,7 @@ class Gauge:
         self.now[name] -= 1
 
 
-async def test_no_more_jobs_run_than_there_are_slots(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_worker_runs_no_more_jobs_at_a_time_than_its_concurrency(app: Mainspring, clock: VirtualClock) -> None:
     gauge = Gauge()
 
     @app.task
@@ -40,7 +40,7 @@ async def test_no_more_jobs_run_than_there_are_slots(app: Mainspring, clock: Vir
         assert (await app.stats()).completed == 20
 
 
-async def test_a_task_never_runs_more_often_at_once_than_it_says(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_task_runs_no_more_jobs_at_a_time_than_its_concurrency(app: Mainspring, clock: VirtualClock) -> None:
     gauge = Gauge()
 
     @app.task(concurrency=2)
@@ -61,7 +61,7 @@ async def test_a_task_never_runs_more_often_at_once_than_it_says(app: Mainspring
         assert (await app.stats()).completed == 20
 
 
-async def test_a_queue_never_takes_more_slots_than_it_is_given(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_queue_takes_no_more_slots_than_its_limit(app: Mainspring, clock: VirtualClock) -> None:
     gauge = Gauge()
 
     @app.task
@@ -77,7 +77,7 @@ async def test_a_queue_never_takes_more_slots_than_it_is_given(app: Mainspring, 
         assert (await app.stats()).pending == 6
 
 
-async def test_long_jobs_do_not_keep_the_other_slots_empty(app: Mainspring, clock: VirtualClock) -> None:
+async def test_long_jobs_do_not_block_the_other_slots(app: Mainspring, clock: VirtualClock) -> None:
     @app.task
     async def long() -> None:
         await clock.sleep(1000)
@@ -96,7 +96,7 @@ async def test_long_jobs_do_not_keep_the_other_slots_empty(app: Mainspring, cloc
             await worker.stop(grace=0)
 
 
-async def test_a_paused_queue_gives_nothing_until_it_is_resumed(app: Mainspring, clock: VirtualClock) -> None:
+async def test_jobs_of_a_paused_queue_are_not_claimed_until_it_is_resumed(app: Mainspring, clock: VirtualClock) -> None:
     go = asyncio.Event()
 
     @app.task

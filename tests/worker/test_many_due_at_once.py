@@ -27,7 +27,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue(request.param).fresh())
 
 
-async def test_a_thousand_schedules_due_at_once_each_run_once_and_settle(url: str) -> None:
+async def test_a_thousand_schedules_due_at_once_each_run_once_and_complete(url: str) -> None:
     app = Mainspring(url)
     runs, ended, settled = 0, 0, asyncio.Event()
 
@@ -60,7 +60,7 @@ async def test_a_thousand_schedules_due_at_once_each_run_once_and_settle(url: st
         assert len({job.schedule for job in jobs}) == len(jobs) == MANY
 
 
-async def test_schedules_fired_in_one_set_leave_their_ticks_in_a_file(tmp_path: Path) -> None:
+async def test_ticks_of_schedules_fired_in_one_batch_are_stored_in_a_sqlite_file(tmp_path: Path) -> None:
     """What was fired together is read by another handle as if it had been fired one by one."""
     url = f"sqlite:///{tmp_path}/jobs.db"
     app = Mainspring(url)

@@ -95,7 +95,7 @@ async def test_counters_only_grow(app: Mainspring, clock: VirtualClock) -> None:
         before = now
 
 
-async def test_the_last_success_is_no_failure(app: Mainspring, clock: VirtualClock) -> None:
+async def test_the_last_success_metric_ignores_failed_runs(app: Mainspring, clock: VirtualClock) -> None:
     @app.task(max_retries=0)
     async def work(well: bool) -> None:
         if not well:
@@ -110,7 +110,7 @@ async def test_the_last_success_is_no_failure(app: Mainspring, clock: VirtualClo
     assert (await scraped(app))["job_last_success_timestamp_seconds", "work"] == then.timestamp()
 
 
-async def test_items_are_counted_for_real(app: Mainspring) -> None:
+async def test_processed_items_are_counted_by_status(app: Mainspring) -> None:
     @app.task
     async def sync(ctx: Context) -> None:
         ctx.items(success=7, failed=2)
@@ -154,7 +154,7 @@ async def test_a_retry_that_is_due_counts_as_waiting(app: Mainspring, clock: Vir
     assert (await scraped(app))["mainspring_queue_oldest_seconds", "default"] == 15
 
 
-async def test_workers_slots_and_what_runs(app: Mainspring, clock: VirtualClock) -> None:
+async def test_workers_slots_and_running_jobs_are_counted(app: Mainspring, clock: VirtualClock) -> None:
     @app.task
     async def long() -> None:
         await clock.sleep(7)
@@ -227,7 +227,7 @@ async def test_an_empty_store_has_every_metric(app: Mainspring) -> None:
     assert {"job_execution", "mainspring_queue_jobs", "mainspring_schedule_ticks", "mainspring_leader"} <= names
 
 
-async def test_labels_are_bounded_and_the_rest_is_counted_together(app: Mainspring) -> None:
+async def test_labels_are_bounded_and_further_queues_are_counted_together(app: Mainspring) -> None:
     @app.task
     async def work() -> None: ...
 
@@ -250,7 +250,7 @@ def test_the_first_names_have_labels_of_their_own() -> None:
 
 
 class Counted(FaultStore):
-    """Counts looks at the store."""
+    """Counts reads of the store."""
 
     looks = 0
 
@@ -342,7 +342,7 @@ async def test_a_store_that_takes_long_is_asked_less_often(clock: VirtualClock) 
     assert cluster._reading is not None
 
 
-def test_a_registry_of_ones_own_may_have_it_too() -> None:
+def test_the_cluster_collector_can_be_registered_in_another_registry() -> None:
     app = Mainspring("memory://")
     registry = CollectorRegistry()
     registry.register(ClusterCollector(app))

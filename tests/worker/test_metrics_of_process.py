@@ -57,7 +57,9 @@ async def test_calls_of_the_store_are_timed_and_batches_counted(app: Mainspring,
     assert found["mainspring_job_lag_seconds_sum", "mail"] == 15
 
 
-async def test_the_lag_is_what_statistics_call_the_wait(app: Mainspring, clock: VirtualClock) -> None:
+async def test_the_job_lag_metric_equals_the_waited_time_of_the_statistics(
+    app: Mainspring, clock: VirtualClock
+) -> None:
     meter = measure(app)
 
     @app.task
@@ -144,17 +146,17 @@ async def test_verbs_of_every_kind_are_timed(app: Mainspring) -> None:
     assert verbs >= {"documents", "leaders"}
 
 
-async def test_without_metrics_the_store_is_as_it_was(app: Mainspring) -> None:
+async def test_without_metrics_the_store_is_not_timed(app: Mainspring) -> None:
     assert not isinstance(await app.opened(), TimedStore)
 
 
-async def test_an_open_app_cannot_be_measured_any_more(app: Mainspring) -> None:
+async def test_metrics_cannot_be_added_to_an_open_app(app: Mainspring) -> None:
     await app.opened()
     with pytest.raises(BadInput, match="before"):
         measure(app)
 
 
-async def test_both_pages_together_name_nothing_twice(app: Mainspring) -> None:
+async def test_cluster_and_process_metrics_have_distinct_names(app: Mainspring) -> None:
     together = [*await ClusterMetrics(app).families(), *families(CounterSnapshot())]
     names = [family.name for family in together]
     assert sorted(set(names)) == sorted(names)
@@ -200,7 +202,7 @@ async def ask(port: int, request: bytes) -> tuple[int, str]:
         (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 2 * MAX_HEAD_BYTES + b"\r\n\r\n", 400),
     ],
 )
-async def test_the_endpoint_answers_any_request(request_: bytes, code: int) -> None:
+async def test_the_metrics_endpoint_answers_any_request(request_: bytes, code: int) -> None:
     app = Mainspring("memory://")
 
     async def health(store: bool) -> Health:

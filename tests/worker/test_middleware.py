@@ -83,7 +83,7 @@ async def stored(app: Mainspring, id: str) -> dict[str, Any]:
         (asyncio.CancelledError(), "interrupted"),
     ],
 )
-def test_status_of_a_run_is_one_word(ended: Any, status: str) -> None:
+def test_status_of_a_run_names_its_ending(ended: Any, status: str) -> None:
     assert status_of(ended) == status
     assert status in STATUSES
 
@@ -91,7 +91,7 @@ def test_status_of_a_run_is_one_word(ended: Any, status: str) -> None:
 # logging
 
 
-async def test_a_line_when_a_run_begins_and_one_when_it_ends(
+async def test_logging_middleware_logs_the_begin_and_the_end_of_a_run(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "mainspring.run")
@@ -125,7 +125,7 @@ def extra(record: logging.LogRecord, name: str) -> Any:
         ("snoozed", logging.INFO, "snoozed in 2.500 s: Snooze: snoozed"),
     ],
 )
-async def test_the_last_line_says_how_a_run_ended(
+async def test_the_last_log_line_has_the_ending_of_the_run_and_its_level(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture, how: str, level: int, text: str
 ) -> None:
     caplog.set_level(logging.INFO, "mainspring.run")
@@ -134,7 +134,7 @@ async def test_the_last_line_says_how_a_run_ended(
     assert (last.levelno, last.getMessage().partition("attempt 1: ")[2]) == (level, text)
 
 
-async def test_a_timeout_is_a_warning_and_an_interruption_is_not(
+async def test_a_timeout_is_logged_as_a_warning_and_an_interruption_is_not(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "mainspring.run")
@@ -146,7 +146,9 @@ async def test_a_timeout_is_a_warning_and_an_interruption_is_not(
     assert told == [("timeout", 60.0, "WARNING"), ("interrupted", 120.0, "INFO")]
 
 
-async def test_logger_and_level_are_yours(clock: VirtualClock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_logger_and_level_of_the_logging_middleware_can_be_chosen(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "shop")
     quiet = Logging(logging.getLogger("shop"), level=logging.DEBUG, clock=clock)
     await run(make(clock, quiet), clock, "badly")
@@ -225,7 +227,7 @@ class Spans:
         return [span for span in self._exporter.get_finished_spans() if span.name.startswith("enqueue ")]
 
 
-async def test_a_run_is_a_span(clock: VirtualClock) -> None:
+async def test_a_run_is_traced_as_a_span(clock: VirtualClock) -> None:
     spans = Spans()
     id = await run(make(clock, Tracing(spans.provider)), clock, queue="mail")
     (span,) = spans.runs
@@ -302,7 +304,7 @@ async def test_outside_of_a_span_metadata_stay_as_they_are(clock: VirtualClock) 
     assert await stored(app, id) == {"customer": 7}
 
 
-async def test_without_tracing_nothing_is_added(clock: VirtualClock) -> None:
+async def test_without_tracing_middleware_no_metadata_is_added(clock: VirtualClock) -> None:
     spans = Spans()
     app = make(clock, Logging())
     with spans.tracer.start_as_current_span("request"):
@@ -333,7 +335,7 @@ async def test_a_job_that_a_run_enqueues_is_linked_to_that_run(clock: VirtualClo
     assert link.context.span_id == sent.context.span_id
 
 
-def test_code_that_does_not_await_is_traced_too() -> None:
+def test_enqueues_by_synchronous_code_are_traced() -> None:
     spans = Spans()
     app = Mainspring("memory://", middleware=[Tracing(spans.provider)])
 
@@ -346,7 +348,7 @@ def test_code_that_does_not_await_is_traced_too() -> None:
     app.sync.close()
 
 
-async def test_a_job_of_a_schedule_names_it(clock: VirtualClock) -> None:
+async def test_the_span_of_a_scheduled_job_names_its_schedule(clock: VirtualClock) -> None:
     spans = Spans()
     app = Mainspring("memory://", clock=clock, middleware=[Tracing(spans.provider)])
 
@@ -362,7 +364,9 @@ async def test_a_job_of_a_schedule_names_it(clock: VirtualClock) -> None:
 
 
 @pytest.mark.parametrize("metadata", [{}, {"traceparent": "nonsense"}, {"traceparent": 7}, {"traceparent": None}])
-async def test_metadata_that_names_no_span_links_to_none(clock: VirtualClock, metadata: dict[str, Any]) -> None:
+async def test_metadata_without_a_valid_traceparent_links_to_no_span(
+    clock: VirtualClock, metadata: dict[str, Any]
+) -> None:
     spans = Spans()
     id = await run(make(clock, Tracing(spans.provider)), clock, metadata=metadata)
     (span,) = spans.runs
@@ -396,7 +400,7 @@ SECRETS = "postgresql://ada:kan4ri@db/shop, password=kan4ri, Bearer kan4ri.kan4r
 
 
 def texts(span: ReadableSpan) -> str:
-    """Everything that a span says in words."""
+    """All texts of a span."""
     return repr([span.status.description, *(dict(event.attributes or {}) for event in span.events)])
 
 
@@ -513,14 +517,14 @@ async def test_no_middleware_is_on_by_default(clock: VirtualClock, caplog: pytes
     ("module", "package", "extra"),
     [("metrics", "prometheus_client", "metrics"), ("tracing", "opentelemetry", "otel")],
 )
-def test_a_missing_package_is_named_with_the_way_to_get_it(module: str, package: str, extra: str) -> None:
+def test_the_error_of_a_missing_package_names_the_extra_to_install(module: str, package: str, extra: str) -> None:
     code = f"import sys; sys.modules[{package!r}] = None; import mainspring.middleware.{module}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert f"pip install 'mainspring[{extra}]'" in done.stderr.splitlines()[-1]
 
 
-async def test_a_layer_of_ones_own_stands_beside_them(clock: VirtualClock) -> None:
+async def test_custom_middleware_works_beside_the_metrics_middleware(clock: VirtualClock) -> None:
     registry = CollectorRegistry()
 
     async def refuse(ctx: Context, call_next: Next) -> Any:

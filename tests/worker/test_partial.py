@@ -33,7 +33,7 @@ def counting(app: Mainspring) -> Any:
     [(0, State.COMPLETED, "completed"), (1, State.COMPLETED, "partial"), (2, State.COMPLETED, "partial"),
      (3, State.DEAD, "failed")],
 )  # fmt: skip
-async def test_the_tasks_own_ratio_says_whether_a_run_is_partial_or_failed(
+async def test_failed_ratio_of_a_task_decides_whether_a_run_is_partial_or_failed(
     app: Mainspring, counting: Any, failed: int, state: State, outcome: str
 ) -> None:
     handle = await counting.enqueue(failed)
@@ -43,7 +43,7 @@ async def test_the_tasks_own_ratio_says_whether_a_run_is_partial_or_failed(
     assert (job.state, run.outcome, job.partial) == (state, outcome, outcome == "partial")
 
 
-async def test_a_partial_run_keeps_its_result_and_tells_how_many_failed(app: Mainspring, counting: Any) -> None:
+async def test_a_partial_run_keeps_its_result_and_counts_its_failed_items(app: Mainspring, counting: Any) -> None:
     handle = await counting.enqueue(1)
     await app.drain()
     (run,) = await app.executions.list(job_id=handle.id)
@@ -88,7 +88,7 @@ async def test_partial_runs_have_a_status_in_metrics(app: Mainspring, counting: 
         assert f'job_execution_total{{job="counting",status="{status}"}} 1.0' in body
 
 
-async def test_middleware_sees_the_verdict_of_the_items(clock: Any) -> None:
+async def test_metrics_middleware_counts_partial_and_failed_runs_by_their_items(clock: Any) -> None:
     registry = CollectorRegistry()
     app = Mainspring("memory://", clock=clock, middleware=[Metrics(registry, clock=clock)])
 

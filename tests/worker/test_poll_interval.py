@@ -19,7 +19,7 @@ from mainspring.testing.contract.build import a_worker
 
 
 class Talkative(MemoryStore):
-    """Tells whoever waits of everything, unless it is deaf; its beats say whether anybody is silent."""
+    """Wakes all waiters at every change, unless it is deaf; its beats report whether a worker is silent."""
 
     deaf: bool | None = False
     lost = False
@@ -33,7 +33,7 @@ class Talkative(MemoryStore):
 
 @pytest.fixture
 def asked() -> Counter[str]:
-    """How often each verb was asked for."""
+    """The number of calls of each verb."""
     return Counter()
 
 

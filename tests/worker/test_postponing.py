@@ -1,4 +1,4 @@
-"""A worker meets a payload that another version of the task has made: it waits, is seen, and in the end dies."""
+"""A payload that another version of the task has made: its job is postponed, shown, and dead in the end."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_drain_runs_a_postponed_job_once(app: Mainspring) -> None:
         assert (await app.jobs.get(job.id)).runs == 1
 
 
-async def test_many_postponed_jobs_leave_room_for_others(url: str, clock: VirtualClock) -> None:
+async def test_many_postponed_jobs_do_not_block_other_jobs(url: str, clock: VirtualClock) -> None:
     app = Mainspring(url, clock=clock)
     task = with_strict(app)
     async with app, app.worker(concurrency=10):
@@ -82,8 +82,10 @@ async def test_many_postponed_jobs_leave_room_for_others(url: str, clock: Virtua
         assert 300 <= tries <= 450  # of about 900 that their delays would have made
 
 
-async def test_the_worker_that_has_the_version_runs_it_once(url: str, clock: VirtualClock, tmp_path: Path) -> None:
-    """Two apps of two releases on one file; in memory they would not meet."""
+async def test_a_postponed_job_runs_once_on_a_worker_with_its_version(
+    url: str, clock: VirtualClock, tmp_path: Path
+) -> None:
+    """Two apps of two releases on one file; two memory stores would be separate."""
     old, new = (Mainspring(f"sqlite:///{tmp_path}/shared.db", clock=clock) for _ in range(2))
     ran: list[str] = []
 
@@ -111,7 +113,7 @@ async def test_the_worker_that_has_the_version_runs_it_once(url: str, clock: Vir
         assert 2 < len(endings) < 20
 
 
-async def test_after_skew_it_is_dead_with_the_reason_and_its_handler_is_told(clock: VirtualClock, url: str) -> None:
+async def test_a_postponed_job_is_dead_after_the_skew_and_sends_a_dead_letter(clock: VirtualClock, url: str) -> None:
     app = Mainspring(url, clock=clock, skew="10m")
     letters: list[DeadLetter] = []
 
@@ -142,7 +144,7 @@ async def test_after_skew_it_is_dead_with_the_reason_and_its_handler_is_told(clo
         assert (group.task, group.count) == ("strict", 1)
 
 
-async def test_a_dead_job_that_is_redriven_starts_afresh(clock: VirtualClock, url: str) -> None:
+async def test_a_redriven_job_is_postponed_for_another_skew(clock: VirtualClock, url: str) -> None:
     app = Mainspring(url, clock=clock, skew=60)
     task = with_strict(app)
     async with app:
@@ -159,7 +161,7 @@ async def test_a_dead_job_that_is_redriven_starts_afresh(clock: VirtualClock, ur
             assert (await handle.job()).state is State.DEAD
 
 
-async def test_redriving_with_arguments_that_fit_completes_it(clock: VirtualClock, url: str) -> None:
+async def test_redrive_with_arguments_that_fit_completes_a_postponed_job(clock: VirtualClock, url: str) -> None:
     app = Mainspring(url, clock=clock, skew=60)
     task = with_strict(app)
     async with app:
@@ -183,14 +185,14 @@ async def test_arguments_edited_by_an_app_without_the_code_have_no_fingerprint(u
         assert (await handle.job()).fingerprint is None
 
 
-async def test_without_skew_it_is_dead_at_once(clock: VirtualClock, url: str) -> None:
+async def test_without_skew_a_job_with_an_unreadable_payload_is_dead_at_once(clock: VirtualClock, url: str) -> None:
     app = Mainspring(url, clock=clock, skew=0)
     async with app:
         job = await postponed(app)
         assert (job.state, job.failure and job.failure.type) == (State.DEAD, "BadPayload")
 
 
-async def test_an_error_of_the_task_itself_is_no_skew(app: Mainspring) -> None:
+async def test_an_error_of_the_task_itself_is_not_version_skew(app: Mainspring) -> None:
     @app.task(max_retries=0)
     async def broken(n: int) -> None:
         raise TypeError("unexpected keyword argument 'x'")
@@ -211,7 +213,7 @@ async def test_a_payload_of_another_version_that_fits_is_run(app: Mainspring) ->
 
 
 @pytest.mark.parametrize("executor", ["thread", "process"])
-async def test_every_executor_postpones_what_it_cannot_read(app: Mainspring, executor: Any) -> None:
+async def test_every_executor_postpones_a_payload_that_it_cannot_read(app: Mainspring, executor: Any) -> None:
     task = app.task(executor=executor)(weekday.fn)
     async with app:
         (handle,) = await app.enqueue_many([unfit(task.job(day="2030-01-01"), payload='{"day":"someday"}')])
@@ -242,7 +244,7 @@ async def test_code_that_was_changed_under_a_worker_postpones_the_job(
 # what is told of it
 
 
-async def test_it_is_an_event_of_its_own_and_no_failure(app: Mainspring) -> None:
+async def test_a_postponed_job_emits_job_postponed_and_no_failure(app: Mainspring) -> None:
     heard: list[JobEnded] = []
     app.on(JobEnded)(heard.append)
     async with app:
@@ -252,14 +254,14 @@ async def test_it_is_an_event_of_its_own_and_no_failure(app: Mainspring) -> None
     assert not isinstance(event, JobFailed | JobDied)
 
 
-async def test_it_is_counted_by_task(app: Mainspring) -> None:
+async def test_postponed_jobs_are_counted_by_task(app: Mainspring) -> None:
     meter = measure(app)
     async with app:
         await postponed(app)
     assert meter.whole().totals[JOBS_POSTPONED] == {"strict": 1}
 
 
-async def test_it_trips_no_breaker_and_is_in_no_statistics(app: Mainspring) -> None:
+async def test_a_postponed_job_trips_no_breaker_and_is_in_no_statistics(app: Mainspring) -> None:
     with_strict(app, breaker=Breaker(failures=1))
     async with app:
         await postponed(app)
@@ -267,9 +269,7 @@ async def test_it_trips_no_breaker_and_is_in_no_statistics(app: Mainspring) -> N
         assert (await app.stats()).total.runs == 0
 
 
-async def test_a_log_line_is_written_once_for_each_job(
-    url: str, clock: VirtualClock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_postponed_job_is_logged_once(url: str, clock: VirtualClock, caplog: pytest.LogCaptureFixture) -> None:
     app = Mainspring(url, clock=clock)
     task = with_strict(app)
     caplog.set_level(logging.INFO, "mainspring")
@@ -282,7 +282,7 @@ async def test_a_log_line_is_written_once_for_each_job(
     assert lines[0].startswith(f"postponed strict {handles[0].id}: the payload does not fit task 'strict'")
 
 
-async def test_why_says_what_it_waits_for_and_until_when(app: Mainspring, clock: VirtualClock) -> None:
+async def test_why_of_a_postponed_job_names_the_version_and_the_next_try(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
         job = await postponed(app)
         async with app.worker():
@@ -343,7 +343,7 @@ async def test_an_app_without_tasks_enqueues_without_a_fingerprint(app: Mainspri
         assert await fingerprints(app) == {None}
 
 
-async def test_a_schedule_keeps_the_fingerprint_of_who_declared_it(app: Mainspring, clock: VirtualClock) -> None:
+async def test_jobs_of_a_schedule_have_the_fingerprint_of_its_declaration(app: Mainspring, clock: VirtualClock) -> None:
     task = with_strict(app)
     app.schedule("stored", every(5).minutes, task, kwargs={"n": 1})
     app.schedule("made", every(5).minutes, task, input=lambda at: {"n": 2})
@@ -358,7 +358,9 @@ async def test_a_schedule_keeps_the_fingerprint_of_who_declared_it(app: Mainspri
         assert await fingerprints(app) == {task.arguments.fingerprint}
 
 
-async def test_a_schedule_of_an_older_release_fires_jobs_that_wait(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_schedule_of_an_older_release_fires_jobs_that_are_postponed(
+    app: Mainspring, clock: VirtualClock
+) -> None:
     """Its stored input has no fingerprint, and the task has other parameters by now."""
     task = with_strict(app)
     async with app:
@@ -373,7 +375,7 @@ async def test_a_schedule_of_an_older_release_fires_jobs_that_wait(app: Mainspri
         assert (job.state, job.failure and job.failure.type) == (State.PENDING, "VersionSkew")
 
 
-async def test_a_changed_task_does_not_redefine_a_schedule_that_says_the_same(url: str, clock: VirtualClock,
+async def test_a_changed_task_does_not_redefine_an_unchanged_schedule(url: str, clock: VirtualClock,
                                                                              tmp_path: Path) -> None:  # fmt: skip
     place = f"sqlite:///{tmp_path}/shared.db"
     rows = []
@@ -413,7 +415,7 @@ async def test_a_dead_letter_handler_gets_jobs_with_its_own_fingerprint(app: Mai
 # the testing kit
 
 
-async def test_under_test_a_payload_that_does_not_fit_the_apps_own_version_is_dead_at_once(app: Mainspring) -> None:
+async def test_in_the_harness_an_unreadable_payload_of_its_own_version_is_dead_at_once(app: Mainspring) -> None:
     task = with_strict(app)
     async with app.testing() as jobs:
         await app.enqueue_many([replace(task.job(1), payload='{"n":"x"}')])
@@ -421,7 +423,7 @@ async def test_under_test_a_payload_that_does_not_fit_the_apps_own_version_is_de
         assert (job.state, job.failure and job.failure.type) == (State.DEAD, "BadPayload")
 
 
-async def test_under_test_a_payload_of_another_version_ends_with_the_time_it_may_wait(app: Mainspring) -> None:
+async def test_in_the_harness_a_payload_of_another_version_is_postponed_until_the_skew_ends(app: Mainspring) -> None:
     task = with_strict(app)
     async with app.testing() as jobs:
         await app.enqueue_many([unfit(task.job(1))])

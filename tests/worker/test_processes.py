@@ -49,7 +49,7 @@ def value(ended: Any) -> Any:
 
 
 async def begun(pool: ProcessPool, given: RunRequest) -> tuple[asyncio.Task[Any], Any]:
-    """A call, and the text of the first thing it says."""
+    """Starts a call; returns it with the text of its first message."""
     ears = Ears()
     task = asyncio.create_task(pool.call(given, ears))
     return task, (await ears.first()).text
@@ -100,7 +100,7 @@ async def test_children_not_needed_for_a_minute_end(pool: ProcessPool, clock: Vi
     assert ends(last)
 
 
-async def test_a_child_that_dies_between_runs_is_replaced_in_silence(pool: ProcessPool) -> None:
+async def test_a_child_that_dies_between_runs_is_replaced(pool: ProcessPool) -> None:
     first = await call(pool, jobs.pid)
     os.kill(first, signal.SIGKILL)
     assert await call(pool, jobs.pid) != first
@@ -190,7 +190,7 @@ async def test_a_fork_that_writes_for_ever_does_not_hold_the_worker(pool: Proces
 
 
 async def test_a_forked_copy_that_returns_is_not_taken_for_the_run(pool: ProcessPool) -> None:
-    """Its report would be that of the next run in the same child."""
+    """Its report would count for the next run in the same child."""
     first = await pool.call(order(jobs.return_twice), print)
     second = await pool.call(order(jobs.wait_a_little, {"seconds": 1.0}), print)
     assert isinstance(first, Returned)
@@ -205,13 +205,15 @@ async def test_an_exit_status_taken_by_other_code_is_reported(pool: ProcessPool)
     assert (await task).reason == "ended, and other code has taken its exit status"
 
 
-async def test_a_slow_death_is_no_hanging_up(pool: ProcessPool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_child_that_dies_slowly_is_reported_as_a_crash(
+    pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("mainspring.executor.process._readable", lambda *_: False)
     for how, reason in (("segfault", "killed by SIGSEGV"), ("exit 3", "exited with status 3")):
         assert (await pool.call(order(jobs.crash, {"how": how}), print)).reason == reason
 
 
-async def test_without_pidfds_a_death_is_noticed_too(pool: ProcessPool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_crash_of_a_child_is_noticed_without_pidfds(pool: ProcessPool, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(_pid: int) -> int:
         raise OSError
 
@@ -301,7 +303,7 @@ async def test_an_interruption_never_cuts_a_message_in_two(pool: ProcessPool, cl
     ears = Ears()
     task = asyncio.create_task(pool.call(order(jobs.chatter, soft_timeout=1.0), ears))
     pid = int((await ears.first()).text)
-    assert not ends(pid, 0.3)  # nobody reads: it is stuck in the middle of a line
+    assert not ends(pid, 0.3)  # no process reads: it is blocked in the middle of a line
     clock.advance(seconds=1)
     assert not ends(pid, 0.1)
     assert (await asyncio.wait_for(task, 10)).kind == "timeout"
@@ -330,7 +332,9 @@ async def test_a_child_inherits_only_the_files_it_needs(pool: ProcessPool) -> No
     assert told["stdin"]
 
 
-async def test_a_child_has_our_path_and_arguments(pool: ProcessPool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_child_has_the_sys_path_and_argv_of_its_worker(
+    pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.argv", ["prog", "-x", ""])
     monkeypatch.syspath_prepend("/somewhere/else")
     told = await call(pool, jobs.surroundings)
@@ -364,7 +368,7 @@ async def test_a_child_that_hangs_at_its_exit_is_killed(pool: ProcessPool) -> No
     assert pid not in children()
 
 
-async def test_a_child_that_hangs_at_its_exit_does_not_stay(pool: ProcessPool, clock: VirtualClock) -> None:
+async def test_an_idle_child_that_hangs_at_its_exit_is_ended(pool: ProcessPool, clock: VirtualClock) -> None:
     pid = await call(pool, jobs.hang_at_exit)
     await clock.elapse(seconds=2 * REAP_EVERY_SECONDS)
     assert ends(pid)
@@ -461,14 +465,14 @@ def test_a_task_in_a_module_run_as_a_script_runs(tmp_path: Path) -> None:
     assert "Returned(result='42'" in play("-m", "package.script", cwd=tmp_path)
 
 
-def test_a_script_without_a_guard_is_told_to_have_one(tmp_path: Path) -> None:
+def test_the_error_of_a_script_without_a_main_guard_names_the_guard(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(OPEN)
     said = play("script.py", cwd=tmp_path)
     assert "Raised(" in said
     assert "start it under `if __name__ == '__main__':`" in said
 
 
-def test_a_task_that_was_typed_in_is_refused(tmp_path: Path) -> None:
+def test_a_process_task_from_python_dash_c_is_refused(tmp_path: Path) -> None:
     with pytest.raises(subprocess.CalledProcessError) as failed:
         play("-c", GUARDED, cwd=tmp_path)
     assert "BadTask: executor='process' needs a function in a file, and 'double' was typed in" in failed.value.stderr
@@ -480,7 +484,7 @@ def test_a_function_that_no_child_could_find_is_refused(fn: Any) -> None:
         import_path_of(fn)
 
 
-async def test_the_machines_own_clock_will_do_too() -> None:
+async def test_a_process_pool_works_with_the_system_clock() -> None:
     pool = ProcessPool(SystemClock())
     assert await call(pool, jobs.add, a=1) == 2
     pool.close()

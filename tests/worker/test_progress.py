@@ -53,7 +53,7 @@ async def test_a_thread_reports_progress(app: Mainspring, clock: VirtualClock) -
 
 
 class Counting(MemoryStore):
-    """Remembers the progress it is told."""
+    """Records the reported progress."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(clock)
@@ -144,7 +144,7 @@ async def test_progress_that_is_no_number_fails_the_run_only(app: Mainspring, gi
     assert job.failure.message.startswith("ctx.progress() takes finite numbers, got ")
 
 
-async def test_a_note_is_cut_and_cleaned_as_a_line_is(app: Mainspring) -> None:
+async def test_a_progress_note_is_truncated_and_escaped_as_a_log_line_is(app: Mainspring) -> None:
     @app.task
     async def work(ctx: Context) -> None:
         ctx.progress(1, 2, "\x00" + "x" * 5000)
@@ -158,7 +158,7 @@ async def test_a_note_is_cut_and_cleaned_as_a_line_is(app: Mainspring) -> None:
     assert progress.note.endswith(" … 908 characters more")
 
 
-async def test_whole_numbers_beyond_64_bits_are_no_trouble(app: Mainspring) -> None:
+async def test_progress_accepts_whole_numbers_beyond_64_bits(app: Mainspring) -> None:
     @app.task
     async def work(ctx: Context) -> None:
         ctx.progress(2**70, 2**71)

@@ -1,4 +1,4 @@
-"""Ticks are fired at their own instants, and floods of them in steps that others can write between."""
+"""Ticks are fired at their own instants, and floods of them in batches, so that others can write in between."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainspring.worker.scheduler import BATCH_JOBS, BUSY_RETRY_SECONDS
 
 
 class Steps(MemoryStore):
-    """Knows how many jobs each call of fire made."""
+    """Records how many jobs each call of fire made."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(clock=clock)
@@ -36,9 +36,7 @@ def make(store: Any, clock: VirtualClock) -> Mainspring:
     return app
 
 
-async def test_ticks_closer_to_each_other_than_two_looks_are_fired_at_their_instants(
-    url: str, clock: VirtualClock
-) -> None:
+async def test_ticks_at_short_intervals_are_fired_at_their_instants(url: str, clock: VirtualClock) -> None:
     app = make(url, clock)
     span = timedelta(seconds=BUSY_RETRY_SECONDS / 4)
     app.schedule("fast", every(span), app.tasks["beacon"], overlap="allow")
@@ -50,7 +48,7 @@ async def test_ticks_closer_to_each_other_than_two_looks_are_fired_at_their_inst
         assert [job.created_at for job in jobs] == [job.scheduled_at for job in jobs]
 
 
-async def test_missed_ticks_that_all_run_follow_each_other_at_once(url: str, clock: VirtualClock) -> None:
+async def test_missed_ticks_with_catch_up_all_are_fired_at_once(url: str, clock: VirtualClock) -> None:
     app = make(url, clock)
     app.schedule("minutely", every(60).seconds, app.tasks["beacon"], overlap="allow", catch_up="all")
     async with app:
@@ -64,7 +62,7 @@ async def test_missed_ticks_that_all_run_follow_each_other_at_once(url: str, clo
         assert {job.created_at for job in jobs} == {woken}
 
 
-async def test_a_flood_of_missed_ticks_is_written_in_steps(clock: VirtualClock) -> None:
+async def test_a_flood_of_missed_ticks_is_fired_in_batches(clock: VirtualClock) -> None:
     store = Steps(clock)
     app = make(store, clock)
     for n in range(30):

@@ -36,12 +36,12 @@ MINUTE = timedelta(minutes=1)
 
 @pytest.fixture
 def app(url: str, clock: VirtualClock) -> Mainspring:
-    """With workers that seldom look for anything else."""
+    """An app whose workers poll seldom."""
     return Mainspring(url, clock=clock, poll_interval=30, beat=15, lease=60)
 
 
 class Seen:
-    """A store that knows how often each verb was called, and can hold one back."""
+    """A store that counts the calls of each verb, and can block one."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -101,7 +101,7 @@ async def test_workers_store_one_depth_sample_a_minute_and_only_one_counts(
         assert [(one.at - start) // MINUTE for one in samples] == [0, 1, 2, 3]
     assert {one.total for one in samples} == {Depth(scheduled=1)}
     assert {tuple(one.queues) for one in samples} == {("mail",)}
-    # Three began at once, on a full minute, each within the time that is its own.
+    # Three workers began at once, on a full minute, and one of them sampled each minute.
     assert seen.calls.count("queues") == seen.calls.count("put_documents") == 4
 
 
@@ -155,7 +155,7 @@ async def test_a_hanging_depth_count_delays_neither_jobs_nor_heartbeats_nor_stop
 
 
 class Slow:
-    """A store that counts for so many seconds."""
+    """A store whose counts take a number of seconds."""
 
     def __init__(self, store: Store, clock: VirtualClock, seconds: float) -> None:
         self.documents, self.put_documents = store.documents, store.put_documents
@@ -192,7 +192,7 @@ async def test_workers_prune_old_depth_samples(app: Mainspring, clock: VirtualCl
 
 
 class Many:
-    """A store with so many queues, each with one job less than the one before."""
+    """A store with a number of queues, each with one job less than the one before."""
 
     def __init__(self, names: list[str]) -> None:
         self._queues = [Queue(name=name, scheduled=len(names) - n) for n, name in enumerate(names)]

@@ -98,7 +98,7 @@ async def test_a_signal_turns_recycling_into_a_stop_that_keeps_its_grace(app: Ma
         assert (await app.stats()).completed == 1
 
 
-async def test_a_second_signal_while_it_recycles_stops_it_at_once(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_second_signal_stops_a_recycling_worker_at_once(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
         await app.tasks["nap"].enqueue(10)
         worker = app.worker()

@@ -35,7 +35,7 @@ def work(app: Mainspring, name: str = "work", **options: Any) -> None:
     app.task(name=name, **options)(nothing)
 
 
-async def test_the_newest_stay_however_old(app: Mainspring, clock: VirtualClock) -> None:
+async def test_retention_keeps_the_newest_jobs_however_old(app: Mainspring, clock: VirtualClock) -> None:
     work(app, retention=Retention(keep=3, age=DAY))
     async with app:
         old = []
@@ -47,7 +47,7 @@ async def test_the_newest_stay_however_old(app: Mainspring, clock: VirtualClock)
         assert [job.id for job in await app.jobs.list(newest=False)] == old[2:]
 
 
-async def test_the_younger_stay_however_many(app: Mainspring, clock: VirtualClock) -> None:
+async def test_retention_keeps_the_younger_jobs_however_many(app: Mainspring, clock: VirtualClock) -> None:
     work(app, retention=Retention(keep=0, age=DAY))
     async with app:
         await done(app, 3)
@@ -58,7 +58,9 @@ async def test_the_younger_stay_however_many(app: Mainspring, clock: VirtualCloc
         assert {job.id for job in await app.jobs.list()} == set(young)
 
 
-async def test_no_age_keeps_all_and_an_age_of_nothing_keeps_none(app: Mainspring, clock: VirtualClock) -> None:
+async def test_retention_without_an_age_keeps_all_jobs_and_with_an_age_of_zero_none(
+    app: Mainspring, clock: VirtualClock
+) -> None:
     work(app, "kept", retention=Retention(keep=0, age=None))
     work(app, "gone", retention=Retention(keep=0, age=timedelta(0)))
     work(app, "old", retention=Retention(keep=0, age=timedelta.max))
@@ -70,7 +72,7 @@ async def test_no_age_keeps_all_and_an_age_of_nothing_keeps_none(app: Mainspring
         assert {job.task for job in await app.jobs.list()} == {"kept", "old"}
 
 
-async def test_each_state_has_its_own_rule(app: Mainspring, clock: VirtualClock) -> None:
+async def test_each_state_has_its_own_retention_rule(app: Mainspring, clock: VirtualClock) -> None:
     rules = {"dead": Retention(0, 3 * DAY), "completed": Retention(0, DAY)}
 
     @app.task(max_retries=0, retention=rules)
@@ -92,7 +94,7 @@ async def test_each_state_has_its_own_rule(app: Mainspring, clock: VirtualClock)
         assert await left(app, "cancelled") == 1
 
 
-async def test_without_a_rule_of_its_own_a_task_has_the_apps(url: str, clock: VirtualClock) -> None:
+async def test_a_task_without_a_retention_rule_has_that_of_the_app(url: str, clock: VirtualClock) -> None:
     app = Mainspring(url, clock=clock, history_keep=2, history_days=10, dead_retention="3d")
     work(app)
 
@@ -111,7 +113,7 @@ async def test_without_a_rule_of_its_own_a_task_has_the_apps(url: str, clock: Vi
         assert await left(app) == 2
 
 
-async def test_tasks_nobody_knows_any_more_are_pruned_by_the_apps_rule(url: str, clock: VirtualClock) -> None:
+async def test_an_app_without_tasks_prunes_jobs_of_every_task_by_its_own_rule(url: str, clock: VirtualClock) -> None:
     app = Mainspring(url, clock=clock, history_keep=1)
     work(app, "old name")
     async with app:
@@ -121,7 +123,7 @@ async def test_tasks_nobody_knows_any_more_are_pruned_by_the_apps_rule(url: str,
         assert await app.prune() == 2
 
 
-async def test_unfinished_work_is_never_touched(app: Mainspring, clock: VirtualClock) -> None:
+async def test_unfinished_jobs_are_never_pruned(app: Mainspring, clock: VirtualClock) -> None:
     go = asyncio.Event()
     rule = Retention(0, timedelta(0))
 
@@ -173,7 +175,7 @@ async def test_pruning_deletes_in_batches_with_pauses(app: Mainspring, clock: Vi
     assert began < clock.monotonic()
 
 
-async def test_history_and_lines_go_with_the_job(app: Mainspring, clock: VirtualClock) -> None:
+async def test_pruning_a_job_removes_its_executions_and_log_lines(app: Mainspring, clock: VirtualClock) -> None:
     @app.task(retention=Retention(0, DAY))
     async def speaks(ctx: Context) -> None:
         ctx.log.info("words")
@@ -193,7 +195,7 @@ async def test_history_and_lines_go_with_the_job(app: Mainspring, clock: Virtual
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-async def test_the_archive_gets_each_job_with_its_runs_and_lines_before_it_goes(
+async def test_the_archive_hook_gets_each_job_with_runs_and_log_lines_before_it_is_pruned(
     app: Mainspring, clock: VirtualClock, kind: str
 ) -> None:
     kept: list[Archived] = []
@@ -347,7 +349,7 @@ async def test_a_job_that_dies_again_while_the_archive_hook_runs_is_kept(app: Ma
 
 @pytest.mark.parametrize("error", [SystemExit(), asyncio.CancelledError(), KeyboardInterrupt()], ids=repr)
 @pytest.mark.parametrize("kind", ["sync", "async"])
-async def test_whatever_the_archive_raises_the_worker_goes_on_pruning(
+async def test_the_worker_continues_pruning_whatever_the_archive_hook_raises(
     app: Mainspring, clock: VirtualClock, caplog: pytest.LogCaptureFixture, kind: str, error: BaseException
 ) -> None:
     calls = list[int]()
@@ -371,7 +373,7 @@ async def test_whatever_the_archive_raises_the_worker_goes_on_pruning(
 
 
 async def test_large_jobs_are_pruned_a_few_at_a_time(app: Mainspring, clock: VirtualClock) -> None:
-    """Such as an earlier release has let through: nobody has all of them in memory at once."""
+    """Jobs as an earlier release accepted them: never all of them in memory at once."""
     sizes = list[int]()
     app.archive(lambda leaving: sizes.append(len(leaving)))
     work(app, retention=Retention(0, DAY))

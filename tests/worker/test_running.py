@@ -36,7 +36,9 @@ async def test_async_and_sync_tasks_return_their_results(app: Mainspring) -> Non
         assert (await second.result()).startswith("mainspring-task")
 
 
-async def test_the_context_tells_a_task_about_its_job(app: Mainspring, clock: VirtualClock) -> None:
+async def test_the_context_has_the_job_attempt_metadata_lease_and_deadline(
+    app: Mainspring, clock: VirtualClock
+) -> None:
     seen: list[Context] = []
 
     @app.task(timeout=60)
@@ -53,7 +55,7 @@ async def test_the_context_tells_a_task_about_its_job(app: Mainspring, clock: Vi
     assert ctx.cancelled is False
 
 
-async def test_a_failing_task_is_retried_by_its_curve_and_then_is_dead(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_failing_task_is_retried_by_its_backoff_and_then_is_dead(app: Mainspring, clock: VirtualClock) -> None:
     starts: list[float] = []
 
     @app.task(max_retries=3, backoff=Backoff(initial=1, multiplier=2, jitter=0))
@@ -76,7 +78,7 @@ async def test_a_failing_task_is_retried_by_its_curve_and_then_is_dead(app: Main
             await handle.result()
 
 
-async def test_the_app_the_task_and_the_job_say_how_often_to_retry_in_that_order(clock: VirtualClock) -> None:
+async def test_max_retries_of_a_job_overrides_the_task_and_that_of_a_task_the_app(clock: VirtualClock) -> None:
     app = Mainspring("memory://", clock=clock, retry_max=1, retry_initial_delay=1)
 
     async def fail() -> None:
@@ -102,7 +104,7 @@ async def test_the_app_the_task_and_the_job_say_how_often_to_retry_in_that_order
     ],
     ids=lambda value: type(value).__name__,
 )
-async def test_a_task_steers_its_job_by_a_value(
+async def test_a_task_may_return_or_raise_a_directive(
     app: Mainspring,
     clock: VirtualClock,
     steer: Exception,
@@ -227,7 +229,7 @@ async def test_an_exception_with_a_broken_str_is_recorded(app: Mainspring) -> No
     assert "__str__ raised RuntimeError" in failure.message
 
 
-async def test_a_job_is_not_started_before_its_time_and_starts_on_it(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_delayed_job_starts_at_its_time_and_not_before(app: Mainspring, clock: VirtualClock) -> None:
     starts: list[float] = []
 
     @app.task
@@ -256,7 +258,7 @@ async def test_a_job_enqueued_while_the_worker_sleeps_wakes_it(app: Mainspring, 
         assert clock.monotonic() == 0
 
 
-async def test_a_job_that_expires_waiting_is_never_run_and_a_waiter_is_told(
+async def test_an_expired_job_is_never_run_and_its_waiter_gets_job_expired(
     app: Mainspring, clock: VirtualClock
 ) -> None:
     from mainspring import JobExpired
@@ -275,7 +277,7 @@ async def test_a_job_that_expires_waiting_is_never_run_and_a_waiter_is_told(
         assert (await handle.job()).state is State.EXPIRED
 
 
-async def test_a_task_unknown_here_is_left_for_a_worker_that_knows_it(url: str, clock: VirtualClock) -> None:
+async def test_a_job_of_an_unknown_task_is_left_for_a_worker_that_has_the_task(url: str, clock: VirtualClock) -> None:
     client = Mainspring(url, clock=clock)
     store = await client.opened()
     old, new = Mainspring(store, clock=clock), Mainspring(store, clock=clock)

@@ -49,7 +49,7 @@ async def test_a_paused_schedule_keeps_its_row_and_makes_no_jobs(
         assert (await app.schedules.get("work")).next_run_at == hour(1)
 
 
-async def test_resume_goes_on_from_now_and_records_what_the_pause_covered(
+async def test_resume_continues_from_now_and_records_the_ticks_of_the_pause(
     app: Mainspring, clock: VirtualClock, seen: Seen
 ) -> None:
     told = Recorder(app)
@@ -64,7 +64,7 @@ async def test_resume_goes_on_from_now_and_records_what_the_pause_covered(
         assert [event.tick for event in told.of(TickPassed)] == [tick]
 
 
-async def test_resume_may_go_on_from_where_it_left(app: Mainspring, clock: VirtualClock, seen: Seen) -> None:
+async def test_resume_with_catch_up_fires_a_tick_of_the_pause(app: Mainspring, clock: VirtualClock, seen: Seen) -> None:
     async with app:
         await app.schedules.pause("work")
         clock.advance(hours=5, minutes=30)
@@ -73,7 +73,7 @@ async def test_resume_may_go_on_from_where_it_left(app: Mainspring, clock: Virtu
     assert seen == [("clock", hour(5))]
 
 
-async def test_a_pause_shorter_than_the_wait_changes_nothing(app: Mainspring, clock: VirtualClock, seen: Seen) -> None:
+async def test_a_pause_that_covers_no_tick_changes_nothing(app: Mainspring, clock: VirtualClock, seen: Seen) -> None:
     async with app:
         await app.schedules.pause("work")
         clock.advance(minutes=10)
@@ -125,7 +125,7 @@ async def test_trigger_twice_at_one_instant_makes_two_jobs(app: Mainspring, seen
     assert first.id != second.id
 
 
-async def test_trigger_at_the_instant_of_a_tick_does_not_take_its_place(
+async def test_trigger_at_the_instant_of_a_tick_runs_its_own_job(
     app: Mainspring, clock: VirtualClock, seen: Seen
 ) -> None:
     async with app:
@@ -147,7 +147,7 @@ async def test_trigger_takes_other_arguments(app: Mainspring, seen: Seen) -> Non
     assert seen == [("ada", hour(0))]
 
 
-async def test_trigger_computes_the_input_where_it_is_computed(app: Mainspring, clock: VirtualClock) -> None:
+async def test_trigger_of_a_schedule_with_computed_input_computes_it(app: Mainspring, clock: VirtualClock) -> None:
     @app.every(hours=1, input=lambda tick: {"minute": tick.minute})
     async def work(minute: int) -> int:
         return minute
@@ -178,7 +178,7 @@ async def test_reschedule_sets_the_next_tick_and_those_after_it_follow_the_trigg
     assert [tick for _, tick in seen] == [hour(2.25), hour(3)]
 
 
-async def test_a_finished_one_time_schedule_can_be_set_again(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_finished_one_time_schedule_can_be_rescheduled(app: Mainspring, clock: VirtualClock) -> None:
     @app.task
     async def launch() -> None: ...
 
@@ -195,7 +195,9 @@ async def test_a_finished_one_time_schedule_can_be_set_again(app: Mainspring, cl
 # update
 
 
-async def test_update_says_some_of_it_anew(app: Mainspring, clock: VirtualClock, seen: Seen) -> None:
+async def test_update_changes_the_given_options_of_a_schedule_and_keeps_the_others(
+    app: Mainspring, clock: VirtualClock, seen: Seen
+) -> None:
     async with app:
         row = await app.schedules.update("work", kwargs={"who": "bob"}, overlap="allow")
         assert (row.next_run_at, row.spec.overlap, row.spec.catch_up) == (hour(1), "allow", "latest")
@@ -206,7 +208,7 @@ async def test_update_says_some_of_it_anew(app: Mainspring, clock: VirtualClock,
     assert seen == [("bob", hour(0.5))]
 
 
-async def test_two_who_change_a_schedule_at_once_both_have_their_way(app: Mainspring, seen: Seen) -> None:
+async def test_concurrent_changes_of_a_schedule_all_take_effect(app: Mainspring, seen: Seen) -> None:
     async with app:
         changes = [app.schedules.update("work", jitter=n) for n in range(5)]
         await asyncio.gather(*changes, *(app.schedules.trigger("work") for _ in range(5)))
@@ -267,7 +269,7 @@ async def test_schedules_are_listed_by_task_owner_and_status(app: Mainspring, se
         assert await names(limit=1, after="mine") == ["work"]
 
 
-async def test_statistics_count_what_became_of_the_ticks(app: Mainspring, clock: VirtualClock, seen: Seen) -> None:
+async def test_schedule_stats_count_fired_and_missed_ticks(app: Mainspring, clock: VirtualClock, seen: Seen) -> None:
     async with app:
         await app.drain()
         clock.set(hour(1))
@@ -279,7 +281,7 @@ async def test_statistics_count_what_became_of_the_ticks(app: Mainspring, clock:
     assert stats.reasons == {"catch_up": 2}
 
 
-def test_sync_code_has_the_same_names(app: Mainspring, seen: Seen) -> None:
+def test_schedules_can_be_paused_and_read_by_synchronous_code(app: Mainspring, seen: Seen) -> None:
     row = app.sync.schedules.pause("work", "from a script")
     assert app.sync.schedules.get("work") == row
     app.sync.close()
@@ -288,7 +290,7 @@ def test_sync_code_has_the_same_names(app: Mainspring, seen: Seen) -> None:
 # preview
 
 
-async def test_a_preview_shows_what_is_to_come(app: Mainspring, clock: VirtualClock, seen: Seen) -> None:
+async def test_a_preview_shows_the_next_ticks(app: Mainspring, clock: VirtualClock, seen: Seen) -> None:
     async with app:
         assert [coming.at for coming in await app.schedules.preview("work", 2)] == [hour(1), hour(2)]
         await app.schedules.pause("work")
@@ -296,7 +298,7 @@ async def test_a_preview_shows_what_is_to_come(app: Mainspring, clock: VirtualCl
         assert [coming.at for coming in await app.schedules.preview("work", 2)] == [hour(6), hour(7)]
 
 
-async def test_a_preview_ends_where_the_schedule_does(app: Mainspring, clock: VirtualClock, seen: Seen) -> None:
+async def test_a_preview_ends_after_max_runs(app: Mainspring, clock: VirtualClock, seen: Seen) -> None:
     async with app:
         await app.schedules.update("work", max_runs=2)
         assert len(await app.schedules.preview("work")) == 2
@@ -323,7 +325,9 @@ async def test_backfill_makes_the_jobs_of_past_ticks_once(app: Mainspring, clock
     assert backfilled == [hour(2), hour(3), hour(4), hour(5)]
 
 
-async def test_a_dry_run_tells_and_makes_nothing(app: Mainspring, clock: VirtualClock, seen: Seen) -> None:
+async def test_a_dry_run_of_a_backfill_lists_the_ticks_and_makes_no_job(
+    app: Mainspring, clock: VirtualClock, seen: Seen
+) -> None:
     async with app:
         clock.set(hour(3.5))
         planned = await app.schedules.backfill("work", hour(0), dry_run=True)
@@ -333,7 +337,7 @@ async def test_a_dry_run_tells_and_makes_nothing(app: Mainspring, clock: Virtual
         assert made.made == planned.made
 
 
-async def test_backfill_does_not_repeat_ticks_that_were_met(app: Mainspring, clock: VirtualClock, seen: Seen) -> None:
+async def test_backfill_does_not_repeat_ticks_that_have_a_job(app: Mainspring, clock: VirtualClock, seen: Seen) -> None:
     async with app:
         await app.drain()
         for n in (1, 2):
@@ -353,7 +357,9 @@ async def test_backfills_at_the_same_time_share_the_ticks(app: Mainspring, clock
         assert len(await app.jobs.list()) == 20
 
 
-async def test_backfilled_jobs_go_beside_the_series(app: Mainspring, clock: VirtualClock, seen: Seen) -> None:
+async def test_backfill_changes_neither_the_next_tick_nor_the_active_jobs_of_a_schedule(
+    app: Mainspring, clock: VirtualClock, seen: Seen
+) -> None:
     async with app:
         await app.drain()
         before = await app.schedules.get("work")
@@ -395,7 +401,7 @@ async def refusals(app: Mainspring) -> list[tuple[Awaitable[Any], str]]:
     ]  # fmt: skip
 
 
-async def test_what_cannot_be_done_is_refused_with_the_way_out(app: Mainspring, seen: Seen) -> None:
+async def test_invalid_schedule_calls_are_refused_with_the_remedy(app: Mainspring, seen: Seen) -> None:
     async with app:
         for call, words in await refusals(app):
             with pytest.raises((BadInput, ScheduleNotFound)) as refused:

@@ -1,4 +1,4 @@
-"""What schedules do about overlap, missed ticks, windows, dependencies and limits, and what they leave on record."""
+"""Policies of schedules (overlap, missed ticks, windows, dependencies, limits), and what is recorded of their ticks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def hour(n: float) -> datetime:
 
 
 def sleeper(app: Mainspring, clock: VirtualClock, seconds: float) -> tuple[Task[[], None], list[tuple[str, float]]]:
-    """A task that takes its time, and when its runs began and ended."""
+    """A slow task, and a list of when its runs began and ended."""
     said: list[tuple[str, float]] = []
 
     @app.task
@@ -39,7 +39,7 @@ def sleeper(app: Mainspring, clock: VirtualClock, seconds: float) -> tuple[Task[
 
 
 async def record(app: Mainspring, name: str) -> Sequence[Tick]:
-    """What became of its ticks, oldest first."""
+    """The records of its ticks, oldest first."""
     return list(reversed(await app.schedules.ticks(name)))
 
 
@@ -61,7 +61,7 @@ async def test_a_tick_is_skipped_while_the_last_run_goes_on(app: Mainspring, clo
     assert fates(ticks) == [(10, "fired", ""), (20, "skipped", "overlap"), (30, "fired", "")]
 
 
-async def test_one_tick_waits_for_the_run_to_end(app: Mainspring, clock: VirtualClock) -> None:
+async def test_overlap_queue_holds_one_tick_until_the_run_has_ended(app: Mainspring, clock: VirtualClock) -> None:
     work, said = sleeper(app, clock, 25)
     app.schedule("work", every(10).seconds, work, overlap="queue")
     async with app, app.worker() as worker:
@@ -256,7 +256,7 @@ async def test_a_schedule_fires_only_after_the_one_it_depends_on_has_succeeded(
     assert fates(ticks) == [(1800, "skipped", "dependency"), (5400, "fired", ""), (9000, "fired", "")]
 
 
-async def test_a_dependency_counts_once(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_success_of_a_dependency_counts_once(app: Mainspring, clock: VirtualClock) -> None:
     ran: list[float] = []
 
     @app.cron("0 0,6 * * *", run_on_start=True)
@@ -276,7 +276,7 @@ async def test_a_dependency_counts_once(app: Mainspring, clock: VirtualClock) ->
 # limits
 
 
-async def test_a_schedule_ends_after_its_runs(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_schedule_ends_after_max_runs(app: Mainspring, clock: VirtualClock) -> None:
     @app.every(hours=1, max_runs=2)
     async def work() -> None: ...
 

@@ -35,7 +35,7 @@ def noting(app: Mainspring) -> tuple[Task[[], None], list[datetime]]:
 
 
 async def live(app: Mainspring, clock: VirtualClock, **span: float) -> None:
-    """As a worker does that is always in time, without its beats between."""
+    """Fires and runs as a worker does that is always on time, without its beats."""
     end = clock.now() + timedelta(**span)
     await app.drain()
     while (due := min((row.due_at for row in await app.schedules.list() if row.due_at), default=end)) < end:
@@ -134,7 +134,7 @@ async def test_ten_workers_make_one_job_of_each_tick(app: Mainspring, clock: Vir
 # the tick and its job
 
 
-async def test_a_job_knows_its_schedule_and_its_tick(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_job_has_its_schedule_and_its_tick(app: Mainspring, clock: VirtualClock) -> None:
     task, _ = noting(app)
     app.schedule("often", every(10).minutes, task)
     async with app:
@@ -145,7 +145,7 @@ async def test_a_job_knows_its_schedule_and_its_tick(app: Mainspring, clock: Vir
     assert (tick.what, tick.at, tick.job_id) == ("fired", instant(0, 10), job.id)
 
 
-async def test_a_late_run_still_knows_the_instant_of_its_tick(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_late_run_has_the_instant_of_its_tick(app: Mainspring, clock: VirtualClock) -> None:
     task, seen = noting(app)
     app.schedule("daily", cron("0 9 * * *"), task)
     async with app:
@@ -278,7 +278,7 @@ async def test_an_input_that_hangs_does_not_keep_the_others_from_firing(app: Mai
     assert seen == [instant(0, 1)]
 
 
-async def test_a_plain_input_that_hangs_keeps_neither_jobs_nor_other_schedules_waiting(
+async def test_a_synchronous_input_that_hangs_blocks_neither_jobs_nor_other_schedules(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduler, "INPUT_TIMEOUT_SECONDS", 0.2)
@@ -338,7 +338,7 @@ async def test_a_computed_input_waits_for_a_worker_that_has_the_function(url: st
 # rows that last
 
 
-async def test_schedules_survive_a_restart_with_all_they_know(url: str, clock: VirtualClock) -> None:
+async def test_schedules_survive_a_restart_with_their_history_and_next_tick(url: str, clock: VirtualClock) -> None:
     def fresh() -> Mainspring:
         app = Mainspring(url, clock=clock)
 
@@ -365,7 +365,7 @@ async def test_schedules_survive_a_restart_with_all_they_know(url: str, clock: V
 
 
 def release(store: Any, clock: VirtualClock, minutes: int, **options: Any) -> Mainspring:
-    """The app as some version of the code has it."""
+    """The app as one version of the code declares it."""
     app = Mainspring(store, clock=clock)
 
     @app.task
@@ -410,7 +410,9 @@ async def test_a_deploy_does_not_end_a_pause(url: str, clock: VirtualClock) -> N
     assert (row.status, row.note) == ("paused", "until the move")
 
 
-async def test_what_was_changed_at_run_time_outlives_a_restart_of_the_same_code(url: str, clock: VirtualClock) -> None:
+async def test_a_schedule_updated_at_run_time_survives_a_restart_of_the_same_code(
+    url: str, clock: VirtualClock
+) -> None:
     async with release(url, clock, 10) as old:
         await old.schedules.update("work", trigger=every(5).minutes)
         await release(await old.opened(), clock, 10).drain()
@@ -461,7 +463,7 @@ async def test_ticks_that_a_deploy_removes_are_published_as_events(url: str, clo
 # run on start
 
 
-async def test_a_schedule_may_run_at_once_and_then_at_its_interval(app: Mainspring, clock: VirtualClock) -> None:
+async def test_run_on_start_fires_at_once_and_then_at_the_interval(app: Mainspring, clock: VirtualClock) -> None:
     task, seen = noting(app)
     app.schedule("often", every(10).minutes, task, run_on_start=True)
     async with app:
@@ -469,14 +471,14 @@ async def test_a_schedule_may_run_at_once_and_then_at_its_interval(app: Mainspri
     assert seen == [NEW_YEAR, instant(0, 10), instant(0, 20)]
 
 
-async def test_a_restart_is_no_start(url: str, clock: VirtualClock) -> None:
+async def test_run_on_start_does_not_fire_after_a_restart(url: str, clock: VirtualClock) -> None:
     async with release(url, clock, 10, run_on_start=True) as old:
         assert await old.drain() == 1
         clock.advance(minutes=3)
         assert await release(await old.opened(), clock, 10, run_on_start=True).drain() == 0
 
 
-async def test_without_being_asked_the_first_run_is_the_next_tick(app: Mainspring, clock: VirtualClock) -> None:
+async def test_without_run_on_start_nothing_fires_before_the_first_tick(app: Mainspring, clock: VirtualClock) -> None:
     task, seen = noting(app)
     app.schedule("often", every(10).minutes, task)
     async with app:
@@ -495,7 +497,7 @@ async def test_a_run_on_start_outside_the_window_waits_for_the_first_tick(app: M
 # failures
 
 
-async def test_a_series_survives_runs_that_die_or_are_cancelled(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_schedule_continues_after_runs_that_die_or_are_cancelled(app: Mainspring, clock: VirtualClock) -> None:
     ran: list[int] = []
 
     @app.every(seconds=10, overlap="allow")
@@ -516,7 +518,7 @@ async def test_a_series_survives_runs_that_die_or_are_cancelled(app: Mainspring,
     assert (len(ran), row.fired, row.failed, row.status) == (4, 4, 1, "active")
 
 
-async def test_a_schedule_pauses_itself_after_failures_in_a_row_and_says_so(
+async def test_a_schedule_pauses_itself_after_failures_in_a_row_and_emits_an_event(
     app: Mainspring, clock: VirtualClock
 ) -> None:
     ran: list[int] = []

@@ -150,7 +150,7 @@ def test_plans_have_every_schedule_option_and_operator_action() -> None:
     "failures in a row", "is deleted", "crashes at a firing, before", "crashes at a firing, unanswered",
     "crashes at a firing, after",
 ])  # fmt: skip
-def test_facts_of_schedules_occur(verdicts: list[Verdict], what: str) -> None:
+def test_simulations_record_every_kind_of_schedule_fact(verdicts: list[Verdict], what: str) -> None:
     assert any(what in fact.what for verdict in verdicts for fact in verdict.facts)
 
 
@@ -160,7 +160,7 @@ def test_facts_of_schedules_occur(verdicts: list[Verdict], what: str) -> None:
     "gets the reply: duplicate", "gets the reply: replaced", "gets the reply: debounced", "gets the reply: refused",
     "was interrupted",
 ])  # fmt: skip
-def test_facts_of_jobs_occur(verdicts: list[Verdict], what: str) -> None:
+def test_simulations_record_every_kind_of_job_fact(verdicts: list[Verdict], what: str) -> None:
     assert any(fact.what.startswith(what) for verdict in verdicts for fact in verdict.facts)
 
 

@@ -31,7 +31,7 @@ async def endings(app: Mainspring, id: str) -> list[Ending]:
 
 
 @pytest.mark.parametrize("timeout", [30, None])
-async def test_a_coroutines_result_after_the_soft_limit_counts(
+async def test_a_result_of_a_coroutine_after_the_soft_timeout_counts(
     app: Mainspring, clock: VirtualClock, timeout: float | None
 ) -> None:
     @app.task(soft_timeout=10, timeout=timeout)
@@ -51,7 +51,7 @@ async def test_a_coroutines_result_after_the_soft_limit_counts(
 
 
 @pytest.mark.parametrize("timeout", [30, None])
-async def test_a_threads_result_after_the_soft_limit_counts(
+async def test_a_result_of_a_thread_after_the_soft_timeout_counts(
     app: Mainspring, clock: VirtualClock, timeout: float | None
 ) -> None:
     recorder, running, asleep = Recorder(app), threading.Event(), threading.Event()
@@ -74,7 +74,7 @@ async def test_a_threads_result_after_the_soft_limit_counts(
             assert await handle.result(1) is True
 
 
-async def test_a_run_that_lets_the_soft_limit_through_has_timed_out(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_run_that_does_not_handle_its_soft_timeout_has_timed_out(app: Mainspring, clock: VirtualClock) -> None:
     @app.task(soft_timeout=10, timeout=30, max_retries=0)
     async def deaf() -> None:
         await asyncio.Event().wait()
@@ -89,7 +89,7 @@ async def test_a_run_that_lets_the_soft_limit_through_has_timed_out(app: Mainspr
     assert (job.failure.type, job.failure.message) == ("JobTimeout", "took longer than its soft_timeout of 10 s")
 
 
-async def test_a_snooze_after_the_soft_limit_counts(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_snooze_after_the_soft_timeout_counts(app: Mainspring, clock: VirtualClock) -> None:
     @app.task(soft_timeout=10, timeout=30)
     async def batch() -> None:
         try:
@@ -105,7 +105,9 @@ async def test_a_snooze_after_the_soft_limit_counts(app: Mainspring, clock: Virt
             assert (await handle.job()).attempt == 0
 
 
-async def test_the_soft_limit_interrupts_once_and_the_hard_one_for_good(app: Mainspring, clock: VirtualClock) -> None:
+async def test_the_soft_timeout_interrupts_once_and_the_hard_timeout_for_good(
+    app: Mainspring, clock: VirtualClock
+) -> None:
     interrupted: list[float] = []
 
     @app.task(soft_timeout=10, timeout=15, max_retries=0)
@@ -130,7 +132,9 @@ async def test_the_soft_limit_interrupts_once_and_the_hard_one_for_good(app: Mai
 
 
 @pytest.mark.parametrize("answer", ["a value", Snooze(5)], ids=["a value", "a snooze"])
-async def test_a_result_after_the_hard_limit_does_not_count(app: Mainspring, clock: VirtualClock, answer: Any) -> None:
+async def test_a_result_after_the_hard_timeout_does_not_count(
+    app: Mainspring, clock: VirtualClock, answer: Any
+) -> None:
     @app.task(timeout=10, max_retries=0)
     async def late() -> Any:
         try:
@@ -146,14 +150,14 @@ async def test_a_result_after_the_hard_limit_does_not_count(app: Mainspring, clo
             assert await endings(app, handle.id) == [Ending.TIMEOUT]
 
 
-async def test_a_soft_timeout_that_would_never_come_is_refused(app: Mainspring) -> None:
+async def test_a_soft_timeout_after_the_hard_timeout_is_refused(app: Mainspring) -> None:
     with pytest.raises(BadTask, match=r"soft_timeout \(60 s\) must come before timeout \(10 s\)"):
 
         @app.task(soft_timeout=60, timeout=10)
         async def work() -> None: ...
 
 
-async def test_a_run_that_has_swallowed_the_soft_limit_is_not_cancelled_further_out(
+async def test_middleware_is_not_cancelled_after_the_task_has_swallowed_its_soft_timeout(
     app: Mainspring, clock: VirtualClock
 ) -> None:
     left: list[int] = []
@@ -179,7 +183,7 @@ async def test_a_run_that_has_swallowed_the_soft_limit_is_not_cancelled_further_
     assert left == [0]
 
 
-async def test_a_cancel_after_the_soft_limit_is_a_cancel(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_cancel_after_the_soft_timeout_is_a_cancel(app: Mainspring, clock: VirtualClock) -> None:
     @app.task(soft_timeout=2, timeout=60)
     async def slow() -> None:
         try:
@@ -197,7 +201,7 @@ async def test_a_cancel_after_the_soft_limit_is_a_cancel(app: Mainspring, clock:
 
 
 @pytest.mark.parametrize(("timeout", "seconds"), [(30, 30), (timedelta(minutes=2), 120), (None, None)])
-async def test_the_task_knows_its_deadline(
+async def test_the_context_has_the_deadline(
     app: Mainspring, clock: VirtualClock, timeout: Any, seconds: float | None
 ) -> None:
     seen: list[Any] = []
@@ -213,7 +217,7 @@ async def test_the_task_knows_its_deadline(
     assert seen == [None if seconds is None else clock.now() + timedelta(seconds=seconds), False, seconds]
 
 
-async def test_the_deadline_is_that_of_the_call_where_it_has_one(app: Mainspring, clock: VirtualClock) -> None:
+async def test_the_deadline_follows_the_timeout_of_the_job(app: Mainspring, clock: VirtualClock) -> None:
     seen: list[Any] = []
 
     @app.task(timeout=30)
@@ -227,7 +231,7 @@ async def test_the_deadline_is_that_of_the_call_where_it_has_one(app: Mainspring
 
 
 @pytest.mark.parametrize("bad", [0, -1, "soon", True, float("nan")])
-def test_a_soft_limit_that_is_none_is_refused(app: Mainspring, bad: Any) -> None:
+def test_an_invalid_soft_timeout_is_refused(app: Mainspring, bad: Any) -> None:
     with pytest.raises(BadInput, match="option soft_timeout of task 'work'"):
 
         @app.task(soft_timeout=bad)

@@ -123,7 +123,7 @@ async def test_a_dry_run_of_rebalance_equals_the_rebalance(app: Mainspring, cloc
 
 
 async def pile(app: Mainspring, n: int, minutes: int = 60) -> None:
-    """So many schedules of the same interval at the same second."""
+    """A number of schedules of the same interval at the same second."""
     task = app.tasks.get("nothing") or app.task(nothing)
     for i in range(n):
         await app.schedules.create(f"s{i:02}", every(minutes).minutes, task)
@@ -158,7 +158,7 @@ async def test_running_and_imminent_schedules_are_left_alone(app: Mainspring, cl
 
 
 class Meddler:
-    """A store in which somebody pauses a schedule right before rows are written."""
+    """A store in which a schedule is paused right before rows are written."""
 
     def __init__(self, store: Store, name: str) -> None:
         self._store, self._name = store, name

@@ -28,7 +28,7 @@ async def logged(app: Mainspring, fn: Callable[..., Any], **options: Any) -> lis
     return list(await app.jobs.logs(handle.id))
 
 
-async def test_each_line_has_its_run_its_number_its_level_and_its_time(app: Mainspring, clock: VirtualClock) -> None:
+async def test_each_log_line_has_its_run_number_level_and_time(app: Mainspring, clock: VirtualClock) -> None:
     @app.task(max_retries=1)
     async def work(ctx: Context) -> None:
         ctx.log.info("try %d of %s", ctx.attempt, "two")
@@ -51,7 +51,9 @@ async def test_each_line_has_its_run_its_number_its_level_and_its_time(app: Main
     ]
 
 
-async def test_a_debug_line_is_kept_if_the_process_wants_it(app: Mainspring, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_debug_line_is_kept_if_the_log_level_of_the_process_allows_it(
+    app: Mainspring, caplog: pytest.LogCaptureFixture
+) -> None:
     async def work(ctx: Context) -> None:
         ctx.log.debug("small print")
 
@@ -62,7 +64,7 @@ async def test_a_debug_line_is_kept_if_the_process_wants_it(app: Mainspring, cap
             assert [line.text for line in await logged(app, work)] == ["small print"]
 
 
-async def test_lines_go_to_the_processes_own_log_too(app: Mainspring, caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_lines_go_to_the_log_of_the_process_too(app: Mainspring, caplog: pytest.LogCaptureFixture) -> None:
     async def work(ctx: Context) -> None:
         ctx.log.warning("seen %s", "twice", extra={"customer": 7})
 
@@ -74,7 +76,7 @@ async def test_lines_go_to_the_processes_own_log_too(app: Mainspring, caplog: py
     assert record.funcName == "work"
 
 
-async def test_a_run_keeps_a_thousand_lines_and_says_how_many_more_there_were(app: Mainspring) -> None:
+async def test_a_run_keeps_a_thousand_log_lines_and_counts_the_others(app: Mainspring) -> None:
     async def work(ctx: Context) -> None:
         for n in range(MAX_LOG_LINES + 7):
             ctx.log.info("line %d", n)
@@ -91,7 +93,7 @@ async def test_a_run_keeps_a_thousand_lines_and_says_how_many_more_there_were(ap
     ]
 
 
-async def test_a_line_keeps_4096_characters(app: Mainspring) -> None:
+async def test_a_log_line_keeps_4096_characters(app: Mainspring) -> None:
     async def work(ctx: Context) -> None:
         ctx.log.info("x" * MAX_LINE_CHARACTERS)
         ctx.log.info("y" * (MAX_LINE_CHARACTERS + 5))
@@ -174,7 +176,7 @@ async def test_an_exception_is_kept_with_its_stack(app: Mainspring, how: str) ->
 
 @pytest.fixture
 def restless() -> Iterator[None]:
-    """Threads take turns as often as they can."""
+    """Threads switch as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -182,8 +184,8 @@ def restless() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("restless")
-async def test_no_line_of_many_threads_is_lost(app: Mainspring, clock: VirtualClock) -> None:
-    """Lines, counts and the worker's carrying meet each other as they please."""
+async def test_no_log_line_of_many_threads_is_lost(app: Mainspring, clock: VirtualClock) -> None:
+    """Lines, counts and the report sender of the worker run in any order."""
 
     @app.task
     def work(ctx: Context) -> None:
@@ -235,7 +237,7 @@ async def test_report_buffer_loses_no_line_of_many_threads() -> None:
     assert len(taken) == 2000
 
 
-async def test_lines_can_be_read_while_the_run_goes_on(app: Mainspring, clock: VirtualClock) -> None:
+async def test_log_lines_can_be_read_while_the_run_goes_on(app: Mainspring, clock: VirtualClock) -> None:
     go = asyncio.Event()
 
     @app.task
@@ -251,7 +253,7 @@ async def test_lines_can_be_read_while_the_run_goes_on(app: Mainspring, clock: V
             go.set()
 
 
-async def test_the_last_line_is_there_when_the_job_has_ended(app: Mainspring, clock: VirtualClock) -> None:
+async def test_the_last_log_line_is_stored_when_the_job_has_ended(app: Mainspring, clock: VirtualClock) -> None:
     @app.task(max_retries=0)
     async def work(ctx: Context) -> None:
         ctx.log.info("the last words")
@@ -286,7 +288,9 @@ async def test_a_report_that_failed_is_sent_again_before_the_outcome(app: Mainsp
     assert faults.injected == ["report"] * 4
 
 
-async def test_lines_of_a_run_whose_process_died_are_kept_with_its_number(app: Mainspring, clock: VirtualClock) -> None:
+async def test_log_lines_of_a_run_whose_process_died_are_kept_with_its_number(
+    app: Mainspring, clock: VirtualClock
+) -> None:
     @app.task
     async def work(ctx: Context) -> None:
         ctx.log.info("from the second run")
@@ -302,14 +306,14 @@ async def test_lines_of_a_run_whose_process_died_are_kept_with_its_number(app: M
         async with app.worker():
             await clock.elapse(seconds=10)
         lines = await app.jobs.logs(handle.id)
-        # A zombie is not heard any more.
+        # Reports of a zombie are refused.
         late = LogLine(job.runs, 2, now, logging.INFO, "not dead at all")
         assert await store.report([RunReport(id=job.id, lease=job.lease or "", lines=(late,))]) == set()
         assert await app.jobs.logs(handle.id) == lines
     assert [(line.run, line.text) for line in lines] == [(1, "and then it died"), (2, "from the second run")]
 
 
-async def test_lines_of_a_run_that_lost_its_lease_are_refused_without_an_error(
+async def test_log_lines_of_a_run_that_lost_its_lease_are_refused_without_an_error(
     app: Mainspring, clock: VirtualClock
 ) -> None:
     go = asyncio.Event()
@@ -331,7 +335,7 @@ async def test_lines_of_a_run_that_lost_its_lease_are_refused_without_an_error(
         async with app.worker() as worker:
             await clock.elapse(seconds=1)
             await store.beat(worker._info, until=clock.now(), now=clock.now())  # as if it had left
-            await app.worker(queues=["elsewhere"]).drain()  # somebody sweeps
+            await app.worker(queues=["elsewhere"]).drain()  # another worker sweeps
             await clock.elapse(seconds=30)
         lines = await app.jobs.logs(handle.id)
         job = await handle.job()
@@ -342,7 +346,7 @@ async def test_lines_of_a_run_that_lost_its_lease_are_refused_without_an_error(
 # reading
 
 
-async def test_lines_are_read_in_pages(app: Mainspring) -> None:
+async def test_log_lines_are_read_in_pages(app: Mainspring) -> None:
     async def work(ctx: Context) -> None:
         for n in range(25):
             ctx.log.info("%d", n)
@@ -360,7 +364,7 @@ async def test_lines_are_read_in_pages(app: Mainspring) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1001, True, "10"])
-async def test_a_bad_limit_is_refused(app: Mainspring, limit: Any) -> None:
+async def test_a_bad_limit_of_log_lines_is_refused(app: Mainspring, limit: Any) -> None:
     async with app:
         app.task(name="work")(lambda: None)
         handle = await app.enqueue("work")
@@ -410,7 +414,7 @@ async def test_a_tail_replays_then_follows_over_retries_until_the_job_has_ended(
     assert [(run, text) for run, text, _ in seen] == [(1, "step 0"), (1, "step 1"), (2, "step 0"), (2, "step 1")]
 
 
-async def test_a_tail_can_go_on_from_a_line(app: Mainspring) -> None:
+async def test_a_tail_can_continue_after_a_given_line(app: Mainspring) -> None:
     async def work(ctx: Context) -> None:
         for n in range(3):
             ctx.log.info("%d", n)
@@ -421,7 +425,7 @@ async def test_a_tail_can_go_on_from_a_line(app: Mainspring) -> None:
         assert [line.text async for line in app.jobs.tail(job.id, after=(1, 1))] == ["1", "2"]
 
 
-async def test_lines_go_with_their_job(app: Mainspring) -> None:
+async def test_log_lines_are_deleted_with_their_job(app: Mainspring) -> None:
     async def work(ctx: Context) -> None:
         ctx.log.info("gone soon")
 
@@ -432,7 +436,7 @@ async def test_lines_go_with_their_job(app: Mainspring) -> None:
         assert await (await app.opened()).logs(job.id, limit=10) == []
 
 
-def test_a_thread_that_logs_after_the_loop_was_closed_does_not_notice() -> None:
+def test_a_thread_that_logs_after_the_loop_was_closed_gets_no_error() -> None:
     clock, spoken = VirtualClock(), threading.Event()
     app = Mainspring("memory://", clock=clock)
     go, contexts = threading.Event(), []

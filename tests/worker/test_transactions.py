@@ -49,7 +49,7 @@ class Bank:
             await done
 
     async def lose(self, ctx: Context) -> None:
-        """Somebody else ends this run."""
+        """Another worker ends this run."""
         other = Mainspring(self.url)
         async with other:
             store = await other.opened()
@@ -85,7 +85,7 @@ async def endings(app: Mainspring, id: str) -> list[str]:
 # the commit
 
 
-async def test_effect_and_completion_are_seen_together_and_not_before(bank: Bank) -> None:
+async def test_effect_and_completion_become_visible_together_with_the_commit(bank: Bank) -> None:
     seen: list[tuple[list[int], str]] = []
 
     async def look(id: str) -> None:
@@ -105,7 +105,7 @@ async def test_effect_and_completion_are_seen_together_and_not_before(bank: Bank
         assert await job.result() is None
 
 
-async def test_the_result_is_what_complete_was_given(bank: Bank) -> None:
+async def test_the_result_is_the_value_given_to_complete(bank: Bank) -> None:
     @bank.app.task
     async def pay(ctx: Context) -> dict[str, int]:
         async with ctx.transaction():
@@ -203,7 +203,7 @@ async def test_a_statement_that_failed_and_was_caught_fails_the_run(served: Bank
 # the fence
 
 
-async def test_a_run_that_has_lost_its_job_before_the_block_does_nothing(bank: Bank) -> None:
+async def test_a_run_that_has_lost_its_lease_does_not_enter_its_transaction(bank: Bank) -> None:
     lost: list[LeaseLost] = []
     entered: list[int] = []
 
@@ -229,7 +229,7 @@ async def test_a_run_that_has_lost_its_job_before_the_block_does_nothing(bank: B
     assert (len(lost), len(recorder.of(JobLost)), len(recorder.of(JobEnded))) == (1, 1, 1)
 
 
-async def test_a_run_that_loses_its_job_in_the_block_applies_nothing(served: Bank) -> None:
+async def test_a_run_that_loses_its_lease_in_its_transaction_applies_nothing(served: Bank) -> None:
     @served.app.task
     async def pay(ctx: Context, n: int) -> None:
         async with ctx.transaction() as connection:
@@ -244,7 +244,7 @@ async def test_a_run_that_loses_its_job_in_the_block_applies_nothing(served: Ban
         assert await endings(served.app, job.id) == ["released", "completed"]
 
 
-async def test_of_two_runs_of_one_job_at_once_one_applies_its_effect(served: Bank) -> None:
+async def test_only_one_of_two_concurrent_runs_of_a_job_applies_its_effect(served: Bank) -> None:
     """The first is a zombie: it goes on, in its block, while the second runs from beginning to end."""
     entered, done = asyncio.Event(), asyncio.Event()
 
@@ -272,7 +272,7 @@ async def test_of_two_runs_of_one_job_at_once_one_applies_its_effect(served: Ban
         assert (served.effects(), (await job.job()).state) == ([70], State.COMPLETED)
 
 
-async def test_an_open_block_locks_nobody_out_of_the_job(served: Bank) -> None:
+async def test_an_open_transaction_does_not_lock_its_job(served: Bank) -> None:
     @served.app.task
     async def pay(ctx: Context) -> None:
         async with ctx.transaction():
@@ -287,7 +287,7 @@ async def test_an_open_block_locks_nobody_out_of_the_job(served: Bank) -> None:
 # what follows from an end
 
 
-async def test_events_statistics_and_history_are_those_of_any_completed_run(bank: Bank) -> None:
+async def test_a_transactional_completion_has_the_events_and_statistics_of_any_completed_run(bank: Bank) -> None:
     @bank.app.task
     async def plainly(ctx: Context) -> str:
         return "done"
@@ -358,7 +358,7 @@ async def test_a_snooze_given_as_the_result_rolls_back_and_snoozes(bank: Bank) -
         assert await endings(bank.app, job.id) == ["snoozed", "completed"]
 
 
-async def test_the_schedule_hears_of_the_end(bank: Bank) -> None:
+async def test_a_transactional_completion_is_counted_by_its_schedule(bank: Bank) -> None:
     @bank.app.task
     async def pay(ctx: Context) -> None:
         async with ctx.transaction() as connection:
@@ -374,7 +374,7 @@ async def test_the_schedule_hears_of_the_end(bank: Bank) -> None:
         assert (schedule.completed, bank.effects()) == (1, [7])
 
 
-async def test_a_circuit_is_closed(bank: Bank) -> None:
+async def test_a_transactional_completion_closes_the_circuit(bank: Bank) -> None:
     @bank.app.task(breaker=Breaker(5, 60))
     async def pay(ctx: Context) -> None:
         if ctx.attempt == 1:
@@ -391,7 +391,7 @@ async def test_a_circuit_is_closed(bank: Bank) -> None:
         assert await store.circuits() == []
 
 
-async def test_middleware_sees_an_ordinary_run_and_cannot_undo_it(bank: Bank, caplog: Any) -> None:
+async def test_middleware_sees_the_result_and_cannot_undo_a_transactional_completion(bank: Bank, caplog: Any) -> None:
     seen: list[Any] = []
 
     async def layer(ctx: Context, call_next: Next) -> Any:
@@ -428,7 +428,7 @@ async def test_a_waiter_gets_the_result_of_a_transactional_completion(bank: Bank
         go.set()
 
 
-async def test_jobs_enqueued_within_it_come_with_its_commit(bank: Bank) -> None:
+async def test_jobs_enqueued_within_the_transaction_are_stored_with_its_commit(bank: Bank) -> None:
     @bank.app.task
     async def follow(n: int) -> None:
         pass
@@ -495,7 +495,7 @@ async def test_reports_inside_a_long_block_are_stored_with_its_commit(tmp_path: 
     async def pay(ctx: Context) -> None:
         async with ctx.transaction():
             ctx.log.info("inside")
-            await clock.sleep(2)  # time enough for the courier, who could not write now
+            await clock.sleep(2)  # time enough for the report sender, which cannot write now
 
     async with app, asyncio.timeout(20):
         job = await pay.enqueue()
@@ -541,8 +541,8 @@ async def test_a_stop_after_the_block_changes_nothing(bank: Bank) -> None:
     assert (recorder.of(JobLost), len(recorder.of(JobEnded))) == ([], 1)
 
 
-async def test_a_stop_that_comes_during_the_commit_finds_it_made(served: Bank) -> None:
-    """The commit waits for a lock; meanwhile the run is told to end."""
+async def test_a_stop_during_the_commit_does_not_undo_it(served: Bank) -> None:
+    """The commit waits for a lock; meanwhile the run is interrupted."""
     contexts: list[Context] = []
 
     @served.app.task
@@ -610,7 +610,7 @@ async def test_more_tasks_than_connections_or_threads_take_turns(bank: Bank) -> 
         assert bank.effects() == list(range(80))
 
 
-async def test_the_connection_has_the_servers_own_settings_and_is_as_new_each_time(served: Bank) -> None:
+async def test_the_connection_of_a_transaction_has_the_settings_of_the_server_each_time(served: Bank) -> None:
     seen: list[tuple[str, str]] = []
 
     @served.app.task
@@ -671,7 +671,7 @@ async def test_no_connection_is_left_open(served: Bank) -> None:
 
 @asynccontextmanager
 async def refusal(app: Mainspring, fn: Any, **options: Any) -> AsyncIterator[list[str]]:
-    """What the task's run said when it failed."""
+    """The failure message of the task's run."""
     said: list[str] = []
     task = app.task(max_retries=0, **options)(fn)
     async with app:
@@ -717,7 +717,7 @@ async def test_a_run_has_one_transaction(bank: Bank) -> None:
     ]
 
 
-async def test_after_one_that_was_rolled_back_there_may_be_another(bank: Bank) -> None:
+async def test_a_run_may_begin_another_transaction_after_a_rollback(bank: Bank) -> None:
     @bank.app.task
     async def pay(ctx: Context) -> None:
         try:
@@ -735,7 +735,7 @@ async def test_after_one_that_was_rolled_back_there_may_be_another(bank: Bank) -
         assert bank.effects() == [2]
 
 
-async def test_a_result_outside_of_a_block_is_refused(bank: Bank) -> None:
+async def test_complete_outside_of_a_transaction_is_refused(bank: Bank) -> None:
     async def pay(ctx: Context) -> None:
         ctx.complete(1)
 
@@ -745,7 +745,7 @@ async def test_a_result_outside_of_a_block_is_refused(bank: Bank) -> None:
         ]
 
 
-async def test_a_write_beside_the_block_is_refused_where_it_would_wait_for_ever(tmp_path: Path) -> None:
+async def test_an_enqueue_beside_an_open_sqlite_transaction_is_refused(tmp_path: Path) -> None:
     app = Mainspring(f"sqlite:///{tmp_path}/jobs.db")
 
     async def pay(ctx: Context) -> None:
@@ -759,7 +759,7 @@ async def test_a_write_beside_the_block_is_refused_where_it_would_wait_for_ever(
         ]
 
 
-async def test_the_memory_store_has_none_and_says_so() -> None:
+async def test_a_transaction_on_the_memory_store_is_refused() -> None:
     async def pay(ctx: Context) -> None:
         async with ctx.transaction():
             pass
@@ -770,7 +770,7 @@ async def test_the_memory_store_has_none_and_says_so() -> None:
         ]
 
 
-async def test_a_plain_function_is_told_to_be_async(bank: Bank) -> None:
+async def test_a_transaction_in_a_synchronous_task_is_refused(bank: Bank) -> None:
     def pay(ctx: Context) -> None:
         ctx.transaction()
 
@@ -785,7 +785,7 @@ async def in_process(ctx: Context) -> None:
         pass
 
 
-async def test_a_process_of_its_own_has_none_and_says_so(tmp_path: Path) -> None:
+async def test_a_transaction_in_a_process_task_is_refused(tmp_path: Path) -> None:
     app = Mainspring(f"sqlite:///{tmp_path}/jobs.db")
     async with refusal(app, in_process, executor="process") as said:
         assert said == [

@@ -38,7 +38,7 @@ def scene(url: str, clock: VirtualClock) -> Scene:
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("verb", ["claim", "finish", "beat", "expired", "time", "wait"])
-async def test_every_verb_may_fail_and_every_reply_may_be_lost(
+async def test_every_job_completes_once_when_store_calls_fail_or_lose_their_replies(
     scene: Scene, clock: VirtualClock, verb: str, moment: Any
 ) -> None:
     async with scene.app as app:
@@ -78,7 +78,7 @@ async def test_an_enqueue_whose_reply_is_lost_may_be_repeated(scene: Scene) -> N
         assert not handle.duplicate
 
 
-async def test_a_task_fails_as_often_as_it_is_told_to(scene: Scene, clock: VirtualClock) -> None:
+async def test_an_injected_fault_fails_a_task_the_given_number_of_times(scene: Scene, clock: VirtualClock) -> None:
     async with scene.app as app:
         handle = await scene.work.enqueue("third time lucky")
         scene.faults.fail("work", times=2, error=lambda: OSError("flaky"))
@@ -105,7 +105,7 @@ async def test_a_silent_workers_job_runs_again_within_lease_and_sweep(scene: Sce
 
 
 async def silent_worker(app: Mainspring, limit: int) -> Any:
-    """Claims and is never heard of again."""
+    """A worker that claims and then is silent."""
     from mainspring.records.worker import WorkerInfo
 
     store, now = await app.opened(), app.clock.now()
@@ -143,7 +143,7 @@ async def test_crashes_do_not_use_up_retries(scene: Scene, clock: VirtualClock) 
         assert (await handle.job()).state is State.COMPLETED
 
 
-async def test_a_long_job_of_a_living_worker_is_left_alone(scene: Scene, clock: VirtualClock) -> None:
+async def test_a_long_job_of_a_live_worker_is_not_rescued(scene: Scene, clock: VirtualClock) -> None:
     @scene.app.task(timeout=None)
     async def long() -> None:
         await clock.sleep(120)
@@ -169,7 +169,7 @@ async def test_store_trouble_is_reported_and_waited_out(scene: Scene, clock: Vir
         assert troubles[-1].again > troubles[0].again
 
 
-async def test_an_error_that_is_not_passing_ends_the_worker_loudly(scene: Scene, clock: VirtualClock) -> None:
+async def test_an_unexpected_store_error_ends_the_worker_with_that_error(scene: Scene, clock: VirtualClock) -> None:
     scene.faults.fail("claim", error=lambda: RuntimeError("a bug"))
     async with scene.app as app:
         worker = app.worker()

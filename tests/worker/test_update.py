@@ -20,7 +20,7 @@ def noting(app: Mainspring, seen: list[int]) -> Task[..., Any]:
     return work
 
 
-async def test_priority_is_seen_in_the_order_of_claims(app: Mainspring, clock: VirtualClock) -> None:
+async def test_an_updated_priority_changes_the_order_of_claims(app: Mainspring, clock: VirtualClock) -> None:
     seen: list[int] = []
     task = noting(app, seen)
     async with app:
@@ -32,7 +32,7 @@ async def test_priority_is_seen_in_the_order_of_claims(app: Mainspring, clock: V
     assert seen == [3, 1, 2, 4, 0]
 
 
-async def test_a_new_time_is_seen_in_the_order_of_claims(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_rescheduled_job_is_claimed_at_its_new_time(app: Mainspring, clock: VirtualClock) -> None:
     seen: list[int] = []
     task = noting(app, seen)
     async with app:
@@ -50,7 +50,7 @@ async def test_a_new_time_is_seen_in_the_order_of_claims(app: Mainspring, clock:
     assert seen == [2, 1, 0]
 
 
-async def test_every_value_can_be_changed_and_the_rest_stays(app: Mainspring, clock: VirtualClock) -> None:
+async def test_update_changes_every_given_value_and_keeps_the_others(app: Mainspring, clock: VirtualClock) -> None:
     task = noting(app, [])
     async with app:
         handle = await task.using(delay=60, tags=["old"], metadata={"a": 1}).enqueue(1, more="as it was")
@@ -69,7 +69,7 @@ async def test_every_value_can_be_changed_and_the_rest_stays(app: Mainspring, cl
     assert (after.id, after.created_at, after.attempt) == (before.id, before.created_at, 0)
 
 
-async def test_none_takes_a_limit_away(app: Mainspring, clock: VirtualClock) -> None:
+async def test_update_with_none_removes_expiry_and_timeout(app: Mainspring, clock: VirtualClock) -> None:
     task = noting(app, [])
     async with app:
         handle = await task.using(expires=60, timeout=5).enqueue(1)
@@ -78,7 +78,7 @@ async def test_none_takes_a_limit_away(app: Mainspring, clock: VirtualClock) -> 
     assert (job.expires_at, job.timeout) == (None, None)
 
 
-async def test_changed_arguments_and_retries_are_those_the_run_gets(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_run_gets_the_updated_arguments_and_retries(app: Mainspring, clock: VirtualClock) -> None:
     seen: list[tuple[int, int]] = []
 
     @app.task(max_retries=3)
@@ -107,7 +107,7 @@ async def test_a_retrying_job_keeps_its_attempts(app: Mainspring, clock: Virtual
     assert (job.attempt, job.run_at, job.shown(clock.now())) == (1, clock.now(), "retrying")
 
 
-async def test_new_tags_are_found_and_old_ones_are_not(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_job_is_found_by_its_updated_tags_and_not_by_its_old_ones(app: Mainspring, clock: VirtualClock) -> None:
     task = noting(app, [])
     async with app:
         handle = await task.using(tags=["old", "both"]).enqueue(1)
@@ -116,7 +116,7 @@ async def test_new_tags_are_found_and_old_ones_are_not(app: Mainspring, clock: V
     assert found == {"old": 0, "new": 1, "both": 1}
 
 
-async def test_many_are_changed_by_filter_each_with_its_own_arguments(app: Mainspring, clock: VirtualClock) -> None:
+async def test_an_update_by_filter_keeps_the_other_arguments_of_each_job(app: Mainspring, clock: VirtualClock) -> None:
     task, recorder = noting(app, []), Recorder(app)
     async with app:
         await app.enqueue_many(task.job(n) for n in range(3))
@@ -132,7 +132,9 @@ async def test_many_are_changed_by_filter_each_with_its_own_arguments(app: Mains
 
 
 @pytest.mark.parametrize("state", ["running", "completed"])
-async def test_what_does_not_wait_is_refused(app: Mainspring, clock: VirtualClock, state: str) -> None:
+async def test_an_update_of_a_running_or_completed_job_is_refused(
+    app: Mainspring, clock: VirtualClock, state: str
+) -> None:
     @app.task
     async def work() -> None:
         await clock.sleep(5)
@@ -162,7 +164,7 @@ BAD: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(("message", "given"), BAD.items(), ids=BAD)
-async def test_a_bad_value_is_refused_by_name_and_nothing_changes(
+async def test_an_update_with_a_bad_value_is_refused_by_name_and_changes_nothing(
     app: Mainspring, message: str, given: dict[str, Any]
 ) -> None:
     task = noting(app, [])
@@ -185,7 +187,9 @@ MISFITS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("arguments", MISFITS.values(), ids=MISFITS)
-async def test_arguments_the_task_would_not_accept_are_refused(app: Mainspring, arguments: dict[str, Any]) -> None:
+async def test_an_update_with_arguments_that_the_task_does_not_accept_is_refused(
+    app: Mainspring, arguments: dict[str, Any]
+) -> None:
     task = noting(app, [])
     async with app:
         handle = await task.enqueue(1)
@@ -195,7 +199,9 @@ async def test_arguments_the_task_would_not_accept_are_refused(app: Mainspring, 
         assert await handle.job() == before
 
 
-async def test_a_payload_that_cannot_be_read_can_be_put_right(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_dead_job_with_an_unreadable_payload_can_be_redriven_with_valid_arguments(
+    app: Mainspring, clock: VirtualClock
+) -> None:
     seen: list[int] = []
     async with app:
         before = Mainspring(await app.opened(), clock=clock)
@@ -211,7 +217,7 @@ async def test_a_payload_that_cannot_be_read_can_be_put_right(app: Mainspring, c
     assert seen == [7]
 
 
-async def test_a_postponed_payload_can_be_put_right_while_it_waits(app: Mainspring, clock: VirtualClock) -> None:
+async def test_a_postponed_job_can_be_updated_with_valid_arguments(app: Mainspring, clock: VirtualClock) -> None:
     seen: list[int] = []
     async with app:
         before = Mainspring(await app.opened(), clock=clock)

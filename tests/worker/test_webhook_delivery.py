@@ -48,7 +48,7 @@ def app(url: str, clock: VirtualClock) -> Mainspring:
 
 @asynccontextmanager
 async def told(app: Mainspring, events: Any = ALL, **options: Any) -> AsyncIterator[Receiver]:
-    """A receiver that is told of these events."""
+    """A receiver with a webhook for these events."""
     async with app, receiving() as receiver:
         receiver.secret = (await app.webhooks.create("ops", receiver.url, events, **options)).secret  # type: ignore[attr-defined]
         yield receiver
@@ -73,7 +73,7 @@ async def deliveries(app: Mainspring) -> list[Job]:
 
 
 def signatures(message: Message, secret: str) -> str:
-    """By the standard's own words, without our code."""
+    """Verifies the signature as the standard defines it, without our code."""
     key = base64.b64decode(secret.removeprefix("whsec_"))
     content = f"{message.headers['webhook-id']}.{message.headers['webhook-timestamp']}.".encode() + message.body
     return "v1," + base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()
@@ -459,7 +459,7 @@ async def test_deliveries_to_a_disabled_or_deleted_webhook_are_cancelled(app: Ma
 
 
 async def test_a_name_that_resolves_to_a_private_address_is_refused(app: Mainspring) -> None:
-    """It was created while its name led elsewhere, or by somebody who was allowed to."""
+    """The webhook was created while its name resolved to another address, or by a user who was allowed to."""
     async with told(app) as receiver:
         app.settings = replace(app.settings, webhook_allow=())
         await run(app)
@@ -527,7 +527,7 @@ async def test_a_worker_learns_of_a_new_webhook_within_a_heartbeat(app: Mainspri
 async def test_an_outcome_and_its_deliveries_are_stored_atomically(
     app: Mainspring, url: str, clock: VirtualClock
 ) -> None:
-    """The answer to the finish is lost: the worker tells it again, and there is one delivery."""
+    """The reply to finish is lost: the worker repeats it, and there is one delivery."""
     faults = Faults()
     faulty = Mainspring(FaultStore(await app.opened(), faults), clock=clock, webhook_allow="127.0.0.1")
     faulty.task(name="work")(app.tasks["work"].fn)

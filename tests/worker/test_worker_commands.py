@@ -30,7 +30,7 @@ async def only(app: Mainspring) -> WorkerRow:
     return worker
 
 
-async def test_a_worker_is_enlarged_while_it_works(app: Mainspring, clock: VirtualClock) -> None:
+async def test_resize_raises_the_concurrency_of_a_running_worker(app: Mainspring, clock: VirtualClock) -> None:
     task = sleeper(app, clock)
     async with app:
         await app.enqueue_many(task.job() for _ in range(10))
@@ -46,7 +46,9 @@ async def test_a_worker_is_enlarged_while_it_works(app: Mainspring, clock: Virtu
             await worker.stop(grace=0)
 
 
-async def test_a_worker_is_shrunk_without_harm_to_what_it_runs(app: Mainspring, clock: VirtualClock) -> None:
+async def test_resize_lowers_the_concurrency_without_interrupting_running_jobs(
+    app: Mainspring, clock: VirtualClock
+) -> None:
     task = sleeper(app, clock)
     async with app:
         await app.enqueue_many(task.job() for _ in range(10))
@@ -63,7 +65,7 @@ async def test_a_worker_is_shrunk_without_harm_to_what_it_runs(app: Mainspring, 
             await worker.stop(grace=0)
 
 
-async def test_a_drained_worker_finishes_takes_nothing_and_lives_until_it_is_resumed(
+async def test_a_drained_worker_finishes_its_runs_and_claims_nothing_until_it_is_resumed(
     app: Mainspring, clock: VirtualClock
 ) -> None:
     task = sleeper(app, clock, 2)
@@ -168,7 +170,7 @@ async def test_a_worker_that_falls_silent_is_gone_when_its_lease_is_over(app: Ma
 
 
 @pytest.mark.parametrize("concurrency", [0, -1, True, 1.5, "4", 100_001])
-async def test_a_bad_size_is_refused(app: Mainspring, concurrency: Any) -> None:
+async def test_resize_to_an_invalid_concurrency_is_refused(app: Mainspring, concurrency: Any) -> None:
     async with app:
         with pytest.raises(BadInput, match="concurrency is a whole number from 1 to 100,000, or None"):
             await app.workers.resize(None, concurrency)

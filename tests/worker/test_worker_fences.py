@@ -23,7 +23,7 @@ Obstacle = Callable[[Any], Awaitable[None]]
 
 
 class Faulty(MemoryStore):
-    """A store with an obstacle in the way of a verb's question or of its answer."""
+    """A store that can delay or fail the request or the reply of a verb."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def once(act: Obstacle) -> Obstacle:
-    """The obstacle for the first call, nothing for the rest."""
+    """The obstacle for the first call only."""
     left = [act]
 
     async def first(value: Any) -> None:
@@ -81,7 +81,7 @@ async def unavailable(_: object) -> None:
 
 
 class Scene:
-    """A worker on a faulty store, one task, and all that it told."""
+    """A worker on a faulty store, one task, and all its events."""
 
     def __init__(self, **settings: Any) -> None:
         self.store = Faulty()
@@ -108,7 +108,7 @@ class Scene:
         return await self.app.jobs.get(job_id)
 
     async def completed(self, job_id: JobId) -> Sequence[Execution]:
-        """Its runs, once it has completed and every beat under way has been heard."""
+        """Returns its runs, once it has completed and every beat under way has ended."""
         await until(lambda: self.store._jobs[job_id].state is State.COMPLETED)
         await self.store.several_beats()
         return await self.app.executions.list(job_id=job_id)
@@ -127,19 +127,19 @@ class Scene:
         await held.wait()
 
     async def crash(self, job: Job, again_in: float = 0.0) -> None:
-        """Its worker passes for dead, for a moment."""
+        """Its worker counts as dead for a moment."""
         now = self.app.clock.now()
         crashed = Outcome(id=job.id, lease=job.lease or "", state=State.PENDING, ending=Ending.CRASHED, crash=True,
                           run_at=now + timedelta(seconds=again_in), finished_at=now + timedelta(hours=1))  # fmt: skip
         assert await self.store.finish([crashed]) == {job.id}
 
     async def ghost_job(self) -> JobId:
-        """A job that runs on a worker which is never heard of again."""
+        """A job that runs on a worker which is silent from now on."""
         now = self.app.clock.now()
         info = WorkerInfo(id="ghost", host="", pid=1, queues=None, tasks=("task",), concurrency=1, started_at=now)
         await MemoryStore.beat(self.store, info, until=now + timedelta(seconds=0.05), now=now)
         new = self.task.job()
-        with self.store._lock:  # nobody claims between the two
+        with self.store._lock:  # no worker claims between the two
             await MemoryStore.enqueue(self.store, [new], now=now)
             claim = await MemoryStore.claim(self.store, None, worker="ghost", tasks=("task",), limit=1, now=now)
         assert [job.id for job in claim.jobs] == [new.id]
@@ -153,7 +153,7 @@ async def scene(**settings: Any) -> AsyncIterator[Scene]:
         yield scene
 
 
-async def test_a_run_that_began_after_the_beat_was_sent_is_not_taken_for_lost() -> None:
+async def test_a_run_that_began_after_the_beat_was_sent_is_not_reported_as_lost() -> None:
     async with scene() as the:
         begun = asyncio.Event()
         sent = asyncio.Event()
@@ -196,7 +196,7 @@ async def test_a_run_whose_outcome_is_refused_is_reported_as_lost() -> None:
         assert the.store._jobs[job.id].state is State.PENDING
 
 
-async def test_a_run_of_a_silent_worker_is_taken_over() -> None:
+async def test_a_run_of_a_silent_worker_is_rescued_and_runs_again() -> None:
     async with scene() as the:
         the.gate.set()
         job_id = await the.ghost_job()
@@ -260,7 +260,7 @@ async def test_jobs_claimed_before_the_leases_lapsed_are_not_started() -> None:
 async def test_a_worker_whose_beats_fail_claims_nothing() -> None:
     async with scene() as the:
         await the.started()
-        the.store.answered["beat"] = unavailable  # the store hears them, so it would give jobs
+        the.store.answered["beat"] = unavailable  # the store receives the beats, so it would return jobs
         await until(lambda: the.heard(JobLost))
         job_id = (await the.task.enqueue()).id
         beats = len(the.heard(StoreTrouble))

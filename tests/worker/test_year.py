@@ -1,4 +1,4 @@
-"""A year in six zones, hour by hour, through workers that are started anew whenever clocks change."""
+"""A year in six zones, hour by hour, with workers that are restarted whenever clocks change."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def full_hours(tz: ZoneInfo) -> list[datetime]:
 
 
 class Year:
-    """An app on one store that is made anew as often as one likes."""
+    """An app on one store that can be recreated at any time."""
 
     def __init__(self, zone: str) -> None:
         self.zone, self.clock = zone, VirtualClock(START)
@@ -45,7 +45,7 @@ class Year:
         self.restart()
 
     def restart(self) -> None:
-        """What the last worker knew is forgotten; the store is all there is."""
+        """Discards the state of the last worker; only the store remains."""
         app = Mainspring(self.store, clock=self.clock)
 
         @app.task
@@ -54,13 +54,13 @@ class Year:
             assert ctx.scheduled_at is not None
             self.runs[ctx.job.schedule, ctx.scheduled_at] += 1
 
-        # As seldom as a worker may look here, no tick is late.
+        # Although this worker polls seldom, no tick is late.
         app.schedule("hourly", cron("0 * * * *", tz=self.zone), note, overlap="allow", grace=2 * DAY)
         app.schedule("daily", cron("30 1 * * *", tz=self.zone), note, overlap="allow", grace=2 * DAY)
         self.app = app
 
     async def pass_by(self, step: timedelta) -> None:
-        """Looks once in a step, and with a new worker every quarter of an hour around changes of the clocks."""
+        """Polls once in a step, with a new worker every quarter of an hour around changes of the clocks."""
         await self.app.drain()
         changing = set(around_changes(ZoneInfo(self.zone)))
         for at in sorted(changing.union(every(step))):
