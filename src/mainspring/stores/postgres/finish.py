@@ -22,9 +22,9 @@ from ...records.job import Job, State
 from ...records.outcome import Outcome
 from ...records.run import Execution, RunReport
 from ...records.tally import sums_by_minute
-from ..job_ends import JobEnd, JobTransition, ScheduleBatch, transition_of
 from ..rows import COLUMNS, failure_text, job_of, json_of, progress_or_none
 from ..rules import apply_outcome, is_newer_progress, is_plain_completion, new_execution, next_circuit
+from ..rules.job_ends import JobEnd, JobTransition, ScheduleBatch, transition_of
 from . import schedules
 from .enqueue import enqueue, has_keys
 from .jobs import OVERWRITE, JobPair, counted_schedules_of, lock_keys, write_jobs

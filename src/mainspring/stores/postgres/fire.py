@@ -15,8 +15,8 @@ from ...failpoint import failpoint
 from ...ids import JobId
 from ...records.job import Action, Job, NewJob, State
 from ...schedule.record import Fired, Firing, Tick
-from ..job_ends import ScheduleBatch, transition_of
 from ..rules import CANCELLED_BY_SCHEDULE, apply_action, expire_if_due, firing_is_current, held_keys, refusal_of
+from ..rules.job_ends import ScheduleBatch, transition_of
 from . import schedules
 from .enqueue import Admission
 from .jobs import INSERT_NEW, Holders, JobPair, counted_schedules_of, find_jobs, lock_jobs, lock_names, new_columns
@@ -89,7 +89,7 @@ class _FiringBatch:
             return Fired(False)
         if held := held_keys(firing.jobs, self._admission.holders.holder, self._now):
             return Fired(False, held)
-        self._schedules.put(firing.schedule)
+        self._schedules.put_schedule(firing.schedule)
         seen = len(self._admission.ended)
         for job in firing.jobs:
             self._admission.admit(job)

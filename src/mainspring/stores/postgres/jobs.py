@@ -14,8 +14,8 @@ from typing import Any
 from ...clock import micros
 from ...ids import JobId
 from ...records.job import Job, NewJob, State
-from ..job_ends import JobEnd, transition_of
 from ..rows import COLUMNS, NEW_COLUMNS, Row, job_of, new_row, row_of
+from ..rules.job_ends import JobEnd, transition_of
 from . import schedules
 from .pool import BIGINT_ARRAY, Session
 

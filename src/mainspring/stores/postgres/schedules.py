@@ -12,7 +12,7 @@ from ...clock import micros, nearest_instant
 from ...records.job import UnreadableRecord
 from ...records.unreadable import decoded, readable
 from ...schedule.record import MAX_KEPT_TICKS, Due, Schedule, Tick
-from ..job_ends import JobTransition, ScheduleBatch, completed_schedules_of, schedules_of
+from ..rules.job_ends import JobTransition, ScheduleBatch, completed_schedules_of, schedules_of
 from .pool import BIGINT_ARRAY, Session
 
 _encode = msgspec.json.Encoder().encode

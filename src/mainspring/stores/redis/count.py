@@ -13,7 +13,7 @@ from ...records.queue import DeadGroup, Queue
 from .access_paths import group_names
 from .claim import paused_queues
 from .index import REGISTERS
-from .known import read_shard
+from .job_reads import read_shard
 from .records import CLAIM_PARTS, packed, unpacked
 from .shard import Shard, Shards
 

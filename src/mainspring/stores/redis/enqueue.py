@@ -1,4 +1,4 @@
-"""Enqueue: plain jobs by enqueue.lua, all others by the memory store's rules."""
+"""Enqueue: plain jobs by enqueue.lua, all others by the rule."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from datetime import datetime
 
 from ...clock import micros
 from ...records.job import Enqueued, NewJob
-from ..memory import enqueue as memory
+from ..rules import enqueue as rules
+from ..rules.loaded import LoadedTables
+from ..rules.read_sets import KnownValues, Name, of_new_jobs
 from .attempts import Attempts
 from .connection import Arg
 from .index import Command, group, has_creation_time
-from .reads import of_new_jobs
 from .records import claim_key, new_record, packed
 from .shard import Shard, Shards
-from .tables import Tables
 from .transact import transact
 from .two_phase import Condition, Unit, commit_one, has, resolve
 
@@ -48,10 +48,13 @@ async def enqueue(shards: Shards, jobs: Sequence[NewJob], now: datetime) -> list
         await _enqueue(shards, shares, us)
         return [Enqueued(job.id) for job in jobs]
 
-    def rule(tables: Tables, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return memory.enqueue(tables.jobs, jobs, now)
+    def needs(jobs: Sequence[NewJob], known: KnownValues) -> Iterator[Name]:
+        return of_new_jobs(jobs, known, now)
 
-    (answers,) = await transact(shards, "enqueue", [jobs], of_new_jobs, rule, now, "new")
+    def rule(tables: LoadedTables, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        return rules.enqueue(tables, jobs, now)
+
+    (answers,) = await transact(shards, "enqueue", [jobs], needs, rule, now, "new")
     return answers
 
 

@@ -19,9 +19,9 @@ from ...records.circuit import Circuit
 from ...records.job import State
 from ...records.outcome import Outcome
 from ...records.run import RunReport
-from ..job_ends import JobEnd
 from ..rows import Row, counted_schedule_of, failure_text, json_of, progress_or_none
 from ..rules import is_newer_progress, is_plain_completion, next_circuit
+from ..rules.job_ends import JobEnd
 from .batch import CHUNK_ROWS, chunks, flatten, value_lists
 from .enqueue import add_to_counts, enqueue
 from .schedules import apply_job_transitions
