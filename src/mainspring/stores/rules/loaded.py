@@ -178,7 +178,7 @@ class LoadedTables:
         self._set(self._new_schedules, schedule.name, schedule)
 
     def revision(self, name: str) -> int:
-        if name not in self._new_schedules and name not in self._schedules and name in self._revisions:
+        if name not in self._new_schedules and name in self._revisions:
             self.schedules_read.add(name)
             return self._revisions[name]
         row = self.schedule(name)
