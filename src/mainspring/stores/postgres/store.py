@@ -37,6 +37,7 @@ from ..rows import Row, claimed_job_of, job_of
 from ..rules import unique_ids
 from . import (
     change,
+    circuits,
     claim,
     count,
     doctor,
@@ -519,7 +520,7 @@ class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
         return await self._call(lambda db: tally.tallies(db, span, since))
 
     async def circuits(self) -> list[Circuit]:
-        return await self._call(finish.circuits)
+        return await self._call(circuits.circuits)
 
     async def dead(self, *, limit: int) -> list[DeadGroup]:
         return await self._read(lambda db: count.dead(db, limit))

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from ...ids import JobId
 from ...records.job import Job, State
 from ...schedule.job_ended import after_dependency_succeeded, after_job_ended, after_job_revived
-from ...schedule.record import Schedule
 from .tables import JobTables, ScheduleTables
 
 
@@ -83,29 +82,3 @@ def completed_schedules_of(transitions: Iterable[JobTransition]) -> set[str]:
     """The schedules with a job that completed: other schedules may wait on these."""
     ends = [transition for transition in transitions if isinstance(transition, JobEnd)]
     return {end.schedule for end in ends if end.state is State.COMPLETED}
-
-
-class ScheduleBatch:
-    """The schedules that one transaction has locked (`rows`), and those it has changed (`changed`)."""
-
-    def __init__(self, rows: Iterable[Schedule] = ()) -> None:
-        """`rows` must include the schedules that wait on a schedule whose job completes."""
-        self.rows: dict[str, Schedule] = {}
-        self.changed: dict[str, Schedule] = {}
-        self.add(rows)
-
-    def add(self, rows: Iterable[Schedule]) -> None:
-        self.rows.update((row.name, row) for row in rows)
-
-    def schedule(self, name: str) -> Schedule | None:
-        return self.rows.get(name)
-
-    def put_schedule(self, schedule: Schedule) -> None:
-        self.rows[schedule.name] = self.changed[schedule.name] = schedule
-
-    def waiting(self, name: str) -> list[Schedule]:
-        return [row for _, row in sorted(self.rows.items()) if row.waits_on == name]
-
-    def apply(self, transitions: Iterable[JobTransition]) -> None:
-        for transition in transitions:
-            apply_transition(self, transition)

@@ -9,6 +9,8 @@ import msgspec
 
 from ...clock import instant
 from ...failpoint import failpoint
+from ...ids import JobId
+from ...records.run import Execution
 from ..rows import executions_of
 from ..rules.keys import keys_held_by
 from ..rules.loaded import LoadedTables
@@ -54,9 +56,11 @@ def fetch(db: sqlite3.Connection, tables: LoadedTables, names: Iterable[Name]) -
     if "circuits" in wanted:
         tables.add_circuits({circuit.task: circuit for circuit in circuits(db)})
     if some := wanted.get("runs", []):
-        runs = executions_of(executions(db, some, 0, None))
+        runs: dict[JobId, list[Execution]] = {id: [] for id in some}
+        for run in executions_of(executions(db, some, 0, None)):
+            runs[run.job_id].append(run)
         for id in some:
-            tables.add_runs(id, [run for run in runs if run.job_id == id])
+            tables.add_runs(id, runs[id])
 
 
 def _fetch_jobs(db: sqlite3.Connection, tables: LoadedTables, ids: Sequence[str], keys: Sequence[str]) -> None:
