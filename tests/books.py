@@ -10,10 +10,10 @@ import msgspec
 from mainspring.clock import instant, micros
 from mainspring.records.circuit import Circuit
 from mainspring.records.feed import MIN_FEED_ITEMS
+from mainspring.stores.redis.document_snapshot import document_of, entries_of
 from mainspring.stores.redis.hashes import read_hash
 from mainspring.stores.redis.index import REGISTERS, index_entries
 from mainspring.stores.redis.job_reads import read_shard
-from mainspring.stores.redis.kept import document_of, entries_of
 from mainspring.stores.redis.records import packed, unpacked
 from mainspring.stores.redis.shard import Shard, Shards
 from mainspring.stores.rules.keys import keys_held_by

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 
 from ...records.feed import MIN_FEED_ITEMS, Feed, FeedItem
+from ..rules.documents import watch_until
 
 
 class MemoryFeed:
@@ -24,7 +25,7 @@ class MemoryFeed:
 
     async def watch(self, *, until: datetime, now: datetime) -> None:
         with self._locked():
-            self._watched = max(self._watched or until, until)
+            self._watched = watch_until(self._watched, until)
 
     async def watched(self) -> datetime | None:
         with self._locked():

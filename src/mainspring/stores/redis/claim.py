@@ -27,10 +27,10 @@ from .aside import set_aside, take_out_unreadable
 from .attempts import Attempts
 from .connection import Arg
 from .diff import unit_of
+from .document_snapshot import instant_of, watched_command
 from .hashes import read_hash, to_dict
 from .index import Command
 from .job_reads import read_brief, read_shard
-from .kept import instant_of, watched_command
 from .reads import fetch
 from .records import claimed_job, unpacked
 from .shard import Shard, Shards

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from ...clock import Clock, micros
 from ...records.feed import MIN_FEED_ITEMS, Feed, FeedItem
-from .kept import instant_of, transact_documents, watched_command
+from .document_snapshot import instant_of, transact_documents, watched_command
 from .listener import RedisWakeups
 from .shard import Shards
 
@@ -23,7 +23,7 @@ class RedisFeed:
 
     async def watch(self, *, until: datetime, now: datetime) -> None:
         with self._clock.outside():
-            await transact_documents(self._open(), lambda kept: kept.watch(until=until, now=now))
+            await transact_documents(self._open(), lambda read: read.watch(until))
 
     async def watched(self) -> datetime | None:
         shard = self._open().first
