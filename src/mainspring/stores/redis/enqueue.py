@@ -16,7 +16,7 @@ from .index import Command, group, has_creation_time
 from .records import claim_key, new_record, packed
 from .shard import Shard, Shards
 from .transact import transact
-from .two_phase import Condition, Unit, commit_one, has, resolve
+from .two_phase import Condition, Unit, commit_one, has, job_locks, resolve, transactions_in
 
 # Jobs per call of the script: the server does nothing else meanwhile.
 MAX_JOBS = 1_000
@@ -85,16 +85,15 @@ async def _existing(shards: Shards, shard: Shard, ids: Sequence[bytes]) -> set[b
     existing = set[bytes]()
     for start in range(0, len(ids), MAX_JOBS):
         some = ids[start : start + MAX_JOBS]
-        locks = [f"{shard.base}:job\0".encode() + id for id in some]
-        jobs, moved, transactions = await shard.multi(
+        jobs, moved, locks = await shard.multi(
             [
                 ("HMGET", f"{shard.base}:job", *some),
                 ("HMGET", f"{shard.base}:moved", *some),
-                ("HMGET", f"{shard.base}:lock", *locks),
+                job_locks(shard, some),
             ]
         )
-        for transaction in {transaction for transaction in transactions if transaction is not None}:
-            await resolve(shards, shard, transaction.decode())
+        for transaction in transactions_in(locks):
+            await resolve(shards, shard, transaction)
         found = zip(some, jobs, moved, strict=True)
         existing |= {id for id, job, gone in found if job is not None or gone is not None}
     return existing

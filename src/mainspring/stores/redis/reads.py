@@ -19,7 +19,7 @@ from .records import circuits_of, packed, schedule_of
 from .run_reads import runs_in
 from .shard import Shard, Shards
 from .snapshot import Found, Snapshot
-from .two_phase import resolve
+from .two_phase import job_locks, resolve, transactions_in
 
 
 def of_moving_change(
@@ -88,11 +88,11 @@ async def _read(
         job, run, end, *others = await shard.multi([*columns(shard, shorts), *commands])
         return found_in(ids, (job, run, end)), others
     attempts = Attempts(shards, "reading jobs")
-    fields = [f"{shard.base}:job\0".encode() + short for short in shorts]
-    locks: Command = ("HMGET", f"{shard.base}:lock", *fields)
     while True:
-        job, run, end, transactions, *others = await shard.multi([*columns(shard, shorts), locks, *commands])
-        if not (rivals := {transaction.decode() for transaction in transactions if transaction is not None} - {lock}):
+        job, run, end, locks, *others = await shard.multi(
+            [*columns(shard, shorts), job_locks(shard, shorts), *commands]
+        )
+        if not (rivals := transactions_in(locks) - {lock}):
             return found_in(ids, (job, run, end)), others
         for transaction in rivals:
             await resolve(shards, shard, transaction)
