@@ -3,7 +3,7 @@
 A plain claim is one statement (TAKE_PLAIN): it walks along mainspring_jobs_ready, locks due jobs with SKIP LOCKED, sets
 them running under one new lease, notes the lease in mainspring_leases, and returns the rows. If there is anything
 special to do first (overdue jobs to expire, suspects, half-open circuits), it takes nothing, and `claim` does all of it
-in one transaction. Rules: rules.py and memory/claim.py, which the contract tests compare with this file.
+in one transaction. It repeats the rules rules.claim.claim and expire_due; test_twin.py compares them.
 """
 
 from __future__ import annotations

@@ -25,12 +25,12 @@ from ...records.tally import sums_by_minute
 from ..rows import json_of, progress_or_none
 from ..rules import is_newer_progress, is_plain_completion, next_circuit
 from ..rules.finish import finish_one, follow_completion
-from ..rules.read_sets import KnownValues, Name, of_completion, of_outcome
+from ..rules.read_sets import KnownValues, Name, of_completion, of_completions, of_outcome
 from .circuits import circuits, lock_circuits
 from .enqueue import has_keys
 from .jobs import OVERWRITE
 from .pool import BIGINT_ARRAY, SEPARATOR, Session
-from .tables import LockedTables, load, load_runs, write
+from .tables import LockedTables, fetch, load, load_runs, write
 from .tally import count_columns
 
 _COPIED_COLUMNS = """id, queue, task, rank, run_at, created_at, expires_at, started_at, attempt, crashes, runs, lease,
@@ -103,7 +103,11 @@ async def finish(db: Session, outcomes: Sequence[Outcome]) -> set[JobId]:
             follow_completion(tables, outcome)
         return outcome.id in completed
 
-    tables = await load(db, outcomes, needs, running=True)
+    tables = LockedTables()
+    if len(by_sql) == len(outcomes) and not any(outcome.then for outcome in outcomes):
+        await fetch(db, tables, of_completions(outcomes))
+    else:
+        await load(db, outcomes, needs, tables, running=True)
     completed = await _complete(db, plain) if plain else set()
     await _lock_changing_circuits(db, tables, outcomes)
     # Some may have come late or are repeated: those that are the recorded end of their run stand.

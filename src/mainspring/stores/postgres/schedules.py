@@ -111,10 +111,7 @@ async def lock_rows(
         tables.add_revision(name, stored.get(name, 0))
     for name in names:
         tables.add_schedule(name, found.get(name))
-    for row in found.values():
-        tables.add_schedule(row.name, row)
-    for name in waited_on:
-        tables.add_waiting(name, [row.name for row in found.values() if row.waits_on == name])
+    tables.add_waiting_rows(waited_on, found.values())
 
 
 def _decoded(rows: Iterable[Any]) -> list[Schedule]:

@@ -54,15 +54,22 @@ async def load(
     """
     loaded, reads = tables or LockedTables(), ReadSet(items, needs)
     while missing := reads.missing(loaded):
-        wanted: dict[Kind, list[str]] = {}
-        for kind, name in missing:
-            wanted.setdefault(kind, []).append(name)
-        if not keys_locked:
-            await lock_names(db, [key[1:] for key in wanted.get("key", ())])
-        await _lock_schedules(db, loaded, wanted)
-        await _load_jobs(db, loaded, wanted, running)
-        await _load_others(db, loaded, wanted)
+        await fetch(db, loaded, missing, keys_locked=keys_locked, running=running)
     return loaded
+
+
+async def fetch(
+    db: Session, tables: LockedTables, names: Iterable[Name], *, keys_locked: bool = False, running: bool = False
+) -> None:
+    """Adds the values of these names: one stage of load()."""
+    wanted: dict[Kind, list[str]] = {}
+    for kind, name in names:
+        wanted.setdefault(kind, []).append(name)
+    if not keys_locked:
+        await lock_names(db, [key[1:] for key in wanted.get("key", ())])
+    await _lock_schedules(db, tables, wanted)
+    await _load_jobs(db, tables, wanted, running)
+    await _load_others(db, tables, wanted)
 
 
 async def _lock_schedules(db: Session, tables: LockedTables, wanted: dict[Kind, list[str]]) -> None:

@@ -1,4 +1,8 @@
-"""Claims: jobs leased to workers, the heartbeats of workers, and jobs of silent workers."""
+"""Claims: jobs leased to workers, the heartbeats of workers, and jobs of silent workers.
+
+If nothing but the order decides, claim.lua takes the jobs: it repeats the rule rules.claim.claim, and test_twin.py
+compares the two. With expired jobs, suspects or open circuits the claim is written by the rule.
+"""
 
 from __future__ import annotations
 

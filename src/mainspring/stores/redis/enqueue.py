@@ -1,4 +1,7 @@
-"""Enqueue: plain jobs by enqueue.lua, all others by the rule."""
+"""Enqueue: plain jobs by enqueue.lua, all others by the rule.
+
+enqueue.lua repeats the rule rules.enqueue.enqueue for jobs without keys; test_twin.py compares the two.
+"""
 
 from __future__ import annotations
 

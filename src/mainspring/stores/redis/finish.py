@@ -1,4 +1,7 @@
-"""Finish, report and change: plain ends by finish.lua, everything else by the rules."""
+"""Finish, report and change: plain ends by finish.lua, everything else by the rules.
+
+finish.lua repeats the rule rules.finish.finish_one for plain completions; test_twin.py compares the two.
+"""
 
 from __future__ import annotations
 

@@ -47,25 +47,24 @@ class Snapshot:
     def known_circuits(self) -> Collection[str]:
         return self.circuits or ()
 
-    def is_read(self, wanted: Name) -> bool:
-        kind, name = wanted
-        match kind:
+    def is_read(self, name: Name) -> bool:
+        match name.kind:
             case "job" | "seen_job":
-                return name in self.jobs
+                return name.name in self.jobs
             case "key":
-                return name in self.keys
+                return name.name in self.keys
             case "schedule" | "fired_schedule" | "seen_schedule":
-                return name in self.schedules
+                return name.name in self.schedules
             case "waiting":
-                return name in self.waiting
+                return name.name in self.waiting
             case "worker":
-                return name in self.workers
+                return name.name in self.workers
             case "circuits":
                 return self.circuits is not None
             case "runs":
-                return name in self.runs
+                return name.name in self.runs
             case "lines":
-                return name in self.lines
+                return name.name in self.lines
         return True
 
     # the tables that a rule runs on

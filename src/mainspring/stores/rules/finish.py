@@ -44,7 +44,8 @@ def _follow(tables: Tables, task: str, outcome: Outcome) -> None:
     known = tables.circuit(task)
     if (circuit := next_circuit(known, outcome)) != known:
         tables.put_circuit(task, circuit)
-    enqueue(tables, outcome.then, outcome.finished_at)
+    if outcome.then:
+        enqueue(tables, outcome.then, outcome.finished_at)
     tables.count([outcome])
 
 

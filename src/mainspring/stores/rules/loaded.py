@@ -6,7 +6,7 @@ and runs in a few steps. A value outside of the read set is a bug in the read se
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,7 +17,7 @@ from ...records.outcome import Outcome
 from ...records.run import Execution, LogLine
 from ...schedule.record import Schedule, Tick
 from .keys import keys_held_by, keys_of
-from .read_sets import Name
+from .read_sets import Kind, Name
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -50,6 +50,15 @@ class LoadedTables:
         self._circuits: dict[str, Circuit] | None = None
         self._workers: dict[WorkerId, datetime | None] = {}
         self._runs: dict[JobId, Sequence[Execution]] = {}
+        self._values_of: Mapping[Kind, Container[str]] = {
+            "job": self._jobs,
+            "seen_job": self._jobs,
+            "key": self._holders,
+            "schedule": self._schedules,
+            "waiting": self._waiting,
+            "worker": self._workers,
+            "runs": self._runs,
+        }
         self._new_jobs: dict[JobId, Job | None] = {}
         self._new_schedules: dict[str, Schedule] = {}
         self._new_circuits: dict[str, Circuit | None] = {}
@@ -86,6 +95,15 @@ class LoadedTables:
         """Adds the names of the schedules that wait on this one."""
         self._waiting[name] = names
 
+    def add_waiting_rows(self, names: Iterable[str], rows: Iterable[Schedule]) -> None:
+        """Adds whole schedules, and for each of `names` which of them wait on it."""
+        waiting: dict[str, list[str]] = {name: [] for name in names}
+        for row in rows:
+            self.add_schedule(row.name, row)
+            if row.waits_on in waiting:
+                waiting[row.waits_on].append(row.name)
+        self._waiting.update(waiting)
+
     def add_circuits(self, circuits: Mapping[str, Circuit]) -> None:
         self._circuits = dict(circuits)
 
@@ -96,24 +114,12 @@ class LoadedTables:
         self._runs[id] = runs
 
     def is_read(self, name: Name) -> bool:
-        match name.kind:
-            case "job" | "seen_job":
-                return name.name in self._jobs
-            case "key":
-                return name.name in self._holders
-            case "schedule":
-                return name.name in self._schedules
-            case "fired_schedule" | "seen_schedule":
-                return name.name in self._schedules or name.name in self._revisions
-            case "waiting":
-                return name.name in self._waiting
-            case "worker":
-                return name.name in self._workers
-            case "circuits":
-                return self._circuits is not None
-            case "runs":
-                return name.name in self._runs
-        return True
+        kind, value = name
+        if (values := self._values_of.get(kind)) is not None:
+            return value in values
+        if kind in ("fired_schedule", "seen_schedule"):
+            return value in self._schedules or value in self._revisions
+        return kind != "circuits" or self._circuits is not None
 
     def known_job(self, id: JobId) -> Job | None:
         return self._jobs.get(id)

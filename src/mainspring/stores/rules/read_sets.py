@@ -132,6 +132,13 @@ def of_completion(outcome: Outcome, known: KnownValues) -> Iterator[Name]:
     yield from _of_sequel(outcome, outcome.schedule, known)
 
 
+def of_completions(outcomes: Iterable[Outcome]) -> list[Name]:
+    """What follows plain completions without a `then`, for a store that reads whole schedules with `waiting`."""
+    schedules = list(dict.fromkeys(outcome.schedule for outcome in outcomes if outcome.schedule is not None))
+    names = [Name("circuits", ""), *(Name("schedule", name) for name in schedules)]
+    return names + [Name("waiting", name) for name in schedules]
+
+
 def _of_own_schedule(outcome: Outcome) -> Iterator[Name]:
     yield Name("circuits", "")
     if outcome.schedule is not None:

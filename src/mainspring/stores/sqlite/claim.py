@@ -3,6 +3,7 @@
 A claim is one write transaction. It expires overdue jobs, then takes, up to its limits of jobs and bytes: one probe for
 each half-open circuit, one suspect (a job that crashed its workers) if the worker runs none, then due jobs in order of
 rank, run_at and id. All of them become running under one new lease, which fences their outcomes (see finish.py).
+It repeats the rules rules.claim.claim and expire_due, and next_commands for beats; test_twin.py compares them.
 """
 
 from __future__ import annotations

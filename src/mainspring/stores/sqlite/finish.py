@@ -20,11 +20,12 @@ from ...records.run import RunReport
 from ..rows import Row, json_of, progress_or_none
 from ..rules import is_newer_progress, is_plain_completion
 from ..rules.finish import finish_one, follow_completion
-from ..rules.read_sets import KnownValues, Name, of_completion, of_outcome
+from ..rules.loaded import LoadedTables
+from ..rules.read_sets import KnownValues, Name, of_completion, of_completions, of_outcome
 from .batch import CHUNK_ROWS, chunks, flatten, value_lists
 from .circuits import circuits
 from .job_rows import add_to_counts
-from .tables import load, write
+from .tables import fetch, load, write
 from .tally import count_runs
 
 # The run that completes a job needs no execution row: the job's own row has all of it, marked by `ending`. So the
@@ -67,7 +68,12 @@ def finish(db: sqlite3.Connection, ended: Sequence[OutcomeRow]) -> set[JobId]:
             follow_completion(tables, outcome)
         return outcome.id in completed
 
-    tables = load(db, outcomes, needs)
+    tables = LoadedTables()
+    if len(by_sql) == len(outcomes) and not any(outcome.then for outcome in outcomes):
+        late = [Name("runs", id) for id in by_sql if id not in completed]
+        fetch(db, tables, [*of_completions(outcomes), *late])
+    else:
+        load(db, outcomes, needs, tables)
     # Some may have come late or are repeated: those that are the recorded end of their run stand.
     stands = {outcome.id for outcome in outcomes if accept(outcome) or tables.is_recorded(outcome)}
     write(db, tables, "finish.mid_batch")

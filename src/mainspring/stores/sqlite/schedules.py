@@ -68,11 +68,7 @@ def add_schedules(db: sqlite3.Connection, tables: LoadedTables, names: Collectio
 
 def add_waiting(db: sqlite3.Connection, tables: LoadedTables, names: Collection[str]) -> None:
     """Adds the schedules that wait on these ones to the tables."""
-    found = _decoded(db, _WAITING, names)
-    for name in names:
-        tables.add_waiting(name, [row.name for row in found.values() if row.waits_on == name])
-    for row in found.values():
-        tables.add_schedule(row.name, row)
+    tables.add_waiting_rows(names, _decoded(db, _WAITING, names).values())
 
 
 def _decoded(db: sqlite3.Connection, sql: str, names: Collection[str]) -> dict[str, Schedule]:
