@@ -134,11 +134,11 @@ _ADD_RUN = "INSERT INTO mainspring_executions VALUES ($1, $2, $3, $4, $5, $6, $7
 
 async def write(db: Session, tables: LockedTables, at: str | None = None) -> None:
     """Writes what a rule changed. `at` is a failpoint in the middle of it."""
+    changed, rows = tables.changed_jobs(), tables.changed_schedules()
     await db.many(_ADD_RUN, [execution_row(run) for run in tables.executions])
-    if at is not None:
+    if at is not None and (changed or rows):
         failpoint(at)
-    await schedules.write_schedules(db, tables.changed_schedules())
-    changed = tables.changed_jobs()
+    await schedules.write_schedules(db, rows)
     # First those that exist, as one of them may release a key.
     await write_jobs(db, [(old, new) for _, old, new in changed if old is not None and new is not None])
     await insert_jobs(db, [new for _, old, new in changed if old is None and new is not None])

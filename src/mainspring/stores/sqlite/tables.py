@@ -80,11 +80,12 @@ def _fetch_jobs(db: sqlite3.Connection, tables: LoadedTables, ids: Sequence[str]
 
 def write(db: sqlite3.Connection, tables: LoadedTables, at: str | None = None) -> None:
     """Writes what a rule changed. `at` is a failpoint in the middle of it."""
-    write_schedules(db, tables.changed_schedules())
+    changed, rows = tables.changed_jobs(), tables.changed_schedules()
+    write_schedules(db, rows)
     add_executions(db, tables.executions)
-    if at is not None:
+    if at is not None and (changed or rows):
         failpoint(at)
-    write_jobs(db, tables.changed_jobs())
+    write_jobs(db, changed)
     write_circuits(db, tables.changed_circuits())
     record_ticks(db, tables.ticks)
     count_runs(db, tables.counted)
