@@ -193,6 +193,7 @@ MAY_SLEEP = {
     "test_clip_service.py:Running.until_all_have_run": "asks a server in another process how far its jobs are",
     "test_examples.py:Player._console": "looks at what a worker in another process has done",
     "test_examples.py:Player._beside_us": "looks whether a process has begun to serve",
+    "test_mutate.py:_until": "looks for a process that a program of the test has started",
     "web/test_request_limits.py:closed.send": "sends a byte now and then to a real server",
     "worker/test_worker_fences.py:until": "looks at what a worker with its own beat thread has done",
     "web/watched.py:Watch.look": "measures how late the event loop of a real server is",
