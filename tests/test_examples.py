@@ -23,6 +23,7 @@ import pytest
 from msgspec.structs import fields
 
 import mainspring
+from command_server import CommandServer
 from kits import USERS_PYTEST
 from mainspring import events
 from mainspring.cli import main as cli
@@ -97,9 +98,11 @@ def test_every_example_is_named_in_the_index() -> None:
 class Player:
     """Plays one page in a directory of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, programs: Path) -> None:
+        """`programs` comes first in PATH."""
         self.folder = folder
         self.environ = environ()
+        self.environ["PATH"] = f"{programs}{os.pathsep}{self.environ['PATH']}"
         self.ids: dict[str, str] = {}
         self._session: subprocess.Popen[str] | None = None
         self._beside: subprocess.Popen[bytes] | None = None
@@ -196,9 +199,16 @@ class Player:
                 process.communicate()
 
 
+@pytest.fixture(scope="module")
+def commands_folder() -> Iterator[Path]:
+    server = CommandServer()
+    yield server.folder
+    server.close()
+
+
 @pytest.fixture
-def player(tmp_path: Path) -> Iterator[Player]:
-    player = Player(tmp_path)
+def player(tmp_path: Path, commands_folder: Path) -> Iterator[Player]:
+    player = Player(tmp_path, commands_folder)
     yield player
     player.close()
 
