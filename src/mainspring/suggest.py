@@ -1,12 +1,14 @@
-"""Suggestions in error messages: the known name that is nearest to an unknown one."""
+"""Suggestions in error messages: the known name that is nearest to an unknown one; and names that were renamed."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import StructMeta
+
+T = TypeVar("T")
 
 # Names that other libraries use, or that users try first, and our names for the same thing.
 SYNONYMS = {
@@ -83,10 +85,14 @@ def former_names(module: str, **renamed: Any) -> Callable[[str], Any]:
     def find(name: str) -> Any:
         if name not in renamed:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        import warnings
-
-        new = renamed[name].__name__
-        warnings.warn(f"{module}.{name} is {module}.{new} now", DeprecationWarning, stacklevel=2)
-        return renamed[name]
+        return renamed_value(f"{module}.{name}", f"{module}.{renamed[name].__name__}", renamed[name])
 
     return find
+
+
+def renamed_value(old: str, new: str, value: T) -> T:
+    """The value that has a new name, with a DeprecationWarning at the caller of the function that calls this one."""
+    import warnings
+
+    warnings.warn(f"{old} is {new} now", DeprecationWarning, stacklevel=3)
+    return value

@@ -36,7 +36,7 @@ from mainspring.testing.contract.build import (
 )
 from servers import Postgres
 
-FEW, MANY = 10, 500
+SMALL_BATCH, LARGE_BATCH = 10, 500
 
 
 class Served(Contract):
@@ -135,13 +135,13 @@ class TestFiringStatements(Served):
     async def test_the_number_of_statements_does_not_grow_with_the_firings(
         self, monkeypatch: pytest.MonkeyPatch, postgres: Postgres
     ) -> None:
-        few = await self.count(FEW, monkeypatch)
+        few = await self.count(SMALL_BATCH, monkeypatch)
         self.url = postgres.fresh()
-        assert few == await self.count(MANY, monkeypatch) <= 25
+        assert few == await self.count(LARGE_BATCH, monkeypatch) <= 25
 
     async def test_firings_without_cancels_take_ten_statements(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async with self.opened() as store:
-            rows = await made(store, named("plain", MANY))
+            rows = await made(store, named("plain", LARGE_BATCH))
             firings = [Firing(schedule=next_revision(row), jobs=(tick_job(row),), ticks=(a_tick(),)) for row in rows]
             with statements(monkeypatch) as sent:
                 assert all(done.stands for done in await store.fire(firings, now=NOW))
@@ -185,9 +185,9 @@ class TestFinishStatements(Served):
     async def test_the_number_of_statements_does_not_grow_with_the_outcomes(
         self, monkeypatch: pytest.MonkeyPatch, postgres: Postgres
     ) -> None:
-        few = await self.count(FEW, monkeypatch)
+        few = await self.count(SMALL_BATCH, monkeypatch)
         self.url = postgres.fresh()
-        assert few == await self.count(MANY, monkeypatch) <= 20
+        assert few == await self.count(LARGE_BATCH, monkeypatch) <= 20
 
 
 class TestLockOrder(Served):

@@ -19,7 +19,7 @@ from mainspring.events import LeaderChanged
 from mainspring.testing import VirtualClock
 
 COUNT, TTL, POLL = 3, 10.0, 1.0
-STEP = 0.5
+STEP_SECONDS = 0.5
 
 who = st.integers(0, COUNT - 1)
 acts = st.one_of(
@@ -92,8 +92,8 @@ class Election:
                 await leader.release()
 
     async def elapse(self, seconds: float) -> None:
-        for _ in range(round(seconds / STEP)):
-            await self.clock.elapse(seconds=STEP)
+        for _ in range(round(seconds / STEP_SECONDS)):
+            await self.clock.elapse(seconds=STEP_SECONDS)
             self.check()
 
     async def recover(self) -> None:

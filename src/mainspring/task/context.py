@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import warnings
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from contextvars import ContextVar
@@ -20,6 +19,7 @@ from ..ids import Lease
 from ..mask import MAX_TEXT_CHARACTERS, mask_to_cut
 from ..records.job import Job
 from ..records.run import Items, RunNotes, RunReport, Usage
+from ..suggest import renamed_value
 
 if TYPE_CHECKING:
     from ..records.outcome import Outcome
@@ -201,8 +201,7 @@ class Context:
     @property
     def said(self) -> Reports:
         """Deprecated: `reports`."""
-        warnings.warn("Context.said is reports now", DeprecationWarning, stacklevel=2)
-        return self.reports
+        return renamed_value("Context.said", "reports", self.reports)
 
     @property
     def counted(self) -> Items | None:
