@@ -280,7 +280,7 @@ class Mainspring:
             if self._closed:
                 raise ShuttingDown("this app is closed; open it again with `async with app:`")
             await self._close_handles_of_closed_loops()
-            store = self._root.beside() if self._handles else self._root
+            store = self._root.clone() if self._handles else self._root
             await store.open()
             await self.clock.learn(store.time)
             self._handles[loop] = store
@@ -292,7 +292,7 @@ class Mainspring:
         for other in [reference() for reference in self._handles.keyrefs()]:
             if other is not None and other.is_closed():
                 handle = self._handles.pop(other, None)
-                if handle is not None and handle.beside() is not handle:  # else other loops use the same one
+                if handle is not None and handle.clone() is not handle:  # else other loops use the same one
                     await handle.close()
 
     def through(self, wrap: Callable[[Store], Store]) -> None:
@@ -849,7 +849,7 @@ class Mainspring:
         open."""
         store = self._handles.get(asyncio.get_running_loop())
         if store is None:
-            store = self._root.beside() if self._handles else self._root
+            store = self._root.clone() if self._handles else self._root
             await store.open(migrate=False)
         try:
             yield store

@@ -272,7 +272,7 @@ class Leader:
                 return self._held
             await self._clock.learn(store.time)
             # A waiting candidate only reads, so that it does not block writers.
-            for known in await store.leaders(now=self._clock.now()):
+            for known in await store.terms(now=self._clock.now()):
                 if known.name == self.name and known.holder != self.holder:
                     self._lose(self._held)
                     return known
@@ -291,7 +291,7 @@ class Leader:
             raise StoreUnavailable(f"the store took {took:.3g} s to return its time, too long to compare clocks")
         now = self._clock.now()
         self._may_hold = span > 0
-        answer = await store.lead(self.name, self.holder, until=now + timedelta(seconds=span), now=now)
+        answer = await store.acquire_term(self.name, self.holder, until=now + timedelta(seconds=span), now=now)
         self._may_hold = False
         return answer, sent
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from .ids import JobId, Lease, WorkerId
 from .records.audit import AuditEntry, AuditFilter
@@ -23,6 +23,9 @@ from .records.tally import Span, Tally
 from .records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
 from .schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
 from .task.retention import Rules
+
+Listening = Literal["ok", "failed", "off"]
+"""Whether notifications of other processes reach `wait`. "off": this store does not listen."""
 
 
 class Transaction(Protocol):
@@ -115,7 +118,7 @@ class Store(ServiceStore, Protocol):
     A record that cannot be decoded affects no other record, in any verb:
 
     - A job is returned with the values that can be read and a failure of type job.UNREADABLE. It can only be deleted.
-      `claim` and `expired` set it aside: it is paused, its record is unchanged, and `diagnose` names it.
+      `claim` and `orphaned` set it aside: it is paused, its record is unchanged, and `diagnose` names it.
     - A schedule is not listed. `due` sets it aside, so that it is never due; `fire` treats it as absent;
       `drop_schedules` deletes it.
     - A worker is not listed. It is alive until its `until`.
@@ -133,7 +136,7 @@ class Store(ServiceStore, Protocol):
     async def close(self) -> None:
         """Closes the store. Everything accepted is safe; later calls raise ShuttingDown. Closing twice is no error."""
 
-    def beside(self) -> Store:
+    def clone(self) -> Store:
         """A handle on the same data for another event loop. It may be this object."""
         ...
 
@@ -176,11 +179,9 @@ class Store(ServiceStore, Protocol):
     async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
         """Waits until one of these jobs may have ended or its run may have reported. May return early or late."""
 
-    def hears(self) -> bool | None:
-        """Whether notifications of other processes reach `wait`, so that frequent polling is not needed.
-
-        None if this store does not listen; False only if it listens without success.
-        """
+    @property
+    def listening(self) -> Listening:
+        """Whether notifications of other processes reach `wait`, so that frequent polling is not needed."""
         ...
 
     # the life of a job
@@ -248,7 +249,7 @@ class Store(ServiceStore, Protocol):
         """
         ...
 
-    async def expired(self, *, now: datetime, limit: int) -> list[Job]:
+    async def orphaned(self, *, now: datetime, limit: int) -> list[Job]:
         """Running jobs whose worker is silent: its row is gone or its `until` has passed."""
         ...
 
@@ -325,7 +326,7 @@ class Store(ServiceStore, Protocol):
         """The recorded ticks of a schedule, newest first, below the number `before`."""
         ...
 
-    async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
+    async def acquire_term(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
         """Requests leadership until `until`. Returns the current term and its holder.
 
         A term that has not ended stays with its holder: `holder` extends its own term, or ends it if `until` is not
@@ -334,7 +335,7 @@ class Store(ServiceStore, Protocol):
         """
         ...
 
-    async def leaders(self, *, now: datetime) -> list[LeaderTerm]:
+    async def terms(self, *, now: datetime) -> list[LeaderTerm]:
         """The terms that have not ended, by name."""
         ...
 
@@ -371,10 +372,10 @@ class Store(ServiceStore, Protocol):
     async def pause_queue(self, name: str, paused: bool) -> None:
         """Pauses or resumes a queue. Jobs can be added to a paused queue; none of them is claimed."""
 
-    async def order(
+    async def command_workers(
         self,
         workers: Collection[WorkerId] | None,
-        orders: WorkerCommands,
+        commands: WorkerCommands,
         *,
         now: datetime,
         seen: WorkerCommands | None = None,
@@ -446,7 +447,7 @@ class Store(ServiceStore, Protocol):
         """The circuits of tasks with a breaker that have failed since their last success, by task."""
         ...
 
-    async def dead(self, *, limit: int) -> list[DeadGroup]:
+    async def dead_groups(self, *, limit: int) -> list[DeadGroup]:
         """Dead jobs grouped by task and Failure.kind, largest group first, then by task and kind.
 
         `newest` is the job of the group that finished last. A dead job without a failure is in no group. Large counts
@@ -456,11 +457,11 @@ class Store(ServiceStore, Protocol):
 
     # retention
 
-    async def groups(self) -> list[tuple[State, str]]:
+    async def finished_groups(self) -> list[tuple[State, str]]:
         """Each pair of final state and task that has jobs."""
         ...
 
-    async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
+    async def prunable(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
         """Jobs in that state and task that retention may delete, in order of finished_at.
 
         These finished before `before`, and are not among the `keep` that finished last.
@@ -470,6 +471,6 @@ class Store(ServiceStore, Protocol):
     async def forget(self, rules: Rules, *, now: datetime) -> int:
         """Deletes jobs that are cheap to delete in bulk, such as whole partitions. Returns their number.
 
-        It deletes only jobs that `surplus` returns under these rules, each (keep, before); possibly none of them.
+        It deletes only jobs that `prunable` returns under these rules, each (keep, before); possibly none of them.
         """
         ...

@@ -327,7 +327,7 @@ async def test_a_password_is_never_shown(monkeypatch, clock):
 async def test_keys_do_not_cause_more_reads(here, clock):
     app, faults = troubled(clock)
     asked: list[str] = []
-    for verb in ("time", "counts", "queues", "tallies", "workers", "jobs", "dead"):
+    for verb in ("time", "counts", "queues", "tallies", "workers", "jobs", "dead_groups"):
         faults.when(verb, lambda verb=verb: asked.append(verb) or False)  # type: ignore[misc]
     async with app:
         await make_busy(app, clock)

@@ -96,7 +96,9 @@ class Sharing(Contract):
 
     async def test_of_many_who_begin_to_lead_at_once_one_does(self) -> None:
         async with self.opened() as left, self.opened() as right:
-            asked = [store.lead("x", f"h{n}", until=later(9), now=NOW) for n, store in enumerate([left, right] * 10)]
+            asked = [
+                store.acquire_term("x", f"h{n}", until=later(9), now=NOW) for n, store in enumerate([left, right] * 10)
+            ]
             answers = await asyncio.gather(*asked)
             assert len({(answer.holder, answer.term) for answer in answers}) == 1
 

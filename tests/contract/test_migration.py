@@ -53,14 +53,14 @@ async def recounted(store: Store, jobs: list[Job]) -> None:
     """Every list and count says of these jobs what the jobs themselves say."""
     assert await all_jobs(store) == jobs
     assert await store.counts(now=NOW) == Counter(job.shown(NOW) for job in jobs)
-    assert set(await store.groups()) == {(job.state, job.task) for job in jobs if job.state.final}
+    assert set(await store.finished_groups()) == {(job.state, job.task) for job in jobs if job.state.final}
     for tag in {tag for job in jobs for tag in job.tags}:
         assert await listed(store, tags=(tag,)) == [job.id for job in jobs if tag in job.tags]
     for kind in {job.failure.kind for job in jobs if job.failure}:
         failed = [job.id for job in jobs if job.failure and job.failure.kind == kind]
         assert await listed(store, errors=(kind,)) == failed
     for state in FINAL:
-        old = await store.surplus(state, "task", keep=0, before=later(60), limit=99)
+        old = await store.prunable(state, "task", keep=0, before=later(60), limit=99)
         assert {job.id for job in old} == {job.id for job in jobs if job.state is state}
 
 
@@ -80,7 +80,7 @@ async def test_the_jobs_of_a_file_outlast_a_step_down_and_up_again(path: Path) -
         await recounted(store, jobs)
         assert [await store.executions(job.id) for job in jobs] == runs
         assert (await store.workers(now=NOW), await store.queues(now=NOW)) == (workers, queues)
-    (group,) = await store.dead(limit=1)
+    (group,) = await store.dead_groups(limit=1)
     assert (group.error, group.count) == (FAILURE.kind, 2)
     await store.close()
 
@@ -108,7 +108,7 @@ async def test_what_only_the_newer_schema_holds_is_gone_after_a_step_down_and_th
     await open_circuit(store)
     await send_report(store, job, a_line(1), progress=Progress(1, NOW, 5))
     await finish_run(store, job, Retry(0), now=NOW, account=RunNotes(Items(1)))
-    await store.order(["ada"], WorkerCommands(drained=True), now=NOW)
+    await store.command_workers(["ada"], WorkerCommands(drained=True), now=NOW)
     await store.migrate(1)
     await store.migrate()
     (run,) = await store.executions(job.id)
@@ -126,13 +126,13 @@ async def test_schedules_ticks_and_leaders_are_gone_after_a_step_down_and_their_
     await store.open()
     schedule, ids = await launch(store, "naïve: 'x'", spec={"overlap": "allow"}, jobs=3)
     await fire(store, next_revision(schedule, ticks=1), ticks=(a_tick(1),))
-    await store.lead("reindex", "ada", until=later(60), now=NOW)
+    await store.acquire_term("reindex", "ada", until=later(60), now=NOW)
     running = await claim_job(store, ids[0])
     jobs = await all_jobs(store)
     assert await store.migrate(2) == [5, 4, 3, 2]
     assert await store.migrate() == [3, 4, 5, 6]
     assert (await store.schedules(limit=9), await store.ticks(schedule.name, limit=9)) == ([], [])
-    assert (await store.leaders(now=NOW), (await store.due(now=later(9999), limit=9)).schedules) == ([], [])
+    assert (await store.terms(now=NOW), (await store.due(now=later(9999), limit=9)).schedules) == ([], [])
     await recounted(store, jobs)
     assert await listed(store, schedules=(schedule.name,)) == ids
     assert await finish_run(store, running, Done()) == {running.id}
@@ -184,13 +184,13 @@ async def test_a_file_with_schedules_keeps_them_when_it_is_opened_again(path: Pa
     await store.open()
     schedule, _ = await launch(store)
     await fire(store, next_revision(schedule, ticks=1), ticks=(a_tick(1),))
-    leader = await store.lead("reindex", "ada", until=later(60), now=NOW)
+    leader = await store.acquire_term("reindex", "ada", until=later(60), now=NOW)
     before = await read_schedule(store)
     await store.close()
     again = open_store(f"sqlite:///{path}")
     await again.open()
     assert (await read_schedule(again), await again.ticks("hourly", limit=9)) == (before, [a_tick(1)])
-    assert await again.leaders(now=NOW) == [leader]
+    assert await again.terms(now=NOW) == [leader]
     await again.close()
 
 

@@ -366,7 +366,7 @@ class TestTrouble(Served):
 
     async def test_handle_of_another_event_loop_raises(self) -> None:
         async with self.opened() as store:
-            with pytest.raises(StoreError, match="beside"):
+            with pytest.raises(StoreError, match="clone"):
                 await asyncio.to_thread(asyncio.run, all_jobs(store))
 
 

@@ -88,7 +88,7 @@ class TestWays(Served):
         monkeypatch.setattr(count, "MAX_DEAD_ROWS", counted)
         async with self.opened() as store:
             found = [await dead_job(store, message, at=at) for at, message in enumerate(("a", "b", "a"))]
-            groups = await store.dead(limit=9)
+            groups = await store.dead_groups(limit=9)
         assert [(one.error, one.count, one.newest, one.last_at) for one in groups] == [
             ("OSError: a", 2, found[2].id, later(2)),
             ("OSError: b", 1, found[1].id, later(1)),

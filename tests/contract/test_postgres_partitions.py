@@ -312,7 +312,7 @@ async def prune(store: Store, rules: Rules) -> int:
     """Row by row, as the pruner does."""
     gone = 0
     for (state, task), (keep, before) in rules.items():
-        while old := await store.surplus(state, task, keep=keep, before=before, limit=50):
+        while old := await store.prunable(state, task, keep=keep, before=before, limit=50):
             gone += len((await act(store, Action.DELETE, *(job.id for job in old))).done)
     return gone
 
@@ -331,7 +331,7 @@ class TestForgetting(Dated):
             await ended(store, some(THEN, 3, 5), THEN, dead=True)
             assert await store.forget(EVERYTHING, now=NOW) == 8
             assert names([OLDEST])[0] not in self.parts()
-            assert await all_jobs(store) == await store.groups() == []
+            assert await all_jobs(store) == await store.finished_groups() == []
             for table in ("executions", "logs"):
                 assert self.server.run(f"SELECT 1 FROM dated.mainspring_{table}") == []
 
@@ -441,7 +441,7 @@ class TestForgetting(Dated):
             gone = await store.forget(rules, now=NOW)
             assert gone + await prune(store, rules) == await prune(twin, rules)
             assert await remains(store) == await remains(twin)
-            assert await store.groups() == await twin.groups()
+            assert await store.finished_groups() == await twin.groups()
         await twin.close()
 
 

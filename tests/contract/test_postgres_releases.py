@@ -120,7 +120,7 @@ class TestReleases(Contract):
     async def test_finished_jobs_are_forgotten(self) -> None:
         async with self.opened() as store:
             done = [await job_in_state(store, State.COMPLETED) for _ in range(3)]
-            old = await store.surplus(State.COMPLETED, "task", keep=1, before=NOW + timedelta(days=1), limit=9)
+            old = await store.prunable(State.COMPLETED, "task", keep=1, before=NOW + timedelta(days=1), limit=9)
             await act(store, Action.DELETE, *(job.id for job in old))
             assert [job.id for job in await all_jobs(store)] == [done[-1].id]
 

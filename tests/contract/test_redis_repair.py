@@ -44,7 +44,7 @@ class TestMend(Contract):
     async def notice(self, store: Store) -> None:
         """As every worker does."""
         await beat(store)
-        await store.expired(now=NOW, limit=10)
+        await store.orphaned(now=NOW, limit=10)
 
     @pytest.mark.parametrize("spec", [{"overlap": "skip"}, {"overlap": "queue"}, {"after": "finish"}], ids=str)
     async def test_a_schedule_that_waits_for_a_lost_job_is_released(self, spec: dict[str, Any]) -> None:

@@ -57,7 +57,7 @@ async def keep(store: Store) -> None:
 
 
 async def hear(store: Store, other: Store) -> None:
-    assert store.hears()
+    assert store.listening == "ok"
     waiting = asyncio.create_task(store.wait(None, 20))
     while not waiting.done():
         await put(other, new_job())

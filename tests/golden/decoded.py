@@ -70,17 +70,17 @@ async def _records(app: Mainspring, store: Store, now: datetime) -> dict[str, An
         "rules": {row.name: [row.status, row.explain()] for row in rows},
         "ticks": {row.name: await store.ticks(row.name, limit=1000) for row in rows},
         "due": [row.name for row in (await store.due(now=tomorrow, limit=1000, computed=["computed"])).schedules],
-        "leaders": await store.leaders(now=now),
+        "leaders": await store.terms(now=now),
         "queues": await app.queues.list(),
         "pauses": {name: await app.queues.pauses(name) for name in ("mail", "sync")},
         "depth": await app.queues.history(),
         "workers": await store.workers(now=now),
-        "silent": [job.id for job in await store.expired(now=tomorrow, limit=1000)],
+        "silent": [job.id for job in await store.orphaned(now=tomorrow, limit=1000)],
         "counts": await store.counts(now=now),
         "tallies": {span: await store.tallies(span, since=EPOCH) for span in ("minute", "hour", "day", "ever")},
         "circuits": await store.circuits(),
-        "dead": await store.dead(limit=1000),
-        "finished": sorted(await store.groups()),
+        "dead": await store.dead_groups(limit=1000),
+        "finished": sorted(await store.finished_groups()),
         "documents": {
             kind: [[one.name, one.revision, one.expires_at] for one in await store.documents(kind, now=now, limit=1000)]
             for kind in KINDS

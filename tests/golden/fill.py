@@ -352,10 +352,10 @@ class Filler:
         await self.app.workers.stop("host-3")
         now = self.clock.now()
         hour = now + timedelta(hours=1)
-        await self.store.lead("reindex", "host-1", until=hour, now=now)
-        await self.store.lead("mainspring.fire", "host-2", until=hour, now=now)
-        await self.store.lead("ended", "host-3", until=hour, now=now)
-        await self.store.lead("ended", "host-3", until=now, now=now)
+        await self.store.acquire_term("reindex", "host-1", until=hour, now=now)
+        await self.store.acquire_term("mainspring.fire", "host-2", until=hour, now=now)
+        await self.store.acquire_term("ended", "host-3", until=hour, now=now)
+        await self.store.acquire_term("ended", "host-3", until=now, now=now)
 
     async def feed(self) -> None:
         """The live feed and its reader, a sample of how deep queues are, an entry whose process died."""

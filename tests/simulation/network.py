@@ -67,7 +67,7 @@ class Link:
     def store(self) -> Store:
         return cast(Store, self)
 
-    def beside(self) -> Store:
+    def clone(self) -> Store:
         return self.store()
 
     def __getattr__(self, name: str) -> Any:

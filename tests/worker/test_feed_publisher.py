@@ -173,7 +173,7 @@ async def test_events_of_a_short_lived_process_are_published_before_it_closes(cl
     store = MemoryStore(clock)
     server = Mainspring(store, clock=clock)
     await watch(server, clock)
-    app = Mainspring(store.beside(), clock=clock)
+    app = Mainspring(store.clone(), clock=clock)
     work = tasks_of(app)["work"]
     await app.opened()
     await work.enqueue()

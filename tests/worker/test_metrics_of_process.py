@@ -127,7 +127,7 @@ async def test_event_loop_lag_is_measured(clock: VirtualClock) -> None:
 
 async def test_cloned_stores_are_timed_too(app: Mainspring) -> None:
     meter = measure(app)
-    store = (await app.opened()).beside()
+    store = (await app.opened()).clone()
     await store.open()
     await store.counts(now=app.clock.now())
     assert shown(meter)["mainspring_store_seconds_count", "counts"] == 1
@@ -139,9 +139,9 @@ async def test_verbs_of_every_kind_are_timed(app: Mainspring) -> None:
     store = await app.opened()
     before = dict(shown(meter))
     await store.documents("x", now=app.clock.now(), limit=1)
-    await store.leaders(now=app.clock.now())
+    await store.terms(now=app.clock.now())
     verbs = {labels[1] for labels in set(shown(meter)) - set(before) if labels[0] == "mainspring_store_seconds_count"}
-    assert verbs >= {"documents", "leaders"}
+    assert verbs >= {"documents", "terms"}
 
 
 async def test_without_metrics_the_store_is_as_it_was(app: Mainspring) -> None:

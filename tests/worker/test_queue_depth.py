@@ -48,8 +48,8 @@ class Seen:
         self.calls: list[str] = []
         self.held: dict[str, asyncio.Event] = {}
 
-    def beside(self) -> Any:
-        inner = self._store.beside()
+    def clone(self) -> Any:
+        inner = self._store.clone()
         return self if inner is self._store else inner
 
     def __getattr__(self, name: str) -> Any:

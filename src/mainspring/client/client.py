@@ -20,6 +20,7 @@ from ..records.run import Execution, LogLine
 from ..records.schema import Schema
 from ..records.worker import WorkerRow
 from ..schedule.record import Schedule, Tick
+from ..store import Listening
 from ..stores.rules import unique_ids
 from .connection import MAX_BATCH_JOBS, MAX_WAIT_SECONDS, ApiConnection
 from .database_only import DatabaseOnly
@@ -63,7 +64,7 @@ class ApiClient(DatabaseOnly):
         if connection is not None:
             await connection.close()
 
-    def beside(self) -> ApiClient:
+    def clone(self) -> ApiClient:
         return ApiClient(self._url, self._key)
 
     async def schema(self) -> Schema:
@@ -76,8 +77,9 @@ class ApiClient(DatabaseOnly):
         await self.time()
         return []
 
-    def hears(self) -> bool | None:
-        return None
+    @property
+    def listening(self) -> Listening:
+        return "off"
 
     async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
         """Waits for the first job only; callers check all of them again."""
@@ -112,7 +114,7 @@ class ApiClient(DatabaseOnly):
     async def counts(self, *, now: datetime) -> dict[Shown, int]:
         return await self.connection.call(dict[Shown, int], "GET", "jobs", "counts")
 
-    async def dead(self, *, limit: int) -> list[DeadGroup]:
+    async def dead_groups(self, *, limit: int) -> list[DeadGroup]:
         return (await self.connection.call(PageResponse[DeadGroup], "GET", "dead", query={"limit": limit})).items
 
     # schedules

@@ -39,7 +39,7 @@ class DatabaseOnly:
     async def beat(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("running a worker")
 
-    async def expired(self, *_: Any, **__: Any) -> NoReturn:
+    async def orphaned(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("running a worker")
 
     async def finish(self, *_: Any, **__: Any) -> NoReturn:
@@ -65,10 +65,10 @@ class DatabaseOnly:
     async def drop_schedules(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("dropping schedules")
 
-    async def lead(self, *_: Any, **__: Any) -> NoReturn:
+    async def acquire_term(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("electing a leader")
 
-    async def leaders(self, *_: Any, **__: Any) -> NoReturn:
+    async def terms(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("the list of leaders")
 
     # operators and reading
@@ -76,7 +76,7 @@ class DatabaseOnly:
     async def change(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("changing jobs in the store")
 
-    async def order(self, *_: Any, **__: Any) -> NoReturn:
+    async def command_workers(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("commanding workers in the store")
 
     async def jobs(self, *_: Any, **__: Any) -> NoReturn:
@@ -90,10 +90,10 @@ class DatabaseOnly:
 
     # retention
 
-    async def groups(self) -> NoReturn:
+    async def finished_groups(self) -> NoReturn:
         self._refuse("pruning jobs")
 
-    async def surplus(self, *_: Any, **__: Any) -> NoReturn:
+    async def prunable(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("pruning jobs")
 
     async def forget(self, *_: Any, **__: Any) -> NoReturn:

@@ -44,7 +44,7 @@ async def read_snapshot(store: Store, now: datetime) -> ClusterSnapshot:
         at=now, counts=await store.counts(now=now), queues=queues,
         oldest=await longest_waits(store, queues[:MAX_LABEL_SETS], now),
         tallies=sum_tallies(await store.tallies("ever", since=EPOCH)), workers=await store.workers(now=now),
-        leaders=await store.leaders(now=now), circuits=await store.circuits(),
+        leaders=await store.terms(now=now), circuits=await store.circuits(),
         schedules=sorted(schedules, key=lambda one: (one.created_at, one.name)),
     )  # fmt: skip
 

@@ -46,8 +46,8 @@ class TimedStore:
         self._counters = counters
         self._monotonic = monotonic
 
-    def beside(self) -> Store:
-        inner = self._store.beside()
+    def clone(self) -> Store:
+        inner = self._store.clone()
         return cast(Store, self if inner is self._store else TimedStore(inner, self._counters, self._monotonic))
 
     def __getattr__(self, name: str) -> Any:

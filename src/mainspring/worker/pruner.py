@@ -115,7 +115,7 @@ class Pruner:
     async def _rules(self, store: Store) -> Rules:
         now = self._clock.now()
         rules = {}
-        for state, task in await store.groups():
+        for state, task in await store.finished_groups():
             if self._tasks is not None and task not in self._tasks:
                 continue
             rule = retention_of(state, self._retention_by_task.get(task, {}), self._settings)
@@ -129,7 +129,7 @@ class Pruner:
 
     async def _prune_group(self, store: Store, state: State, task: str, keep: int, before: datetime) -> int:
         deleted, size = 0, BatchSize(BATCH_JOBS)
-        while old := await store.surplus(state, task, keep=keep, before=before, limit=size.jobs):
+        while old := await store.prunable(state, task, keep=keep, before=before, limit=size.jobs):
             if not await self._call_archive(store, old):
                 break
             began = self._clock.monotonic()

@@ -28,7 +28,7 @@ from ..records.job import Job
 from ..records.outcome import Crashed, Outcome, Poisoned, RunEnd, decide
 from ..records.run import Ending
 from ..records.worker import BeatReply, WorkerCommands, WorkerInfo
-from ..store import Store
+from ..store import Listening, Store
 from ..store_retry import StoreRetry
 from ..supervisor.signals import on_stop
 from ..webhook.dispatcher import WebhookDispatcher
@@ -118,7 +118,7 @@ class Worker:
             on_lapse=self._lose_leases,
             on_attempt=lambda: self._watchdog.mark("beat"),
         )
-        self._listening: Callable[[], bool | None] = lambda: None
+        self._listening: Callable[[], Listening] = lambda: "off"
         self._claiming = False
         self.claimable_at: datetime | None = None
         """When the next job for this worker becomes claimable, as of its last claim; None if none is known."""
@@ -209,7 +209,7 @@ class Worker:
     async def _run_main(self, up: asyncio.Future[None]) -> None:
         with self._watchdog.call("opening", "open", self._settings.lease):
             self._store = await self._retry("opening", self._connect)
-        self._listening = self._store.hears
+        self._listening = lambda: self._store.listening
         with self._webhooks.active():
             try:
                 async with self._beating():
@@ -407,7 +407,7 @@ class Worker:
     @property
     def deaf(self) -> bool:
         """Whether the store fails to notify it of changes, so that it falls back to its poll interval."""
-        return self._listening() is False
+        return self._listening() == "failed"
 
     def stuck(self) -> list[str]:
         """What is wrong with a worker that was started and not stopped; empty if nothing is."""

@@ -87,7 +87,7 @@ def counts(jobs: JobTable, now: datetime) -> dict[Shown, int]:
     return dict(found)
 
 
-def dead(jobs: JobTable, limit: int) -> list[DeadGroup]:
+def dead_groups(jobs: JobTable, limit: int) -> list[DeadGroup]:
     groups: dict[tuple[str, str], list[Job]] = defaultdict(list)
     for job in _jobs_in(jobs, [State.DEAD]):
         if job.failure is not None:
@@ -102,11 +102,11 @@ def _dead_group(task: str, error: str, jobs: list[Job]) -> DeadGroup:
     return DeadGroup(task=task, error=error, count=len(jobs), newest=newest.id, last_at=last_at)
 
 
-def groups(jobs: JobTable) -> list[tuple[State, str]]:
+def finished_groups(jobs: JobTable) -> list[tuple[State, str]]:
     return sorted({(job.state, job.task) for job in _jobs_in(jobs, [state for state in State if state.final])})
 
 
-def surplus(jobs: JobTable, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Job]:
+def prunable(jobs: JobTable, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Job]:
     which = Filter(states=(state.value,), tasks=(task,))
     found = page(jobs, which, EPOCH, len(jobs), None, False, "finished")
     old = [job for job in found[: max(0, len(found) - keep)] if (job.finished_at or before) < before]

@@ -22,7 +22,7 @@ from ...records.schema import Schema
 from ...records.tally import Span, Tally
 from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
 from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
-from ...store import Store, Transaction
+from ...store import Listening, Store, Transaction
 from ...task.retention import Rules
 from ..broadcast import Broadcast
 from ..rules import brief_job, unique_ids
@@ -70,7 +70,7 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
     async def close(self) -> None:
         self._closed = True
 
-    def beside(self) -> Store:
+    def clone(self) -> Store:
         return self
 
     @property
@@ -106,8 +106,9 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
         self._check()
         await self._final.wait(timeout)
 
-    def hears(self) -> bool | None:
-        return None
+    @property
+    def listening(self) -> Listening:
+        return "off"
 
     # jobs
 
@@ -144,7 +145,7 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
             cancels = {job.id: job.cancel_reason for job in mine if job.cancel_reason is not None}
             return BeatReply({job.id: job.lease or "" for job in mine}, cancels, orders, watched_until=self._watched)
 
-    async def expired(self, *, now: datetime, limit: int) -> list[Job]:
+    async def orphaned(self, *, now: datetime, limit: int) -> list[Job]:
         with self._locked():
             runs = self._jobs.running.items()
             lost = [id for worker, ids in runs if not self._workers.alive(worker, now) for id in ids]
@@ -199,16 +200,16 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
         with self._locked():
             return self._jobs.schedules.ticks(name, limit, before)
 
-    async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
+    async def acquire_term(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
         with self._locked():
-            answer = self._terms.lead(name, holder, until, now)
+            answer = self._terms.acquire(name, holder, until, now)
         if answer.holder is None:
             self._new.wake_all()
         return answer
 
-    async def leaders(self, *, now: datetime) -> list[LeaderTerm]:
+    async def terms(self, *, now: datetime) -> list[LeaderTerm]:
         with self._locked():
-            return self._terms.leaders(now)
+            return self._terms.held(now)
 
     # operators
 
@@ -234,16 +235,16 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
             (self._paused.add if paused else self._paused.discard)(name)
         self._new.wake_all()
 
-    async def order(
+    async def command_workers(
         self,
         workers: Collection[WorkerId] | None,
-        orders: WorkerCommands,
+        commands: WorkerCommands,
         *,
         now: datetime,
         seen: WorkerCommands | None = None,
     ) -> list[WorkerId]:
         with self._locked():
-            return self._workers.set_commands(workers, orders, now, seen)
+            return self._workers.set_commands(workers, commands, now, seen)
 
     # reading
 
@@ -295,19 +296,19 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
         with self._locked():
             return [circuit for _, circuit in sorted(self._ledger.circuits.items())]
 
-    async def dead(self, *, limit: int) -> list[DeadGroup]:
+    async def dead_groups(self, *, limit: int) -> list[DeadGroup]:
         with self._locked():
-            return read.dead(self._jobs, limit)
+            return read.dead_groups(self._jobs, limit)
 
     # pruning
 
-    async def groups(self) -> list[tuple[State, str]]:
+    async def finished_groups(self) -> list[tuple[State, str]]:
         with self._locked():
-            return read.groups(self._jobs)
+            return read.finished_groups(self._jobs)
 
-    async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
+    async def prunable(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
         with self._locked():
-            return read.surplus(self._jobs, state, task, keep, before, limit)
+            return read.prunable(self._jobs, state, task, keep, before, limit)
 
     async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
         with self._locked():

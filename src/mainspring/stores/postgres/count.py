@@ -140,7 +140,7 @@ _KINDS_SAMPLED = f"""SELECT task, error, count(*) FROM mainspring_finished {_PAR
     WHERE error IS NOT NULL AND state = 'dead' GROUP BY 1, 2"""
 
 
-async def dead(db: Session, limit: int) -> list[DeadGroup]:
+async def dead_groups(db: Session, limit: int) -> list[DeadGroup]:
     few = await db.value(_SOME) <= MAX_DEAD_ROWS
     rows = await db.rows(_KINDS_READ, limit) if few else await db.rows(_KINDS)
     sampled, share = Counter[Any](), 100.0

@@ -29,7 +29,7 @@ from ...records.tally import Span, Tally
 from ...records.unreadable import decoded, readable
 from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
 from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
-from ...store import Store, Transaction
+from ...store import Listening, Store, Transaction
 from ...survived_errors import SurvivedErrors
 from ...task.retention import Rules
 from ..migrations import Migrations
@@ -191,7 +191,7 @@ class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
                 if part is not None:
                     part.abandon()
 
-    def beside(self) -> Store:
+    def clone(self) -> Store:
         return PostgresStore(
             self.url, clock=self._clock, durability=self._durability, wakeups=self._wakeups, migrations=self._migrations
         )
@@ -237,10 +237,11 @@ class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
             self._listener.listen()
         await self._wakeups.broadcast(topic).wait(timeout)
 
-    def hears(self) -> bool | None:
+    @property
+    def listening(self) -> Listening:
         if self._wakeups.listening:
-            return True
-        return False if self._listener is not None and self._listener.trouble else None
+            return "ok"
+        return "failed" if self._listener is not None and self._listener.trouble else "off"
 
     def _announce(self, *topics: Topic) -> None:
         """Wakes waiters in this process at once, and notifies other processes soon."""
@@ -365,7 +366,7 @@ class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
         more = await partitions.create_missing_partitions(pool, now, most)
         self._create_partitions_at = now if more else now + partitions.CHECK_EVERY
 
-    async def expired(self, *, now: datetime, limit: int) -> list[Job]:
+    async def orphaned(self, *, now: datetime, limit: int) -> list[Job]:
         jobs = [job_of(row) for row in await self._call(lambda db: claim.orphaned_runs(db, micros(now), limit))]
         if broken := [job.id for job in jobs if job.unreadable]:
             await self._transact(lambda db: claim.set_aside(db, broken))
@@ -436,14 +437,14 @@ class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
     async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
         return await self._call(lambda db: schedules.ticks(db, name, limit, before))
 
-    async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
-        answer = await self._transact(lambda db: terms.lead(db, name, holder, until, now))
+    async def acquire_term(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
+        answer = await self._transact(lambda db: terms.acquire_term(db, name, holder, until, now))
         if answer.holder is None:
             self._announce("new")
         return answer
 
-    async def leaders(self, *, now: datetime) -> list[LeaderTerm]:
-        return await self._call(lambda db: terms.leaders(db, now))
+    async def terms(self, *, now: datetime) -> list[LeaderTerm]:
+        return await self._call(lambda db: terms.held_terms(db, now))
 
     # operators
 
@@ -469,15 +470,15 @@ class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
         await self._call(lambda db: db.run(sql, name, paused))
         self._announce("new")
 
-    async def order(
+    async def command_workers(
         self,
         workers: Collection[WorkerId] | None,
-        orders: WorkerCommands,
+        commands: WorkerCommands,
         *,
         now: datetime,
         seen: WorkerCommands | None = None,
     ) -> list[WorkerId]:
-        return await self._transact(lambda db: claim.set_commands(db, workers, orders, micros(now), seen))
+        return await self._transact(lambda db: claim.set_commands(db, workers, commands, micros(now), seen))
 
     # reading
 
@@ -521,16 +522,16 @@ class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
     async def circuits(self) -> list[Circuit]:
         return await self._call(finish.circuits)
 
-    async def dead(self, *, limit: int) -> list[DeadGroup]:
-        return await self._read(lambda db: count.dead(db, limit))
+    async def dead_groups(self, *, limit: int) -> list[DeadGroup]:
+        return await self._read(lambda db: count.dead_groups(db, limit))
 
     # pruning
 
-    async def groups(self) -> list[tuple[State, str]]:
-        return await self._call(read.groups)
+    async def finished_groups(self) -> list[tuple[State, str]]:
+        return await self._call(read.finished_groups)
 
-    async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
-        rows = await self._read(lambda db: read.surplus(db, state, task, keep, before, limit))
+    async def prunable(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
+        rows = await self._read(lambda db: read.prunable(db, state, task, keep, before, limit))
         return [job_of(row) for row in rows]
 
     async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
@@ -555,7 +556,7 @@ class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
         if self._pool is None:
             raise ShuttingDown(f"the store {self.url.shown} is not open")
         if self._pool.loop is not asyncio.get_running_loop():
-            raise StoreError("this handle on the PostgreSQL store serves another event loop: open one with beside()")
+            raise StoreError("this handle on the PostgreSQL store serves another event loop: open one with clone()")
         return self._pool
 
     async def _call(self, verb: Verb[T]) -> T:

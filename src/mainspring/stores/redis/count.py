@@ -193,7 +193,7 @@ async def _tidy_shard(shard: Shard) -> None:
         await shard.script("tidy", args[start : start + 3 * BATCH_NAMES])
 
 
-async def surplus(shards: Shards, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Job]:
+async def prunable(shards: Shards, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Job]:
     def key(shard: Shard) -> str:
         return f"{shard.base}:ended:{state.value}\0{task}"
 

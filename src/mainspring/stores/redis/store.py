@@ -25,7 +25,7 @@ from ...records.schema import Schema
 from ...records.tally import Span, Tally
 from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
 from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
-from ...store import Store, Transaction
+from ...store import Listening, Store, Transaction
 from ...survived_errors import SurvivedErrors
 from ...task.retention import Rules
 from ..rules import unique_ids
@@ -107,7 +107,7 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
                 if part is not None:
                     part.forget()
 
-    def beside(self) -> Store:
+    def clone(self) -> Store:
         return RedisStore(self.url, clock=self._clock, durability=self._durability, wakeups=self._wakeups)
 
     @property
@@ -157,10 +157,11 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
             self._listener.listen()
         await self._wakeups.broadcast(topic).wait(timeout)
 
-    def hears(self) -> bool | None:
+    @property
+    def listening(self) -> Listening:
         if self._wakeups.listeners:
-            return True
-        return False if self._listener is not None and self._listener.error_text else None
+            return "ok"
+        return "failed" if self._listener is not None and self._listener.error_text else "off"
 
     # the path of a job
 
@@ -201,10 +202,10 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
                 await sweep(shards)
         return beat
 
-    async def expired(self, *, now: datetime, limit: int) -> list[Job]:
+    async def orphaned(self, *, now: datetime, limit: int) -> list[Job]:
         with self._clock.outside():
             await self._repair(now)
-            return await claim.expired(self._open(), now, limit)
+            return await claim.orphaned(self._open(), now, limit)
 
     async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
         shards = self._open()
@@ -253,16 +254,16 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
         with self._clock.outside():
             return await series.ticks(self._open().first, name, limit, before)
 
-    async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
+    async def acquire_term(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
         with self._clock.outside():
-            answer = await series.lead(self._open(), name, holder, until, now)
+            answer = await series.acquire_term(self._open(), name, holder, until, now)
         if answer.holder is None:
             self._wakeups.notify("new")
         return answer
 
-    async def leaders(self, *, now: datetime) -> list[LeaderTerm]:
+    async def terms(self, *, now: datetime) -> list[LeaderTerm]:
         with self._clock.outside():
-            return await series.leaders(self._open().first, now)
+            return await series.held_terms(self._open().first, now)
 
     # operators
 
@@ -295,16 +296,16 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
             )
         self._wakeups.notify("new")
 
-    async def order(
+    async def command_workers(
         self,
         workers: Collection[WorkerId] | None,
-        orders: WorkerCommands,
+        commands: WorkerCommands,
         *,
         now: datetime,
         seen: WorkerCommands | None = None,
     ) -> list[WorkerId]:
         with self._clock.outside():
-            return await claim.order(self._open(), workers, orders, now, seen)
+            return await claim.set_commands(self._open(), workers, commands, now, seen)
 
     # reading
 
@@ -358,19 +359,19 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
             found = circuits_of(await read_hash(shard, f"{shard.base}:circuit"))
         return [found[task] for task in sorted(found)]
 
-    async def dead(self, *, limit: int) -> list[DeadGroup]:
+    async def dead_groups(self, *, limit: int) -> list[DeadGroup]:
         with self._clock.outside():
             return await count.dead_groups(self._open(), limit)
 
     # forgetting
 
-    async def groups(self) -> list[tuple[State, str]]:
+    async def finished_groups(self) -> list[tuple[State, str]]:
         with self._clock.outside():
             return await count.finished_groups(self._open())
 
-    async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
+    async def prunable(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
         with self._clock.outside():
-            return await count.surplus(self._open(), state, task, keep, before, limit)
+            return await count.prunable(self._open(), state, task, keep, before, limit)
 
     async def forget(self, rules: Rules, *, now: datetime) -> int:
         with self._clock.outside():
@@ -392,7 +393,7 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
         if self._shards is None:
             raise ShuttingDown(f"the store {self.url.shown} is closed")
         if self._shards.connector.loop is not asyncio.get_running_loop():
-            raise StoreError("this handle was opened in another event loop: take store.beside() there")
+            raise StoreError("this handle was opened in another event loop: take store.clone() there")
         return self._shards
 
 

@@ -85,7 +85,7 @@ _DEAD = """SELECT task, error, count(*) AS size, max(finished_at) AS last FROM m
 _NEWEST = "SELECT max(job_id) FROM mainspring_dead WHERE task = ? AND error = ? AND finished_at = ?"
 
 
-def dead(db: sqlite3.Connection, limit: int) -> list[DeadGroup]:
+def dead_groups(db: sqlite3.Connection, limit: int) -> list[DeadGroup]:
     found = []
     for task, error, count, last in db.execute(_DEAD, (limit,)).fetchall():
         newest = db.execute(_NEWEST, (task, error, last)).fetchone()[0]
@@ -105,7 +105,7 @@ def logs(db: sqlite3.Connection, job_id: JobId, limit: int, after: tuple[int, in
 # pruning
 
 
-def groups(db: sqlite3.Connection) -> list[tuple[State, str]]:
+def finished_groups(db: sqlite3.Connection) -> list[tuple[State, str]]:
     return sorted({(State(state), task) for state, _, task in db.execute(ENDED_GROUPS)})
 
 
@@ -113,7 +113,7 @@ _NEWEST_OF_GROUP = f"""SELECT finished_at, id FROM mainspring_jobs WHERE {ENDED.
     AND state = :of_state AND queue = :of_queue AND task = :of_task ORDER BY finished_at DESC, id DESC LIMIT :keep"""
 
 
-def surplus(db: sqlite3.Connection, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Row]:
+def prunable(db: sqlite3.Connection, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Row]:
     """Finished jobs of a state and task before `before`, beyond the newest `keep`; oldest first."""
     end = (micros(before), "")
     if keep:

@@ -31,7 +31,7 @@ from ...records.tally import Span, Tally
 from ...records.unreadable import decoded, readable
 from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
 from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
-from ...store import Store, Transaction
+from ...store import Listening, Store, Transaction
 from ...survived_errors import SurvivedErrors
 from ...sync import is_sync_caller, run_blocking
 from ...task.retention import Rules
@@ -129,7 +129,7 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
             # Shielded: a caller that is cancelled must not leave half of them open.
             await asyncio.shield(asyncio.to_thread(lambda: [part.close() for part in parts]))
 
-    def beside(self) -> Store:
+    def clone(self) -> Store:
         return self
 
     @property
@@ -163,8 +163,9 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
     async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
         await self._wait(timeout)
 
-    def hears(self) -> bool | None:
-        return None
+    @property
+    def listening(self) -> Listening:
+        return "off"
 
     async def _wait(self, timeout: float) -> None:
         """Waits until this process changes something, or another one has committed."""
@@ -287,7 +288,7 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
 
         return await self._write(beating)
 
-    async def expired(self, *, now: datetime, limit: int) -> list[Job]:
+    async def orphaned(self, *, now: datetime, limit: int) -> list[Job]:
         sql = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE {HELD_INDEX_SQL} AND state = 'running' AND worker NOT IN
             (SELECT id FROM mainspring_workers WHERE until > :now) ORDER BY id LIMIT :limit"""
         values = {"now": micros(now), "limit": limit}
@@ -353,14 +354,14 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
     async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
         return await self._read(lambda db: schedules.ticks(db, name, limit, before))
 
-    async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
-        answer = await self._write(lambda db: terms.lead(db, name, holder, until, now))
+    async def acquire_term(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
+        answer = await self._write(lambda db: terms.acquire_term(db, name, holder, until, now))
         if answer.holder is None:
             self._waiters.wake_all()
         return answer
 
-    async def leaders(self, *, now: datetime) -> list[LeaderTerm]:
-        return await self._read(lambda db: terms.leaders(db, now))
+    async def terms(self, *, now: datetime) -> list[LeaderTerm]:
+        return await self._read(lambda db: terms.held_terms(db, now))
 
     # operators
 
@@ -386,15 +387,15 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
         await self._write(lambda db: db.execute(sql, (name, paused)).rowcount)
         self._waiters.wake_all()
 
-    async def order(
+    async def command_workers(
         self,
         workers: Collection[WorkerId] | None,
-        orders: WorkerCommands,
+        commands: WorkerCommands,
         *,
         now: datetime,
         seen: WorkerCommands | None = None,
     ) -> list[WorkerId]:
-        return await self._write(lambda db: claim.set_commands(db, workers, orders, micros(now), seen))
+        return await self._write(lambda db: claim.set_commands(db, workers, commands, micros(now), seen))
 
     # reading
 
@@ -445,16 +446,16 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
     async def circuits(self) -> list[Circuit]:
         return await self._read(finish.circuits)
 
-    async def dead(self, *, limit: int) -> list[DeadGroup]:
-        return await self._read(lambda db: read.dead(db, limit))
+    async def dead_groups(self, *, limit: int) -> list[DeadGroup]:
+        return await self._read(lambda db: read.dead_groups(db, limit))
 
     # pruning
 
-    async def groups(self) -> list[tuple[State, str]]:
-        return await self._read(read.groups)
+    async def finished_groups(self) -> list[tuple[State, str]]:
+        return await self._read(read.finished_groups)
 
-    async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
-        rows = await self._read(lambda db: read.surplus(db, state, task, keep, before, limit))
+    async def prunable(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
+        rows = await self._read(lambda db: read.prunable(db, state, task, keep, before, limit))
         return [job_of(row) for row in rows]
 
     async def tidy(self, *, audited_since: datetime, now: datetime) -> int:

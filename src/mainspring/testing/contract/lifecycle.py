@@ -26,12 +26,12 @@ CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "enqueue": lambda store: store.enqueue([new_job()], now=NOW),
     "claim": lambda store: claim(store),
     "beat": lambda store: store.beat(a_worker(), until=NOW + timedelta(seconds=9), now=NOW),
-    "expired": lambda store: store.expired(now=NOW, limit=1),
+    "orphaned": lambda store: store.orphaned(now=NOW, limit=1),
     "finish": lambda store: store.finish([]),
     "report": lambda store: store.report([]),
     "change": lambda store: act(store, Action.CANCEL, "unknown"),
     "pause_queue": lambda store: store.pause_queue("default", True),
-    "order": lambda store: store.order(None, WorkerCommands(), now=NOW),
+    "command_workers": lambda store: store.command_workers(None, WorkerCommands(), now=NOW),
     "jobs": lambda store: store.jobs(Filter(), now=NOW, limit=1),
     "executions": lambda store: store.executions("unknown"),
     "logs": lambda store: store.logs("unknown", limit=1),
@@ -40,9 +40,9 @@ CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "counts": lambda store: store.counts(now=NOW),
     "tallies": lambda store: store.tallies("ever", since=NOW),
     "circuits": lambda store: store.circuits(),
-    "dead": lambda store: store.dead(limit=1),
-    "groups": lambda store: store.groups(),
-    "surplus": lambda store: store.surplus(State.DEAD, "task", keep=0, before=NOW, limit=1),
+    "dead_groups": lambda store: store.dead_groups(limit=1),
+    "finished_groups": lambda store: store.finished_groups(),
+    "prunable": lambda store: store.prunable(State.DEAD, "task", keep=0, before=NOW, limit=1),
     "forget": lambda store: store.forget({}, now=NOW),
 }
 
@@ -114,7 +114,7 @@ class LifecycleContract(Contract):
 
     async def test_a_cloned_handle_serves_another_event_loop_with_the_same_data(self) -> None:
         async with self.opened() as store:
-            handle, job = store.beside(), new_job()
+            handle, job = store.clone(), new_job()
 
             async def visit() -> None:
                 await handle.open()

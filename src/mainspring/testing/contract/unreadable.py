@@ -155,9 +155,9 @@ class UnreadableContract(Contract):
         async with self.opened() as store:
             broken, other = (await start(store)).id, (await start(store)).id
             await self.spoil_job(broken)
-            assert [job.id for job in await store.expired(now=later(120), limit=10)] == [other]
+            assert [job.id for job in await store.orphaned(now=later(120), limit=10)] == [other]
             assert (await read_job(store, broken)).state is State.PAUSED
-            assert [job.id for job in await store.expired(now=later(120), limit=10)] == [other]
+            assert [job.id for job in await store.orphaned(now=later(120), limit=10)] == [other]
 
     async def test_an_outcome_of_an_unreadable_job_is_accepted(self) -> None:
         async with self.opened() as store:
@@ -172,7 +172,7 @@ class UnreadableContract(Contract):
             for one in (job, other):
                 await finish_run(store, one, Done())
             await self.spoil_job(job.id)
-            found = await store.surplus(State.COMPLETED, "task", keep=0, before=later(60), limit=10)
+            found = await store.prunable(State.COMPLETED, "task", keep=0, before=later(60), limit=10)
             assert {one.id for one in found} == {job.id, other.id}
             assert {one.id for one in await all_jobs(store)} == {job.id, other.id}
             await store.executions(job.id)
@@ -216,7 +216,7 @@ class UnreadableContract(Contract):
             await self.spoil_worker("ada")
             assert [row.info.id for row in await store.workers(now=NOW)] == ["bob"]
             assert (
-                await store.expired(now=NOW, limit=10) == []
+                await store.orphaned(now=NOW, limit=10) == []
             )  # the worker is alive, even if its row cannot be decoded
             (other,) = await put(store, new_job())
             assert await claim_ids(store, "bob") == [other]
@@ -242,7 +242,7 @@ class UnreadableContract(Contract):
             assert await self._records(store) == ("ok", False)
             (other,) = await put(store, new_job(tags=("tag",), unique_key="key"))
             assert await claim_ids(store) == [other]
-            await store.surplus(State.COMPLETED, "task", keep=0, before=later(60), limit=10)
+            await store.prunable(State.COMPLETED, "task", keep=0, before=later(60), limit=10)
             assert await store.jobs(Filter(tags=("tag",)), now=NOW, limit=10) != []
 
     async def test_an_unreadable_document_does_not_stop_others_and_can_be_dropped(self) -> None:
