@@ -152,7 +152,7 @@ async def beats(number: int) -> None:
     store = open_store(STORE)
     await store.open()
     while store.listening != "ok":  # the beats of one that listens look for what is due as well
-        await store.wait(None, 0.1)
+        await store.wait("claimable", 0.1)
     now = datetime.now(UTC)
     info = WorkerInfo(
         id="bench", host="bench", pid=os.getpid(), queues=None, tasks=("noop",), concurrency=1, started_at=now

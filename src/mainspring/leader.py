@@ -238,12 +238,13 @@ class Leader:
             began = self._clock.monotonic()
             try:
                 store = await self._opened()
+                seen = await store.wait("claimable", 0)
                 answer = await self._try_to_lead(store)
                 if isinstance(answer, HeldTerm):
                     return answer
                 if (left := end - self._clock.monotonic()) <= 0:
                     raise self._not_leader(f"{answer.holder} leads in term {answer.term}, until {answer.until}")
-                await self._wait(store, answer.until, left)
+                await self._wait(store, answer.until, left, seen)
                 failures = 0
             except StoreUnavailable as error:
                 failures += 1
@@ -260,10 +261,11 @@ class Leader:
         self._bus.emit(event)
         return event.again
 
-    async def _wait(self, store: Store, until: datetime, left: float) -> None:
+    async def _wait(self, store: Store, until: datetime, left: float, seen: int) -> None:
         """Waits until the current term may have ended, or for the poll interval."""
         over = (until - self._clock.now()).total_seconds()
-        await store.wait(None, max(0.0, min(poll_interval(store, self._poll), over, left)))
+        timeout = max(0.0, min(poll_interval(store, self._poll), over, left))
+        await store.wait("claimable", timeout, seen=seen)
 
     async def _try_to_lead(self, store: Store) -> HeldTerm | LeaderTerm:
         """Takes the leadership if it is free. Returns our term, or that of the current leader."""

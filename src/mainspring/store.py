@@ -24,6 +24,9 @@ from .records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, Worker
 from .schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
 from .task.retention import Rules
 
+Topic = Literal["claimable", "final"]
+"""What `wait` waits for: that a job may be claimable or a leader's term may have ended; that a job may have ended or
+its run may have reported."""
 Listening = Literal["ok", "failed", "off"]
 """Whether notifications of other processes reach `wait`. "off": this store does not listen."""
 
@@ -170,14 +173,15 @@ class Store(ServiceStore, Protocol):
         """Findings about the condition of this store, one for each subject. Changes nothing."""
         ...
 
-    async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
-        """Waits until a job may have become claimable or a leader's term may have ended.
+    async def wait(self, topic: Topic, timeout: float, *, seen: int | None = None) -> int:
+        """Waits until the topic may have changed since the number `seen`, at most `timeout` seconds.
 
-        It may return early or late: correctness never depends on it.
+        W1. Returns the number of the topic's last change that this process knows, to be passed as `seen` to the next
+        call. W2. With a `seen` that is not the present number it returns at once: a caller that takes the number, then
+        reads, then waits misses no change of its own process. W3. It may return early or late, so correctness never
+        depends on it; `seen=None` waits for the next change.
         """
-
-    async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
-        """Waits until one of these jobs may have ended or its run may have reported. May return early or late."""
+        ...
 
     @property
     def listening(self) -> Listening:

@@ -122,16 +122,16 @@ class Sharing(Contract):
 
     async def test_waiting_ends_when_another_handle_enqueues(self) -> None:
         async with self.opened() as left, self.opened() as right, asyncio.timeout(5):
-            await left.wait(None, 50)  # ends when it begins to listen
-            waiting = asyncio.create_task(left.wait(None, 50))
+            await left.wait("claimable", 50)  # ends when it begins to listen
+            waiting = asyncio.create_task(left.wait("claimable", 50))
             while not waiting.done():
                 await put(right, new_job())
                 await asyncio.wait([waiting], timeout=0.02)
 
     async def test_waiting_for_an_end_is_over_when_another_handle_finishes(self) -> None:
         async with self.opened() as left, self.opened() as right, asyncio.timeout(5):
-            await left.wait_final(["x"], 50)  # ends when it begins to listen
-            waiting = asyncio.create_task(left.wait_final(["x"], 50))
+            await left.wait("final", 50)  # ends when it begins to listen
+            waiting = asyncio.create_task(left.wait("final", 50))
             while not waiting.done():
                 await finish_run(right, await start(right), Done())
                 await asyncio.wait([waiting], timeout=0.02)

@@ -198,7 +198,7 @@ async def test_real_processes_of_two_apps_bury_a_killed_job_once_with_its_letter
 
     async def until(handle: Handle[object], state: State) -> None:
         while (await handle.job()).state is not state:
-            await (await app.opened()).wait_final([handle.id], 0.1)
+            await (await app.opened()).wait("final", 0.1)
 
     async with app, asyncio.timeout(60):
         (handle,) = await app.enqueue_many([app.job("poison", {})])
@@ -210,7 +210,7 @@ async def test_real_processes_of_two_apps_bury_a_killed_job_once_with_its_letter
             shop = worker("shop")
             await until(handle, State.DEAD)
             while not letters.exists():
-                await (await app.opened()).wait_final([handle.id], 0.1)
+                await (await app.opened()).wait("final", 0.1)
             assert letters.read_text() == f"{handle.id}\n"
         finally:
             for process in (bells, shop):

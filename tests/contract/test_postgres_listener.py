@@ -66,7 +66,7 @@ async def listens(app: Mainspring) -> None:
     store = await app.opened()
     async with asyncio.timeout(20):
         while store.listening != "ok":
-            await store.wait(None, 0.5)
+            await store.wait("claimable", 0.5)
 
 
 async def silently(url: str, **fields: Any) -> str:
@@ -128,7 +128,7 @@ async def test_a_worker_whose_listener_cannot_connect_finds_jobs_at_its_interval
     async with client, server, server.worker() as worker, asyncio.timeout(20):
         assert await (await ask.enqueue("x")).result(timeout=9) == "x"
         while not worker.deaf:
-            await (await server.opened()).wait(None, 0.1)
+            await (await server.opened()).wait("claimable", 0.1)
 
 
 async def test_jobs_start_while_the_listening_connection_is_cut_off_again_and_again(
@@ -160,7 +160,7 @@ async def test_waiters_wake_when_the_listener_fails(postgres: Postgres, url: str
     async with app, asyncio.timeout(20):
         await listens(app)
         store = await app.opened()
-        waiting = asyncio.create_task(store.wait(None, 60))
+        waiting = asyncio.create_task(store.wait("claimable", 60))
         await asyncio.wait([waiting], timeout=0.05)
         await asyncio.to_thread(postgres.run, TERMINATE)
         await waiting
@@ -172,7 +172,7 @@ async def test_beat_finds_a_job_whose_notification_was_lost(url: str) -> None:
         await listens(app)
         job_id = await silently(url, run_at=app.clock.now())
         while (await app.jobs.get(job_id)).state != "completed":
-            await (await app.opened()).wait_final([job_id], 0.1)
+            await (await app.opened()).wait("final", 0.1)
 
 
 async def test_beat_finds_runs_of_silent_workers_without_a_sweep(url: str) -> None:
@@ -288,7 +288,7 @@ async def test_wake_ups_are_spread_by_the_number_of_workers(url: str, monkeypatc
         store, loop = await app.opened(), asyncio.get_running_loop()
         for crowd, least, most in ((1, 0.0, 0.4), (10_000, 0.5, 9.0)):
             cast(PostgresStore, store)._wakeups.live_workers = crowd
-            waiting = asyncio.create_task(store.wait(None, 60))
+            waiting = asyncio.create_task(store.wait("claimable", 60))
             await asyncio.sleep(0)
             began = loop.time()
             await put(other, new_job())
@@ -303,8 +303,8 @@ async def test_listener_recovers_soon_after_one_lost_probe(url: str, monkeypatch
         ear, "notify_alone", lambda channel, text: wire.notify_alone(lost.pop() if lost else channel, text)
     )
     async with opened(url) as store, asyncio.timeout(30):
-        await store.wait(None, 0.01)
+        await store.wait("claimable", 0.01)
         assert store.listening != "ok"
         while store.listening != "ok":
-            await store.wait(None, 0.1)
+            await store.wait("claimable", 0.1)
     assert not lost

@@ -199,7 +199,7 @@ class TestWorker(Pooled):
         async with client, server, server.worker() as worker, asyncio.timeout(30):
             store = await server.opened()
             while store.listening != "ok":
-                await store.wait(None, 1)
+                await store.wait("claimable", 1)
             assert await (await ask.enqueue("x")).result(timeout=9) == "x"
             assert not worker.deaf
 
@@ -209,5 +209,5 @@ class TestWorker(Pooled):
             await store.open()
             async with asyncio.timeout(20):
                 while store.listening != "ok":
-                    await store.wait(None, 1)
+                    await store.wait("claimable", 1)
             await store.close()

@@ -126,8 +126,8 @@ class TestReleases(Contract):
 
     async def test_whoever_waits_hears_what_another_handle_brings(self) -> None:
         async with self.opened() as left, self.opened() as right, asyncio.timeout(10):
-            await left.wait(None, 50)  # ends when it begins to listen
-            waiting = asyncio.create_task(left.wait(None, 50))
+            await left.wait("claimable", 50)  # ends when it begins to listen
+            waiting = asyncio.create_task(left.wait("claimable", 50))
             while not waiting.done():
                 await put(right, new_job())
                 await asyncio.wait([waiting], timeout=0.02)

@@ -58,7 +58,7 @@ async def keep(store: Store) -> None:
 
 async def hear(store: Store, other: Store) -> None:
     assert store.listening == "ok"
-    waiting = asyncio.create_task(store.wait(None, 20))
+    waiting = asyncio.create_task(store.wait("claimable", 20))
     while not waiting.done():
         await put(other, new_job())
         await asyncio.wait([waiting], timeout=0.02)

@@ -22,7 +22,7 @@ from ..records.worker import WorkerRow
 from ..schedule.record import Schedule, Tick
 from ..store import Listening
 from ..stores.rules import unique_ids
-from .connection import MAX_BATCH_JOBS, MAX_WAIT_SECONDS, ApiConnection
+from .connection import MAX_BATCH_JOBS, ApiConnection
 from .database_only import DatabaseOnly
 from .paging import PAGE_ITEMS, read_pages
 from .responses import AuditEntryResponse, PageResponse, ScheduleResponse, TimeResponse, WorkerResponse
@@ -80,11 +80,6 @@ class ApiClient(DatabaseOnly):
     @property
     def listening(self) -> Listening:
         return "off"
-
-    async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
-        """Waits for the first job only; callers check all of them again."""
-        wait = min(max(timeout, 0.0), MAX_WAIT_SECONDS)
-        await self.connection.send("GET", "jobs", next(iter(ids)), query={"wait": wait}, wait=wait)
 
     # jobs
 

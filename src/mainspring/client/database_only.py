@@ -49,7 +49,8 @@ class DatabaseOnly:
         self._refuse("running a worker")
 
     async def wait(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("running a worker")
+        """A request waits for one job: RemoteJobs does."""
+        self._refuse("waiting for changes of the store")
 
     def transaction(self) -> NoReturn:
         self._refuse("a transaction")

@@ -42,7 +42,7 @@ _UNFINISHED: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running",
 _IDEMPOTENT: tuple[Shown, ...] = (*_UNFINISHED, "completed")
 _AT_REST = {"completed", "dead", "cancelled"}
 # A job may be shown as expired before a claim has ended it.
-_FINAL = _AT_REST | {"expired"}
+FINAL_SHOWN = _AT_REST | {"expired"}
 
 
 class Jobs:
@@ -100,15 +100,16 @@ class Jobs:
         clock, store = self._ground.clock, await self._ground.opened()
         end = clock.now() + timedelta(seconds=seconds(timeout, "wait()"))
         while True:
-            now = clock.now()
+            seen, now = await store.wait("final", 0), clock.now()
             # Brief: it is read again and again.
             job = next(iter(await store.jobs(Filter(ids=(checked_id(id),)), now=now, limit=1, brief=True)), None)
             if job is None:
                 raise job_not_found(id)
-            if job.shown(now) in _FINAL or now >= end:
+            if job.shown(now) in FINAL_SHOWN or now >= end:
                 return job if job.is_whole else await self.get(id)
-            left = (end - now).total_seconds()
-            await store.wait_final([id], min(left, self._ground.settings.poll_interval))
+            until = end if job.state is not State.PENDING or job.expires_at is None else min(end, job.expires_at)
+            left = min((until - now).total_seconds(), self._ground.settings.poll_interval)
+            await store.wait("final", left, seen=seen)
 
     async def counts(self) -> dict[Shown, int]:
         """The number of jobs in each state that users see. Large figures may be estimates."""
@@ -164,14 +165,15 @@ class Jobs:
         """Yields every line so far, then each new one, until the job has ended."""
         store, poll = await self._ground.opened(), self._ground.settings.poll_interval
         while True:
+            seen = await store.wait("final", 0)
             job = await self.get(id)
             while lines := await store.logs(id, limit=MAX_LOG_LINES, after=after):
                 for line in lines:
                     yield line
                 after = (lines[-1].run, lines[-1].n)
-            if job.shown(self._ground.clock.now()) in _FINAL:
+            if job.shown(self._ground.clock.now()) in FINAL_SHOWN:
                 return
-            await store.wait_final([id], poll)
+            await store.wait("final", poll, seen=seen)
 
     # actions
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # All methods but those that wait on purpose, or are called once per process.
 _VERBS = {
     name for name in dir(Store) if not name.startswith("_") and inspect.iscoroutinefunction(getattr(Store, name))
-} - {"wait", "wait_final", "open", "close", "migrate"}
+} - {"wait", "open", "close", "migrate"}
 
 
 class TimedStore:

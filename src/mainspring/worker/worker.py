@@ -239,7 +239,7 @@ class Worker:
             store, retry, poll, begin = self._store, self._retry, self._settings.poll_interval, group.create_task
             of = partial(self._watchdog.store, store)
             self._feed.through(lambda store: self._watchdog.store(store, "feed"))
-            on_change, queues = self._scheduler.on_store_change, self._info.queues
+            on_change = self._scheduler.on_store_change
             loops = [
                 begin(self._heartbeat.watch()),  # alive -> store.beat, returns cancels
                 begin(self._completer.run(of("finish"), retry)),  # outcomes -> store.finish, in batches
@@ -248,7 +248,7 @@ class Worker:
                 begin(self._scheduler.run(of("fire"), retry, poll, self._watchdog)),  # schedules due -> store.fire
                 begin(self._webhooks.run(of("webhook"), retry, self._settings.beat)),  # events -> webhook jobs
                 begin(self._depth_sampler.run(of("depth"), self._phase)),  # queue depths -> a document, once a minute
-                begin(self._claim_trigger.listen(of("listen"), retry, queues, poll, on_change)),  # store.wait -> claims
+                begin(self._claim_trigger.listen(of("listen"), retry, poll, on_change)),  # store.wait -> claims
             ]
             if self._pruner is not None:
                 loops.append(begin(self._pruner.run(of("prune"), retry, self._phase)))  # finished jobs -> deleted

@@ -22,7 +22,7 @@ from ...records.schema import Schema
 from ...records.tally import Span, Tally
 from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
 from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
-from ...store import Listening, Store, Transaction
+from ...store import Listening, Store, Topic, Transaction
 from ...task.retention import Rules
 from ..broadcast import Broadcast
 from ..rules import brief_job, unique_ids
@@ -98,13 +98,9 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
         self._check()
         return [Finding("memory", "warn", "jobs are lost with this process", "sqlite:///jobs.db keeps them in a file")]
 
-    async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
+    async def wait(self, topic: Topic, timeout: float, *, seen: int | None = None) -> int:
         self._check()
-        await self._new.wait(timeout)
-
-    async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
-        self._check()
-        await self._final.wait(timeout)
+        return await (self._new if topic == "claimable" else self._final).wait(timeout, seen)
 
     @property
     def listening(self) -> Listening:

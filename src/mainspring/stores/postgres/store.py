@@ -29,7 +29,7 @@ from ...records.tally import Span, Tally
 from ...records.unreadable import decoded, readable
 from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
 from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
-from ...store import Listening, Store, Transaction
+from ...store import Listening, Store, Topic, Transaction
 from ...survived_errors import SurvivedErrors
 from ...task.retention import Rules
 from ..migrations import Migrations
@@ -59,7 +59,7 @@ from .claim import ClaimRequest
 from .documents import PostgresDocuments, drop_expired_documents
 from .feed import PostgresFeed
 from .listener import PostgresListener
-from .notifier import Notifier, ProcessWakeups, Topic, is_due_soon
+from .notifier import News, Notifier, ProcessWakeups, is_due_soon
 from .pool import Pool, Session, Verb
 from .transaction import TaskConnections
 from .url import PostgresUrl
@@ -224,18 +224,14 @@ class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
         listener = doctor.listener(self._listener is not None, listens, trouble, pooled)
         return [*found, doctor.pooler(pooled), listener]
 
-    async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
-        await self._wait("new", timeout)
-        self._idle = False  # the next claim takes at once, without reading the view first
-
-    async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
-        await self._wait("final", timeout)
-
-    async def _wait(self, topic: Topic, timeout: float) -> None:
+    async def wait(self, topic: Topic, timeout: float, *, seen: int | None = None) -> int:
         self._open()
         if self._listener is not None:
             self._listener.listen()
-        await self._wakeups.broadcast(topic).wait(timeout)
+        change = await self._wakeups.broadcast("new" if topic == "claimable" else topic).wait(timeout, seen)
+        if topic == "claimable":
+            self._idle = False  # the next claim takes at once, without reading the view first
+        return change
 
     @property
     def listening(self) -> Listening:
@@ -243,7 +239,7 @@ class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
             return "ok"
         return "failed" if self._listener is not None and self._listener.trouble else "off"
 
-    def _announce(self, *topics: Topic) -> None:
+    def _announce(self, *topics: News) -> None:
         """Wakes waiters in this process at once, and notifies other processes soon."""
         self._wakeups.wake(*topics)
         if self._notifier is not None:

@@ -25,7 +25,7 @@ from ...records.schema import Schema
 from ...records.tally import Span, Tally
 from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
 from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
-from ...store import Listening, Store, Transaction
+from ...store import Listening, Store, Topic, Transaction
 from ...survived_errors import SurvivedErrors
 from ...task.retention import Rules
 from ..rules import unique_ids
@@ -38,7 +38,7 @@ from .doctor import check_servers, findings, listener_finding
 from .documents import RedisDocuments
 from .feed import RedisFeed
 from .known import read_executions, read_hash, read_lines, workers_of
-from .listener import RedisListener, RedisWakeups, Topic
+from .listener import RedisListener, RedisWakeups
 from .records import circuits_of
 from .repair import repair_keys, repair_schedules
 from .shard import Shards
@@ -145,17 +145,11 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
                 )
         return found
 
-    async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
-        await self._wait("new", timeout)
-
-    async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
-        await self._wait("final", timeout)
-
-    async def _wait(self, topic: Topic, timeout: float) -> None:
+    async def wait(self, topic: Topic, timeout: float, *, seen: int | None = None) -> int:
         self._open()
         if self._listener is not None:
             self._listener.listen()
-        await self._wakeups.broadcast(topic).wait(timeout)
+        return await self._wakeups.broadcast("new" if topic == "claimable" else topic).wait(timeout, seen)
 
     @property
     def listening(self) -> Listening:

@@ -31,7 +31,7 @@ from ...records.tally import Span, Tally
 from ...records.unreadable import decoded, readable
 from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
 from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
-from ...store import Listening, Store, Transaction
+from ...store import Listening, Store, Topic, Transaction
 from ...survived_errors import SurvivedErrors
 from ...sync import is_sync_caller, run_blocking
 from ...task.retention import Rules
@@ -111,6 +111,7 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
             file.migrate(writer, self._migrations, None, self._now(), only_up=True)
         reader, watcher = (file.connect(self.path, self._durability) for _ in range(2))
         self._watcher = CommitWatcher(watcher)
+        self._counted_version = self._watcher.version()
         self._waiters = Broadcast(self._clock)
         self._watch = self._start_watch() if self._clock.real else None
         self._file_lock = file_lock
@@ -157,38 +158,39 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
     async def diagnose(self) -> list[Finding]:
         return await self._read(lambda db: doctor.diagnose(db, self.path))
 
-    async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
-        await self._wait(timeout)
-
-    async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
-        await self._wait(timeout)
-
     @property
     def listening(self) -> Listening:
         return "off"
 
-    async def _wait(self, timeout: float) -> None:
-        """Waits until this process changes something, or another one has committed."""
+    async def wait(self, topic: Topic, timeout: float, *, seen: int | None = None) -> int:
+        """Waits until this process changes something, or another one has committed, whatever the topic."""
         self._check()
-        if not self._clock.real:
-            return await self._waiters.wait(timeout)
-        if self._watch is not None:
-            return await self._waiters.wait(timeout)
-        loop, before = asyncio.get_running_loop(), self._watcher.version()
+        if self._watch is not None or not self._clock.real:
+            return await self._waiters.wait(timeout, seen)
+        loop = asyncio.get_running_loop()
         timer: asyncio.TimerHandle
 
         def poll() -> None:
             nonlocal timer
-            if self._pid != os.getpid() or self._watcher.version() != before:
+            if self._pid != os.getpid():
                 self._waiters.wake_all()
-            else:
+            elif not self._count_commits():
                 timer = loop.call_later(POLL_SECONDS, poll)
 
+        self._count_commits()
         timer = loop.call_later(POLL_SECONDS, poll)
         try:
-            return await self._waiters.wait(timeout)
+            return await self._waiters.wait(timeout, seen)
         finally:
             timer.cancel()
+
+    def _count_commits(self) -> bool:
+        """Wakes waiters if there was a commit since the last call. Returns whether there was one."""
+        version = self._watcher.version()
+        changed, self._counted_version = version != self._counted_version, version
+        if changed:
+            self._waiters.wake_all()
+        return changed
 
     def _start_watch(self) -> WriteWatch | None:
         """Starts to wake waiters at commits of other processes. None where there is no inotify: they poll then."""

@@ -1,4 +1,4 @@
-"""The lifecycle of a store: open, close, schema, time, waiting."""
+"""The lifecycle of a store: open, close, schema, time."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ import pytest
 
 from ...errors import ShuttingDown
 from ...records.job import Action, State
-from ...records.outcome import Done
 from ...records.query import Filter
 from ...records.worker import WorkerCommands
 from ...store import Store
-from .build import NOW, Contract, a_worker, act, all_jobs, beat, claim, finish_run, new_job, put, read_job
+from .build import NOW, Contract, a_worker, act, all_jobs, claim, new_job, put, read_job
 
 CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "schema": lambda store: store.schema(),
     "migrate": lambda store: store.migrate(),
     "time": lambda store: store.time(),
     "diagnose": lambda store: store.diagnose(),
-    "wait": lambda store: store.wait(None, 0.01),
-    "wait_final": lambda store: store.wait_final(["unknown"], 0.01),
+    "wait": lambda store: store.wait("claimable", 0.01),
+    "wait for an end": lambda store: store.wait("final", 0.01),
     "enqueue": lambda store: store.enqueue([new_job()], now=NOW),
     "claim": lambda store: claim(store),
     "beat": lambda store: store.beat(a_worker(), until=NOW + timedelta(seconds=9), now=NOW),
@@ -124,34 +123,3 @@ class LifecycleContract(Contract):
 
             await asyncio.to_thread(asyncio.run, visit())
             assert (await read_job(store, job.id)).id == job.id
-
-    async def test_wait_ends_when_a_job_is_enqueued(self) -> None:
-        async with self.opened() as store, asyncio.timeout(5):
-            waiting = asyncio.create_task(store.wait(None, 50))
-            while not waiting.done():
-                await put(store, new_job())
-                await asyncio.wait([waiting], timeout=0.02)
-
-    async def test_wait_on_a_queue_ends_when_it_gets_a_job(self) -> None:
-        async with self.opened() as store, asyncio.timeout(5):
-            waiting = asyncio.create_task(store.wait(["mail"], 50))
-            while not waiting.done():
-                await put(store, new_job(queue="mail"))
-                await asyncio.wait([waiting], timeout=0.02)
-
-    async def test_wait_ends_at_its_timeout(self) -> None:
-        async with self.opened() as store, asyncio.timeout(5):
-            await store.wait(None, 0.01)
-            await store.wait(["mail"], 0.01)
-            await store.wait_final(["unknown"], 0.01)
-
-    async def test_wait_final_ends_when_the_job_is_final(self) -> None:
-        async with self.opened() as store, asyncio.timeout(5):
-            await put(store, *(new_job() for _ in range(20)))
-            await beat(store)
-            jobs = (await claim(store, limit=20)).jobs
-            waiting = asyncio.create_task(store.wait_final([job.id for job in jobs], 50))
-            for job in jobs:
-                await finish_run(store, job, Done())
-                await asyncio.wait([waiting], timeout=0.02)
-            await waiting
