@@ -81,25 +81,21 @@ class ServiceStore(Protocol):
         """Matching entries, newest first (by id), below the id `before`."""
         ...
 
-    async def watch(self, *, until: datetime, now: datetime) -> None:
-        """Asks workers to publish the live feed until `until`, or longer if another caller asked for longer.
-
-        Workers learn it with their beats.
-        """
-
-    async def watched(self) -> datetime | None:
-        """Until when the live feed is wanted. The instant may have passed. None if it was never wanted."""
-        ...
-
     async def publish(self, news: Sequence[str], *, now: datetime) -> datetime | None:
-        """Adds items to the live feed and returns the same as `watched`. At least feed.MIN_FEED_ITEMS items are kept.
+        """Adds items to the live feed. Returns until when it is wanted; the instant may have passed.
 
-        Numbers are assigned in order and become visible in order. Not idempotent.
+        FD1. Numbers are assigned in order and become visible in order. Not idempotent. FD2. At least
+        feed.MIN_FEED_ITEMS items are kept. FD3. Returns None if the feed was never wanted. FD7. Without items it only
+        reads.
         """
         ...
 
-    async def news(self, *, after: int, limit: int) -> Feed:
-        """Items of the live feed in order, after the number `after`."""
+    async def news(self, *, after: int, limit: int, until: datetime | None = None) -> Feed:
+        """FD4. Items of the live feed in order, after the number `after`.
+
+        FD5. `until` asks workers to publish until then, or longer if another caller asked for longer. Workers learn it
+        with their beats. FD6. The page says until when the feed was wanted before this call.
+        """
         ...
 
     async def tidy(self, *, audited_since: datetime, now: datetime) -> int:

@@ -148,14 +148,14 @@ async def test_what_the_service_keeps_is_gone_after_a_step_down_and_the_jobs_are
     await store.put_documents([a_document()], now=NOW)
     await store.record([an_entry(1)])
     await store.publish(["a"], now=NOW)
-    await store.watch(until=later(60), now=NOW)
+    await store.news(after=0, limit=0, until=later(60))
     for _ in range(2):
         assert await store.migrate(3) == [5, 4, 3]
         assert await store.migrate() == [4, 5, 6]
         await recounted(store, jobs)
         assert await store.workers(now=NOW) == workers
     assert (await store.documents("key", now=NOW, limit=9), await store.audit(AuditFilter(), limit=9)) == ([], [])
-    assert (await store.news(after=0, limit=9), await store.watched()) == (Feed([], 1, 0), None)
+    assert (await store.news(after=0, limit=9), await store.publish([], now=NOW)) == (Feed([], 1, 0), None)
     await store.close()
 
 
@@ -165,7 +165,7 @@ async def test_what_the_service_keeps_is_there_when_a_file_is_opened_again(path:
     await store.put_documents([a_document()], now=NOW)
     await store.record([an_entry(1)])
     await store.publish(["a"], now=NOW)
-    await store.watch(until=later(60), now=NOW)
+    await store.news(after=0, limit=0, until=later(60))
     trail = await store.audit(AuditFilter(), limit=9)
     await store.close()
     again = open_store(f"sqlite:///{path}")

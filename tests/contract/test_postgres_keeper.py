@@ -88,7 +88,7 @@ class TestNews(Kept):
     async def test_feed_numbers_go_on_after_a_crash_and_readers_see_the_loss(self) -> None:
         async with self.opened() as store:
             await store.publish(["a", "b"], now=NOW)
-            await store.watch(until=later(60), now=NOW)
+            await store.news(after=0, limit=0, until=later(60))
             await asyncio.to_thread(self.server.crash)
             await asyncio.to_thread(self.server.start)
         async with self.opened() as store:
@@ -145,7 +145,7 @@ class TestNews(Kept):
 
     async def test_last_beat_also_returns_watched_until(self) -> None:
         async with self.opened() as store:
-            await store.watch(until=later(20), now=NOW)
+            await store.news(after=0, limit=0, until=later(20))
             for until in (later(5), NOW):
                 assert (await store.beat(a_worker(), until=until, now=NOW)).watched_until == later(20)
 
@@ -216,7 +216,7 @@ class TestPlace(Kept):
                 await put(store, a_document())
                 await store.record([an_entry(1)])
                 await store.publish(["x"], now=NOW)
-                await store.watch(until=later(9), now=NOW)
+                await store.news(after=0, limit=0, until=later(9))
                 assert await kept(other) == ([], [], Feed([], 1, 0), None)
                 await other.publish(["y"], now=NOW)
                 assert (await store.news(after=0, limit=9)).last == 1
@@ -233,7 +233,7 @@ class TestPlace(Kept):
         await put(store, a_document())
         await store.record([an_entry(1)])
         await store.publish(["a"], now=NOW)
-        await store.watch(until=later(60), now=NOW)
+        await store.news(after=0, limit=0, until=later(60))
         assert await store.migrate(2) == [3, 2]
         assert await store.migrate() == [3, 4]
         assert await told(store) == before
@@ -247,7 +247,7 @@ async def kept(store: Store) -> tuple[list[Document], list[Any], Feed, Any]:
         await store.documents("key", now=NOW, limit=9),
         await store.audit(AuditFilter(), limit=9),
         await store.news(after=0, limit=9),
-        await store.watched(),
+        await store.publish([], now=NOW),
     )
 
 

@@ -116,9 +116,9 @@ class TestSteps(Served):
 
     async def test_watch_does_not_shorten_a_rivals_watch(self) -> None:
         async with self.opened() as store, self.opened() as other:
-            before_it_writes(store, lambda: other.watch(until=later(20), now=NOW))
-            await store.watch(until=later(10), now=NOW)
-            assert await store.watched() == later(20)
+            await other.news(after=0, limit=1, until=later(20))
+            assert (await store.news(after=0, limit=1, until=later(10))).wanted_until == later(20)
+            assert await store.publish([], now=NOW) == later(20)
 
     async def test_tidy_deletes_in_batches_and_leaves_the_rest(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(documents, "PRUNE_ROWS", 3)
@@ -173,7 +173,7 @@ class TestNews(Served):
                 return await multi(commands)
 
             shard.multi = noted  # type: ignore[method-assign]
-            await store.watch(until=later(20), now=NOW)
+            await store.news(after=0, limit=0, until=later(20))
             ways.clear()
             assert (await beat(store)).watched_until == later(20)
             (way,) = [keys for keys in ways if "{fresh}:worker" in keys]

@@ -50,8 +50,8 @@ async def keep(store: Store) -> None:
     assert await store.drop_documents("key", ["one"]) == ["one"]
     await store.record([entry := AuditEntry(id="1", at=NOW, who="ada", action="keys.create", target="one")])
     assert await store.audit(AuditFilter(since=NOW), limit=9) == await store.audit(AuditFilter(), limit=9) == [entry]
-    await store.watch(until=later(9), now=NOW)
-    assert await store.publish(["news"], now=NOW) == await store.watched() == later(9)
+    await store.news(after=0, limit=0, until=later(9))
+    assert await store.publish(["news"], now=NOW) == await store.publish([], now=NOW) == later(9)
     assert (await store.news(after=0, limit=9)).last == 1
     assert await store.tidy(audited_since=later(9), now=later(9)) == 2
 

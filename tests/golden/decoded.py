@@ -60,7 +60,7 @@ def _job(job: Job) -> dict[str, Any]:
 async def _records(app: Mainspring, store: Store, now: datetime) -> dict[str, Any]:
     jobs = await store.jobs(Filter(), now=now, limit=1000)
     rows = await store.schedules(limit=1000)
-    tomorrow = now + timedelta(days=1)
+    tomorrow, feed = now + timedelta(days=1), await store.news(after=0, limit=1000)
     return {
         "jobs": [_job(job) for job in jobs],
         "shown": {job.id: [job.shown(now), job.outcome(now), list(job.actions(now))] for job in jobs},
@@ -90,8 +90,8 @@ async def _records(app: Mainspring, store: Store, now: datetime) -> dict[str, An
         "standings": await app.webhooks.standings(),
         "triggers": await app.triggers.list(),
         "audit": await store.audit(AuditFilter(), limit=1000),
-        "watched": await store.watched(),
-        "feed": await store.news(after=0, limit=1000),
+        "watched": feed.wanted_until,
+        "feed": {"news": feed.news, "first": feed.first, "last": feed.last},
         "enqueued by hand": [await app.audit.enqueued_by(job) for job in jobs if job.payload == '{"to":"by hand"}'],
         "posted": await app.jobs.get(POSTED_ID),
     }

@@ -360,7 +360,7 @@ class Filler:
     async def feed(self) -> None:
         """The live feed and its reader, a sample of how deep queues are, an entry whose process died."""
         store, now = self.store, self.clock.now()
-        await store.watch(until=now + timedelta(hours=1), now=now)
+        await store.news(after=0, limit=0, until=now + timedelta(hours=1))
         job = Summary(
             id=POSTED_ID, task="send", queue="mail", state="retrying", attempt=1, run_at=now, worker="host-1",
             schedule="once",

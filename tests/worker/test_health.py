@@ -182,7 +182,7 @@ async def test_a_call_of_the_store_that_hangs_makes_the_worker_not_live_and_name
         await clock.sleep(1)
 
     async with app, app.worker() as worker:
-        await store.watch(until=clock.now() + timedelta(hours=3), now=clock.now())
+        await store.news(after=0, limit=0, until=clock.now() + timedelta(hours=3))
         await clock.elapse(seconds=30)
         store.verb = verb
         await work.enqueue()

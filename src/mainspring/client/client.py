@@ -165,8 +165,8 @@ class ApiClient(DatabaseOnly):
     async def record(self, entries: Sequence[AuditEntry]) -> None:
         """Does nothing: the server records each request in the audit log, under the name of the key."""
 
-    async def watched(self) -> None:
-        """Always None: the server publishes the events of the live feed."""
+    async def publish(self, news: Sequence[str], *, now: datetime) -> None:
+        """Does nothing: the server publishes the events of the live feed."""
 
 
 async def connection_of(ground: Ground) -> ApiConnection:

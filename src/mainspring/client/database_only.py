@@ -114,11 +114,5 @@ class DatabaseOnly:
     async def documents(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("reading documents")
 
-    async def watch(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("watching the live feed")
-
-    async def publish(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("publishing to the live feed")
-
     async def news(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("watching the live feed")

@@ -140,12 +140,12 @@ class DocumentSteps:
         self._both(lambda store: store.publish(news, now=self.now))
         for span in spans:
             self._watch(span)
-        self._both(lambda store: store.watched())
+        self._both(lambda store: store.publish([], now=self.now))
         for after in (0, 1, 5):
             self._news(after)
 
     def _watch(self, span: float) -> None:
-        self._both(lambda store: store.watch(until=self.now + timedelta(seconds=span), now=self.now))
+        self._both(lambda store: store.news(after=0, limit=3, until=self.now + timedelta(seconds=span)))
 
     def _news(self, after: int) -> None:
         self._both(lambda store: store.news(after=after, limit=3))
