@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 from .ids import JobId, Lease, WorkerId
 from .records.audit import AuditEntry, AuditFilter
 from .records.circuit import Circuit
-from .records.document import Document
+from .records.document import Document, DocumentDrop
 from .records.feed import Feed
 from .records.finding import Finding
 from .records.job import Action, Enqueued, Job, NewJob, Shown, State
@@ -52,16 +52,14 @@ class Transaction(Protocol):
 class ServiceStore(Protocol):
     """Documents, the audit log and the live feed."""
 
-    async def put_documents(self, documents: Sequence[Document], *, now: datetime) -> list[bool]:
-        """Writes documents in order, independently of each other. Returns for each whether it is now stored.
+    async def put_documents(self, documents: Sequence[Document | DocumentDrop], *, now: datetime) -> list[bool]:
+        """Writes and deletes documents in order, independently of each other.
 
-        A document is written if the stored revision is `revision - 1` (for revision 1: absent or expired). It also
-        counts as stored if the same document is there already: to detect a race, include a unique value in `text`.
+        DO1. A document is written if the stored revision is `revision - 1` (for revision 1: absent or expired), and
+        answered True if it is now stored. DO2. It also counts as stored if the same document is there already: to
+        detect a race, include a unique value in `text`. DO3. A DocumentDrop deletes, whatever the revision; it is
+        answered True if the document existed, also as an expired one.
         """
-        ...
-
-    async def drop_documents(self, kind: str, names: Collection[str]) -> list[str]:
-        """Deletes documents. Returns the names of those that existed, also expired ones, in order of name."""
         ...
 
     async def documents(
@@ -70,7 +68,7 @@ class ServiceStore(Protocol):
         """Documents of a kind, those named or all, in order of name, after the name `after`.
 
         A document is expired from its expires_at on, and then not returned. A document whose record cannot be decoded
-        is returned with the stored value as its text: the reader detects that, and `drop_documents` deletes it.
+        is returned with the stored value as its text: the reader detects that, and a DocumentDrop deletes it.
         """
         ...
 

@@ -11,7 +11,7 @@ import pytest
 from filled import fill, told
 
 from mainspring.records.audit import AuditFilter
-from mainspring.records.document import Document
+from mainspring.records.document import Document, DocumentDrop
 from mainspring.records.feed import MIN_FEED_ITEMS, Feed
 from mainspring.store import Store
 from mainspring.stores import open_store
@@ -163,7 +163,8 @@ class TestDocuments(Kept):
                 kind = await asyncio.gather(write(left, turn, names), write(right, turn, names[::-1]))
                 first, second = kind[0], kind[1][::-1]
                 assert all(a != b for a, b in zip(first, second, strict=True))
-                assert len(await left.drop_documents("key", names)) == 50
+                drops = [DocumentDrop("key", name) for name in names]
+                assert await left.put_documents(drops, now=NOW) == [True] * 50
             assert self.deadlocks() == before
 
     def deadlocks(self) -> int:
@@ -220,7 +221,7 @@ class TestPlace(Kept):
                 assert await kept(other) == ([], [], Feed([], 1, 0), None)
                 await other.publish(["y"], now=NOW)
                 assert (await store.news(after=0, limit=9)).last == 1
-                await store.drop_documents("key", ["one"])
+                await store.put_documents([DocumentDrop("key", "one")], now=NOW)
             await other.migrate(0)
             await other.close()
             self.server.fresh()

@@ -66,7 +66,7 @@ class TestSqlite(StoreContract):
 
     async def test_wait_ends_when_another_handle_enqueues(self) -> None:
         async with self.opened() as left, self.opened() as right, asyncio.timeout(5):
-            waiting = asyncio.create_task(left.wait(None, 50))
+            waiting = asyncio.create_task(left.wait("claimable", 50))
             while not waiting.done():
                 await put(right, new_job())
                 await asyncio.wait([waiting], timeout=0.02)

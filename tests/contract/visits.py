@@ -9,7 +9,7 @@ from filled import fill, told
 
 from mainspring.errors import StoreError
 from mainspring.records.audit import AuditEntry, AuditFilter
-from mainspring.records.document import Document
+from mainspring.records.document import Document, DocumentDrop
 from mainspring.records.job import Action
 from mainspring.store import Store
 from mainspring.stores import open_store
@@ -47,7 +47,7 @@ async def keep(store: Store) -> None:
     one, other = (Document(kind="key", name=name, text="text", expires_at=later(9)) for name in ("one", "other"))
     assert await store.put_documents([one, other], now=NOW) == [True, True]
     assert await store.documents("key", now=NOW, limit=9) == [one, other]
-    assert await store.drop_documents("key", ["one"]) == ["one"]
+    assert await store.put_documents([DocumentDrop("key", "one")], now=NOW) == [True]
     await store.record([entry := AuditEntry(id="1", at=NOW, who="ada", action="keys.create", target="one")])
     assert await store.audit(AuditFilter(since=NOW), limit=9) == await store.audit(AuditFilter(), limit=9) == [entry]
     await store.news(after=0, limit=0, until=later(9))

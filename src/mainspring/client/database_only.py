@@ -108,9 +108,6 @@ class DatabaseOnly:
     async def put_documents(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("writing documents")
 
-    async def drop_documents(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("dropping documents")
-
     async def documents(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("reading documents")
 

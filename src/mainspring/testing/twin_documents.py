@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ..records.audit import AuditEntry, AuditFilter
-from ..records.document import Document
+from ..records.document import Document, DocumentDrop
 from ..store import Store
 
 T = TypeVar("T")
@@ -92,7 +92,9 @@ class DocumentSteps:
         there = {document.name for document in self._documents(kind)}
 
         async def verb(store: Store) -> list[str]:
-            return [name for name in await store.drop_documents(kind, names) if name in there]
+            drops = [DocumentDrop(kind, name) for name in names]
+            answers = await store.put_documents(drops, now=self.now)
+            return [one.name for one, existed in zip(drops, answers, strict=True) if existed and one.name in there]
 
         self._both(verb)
         self._read_documents(names)

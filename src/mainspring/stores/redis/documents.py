@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from ...clock import Clock, micros
-from ...records.document import Document
+from ...records.document import Document, DocumentDrop
 from .kept import document_of, transact_documents
 from .shard import Shard, Shards
 
@@ -26,15 +26,10 @@ class RedisDocuments:
     def _open(self) -> Shards:
         raise NotImplementedError
 
-    async def put_documents(self, documents: Sequence[Document], *, now: datetime) -> list[bool]:
+    async def put_documents(self, documents: Sequence[Document | DocumentDrop], *, now: datetime) -> list[bool]:
         keys = [(document.kind, document.name) for document in documents]
         with self._clock.outside():
             return await transact_documents(self._open(), lambda kept: kept.put_documents(documents, now=now), keys)
-
-    async def drop_documents(self, kind: str, names: Collection[str]) -> list[str]:
-        keys = [(kind, name) for name in names]
-        with self._clock.outside():
-            return await transact_documents(self._open(), lambda kept: kept.drop_documents(kind, names), keys)
 
     async def documents(
         self, kind: str, names: Collection[str] | None = None, *, now: datetime, limit: int, after: str | None = None

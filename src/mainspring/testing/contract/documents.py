@@ -1,4 +1,4 @@
-"""put_documents, documents, drop_documents and tidy: revisions decide which write stands, and documents expire."""
+"""put_documents, documents and tidy: revisions decide which write stands, and documents expire."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...records.audit import AuditFilter
-from ...records.document import MIN_PRUNED_ROWS, Document
+from ...records.document import MIN_PRUNED_ROWS, Document, DocumentDrop
 from ...store import Store
 from .audit import an_entry
 from .build import NOW, SPECIAL_TEXTS, Contract, later
@@ -21,6 +21,10 @@ def a_document(name: str = "one", text: str = "text", *, kind: str = "key", **fi
 
 async def put(store: Store, *documents: Document, now: datetime = NOW) -> list[bool]:
     return await store.put_documents(documents, now=now)
+
+
+async def drop(store: Store, *names: str, now: datetime = NOW) -> list[bool]:
+    return await store.put_documents([DocumentDrop("key", name) for name in names], now=now)
 
 
 async def texts(store: Store, kind: str = "key", *, now: datetime = NOW, **query: Any) -> dict[str, str]:
@@ -86,10 +90,32 @@ class DocumentContract(Contract):
     async def test_a_dropped_document_starts_again_at_revision_one(self) -> None:
         async with self.opened() as store:
             await put(store, a_document("a"), a_document("a", "new", revision=2), a_document("b"))
-            assert await store.drop_documents("key", ["b", "a", "none"]) == ["a", "b"]
-            assert await store.drop_documents("key", ["a"]) == []
+            assert await drop(store, "b", "a", "none") == [True, True, False]
+            assert await drop(store, "a") == [False]
             assert await put(store, a_document("a", "born again")) == [True]
             assert await texts(store) == {"a": "born again"}
+
+    async def test_documents_are_put_and_dropped_in_the_order_of_the_call(self) -> None:
+        async with self.opened() as store:
+            await put(store, a_document("a"), a_document("b"), a_document("b", kind="hook"))
+            dropped, first = DocumentDrop("key", "a"), a_document("a", "again")
+            assert await store.put_documents([dropped, first, dropped, dropped, first], now=NOW) == [
+                True, True, True, False, True,
+            ]  # fmt: skip
+            drops = [DocumentDrop("hook", "b"), DocumentDrop("key", "b")]
+            mixed: list[Document | DocumentDrop] = [
+                *drops,
+                a_document("c"),
+                DocumentDrop("key", "c"),
+                a_document("a", "late"),
+            ]
+            assert await store.put_documents(mixed, now=NOW) == [True] * 4 + [False]
+            assert (await texts(store), await texts(store, "hook")) == ({"a": "again"}, {})
+
+    async def test_an_expired_document_is_dropped_as_one_that_existed(self) -> None:
+        async with self.opened() as store:
+            await put(store, a_document("a", expires_at=later(1)))
+            assert await drop(store, "a", now=later(2)) == [True]
 
     # pruning
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ...ids import JobId
-from ...records.document import Document
+from ...records.document import Document, DocumentDrop
 from ...records.job import UNREADABLE, Action, State
 from ...records.outcome import Discard, Done
 from ...records.query import Filter
@@ -256,7 +256,7 @@ class UnreadableContract(Contract):
             assert found["b"] != "{}"
             again = replace(documents[0], text="[]", revision=2)
             assert await store.put_documents([documents[1], again], now=NOW) == [False, True]
-            assert await store.drop_documents("key", ["b"]) == ["b"]
+            assert await store.put_documents([DocumentDrop("key", "b")], now=NOW) == [True]
             assert await store.put_documents([documents[1]], now=NOW) == [True]
 
     async def test_an_unreadable_document_expires(self) -> None:
