@@ -31,6 +31,7 @@ from .codec import encode_call, is_async
 from .config import Fire, load, read_span
 from .control import Audit, Dead, Executions, Jobs, Keys, Queues, Schedules, Triggers, Webhooks, Workers
 from .control.ground import Ground
+from .control.queues import with_pauses
 from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
 from .events import Bus, E, Event, JobEnqueued, enqueued_event
 from .feed.event import feed_filter
@@ -798,9 +799,9 @@ class Mainspring:
         since = EPOCH if window is None else span_start(now - window, span)
         tallies = filter_tallies(await store.tallies(span, since=since), queue, task)
         step, whole = timedelta(seconds=SPAN_SECONDS[span]), sum_tallies(tallies)
-        counts, points = await store.counts(now=now), time_series(tallies, since, now, step) if step else []
+        overview, points = await store.overview(now=now), time_series(tallies, since, now, step) if step else []
         return Stats(
-            queues=list(await self.queues.list()),
+            queues=await with_pauses(store, overview.queues, now),
             window=window,
             total=total_figures(whole),
             by_task=figures_by(whole, "task"),
@@ -808,7 +809,7 @@ class Mainspring:
             series=points,
             per_minute=runs_per_minute(points, now, step),
             errors=top_errors(whole),
-            **{str(state): n for state, n in counts.items()},
+            **{str(state): n for state, n in overview.states.items()},
         )
 
     async def health(self, *, store: bool = True) -> Health:

@@ -9,14 +9,13 @@ from typing import Any, Literal, Protocol
 
 from .ids import JobId, Lease, WorkerId
 from .records.audit import AuditEntry, AuditFilter
-from .records.circuit import Circuit
 from .records.document import Document, DocumentDrop
 from .records.feed import Feed
 from .records.finding import Finding
-from .records.job import Action, Enqueued, Job, NewJob, Shown, State
+from .records.job import Action, Enqueued, Job, NewJob, State
 from .records.outcome import Outcome
 from .records.query import Changed, Cursor, Filter, Sort, Updates
-from .records.queue import DeadGroup, Queue
+from .records.queue import DeadGroup, Overview
 from .records.run import Execution, LogLine, RunReport
 from .records.schema import Schema
 from .records.tally import Span, Tally
@@ -418,19 +417,17 @@ class Store(ServiceStore, Protocol):
         """The job's log lines in order of run and n, after the run and n in `after`."""
         ...
 
-    async def queues(self, *, now: datetime) -> list[Queue]:
-        """Every queue that has unfinished jobs or is paused, in order of name. Counts are as exact as in `counts`."""
+    async def overview(self, *, now: datetime) -> Overview:
+        """Jobs by shown state, queues, and circuits.
+
+        OV1. States without jobs are left out. OV2. Queues are those that have unfinished jobs or are paused, in order
+        of name. OV3. Counts are exact up to some ten thousand jobs; a store with more jobs may estimate large counts.
+        OV4. Circuits are those of tasks with a breaker that have failed since their last success, by task.
+        """
         ...
 
     async def workers(self, *, now: datetime) -> list[WorkerRow]:
         """The workers whose lease has not lapsed, by id."""
-        ...
-
-    async def counts(self, *, now: datetime) -> dict[Shown, int]:
-        """The number of jobs in each shown state, without states that have none.
-
-        Exact up to some ten thousand jobs. A store with more jobs may estimate large counts.
-        """
         ...
 
     async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
@@ -441,15 +438,11 @@ class Store(ServiceStore, Protocol):
         """
         ...
 
-    async def circuits(self) -> list[Circuit]:
-        """The circuits of tasks with a breaker that have failed since their last success, by task."""
-        ...
-
     async def dead_groups(self, *, limit: int) -> list[DeadGroup]:
         """Dead jobs grouped by task and Failure.kind, largest group first, then by task and kind.
 
         `newest` is the job of the group that finished last. A dead job without a failure is in no group. Large counts
-        may be estimates, as in `counts`.
+        may be estimates, as in `overview`.
         """
         ...
 

@@ -40,10 +40,14 @@ class Sharing(Contract):
         async with self.opened() as store:
             await start(store, unique_key="key", metadata={"a": 1}, tags=('a "b" \\', "{é}"))
             await store.pause_queue("mail", True)
-            jobs, queues, workers = await all_jobs(store), await store.queues(now=NOW), await store.workers(now=NOW)
+            jobs, queues, workers = (
+                await all_jobs(store),
+                (await store.overview(now=NOW)).queues,
+                await store.workers(now=NOW),
+            )
         async with self.opened() as again:
             assert await all_jobs(again) == jobs
-            assert await again.queues(now=NOW) == queues
+            assert (await again.overview(now=NOW)).queues == queues
             assert await again.workers(now=NOW) == workers
 
     async def test_two_handles_never_share_a_job(self) -> None:
@@ -87,7 +91,7 @@ class Sharing(Contract):
             policy = Policy(max_retries=0, breaker=Breaker(99, 10.0))
             pairs = zip([left, right] * 10, runs, strict=True)
             await asyncio.gather(*(finish_run(store, run, OSError(), policy=policy) for store, run in pairs))
-            assert [circuit.failures for circuit in await left.circuits()] == [20]
+            assert [circuit.failures for circuit in (await left.overview(now=NOW)).circuits] == [20]
 
     async def test_of_many_who_fire_a_schedule_at_once_one_does(self) -> None:
         async with self.opened() as left, self.opened() as right:

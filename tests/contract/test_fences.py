@@ -78,7 +78,7 @@ class Fences(Contract):
     async def test_a_job_that_kills_workers_is_one_job(self) -> None:
         async with self.opened() as store:
             job_id = await make_suspect(store)
-            assert await store.counts(now=NOW) == {"retrying": 1}
+            assert (await store.overview(now=NOW)).states == {"retrying": 1}
             assert [job.id for job in await store.jobs(Filter(), now=NOW, limit=9, sort="due")] == [job_id]
 
     async def test_what_is_told_of_a_job_goes_with_it_to_another_queue(self) -> None:

@@ -52,7 +52,7 @@ def path(tmp_path: Path) -> Path:
 async def recounted(store: Store, jobs: list[Job]) -> None:
     """Every list and count says of these jobs what the jobs themselves say."""
     assert await all_jobs(store) == jobs
-    assert await store.counts(now=NOW) == Counter(job.shown(NOW) for job in jobs)
+    assert (await store.overview(now=NOW)).states == Counter(job.shown(NOW) for job in jobs)
     assert set(await store.finished_groups()) == {(job.state, job.task) for job in jobs if job.state.final}
     for tag in {tag for job in jobs for tag in job.tags}:
         assert await listed(store, tags=(tag,)) == [job.id for job in jobs if tag in job.tags]
@@ -73,13 +73,13 @@ async def test_the_jobs_of_a_file_outlast_a_step_down_and_up_again(path: Path) -
     await store.open()
     jobs = await live(store)
     runs = [await store.executions(job.id) for job in jobs]
-    workers, queues = await store.workers(now=NOW), await store.queues(now=NOW)
+    workers, queues = await store.workers(now=NOW), (await store.overview(now=NOW)).queues
     for _ in range(2):
         assert await store.migrate(1) == [5, 4, 3, 2, 1]
         assert await store.migrate() == [2, 3, 4, 5, 6]
         await recounted(store, jobs)
         assert [await store.executions(job.id) for job in jobs] == runs
-        assert (await store.workers(now=NOW), await store.queues(now=NOW)) == (workers, queues)
+        assert (await store.workers(now=NOW), (await store.overview(now=NOW)).queues) == (workers, queues)
     (group,) = await store.dead_groups(limit=1)
     assert (group.error, group.count) == (FAILURE.kind, 2)
     await store.close()
@@ -113,7 +113,7 @@ async def test_what_only_the_newer_schema_holds_is_gone_after_a_step_down_and_th
     await store.migrate()
     (run,) = await store.executions(job.id)
     assert (run.ending, run.items) == (Ending.FAILED, None)
-    assert (await store.circuits(), await store.tallies("ever", since=EPOCH)) == ([], [])
+    assert ((await store.overview(now=NOW)).circuits, await store.tallies("ever", since=EPOCH)) == ([], [])
     assert [worker.orders for worker in await store.workers(now=NOW)] == [WorkerCommands(), WorkerCommands()]
     assert (await read_job(store, job.id)).progress is None
     assert await store.logs(job.id, limit=9) == []
@@ -231,6 +231,6 @@ async def test_work_goes_on_after_the_steps(path: Path) -> None:
     assert (await act(store, Action.RETRY, dead.id)).done == [dead.id]
     await act(store, Action.DELETE, running.id)
     assert await all_jobs(store) == [await read_job(store, dead.id)]
-    assert await store.counts(now=NOW) == {"pending": 1}
+    assert (await store.overview(now=NOW)).states == {"pending": 1}
     assert await listed(store, tags=("x",)) == [dead.id]
     await store.close()

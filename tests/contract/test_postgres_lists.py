@@ -110,7 +110,7 @@ class TestEstimates(Served):
     async def test_large_counts_are_estimated_closely(self) -> None:
         async with self.opened() as store:
             await self.many(store, 15_000)
-            found = await store.counts(now=NOW)
+            found = (await store.overview(now=NOW)).states
         assert 10_000 <= found["pending"] <= 22_500
         assert set(found) == {"pending"}
 
@@ -122,8 +122,8 @@ class TestEstimates(Served):
             held = await self.many(store, 3)
             await act(store, Action.PAUSE, *(job.id for job in held))
             assert len(await claim_ids(store, limit=4)) == 4
-            found = await store.counts(now=NOW)
-            queues = {queue.name: queue for queue in await store.queues(now=NOW)}
+            found = (await store.overview(now=NOW)).states
+            queues = {queue.name: queue for queue in (await store.overview(now=NOW)).queues}
         assert (found["scheduled"], found["paused"], found["running"]) == (5, 3, 4)
         assert queues["rare"].pending == 7
         assert (queues["default"].running, queues["default"].scheduled) == (4, 5)
@@ -139,4 +139,4 @@ class TestLongLists(Served):
             with pytest.raises(StoreUnavailable, match="narrow the filter"):
                 await connections.read(lambda db: db.value("SELECT pg_sleep(9)"))
             monkeypatch.undo()
-            assert await store.counts(now=NOW) == {}
+            assert (await store.overview(now=NOW)).states == {}

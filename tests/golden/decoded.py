@@ -61,6 +61,7 @@ async def _records(app: Mainspring, store: Store, now: datetime) -> dict[str, An
     jobs = await store.jobs(Filter(), now=now, limit=1000)
     rows = await store.schedules(limit=1000)
     tomorrow, feed = now + timedelta(days=1), await store.news(after=0, limit=1000)
+    overview = await store.overview(now=now)
     return {
         "jobs": [_job(job) for job in jobs],
         "shown": {job.id: [job.shown(now), job.outcome(now), list(job.actions(now))] for job in jobs},
@@ -76,9 +77,9 @@ async def _records(app: Mainspring, store: Store, now: datetime) -> dict[str, An
         "depth": await app.queues.history(),
         "workers": await store.workers(now=now),
         "silent": [job.id for job in await store.orphaned(now=tomorrow, limit=1000)],
-        "counts": await store.counts(now=now),
+        "counts": overview.states,
         "tallies": {span: await store.tallies(span, since=EPOCH) for span in ("minute", "hour", "day", "ever")},
-        "circuits": await store.circuits(),
+        "circuits": overview.circuits,
         "dead": await store.dead_groups(limit=1000),
         "finished": sorted(await store.finished_groups()),
         "documents": {

@@ -164,7 +164,7 @@ class Stuck(MemoryStore):
 
 LOOPS = {
     "claim": "claim", "finish": "finish", "report": "report", "orphaned": "sweep", "due": "fire",
-    "finished_groups": "prune", "queues": "depth", "wait": "listen", "publish": "feed", "documents": "webhook",
+    "finished_groups": "prune", "overview": "depth", "wait": "listen", "publish": "feed", "documents": "webhook",
     "acquire_term": "leader",
 }  # fmt: skip
 

@@ -386,9 +386,9 @@ async def test_a_circuit_is_closed(bank: Bank) -> None:
         await pay.enqueue()
         store = await bank.app.opened()
         assert await bank.app.worker().drain(1) == 1
-        assert [circuit.failures for circuit in await store.circuits()] == [1]
+        assert [circuit.failures for circuit in (await store.overview(now=bank.app.clock.now())).circuits] == [1]
         await bank.app.drain()
-        assert await store.circuits() == []
+        assert (await store.overview(now=bank.app.clock.now())).circuits == []
 
 
 async def test_middleware_sees_an_ordinary_run_and_cannot_undo_it(bank: Bank, caplog: Any) -> None:

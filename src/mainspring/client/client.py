@@ -14,8 +14,8 @@ from ..errors import BadInput, BadSetting, StoreError, StoreUnavailable
 from ..ids import JobId
 from ..records.audit import AuditEntry, AuditFilter
 from ..records.finding import Finding
-from ..records.job import Enqueued, NewJob, Shown
-from ..records.queue import DeadGroup, Queue
+from ..records.job import Enqueued, NewJob
+from ..records.queue import DeadGroup
 from ..records.run import Execution, LogLine
 from ..records.schema import Schema
 from ..records.worker import WorkerRow
@@ -106,9 +106,6 @@ class ApiClient(DatabaseOnly):
         query = {"limit": limit, "after": f"{after[0]}.{after[1]}"}
         return (await self.connection.call(PageResponse[LogLine], "GET", "jobs", job_id, "logs", query=query)).items
 
-    async def counts(self, *, now: datetime) -> dict[Shown, int]:
-        return await self.connection.call(dict[Shown, int], "GET", "jobs", "counts")
-
     async def dead_groups(self, *, limit: int) -> list[DeadGroup]:
         return (await self.connection.call(PageResponse[DeadGroup], "GET", "dead", query={"limit": limit})).items
 
@@ -146,9 +143,6 @@ class ApiClient(DatabaseOnly):
             return await self.connection.call(list[Tick], "GET", "schedules", name, "executions", query=query)
 
     # queues, workers, audit
-
-    async def queues(self, *, now: datetime) -> list[Queue]:
-        return (await self.connection.call(PageResponse[Queue], "GET", "queues")).items
 
     async def pause_queue(self, name: str, paused: bool) -> None:
         await self.connection.send("PATCH", "queues", name, body={"paused": paused})

@@ -86,8 +86,8 @@ class DatabaseOnly:
     async def tallies(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("reading tallies")
 
-    async def circuits(self) -> NoReturn:
-        self._refuse("reading circuit breakers")
+    async def overview(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("reading counts, queues and circuit breakers from the store")
 
     # retention
 

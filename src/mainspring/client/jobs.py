@@ -115,6 +115,10 @@ class RemoteJobs(Jobs):
     async def why(self, id: JobId) -> Sequence[Reason]:
         return await (await connection_of(self._ground)).call(list[Reason], "GET", "jobs", checked_id(id), "why")
 
+    async def counts(self) -> dict[Shown, int]:
+        counts = await (await connection_of(self._ground)).call(dict[Shown, int], "GET", "jobs", "counts")
+        return {state: counts.get(state, 0) for state in SHOWN}
+
     async def filtered_counts(self, which: Filter) -> FilteredCounts:
         query = _query(which)
         found = await (await connection_of(self._ground)).call(dict[str, Any], "GET", "jobs", "counts", query=query)

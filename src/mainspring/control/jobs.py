@@ -32,7 +32,7 @@ from .computation import Computation
 from .ground import Ground
 from .job_counts import FilteredCounts, filtered_counts
 from .job_page import Page, page_cursor, page_token, running_jobs, whole_job
-from .queues import Queues
+from .queues import with_pauses
 from .run_again import repeat_of
 
 MAX_LOG_LINES = 1000
@@ -56,7 +56,6 @@ class Jobs:
     ) -> None:
         self._ground = ground
         self._enqueue, self._handle = enqueue, handle
-        self._queues = Queues(ground)
 
     async def get(self, id: JobId) -> Job:
         id = checked_id(id)
@@ -113,8 +112,8 @@ class Jobs:
 
     async def counts(self) -> dict[Shown, int]:
         """The number of jobs in each state that users see. Large figures may be estimates."""
-        counts = await (await self._ground.opened()).counts(now=self._ground.clock.now())
-        return {state: counts.get(state, 0) for state in SHOWN}
+        overview = await (await self._ground.opened()).overview(now=self._ground.clock.now())
+        return {state: overview.states.get(state, 0) for state in SHOWN}
 
     async def filtered_counts(self, which: Filter) -> FilteredCounts:
         """The number of a filter's jobs in each state, up to a maximum; the filter's own states are ignored."""
@@ -123,8 +122,9 @@ class Jobs:
     async def why(self, id: JobId) -> Sequence[Reason]:
         """Every reason why the job is not running, or where it runs; never empty."""
         job, store, now = await self.get(id), await self._ground.opened(), self._ground.clock.now()
-        circuits = {circuit.task: circuit for circuit in await store.circuits()}
-        paused = {queue.name: queue for queue in await self._queues.list() if queue.paused}
+        overview = await store.overview(now=now)
+        circuits = {circuit.task: circuit for circuit in overview.circuits}
+        paused = {queue.name: queue for queue in await with_pauses(store, overview.queues, now) if queue.paused}
         surroundings = JobSurroundings(
             now=now,
             paused=paused,

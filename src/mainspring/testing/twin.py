@@ -239,7 +239,7 @@ class _Twin(ScheduleSteps, DocumentSteps, RuleBasedStateMachine):
     def both_hold_the_same_jobs(self) -> None:
         if self._stores:
             self._both(lambda store: store.jobs(Filter(), now=self.now, limit=1000))
-            self._both(lambda store: store.circuits())
+            self._both(lambda store: store.overview(now=self.now))
             self._both(lambda store: store.schedules(limit=9))
 
     @invariant()
@@ -383,9 +383,8 @@ class _Twin(ScheduleSteps, DocumentSteps, RuleBasedStateMachine):
         for span in SPAN_SECONDS:
             self._tallies(span)
         self._both(lambda store: store.orphaned(now=self.now, limit=limit))
-        self._both(lambda store: store.queues(now=self.now))
+        self._both(lambda store: store.overview(now=self.now))
         self._both(lambda store: store.workers(now=self.now))
-        self._both(lambda store: store.counts(now=self.now))
         for job_id in sorted({job_id for job_id, _ in self.runs}):
             self._history(job_id)
         for name in SCHEDULES:

@@ -11,12 +11,11 @@ from typing import Any
 from ...clock import Clock, SystemClock
 from ...errors import BadInput, ShuttingDown
 from ...ids import JobId, WorkerId
-from ...records.circuit import Circuit
 from ...records.finding import Finding
-from ...records.job import Action, Enqueued, Job, NewJob, Shown, State
+from ...records.job import Action, Enqueued, Job, NewJob, State
 from ...records.outcome import Outcome
 from ...records.query import Changed, Cursor, Filter, Sort, Updates
-from ...records.queue import DeadGroup, Queue
+from ...records.queue import DeadGroup, Overview
 from ...records.run import Execution, LogLine, RunReport
 from ...records.schema import Schema
 from ...records.tally import Span, Tally
@@ -272,25 +271,18 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
             lines = self._ledger.lines.get(job_id, {})
             return [lines[key] for key in sorted(lines) if key > after][:limit]
 
-    async def queues(self, *, now: datetime) -> list[Queue]:
+    async def overview(self, *, now: datetime) -> Overview:
         with self._locked():
-            return read.queues(self._jobs, self._paused, now)
+            circuits = [circuit for _, circuit in sorted(self._ledger.circuits.items())]
+            return read.overview(self._jobs, self._paused, circuits, now)
 
     async def workers(self, *, now: datetime) -> list[WorkerRow]:
         with self._locked():
             return self._workers.live(now)
 
-    async def counts(self, *, now: datetime) -> dict[Shown, int]:
-        with self._locked():
-            return read.counts(self._jobs, now)
-
     async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
         with self._locked():
             return self._ledger.tallies(span, since)
-
-    async def circuits(self) -> list[Circuit]:
-        with self._locked():
-            return [circuit for _, circuit in sorted(self._ledger.circuits.items())]
 
     async def dead_groups(self, *, limit: int) -> list[DeadGroup]:
         with self._locked():

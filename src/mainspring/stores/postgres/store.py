@@ -17,12 +17,11 @@ from ...config import Durability
 from ...errors import SchemaMismatch, ShuttingDown, StoreError
 from ...failpoint import failpoint
 from ...ids import JobId, WorkerId
-from ...records.circuit import Circuit
 from ...records.finding import Finding
-from ...records.job import Action, Enqueued, Job, NewJob, Shown, State, UnreadableRecord
+from ...records.job import Action, Enqueued, Job, NewJob, State, UnreadableRecord
 from ...records.outcome import Outcome
 from ...records.query import Changed, Cursor, Filter, Sort, Updates
-from ...records.queue import DeadGroup, Queue
+from ...records.queue import DeadGroup, Overview
 from ...records.run import Execution, LogLine, RunReport
 from ...records.schema import Schema
 from ...records.tally import Span, Tally
@@ -501,22 +500,16 @@ class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         return await self._call(lambda db: read.logs(db, job_id, limit, after))
 
-    async def queues(self, *, now: datetime) -> list[Queue]:
-        return await self._read(lambda db: count.queues(db, micros(now)))
+    async def overview(self, *, now: datetime) -> Overview:
+        return await self._read(lambda db: count.overview(db, micros(now)))
 
     async def workers(self, *, now: datetime) -> list[WorkerRow]:
         sql = "SELECT id, info, until, orders FROM mainspring_workers WHERE until > $1 ORDER BY id"
         rows = await self._call(lambda db: db.rows(sql, micros(now)))
         return readable("worker", [(row[0], row) for row in rows], _worker_row)
 
-    async def counts(self, *, now: datetime) -> dict[Shown, int]:
-        return await self._read(lambda db: count.counts(db, micros(now)))
-
     async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
         return await self._call(lambda db: tally.tallies(db, span, since))
-
-    async def circuits(self) -> list[Circuit]:
-        return await self._call(finish.circuits)
 
     async def dead_groups(self, *, limit: int) -> list[DeadGroup]:
         return await self._read(lambda db: count.dead_groups(db, limit))

@@ -14,12 +14,11 @@ from ...config import Durability
 from ...errors import BadInput, ShuttingDown, StoreError
 from ...failpoint import failpoint
 from ...ids import JobId, WorkerId
-from ...records.circuit import Circuit
 from ...records.finding import Finding
-from ...records.job import Action, Enqueued, Job, NewJob, Shown, State
+from ...records.job import Action, Enqueued, Job, NewJob, State
 from ...records.outcome import Outcome
 from ...records.query import Changed, Cursor, Filter, Sort, Updates
-from ...records.queue import DeadGroup, Queue
+from ...records.queue import DeadGroup, Overview
 from ...records.run import Execution, LogLine, RunReport
 from ...records.schema import Schema
 from ...records.tally import Span, Tally
@@ -39,7 +38,6 @@ from .documents import RedisDocuments
 from .feed import RedisFeed
 from .known import read_executions, read_hash, read_lines, workers_of
 from .listener import RedisListener, RedisWakeups
-from .records import circuits_of
 from .repair import repair_keys, repair_schedules
 from .shard import Shards
 from .two_phase import sweep
@@ -329,9 +327,9 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
         found.sort(key=lambda line: (line.run, line.n))
         return [line for line in found if (line.run, line.n) > after][:limit]
 
-    async def queues(self, *, now: datetime) -> list[Queue]:
+    async def overview(self, *, now: datetime) -> Overview:
         with self._clock.outside():
-            return await count.queues(self._open(), now)
+            return await count.overview(self._open(), now)
 
     async def workers(self, *, now: datetime) -> list[WorkerRow]:
         shard = self._open().first
@@ -339,19 +337,9 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
             found = workers_of(await read_hash(shard, f"{shard.base}:worker"))
         return sorted((worker for worker in found.values() if worker.until > now), key=lambda worker: worker.info.id)
 
-    async def counts(self, *, now: datetime) -> dict[Shown, int]:
-        with self._clock.outside():
-            return await count.counts(self._open(), now)
-
     async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
         with self._clock.outside():
             return await tally.tallies(self._open(), span, since)
-
-    async def circuits(self) -> list[Circuit]:
-        shard = self._open().first
-        with self._clock.outside():
-            found = circuits_of(await read_hash(shard, f"{shard.base}:circuit"))
-        return [found[task] for task in sorted(found)]
 
     async def dead_groups(self, *, limit: int) -> list[DeadGroup]:
         with self._clock.outside():

@@ -19,12 +19,11 @@ from ...config import Durability
 from ...errors import BadInput, ShuttingDown, StoreError
 from ...failpoint import failpoint
 from ...ids import JobId, WorkerId
-from ...records.circuit import Circuit
 from ...records.finding import Finding
-from ...records.job import Action, Enqueued, Job, NewJob, Shown, State, UnreadableRecord
+from ...records.job import Action, Enqueued, Job, NewJob, State, UnreadableRecord
 from ...records.outcome import Outcome
 from ...records.query import Changed, Cursor, Filter, Sort, Updates
-from ...records.queue import DeadGroup, Queue
+from ...records.queue import DeadGroup, Overview
 from ...records.run import Execution, LogLine, RunReport
 from ...records.schema import Schema
 from ...records.tally import Span, Tally
@@ -117,7 +116,6 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
         self._file_lock = file_lock
         self._writes = WriterThread("writer", writer, "BEGIN IMMEDIATE", file_lock)
         self._reads = WriterThread("reader", reader, "BEGIN", nullcontext(), interruptible=True)
-        self._unfinished_counts: tuple[tuple[int, int], read.UnfinishedCounts] | None = None
         self._file_identity = place, file.inode(place)
         self._pid = os.getpid()
 
@@ -424,29 +422,16 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         return await self._read(lambda db: read.logs(db, job_id, limit, after))
 
-    async def queues(self, *, now: datetime) -> list[Queue]:
-        return await self._read(lambda db: read.queues(db, self._unfinished(db, micros(now))))
+    async def overview(self, *, now: datetime) -> Overview:
+        return await self._read(lambda db: read.overview(db, micros(now)))
 
     async def workers(self, *, now: datetime) -> list[WorkerRow]:
         sql = "SELECT id, info, until, orders FROM mainspring_workers WHERE until > :now ORDER BY id"
         rows = await self._rows(sql, {"now": micros(now)})
         return readable("worker", [(row[0], row) for row in rows], _worker_row)
 
-    async def counts(self, *, now: datetime) -> dict[Shown, int]:
-        return await self._read(lambda db: read.counts(db, self._unfinished(db, micros(now))))
-
-    def _unfinished(self, db: sqlite3.Connection, now: int) -> read.UnfinishedCounts:
-        """The counts, shared by two verbs that ask for the same instant, as statistics do."""
-        moment = now, db.execute("PRAGMA data_version").fetchone()[0]
-        if self._unfinished_counts is None or self._unfinished_counts[0] != moment:
-            self._unfinished_counts = moment, read.count_unfinished(db, now)
-        return self._unfinished_counts[1]
-
     async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
         return await self._read(lambda db: tally.tallies(db, span, since))
-
-    async def circuits(self) -> list[Circuit]:
-        return await self._read(finish.circuits)
 
     async def dead_groups(self, *, limit: int) -> list[DeadGroup]:
         return await self._read(lambda db: read.dead_groups(db, limit))

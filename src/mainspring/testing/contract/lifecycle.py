@@ -11,6 +11,7 @@ import pytest
 from ...errors import ShuttingDown
 from ...records.job import Action, State
 from ...records.query import Filter
+from ...records.queue import Overview
 from ...records.worker import WorkerCommands
 from ...store import Store
 from .build import NOW, Contract, a_worker, act, all_jobs, claim, new_job, put, read_job
@@ -34,11 +35,9 @@ CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "jobs": lambda store: store.jobs(Filter(), now=NOW, limit=1),
     "executions": lambda store: store.executions("unknown"),
     "logs": lambda store: store.logs("unknown", limit=1),
-    "queues": lambda store: store.queues(now=NOW),
+    "overview": lambda store: store.overview(now=NOW),
     "workers": lambda store: store.workers(now=NOW),
-    "counts": lambda store: store.counts(now=NOW),
     "tallies": lambda store: store.tallies("ever", since=NOW),
-    "circuits": lambda store: store.circuits(),
     "dead_groups": lambda store: store.dead_groups(limit=1),
     "finished_groups": lambda store: store.finished_groups(),
     "prunable": lambda store: store.prunable(State.DEAD, "task", keep=0, before=NOW, limit=1),
@@ -50,9 +49,8 @@ class LifecycleContract(Contract):
     async def test_a_fresh_store_is_empty(self) -> None:
         async with self.opened() as store:
             assert await all_jobs(store) == []
-            assert await store.queues(now=NOW) == []
+            assert await store.overview(now=NOW) == Overview({}, [], [])
             assert await store.workers(now=NOW) == []
-            assert await store.counts(now=NOW) == {}
 
     async def test_opening_twice_is_no_error(self) -> None:
         async with self.opened() as store:

@@ -320,8 +320,8 @@ class ListsContract(Contract):
                 await change_randomly(store, draw, now)
                 now += timedelta(seconds=draw.choice([0, 0, 1, 3]))
                 recount = Counter(job.shown(now) for job in await all_jobs(store))
-                assert await store.counts(now=now) == recount
-                assert sum(queue.pending for queue in await store.queues(now=now)) == recount["pending"]
+                assert (await store.overview(now=now)).states == recount
+                assert sum(queue.pending for queue in (await store.overview(now=now)).queues) == recount["pending"]
 
 
 async def change_randomly(store: Store, draw: Random, now: datetime) -> None:

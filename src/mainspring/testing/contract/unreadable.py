@@ -110,8 +110,8 @@ class UnreadableContract(Contract):
             broken, _ = await put(store, new_job(), new_job())
             await self.spoil_job(broken)
             await claim_ids(store)
-            assert await store.counts(now=NOW) == {"paused": 1, "running": 1}
-            (queue,) = await store.queues(now=NOW)
+            assert (await store.overview(now=NOW)).states == {"paused": 1, "running": 1}
+            (queue,) = (await store.overview(now=NOW)).queues
             assert (queue.pending, queue.running) == (0, 1)
 
     async def test_doctor_names_unreadable_records_until_they_are_deleted(self) -> None:
@@ -238,7 +238,7 @@ class UnreadableContract(Contract):
             await claim(store, tasks=["other", "third"], now=later(1))
             assert (await act(store, Action.DELETE, *ids)).done == sorted(ids)
             assert await all_jobs(store) == []
-            assert await store.counts(now=NOW) == {}
+            assert (await store.overview(now=NOW)).states == {}
             assert await self._records(store) == ("ok", False)
             (other,) = await put(store, new_job(tags=("tag",), unique_key="key"))
             assert await claim_ids(store) == [other]
