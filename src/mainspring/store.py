@@ -14,6 +14,7 @@ from .records.feed import Feed
 from .records.finding import Finding
 from .records.job import Action, Enqueued, Job, NewJob, State
 from .records.outcome import Outcome
+from .records.pruning import Pruning
 from .records.query import Changed, Cursor, Filter, Sort, Updates
 from .records.queue import DeadGroup, Overview
 from .records.run import Execution, LogLine, RunReport
@@ -92,13 +93,6 @@ class ServiceStore(Protocol):
 
         FD5. `until` asks workers to publish until then, or longer if another caller asked for longer. Workers learn it
         with their beats. FD6. The page says until when the feed was wanted before this call.
-        """
-        ...
-
-    async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
-        """Deletes expired documents, and audit entries before `audited_since`. Returns the number deleted.
-
-        If it deleted document.MIN_PRUNED_ROWS or more, there may be more to delete.
         """
         ...
 
@@ -459,9 +453,11 @@ class Store(ServiceStore, Protocol):
         """
         ...
 
-    async def forget(self, rules: Rules, *, now: datetime) -> int:
-        """Deletes jobs that are cheap to delete in bulk, such as whole partitions. Returns their number.
+    async def prune(self, rules: Rules, *, audited_since: datetime, now: datetime) -> Pruning:
+        """Deletes what is cheap to delete in bulk.
 
-        It deletes only jobs that `prunable` returns under these rules, each (keep, before); possibly none of them.
+        P3. Of jobs it deletes only those that `prunable` returns under these rules, each (keep, before), such as whole
+        partitions; possibly none of them. P4. Expired documents, and audit entries before `audited_since`, are
+        deleted; if document.MIN_PRUNED_ROWS or more of these were, there may be more to delete.
         """
         ...

@@ -195,7 +195,7 @@ class TestDocuments(Kept):
                 await other.execute(
                     self.place.sql("UPDATE mainspring_documents SET expires_at = NULL, text = 'new' WHERE name = 'a'")
                 )
-                assert await store.tidy(audited_since=NOW, now=later(2)) == 1
+                assert (await store.prune({}, audited_since=NOW, now=later(2))).rows == 1
             assert await texts(store, now=later(2)) == {"a": "new"}
 
     async def test_tidy_deletes_a_limited_number_of_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +204,7 @@ class TestDocuments(Kept):
         async with self.opened() as store:
             await put(store, *(a_document(name, expires_at=later(1)) for name in "abc"))
             await store.record([an_entry(n) for n in range(3)])
-            gone = [await store.tidy(audited_since=later(9), now=later(9)) for _ in range(3)]
+            gone = [(await store.prune({}, audited_since=later(9), now=later(9))).rows for _ in range(3)]
             assert gone == [4, 2, 0]
 
 

@@ -96,7 +96,7 @@ class TestSteps(Served):
         async with self.opened() as store, self.opened() as other:
             await store.put_documents([a_document("a", expires_at=later(1))], now=NOW)
             before_it_writes(store, lambda: other.put_documents([a_document("a", text="new")], now=later(2)))
-            assert await store.tidy(audited_since=NOW, now=later(2)) == 0
+            assert (await store.prune({}, audited_since=NOW, now=later(2))).rows == 0
             assert [one.text for one in await store.documents("key", now=later(2), limit=9)] == ["new"]
             await audit(cast(RedisStore, store)._open())
 
@@ -126,7 +126,7 @@ class TestSteps(Served):
         async with self.opened() as store:
             await store.record([an_entry(n) for n in range(10)])
             await store.put_documents([a_document(str(n), expires_at=later(n)) for n in range(10)], now=NOW)
-            went = [await store.tidy(audited_since=later(8), now=later(7)) for _ in range(3)]
+            went = [(await store.prune({}, audited_since=later(8), now=later(7))).rows for _ in range(3)]
             assert went == [12, 4, 0]
             assert [one.name for one in await store.documents("key", now=NOW, limit=99)] == ["8", "9"]
             assert [one.target for one in await store.audit(AuditFilter(), limit=99)] == ["t9", "t8"]

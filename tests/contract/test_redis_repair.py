@@ -50,10 +50,10 @@ class TestMend(Contract):
     async def test_a_schedule_that_waits_for_a_lost_job_is_released(self, spec: dict[str, Any]) -> None:
         async with self.opened() as store:
             _, (job_id,) = await launch(store, spec=spec, job={"queue": "elsewhere"})
-            await store.forget({}, now=NOW)
+            await store.prune({}, audited_since=NOW, now=NOW)
             assert (await read_schedule(store)).active == (job_id,)
             await self.lose(store, "elsewhere")
-            await store.forget({}, now=later(1))
+            await store.prune({}, audited_since=NOW, now=later(1))
             found = await read_schedule(store)
             assert found.active == ()
             assert found.due_at is not None

@@ -158,7 +158,7 @@ class OnRedis(UnreadableContract):
             assert [one.id for one in found] == [last.id, first.id]
             await store.record([broken])
             assert await shard.call("HGET", f"{shard.base}:entry", broken.id) == b"{"
-            await store.tidy(audited_since=later(10**6), now=NOW)
+            await store.prune({}, audited_since=later(10**6), now=NOW)
             assert await shard.call("HLEN", f"{shard.base}:entry") == 0
 
 

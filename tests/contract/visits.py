@@ -35,7 +35,7 @@ async def whole_way(url: str) -> None:
         assert running.id in (await beat(store)).cancels
         await act(store, Action.DELETE, *(job.id for job in await all_jobs(store) if job.state.final))
         await store.drop_schedules(["naïve: 'x'"])
-        await store.forget({}, now=later(9))
+        await store.prune({}, audited_since=NOW, now=later(9))
         await keep(store)
         assert {finding.about for finding in await store.diagnose()} >= {"server", "durability", "memory", "listener"}
         assert await store.time()
@@ -53,7 +53,7 @@ async def keep(store: Store) -> None:
     await store.news(after=0, limit=0, until=later(9))
     assert await store.publish(["news"], now=NOW) == await store.publish([], now=NOW) == later(9)
     assert (await store.news(after=0, limit=9)).last == 1
-    assert await store.tidy(audited_since=later(9), now=later(9)) == 2
+    assert (await store.prune({}, audited_since=later(9), now=later(9))).rows == 2
 
 
 async def hear(store: Store, other: Store) -> None:

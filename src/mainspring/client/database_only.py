@@ -97,11 +97,8 @@ class DatabaseOnly:
     async def prunable(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("pruning jobs")
 
-    async def forget(self, *_: Any, **__: Any) -> NoReturn:
+    async def prune(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("pruning jobs")
-
-    async def tidy(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("pruning documents")
 
     # documents and the live feed
 

@@ -44,7 +44,7 @@ DOCUMENT_STEPS: list[tuple[int, str, dict[str, st.SearchStrategy[Any]]]] = [
     (3, "put_documents", {"documents": st.lists(_documents, min_size=1, max_size=4), "names": _some_names}),
     (1, "drop_documents", {"kind": _kinds, "names": _some_names}),
     (2, "record", {"acts": st.lists(_acts, min_size=1, max_size=3), "again": _again}),
-    (1, "tidy", {"age": st.sampled_from([0, 5, 60]), "acts": st.lists(_acts, max_size=2)}),
+    (1, "prune_rows", {"age": st.sampled_from([0, 5, 60]), "acts": st.lists(_acts, max_size=2)}),
     (1, "publish", {"news": _news, "spans": st.sampled_from([(20, 5), (9, 0, 5), ()])}),
 ]
 
@@ -123,14 +123,14 @@ class DocumentSteps:
         since = max((at for at in (which.pop("since", None), self.tidied) if at is not None), default=None)
         self._both(lambda store: store.audit(AuditFilter(**which, since=since), limit=limit, before=before))
 
-    def tidy(self, age: float, acts: list[dict[str, Any]]) -> None:
+    def prune_rows(self, age: float, acts: list[dict[str, Any]]) -> None:
         """Stores may prune different numbers of entries; those that must stay are compared."""
         self.record(acts, [])
         since = self.now - timedelta(seconds=age)
         self.tidied = max(since, self.tidied or since)
 
         async def verb(store: Store) -> bool:
-            return await store.tidy(audited_since=since, now=self.now) >= 0
+            return (await store.prune({}, audited_since=since, now=self.now)).rows >= 0
 
         self._both(verb)
         self._read_audit()

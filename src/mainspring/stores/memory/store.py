@@ -14,6 +14,7 @@ from ...ids import JobId, WorkerId
 from ...records.finding import Finding
 from ...records.job import Action, Enqueued, Job, NewJob, State
 from ...records.outcome import Outcome
+from ...records.pruning import Pruning
 from ...records.query import Changed, Cursor, Filter, Sort, Updates
 from ...records.queue import DeadGroup, Overview
 from ...records.run import Execution, LogLine, RunReport
@@ -298,10 +299,6 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
         with self._locked():
             return read.prunable(self._jobs, state, task, keep, before, limit)
 
-    async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
+    async def prune(self, rules: Rules, *, audited_since: datetime, now: datetime) -> Pruning:
         with self._locked():
-            return self._drop_expired_documents(now) + self._drop_old_entries(audited_since)
-
-    async def forget(self, rules: Rules, *, now: datetime) -> int:
-        with self._locked():
-            return 0
+            return Pruning(0, self._drop_expired_documents(now) + self._drop_old_entries(audited_since))

@@ -13,7 +13,7 @@ from .pool import Session, Verb
 
 T = TypeVar("T")
 
-# Expired documents that one call of tidy deletes.
+# Expired documents that one call of prune deletes.
 MAX_PRUNED_DOCUMENTS = 5_000
 
 # A caller that comes second waits for the first, and then reads what it has written.

@@ -20,6 +20,7 @@ from ...ids import JobId, WorkerId
 from ...records.finding import Finding
 from ...records.job import Action, Enqueued, Job, NewJob, State, UnreadableRecord
 from ...records.outcome import Outcome
+from ...records.pruning import Pruning
 from ...records.query import Changed, Cursor, Filter, Sort, Updates
 from ...records.queue import DeadGroup, Overview
 from ...records.run import Execution, LogLine, RunReport
@@ -523,14 +524,14 @@ class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
         rows = await self._read(lambda db: read.prunable(db, state, task, keep, before, limit))
         return [job_of(row) for row in rows]
 
-    async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
+    async def prune(self, rules: Rules, *, audited_since: datetime, now: datetime) -> Pruning:
         async def drop_old(db: Session) -> int:
             documents = await drop_expired_documents(db, micros(now))
             return documents + await drop_old_entries(db, micros(audited_since))
 
-        return await self._transact(drop_old)
+        return Pruning(await self._prune_partitions(rules, now), await self._transact(drop_old))
 
-    async def forget(self, rules: Rules, *, now: datetime) -> int:
+    async def _prune_partitions(self, rules: Rules, now: datetime) -> int:
         pool = self._open()
         if now < self._prune_partitions_at:
             return 0

@@ -14,7 +14,7 @@ from .shard import Shard, Shards
 PAGE_ROWS = 200
 # Documents and audit entries pruned per transaction, of each.
 PRUNE_ROWS = 500
-# Transactions per call of tidy().
+# Transactions per call of prune().
 MAX_PRUNES = 20
 
 
@@ -47,26 +47,23 @@ class RedisDocuments:
                 after = page[-1]
         return found[:limit]
 
-    async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
-        """Deletes expired documents and old audit entries, at most MAX_PRUNES * PRUNE_ROWS of each."""
-        shards, deleted = self._open(), 0
-        shard, some = shards.first, ("LIMIT", 0, PRUNE_ROWS)
-        with self._clock.outside():
-            for _ in range(MAX_PRUNES):
-                expired, old = await shard.multi(
-                    [
-                        ("ZRANGEBYSCORE", f"{shard.base}:fading", "-inf", micros(now), *some),
-                        ("ZRANGEBYSCORE", f"{shard.base}:audited", "-inf", f"({micros(audited_since)}", *some),
-                    ]
-                )
-                if not expired and not old:
-                    break
-                keys = [(kind, name) for kind, _, name in (one.decode().partition("\0") for one in expired)]
-                ids = [id.decode() for id in old]
-                deleted += await transact_documents(
-                    shards, lambda kept: kept.tidy(audited_since=audited_since, now=now), keys, ids
-                )
-        return deleted
+
+async def prune_documents(shards: Shards, audited_since: datetime, now: datetime) -> int:
+    """Deletes expired documents and old audit entries, at most MAX_PRUNES * PRUNE_ROWS of each."""
+    shard, some, deleted = shards.first, ("LIMIT", 0, PRUNE_ROWS), 0
+    for _ in range(MAX_PRUNES):
+        expired, old = await shard.multi(
+            [
+                ("ZRANGEBYSCORE", f"{shard.base}:fading", "-inf", micros(now), *some),
+                ("ZRANGEBYSCORE", f"{shard.base}:audited", "-inf", f"({micros(audited_since)}", *some),
+            ]
+        )
+        if not expired and not old:
+            break
+        keys = [(kind, name) for kind, _, name in (one.decode().partition("\0") for one in expired)]
+        ids = [id.decode() for id in old]
+        deleted += await transact_documents(shards, lambda kept: kept.prune(audited_since, now), keys, ids)
+    return deleted
 
 
 async def _next_names(shard: Shard, kind: str, names: Collection[str] | None, after: str | None) -> list[str]:

@@ -64,7 +64,7 @@ class Kept(MemoryDocuments, MemoryAudit):
         self._entries = {id: one for id, one in self._old_entries.items() if one is not None}
         self._read = (documents, entries)
 
-    async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
+    async def prune(self, audited_since: datetime, now: datetime) -> int:
         """Unreadable documents were read because the index says that they have expired: they are deleted as well."""
         for key, text in self._read[0].items():
             if text is not None and _decoded(key, text) is None:

@@ -17,6 +17,7 @@ from ...ids import JobId, WorkerId
 from ...records.finding import Finding
 from ...records.job import Action, Enqueued, Job, NewJob, State
 from ...records.outcome import Outcome
+from ...records.pruning import Pruning
 from ...records.query import Changed, Cursor, Filter, Sort, Updates
 from ...records.queue import DeadGroup, Overview
 from ...records.run import Execution, LogLine, RunReport
@@ -34,7 +35,7 @@ from .aside import delete_queueless, set_aside_schedules
 from .audit import RedisAudit
 from .connector import RedisConnector
 from .doctor import check_servers, findings, listener_finding
-from .documents import RedisDocuments
+from .documents import RedisDocuments, prune_documents
 from .feed import RedisFeed
 from .known import read_executions, read_hash, read_lines, workers_of
 from .listener import RedisListener, RedisWakeups
@@ -355,11 +356,12 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
         with self._clock.outside():
             return await count.prunable(self._open(), state, task, keep, before, limit)
 
-    async def forget(self, rules: Rules, *, now: datetime) -> int:
+    async def prune(self, rules: Rules, *, audited_since: datetime, now: datetime) -> Pruning:
+        """Also removes empty names from the registers, and repairs schedules whose jobs were lost."""
         with self._clock.outside():
             await count.tidy_registers(self._open())
             await repair_schedules(self._open(), now)
-        return 0
+            return Pruning(0, await prune_documents(self._open(), audited_since, now))
 
     # inside
 

@@ -16,7 +16,7 @@ from ..rows import Row
 from .lenient import fetch_rows
 
 T = TypeVar("T")
-# Expired documents that one call of tidy deletes.
+# Expired documents that one call of prune deletes.
 MAX_PRUNED_DOCUMENTS = 1000
 
 _json = msgspec.json.encode

@@ -22,6 +22,7 @@ from ...ids import JobId, WorkerId
 from ...records.finding import Finding
 from ...records.job import Action, Enqueued, Job, NewJob, State, UnreadableRecord
 from ...records.outcome import Outcome
+from ...records.pruning import Pruning
 from ...records.query import Changed, Cursor, Filter, Sort, Updates
 from ...records.queue import DeadGroup, Overview
 from ...records.run import Execution, LogLine, RunReport
@@ -445,13 +446,9 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
         rows = await self._read(lambda db: read.prunable(db, state, task, keep, before, limit))
         return [job_of(row) for row in rows]
 
-    async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
+    async def prune(self, rules: Rules, *, audited_since: datetime, now: datetime) -> Pruning:
         since, us = micros(audited_since), micros(now)
-        return await self._write(lambda db: drop_expired_documents(db, us) + drop_old_entries(db, since))
-
-    async def forget(self, rules: Rules, *, now: datetime) -> int:
-        self._check()
-        return 0
+        return Pruning(0, await self._write(lambda db: drop_expired_documents(db, us) + drop_old_entries(db, since)))
 
     # calls
 

@@ -1,4 +1,4 @@
-"""put_documents, documents and tidy: revisions decide which write stands, and documents expire."""
+"""put_documents, documents and prune: revisions decide which write stands, and documents expire."""
 
 from __future__ import annotations
 
@@ -119,24 +119,24 @@ class DocumentContract(Contract):
 
     # pruning
 
-    async def test_tidy_deletes_expired_documents_and_old_audit_entries(self) -> None:
+    async def test_prune_deletes_expired_documents_and_old_audit_entries(self) -> None:
         async with self.opened() as store:
             await store.record([an_entry(n) for n in range(4)])
             await put(
                 store, a_document("a", expires_at=later(1)), a_document("b", expires_at=later(9)), a_document("c")
             )
-            assert await store.tidy(audited_since=later(2), now=later(1)) == 3
+            assert (await store.prune({}, audited_since=later(2), now=later(1))).rows == 3
             assert [entry.at for entry in await store.audit(AuditFilter(), limit=100)] == [later(3), later(2)]
             assert list(await texts(store, now=later(1))) == ["b", "c"]
-            assert await store.tidy(audited_since=later(2), now=later(1)) == 0
+            assert (await store.prune({}, audited_since=later(2), now=later(1))).rows == 0
 
-    async def test_tidy_leaves_nothing_if_it_deleted_fewer_than_min_pruned_rows(self) -> None:
+    async def test_prune_leaves_nothing_if_it_deleted_fewer_than_min_pruned_rows(self) -> None:
         async with self.opened() as store:
             old = [a_document(f"{n}", expires_at=NOW) for n in range(3 * MIN_PRUNED_ROWS)]
             await put(store, *old, now=later(-1))
             await store.record([an_entry(n) for n in range(2 * MIN_PRUNED_ROWS)])
             gone = [MIN_PRUNED_ROWS]
             while gone[-1] >= MIN_PRUNED_ROWS:
-                gone.append(await store.tidy(audited_since=later(9999), now=NOW))
+                gone.append((await store.prune({}, audited_since=later(9999), now=NOW)).rows)
             assert sum(gone[1:]) == 5 * MIN_PRUNED_ROWS
-            assert await store.tidy(audited_since=later(9999), now=NOW) == 0
+            assert (await store.prune({}, audited_since=later(9999), now=NOW)).rows == 0

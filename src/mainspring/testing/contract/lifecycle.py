@@ -41,7 +41,7 @@ CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "dead_groups": lambda store: store.dead_groups(limit=1),
     "finished_groups": lambda store: store.finished_groups(),
     "prunable": lambda store: store.prunable(State.DEAD, "task", keep=0, before=NOW, limit=1),
-    "forget": lambda store: store.forget({}, now=NOW),
+    "prune": lambda store: store.prune({}, audited_since=NOW, now=NOW),
 }
 
 

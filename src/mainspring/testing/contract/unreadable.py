@@ -264,5 +264,5 @@ class UnreadableContract(Contract):
             document = Document(kind="key", name="a", text="{}", expires_at=later(10))
             assert await store.put_documents([document], now=NOW) == [True]
             await self.spoil_document("key", "a")
-            await store.tidy(audited_since=NOW, now=later(20))
+            await store.prune({}, audited_since=NOW, now=later(20))
             assert await store.documents("key", now=NOW, limit=10) == []
