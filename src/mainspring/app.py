@@ -20,7 +20,7 @@ from collections.abc import (
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from copy import copy
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 from weakref import WeakKeyDictionary, WeakSet
 
 from msgspec import UNSET, UnsetType
@@ -62,7 +62,7 @@ from .records.tally import SPAN_SECONDS, span_start
 from .retry import Backoff
 from .schedule.options import DeclaredSchedule, ScheduleOptions, check_call_options, check_trigger, declare, interval_of
 from .span import Span, seconds
-from .store import Store
+from .store import ScriptedStore, Store
 from .stores import open_store
 from .suggest import did_you_mean
 from .sync import Sync
@@ -225,7 +225,7 @@ class Mainspring:
     @property
     def _remote(self) -> bool:
         """Whether the store is the HTTP API of another process, which executes the controls."""
-        return getattr(self._root, "remote", False) is True
+        return self._root.capabilities.remote
 
     def _control_remotely(self, ground: Ground) -> None:
         from .client.facades import (
@@ -615,8 +615,7 @@ class Mainspring:
 
     def check_within(self) -> None:
         """Raises BadInput if the store has no transactions for `within=`, before the caller has written anything."""
-        if reason := getattr(self._root, "refuses_within", ""):
-            raise BadInput(reason)
+        self._root.capabilities.require_transactions("within=")
 
     async def enqueue_many(self, jobs: Iterable[NewJob], *, within: Any = None) -> list[Handle[Any]]:
         """Enqueues all jobs or none, in one round trip: enqueue_many(send.job(to) for to in people)."""
@@ -635,6 +634,8 @@ class Mainspring:
         """Stores new jobs. Every job that the app enqueues passes here."""
         if not jobs:
             return []
+        if within is not None:
+            self.check_within()
         if self.middleware:
             with self.producing(jobs) as jobs:
                 return await self._store(jobs, within)
@@ -842,7 +843,8 @@ class Mainspring:
 
     def migration(self, at: int, target: int | None = None) -> str:
         """The statements that migrate the store's schema from one version to another, to be run by hand."""
-        return self._root.script(at, target)
+        self._root.capabilities.require_scripts()
+        return cast(ScriptedStore, self._root).script(at, target)
 
     @asynccontextmanager
     async def unmigrated(self) -> AsyncIterator[Store]:

@@ -19,9 +19,9 @@ from .clock import StoreClock, Timer
 from .config import MIN_TTL_SECONDS
 from .errors import BadInput, BadSetting, NotLeader, ShuttingDown, StoreUnavailable
 from .events import Bus, LeaderChanged
-from .poll_interval import poll_interval
 from .schedule.record import LeaderTerm
 from .store import Store
+from .store.poll_interval import poll_interval
 from .store_retry import store_trouble
 from .survived_errors import count_error
 from .sync import Sync

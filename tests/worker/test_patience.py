@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring import Mainspring, Retention
-from mainspring.poll_interval import LISTENING_POLL_SECONDS, poll_interval
 from mainspring.records.worker import BeatReply
 from mainspring.store import Listening, Store
+from mainspring.store.poll_interval import LISTENING_POLL_SECONDS, poll_interval
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import Faults, FaultStore, VirtualClock
 from mainspring.testing.contract.build import a_worker

@@ -766,7 +766,7 @@ async def test_the_memory_store_has_none_and_says_so() -> None:
 
     async with refusal(Mainspring("memory://", clock=VirtualClock()), pay) as said:
         assert said == [
-            "BadInput: the memory store has no transactions: use ctx.transaction() on sqlite:///… or postgresql://…"
+            "BadInput: the memory store has no transactions for ctx.transaction(): use sqlite:///… or postgresql://…"
         ]
 
 

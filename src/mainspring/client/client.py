@@ -20,7 +20,7 @@ from ..records.run import Execution, LogLine
 from ..records.schema import Schema
 from ..records.worker import WorkerRow
 from ..schedule.record import Schedule, Tick
-from ..store import Listening
+from ..store import Listening, Store
 from ..stores.rules import unique_ids
 from .connection import MAX_BATCH_JOBS, ApiConnection
 from .database_only import DatabaseOnly
@@ -35,10 +35,6 @@ _KEY_FIELDS = ("unique_key", "idempotency_key", "on_conflict", "debounce_limit")
 
 class ApiClient(DatabaseOnly):
     """The Store verbs that one or a few requests express, with the contracts of the Store protocol."""
-
-    remote = True
-    """Mainspring uses the facades of this package."""
-    refuses_within = "an API has no transactions to enqueue within: use sqlite:///… or postgresql://…"
 
     def __init__(self, url: ApiUrl, key: str) -> None:
         if not key:
@@ -64,7 +60,7 @@ class ApiClient(DatabaseOnly):
         if connection is not None:
             await connection.close()
 
-    def clone(self) -> ApiClient:
+    def clone(self) -> Store:
         return ApiClient(self._url, self._key)
 
     async def schema(self) -> Schema:
@@ -85,7 +81,7 @@ class ApiClient(DatabaseOnly):
 
     async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
         if within is not None:
-            raise BadInput(self.refuses_within)
+            self.capabilities.require_transactions("within=")
         if len(jobs) > MAX_BATCH_JOBS:
             raise BadInput(f"an API takes {MAX_BATCH_JOBS:,} jobs at once, all or nothing; got {len(jobs):,}")
         body = {"jobs": [_request(job) for job in jobs]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from ..errors import BadInput
+from ..store import Capabilities
 
 
 class DatabaseOnly:
@@ -12,23 +13,20 @@ class DatabaseOnly:
 
     def __init__(self, shown: str) -> None:
         self._shown = shown
+        self.capabilities = Capabilities(store="an API", remote=True, no_scripts=self._refusal("migrating the schema"))
 
-    def _refuse(self, feature: str) -> NoReturn:
-        raise BadInput(
+    def _refusal(self, feature: str) -> str:
+        return (
             f"{feature} needs the database itself, and {self._shown} is an API: give this process the URL of the "
             "database, or do it where the database can be reached"
         )
 
+    def _refuse(self, feature: str) -> NoReturn:
+        raise BadInput(self._refusal(feature))
+
     # migrations
 
-    @property
-    def newest_schema(self) -> int:
-        self._refuse("running a worker")
-
     async def migrate(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("migrating the schema")
-
-    def script(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("migrating the schema")
 
     # running jobs
@@ -51,9 +49,6 @@ class DatabaseOnly:
     async def wait(self, *_: Any, **__: Any) -> NoReturn:
         """A request waits for one job: RemoteJobs does."""
         self._refuse("waiting for changes of the store")
-
-    def transaction(self) -> NoReturn:
-        self._refuse("a transaction")
 
     # schedules and leaders
 

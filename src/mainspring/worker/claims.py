@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from ..clock import Alarm, Clock
-from ..poll_interval import poll_interval
 from ..store import Store
+from ..store.poll_interval import poll_interval
 from ..store_retry import StoreRetry
 from .slots import Slots
 

@@ -23,12 +23,12 @@ from ..errors import BadInput
 from ..events import Bus, JobLost, JobsExpired, JobStarted, SlotLeaked, WorkerStarted, WorkerStopped, WorkerStopping
 from ..feed.publisher import FeedPublisher
 from ..insight.queue_depth import DepthSampler
-from ..poll_interval import poll_interval
 from ..records.job import Job
 from ..records.outcome import Crashed, Outcome, Poisoned, RunEnd, decide
 from ..records.run import Ending
 from ..records.worker import BeatReply, WorkerCommands, WorkerInfo
 from ..store import Listening, Store
+from ..store.poll_interval import poll_interval
 from ..store_retry import StoreRetry
 from ..supervisor.signals import on_stop
 from ..webhook.dispatcher import WebhookDispatcher
@@ -225,7 +225,7 @@ class Worker:
     async def _beating(self) -> AsyncIterator[None]:
         """Beats inside the block, and cleans everything up after it."""
         try:
-            self._info = replace(self._info, schema=self._store.newest_schema)
+            self._info = replace(self._info, schema=self._store.capabilities.newest_schema)
             await self._heartbeat.start(self._store)
             yield
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
 
@@ -22,7 +22,7 @@ from ...records.schema import Schema
 from ...records.tally import Span, Tally
 from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
 from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
-from ...store import Listening, Store, Topic, Transaction
+from ...store import Capabilities, Listening, Store, Topic
 from ...task.retention import Rules
 from ..broadcast import Broadcast
 from ..rules import brief_job, unique_ids
@@ -39,7 +39,7 @@ from .workers import WorkerTable
 class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
     """The executable specification of the contract. One lock makes every verb atomic, in any thread or event loop."""
 
-    refuses_within = "the memory store has no transactions to enqueue within: use sqlite:///… or postgresql://…"
+    capabilities = Capabilities(store="the memory store")
 
     def __init__(self, clock: Clock | None = None) -> None:
         super().__init__()
@@ -73,10 +73,6 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
     def clone(self) -> Store:
         return self
 
-    @property
-    def newest_schema(self) -> int:
-        return 1
-
     async def schema(self) -> Schema:
         self._check()
         return Schema(1, 1, 1)
@@ -86,9 +82,6 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
         if target not in (None, 1):
             raise BadInput(f"the memory store has one schema, 1; cannot migrate to {target}")
         return []
-
-    def script(self, at: int, target: int | None = None) -> str:
-        raise BadInput("the memory store has no tables, so there are no statements to migrate them")
 
     async def time(self) -> datetime:
         self._check()
@@ -111,7 +104,7 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
     async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
         self._check()
         if within is not None:
-            raise BadInput(self.refuses_within)
+            self.capabilities.require_transactions("within=")
         with self._lock:
             answers = enqueue.enqueue(self._jobs, jobs, now)
         self._new.wake_all()
@@ -160,9 +153,6 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
 
     def _finish_one(self, outcome: Outcome) -> bool:
         return finish.finish_one(self._jobs, self._workers, self._ledger, outcome)
-
-    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        raise BadInput("the memory store has no transactions: use ctx.transaction() on sqlite:///… or postgresql://…")
 
     async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
         with self._locked():

@@ -29,7 +29,7 @@ from ...records.tally import Span, Tally
 from ...records.unreadable import decoded, readable
 from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
 from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
-from ...store import Listening, Store, Topic, Transaction
+from ...store import Capabilities, Listening, Store, Topic, Transaction
 from ...survived_errors import SurvivedErrors
 from ...task.retention import Rules
 from ..migrations import Migrations
@@ -109,6 +109,9 @@ class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
         migrations: Migrations = schema.MIGRATIONS,
     ) -> None:
         self.url, self._migrations = url, migrations
+        self.capabilities = Capabilities(
+            store="the PostgreSQL store", newest_schema=migrations.newest, transactions=True, scripts=True
+        )
         self._clock = clock or SystemClock()
         self._durability: Durability = durability
         self._wakeups = wakeups or ProcessWakeups(url, self._clock)
@@ -195,10 +198,6 @@ class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
         return PostgresStore(
             self.url, clock=self._clock, durability=self._durability, wakeups=self._wakeups, migrations=self._migrations
         )
-
-    @property
-    def newest_schema(self) -> int:
-        return self._migrations.newest
 
     async def schema(self) -> Schema:
         return await self._call(self._read_schema)

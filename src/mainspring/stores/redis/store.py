@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Collection, Sequence
-from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any
 
@@ -25,7 +24,7 @@ from ...records.schema import Schema
 from ...records.tally import Span, Tally
 from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
 from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
-from ...store import Listening, Store, Topic, Transaction
+from ...store import Capabilities, Listening, Store, Topic
 from ...survived_errors import SurvivedErrors
 from ...task.retention import Rules
 from ..rules import unique_ids
@@ -52,7 +51,10 @@ LISTENER_TIMEOUT_SECONDS = 8.0
 class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
     """Each verb is one script or one optimistic transaction. A handle is used in the event loop that opened it."""
 
-    refuses_within = "the Redis store has no transactions to enqueue within: use sqlite:///… or postgresql://…"
+    capabilities = Capabilities(
+        store="the Redis store",
+        no_scripts="the Redis store has no tables, and no statements that would change them",
+    )
 
     def __init__(
         self,
@@ -109,10 +111,6 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
     def clone(self) -> Store:
         return RedisStore(self.url, clock=self._clock, durability=self._durability, wakeups=self._wakeups)
 
-    @property
-    def newest_schema(self) -> int:
-        return 1
-
     async def schema(self) -> Schema:
         self._open()
         return Schema(1, 1, 1)
@@ -122,9 +120,6 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
         if target not in (None, 1):
             raise BadInput(f"the Redis store has one schema, 1; cannot migrate to {target}")
         return []
-
-    def script(self, at: int, target: int | None = None) -> str:
-        raise BadInput("the Redis store has no tables, and no statements that would change them")
 
     async def time(self) -> datetime:
         shards = self._open()
@@ -161,7 +156,7 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
     async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
         shards = self._open()
         if within is not None:
-            raise BadInput(self.refuses_within)
+            self.capabilities.require_transactions("within=")
         if not jobs:
             return []
         with self._clock.outside():
@@ -208,9 +203,6 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
             accepted = await finish.finish(shards, outcomes)
         self._wakeups.notify("new", "final")
         return accepted
-
-    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        raise BadInput("the Redis store has no transactions: use ctx.transaction() on sqlite:///… or postgresql://…")
 
     async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
         with self._clock.outside():

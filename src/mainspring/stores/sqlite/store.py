@@ -31,7 +31,7 @@ from ...records.tally import Span, Tally
 from ...records.unreadable import decoded, readable
 from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
 from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
-from ...store import Listening, Store, Topic, Transaction
+from ...store import Capabilities, Listening, Store, Topic, Transaction
 from ...survived_errors import SurvivedErrors
 from ...sync import is_sync_caller, run_blocking
 from ...task.retention import Rules
@@ -79,6 +79,12 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
         migrations: Migrations = file.MIGRATIONS,
     ) -> None:
         self.path, self._migrations = path, migrations
+        self.capabilities = Capabilities(
+            store="the SQLite store",
+            newest_schema=migrations.newest,
+            transactions=True,
+            no_scripts="migrations of a SQLite file need this library: run mainspring migrate up",
+        )
         self._clock = clock or SystemClock()
         self._durability: Durability = durability
         self._waiters = Broadcast(self._clock)
@@ -132,18 +138,11 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
     def clone(self) -> Store:
         return self
 
-    @property
-    def newest_schema(self) -> int:
-        return self._migrations.newest
-
     async def schema(self) -> Schema:
         return await self._read(lambda db: file.read_schema(db, self._migrations))
 
     async def migrate(self, target: int | None = None) -> list[int]:
         return await self._write(lambda db: file.migrate(db, self._migrations, target, self._now()))
-
-    def script(self, at: int, target: int | None = None) -> str:
-        raise BadInput("migrations of a SQLite file need this library: run mainspring migrate up")
 
     def _now(self) -> int:
         return micros(self._clock.now())

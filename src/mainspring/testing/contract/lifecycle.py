@@ -79,7 +79,7 @@ class LifecycleContract(Contract):
     async def test_a_store_opened_without_migration_can_be_opened_again(self) -> None:
         store = self.make_store()
         await store.open(migrate=False)
-        assert (await store.schema()).newest == store.newest_schema
+        assert (await store.schema()).newest == store.capabilities.newest_schema
         await store.open()
         (job_id,) = await put(store, new_job())
         assert (await read_job(store, job_id)).id == job_id
