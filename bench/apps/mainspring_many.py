@@ -70,7 +70,9 @@ async def herd(schedules: int) -> None:
         end = time.time() + BOUND_SECONDS
         while len(late) < schedules and time.time() < end:
             await asyncio.sleep(0.002)
-        while time.time() < end and (await store.counts(now=datetime.now(UTC))).get("completed", 0) < schedules:
+        while (
+            time.time() < end and (await store.overview(now=datetime.now(UTC))).states.get("completed", 0) < schedules
+        ):
             await asyncio.sleep(0.005)
         settled = 1000 * (time.time() - at.timestamp())
         open_ones = [one async for one in _all(store) if one.active or one.completed != 1]

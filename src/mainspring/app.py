@@ -20,7 +20,7 @@ from collections.abc import (
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from copy import copy
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 from weakref import WeakKeyDictionary, WeakSet
 
 from msgspec import UNSET, UnsetType
@@ -31,6 +31,7 @@ from .codec import encode_call, is_async
 from .config import Fire, load, read_span
 from .control import Audit, Dead, Executions, Jobs, Keys, Queues, Schedules, Triggers, Webhooks, Workers
 from .control.ground import Ground
+from .control.queues import with_pauses
 from .errors import BadInput, BadSetting, BadTask, JobExists, ShuttingDown, UnknownTask
 from .events import Bus, E, Event, JobEnqueued, enqueued_event
 from .feed.event import feed_filter
@@ -61,7 +62,7 @@ from .records.tally import SPAN_SECONDS, span_start
 from .retry import Backoff
 from .schedule.options import DeclaredSchedule, ScheduleOptions, check_call_options, check_trigger, declare, interval_of
 from .span import Span, seconds
-from .store import Store
+from .store import ScriptedStore, Store
 from .stores import open_store
 from .suggest import did_you_mean
 from .sync import Sync
@@ -224,7 +225,7 @@ class Mainspring:
     @property
     def _remote(self) -> bool:
         """Whether the store is the HTTP API of another process, which executes the controls."""
-        return getattr(self._root, "remote", False) is True
+        return self._root.capabilities.remote
 
     def _control_remotely(self, ground: Ground) -> None:
         from .client.facades import (
@@ -280,7 +281,7 @@ class Mainspring:
             if self._closed:
                 raise ShuttingDown("this app is closed; open it again with `async with app:`")
             await self._close_handles_of_closed_loops()
-            store = self._root.beside() if self._handles else self._root
+            store = self._root.clone() if self._handles else self._root
             await store.open()
             await self.clock.learn(store.time)
             self._handles[loop] = store
@@ -292,7 +293,7 @@ class Mainspring:
         for other in [reference() for reference in self._handles.keyrefs()]:
             if other is not None and other.is_closed():
                 handle = self._handles.pop(other, None)
-                if handle is not None and handle.beside() is not handle:  # else other loops use the same one
+                if handle is not None and handle.clone() is not handle:  # else other loops use the same one
                     await handle.close()
 
     def through(self, wrap: Callable[[Store], Store]) -> None:
@@ -614,8 +615,7 @@ class Mainspring:
 
     def check_within(self) -> None:
         """Raises BadInput if the store has no transactions for `within=`, before the caller has written anything."""
-        if reason := getattr(self._root, "refuses_within", ""):
-            raise BadInput(reason)
+        self._root.capabilities.require_transactions("within=")
 
     async def enqueue_many(self, jobs: Iterable[NewJob], *, within: Any = None) -> list[Handle[Any]]:
         """Enqueues all jobs or none, in one round trip: enqueue_many(send.job(to) for to in people)."""
@@ -634,6 +634,8 @@ class Mainspring:
         """Stores new jobs. Every job that the app enqueues passes here."""
         if not jobs:
             return []
+        if within is not None:
+            self.check_within()
         if self.middleware:
             with self.producing(jobs) as jobs:
                 return await self._store(jobs, within)
@@ -798,9 +800,9 @@ class Mainspring:
         since = EPOCH if window is None else span_start(now - window, span)
         tallies = filter_tallies(await store.tallies(span, since=since), queue, task)
         step, whole = timedelta(seconds=SPAN_SECONDS[span]), sum_tallies(tallies)
-        counts, points = await store.counts(now=now), time_series(tallies, since, now, step) if step else []
+        overview, points = await store.overview(now=now), time_series(tallies, since, now, step) if step else []
         return Stats(
-            queues=list(await self.queues.list()),
+            queues=await with_pauses(store, overview.queues, now),
             window=window,
             total=total_figures(whole),
             by_task=figures_by(whole, "task"),
@@ -808,7 +810,7 @@ class Mainspring:
             series=points,
             per_minute=runs_per_minute(points, now, step),
             errors=top_errors(whole),
-            **{str(state): n for state, n in counts.items()},
+            **{str(state): n for state, n in overview.states.items()},
         )
 
     async def health(self, *, store: bool = True) -> Health:
@@ -841,7 +843,8 @@ class Mainspring:
 
     def migration(self, at: int, target: int | None = None) -> str:
         """The statements that migrate the store's schema from one version to another, to be run by hand."""
-        return self._root.script(at, target)
+        self._root.capabilities.require_scripts()
+        return cast(ScriptedStore, self._root).script(at, target)
 
     @asynccontextmanager
     async def unmigrated(self) -> AsyncIterator[Store]:
@@ -849,7 +852,7 @@ class Mainspring:
         open."""
         store = self._handles.get(asyncio.get_running_loop())
         if store is None:
-            store = self._root.beside() if self._handles else self._root
+            store = self._root.clone() if self._handles else self._root
             await store.open(migrate=False)
         try:
             yield store

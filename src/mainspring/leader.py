@@ -19,9 +19,9 @@ from .clock import StoreClock, Timer
 from .config import MIN_TTL_SECONDS
 from .errors import BadInput, BadSetting, NotLeader, ShuttingDown, StoreUnavailable
 from .events import Bus, LeaderChanged
-from .poll_interval import poll_interval
 from .schedule.record import LeaderTerm
 from .store import Store
+from .store.poll_interval import poll_interval
 from .store_retry import store_trouble
 from .survived_errors import count_error
 from .sync import Sync
@@ -238,12 +238,13 @@ class Leader:
             began = self._clock.monotonic()
             try:
                 store = await self._opened()
+                seen = await store.wait("claimable", 0)
                 answer = await self._try_to_lead(store)
                 if isinstance(answer, HeldTerm):
                     return answer
                 if (left := end - self._clock.monotonic()) <= 0:
                     raise self._not_leader(f"{answer.holder} leads in term {answer.term}, until {answer.until}")
-                await self._wait(store, answer.until, left)
+                await self._wait(store, answer.until, left, seen)
                 failures = 0
             except StoreUnavailable as error:
                 failures += 1
@@ -260,10 +261,11 @@ class Leader:
         self._bus.emit(event)
         return event.again
 
-    async def _wait(self, store: Store, until: datetime, left: float) -> None:
+    async def _wait(self, store: Store, until: datetime, left: float, seen: int) -> None:
         """Waits until the current term may have ended, or for the poll interval."""
         over = (until - self._clock.now()).total_seconds()
-        await store.wait(None, max(0.0, min(poll_interval(store, self._poll), over, left)))
+        timeout = max(0.0, min(poll_interval(store, self._poll), over, left))
+        await store.wait("claimable", timeout, seen=seen)
 
     async def _try_to_lead(self, store: Store) -> HeldTerm | LeaderTerm:
         """Takes the leadership if it is free. Returns our term, or that of the current leader."""
@@ -272,7 +274,7 @@ class Leader:
                 return self._held
             await self._clock.learn(store.time)
             # A waiting candidate only reads, so that it does not block writers.
-            for known in await store.leaders(now=self._clock.now()):
+            for known in await store.terms(now=self._clock.now()):
                 if known.name == self.name and known.holder != self.holder:
                     self._lose(self._held)
                     return known
@@ -291,7 +293,7 @@ class Leader:
             raise StoreUnavailable(f"the store took {took:.3g} s to return its time, too long to compare clocks")
         now = self._clock.now()
         self._may_hold = span > 0
-        answer = await store.lead(self.name, self.holder, until=now + timedelta(seconds=span), now=now)
+        answer = await store.acquire_term(self.name, self.holder, until=now + timedelta(seconds=span), now=now)
         self._may_hold = False
         return answer, sent
 

@@ -252,11 +252,11 @@ async def test_clock_difference_to_the_store_is_a_warning(ahead, side):
 async def test_a_store_error_during_the_checks_is_one_bad_finding(app):
     faults = Faults()
     troubled = Mainspring(FaultStore(open_store("sqlite:///jobs.db"), faults))  # type: ignore[arg-type]
-    faults.fail("counts")
+    faults.fail("overview")
     async with troubled:
         (finding,) = await examine(troubled)
         assert (finding.about, finding.verdict) == ("store", "bad")
-        assert "injected into counts" in finding.text
+        assert "injected into overview" in finding.text
         assert len(await examine(troubled)) > 10
 
 

@@ -200,7 +200,7 @@ async def test_processes_of_two_apps_send_one_dead_letter_for_a_job_that_kills_i
 
     async def until(handle: Handle[object], state: State) -> None:
         while (await handle.job()).state is not state:
-            await (await app.opened()).wait_final([handle.id], 0.1)
+            await (await app.opened()).wait("final", 0.1)
 
     async with app, asyncio.timeout(60):
         (handle,) = await app.enqueue_many([app.job("poison", {})])
@@ -212,7 +212,7 @@ async def test_processes_of_two_apps_send_one_dead_letter_for_a_job_that_kills_i
             shop = worker("shop")
             await until(handle, State.DEAD)
             while not letters.exists() or not letters.read_text():  # the file is there before its line is
-                await (await app.opened()).wait_final([handle.id], 0.1)
+                await (await app.opened()).wait("final", 0.1)
             assert letters.read_text() == f"{handle.id}\n"
         finally:
             for process in (bells, shop):

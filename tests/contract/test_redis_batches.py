@@ -512,8 +512,8 @@ class TestFloods(Contract):
         async with self.opened() as store:
             jobs = [new_job(queue=f"q{n % 4}", expires_at=later(-1)) for n in range(1000)]
             await put(store, *jobs, *(new_job(queue="q0") for _ in range(7)), now=later(-9))
-            found = await store.counts(now=NOW)
-            queues = {queue.name: queue for queue in await store.queues(now=NOW)}
+            found = (await store.overview(now=NOW)).states
+            queues = {queue.name: queue for queue in (await store.overview(now=NOW)).queues}
         assert 900 <= found["expired"] <= 1100
         assert abs(found.get("pending", 0) - 7) <= 100
         assert queues["q0"].pending <= 60

@@ -35,10 +35,14 @@ class TestSqlite(StoreContract):
         async with self.opened() as store:
             await start(store, unique_key="key", metadata={"a": 1})
             await store.pause_queue("mail", True)
-            jobs, queues, workers = await all_jobs(store), await store.queues(now=NOW), await store.workers(now=NOW)
+            jobs, queues, workers = (
+                await all_jobs(store),
+                (await store.overview(now=NOW)).queues,
+                await store.workers(now=NOW),
+            )
         async with self.opened() as again:
             assert await all_jobs(again) == jobs
-            assert await again.queues(now=NOW) == queues
+            assert (await again.overview(now=NOW)).queues == queues
             assert await again.workers(now=NOW) == workers
 
     async def test_two_handles_on_one_file_never_share_a_job(self) -> None:
@@ -66,7 +70,7 @@ class TestSqlite(StoreContract):
 
     async def test_wait_ends_when_another_handle_enqueues(self) -> None:
         async with self.opened() as left, self.opened() as right, asyncio.timeout(5):
-            waiting = asyncio.create_task(left.wait(None, 50))
+            waiting = asyncio.create_task(left.wait("claimable", 50))
             while not waiting.done():
                 await put(right, new_job())
                 await asyncio.wait([waiting], timeout=0.02)
@@ -148,11 +152,11 @@ async def test_cancelled_read_frees_its_thread(tmp_path: Path) -> None:
         for _ in range(3):
             reading = asyncio.create_task(store._read(heavy))
             await began.wait()
-            waiting = asyncio.create_task(store.counts(now=NOW))
+            waiting = asyncio.create_task(store.overview(now=NOW))
             reading.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await reading
-            assert await waiting == {}
+            assert (await waiting).states == {}
             assert await all_jobs(store) == []
             began.clear()
         await store.close()
@@ -169,7 +173,7 @@ async def test_read_of_a_cancelled_caller_is_not_begun(tmp_path: Path) -> None:
     await asyncio.wait([second])
     held.set()
     await first
-    await store.counts(now=NOW)
+    await store.overview(now=NOW)
     assert begun == []
     await store.close()
 

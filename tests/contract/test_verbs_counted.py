@@ -44,7 +44,7 @@ class Counted:
         self.ids = 0
         """Named in filters of changes."""
 
-    def beside(self) -> Store:
+    def clone(self) -> Store:
         return cast(Store, self)
 
     def __getattr__(self, name: str) -> Any:

@@ -352,15 +352,15 @@ class Filler:
         await self.app.workers.stop("host-3")
         now = self.clock.now()
         hour = now + timedelta(hours=1)
-        await self.store.lead("reindex", "host-1", until=hour, now=now)
-        await self.store.lead("mainspring.fire", "host-2", until=hour, now=now)
-        await self.store.lead("ended", "host-3", until=hour, now=now)
-        await self.store.lead("ended", "host-3", until=now, now=now)
+        await self.store.acquire_term("reindex", "host-1", until=hour, now=now)
+        await self.store.acquire_term("mainspring.fire", "host-2", until=hour, now=now)
+        await self.store.acquire_term("ended", "host-3", until=hour, now=now)
+        await self.store.acquire_term("ended", "host-3", until=now, now=now)
 
     async def feed(self) -> None:
         """The live feed and its reader, a sample of how deep queues are, an entry whose process died."""
         store, now = self.store, self.clock.now()
-        await store.watch(until=now + timedelta(hours=1), now=now)
+        await store.news(after=0, limit=0, until=now + timedelta(hours=1))
         job = Summary(
             id=POSTED_ID, task="send", queue="mail", state="retrying", attempt=1, run_at=now, worker="host-1",
             schedule="once",

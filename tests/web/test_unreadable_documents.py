@@ -12,7 +12,7 @@ from mainspring.cli.doctor import examine
 from mainspring.counters import label_values
 from mainspring.metrics.timed_store import measure
 from mainspring.records import unreadable
-from mainspring.records.document import Document
+from mainspring.records.document import Document, DocumentDrop
 from mainspring.records.query import Filter
 from mainspring.survived_errors import UNREADABLE_METRIC
 from mainspring.webhook.message import WebhookEvent, delivery_job
@@ -29,8 +29,8 @@ def _nothing_logged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def spoil(spring: Mainspring, kind: str, name: str, text: str = "{") -> None:
     store, now = await spring.opened(), spring.clock.now()
-    await store.drop_documents(kind, [name])
-    assert await store.put_documents([Document(kind=kind, name=name, text=text)], now=now) == [True]
+    put = [DocumentDrop(kind, name), Document(kind=kind, name=name, text=text)]
+    assert (await store.put_documents(put, now=now))[1]
 
 
 async def finding(spring: Mainspring) -> tuple[str, str, str]:

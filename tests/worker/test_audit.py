@@ -532,4 +532,4 @@ async def test_a_worker_prunes_old_audit_entries_and_expired_documents(url: str,
         async with app.worker():
             await clock.elapse(minutes=16)
         assert await trail(app) == []
-        assert await store.tidy(audited_since=EPOCH, now=clock.now()) == 0
+        assert (await store.prune({}, audited_since=EPOCH, now=clock.now())).rows == 0

@@ -37,7 +37,7 @@ def flaky(app: Mainspring, clock: VirtualClock, service: Service, **options: Any
 
 
 async def circuit(app: Mainspring) -> Circuit | None:
-    return next(iter(await (await app.opened()).circuits()), None)
+    return next(iter((await (await app.opened()).overview(now=app.clock.now())).circuits), None)
 
 
 async def attempts(app: Mainspring) -> list[int]:

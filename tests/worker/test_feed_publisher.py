@@ -20,7 +20,7 @@ from mainspring.testing import VirtualClock
 
 async def watch(app: Mainspring, clock: VirtualClock, seconds: float = 60) -> None:
     now = clock.now()
-    await (await app.opened()).watch(until=now + timedelta(seconds=seconds), now=now)
+    await (await app.opened()).news(after=0, limit=0, until=now + timedelta(seconds=seconds))
 
 
 async def published(app: Mainspring) -> list[FeedEvent]:
@@ -132,7 +132,7 @@ async def test_a_process_that_only_enqueues_polls_the_watch_in_the_background(cl
     looks: list[datetime] = []
 
     class Counting(MemoryStore):
-        async def watched(self) -> datetime | None:
+        async def publish(self, news: Sequence[str], *, now: datetime) -> datetime | None:
             looks.append(clock.now())
             await clock.sleep(3600)  # a store that does not answer in time
             return None
@@ -150,9 +150,9 @@ async def test_watch_polls_are_rare(clock: VirtualClock) -> None:
     looks: list[datetime] = []
 
     class Counting(MemoryStore):
-        async def watched(self) -> datetime | None:
+        async def publish(self, news: Sequence[str], *, now: datetime) -> datetime | None:
             looks.append(clock.now())
-            return await super().watched()
+            return await super().publish(news, now=now)
 
     app = Mainspring(Counting(clock), clock=clock)
     work = tasks_of(app)["work"]
@@ -173,7 +173,7 @@ async def test_events_of_a_short_lived_process_are_published_before_it_closes(cl
     store = MemoryStore(clock)
     server = Mainspring(store, clock=clock)
     await watch(server, clock)
-    app = Mainspring(store.beside(), clock=clock)
+    app = Mainspring(store.clone(), clock=clock)
     work = tasks_of(app)["work"]
     await app.opened()
     await work.enqueue()

@@ -102,7 +102,7 @@ async def test_a_leader_without_its_store_stops_firing_and_goes_on_afterwards(ur
         await clock.elapse(seconds=1)
         async with second.app.worker():
             await clock.elapse(seconds=24)
-            first.faults.when("lead", lambda: clock.now() < START + timedelta(seconds=65))
+            first.faults.when("acquire_term", lambda: clock.now() < START + timedelta(seconds=65))
             await clock.elapse(seconds=75)
             assert await ticks_with_jobs(second) == once(100)
             assert (fired(first)[-1] < 50, fired(second)[-1]) == (True, 100)
@@ -137,7 +137,7 @@ async def test_a_worker_that_does_not_fire_emits_schedule_paused(url: str, clock
             raise ValueError("no")
 
     store = await fires.app.opened()
-    await store.lead("mainspring.fire", "elsewhere", until=START + timedelta(days=1), now=START)
+    await store.acquire_term("mainspring.fire", "elsewhere", until=START + timedelta(days=1), now=START)
     async with runs.app.worker(), fires.app.worker(queues=["none"]):
         await clock.elapse(seconds=15)
         assert [event.schedule for event in runs.recorder.of(SchedulePaused)] == ["broken"]
@@ -151,13 +151,13 @@ async def test_a_drain_follows_the_fire_setting(url: str, clock: VirtualClock, f
         await clock.elapse(seconds=EVERY)
         assert await app.drain() == jobs
         store = await app.opened()
-        assert await store.leaders(now=clock.now()) == []
+        assert await store.terms(now=clock.now()) == []
 
 
 async def test_a_drain_beside_a_leader_does_not_fire(url: str, clock: VirtualClock) -> None:
     first, second = fleet(2, url, clock, fire="leader")
     store = await first.app.opened()
-    await store.lead("mainspring.fire", "elsewhere", until=START + timedelta(days=1), now=START)
+    await store.acquire_term("mainspring.fire", "elsewhere", until=START + timedelta(days=1), now=START)
     async with second.app as app:
         await app.drain()
         await clock.elapse(seconds=EVERY)

@@ -77,13 +77,13 @@ async def test_a_failed_call_is_counted_by_verb_and_kind_and_raised(clock: Virtu
     app, faults = Mainspring("memory://", clock=clock), Faults()
     app.through(lambda store: FaultStore(store, faults))  # type: ignore[arg-type, return-value]
     meter = measure(app)
-    faults.fail("counts", error=lambda: StoreUnavailable("gone"))
+    faults.fail("overview", error=lambda: StoreUnavailable("gone"))
     with pytest.raises(StoreUnavailable):
         await app.stats()
     await app.stats()
     found = shown(meter)
-    assert found["mainspring_store_errors_total", "StoreUnavailable", "counts"] == 1
-    assert found["mainspring_store_seconds_count", "counts"] == 2
+    assert found["mainspring_store_errors_total", "StoreUnavailable", "overview"] == 1
+    assert found["mainspring_store_seconds_count", "overview"] == 2
 
 
 async def test_expired_jobs_are_counted(app: Mainspring, clock: VirtualClock) -> None:
@@ -129,10 +129,10 @@ async def test_event_loop_lag_is_measured(clock: VirtualClock) -> None:
 
 async def test_cloned_stores_are_timed_too(app: Mainspring) -> None:
     meter = measure(app)
-    store = (await app.opened()).beside()
+    store = (await app.opened()).clone()
     await store.open()
-    await store.counts(now=app.clock.now())
-    assert shown(meter)["mainspring_store_seconds_count", "counts"] == 1
+    await store.overview(now=app.clock.now())
+    assert shown(meter)["mainspring_store_seconds_count", "overview"] == 1
     await store.close()
 
 
@@ -141,9 +141,9 @@ async def test_verbs_of_every_kind_are_timed(app: Mainspring) -> None:
     store = await app.opened()
     before = dict(shown(meter))
     await store.documents("x", now=app.clock.now(), limit=1)
-    await store.leaders(now=app.clock.now())
+    await store.terms(now=app.clock.now())
     verbs = {labels[1] for labels in set(shown(meter)) - set(before) if labels[0] == "mainspring_store_seconds_count"}
-    assert verbs >= {"documents", "leaders"}
+    assert verbs >= {"documents", "terms"}
 
 
 async def test_without_metrics_the_store_is_not_timed(app: Mainspring) -> None:

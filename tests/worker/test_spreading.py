@@ -166,7 +166,7 @@ class Meddler:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def beside(self) -> Any:
+    def clone(self) -> Any:
         return self
 
     async def fire(self, firings: Any, *, now: Any) -> list[Fired]:

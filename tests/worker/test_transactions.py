@@ -386,9 +386,9 @@ async def test_a_transactional_completion_closes_the_circuit(bank: Bank) -> None
         await pay.enqueue()
         store = await bank.app.opened()
         assert await bank.app.worker().drain(1) == 1
-        assert [circuit.failures for circuit in await store.circuits()] == [1]
+        assert [circuit.failures for circuit in (await store.overview(now=bank.app.clock.now())).circuits] == [1]
         await bank.app.drain()
-        assert await store.circuits() == []
+        assert (await store.overview(now=bank.app.clock.now())).circuits == []
 
 
 async def test_middleware_sees_the_result_and_cannot_undo_a_transactional_completion(bank: Bank, caplog: Any) -> None:
@@ -766,7 +766,7 @@ async def test_a_transaction_on_the_memory_store_is_refused() -> None:
 
     async with refusal(Mainspring("memory://", clock=VirtualClock()), pay) as said:
         assert said == [
-            "BadInput: the memory store has no transactions: use ctx.transaction() on sqlite:///… or postgresql://…"
+            "BadInput: the memory store has no transactions for ctx.transaction(): use sqlite:///… or postgresql://…"
         ]
 
 

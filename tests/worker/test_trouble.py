@@ -37,7 +37,7 @@ def scene(url: str, clock: VirtualClock) -> Scene:
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("verb", ["claim", "finish", "beat", "expired", "time", "wait"])
+@pytest.mark.parametrize("verb", ["claim", "finish", "beat", "orphaned", "time", "wait"])
 async def test_every_job_completes_once_when_store_calls_fail_or_lose_their_replies(
     scene: Scene, clock: VirtualClock, verb: str, moment: Any
 ) -> None:
@@ -101,7 +101,7 @@ async def test_a_silent_workers_job_runs_again_within_lease_and_sweep(scene: Sce
         assert (first.ending, first.worker, second.ending) == ("crashed", "gone", "completed")
         assert first.finished_at - now <= timedelta(seconds=25)
         assert dead.lease == first.lease
-        assert await store.expired(now=clock.now(), limit=10) == []
+        assert await store.orphaned(now=clock.now(), limit=10) == []
 
 
 async def silent_worker(app: Mainspring, limit: int) -> Any:

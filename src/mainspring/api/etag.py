@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from ..app import Mainspring
 from ..errors import StoreUnavailable
-from ..records.document import Document
+from ..records.document import Document, DocumentDrop
 from ..records.job import Job
 from .problem import Problem
 
@@ -75,7 +75,7 @@ async def claim_edit(app: Mainspring, job: Job, if_match: str, part: Callable[[J
             raise _edited(job)
         yield job
     finally:
-        await store.drop_documents(EDIT_KIND, [name])
+        await store.put_documents([DocumentDrop(EDIT_KIND, name)], now=app.clock.now())
 
 
 def _edited(job: Job) -> Problem:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ..app import Mainspring
 from ..errors import StoreError
 from ..ids import new_id_series, nth_id
-from ..records.document import Document
+from ..records.document import Document, DocumentDrop
 from ..records.unreadable import decoded_documents
 from ..survived_errors import SurvivedErrors
 from .access.authenticate import ANYONE
@@ -158,7 +158,7 @@ class StoredResponses:
         with _unstored.survive(StoreError):  # the request was executed, so the caller gets its response anyway
             store = await self._app.opened()
             if response.status in _UNSTORED_STATUSES:
-                await store.drop_documents(KIND, [document.name])
+                await store.put_documents([DocumentDrop(KIND, document.name)], now=now)
             else:
                 ended = replace(document, text=_write(updated), revision=document.revision + 1)
                 await store.put_documents([ended], now=now)

@@ -113,7 +113,7 @@ async def _question(app: Mainspring, wanted: int) -> str:
     jobs = "all jobs"
     with suppress(StoreError):  # tables of another version cannot be counted
         async with app.unmigrated() as store:
-            jobs = f"{sum((await store.counts(now=app.clock.now())).values()):,} job(s)"
+            jobs = f"{sum((await store.overview(now=app.clock.now())).states.values()):,} job(s)"
     return f"drop every table of {store_name(app)}? {jobs} and their history are lost."
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Unpack
 
@@ -13,12 +13,13 @@ from ..control.bulk_page import BulkPage
 from ..control.checks import MAX_PAGE_ROWS, checked_filter, checked_id, checked_limit
 from ..control.job_counts import MAX_COUNTED_JOBS, FilteredCounts
 from ..control.job_page import Page
-from ..control.jobs import Jobs
+from ..control.jobs import FINAL_SHOWN, MAX_LOG_LINES, Jobs
 from ..errors import BadInput
 from ..ids import JobId
 from ..insight.why import Reason
 from ..records.job import SHOWN, Action, Enqueued, Job, Shown, State
 from ..records.query import Changed, Filter, Refusal, Sort, Update
+from ..records.run import LogLine
 from ..span import Span, seconds
 from ..task.handle import Handle
 from .client import connection_of
@@ -85,17 +86,38 @@ class RemoteJobs(Jobs):
         connection, clock = await connection_of(self._ground), self._ground.clock
         end = clock.now() + timedelta(seconds=seconds(timeout, "wait()"))
         while True:
-            left = min((end - clock.now()).total_seconds(), MAX_WAIT_SECONDS)
-            query = {"wait": max(left, 0.0)}
+            asked = clock.now()
+            left = min(max((end - asked).total_seconds(), 0.0), MAX_WAIT_SECONDS)
+            query = {"wait": left}
             response = await connection.call(
                 JobResponse, "GET", "jobs", checked_id(id), query=query, wait=MAX_WAIT_SECONDS
             )
-            job = response.to_record()
-            if job.state.final or left <= 0:
+            job, now = response.to_record(), clock.now()
+            if job.shown(now) in FINAL_SHOWN or now >= end:
                 return job
+            if now < asked + timedelta(seconds=left):
+                # It returned early: its clock says that the job has expired, ours does not yet.
+                pause = min(self._ground.settings.poll_interval, (end - now).total_seconds())
+                await clock.sleep(pause)
+
+    async def tail(self, id: JobId, *, after: tuple[int, int] = (0, 0)) -> AsyncIterator[LogLine]:
+        store, wait = await self._ground.opened(), 0.0
+        while True:
+            job = await self.wait(id, wait)
+            while lines := await store.logs(id, limit=MAX_LOG_LINES, after=after):
+                for line in lines:
+                    yield line
+                after = (lines[-1].run, lines[-1].n)
+            if job.shown(self._ground.clock.now()) in FINAL_SHOWN:
+                return
+            wait = self._ground.settings.poll_interval
 
     async def why(self, id: JobId) -> Sequence[Reason]:
         return await (await connection_of(self._ground)).call(list[Reason], "GET", "jobs", checked_id(id), "why")
+
+    async def counts(self) -> dict[Shown, int]:
+        counts = await (await connection_of(self._ground)).call(dict[Shown, int], "GET", "jobs", "counts")
+        return {state: counts.get(state, 0) for state in SHOWN}
 
     async def filtered_counts(self, which: Filter) -> FilteredCounts:
         query = _query(which)

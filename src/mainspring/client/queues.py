@@ -16,6 +16,7 @@ from ..records.queue import Queue
 from ..span import Span
 from ..task.options import check_name
 from .client import connection_of
+from .responses import PageResponse
 
 _logger = logging.getLogger("mainspring")
 
@@ -26,7 +27,7 @@ class _DepthResponse(Struct):
 
 class RemoteQueues(Queues):
     async def list(self) -> Sequence[Queue]:
-        return await (await self._ground.opened()).queues(now=self._ground.clock.now())
+        return (await (await connection_of(self._ground)).call(PageResponse[Queue], "GET", "queues")).items
 
     async def pauses(self, name: str) -> Sequence[Pause]:
         check_name(name, "queue name")

@@ -33,7 +33,7 @@ class Dead:
     async def groups(self, *, limit: int = 100) -> Sequence[DeadGroup]:
         """Dead jobs grouped by task and error, the largest group first."""
         checked_limit(limit, MAX_PAGE_ROWS)
-        return await (await self._ground.opened()).dead(limit=limit)
+        return await (await self._ground.opened()).dead_groups(limit=limit)
 
     @audited("jobs.retry")
     async def redrive(

@@ -32,7 +32,7 @@ from .computation import Computation
 from .ground import Ground
 from .job_counts import FilteredCounts, filtered_counts
 from .job_page import Page, page_cursor, page_token, running_jobs, whole_job
-from .queues import Queues
+from .queues import with_pauses
 from .run_again import repeat_of
 
 MAX_LOG_LINES = 1000
@@ -42,7 +42,7 @@ _UNFINISHED: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running",
 _IDEMPOTENT: tuple[Shown, ...] = (*_UNFINISHED, "completed")
 _AT_REST = {"completed", "dead", "cancelled"}
 # A job may be shown as expired before a claim has ended it.
-_FINAL = _AT_REST | {"expired"}
+FINAL_SHOWN = _AT_REST | {"expired"}
 
 
 class Jobs:
@@ -56,7 +56,6 @@ class Jobs:
     ) -> None:
         self._ground = ground
         self._enqueue, self._handle = enqueue, handle
-        self._queues = Queues(ground)
 
     async def get(self, id: JobId) -> Job:
         id = checked_id(id)
@@ -100,20 +99,21 @@ class Jobs:
         clock, store = self._ground.clock, await self._ground.opened()
         end = clock.now() + timedelta(seconds=seconds(timeout, "wait()"))
         while True:
-            now = clock.now()
+            seen, now = await store.wait("final", 0), clock.now()
             # Brief: it is read again and again.
             job = next(iter(await store.jobs(Filter(ids=(checked_id(id),)), now=now, limit=1, brief=True)), None)
             if job is None:
                 raise job_not_found(id)
-            if job.shown(now) in _FINAL or now >= end:
+            if job.shown(now) in FINAL_SHOWN or now >= end:
                 return job if job.is_whole else await self.get(id)
-            left = (end - now).total_seconds()
-            await store.wait_final([id], min(left, self._ground.settings.poll_interval))
+            until = end if job.state is not State.PENDING or job.expires_at is None else min(end, job.expires_at)
+            left = min((until - now).total_seconds(), self._ground.settings.poll_interval)
+            await store.wait("final", left, seen=seen)
 
     async def counts(self) -> dict[Shown, int]:
         """The number of jobs in each state that users see. Large figures may be estimates."""
-        counts = await (await self._ground.opened()).counts(now=self._ground.clock.now())
-        return {state: counts.get(state, 0) for state in SHOWN}
+        overview = await (await self._ground.opened()).overview(now=self._ground.clock.now())
+        return {state: overview.states.get(state, 0) for state in SHOWN}
 
     async def filtered_counts(self, which: Filter) -> FilteredCounts:
         """The number of a filter's jobs in each state, up to a maximum; the filter's own states are ignored."""
@@ -122,8 +122,9 @@ class Jobs:
     async def why(self, id: JobId) -> Sequence[Reason]:
         """Every reason why the job is not running, or where it runs; never empty."""
         job, store, now = await self.get(id), await self._ground.opened(), self._ground.clock.now()
-        circuits = {circuit.task: circuit for circuit in await store.circuits()}
-        paused = {queue.name: queue for queue in await self._queues.list() if queue.paused}
+        overview = await store.overview(now=now)
+        circuits = {circuit.task: circuit for circuit in overview.circuits}
+        paused = {queue.name: queue for queue in await with_pauses(store, overview.queues, now) if queue.paused}
         surroundings = JobSurroundings(
             now=now,
             paused=paused,
@@ -164,14 +165,15 @@ class Jobs:
         """Yields every line so far, then each new one, until the job has ended."""
         store, poll = await self._ground.opened(), self._ground.settings.poll_interval
         while True:
+            seen = await store.wait("final", 0)
             job = await self.get(id)
             while lines := await store.logs(id, limit=MAX_LOG_LINES, after=after):
                 for line in lines:
                     yield line
                 after = (lines[-1].run, lines[-1].n)
-            if job.shown(self._ground.clock.now()) in _FINAL:
+            if job.shown(self._ground.clock.now()) in FINAL_SHOWN:
                 return
-            await store.wait_final([id], poll)
+            await store.wait("final", poll, seen=seen)
 
     # actions
 

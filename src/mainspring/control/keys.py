@@ -28,7 +28,7 @@ from ..records.api_key import (
     new_key_id,
     new_secret,
 )
-from ..records.document import Document
+from ..records.document import Document, DocumentDrop
 from ..records.job import UnreadableRecord
 from ..records.unreadable import decoded_documents
 from ..span import Span
@@ -143,11 +143,11 @@ class Keys:
     # The audited part is not `revoke` itself: its argument may be a secret by mistake, and must not be recorded.
     @audited("keys.revoke")
     async def _drop(self, key: ApiKey) -> bool:
-        store = await self._ground.opened()
-        if not await store.drop_documents("key", [key.name]):
+        store, now = await self._ground.opened(), self._ground.clock.now()
+        if not (await store.put_documents([DocumentDrop("key", key.name)], now=now))[0]:
             return False
         self.forget()
-        await store.drop_documents(_USE, [key.id])
+        await store.put_documents([DocumentDrop(_USE, key.id)], now=now)
         annotate(before=key if key.id else None, after=None)
         return True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
@@ -12,6 +12,7 @@ from ..events import QueuePaused, QueueResumed
 from ..insight.queue_depth import DepthSample, check_window, history
 from ..records.queue import Queue
 from ..span import Span
+from ..store import Store
 from ..task.options import check_name
 from .audit_log import annotate as annotate
 from .audit_log import audited, is_recording
@@ -26,10 +27,7 @@ class Queues:
     async def list(self) -> Sequence[Queue]:
         """Every queue that has unfinished jobs or is paused, by name; of a paused one also who paused it, and why."""
         store, now = await self._ground.opened(), self._ground.clock.now()
-        queues = await store.queues(now=now)
-        paused = _paused(queues)
-        records = await pauses_of(store, paused, now) if paused else {}
-        return [_with_pause(queue, open_pause(records.get(queue.name, ()))) for queue in queues]
+        return await with_pauses(store, (await store.overview(now=now)).queues, now)
 
     async def pauses(self, name: str) -> Sequence[Pause]:
         """The last twenty pauses of the queue, newest first."""
@@ -53,7 +51,7 @@ class Queues:
         check_name(name, "queue name")
         text = checked_note(note)
         store, now = await self._ground.opened(), self._ground.clock.now()
-        was_paused = name in _paused(await store.queues(now=now))
+        was_paused = name in _paused((await store.overview(now=now)).queues)
         # The record comes first: a paused queue always has one. An open record of a queue that runs means nothing.
         await begin_pause(store, name, current_actor(), text, paused=was_paused, now=now)
         await store.pause_queue(name, True)
@@ -64,11 +62,18 @@ class Queues:
     async def resume(self, name: str) -> None:
         check_name(name, "queue name")
         store, now = await self._ground.opened(), self._ground.clock.now()
-        was_paused = is_recording() and name in _paused(await store.queues(now=now))
+        was_paused = is_recording() and name in _paused((await store.overview(now=now)).queues)
         await store.pause_queue(name, False)
         await end_pause(store, name, now)
         annotate(before={"paused": was_paused}, after={"paused": False})
         self._ground.events.emit(QueueResumed(at=self._ground.clock.now(), queue=name))
+
+
+async def with_pauses(store: Store, queues: Sequence[Queue], now: datetime) -> list[Queue]:
+    """The queues; paused ones with who paused them, when and why."""
+    paused = _paused(queues)
+    records = await pauses_of(store, paused, now) if paused else {}
+    return [_with_pause(queue, open_pause(records.get(queue.name, ()))) for queue in queues]
 
 
 def _paused(queues: Iterable[Queue]) -> list[str]:

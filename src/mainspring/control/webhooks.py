@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ..config import Settings
 from ..errors import BadInput
 from ..ids import new_id
+from ..records.document import DocumentDrop
 from ..records.job import Enqueued, NewJob
 from ..records.query import Filter
 from ..span import Span, seconds
@@ -183,7 +184,7 @@ class Webhooks:
         store = await self._ground.opened()
         stored = await WEBHOOKS.get_readable(store, check_hook_name(name, "webhook"), self._now())
         await WEBHOOKS.drop(store, name, self._now())
-        await store.drop_documents("webhook.standing", [name])
+        await store.put_documents([DocumentDrop("webhook.standing", name)], now=self._now())
         annotate(before=None if stored is None else audit_facts(stored.shown), after=None)
 
     @audited("webhooks.test")

@@ -107,7 +107,9 @@ class Workers:
     ) -> WorkerRow | None:
         """The worker as it was before the command; None if it is gone, or the command does not apply to it any more."""
         for _ in range(MAX_COMMAND_TRIES):
-            if await store.order([worker.info.id], replace(worker.orders, **changes), now=now, seen=worker.orders):
+            if await store.command_workers(
+                [worker.info.id], replace(worker.orders, **changes), now=now, seen=worker.orders
+            ):
                 return worker
             # It received another command first, or is gone: check its new state.
             rows = [row for row in await store.workers(now=now) if row.info.id == worker.info.id]

@@ -192,20 +192,21 @@ class FeedHub:
 
     async def _start(self) -> None:
         store, now = await self._opened(), self._clock.now()
-        before = await store.watched()
-        await self._announce_watch(store)
-        if before is None or before <= now:
+        feed = await self._watch(store, after=0, limit=1)
+        if feed.wanted_until is None or feed.wanted_until <= now:
             await self._publish_reset(store, "unwatched")
             self._settled_at = self._clock.monotonic() + self._settle_seconds
+            feed = await store.news(after=0, limit=1)
         self._items.clear()
-        self.since = self.last = (await store.news(after=0, limit=1)).last
+        self.since = self.last = feed.last
 
-    async def _announce_watch(self, store: Store) -> None:
-        now = self._clock.now()
-        until = now + timedelta(seconds=WATCH_SECONDS)
-        await store.watch(until=until, now=now)
+    async def _watch(self, store: Store, after: int, limit: int) -> Feed:
+        """Reads the feed, and announces the watch."""
+        until = self._clock.now() + timedelta(seconds=WATCH_SECONDS)
+        feed = await store.news(after=after, limit=limit, until=until)
         self._publisher.watch_until(until)
         self._renew_at = self._clock.monotonic() + RENEW_SECONDS
+        return feed
 
     async def _publish_reset(self, store: Store, reason: str) -> None:
         now = self._clock.now()
@@ -228,12 +229,11 @@ class FeedHub:
         """Reads the store once; returns the seconds until the next read."""
         try:
             store = await self._opened()
-            if self._clock.monotonic() >= self._renew_at:
-                await self._announce_watch(store)
             if self._clock.monotonic() >= self._settled_at:
                 await self._publish_reset(store, "settled")
                 self._settled_at = math.inf
-            feed = await store.news(after=self.last, limit=PAGE_EVENTS)
+            read = self._watch if self._clock.monotonic() >= self._renew_at else _read_feed
+            feed = await read(store, after=self.last, limit=PAGE_EVENTS)
         except StoreUnavailable as error:
             self._postponed(error)
             self._set_trouble(f"{type(error).__name__}: {error}")
@@ -263,6 +263,10 @@ class FeedHub:
     def _wake_readers(self) -> None:
         for reader in self._readers:
             reader.alarm.ring()
+
+
+async def _read_feed(store: Store, after: int, limit: int) -> Feed:
+    return await store.news(after=after, limit=limit)
 
 
 _TYPE = re.compile(r"[a-z_.]{1,100}")

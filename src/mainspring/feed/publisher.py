@@ -120,7 +120,7 @@ class FeedPublisher:
             if self._waiting and self.watched:
                 await self._publish(store)
             elif check:
-                self._extend_watch(await store.watched())
+                self._extend_watch(await store.publish([], now=self._clock.now()))
             self.trouble = None
         except StoreUnavailable as error:
             self._fail(error, self._postponed)
@@ -187,7 +187,7 @@ class FeedPublisher:
         with self._unpublished.survive(Exception):  # a bug in the feed must not reach the engine
             async with asyncio.timeout(LAST_FLUSH_SECONDS):
                 if self._waiting and not self.watched:
-                    self._extend_watch(await (await self._opened()).watched())
+                    self._extend_watch(await (await self._opened()).publish([], now=self._clock.now()))
                 while self._waiting and self.watched:
                     await self._publish(await self._opened())
 

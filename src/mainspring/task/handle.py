@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ..sync import SyncHandle
 
 R = TypeVar("R")
+# The wait for a result without a timeout is repeated after this time.
+MAX_WAIT_SECONDS = 3600.0
 _ANY = Results(None, "")
 
 
@@ -48,25 +50,20 @@ class Handle(Generic[R]):
 
         Raises JobDead, JobCancelled, JobExpired, JobNotFound or, after `timeout` (seconds, or "5m"), ResultTimeout.
         """
-        clock, store = self._app.clock, await self._app.opened()
+        clock = self._app.clock
         limit = None if timeout is None else seconds(timeout, "result(timeout=…)")
         end = None if limit is None else clock.now() + timedelta(seconds=limit)
         while True:
-            job = await self.job()
+            left = MAX_WAIT_SECONDS if end is None else max(0.0, (end - clock.now()).total_seconds())
+            job = await self._app.jobs.wait(self.id, left)
             shown = job.shown(clock.now())
             if shown == "completed":
                 value: R = self._results.decode(job.result)
                 return value
             if shown in _ENDS:
                 raise _ENDS[shown](_why(job, shown))
-            left = self._app.settings.poll_interval
-            if end is not None:
-                left = min(left, (end - clock.now()).total_seconds())
-                if left <= 0:
-                    raise ResultTimeout(f"job {self.id} ({job.task}) is {shown} after {limit:g} s")
-            if job.expires_at is not None:
-                left = max(0.0, min(left, (job.expires_at - clock.now()).total_seconds()))
-            await store.wait_final([self.id], left)
+            if end is not None and clock.now() >= end:
+                raise ResultTimeout(f"job {self.id} ({job.task}) is {shown} after {limit:g} s")
 
     @property
     def sync(self) -> SyncHandle[R]:

@@ -289,7 +289,7 @@ class Harness:
 
     def _runnable(self) -> list[Job]:
         now = self.clock.now()
-        paused = {queue.name for queue in _at_once(self._store.queues(now=now)) if queue.paused}
+        paused = {queue.name for queue in _at_once(self._store.overview(now=now)).queues if queue.paused}
         real = {name for name, task in self._app.tasks.items() if not task.stub}
         waiting = self._records(Filter(states=("pending", "scheduled", "retrying")))
         return [job for job in waiting if job.task in real and job.queue not in paused]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from ..clock import Alarm, Clock
-from ..poll_interval import poll_interval
 from ..store import Store
+from ..store.poll_interval import poll_interval
 from ..store_retry import StoreRetry
 from .slots import Slots
 
@@ -61,17 +61,15 @@ class ClaimTrigger(Alarm):
         self._gathering = False
         self.ring()
 
-    async def listen(
-        self,
-        store: Store,
-        retry: StoreRetry,
-        queues: Collection[str] | None,
-        poll: float,
-        on_change: Callable[[], object],
-    ) -> None:
+    async def listen(self, store: Store, retry: StoreRetry, poll: float, on_change: Callable[[], object]) -> None:
         """Wakes the claim loop whenever the store reports a change, and calls `on_change`."""
+        seen: int | None = None
+
+        def next_change() -> Awaitable[int]:
+            return store.wait("claimable", poll_interval(store, poll), seen=seen)
+
         while True:
-            await retry("waiting", lambda: store.wait(queues, poll_interval(store, poll)))
+            seen = await retry("waiting", next_change)
             self.ring()
             on_change()
 

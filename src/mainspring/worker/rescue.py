@@ -66,7 +66,7 @@ class OrphanRescue:
     async def sweep(self, store: Store) -> bool:
         """Settles orphaned runs up to a limit; returns whether the limit was reached, so that there may be more."""
         now, limit = self._clock.now(), self._size.jobs
-        lost = await store.expired(now=now, limit=limit)
+        lost = await store.orphaned(now=now, limit=limit)
         if lost:
             self._size.learn(lost)
         outcomes = {job.id: self._crashed(job, now) for job in lost}

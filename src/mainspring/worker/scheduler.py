@@ -20,7 +20,6 @@ from ..events import Bus, SchedulePaused, SchedulesChanged, TickFired, TickPasse
 from ..failpoint import failpoint
 from ..ids import JobId, new_id
 from ..leader import Leader
-from ..poll_interval import poll_interval
 from ..records.job import NewJob, State
 from ..records.outcome import clean, failure_of
 from ..records.query import Filter
@@ -31,6 +30,7 @@ from ..schedule.options import DeclaredSchedule
 from ..schedule.plan import plan
 from ..schedule.record import BACKFILL, BY_HAND, INPUT_ERROR, MAX_REASON_CHARACTERS, Firing, Schedule, Tick, tick_key
 from ..store import Store
+from ..store.poll_interval import poll_interval
 from ..store_retry import StoreRetry
 from ..survived_errors import is_own_cancellation
 from .user_call import UserCalls

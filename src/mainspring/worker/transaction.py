@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 from ..clock import Clock
 from ..errors import BadInput, LeaseLost
 from ..failpoint import failpoint
 from ..records.job import Job
 from ..records.outcome import Outcome, decide
-from ..store import Store, Transaction
+from ..store import Store, Transaction, TransactionalStore
 from ..task.context import Context
 from .reports import ReportSender
 from .runner import Runner
@@ -61,6 +61,7 @@ class TransactionalCompletion:
         if ctx.commitment is not None:
             done = "has completed its job" if ctx.commitment.outcome else "is open"
             raise BadInput(f"a ctx.transaction() of this run {done} already: there is one, and it comes last")
+        self._store().capabilities.require_transactions("ctx.transaction()")
         return self._open(ctx)
 
     @asynccontextmanager
@@ -72,7 +73,7 @@ class TransactionalCompletion:
         try:
             async with AsyncExitStack() as stack:
                 with self._clock.outside():
-                    transaction = await stack.enter_async_context(self._store().transaction())
+                    transaction = await stack.enter_async_context(cast(TransactionalStore, self._store()).transaction())
                     if not await transaction.holds(ctx.job.id, ctx.lease):
                         raise _lost(ctx)
                 with ctx.reports.hold_back():

@@ -19,8 +19,6 @@ _logger = logging.getLogger("mainspring")
 CALL_SECONDS = 60.0
 # Limits of loops whose calls may have much to do.
 LONG_CALL_SECONDS: Mapping[str, float] = {"prune": 600.0}
-# Methods that wait for changes until a timeout, their second argument.
-_WAITS = ("wait", "wait_final")
 
 
 class Watchdog:
@@ -88,7 +86,8 @@ class WatchedStore:
 
 
 def _timeout(name: str, args: Sequence[Any], given: Mapping[str, Any]) -> float:
-    if name not in _WAITS:
+    """How long the call may wait for changes: the second argument of `wait`."""
+    if name != "wait":
         return 0.0
     return float(given["timeout"] if "timeout" in given else args[1])
 

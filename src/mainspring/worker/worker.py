@@ -23,12 +23,12 @@ from ..errors import BadInput
 from ..events import Bus, JobLost, JobsExpired, JobStarted, SlotLeaked, WorkerStarted, WorkerStopped, WorkerStopping
 from ..feed.publisher import FeedPublisher
 from ..insight.queue_depth import DepthSampler
-from ..poll_interval import poll_interval
 from ..records.job import Job
 from ..records.outcome import Crashed, Outcome, Poisoned, RunEnd, decide
 from ..records.run import Ending
 from ..records.worker import BeatReply, WorkerCommands, WorkerInfo
-from ..store import Store
+from ..store import Listening, Store
+from ..store.poll_interval import poll_interval
 from ..store_retry import StoreRetry
 from ..supervisor.signals import on_stop
 from ..webhook.dispatcher import WebhookDispatcher
@@ -118,7 +118,7 @@ class Worker:
             on_lapse=self._lose_leases,
             on_attempt=lambda: self._watchdog.mark("beat"),
         )
-        self._listening: Callable[[], bool | None] = lambda: None
+        self._listening: Callable[[], Listening] = lambda: "off"
         self._claiming = False
         self.claimable_at: datetime | None = None
         """When the next job for this worker becomes claimable, as of its last claim; None if none is known."""
@@ -209,7 +209,7 @@ class Worker:
     async def _run_main(self, up: asyncio.Future[None]) -> None:
         with self._watchdog.call("opening", "open", self._settings.lease):
             self._store = await self._retry("opening", self._connect)
-        self._listening = self._store.hears
+        self._listening = lambda: self._store.listening
         with self._webhooks.active():
             try:
                 async with self._beating():
@@ -225,7 +225,7 @@ class Worker:
     async def _beating(self) -> AsyncIterator[None]:
         """Beats inside the block, and cleans everything up after it."""
         try:
-            self._info = replace(self._info, schema=self._store.newest_schema)
+            self._info = replace(self._info, schema=self._store.capabilities.newest_schema)
             await self._heartbeat.start(self._store)
             yield
         finally:
@@ -239,7 +239,7 @@ class Worker:
             store, retry, poll, begin = self._store, self._retry, self._settings.poll_interval, group.create_task
             of = partial(self._watchdog.store, store)
             self._feed.through(lambda store: self._watchdog.store(store, "feed"))
-            on_change, queues = self._scheduler.on_store_change, self._info.queues
+            on_change = self._scheduler.on_store_change
             loops = [
                 begin(self._heartbeat.watch()),  # alive -> store.beat, returns cancels
                 begin(self._completer.run(of("finish"), retry)),  # outcomes -> store.finish, in batches
@@ -248,7 +248,7 @@ class Worker:
                 begin(self._scheduler.run(of("fire"), retry, poll, self._watchdog)),  # schedules due -> store.fire
                 begin(self._webhooks.run(of("webhook"), retry, self._settings.beat)),  # events -> webhook jobs
                 begin(self._depth_sampler.run(of("depth"), self._phase)),  # queue depths -> a document, once a minute
-                begin(self._claim_trigger.listen(of("listen"), retry, queues, poll, on_change)),  # store.wait -> claims
+                begin(self._claim_trigger.listen(of("listen"), retry, poll, on_change)),  # store.wait -> claims
             ]
             if self._pruner is not None:
                 loops.append(begin(self._pruner.run(of("prune"), retry, self._phase)))  # finished jobs -> deleted
@@ -407,7 +407,7 @@ class Worker:
     @property
     def deaf(self) -> bool:
         """Whether the store fails to notify it of changes, so that it falls back to its poll interval."""
-        return self._listening() is False
+        return self._listening() == "failed"
 
     def stuck(self) -> list[str]:
         """What is wrong with a worker that was started and not stopped; empty if nothing is."""

@@ -21,7 +21,7 @@ from ...control.keys import KEY_CACHE_SECONDS
 from ...ids import new_id
 from ...records.api_key import hash_secret
 from ...records.audit import AuditEntry
-from ...records.document import Document
+from ...records.document import Document, DocumentDrop
 from ...records.unreadable import decoded_documents
 from ..access import cookie
 from ..access.authenticate import ANYONE, UNSAFE_METHODS, Caller, Connection, Principal, allow, unauthenticated
@@ -110,7 +110,8 @@ class Sessions:
 
     async def close(self, secret: str) -> None:
         name = hash_secret(secret)
-        await (await self._app.opened()).drop_documents(_KIND, [name])
+        store, now = await self._app.opened(), self._app.clock.now()
+        await store.put_documents([DocumentDrop(_KIND, name)], now=now)
         self._cache(name, None)
 
     async def __call__(self, connection: Connection) -> Principal | None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 
-from ...records.document import Document
+from ...records.document import Document, DocumentDrop
 
 
 class MemoryDocuments:
@@ -19,11 +19,13 @@ class MemoryDocuments:
     def _locked(self) -> AbstractContextManager[object]:
         raise NotImplementedError
 
-    async def put_documents(self, documents: Sequence[Document], *, now: datetime) -> list[bool]:
+    async def put_documents(self, documents: Sequence[Document | DocumentDrop], *, now: datetime) -> list[bool]:
         with self._locked():
             return [self._put(document, now) for document in documents]
 
-    def _put(self, new: Document, now: datetime) -> bool:
+    def _put(self, new: Document | DocumentDrop, now: datetime) -> bool:
+        if isinstance(new, DocumentDrop):
+            return self._documents.pop((new.kind, new.name), None) is not None
         old = self._unexpired(new.kind, new.name, now)
         if old == new:
             return True
@@ -35,10 +37,6 @@ class MemoryDocuments:
     def _unexpired(self, kind: str, name: str, now: datetime) -> Document | None:
         found = self._documents.get((kind, name))
         return None if found is None or (found.expires_at is not None and found.expires_at <= now) else found
-
-    async def drop_documents(self, kind: str, names: Collection[str]) -> list[str]:
-        with self._locked():
-            return sorted(name for name in set(names) if self._documents.pop((kind, name), None) is not None)
 
     async def documents(
         self, kind: str, names: Collection[str] | None = None, *, now: datetime, limit: int, after: str | None = None

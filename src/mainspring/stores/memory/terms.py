@@ -11,10 +11,10 @@ from ..rules import next_term
 class TermTable(dict[str, LeaderTerm]):
     """The newest term of each name, held or resigned; read and written under the store's lock."""
 
-    def lead(self, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
+    def acquire(self, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
         self[name] = next_term(self.get(name), name, holder, until, now)
         return self[name]
 
-    def leaders(self, now: datetime) -> list[LeaderTerm]:
+    def held(self, now: datetime) -> list[LeaderTerm]:
         """The terms that a process holds now, in order of name."""
         return [term for _, term in sorted(self.items()) if term.holder is not None and term.until > now]

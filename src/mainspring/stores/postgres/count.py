@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...clock import instant
-from ...records.job import Shown
-from ...records.queue import DeadGroup, Queue
+from ...records.queue import DeadGroup, Overview, Queue
+from .finish import circuits
 from .job_groups import FINISHED, GROUP, GROUPS, IN_OPEN_LEASE, JOBS, Table, hops, shown_sql
 from .pool import Session
 
@@ -93,16 +93,15 @@ def _sum_by_queue_and_state(rows: Iterable[tuple[str, str, int]]) -> Counter[tup
     return found
 
 
-async def counts(db: Session, now: int) -> dict[Shown, int]:
-    found = Counter[Any]()
-    for table in (JOBS, FINISHED):
-        for (_, shown), size in (await _count_table(db, table, now)).items():
-            found[shown] += size
-    return {shown: size for shown, size in found.items() if size}
+async def overview(db: Session, now: int) -> Overview:
+    unfinished, finished = await _count_table(db, JOBS, now), await _count_table(db, FINISHED, now)
+    states = Counter[Any]()
+    for (_, shown), size in (*unfinished.items(), *finished.items()):
+        states[shown] += size
+    return Overview(dict(+states), await _queues(db, unfinished), await circuits(db))
 
 
-async def queues(db: Session, now: int) -> list[Queue]:
-    found = await _count_table(db, JOBS, now)
+async def _queues(db: Session, found: Counter[tuple[str, str]]) -> list[Queue]:
     paused = {name for (name,) in await db.rows("SELECT name FROM mainspring_queues WHERE paused")}
     return [
         Queue(
@@ -140,7 +139,7 @@ _KINDS_SAMPLED = f"""SELECT task, error, count(*) FROM mainspring_finished {_PAR
     WHERE error IS NOT NULL AND state = 'dead' GROUP BY 1, 2"""
 
 
-async def dead(db: Session, limit: int) -> list[DeadGroup]:
+async def dead_groups(db: Session, limit: int) -> list[DeadGroup]:
     few = await db.value(_SOME) <= MAX_DEAD_ROWS
     rows = await db.rows(_KINDS_READ, limit) if few else await db.rows(_KINDS)
     sampled, share = Counter[Any](), 100.0

@@ -1,4 +1,4 @@
-"""Transactions on documents, audit entries and the feed: the memory store's verbs run on what was read."""
+"""Transactions on documents and audit entries: the memory store's verbs run on what was read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from ...records.document import Document
 from ...records.unreadable import readable
 from ..memory.audit import MemoryAudit
 from ..memory.documents import MemoryDocuments
-from ..memory.feed import MemoryFeed
 from .index import Command
 from .shard import Shard, Shards
 from .transact import contend_one
@@ -53,22 +52,19 @@ def _entry_of(id: str, text: bytes) -> AuditEntry:
     return found[0] if found else AuditEntry(id=id, at=EPOCH, who="", action="", target="", outcome="{}")
 
 
-class Kept(MemoryDocuments, MemoryAudit, MemoryFeed):
+class Kept(MemoryDocuments, MemoryAudit):
     """The documents and entries that were read; the memory store's verbs run on nothing else."""
 
-    def __init__(
-        self, base: str, documents: dict[Key, bytes | None], entries: dict[str, bytes | None], watched: bytes | None
-    ) -> None:
+    def __init__(self, base: str, documents: dict[Key, bytes | None], entries: dict[str, bytes | None]) -> None:
         super().__init__()
         self._base = base
         self._old_documents = {key: None if text is None else document_of(key, text) for key, text in documents.items()}
         self._old_entries = {id: None if text is None else _entry_of(id, text) for id, text in entries.items()}
         self._documents = {key: one for key, one in self._old_documents.items() if one is not None}
         self._entries = {id: one for id, one in self._old_entries.items() if one is not None}
-        self._read = (documents, entries, watched)
-        self._watched = self._was_watched = instant_of(watched)
+        self._read = (documents, entries)
 
-    async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
+    async def prune(self, audited_since: datetime, now: datetime) -> int:
         """Unreadable documents were read because the index says that they have expired: they are deleted as well."""
         for key, text in self._read[0].items():
             if text is not None and _decoded(key, text) is None:
@@ -80,7 +76,7 @@ class Kept(MemoryDocuments, MemoryAudit, MemoryFeed):
 
     def changes(self) -> Unit:
         """The changes, with a condition for each changed value."""
-        (documents, entries, watched), base = self._read, self._base
+        (documents, entries), base = self._read, self._base
         expected, commands = list[Condition](), list[Command]()
         for key, old in self._old_documents.items():
             if (new := self._documents.get(key)) != old:
@@ -90,9 +86,6 @@ class Kept(MemoryDocuments, MemoryAudit, MemoryFeed):
             if (now := self._entries.get(id)) != was:
                 expected.append(has(f"{base}:entry", id, entries[id]))
                 commands += _entry_commands(base, id, now)
-        if self._watched is not None and self._watched != self._was_watched:
-            expected.append(has(f"{base}:meta", "watched", watched))
-            commands.append(("HSET", f"{base}:meta", "watched", micros(self._watched)))
         return Unit(expected, commands)
 
 
@@ -152,6 +145,6 @@ async def _read(shard: Shard, keys: list[Key], ids: list[str]) -> Kept:
     commands: list[Command] = [("HMGET", f"{shard.base}:doc:{kind}", *names) for kind, names in kinds.items()]
     if ids:
         commands.append(("HMGET", f"{shard.base}:entry", *ids))
-    until, *columns = await shard.multi([watched_command(shard), *commands])
+    columns = await shard.multi(commands) if commands else []
     texts = iter([text for column in columns for text in column])
-    return Kept(shard.base, {key: next(texts) for key in keys}, {id: next(texts) for id in ids}, until)
+    return Kept(shard.base, {key: next(texts) for key in keys}, {id: next(texts) for id in ids})

@@ -1,4 +1,4 @@
-"""beat, workers and expired: which workers are alive, what they hold, and whose runs are lost."""
+"""beat, workers and orphaned: which workers are alive, what they hold, and whose runs are lost."""
 
 from __future__ import annotations
 
@@ -71,15 +71,15 @@ class BeatContract(Contract):
             job = await start(store)
             await store.beat(a_worker(), until=until, now=NOW)
             assert await store.workers(now=later(-5)) == []
-            assert [lost.id for lost in await store.expired(now=NOW, limit=10)] == [job.id]
+            assert [lost.id for lost in await store.orphaned(now=NOW, limit=10)] == [job.id]
 
     async def test_a_worker_silent_for_a_day_is_removed_and_its_runs_are_still_found(self) -> None:
         async with self.opened() as store:
             job = await start(store, worker="ada")
             await beat(store, "ada", until=later(20))
-            await store.order(["ada"], WorkerCommands(drained=True), now=NOW)
+            await store.command_workers(["ada"], WorkerCommands(drained=True), now=NOW)
             await beat(store, "bob", until=later(90_000), now=later(86_420))
-            assert [lost.id for lost in await store.expired(now=later(86_420), limit=10)] == [job.id]
+            assert [lost.id for lost in await store.orphaned(now=later(86_420), limit=10)] == [job.id]
             reply = await store.beat(a_worker("ada"), until=later(90_000), now=later(86_420))
             assert reply.orders == WorkerCommands()
 
@@ -156,20 +156,20 @@ class BeatContract(Contract):
             ids = await put(store, new_job(), new_job())
             lost = (await claim(store)).jobs
             assert sorted(job.id for job in lost) == ids
-            found = await store.expired(now=later(21), limit=10)
+            found = await store.orphaned(now=later(21), limit=10)
             assert sorted(found, key=lambda job: job.id) == lost
 
     async def test_runs_of_a_living_worker_are_not_expired(self) -> None:
         async with self.opened() as store:
             await start(store)
             await beat(store, until=later(20))
-            assert await store.expired(now=later(19.999999), limit=10) == []
+            assert await store.orphaned(now=later(19.999999), limit=10) == []
 
     async def test_a_worker_is_silent_at_the_very_instant_its_lease_lapses(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             await beat(store, until=later(20))
-            assert [lost.id for lost in await store.expired(now=later(20), limit=10)] == [job.id]
+            assert [lost.id for lost in await store.orphaned(now=later(20), limit=10)] == [job.id]
 
     async def test_only_running_jobs_of_the_silent_worker_are_expired(self) -> None:
         async with self.opened() as store:
@@ -177,24 +177,24 @@ class BeatContract(Contract):
             await put(store, new_job())
             await finish_run(store, done, Done())
             await beat(store, until=later(5))
-            assert [job.id for job in await store.expired(now=later(9), limit=10)] == [lost.id]
+            assert [job.id for job in await store.orphaned(now=later(9), limit=10)] == [lost.id]
 
     async def test_expired_returns_no_more_runs_than_its_limit(self) -> None:
         async with self.opened() as store:
             for _ in range(3):
                 await start(store)
             await beat(store, until=NOW)
-            assert len(await store.expired(now=NOW, limit=2)) == 2
+            assert len(await store.orphaned(now=NOW, limit=2)) == 2
 
     async def test_a_beat_before_the_crash_is_reported_saves_the_run(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             await beat(store, until=later(20))
-            (lost,) = await store.expired(now=later(21), limit=10)
+            (lost,) = await store.orphaned(now=later(21), limit=10)
             await beat(store, until=later(41), now=later(21.5))
             assert await finish_run(store, lost, Crashed("ada", 3), now=later(21)) == set()
             assert await read_job(store, job.id) == job
-            assert await store.expired(now=later(22), limit=10) == []
+            assert await store.orphaned(now=later(22), limit=10) == []
             assert await finish_run(store, job, Done(), now=later(22)) == {job.id}
 
     async def test_a_silent_worker_may_still_finish_its_run(self) -> None:

@@ -203,7 +203,7 @@ class ChangeContract(Contract):
             ids = await put(store, *reversed(jobs))
             changed = await store.change(Action.PAUSE, Filter(), now=NOW, limit=3)
             assert changed == Changed(done=sorted(ids)[:3], refused={}, next=sorted(ids)[2])
-            assert (await store.counts(now=NOW)) == {"paused": 3, "pending": 2}
+            assert (await store.overview(now=NOW)).states == {"paused": 3, "pending": 2}
 
     async def test_change_returns_the_jobs_done_and_the_jobs_refused(self) -> None:
         async with self.opened() as store:

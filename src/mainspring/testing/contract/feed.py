@@ -1,4 +1,4 @@
-"""publish, news, watch and watched: feed items are numbered in order, and publishers learn until when it is watched."""
+"""publish and news: feed items are numbered in order, and publishers learn until when the feed is wanted."""
 
 from __future__ import annotations
 
@@ -53,18 +53,26 @@ class FeedContract(Contract):
             assert 1 < feed.first <= count - MIN_FEED_ITEMS + 1
             assert [one.n for one in feed.news] == list(range(feed.first, feed.first + 5))
 
-    async def test_watched_until_is_returned_by_watched_publish_and_beat(self) -> None:
+    async def test_publish_and_beat_return_until_when_the_feed_is_wanted(self) -> None:
         async with self.opened() as store:
-            assert await store.watched() is None
+            assert await store.publish([], now=NOW) is None
             assert (await beat(store)).watched_until is None
             assert await store.publish(["a"], now=NOW) is None
-            await store.watch(until=later(20), now=NOW)
-            await store.watch(until=later(10), now=NOW)
-            assert await store.watched() == later(20)
+            await store.news(after=0, limit=1, until=later(20))
+            await store.news(after=0, limit=1, until=later(10))
+            assert await store.publish([], now=NOW) == later(20)
             assert await store.publish(["a"], now=NOW) == later(20)
             assert (await beat(store)).watched_until == later(20)
 
-    async def test_publish_of_no_items_returns_watched_until_only(self) -> None:
+    async def test_news_return_until_when_the_feed_was_wanted_before(self) -> None:
+        async with self.opened() as store:
+            await store.publish(["a"], now=NOW)
+            given = [None, later(20), None, later(10), later(30), None]
+            pages = [await store.news(after=0, limit=1, until=until) for until in given]
+            assert [page.wanted_until for page in pages] == [None, None, later(20), later(20), later(20), later(30)]
+            assert all([one.text for one in page.news] == ["a"] for page in pages)
+
+    async def test_publish_of_no_items_writes_nothing(self) -> None:
         async with self.opened() as store:
             assert await store.publish([], now=NOW) is None
             feed = await store.news(after=0, limit=10)

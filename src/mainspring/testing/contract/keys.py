@@ -75,7 +75,7 @@ class KeysContract(Contract):
             await put(store, new_job(idempotency_key="b", expires_at=later(5)))
             job = new_job(unique_key="a", idempotency_key="b")
             assert await store.enqueue([job], now=later(5)) == [Enqueued(job.id)]
-            assert await store.counts(now=later(5)) == {"expired": 2, "pending": 1}
+            assert (await store.overview(now=later(5))).states == {"expired": 2, "pending": 1}
 
     async def test_a_held_key_counts_even_if_the_holder_of_the_other_has_expired(self) -> None:
         async with self.opened() as store:

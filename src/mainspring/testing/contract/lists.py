@@ -276,18 +276,18 @@ class ListsContract(Contract):
             await dead_job(store, "disk 3", at=5)
             other = await dead_job(store, "disk 1", at=4, task="other")
             gone, lost = await dead_job(store, "gone", at=2), await dead_job(store, "lost", at=1)
-            assert await store.dead(limit=9) == [
+            assert await store.dead_groups(limit=9) == [
                 DeadGroup(task="task", error="OSError: disk …", count=3, newest=newest.id, last_at=later(9)),
                 DeadGroup(task="other", error="OSError: disk …", count=1, newest=other.id, last_at=later(4)),
                 DeadGroup(task="task", error="OSError: gone", count=1, newest=gone.id, last_at=later(2)),
                 DeadGroup(task="task", error="OSError: lost", count=1, newest=lost.id, last_at=later(1)),
             ]
-            assert [group.newest for group in await store.dead(limit=2)] == [newest.id, other.id]
+            assert [group.newest for group in await store.dead_groups(limit=2)] == [newest.id, other.id]
 
     async def test_the_newest_job_of_a_dead_group_is_by_id_at_equal_times(self) -> None:
         async with self.opened() as store:
             _, second = await dead_job(store, "gone", at=1), await dead_job(store, "gone", at=1)
-            assert [group.newest for group in await store.dead(limit=9)] == [second.id]
+            assert [group.newest for group in await store.dead_groups(limit=9)] == [second.id]
 
     async def test_only_dead_jobs_are_in_dead_groups(self) -> None:
         async with self.opened() as store:
@@ -295,22 +295,22 @@ class ListsContract(Contract):
                 await finish_run(store, await start(store), ended)
             job = await dead_job(store, "gone")
             await act(store, Action.RETRY, job.id)
-            assert await store.dead(limit=9) == []
+            assert await store.dead_groups(limit=9) == []
 
     async def test_a_dead_group_can_be_listed_and_changed_by_its_kind(self) -> None:
         async with self.opened() as store:
             jobs = [await dead_job(store, f"disk {n}") for n in range(3)]
             await dead_job(store, "gone")
-            (group, _) = await store.dead(limit=9)
+            (group, _) = await store.dead_groups(limit=9)
             which = Filter(states=("dead",), tasks=(group.task,), errors=(group.error,))
             changed = await store.change(Action.RETRY, which, now=NOW, limit=9)
             assert changed.done == [job.id for job in jobs]
-            assert [left.error for left in await store.dead(limit=9)] == ["OSError: gone"]
+            assert [left.error for left in await store.dead_groups(limit=9)] == ["OSError: gone"]
 
     async def test_a_dead_job_without_a_failure_is_in_no_dead_group(self) -> None:
         async with self.opened() as store:
             await finish_run(store, await start(store), Discard(), failure=None)
-            assert await store.dead(limit=9) == []
+            assert await store.dead_groups(limit=9) == []
 
     # counts
 
@@ -322,8 +322,8 @@ class ListsContract(Contract):
                 await change_randomly(store, draw, now)
                 now += timedelta(seconds=draw.choice([0, 0, 1, 3]))
                 recount = Counter(job.shown(now) for job in await all_jobs(store))
-                assert await store.counts(now=now) == recount
-                assert sum(queue.pending for queue in await store.queues(now=now)) == recount["pending"]
+                assert (await store.overview(now=now)).states == recount
+                assert sum(queue.pending for queue in (await store.overview(now=now)).queues) == recount["pending"]
 
 
 async def change_randomly(store: Store, draw: Random, now: datetime) -> None:
@@ -345,8 +345,8 @@ async def change_randomly(store: Store, draw: Random, now: datetime) -> None:
             action = draw.choice(list(Action))
             await store.change(action, Filter(ids=ids), now=now, limit=draw.randint(1, 5), update=given)
         case _:
-            for state, task in await store.groups():
-                old = await store.surplus(state, task, keep=draw.randint(0, 5), before=now, limit=3)
+            for state, task in await store.finished_groups():
+                old = await store.prunable(state, task, keep=draw.randint(0, 5), before=now, limit=3)
                 await act(store, Action.DELETE, *(job.id for job in old), now=now)
 
 

@@ -15,6 +15,7 @@ from .build import (
     Contract,
     act,
     beat,
+    circuits,
     claim,
     claim_ids,
     claim_job,
@@ -78,7 +79,7 @@ class ProbeContract(Contract):
             await open_circuit(store)
             first, *_ = await put(store, *(new_job() for _ in range(5)))
             assert await claim_ids(store, now=later(10)) == [first]
-            assert await store.circuits() == [Circuit("task", 3, later(10), first)]
+            assert await circuits(store) == [Circuit("task", 3, later(10), first)]
             assert await claim_ids(store, now=later(50)) == []
             assert await claim_ids(store, "bob", now=later(50)) == []
 
@@ -119,7 +120,7 @@ class ProbeContract(Contract):
                 await open_circuit(store, task)
             ids = await put(store, *(new_job(task=task) for task in (*BOTH, *BOTH)))
             assert sorted(await claim_ids(store, tasks=BOTH, now=later(10))) == sorted(ids[:2])
-            probes = {found.task: found.probe for found in await store.circuits()}
+            probes = {found.task: found.probe for found in await circuits(store)}
             assert probes == dict(zip(BOTH, ids, strict=False))
 
     async def test_a_claim_takes_no_more_probes_than_its_limit(self) -> None:

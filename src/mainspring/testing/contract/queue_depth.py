@@ -75,5 +75,5 @@ class QueueDepthContract(Contract):
             assert len(await sample_names(store, hours + timedelta(minutes=1))) == 1
             assert await sample_minutes(store, DAYS, now=end) == [0]
             assert await sample_names(store, end + timedelta(minutes=10)) == []
-            await store.tidy(audited_since=EPOCH, now=end + timedelta(minutes=10))
+            await store.prune({}, audited_since=EPOCH, now=end + timedelta(minutes=10))
             assert await sample_names(store, NOW) == []

@@ -148,12 +148,12 @@ class ReadContract(Contract):
         async with self.opened() as store:
             ids = await one_of_each(store)
             await put(store, new_job())
-            assert await store.counts(now=NOW) == {shown: 1 + (shown == "pending") for shown in ids}
+            assert (await store.overview(now=NOW)).states == {shown: 1 + (shown == "pending") for shown in ids}
 
     async def test_counts_depend_on_now(self) -> None:
         async with self.opened() as store:
             await put(store, new_job(run_at=later(5), expires_at=later(9)))
-            seen = [await store.counts(now=later(at)) for at in (4.999999, 5, 9)]
+            seen = [(await store.overview(now=later(at))).states for at in (4.999999, 5, 9)]
             assert seen == [{"scheduled": 1}, {"pending": 1}, {"expired": 1}]
 
     # queues
@@ -163,44 +163,43 @@ class ReadContract(Contract):
             await one_of_each(store)
             await put(store, new_job())
             queue = Queue(name="default", pending=2, scheduled=1, retrying=1, running=1)
-            assert await store.queues(now=NOW) == [queue]
+            assert (await store.overview(now=NOW)).queues == [queue]
 
     async def test_queues_are_listed_by_name_each_with_its_own_counts(self) -> None:
         async with self.opened() as store:
             await put(store, *(new_job(queue=name) for name in ["b", "c", "a", "b"]))
             expected = [Queue(name=name, pending=count) for name, count in [("a", 1), ("b", 2), ("c", 1)]]
-            assert await store.queues(now=NOW) == expected
+            assert (await store.overview(now=NOW)).queues == expected
 
     async def test_a_queue_whose_jobs_are_all_final_is_not_listed(self) -> None:
         async with self.opened() as store:
             for state in (State.COMPLETED, State.DEAD, State.CANCELLED, State.EXPIRED):
                 await job_in_state(store, state)
-            assert await store.queues(now=NOW) == []
+            assert (await store.overview(now=NOW)).queues == []
 
     async def test_a_queue_that_holds_only_paused_jobs_is_listed(self) -> None:
         async with self.opened() as store:
             await job_in_state(store, State.PAUSED)
-            assert await store.queues(now=NOW) == [Queue(name="default")]
+            assert (await store.overview(now=NOW)).queues == [Queue(name="default")]
 
     async def test_a_paused_queue_is_listed_though_it_is_empty(self) -> None:
         async with self.opened() as store:
             await store.pause_queue("mail", True)
-            assert await store.queues(now=NOW) == [Queue(name="mail", paused=True)]
+            assert (await store.overview(now=NOW)).queues == [Queue(name="mail", paused=True)]
             await store.pause_queue("mail", False)
-            assert await store.queues(now=NOW) == []
+            assert (await store.overview(now=NOW)).queues == []
 
     async def test_a_paused_queue_counts_the_jobs_it_took(self) -> None:
         async with self.opened() as store:
             await store.pause_queue("mail", True)
             await put(store, new_job(queue="mail"), new_job(queue="mail", run_at=later(5)))
-            assert await store.queues(now=NOW) == [Queue(name="mail", paused=True, pending=1, scheduled=1)]
+            assert (await store.overview(now=NOW)).queues == [Queue(name="mail", paused=True, pending=1, scheduled=1)]
 
     async def test_reading_changes_nothing(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(expires_at=later(5)))
             before = await all_jobs(store)
-            await store.counts(now=later(9))
-            await store.queues(now=later(9))
+            await store.overview(now=later(9))
             await store.jobs(Filter(states=("expired",)), now=later(9), limit=9)
             assert await all_jobs(store) == before
             assert await claim_ids(store) == [job_id]

@@ -189,10 +189,10 @@ class ReportContract(Contract):
 
     # waiting
 
-    async def test_wait_final_ends_when_the_run_reports(self) -> None:
+    async def test_wait_ends_when_a_run_reports(self) -> None:
         async with self.opened() as store, asyncio.timeout(5):
             job = await start(store)
-            waiting = asyncio.create_task(store.wait_final([job.id], 50))
+            waiting = asyncio.create_task(store.wait("final", 50))
             while not waiting.done():
                 await send_report(store, job, progress=a_progress(1, 5))
                 await asyncio.wait([waiting], timeout=0.02)

@@ -103,7 +103,7 @@ class TallyContract(Contract):
             await put(store, new_job())
             await beat(store)
             await claim(store, now=later(3))
-            (lost,) = await store.expired(now=later(60), limit=10)
+            (lost,) = await store.orphaned(now=later(60), limit=10)
             await store.finish([decide(lost, Crashed("ada", 3), now=later(60))])
             (tally,) = await store.tallies("ever", since=EPOCH)
             assert (tally.sums.waits, tally.sums.endings) == ({bucket_of(3_000_000): 1}, {"crashed": 1})

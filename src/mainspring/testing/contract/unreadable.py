@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ...ids import JobId
-from ...records.document import Document
+from ...records.document import Document, DocumentDrop
 from ...records.job import UNREADABLE, Action, State
 from ...records.outcome import Discard, Done
 from ...records.query import Filter
@@ -110,8 +110,8 @@ class UnreadableContract(Contract):
             broken, _ = await put(store, new_job(), new_job())
             await self.spoil_job(broken)
             await claim_ids(store)
-            assert await store.counts(now=NOW) == {"paused": 1, "running": 1}
-            (queue,) = await store.queues(now=NOW)
+            assert (await store.overview(now=NOW)).states == {"paused": 1, "running": 1}
+            (queue,) = (await store.overview(now=NOW)).queues
             assert (queue.pending, queue.running) == (0, 1)
 
     async def test_doctor_names_unreadable_records_until_they_are_deleted(self) -> None:
@@ -155,9 +155,9 @@ class UnreadableContract(Contract):
         async with self.opened() as store:
             broken, other = (await start(store)).id, (await start(store)).id
             await self.spoil_job(broken)
-            assert [job.id for job in await store.expired(now=later(120), limit=10)] == [other]
+            assert [job.id for job in await store.orphaned(now=later(120), limit=10)] == [other]
             assert (await read_job(store, broken)).state is State.PAUSED
-            assert [job.id for job in await store.expired(now=later(120), limit=10)] == [other]
+            assert [job.id for job in await store.orphaned(now=later(120), limit=10)] == [other]
 
     async def test_an_outcome_of_an_unreadable_job_is_accepted(self) -> None:
         async with self.opened() as store:
@@ -172,7 +172,7 @@ class UnreadableContract(Contract):
             for one in (job, other):
                 await finish_run(store, one, Done())
             await self.spoil_job(job.id)
-            found = await store.surplus(State.COMPLETED, "task", keep=0, before=later(60), limit=10)
+            found = await store.prunable(State.COMPLETED, "task", keep=0, before=later(60), limit=10)
             assert {one.id for one in found} == {job.id, other.id}
             assert {one.id for one in await all_jobs(store)} == {job.id, other.id}
             await store.executions(job.id)
@@ -216,7 +216,7 @@ class UnreadableContract(Contract):
             await self.spoil_worker("ada")
             assert [row.info.id for row in await store.workers(now=NOW)] == ["bob"]
             assert (
-                await store.expired(now=NOW, limit=10) == []
+                await store.orphaned(now=NOW, limit=10) == []
             )  # the worker is alive, even if its row cannot be decoded
             (other,) = await put(store, new_job())
             assert await claim_ids(store, "bob") == [other]
@@ -238,11 +238,11 @@ class UnreadableContract(Contract):
             await claim(store, tasks=["other", "third"], now=later(1))
             assert (await act(store, Action.DELETE, *ids)).done == sorted(ids)
             assert await all_jobs(store) == []
-            assert await store.counts(now=NOW) == {}
+            assert (await store.overview(now=NOW)).states == {}
             assert await self._records(store) == ("ok", False)
             (other,) = await put(store, new_job(tags=("tag",), unique_key="key"))
             assert await claim_ids(store) == [other]
-            await store.surplus(State.COMPLETED, "task", keep=0, before=later(60), limit=10)
+            await store.prunable(State.COMPLETED, "task", keep=0, before=later(60), limit=10)
             assert await store.jobs(Filter(tags=("tag",)), now=NOW, limit=10) != []
 
     async def test_an_unreadable_document_does_not_stop_others_and_can_be_dropped(self) -> None:
@@ -256,7 +256,7 @@ class UnreadableContract(Contract):
             assert found["b"] != "{}"
             again = replace(documents[0], text="[]", revision=2)
             assert await store.put_documents([documents[1], again], now=NOW) == [False, True]
-            assert await store.drop_documents("key", ["b"]) == ["b"]
+            assert await store.put_documents([DocumentDrop("key", "b")], now=NOW) == [True]
             assert await store.put_documents([documents[1]], now=NOW) == [True]
 
     async def test_an_unreadable_document_expires(self) -> None:
@@ -264,5 +264,5 @@ class UnreadableContract(Contract):
             document = Document(kind="key", name="a", text="{}", expires_at=later(10))
             assert await store.put_documents([document], now=NOW) == [True]
             await self.spoil_document("key", "a")
-            await store.tidy(audited_since=NOW, now=later(20))
+            await store.prune({}, audited_since=NOW, now=later(20))
             assert await store.documents("key", now=NOW, limit=10) == []

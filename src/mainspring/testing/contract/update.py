@@ -153,7 +153,7 @@ class UpdateContract(Contract):
         async with self.opened() as store:
             job = await job_in_state(store, State.PENDING)
             await update(store, job, queue="other")
-            assert [queue.name for queue in await store.queues(now=NOW)] == ["other"]
+            assert [queue.name for queue in (await store.overview(now=NOW)).queues] == ["other"]
             assert await claim_ids(store, queues=["default"]) == []
             assert await claim_ids(store, queues=["other"]) == [job.id]
 
