@@ -47,8 +47,12 @@ class Capabilities(Struct, frozen=True, kw_only=True):
 class StoreLife(Protocol):
     """Opening, closing and migrating a store.
 
-    O1. Opening twice is no error. O2. Closing twice is no error. O3. Everything accepted is safe when `close` returns;
-    later calls raise ShuttingDown.
+    O1. Opening twice is no error.
+    O2. Closing twice is no error.
+    O3. Everything accepted is safe when `close` returns; later calls of other verbs raise ShuttingDown until it is
+        opened again.
+    O4. A fresh store gets the newest schema and no records when it is opened, also if it was opened without `migrate`
+        before.
     """
 
     @property
@@ -68,7 +72,7 @@ class StoreLife(Protocol):
     async def close(self) -> None: ...
 
     def clone(self) -> Store:
-        """A handle on the same data for another event loop. It may be this object."""
+        """CL1. A handle for another event loop that reads and writes the same data. It may be this object."""
         ...
 
     async def schema(self) -> Schema:
@@ -78,11 +82,17 @@ class StoreLife(Protocol):
     async def migrate(self, target: int | None = None) -> list[int]:
         """Migrates the schema to the version `target` (default: the newest). Returns the versions passed through.
 
-        M1. All or nothing, and one caller at a time. M2. StoreUnavailable is raised while a live worker could not work
-        with the tables afterwards. M3. A worker whose schema was changed anyway gets SchemaMismatch from its next beat.
+        M1. All or nothing, and one caller at a time.
+        M2. StoreUnavailable is raised while a live worker could not work with the tables afterwards.
+        M3. A worker whose schema was changed anyway gets SchemaMismatch from its next beat.
+        M4. A migration to the present version changes nothing and returns [].
         """
         ...
 
     async def diagnose(self) -> list[Finding]:
-        """Findings about the condition of this store, one for each subject. Changes nothing."""
+        """DI1. Findings about the condition of this store, one for each subject. A finding that is not "ok" has a
+        remedy.
+
+        Changes nothing.
+        """
         ...

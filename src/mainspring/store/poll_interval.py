@@ -12,5 +12,6 @@ LISTENING_POLL_SECONDS = 90.0
 
 def poll_interval(store: StoreLife, poll: float) -> float:
     """Seconds: `poll`, or much longer while the store's notifications arrive. Randomised, so that processes do not poll
-    together."""
+    together.
+    """
     return max(poll, random.uniform(0.8, 1.0) * LISTENING_POLL_SECONDS) if store.listening == "ok" else poll

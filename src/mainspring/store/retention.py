@@ -19,14 +19,16 @@ class RetentionStore(Protocol):
 
     async def prunable(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
         """P2. Jobs in that state and task that finished before `before` and are not among the `keep` that finished
-        last, in order of finished_at."""
+        last, in order of finished_at.
+        """
         ...
 
     async def prune(self, rules: Rules, *, audited_since: datetime, now: datetime) -> Pruning:
         """Deletes what is cheap to delete in bulk.
 
         P3. Of jobs it deletes only those that `prunable` returns under these rules, each (keep, before), such as whole
-        partitions; possibly none of them. P4. Expired documents, and audit entries before `audited_since`, are
-        deleted; if document.MIN_PRUNED_ROWS or more of these were, there may be more to delete.
+            partitions; possibly none of them.
+        P4. Expired documents, and audit entries before `audited_since`, are deleted; if document.MIN_PRUNED_ROWS or
+            more of these were, there may be more to delete.
         """
         ...

@@ -8,13 +8,14 @@ from datetime import timedelta
 
 import pytest
 
-from ...errors import ShuttingDown
+from ...errors import SchemaMismatch, ShuttingDown, StoreUnavailable
 from ...records.job import Action, State
 from ...records.query import Filter
 from ...records.queue import Overview
 from ...records.worker import WorkerCommands
 from ...store import Store
-from .build import NOW, Contract, a_worker, act, all_jobs, claim, new_job, put, read_job
+from .build import A_MINUTE_LATER, NOW, Contract, a_worker, act, all_jobs, beat, claim, new_job, put, read_job
+from .sentences import proves
 
 CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "schema": lambda store: store.schema(),
@@ -46,23 +47,27 @@ CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
 
 
 class LifecycleContract(Contract):
+    @proves("O4")
     async def test_a_fresh_store_is_empty(self) -> None:
         async with self.opened() as store:
             assert await all_jobs(store) == []
             assert await store.overview(now=NOW) == Overview({}, [], [])
             assert await store.workers(now=NOW) == []
 
+    @proves("O1")
     async def test_opening_twice_is_no_error(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job())
             await store.open()
             assert (await read_job(store, job_id)).id == job_id
 
+    @proves("O2")
     async def test_closing_twice_is_no_error(self) -> None:
         async with self.opened() as store:
             await store.close()
             await store.close()
 
+    @proves("O3")
     @pytest.mark.parametrize("call", CALLS)
     async def test_a_call_after_close_raises_shutting_down(self, call: str) -> None:
         async with self.opened() as store:
@@ -70,12 +75,14 @@ class LifecycleContract(Contract):
             with pytest.raises(ShuttingDown):
                 await CALLS[call](store)
 
+    @proves("O4")
     async def test_an_opened_store_has_the_newest_schema(self) -> None:
         async with self.opened() as store:
             schema = await store.schema()
             assert schema.version == schema.newest
             assert schema.usable
 
+    @proves("O4")
     async def test_a_store_opened_without_migration_can_be_opened_again(self) -> None:
         store = self.make_store()
         await store.open(migrate=False)
@@ -85,16 +92,19 @@ class LifecycleContract(Contract):
         assert (await read_job(store, job_id)).id == job_id
         await store.close()
 
+    @proves("M4")
     async def test_migrating_the_newest_schema_does_nothing(self) -> None:
         async with self.opened() as store:
             newest = (await store.schema()).newest
             assert await store.migrate() == []
             assert await store.migrate(newest) == []
 
+    @proves("TI1")
     async def test_the_time_of_the_store_is_aware_and_utc(self) -> None:
         async with self.opened() as store:
             assert (await store.time()).utcoffset() == timedelta(0)
 
+    @proves("DI1")
     async def test_diagnose_names_each_finding_once_with_a_remedy(self) -> None:
         async with self.opened() as store:
             found = await store.diagnose()
@@ -102,6 +112,7 @@ class LifecycleContract(Contract):
             assert all(finding.text for finding in found)
             assert [finding for finding in found if finding.verdict != "ok" and not finding.remedy] == []
 
+    @proves("V12")
     async def test_diagnose_changes_nothing(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job())
@@ -109,6 +120,7 @@ class LifecycleContract(Contract):
             await store.diagnose()
             assert await all_jobs(store) == [before]
 
+    @proves("CL1")
     async def test_a_cloned_handle_serves_another_event_loop_with_the_same_data(self) -> None:
         async with self.opened() as store:
             handle, job = store.clone(), new_job()
@@ -121,3 +133,41 @@ class LifecycleContract(Contract):
 
             await asyncio.to_thread(asyncio.run, visit())
             assert (await read_job(store, job.id)).id == job.id
+
+    @proves("M1")
+    async def test_concurrent_migrations_run_once(self) -> None:
+        async with self.opened() as store:
+            newest = store.capabilities.newest_schema
+            steps = newest if newest > 1 else 0  # a store with one schema has nothing to migrate
+            if steps:
+                await store.migrate(0)
+            passed = await asyncio.gather(*(store.migrate() for _ in range(5)))
+            assert sorted(map(len, passed)) == [0, 0, 0, 0, steps]
+            assert (await store.schema()).usable
+
+    @proves("M2")
+    async def test_a_live_worker_prevents_a_migration_that_it_cannot_work_with(self) -> None:
+        async with self.opened() as store:
+            newest = store.capabilities.newest_schema
+            if newest == 1:
+                return
+            await store.beat(a_worker(schema=newest), until=A_MINUTE_LATER, now=NOW)
+            with pytest.raises(StoreUnavailable, match="ada"):
+                await store.migrate(0)
+            assert (await store.schema()).version == newest
+            await beat(store, until=NOW)  # it leaves
+            await store.migrate(0)
+            assert (await store.schema()).version == 0
+            await store.migrate()
+
+    @proves("M3")
+    async def test_a_worker_whose_schema_was_changed_gets_schema_mismatch_from_its_next_beat(self) -> None:
+        async with self.opened() as store:
+            if store.capabilities.newest_schema == 1:
+                return
+            await beat(store)  # a worker that does not send its schema prevents no migration
+            await store.migrate(0)
+            with pytest.raises(SchemaMismatch):
+                await beat(store)
+            await store.migrate()
+            assert (await beat(store)).holds == {}
