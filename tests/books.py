@@ -10,11 +10,13 @@ import msgspec
 from mainspring.clock import instant, micros
 from mainspring.records.circuit import Circuit
 from mainspring.records.feed import MIN_FEED_ITEMS
-from mainspring.stores.redis.index import REGISTERS, held_keys, index_entries
-from mainspring.stores.redis.kept import document_of, entries_of
-from mainspring.stores.redis.known import read_hash, read_shard
+from mainspring.stores.redis.document_snapshot import document_of, entries_of
+from mainspring.stores.redis.hashes import read_hash
+from mainspring.stores.redis.index import REGISTERS, index_entries
+from mainspring.stores.redis.job_reads import read_shard
 from mainspring.stores.redis.records import packed, unpacked
 from mainspring.stores.redis.shard import Shard, Shards
+from mainspring.stores.rules.keys import keys_held_by
 
 SORTED = ("made:", "tag:", "made-by:", "error:", "again:", "ended:", "final:", "dead:", "keys", "expiring", "odd")
 KEPT = ("doc:", "docs:", "fading", "entry", "trail", "audited", "news")
@@ -63,7 +65,7 @@ async def _audit(shards: Shards, shard: Shard) -> dict[bytes, bytes]:
         assert shards.of(job.queue) is shard, job
         assert (raw[1] is not None) == (job.lease is not None), job
         assert raw[2] is None or job.state.final, job
-        keys |= {key.encode(): packed(id) for key in held_keys(job)}
+        keys |= {key.encode(): packed(id) for key in keys_held_by(job)}
         runs |= {packed(id)} if raw[1] is not None else set()
         for entry in index_entries(job):
             if entry.kind == "ready":

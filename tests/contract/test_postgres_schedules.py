@@ -225,7 +225,7 @@ class TestSchedulePlans(Served):
             other = await asyncpg.connect(self.server.dsn, server_settings=SETTINGS)
             try:
                 for sql, values in (
-                    (series._LOCK_WITH_WAITING, (names, names)), (series._LATECOMERS, (names, names)),
+                    (series._LOCK_SOME, ([], names, names)), (series._LATECOMERS, (names, names)),
                     (series._LOCK, (names,)), (series._TRIM, (names, ["0"] * len(names))), (series._DUE, ([], 1, 500)),
                 ):  # fmt: skip
                     lines = await other.fetch(f"EXPLAIN {PostgresUrl(self.url, '').sql(sql)}", *values)

@@ -1,7 +1,9 @@
 """The two-phase commit: a transaction whose owner dies is written in all shards or in none."""
 
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -278,3 +280,14 @@ async def test_runs_folded_by_two_workers_are_counted_once(redis_cluster: RedisC
         await fold(store._open())
         (tally,) = await store.tallies("ever", since=EPOCH)
         assert tally.sums.endings == {"completed": 2}
+
+
+OWN_FILES = {"two_phase.py", "prelude.lua", "locks.lua", "prepare.lua", "resolve.lua", "lock.lua"}
+
+
+def test_no_other_file_names_the_keys_of_the_two_phase_commit() -> None:
+    key = re.compile(r"""(:|base \.\. ')(lock|promised?|decided)(?![\w:])""")
+    files = [path for path in Path(two_phase.__file__).parent.iterdir() if path.suffix in (".py", ".lua")]
+    found = {path.name for path in files if key.search(path.read_text(encoding="utf-8"))}
+    assert found - OWN_FILES == set()
+    assert {"two_phase.py", "locks.lua", "prepare.lua"} <= found

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from typing import Any
 
-from mainspring.records.job import Job
+from mainspring.records.job import Action, Job
 from mainspring.records.outcome import Outcome
+from mainspring.records.query import Changed, Filter
 from mainspring.records.worker import BeatReply, WorkerInfo
 from mainspring.schedule.record import Schedule, Tick
-from mainspring.stores.memory.jobs import JobTable
 from mainspring.stores.memory.schedules import MemoryScheduleTable
 from mainspring.stores.memory.store import MemoryStore
+from mainspring.stores.memory.tables import MemoryTables
 
 from .auditor import Auditor
 from .loop import TrueClock
@@ -23,11 +25,11 @@ class AuditedStore(MemoryStore):
     def __init__(self, clock: TrueClock, auditor: Auditor) -> None:
         super().__init__(clock)
         self._auditor = auditor
-        self._jobs = _WatchedJobs(self)
-        self._jobs.schedules = _WatchedSeries(self)
+        self._tables = _WatchedTables(self)
         self.schedule_log = auditor.schedule_log
         self.by: tuple[str, str] = ("nobody", "nothing")
         """The host and the verb of the call that runs now. A verb never awaits between its writes."""
+        self._now: datetime | None = None
 
     def job_written(self, old: Job | None, job: Job) -> None:
         self._auditor.job_written(old, job, *self.by)
@@ -35,15 +37,20 @@ class AuditedStore(MemoryStore):
     def note_crash(self, host: str, how: str) -> None:
         self._auditor.note(host, host, how)
 
-    def job_deleted(self, job: Job, at: datetime) -> None:
-        self._auditor.job_deleted(job, at, self.by[0])
+    def job_deleted(self, job: Job) -> None:
+        assert self._now is not None
+        self._auditor.job_deleted(job, self._now, self.by[0])
+
+    async def change(self, action: Action, which: Filter, *, now: datetime, **options: Any) -> Changed:
+        self._now = now
+        return await super().change(action, which, now=now, **options)
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> BeatReply:
         self._auditor.beat_received(worker.id, until, now)
         return await super().beat(worker, until=until, now=now)
 
     def _finish_one(self, outcome: Outcome) -> bool:
-        before = self._jobs.get(outcome.id)
+        before = self._tables.job(outcome.id)
         stands = super()._finish_one(outcome)
         if stands:
             self._auditor.outcome_accepted(outcome, before)
@@ -51,25 +58,25 @@ class AuditedStore(MemoryStore):
 
     def peek(self) -> list[Job]:
         """Every job, in order of id."""
-        return [self._jobs[id] for id in sorted(self._jobs)]
+        return self._tables.jobs.some(sorted(self._tables.jobs.ids()))
 
 
-class _WatchedJobs(JobTable):
-    """A job table that reports every job that is written or deleted."""
+class _WatchedTables(MemoryTables):
+    """Tables that report every job and schedule that is written or deleted."""
 
     def __init__(self, store: AuditedStore) -> None:
         super().__init__()
         self._store = store
+        self.schedules = _WatchedSeries(store)
 
-    def put(self, job: Job) -> None:
-        old = self.get(job.id)
-        super().put(job)
+    def put_job(self, job: Job) -> None:
+        old = self.job(job.id)
+        super().put_job(job)
         self._store.job_written(old, job)
 
-    def drop(self, job: Job, now: datetime | None = None) -> None:
-        super().drop(job, now)
-        if now is not None:
-            self._store.job_deleted(job, now)
+    def drop_job(self, job: Job) -> None:
+        super().drop_job(job)
+        self._store.job_deleted(job)
 
 
 class _WatchedSeries(MemoryScheduleTable):

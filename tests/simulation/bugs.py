@@ -13,11 +13,11 @@ from mainspring.clock import StoreClock
 from mainspring.errors import StoreUnavailable
 from mainspring.records.job import Enqueued, NewJob
 from mainspring.records.outcome import Outcome
-from mainspring.stores.memory import enqueue, finish
 from mainspring.stores.memory.jobs import JobTable
 from mainspring.stores.memory.store import MemoryStore
-from mainspring.stores.memory.workers import WorkerTable
-from mainspring.stores.rules import apply_outcome
+from mainspring.stores.memory.tables import MemoryTables
+from mainspring.stores.rules import apply_outcome, enqueue, finish
+from mainspring.stores.rules.workers import WorkerTable
 from mainspring.task.handle import Handle
 from mainspring.worker import claims, heartbeat
 from mainspring.worker.rescue import OrphanRescue
@@ -36,7 +36,7 @@ def _finish_without_fence() -> AbstractContextManager[None]:
     fenced = MemoryStore._finish_one
 
     def unfenced(self: MemoryStore, outcome: Outcome) -> bool:
-        job = self._jobs.get(outcome.id)
+        job = self._tables.job(outcome.id)
         return fenced(self, replace(outcome, lease=job.lease) if job and job.lease else outcome)
 
     return patch(MemoryStore, "_finish_one", unfenced)
@@ -50,7 +50,7 @@ def _hasty_takeover() -> AbstractContextManager[None]:
     fenced = MemoryStore._finish_one
 
     def hasty(self: MemoryStore, outcome: Outcome) -> bool:
-        with patch(self._workers, "alive", lambda worker, now: False):
+        with patch(self._tables.workers, "alive", lambda worker, now: False):
             return fenced(self, outcome)
 
     return patch(MemoryStore, "_finish_one", hasty)
@@ -71,11 +71,11 @@ def _forgotten_orphans() -> AbstractContextManager[None]:
 def _same_id_twice() -> AbstractContextManager[None]:
     enqueue_one = enqueue.enqueue_one
 
-    def forgetful(jobs: JobTable, new: NewJob, now: Any) -> Enqueued:
-        old = jobs.pop(new.id, None)
-        answer = enqueue_one(jobs, new, now)
+    def forgetful(tables: MemoryTables, new: NewJob, now: Any) -> Enqueued:
+        old = tables.jobs._rows.pop(new.id, None)
+        answer = enqueue_one(tables, new, now)
         if old is not None:
-            jobs.setdefault(old.id, old)
+            tables.jobs._rows.setdefault(old.id, old)
         return answer
 
     return patch(enqueue, "enqueue_one", forgetful)

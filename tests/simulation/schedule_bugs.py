@@ -16,9 +16,9 @@ from mainspring.records.job import NewJob, State
 from mainspring.schedule import edit, job_ended, plan, status
 from mainspring.schedule.record import Fired, Firing, Schedule
 from mainspring.store import Store
-from mainspring.stores.memory import fire
-from mainspring.stores.memory import schedules as memory_schedules
-from mainspring.stores.memory.enqueue import enqueue
+from mainspring.stores.memory import store as memory_store
+from mainspring.stores.rules import fire, job_ends
+from mainspring.stores.rules.enqueue import enqueue
 from mainspring.worker import scheduler
 from mainspring.worker.scheduler import Scheduler
 
@@ -32,19 +32,19 @@ def _fire_without_looking() -> AbstractContextManager[None]:
 
 
 def _advance_without_job() -> AbstractContextManager[None]:
-    return patch(fire, "enqueue", lambda jobs, news, now: [])
+    return patch(fire, "enqueue", lambda tables, news, now: [])
 
 
 def _job_without_advance() -> AbstractContextManager[None]:
     fire_one = fire.fire_one
 
-    def torn(jobs: Any, ledger: Any, firing: Firing, now: datetime) -> Fired:
-        if firing.schedule.revision % 10 == 0 and firing.jobs and not any(jobs.holder(job)[1] for job in firing.jobs):
-            enqueue(jobs, firing.jobs, now)
+    def torn(tables: Any, firing: Firing, now: datetime) -> Fired:
+        if firing.schedule.revision % 10 == 0 and firing.jobs and not any(tables.holder(job)[1] for job in firing.jobs):
+            enqueue(tables, firing.jobs, now)
             return Fired(False)
-        return fire_one(jobs, ledger, firing, now)
+        return fire_one(tables, firing, now)
 
-    return patch(fire, "fire_one", torn)
+    return patch(memory_store, "fire_one", torn)
 
 
 @contextmanager
@@ -63,13 +63,13 @@ def _ignored_end(state: State | None) -> Plant:
         def deaf(row: Schedule, id: JobId, how: State | None, *rest: Any) -> Schedule:
             return row if how is state else job_ended.after_job_ended(row, id, how, *rest)
 
-        return patch(memory_schedules, "after_job_ended", deaf)
+        return patch(job_ends, "after_job_ended", deaf)
 
     return plant
 
 
 def _ignored_success() -> AbstractContextManager[None]:
-    return patch(memory_schedules, "after_dependency_succeeded", lambda row, at: row)
+    return patch(job_ends, "after_dependency_succeeded", lambda row, at: row)
 
 
 def _catch_up_twice() -> AbstractContextManager[None]:

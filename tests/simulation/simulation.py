@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from mainspring import ids
 from mainspring.control import schedules
-from mainspring.stores.memory import claim
+from mainspring.stores.rules import claim
 from mainspring.worker import scheduler, worker
 
 from .auditor import RULES, Fact, Violation

@@ -292,6 +292,15 @@ def execution_of(row: Row) -> Execution:
     )  # fmt: skip
 
 
+def execution_row(run: Execution) -> Row:
+    noted = RunNotes(run.items, run.usage, run.metadata)
+    notes = None if noted == _NO_NOTES else noted
+    return (
+        run.job_id, run.number, run.attempt, run.ending.value, run.worker, run.lease, micros(run.started_at),
+        micros(run.finished_at), run.result_size, failure_text(run.failure), json_of(notes),
+    )  # fmt: skip
+
+
 def progress_of(text: str | None) -> Progress | None:
     return None if text is None else _decode_progress(text)
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 
-from msgspec.structs import replace
-
 from ...records.audit import AuditEntry, AuditFilter
 from ..rules import matches_audit_filter
+from ..rules.documents import record_entry
 
 
 class MemoryAudit:
@@ -25,8 +24,7 @@ class MemoryAudit:
     async def record(self, entries: Sequence[AuditEntry]) -> None:
         with self._locked():
             for entry in entries:
-                old = self._entries.get(entry.id, entry)
-                self._entries[entry.id] = old if old.outcome else replace(old, outcome=entry.outcome)
+                self._entries[entry.id] = record_entry(self._entries.get(entry.id), entry)
 
     async def audit(self, which: AuditFilter, *, limit: int, before: str | None = None) -> list[AuditEntry]:
         with self._locked():

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 
 from ...records.document import Document, DocumentDrop
+from ..rules.documents import is_expired, put_document
 
 
 class MemoryDocuments:
@@ -26,17 +27,14 @@ class MemoryDocuments:
     def _put(self, new: Document | DocumentDrop, now: datetime) -> bool:
         if isinstance(new, DocumentDrop):
             return self._documents.pop((new.kind, new.name), None) is not None
-        old = self._unexpired(new.kind, new.name, now)
-        if old == new:
-            return True
-        if new.revision != (old.revision if old else 0) + 1:
-            return False
-        self._documents[new.kind, new.name] = new
-        return True
+        stands, after = put_document(self._documents.get((new.kind, new.name)), new, now)
+        if after is not None:
+            self._documents[new.kind, new.name] = after
+        return stands
 
     def _unexpired(self, kind: str, name: str, now: datetime) -> Document | None:
         found = self._documents.get((kind, name))
-        return None if found is None or (found.expires_at is not None and found.expires_at <= now) else found
+        return None if found is None or is_expired(found, now) else found
 
     async def documents(
         self, kind: str, names: Collection[str] | None = None, *, now: datetime, limit: int, after: str | None = None
@@ -48,7 +46,7 @@ class MemoryDocuments:
 
     def _drop_expired_documents(self, now: datetime) -> int:
         """Deletes expired documents and returns their number; the caller holds the lock."""
-        expired = [key for key in self._documents if self._unexpired(*key, now) is None]
+        expired = [key for key, document in self._documents.items() if is_expired(document, now)]
         for key in expired:
             del self._documents[key]
         return len(expired)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from heapq import heappop, heappush
 
-from msgspec.structs import replace
-
 from ...ids import JobId
 from ...records.circuit import Circuit
-from ...records.job import Job
 from ...records.outcome import Outcome
 from ...records.run import Execution, LogLine
 from ...records.tally import RETENTION, SPAN_SECONDS, RunSums, Span, Tally, span_start, sums_by_minute
-from ..rules import new_execution, next_circuit
 
 # Outcomes added to the tallies together: adding each one alone takes longer than a short run.
 BATCH_OUTCOMES = 500
@@ -38,18 +34,8 @@ class RunLedger:
     def is_recorded(self, outcome: Outcome) -> bool:
         """Whether this outcome is recorded as the end of its run: it was accepted, now or earlier."""
         end = (outcome.lease, outcome.ending, outcome.finished_at)
-        return any((run.lease, run.ending, run.finished_at) == end for run in self.runs(outcome.id))
-
-    def runs(self, id: JobId) -> Iterable[Execution]:
-        return self.executions.get(id, ())
-
-    def accept(self, job: Job, outcome: Outcome) -> None:
-        self.executions[job.id].append(new_execution(job, outcome))
-        circuit = next_circuit(self.circuits.get(job.task), outcome)
-        if circuit is None:
-            self.circuits.pop(job.task, None)
-        else:
-            self.circuits[job.task] = circuit
+        runs = self.executions.get(outcome.id, ())
+        return any((run.lease, run.ending, run.finished_at) == end for run in runs)
 
     def count(self, outcomes: Sequence[Outcome]) -> None:
         self._uncounted += outcomes
@@ -77,9 +63,6 @@ class RunLedger:
         self._fold_outcomes()
         tallies = self._tallies[span]
         return [Tally(*key, _copy(tallies[key])) for key in sorted(tallies) if key[0] >= since]
-
-    def probe(self, job: Job) -> None:
-        self.circuits[job.task] = replace(self.circuits[job.task], probe=job.id)
 
     def drop(self, id: JobId) -> None:
         self.executions.pop(id, None)

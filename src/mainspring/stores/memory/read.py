@@ -19,12 +19,12 @@ from .jobs import JobTable
 def matching(jobs: JobTable, which: Filter, now: datetime) -> list[Job]:
     """The jobs that match the filter, in order of id."""
     if which.ids is not None:
-        ids: Collection[JobId] = {id for id in which.ids if id in jobs}
+        ids: Collection[JobId] = set(which.ids)
     elif which.states is not None:
-        ids = [id for state in State if _may_be_shown_as(state, which.states) for id in jobs.by_state[state]]
+        ids = [id for state in State if _may_be_shown_as(state, which.states) for id in jobs.in_state(state)]
     else:
-        ids = jobs
-    return [jobs[id] for id in sorted(ids) if matches_filter(jobs[id], which, now)]
+        ids = jobs.ids()
+    return [job for job in jobs.some(sorted(ids)) if matches_filter(job, which, now)]
 
 
 def _may_be_shown_as(state: State, shown: Collection[Shown]) -> bool:
@@ -37,7 +37,7 @@ _SHOWN_OF_PENDING: frozenset[Shown] = frozenset({"pending", "scheduled", "retryi
 
 
 def _jobs_in(jobs: JobTable, states: Collection[State]) -> Iterator[Job]:
-    return (jobs[id] for state in states for id in jobs.by_state[state])
+    return (job for state in states for job in jobs.some(jobs.in_state(state)))
 
 
 def page(
@@ -67,7 +67,7 @@ def overview(jobs: JobTable, paused: Collection[str], circuits: list[Circuit], n
     for job in _jobs_in(jobs, UNFINISHED):
         tally.setdefault(job.queue, Counter())[job.shown(now)] += 1
     states = sum(tally.values(), Counter[Shown]())
-    states.update({state.value: len(ids) for state, ids in jobs.by_state.items() if state.final and ids})
+    states.update({state.value: len(ids) for state in State if state.final and (ids := jobs.in_state(state))})
     return Overview(dict(states), _queues(tally, paused), circuits)
 
 
@@ -106,6 +106,6 @@ def finished_groups(jobs: JobTable) -> list[tuple[State, str]]:
 
 def prunable(jobs: JobTable, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Job]:
     which = Filter(states=(state.value,), tasks=(task,))
-    found = page(jobs, which, EPOCH, len(jobs), None, False, "finished")
+    found = page(jobs, which, EPOCH, len(jobs.ids()), None, False, "finished")
     old = [job for job in found[: max(0, len(found) - keep)] if (job.finished_at or before) < before]
     return old[:limit]

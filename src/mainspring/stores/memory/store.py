@@ -26,14 +26,17 @@ from ...store import Capabilities, Listening, Store, Topic
 from ...task.retention import Rules
 from ..broadcast import Broadcast
 from ..rules import brief_job, unique_ids
-from . import change, claim, enqueue, finish, fire, read
+from ..rules.change import change
+from ..rules.claim import claim, expire_due
+from ..rules.enqueue import enqueue
+from ..rules.finish import finish_one, report_one
+from ..rules.fire import fire_one
+from . import read
 from .audit import MemoryAudit
 from .documents import MemoryDocuments
 from .feed import MemoryFeed
-from .jobs import JobTable
-from .ledger import RunLedger
+from .tables import MemoryTables
 from .terms import TermTable
-from .workers import WorkerTable
 
 
 class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
@@ -46,9 +49,7 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
         self._clock = clock or SystemClock()
         self._lock = threading.RLock()
         self._closed = False
-        self._jobs = JobTable()
-        self._ledger = RunLedger()
-        self._workers = WorkerTable()
+        self._tables = MemoryTables()
         self._terms = TermTable()
         self._paused: set[str] = set()
         self._new, self._final = Broadcast(self._clock), Broadcast(self._clock)
@@ -106,7 +107,7 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
         if within is not None:
             self.capabilities.require_transactions("within=")
         with self._lock:
-            answers = enqueue.enqueue(self._jobs, jobs, now)
+            answers = enqueue(self._tables, jobs, now)
         self._new.wake_all()
         return answers
 
@@ -120,43 +121,43 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
         now: datetime,
     ) -> Claim:
         with self._locked():
-            expired = self._jobs.expire(now)
-            live = self._workers.get(worker)
+            expired = expire_due(self._tables, now)
+            live = self._tables.workers.row(worker)
             if live is None or live.until <= now:
                 return Claim([], None, expired)
-            taken = claim.claim(self._jobs, self._ledger, self._paused, queues, worker, tasks, limit, now)
+            taken = claim(self._tables, self._paused, queues, worker, tasks, limit, now)
             return Claim(*taken, expired)
 
     async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> BeatReply:
         with self._locked():
-            orders = self._workers.beat(worker, until, now)
-            mine = [self._jobs[id] for id in self._jobs.running.get(worker.id, ())]
+            orders = self._tables.workers.beat(worker, until, now)
+            mine = self._tables.jobs.some(self._tables.index.running(worker.id))
             cancels = {job.id: job.cancel_reason for job in mine if job.cancel_reason is not None}
             return BeatReply({job.id: job.lease or "" for job in mine}, cancels, orders, watched_until=self._watched)
 
     async def orphaned(self, *, now: datetime, limit: int) -> list[Job]:
         with self._locked():
-            runs = self._jobs.running.items()
-            lost = [id for worker, ids in runs if not self._workers.alive(worker, now) for id in ids]
-            return [self._jobs[id] for id in sorted(lost)[:limit]]
+            index = self._tables.index
+            silent = [worker for worker in index.workers() if self._tables.is_silent(worker, now)]
+            lost = [id for worker in silent for id in index.running(worker)]
+            return self._tables.jobs.some(sorted(lost)[:limit])
 
     async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
         with self._locked():
             accepted = [outcome for outcome in outcomes if self._finish_one(outcome)]
             # A repeated outcome stands; another ending of the same run (it was rescued, then came back) does not.
-            stands = {outcome.id for outcome in outcomes if self._ledger.is_recorded(outcome)}
-            self._ledger.count(accepted)
+            stands = {outcome.id for outcome in outcomes if self._tables.is_recorded(outcome)}
         self._final.wake_all()
         if any(outcome.then or outcome.breaker or outcome.schedule for outcome in accepted):
             self._new.wake_all()
         return stands
 
     def _finish_one(self, outcome: Outcome) -> bool:
-        return finish.finish_one(self._jobs, self._workers, self._ledger, outcome)
+        return finish_one(self._tables, outcome)
 
     async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
         with self._locked():
-            stands = {report.id for report in reports if finish.report_one(self._jobs, self._ledger, report)}
+            stands = {report.id for report in reports if report_one(self._tables, report)}
         self._final.wake_all()
         return stands
 
@@ -164,27 +165,27 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
 
     async def due(self, *, now: datetime, limit: int, computed: Collection[str] = ()) -> Due:
         with self._locked():
-            return self._jobs.schedules.due(now, limit, computed)
+            return self._tables.schedules.due(now, limit, computed)
 
     async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
         with self._locked():
-            fired = [fire.fire_one(self._jobs, self._ledger, firing, now) for firing in firings]
+            fired = [fire_one(self._tables, firing, now) for firing in firings]
         self._new.wake_all()
         return fired
 
     async def drop_schedules(self, names: Collection[str]) -> list[str]:
         with self._locked():
-            return self._jobs.schedules.drop(names)
+            return self._tables.schedules.drop(names)
 
     async def schedules(
         self, names: Collection[str] | None = None, *, limit: int, after: str | None = None
     ) -> list[Schedule]:
         with self._locked():
-            return self._jobs.schedules.schedules(names, limit, after)
+            return self._tables.schedules.schedules(names, limit, after)
 
     async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
         with self._locked():
-            return self._jobs.schedules.ticks(name, limit, before)
+            return self._tables.schedules.ticks(name, limit, before)
 
     async def acquire_term(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
         with self._locked():
@@ -211,10 +212,12 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
         after: JobId | None = None,
     ) -> Changed:
         with self._locked():
-            done = change.change(self._jobs, self._ledger, action, which, now, limit, reason, update, after)
+            matching = read.matching(self._tables.jobs, which, now)
+            chosen = [job for job in matching if after is None or job.id > after][:limit]
+            done, refused = change(self._tables, action, chosen, now, reason, update)
         self._new.wake_all()
         self._final.wake_all()
-        return done
+        return Changed(done, refused, chosen[-1].id if chosen and len(chosen) == limit else None)
 
     async def pause_queue(self, name: str, paused: bool) -> None:
         with self._locked():
@@ -230,7 +233,7 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
         seen: WorkerCommands | None = None,
     ) -> list[WorkerId]:
         with self._locked():
-            return self._workers.set_commands(workers, commands, now, seen)
+            return self._tables.workers.set_commands(workers, commands, now, seen)
 
     # reading
 
@@ -246,48 +249,48 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
         brief: bool = False,
     ) -> list[Job]:
         with self._locked():
-            found = read.page(self._jobs, which, now, limit, after, newest, sort)
+            found = read.page(self._tables.jobs, which, now, limit, after, newest, sort)
             return [brief_job(job) for job in found] if brief else found
 
     async def executions(
         self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
     ) -> list[Execution]:
         with self._locked():
-            runs = self._ledger.executions
+            runs = self._tables.ledger.executions
             found = (run for id in sorted(unique_ids(job_id)) for run in runs.get(id, ()))
             return [run for run in found if run.number > after][:limit]
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         with self._locked():
-            lines = self._ledger.lines.get(job_id, {})
+            lines = self._tables.ledger.lines.get(job_id, {})
             return [lines[key] for key in sorted(lines) if key > after][:limit]
 
     async def overview(self, *, now: datetime) -> Overview:
         with self._locked():
-            circuits = [circuit for _, circuit in sorted(self._ledger.circuits.items())]
-            return read.overview(self._jobs, self._paused, circuits, now)
+            circuits = [circuit for _, circuit in sorted(self._tables.ledger.circuits.items())]
+            return read.overview(self._tables.jobs, self._paused, circuits, now)
 
     async def workers(self, *, now: datetime) -> list[WorkerRow]:
         with self._locked():
-            return self._workers.live(now)
+            return self._tables.workers.live(now)
 
     async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
         with self._locked():
-            return self._ledger.tallies(span, since)
+            return self._tables.ledger.tallies(span, since)
 
     async def dead_groups(self, *, limit: int) -> list[DeadGroup]:
         with self._locked():
-            return read.dead_groups(self._jobs, limit)
+            return read.dead_groups(self._tables.jobs, limit)
 
     # pruning
 
     async def finished_groups(self) -> list[tuple[State, str]]:
         with self._locked():
-            return read.finished_groups(self._jobs)
+            return read.finished_groups(self._tables.jobs)
 
     async def prunable(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
         with self._locked():
-            return read.prunable(self._jobs, state, task, keep, before, limit)
+            return read.prunable(self._tables.jobs, state, task, keep, before, limit)
 
     async def prune(self, rules: Rules, *, audited_since: datetime, now: datetime) -> Pruning:
         with self._locked():

@@ -8,13 +8,16 @@ from ...schedule.record import LeaderTerm
 from ..rules import next_term
 
 
-class TermTable(dict[str, LeaderTerm]):
+class TermTable:
     """The newest term of each name, held or resigned; read and written under the store's lock."""
 
+    def __init__(self) -> None:
+        self._terms: dict[str, LeaderTerm] = {}
+
     def acquire(self, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
-        self[name] = next_term(self.get(name), name, holder, until, now)
-        return self[name]
+        term = self._terms[name] = next_term(self._terms.get(name), name, holder, until, now)
+        return term
 
     def held(self, now: datetime) -> list[LeaderTerm]:
         """The terms that a process holds now, in order of name."""
-        return [term for _, term in sorted(self.items()) if term.holder is not None and term.until > now]
+        return [term for _, term in sorted(self._terms.items()) if term.holder is not None and term.until > now]

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...clock import instant
 from ...records.queue import DeadGroup, Overview, Queue
-from .finish import circuits
+from .circuits import circuits
 from .job_groups import FINISHED, JOBS, Table, shown_sql
 from .pool import Session
 from .statement_file import read_statements

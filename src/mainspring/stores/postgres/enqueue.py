@@ -1,36 +1,26 @@
 """How the PostgreSQL store enqueues jobs: all jobs of a call, or none if one is refused.
 
-One job without keys is a call of the function mainspring_put, a few are one INSERT, MIN_COPY_ROWS or more are a COPY.
-Jobs with keys need a transaction: it locks the keys, reads their holders, decides in memory (Admission), and writes.
+One job without keys is a call of the function mainspring_put, a few are one INSERT, MIN_COPY_ROWS or more are a COPY:
+these repeat the rule rules.enqueue.enqueue, and test_twin.py compares them. Jobs with keys are enqueued by the rule, in
+a transaction that locks the keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
 import asyncpg
-from msgspec.structs import replace
 
 from ...clock import micros
-from ...ids import JobId
-from ...records.job import Enqueued, Job, NewJob, State
+from ...records.job import Enqueued, NewJob
 from ..rows import options_of
-from ..rules import resolve_conflict, to_job
-from . import schedules
-from .jobs import (
-    Holders,
-    JobPair,
-    apply_job_changes,
-    array_text,
-    counted_schedules_of,
-    insert_jobs,
-    lock_jobs,
-    lock_keys,
-    write_jobs,
-)
+from ..rules import enqueue as rules
+from ..rules.read_sets import KnownValues, Name, of_new_jobs
+from .jobs import array_text
 from .pool import BIGINT_ARRAY, Session
+from .tables import load, write
 
 _NEW = "id, queue, task, rank, run_at, created_at, expires_at, schedule, tags, options, payload, state"
 _INTO = f"INSERT INTO mainspring_jobs ({_NEW})"
@@ -127,77 +117,11 @@ async def enqueue(db: Session, jobs: Sequence[NewJob], now: datetime) -> list[En
     """Enqueues jobs with or without keys, inside a transaction."""
     if not jobs or not has_keys(jobs):
         return await insert(db, jobs, now) if jobs else []
-    await lock_keys(db, jobs)
-    holders = await _holders(db, jobs, now)
-    admission = Admission(holders, now)
-    for n, job in enumerate(jobs):
-        if admission.admit(job).status == "refused":
-            return [admission.answers[n] if i == n else Enqueued(other.id, "refused") for i, other in enumerate(jobs)]
-    await admission.write(db)
-    await apply_job_changes(db, admission.ended)
-    return admission.answers
 
+    def needs(jobs: Sequence[NewJob], known: KnownValues) -> Iterator[Name]:
+        return of_new_jobs(jobs, known, now)
 
-async def _holders(db: Session, jobs: Sequence[NewJob], now: datetime) -> Holders:
-    """The holders of the jobs' keys, locked if one of them may be changed."""
-    holders = await Holders.of_new(db, jobs)
-    held = holders.all()
-    changes = any(job.on_conflict in ("replace", "debounce") for job in jobs)
-    if held and (changes or any(job.shown(now) == "expired" for job in held)):
-        await schedules.lock_schedules(db, counted_schedules_of(held))
-        await lock_jobs(db, [job.id for job in held])
-        holders = await Holders.of_new(db, jobs)
-    return holders
-
-
-class Admission:
-    """Decides for the jobs of one call, in order and in memory: insert, change the holder, or refuse. Then writes."""
-
-    def __init__(self, holders: Holders, now: datetime) -> None:
-        """`holders` must have been read (Holders.of_new) for all jobs that are admitted."""
-        self.holders = holders
-        self._known, self._now = set(holders.ids), now
-        self.answers: list[Enqueued] = []
-        self.new: dict[JobId, Job] = {}
-        self.changed: dict[JobId, JobPair] = {}
-        self.ended: list[JobPair] = []
-
-    def admit(self, new: NewJob) -> Enqueued:
-        self.answers.append(self._admit(new))
-        return self.answers[-1]
-
-    def _admit(self, new: NewJob) -> Enqueued:
-        if new.id in self._known:
-            return Enqueued(new.id)
-        key, other = self.holders.holder(new)
-        while other is not None and other.shown(self._now) == "expired":
-            expired = replace(other, state=State.EXPIRED, finished_at=self._now)
-            self.put(other, expired)
-            self.ended.append((other, expired))
-            key, other = self.holders.holder(new)
-        if other is not None and new.on_conflict == "raise":
-            return Enqueued(other.id, "refused", key)
-        if other is not None:
-            changed, status = resolve_conflict(other, new, self._now)
-            if changed is not other:
-                self.put(other, changed)
-            return Enqueued(other.id, status, key)
-        self._known.add(new.id)
-        self.new[new.id] = job = to_job(new, self._now)
-        self.holders.put(job)
-        return Enqueued(new.id)
-
-    def put(self, old: Job, job: Job) -> None:
-        if old.id in self.new:
-            self.new[old.id] = job
-        else:
-            self.changed[old.id] = (self.changed.get(old.id, (old,))[0], job)
-        self.holders.put(job)
-
-    def current(self, id: JobId) -> Job | None:
-        """The job as this call has created or changed it; None if it has not."""
-        return self.new.get(id) or (self.changed[id][1] if id in self.changed else None)
-
-    async def write(self, db: Session) -> None:
-        await write_jobs(db, list(self.changed.values()))  # first, as one of them may release a key
-        await insert_jobs(db, list(self.new.values()))
+    tables = await load(db, [jobs], needs)
+    answers = rules.enqueue(tables, jobs, now)
+    await write(db, tables)
+    return answers

@@ -1,35 +1,37 @@
 """How the PostgreSQL store finishes runs, and records their log lines and progress.
 
-The lease is the fence: an outcome is accepted only while the job is running under the lease that it names, and an
-outcome on behalf of a silent worker only if that worker is still silent. A batch of plain completions that nothing
-follows is one statement (COMPLETE_ALL): the rows move from mainspring_jobs to mainspring_finished. Any other batch is a
-transaction that also updates schedules and circuits and enqueues the jobs that follow. Repeated outcomes are accepted.
+Plain completions that nothing follows are one statement (COMPLETE_ALL), fenced by the lease: the rows move from
+mainspring_jobs to mainspring_finished. Any other batch is a transaction, in which plain completions are one statement
+too. Reports are written without reading whole jobs. This repeats the rules rules.finish.finish_one and report_one, and
+test_twin.py compares them. What follows a completion (schedules, circuits, further jobs), and every other outcome, is
+written by the rule.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import asyncpg
 import msgspec
 
-from ...clock import instant, micros
+from ...clock import micros
 from ...failpoint import failpoint
 from ...ids import JobId
 from ...records.circuit import Circuit
-from ...records.job import Job, State
 from ...records.outcome import Outcome
-from ...records.run import Execution, RunReport
+from ...records.run import RunReport
 from ...records.tally import sums_by_minute
-from ..job_ends import JobEnd, JobTransition, ScheduleBatch, transition_of
-from ..rows import COLUMNS, failure_text, job_of, json_of, progress_or_none
-from ..rules import apply_outcome, is_newer_progress, is_plain_completion, new_execution, next_circuit
-from . import schedules
-from .enqueue import enqueue, has_keys
-from .jobs import OVERWRITE, JobPair, counted_schedules_of, lock_keys, write_jobs
+from ..rows import json_of, progress_or_none
+from ..rules import is_newer_progress, is_plain_completion, next_circuit
+from ..rules.finish import finish_one, follow_completion
+from ..rules.read_sets import KnownValues, Name, of_completion, of_outcome
+from .circuits import circuits, lock_circuits
+from .enqueue import has_keys
+from .jobs import OVERWRITE
 from .pool import BIGINT_ARRAY, SEPARATOR, Session
-from .tally import add_counts, count_columns
+from .tables import LockedTables, load, load_runs, write
+from .tally import count_columns
 
 _COPIED_COLUMNS = """id, queue, task, rank, run_at, created_at, expires_at, started_at, attempt, crashes, runs, lease,
     worker, cancel_reason, unique_key, idempotency_key, schedule, tags, options, payload, progress"""
@@ -49,7 +51,6 @@ COMPLETE_ALL = f"""WITH {_GONE}, kept AS ({_KEEP}),
     freed AS (DELETE FROM mainspring_leases WHERE worker = $7 AND lease = ANY($8))
     SELECT 1 / (count(*) = $9 AND NOT EXISTS (SELECT 1 FROM mainspring_circuits))::integer FROM gone"""
 
-_COMPLETED = State.COMPLETED
 _encode = msgspec.json.encode
 
 
@@ -86,163 +87,57 @@ def _outcome_values(outcomes: Sequence[Outcome]) -> tuple[str, str]:
 async def finish(db: Session, outcomes: Sequence[Outcome]) -> set[JobId]:
     """Writes the outcomes that the fence accepts; returns the ids whose outcome is the recorded end of its run. Runs
     inside a transaction."""
-    await lock_keys(db, [new for outcome in outcomes for new in outcome.then])
-    scheduled = {outcome.schedule for outcome in outcomes if outcome.schedule is not None}
-    accepted: list[Outcome] = []
-    if len({outcome.id for outcome in outcomes}) < len(outcomes) or _must_run_in_order(outcomes):
-        await schedules.lock_schedules(db, scheduled)
-        for outcome in outcomes:
-            accepted += await _finish(db, [outcome])
-    else:
-        completing = {one.schedule for one in outcomes if one.schedule is not None and one.state is _COMPLETED}
-        locked = await schedules.lock_batch(db, scheduled, completing) if scheduled else None
-        accepted = await _finish(db, outcomes, locked)
-    await add_counts(db, accepted)
-    if len(accepted) == len(outcomes):
-        return {outcome.id for outcome in outcomes}
-    # Some came late or are repeated: those that are the recorded end of their run stand.
-    return await _recorded_ids(db, outcomes)
+    plain = [] if _must_run_in_order(outcomes) else [outcome for outcome in outcomes if is_plain_completion(outcome)]
+    by_sql = {outcome.id for outcome in plain}
+    times = Counter(outcome.id for outcome in outcomes)
+
+    def needs(outcome: Outcome, known: KnownValues) -> Iterator[Name]:
+        if outcome.id in by_sql:
+            return of_completion(outcome, known)
+        return of_outcome(outcome, known, times[outcome.id] > 1)
+
+    def accept(outcome: Outcome) -> bool:
+        if outcome.id not in by_sql:
+            return finish_one(tables, outcome)
+        if outcome.id in completed:
+            follow_completion(tables, outcome)
+        return outcome.id in completed
+
+    tables = await load(db, outcomes, needs, running=True)
+    completed = await _complete(db, plain) if plain else set()
+    await _lock_changing_circuits(db, tables, outcomes)
+    # Some may have come late or are repeated: those that are the recorded end of their run stand.
+    await load_runs(db, tables, by_sql - completed)
+    stands = {outcome.id for outcome in outcomes if accept(outcome) or tables.is_recorded(outcome)}
+    await write(db, tables, "finish.mid_batch")
+    return stands
 
 
-async def _finish(db: Session, outcomes: Sequence[Outcome], locked: ScheduleBatch | None = None) -> list[Outcome]:
-    """The accepted outcomes. `locked` has the schedules that they name, if these were read before."""
-    plain = [outcome for outcome in outcomes if is_plain_completion(outcome)]
-    ids = await _complete(db, plain) if plain else set()
-    others: dict[JobId, JobTransition | None] = {}
-    if len(plain) < len(outcomes):
-        others = await _finish_others(db, [outcome for outcome in outcomes if not is_plain_completion(outcome)])
-    accepted = [outcome for outcome in outcomes if outcome.id in ids or outcome.id in others]
-    found = [others.get(outcome.id) or _completion(outcome) for outcome in accepted]
-    await schedules.apply_job_transitions(db, [one for one in found if one is not None], locked)
-    for outcome in accepted:
-        if outcome.then:
-            await enqueue(db, outcome.then, outcome.finished_at)
-    await _update_circuits(db, accepted)
-    return accepted
+async def _lock_changing_circuits(db: Session, tables: LockedTables, outcomes: Sequence[Outcome]) -> None:
+    """Locks and reads the circuits again if one of the outcomes may change one."""
+    known = {circuit.task: circuit for circuit in tables.circuits()}
+    if any(_changes_circuit(known, outcome) for outcome in outcomes):
+        await lock_circuits(db)
+        tables.add_circuits({circuit.task: circuit for circuit in await circuits(db)})
 
 
-def _completion(outcome: Outcome) -> JobTransition | None:
-    """The end of a plain completion for the job's schedule; None if it has none."""
-    if outcome.schedule is None or not is_plain_completion(outcome):
-        return None
-    return JobEnd(outcome.schedule, outcome.id, _COMPLETED, outcome.finished_at, outcome.result)
+def _changes_circuit(known: dict[str, Circuit], outcome: Outcome) -> bool:
+    # A worker that releases an unknown run cannot name the task; if the run was a probe, it is over all the same.
+    task = outcome.task or next((task for task, circuit in known.items() if circuit.probe == outcome.id), "")
+    return next_circuit(known.get(task), outcome) != known.get(task)
 
 
 def _must_run_in_order(outcomes: Sequence[Outcome]) -> bool:
-    """Whether the outcomes must be written one after the other: a job that follows one of them may need a key that
-    another job of the batch holds until it ends."""
-    return len(outcomes) > 1 and any(has_keys(outcome.then) for outcome in outcomes)
+    """Whether every outcome has to be written by the rule: a job that follows one of them may need a key that a job of
+    the batch holds until it ends; or two of them are for the same job."""
+    keyed = any(has_keys(outcome.then) for outcome in outcomes)
+    return keyed or len({outcome.id for outcome in outcomes}) < len(outcomes)
 
 
 async def _complete(db: Session, outcomes: Sequence[Outcome]) -> set[JobId]:
     rows = await db.rows(_COMPLETE, *_outcome_values(outcomes))
     failpoint("finish.mid_batch")
     return {id for (id,) in rows}
-
-
-# outcomes that are no plain completion
-
-_RUNNING = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE id = ANY($1) AND state = 'running'
-    ORDER BY id FOR NO KEY UPDATE"""
-_RECORD = "INSERT INTO mainspring_executions VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
-
-
-async def _finish_others(db: Session, outcomes: Sequence[Outcome]) -> dict[JobId, JobTransition | None]:
-    """Writes the outcomes that the fence accepts; each id with the transition for its schedule, or None."""
-    jobs = {row[0]: job_of(row) for row in await db.rows(_RUNNING, [outcome.id for outcome in outcomes])}
-    await schedules.lock_schedules(db, counted_schedules_of(jobs.values()))
-    alive = await _alive(db, [jobs[outcome.id] for outcome in outcomes if outcome.silent and outcome.id in jobs])
-    pairs: list[JobPair] = []
-    runs: list[tuple[object, ...]] = []
-    for outcome in outcomes:
-        job = jobs.get(outcome.id)
-        if job is None or job.lease != outcome.lease:
-            continue
-        if outcome.silent and alive.get(job.worker or "", outcome.finished_at) > outcome.finished_at:
-            continue
-        pairs.append((job, apply_outcome(job, outcome)))
-        runs.append(_run_row(new_execution(job, outcome), outcome))
-    await db.many(_RECORD, runs)
-    failpoint("finish.mid_batch")
-    await write_jobs(db, pairs)
-    return {old.id: transition_of(old, new) for old, new in pairs}
-
-
-async def _alive(db: Session, jobs: Sequence[Job]) -> dict[str, datetime]:
-    if not jobs:
-        return {}
-    sql = "SELECT id, until FROM mainspring_workers WHERE id = ANY($1)"
-    return {id: instant(until) for id, until in await db.rows(sql, [job.worker for job in jobs])}
-
-
-def _run_row(run: Execution, outcome: Outcome) -> tuple[object, ...]:
-    return (
-        run.job_id,
-        run.number,
-        run.attempt,
-        run.ending.value,
-        run.worker,
-        run.lease,
-        micros(run.started_at),
-        micros(run.finished_at),
-        run.result_size,
-        failure_text(run.failure),
-        json_of(outcome.account),
-    )
-
-
-_RECORDED_RUNS = """SELECT job_id, lease, ending, finished_at FROM mainspring_executions WHERE job_id = ANY($1)
-    UNION ALL SELECT id, lease, ending, finished_at FROM mainspring_finished
-    WHERE id = ANY($1) AND ending IS NOT NULL"""
-
-
-async def _recorded_ids(db: Session, outcomes: Sequence[Outcome]) -> set[JobId]:
-    recorded = {(*row,) for row in await db.rows(_RECORDED_RUNS, [outcome.id for outcome in outcomes])}
-    return {
-        outcome.id
-        for outcome in outcomes
-        if (outcome.id, outcome.lease, outcome.ending.value, micros(outcome.finished_at)) in recorded
-    }
-
-
-# circuits
-
-_PUT_CIRCUIT = """INSERT INTO mainspring_circuits VALUES ($1, $2, $3, $4) ON CONFLICT (task) DO UPDATE SET
-    failures = excluded.failures, open_until = excluded.open_until, probe = excluded.probe"""
-
-
-async def circuits(db: Session) -> list[Circuit]:
-    rows = await db.rows("SELECT task, failures, open_until, probe FROM mainspring_circuits ORDER BY task")
-    return [Circuit(task, failures, None if at is None else instant(at), probe) for task, failures, at, probe in rows]
-
-
-async def _update_circuits(db: Session, accepted: Sequence[Outcome]) -> None:
-    known = {circuit.task: circuit for circuit in await circuits(db)}
-    if not any(_circuit_change(known, outcome)[1] for outcome in accepted):
-        return
-    # An advisory lock, because a task's first failure has no row to lock.
-    await db.run("SELECT pg_advisory_xact_lock($1, -2)", db.url.lock)
-    before = {circuit.task: circuit for circuit in await circuits(db)}
-    after = dict(before)
-    for outcome in accepted:
-        task, _ = _circuit_change(after, outcome)
-        circuit = next_circuit(after.pop(task, None), outcome)
-        if circuit is not None:
-            after[task] = circuit
-    gone = [task for task in before if task not in after]
-    if gone:
-        await db.run("DELETE FROM mainspring_circuits WHERE task = ANY($1)", gone)
-    for task, circuit in after.items():
-        if circuit != before.get(task):
-            until = None if circuit.open_until is None else micros(circuit.open_until)
-            await db.run(_PUT_CIRCUIT, task, circuit.failures, until, circuit.probe)
-
-
-def _circuit_change(known: dict[str, Circuit], outcome: Outcome) -> tuple[str, bool]:
-    """The outcome's task, and whether the outcome changes its circuit."""
-    # A worker that releases an unknown run cannot name the task; if the run was a probe, it is over all the same.
-    task = outcome.task or next((task for task, circuit in known.items() if circuit.probe == outcome.id), "")
-    return task, next_circuit(known.get(task), outcome) != known.get(task)
 
 
 # reports

@@ -1,48 +1,41 @@
 """How the PostgreSQL store fires schedules: the next revision, its jobs and ticks are written together, or nothing is.
 
-A firing is refused if a schedule has changed since it was planned, or if a key of its jobs is held; so a tick fires
-once, however many schedulers plan it. One transaction locks keys and schedules, reads all that the firings need,
-decides in memory firing by firing (_FiringBatch), and writes, most often with one statement.
+Firings that are independent of each other, with new ids and free keys, are written with one statement: this repeats the
+rule rules.fire.fire_one, and test_twin.py compares the two. All others are written by the rule. The number of
+statements does not depend on the number of firings in either case.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from ...failpoint import failpoint
-from ...ids import JobId
-from ...records.job import Action, Job, NewJob, State
-from ...schedule.record import Fired, Firing, Tick
-from ..job_ends import ScheduleBatch, transition_of
-from ..rules import CANCELLED_BY_SCHEDULE, apply_action, expire_if_due, firing_is_current, held_keys, refusal_of
+from ...records.job import NewJob
+from ...schedule.record import Fired, Firing
+from ..rules import to_job
+from ..rules.fire import fire_one, firing_is_current
+from ..rules.keys import keys_of
+from ..rules.read_sets import KnownValues, Name, of_firing
 from . import schedules
-from .enqueue import Admission
-from .jobs import INSERT_NEW, Holders, JobPair, counted_schedules_of, find_jobs, lock_jobs, lock_names, new_columns
+from .jobs import INSERT_NEW, find_jobs, lock_names, new_columns
 from .pool import Session
+from .tables import load, write
 
 
 async def fire(db: Session, firings: Sequence[Firing], now: datetime) -> list[Fired]:
-    """Fires in order, inside a transaction. The number of statements does not depend on the number of firings."""
-    jobs = [job for firing in firings for job in firing.jobs]
-    names = {name for firing in firings for name in (firing.schedule.name, *(read for read, _ in firing.reads))}
-    await lock_names(db, _names_to_lock(firings, jobs))
-    revisions = await schedules.lock_schedules(db, names)
-    holders = await Holders.of_new(db, jobs)
-    ending = {id for firing in firings for id in firing.cancel}
-    ending |= {job.id for job in holders.all() if job.shown(now) == "expired"}
-    ending_jobs: dict[JobId, Job] = {}
-    if ending:
-        ending_jobs = await _lock_jobs(db, ending, names)
-        holders = await Holders.of_new(db, jobs)
-    touched = counted_schedules_of(ending_jobs.values()) | {
-        job.schedule for job in jobs if job.schedule and job.id in ending
-    }
-    locked = await schedules.lock_batch(db, touched)
-    batch = _FiringBatch(revisions, locked, ending_jobs, Admission(holders, now), now)
-    fired = [batch.fire(firing) for firing in firings]
-    await batch.write(db)
+    """Fires in order, inside a transaction."""
+    await lock_names(db, _names_to_lock(firings, [job for firing in firings for job in firing.jobs]))
+    if _are_independent(firings) and (fired := await _fire_together(db, firings, now)) is not None:
+        return fired
+
+    def needs(firing: Firing, known: KnownValues) -> Iterator[Name]:
+        return of_firing(firing, known, now)
+
+    tables = await load(db, firings, needs, keys_locked=True)
+    fired = [fire_one(tables, firing, now) for firing in firings]
+    await write(db, tables, "fire.mid_step")
     return fired
 
 
@@ -52,80 +45,37 @@ def _names_to_lock(firings: Sequence[Firing], jobs: Iterable[NewJob]) -> set[str
     return keys | {f"schedule {one.schedule.name}" for one in firings if one.schedule.revision == 1}
 
 
-async def _lock_jobs(db: Session, ids: Iterable[JobId], held: set[str]) -> dict[JobId, Job]:
-    """Locks these jobs until the commit, after their schedules; `held` names the schedules that are locked already."""
-    chosen = sorted(ids)
-    await schedules.lock_schedules(db, counted_schedules_of(await find_jobs(db, chosen)) - held)
-    return {job.id: job for job in await lock_jobs(db, chosen, finished=True)}
+def _are_independent(firings: Sequence[Firing]) -> bool:
+    """Whether no firing depends on another one of the call, as long as all keys are free."""
+    names = {firing.schedule.name for firing in firings}
+    read = {name for firing in firings for name, _ in firing.reads}
+    return len(names) == len(firings) and not names & read and not any(firing.cancel for firing in firings)
 
 
-class _FiringBatch:
-    """Decides for the firings of one call, in order and in memory, and then writes schedules, jobs and ticks."""
-
-    def __init__(
-        self,
-        revisions: Mapping[str, int],
-        schedules: ScheduleBatch,
-        ending_jobs: Mapping[JobId, Job],
-        admission: Admission,
-        now: datetime,
-    ) -> None:
-        """`ending_jobs` are the locked jobs that the firings may cancel or expire."""
-        self._revisions, self._schedules, self._ending_jobs, self._admission = (
-            revisions,
-            schedules,
-            ending_jobs,
-            admission,
-        )
-        self._now = now
-        self._ticks: list[tuple[str, Tick]] = []
-
-    def _revision(self, name: str) -> int:
-        row = self._schedules.rows.get(name)
-        return self._revisions.get(name, 0) if row is None else row.revision
-
-    def fire(self, firing: Firing) -> Fired:
-        if not firing_is_current(firing, self._revision):
-            return Fired(False)
-        if held := held_keys(firing.jobs, self._admission.holders.holder, self._now):
-            return Fired(False, held)
-        self._schedules.put(firing.schedule)
-        seen = len(self._admission.ended)
-        for job in firing.jobs:
-            self._admission.admit(job)
-        self._follow(self._admission.ended[seen:])
-        self._ticks += [(firing.schedule.name, tick) for tick in firing.ticks]
-        if firing.cancel:
-            reason = CANCELLED_BY_SCHEDULE.format(firing.schedule.name)
-            self._follow([pair for id in sorted(firing.cancel) for pair in self._cancel(id, reason)])
-        return Fired(True)
-
-    def _cancel(self, id: JobId, reason: str) -> list[JobPair]:
-        job = self._admission.current(id) or self._ending_jobs.get(id)
-        if job is None or refusal_of(Action.CANCEL, expire_if_due(job, self._now)) is not None:
-            return []
-        new = apply_action(Action.CANCEL, job, self._now, reason)
-        if new is not job:
-            self._admission.put(job, new)
-        return [(job, new)]
-
-    def _follow(self, pairs: Iterable[JobPair]) -> None:
-        self._schedules.apply([change for old, new in pairs if (change := transition_of(old, new)) is not None])
-
-    async def write(self, db: Session) -> None:
-        """Writes with one statement, unless other jobs are changed too."""
-        made, ticks = self._admission, self._ticks
-        if not self._schedules.changed:
-            return  # every firing was refused
+async def _fire_together(db: Session, firings: Sequence[Firing], now: datetime) -> list[Fired] | None:
+    """Writes all firings with one statement. None, having written nothing, if an id or a key is taken."""
+    names = {name for firing in firings for name in (firing.schedule.name, *(read for read, _ in firing.reads))}
+    known = await schedules.lock_schedules(db, names)
+    current = [firing for firing in firings if firing_is_current(firing, lambda name: known.get(name, 0))]
+    jobs = [job for firing in current for job in firing.jobs]
+    if not await _all_new(db, jobs):
+        return None
+    if current:
         failpoint("fire.mid_step")
-        if made.changed or any(job.state is not State.PENDING for job in made.new.values()):
-            await schedules.write_schedules(db, self._schedules.changed.values())
-            await made.write(db)
-            await schedules.record_ticks(db, ticks)
-        else:
-            rows = schedules.schedule_values(self._schedules.changed.values())
-            await db.run(_WRITE_ALL, *rows, *new_columns(made.new.values()), *schedules.tick_values(ticks))
-            await schedules.trim_ticks(db, ticks)
+        ticks = [(firing.schedule.name, tick) for firing in current for tick in firing.ticks]
+        rows = schedules.schedule_values([firing.schedule for firing in current])
+        await db.run(_WRITE_ALL, *rows, *new_columns([to_job(job, now) for job in jobs]), *schedules.tick_values(ticks))
+        await schedules.trim_ticks(db, ticks)
+    written = {firing.schedule.name for firing in current}
+    return [Fired(firing.schedule.name in written) for firing in firings]
+
+
+async def _all_new(db: Session, jobs: Sequence[NewJob]) -> bool:
+    """Whether none of these jobs exists and none of their keys is held, in the store or twice in the list."""
+    ids, keys = [job.id for job in jobs], [key for job in jobs for key in keys_of(job)]
+    if len(set(ids)) < len(ids) or len(set(keys)) < len(keys):
+        return False
+    return not ids or not await find_jobs(db, keys, ids)
 
 
 def _renumber(sql: str, values: int) -> str:

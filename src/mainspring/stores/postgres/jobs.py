@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime
 from typing import Any
 
 from ...clock import micros
 from ...ids import JobId
 from ...records.job import Job, NewJob, State
-from ..job_ends import JobEnd, transition_of
 from ..rows import COLUMNS, NEW_COLUMNS, Row, job_of, new_row, row_of
+from ..rules.job_ends import transition_of
 from . import schedules
 from .pool import BIGINT_ARRAY, Session
 
@@ -45,20 +44,21 @@ async def lock_names(db: Session, names: Iterable[str]) -> None:
         await db.run(sql, db.url.lock, [*map(str, buckets)])
 
 
-async def lock_jobs(db: Session, ids: Collection[JobId], *, finished: bool = False) -> list[Job]:
-    """Locks these jobs until the commit, and returns them in order of id; a deleted job is left out."""
+_LOCK = f"SELECT {COLUMNS} FROM {{}} WHERE id = ANY($1) {{}} ORDER BY id FOR NO KEY UPDATE"
+_LOCK_RUNNING = _LOCK.format("mainspring_jobs", "AND state = 'running'")
+
+
+async def lock_jobs(db: Session, ids: Collection[JobId]) -> dict[JobId, Job]:
+    """Locks these jobs until the commit, and returns them by id; a deleted job is left out."""
     found = {}
-    for table in ("mainspring_jobs", "mainspring_finished") if finished else ("mainspring_jobs",):
-        sql = f"SELECT {COLUMNS} FROM {table} WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE"
-        found.update({row[0]: job_of(row) for row in await db.rows(sql, list(ids))})
-    return [found[id] for id in sorted(found)]
+    for table in ("mainspring_jobs", "mainspring_finished"):
+        found.update({row[0]: job_of(row) for row in await db.rows(_LOCK.format(table, ""), list(ids))})
+    return found
 
 
-async def find_jobs(db: Session, ids: Collection[JobId]) -> list[Job]:
-    """These jobs, read without a lock."""
-    sql = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE id = ANY($1)
-        UNION ALL SELECT {COLUMNS} FROM mainspring_finished WHERE id = ANY($1)"""
-    return [job_of(row) for row in await db.rows(sql, list(ids))]
+async def lock_running_jobs(db: Session, ids: Collection[JobId]) -> dict[JobId, Job]:
+    """Locks those of these jobs that are running."""
+    return {row[0]: job_of(row) for row in await db.rows(_LOCK_RUNNING, list(ids))}
 
 
 # writing
@@ -162,21 +162,10 @@ async def apply_job_changes(db: Session, pairs: Iterable[JobPair]) -> None:
     )
 
 
-async def delete_jobs(db: Session, jobs: Sequence[Job], now: datetime) -> None:
-    """Deletes the jobs with their runs and log lines, and applies that to their schedules."""
-    ids = [job.id for job in jobs]
-    gone = [
-        JobEnd(job.counted_schedule, job.id, None, now)
-        for job in jobs
-        if job.counted_schedule is not None and not job.state.final
-    ]
-    await schedules.apply_job_transitions(db, gone)
+async def delete_jobs(db: Session, ids: Sequence[JobId]) -> None:
+    """Deletes the jobs with their runs and log lines."""
     for table, column in (("executions", "job_id"), ("logs", "job_id"), ("jobs", "id"), ("finished", "id")):
-        await db.run(f"DELETE FROM mainspring_{table} WHERE {column} = ANY($1)", ids)
-
-
-def counted_schedules_of(jobs: Iterable[Job]) -> set[str]:
-    return {job.counted_schedule for job in jobs if job.counted_schedule is not None}
+        await db.run(f"DELETE FROM mainspring_{table} WHERE {column} = ANY($1)", list(ids))
 
 
 # holders of keys
@@ -189,60 +178,12 @@ _HOLDERS_AND_JOBS = f"""{_HOLDERS} UNION ALL SELECT {COLUMNS} FROM mainspring_jo
     UNION ALL SELECT {COLUMNS} FROM mainspring_finished WHERE id = ANY($3)"""
 
 
-class Holders:
-    """The jobs that hold the keys of some requests; the caller has locked the keys."""
-
-    def __init__(self) -> None:
-        self._held: dict[tuple[str, str], Job] = {}
-        self.ids: set[JobId] = set()
-        """The ids of all jobs that were read."""
-
-    @classmethod
-    async def of(cls, db: Session, jobs: Iterable[NewJob | Job]) -> Holders:
-        given, holders = _given_keys(jobs), cls()
-        if any(given):
-            holders._add(await db.rows(_HOLDERS, *given))
-        return holders
-
-    @classmethod
-    async def of_new(cls, db: Session, jobs: Sequence[NewJob]) -> Holders:
-        """Like `of`, and also reads those of these jobs that exist already."""
-        holders = cls()
-        if jobs:
-            holders._add(await db.rows(_HOLDERS_AND_JOBS, *_given_keys(jobs), [job.id for job in jobs]))
-        return holders
-
-    def _add(self, rows: Iterable[Row]) -> None:
-        for row in rows:
-            self.put(job_of(row))
-            self.ids.add(row[0])
-
-    def put(self, job: Job) -> None:
-        """Records that the job holds its keys, or has released them, as its state says."""
-        for kind, key in _keys(job):
-            released = job.state.final and not (kind == "idempotent" and job.state is State.COMPLETED)
-            if not released:
-                self._held[kind, key] = job
-            elif (kind, key) in self._held and self._held[kind, key].id == job.id:
-                del self._held[kind, key]
-
-    def holder(self, job: NewJob | Job) -> tuple[str | None, Job | None]:
-        """The key of this job that is held, and the job that holds it; (None, None) if its keys are free."""
-        for kind, key in _keys(job):
-            if (kind, key) in self._held:
-                return key, self._held[kind, key]
-        return None, None
-
-    def all(self) -> list[Job]:
-        return list({job.id: job for job in self._held.values()}.values())
-
-
-def _given_keys(jobs: Iterable[NewJob | Job]) -> tuple[list[str], list[str]]:
-    chosen = list(jobs)
-    unique = [job.unique_key for job in chosen if job.unique_key is not None]
-    return unique, [job.idempotency_key for job in chosen if job.idempotency_key is not None]
-
-
-def _keys(job: NewJob | Job) -> list[tuple[str, str]]:
-    pairs: tuple[tuple[str, Any], ...] = (("unique", job.unique_key), ("idempotent", job.idempotency_key))
-    return [(kind, key) for kind, key in pairs if key is not None]
+async def find_jobs(db: Session, keys: Iterable[str], ids: Collection[JobId]) -> list[Job]:
+    """The jobs that hold these keys, named as in rules/keys.py, and the jobs of these ids; read without a lock."""
+    chosen = list(keys)
+    unique, idempotent = ([key[1:] for key in chosen if key[0] == kind] for kind in "ui")
+    if ids:
+        rows = await db.rows(_HOLDERS_AND_JOBS, unique, idempotent, list(ids))
+    else:
+        rows = await db.rows(_HOLDERS, unique, idempotent) if chosen else []
+    return [job_of(row) for row in rows]

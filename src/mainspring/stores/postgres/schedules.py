@@ -12,7 +12,8 @@ from ...clock import micros, nearest_instant
 from ...records.job import UnreadableRecord
 from ...records.unreadable import decoded, readable
 from ...schedule.record import MAX_KEPT_TICKS, Due, Schedule, Tick
-from ..job_ends import JobTransition, ScheduleBatch, completed_schedules_of, schedules_of
+from ..rules.job_ends import JobTransition, apply_transition, completed_schedules_of, schedules_of
+from ..rules.loaded import LoadedTables
 from .pool import BIGINT_ARRAY, Session
 
 _encode = msgspec.json.Encoder().encode
@@ -87,35 +88,47 @@ async def trim_ticks(db: Session, ticks: Sequence[tuple[str, Tick]]) -> None:
 _WAITING = """ARRAY(SELECT waiting.name FROM unnest({}::text[]) AS waited (name) CROSS JOIN LATERAL (
         SELECT name FROM mainspring_schedules WHERE waits_on IS NOT NULL AND waits_on = waited.name
         OFFSET 0) AS waiting)"""
-_LOCK_WITH_WAITING = f"""SELECT name, body FROM mainspring_schedules WHERE name = ANY ($1 || {_WAITING.format("$2")})
+# Whole rows of $2 and of the schedules that wait on $3; of all others ($1) only the revision.
+_LOCK_SOME = f"""SELECT name, revision, CASE WHEN name = ANY($2) OR waits_on = ANY($3) THEN body END AS body
+    FROM mainspring_schedules WHERE name = ANY ($1::text[] || $2::text[] || {_WAITING.format("$3")})
     ORDER BY name FOR NO KEY UPDATE"""
-_LATECOMERS = f"""SELECT name, body FROM mainspring_schedules
+_LATECOMERS = f"""SELECT name, revision, body FROM mainspring_schedules
     WHERE name = ANY ({_WAITING.format("$1")}) AND name <> ALL($2) ORDER BY name FOR NO KEY UPDATE"""
 
 
-async def lock_batch(db: Session, names: Collection[str], completing: Collection[str] = ()) -> ScheduleBatch:
-    """Locks these schedules and those that wait on the `completing` ones, in order of name."""
-    batch = ScheduleBatch()
-    if names:
-        batch.add(_decoded(await db.rows(_LOCK_WITH_WAITING, list(names), list(completing))))
-    if completing:
+async def lock_rows(
+    db: Session, tables: LoadedTables, names: Collection[str], waited_on: Collection[str], revisions: Collection[str]
+) -> None:
+    """Locks schedules in order of name, and adds them to the tables: `names` and the schedules that wait on those in
+    `waited_on` as whole rows, and only the revisions of those in `revisions`."""
+    rows = await db.rows(_LOCK_SOME, list(revisions), list(names), list(waited_on))
+    if waited_on:
         # Schedules that began to wait between that statement's snapshot and its locks.
-        batch.add(_decoded(await db.rows(_LATECOMERS, list(completing), list(batch.rows))))
-    return batch
+        rows += await db.rows(_LATECOMERS, list(waited_on), [row[0] for row in rows])
+    found = {row.name: row for row in _decoded((name, body) for name, _, body in rows if body is not None)}
+    stored = {name: revision for name, revision, _ in rows}
+    for name in revisions:
+        tables.add_revision(name, stored.get(name, 0))
+    for name in names:
+        tables.add_schedule(name, found.get(name))
+    for row in found.values():
+        tables.add_schedule(row.name, row)
+    for name in waited_on:
+        tables.add_waiting(name, [row.name for row in found.values() if row.waits_on == name])
 
 
 def _decoded(rows: Iterable[Any]) -> list[Schedule]:
     return readable("schedule", [(*row,) for row in rows], _schedule)
 
 
-async def apply_job_transitions(
-    db: Session, transitions: Sequence[JobTransition], locked: ScheduleBatch | None = None
-) -> None:
-    """Applies the ends and revivals of jobs to their schedules, which the caller may have `locked` already."""
+async def apply_job_transitions(db: Session, transitions: Sequence[JobTransition]) -> None:
+    """Applies the ends and revivals of jobs to their schedules, in order."""
     if transitions:
-        batch = locked or await lock_batch(db, schedules_of(transitions), completed_schedules_of(transitions))
-        batch.apply(transitions)
-        await write_schedules(db, batch.changed.values())
+        tables = LoadedTables()
+        await lock_rows(db, tables, schedules_of(transitions), completed_schedules_of(transitions), ())
+        for transition in transitions:
+            apply_transition(tables, transition)
+        await write_schedules(db, tables.changed_schedules())
 
 
 # reading

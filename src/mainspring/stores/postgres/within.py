@@ -20,8 +20,9 @@ from ..caller_connection import (
     is_async,
     unwrap_proxy,
 )
+from ..rules.keys import keys_of
 from . import enqueue
-from .jobs import Holders, lock_keys
+from .jobs import find_jobs, lock_keys
 from .notifier import is_due_soon, notify_in_transaction
 from .pool import RETRIED_SQLSTATES, TRANSIENT_SQLSTATES, Pool, Session, translate_error
 from .url import PostgresUrl
@@ -77,10 +78,10 @@ class CallerTransactions:
     async def _check_snapshot(self, db: Session, jobs: Sequence[NewJob]) -> None:
         """Raises a serialization failure if a key was taken after the caller's snapshot, which does not show it."""
         await lock_keys(db, jobs)
-        seen = await Holders.of(db, jobs)
-        current = await self.pool.call(lambda own: Holders.of(own, jobs))
-        known = {job.id for job in seen.all()}
-        if any(job.id not in known for job in current.all()):
+        keys = [key for job in jobs for key in keys_of(job)]
+        known = {job.id for job in await find_jobs(db, keys, ())}
+        current = await self.pool.call(lambda own: find_jobs(own, keys, ()))
+        if any(job.id not in known for job in current):
             await db.run(_RAISE_KEY_TAKEN)
 
 

@@ -14,7 +14,7 @@ from ...records.query import Changed
 from ...records.unreadable import decoded, record_finding, unreadable_record
 from ...schedule.record import Schedule
 from .index import Command, final_entries
-from .known import read_shard
+from .job_reads import read_shard
 from .records import CLAIM_PARTS, Raw, aside_claim, packed, unpacked
 from .shard import Shard, Shards
 from .snapshot import Found

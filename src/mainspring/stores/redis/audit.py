@@ -10,7 +10,7 @@ import msgspec
 from ...clock import Clock, micros
 from ...records.audit import AuditEntry, AuditFilter
 from ..rules import matches_audit_filter
-from .kept import entries_of, transact_documents
+from .document_snapshot import entries_of, transact_documents
 from .shard import Shard, Shards
 
 # Entries read per round trip without a filter on their text, and in the first round trip with one.
@@ -34,7 +34,7 @@ class RedisAudit:
     async def record(self, entries: Sequence[AuditEntry]) -> None:
         ids = [entry.id for entry in entries]
         with self._clock.outside():
-            await transact_documents(self._open(), lambda kept: kept.record(entries), entries=ids)
+            await transact_documents(self._open(), lambda read: read.record(entries), entries=ids)
 
     async def audit(self, which: AuditFilter, *, limit: int, before: str | None = None) -> list[AuditEntry]:
         shard, found = self._open().first, list[AuditEntry]()

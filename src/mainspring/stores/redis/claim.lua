@@ -136,9 +136,9 @@ for n = 1, total do ids[n] = string.sub(found[n][3], 11) end
 local function each(list, step, call)
   for from = 1, #list, step do call(unpack(list, from, math.min(from + step - 1, #list))) end
 end
-if redis.call('EXISTS', base .. 'lock') == 1 then
+if has_locks() then
   for n = 1, total do
-    local transaction = redis.call('HGET', base .. 'lock', base .. 'job\0' .. ids[n])
+    local transaction = lock_of(base .. 'job', ids[n])
     if transaction then return { 'held', transaction } end
   end
 end

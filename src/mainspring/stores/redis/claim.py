@@ -17,23 +17,27 @@ from ...ids import JobId, WorkerId
 from ...records.job import Job, State, UnreadableRecord
 from ...records.unreadable import decoded, unreadable_record
 from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
-from ..memory import claim as memory
-from ..memory.workers import WorkerTable
+from ..rules import claim as rules
+from ..rules.claim_index import ClaimIndex
+from ..rules.loaded import LoadedTables
+from ..rules.read_sets import Name
+from ..rules.workers import WorkerTable
 from .access_paths import group_names
 from .aside import set_aside, take_out_unreadable
 from .attempts import Attempts
 from .connection import Arg
 from .diff import unit_of
+from .document_snapshot import instant_of, watched_command
+from .hashes import read_hash, to_dict
 from .index import Command
-from .kept import instant_of, watched_command
-from .known import read_brief, read_hash, read_shard, to_dict, worker_text, workers_of
+from .job_reads import read_brief, read_shard
 from .reads import fetch
 from .records import claimed_job, unpacked
 from .shard import Shard, Shards
-from .snapshot import Found, Name, Snapshot
-from .tables import Tables
+from .snapshot import Found, Snapshot
 from .transact import contend_one
 from .two_phase import Condition, Unit, has, resolve
+from .worker_rows import worker_text, workers_of
 
 # Jobs requested from each shard of a cluster, at least (but not more than the claim's limit).
 MIN_JOBS_PER_SHARD = 16
@@ -129,7 +133,7 @@ def _fitting(entries: Sequence[tuple[bytes, int, int]]) -> tuple[list[tuple[byte
 async def _claim_by_rule(
     shards: Shards, queues: Collection[str] | None, worker: WorkerId, tasks: Collection[str], limit: int, now: datetime
 ) -> Claim:
-    """A claim by the memory store's rule, which also handles expired jobs, suspects and open circuits."""
+    """A claim by the rule, which also handles expired jobs, suspects and open circuits."""
     broken: dict[JobId, UnreadableRecord] = {}
 
     async def propose() -> tuple[Claim, Unit]:
@@ -139,17 +143,38 @@ async def _claim_by_rule(
             snapshot.jobs |= found
             paused |= names
             broken.update((one.name, one) for one in others)
-        await fetch(shards, snapshot, _schedules_of(snapshot, now))
-        tables = Tables(snapshot)
+        schedules = _schedules_of(snapshot, now)
+        await fetch(shards, snapshot, schedules)
+        tables = ClaimCandidates()
+        snapshot.fill(tables, [Name("worker", worker), Name("circuits", ""), *schedules])
+        snapshot.fill(tables, [Name("job", id) for id in snapshot.jobs])
         claim = _run_rule(tables, paused, queues, worker, tasks, limit, now)
-        tables.taken_from |= {job.queue for job in claim.jobs}
-        return claim, unit_of(shards, tables, micros(now))
+        return claim, unit_of(shards, snapshot, tables, micros(now), {job.queue for job in claim.jobs})
 
     return replace(await contend_one(shards, "claim", propose, "new final"), unreadable=list(broken.values()))
 
 
+class ClaimCandidates(LoadedTables):
+    """The jobs that a claim may take or end, with the index that the rule reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.index = ClaimIndex(self.job)
+
+    def add_job(self, id: JobId, job: Job | None) -> None:
+        super().add_job(id, job)
+        if job is not None:
+            self.index.add(job)
+
+    def put_job(self, job: Job) -> None:
+        if (old := self.job(job.id)) is not None:
+            self.index.remove(old)
+        super().put_job(job)
+        self.index.add(job)
+
+
 def _run_rule(
-    tables: Tables,
+    tables: ClaimCandidates,
     paused: Collection[str],
     queues: Collection[str] | None,
     worker: WorkerId,
@@ -157,11 +182,11 @@ def _run_rule(
     limit: int,
     now: datetime,
 ) -> Claim:
-    """Runs the memory store's rule: ends expired jobs, then claims."""
-    expired = tables.jobs.expire(now)
-    if not tables.workers.alive(worker, now):
+    """Runs the rule: ends expired jobs, then claims."""
+    expired = rules.expire_due(tables, now)
+    if tables.is_silent(worker, now):
         return Claim([], None, expired)
-    jobs, next_at = memory.claim(tables.jobs, tables.ledger, paused, queues, worker, tasks, limit, now)
+    jobs, next_at = rules.claim(tables, paused, queues, worker, tasks, limit, now)
     return Claim(jobs, now if len(expired) >= MAX_EXPIRED else next_at, expired)
 
 
@@ -236,7 +261,7 @@ async def beat(shards: Shards, worker: WorkerInfo, until: datetime, now: datetim
         known: dict[WorkerId, bytes | None] = {worker.id: None, **to_dict(rows)}
         workers = WorkerTable(workers_of(known))
         orders = workers.beat(worker, until, now)
-        return (orders, workers.get(worker.id), watched_until), _worker_unit(base, known, workers)
+        return (orders, workers.row(worker.id), watched_until), _worker_unit(base, known, workers)
 
     orders, row, watched_until = await contend_one(shards, "beat", propose)
     held = await shards.each(
@@ -262,7 +287,7 @@ def _worker_unit(base: str, known: dict[WorkerId, bytes | None], workers: Worker
     """The changes of worker rows; a condition for each changed row only."""
     conditions, commands = list[Condition](), list[Command]()
     for id, text in known.items():
-        new = workers.get(id)
+        new = workers.row(id)
         fresh = None if new is None else worker_text(new)
         if fresh == text or (new is None and text is not None and not workers_of({id: text})):
             continue

@@ -12,8 +12,9 @@ from ...records.job import UNREADABLE, Job, Shown, State
 from ...records.queue import DeadGroup, Overview, Queue
 from .access_paths import group_names
 from .claim import paused_queues
+from .hashes import read_hash
 from .index import REGISTERS
-from .known import read_hash, read_shard
+from .job_reads import read_shard
 from .records import CLAIM_PARTS, circuits_of, packed, unpacked
 from .shard import Shard, Shards
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -13,11 +13,12 @@ from ...records.circuit import Circuit
 from ...records.job import Job
 from ...records.tally import sums_by_minute
 from ...schedule.record import MAX_KEPT_TICKS, Schedule
-from .index import Command, final_entries, held_keys, index_commands
+from ..rules.keys import keys_held_by
+from ..rules.loaded import ChangedJob, LoadedTables, NotRead
+from .index import Command, final_entries, index_commands
 from .records import Raw, claim_of, last_run, packed, record_of
 from .shard import Shards
-from .snapshot import Found, Snapshot
-from .tables import NotRead, Tables
+from .snapshot import Snapshot
 from .two_phase import Condition, Unit, has, has_members, lacks_member
 
 _encode = msgspec.json.Encoder().encode
@@ -25,59 +26,69 @@ _encode = msgspec.json.Encoder().encode
 REMEMBER_SECONDS = 86_400
 
 
-Changed = tuple[JobId, Found, Job | None]
-"""A job's id, the job as read, and the job now."""
+def unit_of(
+    shards: Shards, snapshot: Snapshot, tables: LoadedTables, now: int, taken_from: Collection[str] = ()
+) -> Unit:
+    """The changes of a rule. Conditions cover only what decided them: not jobs that were read and left unchanged.
 
-
-def unit_of(shards: Shards, tables: Tables, now: int) -> Unit:
-    """The changes of a rule. Conditions cover only what decided them: not jobs that were read and left unchanged."""
-    snapshot, jobs = tables.snapshot, tables.jobs
-    changed = [(id, was, new) for id, was in snapshot.jobs.items() if (new := dict.get(jobs, id)) is not was[1]]
-    circuits = [] if snapshot.circuits is None else _circuit_units(shards, snapshot, tables.ledger.circuits)
-    commands = [*_commands(shards, tables, changed, now), *(command for _, some in circuits for command in some)]
+    `taken_from` are queues that must not be paused at the commit.
+    """
+    changed = tables.changed_jobs()
+    circuits = _circuit_units(shards, snapshot, tables.changed_circuits())
+    commands = [
+        *_commands(shards, snapshot, tables, changed, now),
+        *(command for _, some in circuits for command in some),
+    ]
     if not commands:
         return Unit((), ())
-    conditions = [*_conditions(shards, tables, changed), *(condition for condition, _ in circuits)]
+    conditions = [*_conditions(shards, snapshot, tables, changed), *(condition for condition, _ in circuits)]
+    conditions += [lacks_member(f"{shards.of(queue).base}:paused", queue) for queue in taken_from]
     return Unit(conditions, commands)
 
 
-def _commands(shards: Shards, tables: Tables, changed: Sequence[Changed], now: int) -> Iterator[Command]:
-    base, series = shards.first.base, tables.jobs.schedules
-    for id, (raw, old), new in changed:
-        yield from _job_commands(shards, tables.snapshot, id, raw, old, new, now)
-    yield from _key_commands(shards, [(old, new) for _, (_, old), new in changed])
-    yield from _run_commands(shards, tables)
-    for name, row in series.rows.items():
-        if (was := tables.snapshot.schedules.get(name, (None, None))[1]) is not row:
-            yield from schedule_commands(base, name, was is not None, was.waits_on if was else None, row)
-    for name, ticks in series._ticks.items():
-        for tick in ticks:
-            yield "ZADD", f"{base}:ticks:{name}", tick.n, _encode(tick)
-        if ticks:
-            yield "ZREMRANGEBYRANK", f"{base}:ticks:{name}", 0, -MAX_KEPT_TICKS - 1
-    for (at, queue, task), sums in sums_by_minute(tables.ledger.counted).items():
+def _commands(
+    shards: Shards, snapshot: Snapshot, tables: LoadedTables, changed: Sequence[ChangedJob], now: int
+) -> Iterator[Command]:
+    base = shards.first.base
+    for id, old, new in changed:
+        yield from _job_commands(shards, snapshot, id, _raw(snapshot, id), old, new, now)
+    yield from _key_commands(shards, [(old, new) for _, old, new in changed])
+    yield from _run_commands(shards, tables, changed)
+    for row in tables.changed_schedules():
+        was = snapshot.schedules[row.name][1]
+        yield from schedule_commands(base, row.name, was is not None, was.waits_on if was else None, row)
+    for name, tick in tables.ticks:
+        yield "ZADD", f"{base}:ticks:{name}", tick.n, _encode(tick)
+    for name in dict(tables.ticks):
+        yield "ZREMRANGEBYRANK", f"{base}:ticks:{name}", 0, -MAX_KEPT_TICKS - 1
+    for (at, queue, task), sums in sums_by_minute(tables.counted).items():
         yield "RPUSH", f"{shards.of(queue).base}:counting", _encode((micros(at), queue, task, sums))
 
 
-def _conditions(shards: Shards, tables: Tables, changed: Sequence[Changed]) -> Iterator[Condition]:
-    snapshot, jobs, base = tables.snapshot, tables.jobs, shards.first.base
-    for id in dict.fromkeys([*(id for id, _, _ in changed), *tables.bound]):
-        raw, old = snapshot.jobs[id]
-        if old is not None:
+def _raw(snapshot: Snapshot, id: JobId) -> Raw:
+    return snapshot.jobs[id][0] if id in snapshot.jobs else (None, None, None)
+
+
+def _conditions(
+    shards: Shards, snapshot: Snapshot, tables: LoadedTables, changed: Sequence[ChangedJob]
+) -> Iterator[Condition]:
+    base = shards.first.base
+    # Log lines are accepted only while the run goes on, even if they do not change the job.
+    for id in dict.fromkeys([*(one.id for one in changed), *(id for id, _ in tables.lines)]):
+        raw, old = snapshot.jobs.get(id, (None, None))
+        if raw is not None and old is not None:
             yield from _as_read(shards, id, raw, old)
-    for id, (_, old), new in changed:
+    for id, old, new in changed:
         if new is not None and (old is None or shards.of(old.queue) is not shards.of(new.queue)):
             yield has(f"{shards.of(new.queue).base}:job", packed(id), None)
-    for key in jobs.names_read:
+    for key in tables.keys_read:
         yield has(f"{shards.of_key(key).base}:key", key, snapshot.keys[key])
-    for name in jobs.schedules.found.names_read:
+    for name in tables.schedules_read:
         yield has(f"{base}:schedule", name, snapshot.schedules[name][0])
-    for name in jobs.schedules.names_read:
+    for name in tables.waiting_read:
         yield has_members(f"{base}:waits:{name}", snapshot.waiting[name])
-    for id, text in snapshot.workers.items():
-        yield has(f"{base}:worker", id, text)
-    for queue in tables.taken_from:
-        yield lacks_member(f"{shards.of(queue).base}:paused", queue)
+    for id in tables.workers_read:
+        yield has(f"{base}:worker", id, snapshot.workers[id])
 
 
 def _as_read(shards: Shards, id: JobId, raw: Raw, job: Job) -> Iterator[Condition]:
@@ -93,25 +104,22 @@ def job_as_read(shards: Shards, snapshot: Snapshot, id: JobId) -> list[Condition
     return list(_as_read(shards, id, raw, job))
 
 
-def _run_commands(shards: Shards, tables: Tables) -> Iterator[Command]:
+def _run_commands(shards: Shards, tables: LoadedTables, changed: Sequence[ChangedJob]) -> Iterator[Command]:
     """Writes recorded runs and log lines, and deletes those of deleted jobs."""
-    for id, runs in tables.ledger.executions.items():
-        base = shards.of(tables.jobs[id].queue).base
-        for run in runs:
-            yield "HSET", f"{base}:exec:{id}", run.number, _encode(run)
-    for id in tables.ledger.dropped:
-        base = shards.of(_job_as_known(tables.snapshot, id).queue).base
-        yield "DEL", f"{base}:exec:{id}", f"{base}:log:{id}"
-    for id, lines in tables.ledger.lines.items():
-        base = shards.of(tables.jobs[id].queue).base
-        for (number, n), line in lines.items():
-            yield "HSETNX", f"{base}:log:{id}", f"{number}:{n}", _encode(line)
+    for run in tables.executions:
+        yield "HSET", f"{_base_of(shards, tables, run.job_id)}:exec:{run.job_id}", run.number, _encode(run)
+    for id, old, new in changed:
+        if old is not None and new is None:
+            base = shards.of(old.queue).base
+            yield "DEL", f"{base}:exec:{id}", f"{base}:log:{id}"
+    for id, line in tables.lines:
+        yield "HSETNX", f"{_base_of(shards, tables, id)}:log:{id}", f"{line.run}:{line.n}", _encode(line)
 
 
-def _job_as_known(snapshot: Snapshot, id: JobId) -> Job:
-    job = snapshot.jobs[id][1]
+def _base_of(shards: Shards, tables: LoadedTables, id: JobId) -> str:
+    job = tables.job(id)
     assert job is not None
-    return job
+    return shards.of(job.queue).base
 
 
 def _job_commands(
@@ -166,8 +174,8 @@ def _write_commands(base: str, id: JobId, raw: Raw, old: Job | None, new: Job | 
 
 def _key_commands(shards: Shards, changed: Sequence[tuple[Job | None, Job | None]]) -> Iterator[Command]:
     """A key that one of them lets go may be another's now."""
-    freed = {key for old, _ in changed if old is not None for key in held_keys(old)}
-    taken = {key: packed(new.id) for _, new in changed if new is not None for key in held_keys(new)}
+    freed = {key for old, _ in changed if old is not None for key in keys_held_by(old)}
+    taken = {key: packed(new.id) for _, new in changed if new is not None for key in keys_held_by(new)}
     for key in freed - taken.keys():
         yield "HDEL", f"{shards.of_key(key).base}:key", key
     for key, short in taken.items():
@@ -175,14 +183,12 @@ def _key_commands(shards: Shards, changed: Sequence[tuple[Job | None, Job | None
 
 
 def _circuit_units(
-    shards: Shards, snapshot: Snapshot, new: dict[str, Circuit]
+    shards: Shards, snapshot: Snapshot, changed: Mapping[str, Circuit | None]
 ) -> list[tuple[Condition, list[Command]]]:
     """The changed circuits. They are in the first shard; every shard has the end of the open ones."""
     old, base, found = snapshot.circuits or {}, shards.first.base, list[tuple[Condition, list[Command]]]()
-    for task in [*old, *(new.keys() - old.keys())]:
-        (text, was), now = old.get(task, (None, None)), new.get(task)
-        if was == now:
-            continue
+    for task, now in changed.items():
+        text, was = old.get(task, (None, None))
         commands: list[Command] = [
             ("HDEL", f"{base}:circuit", task) if now is None else ("HSET", f"{base}:circuit", task, _encode(now))
         ]

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from ...clock import Clock, micros
 from ...records.document import Document, DocumentDrop
-from .kept import document_of, transact_documents
+from .document_snapshot import document_of, transact_documents
 from .shard import Shard, Shards
 
 # Documents read per round trip.
@@ -29,7 +29,7 @@ class RedisDocuments:
     async def put_documents(self, documents: Sequence[Document | DocumentDrop], *, now: datetime) -> list[bool]:
         keys = [(document.kind, document.name) for document in documents]
         with self._clock.outside():
-            return await transact_documents(self._open(), lambda kept: kept.put_documents(documents, now=now), keys)
+            return await transact_documents(self._open(), lambda read: read.put(documents, now), keys)
 
     async def documents(
         self, kind: str, names: Collection[str] | None = None, *, now: datetime, limit: int, after: str | None = None
@@ -62,7 +62,7 @@ async def prune_documents(shards: Shards, audited_since: datetime, now: datetime
             break
         keys = [(kind, name) for kind, _, name in (one.decode().partition("\0") for one in expired)]
         ids = [id.decode() for id in old]
-        deleted += await transact_documents(shards, lambda kept: kept.prune(audited_since, now), keys, ids)
+        deleted += await transact_documents(shards, lambda read: read.prune(audited_since, now), keys, ids)
     return deleted
 
 

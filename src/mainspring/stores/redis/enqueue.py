@@ -1,4 +1,4 @@
-"""Enqueue: plain jobs by enqueue.lua, all others by the memory store's rules."""
+"""Enqueue: plain jobs by enqueue.lua, all others by the rule."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from datetime import datetime
 
 from ...clock import micros
 from ...records.job import Enqueued, NewJob
-from ..memory import enqueue as memory
+from ..rules import enqueue as rules
+from ..rules.loaded import LoadedTables
+from ..rules.read_sets import KnownValues, Name, of_new_jobs
 from .attempts import Attempts
 from .connection import Arg
 from .index import Command, group, has_creation_time
-from .reads import of_new_jobs
 from .records import claim_key, new_record, packed
 from .shard import Shard, Shards
-from .tables import Tables
 from .transact import transact
-from .two_phase import Condition, Unit, commit_one, has, resolve
+from .two_phase import Condition, Unit, commit_one, has, job_locks, resolve, transactions_in
 
 # Jobs per call of the script: the server does nothing else meanwhile.
 MAX_JOBS = 1_000
@@ -48,10 +48,13 @@ async def enqueue(shards: Shards, jobs: Sequence[NewJob], now: datetime) -> list
         await _enqueue(shards, shares, us)
         return [Enqueued(job.id) for job in jobs]
 
-    def rule(tables: Tables, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return memory.enqueue(tables.jobs, jobs, now)
+    def needs(jobs: Sequence[NewJob], known: KnownValues) -> Iterator[Name]:
+        return of_new_jobs(jobs, known, now)
 
-    (answers,) = await transact(shards, "enqueue", [jobs], of_new_jobs, rule, now, "new")
+    def rule(tables: LoadedTables, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        return rules.enqueue(tables, jobs, now)
+
+    (answers,) = await transact(shards, "enqueue", [jobs], needs, rule, now, "new")
     return answers
 
 
@@ -82,16 +85,15 @@ async def _existing(shards: Shards, shard: Shard, ids: Sequence[bytes]) -> set[b
     existing = set[bytes]()
     for start in range(0, len(ids), MAX_JOBS):
         some = ids[start : start + MAX_JOBS]
-        locks = [f"{shard.base}:job\0".encode() + id for id in some]
-        jobs, moved, transactions = await shard.multi(
+        jobs, moved, locks = await shard.multi(
             [
                 ("HMGET", f"{shard.base}:job", *some),
                 ("HMGET", f"{shard.base}:moved", *some),
-                ("HMGET", f"{shard.base}:lock", *locks),
+                job_locks(shard, some),
             ]
         )
-        for transaction in {transaction for transaction in transactions if transaction is not None}:
-            await resolve(shards, shard, transaction.decode())
+        for transaction in transactions_in(locks):
+            await resolve(shards, shard, transaction)
         found = zip(some, jobs, moved, strict=True)
         existing |= {id for id, job, gone in found if job is not None or gone is not None}
     return existing

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from ...clock import Clock, micros
 from ...records.feed import MIN_FEED_ITEMS, Feed, FeedItem
-from .kept import instant_of, watched_command
+from .document_snapshot import instant_of, watched_command
 from .listener import RedisWakeups
 from .shard import Shards
 

@@ -5,7 +5,7 @@
 -- their ids, their finish times, their results (1 and the JSON text, or 0 for none).
 -- Returns the ids of the jobs whose end is not plain; empty if all were written.
 local base = KEYS[1] .. ':'
-local locks = redis.call('EXISTS', base .. 'lock') == 1
+local locks = has_locks()
 
 -- Calls `call` with the items of the list, `step` at a time.
 local function each(list, step, call)
@@ -44,7 +44,7 @@ end
 local function is_plain(claim, lease, id)
   local run = claim and read(claim)
   if not run or run.lease ~= lease or not run.plain or has_circuit(run.task) then return false end
-  return not locks or redis.call('HEXISTS', base .. 'lock', base .. 'job\0' .. id) == 0
+  return not locks or not lock_of(base .. 'job', id)
 end
 
 local all, ends, held, ended, odd = {}, {}, {}, {}, {}

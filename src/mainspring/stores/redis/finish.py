@@ -1,4 +1,4 @@
-"""Finish, report and change: plain ends by finish.lua, everything else by the memory store's rules."""
+"""Finish, report and change: plain ends by finish.lua, everything else by the rules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
-from msgspec.structs import replace
 
 from ...clock import EPOCH, micros
 from ...failpoint import failpoint
@@ -18,17 +17,18 @@ from ...records.query import Changed, Cursor, Filter, Refusal, Updates
 from ...records.run import RunReport
 from ...records.tally import sums_by_minute
 from .. import rules
-from ..memory import change as memory_change
-from ..memory import finish as memory
+from ..rules.change import ChangedJobs
+from ..rules.change import change as change_by_rule
+from ..rules.finish import finish_one, report_one
+from ..rules.loaded import LoadedTables
+from ..rules.read_sets import KnownValues, Name, of_outcome, of_report
 from . import plain
 from .connection import Arg
-from .known import read_jobs
+from .job_reads import read_jobs
 from .lists import page
-from .reads import of_change, of_outcome, of_report
+from .reads import of_moving_change
 from .records import packed, unpacked
 from .shard import Shard, Shards
-from .snapshot import Name, Snapshot
-from .tables import Tables
 from .transact import transact
 
 _encode = msgspec.json.Encoder().encode
@@ -104,16 +104,13 @@ async def _finish_scheduled(shards: Shards, outcomes: Sequence[Outcome], simple:
 
 
 async def _finish(shards: Shards, outcomes: Sequence[Outcome], times: Mapping[JobId, int]) -> set[JobId]:
-    """Ends jobs by the memory store's rule."""
+    """Ends jobs by the rule."""
 
-    def needs(outcome: Outcome, snapshot: Snapshot) -> Iterator[Name]:
-        return of_outcome(outcome, snapshot, times[outcome.id] > 1)
+    def needs(outcome: Outcome, known: KnownValues) -> Iterator[Name]:
+        return of_outcome(outcome, known, times[outcome.id] > 1)
 
-    def rule(tables: Tables, outcome: Outcome) -> bool:
-        if memory.finish_one(tables.jobs, tables.workers, tables.ledger, outcome):
-            tables.ledger.count([outcome])
-            return True
-        return tables.ledger.is_recorded(outcome)
+    def rule(tables: LoadedTables, outcome: Outcome) -> bool:
+        return finish_one(tables, outcome) or tables.is_recorded(outcome)
 
     now = max(outcome.finished_at for outcome in outcomes)
     accepted = await transact(shards, "finish", outcomes, needs, rule, now)
@@ -152,11 +149,7 @@ async def report(shards: Shards, reports: Sequence[RunReport]) -> set[JobId]:
 
 
 async def _report(shards: Shards, reports: Sequence[RunReport]) -> set[JobId]:
-    def rule(tables: Tables, report: RunReport) -> bool:
-        tables.bound.add(report.id)  # log lines are accepted only while the run goes on
-        return memory.report_one(tables.jobs, tables.ledger, report)
-
-    accepted = await transact(shards, "report", reports, of_report, rule, EPOCH, "final")
+    accepted = await transact(shards, "report", reports, of_report, report_one, EPOCH, "final")
     return {report.id for report, is_accepted in zip(reports, accepted, strict=True) if is_accepted}
 
 
@@ -174,15 +167,17 @@ async def change(
     cursor = None if after is None else Cursor(after)
     ids = [job.id for job in await page(shards, which, now, limit, cursor, False, "created")]
 
-    def needs(id: JobId, snapshot: Snapshot) -> Iterator[Name]:
-        return of_change(shards, action, rules.update_of(update, id), id, snapshot)
+    def needs(id: JobId, known: KnownValues) -> Iterator[Name]:
+        return of_moving_change(shards, action, rules.update_of(update, id), id, known)
 
-    def rule(tables: Tables, id: JobId) -> Changed:
-        one = replace(which, ids=(id,))
-        return memory_change.change(tables.jobs, tables.ledger, action, one, now, 1, reason, update, None)
+    def rule(tables: LoadedTables, id: JobId) -> ChangedJobs:
+        job = tables.job(id)
+        # A job that changed after it was listed is taken as it is now, or left out if it no longer matches.
+        chosen = [job] if job is not None and rules.matches_filter(job, which, now) else []
+        return change_by_rule(tables, action, chosen, now, reason, update)
 
     done, refused = list[JobId](), dict[JobId, Refusal]()
-    for one in await transact(shards, f"change ({action.value})", ids, needs, rule, now):
-        done += one.done
-        refused |= one.refused
+    for some, others in await transact(shards, f"change ({action.value})", ids, needs, rule, now):
+        done += some
+        refused |= others
     return Changed(done, refused, ids[-1] if ids and len(ids) == limit else None)

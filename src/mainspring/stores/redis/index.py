@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from ...clock import micros
-from ...records.job import FINAL, IDEMPOTENT_STATES, POISON_SUSPECT_CRASHES, UNFINISHED, Job, State
+from ...records.job import FINAL, POISON_SUSPECT_CRASHES, Job, State
 from .records import claim_key, packed
 
 Command = tuple[str | bytes | int, ...]
@@ -136,11 +136,3 @@ def index_commands(base: str, old: Job | None, new: Job | None, now: int) -> Ite
                 changed_groups.add(entry.key)
     for name in changed_groups:
         yield "GROUP", f"{base}:{name}"
-
-
-def held_keys(job: Job) -> Iterator[str]:
-    """The unique and idempotency keys that this job holds."""
-    if job.unique_key is not None and job.state in UNFINISHED:
-        yield f"u{job.unique_key}"
-    if job.idempotency_key is not None and job.state in IDEMPOTENT_STATES:
-        yield f"i{job.idempotency_key}"

@@ -17,7 +17,7 @@ from ...records.query import Cursor, Filter, Sort
 from ..rules import matches_filter
 from .access_paths import AccessPath, RegisterNames, access_paths, end_of, names_in, not_yet_due, ranks_in
 from .index import Command, id_range
-from .known import read_brief, read_shard
+from .job_reads import read_brief, read_shard
 from .records import claim_key, packed, unpacked
 from .shard import Shard, Shards
 

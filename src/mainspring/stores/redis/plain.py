@@ -1,6 +1,6 @@
 """Plain firings and plain ends of scheduled jobs with one shard: many at a time, with merged commands.
 
-For speed this re-implements the rules memory.fire.fire_one and memory.finish.finish_one for the usual case;
+For speed this re-implements the rules rules.fire.fire_one and rules.finish.finish_one for the usual case;
 test_redis_batches.py and the twin compare the two. The rules handle everything else, and items that lost a race.
 """
 
@@ -21,11 +21,11 @@ from ...records.tally import sums_by_minute
 from ...schedule.job_ended import after_job_ended
 from ...schedule.record import MAX_KEPT_TICKS, Firing, Schedule
 from ..rules import to_job
+from ..rules.keys import keys_held_by
 from .connection import Arg
 from .diff import schedule_commands
-from .index import Command, held_keys, index_entries
-from .known import schedule_of
-from .records import job_from, new_record, packed
+from .index import Command, index_entries
+from .records import job_from, new_record, packed, schedule_of
 from .shard import Shard, Shards
 from .two_phase import Condition, has, has_members
 
@@ -163,7 +163,7 @@ def _plan_job(
     job, short = to_job(new, now), packed(new.id)
     conditions.append(has(f"{base}:job", short, None))
     commands.append(("HSET", f"{base}:job", short, new_record(new, us)))
-    for key in held_keys(job):
+    for key in keys_held_by(job):
         conditions.append(has(f"{base}:key", key, None))
         commands.append(("HSET", f"{base}:key", key, short))
     for entry in index_entries(job):

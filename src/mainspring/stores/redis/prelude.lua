@@ -17,9 +17,9 @@ end
 
 -- The transaction, other than our own, that locks a field of the unit; false or nil if there is none.
 local function locked_by(words, at, mine)
-  if redis.call('EXISTS', base .. 'lock') == 0 then return false end
+  if not has_locks() then return false end
   return fields(words, at, function(key, field)
-    local transaction = redis.call('HGET', base .. 'lock', key .. '\0' .. field)
+    local transaction = lock_of(key, field)
     return transaction and transaction ~= mine and transaction
   end)
 end

@@ -19,6 +19,7 @@ from ...records.circuit import Circuit
 from ...records.job import UNREADABLE, Job, NewJob, State
 from ...records.run import Ending, Execution
 from ...records.unreadable import readable
+from ...schedule.record import Schedule
 from ..rows import (
     COLUMNS,
     brief_options,
@@ -34,6 +35,7 @@ from ..rules import set_aside
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
 _circuit = msgspec.json.Decoder(Circuit).decode
+_schedule = msgspec.json.Decoder(Schedule).decode
 _CLAIM_KEY_LAYOUT = Layout(">HQ")
 _NOT_UUID = b"\xff\xff"
 _OPTIONS = COLUMNS.split(", ").index("options")
@@ -256,6 +258,11 @@ def claim_of(job: Job, started_at: int) -> bytes:
     letter = flags(job, job.attempt - 1)
     claim = f"{job.lease}\0{job.worker}\0{started_at}\0".encode()
     return claim + letter + f"\0{job.queue}\0{job.task}".encode()
+
+
+def schedule_of(name: str, text: bytes | None) -> Schedule | None:
+    """The schedule; None if there is none, or it cannot be decoded."""
+    return None if text is None else next(iter(readable("schedule", [(name, text)], _schedule)), None)
 
 
 def circuits_of(texts: Mapping[str, bytes]) -> dict[str, Circuit]:

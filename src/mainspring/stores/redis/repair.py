@@ -6,16 +6,17 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from ...ids import JobId
-from ...schedule.job_ended import after_job_ended
+from ..rules.job_ends import JobEnd, apply_transition
+from ..rules.keys import keys_held_by
+from ..rules.loaded import LoadedTables
+from ..rules.read_sets import KnownValues, Name
 from .access_paths import holder_in
 from .diff import job_as_read
-from .index import held_keys
 from .reads import fetch
 from .records import packed, unpacked
 from .schedules import repair_index, schedules
 from .shard import Shard, Shards
-from .snapshot import Name, Snapshot
-from .tables import Tables
+from .snapshot import Snapshot
 from .transact import transact
 from .two_phase import Unit, commit_one, has
 
@@ -45,13 +46,13 @@ async def _missing(shards: Shards, ids: set[JobId]) -> set[JobId]:
 async def _release_schedules(shards: Shards, names: Sequence[str], missing: set[JobId], now: datetime) -> None:
     """Ends the missing jobs for these schedules."""
 
-    def needs(name: str, snapshot: Snapshot) -> Iterator[Name]:
+    def needs(name: str, known: KnownValues) -> Iterator[Name]:
         yield Name("schedule", name)
 
-    def rule(tables: Tables, name: str) -> None:
-        series = tables.jobs.schedules
-        for id in () if (row := series.rows.get(name)) is None else missing.intersection(row.active):
-            series.write(after_job_ended(series.rows[name], id, None, now))
+    def rule(tables: LoadedTables, name: str) -> None:
+        row = tables.schedule(name)
+        for id in () if row is None else missing.intersection(row.active):
+            apply_transition(tables, JobEnd(name, id, None, now))
 
     await transact(shards, "repair", names, needs, rule, now)
 
@@ -71,8 +72,8 @@ async def _drop_stale_keys(shards: Shards, shard: Shard) -> None:
         snapshot = Snapshot()
         await fetch(shards, snapshot, [Name("job", unpacked(id)) for id in {*pairs[1::2]}])
         for key, id in zip(pairs[::2], pairs[1::2], strict=True):
-            job = snapshot.job(unpacked(id))
-            if job is None or key.decode() not in held_keys(job):
+            job = snapshot.known_job(unpacked(id))
+            if job is None or key.decode() not in keys_held_by(job):
                 conditions = [has(table, key, id), *job_as_read(shards, snapshot, unpacked(id))]
                 await commit_one(shards, Unit(conditions, [("HDEL", table, key)]))
 
@@ -83,7 +84,7 @@ async def _restore_keys(shards: Shards, shard: Shard) -> None:
     while entries := await shard.call("ZRANGE", f"{shard.base}:keys", start, start + BATCH_ROWS - 1):
         start, snapshot = start + BATCH_ROWS, Snapshot()
         await fetch(shards, snapshot, [Name("job", id) for id in {unpacked(holder_in(entry)) for entry in entries}])
-        held = {key: job.id for _, job in snapshot.jobs.values() if job is not None for key in held_keys(job)}
+        held = {key: job.id for _, job in snapshot.jobs.values() if job is not None for key in keys_held_by(job)}
         await fetch(shards, snapshot, [Name("key", key) for key in held])
         for key, id in held.items():
             if snapshot.keys[key] is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
@@ -13,15 +13,16 @@ from ...failpoint import failpoint
 from ...records.job import UNREADABLE, UnreadableRecord
 from ...records.unreadable import decoded, readable
 from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
-from ..memory import fire as memory
 from ..rules import next_term
+from ..rules.fire import fire_one
+from ..rules.loaded import LoadedTables
+from ..rules.read_sets import KnownValues, Name, of_firing
 from . import plain
 from .diff import schedule_commands
 from .index import Command
-from .reads import fetch, of_firing
+from .reads import fetch
 from .shard import Shard, Shards
-from .snapshot import Name, Snapshot
-from .tables import Tables
+from .snapshot import Snapshot
 from .transact import Proposal, contend, contend_one, transact
 from .two_phase import Unit, has
 
@@ -76,8 +77,11 @@ def _mine(
 async def fire(shards: Shards, firings: Sequence[Firing], now: datetime) -> list[Fired]:
     """Writes each firing independently, but together with firings that it shares a name with."""
 
-    def rule(tables: Tables, firing: Firing) -> Fired:
-        return memory.fire_one(tables.jobs, tables.ledger, firing, now)
+    def needs(firing: Firing, known: KnownValues) -> Iterator[Name]:
+        return of_firing(firing, known, now)
+
+    def rule(tables: LoadedTables, firing: Firing) -> Fired:
+        return fire_one(tables, firing, now)
 
     fired = [Fired(True)] * len(firings)
     left = list(range(len(firings)))
@@ -85,7 +89,7 @@ async def fire(shards: Shards, firings: Sequence[Firing], now: datetime) -> list
         written = await plain.fire(shards, firings, now, lambda: failpoint("fire.mid_step"))
         left = [n for n in left if n not in written]
     answers = await transact(
-        shards, "fire", [firings[n] for n in left], of_firing, rule, now, before=lambda: failpoint("fire.mid_step")
+        shards, "fire", [firings[n] for n in left], needs, rule, now, before=lambda: failpoint("fire.mid_step")
     )
     for n, answer in zip(left, answers, strict=True):
         fired[n] = answer

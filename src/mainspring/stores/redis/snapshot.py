@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from collections.abc import Collection, Iterable, Sequence
 
 from ...ids import JobId
 from ...records.circuit import Circuit
 from ...records.job import Job
 from ...records.run import Execution
 from ...schedule.record import Schedule
-from .records import Raw
+from ..rules.loaded import LoadedTables
+from ..rules.read_sets import Name
+from .records import Raw, unpacked
+from .worker_rows import workers_of
 
-Kind = Literal["job", "key", "schedule", "seen", "waiting", "worker", "circuits", "circuit", "runs", "lines"]
 Found = tuple[Raw, Job | None]
 
 
-class Name(NamedTuple):
-    """The name of a value that a rule reads.
-
-    A `schedule` may be written, a `seen` schedule is only read; `waiting` are the schedules that wait on one;
-    `circuits` are all circuits, and `circuit` is one that the rule may write.
-    """
-
-    kind: Kind
-    name: str
-
-
 class Snapshot:
-    """Values by kind and name. A rule that needs a value that is not here has an incomplete read set."""
+    """The values of a read set, as stored and decoded; a decoded value is None if it cannot be decoded."""
 
     def __init__(self) -> None:
         self.jobs: dict[JobId, Found] = {}
@@ -36,30 +26,35 @@ class Snapshot:
         self.schedules: dict[str, tuple[bytes | None, Schedule | None]] = {}
         self.waiting: dict[str, list[str]] = {}
         self.circuits: dict[str, tuple[bytes, Circuit | None]] | None = None
-        """The decoded circuit is None if it cannot be decoded; so it is with schedules."""
         self.workers: dict[str, bytes | None] = {}
         self.runs: dict[JobId, list[Execution]] = {}
         self.lines: dict[JobId, list[bytes]] = {}
         """Log lines of a job that moves to another shard, as fields and values alternately."""
 
-    def job(self, id: JobId) -> Job | None:
-        """None if there is no such job, or it was not read yet."""
+    # what is known so far, for the next stage of a read set
+
+    def known_job(self, id: JobId) -> Job | None:
         found = self.jobs.get(id)
         return None if found is None else found[1]
 
-    def schedule(self, name: str) -> Schedule | None:
-        """None if there is no such schedule, or it was not read yet."""
-        found = self.schedules.get(name)
-        return None if found is None else found[1]
+    def known_holder(self, key: str) -> JobId | None:
+        held = self.keys.get(key)
+        return None if held is None else unpacked(held)
 
-    def __contains__(self, wanted: Name) -> bool:
+    def known_waiting(self, name: str) -> Sequence[str]:
+        return self.waiting.get(name, ())
+
+    def known_circuits(self) -> Collection[str]:
+        return self.circuits or ()
+
+    def is_read(self, wanted: Name) -> bool:
         kind, name = wanted
         match kind:
-            case "job":
+            case "job" | "seen_job":
                 return name in self.jobs
             case "key":
                 return name in self.keys
-            case "schedule" | "seen":
+            case "schedule" | "fired_schedule" | "seen_schedule":
                 return name in self.schedules
             case "waiting":
                 return name in self.waiting
@@ -73,25 +68,27 @@ class Snapshot:
                 return name in self.lines
         return True
 
-    def part(self, names: Iterable[Name]) -> Snapshot:
-        """A snapshot with only these names."""
-        part = Snapshot()
+    # the tables that a rule runs on
+
+    def fill(self, tables: LoadedTables, names: Iterable[Name]) -> None:
+        """Adds the values of these names to the tables."""
         for kind, name in names:
             match kind:
-                case "job":
-                    part.jobs[name] = self.jobs[name]
+                case "job" | "seen_job":
+                    tables.add_job(name, self.jobs[name][1])
                 case "key":
-                    part.keys[name] = self.keys[name]
-                case "schedule" | "seen":
-                    part.schedules[name] = self.schedules[name]
+                    tables.add_holder(name, self.known_holder(name))
+                case "schedule" | "fired_schedule" | "seen_schedule":
+                    tables.add_schedule(name, self.schedules[name][1])
                 case "waiting":
-                    part.waiting[name] = self.waiting[name]
+                    tables.add_waiting(name, self.waiting[name])
                 case "worker":
-                    part.workers[name] = self.workers[name]
+                    row = workers_of({name: self.workers[name]}).get(name)
+                    tables.add_worker(name, None if row is None else row.until)
                 case "circuits":
-                    part.circuits = self.circuits
+                    known = (self.circuits or {}).items()
+                    tables.add_circuits({task: circuit for task, (_, circuit) in known if circuit is not None})
                 case "runs":
-                    part.runs[name] = self.runs[name]
-                case "lines":
-                    part.lines[name] = self.lines[name]
-        return part
+                    tables.add_runs(name, self.runs[name])
+                case _:
+                    pass

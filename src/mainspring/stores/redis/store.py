@@ -36,12 +36,14 @@ from .connector import RedisConnector
 from .doctor import check_servers, findings, listener_finding
 from .documents import RedisDocuments, prune_documents
 from .feed import RedisFeed
-from .known import read_executions, read_hash, read_lines, workers_of
+from .hashes import read_hash
 from .listener import RedisListener, RedisWakeups
 from .repair import repair_keys, repair_schedules
+from .run_reads import read_executions, read_lines
 from .shard import Shards
 from .two_phase import sweep
 from .url import RedisUrl
+from .worker_rows import workers_of
 
 _fold_errors = SurvivedErrors("tally", "the next beat folds the counts and ends transactions that were left behind")
 # diagnose() waits this long for the listener's status.

@@ -9,8 +9,8 @@ import msgspec
 from ...clock import instant, micros
 from ...records.tally import RETENTION, SPAN_SECONDS, RunSums, Span, Tally, span_start
 from ...records.unreadable import readable, sums_of
+from .hashes import read_hash
 from .index import Command
-from .known import read_hash
 from .shard import Shard, Shards
 from .two_phase import Unit, commit_one, has
 

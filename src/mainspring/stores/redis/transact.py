@@ -1,4 +1,4 @@
-"""Optimistic transactions: a rule of the memory store runs on a snapshot, and its changes are written.
+"""Optimistic transactions: a rule runs on a snapshot, and its changes are written.
 
 They are written only if the values that decided them are unchanged; else the rule runs again.
 """
@@ -11,12 +11,12 @@ from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar
 
 from ...clock import micros
+from ..rules.loaded import LoadedTables
+from ..rules.read_sets import Item, Name, Needs
 from .attempts import Attempts
 from .diff import unit_of
-from .reads import Item, Needs, read_all
+from .reads import read_all
 from .shard import Shards
-from .snapshot import Name
-from .tables import Tables
 from .two_phase import Condition, Unit, commit, locked
 
 Answer = TypeVar("Answer")
@@ -28,8 +28,15 @@ MAX_RACES = 3
 # Fields locked at a time.
 MAX_LOCKED = 500
 # Kinds of names that couple items: items with such a name in common run in order and are written together.
-COUPLING = frozenset(("job", "key", "schedule", "circuit"))
-SHARED = {"seen": "schedule", "worker": "worker"}
+COUPLING = {
+    "job": "job",
+    "seen_job": "job",
+    "key": "key",
+    "schedule": "schedule",
+    "fired_schedule": "schedule",
+    "circuit": "circuit",
+}
+SHARED = {"seen_schedule": "schedule", "worker": "worker"}
 
 
 class Proposal(NamedTuple, Generic[Answer]):
@@ -45,7 +52,7 @@ async def transact(
     action: str,
     items: Sequence[Item],
     needs: Needs[Item],
-    rule: Callable[[Tables, Item], Answer],
+    rule: Callable[[LoadedTables, Item], Answer],
     now: datetime,
     topic: str = "new final",
     before: Callable[[], object] = lambda: None,
@@ -64,9 +71,11 @@ async def transact(
             snapshot, names = await read_all(shards, chosen, needs, lock)
             proposals = list[Proposal[Answer]]()
             for group in grouped(names, shared=len(shards.all) == 1):
-                tables = Tables(snapshot.part(name for n in group for name in names[n]))
+                tables = LoadedTables()
+                snapshot.fill(tables, {name for n in group for name in names[n]})
                 replies = [rule(tables, chosen[n]) for n in group]
-                proposals.append(Proposal([numbers[n] for n in group], replies, unit_of(shards, tables, now_us)))
+                unit = unit_of(shards, snapshot, tables, now_us)
+                proposals.append(Proposal([numbers[n] for n in group], replies, unit))
             before()
             return proposals
 
@@ -149,7 +158,7 @@ def grouped(names: Sequence[Sequence[Name]], shared: bool) -> list[list[int]]:
     for n, some in enumerate(names):
         for kind, name in some:
             if kind in COUPLING:
-                join(n, (kind, name))
+                join(n, (COUPLING[kind], name))
     for n, some in enumerate(names):
         for kind, name in some:
             if kind in SHARED and (not shared or (SHARED[kind], name) in first):

@@ -1,21 +1,9 @@
 """Atomic writes under conditions: in one shard by one script, over several shards by a two-phase commit.
 
-A unit is a list of commands with conditions: fields that must have the values that were read. The two-phase commit of a
-unit over several shards goes like this:
-
-1. Prepare (prepare.lua). Each shard, in a fixed order, checks its conditions, stores its share of the commands, and
-   locks the fields of the conditions. Any failure ends the transaction: it is dropped everywhere.
-2. Decide (resolve.lua, "begin"). The first shard, the leader, writes its share and records the decision. From then on
-   the transaction will be written, whatever happens to its owner.
-3. Write (resolve.lua, "write"). The other shards write their shares and release their locks. "done" then removes the
-   decision.
-
-A process that meets a lock asks the leader ("ask"): "write" if the transaction was decided, "wait" while it is young,
-else "drop", after which it can no longer be decided. So an owner that dies in the middle leaves a transaction that is
-written completely or not at all; sweep() ends those that no process meets.
-
-Stored under a shard's base: `promise` (shares by transaction), `promised` (since when), `lock` (field -> transaction),
-and in the leader `decided` (transaction -> bases). A transaction's id begins with the base of its leader.
+A unit is a list of commands with conditions: fields that must have the values that were read. A unit of several shards
+is prepared in each of them (prepare.lua), decided by the first, the leader (resolve.lua, "begin"), and written by the
+others ("write"). A process that meets a lock asks the leader for the verdict ("ask"). docs/two-phase-commit.md has the
+protocol. Only this file and its scripts know the keys of it: `lock`, `promise`, `promised` and `decided`.
 """
 
 from __future__ import annotations
@@ -356,6 +344,15 @@ async def resolve(shards: Shards, shard: Shard, transaction: str, timeout: int |
         await asyncio.sleep(RECHECK_SECONDS)
     elif shard is not leader or verdict == "write":
         await shard.script("resolve", [verdict, transaction])
+
+
+def job_locks(shard: Shard, ids: Iterable[bytes]) -> Command:
+    """The command that reads which transactions lock the records of these jobs; transactions_in() has its reply."""
+    return "HMGET", f"{shard.base}:lock", *(f"{shard.base}:job\0".encode() + id for id in ids)
+
+
+def transactions_in(reply: Iterable[bytes | None]) -> set[str]:
+    return {transaction.decode() for transaction in reply if transaction is not None}
 
 
 async def sweep(shards: Shards) -> None:

@@ -1,10 +1,10 @@
 -- Writes one unit if all its conditions hold and none of their fields is locked.
 -- ARGV: the topic to publish; the unit.
 -- Returns the numbers of the conditions that do not hold or are locked; empty if the unit was written.
-local locks, number, broken = redis.call('EXISTS', base .. 'lock') == 1, 0, {}
+local locks, number, broken = has_locks(), 0, {}
 fields(ARGV, 2, function(key, field, operator, value)
   number = number + 1
-  local locked = locks and redis.call('HEXISTS', base .. 'lock', key .. '\0' .. field) == 1
+  local locked = locks and lock_of(key, field)
   if locked or differs(key, field, operator, value) then broken[#broken + 1] = number end
 end)
 if broken[1] then return broken end

@@ -20,11 +20,11 @@ from ...ids import JobId, Lease, WorkerId
 from ...records.job import UNREADABLE, State
 from ...records.unreadable import readable
 from ...records.worker import BeatReply, WorkerCommands, WorkerInfo
-from ..job_ends import JobEnd
 from ..rows import CLAIMED_COLUMNS, HELD_INDEX_SQL, Row, counted_schedule_of
 from ..rules import SILENT_WORKER_RETENTION, next_commands
-from .enqueue import add_to_counts
+from ..rules.job_ends import JobEnd
 from .feed import watched
+from .job_rows import add_to_counts
 from .lenient import fetch_rows_leniently, is_not_utf8_error
 from .schedules import apply_job_transitions
 

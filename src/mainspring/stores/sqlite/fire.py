@@ -1,30 +1,41 @@
 """How the SQLite store fires schedules: the next revision, its jobs and ticks are written together, or nothing is.
 
-A firing is refused if a schedule has changed since it was planned, or if a key of its jobs is held; so a tick fires
-once, however many schedulers plan it.
+Firings that are independent of each other, with new ids and free keys, are written with a few statements: this repeats
+the rule rules.fire.fire_one, and test_twin.py compares the two. All others are written by the rule.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+
+import msgspec
 
 from ...clock import micros
 from ...failpoint import failpoint
-from ...records.job import Action
-from ...records.query import Filter
+from ...records.job import NewJob
 from ...schedule.record import Fired, Firing
-from ..rules import CANCELLED_BY_SCHEDULE, firing_is_current, held_keys
-from .change import change
-from .enqueue import all_new, enqueue, holder, insert_new
+from ..rules.fire import fire_one, firing_is_current
+from ..rules.read_sets import KnownValues, Name, of_firing
+from .job_rows import insert_new
 from .schedules import record_ticks, revisions, write_schedules
+from .tables import load, write
+
+_encode = msgspec.json.Encoder().encode
 
 
 def fire(db: sqlite3.Connection, firings: Sequence[Firing], now: datetime) -> list[Fired]:
-    if len(firings) > 1 and _are_independent(firings):
-        return _fire_together(db, firings, now)
-    return [_fire(db, firing, now) for firing in firings]
+    if _are_independent(firings) and (fired := _fire_together(db, firings, now)) is not None:
+        return fired
+
+    def needs(firing: Firing, known: KnownValues) -> Iterator[Name]:
+        return of_firing(firing, known, now)
+
+    tables = load(db, firings, needs)
+    fired = [fire_one(tables, firing, now) for firing in firings]
+    write(db, tables, "fire.mid_step")
+    return fired
 
 
 def _are_independent(firings: Sequence[Firing]) -> bool:
@@ -34,13 +45,13 @@ def _are_independent(firings: Sequence[Firing]) -> bool:
     return len(names) == len(firings) and not names & read and not any(firing.cancel for firing in firings)
 
 
-def _fire_together(db: sqlite3.Connection, firings: Sequence[Firing], now: datetime) -> list[Fired]:
-    """Writes all firings with a few statements. If a key is held, fires them one by one instead."""
+def _fire_together(db: sqlite3.Connection, firings: Sequence[Firing], now: datetime) -> list[Fired] | None:
+    """Writes all firings with a few statements. None, having written nothing, if an id or a key is taken."""
     known = revisions(db, {name for one in firings for name in (one.schedule.name, *(name for name, _ in one.reads))})
     current = [firing for firing in firings if firing_is_current(firing, lambda name: known.get(name, 0))]
     jobs = [job for firing in current for job in firing.jobs]
-    if not all_new(db, jobs):
-        return [_fire(db, firing, now) for firing in firings]
+    if not _all_new(db, jobs):
+        return None
     write_schedules(db, [firing.schedule for firing in current])
     failpoint("fire.mid_step")
     insert_new(db, jobs, micros(now))
@@ -49,18 +60,21 @@ def _fire_together(db: sqlite3.Connection, firings: Sequence[Firing], now: datet
     return [Fired(firing.schedule.name in names) for firing in firings]
 
 
-def _fire(db: sqlite3.Connection, firing: Firing, now: datetime) -> Fired:
-    schedule = firing.schedule
-    known = revisions(db, {schedule.name, *(name for name, _ in firing.reads)})
-    if not firing_is_current(firing, lambda name: known.get(name, 0)):
-        return Fired(False)
-    if held := held_keys(firing.jobs, lambda job: holder(db, job), now):
-        return Fired(False, held)
-    write_schedules(db, [schedule])
-    failpoint("fire.mid_step")
-    enqueue(db, firing.jobs, now, micros(now))
-    record_ticks(db, [(schedule.name, tick) for tick in firing.ticks])
-    if firing.cancel:
-        which, reason = Filter(ids=firing.cancel), CANCELLED_BY_SCHEDULE.format(schedule.name)
-        change(db, Action.CANCEL, which, now, len(firing.cancel), reason, None, None)
-    return Fired(True)
+_CONFLICTS = """SELECT id FROM mainspring_jobs WHERE id IN (SELECT value FROM json_each(:ids))
+    UNION ALL SELECT :held FROM mainspring_jobs WHERE unique_key IN (SELECT value FROM json_each(:unique))
+        AND state IN ('pending', 'running', 'waiting', 'paused')
+    UNION ALL SELECT :held FROM mainspring_jobs WHERE idempotency_key IN (SELECT value FROM json_each(:idempotent))
+        AND state IN ('pending', 'running', 'waiting', 'paused', 'completed') LIMIT 1"""
+
+
+def _all_new(db: sqlite3.Connection, jobs: Sequence[NewJob]) -> bool:
+    """Whether none of these jobs exists and none of their keys is held, in the store or twice in the list."""
+    given = {
+        "ids": [job.id for job in jobs],
+        "unique": [job.unique_key for job in jobs if job.unique_key is not None],
+        "idempotent": [job.idempotency_key for job in jobs if job.idempotency_key is not None],
+    }
+    if any(len(set(values)) < len(values) for values in given.values()):
+        return False
+    texts = {name: _encode(values).decode() for name, values in given.items()}
+    return db.execute(_CONFLICTS, texts | {"held": ""}).fetchone() is None

@@ -38,7 +38,7 @@ def is_out_of_order(id: str, us: int) -> bool:
     return not earliest_id(us) <= id <= latest_id(us)
 
 
-def record(db: sqlite3.Connection, jobs: Sequence[NewJob], us: int) -> None:
+def record(db: sqlite3.Connection, jobs: Sequence[NewJob | Job], us: int) -> None:
     """Records those of the new jobs that are out of order."""
     first, last = earliest_id(us), latest_id(us)
     if ids := [job.id for job in jobs if not first <= job.id <= last]:

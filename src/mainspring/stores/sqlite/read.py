@@ -14,8 +14,8 @@ from ...records.query import Filter
 from ...records.queue import DeadGroup, Overview, Queue
 from ...records.run import LogLine
 from ..rows import HELD_INDEX_SQL, Row
+from .circuits import circuits
 from .claim import PAUSED_QUEUES
-from .finish import circuits
 from .index_groups import ENDED, ENDED_GROUPS, READY, RETRIED
 from .lists import FINISHED_AT, jobs
 

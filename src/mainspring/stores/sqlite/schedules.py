@@ -9,10 +9,11 @@ from datetime import datetime
 import msgspec
 
 from ...clock import micros, nearest_instant
-from ...records.job import Job, UnreadableRecord
+from ...records.job import UnreadableRecord
 from ...records.unreadable import decoded, readable
 from ...schedule.record import MAX_KEPT_TICKS, Due, Schedule, Tick
-from ..job_ends import JobEnd, JobTransition, ScheduleBatch, completed_schedules_of, schedules_of, transition_of
+from ..rules.job_ends import JobTransition, apply_transition, completed_schedules_of, schedules_of
+from ..rules.loaded import LoadedTables
 
 _encode = msgspec.json.Encoder().encode
 _schedule = msgspec.json.Decoder(Schedule).decode
@@ -58,26 +59,38 @@ _WAITING = """SELECT name, body FROM mainspring_schedules
     WHERE waits_on IS NOT NULL AND waits_on IN (SELECT value FROM json_each(?))"""
 
 
+def add_schedules(db: sqlite3.Connection, tables: LoadedTables, names: Collection[str]) -> None:
+    """Adds these schedules to the tables."""
+    found = _decoded(db, _BY_NAME, names)
+    for name in names:
+        tables.add_schedule(name, found.get(name))
+
+
+def add_waiting(db: sqlite3.Connection, tables: LoadedTables, names: Collection[str]) -> None:
+    """Adds the schedules that wait on these ones to the tables."""
+    found = _decoded(db, _WAITING, names)
+    for name in names:
+        tables.add_waiting(name, [row.name for row in found.values() if row.waits_on == name])
+    for row in found.values():
+        tables.add_schedule(row.name, row)
+
+
+def _decoded(db: sqlite3.Connection, sql: str, names: Collection[str]) -> dict[str, Schedule]:
+    rows = db.execute(sql, (_encode(sorted(names)).decode(),)).fetchall()
+    return {row.name: row for row in readable("schedule", rows, _schedule)}
+
+
 def apply_job_transitions(db: sqlite3.Connection, transitions: Sequence[JobTransition]) -> None:
     """Applies the ends and revivals of jobs to their schedules, in order."""
     if not transitions:
         return
-    batch = ScheduleBatch()
-    for sql, names in ((_BY_NAME, schedules_of(transitions)), (_WAITING, completed_schedules_of(transitions))):
-        if names:
-            found = db.execute(sql, (_encode(sorted(names)).decode(),)).fetchall()
-            batch.add(readable("schedule", found, _schedule))
-    batch.apply(transitions)
-    write_schedules(db, batch.changed.values())
-
-
-def apply_job_change(db: sqlite3.Connection, old: Job, new: Job | None, at: datetime) -> None:
-    """Applies a job's change to its schedule; `new` is None if the job is deleted at `at`."""
-    if new is not None:
-        transition = transition_of(old, new)
-        apply_job_transitions(db, [] if transition is None else [transition])
-    elif old.counted_schedule is not None and not old.state.final:
-        apply_job_transitions(db, [JobEnd(old.counted_schedule, old.id, None, at)])
+    tables = LoadedTables()
+    add_schedules(db, tables, schedules_of(transitions))
+    if completed := completed_schedules_of(transitions):
+        add_waiting(db, tables, completed)
+    for transition in transitions:
+        apply_transition(tables, transition)
+    write_schedules(db, tables.changed_schedules())
 
 
 # reading

@@ -40,7 +40,22 @@ from ..caller_connection import driver_connection, is_async, unwrap_proxy
 from ..migrations import Migrations
 from ..rows import COLUMNS, HELD_INDEX_SQL, Row, claimed_job_of, executions_of, job_of
 from ..rules import unique_ids
-from . import change, claim, doctor, enqueue, file, finish, fire, lists, read, schedules, tally, terms, transaction
+from . import (
+    change,
+    claim,
+    doctor,
+    enqueue,
+    file,
+    finish,
+    fire,
+    lists,
+    read,
+    runs,
+    schedules,
+    tally,
+    terms,
+    transaction,
+)
 from .audit import SqliteAudit, drop_old_entries
 from .documents import SqliteDocuments, drop_expired_documents
 from .fair_lock import FairFileLock
@@ -418,7 +433,7 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
     async def executions(
         self, job_id: JobId | Collection[JobId], *, after: int = 0, limit: int | None = None
     ) -> list[Execution]:
-        return executions_of(await self._read(lambda db: change.executions(db, unique_ids(job_id), after, limit)))
+        return executions_of(await self._read(lambda db: runs.executions(db, unique_ids(job_id), after, limit)))
 
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         return await self._read(lambda db: read.logs(db, job_id, limit, after))

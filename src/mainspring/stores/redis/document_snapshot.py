@@ -1,21 +1,18 @@
-"""Transactions on documents and audit entries: the memory store's verbs run on what was read."""
+"""Transactions on documents and audit entries: a verb runs on what was read, and its changes are written."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
 from ...clock import EPOCH, instant, micros
 from ...records.audit import AuditEntry
-from ...records.document import Document
+from ...records.document import Document, DocumentDrop
 from ...records.unreadable import readable
-from ..memory.audit import MemoryAudit
-from ..memory.documents import MemoryDocuments
+from ..rules.documents import is_expired, put_document, record_entry
 from .index import Command
 from .shard import Shard, Shards
 from .transact import contend_one
@@ -41,6 +38,10 @@ def _decoded(key: Key, text: bytes) -> Document | None:
     return found[0] if found else None
 
 
+def _is_readable(key: Key, text: bytes | None) -> bool:
+    return text is None or _decoded(key, text) is not None
+
+
 def entries_of(pairs: Iterable[tuple[str, bytes | None]]) -> list[AuditEntry]:
     """The entries, without those that cannot be decoded."""
     return readable("audit entry", [(id, text) for id, text in pairs if text is not None], _entry)
@@ -52,38 +53,59 @@ def _entry_of(id: str, text: bytes) -> AuditEntry:
     return found[0] if found else AuditEntry(id=id, at=EPOCH, who="", action="", target="", outcome="{}")
 
 
-class Kept(MemoryDocuments, MemoryAudit):
-    """The documents and entries that were read; the memory store's verbs run on nothing else."""
+class DocumentSnapshot:
+    """The documents and entries that were read, and the changes of a verb; a verb uses nothing else."""
 
     def __init__(self, base: str, documents: dict[Key, bytes | None], entries: dict[str, bytes | None]) -> None:
-        super().__init__()
         self._base = base
+        self._read = (documents, entries)
         self._old_documents = {key: None if text is None else document_of(key, text) for key, text in documents.items()}
         self._old_entries = {id: None if text is None else _entry_of(id, text) for id, text in entries.items()}
-        self._documents = {key: one for key, one in self._old_documents.items() if one is not None}
-        self._entries = {id: one for id, one in self._old_entries.items() if one is not None}
-        self._read = (documents, entries)
+        self._documents, self._entries = dict(self._old_documents), dict(self._old_entries)
 
-    async def prune(self, audited_since: datetime, now: datetime) -> int:
-        """Unreadable documents were read because the index says that they have expired: they are deleted as well."""
-        for key, text in self._read[0].items():
-            if text is not None and _decoded(key, text) is None:
-                self._documents[key] = replace(self._documents[key], expires_at=now)
-        return self._drop_expired_documents(now) + self._drop_old_entries(audited_since)
+    def put(self, documents: Iterable[Document | DocumentDrop], now: datetime) -> list[bool]:
+        """Writes and deletes documents in order; for each whether it is now stored, or existed."""
+        answers = list[bool]()
+        for new in documents:
+            key = new.kind, new.name
+            if isinstance(new, DocumentDrop):
+                answers.append(self._documents[key] is not None)
+                self._documents[key] = None
+            else:
+                stands, self._documents[key] = put_document(self._documents[key], new, now)
+                answers.append(stands)
+        return answers
 
-    def _locked(self) -> AbstractContextManager[object]:
-        return nullcontext()
+    def record(self, entries: Iterable[AuditEntry]) -> None:
+        for entry in entries:
+            self._entries[entry.id] = record_entry(self._entries[entry.id], entry)
+
+    def prune(self, audited_since: datetime, now: datetime) -> int:
+        """Deletes expired documents and old entries among those that were read; their number.
+
+        Unreadable documents were read because the index says that they have expired: they are deleted as well.
+        """
+        texts, _ = self._read
+        expired = [
+            key
+            for key, document in self._documents.items()
+            if document is not None and (is_expired(document, now) or not _is_readable(key, texts[key]))
+        ]
+        old = [id for id, entry in self._entries.items() if entry is not None and entry.at < audited_since]
+        self._documents.update(dict.fromkeys(expired))
+        self._entries.update(dict.fromkeys(old))
+        return len(expired) + len(old)
 
     def changes(self) -> Unit:
         """The changes, with a condition for each changed value."""
         (documents, entries), base = self._read, self._base
         expected, commands = list[Condition](), list[Command]()
         for key, old in self._old_documents.items():
-            if (new := self._documents.get(key)) != old:
+            if (new := self._documents[key]) != old:
                 expected.append(has(f"{base}:doc:{key[0]}", key[1], documents[key]))
                 commands += _document_commands(base, key, new)
         for id, was in self._old_entries.items():
-            if (now := self._entries.get(id)) != was:
+            if (now := self._entries[id]) != was:
                 expected.append(has(f"{base}:entry", id, entries[id]))
                 commands += _entry_commands(base, id, now)
         return Unit(expected, commands)
@@ -126,19 +148,19 @@ def watched_command(shard: Shard) -> Command:
 
 
 async def transact_documents(
-    shards: Shards, verb: Callable[[Kept], Awaitable[T]], documents: Iterable[Key] = (), entries: Iterable[str] = ()
+    shards: Shards, verb: Callable[[DocumentSnapshot], T], documents: Iterable[Key] = (), entries: Iterable[str] = ()
 ) -> T:
     """The verb's answer, once its changes are written; the verb runs again after a lost race."""
     keys, ids = sorted(set(documents)), sorted(set(entries))
 
     async def propose() -> tuple[T, Unit]:
-        kept = await _read(shards.first, keys, ids)
-        return await verb(kept), kept.changes()
+        snapshot = await _read(shards.first, keys, ids)
+        return verb(snapshot), snapshot.changes()
 
     return await contend_one(shards, "writing documents", propose)
 
 
-async def _read(shard: Shard, keys: list[Key], ids: list[str]) -> Kept:
+async def _read(shard: Shard, keys: list[Key], ids: list[str]) -> DocumentSnapshot:
     kinds: dict[str, list[str]] = {}
     for kind, name in keys:
         kinds.setdefault(kind, []).append(name)
@@ -147,4 +169,4 @@ async def _read(shard: Shard, keys: list[Key], ids: list[str]) -> Kept:
         commands.append(("HMGET", f"{shard.base}:entry", *ids))
     columns = await shard.multi(commands) if commands else []
     texts = iter([text for column in columns for text in column])
-    return Kept(shard.base, {key: next(texts) for key in keys}, {id: next(texts) for id in ids})
+    return DocumentSnapshot(shard.base, {key: next(texts) for key in keys}, {id: next(texts) for id in ids})

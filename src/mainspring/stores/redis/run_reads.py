@@ -1,0 +1,70 @@
+"""Reads of runs and log lines of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from ...ids import JobId
+from ...records.job import Job
+from ...records.run import Execution, LogLine
+from ...records.unreadable import readable
+from .hashes import read_hash
+from .job_reads import read_jobs
+from .records import Raw, last_run
+from .shard import Shard, Shards
+
+_line = msgspec.json.Decoder(LogLine).decode
+_execution = msgspec.json.Decoder(Execution).decode
+
+
+async def read_executions(shards: Shards, ids: Sequence[JobId], after: int, limit: int | None) -> list[Execution]:
+    """Runs of these jobs, in two round trips to each shard. The runs of a single job are read in pages."""
+    found = {id: (raw, job) for id, (raw, job) in (await read_jobs(shards, ids)).items() if job is not None}
+    if len(found) == 1 and limit is not None:
+        ((id, (raw, job)),) = found.items()
+        if not job.unreadable:
+            return await _runs_page(shards.of(job.queue), job, raw, after, limit)
+    shares: dict[Shard, list[JobId]] = {}
+    for id, (_, job) in found.items():
+        shares.setdefault(shards.of(job.queue), []).append(id)
+    texts: dict[JobId, Sequence[bytes]] = {}
+    for some in await shards.each(lambda shard: _run_texts(shard, shares[shard]), shares):
+        texts |= some
+    runs = (run for id in ids if id in found for run in runs_in(id, found[id][0], texts[id]))
+    return [run for run in runs if run.number > after][:limit]
+
+
+async def _runs_page(shard: Shard, job: Job, raw: Raw, after: int, limit: int) -> list[Execution]:
+    """A page of a job's runs. Numbers without an ended run are skipped, so that a page is full if there are more."""
+    found: list[Execution] = []
+    while after < job.runs and len(found) < limit:
+        numbers = range(after + 1, min(job.runs, after + limit - len(found)) + 1)
+        texts = await shard.call("HMGET", f"{shard.base}:exec:{job.id}", *numbers)
+        ended = runs_in(job.id, raw, (text for text in texts if text is not None))
+        found += [run for run in ended if run.number in numbers]
+        after = numbers[-1]
+    return found
+
+
+async def _run_texts(shard: Shard, ids: Sequence[JobId]) -> dict[JobId, Sequence[bytes]]:
+    answers = await shard.multi([("HVALS", f"{shard.base}:exec:{id}") for id in ids])
+    return dict(zip(ids, answers, strict=True))
+
+
+def runs_in(id: JobId, raw: Raw, texts: Iterable[bytes]) -> list[Execution]:
+    """The recorded runs, and the one that finish.lua ended, by number."""
+    found = readable(f"run of job {id}", ((text, text) for text in texts), _execution)
+    runs = {run.number: run for run in found}
+    if (last := last_run(id, raw)) is not None:
+        runs.setdefault(last.number, last)
+    return [runs[number] for number in sorted(runs)]
+
+
+async def read_lines(shards: Shards, id: JobId) -> list[LogLine]:
+    _, job = (await read_jobs(shards, [id]))[id]
+    if job is None:
+        return []
+    shard = shards.of(job.queue)
+    return readable(f"log line of job {id}", (await read_hash(shard, f"{shard.base}:log:{id}")).items(), _line)

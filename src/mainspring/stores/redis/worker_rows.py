@@ -1,0 +1,39 @@
+"""The stored form of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from ...clock import instant, micros
+from ...records.unreadable import readable
+from ...records.worker import WorkerCommands, WorkerInfo, WorkerRow
+
+_encode = msgspec.json.Encoder().encode
+
+
+class StoredWorker(msgspec.Struct, frozen=True):
+    """A worker's record."""
+
+    until: int
+    info: WorkerInfo
+    orders: WorkerCommands = WorkerCommands()
+
+
+_stored = msgspec.json.Decoder(StoredWorker).decode
+
+
+def worker_of(text: bytes) -> WorkerRow:
+    row = _stored(text)
+    return WorkerRow(row.info, instant(row.until), row.orders)
+
+
+def workers_of(texts: Mapping[str, bytes | None]) -> dict[str, WorkerRow]:
+    """Workers by id, without those that cannot be decoded."""
+    rows = [(id, (id, text)) for id, text in texts.items() if text is not None]
+    return dict(readable("worker", rows, lambda row: (row[0], worker_of(row[1]))))
+
+
+def worker_text(worker: WorkerRow) -> bytes:
+    return _encode(StoredWorker(micros(worker.until), worker.info, worker.orders))

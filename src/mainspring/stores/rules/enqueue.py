@@ -1,0 +1,47 @@
+"""The rule of enqueue: all jobs of a call are stored, or none if one with on_conflict="raise" meets a held key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from ...records.job import Enqueued, NewJob, State
+from .conflict import resolve_conflict, to_job
+from .job_ends import write_job
+from .tables import Tables
+
+
+def enqueue(tables: Tables, new_jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+    may_refuse = any(new.on_conflict == "raise" for new in new_jobs)
+    if may_refuse:
+        tables.savepoint()
+    answers: list[Enqueued] = []
+    for n, new in enumerate(new_jobs):
+        answers.append(enqueue_one(tables, new, now))
+        if answers[n].status == "refused":
+            tables.roll_back()
+            return [answers[n] if i == n else Enqueued(other.id, "refused") for i, other in enumerate(new_jobs)]
+    if may_refuse:
+        tables.release()
+    return answers
+
+
+def enqueue_one(tables: Tables, new: NewJob, now: datetime) -> Enqueued:
+    if tables.job(new.id) is not None:
+        return Enqueued(new.id)
+    if new.unique_key is not None or new.idempotency_key is not None:
+        key, holder = tables.holder(new)
+        while holder is not None and holder.shown(now) == "expired":
+            write_job(tables, holder, replace(holder, state=State.EXPIRED, finished_at=now))
+            key, holder = tables.holder(new)
+        if holder is not None and new.on_conflict == "raise":
+            return Enqueued(holder.id, "refused", key)
+        if holder is not None:
+            changed, status = resolve_conflict(holder, new, now)
+            if changed is not holder:
+                write_job(tables, holder, changed)
+            return Enqueued(holder.id, status, key)
+    write_job(tables, None, to_job(new, now))
+    return Enqueued(new.id)

@@ -1,0 +1,59 @@
+"""The rules of finish and report: what the outcome of a run and its reports change.
+
+The lease is the fence: an outcome or report is accepted only while the job is running under the lease that it names. An
+outcome on behalf of a silent worker is accepted only if that worker is still silent.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from ...records.job import State
+from ...records.outcome import Outcome
+from ...records.run import RunReport
+from .circuit import next_circuit
+from .enqueue import enqueue
+from .job_ends import JobEnd, apply_transition, write_job
+from .outcome import apply_outcome, is_newer_progress, new_execution
+from .tables import Tables
+
+
+def finish_one(tables: Tables, outcome: Outcome) -> bool:
+    """Writes the outcome if the fence accepts it, and returns whether it does."""
+    job = tables.job(outcome.id)
+    if job is None or job.state is not State.RUNNING or job.lease != outcome.lease:
+        return False
+    if outcome.silent and not tables.is_silent(job.worker or "", outcome.finished_at):
+        return False
+    tables.add_execution(new_execution(job, outcome))
+    write_job(tables, job, apply_outcome(job, outcome))
+    _follow(tables, job.task, outcome)
+    return True
+
+
+def follow_completion(tables: Tables, outcome: Outcome) -> None:
+    """What follows a plain completion whose job and run the store has written itself: schedule, circuit, `then`."""
+    if outcome.schedule is not None:
+        end = JobEnd(outcome.schedule, outcome.id, State.COMPLETED, outcome.finished_at, outcome.result)
+        apply_transition(tables, end)
+    _follow(tables, outcome.task, outcome)
+
+
+def _follow(tables: Tables, task: str, outcome: Outcome) -> None:
+    """Changes the task's circuit, enqueues the jobs that follow, and counts the outcome."""
+    known = tables.circuit(task)
+    if (circuit := next_circuit(known, outcome)) != known:
+        tables.put_circuit(task, circuit)
+    enqueue(tables, outcome.then, outcome.finished_at)
+    tables.count([outcome])
+
+
+def report_one(tables: Tables, report: RunReport) -> bool:
+    """Records the log lines and progress if the run still goes on, and returns whether it does."""
+    job = tables.job(report.id)
+    if job is None or job.state is not State.RUNNING or job.lease != report.lease:
+        return False
+    tables.add_lines(job.id, report.lines)
+    if is_newer_progress(report.progress, job.progress):
+        write_job(tables, job, replace(job, progress=report.progress))
+    return True

@@ -1,0 +1,168 @@
+"""Reads, writes and deletes jobs of the SQLite store, with their tags, keys, errors and counts."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
+
+from ...clock import micros
+from ...ids import JobId
+from ...records.job import Job, NewJob, State
+from ..rows import COLUMNS, NEW_COLUMNS, job_of, new_row, row_of
+from ..rules.loaded import ChangedJob
+from . import out_of_order
+from .batch import CHUNK_ROWS, chunks, flatten, value_lists
+from .lenient import fetch_rows
+from .lists import mark_undecodable
+from .runs import keep_last_runs
+
+_encode = msgspec.json.Encoder().encode
+INSERT = {
+    size: f"INSERT INTO mainspring_jobs ({NEW_COLUMNS}) VALUES {value_lists(size, 12)} ON CONFLICT (id) DO NOTHING"
+    for size in CHUNK_ROWS
+}
+
+# reading
+
+_UNFINISHED = "'pending', 'running', 'waiting', 'paused'"
+_FIND = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE id IN (SELECT value FROM json_each(:ids))
+    UNION ALL SELECT {COLUMNS} FROM mainspring_jobs WHERE unique_key IN (SELECT value FROM json_each(:unique))
+        AND state IN ({_UNFINISHED})
+    UNION ALL SELECT {COLUMNS} FROM mainspring_jobs WHERE idempotency_key IN (SELECT value FROM json_each(:idempotent))
+        AND state IN ({_UNFINISHED}, 'completed')"""
+
+
+def find_jobs(
+    db: sqlite3.Connection, ids: Collection[JobId], unique: Collection[str], idempotent: Collection[str]
+) -> list[Job]:
+    """The jobs of these ids, and the jobs that hold these unique and idempotency keys."""
+    given = {"ids": ids, "unique": unique, "idempotent": idempotent}
+    texts = {name: _encode(list(values)).decode() for name, values in given.items()}
+    return [job_of(row) for row in mark_undecodable(fetch_rows(db, _FIND, texts))]
+
+
+def existing_ids(db: sqlite3.Connection, ids: Collection[JobId]) -> set[JobId]:
+    sql = "SELECT id FROM mainspring_jobs WHERE id IN (SELECT value FROM json_each(?))"
+    return {id for (id,) in db.execute(sql, (_encode(list(ids)).decode(),))}
+
+
+# writing
+
+
+def insert_new(db: sqlite3.Connection, jobs: Sequence[NewJob | Job], us: int) -> None:
+    """Inserts jobs whose ids are new and whose keys are free, created at `us`."""
+    for chunk in chunks(jobs):
+        db.execute(INSERT[len(chunk)], flatten([new_row(job, us) for job in chunk]))
+    out_of_order.record(db, jobs, us)
+    add_tags(db, jobs)
+    keys = {(key, job.id) for job in jobs for key in (job.unique_key, job.idempotency_key) if key is not None}
+    db.executemany("INSERT INTO mainspring_keys VALUES (?, ?)", sorted(keys))
+
+
+def write_jobs(db: sqlite3.Connection, changed: Iterable[ChangedJob]) -> None:
+    """Writes the jobs that a rule has changed, created or deleted; changed ones first, as they may release a key."""
+    saved, new = list[tuple[Job, Job]](), list[Job]()
+    for _, before, after in changed:
+        if after is None and before is not None:
+            _delete(db, before)
+        elif after is not None and before is not None:
+            saved.append((before, after))
+        elif after is not None:
+            new.append(after)
+    _save(db, saved)
+    # A job may have ended in the same step: its key may be another new job's.
+    for ended in [job for job in new if job.state is not State.PENDING]:
+        insert_new(db, [ended], micros(ended.created_at))
+        _save(db, [(_as_inserted(ended), ended)])
+    by_time: dict[int, list[Job]] = {}
+    for job in new:
+        if job.state is State.PENDING:
+            by_time.setdefault(micros(job.created_at), []).append(job)
+    for us, jobs in by_time.items():
+        insert_new(db, jobs, us)
+
+
+def _as_inserted(job: Job) -> Job:
+    return msgspec.structs.replace(job, state=State.PENDING)
+
+
+_SAVE = f"UPDATE mainspring_jobs SET ({COLUMNS}, error, ending) = ({value_lists(1, 24)[1:-1]}, NULL) WHERE id = ?"
+# Of a job that cannot be decoded only these are written: its record stays.
+_SAVE_STATE = "UPDATE mainspring_jobs SET state = ?, lease = ?, worker = ? WHERE id = ?"
+
+
+def _save(db: sqlite3.Connection, pairs: Sequence[tuple[Job, Job]]) -> None:
+    """Writes changed jobs, each with its tags, its error and the counts of final states."""
+    keep_last_runs(db, [old.id for old, new in pairs if old.state.final and not new.state.final])
+    whole = [new for _, new in pairs if not new.unreadable]
+    db.executemany(_SAVE, [(*row_of(job), _failure_kind(job), job.id) for job in whole])
+    broken = [new for _, new in pairs if new.unreadable]
+    db.executemany(_SAVE_STATE, [(job.state.value, job.lease, job.worker, job.id) for job in broken])
+    moves: dict[State, int] = {}
+    for old, job in pairs:
+        if job.tags != old.tags:
+            _remove_tags(db, old)
+            add_tags(db, [job])
+        if (kind := _failure_kind(job)) is not None and kind != _failure_kind(old):
+            db.execute("INSERT OR REPLACE INTO mainspring_errors VALUES (?, ?)", (job.id, kind))
+        if job.state is not old.state:
+            moves[old.state] = moves.get(old.state, 0) - 1
+            moves[job.state] = moves.get(job.state, 0) + 1
+            _remove_from_dead(db, old)
+            if (row := _dead_row(job)) is not None:
+                db.execute("INSERT INTO mainspring_dead VALUES (?, ?, ?, ?)", row)
+    add_to_counts(db, moves)
+
+
+def _delete(db: sqlite3.Connection, job: Job) -> None:
+    """Deletes the job with its runs, log lines, errors, tags and keys."""
+    for table in ("executions", "logs", "errors"):
+        db.execute(f"DELETE FROM mainspring_{table} WHERE job_id = ?", (job.id,))
+    _remove_tags(db, job)
+    for key in (job.unique_key, job.idempotency_key):
+        if key is not None:
+            db.execute("DELETE FROM mainspring_keys WHERE key = ? AND job_id = ?", (key, job.id))
+    _remove_from_dead(db, job)
+    out_of_order.drop(db, job)
+    db.execute("DELETE FROM mainspring_jobs WHERE id = ?", (job.id,))
+    add_to_counts(db, {job.state: -1})
+
+
+# tags, errors and counts
+
+
+def add_tags(db: sqlite3.Connection, jobs: Sequence[NewJob | Job]) -> None:
+    pairs = [(tag, job.id) for job in jobs for tag in job.tags]
+    db.executemany("INSERT OR IGNORE INTO mainspring_tags VALUES (?, ?)", pairs)
+
+
+def _remove_tags(db: sqlite3.Connection, job: Job) -> None:
+    db.executemany("DELETE FROM mainspring_tags WHERE tag = ? AND job_id = ?", [(tag, job.id) for tag in job.tags])
+
+
+_COUNT = """INSERT INTO mainspring_counts VALUES (?, ?)
+    ON CONFLICT (state) DO UPDATE SET count = count + excluded.count"""
+
+
+def add_to_counts(db: sqlite3.Connection, moves: Mapping[State, int]) -> None:
+    """Adds to the stored number of jobs in each final state."""
+    db.executemany(_COUNT, [(state.value, by) for state, by in moves.items() if state.final and by])
+
+
+def _failure_kind(job: Job) -> str | None:
+    return None if job.failure is None else job.failure.kind
+
+
+def _dead_row(job: Job) -> tuple[str, str, int, JobId] | None:
+    """The job's row in the table of dead jobs; None if it has none."""
+    if job.state is not State.DEAD or job.failure is None or job.finished_at is None:
+        return None
+    return job.task, job.failure.kind, micros(job.finished_at), job.id
+
+
+def _remove_from_dead(db: sqlite3.Connection, job: Job) -> None:
+    sql = "DELETE FROM mainspring_dead WHERE task = ? AND error = ? AND finished_at = ? AND job_id = ?"
+    if (row := _dead_row(job)) is not None:
+        db.execute(sql, row)

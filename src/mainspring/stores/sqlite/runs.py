@@ -1,0 +1,36 @@
+"""The SQLite store's runs of jobs. The run that completed a job is in the job's own row, marked by `ending`."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from ...ids import JobId
+from ...records.run import Execution
+from ..rows import Row, execution_row
+
+_LAST_RUN = """SELECT id, runs, attempt, ending, worker, lease, started_at, finished_at,
+        coalesce(length(CAST(result AS BLOB)), 0), failure, NULL
+    FROM mainspring_jobs WHERE id {} AND ending IS NOT NULL"""
+_KEEP_LAST_RUN = f"INSERT INTO mainspring_executions {_LAST_RUN.format('= ?')}"
+_CHOSEN = "IN (SELECT value FROM json_each(:ids))"
+_RUNS = f"""SELECT * FROM mainspring_executions WHERE job_id {_CHOSEN} AND number > :after
+    UNION ALL {_LAST_RUN.format(_CHOSEN)} AND runs > :after ORDER BY 1, 2 LIMIT :limit"""
+_ADD_RUN = "INSERT OR IGNORE INTO mainspring_executions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+def executions(db: sqlite3.Connection, ids: Sequence[JobId], after: int, limit: int | None) -> list[Row]:
+    """The runs of these jobs; the run that ended a job is read from the job's own row."""
+    values = {"ids": msgspec.json.encode(ids).decode(), "after": after, "limit": -1 if limit is None else limit}
+    return db.execute(_RUNS, values).fetchall()
+
+
+def add_executions(db: sqlite3.Connection, runs: Iterable[Execution]) -> None:
+    db.executemany(_ADD_RUN, [execution_row(run) for run in runs])
+
+
+def keep_last_runs(db: sqlite3.Connection, ids: Iterable[JobId]) -> None:
+    """Writes the runs that completed these jobs into the table of runs: the jobs' own rows will no longer tell them."""
+    db.executemany(_KEEP_LAST_RUN, [(id,) for id in ids])
