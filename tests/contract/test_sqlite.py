@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import cast
+from typing import NoReturn, cast
 
 import pytest
 
@@ -74,6 +74,30 @@ class TestSqlite(StoreContract):
             while not waiting.done():
                 await put(right, new_job())
                 await asyncio.wait([waiting], timeout=0.02)
+
+    @pytest.mark.parametrize("notified", [True, False])
+    async def test_a_commit_of_another_handle_before_the_wait_begins_is_not_missed(
+        self, notified: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """By inotify, and by polling where there is none."""
+
+        def refuse(*_: object) -> NoReturn:
+            raise OSError("no inotify")
+
+        if not notified:
+            monkeypatch.setattr("mainspring.stores.sqlite.store.WriteWatch", refuse)
+        async with self.opened() as left, self.opened() as right, asyncio.timeout(5):
+            for topic in ("claimable", "final"):
+                seen = await left.wait(topic, 0)
+                await put(right, new_job())
+                assert await left.wait(topic, 50, seen=seen) != seen
+
+    async def test_publish_of_no_items_takes_no_write_lock(self) -> None:
+        async with self.opened() as store, asyncio.timeout(5):
+            with closing(sqlite3.connect(self.file)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                assert await store.publish([], now=NOW) is None
+                assert (await store.news(after=0, limit=1)).last == 0
 
     async def test_a_job_enqueued_within_a_transaction_is_there_after_its_commit(self) -> None:
         async with self.opened() as store:

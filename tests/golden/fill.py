@@ -234,7 +234,7 @@ class Filler:
     async def again(self, id: str, task: str, queue: str = "runs", worker: str = "host-1") -> Job:
         now = self.clock.now()
         # Only of a worker that is gone: a live one would keep a later release from stepping the schema.
-        await self.beat(worker, schema=self.store.newest_schema if worker == "doomed" else 0)
+        await self.beat(worker, schema=self.store.capabilities.newest_schema if worker == "doomed" else 0)
         claim = await self.store.claim([queue], worker=worker, tasks=[task], limit=1, now=now)
         assert [job.id for job in claim.jobs] == [id], claim
         return claim.jobs[0]
