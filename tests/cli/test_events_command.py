@@ -37,7 +37,7 @@ def told(shop):
 
     async def tell() -> None:
         async with Mainspring("sqlite:///jobs.db") as app:
-            store, now = await app.opened(), app.clock.now()
+            store, now = await app.connect(), app.clock.now()
             await store.watch(until=now + timedelta(hours=1), now=now)
             at = now.isoformat()
             for n in range(5):

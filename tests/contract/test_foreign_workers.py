@@ -82,7 +82,7 @@ async def test_days_of_history_keep_what_a_worker_does_not_know(postgres: Postgr
 async def crashed(app: Mainspring, task: str, clock: VirtualClock, times: int) -> str:
     """A job under which so many workers have died, the last just now."""
     handle = await app.tasks[task].enqueue()
-    store = await app.opened()
+    store = await app.connect()
     for n in range(times):
         worker = app.worker()
         info = worker._info
@@ -140,7 +140,7 @@ async def test_many_crashed_jobs_of_unknown_tasks_keep_no_other_from_being_rescu
 
     async with shop, other:
         await shop.enqueue_many(unknown.job() for _ in range(300))
-        store = await shop.opened()
+        store = await shop.connect()
         doomed = shop.worker()
         await store.beat(doomed._info, until=clock.now() + timedelta(seconds=30), now=clock.now())
         assert (
@@ -198,7 +198,7 @@ async def test_real_processes_of_two_apps_bury_a_killed_job_once_with_its_letter
 
     async def until(handle: Handle[object], state: State) -> None:
         while (await handle.job()).state is not state:
-            await (await app.opened()).wait_final([handle.id], 0.1)
+            await (await app.connect()).wait_final([handle.id], 0.1)
 
     async with app, asyncio.timeout(60):
         (handle,) = await app.enqueue_many([app.job("poison", {})])
@@ -210,7 +210,7 @@ async def test_real_processes_of_two_apps_bury_a_killed_job_once_with_its_letter
             shop = worker("shop")
             await until(handle, State.DEAD)
             while not letters.exists():
-                await (await app.opened()).wait_final([handle.id], 0.1)
+                await (await app.connect()).wait_final([handle.id], 0.1)
             assert letters.read_text() == f"{handle.id}\n"
         finally:
             for process in (bells, shop):

@@ -86,7 +86,7 @@ async def test_a_message_whose_job_is_deleted_before_it_was_noted_makes_no_other
     async with process(any_url) as one:
         secret = (await one.triggers.create("orders", task="work", arguments="body")).secret
         call, faults = signed(one, secret), Faults()
-        dying = Mainspring(FaultStore(await one.opened(), faults))  # type: ignore[arg-type]
+        dying = Mainspring(FaultStore(await one.connect(), faults))  # type: ignore[arg-type]
         dying.tasks.update(one.tasks)
         faults.fail("put_documents", after=2)
         with pytest.raises(StoreUnavailable):

@@ -63,7 +63,7 @@ async def overheard(postgres: Postgres, url: str) -> AsyncIterator[list[str]]:
 
 
 async def hears(app: Mainspring) -> None:
-    store = await app.opened()
+    store = await app.connect()
     async with asyncio.timeout(20):
         while not store.hears():
             await store.wait(None, 0.5)
@@ -119,7 +119,7 @@ async def test_a_worker_without_a_listener_finds_jobs_at_its_interval(url: str) 
         for delay in (0, 0.5):
             assert await (await ask.using(delay=delay).enqueue("x")).result(timeout=9) == "x"
         assert not worker.deaf  # nobody wants it to hear
-        assert (await server.opened()).hears() is None
+        assert (await server.connect()).hears() is None
 
 
 async def test_a_worker_whose_listener_cannot_connect_finds_jobs_at_its_interval(url: str) -> None:
@@ -128,7 +128,7 @@ async def test_a_worker_whose_listener_cannot_connect_finds_jobs_at_its_interval
     async with client, server, server.worker() as worker, asyncio.timeout(20):
         assert await (await ask.enqueue("x")).result(timeout=9) == "x"
         while not worker.deaf:
-            await (await server.opened()).wait(None, 0.1)
+            await (await server.connect()).wait(None, 0.1)
 
 
 async def test_jobs_start_while_the_listening_connection_is_cut_off_again_and_again(
@@ -159,7 +159,7 @@ async def test_waiters_wake_when_the_listener_fails(postgres: Postgres, url: str
     app, _ = make(url)
     async with app, asyncio.timeout(20):
         await hears(app)
-        store = await app.opened()
+        store = await app.connect()
         waiting = asyncio.create_task(store.wait(None, 60))
         await asyncio.wait([waiting], timeout=0.05)
         await asyncio.to_thread(postgres.run, TERMINATE)
@@ -172,7 +172,7 @@ async def test_beat_finds_a_job_whose_notification_was_lost(url: str) -> None:
         await hears(app)
         job_id = await silently(url, run_at=app.clock.now())
         while (await app.jobs.get(job_id)).state != "completed":
-            await (await app.opened()).wait_final([job_id], 0.1)
+            await (await app.connect()).wait_final([job_id], 0.1)
 
 
 async def test_beat_finds_runs_of_silent_workers_without_a_sweep(url: str) -> None:
@@ -285,7 +285,7 @@ async def test_wake_ups_are_spread_by_the_number_of_workers(url: str, monkeypatc
     app, _ = make(url)
     async with app, opened(url) as other, asyncio.timeout(20):
         await hears(app)
-        store, loop = await app.opened(), asyncio.get_running_loop()
+        store, loop = await app.connect(), asyncio.get_running_loop()
         for crowd, least, most in ((1, 0.0, 0.4), (10_000, 0.5, 9.0)):
             cast(PostgresStore, store)._wakeups.live_workers = crowd
             waiting = asyncio.create_task(store.wait(None, 60))

@@ -279,7 +279,7 @@ def test_a_trigger_on_is_still_an_event_when_it_is_a_class() -> None:
     seen: list[Event] = []
     app.on(JobStarted)(seen.append)
     app.on(every().day.at("09:00"))(print_report)
-    assert list(app._declared) == ["print_report"]
+    assert list(app._registry.schedules) == ["print_report"]
     assert app.events.wants(JobStarted)
 
 

@@ -72,7 +72,7 @@ async def test_changes_made_before_the_store_failed_are_reported(
 
 
 async def test_jobs_named_by_id_are_changed_though_their_clock_was_ahead(app: Mainspring, store: Store) -> None:
-    await app.opened()
+    await app.connect()
     ahead = NOW + timedelta(seconds=5)
     await store.enqueue([NewJob(id="early", task="work", payload="{}", run_at=NOW)], now=ahead)
     assert (await app.jobs.pause(Filter())).done == []
@@ -93,7 +93,7 @@ async def test_new_arguments_that_do_not_fit_one_job_are_refused_for_that_one(ap
 
 async def test_a_payload_that_cannot_be_read_is_replaced_by_the_new_arguments(app: Mainspring, store: Store) -> None:
     app.task(work)
-    await app.opened()
+    await app.connect()
     await store.enqueue([NewJob(id="torn", task="work", payload="{torn")], now=NOW)
     await app.jobs.update("torn", arguments={"a": 1})
     assert (await app.jobs.get("torn")).payload == '{"a":1}'
@@ -132,7 +132,7 @@ async def crew(store: Store, clock: VirtualClock, *ids: str) -> None:
 @pytest.fixture
 def names(app: Mainspring, store: Store, clock: VirtualClock) -> Callable[..., object]:
     async def begin(*ids: str) -> None:
-        await app.opened()
+        await app.connect()
         await crew(store, clock, *ids)
 
     return begin

@@ -75,7 +75,7 @@ async def test_what_the_loops_of_a_measured_worker_survive_is_counted() -> None:
     faults.fail("publish", times=3)
     async with app:
         now = clock.now()
-        await (await app.opened()).watch(until=now + timedelta(minutes=1), now=now)
+        await (await app.connect()).watch(until=now + timedelta(minutes=1), now=now)
         app.herald.watch_until(now + timedelta(minutes=1))
         async with app.worker():
             await app.tasks["work"].enqueue()

@@ -257,7 +257,7 @@ async def test_list_and_order_workers(near: Mainspring) -> None:
 async def test_stopped_worker_refuses_other_orders(near: Mainspring) -> None:
     async with serving(near) as (far, _):
         worker, now = near.worker(), near.clock.now()  # not at work: one that is would hear it, and go
-        await (await near.opened()).beat(worker._info, until=now + timedelta(seconds=60), now=now)
+        await (await near.connect()).beat(worker._info, until=now + timedelta(seconds=60), now=now)
         assert await far.workers.stop(worker.id[:8]) == [worker.id]
         assert (await far.workers.get(worker.id)).state == "stopping"
         with pytest.raises(InvalidTransition, match=f"cannot drain worker {worker.id}: it is stopping") as refused:
@@ -275,7 +275,7 @@ async def test_stats_health_and_audit_are_those_of_the_server(near: Mainspring) 
         assert replace(remote, series=[]) == replace(local, series=[])
         for only in ({"queue": "mail"}, {"queue": "default", "task": "add"}, {"task": "send"}):
             assert (await far.stats(**only)).by_task == (await near.stats(**only)).by_task, only
-        await sample_once(await near.opened(), near.clock.now())
+        await sample_once(await near.connect(), near.clock.now())
         for asked in ({}, {"queue": "mail"}, {"window": timedelta(days=2)}):
             assert await far.queues.history(**asked) == await near.queues.history(**asked) != [], asked
         with pytest.raises(BadInput, match="kept for 4 days"):

@@ -20,7 +20,7 @@ NEVER = "msk_0123456789ab_" + "a" * 43
 
 async def everything(spring: Mainspring) -> str:
     """All that the store has of keys."""
-    store = await spring.opened()
+    store = await spring.connect()
     kinds = ("key", "key_use", "session", "welcome")
     return str([await store.documents(kind, now=spring.clock.now(), limit=100) for kind in kinds])
 
@@ -30,7 +30,7 @@ class Reads:
 
     def __init__(self, spring: Mainspring, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        store: Any = spring._root
+        store: Any = spring._engine._root
         real = store.documents
 
         async def documents(*args: Any, **given: Any) -> Any:
@@ -250,7 +250,7 @@ async def test_a_request_succeeds_if_the_last_use_of_its_key_cannot_be_stored(cl
     app = Mainspring("memory://", clock=clock)
     secret = await app.keys.create("deploy")
     faults = Faults()
-    faulty = Mainspring(FaultStore(app._root, faults), clock=clock)
+    faulty = Mainspring(FaultStore(app._engine._root, faults), clock=clock)
     faults.fail("put_documents", error=lambda: StoreUnavailable("busy"))
     assert await faulty.keys.find(secret)
 

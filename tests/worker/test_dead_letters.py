@@ -144,7 +144,7 @@ async def test_the_letter_is_enqueued_in_the_step_that_ends_the_job(app: Mainspr
 
 async def test_a_lost_reply_to_the_ending_tells_the_letter_once(app: Mainspring, clock: VirtualClock) -> None:
     faults = Faults()
-    shaky = Mainspring(FaultStore(await app.opened(), faults), clock=clock)  # type: ignore[arg-type]
+    shaky = Mainspring(FaultStore(await app.connect(), faults), clock=clock)  # type: ignore[arg-type]
     heard = listen(shaky)
 
     @shaky.task(max_retries=0)
@@ -199,7 +199,7 @@ async def test_a_job_whose_input_cannot_be_read_is_a_letter(app: Mainspring, clo
     heard = listen(app)
 
     async with app:
-        before = Mainspring(await app.opened(), clock=clock)
+        before = Mainspring(await app.connect(), clock=clock)
         await before.enqueue("typed", n="seven")
 
         @app.task
@@ -222,7 +222,7 @@ async def test_a_poison_pill_is_a_letter(app: Mainspring, clock: VirtualClock) -
 
     async with app:
         handle = await pill.enqueue()
-        store = await app.opened()
+        store = await app.connect()
         for _ in range(3):
             dead = app.worker()
             now = clock.now()

@@ -10,7 +10,7 @@ import pytest
 from machines import Machine, machines
 
 from mainspring import Filter
-from mainspring.config import Fire, Settings
+from mainspring.config import Fire
 from mainspring.events import LeaderChanged, SchedulePaused, TickFired, TickPassed
 from mainspring.testing import VirtualClock
 from mainspring.testing.clock import START
@@ -88,7 +88,7 @@ async def test_a_leader_that_dies_is_followed_within_the_ttl_and_no_tick_is_lost
 async def test_two_who_both_fire_make_one_job_a_tick(url: str, clock: VirtualClock) -> None:
     """Leading saves work; compare-and-set is what makes it once, also while one leader follows another."""
     first, second = fleet(2, url, clock, fire="leader")
-    first.app.settings = Settings(fire="any")
+    first.app.configure(fire="any")
     async with first.app.worker(), second.app.worker():
         await clock.elapse(seconds=100)
         assert second.recorder.of(LeaderChanged)[0].leading
@@ -119,7 +119,7 @@ async def test_one_that_never_fires_declares_its_schedules(url: str, clock: Virt
 
 async def test_one_that_never_fires_leaves_it_to_one_that_does(url: str, clock: VirtualClock) -> None:
     never, other = fleet(2, url, clock, fire="never")
-    other.app.settings = Settings(fire="any")
+    other.app.configure(fire="any")
     async with never.app.worker(), other.app.worker():
         await clock.elapse(seconds=60)
         assert (fired(never), fired(other)) == ([], [10, 20, 30, 40, 50, 60])
@@ -130,7 +130,7 @@ async def test_who_does_not_fire_still_tells_that_a_schedule_has_paused_itself(
     url: str, clock: VirtualClock, fire: Fire
 ) -> None:
     runs, fires = machines(2, url, clock)
-    runs.app.settings = Settings(fire=fire)
+    runs.app.configure(fire=fire)
     for machine in (runs, fires):
 
         @machine.app.every(seconds=EVERY, name="broken", pause_after_failures=1)
@@ -138,7 +138,7 @@ async def test_who_does_not_fire_still_tells_that_a_schedule_has_paused_itself(
         async def fail() -> None:
             raise ValueError("no")
 
-    store = await fires.app.opened()
+    store = await fires.app.connect()
     await store.lead("mainspring.fire", "elsewhere", until=START + timedelta(days=1), now=START)
     async with runs.app.worker(), fires.app.worker(queues=["none"]):
         await clock.elapse(seconds=15)
@@ -152,13 +152,13 @@ async def test_a_drain_fires_as_the_setting_says(url: str, clock: VirtualClock, 
         await app.drain()
         await clock.elapse(seconds=EVERY)
         assert await app.drain() == jobs
-        store = await app.opened()
+        store = await app.connect()
         assert await store.leaders(now=clock.now()) == []
 
 
 async def test_a_drain_beside_a_leader_does_not_fire(url: str, clock: VirtualClock) -> None:
     first, second = fleet(2, url, clock, fire="leader")
-    store = await first.app.opened()
+    store = await first.app.connect()
     await store.lead("mainspring.fire", "elsewhere", until=START + timedelta(days=1), now=START)
     async with second.app as app:
         await app.drain()

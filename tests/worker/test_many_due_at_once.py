@@ -47,7 +47,7 @@ async def test_a_thousand_schedules_due_at_once_each_run_once_and_settle(url: st
     spec = Spec(trigger=Every(seconds=3600, anchor=now - timedelta(seconds=1)), task="beacon")
     rows = [create(f"s-{n:04}", spec, owner="user", now=now - timedelta(seconds=2)) for n in range(MANY)]
     async with app:
-        store = await app.opened()
+        store = await app.connect()
         for n in range(0, MANY, 100):
             fired = await store.fire([Firing(schedule=row) for row in rows[n : n + 100]], now=now)
             assert all(one.stands for one in fired)
@@ -73,7 +73,7 @@ async def test_schedules_fired_in_one_set_leave_their_ticks_in_a_file(tmp_path: 
     spec = Spec(trigger=Every(seconds=3600, anchor=now - timedelta(seconds=1)), task="beacon", tags=("a", "b"))
     rows = [create(f"s-{n}", spec, owner="user", now=now - timedelta(seconds=2)) for n in range(20)]
     async with app:
-        await (await app.opened()).fire([Firing(schedule=row) for row in rows], now=now)
+        await (await app.connect()).fire([Firing(schedule=row) for row in rows], now=now)
         await app.drain()
     store = open_store(url)
     await store.open()

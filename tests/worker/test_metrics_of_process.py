@@ -67,13 +67,13 @@ async def test_the_lag_is_what_statistics_call_the_wait(app: Mainspring, clock: 
         await work.using(run_at=clock.now() + timedelta(seconds=seconds)).enqueue()
     clock.advance(seconds=5)
     await app.drain()
-    (tally,) = await (await app.opened()).tallies("ever", since=EPOCH)
+    (tally,) = await (await app.connect()).tallies("ever", since=EPOCH)
     assert shown(meter)["mainspring_job_lag_seconds_sum", "default"] == tally.sums.waited / 1e6 == 13
 
 
 async def test_a_failed_call_is_counted_by_verb_and_kind_and_raised(clock: VirtualClock) -> None:
     app, faults = Mainspring("memory://", clock=clock), Faults()
-    app.through(lambda store: FaultStore(store, faults))  # type: ignore[arg-type, return-value]
+    app.wrap_store(lambda store: FaultStore(store, faults))  # type: ignore[arg-type, return-value]
     meter = measure(app)
     faults.fail("counts", error=lambda: StoreUnavailable("gone"))
     with pytest.raises(StoreUnavailable):
@@ -127,7 +127,7 @@ async def test_event_loop_lag_is_measured(clock: VirtualClock) -> None:
 
 async def test_cloned_stores_are_timed_too(app: Mainspring) -> None:
     meter = measure(app)
-    store = (await app.opened()).beside()
+    store = (await app.connect()).beside()
     await store.open()
     await store.counts(now=app.clock.now())
     assert shown(meter)["mainspring_store_seconds_count", "counts"] == 1
@@ -136,7 +136,7 @@ async def test_cloned_stores_are_timed_too(app: Mainspring) -> None:
 
 async def test_verbs_of_every_kind_are_timed(app: Mainspring) -> None:
     meter = measure(app)
-    store = await app.opened()
+    store = await app.connect()
     before = dict(shown(meter))
     await store.documents("x", now=app.clock.now(), limit=1)
     await store.leaders(now=app.clock.now())
@@ -145,11 +145,11 @@ async def test_verbs_of_every_kind_are_timed(app: Mainspring) -> None:
 
 
 async def test_without_metrics_the_store_is_as_it_was(app: Mainspring) -> None:
-    assert not isinstance(await app.opened(), TimedStore)
+    assert not isinstance(await app.connect(), TimedStore)
 
 
 async def test_an_open_app_cannot_be_measured_any_more(app: Mainspring) -> None:
-    await app.opened()
+    await app.connect()
     with pytest.raises(BadInput, match="before"):
         measure(app)
 

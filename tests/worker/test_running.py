@@ -277,7 +277,7 @@ async def test_a_job_that_expires_waiting_is_never_run_and_a_waiter_is_told(
 
 async def test_a_task_unknown_here_is_left_for_a_worker_that_knows_it(url: str, clock: VirtualClock) -> None:
     client = Mainspring(url, clock=clock)
-    store = await client.opened()
+    store = await client.connect()
     old, new = Mainspring(store, clock=clock), Mainspring(store, clock=clock)
 
     @old.task
@@ -296,7 +296,7 @@ async def test_a_task_unknown_here_is_left_for_a_worker_that_knows_it(url: str, 
 
 async def test_a_stub_makes_jobs_without_the_code(url: str, clock: VirtualClock) -> None:
     web = Mainspring(url, clock=clock)
-    back = Mainspring(await web.opened(), clock=clock)
+    back = Mainspring(await web.connect(), clock=clock)
 
     @web.stub(queue="mail")
     def send(to: str) -> str: ...  # type: ignore[empty-body]

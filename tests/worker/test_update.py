@@ -198,7 +198,7 @@ async def test_arguments_the_task_would_not_accept_are_refused(app: Mainspring, 
 async def test_a_payload_that_cannot_be_read_can_be_put_right(app: Mainspring, clock: VirtualClock) -> None:
     seen: list[int] = []
     async with app:
-        before = Mainspring(await app.opened(), clock=clock)
+        before = Mainspring(await app.connect(), clock=clock)
         handle = await before.enqueue("work", n="seven")
         noting(app, seen)
         await app.drain()
@@ -214,7 +214,7 @@ async def test_a_payload_that_cannot_be_read_can_be_put_right(app: Mainspring, c
 async def test_a_postponed_payload_can_be_put_right_while_it_waits(app: Mainspring, clock: VirtualClock) -> None:
     seen: list[int] = []
     async with app:
-        before = Mainspring(await app.opened(), clock=clock)
+        before = Mainspring(await app.connect(), clock=clock)
         handle = await before.enqueue("work", n="seven")
         noting(app, seen)
         await app.drain()

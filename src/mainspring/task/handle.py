@@ -12,7 +12,7 @@ from ..records.job import Enqueued, Job
 from ..span import Span, seconds
 
 if TYPE_CHECKING:
-    from ..app import Mainspring
+    from ..engine import Engine
     from ..sync import SyncHandle
 
 R = TypeVar("R")
@@ -22,10 +22,10 @@ _ANY = Results(None, "")
 class Handle(Generic[R]):
     """A job, for the caller that wants its result."""
 
-    __slots__ = ("_app", "_results", "id", "status")
+    __slots__ = ("_engine", "_results", "id", "status")
 
-    def __init__(self, app: Mainspring, enqueued: Enqueued, results: Results = _ANY) -> None:
-        self._app = app
+    def __init__(self, engine: Engine, enqueued: Enqueued, results: Results = _ANY) -> None:
+        self._engine = engine
         self._results = results
         self.id: JobId = enqueued.id
         self.status = enqueued.status
@@ -41,14 +41,14 @@ class Handle(Generic[R]):
 
     async def job(self) -> Job:
         """The job as it is stored now."""
-        return await self._app.jobs.get(self.id)
+        return await self._engine.jobs.get(self.id)
 
     async def result(self, timeout: Span | None = None) -> R:
         """Waits for the job, and returns the task's result.
 
         Raises JobDead, JobCancelled, JobExpired, JobNotFound or, after `timeout` (seconds, or "5m"), ResultTimeout.
         """
-        clock, store = self._app.clock, await self._app.opened()
+        clock, store = self._engine.clock, await self._engine.connect()
         limit = None if timeout is None else seconds(timeout, "result(timeout=…)")
         end = None if limit is None else clock.now() + timedelta(seconds=limit)
         while True:
@@ -59,7 +59,7 @@ class Handle(Generic[R]):
                 return value
             if shown in _ENDS:
                 raise _ENDS[shown](_why(job, shown))
-            left = self._app.settings.poll_interval
+            left = self._engine.settings.poll_interval
             if end is not None:
                 left = min(left, (end - clock.now()).total_seconds())
                 if left <= 0:

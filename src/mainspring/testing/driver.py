@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
+from typing import Any
 
+from msgspec.structs import replace
+
+from ..config import Settings
+from ..engine import Engine
 from ..events import Bus, Event, JobsChanged, TickFired
 from ..records.outcome import Released
 from ..task.context import Context
+from ..task.task import Task
 from ..worker.slots import Run
 from ..worker.worker import Worker
 from .clock import VirtualClock
@@ -24,10 +31,27 @@ LEASE_SECONDS = 100 * 365 * 86_400.0
 QUICK_TURNS = 8
 
 
+class DrivenWorker(Worker):
+    """A worker for one job after the other, whose leases never lapse. Without `fires` it fires no schedules."""
+
+    def __init__(self, engine: Engine, *, fires: bool) -> None:
+        self._fires = fires
+        super().__init__(engine, concurrency=1)
+
+    def _choose_settings(self, settings: Settings, concurrency: int | None) -> Settings:
+        chosen = super()._choose_settings(settings, concurrency)
+        fire = chosen.fire if self._fires else "never"
+        return replace(chosen, beat=LEASE_SECONDS, lease=LEASE_SECONDS, fire=fire)
+
+    def _task_limits(self, tasks: Mapping[str, Task[Any, Any]]) -> dict[str, int | None]:
+        # One job at a time needs no task limits, and without them jobs come in the store's order.
+        return dict.fromkeys(tasks)
+
+
 class Driver:
     """Runs the jobs of one worker. Runs that wait for virtual time stay suspended until they end or it is closed."""
 
-    def __init__(self, worker: Worker, bus: Bus, clock: VirtualClock) -> None:
+    def __init__(self, worker: DrivenWorker, bus: Bus, clock: VirtualClock) -> None:
         self.worker = worker
         self.next_at: datetime | None = None
         """When the next job or schedule is due, as of the last work(); None if nothing is."""
@@ -39,9 +63,6 @@ class Driver:
         self._runs: dict[Context, Run] = {}
         self._awake: set[Context] = set()
         self._cancelled = False
-        worker._heartbeat._beat = worker._heartbeat._lease = LEASE_SECONDS
-        # One job at a time needs no task limits, and without them jobs come in the store's order.
-        worker._limits.tasks = dict.fromkeys(worker._limits.tasks)
 
     @property
     def suspended(self) -> list[Run]:
@@ -51,7 +72,7 @@ class Driver:
     async def open(self) -> None:
         worker, enter = self.worker, self._stack.enter_async_context
         self.loop = asyncio.get_running_loop()
-        worker._store = await worker._connect()
+        await worker._open()
         self._stack.enter_context(worker._webhooks.active())
         self._stack.enter_context(self._clock.listening(self._on_wait))
         for kind in (JobsChanged, TickFired):
@@ -102,8 +123,8 @@ class Driver:
         worker, store, slots, before = self.worker, self.worker._store, self._slots, len(self._slots)
         while (wait := await worker._scheduler.run_once(store)) == 0.0:
             pass
-        slots.size = before + slots.leaks + 1
-        await worker._claim(store)
+        slots.resize(before + slots.leaks + 1)
+        await worker._claimer.claim(store)
         now = self._clock.now()
         at = earliest(worker.claimable_at, None if wait is None else now + timedelta(seconds=wait))
         self.next_at = at if at is None or at > now else None

@@ -50,10 +50,10 @@ class WebhookDispatcher:
     events are enqueued right after the event.
     """
 
-    def __init__(self, clock: Clock, bus: events.Bus, opened: Callable[[], Awaitable[Store]]) -> None:
+    def __init__(self, clock: Clock, bus: events.Bus, connect: Callable[[], Awaitable[Store]]) -> None:
         self._clock = clock
         self._bus = bus
-        self._opened = opened
+        self._connect = connect
         self._hooks: Sequence[Webhook] | None = None
         self._kinds: frozenset[str] = frozenset()
         self._waiting: deque[events.Event] = deque(maxlen=MAX_WAITING_EVENTS)
@@ -94,7 +94,7 @@ class WebhookDispatcher:
         If the store is unavailable, this is logged, and the events wait for the next flush.
         """
         try:
-            return bool(self._waiting) and await self._flush_to(await self._opened())
+            return bool(self._waiting) and await self._flush_to(await self._connect())
         except StoreUnavailable as error:
             _postponed(error)
             return False

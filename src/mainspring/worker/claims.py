@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from ..clock import Alarm, Clock
+from ..errors import BadInput
 from ..poll_interval import poll_interval
 from ..store import Store
 from ..store_retry import StoreRetry
+from ..task.options import check_name
 from .slots import Slots
 
 LimitsByName = Mapping[str, int | None]
@@ -74,6 +77,19 @@ class ClaimTrigger(Alarm):
             await retry("waiting", lambda: store.wait(queues, poll_interval(store, poll)))
             self.ring()
             on_change()
+
+
+def checked_queues(queues: Any) -> None:
+    """Raises BadInput unless they are names, or a mapping of names to slots, or None."""
+    if queues is None:
+        return
+    if isinstance(queues, str) or not isinstance(queues, Sequence | Mapping) or not queues:
+        raise BadInput(f"queues takes a list of names or a mapping of name to slots, got {queues!r}")
+    for name in queues:
+        check_name(name, "queue name")
+    limits = list(queues.values()) if isinstance(queues, Mapping) else []
+    if any(limit is not None and (type(limit) is not int or limit < 1) for limit in limits):
+        raise BadInput(f"a queue's slots are a whole number of at least 1, or None; got {queues!r}")
 
 
 class ClaimLimits:

@@ -185,7 +185,7 @@ class Scheduler:
         if self._leader is None:
             await self._fire_loop(store, retry, poll, watchdog)
         else:
-            self._leader.through(lambda store: watchdog.store(store, "leader"))
+            self._leader.wrap_store(lambda store: watchdog.store(store, "leader"))
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._leader.run(asyncio.Event().wait))
                 await self._fire_loop(store, retry, poll, watchdog)
