@@ -168,7 +168,7 @@ async def test_wrong_keys_ask_the_store_once_a_second(
 
 async def test_a_revoked_key_opens_nothing_here_at_once_and_elsewhere_within_five_seconds(clock: VirtualClock) -> None:
     here = Mainspring("memory://", clock=clock)
-    elsewhere = Mainspring(here._root, clock=clock)
+    elsewhere = Mainspring(here._engine._root, clock=clock)
     secret = await here.keys.create("deploy")
     assert await here.keys.find(secret)
     assert await elsewhere.keys.find(secret)
@@ -180,7 +180,7 @@ async def test_a_revoked_key_opens_nothing_here_at_once_and_elsewhere_within_fiv
 
 async def test_a_key_made_elsewhere_is_known_within_a_second(clock: VirtualClock) -> None:
     here = Mainspring("memory://", clock=clock)
-    elsewhere = Mainspring(here._root, clock=clock)
+    elsewhere = Mainspring(here._engine._root, clock=clock)
     await here.keys.find(NEVER)
     secret = await elsewhere.keys.create("deploy")
     assert await here.keys.find(secret) is None

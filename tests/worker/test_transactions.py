@@ -261,7 +261,7 @@ async def test_of_two_runs_of_one_job_at_once_one_applies_its_effect(served: Ban
     other.task(name="pay")(pay.fn)
     async with served.app, other, asyncio.timeout(20):
         job = await pay.enqueue(7)
-        zombie = asyncio.create_task(served.app.drain())
+        zombie = asyncio.create_task(served.app.worker(concurrency=1).drain())
         await entered.wait()
         (run,) = await served.app.jobs.list()
         store = await other.connect()

@@ -76,8 +76,12 @@ class Harness:
         self._engine = HarnessEngine(self._store, clock, before.registry, before.settings, before.events, self._around)
         self._stack.enter_context(app._using(self._engine))
         # Schedules are declared here, so that their first ticks count from now even if the test moves the clock first.
-        _at_once(self._store.open())
-        _at_once(self._engine.scheduler().declare(self._store))
+        try:
+            _at_once(self._store.open())
+            _at_once(self._engine.scheduler().declare(self._store))
+        except BaseException:
+            self._stack.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -188,7 +192,7 @@ class Harness:
         async with self._driving() as (driver, ran):
             started = await driver.work(limit, passing=True)
             while started < limit or not self._due_by(end):
-                at = earliest(driver.next_at, self.clock.next_timer)
+                at = earliest(driver.worker.next_at, self.clock.next_timer)
                 if at is None or at > end:
                     await self._pass(end)
                     return ran
@@ -266,7 +270,7 @@ class Harness:
         if fires and kept is not None and kept.loop is asyncio.get_running_loop():
             self._kept = None
             return kept
-        driver = Driver(DrivenWorker(self._engine, fires=fires), self._app.events, self.clock)
+        driver = Driver(DrivenWorker(self._engine, self.clock, fires=fires), self._app.events, self.clock)
         await driver.open()
         return driver
 

@@ -56,6 +56,8 @@ class Claimer:
         """Whether a claim was sent, and its jobs are not in the slots yet."""
         self.started = 0
         """Number of runs started so far."""
+        self.ended = 0
+        """Number of jobs that claims have ended so far, because they were expired or had crashed too often."""
         self.claimable_at: datetime | None = None
         """When the next job for this worker becomes claimable, as of its last claim; None if none is known."""
 
@@ -75,6 +77,7 @@ class Claimer:
             if epoch == self._state.epoch:
                 self._start_runs(jobs)
             if claim.expired:
+                self.ended += len(claim.expired)
                 self._bus.emit(JobsExpired(at=now, ids=tuple(claim.expired)))
                 for id in claim.expired:
                     self._on_expired(id, now)
@@ -90,6 +93,7 @@ class Claimer:
         if not poison:
             return jobs
         stands = await store.finish(list(poison.values()))
+        self.ended += len(poison)
         for job in jobs:
             if job.id in poison and job.id in stands:
                 emit_ended(self._bus, job, poison[job.id])

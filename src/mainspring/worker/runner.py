@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from ..bounds import MAX_SPAN_SECONDS, later
 from ..clock import Clock
 from ..codec import decode_or_text, encode_result, is_async
+from ..config import Settings
 from ..errors import ItemsFailed
 from ..executor.threads import Threads
 from ..failpoint import failpoint
@@ -103,6 +104,27 @@ class Runner:
         for name, task in tasks.items():
             self._calls[name] = onion([*task.middleware, *around], self._innermost(task))
             self._policies[name] = task.policy(policy)
+
+    @classmethod
+    def of(
+        cls,
+        tasks: Mapping[str, Task[Any, Any]],
+        middleware: Sequence[Middleware],
+        clock: Clock,
+        reports: ReportBuffer,
+        settings: Settings,
+    ) -> Runner:
+        return cls(
+            tasks,
+            middleware,
+            clock,
+            reports,
+            timeout=settings.default_timeout,
+            policy=Policy(settings.retry_max, settings.backoff),
+            result_limit=settings.result_limit,
+            max_crashes=settings.max_crashes,
+            skew=settings.skew,
+        )
 
     def context(self, job: Job, watch: Callable[[Context], object]) -> Context:
         timeout = job.timeout

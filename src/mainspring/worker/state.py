@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from ..records.worker import WorkerCommands
@@ -14,6 +15,10 @@ class WorkerState:
 
     def __init__(self, grace: float) -> None:
         self.phase: Phase = "new"
+        self.until_idle = False
+        """It ends by itself when nothing is due, nothing runs and everything is stored."""
+        self.max_runs = math.inf
+        """After this number of runs it claims no more."""
         self.grace = grace
         """Seconds that runs get to end when the worker stops."""
         self.epoch = 0
@@ -36,7 +41,8 @@ class WorkerState:
     def may_claim(self) -> bool:
         return not (self.stopping or self.lapsed or self.commands.drained)
 
-    def start(self) -> None:
+    def start(self, *, until_idle: bool = False, max_runs: float = math.inf) -> None:
+        self.until_idle, self.max_runs = until_idle, max_runs
         if self.phase == "new":
             self.phase = "starting"
 

@@ -8,11 +8,11 @@ import math
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from msgspec.structs import replace
@@ -22,16 +22,15 @@ from ..errors import BadInput
 from ..events import JobLost, SlotLeaked, WorkerStarted, WorkerStopped, WorkerStopping
 from ..insight.queue_depth import DepthSampler
 from ..records.job import Job
-from ..records.outcome import Crashed, Outcome, Policy, RunEnd, decide
+from ..records.outcome import Crashed, Outcome, RunEnd, decide
 from ..records.run import Ending
 from ..records.worker import BeatReply, WorkerCommands, WorkerInfo
-from ..store_retry import StoreRetry
+from ..store import Store
+from ..store_retry import StoreOnce, StoreRetry
 from ..supervisor.signals import on_stop
 from ..task.task import Task
-from ..webhook.record import QUEUE as WEBHOOKS
-from ..webhook.record import TASK as WEBHOOK
 from .claimer import Claimer
-from .claims import ClaimLimits, ClaimTrigger, checked_queues
+from .claims import GATHER_SECONDS, ClaimLimits, ClaimTrigger, served_tasks
 from .completer import Completer
 from .heartbeat import Heartbeat, worker_info
 from .judge import Judge
@@ -43,7 +42,7 @@ from .runner import Runner
 from .slots import Run, RunKey, Slots
 from .state import WorkerState
 from .transaction import TransactionalCompletion
-from .watchdog import Watchdog, log_end
+from .watchdog import Watchdog, log_end, unwrapped
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -54,10 +53,13 @@ BACKLOG_PER_SLOT = 4
 # The same limit in bytes of jobs and results.
 BACKLOG_BYTES = 16 << 20
 _RELEASED = Ending.RELEASED
+Loop = Coroutine[Any, Any, object]
 
 
 class Worker:
     """Claims jobs, runs them and stores their outcomes until it is stopped."""
+
+    _gather_seconds = GATHER_SECONDS
 
     def __init__(
         self,
@@ -71,7 +73,7 @@ class Worker:
         With `recycle` it stops by itself when a limit of the settings recycle_* is reached or a slot has leaked.
         """
         settings = self._choose_settings(engine.settings, concurrency)
-        tasks = _served_tasks(engine, queues)
+        tasks = served_tasks(engine, queues)
         clock, bus = engine.clock, engine.events
         host, pid = socket.gethostname(), os.getpid()
         # Never reused: a restarted worker must not take its predecessor's runs for its own.
@@ -87,19 +89,9 @@ class Worker:
         self._pruner = engine.pruner(tasks)
         self._webhooks = engine.dispatcher
         buffer = ReportBuffer(clock, lambda ctx: self._transactions.transaction(ctx))
-        self._runner = runner = Runner(
-            tasks,
-            engine.registry.middleware,
-            clock,
-            buffer,
-            timeout=settings.default_timeout,
-            policy=Policy(settings.retry_max, settings.backoff),
-            result_limit=settings.result_limit,
-            max_crashes=settings.max_crashes,
-            skew=settings.skew,
-        )
+        self._runner = runner = Runner.of(tasks, engine.registry.middleware, clock, buffer, settings)
         self._slots = Slots(runner, settings.concurrency, clock, self._on_end, self._on_leak)
-        self._claim_trigger = ClaimTrigger(clock, self._slots, self._free_slots)
+        self._claim_trigger = ClaimTrigger(clock, self._slots, self._free_slots, self._gather_seconds)
         self._report_sender = sender = ReportSender(buffer, clock, bus)
         self._judge = Judge(runner.policy, self._after_death, self._with_deliveries)
         self._completer = Completer(clock, bus, sender, self._claim_trigger.slot_freed, self._judge.limit_releases)
@@ -208,14 +200,30 @@ class Worker:
             self._state.recycle(reason)
             self._begin_stop(self._settings.grace)
 
-    async def _start(self) -> asyncio.Task[None]:
+    async def drain(self, limit: float = math.inf) -> int:
+        """Runs due jobs until none is left, instead of start and stop; returns the number of runs.
+
+        After `limit` runs it claims no more. An error of the store is raised at once.
+        """
+        try:
+            main = await self._start(until_idle=True, max_runs=limit)
+            await asyncio.wait([main])
+        finally:
+            with unwrapped():
+                await self.stop(grace=0.0)
+        return self._claimer.started
+
+    async def _start(self, *, until_idle: bool = False, max_runs: float = math.inf) -> asyncio.Task[None]:
         """Returns once the worker claims jobs. Raises if it could not start."""
         if self._main is not None:
             raise BadInput("a worker starts once; make another one with app.worker()")
-        self._state.start()
+        self._state.start(until_idle=until_idle, max_runs=max_runs)
+        if until_idle:
+            self._retry = StoreOnce(self._clock, self._bus, self.id)
         up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._main = asyncio.create_task(self._run_main(up), name=f"mainspring-worker-{self.id}")
-        self._main.add_done_callback(partial(log_end, self.id))
+        if not until_idle:  # else drain() raises the error
+            self._main.add_done_callback(partial(log_end, self.id))
         await asyncio.wait([self._main, up], return_when=asyncio.FIRST_COMPLETED)
         if self._main.done():
             self._main.result()
@@ -225,7 +233,7 @@ class Worker:
         self._begin_stop(0.0 if self._state.on_signal() else self._settings.grace)
 
     def _begin_stop(self, grace: float) -> None:
-        if not self._state.stopping and self._main is not None:
+        if not (self._state.stopping or self._state.until_idle) and self._main is not None:
             running = len(self._slots)
             self._bus.emit(WorkerStopping(at=self._clock.now(), worker=self.id, running=running, grace=grace))
         self._state.stop(grace)
@@ -240,10 +248,12 @@ class Worker:
                 async with self._beating():
                     up.set_result(None)
                     self._state.run()
-                    self._bus.emit(WorkerStarted(at=self._clock.now(), worker=self.id))
+                    if not self._state.until_idle:
+                        self._bus.emit(WorkerStarted(at=self._clock.now(), worker=self.id))
                     await self._run_loops()
             finally:
-                self._bus.emit(WorkerStopped(at=self._clock.now(), worker=self.id))
+                if not self._state.until_idle:
+                    self._bus.emit(WorkerStopped(at=self._clock.now(), worker=self.id))
                 await self._webhooks.flush_last()
                 await self._engine.feed.flush()
                 self._state.end()
@@ -267,27 +277,35 @@ class Worker:
             self._runner.close()
 
     async def _run_loops(self) -> None:
+        self._engine.feed.wrap_store(lambda store: self._watchdog.store(store, "feed"))
         async with asyncio.TaskGroup() as group:
-            store, retry, poll, begin = self._store, self._retry, self._settings.poll_interval, group.create_task
-            of = partial(self._watchdog.store, store)
-            self._engine.feed.wrap_store(lambda store: self._watchdog.store(store, "feed"))
-            on_change, queues = self._scheduler.on_store_change, self._info.queues
-            loops = [
-                begin(self._heartbeat.watch()),  # alive -> store.beat, returns cancels
-                begin(self._completer.run(of("finish"), retry)),  # outcomes -> store.finish, in batches
-                begin(self._report_sender.run(of("report"), retry)),  # log lines, progress -> store.report
-                begin(self._sweep_loop()),  # orphaned runs -> store.finish
-                begin(self._scheduler.run(of("fire"), retry, poll, self._watchdog)),  # schedules due -> store.fire
-                begin(self._webhooks.run(of("webhook"), retry, self._settings.beat)),  # events -> webhook jobs
-                begin(self._depth_sampler.run(of("depth"), self._phase)),  # queue depths -> a document, once a minute
-                begin(self._claim_trigger.listen(of("listen"), retry, queues, poll, on_change)),  # store.wait -> claims
-                begin(self._pruner.run(of("prune"), retry, self._phase)),  # finished jobs -> deleted
-            ]
+            loops = [group.create_task(loop) for loop in (*self._job_loops(), *self._other_loops())]
             await self._claim_loop()  # slots -> store.claim -> runner.run
             await self._slots.drain(lambda: self._state.grace)  # grace, then release what is left
-            await self._completer.flush_last(store)
+            await self._completer.flush_last(self._store)
             for loop in loops:
                 loop.cancel()
+
+    def _job_loops(self) -> list[Loop]:
+        of, retry = partial(self._watchdog.store, self._store), self._retry
+        return [
+            self._heartbeat.watch(),  # alive -> store.beat, returns cancels
+            self._completer.run(of("finish"), retry),  # outcomes -> store.finish, in batches
+            self._report_sender.run(of("report"), retry),  # log lines, progress -> store.report
+            self._rescue.run(of("sweep"), retry, self._settings.sweep, self._phase, self._watchdog),  # -> store.finish
+            self._webhooks.run(of("webhook"), retry, self._settings.beat),  # events -> webhook jobs
+        ]
+
+    def _other_loops(self) -> list[Loop]:
+        """Loops that wake by the time of day or because the store has changed."""
+        of, retry, poll = partial(self._watchdog.store, self._store), self._retry, self._settings.poll_interval
+        on_change, queues, once = self._scheduler.on_store_change, self._info.queues, self._state.until_idle
+        return [
+            self._scheduler.run(of("fire"), retry, poll, self._watchdog, once),  # schedules due -> store.fire
+            self._depth_sampler.run(of("depth"), self._phase),  # queue depths -> a document, once a minute
+            self._claim_trigger.listen(of("listen"), retry, queues, poll, on_change),  # store.wait -> claims
+            self._pruner.run(of("prune"), retry, self._phase),  # finished jobs -> deleted
+        ]
 
     # claim: slots -> store.claim -> runner.run
 
@@ -298,19 +316,42 @@ class Worker:
             if reason := self._recycle_policy.reason():
                 self.recycle(reason)
                 break
+            before = self._progress()
             wait = await self._retry("claiming", lambda: self._claimer.claim(store))
+            if self._state.until_idle and await self._is_idle(store, before):
+                self._state.stop(self._settings.grace)
             if not self._state.stopping:
                 await self._claim_trigger.wait(wait)
 
+    async def _is_idle(self, store: Store, before: object) -> bool:
+        """Whether nothing runs, everything is stored, and no loop has found anything to do since `before`."""
+        if not self._at_rest():
+            return False  # the end of the last run, and of storing it, wakes the claim loop
+        if before == self._progress():
+            await self._scheduler.fire_all(store)
+            await self._rescue.sweep(store)
+            await self._webhooks.flush()
+        if before != self._progress():
+            self._claim_trigger.ring()
+            return False
+        return True
+
+    def _progress(self) -> object:
+        """What the loops have done, in numbers: any of it may have made more jobs due. So may a run that ends."""
+        claims = self._claimer.started, self._claimer.ended
+        return self._at_rest(), claims, self._scheduler.fired, self._rescue.settled, self._webhooks.enqueued
+
+    def _at_rest(self) -> bool:
+        return not len(self._slots) and not len(self._completer)
+
     def _free_slots(self) -> int:
         backlog = self._completer
-        if (
-            not self._state.may_claim
-            or len(backlog) > BACKLOG_PER_SLOT * self._slots.size
-            or backlog.bytes > BACKLOG_BYTES
-        ):
-            return 0
-        return self._slots.free
+        full = len(backlog) > BACKLOG_PER_SLOT * self._slots.size or backlog.bytes > BACKLOG_BYTES
+        return 0 if full or not self._state.may_claim else self._room()
+
+    def _room(self) -> int:
+        left = self._state.max_runs - self._claimer.started
+        return self._slots.free if left >= self._slots.free else math.ceil(left)
 
     def _on_end(self, run: Run, ended: RunEnd) -> None:
         now, job = self._clock.now(), run.job
@@ -366,19 +407,7 @@ class Worker:
         self._state.lapse()
         self._slots.lose_leases()
 
-    # sweep: orphaned runs -> store.finish
-
-    async def _sweep_loop(self) -> Never:
-        while True:
-            await self._rescue.wait(await self._retry("sweeping", self._sweep))
-
-    async def _sweep(self) -> float:
-        """Settles orphaned runs; returns the seconds until the next sweep."""
-        self._watchdog.mark("sweep")  # before the calls: a failing store does not make the loop overdue
-        well = self._rescue.is_idle(1.5 * self._settings.sweep)
-        more = not well and await self._rescue.sweep(self._watchdog.store(self._store, "sweep"))
-        # Spreads the sweeps of workers that started together.
-        return 0.0 if more else self._settings.sweep * (0.75 + 0.25 * self._phase)
+    # what becomes of a job
 
     def _crashed(self, job: Job, now: datetime) -> Outcome:
         if job.task not in self._limits.tasks:
@@ -407,40 +436,3 @@ class Worker:
         if self._slots.leaks >= self._slots.size:
             found.append(f"worker {self.id}: every slot is leaked")
         return found
-
-    async def drain(self, limit: float = math.inf) -> int:
-        """Runs due jobs until none is left, instead of start and stop; returns the number of runs.
-
-        After `limit` runs it claims no more.
-        """
-        self._store = await self._engine.connect()
-        with self._webhooks.active():
-            return await self._drain(limit)
-
-    async def _drain(self, limit: float) -> int:
-        runs = 0
-        async with self._beating(), self._scheduler.leading():
-            await self._scheduler.declare(self._store)
-            await self._webhooks.refresh(self._store)
-            while runs < limit:
-                while await self._scheduler.run_once(self._store) == 0.0:
-                    pass
-                await self._rescue.sweep(self._store)
-                await self._claimer.claim(self._store)
-                if not await self._webhooks.flush() and not len(self._slots):
-                    break
-                runs += len(self._slots)
-                await self._slots.wait_idle()
-                await self._completer.flush(self._store)
-        return runs
-
-
-def _served_tasks(engine: Engine, queues: Sequence[str] | Mapping[str, int | None] | None) -> dict[str, Task[Any, Any]]:
-    """The tasks that a worker runs. Raises BadInput if there are none, or if the queues are wrong."""
-    tasks = engine.registry.runnable
-    if not tasks and WEBHOOKS not in (queues or ()):
-        raise BadInput("this app has no tasks, so a worker would have nothing to run: register some with @app.task")
-    checked_queues(queues)
-    if queues is None or WEBHOOKS in queues:
-        tasks[WEBHOOK] = engine.delivery_task()
-    return tasks
