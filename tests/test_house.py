@@ -29,16 +29,15 @@ TIERS: list[set[str]] = [
     {"events", "store", "store_retry", "leader", "logs"},
     {"stores", "feed", "insight", "webhook"},
     {"worker", "health", "supervisor"},
-    {"control", "app", "__init__"},
+    {"control", "registry", "engine", "app", "__init__"},
     {"client", "metrics", "api", "cli", "dashboard", "demo", "testing"},
 ]
 TIER = {package: number for number, tier in enumerate(TIERS) for package in tier}
 # Imported when they are asked for and not before: the test harness, the HTTP API, its client.
 UPWARD = {
     ("app", "api.service"),
-    ("app", "client.facades"),
-    ("app", "client.stats"),
     ("app", "testing.harness"),
+    ("engine", "client.facades"),
 }
 
 
@@ -102,9 +101,40 @@ def test_packages_of_a_tier_have_no_import_cycle() -> None:
 
 
 def test_imports_of_modules_are_read() -> None:
-    assert "task.task" in set(imports(SOURCE / "app.py"))
+    assert "task.task" in set(imports(SOURCE / "engine.py"))
     assert "stores.sqlite.store" in set(imports(SOURCE / "stores" / "sqlite" / "from_url.py"))
     assert "app" not in set(imports(SOURCE / "task" / "task.py"))  # for types only
+
+
+# wiring
+
+# Parts get what they need from their constructors. A run's context is filled by the runner, which makes it.
+WIRED = ("app", "engine", "registry", "worker.", "testing.driver", "testing.engine", "testing.harness")
+MAY_BE_FILLED = {("worker.runner", "ctx")}
+
+
+def foreign_assignments(tree: ast.Module) -> Iterator[str]:
+    """The names of the objects other than self whose attributes the module assigns."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            owner = ast.unparse(node.value)
+            if owner not in ("self", "cls"):
+                yield owner
+
+
+def test_no_object_assigns_the_attributes_of_another() -> None:
+    wired = [path for path in MODULES if name_of(path).startswith(WIRED)]
+    found = {(name_of(path), owner) for path in wired for owner in foreign_assignments(tree_of(path))}
+    assert found == MAY_BE_FILLED
+
+
+# options
+
+
+def test_an_option_of_jobs_is_in_at_most_five_files() -> None:
+    """debounce_limit stands for all: see "Adding an option" in CONTRIBUTING.md."""
+    named = {name_of(path) for path in MODULES if "debounce_limit" in path.read_text(encoding="utf-8")}
+    assert len([name for name in named if noun(name) != "testing"]) <= 5
 
 
 # stores

@@ -64,7 +64,7 @@ async def sample() -> None:
 
 async def timed(slots: int) -> None:
     """A worker that notes how long each of its claims took, in milliseconds, when it stops."""
-    store, taken = await app.opened(), []
+    store, taken = await app.connect(), []
     claim = store.claim
 
     async def timed_claim(*args: Any, **named: Any) -> Any:

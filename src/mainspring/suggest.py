@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from msgspec import StructMeta
 
 T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # Names that other libraries use, or that users try first, and our names for the same thing.
 SYNONYMS = {
@@ -77,6 +80,19 @@ def _keywords(cls: type) -> Iterable[str]:
     init: Any = cls.__init__  # type: ignore[misc]
     fields: tuple[str, ...] | None = getattr(cls, "__struct_fields__", None)
     return [name for name in inspect.signature(init).parameters if name != "self"] if fields is None else fields
+
+
+def former_method(name: str, method: Callable[P, R]) -> Callable[P, R]:
+    """The renamed method under its former name, with a DeprecationWarning."""
+
+    @wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        import warnings
+
+        warnings.warn(f"{name}() is {method.__name__}() now", DeprecationWarning, stacklevel=2)
+        return method(*args, **kwargs)
+
+    return call
 
 
 def former_names(module: str, **renamed: Any) -> Callable[[str], Any]:

@@ -55,7 +55,7 @@ async def alive(store: Store, clock: VirtualClock, name: str, **about: Any) -> N
 
 
 async def make_busy(app: Mainspring, clock: VirtualClock) -> None:
-    store, tasks = await app.opened(), app.tasks
+    store, tasks = await app.connect(), app.tasks
     await app.enqueue_many([tasks["send"].job(f"{n}@example.com") for n in range(40)])
     await app.enqueue_many([tasks["charge"].job(n) for n in range(3)])
     await app.drain()
@@ -157,7 +157,7 @@ def test_dead_jobs_are_grouped_by_error(snapshot):
 def test_cut_lists_count_the_hidden_queues_and_workers(here, clock):
     async def crowd() -> TopSnapshot | SnapshotFailure:
         async with small_shop("sqlite:///jobs.db", clock) as app:
-            send, store = app.tasks["send"], await app.opened()
+            send, store = app.tasks["send"], await app.connect()
             await app.enqueue_many(send.using(queue=f"queue-{n:02}").job("x") for n in range(30) for _ in range(n + 1))
             for n in range(20):
                 await alive(store, clock, f"host-{n:02}-aaaaaaaa", leaked=int(n == 13))

@@ -63,7 +63,7 @@ async def overheard(postgres: Postgres, url: str) -> AsyncIterator[list[str]]:
 
 
 async def listens(app: Mainspring) -> None:
-    store = await app.opened()
+    store = await app.connect()
     async with asyncio.timeout(20):
         while store.listening != "ok":
             await store.wait("claimable", 0.5)
@@ -119,7 +119,7 @@ async def test_a_worker_without_a_listener_finds_jobs_at_its_poll_interval(url: 
         for delay in (0, 0.5):
             assert await (await ask.using(delay=delay).enqueue("x")).result(timeout=9) == "x"
         assert not worker.deaf  # listening is off
-        assert (await server.opened()).listening == "off"
+        assert (await server.connect()).listening == "off"
 
 
 async def test_a_worker_whose_listener_cannot_connect_finds_jobs_at_its_poll_interval(url: str) -> None:
@@ -128,7 +128,7 @@ async def test_a_worker_whose_listener_cannot_connect_finds_jobs_at_its_poll_int
     async with client, server, server.worker() as worker, asyncio.timeout(20):
         assert await (await ask.enqueue("x")).result(timeout=9) == "x"
         while not worker.deaf:
-            await (await server.opened()).wait("claimable", 0.1)
+            await (await server.connect()).wait("claimable", 0.1)
 
 
 async def test_jobs_start_while_the_listener_connection_is_cut_repeatedly(postgres: Postgres, url: str) -> None:
@@ -157,7 +157,7 @@ async def test_waiters_wake_when_the_listener_fails(postgres: Postgres, url: str
     app, _ = make(url)
     async with app, asyncio.timeout(20):
         await listens(app)
-        store = await app.opened()
+        store = await app.connect()
         waiting = asyncio.create_task(store.wait("claimable", 60))
         await asyncio.wait([waiting], timeout=0.05)
         await asyncio.to_thread(postgres.run, TERMINATE)
@@ -170,7 +170,7 @@ async def test_beat_finds_a_job_whose_notification_was_lost(url: str) -> None:
         await listens(app)
         job_id = await silently(url, run_at=app.clock.now())
         while (await app.jobs.get(job_id)).state != "completed":
-            await (await app.opened()).wait("final", 0.1)
+            await (await app.connect()).wait("final", 0.1)
 
 
 async def test_beat_finds_runs_of_silent_workers_without_a_sweep(url: str) -> None:
@@ -283,7 +283,7 @@ async def test_wake_ups_are_spread_by_the_number_of_workers(url: str, monkeypatc
     app, _ = make(url)
     async with app, opened(url) as other, asyncio.timeout(20):
         await listens(app)
-        store, loop = await app.opened(), asyncio.get_running_loop()
+        store, loop = await app.connect(), asyncio.get_running_loop()
         for crowd, least, most in ((1, 0.0, 0.4), (10_000, 0.5, 9.0)):
             cast(PostgresStore, store)._wakeups.live_workers = crowd
             waiting = asyncio.create_task(store.wait("claimable", 60))

@@ -512,7 +512,7 @@ class TestPruner(Dated):
         app = Mainspring(self.url, clock=clock, history_keep=2, history_days=1)
 
         async with app:
-            await ended(await app.opened(), some(THEN, 40), THEN)
+            await ended(await app.connect(), some(THEN, 40), THEN)
             clock.advance(days=40)
             yield app
 

@@ -197,7 +197,7 @@ class TestWorker(Pooled):
         url = f"{self.url}&listen={quote(self.server.dsn)}"
         (client, ask), (server, _) = self.app(), self.app(url, poll_interval=60)
         async with client, server, server.worker() as worker, asyncio.timeout(30):
-            store = await server.opened()
+            store = await server.connect()
             while store.listening != "ok":
                 await store.wait("claimable", 1)
             assert await (await ask.enqueue("x")).result(timeout=9) == "x"

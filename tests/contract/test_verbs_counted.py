@@ -73,7 +73,7 @@ async def opened(url: str) -> AsyncIterator[tuple[Mainspring, Counted]]:
         stores.append(Counted(store, clock))
         return cast(Store, stores[-1])
 
-    app.through(wrap)
+    app.wrap_store(wrap)
 
     @app.task(max_retries=0)
     async def fail(ctx: Context, n: int, why: str = "no") -> None:
@@ -83,7 +83,7 @@ async def opened(url: str) -> AsyncIterator[tuple[Mainspring, Counted]]:
     async def work() -> None: ...
 
     async with app:
-        await app.opened()
+        await app.connect()
         yield app, stores[0]
 
 

@@ -47,7 +47,7 @@ def text_of(found: dict[str, Any]) -> str:
 
 async def decoded(app: Mainspring, now: datetime) -> str:
     """What every reading verb answers, as text that is the same for every store."""
-    store = await app.opened()
+    store = await app.connect()
     return text_of(await _records(app, store, now))
 
 

@@ -407,5 +407,5 @@ class Filler:
 async def fill(app: Mainspring, clock: VirtualClock, spoil: Spoil) -> dict[str, str]:
     """Fills the store of an app whose clock is at BEGIN; returns the values that the tests need."""
     async with app:
-        values = await Filler(app, clock, await app.opened(), spoil).fill()
+        values = await Filler(app, clock, await app.connect(), spoil).fill()
     return {**values, "now": clock.now().isoformat()}

@@ -42,7 +42,7 @@ class Ground:
         self.app = Mainspring(self.store, clock=clock)
 
     def stand(self, **more: Any) -> FeedHub:
-        return FeedHub(self.app.opened, self.clock, self.app.herald, beat=5.0, **more)
+        return FeedHub(self.app.connect, self.clock, self.app.herald, beat=5.0, **more)
 
     async def publish(self, *names: str) -> None:
         texts = [encode(FeedEvent(type="queue.paused", at=self.clock.now(), queue=name)) for name in names]

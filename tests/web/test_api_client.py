@@ -287,7 +287,7 @@ async def test_workers_are_listed_and_receive_commands_over_an_api(near: Mainspr
 async def test_stopped_worker_refuses_other_commands_over_an_api(near: Mainspring) -> None:
     async with serving(near) as (far, _):
         worker, now = near.worker(), near.clock.now()  # not started: a running worker would receive the command
-        await (await near.opened()).beat(worker._info, until=now + timedelta(seconds=60), now=now)
+        await (await near.connect()).beat(worker._info, until=now + timedelta(seconds=60), now=now)
         assert await far.workers.stop(worker.id[:8]) == [worker.id]
         assert (await far.workers.get(worker.id)).state == "stopping"
         with pytest.raises(InvalidTransition, match=f"cannot drain worker {worker.id}: it is stopping") as refused:
@@ -305,7 +305,7 @@ async def test_stats_health_and_audit_are_those_of_the_server(near: Mainspring) 
         assert replace(remote, series=[]) == replace(local, series=[])
         for only in ({"queue": "mail"}, {"queue": "default", "task": "add"}, {"task": "send"}):
             assert (await far.stats(**only)).by_task == (await near.stats(**only)).by_task, only
-        await sample_once(await near.opened(), near.clock.now())
+        await sample_once(await near.connect(), near.clock.now())
         for asked in ({}, {"queue": "mail"}, {"window": timedelta(days=2)}):
             assert await far.queues.history(**asked) == await near.queues.history(**asked) != [], asked
         with pytest.raises(BadInput, match="kept for 4 days"):

@@ -126,7 +126,7 @@ async def enqueue(app: Mainspring) -> None:
 
 
 async def publish(app: Mainspring, *notices: FeedEvent) -> None:
-    await (await app.opened()).publish([encode(notice) for notice in notices], now=app.clock.now())
+    await (await app.connect()).publish([encode(notice) for notice in notices], now=app.clock.now())
 
 
 def about(app: Mainspring, type: str, n: int = 1, **more: Any) -> FeedEvent:
@@ -277,7 +277,7 @@ async def test_no_event_is_published_without_a_reader(spring: Mainspring, clock:
     async with serving(spring), spring.worker():
         await spring.tasks["send"].enqueue("ada")
         await clock.elapse(seconds=30)
-        assert (await (await spring.opened()).news(after=0, limit=1)).last == 0
+        assert (await (await spring.connect()).news(after=0, limit=1)).last == 0
 
 
 async def test_heartbeats_of_a_quiet_stream_carry_the_last_event_number(

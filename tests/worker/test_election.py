@@ -45,7 +45,7 @@ class Election:
 
     async def play(self, plan: list[tuple[str, int, Any]]) -> None:
         for machine in self.machines:
-            await machine.app.opened()
+            await machine.app.connect()
         try:
             for what, n, how in plan:
                 await self.step(what, self.machines[n], self.leaders[n], how)

@@ -415,7 +415,7 @@ async def test_no_term_is_led_twice_even_if_the_store_still_has_it(pair: Pair) -
 
 async def test_a_term_that_was_taken_away_is_lost_at_the_next_renewal(pair: Pair, clock: VirtualClock) -> None:
     await pair.first.acquire()
-    store, now = await pair.there.app.opened(), clock.now()
+    store, now = await pair.there.app.connect(), clock.now()
     await store.acquire_term("reindex", pair.first.holder, until=now, now=now)
     assert await pair.second.acquire(0) == 2
     with pytest.raises(NotLeader, match="ended when it was to be renewed"):
@@ -426,7 +426,7 @@ async def test_a_term_that_was_taken_away_is_lost_at_the_next_renewal(pair: Pair
 
 async def test_a_renewal_does_not_begin_another_term(pair: Pair, clock: VirtualClock) -> None:
     await pair.first.acquire()
-    store, now = await pair.there.app.opened(), clock.now()
+    store, now = await pair.there.app.connect(), clock.now()
     await store.acquire_term("reindex", pair.first.holder, until=now, now=now)
     with pytest.raises(NotLeader):
         await pair.first.renew()

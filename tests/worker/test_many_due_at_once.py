@@ -47,7 +47,7 @@ async def test_a_thousand_schedules_due_at_once_each_run_once_and_complete(url: 
     spec = Spec(trigger=Every(seconds=3600, anchor=now - timedelta(seconds=1)), task="beacon")
     rows = [create(f"s-{n:04}", spec, owner="user", now=now - timedelta(seconds=2)) for n in range(SCHEDULES_COUNT)]
     async with app:
-        store = await app.opened()
+        store = await app.connect()
         for n in range(0, SCHEDULES_COUNT, 100):
             fired = await store.fire([Firing(schedule=row) for row in rows[n : n + 100]], now=now)
             assert all(one.stands for one in fired)
@@ -73,7 +73,7 @@ async def test_ticks_of_schedules_fired_in_one_batch_are_stored_in_a_sqlite_file
     spec = Spec(trigger=Every(seconds=3600, anchor=now - timedelta(seconds=1)), task="beacon", tags=("a", "b"))
     rows = [create(f"s-{n}", spec, owner="user", now=now - timedelta(seconds=2)) for n in range(20)]
     async with app:
-        await (await app.opened()).fire([Firing(schedule=row) for row in rows], now=now)
+        await (await app.connect()).fire([Firing(schedule=row) for row in rows], now=now)
         await app.drain()
     store = open_store(url)
     await store.open()

@@ -263,7 +263,7 @@ class Counted(FaultStore):
 def faulty(clock: VirtualClock) -> tuple[Mainspring, Faults]:
     app, faults = Mainspring("memory://", clock=clock), Faults()
     Counted.looks = 0
-    app.through(lambda store: Counted(store, faults))  # type: ignore[arg-type, return-value]
+    app.wrap_store(lambda store: Counted(store, faults))  # type: ignore[arg-type, return-value]
     return app, faults
 
 

@@ -69,13 +69,13 @@ async def test_the_job_lag_metric_equals_the_waited_time_of_the_statistics(
         await work.using(run_at=clock.now() + timedelta(seconds=seconds)).enqueue()
     clock.advance(seconds=5)
     await app.drain()
-    (tally,) = await (await app.opened()).tallies("ever", since=EPOCH)
+    (tally,) = await (await app.connect()).tallies("ever", since=EPOCH)
     assert shown(meter)["mainspring_job_lag_seconds_sum", "default"] == tally.sums.waited / 1e6 == 13
 
 
 async def test_a_failed_call_is_counted_by_verb_and_kind_and_raised(clock: VirtualClock) -> None:
     app, faults = Mainspring("memory://", clock=clock), Faults()
-    app.through(lambda store: FaultStore(store, faults))  # type: ignore[arg-type, return-value]
+    app.wrap_store(lambda store: FaultStore(store, faults))  # type: ignore[arg-type, return-value]
     meter = measure(app)
     faults.fail("overview", error=lambda: StoreUnavailable("gone"))
     with pytest.raises(StoreUnavailable):
@@ -129,7 +129,7 @@ async def test_event_loop_lag_is_measured(clock: VirtualClock) -> None:
 
 async def test_cloned_stores_are_timed_too(app: Mainspring) -> None:
     meter = measure(app)
-    store = (await app.opened()).clone()
+    store = (await app.connect()).clone()
     await store.open()
     await store.overview(now=app.clock.now())
     assert shown(meter)["mainspring_store_seconds_count", "overview"] == 1
@@ -138,7 +138,7 @@ async def test_cloned_stores_are_timed_too(app: Mainspring) -> None:
 
 async def test_verbs_of_every_kind_are_timed(app: Mainspring) -> None:
     meter = measure(app)
-    store = await app.opened()
+    store = await app.connect()
     before = dict(shown(meter))
     await store.documents("x", now=app.clock.now(), limit=1)
     await store.terms(now=app.clock.now())
@@ -147,11 +147,11 @@ async def test_verbs_of_every_kind_are_timed(app: Mainspring) -> None:
 
 
 async def test_without_metrics_the_store_is_not_timed(app: Mainspring) -> None:
-    assert not isinstance(await app.opened(), TimedStore)
+    assert not isinstance(await app.connect(), TimedStore)
 
 
 async def test_metrics_cannot_be_added_to_an_open_app(app: Mainspring) -> None:
-    await app.opened()
+    await app.connect()
     with pytest.raises(BadInput, match="before"):
         measure(app)
 

@@ -73,7 +73,7 @@ def seeing(app: Mainspring) -> Seen:
         found.append(Seen(store))
         return found[0]
 
-    app.through(wrap)
+    app.wrap_store(wrap)
     return found[0]
 
 
@@ -181,7 +181,7 @@ async def test_slow_depth_counts_are_taken_less_often(clock: VirtualClock, secon
 async def test_workers_prune_old_depth_samples(app: Mainspring, clock: VirtualClock) -> None:
     work(app, clock)
     async with app:
-        store = await app.opened()
+        store = await app.connect()
         await sample_once(store, clock.now())
         clock.advance(days=5)
         async with app.worker():

@@ -179,7 +179,7 @@ class Meddler:
 
 async def test_a_row_changed_meanwhile_is_skipped_and_reported(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
-        store = await app.opened()
+        store = await app.connect()
         meddled = Mainspring(Meddler(store, "s01"), clock=clock)  # type: ignore[arg-type]
         meddled.task(nothing)
         await pile(app, 3)

@@ -90,7 +90,7 @@ async def test_an_injected_fault_fails_a_task_the_given_number_of_times(scene: S
 async def test_a_silent_workers_job_runs_again_within_lease_and_sweep(scene: Scene, clock: VirtualClock) -> None:
     async with scene.app as app:
         handle = await scene.work.enqueue("again")
-        store, now = await app.opened(), clock.now()
+        store, now = await app.connect(), clock.now()
         (dead,) = await silent_worker(app, limit=1)
         async with app.worker():
             await clock.elapse(seconds=19)
@@ -108,7 +108,7 @@ async def silent_worker(app: Mainspring, limit: int) -> Any:
     """A worker that claims and then is silent."""
     from mainspring.records.worker import WorkerInfo
 
-    store, now = await app.opened(), app.clock.now()
+    store, now = await app.connect(), app.clock.now()
     info = WorkerInfo(id="gone", host="h", pid=1, queues=None, tasks=tuple(app.tasks), concurrency=1, started_at=now)
     await store.beat(info, until=now + timedelta(seconds=app.settings.lease), now=now)
     claim = await store.claim(None, worker="gone", tasks=list(app.tasks), limit=limit, now=now)

@@ -42,7 +42,7 @@ async def etag_secret(app: Mainspring) -> bytes:
     """The store's secret for ETags, created by the first server that needs it."""
     if (known := _secrets.get(app)) is not None:
         return known
-    store, now = await app.opened(), app.clock.now()
+    store, now = await app.connect(), app.clock.now()
     for _ in range(MAX_TRIES):
         found = await store.documents(KIND, [NAME], now=now, limit=1)
         if found:
@@ -65,7 +65,7 @@ async def claim_edit(app: Mainspring, job: Job, if_match: str, part: Callable[[J
         yield job
         return
     tag = await etag(app, part(job))
-    name, store, now = f"{job.id}:{tag}", await app.opened(), app.clock.now()
+    name, store, now = f"{job.id}:{tag}", await app.connect(), app.clock.now()
     claim = Document(kind=EDIT_KIND, name=name, text="", expires_at=now + CLAIM_LIFETIME)
     if tag not in wanted or not (await store.put_documents([claim], now=now))[0]:
         raise _edited(job)

@@ -65,7 +65,7 @@ async def examine(app: Mainspring) -> list[Finding]:
         remedy = "fix that first: nothing else can be checked"
         return [Finding("store", "bad", _with_store(app, "; ".join(health.reasons)), remedy)]
     try:
-        store = await app.opened()
+        store = await app.connect()
         before = app.clock.monotonic()
         await store.time()
         answered = timedelta(seconds=app.clock.monotonic() - before)

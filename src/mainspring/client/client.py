@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import UNSET, Raw
 from msgspec.structs import asdict
 
-from ..control.ground import Ground
 from ..errors import BadInput, BadSetting, StoreError, StoreUnavailable
 from ..ids import JobId
 from ..records.audit import AuditEntry, AuditFilter
@@ -22,15 +21,20 @@ from ..records.worker import WorkerRow
 from ..schedule.record import Schedule, Tick
 from ..store import Listening, Store
 from ..stores.rules import unique_ids
+from ..task.options import JobOptions
 from .connection import MAX_BATCH_JOBS, ApiConnection
 from .database_only import DatabaseOnly
 from .paging import PAGE_ITEMS, read_pages
 from .responses import AuditEntryResponse, PageResponse, ScheduleResponse, TimeResponse, WorkerResponse
 from .url import ApiUrl
 
-# Fields of a NewJob that have the same name in a request.
-_SAME_FIELDS = ("id", "task", "queue", "priority", "run_at", "timeout", "max_retries", "backoff", "tags", "metadata")
-_KEY_FIELDS = ("unique_key", "idempotency_key", "on_conflict", "debounce_limit")
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+# Fields of a NewJob that have the same name in a request: its options, its task and its id.
+_SAME_FIELDS = tuple(
+    name for name in NewJob.__struct_fields__ if name in ("id", "task") or name in JobOptions.__annotations__
+)
 
 
 class ApiClient(DatabaseOnly):
@@ -159,14 +163,14 @@ class ApiClient(DatabaseOnly):
         """Does nothing: the server publishes the events of the live feed."""
 
 
-async def connection_of(ground: Ground) -> ApiConnection:
+async def connection_of(engine: Engine) -> ApiConnection:
     """The connection that a Remote* facade sends its requests by: the app's store is an ApiClient, maybe wrapped."""
-    return cast(ApiClient, await ground.opened()).connection
+    return cast(ApiClient, await engine.connect()).connection
 
 
 def _request(job: NewJob) -> dict[str, Any]:
     """The job as the API takes it, without defaults."""
-    fields = {name: getattr(job, name) for name in (*_SAME_FIELDS, *_KEY_FIELDS)} | {"expires": job.expires_at}
+    fields = {name: getattr(job, name) for name in _SAME_FIELDS} | {"expires": job.expires_at}
     fields = {name: value for name, value in fields.items() if value not in (None, UNSET)}
     if job.timeout is None:
         fields["timeout"] = None

@@ -103,7 +103,7 @@ class FeedHub:
 
     def __init__(
         self,
-        opened: Callable[[], Awaitable[Store]],
+        connect: Callable[[], Awaitable[Store]],
         clock: Clock,
         publisher: FeedPublisher,
         *,
@@ -111,7 +111,7 @@ class FeedHub:
         leaving: Callable[[], bool] = lambda: False,
     ) -> None:
         """`beat`: seconds within which workers learn of a watch. The hub closes once the process is `leaving`."""
-        self._opened = opened
+        self._connect = connect
         self._clock = clock
         self._publisher = publisher
         self._settle_seconds = max(beat, WATCH_POLL_SECONDS) + 1.0
@@ -172,7 +172,7 @@ class FeedHub:
     async def read_missed(self, after: int) -> list[NumberedEvent]:
         """Events that are no longer buffered, from the store; a reset if they are no longer stored."""
         while True:
-            feed = await (await self._opened()).news(after=after, limit=PAGE_EVENTS)
+            feed = await (await self._connect()).news(after=after, limit=PAGE_EVENTS)
             if after > feed.last:
                 return [self.reset_event("began_anew", feed.last)]
             if after < feed.first - 1:
@@ -191,7 +191,7 @@ class FeedHub:
     # polling
 
     async def _start(self) -> None:
-        store, now = await self._opened(), self._clock.now()
+        store, now = await self._connect(), self._clock.now()
         feed = await self._watch(store, after=0, limit=1)
         if feed.wanted_until is None or feed.wanted_until <= now:
             await self._publish_reset(store, "unwatched")
@@ -228,7 +228,7 @@ class FeedHub:
     async def _poll(self) -> float:
         """Reads the store once; returns the seconds until the next read."""
         try:
-            store = await self._opened()
+            store = await self._connect()
             if self._clock.monotonic() >= self._settled_at:
                 await self._publish_reset(store, "settled")
                 self._settled_at = math.inf

@@ -121,7 +121,7 @@ def measure(app: Mainspring) -> Counters:
     """The counters of this app, which counts from now on; the first call has to be before the app is opened."""
     if app not in _COUNTERS:
         counters = Counters()
-        app.through(lambda store: cast(Store, TimedStore(store, counters, app.clock.monotonic)))
+        app.wrap_store(lambda store: cast(Store, TimedStore(store, counters, app.clock.monotonic)))
         app.events.subscribe(JobLost, lambda event: counters.count(JOBS_LOST))
         app.events.subscribe(JobPostponed, lambda event: counters.count(JOBS_POSTPONED, event.job.task))
         app.events.subscribe(SlotLeaked, lambda event: counters.count(LEAKS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
@@ -17,11 +18,19 @@ from ..errors import BadInput, BadTask
 from ..ids import new_id
 from ..records.job import NewJob
 from ..records.outcome import Policy
-from ..retry import Backoff
 from ..suggest import unexpected_keyword
 from .context import Context, Middleware
 from .dedup_key import resolve_key
-from .options import Executor, JobOptions, TaskOptions, check_name, check_one_key, check_portable, checked_options
+from .options import (
+    CheckedOptions,
+    Executor,
+    JobOptions,
+    check_name,
+    check_one_key,
+    check_portable,
+    checked_options,
+    stored_options,
+)
 
 if TYPE_CHECKING:
     from ..app import Mainspring
@@ -40,7 +49,7 @@ class Task(Generic[P, R]):
         app: Mainspring,
         name: str,
         fn: Callable[..., Any],
-        options: TaskOptions,
+        options: CheckedOptions,
         middleware: Sequence[Middleware] = (),
         stub: bool = False,
     ) -> None:
@@ -52,8 +61,8 @@ class Task(Generic[P, R]):
         self.stub = stub
         """True: only the name and signature are known; the code is in another process."""
         self.executor: Executor = _executor(fn, options, name)
-        # Stored with each job. The other options stay with the task, so that a deploy can change them.
-        self.job_options = options if stub else TaskOptions()
+        # The options of the calls: see stored_options().
+        self.job_options = options if stub else CheckedOptions()
         self.arguments = Arguments(fn, name, Context)
         self.results = Results(fn, name)
         self.__doc__ = fn.__doc__
@@ -88,6 +97,12 @@ class Task(Generic[P, R]):
         changed.job_options = replace(self.job_options, **given)
         return cast("Task[P, R]", changed)
 
+    def with_function(self, fn: Callable[..., Any]) -> Task[P, R]:
+        """The same task with another function of the same signature."""
+        changed = copy(self)
+        changed.fn = fn
+        return changed
+
     def job(self, /, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """The call as data, for enqueue_many."""
         payload = self.arguments.encode(args, kwargs, self.app.settings.payload_limit)
@@ -106,7 +121,7 @@ class Task(Generic[P, R]):
 
     async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Stores the call as a job. The job is durable when this returns."""
-        (handle,) = await self.app.hand_over([self.job(*args, **kwargs)], self.options.within)
+        (handle,) = await self.app.insert([self.job(*args, **kwargs)], self.options.within)
         return handle
 
     @property
@@ -134,8 +149,8 @@ class Task(Generic[P, R]):
 def new_job(
     task: str,
     payload: str,
-    options: TaskOptions,
-    job_options: TaskOptions,
+    options: CheckedOptions,
+    job_options: CheckedOptions,
     now: datetime,
     values: Callable[[], Mapping[str, Any]],
     fingerprint: str | None = None,
@@ -162,24 +177,16 @@ def new_job(
         id=new_id(now),
         task=task,
         payload=payload,
-        queue=options.queue,
-        priority=options.priority,
         run_at=run_at,
         expires_at=expires,
-        timeout=job_options.timeout,
-        max_retries=job_options.max_retries,
-        backoff=cast("Backoff | None", job_options.backoff),
-        tags=options.tags,
-        metadata=options.metadata,
         unique_key=unique,
         idempotency_key=idempotency,
-        on_conflict=options.on_conflict,
-        debounce_limit=options.debounce_limit,
         fingerprint=fingerprint,
+        **stored_options(options, job_options),
     )
 
 
-def _executor(fn: Callable[..., Any], options: TaskOptions, name: str) -> Executor:
+def _executor(fn: Callable[..., Any], options: CheckedOptions, name: str) -> Executor:
     """Where the function runs. Raises BadTask if the options do not fit the function or each other."""
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise BadTask(f"task {name!r} is a generator, and a call of it would run none of its code: do not use `yield`")

@@ -62,7 +62,7 @@ class QueueMonitor:
             await self._app.clock.sleep(self._every)
 
     async def sample(self) -> QueueSample:
-        store, now = await self._app.opened(), self._app.clock.now()
+        store, now = await self._app.connect(), self._app.clock.now()
         due = await store.jobs(Filter(states=("pending", "retrying")), now=now, limit=_ALL_ROWS)
         ages: dict[str, float] = {}
         for job in due:

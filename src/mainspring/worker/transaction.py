@@ -27,6 +27,18 @@ class CompletionCommit:
         self.outcome: Outcome | None = None
         """The committed outcome. None before the commit."""
 
+    def set_result(self, result: Any) -> None:
+        self.result = result
+
+    def begin(self) -> None:
+        self.under_way = True
+
+    def commit(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+
+    def end(self) -> None:
+        self.under_way = False
+
     @property
     def irrevocable(self) -> bool:
         """Whether it is too late to end the run in another way."""
@@ -69,7 +81,8 @@ class TransactionalCompletion:
         # Reports made so far need no transaction. Those made inside the block are stored with its commit: meanwhile
         # the store may be locked for other writers, and afterwards it accepts no reports of this run.
         await self._report_sender.flush(self._store())
-        ctx.commitment = commitment = CompletionCommit()
+        commitment = CompletionCommit()
+        ctx.commit_with(commitment)
         try:
             async with AsyncExitStack() as stack:
                 with self._clock.outside():
@@ -83,21 +96,21 @@ class TransactionalCompletion:
                         await _run_to_end(self._commit(ctx, commitment, transaction))
         finally:
             if commitment.outcome is None:
-                ctx.commitment = None
+                ctx.commit_with(None)
 
     async def _commit(self, ctx: Context, commitment: CompletionCommit, transaction: Transaction) -> None:
         outcome = self._outcome(ctx, commitment)
         report = ctx.reports.drain()
-        commitment.under_way = True
+        commitment.begin()
         try:
             if not await transaction.commit(outcome, [report]):
                 raise _lost(ctx)
-            commitment.outcome = outcome
+            commitment.commit(outcome)
         except BaseException:
             ctx.reports.restore(report)
             raise
         finally:
-            commitment.under_way = False
+            commitment.end()
         failpoint("transaction.after_commit")
         self._report_sender.emit_stored([(ctx.job, report)])
 

@@ -74,7 +74,7 @@ class Sessions:
         session = secrets.token_urlsafe(32)
         text = msgspec.json.encode(_SessionRecord(key=None if key is None else key.id, created_at=now)).decode()
         document = Document(kind=_KIND, name=hash_secret(session), text=text, expires_at=end)
-        await (await self._app.opened()).put_documents([document], now=now)
+        await (await self._app.connect()).put_documents([document], now=now)
         return session, replace(FIRST_RUN if key is None else principal_of(key), expires_at=end)
 
     def _check_rate(self, key: str) -> None:
@@ -106,11 +106,11 @@ class Sessions:
         entry = AuditEntry(
             id=new_id(now), at=now, who=actor, action=f"session.{verb}", target=address_of(scope), outcome="{}"
         )
-        await (await self._app.opened()).record([entry])
+        await (await self._app.connect()).record([entry])
 
     async def close(self, secret: str) -> None:
         name = hash_secret(secret)
-        store, now = await self._app.opened(), self._app.clock.now()
+        store, now = await self._app.connect(), self._app.clock.now()
         await store.put_documents([DocumentDrop(_KIND, name)], now=now)
         self._cache(name, None)
 
@@ -147,7 +147,7 @@ class Sessions:
         document, at = self._cached.get(name, (None, 0.0))
         if name in self._cached and (document is None or self._app.clock.monotonic() - at < KEY_CACHE_SECONDS):
             return document
-        found = await (await self._app.opened()).documents(_KIND, [name], now=self._app.clock.now(), limit=1)
+        found = await (await self._app.connect()).documents(_KIND, [name], now=self._app.clock.now(), limit=1)
         if found:
             self._cache(name, found[0])
         elif document is not None:
