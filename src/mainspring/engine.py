@@ -31,7 +31,7 @@ from .task.options import (
     check_public,
     checked_options,
 )
-from .task.task import Task, new_job
+from .task.task import Task, job_template, new_job
 from .webhook.delivery import OPTIONS as DELIVERY
 from .webhook.delivery import Delivery
 from .webhook.dispatcher import COLLECTED_EVENTS, WebhookDispatcher
@@ -201,7 +201,7 @@ class Engine:
         given = checked_options(options, f"task {task!r}")
         check_portable(given, task)
         checked = check_one_key(CheckedOptions(**given), task)
-        return new_job(task, payload, checked, checked, self.clock.now(), lambda: arguments)
+        return new_job(job_template(task, checked, checked), payload, checked, self.clock.now(), lambda: arguments)
 
     def check_within(self) -> None:
         """Raises BadInput if the store has no transactions for `within=`, before the caller has written anything."""
