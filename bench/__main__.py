@@ -18,7 +18,7 @@ from . import (
     schedule_scenarios,
     service_scenarios,
 )
-from .harness import PATIENCE, Lab, Scenario, run
+from .harness import TIMEOUT_SECONDS, Lab, Scenario, run
 from .processes import REPO
 from .table import tables
 
@@ -41,7 +41,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leaves every block, and so ends every child
     with tempfile.TemporaryDirectory(prefix="mainspring-bench-") as root:
         described = {store: machine.describe(Path(root), store) for store in {s.store for s in chosen}}
-        patience = 0.0 if options.quick else PATIENCE
+        patience = 0.0 if options.quick else TIMEOUT_SECONDS
         with closing(Lab(Path(root))) as lab:
             results = run(chosen, lab, repeat=options.repeat, patience=patience)
     print(tables(chosen, results))

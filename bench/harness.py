@@ -19,7 +19,7 @@ from .redis_server import Cluster, Redis
 from .server import Server
 
 NOISE_LIMIT = 0.15  # share of one core used by others above which a measurement is made again
-PATIENCE = 600.0  # seconds a run may spend on waiting for a quiet machine and on measuring again
+TIMEOUT_SECONDS = 600.0  # seconds a run may spend on waiting for a quiet machine and on measuring again
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from .bars import svg
-from .harness import NOISE_LIMIT, PATIENCE, Results, Scenario
+from .harness import NOISE_LIMIT, TIMEOUT_SECONDS, Results, Scenario
 from .table import tables
 
 TURNS = f"""\
@@ -16,8 +16,8 @@ Workers and producers are processes of their own; a worker counts its jobs in a 
 reads from outside. The systems of a table take turns, every other round in reverse order, each time on a new
 and empty store, so that what disturbs the machine disturbs all of them (stores that take long to fill are filled
 once and topped up). Before a measurement the harness waits for a quiet machine, and one during which others used
-more than {NOISE_LIMIT:.0%} of a core is made again, until the run has spent {PATIENCE / 60:.0f} minutes on that. With
-`--quick` it does neither.
+more than {NOISE_LIMIT:.0%} of a core is made again, until the run has spent {TIMEOUT_SECONDS / 60:.0f} minutes
+on that. With `--quick` it does neither.
 
 A cell is the median [smallest .. largest] of all rounds. A ratio is the row's median divided by the best
 median of the systems in its heading, from the same run. Absolute figures change from machine to machine;

@@ -23,6 +23,7 @@ import pytest
 from msgspec.structs import fields
 
 import mainspring
+from command_server import CommandServer
 from kits import USERS_PYTEST
 from mainspring import events
 from mainspring.cli import main as cli
@@ -31,13 +32,13 @@ from mainspring.records.job import TRANSITIONS, State
 from pages import ELSEWHERE, GENERATED, PAGES, ROOT, Block, blocks, commands, fits
 from servers import Postgres, Redis
 
-PATIENCE = 120.0
-LOOK_SECONDS = 0.1
+TIMEOUT_SECONDS = 120.0
+POLL_SECONDS = 0.1
 HERE = Path(__file__).resolve().parent
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 # Read-only commands: repeated until their output matches the page, since a worker may still be running.
-_LOOK = "jobs list", "jobs show", "jobs logs", "queues list", "dead list", "why", "workers list", "top", "stats"
-LOOKING = tuple(f"mainspring {command}" for command in _LOOK)
+_READ_ONLY = "jobs list", "jobs show", "jobs logs", "queues list", "dead list", "why", "workers list", "top", "stats"
+READ_ONLY = tuple(f"mainspring {command}" for command in _READ_ONLY)
 
 
 def environ(**more: str) -> dict[str, str]:
@@ -56,7 +57,7 @@ def test_example_prints_what_its_docstring_says(example: Path, tmp_path: Path, r
     assert expected, f"{example.name} does not say what it prints"
     done = subprocess.run(
         [sys.executable, "-W", "error", str(example), *server_of(example, request)],
-        cwd=tmp_path, env=environ(), capture_output=True, text=True, timeout=PATIENCE,
+        cwd=tmp_path, env=environ(), capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert fits(expected.splitlines(), done.stdout, {}), done.stdout
@@ -80,7 +81,7 @@ def test_an_example_of_tests_runs_under_pytest(example: str, count: int, tmp_pat
     shutil.copy(ROOT / "examples" / example, tmp_path / "test_reminders.py")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_reminders.py"],
-        cwd=tmp_path, env=environ(), capture_output=True, text=True, timeout=PATIENCE,
+        cwd=tmp_path, env=environ(), capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
     )  # fmt: skip
     assert f"{count} passed" in done.stdout, done.stdout + done.stderr
     assert not list(tmp_path.glob("*.db"))
@@ -97,9 +98,11 @@ def test_every_example_is_named_in_the_index() -> None:
 class Player:
     """Plays one page in a directory of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, programs: Path) -> None:
+        """`programs` comes first in PATH."""
         self.folder = folder
         self.environ = environ()
+        self.environ["PATH"] = f"{programs}{os.pathsep}{self.environ['PATH']}"
         self.ids: dict[str, str] = {}
         self._session: subprocess.Popen[str] | None = None
         self._beside: subprocess.Popen[bytes] | None = None
@@ -130,8 +133,8 @@ class Player:
         assert self._session.stdout is not None
         self._session.stdin.write(json.dumps({"text": block.text, "place": block.place}) + "\n")
         self._session.stdin.flush()
-        ready, _, _ = select.select([self._session.stdout], [], [], PATIENCE)
-        assert ready, f"{block.place} has not ended after {PATIENCE:.0f} s"
+        ready, _, _ = select.select([self._session.stdout], [], [], TIMEOUT_SECONDS)
+        assert ready, f"{block.place} has not ended after {TIMEOUT_SECONDS:.0f} s"
         answer = json.loads(self._session.stdout.readline())
         assert not answer["error"], f"{block.place}\n{answer['error']}"
         if expected is not None:
@@ -142,18 +145,18 @@ class Player:
             if setting := re.fullmatch(r"export (\w+)=(?:(\S+)|\$\((.+)\))", words):
                 self.environ[setting[1]] = setting[2] or self._said(setting[3])
                 continue
-            deadline = time.monotonic() + PATIENCE
+            deadline = time.monotonic() + TIMEOUT_SECONDS
             while True:
                 done = self._run(words)
                 right = fits(says, done.stdout, self.ids) if says else done.returncode == 0
-                if right or not words.startswith(LOOKING) or time.monotonic() > deadline:
+                if right or not words.startswith(READ_ONLY) or time.monotonic() > deadline:
                     break
-                time.sleep(LOOK_SECONDS)
+                time.sleep(POLL_SECONDS)
             assert right, f"{block.place} $ {words}\n{done.stdout}"
 
     def _said(self, words: str) -> str:
         return subprocess.run(
-            ["/bin/sh", "-c", words], cwd=self.folder, env=self.environ, timeout=PATIENCE, text=True, check=True,
+            ["/bin/sh", "-c", words], cwd=self.folder, env=self.environ, timeout=TIMEOUT_SECONDS, text=True, check=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         ).stdout.strip()  # fmt: skip
 
@@ -162,7 +165,7 @@ class Player:
             words = words.replace(page, real)
         return subprocess.run(
             ["/bin/sh", "-c", words],
-            cwd=self.folder, env=self.environ, timeout=PATIENCE, text=True,
+            cwd=self.folder, env=self.environ, timeout=TIMEOUT_SECONDS, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
 
@@ -177,7 +180,7 @@ class Player:
                 ["/bin/sh", "-c", f"exec {words}"],
                 cwd=self.folder, env=self.environ, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
             )  # fmt: skip
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while not fits(says, log.read_text(), self.ids, whole=False):
             assert time.monotonic() < deadline, f"{block.place}\n{log.read_text()}"
             assert self._beside.poll() is None, f"{block.place} ended\n{log.read_text()}"
@@ -187,7 +190,7 @@ class Player:
         if self._beside is not None:
             ended, self._beside = self._beside, None
             ended.send_signal(signal.SIGINT)  # Ctrl-C
-            assert ended.wait(PATIENCE) == 0, (self.folder / ".said").read_text()
+            assert ended.wait(TIMEOUT_SECONDS) == 0, (self.folder / ".said").read_text()
 
     def close(self) -> None:
         for process in (self._session, self._beside):
@@ -196,9 +199,16 @@ class Player:
                 process.communicate()
 
 
+@pytest.fixture(scope="module")
+def commands_folder() -> Iterator[Path]:
+    server = CommandServer()
+    yield server.folder
+    server.close()
+
+
 @pytest.fixture
-def player(tmp_path: Path) -> Iterator[Player]:
-    player = Player(tmp_path)
+def player(tmp_path: Path, commands_folder: Path) -> Iterator[Player]:
+    player = Player(tmp_path, commands_folder)
     yield player
     player.close()
 

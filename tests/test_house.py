@@ -1,6 +1,7 @@
 """The house rules that no linter checks: tiers, clocks, sleeps, names, docstrings, public names, errors."""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -9,9 +10,11 @@ from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from importlib.resources import files
 from pathlib import Path
+from typing import Protocol
 
 import mainspring
 from mainspring import errors
+from mainspring.store import Store, StoreLife, TransactionalStore
 from source_tree import MODULES, ROOT, SOURCE, TESTS, name_of, parse, tree_of
 
 # tiers
@@ -23,21 +26,18 @@ TIERS: list[set[str]] = [
     {"records", "trigger"},
     {"codec", "sync", "task", "middleware", "executor"},
     {"schedule"},
-    {"events", "store", "store_retry", "poll_interval", "leader", "logs"},
+    {"events", "store", "store_retry", "leader", "logs"},
     {"stores", "feed", "insight", "webhook"},
     {"worker", "health", "supervisor"},
-    {"control", "app", "__init__"},
+    {"control", "registry", "engine", "app", "__init__"},
     {"client", "metrics", "api", "cli", "dashboard", "demo", "testing"},
 ]
 TIER = {package: number for number, tier in enumerate(TIERS) for package in tier}
 # Imported when they are asked for and not before: the test harness, the HTTP API, its client.
 UPWARD = {
     ("app", "api.service"),
-    ("app", "client.facades"),
-    ("app", "client.stats"),
     ("app", "testing.harness"),
-    ("stores.__init__", "client.client"),
-    ("stores.__init__", "client.url"),
+    ("engine", "client.facades"),
 }
 
 
@@ -101,15 +101,46 @@ def test_packages_of_a_tier_have_no_import_cycle() -> None:
 
 
 def test_imports_of_modules_are_read() -> None:
-    assert "task.task" in set(imports(SOURCE / "app.py"))
-    assert "stores.sqlite.store" in set(imports(SOURCE / "stores" / "__init__.py"))
+    assert "task.task" in set(imports(SOURCE / "engine.py"))
+    assert "stores.sqlite.store" in set(imports(SOURCE / "stores" / "sqlite" / "from_url.py"))
     assert "app" not in set(imports(SOURCE / "task" / "task.py"))  # for types only
+
+
+# wiring
+
+# Parts get what they need from their constructors. A run's context is filled by the runner, which makes it.
+WIRED = ("app", "engine", "registry", "worker.", "testing.driver", "testing.engine", "testing.harness")
+MAY_BE_FILLED = {("worker.runner", "ctx")}
+
+
+def foreign_assignments(tree: ast.Module) -> Iterator[str]:
+    """The names of the objects other than self whose attributes the module assigns."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            owner = ast.unparse(node.value)
+            if owner not in ("self", "cls"):
+                yield owner
+
+
+def test_no_object_assigns_the_attributes_of_another() -> None:
+    wired = [path for path in MODULES if name_of(path).startswith(WIRED)]
+    found = {(name_of(path), owner) for path in wired for owner in foreign_assignments(tree_of(path))}
+    assert found == MAY_BE_FILLED
+
+
+# options
+
+
+def test_an_option_of_jobs_is_in_at_most_five_files() -> None:
+    """debounce_limit stands for all: see "Adding an option" in CONTRIBUTING.md."""
+    named = {name_of(path) for path in MODULES if "debounce_limit" in path.read_text(encoding="utf-8")}
+    assert len([name for name in named if noun(name) != "testing"]) <= 5
 
 
 # stores
 
 STORES = re.compile("sqlite|postgres|redis", re.IGNORECASE)
-MAY_NAME_STORES = ("stores.", "cli.", "client.", "demo.", "insight.settings_report")
+MAY_NAME_STORES = ("stores.", "store.life", "cli.", "client.", "demo.", "insight.settings_report")
 
 
 def words(tree: ast.Module) -> Iterator[str]:
@@ -139,6 +170,25 @@ def test_stores_are_named_only_in_their_packages() -> None:
     ]
     settings = ["postgres_schema", "postgres_table_prefix", "redis_key_prefix", "sqlite:///mainspring.db"]
     assert sorted(named) == [("config", word) for word in settings]
+
+
+# verbs
+
+MAX_VERBS = 40
+
+
+def verbs_of(facet: type) -> list[str]:
+    return [name for name, value in vars(facet).items() if inspect.iscoroutinefunction(value)]
+
+
+def test_the_store_protocol_has_few_verbs() -> None:
+    """Each verb is written four times, and each is a word to learn. Opening and migrating are not counted."""
+    facets = [facet for facet in Store.__mro__ if issubclass(facet, Protocol) and facet not in (Store, StoreLife)]  # type: ignore[arg-type]
+    verbs = {f"{facet.__name__}.{name}" for facet in facets for name in verbs_of(facet)}
+    verbs |= {f"TransactionalStore.{name}" for name in vars(TransactionalStore) if name == "transaction"}
+    assert len(verbs) <= MAX_VERBS, f"{len(verbs)} verbs, {MAX_VERBS} allowed: {', '.join(sorted(verbs))}"
+    assert {"JobStore.claim", "RetentionStore.prune", "TransactionalStore.transaction"} <= verbs
+    assert verbs_of(Store) == []
 
 
 # time
@@ -193,6 +243,7 @@ MAY_SLEEP = {
     "test_clip_service.py:Running.until_all_have_run": "asks a server in another process how far its jobs are",
     "test_examples.py:Player._console": "looks at what a worker in another process has done",
     "test_examples.py:Player._beside_us": "looks whether a process has begun to serve",
+    "test_mutate.py:_until": "looks for a process that a program of the test has started",
     "web/test_request_limits.py:closed.send": "sends a byte now and then to a real server",
     "worker/test_worker_fences.py:until": "looks at what a worker with its own beat thread has done",
     "web/watched.py:Watch.look": "measures how late the event loop of a real server is",

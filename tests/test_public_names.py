@@ -155,9 +155,7 @@ FACADES: dict[str, type] = {
 
 def options() -> Iterator[str]:
     """Keywords of calls that take them all together."""
-    yield from (
-        f"@app.task({name}=)" for name in TaskOptions.__struct_fields__ if name not in ("delay", "run_at", "within")
-    )
+    yield from (f"@app.task({name}=)" for name in TaskOptions.__annotations__)
     for call, cls in OPTIONS.items():
         yield from (f"{call}({name}=)" for name in get_type_hints(cls))
 

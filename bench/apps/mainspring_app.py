@@ -64,7 +64,7 @@ async def sample() -> None:
 
 async def timed(slots: int) -> None:
     """A worker that notes how long each of its claims took, in milliseconds, when it stops."""
-    store, taken = await app.opened(), []
+    store, taken = await app.connect(), []
     claim = store.claim
 
     async def timed_claim(*args: Any, **named: Any) -> Any:
@@ -151,8 +151,8 @@ async def beats(number: int) -> None:
     """So many beats of a worker that does nothing else, as it sends them."""
     store = open_store(STORE)
     await store.open()
-    while store.hears() is not True:  # the beats of one that hears look for what is due as well
-        await store.wait(None, 0.1)
+    while store.listening != "ok":  # the beats of one that listens look for what is due as well
+        await store.wait("claimable", 0.1)
     now = datetime.now(UTC)
     info = WorkerInfo(
         id="bench", host="bench", pid=os.getpid(), queues=None, tasks=("noop",), concurrency=1, started_at=now

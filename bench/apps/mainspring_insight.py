@@ -40,7 +40,7 @@ FROM past CROSS JOIN tasks"""
 
 
 async def counts(app: Mainspring) -> object:
-    return await (await app.opened()).counts(now=app.clock.now())
+    return await (await app.connect()).overview(now=app.clock.now())
 
 
 LOOKS: dict[str, Callable[[Mainspring], Awaitable[object]]] = {

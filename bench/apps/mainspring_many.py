@@ -57,7 +57,7 @@ async def until(at: float) -> None:
 
 async def herd(schedules: int) -> None:
     """All of them tick at the same instant: until the last of their jobs has started, and until all is settled."""
-    store, now = await app.opened(), datetime.now(UTC)
+    store, now = await app.connect(), datetime.now(UTC)
     # Made for an instant that surely is to come, then moved there: how long making them takes differs by the store.
     rows = [row(f"s-{n:06}", now, now + timedelta(hours=1), 7200) for n in range(schedules)]
     await write(store, rows, now)
@@ -70,7 +70,9 @@ async def herd(schedules: int) -> None:
         end = time.time() + BOUND_SECONDS
         while len(late) < schedules and time.time() < end:
             await asyncio.sleep(0.002)
-        while time.time() < end and (await store.counts(now=datetime.now(UTC))).get("completed", 0) < schedules:
+        while (
+            time.time() < end and (await store.overview(now=datetime.now(UTC))).states.get("completed", 0) < schedules
+        ):
             await asyncio.sleep(0.005)
         settled = 1000 * (time.time() - at.timestamp())
         open_ones = [one async for one in _all(store) if one.active or one.completed != 1]
@@ -89,7 +91,7 @@ async def _all(store: Store) -> Any:
 
 async def pace(schedules: int, seconds: int) -> None:
     """Each of them ticks every second, all at the same instant."""
-    store, now = await app.opened(), datetime.now(UTC)
+    store, now = await app.connect(), datetime.now(UTC)
     base = math.ceil(time.time() + LEAD_SECONDS)
     at = datetime.fromtimestamp(base, UTC)
     await write(store, [row(f"s-{n:06}", now, at, 1) for n in range(schedules)], now)
@@ -98,7 +100,7 @@ async def pace(schedules: int, seconds: int) -> None:
 
 async def crowd(total: int, due: int, seconds: int) -> None:
     """So many of very many are due each second; the others in some hours."""
-    store, now = await app.opened(), datetime.now(UTC)
+    store, now = await app.connect(), datetime.now(UTC)
     later = now + timedelta(hours=2)
     quiet = total - due * (seconds + 1)
     for first in range(0, quiet, 10 * SET):
@@ -128,7 +130,7 @@ async def _watched(base: float, each: int, seconds: int) -> None:
 
 async def look(total: int, calls: int) -> None:
     """What looking costs while nothing is due."""
-    store, now = await app.opened(), datetime.now(UTC)
+    store, now = await app.connect(), datetime.now(UTC)
     later = now + timedelta(hours=2)
     if not await store.schedules(limit=1):
         for first in range(0, total, 10 * SET):

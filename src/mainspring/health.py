@@ -59,7 +59,7 @@ class ProbeResult(Struct, frozen=True):
 
 
 async def check_health(
-    opened: Callable[[], Awaitable[Store]], workers: Iterable[Worker], *, store: bool = True
+    connect: Callable[[], Awaitable[Store]], workers: Iterable[Worker], *, store: bool = True
 ) -> Health:
     """The health of these workers and, with `store`, of the store.
 
@@ -67,15 +67,15 @@ async def check_health(
     """
     workers = list(workers)
     stuck = [reason for worker in workers for reason in worker.stuck()]
-    trouble = await _trouble(opened) if store else []
+    trouble = await _trouble(connect) if store else []
     deaf = [f"worker {worker.id} is deaf: {DEAF}" for worker in workers if worker.deaf]
     return Health(not stuck, not stuck and not trouble, stuck + trouble, deaf)
 
 
-async def _trouble(opened: Callable[[], Awaitable[Store]]) -> list[str]:
+async def _trouble(connect: Callable[[], Awaitable[Store]]) -> list[str]:
     try:
         async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
-            store = await opened()
+            store = await connect()
             await store.time()
             trouble = (await store.schema()).trouble
     except TimeoutError:

@@ -19,10 +19,11 @@ from .clock import StoreClock, Timer
 from .config import MIN_TTL_SECONDS
 from .errors import BadInput, BadSetting, NotLeader, ShuttingDown, StoreUnavailable
 from .events import Bus, LeaderChanged
-from .poll_interval import poll_interval
 from .schedule.record import LeaderTerm
 from .store import Store
+from .store.poll_interval import poll_interval
 from .store_retry import store_trouble
+from .suggest import former_method
 from .survived_errors import count_error
 from .sync import Sync
 
@@ -61,7 +62,7 @@ class Leader:
         ttl: float,
         refresh: float,
         poll: float,
-        opened: Callable[[], Awaitable[Store]],
+        connect: Callable[[], Awaitable[Store]],
         clock: StoreClock,
         bus: Bus,
         instance: str = "",
@@ -74,7 +75,7 @@ class Leader:
         self._margin = ttl * (1 - BELIEF_SHARE)
         self._refresh = refresh
         self._poll = poll
-        self._opened = opened
+        self._connect = connect
         self._clock = clock
         self._bus = bus
         self._instance = instance or socket.gethostname()
@@ -102,14 +103,16 @@ class Leader:
     def __repr__(self) -> str:
         return f"<Leader {self.name!r} {self.holder} {'leads' if self.is_leader else 'does not lead'}>"
 
-    def through(self, wrap: Callable[[Store], Store]) -> None:
+    def wrap_store(self, wrap: Callable[[Store], Store]) -> None:
         """Wraps the store for the calls of this leader."""
-        opened = self._opened
+        connect = self._connect
 
         async def wrapped() -> Store:
-            return wrap(await opened())
+            return wrap(await connect())
 
-        self._opened = wrapped
+        self._connect = wrapped
+
+    through = former_method("Leader.through", wrap_store)
 
     # status
 
@@ -173,7 +176,7 @@ class Leader:
         self._check_fork()
         async with self._lock:
             self.check()
-            held, store = self._held, await self._opened()
+            held, store = self._held, await self._connect()
             answer, sent = await self._request_term(store, self._ttl)
             mine = answer.holder == self.holder
             if held is not None and held is self._held and mine and answer.term == held.term:
@@ -237,13 +240,14 @@ class Leader:
         while True:
             began = self._clock.monotonic()
             try:
-                store = await self._opened()
+                store = await self._connect()
+                seen = await store.wait("claimable", 0)
                 answer = await self._try_to_lead(store)
                 if isinstance(answer, HeldTerm):
                     return answer
                 if (left := end - self._clock.monotonic()) <= 0:
                     raise self._not_leader(f"{answer.holder} leads in term {answer.term}, until {answer.until}")
-                await self._wait(store, answer.until, left)
+                await self._wait(store, answer.until, left, seen)
                 failures = 0
             except StoreUnavailable as error:
                 failures += 1
@@ -260,10 +264,11 @@ class Leader:
         self._bus.emit(event)
         return event.again
 
-    async def _wait(self, store: Store, until: datetime, left: float) -> None:
+    async def _wait(self, store: Store, until: datetime, left: float, seen: int) -> None:
         """Waits until the current term may have ended, or for the poll interval."""
         over = (until - self._clock.now()).total_seconds()
-        await store.wait(None, max(0.0, min(poll_interval(store, self._poll), over, left)))
+        timeout = max(0.0, min(poll_interval(store, self._poll), over, left))
+        await store.wait("claimable", timeout, seen=seen)
 
     async def _try_to_lead(self, store: Store) -> HeldTerm | LeaderTerm:
         """Takes the leadership if it is free. Returns our term, or that of the current leader."""
@@ -272,7 +277,7 @@ class Leader:
                 return self._held
             await self._clock.learn(store.time)
             # A waiting candidate only reads, so that it does not block writers.
-            for known in await store.leaders(now=self._clock.now()):
+            for known in await store.terms(now=self._clock.now()):
                 if known.name == self.name and known.holder != self.holder:
                     self._lose(self._held)
                     return known
@@ -291,7 +296,7 @@ class Leader:
             raise StoreUnavailable(f"the store took {took:.3g} s to return its time, too long to compare clocks")
         now = self._clock.now()
         self._may_hold = span > 0
-        answer = await store.lead(self.name, self.holder, until=now + timedelta(seconds=span), now=now)
+        answer = await store.acquire_term(self.name, self.holder, until=now + timedelta(seconds=span), now=now)
         self._may_hold = False
         return answer, sent
 
@@ -332,7 +337,7 @@ class Leader:
         try:
             async with asyncio.timeout(RELEASE_TIMEOUT_SECONDS), self._lock:
                 if self._held is None:
-                    await self._request_term(await self._opened(), 0.0)
+                    await self._request_term(await self._connect(), 0.0)
         except (StoreUnavailable, ShuttingDown, TimeoutError) as error:
             text = "leader %r: the term could not be ended in the store (%s: %s); it expires within %g s"
             _logger.warning(text, self.name, type(error).__name__, error, self._ttl)

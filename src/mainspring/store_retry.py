@@ -37,6 +37,13 @@ class StoreRetry:
                 await self._clock.sleep(trouble.again)
 
 
+class StoreOnce(StoreRetry):
+    """Makes each call once: the caller decides about every error."""
+
+    async def __call__(self, doing: str, act: Callable[[], Awaitable[T]]) -> T:
+        return await act()
+
+
 def store_trouble(
     error: StoreUnavailable, failures: int, *, doing: str, at: datetime, seed: str = "", most: float = math.inf
 ) -> StoreTrouble:

@@ -1,12 +1,17 @@
-"""Suggestions in error messages: the known name that is nearest to an unknown one."""
+"""Suggestions in error messages: the known name that is nearest to an unknown one; and names that were renamed."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from msgspec import StructMeta
+
+T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # Names that other libraries use, or that users try first, and our names for the same thing.
 SYNONYMS = {
@@ -77,16 +82,33 @@ def _keywords(cls: type) -> Iterable[str]:
     return [name for name in inspect.signature(init).parameters if name != "self"] if fields is None else fields
 
 
+def former_method(name: str, method: Callable[P, R]) -> Callable[P, R]:
+    """The renamed method under its former name, with a DeprecationWarning."""
+
+    @wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        import warnings
+
+        warnings.warn(f"{name}() is {method.__name__}() now", DeprecationWarning, stacklevel=2)
+        return method(*args, **kwargs)
+
+    return call
+
+
 def former_names(module: str, **renamed: Any) -> Callable[[str], Any]:
     """Returns a module's `__getattr__`: a former name is the renamed object, with a DeprecationWarning."""
 
     def find(name: str) -> Any:
         if name not in renamed:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        import warnings
-
-        new = renamed[name].__name__
-        warnings.warn(f"{module}.{name} is {module}.{new} now", DeprecationWarning, stacklevel=2)
-        return renamed[name]
+        return renamed_value(f"{module}.{name}", f"{module}.{renamed[name].__name__}", renamed[name])
 
     return find
+
+
+def renamed_value(old: str, new: str, value: T) -> T:
+    """The value that has a new name, with a DeprecationWarning at the caller of the function that calls this one."""
+    import warnings
+
+    warnings.warn(f"{old} is {new} now", DeprecationWarning, stacklevel=3)
+    return value

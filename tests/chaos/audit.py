@@ -91,7 +91,7 @@ class Audit:
             self.runs: dict[str, list[Execution]] = dict(zip(self.jobs, runs, strict=True))
             names = [schedule.name for schedule in await store.schedules(limit=1000)]
             self.ticks = {name: await store.ticks(name, limit=MAX_KEPT_TICKS) for name in names}
-            self.counts, self.tallied = await store.counts(now=self.read_at), Counter[str]()
+            self.counts, self.tallied = (await store.overview(now=self.read_at)).states, Counter[str]()
             for tally in await store.tallies("ever", since=EPOCH):
                 self.tallied.update(tally.sums.endings)
         finally:

@@ -15,7 +15,7 @@ from mainspring import Mainspring, NewJob
 from mainspring.errors import StoreUnavailable
 
 # Concurrent requests; seconds between two jobs, and between two tries of one.
-HANDS, PAUSE, AGAIN = 4, 0.02, 0.05
+HANDS, PAUSE, RETRY_SECONDS = 4, 0.02, 0.05
 KEYS = 5
 
 
@@ -31,7 +31,7 @@ async def insist(app: Mainspring, job: NewJob) -> str:
         try:
             return (await app.enqueue_many([job]))[0].id
         except StoreUnavailable:
-            await asyncio.sleep(AGAIN)
+            await asyncio.sleep(RETRY_SECONDS)
 
 
 async def shop(app: Mainspring, log: Log, name: str) -> None:

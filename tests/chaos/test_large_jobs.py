@@ -32,7 +32,7 @@ def large(crew: Crew, task: str) -> NewJob:
 
 async def stored(app: Mainspring, job: NewJob) -> JobId:
     """Stores jobs beyond the bounds of this release."""
-    await (await app.opened()).enqueue([job], now=app.clock.now())
+    await (await app.connect()).enqueue([job], now=app.clock.now())
     return job.id
 
 

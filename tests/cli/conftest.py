@@ -23,7 +23,7 @@ from mainspring.cli import main
 from mainspring.cli.app_loader import load_app
 from mainspring.testing import VirtualClock
 
-PATIENCE = 30.0
+TIMEOUT_SECONDS = 30.0
 LOOK_SECONDS = 0.03
 
 SHOP = """
@@ -160,7 +160,7 @@ def until() -> Callable[[Callable[[], object]], None]:
 
 
 class Process:
-    """The command in its own process, never for longer than PATIENCE."""
+    """The command in its own process, never for longer than TIMEOUT_SECONDS."""
 
     def __init__(self, args: tuple[str, ...], env: dict[str, str]) -> None:
         self.popen = subprocess.Popen(
@@ -200,7 +200,7 @@ class Process:
     def line(self, containing: str) -> str:
         """Waits for a line of stdout that contains this text."""
         while True:
-            line = self._lines.get(timeout=PATIENCE)
+            line = self._lines.get(timeout=TIMEOUT_SECONDS)
             assert line is not None, f"ended without saying {containing!r}: {self._errors}"
             self.seen.append(line)
             if containing in line:
@@ -208,7 +208,7 @@ class Process:
 
     def logged(self, containing: str) -> str:
         """Waits for the next line of stderr that contains this text."""
-        while containing not in (line := self._unread.get(timeout=PATIENCE)):
+        while containing not in (line := self._unread.get(timeout=TIMEOUT_SECONDS)):
             pass
         return line
 
@@ -221,9 +221,9 @@ class Process:
 
     def end(self) -> tuple[int, str, str]:
         """Exit code, stdout and stderr, once it has ended."""
-        code = self.popen.wait(PATIENCE)
+        code = self.popen.wait(TIMEOUT_SECONDS)
         for reader in self._readers:
-            reader.join(PATIENCE)
+            reader.join(TIMEOUT_SECONDS)
         while not self._lines.empty():
             line = self._lines.get()
             self.seen += [] if line is None else [line]

@@ -159,7 +159,7 @@ def test_demo_feeder_enqueues_every_task():
         tally = DemoTally(app)
         async with app:
             feeding = asyncio.create_task(feed(app))
-            wanted = app.tasks.keys() - {"send_receipt"} - app._declared.keys()
+            wanted = app.tasks.keys() - {"send_receipt"} - app._registry.schedules.keys()
             while not wanted <= tally.tasks.keys():
                 await app.clock.sleep(0.01)
             feeding.cancel()

@@ -42,7 +42,7 @@ def app(here: Path, clock: VirtualClock) -> Mainspring:
 
 async def alive(app: Mainspring, name: str = "ada", **about: Any) -> None:
     """Stores a worker that has just sent a beat and knows every task of the app."""
-    now, store = app.clock.now(), await app.opened()
+    now, store = app.clock.now(), await app.connect()
     given = {"tasks": tuple(app.tasks), "lease": 20.0, **about}
     await store.beat(a_worker(name, **given), until=now + timedelta(seconds=20), now=now)
 
@@ -126,7 +126,7 @@ async def test_a_due_retry_counts_as_backlog(app, clock):
 
 async def test_running_jobs_of_a_silent_worker_are_a_finding(app, clock):
     async with app:
-        store = await app.opened()
+        store = await app.connect()
         await app.tasks["add"].enqueue(1)
         await alive(app)
         await store.claim(None, worker="ada", tasks=["add"], limit=1, now=clock.now())
@@ -252,11 +252,11 @@ async def test_clock_difference_to_the_store_is_a_warning(ahead, side):
 async def test_a_store_error_during_the_checks_is_one_bad_finding(app):
     faults = Faults()
     troubled = Mainspring(FaultStore(open_store("sqlite:///jobs.db"), faults))  # type: ignore[arg-type]
-    faults.fail("counts")
+    faults.fail("overview")
     async with troubled:
         (finding,) = await examine(troubled)
         assert (finding.about, finding.verdict) == ("store", "bad")
-        assert "injected into counts" in finding.text
+        assert "injected into overview" in finding.text
         assert len(await examine(troubled)) > 10
 
 

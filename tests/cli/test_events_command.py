@@ -37,8 +37,8 @@ def told(shop):
 
     async def tell() -> None:
         async with Mainspring("sqlite:///jobs.db") as app:
-            store, now = await app.opened(), app.clock.now()
-            await store.watch(until=now + timedelta(hours=1), now=now)
+            store, now = await app.connect(), app.clock.now()
+            await store.news(after=0, limit=0, until=now + timedelta(hours=1))
             at = now.isoformat()
             for n in range(5):
                 await store.publish([f'{{"type":"queue.paused","at":"{at}","queue":"q{n}"}}'], now=now)

@@ -599,7 +599,7 @@ async def test_top_does_not_write_declared_schedules(here, clock):
     async with app:
         await take_snapshot(app)
         await examine(app)
-        assert await (await app.opened()).schedules(limit=10) == []
+        assert await (await app.connect()).schedules(limit=10) == []
 
 
 # doctor
@@ -622,7 +622,7 @@ def diary(here: Path, clock: VirtualClock) -> Mainspring:
 async def _alive(app: Mainspring, *tasks: str) -> None:
     now = app.clock.now()
     info = a_worker("ada", tasks=tasks, lease=20.0)
-    await (await app.opened()).beat(info, until=now + timedelta(seconds=20), now=now)
+    await (await app.connect()).beat(info, until=now + timedelta(seconds=20), now=now)
 
 
 async def _finding(app: Mainspring, about: str = "schedules") -> Finding:

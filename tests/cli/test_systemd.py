@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-PATIENCE = 30.0
+TIMEOUT_SECONDS = 30.0
 
 
 class Systemd:
@@ -20,7 +20,7 @@ class Systemd:
         self.name = address
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(address.replace("@", "\0", 1) if address.startswith("@") else address)
-        self._socket.settimeout(PATIENCE)
+        self._socket.settimeout(TIMEOUT_SECONDS)
 
     def hear(self) -> str:
         return self._socket.recv(4096).decode()

@@ -18,7 +18,7 @@ from mainspring.cli.top.live import refresh
 from mainspring.cli.top.panes import progress
 from mainspring.cli.top.snapshot import SnapshotFailure, TopSnapshot, take_snapshot
 from mainspring.cli.top.view import TopView
-from mainspring.records.job import Shown
+from mainspring.records.queue import Overview
 from mainspring.records.run import Progress, RunReport
 from mainspring.store import Store
 from mainspring.stores import open_store
@@ -55,7 +55,7 @@ async def alive(store: Store, clock: VirtualClock, name: str, **about: Any) -> N
 
 
 async def make_busy(app: Mainspring, clock: VirtualClock) -> None:
-    store, tasks = await app.opened(), app.tasks
+    store, tasks = await app.connect(), app.tasks
     await app.enqueue_many([tasks["send"].job(f"{n}@example.com") for n in range(40)])
     await app.enqueue_many([tasks["charge"].job(n) for n in range(3)])
     await app.drain()
@@ -157,7 +157,7 @@ def test_dead_jobs_are_grouped_by_error(snapshot):
 def test_cut_lists_count_the_hidden_queues_and_workers(here, clock):
     async def crowd() -> TopSnapshot | SnapshotFailure:
         async with small_shop("sqlite:///jobs.db", clock) as app:
-            send, store = app.tasks["send"], await app.opened()
+            send, store = app.tasks["send"], await app.connect()
             await app.enqueue_many(send.using(queue=f"queue-{n:02}").job("x") for n in range(30) for _ in range(n + 1))
             for n in range(20):
                 await alive(store, clock, f"host-{n:02}-aaaaaaaa", leaked=int(n == 13))
@@ -279,10 +279,10 @@ async def test_store_trouble_is_shown_above_the_last_snapshot(here, clock):
         refreshing = asyncio.create_task(refresh(app, view, lambda: frames.append(drawn(view, 80, 24))))
         await clock.elapse(seconds=0.5)
         assert "✓ ready" in frames[-1][0]
-        faults.fail("counts", times=2)
+        faults.fail("overview", times=2)
         await clock.elapse(seconds=2)
         assert "✗ trouble" in frames[-1][0]
-        assert frames[-1][1] == "✗ the store is in trouble for 1.0s: injected into counts"
+        assert frames[-1][1] == "✗ the store is in trouble for 1.0s: injected into overview"
         assert "► 2 running" in frames[-1][2]
         await clock.elapse(seconds=1)
         assert "✓ ready" in frames[-1][0]
@@ -293,7 +293,7 @@ async def test_store_trouble_is_shown_above_the_last_snapshot(here, clock):
 
 async def test_hanging_store_does_not_block_the_view(monkeypatch):
     class Hanging(MemoryStore):
-        async def counts(self, *, now: datetime) -> dict[Shown, int]:
+        async def overview(self, *, now: datetime) -> Overview:
             return await asyncio.get_running_loop().create_future()
 
     monkeypatch.setattr("mainspring.cli.top.snapshot.STORE_TIMEOUT_SECONDS", 0.05)
@@ -327,7 +327,7 @@ async def test_top_masks_the_password_in_the_store_url(monkeypatch, clock):
 async def test_pressed_keys_do_not_cause_more_store_reads(here, clock):
     app, faults = troubled(clock)
     asked: list[str] = []
-    for verb in ("time", "counts", "queues", "tallies", "workers", "jobs", "dead"):
+    for verb in ("time", "overview", "tallies", "workers", "jobs", "dead_groups"):
         faults.when(verb, lambda verb=verb: asked.append(verb) or False)  # type: ignore[misc]
     async with app:
         await make_busy(app, clock)
@@ -338,15 +338,15 @@ async def test_pressed_keys_do_not_cause_more_store_reads(here, clock):
             view.press(key)
             await clock.elapse(seconds=2)
         await clock.settle()
-        rounds = asked.count("counts")
+        rounds = asked.count("overview")
         assert rounds == 6
         assert len(asked) <= rounds * 10
         view.press("p")
         await clock.elapse(seconds=20)
-        assert asked.count("counts") == rounds
+        assert asked.count("overview") == rounds
         view.press("p")
         await clock.elapse(seconds=2)
-        assert asked.count("counts") == rounds + 1
+        assert asked.count("overview") == rounds + 1
         refreshing.cancel()
 
 
@@ -359,7 +359,7 @@ async def test_slow_store_is_read_less_often(here, clock):
         clock.advance(seconds=0.5)
         return False
 
-    faults.when("counts", slow)
+    faults.when("overview", slow)
     async with app:
         refreshing = asyncio.create_task(refresh(app, TopView(interval=1.0), lambda: None))
         await clock.elapse(seconds=20)

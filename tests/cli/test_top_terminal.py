@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-PATIENCE = 30.0
+TIMEOUT_SECONDS = 30.0
 
 
 class Session:
-    """A command in its own terminal, never for longer than PATIENCE."""
+    """A command in its own terminal, never for longer than TIMEOUT_SECONDS."""
 
     def __init__(self, *args: str) -> None:
         self.parent, self.child = pty.openpty()
@@ -46,7 +46,7 @@ class Session:
 
     def until(self, text: str) -> None:
         """Waits until the text is shown, and forgets what was shown up to it."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while text not in self.shown:
             assert time.monotonic() < deadline, f"never showed {text!r}: {self.shown[-3000:]!r}"
             self.read()
@@ -56,7 +56,7 @@ class Session:
         os.write(self.parent, keys.encode())
 
     def end(self) -> int:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while self.popen.poll() is None:
             assert time.monotonic() < deadline, "has not ended"
             self.read()
@@ -71,7 +71,7 @@ class Session:
     def close(self) -> None:
         if self.popen.poll() is None:
             self.popen.kill()
-            self.popen.wait(PATIENCE)
+            self.popen.wait(TIMEOUT_SECONDS)
         os.close(self.parent)
         os.close(self.child)
 
@@ -130,7 +130,7 @@ def test_ctrl_z_restores_the_terminal_until_fg(session):
     session.until("[1 running 0]")
     session.press("\x1a")
     session.until("\x1b[?1049l")
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while os.waitpid(session.popen.pid, os.WUNTRACED | os.WNOHANG) == (0, 0):
         assert time.monotonic() < deadline
         session.read()
@@ -196,4 +196,4 @@ def test_closed_terminal_ends_top(session):
     os.close(session.child)
     os.close(session.parent)
     session.parent, session.child = os.pipe()
-    assert session.popen.wait(PATIENCE) is not None
+    assert session.popen.wait(TIMEOUT_SECONDS) is not None

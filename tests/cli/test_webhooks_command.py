@@ -48,7 +48,7 @@ def test_webhook_json_has_no_secret(cli, shop, hook, inside):
     async def went(app):
         from mainspring.webhook.record import STANDINGS
 
-        await STANDINGS.add(await app.opened(), Standing(name="ops", failures=2, error="no"), app.clock.now())
+        await STANDINGS.add(await app.connect(), Standing(name="ops", failures=2, error="no"), app.clock.now())
 
     inside(went)
     (listed,) = json.loads(cli("webhooks", "list", "--json", "--app", shop).stdout)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-PATIENCE = 30.0
+TIMEOUT_SECONDS = 30.0
 TEAM = """
 from mainspring import Context, Mainspring
 
@@ -51,7 +51,7 @@ def figure(url: str, name: str) -> float:
 
 def until(holds: Callable[[], bool]) -> None:
     """Repeats a check until it holds, since processes report their counters only periodically."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT_SECONDS
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -150,4 +150,4 @@ def test_worker_without_metrics_does_not_import_prometheus(process, shop, inside
 
 
 async def _told(app: Any) -> str:
-    return await (await app.tasks["tell"].enqueue()).result(timeout=PATIENCE)
+    return await (await app.tasks["tell"].enqueue()).result(timeout=TIMEOUT_SECONDS)

@@ -26,7 +26,7 @@ def crew(shop):
             async with app:
                 now = app.clock.now()
                 for worker in workers:
-                    await (await app.opened()).beat(worker, until=now + timedelta(seconds=60), now=now)
+                    await (await app.connect()).beat(worker, until=now + timedelta(seconds=60), now=now)
 
         asyncio.run(inside())
 

@@ -2,12 +2,28 @@
 
 import asyncio
 import inspect
+import os
 
 import pytest
 
 from mainspring.testing.plugin import MAX_TEST_SECONDS
 
 pytest.register_assert_rewrite("golden.trial")
+
+# The groups of the contract in which releases of Python may differ: threads, encoding, transactions.
+CORE = ("lifecycle", "enqueue", "claim", "finish", "fire", "report", "documents", "lists")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leaves only these groups with MAINSPRING_TEST_CONTRACT=core, as scripts/test-pythons sets it."""
+    if os.environ.get("MAINSPRING_TEST_CONTRACT") == "core":
+        items[:] = [item for item in items if _group(item) in (None, *CORE)]
+
+
+def _group(item: pytest.Item) -> str | None:
+    """The group of a contract test; None for any other test."""
+    package, _, group = getattr(item, "function", item).__module__.rpartition(".")
+    return group if package == "mainspring.testing.contract" else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -59,12 +59,12 @@ async def fill(store: Store) -> Job:
     schedule, ids = await launch(store, "naïve: 'x'", spec={"overlap": "allow"}, jobs=3)
     await fire(store, next_revision(schedule, ticks=1), ticks=(a_tick(1),))
     await finish_run(store, await claim_job(store, ids[0]), Done(), now=later(4))
-    await store.lead("reindex", "ada", until=later(60), now=NOW)
+    await store.acquire_term("reindex", "ada", until=later(60), now=NOW)
     await open_circuit(store, "frail")
     await store.pause_queue("mail", True)
     await put(store, new_job(queue="mail"))
     await store.beat(a_worker("bob", queues=("mail",), memory=7), until=later(60), now=NOW)
-    await store.order(["bob"], WorkerCommands(concurrency=3), now=NOW)
+    await store.command_workers(["bob"], WorkerCommands(concurrency=3), now=NOW)
     failed = await start(store, task="told")
     await send_report(store, failed, a_line(1, "at first"), a_line(2, "ü\n"))
     await finish_run(store, failed, Retry(0), now=NOW, account=RunNotes(Items(1, 2)), failure=FAILURE)
@@ -87,17 +87,17 @@ async def told(store: Store) -> dict[str, Any]:
         "of schedules": await store.jobs(Filter(schedules=tuple(names)), now=NOW, limit=99),
         "executions": [await store.executions(job.id) for job in jobs],
         "logs": [await store.logs(job.id, limit=99) for job in jobs],
-        "queues": await store.queues(now=NOW),
+        "queues": (await store.overview(now=NOW)).queues,
         "workers": await store.workers(now=NOW),
-        "expired": await store.expired(now=year, limit=99),
-        "counts": await store.counts(now=NOW),
+        "expired": await store.orphaned(now=year, limit=99),
+        "counts": (await store.overview(now=NOW)).states,
         "tallies": [await store.tallies(span, since=EPOCH) for span in ("minute", "hour", "day", "ever")],
-        "circuits": await store.circuits(),
-        "dead": await store.dead(limit=99),
-        "groups": sorted(await store.groups()),
-        "surplus": [await store.surplus(state, "task", keep=0, before=year, limit=99) for state in FINAL],
+        "circuits": (await store.overview(now=NOW)).circuits,
+        "dead": await store.dead_groups(limit=99),
+        "finished_groups": sorted(await store.finished_groups()),
+        "prunable": [await store.prunable(state, "task", keep=0, before=year, limit=99) for state in FINAL],
         "schedules": await store.schedules(limit=99),
         "ticks": [await store.ticks(name, limit=99) for name in names],
         "due": await store.due(now=year, limit=99),
-        "leaders": await store.leaders(now=NOW),
+        "terms": await store.terms(now=NOW),
     }

@@ -40,10 +40,14 @@ class Sharing(Contract):
         async with self.opened() as store:
             await start(store, unique_key="key", metadata={"a": 1}, tags=('a "b" \\', "{é}"))
             await store.pause_queue("mail", True)
-            jobs, queues, workers = await all_jobs(store), await store.queues(now=NOW), await store.workers(now=NOW)
+            jobs, queues, workers = (
+                await all_jobs(store),
+                (await store.overview(now=NOW)).queues,
+                await store.workers(now=NOW),
+            )
         async with self.opened() as again:
             assert await all_jobs(again) == jobs
-            assert await again.queues(now=NOW) == queues
+            assert (await again.overview(now=NOW)).queues == queues
             assert await again.workers(now=NOW) == workers
 
     async def test_two_handles_never_share_a_job(self) -> None:
@@ -87,7 +91,7 @@ class Sharing(Contract):
             policy = Policy(max_retries=0, breaker=Breaker(99, 10.0))
             pairs = zip([left, right] * 10, runs, strict=True)
             await asyncio.gather(*(finish_run(store, run, OSError(), policy=policy) for store, run in pairs))
-            assert [circuit.failures for circuit in await left.circuits()] == [20]
+            assert [circuit.failures for circuit in (await left.overview(now=NOW)).circuits] == [20]
 
     async def test_concurrent_fires_of_a_schedule_fire_it_once(self) -> None:
         async with self.opened() as left, self.opened() as right:
@@ -96,7 +100,9 @@ class Sharing(Contract):
 
     async def test_concurrent_candidates_elect_one_leader(self) -> None:
         async with self.opened() as left, self.opened() as right:
-            asked = [store.lead("x", f"h{n}", until=later(9), now=NOW) for n, store in enumerate([left, right] * 10)]
+            asked = [
+                store.acquire_term("x", f"h{n}", until=later(9), now=NOW) for n, store in enumerate([left, right] * 10)
+            ]
             answers = await asyncio.gather(*asked)
             assert len({(answer.holder, answer.term) for answer in answers}) == 1
 
@@ -120,16 +126,16 @@ class Sharing(Contract):
 
     async def test_wait_ends_when_another_handle_enqueues(self) -> None:
         async with self.opened() as left, self.opened() as right, asyncio.timeout(5):
-            await left.wait(None, 50)  # ends when it begins to listen
-            waiting = asyncio.create_task(left.wait(None, 50))
+            await left.wait("claimable", 50)  # ends when it begins to listen
+            waiting = asyncio.create_task(left.wait("claimable", 50))
             while not waiting.done():
                 await put(right, new_job())
                 await asyncio.wait([waiting], timeout=0.02)
 
     async def test_wait_final_ends_when_another_handle_finishes_a_job(self) -> None:
         async with self.opened() as left, self.opened() as right, asyncio.timeout(5):
-            await left.wait_final(["x"], 50)  # ends when it begins to listen
-            waiting = asyncio.create_task(left.wait_final(["x"], 50))
+            await left.wait("final", 50)  # ends when it begins to listen
+            waiting = asyncio.create_task(left.wait("final", 50))
             while not waiting.done():
                 await finish_run(right, await start(right), Done())
                 await asyncio.wait([waiting], timeout=0.02)

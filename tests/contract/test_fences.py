@@ -80,7 +80,7 @@ class Fences(Contract):
     async def test_a_suspect_job_is_counted_and_listed_once(self) -> None:
         async with self.opened() as store:
             job_id = await make_suspect(store)
-            assert await store.counts(now=NOW) == {"retrying": 1}
+            assert (await store.overview(now=NOW)).states == {"retrying": 1}
             assert [job.id for job in await store.jobs(Filter(), now=NOW, limit=9, sort="due")] == [job_id]
 
     async def test_logs_and_executions_of_a_job_move_with_it_to_another_queue(self) -> None:

@@ -84,7 +84,7 @@ async def test_prune_on_postgres_keeps_jobs_of_tasks_that_the_app_does_not_know(
 async def crashed(app: Mainspring, task: str, clock: VirtualClock, times: int) -> str:
     """A job whose workers have crashed `times` times, the last one just now."""
     handle = await app.tasks[task].enqueue()
-    store = await app.opened()
+    store = await app.connect()
     for n in range(times):
         worker = app.worker()
         info = worker._info
@@ -142,7 +142,7 @@ async def test_many_crashed_jobs_of_unknown_tasks_do_not_prevent_the_rescue_of_o
 
     async with shop, other:
         await shop.enqueue_many(unknown.job() for _ in range(300))
-        store = await shop.opened()
+        store = await shop.connect()
         doomed = shop.worker()
         await store.beat(doomed._info, until=clock.now() + timedelta(seconds=30), now=clock.now())
         assert (
@@ -200,7 +200,7 @@ async def test_processes_of_two_apps_send_one_dead_letter_for_a_job_that_kills_i
 
     async def until(handle: Handle[object], state: State) -> None:
         while (await handle.job()).state is not state:
-            await (await app.opened()).wait_final([handle.id], 0.1)
+            await (await app.connect()).wait("final", 0.1)
 
     async with app, asyncio.timeout(60):
         (handle,) = await app.enqueue_many([app.job("poison", {})])
@@ -212,7 +212,7 @@ async def test_processes_of_two_apps_send_one_dead_letter_for_a_job_that_kills_i
             shop = worker("shop")
             await until(handle, State.DEAD)
             while not letters.exists() or not letters.read_text():  # the file is there before its line is
-                await (await app.opened()).wait_final([handle.id], 0.1)
+                await (await app.connect()).wait("final", 0.1)
             assert letters.read_text() == f"{handle.id}\n"
         finally:
             for process in (bells, shop):

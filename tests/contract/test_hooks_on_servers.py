@@ -86,7 +86,7 @@ async def test_a_repeated_inbound_message_whose_job_is_deleted_makes_no_other_jo
     async with process(any_url) as one:
         secret = (await one.triggers.create("orders", task="work", arguments="body")).secret
         call, faults = signed(one, secret), Faults()
-        dying = Mainspring(FaultStore(await one.opened(), faults))  # type: ignore[arg-type]
+        dying = Mainspring(FaultStore(await one.connect(), faults))  # type: ignore[arg-type]
         dying.tasks.update(one.tasks)
         faults.fail("put_documents", after=2)
         with pytest.raises(StoreUnavailable):

@@ -33,7 +33,7 @@ async def figures(store: Store) -> Samples:
             [decide(job, how, now=later(2), account=items) for job, how in zip(jobs, endings, strict=True)]
         )
         await store.pause_queue("slow", True)
-        await store.lead("reindex", "me", until=later(60), now=NOW)
+        await store.acquire_term("reindex", "me", until=later(60), now=NOW)
         body, _ = exposition(families(await read_snapshot(store, later(10))))
     finally:
         await store.close()

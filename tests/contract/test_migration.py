@@ -52,15 +52,15 @@ def path(tmp_path: Path) -> Path:
 async def recounted(store: Store, jobs: list[Job]) -> None:
     """Every list and count agrees with these jobs."""
     assert await all_jobs(store) == jobs
-    assert await store.counts(now=NOW) == Counter(job.shown(NOW) for job in jobs)
-    assert set(await store.groups()) == {(job.state, job.task) for job in jobs if job.state.final}
+    assert (await store.overview(now=NOW)).states == Counter(job.shown(NOW) for job in jobs)
+    assert set(await store.finished_groups()) == {(job.state, job.task) for job in jobs if job.state.final}
     for tag in {tag for job in jobs for tag in job.tags}:
         assert await listed(store, tags=(tag,)) == [job.id for job in jobs if tag in job.tags]
     for kind in {job.failure.kind for job in jobs if job.failure}:
         failed = [job.id for job in jobs if job.failure and job.failure.kind == kind]
         assert await listed(store, errors=(kind,)) == failed
     for state in FINAL:
-        old = await store.surplus(state, "task", keep=0, before=later(60), limit=99)
+        old = await store.prunable(state, "task", keep=0, before=later(60), limit=99)
         assert {job.id for job in old} == {job.id for job in jobs if job.state is state}
 
 
@@ -73,14 +73,14 @@ async def test_jobs_of_a_sqlite_file_survive_migration_down_and_up(path: Path) -
     await store.open()
     jobs = await live(store)
     runs = [await store.executions(job.id) for job in jobs]
-    workers, queues = await store.workers(now=NOW), await store.queues(now=NOW)
+    workers, queues = await store.workers(now=NOW), (await store.overview(now=NOW)).queues
     for _ in range(2):
         assert await store.migrate(1) == [5, 4, 3, 2, 1]
         assert await store.migrate() == [2, 3, 4, 5, 6]
         await recounted(store, jobs)
         assert [await store.executions(job.id) for job in jobs] == runs
-        assert (await store.workers(now=NOW), await store.queues(now=NOW)) == (workers, queues)
-    (group,) = await store.dead(limit=1)
+        assert (await store.workers(now=NOW), (await store.overview(now=NOW)).queues) == (workers, queues)
+    (group,) = await store.dead_groups(limit=1)
     assert (group.error, group.count) == (FAILURE.kind, 2)
     await store.close()
 
@@ -108,12 +108,12 @@ async def test_migration_down_drops_only_data_of_the_newer_schema(path: Path) ->
     await open_circuit(store)
     await send_report(store, job, a_line(1), progress=Progress(1, NOW, 5))
     await finish_run(store, job, Retry(0), now=NOW, account=RunNotes(Items(1)))
-    await store.order(["ada"], WorkerCommands(drained=True), now=NOW)
+    await store.command_workers(["ada"], WorkerCommands(drained=True), now=NOW)
     await store.migrate(1)
     await store.migrate()
     (run,) = await store.executions(job.id)
     assert (run.ending, run.items) == (Ending.FAILED, None)
-    assert (await store.circuits(), await store.tallies("ever", since=EPOCH)) == ([], [])
+    assert ((await store.overview(now=NOW)).circuits, await store.tallies("ever", since=EPOCH)) == ([], [])
     assert [worker.orders for worker in await store.workers(now=NOW)] == [WorkerCommands(), WorkerCommands()]
     assert (await read_job(store, job.id)).progress is None
     assert await store.logs(job.id, limit=9) == []
@@ -126,13 +126,13 @@ async def test_migration_down_drops_schedules_ticks_and_leaders_but_not_their_jo
     await store.open()
     schedule, ids = await launch(store, "naïve: 'x'", spec={"overlap": "allow"}, jobs=3)
     await fire(store, next_revision(schedule, ticks=1), ticks=(a_tick(1),))
-    await store.lead("reindex", "ada", until=later(60), now=NOW)
+    await store.acquire_term("reindex", "ada", until=later(60), now=NOW)
     running = await claim_job(store, ids[0])
     jobs = await all_jobs(store)
     assert await store.migrate(2) == [5, 4, 3, 2]
     assert await store.migrate() == [3, 4, 5, 6]
     assert (await store.schedules(limit=9), await store.ticks(schedule.name, limit=9)) == ([], [])
-    assert (await store.leaders(now=NOW), (await store.due(now=later(9999), limit=9)).schedules) == ([], [])
+    assert (await store.terms(now=NOW), (await store.due(now=later(9999), limit=9)).schedules) == ([], [])
     await recounted(store, jobs)
     assert await listed(store, schedules=(schedule.name,)) == ids
     assert await finish_run(store, running, Done()) == {running.id}
@@ -148,14 +148,14 @@ async def test_migration_down_drops_documents_audit_and_feed_but_no_jobs(path: P
     await store.put_documents([a_document()], now=NOW)
     await store.record([an_entry(1)])
     await store.publish(["a"], now=NOW)
-    await store.watch(until=later(60), now=NOW)
+    await store.news(after=0, limit=0, until=later(60))
     for _ in range(2):
         assert await store.migrate(3) == [5, 4, 3]
         assert await store.migrate() == [4, 5, 6]
         await recounted(store, jobs)
         assert await store.workers(now=NOW) == workers
     assert (await store.documents("key", now=NOW, limit=9), await store.audit(AuditFilter(), limit=9)) == ([], [])
-    assert (await store.news(after=0, limit=9), await store.watched()) == (Feed([], 1, 0), None)
+    assert (await store.news(after=0, limit=9), await store.publish([], now=NOW)) == (Feed([], 1, 0), None)
     await store.close()
 
 
@@ -165,7 +165,7 @@ async def test_documents_audit_and_feed_survive_reopening_a_sqlite_file(path: Pa
     await store.put_documents([a_document()], now=NOW)
     await store.record([an_entry(1)])
     await store.publish(["a"], now=NOW)
-    await store.watch(until=later(60), now=NOW)
+    await store.news(after=0, limit=0, until=later(60))
     trail = await store.audit(AuditFilter(), limit=9)
     await store.close()
     again = open_store(f"sqlite:///{path}")
@@ -184,13 +184,13 @@ async def test_schedules_ticks_and_leaders_survive_reopening_a_sqlite_file(path:
     await store.open()
     schedule, _ = await launch(store)
     await fire(store, next_revision(schedule, ticks=1), ticks=(a_tick(1),))
-    leader = await store.lead("reindex", "ada", until=later(60), now=NOW)
+    leader = await store.acquire_term("reindex", "ada", until=later(60), now=NOW)
     before = await read_schedule(store)
     await store.close()
     again = open_store(f"sqlite:///{path}")
     await again.open()
     assert (await read_schedule(again), await again.ticks("hourly", limit=9)) == (before, [a_tick(1)])
-    assert await again.leaders(now=NOW) == [leader]
+    assert await again.terms(now=NOW) == [leader]
     await again.close()
 
 
@@ -231,6 +231,6 @@ async def test_jobs_can_be_finished_and_retried_after_migration_down_and_up(path
     assert (await act(store, Action.RETRY, dead.id)).done == [dead.id]
     await act(store, Action.DELETE, running.id)
     assert await all_jobs(store) == [await read_job(store, dead.id)]
-    assert await store.counts(now=NOW) == {"pending": 1}
+    assert (await store.overview(now=NOW)).states == {"pending": 1}
     assert await listed(store, tags=("x",)) == [dead.id]
     await store.close()

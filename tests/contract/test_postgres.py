@@ -162,8 +162,8 @@ class TestWithin(Served):
 
     async def test_commit_of_a_caller_wakes_waiters(self) -> None:
         async with self.opened() as store, self.connected() as mine, asyncio.timeout(5):
-            await store.wait(None, 50)  # ends when it begins to listen
-            waiting = asyncio.create_task(store.wait(None, 50))
+            await store.wait("claimable", 50)  # ends when it begins to listen
+            waiting = asyncio.create_task(store.wait("claimable", 50))
             while not waiting.done():
                 async with mine.transaction():
                     await store.enqueue([new_job()], now=NOW, within=mine)
@@ -292,7 +292,7 @@ class TestTrouble(Served):
     async def test_waiter_receives_notifications_after_a_reconnect(self) -> None:
         async with self.opened() as left, self.opened() as right, self.connected() as other, asyncio.timeout(20):
             for _ in range(2):
-                waiting = asyncio.create_task(left.wait(None, 50))
+                waiting = asyncio.create_task(left.wait("claimable", 50))
                 while not waiting.done():
                     await put(right, new_job())
                     await asyncio.wait([waiting], timeout=0.02)
@@ -366,7 +366,7 @@ class TestTrouble(Served):
 
     async def test_handle_of_another_event_loop_raises(self) -> None:
         async with self.opened() as store:
-            with pytest.raises(StoreError, match="beside"):
+            with pytest.raises(StoreError, match="clone"):
                 await asyncio.to_thread(asyncio.run, all_jobs(store))
 
 

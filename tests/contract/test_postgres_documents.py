@@ -11,7 +11,7 @@ import pytest
 from filled import fill, told
 
 from mainspring.records.audit import AuditFilter
-from mainspring.records.document import Document
+from mainspring.records.document import Document, DocumentDrop
 from mainspring.records.feed import MIN_FEED_ITEMS, Feed
 from mainspring.store import Store
 from mainspring.stores import open_store
@@ -88,7 +88,7 @@ class TestNews(Kept):
     async def test_feed_numbers_go_on_after_a_crash_and_readers_see_the_loss(self) -> None:
         async with self.opened() as store:
             await store.publish(["a", "b"], now=NOW)
-            await store.watch(until=later(60), now=NOW)
+            await store.news(after=0, limit=0, until=later(60))
             await asyncio.to_thread(self.server.crash)
             await asyncio.to_thread(self.server.start)
         async with self.opened() as store:
@@ -145,7 +145,7 @@ class TestNews(Kept):
 
     async def test_last_beat_also_returns_watched_until(self) -> None:
         async with self.opened() as store:
-            await store.watch(until=later(20), now=NOW)
+            await store.news(after=0, limit=0, until=later(20))
             for until in (later(5), NOW):
                 assert (await store.beat(a_worker(), until=until, now=NOW)).watched_until == later(20)
 
@@ -163,7 +163,8 @@ class TestDocuments(Kept):
                 kind = await asyncio.gather(write(left, turn, names), write(right, turn, names[::-1]))
                 first, second = kind[0], kind[1][::-1]
                 assert all(a != b for a, b in zip(first, second, strict=True))
-                assert len(await left.drop_documents("key", names)) == 50
+                drops = [DocumentDrop("key", name) for name in names]
+                assert await left.put_documents(drops, now=NOW) == [True] * 50
             assert self.deadlocks() == before
 
     def deadlocks(self) -> int:
@@ -194,7 +195,7 @@ class TestDocuments(Kept):
                 await other.execute(
                     self.place.sql("UPDATE mainspring_documents SET expires_at = NULL, text = 'new' WHERE name = 'a'")
                 )
-                assert await store.tidy(audited_since=NOW, now=later(2)) == 1
+                assert (await store.prune({}, audited_since=NOW, now=later(2))).rows == 1
             assert await texts(store, now=later(2)) == {"a": "new"}
 
     async def test_pruning_documents_deletes_a_limited_number_of_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +204,7 @@ class TestDocuments(Kept):
         async with self.opened() as store:
             await put(store, *(a_document(name, expires_at=later(1)) for name in "abc"))
             await store.record([an_entry(n) for n in range(3)])
-            gone = [await store.tidy(audited_since=later(9), now=later(9)) for _ in range(3)]
+            gone = [(await store.prune({}, audited_since=later(9), now=later(9))).rows for _ in range(3)]
             assert gone == [4, 2, 0]
 
 
@@ -216,11 +217,11 @@ class TestPlace(Kept):
                 await put(store, a_document())
                 await store.record([an_entry(1)])
                 await store.publish(["x"], now=NOW)
-                await store.watch(until=later(9), now=NOW)
+                await store.news(after=0, limit=0, until=later(9))
                 assert await kept(other) == ([], [], Feed([], 1, 0), None)
                 await other.publish(["y"], now=NOW)
                 assert (await store.news(after=0, limit=9)).last == 1
-                await store.drop_documents("key", ["one"])
+                await store.put_documents([DocumentDrop("key", "one")], now=NOW)
             await other.migrate(0)
             await other.close()
             self.server.fresh()
@@ -233,7 +234,7 @@ class TestPlace(Kept):
         await put(store, a_document())
         await store.record([an_entry(1)])
         await store.publish(["a"], now=NOW)
-        await store.watch(until=later(60), now=NOW)
+        await store.news(after=0, limit=0, until=later(60))
         assert await store.migrate(2) == [3, 2]
         assert await store.migrate() == [3, 4]
         assert await told(store) == before
@@ -247,7 +248,7 @@ async def kept(store: Store) -> tuple[list[Document], list[Any], Feed, Any]:
         await store.documents("key", now=NOW, limit=9),
         await store.audit(AuditFilter(), limit=9),
         await store.news(after=0, limit=9),
-        await store.watched(),
+        await store.publish([], now=NOW),
     )
 
 

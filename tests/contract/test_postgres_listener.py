@@ -62,11 +62,11 @@ async def overheard(postgres: Postgres, url: str) -> AsyncIterator[list[str]]:
         await connection.close()
 
 
-async def hears(app: Mainspring) -> None:
-    store = await app.opened()
+async def listens(app: Mainspring) -> None:
+    store = await app.connect()
     async with asyncio.timeout(20):
-        while not store.hears():
-            await store.wait(None, 0.5)
+        while store.listening != "ok":
+            await store.wait("claimable", 0.5)
 
 
 async def silently(url: str, **fields: Any) -> str:
@@ -82,14 +82,14 @@ async def silently(url: str, **fields: Any) -> str:
 async def test_listening_worker_is_far_quicker_than_its_poll_interval(url: str) -> None:
     (client, ask), (server, _) = make(url), make(url, poll_interval=60)
     async with client, server, server.worker(), asyncio.timeout(20):
-        await hears(server)
+        await listens(server)
         assert await (await ask.enqueue("x")).result(timeout=9) == "x"
 
 
 async def test_a_delayed_job_of_another_process_starts_at_its_time(url: str) -> None:
     (client, ask), (server, _) = make(url), make(url, poll_interval=60)
     async with client, server, server.worker(), asyncio.timeout(20):
-        await hears(server)
+        await listens(server)
         handle = await ask.using(delay=1).enqueue("x")
         await handle.result(timeout=9)
         job = await handle.job()
@@ -109,7 +109,7 @@ async def test_a_retry_starts_at_its_time(url: str) -> None:
 
     seen: list[int] = []
     async with app, app.worker(), asyncio.timeout(20):
-        await hears(app)
+        await listens(app)
         assert await (await second_time_lucky.enqueue()).result(timeout=9) == "lucky"
 
 
@@ -119,7 +119,7 @@ async def test_a_worker_without_a_listener_finds_jobs_at_its_poll_interval(url: 
         for delay in (0, 0.5):
             assert await (await ask.using(delay=delay).enqueue("x")).result(timeout=9) == "x"
         assert not worker.deaf  # listening is off
-        assert (await server.opened()).hears() is None
+        assert (await server.connect()).listening == "off"
 
 
 async def test_a_worker_whose_listener_cannot_connect_finds_jobs_at_its_poll_interval(url: str) -> None:
@@ -128,17 +128,17 @@ async def test_a_worker_whose_listener_cannot_connect_finds_jobs_at_its_poll_int
     async with client, server, server.worker() as worker, asyncio.timeout(20):
         assert await (await ask.enqueue("x")).result(timeout=9) == "x"
         while not worker.deaf:
-            await (await server.opened()).wait(None, 0.1)
+            await (await server.connect()).wait("claimable", 0.1)
 
 
 async def test_jobs_start_while_the_listener_connection_is_cut_repeatedly(postgres: Postgres, url: str) -> None:
     (client, ask), (server, _) = make(url), make(url, poll_interval=0.2)
     async with client, server, server.worker(), asyncio.timeout(30):
         for _ in range(5):
-            await hears(server)
+            await listens(server)
             await asyncio.to_thread(postgres.run, TERMINATE)
             assert await (await ask.enqueue("x")).result(timeout=9) == "x"
-        await hears(server)
+        await listens(server)
 
 
 @pytest.mark.parametrize("turns", range(4))
@@ -156,9 +156,9 @@ async def test_store_can_be_closed_while_its_listener_checks_its_connection(url:
 async def test_waiters_wake_when_the_listener_fails(postgres: Postgres, url: str) -> None:
     app, _ = make(url)
     async with app, asyncio.timeout(20):
-        await hears(app)
-        store = await app.opened()
-        waiting = asyncio.create_task(store.wait(None, 60))
+        await listens(app)
+        store = await app.connect()
+        waiting = asyncio.create_task(store.wait("claimable", 60))
         await asyncio.wait([waiting], timeout=0.05)
         await asyncio.to_thread(postgres.run, TERMINATE)
         await waiting
@@ -167,10 +167,10 @@ async def test_waiters_wake_when_the_listener_fails(postgres: Postgres, url: str
 async def test_beat_finds_a_job_whose_notification_was_lost(url: str) -> None:
     app, _ = make(url, poll_interval=60, beat=0.2, lease=5)
     async with app, app.worker(), asyncio.timeout(20):
-        await hears(app)
+        await listens(app)
         job_id = await silently(url, run_at=app.clock.now())
         while (await app.jobs.get(job_id)).state != "completed":
-            await (await app.opened()).wait_final([job_id], 0.1)
+            await (await app.connect()).wait("final", 0.1)
 
 
 async def test_beat_finds_runs_of_silent_workers_without_a_sweep(url: str) -> None:
@@ -230,7 +230,7 @@ async def test_listening_worker_sends_no_queries(url: str) -> None:
         faults.when(verb, lambda verb=verb: bool(asked.update([verb])))  # type: ignore[misc]
     app, echo = make(cast(Store, FaultStore(open_store(url), faults)), poll_interval=0.05, beat=0.2, lease=5, sweep=0.2)
     async with app, app.worker(), asyncio.timeout(20):
-        await hears(app)
+        await listens(app)
         await (await echo.enqueue("x")).result(timeout=9)
         await beats(app, 3)
         asked.clear()
@@ -266,7 +266,7 @@ async def _idle(postgres: Postgres, url: str) -> list[str]:
     postgres.run("ALTER ROLE tests SET log_statement = 'all'")
     try:
         async with app, app.worker():
-            await hears(app)
+            await listens(app)
             await (await echo.enqueue("x")).result(timeout=9)
             await beats(app, 2)
             start = postgres.log.stat().st_size
@@ -282,11 +282,11 @@ async def test_wake_ups_are_spread_by_the_number_of_workers(url: str, monkeypatc
     monkeypatch.setattr("mainspring.stores.postgres.listener.random.uniform", lambda _, most: most)
     app, _ = make(url)
     async with app, opened(url) as other, asyncio.timeout(20):
-        await hears(app)
-        store, loop = await app.opened(), asyncio.get_running_loop()
+        await listens(app)
+        store, loop = await app.connect(), asyncio.get_running_loop()
         for crowd, least, most in ((1, 0.0, 0.4), (10_000, 0.5, 9.0)):
             cast(PostgresStore, store)._wakeups.live_workers = crowd
-            waiting = asyncio.create_task(store.wait(None, 60))
+            waiting = asyncio.create_task(store.wait("claimable", 60))
             await asyncio.sleep(0)
             began = loop.time()
             await put(other, new_job())
@@ -301,8 +301,8 @@ async def test_listener_recovers_soon_after_one_lost_probe(url: str, monkeypatch
         ear, "notify_alone", lambda channel, text: wire.notify_alone(lost.pop() if lost else channel, text)
     )
     async with opened(url) as store, asyncio.timeout(30):
-        await store.wait(None, 0.01)
-        assert not store.hears()
-        while not store.hears():
-            await store.wait(None, 0.1)
+        await store.wait("claimable", 0.01)
+        assert store.listening != "ok"
+        while store.listening != "ok":
+            await store.wait("claimable", 0.1)
     assert not lost

@@ -90,7 +90,7 @@ class TestWays(Served):
         monkeypatch.setattr(count, "MAX_DEAD_ROWS", counted)
         async with self.opened() as store:
             found = [await dead_job(store, message, at=at) for at, message in enumerate(("a", "b", "a"))]
-            groups = await store.dead(limit=9)
+            groups = await store.dead_groups(limit=9)
         assert [(one.error, one.count, one.newest, one.last_at) for one in groups] == [
             ("OSError: a", 2, found[2].id, later(2)),
             ("OSError: b", 1, found[1].id, later(1)),
@@ -112,7 +112,7 @@ class TestEstimates(Served):
     async def test_large_counts_are_estimated_closely(self) -> None:
         async with self.opened() as store:
             await self.many(store, 15_000)
-            found = await store.counts(now=NOW)
+            found = (await store.overview(now=NOW)).states
         assert 10_000 <= found["pending"] <= 22_500
         assert set(found) == {"pending"}
 
@@ -124,8 +124,8 @@ class TestEstimates(Served):
             held = await self.many(store, 3)
             await act(store, Action.PAUSE, *(job.id for job in held))
             assert len(await claim_ids(store, limit=4)) == 4
-            found = await store.counts(now=NOW)
-            queues = {queue.name: queue for queue in await store.queues(now=NOW)}
+            found = (await store.overview(now=NOW)).states
+            queues = {queue.name: queue for queue in (await store.overview(now=NOW)).queues}
         assert (found["scheduled"], found["paused"], found["running"]) == (5, 3, 4)
         assert queues["rare"].pending == 7
         assert (queues["default"].running, queues["default"].scheduled) == (4, 5)
@@ -141,4 +141,4 @@ class TestLongLists(Served):
             with pytest.raises(StoreUnavailable, match="narrow the filter"):
                 await connections.read(lambda db: db.value("SELECT pg_sleep(9)"))
             monkeypatch.undo()
-            assert await store.counts(now=NOW) == {}
+            assert (await store.overview(now=NOW)).states == {}

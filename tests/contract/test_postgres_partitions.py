@@ -14,7 +14,7 @@ import pytest
 from test_postgres import Served
 
 from mainspring import Archived, Mainspring
-from mainspring.clock import SystemClock
+from mainspring.clock import EPOCH, SystemClock
 from mainspring.events import JobsPruned
 from mainspring.ids import new_id
 from mainspring.records.job import Action, NewJob, State
@@ -227,7 +227,7 @@ class TestDays(Dated):
             await store.open()
             done = await job_in_state(store, COMPLETED)
             assert (self.parts(), self.lies_in(done.id)) == (before, ["rest"])
-            assert await store.forget({(COMPLETED, "task"): (0, NOW)}, now=NOW) == 0
+            assert await pruned_in_bulk(store, {(COMPLETED, "task"): (0, NOW)}, now=NOW) == 0
             assert self.parts() == before
             await store.close()
         finally:
@@ -308,11 +308,15 @@ async def remains(store: Store) -> list[Any]:
     return found
 
 
+async def pruned_in_bulk(store: Store, rules: Rules, *, now: datetime) -> int:
+    return (await store.prune(rules, audited_since=EPOCH, now=now)).jobs
+
+
 async def prune(store: Store, rules: Rules) -> int:
     """Row by row, as the pruner does."""
     gone = 0
     for (state, task), (keep, before) in rules.items():
-        while old := await store.surplus(state, task, keep=keep, before=before, limit=50):
+        while old := await store.prunable(state, task, keep=keep, before=before, limit=50):
             gone += len((await act(store, Action.DELETE, *(job.id for job in old))).done)
     return gone
 
@@ -329,9 +333,9 @@ class TestForgetting(Dated):
         async with self.opened(THEN) as store:
             await ended(store, some(THEN, 5), THEN)
             await ended(store, some(THEN, 3, 5), THEN, dead=True)
-            assert await store.forget(EVERYTHING, now=NOW) == 8
+            assert await pruned_in_bulk(store, EVERYTHING, now=NOW) == 8
             assert names([OLDEST])[0] not in self.parts()
-            assert await all_jobs(store) == await store.groups() == []
+            assert await all_jobs(store) == await store.finished_groups() == []
             for table in ("executions", "logs"):
                 assert self.server.run(f"SELECT 1 FROM dated.mainspring_{table}") == []
 
@@ -339,7 +343,7 @@ class TestForgetting(Dated):
         async with self.opened(THEN) as store:
             await ended(store, some(THEN, 6), THEN, dead=True)
             before = await remains(store)
-            assert await store.forget({(DEAD, "task"): (2, NOW)}, now=NOW) == 4
+            assert await pruned_in_bulk(store, {(DEAD, "task"): (2, NOW)}, now=NOW) == 4
             assert await remains(store) == before[4:]
             assert self.lies_in(*(row[0] for row in before[4:])) == ["rest"] * 2
             assert names([OLDEST])[0] not in self.parts()
@@ -349,7 +353,7 @@ class TestForgetting(Dated):
             await ended(store, some(THEN, 3), THEN)
             await ended(store, some(THEN + DAY, 2, 3), THEN + DAY)
             before = await remains(store)
-            assert await store.forget({(COMPLETED, "task"): (3, NOW)}, now=NOW) == 2
+            assert await pruned_in_bulk(store, {(COMPLETED, "task"): (3, NOW)}, now=NOW) == 2
             assert await remains(store) == before[2:]
 
     async def test_jobs_that_finished_after_the_limit_stay(self) -> None:
@@ -357,7 +361,7 @@ class TestForgetting(Dated):
             await ended(store, some(THEN, 2), THEN)
             await ended(store, some(THEN, 2, 2), NOW - timedelta(hours=1))
             before = await remains(store)
-            assert await store.forget(EVERYTHING, now=NOW) == 2
+            assert await pruned_in_bulk(store, EVERYTHING, now=NOW) == 2
             assert await remains(store) == before[2:]
 
     async def test_jobs_without_a_retention_rule_stay(self) -> None:
@@ -366,7 +370,7 @@ class TestForgetting(Dated):
             await ended(store, some(THEN, 2, 2, task="other"), THEN)
             await ended(store, some(THEN, 2, 4), THEN, dead=True)
             before = await remains(store)
-            assert await store.forget({(COMPLETED, "task"): (0, NOW)}, now=NOW) == 2
+            assert await pruned_in_bulk(store, {(COMPLETED, "task"): (0, NOW)}, now=NOW) == 2
             assert await remains(store) == before[2:]
 
     async def test_unfinished_jobs_keep_their_runs_and_log_lines(self) -> None:
@@ -374,7 +378,7 @@ class TestForgetting(Dated):
             await ended(store, some(THEN, 3), THEN, dead=True)
             await act(store, Action.RETRY, an_id(THEN, 1))
             _, retried, _ = await remains(store)
-            assert await store.forget(EVERYTHING, now=NOW) == 2
+            assert await pruned_in_bulk(store, EVERYTHING, now=NOW) == 2
             assert await remains(store) == [retried]
             assert len(retried[4]) == len(retried[5]) == 1
 
@@ -383,28 +387,28 @@ class TestForgetting(Dated):
         async with self.opened(THEN) as store:
             await ended(store, some(THEN, 6), THEN)
             before = await remains(store)
-            assert await store.forget({(COMPLETED, "task"): (3, NOW)}, now=NOW) == 0
+            assert await pruned_in_bulk(store, {(COMPLETED, "task"): (3, NOW)}, now=NOW) == 0
             assert (await remains(store), self.lies_in(before[0][0])) == (before, names([OLDEST]))
-            assert await store.forget({(COMPLETED, "task"): (2, NOW)}, now=NOW) == 4
+            assert await pruned_in_bulk(store, {(COMPLETED, "task"): (2, NOW)}, now=NOW) == 4
 
     async def test_partition_with_recent_jobs_is_not_dropped(self) -> None:
         async with self.opened(THEN) as store:
             await ended(store, some(THEN, 2), THEN)
-            assert await store.forget({(COMPLETED, "task"): (0, OLDEST.end - DAY / 4)}, now=THEN + DAY) == 0
+            assert await pruned_in_bulk(store, {(COMPLETED, "task"): (0, OLDEST.end - DAY / 4)}, now=THEN + DAY) == 0
             assert names([OLDEST])[0] in self.parts()
-            assert await store.forget({(COMPLETED, "task"): (0, OLDEST.end)}, now=THEN + DAY) == 2
+            assert await pruned_in_bulk(store, {(COMPLETED, "task"): (0, OLDEST.end)}, now=THEN + DAY) == 2
 
     async def test_old_empty_partitions_are_dropped(self) -> None:
         async with self.opened(THEN) as store:
-            assert await store.forget({}, now=OLDEST.end + 29 * DAY) == 0
+            assert await pruned_in_bulk(store, {}, now=OLDEST.end + 29 * DAY) == 0
             assert names([OLDEST])[0] in self.parts()
-            assert await store.forget({}, now=OLDEST.end + 31 * DAY) == 0
+            assert await pruned_in_bulk(store, {}, now=OLDEST.end + 31 * DAY) == 0
             assert self.parts() == [*names(following(OLDEST, DAYS_AHEAD + 1)[2:]), "rest"]
 
     async def test_default_partition_is_not_dropped(self) -> None:
         async with self.opened(NOW) as store:
             await ended(store, some(THEN, 2), THEN)
-            assert await store.forget(EVERYTHING, now=NOW) == 0
+            assert await pruned_in_bulk(store, EVERYTHING, now=NOW) == 0
             assert await prune(store, EVERYTHING) == 2
 
     async def test_idempotency_key_is_free_after_its_partition_is_dropped(self) -> None:
@@ -412,7 +416,7 @@ class TestForgetting(Dated):
             await ended(store, some(THEN, 1, idempotency_key="key"), THEN)
             (known,) = await put(store, new_job(idempotency_key="key"))
             assert known == an_id(THEN, 0)
-            await store.forget(EVERYTHING, now=NOW)
+            await pruned_in_bulk(store, EVERYTHING, now=NOW)
             (fresh,) = await put(store, new_job(idempotency_key="key"))
             assert fresh != known
 
@@ -438,10 +442,10 @@ class TestForgetting(Dated):
                     await ended(one, jobs, end, dead=dead)
                     await act(one, Action.RETRY, *retried)
             assert await remains(store) == await remains(twin)
-            gone = await store.forget(rules, now=NOW)
+            gone = await pruned_in_bulk(store, rules, now=NOW)
             assert gone + await prune(store, rules) == await prune(twin, rules)
             assert await remains(store) == await remains(twin)
-            assert await store.groups() == await twin.groups()
+            assert await store.finished_groups() == await twin.finished_groups()
         await twin.close()
 
 
@@ -452,29 +456,33 @@ class TestForgettingBesideWork(Dated):
             run = await start(store)
             async with other.transaction():
                 await other.fetch("SELECT 1 FROM dated.mainspring_finished")
-                forgetting = asyncio.create_task(store.forget(EVERYTHING, now=NOW))
+                pruning = asyncio.create_task(pruned_in_bulk(store, EVERYTHING, now=NOW))
                 began = time.perf_counter()
-                await asyncio.wait([forgetting], timeout=0.2)
+                await asyncio.wait([pruning], timeout=0.2)
                 assert await finish_run(store, run, Done()) == {run.id}
-                assert await forgetting == 0
+                assert await pruning == 0
                 assert time.perf_counter() - began < 2
                 assert len(await all_jobs(store)) == 5
-            assert await store.forget(EVERYTHING, now=NOW) == 0  # a drop that failed is not tried again at once
-            assert await store.forget(EVERYTHING, now=NOW + timedelta(minutes=11)) == 4
+            assert (
+                await pruned_in_bulk(store, EVERYTHING, now=NOW) == 0
+            )  # a drop that failed is not tried again at once
+            assert await pruned_in_bulk(store, EVERYTHING, now=NOW + timedelta(minutes=11)) == 4
 
     async def test_writer_prevents_the_drop_of_its_partition(self) -> None:
         async with self.opened(THEN) as store, self.connected() as other, asyncio.timeout(20):
             await ended(store, some(THEN, 4), THEN)
             async with other.transaction():
                 await other.execute("UPDATE dated.mainspring_finished SET result = 'x'")
-                assert await store.forget(EVERYTHING, now=NOW) == 0
+                assert await pruned_in_bulk(store, EVERYTHING, now=NOW) == 0
             assert len(await all_jobs(store)) == 4
 
     async def test_concurrent_pruning_counts_each_job_once(self) -> None:
         async with self.opened(THEN) as left, self.opened(THEN) as right:
             for n in range(3):
                 await ended(left, some(THEN + n * DAY, 4), THEN + n * DAY)
-            gone = await asyncio.gather(left.forget(EVERYTHING, now=NOW), right.forget(EVERYTHING, now=NOW))
+            gone = await asyncio.gather(
+                pruned_in_bulk(left, EVERYTHING, now=NOW), pruned_in_bulk(right, EVERYTHING, now=NOW)
+            )
             assert sum(gone) == 12
             assert await all_jobs(left) == []
 
@@ -487,8 +495,8 @@ class TestForgettingBesideWork(Dated):
             runs = (await claim(store)).jobs
             ends = [finish_run(other, run, Done(), now=NOW) for run in runs]
             retries = [act(other, Action.RETRY, an_id(THEN + n * DAY, 5)) for n in range(6)]
-            gone, *_ = await asyncio.gather(store.forget(EVERYTHING, now=NOW), *ends, *retries)
-            later = await store.forget(EVERYTHING, now=NOW + timedelta(minutes=11))
+            gone, *_ = await asyncio.gather(pruned_in_bulk(store, EVERYTHING, now=NOW), *ends, *retries)
+            later = await pruned_in_bulk(store, EVERYTHING, now=NOW + timedelta(minutes=11))
             jobs = await all_jobs(store)
             assert {run.id for run in runs} <= {job.id for job in jobs if job.state is COMPLETED}
             assert gone + later + len(jobs) == 66
@@ -504,7 +512,7 @@ class TestPruner(Dated):
         app = Mainspring(self.url, clock=clock, history_keep=2, history_days=1)
 
         async with app:
-            await ended(await app.opened(), some(THEN, 40), THEN)
+            await ended(await app.connect(), some(THEN, 40), THEN)
             clock.advance(days=40)
             yield app
 

@@ -197,9 +197,9 @@ class TestWorker(Pooled):
         url = f"{self.url}&listen={quote(self.server.dsn)}"
         (client, ask), (server, _) = self.app(), self.app(url, poll_interval=60)
         async with client, server, server.worker() as worker, asyncio.timeout(30):
-            store = await server.opened()
-            while not store.hears():
-                await store.wait(None, 1)
+            store = await server.connect()
+            while store.listening != "ok":
+                await store.wait("claimable", 1)
             assert await (await ask.enqueue("x")).result(timeout=9) == "x"
             assert not worker.deaf
 
@@ -208,6 +208,6 @@ class TestWorker(Pooled):
             store = open_store(patient.through(self.straight))
             await store.open()
             async with asyncio.timeout(20):
-                while not store.hears():
-                    await store.wait(None, 1)
+                while store.listening != "ok":
+                    await store.wait("claimable", 1)
             await store.close()

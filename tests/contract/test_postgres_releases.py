@@ -120,14 +120,14 @@ class TestReleases(Contract):
     async def test_finished_jobs_beyond_the_number_to_keep_are_found_and_deleted(self) -> None:
         async with self.opened() as store:
             done = [await job_in_state(store, State.COMPLETED) for _ in range(3)]
-            old = await store.surplus(State.COMPLETED, "task", keep=1, before=NOW + timedelta(days=1), limit=9)
+            old = await store.prunable(State.COMPLETED, "task", keep=1, before=NOW + timedelta(days=1), limit=9)
             await act(store, Action.DELETE, *(job.id for job in old))
             assert [job.id for job in await all_jobs(store)] == [done[-1].id]
 
     async def test_wait_ends_when_another_handle_enqueues(self) -> None:
         async with self.opened() as left, self.opened() as right, asyncio.timeout(10):
-            await left.wait(None, 50)  # ends when it begins to listen
-            waiting = asyncio.create_task(left.wait(None, 50))
+            await left.wait("claimable", 50)  # ends when it begins to listen
+            waiting = asyncio.create_task(left.wait("claimable", 50))
             while not waiting.done():
                 await put(right, new_job())
                 await asyncio.wait([waiting], timeout=0.02)

@@ -20,6 +20,7 @@ from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.stores.postgres import fire
 from mainspring.stores.postgres import schedules as series
+from mainspring.stores.postgres import store as postgres_store
 from mainspring.stores.postgres.pool import SETTINGS, Session
 from mainspring.stores.postgres.url import PostgresUrl
 from mainspring.testing.contract.build import (
@@ -37,7 +38,7 @@ from mainspring.testing.contract.build import (
 )
 from servers import Postgres
 
-FEW, MANY = 10, 500
+SMALL_BATCH, LARGE_BATCH = 10, 500
 
 
 class Served(Contract):
@@ -136,13 +137,13 @@ class TestFiringStatements(Served):
     async def test_the_number_of_statements_does_not_grow_with_the_firings(
         self, monkeypatch: pytest.MonkeyPatch, postgres: Postgres
     ) -> None:
-        few = await self.count(FEW, monkeypatch)
+        few = await self.count(SMALL_BATCH, monkeypatch)
         self.url = postgres.fresh()
-        assert few == await self.count(MANY, monkeypatch) <= 25
+        assert few == await self.count(LARGE_BATCH, monkeypatch) <= 25
 
     async def test_firings_without_cancels_take_ten_statements(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async with self.opened() as store:
-            rows = await made(store, named("plain", MANY))
+            rows = await made(store, named("plain", LARGE_BATCH))
             firings = [Firing(schedule=next_revision(row), jobs=(tick_job(row),), ticks=(a_tick(),)) for row in rows]
             with statements(monkeypatch) as sent:
                 assert all(done.stands for done in await store.fire(firings, now=NOW))
@@ -154,11 +155,12 @@ class TestFiringStatements(Served):
         passed: list[str] = []
         async with self.opened() as store:
             (row,) = await made(store, ["plain"])
-            monkeypatch.setattr(fire, "failpoint", passed.append)
+            for module in (fire, postgres_store):
+                monkeypatch.setattr(module, "failpoint", passed.append)
             for stands in (True, False):  # the second is planned on the revision that the first has replaced
                 (done,) = await store.fire([Firing(schedule=next_revision(row))], now=NOW)
                 assert done.stands is stands
-        assert passed == ["fire.mid_step"]
+        assert passed == ["fire.mid_step", "fire.after_commit"]
 
 
 class TestFinishStatements(Served):
@@ -185,9 +187,9 @@ class TestFinishStatements(Served):
     async def test_the_number_of_statements_does_not_grow_with_the_outcomes(
         self, monkeypatch: pytest.MonkeyPatch, postgres: Postgres
     ) -> None:
-        few = await self.count(FEW, monkeypatch)
+        few = await self.count(SMALL_BATCH, monkeypatch)
         self.url = postgres.fresh()
-        assert few == await self.count(MANY, monkeypatch) <= 20
+        assert few == await self.count(LARGE_BATCH, monkeypatch) <= 20
 
     async def test_the_number_of_statements_does_not_grow_with_the_jobs_that_follow(
         self, monkeypatch: pytest.MonkeyPatch

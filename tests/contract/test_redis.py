@@ -184,11 +184,11 @@ class TestTrouble(Served):
             await finish_run(store, job := await start(store), Done())
             assert self.server.run("SMEMBERS", "{fresh}:ends")
             assert self.server.run("SMEMBERS", "{fresh}:holders")
-            await store.forget({}, now=NOW)
+            await store.prune({}, audited_since=NOW, now=NOW)
             assert self.server.run("SMEMBERS", "{fresh}:ends")
             assert not self.server.run("SMEMBERS", "{fresh}:holders")
             await act(store, Action.DELETE, job.id)
-            await store.forget({}, now=NOW)
+            await store.prune({}, audited_since=NOW, now=NOW)
             assert not self.server.run("KEYS", "{fresh}:groups")
             assert not self.server.run("KEYS", "{fresh}:ends")
 

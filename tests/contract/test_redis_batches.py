@@ -41,7 +41,7 @@ from mainspring.testing.contract.build import (
 from servers import Redis
 
 Act = Callable[[RedisStore], Awaitable[object]]
-FEW, MANY = 10, 500
+SMALL_BATCH, LARGE_BATCH = 10, 500
 # Seconds in which a call ends on a busy machine, far from the ten after which it would give up.
 SOON = 8.0
 
@@ -128,7 +128,7 @@ async def ready_to_look(store: RedisStore, count: int) -> Act:
     await store.fire([Firing(schedule=a_schedule(named(n))) for n in range(count)], now=NOW)
 
     async def call(store: RedisStore) -> None:
-        due = await store.due(now=NOW, limit=MANY)
+        due = await store.due(now=NOW, limit=LARGE_BATCH)
         assert len(due.schedules) == count
 
     return call
@@ -179,7 +179,7 @@ class TestRoundTrips(OnServers):
         monkeypatch.setattr(two_phase, "MAX_SCRIPT_ARGS", 10**9)
         monkeypatch.setattr(plain, "MAX_PLAIN", 10**9)
         trips = []
-        for count in (FEW, MANY):
+        for count in (SMALL_BATCH, LARGE_BATCH):
             async with self.opened() as store:
                 for shard in store._open().all:
                     if keys := await shard.call("KEYS", f"{shard.base}*"):
@@ -512,8 +512,8 @@ class TestFloods(Contract):
         async with self.opened() as store:
             jobs = [new_job(queue=f"q{n % 4}", expires_at=later(-1)) for n in range(1000)]
             await put(store, *jobs, *(new_job(queue="q0") for _ in range(7)), now=later(-9))
-            found = await store.counts(now=NOW)
-            queues = {queue.name: queue for queue in await store.queues(now=NOW)}
+            found = (await store.overview(now=NOW)).states
+            queues = {queue.name: queue for queue in (await store.overview(now=NOW)).queues}
         assert 900 <= found["expired"] <= 1100
         assert abs(found.get("pending", 0) - 7) <= 100
         assert queues["q0"].pending <= 60

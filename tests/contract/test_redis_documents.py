@@ -96,7 +96,7 @@ class TestSteps(Served):
         async with self.opened() as store, self.opened() as other:
             await store.put_documents([a_document("a", expires_at=later(1))], now=NOW)
             before_it_writes(store, lambda: other.put_documents([a_document("a", text="new")], now=later(2)))
-            assert await store.tidy(audited_since=NOW, now=later(2)) == 0
+            assert (await store.prune({}, audited_since=NOW, now=later(2))).rows == 0
             assert [one.text for one in await store.documents("key", now=later(2), limit=9)] == ["new"]
             await audit(cast(RedisStore, store)._open())
 
@@ -116,9 +116,9 @@ class TestSteps(Served):
 
     async def test_watch_does_not_shorten_a_rivals_watch(self) -> None:
         async with self.opened() as store, self.opened() as other:
-            before_it_writes(store, lambda: other.watch(until=later(20), now=NOW))
-            await store.watch(until=later(10), now=NOW)
-            assert await store.watched() == later(20)
+            await other.news(after=0, limit=1, until=later(20))
+            assert (await store.news(after=0, limit=1, until=later(10))).wanted_until == later(20)
+            assert await store.publish([], now=NOW) == later(20)
 
     async def test_pruning_documents_deletes_in_batches_and_leaves_current_ones(
         self, monkeypatch: pytest.MonkeyPatch
@@ -128,7 +128,7 @@ class TestSteps(Served):
         async with self.opened() as store:
             await store.record([an_entry(n) for n in range(10)])
             await store.put_documents([a_document(str(n), expires_at=later(n)) for n in range(10)], now=NOW)
-            went = [await store.tidy(audited_since=later(8), now=later(7)) for _ in range(3)]
+            went = [(await store.prune({}, audited_since=later(8), now=later(7))).rows for _ in range(3)]
             assert went == [12, 4, 0]
             assert [one.name for one in await store.documents("key", now=NOW, limit=99)] == ["8", "9"]
             assert [one.target for one in await store.audit(AuditFilter(), limit=99)] == ["t9", "t8"]
@@ -175,7 +175,7 @@ class TestNews(Served):
                 return await multi(commands)
 
             shard.multi = noted  # type: ignore[method-assign]
-            await store.watch(until=later(20), now=NOW)
+            await store.news(after=0, limit=0, until=later(20))
             ways.clear()
             assert (await beat(store)).watched_until == later(20)
             (way,) = [keys for keys in ways if "{fresh}:worker" in keys]

@@ -44,16 +44,16 @@ class TestMend(Contract):
     async def notice(self, store: Store) -> None:
         """As every worker does."""
         await beat(store)
-        await store.expired(now=NOW, limit=10)
+        await store.orphaned(now=NOW, limit=10)
 
     @pytest.mark.parametrize("spec", [{"overlap": "skip"}, {"overlap": "queue"}, {"after": "finish"}], ids=str)
     async def test_a_schedule_that_waits_for_a_lost_job_is_released(self, spec: dict[str, Any]) -> None:
         async with self.opened() as store:
             _, (job_id,) = await launch(store, spec=spec, job={"queue": "elsewhere"})
-            await store.forget({}, now=NOW)
+            await store.prune({}, audited_since=NOW, now=NOW)
             assert (await read_schedule(store)).active == (job_id,)
             await self.lose(store, "elsewhere")
-            await store.forget({}, now=later(1))
+            await store.prune({}, audited_since=NOW, now=later(1))
             found = await read_schedule(store)
             assert found.active == ()
             assert found.due_at is not None

@@ -76,7 +76,7 @@ class TestPages(OnServers):
                 ("ZREM", f"{shard.base}:due", named(3)),
                 ("HSET", f"{shard.base}:schedule", "older", text.replace(named(0).encode(), b"older")),
             ])  # fmt: skip
-            await store.forget({}, now=NOW)  # as every worker does now and then
+            await store.prune({}, audited_since=EPOCH, now=NOW)  # as every worker does now and then
             assert await names(store, 50) == [*(named(n) for n in range(20) if n != 3), "older"]
             await audit(store._open())
 

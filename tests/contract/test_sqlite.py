@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import cast
+from typing import NoReturn, cast
 
 import pytest
 
@@ -35,10 +35,14 @@ class TestSqlite(StoreContract):
         async with self.opened() as store:
             await start(store, unique_key="key", metadata={"a": 1})
             await store.pause_queue("mail", True)
-            jobs, queues, workers = await all_jobs(store), await store.queues(now=NOW), await store.workers(now=NOW)
+            jobs, queues, workers = (
+                await all_jobs(store),
+                (await store.overview(now=NOW)).queues,
+                await store.workers(now=NOW),
+            )
         async with self.opened() as again:
             assert await all_jobs(again) == jobs
-            assert await again.queues(now=NOW) == queues
+            assert (await again.overview(now=NOW)).queues == queues
             assert await again.workers(now=NOW) == workers
 
     async def test_two_handles_on_one_file_never_share_a_job(self) -> None:
@@ -66,10 +70,34 @@ class TestSqlite(StoreContract):
 
     async def test_wait_ends_when_another_handle_enqueues(self) -> None:
         async with self.opened() as left, self.opened() as right, asyncio.timeout(5):
-            waiting = asyncio.create_task(left.wait(None, 50))
+            waiting = asyncio.create_task(left.wait("claimable", 50))
             while not waiting.done():
                 await put(right, new_job())
                 await asyncio.wait([waiting], timeout=0.02)
+
+    @pytest.mark.parametrize("notified", [True, False])
+    async def test_a_commit_of_another_handle_before_the_wait_begins_is_not_missed(
+        self, notified: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """By inotify, and by polling where there is none."""
+
+        def refuse(*_: object) -> NoReturn:
+            raise OSError("no inotify")
+
+        if not notified:
+            monkeypatch.setattr("mainspring.stores.sqlite.store.WriteWatch", refuse)
+        async with self.opened() as left, self.opened() as right, asyncio.timeout(5):
+            for topic in ("claimable", "final"):
+                seen = await left.wait(topic, 0)
+                await put(right, new_job())
+                assert await left.wait(topic, 50, seen=seen) != seen
+
+    async def test_publish_of_no_items_takes_no_write_lock(self) -> None:
+        async with self.opened() as store, asyncio.timeout(5):
+            with closing(sqlite3.connect(self.file)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                assert await store.publish([], now=NOW) is None
+                assert (await store.news(after=0, limit=1)).last == 0
 
     async def test_a_job_enqueued_within_a_transaction_is_there_after_its_commit(self) -> None:
         async with self.opened() as store:
@@ -148,11 +176,11 @@ async def test_cancelled_read_frees_its_thread(tmp_path: Path) -> None:
         for _ in range(3):
             reading = asyncio.create_task(store._read(heavy))
             await began.wait()
-            waiting = asyncio.create_task(store.counts(now=NOW))
+            waiting = asyncio.create_task(store.overview(now=NOW))
             reading.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await reading
-            assert await waiting == {}
+            assert (await waiting).states == {}
             assert await all_jobs(store) == []
             began.clear()
         await store.close()
@@ -169,7 +197,7 @@ async def test_read_of_a_cancelled_caller_is_not_begun(tmp_path: Path) -> None:
     await asyncio.wait([second])
     held.set()
     await first
-    await store.counts(now=NOW)
+    await store.overview(now=NOW)
     assert begun == []
     await store.close()
 

@@ -44,8 +44,8 @@ class TestTwoApps(Placed):
 
     async def test_an_app_is_not_woken_by_jobs_of_the_other_app(self) -> None:
         async with self.opened(self.left) as left, self.opened(self.right) as right, asyncio.timeout(20):
-            await left.wait(None, 50)  # ends when it begins to listen
-            waiting = asyncio.create_task(left.wait(None, 50))
+            await left.wait("claimable", 50)  # ends when it begins to listen
+            waiting = asyncio.create_task(left.wait("claimable", 50))
             async with self.opened(self.left) as beside:
                 await put(right, new_job())
                 await asyncio.wait([waiting], timeout=0.2)

@@ -137,14 +137,14 @@ class OnRedis(UnreadableContract):
     @pytest.mark.parametrize("record", [b"{", b'{"name":"one","holder":5,"term":41,"until":7}'])
     async def test_an_unreadable_leader_blocks_other_candidates_for_one_term(self, record: bytes) -> None:
         async with self.opened() as store:
-            before = await store.lead("one", "ada", until=later(30), now=NOW)
-            await store.lead("other", "ada", until=later(30), now=NOW)
+            before = await store.acquire_term("one", "ada", until=later(30), now=NOW)
+            await store.acquire_term("other", "ada", until=later(30), now=NOW)
             await self.shards.first.call("HSET", f"{self.shards.first.base}:leader", "one", record)
-            assert [one.name for one in await store.leaders(now=NOW)] == ["other"]
-            held = await store.lead("one", "bob", until=later(60), now=later(30))
+            assert [one.name for one in await store.terms(now=NOW)] == ["other"]
+            held = await store.acquire_term("one", "bob", until=later(60), now=later(30))
             assert held.holder not in ("ada", "bob")
-            assert (await store.lead("one", "bob", until=later(89), now=later(59))).holder == held.holder
-            after = await store.lead("one", "bob", until=later(90), now=later(60))
+            assert (await store.acquire_term("one", "bob", until=later(89), now=later(59))).holder == held.holder
+            after = await store.acquire_term("one", "bob", until=later(90), now=later(60))
             assert after.holder == "bob"
             assert after.term > max(before.term, 41)
 
@@ -158,7 +158,7 @@ class OnRedis(UnreadableContract):
             assert [one.id for one in found] == [last.id, first.id]
             await store.record([broken])
             assert await shard.call("HGET", f"{shard.base}:entry", broken.id) == b"{"
-            await store.tidy(audited_since=later(10**6), now=NOW)
+            await store.prune({}, audited_since=later(10**6), now=NOW)
             assert await shard.call("HLEN", f"{shard.base}:entry") == 0
 
 

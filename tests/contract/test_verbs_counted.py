@@ -21,7 +21,7 @@ from mainspring.store import Store
 from mainspring.testing import VirtualClock, stress
 from mainspring.testing.stress import BATCH_JOBS
 
-FEW, MANY = 5, 40
+SMALL_BATCH, LARGE_BATCH = 5, 40
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
@@ -44,7 +44,7 @@ class Counted:
         self.ids = 0
         """Named in filters of changes."""
 
-    def beside(self) -> Store:
+    def clone(self) -> Store:
         return cast(Store, self)
 
     def __getattr__(self, name: str) -> Any:
@@ -73,7 +73,7 @@ async def opened(url: str) -> AsyncIterator[tuple[Mainspring, Counted]]:
         stores.append(Counted(store, clock))
         return cast(Store, stores[-1])
 
-    app.through(wrap)
+    app.wrap_store(wrap)
 
     @app.task(max_retries=0)
     async def fail(ctx: Context, n: int, why: str = "no") -> None:
@@ -83,7 +83,7 @@ async def opened(url: str) -> AsyncIterator[tuple[Mainspring, Counted]]:
     async def work() -> None: ...
 
     async with app:
-        await app.opened()
+        await app.connect()
         yield app, stores[0]
 
 
@@ -99,7 +99,7 @@ async def kill(app: Mainspring, count: int) -> list[JobId]:
 async def test_redrive_of_a_large_dead_group_takes_as_many_store_calls_as_of_a_small_one(url: str) -> None:
     async with opened(url) as (app, store):
         asked = list[Counter[str]]()
-        for count in (FEW, MANY):
+        for count in (SMALL_BATCH, LARGE_BATCH):
             ids = await kill(app, count)
             (group,) = await app.dead.groups()
             store.calls.clear()
@@ -158,10 +158,10 @@ async def test_redrive_refuses_only_jobs_whose_task_does_not_accept_the_argument
 async def test_a_preview_by_state_reads_no_payloads(url: str) -> None:
     async with opened(url) as (app, store):
         text = "x" * 50_000
-        await app.enqueue_many([app.tasks["fail"].job(n, text) for n in range(MANY)])
+        await app.enqueue_many([app.tasks["fail"].job(n, text) for n in range(LARGE_BATCH)])
         store.largest_page = 0
         seen = await app.jobs.preview(Action.PAUSE, Filter())
-        assert (len(seen.done), store.largest_page < MANY * len(text) // 10) == (MANY, True)
+        assert (len(seen.done), store.largest_page < LARGE_BATCH * len(text) // 10) == (LARGE_BATCH, True)
 
 
 # reads
@@ -170,10 +170,13 @@ async def test_a_preview_by_state_reads_no_payloads(url: str) -> None:
 async def test_filtered_counts_read_no_payloads_and_no_metadata(url: str) -> None:
     async with opened(url) as (app, store):
         task = app.tasks["fail"].using(metadata={"text": "x" * (MAX_METADATA_BYTES - 100)}, tags=["big"])
-        await app.enqueue_many([task.job(n, "y" * 50_000) for n in range(MANY)])
+        await app.enqueue_many([task.job(n, "y" * 50_000) for n in range(LARGE_BATCH)])
         store.largest_page = 0
         found = await app.jobs.filtered_counts(Filter(tags=("big",)))
-        assert (found.counts["pending"], store.largest_page < MANY * MAX_METADATA_BYTES // 10) == (MANY, True)
+        assert (found.counts["pending"], store.largest_page < LARGE_BATCH * MAX_METADATA_BYTES // 10) == (
+            LARGE_BATCH,
+            True,
+        )
 
 
 async def test_filtered_counts_of_partial_jobs_leave_out_other_outcomes(url: str) -> None:
@@ -195,14 +198,14 @@ async def test_filtered_counts_of_partial_jobs_leave_out_other_outcomes(url: str
 async def test_runs_of_a_schedule_are_read_in_one_call_for_many_jobs(url: str) -> None:
     async with opened(url) as (app, store):
         await app.schedules.create("often", every(minutes=1), "work", overlap="allow")
-        for _ in range(MANY):
+        for _ in range(LARGE_BATCH):
             await app.schedules.trigger("often")
         await app.drain()
         store.calls.clear()
         stats = await app.schedules.stats("often", timedelta(hours=1))
-        assert (stats.runs.runs, store.calls["executions"]) == (MANY, 1)
+        assert (stats.runs.runs, store.calls["executions"]) == (LARGE_BATCH, 1)
         store.calls.clear()
-        assert len(await app.schedules.executions("often", limit=MANY)) == MANY
+        assert len(await app.schedules.executions("often", limit=LARGE_BATCH)) == LARGE_BATCH
         assert store.calls["executions"] == 1
 
 
@@ -210,10 +213,10 @@ async def test_executions_of_archived_jobs_are_read_in_batches(url: str) -> None
     async with opened(url) as (app, store):
         gone = list[tuple[JobId, int]]()
         app.archive(lambda jobs: gone.extend((one.job.id, len(one.executions)) for one in jobs))
-        ids = await kill(app, MANY)
+        ids = await kill(app, LARGE_BATCH)
         store.clock.advance(days=400)
         store.calls.clear()
-        assert await app.prune() == MANY
+        assert await app.prune() == LARGE_BATCH
         assert sorted(gone) == [(id, 1) for id in sorted(ids)]
         assert store.calls["executions"] == 2  # a few jobs first: they may be large
 

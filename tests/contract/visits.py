@@ -9,7 +9,7 @@ from filled import fill, told
 
 from mainspring.errors import StoreError
 from mainspring.records.audit import AuditEntry, AuditFilter
-from mainspring.records.document import Document
+from mainspring.records.document import Document, DocumentDrop
 from mainspring.records.job import Action
 from mainspring.store import Store
 from mainspring.stores import open_store
@@ -35,7 +35,7 @@ async def whole_way(url: str) -> None:
         assert running.id in (await beat(store)).cancels
         await act(store, Action.DELETE, *(job.id for job in await all_jobs(store) if job.state.final))
         await store.drop_schedules(["naïve: 'x'"])
-        await store.forget({}, now=later(9))
+        await store.prune({}, audited_since=NOW, now=later(9))
         await keep(store)
         assert {finding.about for finding in await store.diagnose()} >= {"server", "durability", "memory", "listener"}
         assert await store.time()
@@ -47,18 +47,18 @@ async def keep(store: Store) -> None:
     one, other = (Document(kind="key", name=name, text="text", expires_at=later(9)) for name in ("one", "other"))
     assert await store.put_documents([one, other], now=NOW) == [True, True]
     assert await store.documents("key", now=NOW, limit=9) == [one, other]
-    assert await store.drop_documents("key", ["one"]) == ["one"]
+    assert await store.put_documents([DocumentDrop("key", "one")], now=NOW) == [True]
     await store.record([entry := AuditEntry(id="1", at=NOW, who="ada", action="keys.create", target="one")])
     assert await store.audit(AuditFilter(since=NOW), limit=9) == await store.audit(AuditFilter(), limit=9) == [entry]
-    await store.watch(until=later(9), now=NOW)
-    assert await store.publish(["news"], now=NOW) == await store.watched() == later(9)
+    await store.news(after=0, limit=0, until=later(9))
+    assert await store.publish(["news"], now=NOW) == await store.publish([], now=NOW) == later(9)
     assert (await store.news(after=0, limit=9)).last == 1
-    assert await store.tidy(audited_since=later(9), now=later(9)) == 2
+    assert (await store.prune({}, audited_since=later(9), now=later(9))).rows == 2
 
 
 async def hear(store: Store, other: Store) -> None:
-    assert store.hears()
-    waiting = asyncio.create_task(store.wait(None, 20))
+    assert store.listening == "ok"
+    waiting = asyncio.create_task(store.wait("claimable", 20))
     while not waiting.done():
         await put(other, new_job())
         await asyncio.wait([waiting], timeout=0.02)

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHOSEN = os.environ.get("MAINSPRING_TEST_CHROMIUM")
 # Milliseconds that a page may take to show its content: used up only if the machine is busy.
-PATIENCE = 1000 * int(os.environ.get("MAINSPRING_TEST_PATIENCE", "30"))
+TIMEOUT_MILLISECONDS = 1000 * int(os.environ.get("MAINSPRING_TEST_PATIENCE", "30"))
 # Only the page itself receives violations of its policy, so it logs them.
 TELLING = """addEventListener("securitypolicyviolation", (event) =>
   console.error(`content security policy: ${event.violatedDirective} ${event.blockedURI}`))"""
@@ -43,7 +43,7 @@ class Chromium:
         return self._hands.submit(act, *args, **kwargs).result()
 
     def _launch(self) -> Any:
-        expect.set_options(timeout=PATIENCE)
+        expect.set_options(timeout=TIMEOUT_MILLISECONDS)
         self._playwright = sync_playwright().start()
         # Root cannot use the sandbox. One renderer for all pages is ready at once for the next page.
         return self._playwright.chromium.launch(
@@ -55,7 +55,7 @@ class Chromium:
     def context(self, **options: Any) -> BrowserContext:
         given = {"timezone_id": "Europe/Berlin", "locale": "en-GB", "reduced_motion": "reduce", **options}
         context = self.browser.new_context(**given)
-        context.set_default_timeout(PATIENCE)
+        context.set_default_timeout(TIMEOUT_MILLISECONDS)
         context.add_init_script(TELLING)
         return context
 

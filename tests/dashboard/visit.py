@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from chromium import PATIENCE, Chromium
+from chromium import TIMEOUT_MILLISECONDS, Chromium
 from live import Live
 from playwright.sync_api import BrowserContext, ConsoleMessage, Dialog, Page, Request, WebError
 
@@ -68,7 +68,7 @@ class Visits:
 
     def hear(self, page: Page, said: str) -> None:
         """Waits for a complaint with this text."""
-        for _ in range(PATIENCE // 20):
+        for _ in range(TIMEOUT_MILLISECONDS // 20):
             if any(said in one for one in self.complaints):
                 return
             page.wait_for_timeout(20)

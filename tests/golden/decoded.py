@@ -47,7 +47,7 @@ def text_of(found: dict[str, Any]) -> str:
 
 async def decoded(app: Mainspring, now: datetime) -> str:
     """What every reading verb answers, as text that is the same for every store."""
-    store = await app.opened()
+    store = await app.connect()
     return text_of(await _records(app, store, now))
 
 
@@ -60,7 +60,8 @@ def _job(job: Job) -> dict[str, Any]:
 async def _records(app: Mainspring, store: Store, now: datetime) -> dict[str, Any]:
     jobs = await store.jobs(Filter(), now=now, limit=1000)
     rows = await store.schedules(limit=1000)
-    tomorrow = now + timedelta(days=1)
+    tomorrow, feed = now + timedelta(days=1), await store.news(after=0, limit=1000)
+    overview = await store.overview(now=now)
     return {
         "jobs": [_job(job) for job in jobs],
         "shown": {job.id: [job.shown(now), job.outcome(now), list(job.actions(now))] for job in jobs},
@@ -70,17 +71,17 @@ async def _records(app: Mainspring, store: Store, now: datetime) -> dict[str, An
         "rules": {row.name: [row.status, row.explain()] for row in rows},
         "ticks": {row.name: await store.ticks(row.name, limit=1000) for row in rows},
         "due": [row.name for row in (await store.due(now=tomorrow, limit=1000, computed=["computed"])).schedules],
-        "leaders": await store.leaders(now=now),
+        "leaders": await store.terms(now=now),
         "queues": await app.queues.list(),
         "pauses": {name: await app.queues.pauses(name) for name in ("mail", "sync")},
         "depth": await app.queues.history(),
         "workers": await store.workers(now=now),
-        "silent": [job.id for job in await store.expired(now=tomorrow, limit=1000)],
-        "counts": await store.counts(now=now),
+        "silent": [job.id for job in await store.orphaned(now=tomorrow, limit=1000)],
+        "counts": overview.states,
         "tallies": {span: await store.tallies(span, since=EPOCH) for span in ("minute", "hour", "day", "ever")},
-        "circuits": await store.circuits(),
-        "dead": await store.dead(limit=1000),
-        "finished": sorted(await store.groups()),
+        "circuits": overview.circuits,
+        "dead": await store.dead_groups(limit=1000),
+        "finished": sorted(await store.finished_groups()),
         "documents": {
             kind: [[one.name, one.revision, one.expires_at] for one in await store.documents(kind, now=now, limit=1000)]
             for kind in KINDS
@@ -90,8 +91,8 @@ async def _records(app: Mainspring, store: Store, now: datetime) -> dict[str, An
         "standings": await app.webhooks.standings(),
         "triggers": await app.triggers.list(),
         "audit": await store.audit(AuditFilter(), limit=1000),
-        "watched": await store.watched(),
-        "feed": await store.news(after=0, limit=1000),
+        "watched": feed.wanted_until,
+        "feed": {"news": feed.news, "first": feed.first, "last": feed.last},
         "enqueued by hand": [await app.audit.enqueued_by(job) for job in jobs if job.payload == '{"to":"by hand"}'],
         "posted": await app.jobs.get(POSTED_ID),
     }

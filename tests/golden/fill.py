@@ -234,7 +234,7 @@ class Filler:
     async def again(self, id: str, task: str, queue: str = "runs", worker: str = "host-1") -> Job:
         now = self.clock.now()
         # Only of a worker that is gone: a live one would keep a later release from stepping the schema.
-        await self.beat(worker, schema=self.store.newest_schema if worker == "doomed" else 0)
+        await self.beat(worker, schema=self.store.capabilities.newest_schema if worker == "doomed" else 0)
         claim = await self.store.claim([queue], worker=worker, tasks=[task], limit=1, now=now)
         assert [job.id for job in claim.jobs] == [id], claim
         return claim.jobs[0]
@@ -352,15 +352,15 @@ class Filler:
         await self.app.workers.stop("host-3")
         now = self.clock.now()
         hour = now + timedelta(hours=1)
-        await self.store.lead("reindex", "host-1", until=hour, now=now)
-        await self.store.lead("mainspring.fire", "host-2", until=hour, now=now)
-        await self.store.lead("ended", "host-3", until=hour, now=now)
-        await self.store.lead("ended", "host-3", until=now, now=now)
+        await self.store.acquire_term("reindex", "host-1", until=hour, now=now)
+        await self.store.acquire_term("mainspring.fire", "host-2", until=hour, now=now)
+        await self.store.acquire_term("ended", "host-3", until=hour, now=now)
+        await self.store.acquire_term("ended", "host-3", until=now, now=now)
 
     async def feed(self) -> None:
         """The live feed and its reader, a sample of how deep queues are, an entry whose process died."""
         store, now = self.store, self.clock.now()
-        await store.watch(until=now + timedelta(hours=1), now=now)
+        await store.news(after=0, limit=0, until=now + timedelta(hours=1))
         job = Summary(
             id=POSTED_ID, task="send", queue="mail", state="retrying", attempt=1, run_at=now, worker="host-1",
             schedule="once",
@@ -407,5 +407,5 @@ class Filler:
 async def fill(app: Mainspring, clock: VirtualClock, spoil: Spoil) -> dict[str, str]:
     """Fills the store of an app whose clock is at BEGIN; returns the values that the tests need."""
     async with app:
-        values = await Filler(app, clock, await app.opened(), spoil).fill()
+        values = await Filler(app, clock, await app.connect(), spoil).fill()
     return {**values, "now": clock.now().isoformat()}

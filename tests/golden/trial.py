@@ -124,10 +124,10 @@ class GoldenStores:
         async with self.opened(folder) as (app, clock, _):
             running = await app.jobs.list(Filter(states=("running",)), limit=1000)
             assert len(running) == 3
-            store = await app.opened()
+            store = await app.connect()
             await store.pause_queue("webhooks", True)
             clock.advance(LONG)
-            assert {job.id for job in await store.expired(now=clock.now(), limit=100)} == {job.id for job in running}
+            assert {job.id for job in await store.orphaned(now=clock.now(), limit=100)} == {job.id for job in running}
             await app.queues.resume("mail")
             await app.drain()
             clock.advance(BREAKER.cooldown + 1)  # the probe of a circuit was among them
@@ -137,7 +137,7 @@ class GoldenStores:
             assert await app.workers.list() == []
             suspects = await app.jobs.list(Filter(queues=("suspects",)), limit=1000)
             assert sorted(job.state.value for job in suspects) == ["completed", "completed", "dead"]
-            assert [circuit.task for circuit in await store.circuits()] == ["frail"]
+            assert [circuit.task for circuit in (await store.overview(now=app.clock.now())).circuits] == ["frail"]
 
     # edit
 
@@ -191,7 +191,7 @@ class GoldenStores:
             await schedules.create("spoiled", every(hours=1), "send", kwargs={"to": "again"})
             for name in (*names, "spoiled"):
                 await schedules.delete(name)
-            assert await (await app.opened()).schedules(limit=9) == []
+            assert await (await app.connect()).schedules(limit=9) == []
 
     async def test_hooks_are_edited(self, folder: Path) -> None:
         async with self.opened(folder) as (app, clock, values):
@@ -216,12 +216,12 @@ class GoldenStores:
             assert await app.workers.resume("host-2") == ["host-2"]
             assert (await app.workers.get("host-2")).state == "resuming"
             assert (await app.workers.get("host-3")).state == "stopping"
-            store, now = await app.opened(), clock.now()
-            assert (await store.lead("reindex", "eve", until=now + LONG, now=now)).holder == "host-1"
+            store, now = await app.connect(), clock.now()
+            assert (await store.acquire_term("reindex", "eve", until=now + LONG, now=now)).holder == "host-1"
             clock.advance(LONG)
             later = clock.now()
-            assert (await store.lead("reindex", "eve", until=later + LONG, now=later)).term == 2
-            assert (await store.lead("ended", "eve", until=later + LONG, now=later)).term == 2
+            assert (await store.acquire_term("reindex", "eve", until=later + LONG, now=later)).term == 2
+            assert (await store.acquire_term("ended", "eve", until=later + LONG, now=later)).term == 2
 
     async def test_keys_and_sessions_open_the_api(self, folder: Path) -> None:
         async with self.opened(folder) as (app, _, values), client(app) as http:

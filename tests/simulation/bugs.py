@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from mainspring.app import Mainspring
 from mainspring.clock import StoreClock
+from mainspring.engine import Engine
 from mainspring.errors import StoreUnavailable
 from mainspring.records.job import Enqueued, NewJob
 from mainspring.records.outcome import Outcome
@@ -105,15 +105,15 @@ def _no_limit() -> AbstractContextManager[None]:
 
 
 def _hopeful_enqueue() -> AbstractContextManager[None]:
-    hand_over = Mainspring.hand_over
+    insert = Engine.insert
 
-    async def hopeful(self: Mainspring, jobs: Sequence[NewJob], within: Any = None) -> list[Handle[Any]]:
+    async def hopeful(self: Engine, jobs: Sequence[NewJob], within: Any = None) -> list[Handle[Any]]:
         try:
-            return await hand_over(self, jobs, within)
+            return await insert(self, jobs, within)
         except StoreUnavailable:
             return [Handle(self, Enqueued(job.id)) for job in jobs]
 
-    return patch(Mainspring, "hand_over", hopeful)
+    return patch(Engine, "insert", hopeful)
 
 
 BUGS: Mapping[str, Bug] = {

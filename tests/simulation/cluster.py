@@ -104,7 +104,7 @@ class Cluster:
         new = None
         while True:
             try:
-                await client.app.opened()  # the first call sets its clock
+                await client.app.connect()  # the first call sets its clock
                 if new is None:
                     new = replace(task.job(move.value), id=move.job)
                     self.auditor.request_sent(move.client, move.job)

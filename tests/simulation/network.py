@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import Any, cast
 
 from mainspring.errors import StoreUnavailable
-from mainspring.store import ServiceStore, Store
+from mainspring.store import AuditStore, DocumentStore, FeedStore, Store
 
 from .audited_store import AuditedStore
 from .host import Host
@@ -19,7 +19,10 @@ Verb = Callable[[], Awaitable[Any]]
 # Verbs for documents, audit, feed and queue depths bypass the faults: how often they are called must not change what a
 # seed means.
 BYPASS = "bypass"
-BYPASS_VERBS = frozenset({"queues", *(name for name in vars(ServiceStore) if not name.startswith("_"))})
+BYPASS_VERBS = frozenset(
+    {"overview"}
+    | {name for facet in (DocumentStore, AuditStore, FeedStore) for name in vars(facet) if not name.startswith("_")}
+)
 
 # A caller gives up a request that has not arrived after this time.
 DEADLINE_SECONDS = 5.0
@@ -67,14 +70,14 @@ class Link:
     def store(self) -> Store:
         return cast(Store, self)
 
-    def beside(self) -> Store:
+    def clone(self) -> Store:
         return self.store()
 
     def __getattr__(self, name: str) -> Any:
         verb = getattr(self._store, name)
         if not inspect.iscoroutinefunction(verb):
             return verb
-        return lambda *args, **given: self._call(_verb_name(name, given), lambda: verb(*args, **given))
+        return lambda *args, **given: self._call(_verb_name(name, args, given), lambda: verb(*args, **given))
 
     async def _call(self, name: str, verb: Verb) -> Any:
         await self._host.awake()
@@ -126,6 +129,7 @@ class Link:
         raise StoreUnavailable(f"{name}: {why}")
 
 
-def _verb_name(name: str, given: Mapping[str, Any]) -> str:
-    """The name of the verb; BYPASS for those without faults."""
-    return BYPASS if name in BYPASS_VERBS or (name == "jobs" and given.get("sort") == "due") else name
+def _verb_name(name: str, args: Sequence[Any], given: Mapping[str, Any]) -> str:
+    """The name of the verb; BYPASS for those without faults, and for `wait` without a timeout, which asks no store."""
+    local = name == "wait" and not args[1]
+    return BYPASS if local or name in BYPASS_VERBS or (name == "jobs" and given.get("sort") == "due") else name

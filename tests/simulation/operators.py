@@ -45,7 +45,7 @@ async def _job(app: Mainspring, action: str, name: str) -> None:
 async def _schedule(
     app: Mainspring, action: str, name: str, given: Mapping[str, Any], rescheduled: set[datetime]
 ) -> None:  # fmt: skip
-    await app.opened()  # the first call sets its clock
+    await app.connect()  # the first call sets its clock
     now = app.clock.now()
     match action:
         case "reschedule":

@@ -40,7 +40,7 @@ def test_a_cron_constant_can_be_given_another_zone() -> None:
     assert cron(cron("0 9 * * *", tz="Asia/Tokyo")) == cron("0 9 * * *", tz="Asia/Tokyo")
     app = Mainspring("memory://")
     app.cron(cron.DAILY, tz="Asia/Tokyo")(report)
-    assert app._declared["report"].spec.trigger == Cron(expr="0 0 * * *", tz="Asia/Tokyo")
+    assert app._registry.schedules["report"].spec.trigger == Cron(expr="0 0 * * *", tz="Asia/Tokyo")
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_cron_constant_can_be_given_another_zone() -> None:
 def test_app_on_accepts_any_trigger(trigger: Trigger) -> None:
     app = Mainspring("memory://")
     task = app.on(trigger, overlap="skip", grace="10m")(report)
-    spec = app._declared["report"].spec
+    spec = app._registry.schedules["report"].spec
     assert (spec.trigger, spec.overlap, spec.grace) == (trigger, "skip", 600)
     assert app.tasks["report"] is task
 
@@ -60,7 +60,7 @@ def test_app_on_decorators_can_be_stacked_on_a_task() -> None:
     app = Mainspring("memory://")
     task = app.task(queue="reports")(report)
     assert app.on(cron.HOURLY, name="often")(app.on(cron.DAILY)(task)) is task
-    assert list(app._declared) == ["report", "often"]
+    assert list(app._registry.schedules) == ["report", "often"]
 
 
 @pytest.mark.parametrize(

@@ -279,7 +279,7 @@ def test_app_on_accepts_both_events_and_triggers() -> None:
     seen: list[Event] = []
     app.on(JobStarted)(seen.append)
     app.on(every().day.at("09:00"))(print_report)
-    assert list(app._declared) == ["print_report"]
+    assert list(app._registry.schedules) == ["print_report"]
     assert app.events.wants(JobStarted)
 
 

@@ -72,7 +72,7 @@ async def test_a_bulk_change_that_fails_emits_events_for_the_jobs_changed_before
 
 
 async def test_a_job_created_in_the_future_is_changed_by_id_but_not_by_filter(app: Mainspring, store: Store) -> None:
-    await app.opened()
+    await app.connect()
     ahead = NOW + timedelta(seconds=5)
     await store.enqueue([NewJob(id="early", task="work", payload="{}", run_at=NOW)], now=ahead)
     assert (await app.jobs.pause(Filter())).done == []
@@ -93,7 +93,7 @@ async def test_a_bulk_edit_refuses_only_jobs_whose_task_does_not_accept_the_argu
 
 async def test_update_replaces_a_payload_that_cannot_be_decoded(app: Mainspring, store: Store) -> None:
     app.task(work)
-    await app.opened()
+    await app.connect()
     await store.enqueue([NewJob(id="torn", task="work", payload="{torn")], now=NOW)
     await app.jobs.update("torn", arguments={"a": 1})
     assert (await app.jobs.get("torn")).payload == '{"a":1}'
@@ -132,7 +132,7 @@ async def crew(store: Store, clock: VirtualClock, *ids: str) -> None:
 @pytest.fixture
 def names(app: Mainspring, store: Store, clock: VirtualClock) -> Callable[..., object]:
     async def begin(*ids: str) -> None:
-        await app.opened()
+        await app.connect()
         await crew(store, clock, *ids)
 
     return begin

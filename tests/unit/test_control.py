@@ -35,7 +35,7 @@ async def work(a: int = 0) -> int:
 
 
 async def in_state(app: Mainspring, store: Store, state: State, **fields: Any) -> Job:
-    await app.opened()
+    await app.connect()
     return await job_in_state(store, state, **fields)
 
 
@@ -424,7 +424,7 @@ async def test_pausing_a_paused_queue_changes_only_its_note(app: Mainspring, clo
 
 
 async def test_a_queue_pause_by_an_earlier_release_has_no_actor_or_note(app: Mainspring, clock: VirtualClock) -> None:
-    store = await app.opened()
+    store = await app.connect()
     await app.queues.pause("mail", "ours")
     await store.pause_queue("mail", False)
     assert await app.queues.list() == []

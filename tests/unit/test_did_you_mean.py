@@ -26,6 +26,7 @@ from mainspring import (
     every,
 )
 from mainspring.records.job import SHOWN
+from mainspring.task.options import TaskOptions
 from mainspring.testing.contract.build import NOW
 
 
@@ -158,9 +159,7 @@ WRONG_TYPES: dict[str, Any] = {
 
 
 def test_the_table_of_wrong_types_has_every_option() -> None:
-    from mainspring.app import _TASK_OPTIONS
-
-    assert set(WRONG_TYPES) == set(_TASK_OPTIONS)
+    assert set(WRONG_TYPES) == set(TaskOptions.__annotations__)
 
 
 @pytest.mark.parametrize("option", WRONG_TYPES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -26,11 +26,11 @@ class Looked(MemoryStore):
         super().__init__(clock)
         self.looks, self.fails = 0, False
 
-    async def news(self, *, after: int, limit: int) -> Feed:
+    async def news(self, *, after: int, limit: int, until: datetime | None = None) -> Feed:
         self.looks += 1
         if self.fails:
             raise StoreUnavailable("not now")
-        return await super().news(after=after, limit=limit)
+        return await super().news(after=after, limit=limit, until=until)
 
 
 class Ground:
@@ -42,14 +42,14 @@ class Ground:
         self.app = Mainspring(self.store, clock=clock)
 
     def stand(self, **more: Any) -> FeedHub:
-        return FeedHub(self.app.opened, self.clock, self.app.herald, beat=5.0, **more)
+        return FeedHub(self.app.connect, self.clock, self.app.herald, beat=5.0, **more)
 
     async def publish(self, *names: str) -> None:
         texts = [encode(FeedEvent(type="queue.paused", at=self.clock.now(), queue=name)) for name in names]
         await self.store.publish(texts, now=self.clock.now())
 
     async def watched(self, seconds: float = 3600) -> None:
-        await self.store.watch(until=self.clock.now() + timedelta(seconds=seconds), now=self.clock.now())
+        await MemoryStore.news(self.store, after=0, limit=0, until=self.clock.now() + timedelta(seconds=seconds))
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ async def test_no_reset_if_the_feed_is_watched_already(ground: Ground) -> None:
 async def test_the_watch_is_renewed_and_outlives_the_reader(ground: Ground) -> None:
     async with ground.stand().reader() as reader:
         await read(ground, reader, 300)
-        until = await ground.store.watched()
+        until = await ground.store.publish([], now=ground.clock.now())
         assert until is not None
         assert WATCH_SECONDS - 21 <= (until - ground.clock.now()).total_seconds() <= WATCH_SECONDS
         assert ground.app.herald.watched

@@ -98,6 +98,48 @@ async def test_result_wakes_many_waiters(app: Mainspring, clock: VirtualClock) -
     assert await asyncio.gather(*waiting) == [5] * 10
 
 
+async def test_result_does_not_miss_an_end_between_its_read_and_its_wait(
+    app: Mainspring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, store = await app.task(lambda: 5, name="give").enqueue(), await app.opened()
+    read, ends = store.jobs, iter([True])
+
+    async def jobs(*args: Any, **given: Any) -> Any:
+        found = await read(*args, **given)
+        if next(ends, False):
+            await app.drain()
+        return found
+
+    monkeypatch.setattr(store, "jobs", jobs)
+    async with asyncio.timeout(5):  # the virtual clock stands still, so that no poll finds it
+        assert await job.result() == 5
+
+
+async def test_result_of_a_run_that_outlives_its_expiry_is_not_polled_without_pause(
+    app: Mainspring, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @app.task
+    async def work() -> int:
+        await clock.sleep(30)
+        return 5
+
+    job, store, reads = await work.using(expires=10).enqueue(), await app.opened(), list[datetime]()
+    read = store.jobs
+
+    async def jobs(*args: Any, **given: Any) -> Any:
+        reads.append(clock.now())
+        return await read(*args, **given)
+
+    async with app.worker():
+        await clock.elapse(seconds=20)
+        monkeypatch.setattr(store, "jobs", jobs)
+        waiting = asyncio.create_task(job.result())
+        await clock.elapse(seconds=5)
+        assert len(reads) <= 8
+        await clock.elapse(seconds=10)
+        assert await waiting == 5
+
+
 async def ended(app: Mainspring, how: str, clock: VirtualClock) -> Handle[Any]:
     """A job that ended without a result in this way."""
 

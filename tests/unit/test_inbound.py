@@ -236,7 +236,7 @@ async def test_a_repeated_message_whose_job_was_pruned_makes_no_second_job(
 async def test_a_crash_before_the_job_is_recorded_makes_no_second_job(app: Mainspring, clock: VirtualClock) -> None:
     await app.triggers.create("orders", task="greet", kwargs={"name": "x"}, secret=SECRET)
     faults = Faults()
-    faulty = Mainspring(FaultStore(await app.opened(), faults), clock=clock)  # type: ignore[arg-type]
+    faulty = Mainspring(FaultStore(await app.connect(), faults), clock=clock)  # type: ignore[arg-type]
     faulty.tasks.update(app.tasks)
     call = signed(at=clock.now())
     faults.fail("put_documents", after=2)
@@ -261,7 +261,7 @@ async def test_a_job_deleted_before_it_is_recorded_is_not_made_again(
     await app.schedules.get("briefly")
     await app.triggers.create("orders", secret=SECRET, **does)
     faults = Faults()
-    faulty = Mainspring(FaultStore(await app.opened(), faults), clock=clock)  # type: ignore[arg-type]
+    faulty = Mainspring(FaultStore(await app.connect(), faults), clock=clock)  # type: ignore[arg-type]
     faulty.tasks.update(app.tasks)
     call = signed(at=clock.now())
     faults.fail("put_documents", after=2)
@@ -276,7 +276,7 @@ async def test_a_job_deleted_before_it_is_recorded_is_not_made_again(
         assert await app.prune() == 1
     again = await app.triggers.receive("orders", call)
     assert (again.id, again.duplicate, list(await app.jobs.list())) == (job.id, True, [])
-    assert await (await app.opened()).documents("trigger.open", now=clock.now(), limit=9) == []
+    assert await (await app.connect()).documents("trigger.open", now=clock.now(), limit=9) == []
 
 
 async def test_five_concurrent_copies_of_a_message_make_one_job(app: Mainspring, clock: VirtualClock) -> None:
@@ -295,7 +295,7 @@ async def test_a_repeated_message_completes_a_call_that_crashed(
     await app.schedules.get("nightly")
     await app.triggers.create("orders", secret=SECRET, **does)
     faults = Faults()
-    faulty = Mainspring(FaultStore(await app.opened(), faults), clock=clock)  # type: ignore[arg-type]
+    faulty = Mainspring(FaultStore(await app.connect(), faults), clock=clock)  # type: ignore[arg-type]
     faulty.tasks.update(app.tasks)
     faults.fail("enqueue")
     faults.fail("fire")

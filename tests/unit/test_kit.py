@@ -445,7 +445,7 @@ async def test_mainspring_app_fixture_uses_the_store_and_clock_fixtures(
     async def work() -> int:
         return 1
 
-    assert await mainspring_app.opened() is mainspring_store
+    assert await mainspring_app.connect() is mainspring_store
     assert mainspring_app.clock.now() == mainspring_clock.now() == datetime(2030, 1, 1, tzinfo=UTC)
     mainspring_clock.advance(minutes=1)
     assert mainspring_app.clock.now() == mainspring_clock.now()

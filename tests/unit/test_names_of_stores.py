@@ -64,11 +64,11 @@ def test_environment_variables_set_the_schema_and_prefixes_of_a_store(monkeypatc
     monkeypatch.setenv("MAINSPRING_STORE", POSTGRES)
     monkeypatch.setenv("MAINSPRING_POSTGRES_SCHEMA", "shop")
     monkeypatch.setenv("MAINSPRING_POSTGRES_TABLE_PREFIX", "jobs_")
-    place = cast(PostgresStore, Mainspring()._root).url
+    place = cast(PostgresStore, Mainspring()._engine._root).url
     assert (place.schema, place.prefix) == ("shop", "jobs_")
     monkeypatch.setenv("MAINSPRING_STORE", REDIS)
     monkeypatch.setenv("MAINSPRING_REDIS_KEY_PREFIX", "shop:")
-    assert cast(RedisStore, Mainspring()._root).url.bases == ["{shop}"]
+    assert cast(RedisStore, Mainspring()._engine._root).url.bases == ["{shop}"]
 
 
 def test_a_setting_for_another_store_logs_a_warning(caplog: pytest.LogCaptureFixture) -> None:

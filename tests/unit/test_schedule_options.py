@@ -164,7 +164,7 @@ def test_a_refused_schedule_registers_no_task(app: Mainspring) -> None:
 
 def test_exclude_and_depends_on_accept_a_single_value(app: Mainspring) -> None:
     app.schedule("x", cron("0 9 * * *"), app.tasks["report"], exclude=date(2030, 12, 25), depends_on="y")
-    spec = app._declared["x"].spec
+    spec = app._registry.schedules["x"].spec
     assert (spec.exclude, spec.depends_on) == ((date(2030, 12, 25),), ("y",))
 
 

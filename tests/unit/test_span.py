@@ -72,7 +72,7 @@ def _using(**options: Any) -> Any:
 def _schedule(**options: Any) -> Any:
     app = Mainspring("memory://")
     app.schedule("x", every(5).minutes, app.task(work), **options)
-    return app._declared["x"].spec
+    return app._registry.schedules["x"].spec
 
 
 async def work() -> None: ...
@@ -125,7 +125,7 @@ def _period(text: str) -> float:
 def _interval(text: str) -> Any:
     app = Mainspring("memory://")
     app.every(text)(work)
-    return app._declared["work"].spec.trigger.seconds  # type: ignore[union-attr]
+    return app._registry.schedules["work"].spec.trigger.seconds  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -17,9 +17,9 @@ from mainspring.api import etag, idempotency
 from mainspring.api.access import cookie
 from mainspring.api.access import first_run as welcome
 from mainspring.api.routes import session
-from mainspring.app import FIRING_LEADER
 from mainspring.codec import encode_result
 from mainspring.control import keys, queue_pauses
+from mainspring.engine import FIRING_LEADER
 from mainspring.errors import ItemsFailed, JobTimeout
 from mainspring.insight import queue_depth as depth
 from mainspring.records.api_key import KEY_PREFIX, SCOPES, TOKEN_PREFIX

@@ -75,7 +75,7 @@ async def test_survived_errors_of_worker_loops_are_counted() -> None:
     faults.fail("publish", times=3)
     async with app:
         now = clock.now()
-        await (await app.opened()).watch(until=now + timedelta(minutes=1), now=now)
+        await (await app.connect()).news(after=0, limit=0, until=now + timedelta(minutes=1))
         app.herald.watch_until(now + timedelta(minutes=1))
         async with app.worker():
             await app.tasks["work"].enqueue()

@@ -303,8 +303,7 @@ async def given_up(work: Stuck) -> list[tuple[str, str]]:
     """Cancels the started task and lets INTERRUPT_GRACE_SECONDS pass; returns leaks and late returns as reported."""
     clock, told = VirtualClock(), []
     threads = Threads(clock)
-    threads.on_leak = lambda tag, stack: told.append((tag, stack))
-    threads.on_return = lambda tag: told.append((tag, "returned"))
+    threads.watch_leaks(lambda tag, stack: told.append((tag, stack)), lambda tag: told.append((tag, "returned")))
     call = await started(threads, work, "this call")
     call.cancel()
     await clock.settle()

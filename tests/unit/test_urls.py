@@ -12,6 +12,7 @@ from mainspring.stores.memory.store import MemoryStore
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.stores.sqlite.store import SqliteStore
 
+FILES = "sqlite:///file.db (relative) or sqlite:////var/lib/file.db (absolute)"
 FORMS = (
     "memory://, sqlite:///file.db (relative), sqlite:////var/lib/file.db (absolute), "
     "postgresql://user@host/database, redis://host/0 or https://host of an API"
@@ -50,10 +51,10 @@ def test_sqlite_url_names_its_file(url: str, path: str) -> None:
         ("sqlite://jobs.db", f"store URL 'sqlite://jobs.db' {SLASHES}: sqlite:///jobs.db"),
         ("sqlite://var/jobs.db", f"store URL 'sqlite://var/jobs.db' {SLASHES}: sqlite:///var/jobs.db"),
         ("sqlite://", f"store URL 'sqlite://' {SLASHES}: sqlite:///jobs.db"),
-        ("sqlite:///", f"store URL 'sqlite:///' names no file: use {FORMS}"),
-        ("sqlite:///folder/", f"store URL 'sqlite:///folder/' names no file: use {FORMS}"),
-        ("sqlite:///a.db?mode=ro", f"store URL 'sqlite:///a.db?mode=ro' takes no query or fragment: use {FORMS}"),
-        ("sqlite:///a.db#b", f"store URL 'sqlite:///a.db#b' takes no query or fragment: use {FORMS}"),
+        ("sqlite:///", f"store URL 'sqlite:///' names no file: use {FILES}"),
+        ("sqlite:///folder/", f"store URL 'sqlite:///folder/' names no file: use {FILES}"),
+        ("sqlite:///a.db?mode=ro", f"store URL 'sqlite:///a.db?mode=ro' takes no query or fragment: use {FILES}"),
+        ("sqlite:///a.db#b", f"store URL 'sqlite:///a.db#b' takes no query or fragment: use {FILES}"),
     ],
 )
 def test_bad_store_url_is_refused_with_the_right_form(url: str, message: str) -> None:

@@ -161,7 +161,7 @@ async def test_webhook_secret_rotation_keeps_the_previous_secret_for_the_overlap
     app: Mainspring, clock: VirtualClock
 ) -> None:
     async def valid() -> list[str]:
-        return (await WEBHOOKS.get(await app.opened(), "ops", clock.now())).keys.valid(clock.now())
+        return (await WEBHOOKS.get(await app.connect(), "ops", clock.now())).keys.valid(clock.now())
 
     first = (await app.webhooks.create("ops", URL, ["job.dead"])).secret
     second = (await app.webhooks.rotate("ops", overlap=3600)).secret
@@ -244,7 +244,7 @@ async def test_a_delivery_can_be_cancelled_retried_rescheduled_and_deleted(app: 
 async def test_a_delivery_made_by_a_schedule_is_discarded(app: Mainspring, clock: VirtualClock) -> None:
     """An earlier release accepted schedules of any task."""
     await app.webhooks.create("ops", URL, ["job.dead"])
-    store, now = await app.opened(), clock.now()
+    store, now = await app.connect(), clock.now()
     payload = msgspec.json.encode(FORGED).decode()
     await store.enqueue([NewJob(id="1", task=TASK, queue="webhooks", payload=payload, schedule="forged")], now=now)
     await app.drain(queues=["webhooks"])
@@ -254,7 +254,7 @@ async def test_a_delivery_made_by_a_schedule_is_discarded(app: Mainspring, clock
 
 
 async def test_an_undecodable_webhook_is_not_listed(app: Mainspring, clock: VirtualClock) -> None:
-    store = await app.opened()
+    store = await app.connect()
     await store.put_documents(
         [Document(kind="webhook", name="later", text='{"of": "a later release"}')], now=clock.now()
     )
@@ -276,7 +276,7 @@ async def test_the_audit_log_has_webhook_changes_without_secrets(app: Mainspring
         await app.triggers.update("orders", note="y")
         await app.triggers.rotate("orders", secret=SECRET)
         await app.triggers.delete("orders")
-    found = list(await (await app.opened()).audit(AuditFilter(), limit=100))[::-1]
+    found = list(await (await app.connect()).audit(AuditFilter(), limit=100))[::-1]
     assert [(entry.who, entry.action, entry.target) for entry in found] == [
         ("ada", f"webhooks.{act}", "ops") for act in ("create", "update", "rotate", "test", "delete")
     ] + [("ada", f"triggers.{act}", "orders") for act in ("create", "update", "rotate", "delete")]

@@ -255,7 +255,7 @@ async def test_within_is_refused_by_the_memory_store() -> None:
     with pytest.raises(BadInput) as refused:
         await app.enqueue_many([task.job(1)], within=sqlite3.connect(":memory:"))
     way = "use sqlite:///… or postgresql://…"
-    assert str(refused.value) == f"the memory store has no transactions to enqueue within: {way}"
+    assert str(refused.value) == f"the memory store has no transactions for within=: {way}"
     assert (await app.stats()).pending == 0
 
 
@@ -264,7 +264,7 @@ def test_using_within_is_refused_by_stores_without_transactions(url: str) -> Non
     """It is refused before the caller writes a row, and without a connection to a server."""
     app = Mainspring(url, api_key="msk_a") if url.startswith("https") else Mainspring(url)
     task = app.task(receipt)
-    with pytest.raises(BadInput, match=r"no transactions to enqueue within: use sqlite:///… or postgresql://…"):
+    with pytest.raises(BadInput, match=r"no transactions for within=: use sqlite:///… or postgresql://…"):
         task.using(within=object())
     assert task.using(within=None).options.within is None
 

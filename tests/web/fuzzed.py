@@ -28,7 +28,7 @@ def made(url: str) -> Mainspring:
 
 
 async def fill(app: Mainspring) -> None:
-    await app.hand_over([app.job("send", {"to": f"{n}@example.com"}) for n in range(5)])
+    await app.insert([app.job("send", {"to": f"{n}@example.com"}) for n in range(5)])
     await app.schedules.create("0", cron("0 8 * * *"), "send", kwargs={"to": "all"})
 
 

@@ -16,7 +16,7 @@ from mainspring import Mainspring
 from mainspring.api.server import Server, listen, url_of
 
 # Real seconds that a test waits at most.
-PATIENCE = 30.0
+TIMEOUT_SECONDS = 30.0
 
 
 class Told(Struct):
@@ -34,7 +34,9 @@ class Site:
         self._server, self._stopped = server, False
         self.port: int = listener.getsockname()[1]
         self.headers = {"Authorization": f"Bearer {key}"}
-        self.http = httpx.AsyncClient(base_url=f"{url_of(listener)}/api/v1", headers=self.headers, timeout=PATIENCE)
+        self.http = httpx.AsyncClient(
+            base_url=f"{url_of(listener)}/api/v1", headers=self.headers, timeout=TIMEOUT_SECONDS
+        )
 
     def stop(self) -> None:
         """Stops the server, only once: a second stop would not wait for open requests."""
@@ -75,7 +77,7 @@ class Stream:
 
     async def next(self, *types: str) -> Told:
         """The next event, of one of these types if some are given."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while (told := await self.block()) is not None:
                 if told.type not in ("", "heartbeat") and (not types or told.type in types):
                     return told
@@ -84,7 +86,7 @@ class Stream:
     async def rest(self) -> list[Told]:
         """Reads until the stream ends."""
         found = []
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while (told := await self.block()) is not None:
                 found.append(told)
         return found
@@ -106,5 +108,5 @@ async def serving(app: Mainspring, *, buffer: int | None = None) -> AsyncIterato
     finally:
         await site.http.aclose()
         site.stop()
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await running

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -19,6 +20,7 @@ from mainspring import (
     BadInput,
     BadPayload,
     BadSetting,
+    Context,
     Filter,
     InvalidTransition,
     JobExists,
@@ -105,6 +107,34 @@ async def test_enqueue_and_await_a_result(near: Mainspring) -> None:
         job = await far.tasks["add"].using(priority=5, tags=["x"], metadata={"n": 2**60}).enqueue(40)
         assert await job.result(timeout=10) == 42
         assert await job.job() == await near.jobs.get(job.id)
+
+
+async def test_a_result_and_a_tail_wait_in_a_few_requests(near: Mainspring, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests, send, go = Counter[str](), connection.ApiConnection.send, asyncio.Event()
+
+    async def counted(self: Any, method: str, *path: str, **given: Any) -> Any:
+        requests[path[-1] if path[-1] == "logs" else "job"] += 1
+        return await send(self, method, *path, **given)
+
+    async def steps(ctx: Context) -> int:
+        ctx.log.info("first")
+        await go.wait()
+        ctx.log.info("last")
+        return 2
+
+    near.task(steps)
+    async with serving(near) as (far, _), near.worker():
+        job = await far.task(steps).enqueue()
+        monkeypatch.setattr(connection.ApiConnection, "send", counted)
+        result = asyncio.create_task(job.result(timeout=20))
+        tail = aiter(far.jobs.tail(job.id))
+        assert (await anext(tail)).text == "first"
+        await asyncio.wait([result], timeout=0.3)
+        assert requests["job"] <= 3
+        go.set()
+        assert await result == 2
+        assert [line.text async for line in tail] == ["last"]
+    assert requests["job"] <= 8
 
 
 async def test_enqueue_many_is_all_or_nothing(near: Mainspring) -> None:
@@ -257,7 +287,7 @@ async def test_workers_are_listed_and_receive_commands_over_an_api(near: Mainspr
 async def test_stopped_worker_refuses_other_commands_over_an_api(near: Mainspring) -> None:
     async with serving(near) as (far, _):
         worker, now = near.worker(), near.clock.now()  # not started: a running worker would receive the command
-        await (await near.opened()).beat(worker._info, until=now + timedelta(seconds=60), now=now)
+        await (await near.connect()).beat(worker._info, until=now + timedelta(seconds=60), now=now)
         assert await far.workers.stop(worker.id[:8]) == [worker.id]
         assert (await far.workers.get(worker.id)).state == "stopping"
         with pytest.raises(InvalidTransition, match=f"cannot drain worker {worker.id}: it is stopping") as refused:
@@ -275,7 +305,7 @@ async def test_stats_health_and_audit_are_those_of_the_server(near: Mainspring) 
         assert replace(remote, series=[]) == replace(local, series=[])
         for only in ({"queue": "mail"}, {"queue": "default", "task": "add"}, {"task": "send"}):
             assert (await far.stats(**only)).by_task == (await near.stats(**only)).by_task, only
-        await sample_once(await near.opened(), near.clock.now())
+        await sample_once(await near.connect(), near.clock.now())
         for asked in ({}, {"queue": "mail"}, {"window": timedelta(days=2)}):
             assert await far.queues.history(**asked) == await near.queues.history(**asked) != [], asked
         with pytest.raises(BadInput, match="kept for 4 days"):

@@ -190,8 +190,8 @@ class Counted:
 
 @pytest.fixture
 def counted(spring: Mainspring, monkeypatch: pytest.MonkeyPatch) -> Counted:
-    counted = Counted(spring._root.enqueue)
-    monkeypatch.setattr(spring._root, "enqueue", counted)
+    counted = Counted(spring._engine._root.enqueue)
+    monkeypatch.setattr(spring._engine._root, "enqueue", counted)
     return counted
 
 

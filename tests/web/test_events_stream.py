@@ -19,7 +19,7 @@ import httpx
 import laborer
 import pytest
 from http_client import Client
-from sse import PATIENCE, Site, Stream, Told, serving
+from sse import TIMEOUT_SECONDS, Site, Stream, Told, serving
 
 from mainspring import Mainspring
 from mainspring.api.event_stream import (
@@ -60,7 +60,7 @@ async def another_process(store: str) -> AsyncIterator[None]:
     finally:
         assert process.stdin is not None
         process.stdin.close()
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             assert await process.wait() == 0
 
 
@@ -89,7 +89,7 @@ async def comes_and_goes(app: Mainspring, working: Callable[[], Any]) -> None:
             last = first.last
         enqueueing = asyncio.ensure_future(enqueue(app))
         visits = 0
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while not complete(seen):
                 visits += 1
                 async with site.events(last=last, type="job") as stream:
@@ -126,7 +126,7 @@ async def enqueue(app: Mainspring) -> None:
 
 
 async def publish(app: Mainspring, *notices: FeedEvent) -> None:
-    await (await app.opened()).publish([encode(notice) for notice in notices], now=app.clock.now())
+    await (await app.connect()).publish([encode(notice) for notice in notices], now=app.clock.now())
 
 
 def about(app: Mainspring, type: str, n: int = 1, **more: Any) -> FeedEvent:
@@ -277,7 +277,7 @@ async def test_no_event_is_published_without_a_reader(spring: Mainspring, clock:
     async with serving(spring), spring.worker():
         await spring.tasks["send"].enqueue("ada")
         await clock.elapse(seconds=30)
-        assert (await (await spring.opened()).news(after=0, limit=1)).last == 0
+        assert (await (await spring.connect()).news(after=0, limit=1)).last == 0
 
 
 async def test_heartbeats_of_a_quiet_stream_carry_the_last_event_number(
@@ -326,7 +326,7 @@ async def test_an_ended_stream_no_longer_counts_toward_the_limit(spring: Mainspr
             for _ in range(MAX_PRINCIPAL_STREAMS):
                 await (await stack.enter_async_context(site.events())).block()
         status = 429
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while status == 429:  # until the server has noticed that they are closed
                 async with site.http.stream("GET", "/events") as response:
                     status = response.status_code
@@ -366,7 +366,7 @@ async def unread(site: Site) -> socket.socket:
 async def swallow(client: socket.socket) -> bytes:
     """All bytes that the client was sent, until the response is complete or the server closes."""
     found, some = b"", b"-"
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while some and not found.endswith(END):
             found += (some := await asyncio.get_running_loop().sock_recv(client, 1 << 20))
     return found
@@ -444,7 +444,7 @@ async def test_another_asgi_server_that_stops_does_not_wait_for_streams() -> Non
         assert process.stdout is not None
         port = int(await process.stdout.readline())
         async with (
-            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}/api/v1", timeout=PATIENCE) as http,
+            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}/api/v1", timeout=TIMEOUT_SECONDS) as http,
             http.stream("GET", "/events") as response,
         ):
             stream = Stream(response)
@@ -452,7 +452,7 @@ async def test_another_asgi_server_that_stops_does_not_wait_for_streams() -> Non
             process.send_signal(signal.SIGTERM)
             *_, closing = await stream.rest()
             assert (closing.type, closing.data["reason"]) == ("closing", "stopping")
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await process.wait()
     finally:
         if process.returncode is None:

@@ -90,7 +90,7 @@ async def test_the_next_start_replaces_the_first_run_token(http: Http, spring: M
 async def test_the_first_run_token_is_stored_as_a_hash(spring: Mainspring) -> None:
     token = await token_of(spring)
     assert token.startswith("mst_")
-    assert token not in str(await (await spring.opened()).documents("welcome", now=spring.clock.now(), limit=9))
+    assert token not in str(await (await spring.connect()).documents("welcome", now=spring.clock.now(), limit=9))
 
 
 async def test_there_is_no_first_run_token_if_there_is_another_way_to_sign_in(

@@ -54,6 +54,19 @@ async def test_an_unknown_field_is_refused_with_the_nearest_name(
         assert (await http.get("/schedules")).json()["items"] == []
 
 
+async def test_what_a_store_cannot_do_is_refused_with_422(
+    client: Client, spring: Mainspring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hand_over(*_: Any) -> Any:
+        spring.check_within()
+
+    monkeypatch.setattr(spring, "hand_over", hand_over)
+    async with client("operator") as http:
+        answer = await http.post("/jobs", json=JOB)
+    assert (answer.status_code, answer.json()["code"]) == (422, "bad_input")
+    assert "the memory store has no transactions for within=" in answer.json()["detail"]
+
+
 async def test_a_span_is_seconds_or_text(client: Client, spring: Mainspring) -> None:
     spans = {"delay": "1h30m", "timeout": "5m", "expires": "2 days", "backoff": {"initial": "4s", "max": "1h"}}
     async with client("operator") as http:

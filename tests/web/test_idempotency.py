@@ -44,7 +44,7 @@ async def test_requests_without_idempotency_key_are_not_replayed(spring: Mainspr
         for _ in range(2):
             await http.post("/jobs", json=SEND)
     assert await jobs(spring) == 2
-    assert await (await spring.opened()).documents("answer", now=spring.clock.now(), limit=10) == []
+    assert await (await spring.connect()).documents("answer", now=spring.clock.now(), limit=10) == []
 
 
 async def test_a_repeated_batch_creates_no_second_jobs(spring: Mainspring, client: Client) -> None:
@@ -97,7 +97,7 @@ async def test_a_forbidden_request_stores_no_response(spring: Mainspring, client
     async with client("viewer") as viewer, client(None) as nobody:
         assert (await viewer.post("/jobs", json=SEND, headers=KEY)).status_code == 403
         assert (await nobody.post("/jobs", json=SEND, headers=KEY)).status_code == 401
-    assert await (await spring.opened()).documents("answer", now=spring.clock.now(), limit=10) == []
+    assert await (await spring.connect()).documents("answer", now=spring.clock.now(), limit=10) == []
 
 
 async def test_a_read_only_request_stores_no_response(spring: Mainspring, client: Client) -> None:
@@ -106,7 +106,7 @@ async def test_a_read_only_request_stores_no_response(spring: Mainspring, client
             named = {"Idempotency-Key": f"k{n}"}
             asked = await http.post("/cron/preview", json={"trigger": "0 9 * * *"}, headers=named)
             assert (asked.status_code, len(asked.json()["next"])) == (200, 10)
-    assert await (await spring.opened()).documents("answer", now=spring.clock.now(), limit=10) == []
+    assert await (await spring.connect()).documents("answer", now=spring.clock.now(), limit=10) == []
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "caf\xe9", "a\tb"])
@@ -118,7 +118,7 @@ async def test_an_invalid_idempotency_key_is_refused(client: Client, key: str) -
 
 async def kept(spring: Mainspring) -> list[str]:
     """All stored responses, as text."""
-    return [one.text for one in await (await spring.opened()).documents(KIND, now=spring.clock.now(), limit=100)]
+    return [one.text for one in await (await spring.connect()).documents(KIND, now=spring.clock.now(), limit=100)]
 
 
 SECRETS = [
@@ -195,7 +195,7 @@ class Stuck:
 async def test_a_repeated_request_during_the_first_is_409(
     spring: Mainspring, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = await spring.opened()
+    store = await spring.connect()
     stuck = Stuck(store.enqueue)
     async with client("operator") as http:
         monkeypatch.setattr(store, "enqueue", stuck)
@@ -221,7 +221,7 @@ def elsewhere(spring: Mainspring) -> Any:
 async def test_a_repeat_after_a_crash_before_the_response_creates_no_second_job(
     spring: Mainspring, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = await spring.opened()
+    store = await spring.connect()
     put = store.put_documents
 
     async def crash(documents: Any, **options: Any) -> Any:
@@ -247,7 +247,7 @@ async def test_a_repeat_after_a_crash_before_the_response_creates_no_second_job(
 async def test_a_repeat_after_a_lost_response_has_the_same_job(
     spring: Mainspring, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = await spring.opened()
+    store = await spring.connect()
     enqueue = store.enqueue
 
     async def unheard(*args: Any, **options: Any) -> Any:
@@ -266,7 +266,7 @@ async def test_a_repeat_after_a_lost_response_has_the_same_job(
 async def test_a_response_is_sent_if_it_cannot_be_stored(
     spring: Mainspring, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = await spring.opened()
+    store = await spring.connect()
     put = store.put_documents
 
     async def away(documents: Any, **options: Any) -> Any:

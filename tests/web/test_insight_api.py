@@ -68,7 +68,7 @@ async def test_an_unknown_execution_is_404(spring: Mainspring, client: Client) -
 
 
 async def beat(spring: Mainspring, *ids: str) -> None:
-    store, now = await spring.opened(), spring.clock.now()
+    store, now = await spring.connect(), spring.clock.now()
     about = WorkerInfo(
         id="", host="h", pid=1, queues=None, tasks=("send",), concurrency=4, started_at=now, lease=20.0, grace=30.0
     )
@@ -92,7 +92,7 @@ async def test_live_workers_are_listed(spring: Mainspring, client: Client, clock
 async def test_a_worker_is_shown_with_its_running_jobs(spring: Mainspring, client: Client) -> None:
     await beat(spring, "web-1")
     id = (await spring.tasks["send"].enqueue("a")).id
-    store = await spring.opened()
+    store = await spring.connect()
     await store.claim(None, worker="web-1", tasks=["send"], limit=1, now=spring.clock.now())
     async with client("viewer") as http:
         worker = (await http.get("/workers/web-1")).json()
@@ -263,7 +263,7 @@ async def test_a_queue_is_paused_and_resumed(spring: Mainspring, client: Client)
 
 
 async def look(spring: Mainspring) -> None:
-    await sample_once(await spring.opened(), spring.clock.now())
+    await sample_once(await spring.connect(), spring.clock.now())
 
 
 async def test_depth_history_is_of_a_window_and_of_one_queue(

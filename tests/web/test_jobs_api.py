@@ -97,7 +97,7 @@ async def test_large_integers_stay_exact(spring: Mainspring, client: Client) -> 
 
 
 async def test_a_payload_that_is_not_json_is_shown_as_text(spring: Mainspring, client: Client) -> None:
-    store = await spring.opened()
+    store = await spring.connect()
     await store.enqueue([NewJob(id="torn", task="send", payload="{torn")], now=spring.clock.now())
     async with client("viewer") as http:
         assert (await http.get("/jobs/torn")).json()["payload"] == "{torn"
@@ -463,7 +463,7 @@ async def test_concurrent_edits_with_the_same_etag_succeed_only_once(tmp_path: P
         ]
         codes = sorted([answer.status_code for answer in await asyncio.gather(*edits)])
         assert codes == [200] + [412] * 7
-    assert await (await apps[0].opened()).documents("edit", now=apps[0].clock.now(), limit=9) == []
+    assert await (await apps[0].connect()).documents("edit", now=apps[0].clock.now(), limit=9) == []
     for app in apps:
         await app.close()
 

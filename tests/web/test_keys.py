@@ -20,7 +20,7 @@ NEVER = "msk_0123456789ab_" + "a" * 43
 
 async def everything(spring: Mainspring) -> str:
     """All documents about keys in the store."""
-    store = await spring.opened()
+    store = await spring.connect()
     kinds = ("key", "key_use", "session", "welcome")
     return str([await store.documents(kind, now=spring.clock.now(), limit=100) for kind in kinds])
 
@@ -30,7 +30,7 @@ class Reads:
 
     def __init__(self, spring: Mainspring, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        store: Any = spring._root
+        store: Any = spring._engine._root
         real = store.documents
 
         async def documents(*args: Any, **given: Any) -> Any:
@@ -168,7 +168,7 @@ async def test_wrong_keys_read_the_store_at_most_once_a_second(
 
 async def test_a_revoked_key_is_unknown_here_at_once_and_elsewhere_within_five_seconds(clock: VirtualClock) -> None:
     here = Mainspring("memory://", clock=clock)
-    elsewhere = Mainspring(here._root, clock=clock)
+    elsewhere = Mainspring(here._engine._root, clock=clock)
     secret = await here.keys.create("deploy")
     assert await here.keys.find(secret)
     assert await elsewhere.keys.find(secret)
@@ -180,7 +180,7 @@ async def test_a_revoked_key_is_unknown_here_at_once_and_elsewhere_within_five_s
 
 async def test_a_key_created_elsewhere_is_known_within_a_second(clock: VirtualClock) -> None:
     here = Mainspring("memory://", clock=clock)
-    elsewhere = Mainspring(here._root, clock=clock)
+    elsewhere = Mainspring(here._engine._root, clock=clock)
     await here.keys.find(NEVER)
     secret = await elsewhere.keys.create("deploy")
     assert await here.keys.find(secret) is None
@@ -252,7 +252,7 @@ async def test_a_request_succeeds_if_the_last_use_of_its_key_cannot_be_stored(cl
     app = Mainspring("memory://", clock=clock)
     secret = await app.keys.create("deploy")
     faults = Faults()
-    faulty = Mainspring(FaultStore(app._root, faults), clock=clock)
+    faulty = Mainspring(FaultStore(app._engine._root, faults), clock=clock)
     faults.fail("put_documents", error=lambda: StoreUnavailable("busy"))
     assert await faulty.keys.find(secret)
 

@@ -21,7 +21,7 @@ LARGE = 1 << 20
 
 async def put(spring: Mainspring, count: int, **values: Any) -> list[str]:
     """Stores jobs as an earlier release did: without a bound on metadata."""
-    store, now = await spring.opened(), spring.clock.now()
+    store, now = await spring.connect(), spring.clock.now()
     given = {"task": "send", "payload": '{"to":"a"}', "metadata": {"text": "x" * LARGE}, "tags": ("big",), **values}
     jobs = [NewJob(id=new_id(now), **given) for _ in range(count)]
     await store.enqueue(jobs, now=now)

@@ -21,7 +21,7 @@ from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import VirtualClock
 from mainspring.trigger import Every
 
-MANY = 5 * SCAN_ROWS
+SCHEDULES_COUNT = 5 * SCAN_ROWS
 
 
 class Counting(MemoryStore):
@@ -62,7 +62,9 @@ def many(store: Counting, clock: VirtualClock) -> None:
         spec = Spec(trigger=Every(seconds=86_400, anchor=now - timedelta(seconds=n)), task=_task(n))
         return create(f"s-{n:05}", spec, owner="user", now=now)
 
-    asyncio.run(store.fire([Firing(schedule=row(n)) for n in range(1, MANY)] + [Firing(schedule=row(0))], now=now))
+    asyncio.run(
+        store.fire([Firing(schedule=row(n)) for n in range(1, SCHEDULES_COUNT)] + [Firing(schedule=row(0))], now=now)
+    )
 
 
 def _task(n: int) -> str:
@@ -107,7 +109,7 @@ async def test_a_filtered_page_reads_no_more_than_its_scan_while_there_is_no_ind
             found += [row["name"] for row in page["items"]]
             after, pages = page["next"], pages + 1
             assert pages < 20
-        assert found == [f"s-{n:05}" for n in range(999, MANY, 1000)]
+        assert found == [f"s-{n:05}" for n in range(999, SCHEDULES_COUNT, 1000)]
 
 
 @pytest.mark.parametrize("query", [{"task": "rare"}, {"q": "S-05"}, {"status": "active", "task": "rare"}], ids=str)
@@ -117,8 +119,8 @@ async def test_a_filtered_page_is_complete_with_an_index(
     async with client("viewer") as http:
         await spring.schedules.index.snapshot(60)
         page = await asked(http, "/schedules", limit=200, **query)
-        names = [f"s-{n:05}" for n in range(MANY) if "05" in f"{n:05}"[:2]] if "q" in query else [
-            f"s-{n:05}" for n in range(999, MANY, 1000)]  # fmt: skip
+        names = [f"s-{n:05}" for n in range(SCHEDULES_COUNT) if "05" in f"{n:05}"[:2]] if "q" in query else [
+            f"s-{n:05}" for n in range(999, SCHEDULES_COUNT, 1000)]  # fmt: skip
         assert [row["name"] for row in page["items"]] == names[:200]
         assert page["next"] == (names[199] if len(names) > 200 else None)
 
@@ -134,8 +136,8 @@ async def test_the_outlook_reads_all_schedules_once_and_has_the_time_of_that_rea
     async with client("viewer") as http:
         await spring.schedules.index.snapshot(60)
         first = await asked(http, "/scheduler/outlook", limit=3)
-        assert (first["active"], first["complete"]) == (MANY, True)
-        assert [row["name"] for row in first["next"]] == [f"s-{MANY - n:05}" for n in (1, 2, 3)]
+        assert (first["active"], first["complete"]) == (SCHEDULES_COUNT, True)
+        assert [row["name"] for row in first["next"]] == [f"s-{SCHEDULES_COUNT - n:05}" for n in (1, 2, 3)]
         await spring.schedules.index.snapshot(60)  # completes the read that the request began
         monkeypatch.setattr(schedule_index, "WAIT_SECONDS", -1.0)  # as if the reading had taken long
         store.read = 0
@@ -145,7 +147,7 @@ async def test_the_outlook_reads_all_schedules_once_and_has_the_time_of_that_rea
         assert store.read <= 9
         clock.advance(seconds=2)
         await spring.schedules.index.snapshot(60)
-        assert store.read >= MANY
+        assert store.read >= SCHEDULES_COUNT
 
 
 async def test_the_first_outlook_counts_only_the_schedules_that_were_read_so_far(
@@ -156,7 +158,7 @@ async def test_the_first_outlook_counts_only_the_schedules_that_were_read_so_far
         assert not outlook["complete"]
         assert outlook["active"] == schedule_index.PAGE_ROWS
         # The next schedules are found without the index.
-        assert [row["name"] for row in outlook["next"]] == [f"s-{MANY - n:05}" for n in (1, 2)]
+        assert [row["name"] for row in outlook["next"]] == [f"s-{SCHEDULES_COUNT - n:05}" for n in (1, 2)]
         figures = await asked(http, "/scheduler/metrics")
         assert (figures["active"], figures["complete"]) == (schedule_index.PAGE_ROWS, False)
 
@@ -183,9 +185,9 @@ async def test_a_filtered_page_reads_few_schedules_after_very_many_were_changed_
         await spring.schedules.index.snapshot(60)
         monkeypatch.setattr(schedule_index, "WAIT_SECONDS", -1.0)  # as if the reading had taken long
         bulk: dict[str, Any] = {"action": "pause", "all": True, "after": None}
-        for _ in range(MANY // 1000):
+        for _ in range(SCHEDULES_COUNT // 1000):
             bulk["after"] = (await http.post("/scheduler/bulk", json=bulk)).json()["next"]
-        assert len(spring.schedules.index.touched) == MANY
+        assert len(spring.schedules.index.touched) == SCHEDULES_COUNT
         for status, fitting in (("paused", 50), ("active", 0)):
             store.read = 0
             page = await asked(http, "/schedules", limit=50, status=status)
@@ -195,4 +197,4 @@ async def test_a_filtered_page_reads_few_schedules_after_very_many_were_changed_
             page = await asked(http, "/schedules", task="rare", limit=50, **after)
             found += [row["name"] for row in page["items"]]
             after, pages = {"after": page["next"]} if page["next"] else {}, pages + 1
-        assert found == [f"s-{n:05}" for n in range(999, MANY, 1000)]
+        assert found == [f"s-{n:05}" for n in range(999, SCHEDULES_COUNT, 1000)]

@@ -54,7 +54,7 @@ async def test_health_needs_no_authentication(client: Client) -> None:
 
 async def test_an_unreachable_store_makes_the_server_unready_but_live(clock: VirtualClock) -> None:
     app, faults = Mainspring("memory://", clock=clock), Faults()
-    app.through(lambda store: FaultStore(store, faults))  # type: ignore[arg-type, return-value]
+    app.wrap_store(lambda store: FaultStore(store, faults))  # type: ignore[arg-type, return-value]
     canary = "kan4ri-vogel"
     faults.fail("time", times=9, error=lambda: StoreUnavailable(f"cannot reach postgresql://u:{canary}@db/x"))
     async with browser(app.asgi()) as http:

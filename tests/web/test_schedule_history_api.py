@@ -171,7 +171,7 @@ async def test_statistics_of_a_schedule_cost_one_read_of_ticks_and_one_of_runs(
     spring: Mainspring, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await ran(spring, clock)
-    store, reads = await spring.opened(), list[str]()
+    store, reads = await spring.connect(), list[str]()
     for verb in ("ticks", "executions", "jobs", "schedules"):
         real = getattr(store, verb)
 

@@ -16,7 +16,7 @@ import pytest
 from servers import Postgres
 
 HERE = Path(__file__).parent
-PATIENCE = 600.0
+TIMEOUT_SECONDS = 600.0
 PHASES = "coverage,fuzzing,stateful"
 
 
@@ -40,12 +40,12 @@ def fuzz(url: str, place: Path, half: int, mode: str) -> None:
     with served(url) as (address, key):
         program = Path(sys.executable).with_name("st")
         asked = urllib.request.Request(f"{address}/openapi.json", headers={"Authorization": f"Bearer {key}"})
-        (place / "openapi.json").write_bytes(urllib.request.urlopen(asked, timeout=PATIENCE).read())
+        (place / "openapi.json").write_bytes(urllib.request.urlopen(asked, timeout=TIMEOUT_SECONDS).read())
         done = subprocess.run(
             [program, "--config-file", HERE / "schemathesis.toml", "run", "openapi.json", "--url", address,
              "--no-color", "--checks", "all", "-H", f"Authorization: Bearer {key}", "--phases", PHASES, "--mode", mode],
             cwd=place, env=os.environ | {"COLUMNS": "120", "PYTHONPATH": str(HERE), "FUZZED_HALF": str(half)},
-            capture_output=True, text=True, timeout=PATIENCE,
+            capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
         )  # fmt: skip
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from sse import PATIENCE, serving
+from sse import TIMEOUT_SECONDS, serving
 
 from mainspring import Mainspring, every
 from mainspring.api import event_stream as module
@@ -41,7 +41,7 @@ async def test_a_stream_of_a_real_server_ends_soon_after_its_key_is_revoked(monk
     async with serving(app) as site:
         secret = await app.keys.create("watcher", "viewer")
         site.http.headers["Authorization"] = f"Bearer {secret}"
-        async with site.events() as stream, asyncio.timeout(PATIENCE):
+        async with site.events() as stream, asyncio.timeout(TIMEOUT_SECONDS):
             assert (await stream.block()) is not None
             await app.keys.revoke("watcher")
             assert (await stream.next("closing")).data["reason"] == "revoked"
@@ -57,7 +57,7 @@ async def test_a_stream_ends_soon_after_its_browser_has_signed_out(monkeypatch: 
         del site.http.headers["Authorization"]
         opened = await site.http.post("/session", json={"key": secret}, headers=here)
         assert opened.status_code == 200, opened.text
-        async with site.events() as stream, asyncio.timeout(PATIENCE):
+        async with site.events() as stream, asyncio.timeout(TIMEOUT_SECONDS):
             assert (await stream.block()) is not None
             assert (await site.http.delete("/session", headers=here)).status_code == 204
             assert (await stream.next("closing")).data["reason"] == "revoked"
@@ -78,7 +78,7 @@ async def test_anonymous_callers_do_not_see_the_address_of_an_unavailable_store(
     async with serving(app) as site:
         own_redis.crash()
         base = str(site.http.base_url).removesuffix("/api/v1/")
-        async with httpx.AsyncClient(base_url=base, timeout=PATIENCE) as stranger:
+        async with httpx.AsyncClient(base_url=base, timeout=TIMEOUT_SECONDS) as stranger:
             for path, headers in (
                 ("/api/v1/queues", {"Authorization": "Bearer msk_aaaaaaaaaaaa_bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"}),
                 ("/api/v1/session", {"Cookie": "__Host-mainspring=mss_a"}),

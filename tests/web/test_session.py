@@ -58,7 +58,7 @@ async def test_a_session_has_the_role_and_scopes_of_its_key(http: Http, spring: 
 async def test_the_secret_of_a_session_is_stored_as_a_hash(http: Http, spring: Mainspring) -> None:
     answer = await sign_in(http, spring)
     secret = answer.headers["Set-Cookie"].split(";")[0].partition("=")[2]
-    (kept,) = await (await spring.opened()).documents("session", now=spring.clock.now(), limit=9)
+    (kept,) = await (await spring.connect()).documents("session", now=spring.clock.now(), limit=9)
     assert len(secret) == 43
     assert secret not in str(kept)
 
@@ -70,7 +70,7 @@ async def test_signing_out_ends_the_session_and_clears_the_cookie(http: Http, sp
     assert gone.status_code == 204
     assert "Max-Age=0" in said_of(gone)[1]
     assert dict(http.cookies) == {}
-    assert await (await spring.opened()).documents("session", now=spring.clock.now(), limit=9) == []
+    assert await (await spring.connect()).documents("session", now=spring.clock.now(), limit=9) == []
     http.cookies.update(secret)
     assert (await http.get("/session")).status_code == 401
 
@@ -129,7 +129,7 @@ async def test_a_session_ends_with_its_key(http: Http, spring: Mainspring, clock
 async def test_revoking_a_key_ends_its_sessions_at_once_here_and_within_five_seconds_elsewhere(
     service: Any, spring: Mainspring, clock: VirtualClock
 ) -> None:
-    elsewhere = Mainspring(spring._root, clock=clock)
+    elsewhere = Mainspring(spring._engine._root, clock=clock)
     async with browser(service) as http, browser(elsewhere.asgi()) as other:
         await sign_in(http, spring)
         other.cookies.update(http.cookies)
@@ -143,7 +143,7 @@ async def test_revoking_a_key_ends_its_sessions_at_once_here_and_within_five_sec
 async def test_signing_out_takes_effect_on_other_servers_within_five_seconds(
     service: Any, spring: Mainspring, clock: VirtualClock
 ) -> None:
-    elsewhere = Mainspring(spring._root, clock=clock)
+    elsewhere = Mainspring(spring._engine._root, clock=clock)
     async with browser(service) as http, browser(elsewhere.asgi()) as other:
         await sign_in(http, spring)
         other.cookies.update(http.cookies)
@@ -351,7 +351,7 @@ async def test_sessions_of_one_key_are_rate_limited(http: Http, spring: Mainspri
         assert (await http.post("/session", json={"key": secret})).status_code == 200
     refused = await http.post("/session", json={"key": secret})
     assert (refused.status_code, refused.json()["code"]) == (429, "too_many_attempts")
-    store = await spring.opened()
+    store = await spring.connect()
     assert len(await store.documents("session", now=clock.now(), limit=1000)) == MAX_OPENED
     assert (await http.post("/session", json={"key": other})).status_code == 200
     clock.advance(float(refused.headers["Retry-After"]))

@@ -12,7 +12,7 @@ from mainspring.cli.doctor import examine
 from mainspring.counters import label_values
 from mainspring.metrics.timed_store import measure
 from mainspring.records import unreadable
-from mainspring.records.document import Document
+from mainspring.records.document import Document, DocumentDrop
 from mainspring.records.query import Filter
 from mainspring.survived_errors import UNREADABLE_METRIC
 from mainspring.webhook.message import WebhookEvent, delivery_job
@@ -28,9 +28,9 @@ def _nothing_logged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def spoil(spring: Mainspring, kind: str, name: str, text: str = "{") -> None:
-    store, now = await spring.opened(), spring.clock.now()
-    await store.drop_documents(kind, [name])
-    assert await store.put_documents([Document(kind=kind, name=name, text=text)], now=now) == [True]
+    store, now = await spring.connect(), spring.clock.now()
+    put = [DocumentDrop(kind, name), Document(kind=kind, name=name, text=text)]
+    assert (await store.put_documents(put, now=now))[1]
 
 
 async def finding(spring: Mainspring) -> tuple[str, str, str]:
@@ -71,7 +71,7 @@ async def test_an_unreadable_webhook_does_not_stop_deliveries_to_others(spring: 
     await spoil(spring, "webhook", "bad", text)
     await spring.tasks["fail"].enqueue()
     await spring.worker().drain()
-    store = await spring.opened()
+    store = await spring.connect()
     deliveries = await store.jobs(Filter(queues=("webhooks",)), now=spring.clock.now(), limit=10)
     assert [job.payload for job in deliveries if '"ops"' in job.payload] != []
     assert [hook.name for hook in await spring.webhooks.list()] == ["ops"]
@@ -88,7 +88,7 @@ async def test_a_delivery_to_an_unreadable_webhook_is_retried(spring: Mainspring
     made, now = await spring.webhooks.create("bad", URL, ["job.dead"]), spring.clock.now()
     job = delivery_job(made.webhook, WebhookEvent(kind="job.dead", at=now, about="x", facts={}), now)
     await spoil(spring, "webhook", "bad")
-    store = await spring.opened()
+    store = await spring.connect()
     await store.enqueue([job], now=now)
     await spring.worker(queues=["webhooks"]).drain()
     (told,) = await store.jobs(Filter(ids=(job.id,)), now=now, limit=1)
@@ -111,7 +111,7 @@ async def test_an_unreadable_session_is_refused(spring: Mainspring) -> None:
     async with browser(spring.asgi()) as http:
         secret = await spring.keys.create("ada", "operator")
         assert (await http.post("/session", json={"key": secret})).status_code == 200
-        store = await spring.opened()
+        store = await spring.connect()
         (kept,) = await store.documents("session", now=spring.clock.now(), limit=9)
         await spoil(spring, "session", kept.name)
         assert (await http.get("/queues")).status_code == 401

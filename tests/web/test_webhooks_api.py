@@ -124,7 +124,7 @@ async def test_a_webhook_is_shown_with_the_state_of_its_deliveries(
 ) -> None:
     await spring.webhooks.create("ops", URL, ["job.dead"])
     went = Standing(name="ops", failures=3, failed_at=clock.now(), error="it answered 500: token=s3cret")
-    await STANDINGS.add(await spring.opened(), went, clock.now())
+    await STANDINGS.add(await spring.connect(), went, clock.now())
     async with client("viewer") as http:
         for hook in ((await http.get("/webhooks")).json()[0], (await http.get("/webhooks/ops")).json()):
             assert (hook["failures"], hook["error"]) == (3, "it answered 500: token=***")

@@ -85,7 +85,7 @@ def made(url: str) -> Mainspring:
 async def fill(app: Mainspring) -> dict[str, str]:
     """Stores large records, some of them accepted only by earlier releases; returns a name of each kind."""
     await publish(app)
-    store, now = await app.opened(), app.clock.now()
+    store, now = await app.connect(), app.clock.now()
     huge = {"text": ["x" * (LARGE - 100)] * 8, "rows": [{"a": n} for n in range(10_000)]}
     payload = app.job("send", {"to": TEXT}).payload
     jobs = [
@@ -116,7 +116,7 @@ async def fill(app: Mainspring) -> dict[str, str]:
 
 async def publish(app: Mainspring) -> None:
     """Live events, some of them with the longest error there is."""
-    store, now = await app.opened(), app.clock.now()
+    store, now = await app.connect(), app.clock.now()
     job = Summary(id=new_id(now), task="send", queue="default")
     error = Failure("ValueError", "m" * MAX_MESSAGE_CHARACTERS, "s" * MAX_STACK_CHARACTERS)
     small = encode(FeedEvent(type="job.progress", at=now, job=job))

@@ -76,7 +76,7 @@ async def dead(app: Mainspring, n: int = 1) -> list[str]:
 
 
 async def alive(app: Mainspring, *names: str) -> None:
-    store, now = await app.opened(), app.clock.now()
+    store, now = await app.connect(), app.clock.now()
     for name in names:
         info = WorkerInfo(
             id=name, host="host", pid=1, queues=None, tasks=("send",), concurrency=3, started_at=now, running=0
@@ -526,10 +526,10 @@ async def test_a_worker_prunes_old_audit_entries_and_expired_documents(url: str,
     async with app:
         with act_as("ada"):
             await app.queues.pause("other")
-        store, now = await app.opened(), clock.now()
+        store, now = await app.connect(), clock.now()
         await store.put_documents([Document(kind="k", name="a", text="", expires_at=now + HOUR)], now=now)
         clock.advance(days=365)
         async with app.worker():
             await clock.elapse(minutes=16)
         assert await trail(app) == []
-        assert await store.tidy(audited_since=EPOCH, now=clock.now()) == 0
+        assert (await store.prune({}, audited_since=EPOCH, now=clock.now())).rows == 0

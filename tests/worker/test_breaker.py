@@ -37,7 +37,7 @@ def flaky(app: Mainspring, clock: VirtualClock, service: Service, **options: Any
 
 
 async def circuit(app: Mainspring) -> Circuit | None:
-    return next(iter(await (await app.opened()).circuits()), None)
+    return next(iter((await (await app.connect()).overview(now=app.clock.now())).circuits), None)
 
 
 async def attempts(app: Mainspring) -> list[int]:
@@ -170,7 +170,7 @@ async def test_a_probe_whose_worker_dies_does_not_hold_the_circuit_for_ever(
     service = Service()
     task = flaky(app, clock, service)
     async with app:
-        store = await app.opened()
+        store = await app.connect()
         await app.enqueue_many(task.job(n) for n in range(3))
         await app.drain()
         await app.enqueue_many(task.job(n) for n in range(2))

@@ -139,7 +139,7 @@ async def test_a_cancel_while_the_retry_is_on_its_way_to_the_store_stops_the_job
     app: Mainspring, clock: VirtualClock
 ) -> None:
     faults = Faults()
-    store = FaultStore(await app.opened(), faults)
+    store = FaultStore(await app.connect(), faults)
     other = Mainspring(store, clock=clock)  # type: ignore[arg-type]
     runs = []
 

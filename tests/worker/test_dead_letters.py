@@ -150,7 +150,7 @@ async def test_the_dead_letter_is_enqueued_in_the_step_that_ends_the_job(app: Ma
 
 async def test_a_lost_reply_to_finish_sends_one_dead_letter(app: Mainspring, clock: VirtualClock) -> None:
     faults = Faults()
-    shaky = Mainspring(FaultStore(await app.opened(), faults), clock=clock)  # type: ignore[arg-type]
+    shaky = Mainspring(FaultStore(await app.connect(), faults), clock=clock)  # type: ignore[arg-type]
     heard = listen(shaky)
 
     @shaky.task(max_retries=0)
@@ -207,7 +207,7 @@ async def test_a_job_with_unreadable_arguments_sends_a_dead_letter(app: Mainspri
     heard = listen(app)
 
     async with app:
-        before = Mainspring(await app.opened(), clock=clock)
+        before = Mainspring(await app.connect(), clock=clock)
         await before.enqueue("typed", n="seven")
 
         @app.task
@@ -230,7 +230,7 @@ async def test_a_poison_pill_sends_a_dead_letter(app: Mainspring, clock: Virtual
 
     async with app:
         handle = await pill.enqueue()
-        store = await app.opened()
+        store = await app.connect()
         for _ in range(3):
             dead = app.worker()
             now = clock.now()

@@ -19,12 +19,12 @@ from mainspring.events import LeaderChanged
 from mainspring.testing import VirtualClock
 
 COUNT, TTL, POLL = 3, 10.0, 1.0
-STEP = 0.5
+STEP_SECONDS = 0.5
 
 who = st.integers(0, COUNT - 1)
 acts = st.one_of(
     st.tuples(st.sampled_from(["acquire", "keep", "wait", "renew", "release", "freeze", "thaw"]), who, st.none()),
-    st.tuples(st.just("fail"), who, st.tuples(st.sampled_from(["lead", "leaders", "time"]), st.integers(1, 5),
+    st.tuples(st.just("fail"), who, st.tuples(st.sampled_from(["acquire_term", "terms", "time"]), st.integers(1, 5),
                                               st.sampled_from(["before", "after"]))),
     st.tuples(st.just("jump"), who, st.sampled_from([-3600.0, -8.0, -1.0, 0.0, 1.0, 8.0, 3600.0])),
     st.tuples(st.just("elapse"), who, st.sampled_from([0.5, 2.0, 4.0, 9.0, 15.0])),
@@ -45,7 +45,7 @@ class Election:
 
     async def play(self, plan: list[tuple[str, int, Any]]) -> None:
         for machine in self.machines:
-            await machine.app.opened()
+            await machine.app.connect()
         try:
             for what, n, how in plan:
                 await self.step(what, self.machines[n], self.leaders[n], how)
@@ -92,8 +92,8 @@ class Election:
                 await leader.release()
 
     async def elapse(self, seconds: float) -> None:
-        for _ in range(round(seconds / STEP)):
-            await self.clock.elapse(seconds=STEP)
+        for _ in range(round(seconds / STEP_SECONDS)):
+            await self.clock.elapse(seconds=STEP_SECONDS)
             self.check()
 
     async def recover(self) -> None:
@@ -133,7 +133,7 @@ def test_at_most_one_candidate_leads_on_one_sqlite_file(plan: list[tuple[str, in
 async def test_freezes_and_store_failures_change_the_leader(what: str) -> None:
     """The elections of the tests above really change leaders."""
     election = Election("memory://")
-    how = {"freeze": None, "fail": ("lead", 100, "before")}[what]
+    how = {"freeze": None, "fail": ("acquire_term", 100, "before")}[what]
     plan = [("keep", 0, None), ("wait", 1, None), (what, 0, how), ("elapse", 0, 15.0)]
     await election.play(plan)
     assert [n for n, _, leading in election.told if leading][:2] == [0, 1]

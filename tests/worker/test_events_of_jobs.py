@@ -201,7 +201,7 @@ async def test_a_subscriber_that_raises_affects_neither_jobs_nor_other_subscribe
 
 async def test_job_ended_is_emitted_after_the_store_has_the_outcome(app: Mainspring, clock: VirtualClock) -> None:
     seen: list[Any] = []
-    store = await app.opened()
+    store = await app.connect()
 
     @app.task
     async def work() -> None: ...
@@ -240,7 +240,7 @@ async def test_a_run_whose_result_cannot_be_kept_is_completed_everywhere(
         await partly.enqueue()
         await app.drain()
         stats = await app.stats()
-        tallies = await (await app.opened()).tallies("minute", since=clock.now() - timedelta(hours=1))
+        tallies = await (await app.connect()).tallies("minute", since=clock.now() - timedelta(hours=1))
     event, partial = recorder.of(JobEnded)
     assert (type(event), type(partial)) == (JobResultLost, JobPartial)
     assert recorder.of(JobFailed) == []

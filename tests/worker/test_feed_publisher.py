@@ -20,11 +20,11 @@ from mainspring.testing import VirtualClock
 
 async def watch(app: Mainspring, clock: VirtualClock, seconds: float = 60) -> None:
     now = clock.now()
-    await (await app.opened()).watch(until=now + timedelta(seconds=seconds), now=now)
+    await (await app.connect()).news(after=0, limit=0, until=now + timedelta(seconds=seconds))
 
 
 async def published(app: Mainspring) -> list[FeedEvent]:
-    feed = await (await app.opened()).news(after=0, limit=100_000)
+    feed = await (await app.connect()).news(after=0, limit=100_000)
     return [notice for one in feed.news if (notice := decode(one.text)) is not None]
 
 
@@ -66,7 +66,7 @@ async def test_no_event_is_built_while_the_feed_is_not_watched(app: Mainspring, 
             await work.enqueue()
             await clock.elapse(seconds=20)
             assert [app.events.wants(kind) for kind in (JobEnqueued, JobStarted, JobEnded)] == [False] * 3
-        feed = await (await app.opened()).news(after=0, limit=10)
+        feed = await (await app.connect()).news(after=0, limit=10)
     assert (feed.news, feed.last) == ([], 0)
 
 
@@ -116,7 +116,7 @@ async def test_a_watch_does_not_slow_retention_down(app: Mainspring, clock: Virt
 
 async def test_a_process_that_only_enqueues_publishes_too(app: Mainspring, clock: VirtualClock) -> None:
     work = tasks_of(app)["work"]
-    other = Mainspring(await app.opened(), clock=clock)
+    other = Mainspring(await app.connect(), clock=clock)
     async with app:
         await watch(app, clock)
         handle = await other.enqueue("work", fail=False)
@@ -132,7 +132,7 @@ async def test_a_process_that_only_enqueues_polls_the_watch_in_the_background(cl
     looks: list[datetime] = []
 
     class Counting(MemoryStore):
-        async def watched(self) -> datetime | None:
+        async def publish(self, news: Sequence[str], *, now: datetime) -> datetime | None:
             looks.append(clock.now())
             await clock.sleep(3600)  # a store that does not answer in time
             return None
@@ -150,9 +150,9 @@ async def test_watch_polls_are_rare(clock: VirtualClock) -> None:
     looks: list[datetime] = []
 
     class Counting(MemoryStore):
-        async def watched(self) -> datetime | None:
+        async def publish(self, news: Sequence[str], *, now: datetime) -> datetime | None:
             looks.append(clock.now())
-            return await super().watched()
+            return await super().publish(news, now=now)
 
     app = Mainspring(Counting(clock), clock=clock)
     work = tasks_of(app)["work"]
@@ -173,9 +173,9 @@ async def test_events_of_a_short_lived_process_are_published_before_it_closes(cl
     store = MemoryStore(clock)
     server = Mainspring(store, clock=clock)
     await watch(server, clock)
-    app = Mainspring(store.beside(), clock=clock)
+    app = Mainspring(store.clone(), clock=clock)
     work = tasks_of(app)["work"]
-    await app.opened()
+    await app.connect()
     await work.enqueue()
     await app.herald.close()
     assert await types(server) == ["job.enqueued"]
@@ -373,7 +373,7 @@ def test_an_event_loop_that_ends_leaves_no_publisher_task(clock: VirtualClock, r
     app = Mainspring(MemoryStore(clock), clock=clock)
 
     async def begin() -> None:
-        await app.opened()
+        await app.connect()
 
     loop = asyncio.new_event_loop()
     loop.run_until_complete(begin())

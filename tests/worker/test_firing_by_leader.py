@@ -10,7 +10,7 @@ import pytest
 from machines import Machine, machines
 
 from mainspring import Filter
-from mainspring.config import Fire, Settings
+from mainspring.config import Fire
 from mainspring.events import LeaderChanged, SchedulePaused, TickFired, TickPassed
 from mainspring.testing import VirtualClock
 from mainspring.testing.clock import START
@@ -88,7 +88,7 @@ async def test_a_dead_leader_is_replaced_within_the_ttl_and_no_tick_is_lost_or_d
 async def test_two_workers_that_both_fire_make_one_job_a_tick(url: str, clock: VirtualClock) -> None:
     """A leader saves work; compare-and-set is what makes ticks fire once, also while the leader changes."""
     first, second = fleet(2, url, clock, fire="leader")
-    first.app.settings = Settings(fire="any")
+    first.app.configure(fire="any")
     async with first.app.worker(), second.app.worker():
         await clock.elapse(seconds=100)
         assert second.recorder.of(LeaderChanged)[0].leading
@@ -102,7 +102,7 @@ async def test_a_leader_without_its_store_stops_firing_and_goes_on_afterwards(ur
         await clock.elapse(seconds=1)
         async with second.app.worker():
             await clock.elapse(seconds=24)
-            first.faults.when("lead", lambda: clock.now() < START + timedelta(seconds=65))
+            first.faults.when("acquire_term", lambda: clock.now() < START + timedelta(seconds=65))
             await clock.elapse(seconds=75)
             assert await ticks_with_jobs(second) == once(100)
             assert (fired(first)[-1] < 50, fired(second)[-1]) == (True, 100)
@@ -119,7 +119,7 @@ async def test_a_worker_that_never_fires_declares_its_schedules(url: str, clock:
 
 async def test_a_worker_that_never_fires_leaves_ticks_to_another_worker(url: str, clock: VirtualClock) -> None:
     never, other = fleet(2, url, clock, fire="never")
-    other.app.settings = Settings(fire="any")
+    other.app.configure(fire="any")
     async with never.app.worker(), other.app.worker():
         await clock.elapse(seconds=60)
         assert (fired(never), fired(other)) == ([], [10, 20, 30, 40, 50, 60])
@@ -128,7 +128,7 @@ async def test_a_worker_that_never_fires_leaves_ticks_to_another_worker(url: str
 @pytest.mark.parametrize("fire", ["leader", "never"])
 async def test_a_worker_that_does_not_fire_emits_schedule_paused(url: str, clock: VirtualClock, fire: Fire) -> None:
     runs, fires = machines(2, url, clock)
-    runs.app.settings = Settings(fire=fire)
+    runs.app.configure(fire=fire)
     for machine in (runs, fires):
 
         @machine.app.every(seconds=EVERY, name="broken", pause_after_failures=1)
@@ -136,8 +136,8 @@ async def test_a_worker_that_does_not_fire_emits_schedule_paused(url: str, clock
         async def fail() -> None:
             raise ValueError("no")
 
-    store = await fires.app.opened()
-    await store.lead("mainspring.fire", "elsewhere", until=START + timedelta(days=1), now=START)
+    store = await fires.app.connect()
+    await store.acquire_term("mainspring.fire", "elsewhere", until=START + timedelta(days=1), now=START)
     async with runs.app.worker(), fires.app.worker(queues=["none"]):
         await clock.elapse(seconds=15)
         assert [event.schedule for event in runs.recorder.of(SchedulePaused)] == ["broken"]
@@ -150,14 +150,14 @@ async def test_a_drain_follows_the_fire_setting(url: str, clock: VirtualClock, f
         await app.drain()
         await clock.elapse(seconds=EVERY)
         assert await app.drain() == jobs
-        store = await app.opened()
-        assert await store.leaders(now=clock.now()) == []
+        store = await app.connect()
+        assert await store.terms(now=clock.now()) == []
 
 
 async def test_a_drain_beside_a_leader_does_not_fire(url: str, clock: VirtualClock) -> None:
     first, second = fleet(2, url, clock, fire="leader")
-    store = await first.app.opened()
-    await store.lead("mainspring.fire", "elsewhere", until=START + timedelta(days=1), now=START)
+    store = await first.app.connect()
+    await store.acquire_term("mainspring.fire", "elsewhere", until=START + timedelta(days=1), now=START)
     async with second.app as app:
         await app.drain()
         await clock.elapse(seconds=EVERY)

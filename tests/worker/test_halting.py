@@ -151,7 +151,7 @@ async def test_a_stopping_worker_refuses_other_commands(app: Mainspring, clock: 
 
 async def test_stop_is_refused_for_a_worker_of_an_earlier_release(app: Mainspring, clock: VirtualClock) -> None:
     async with app, app.worker() as worker:
-        store, now = await app.opened(), clock.now()
+        store, now = await app.connect(), clock.now()
         info = (await app.workers.get(worker.id)).info
         old = replace(info, id="old-1", host="web", pid=7, grace=None)
         await store.beat(old, until=now.replace(year=now.year + 1), now=now)

@@ -42,7 +42,7 @@ async def test_a_store_that_fails_is_not_ready_and_the_worker_stays_alive(clock:
     busy(app)
     async with app, app.worker():
         await clock.elapse(seconds=1)
-        for verb in ("time", "claim", "beat", "expired", "wait", "groups"):
+        for verb in ("time", "claim", "beat", "orphaned", "wait", "finished_groups"):
             faults.when(verb, lambda: True)
         await clock.elapse(minutes=5)
         down = await app.health()
@@ -163,8 +163,9 @@ class Stuck(MemoryStore):
 
 
 LOOPS = {
-    "claim": "claim", "finish": "finish", "report": "report", "expired": "sweep", "due": "fire", "groups": "prune",
-    "queues": "depth", "wait": "listen", "publish": "feed", "documents": "webhook", "lead": "leader",
+    "claim": "claim", "finish": "finish", "report": "report", "orphaned": "sweep", "due": "fire",
+    "finished_groups": "prune", "overview": "depth", "wait": "listen", "publish": "feed", "documents": "webhook",
+    "acquire_term": "leader",
 }  # fmt: skip
 
 
@@ -181,7 +182,7 @@ async def test_a_call_of_the_store_that_hangs_makes_the_worker_not_live_and_name
         await clock.sleep(1)
 
     async with app, app.worker() as worker:
-        await store.watch(until=clock.now() + timedelta(hours=3), now=clock.now())
+        await store.news(after=0, limit=0, until=clock.now() + timedelta(hours=3))
         await clock.elapse(seconds=30)
         store.verb = verb
         await work.enqueue()
@@ -190,7 +191,7 @@ async def test_a_call_of_the_store_that_hangs_makes_the_worker_not_live_and_name
             if store.asked.is_set():
                 break
         assert store.asked.is_set()
-        assert (await app.health(store=False)).live or verb != "groups"
+        assert (await app.health(store=False)).live or verb != "finished_groups"
         await clock.elapse(minutes=11)
         health = await app.health(store=False)
         store.verb = ""

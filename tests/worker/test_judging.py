@@ -191,7 +191,7 @@ async def test_an_orphan_is_released_a_bounded_number_of_times(app: Mainspring, 
 
     async with app:
         job = await task.enqueue()
-        store, worker = await app.opened(), app.worker()
+        store, worker = await app.connect(), app.worker()
         info, runs = worker._info, 0
         while (await app.jobs.get(job.id)).state is State.PENDING:
             now = clock.now()

@@ -157,10 +157,10 @@ async def test_acquire_with_a_timeout_of_zero_asks_once(pair: Pair) -> None:
 
 
 async def test_a_timeout_of_acquire_while_the_store_is_away_names_the_reason(pair: Pair, clock: VirtualClock) -> None:
-    pair.here.faults.fail("lead", times=1000)
+    pair.here.faults.fail("acquire_term", times=1000)
     asked = asyncio.create_task(pair.first.acquire(timeout=5))
     await clock.elapse(seconds=8)
-    with pytest.raises(NotLeader, match="the store does not answer: injected into lead"):
+    with pytest.raises(NotLeader, match="the store does not answer: injected into acquire_term"):
         asked.result()
 
 
@@ -285,7 +285,7 @@ async def test_terms_follow_the_clock_of_the_store(pair: Pair, clock: VirtualClo
 
 async def test_a_short_store_failure_does_not_end_the_term(pair: Pair, clock: VirtualClock) -> None:
     async with pair.first:
-        pair.here.faults.when("lead", lambda: clock.monotonic() < BELIEF - 2.5)
+        pair.here.faults.when("acquire_term", lambda: clock.monotonic() < BELIEF - 2.5)
         await clock.elapse(minutes=1)
         assert pair.first.term == 1
         assert changes(pair.here) == [(1, True)]
@@ -294,7 +294,7 @@ async def test_a_short_store_failure_does_not_end_the_term(pair: Pair, clock: Vi
 
 async def test_a_long_store_failure_ends_the_term_and_announces_it(pair: Pair, clock: VirtualClock) -> None:
     async with pair.first:
-        pair.here.faults.fail("lead", times=1000)
+        pair.here.faults.fail("acquire_term", times=1000)
         await clock.elapse(seconds=BELIEF - 0.001)
         assert pair.first.is_leader
         await clock.elapse(seconds=0.001)
@@ -304,7 +304,7 @@ async def test_a_long_store_failure_ends_the_term_and_announces_it(pair: Pair, c
 
 async def test_a_leader_block_that_lost_its_term_does_not_lead_again(pair: Pair, clock: VirtualClock) -> None:
     async with pair.first:
-        pair.here.faults.fail("lead", times=1000)
+        pair.here.faults.fail("acquire_term", times=1000)
         await clock.elapse(seconds=BELIEF)
         pair.here.faults.clear()
         await clock.elapse(minutes=5)
@@ -325,7 +325,7 @@ async def test_a_term_ends_even_if_the_store_hangs(clock: VirtualClock, url: str
 
 
 class SlowStore(FaultStore):
-    """Answers `lead` late: the work is done, and then time passes."""
+    """Answers `acquire_term` late: the work is done, and then time passes."""
 
     def __init__(self, store: Any, clock: VirtualClock) -> None:
         super().__init__(store, Faults())
@@ -333,8 +333,8 @@ class SlowStore(FaultStore):
         self.delays: list[float] = []
         self.time_takes = 0.0
 
-    async def lead(self, *args: Any, **kwargs: Any) -> Any:
-        answer = await self._store.lead(*args, **kwargs)
+    async def acquire_term(self, *args: Any, **kwargs: Any) -> Any:
+        answer = await self._store.acquire_term(*args, **kwargs)
         if self.delays:
             await self._clock.sleep(self.delays.pop())
         return answer
@@ -380,7 +380,7 @@ async def test_no_leader_is_elected_if_clocks_cannot_be_compared(clock: VirtualC
 
 
 async def test_an_acquire_whose_reply_is_lost_leads_anyway(pair: Pair, clock: VirtualClock) -> None:
-    pair.here.faults.fail("lead", moment="after")
+    pair.here.faults.fail("acquire_term", moment="after")
     asked = asyncio.create_task(pair.first.acquire())
     await clock.elapse(seconds=1)
     assert asked.result() == 1
@@ -388,7 +388,7 @@ async def test_an_acquire_whose_reply_is_lost_leads_anyway(pair: Pair, clock: Vi
 
 
 async def test_an_abandoned_acquire_does_not_lead(pair: Pair) -> None:
-    pair.here.faults.fail("lead", moment="after")
+    pair.here.faults.fail("acquire_term", moment="after")
     with pytest.raises(NotLeader):
         await pair.first.acquire(0)
     assert await pair.second.acquire(0) == 2
@@ -398,7 +398,7 @@ async def test_a_term_whose_release_fails_expires(
     pair: Pair, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     await pair.first.acquire()
-    pair.here.faults.fail("lead")
+    pair.here.faults.fail("acquire_term")
     await pair.first.release()
     assert not pair.first.is_leader
     assert "it expires within 15 s" in caplog.text
@@ -408,15 +408,15 @@ async def test_a_term_whose_release_fails_expires(
 
 async def test_no_term_is_led_twice_even_if_the_store_still_has_it(pair: Pair) -> None:
     await pair.first.acquire()
-    pair.here.faults.fail("lead")
+    pair.here.faults.fail("acquire_term")
     await pair.first.release()
     assert await pair.first.acquire(0) == 2
 
 
 async def test_a_term_that_was_taken_away_is_lost_at_the_next_renewal(pair: Pair, clock: VirtualClock) -> None:
     await pair.first.acquire()
-    store, now = await pair.there.app.opened(), clock.now()
-    await store.lead("reindex", pair.first.holder, until=now, now=now)
+    store, now = await pair.there.app.connect(), clock.now()
+    await store.acquire_term("reindex", pair.first.holder, until=now, now=now)
     assert await pair.second.acquire(0) == 2
     with pytest.raises(NotLeader, match="ended when it was to be renewed"):
         await pair.first.renew()
@@ -426,16 +426,16 @@ async def test_a_term_that_was_taken_away_is_lost_at_the_next_renewal(pair: Pair
 
 async def test_a_renewal_does_not_begin_another_term(pair: Pair, clock: VirtualClock) -> None:
     await pair.first.acquire()
-    store, now = await pair.there.app.opened(), clock.now()
-    await store.lead("reindex", pair.first.holder, until=now, now=now)
+    store, now = await pair.there.app.connect(), clock.now()
+    await store.acquire_term("reindex", pair.first.holder, until=now, now=now)
     with pytest.raises(NotLeader):
         await pair.first.renew()
-    assert await store.leaders(now=now) == []
+    assert await store.terms(now=now) == []
 
 
 async def test_a_renewal_that_fails_changes_nothing(pair: Pair) -> None:
     await pair.first.acquire()
-    pair.here.faults.fail("lead")
+    pair.here.faults.fail("acquire_term")
     with pytest.raises(StoreUnavailable):
         await pair.first.renew()
     assert pair.first.term == 1
@@ -519,7 +519,7 @@ async def test_work_is_cancelled_when_leadership_is_lost_and_runs_again(pair: Pa
     work = Work(pair.first.check)
     running = asyncio.create_task(pair.first.run(work))
     await clock.elapse(seconds=1)
-    pair.here.faults.fail("lead", times=1000)
+    pair.here.faults.fail("acquire_term", times=1000)
     await clock.elapse(seconds=BELIEF)
     assert work.said == ["began 1", "ended"]
     pair.here.faults.clear()
@@ -540,7 +540,7 @@ async def test_work_that_fails_while_it_is_cancelled_is_not_run_again(pair: Pair
 
     running = asyncio.create_task(pair.first.run(work))
     await clock.elapse(seconds=1)
-    pair.here.faults.fail("lead", times=1000)
+    pair.here.faults.fail("acquire_term", times=1000)
     await clock.elapse(seconds=BELIEF)
     with pytest.raises(ValueError, match="tidy up"):
         await running
@@ -563,7 +563,7 @@ async def test_work_that_is_slow_to_end_does_not_run_twice_at_a_time(pair: Pair,
 
     task = asyncio.create_task(pair.first.run(work))
     await clock.elapse(seconds=1)
-    pair.here.faults.when("lead", lambda: clock.monotonic() < 30)
+    pair.here.faults.when("acquire_term", lambda: clock.monotonic() < 30)
     await clock.elapse(seconds=40)
     assert (running, pair.first.is_leader) == (1, False)
     await clock.elapse(seconds=60)

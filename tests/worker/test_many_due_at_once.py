@@ -15,7 +15,7 @@ from mainspring.schedule.record import Firing, Spec
 from mainspring.stores import open_store
 from mainspring.trigger import Every
 
-MANY = 1000
+SCHEDULES_COUNT = 1000
 # Far more than it takes: the machine may be busy with other things.
 BOUND_SECONDS = 60
 
@@ -40,24 +40,24 @@ async def test_a_thousand_schedules_due_at_once_each_run_once_and_complete(url: 
     def count(event: JobEnded) -> None:
         nonlocal ended
         ended += 1
-        if ended == MANY:
+        if ended == SCHEDULES_COUNT:
             settled.set()
 
     now = datetime.now(UTC)
     spec = Spec(trigger=Every(seconds=3600, anchor=now - timedelta(seconds=1)), task="beacon")
-    rows = [create(f"s-{n:04}", spec, owner="user", now=now - timedelta(seconds=2)) for n in range(MANY)]
+    rows = [create(f"s-{n:04}", spec, owner="user", now=now - timedelta(seconds=2)) for n in range(SCHEDULES_COUNT)]
     async with app:
-        store = await app.opened()
-        for n in range(0, MANY, 100):
+        store = await app.connect()
+        for n in range(0, SCHEDULES_COUNT, 100):
             fired = await store.fire([Firing(schedule=row) for row in rows[n : n + 100]], now=now)
             assert all(one.stands for one in fired)
         async with asyncio.timeout(BOUND_SECONDS), app.worker():
             await settled.wait()
-        known = await store.schedules(limit=2 * MANY)
-        assert runs == MANY
+        known = await store.schedules(limit=2 * SCHEDULES_COUNT)
+        assert runs == SCHEDULES_COUNT
         assert {(row.fired, row.completed, row.active, row.ticks) for row in known} == {(1, 1, (), 1)}
-        jobs = await store.jobs(Filter(states=("completed",)), now=datetime.now(UTC), limit=2 * MANY)
-        assert len({job.schedule for job in jobs}) == len(jobs) == MANY
+        jobs = await store.jobs(Filter(states=("completed",)), now=datetime.now(UTC), limit=2 * SCHEDULES_COUNT)
+        assert len({job.schedule for job in jobs}) == len(jobs) == SCHEDULES_COUNT
 
 
 async def test_ticks_of_schedules_fired_in_one_batch_are_stored_in_a_sqlite_file(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ async def test_ticks_of_schedules_fired_in_one_batch_are_stored_in_a_sqlite_file
     spec = Spec(trigger=Every(seconds=3600, anchor=now - timedelta(seconds=1)), task="beacon", tags=("a", "b"))
     rows = [create(f"s-{n}", spec, owner="user", now=now - timedelta(seconds=2)) for n in range(20)]
     async with app:
-        await (await app.opened()).fire([Firing(schedule=row) for row in rows], now=now)
+        await (await app.connect()).fire([Firing(schedule=row) for row in rows], now=now)
         await app.drain()
     store = open_store(url)
     await store.open()

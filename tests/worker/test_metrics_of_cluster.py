@@ -255,7 +255,7 @@ class Counted(FaultStore):
     looks = 0
 
     def __getattr__(self, name: str) -> Any:
-        Counted.looks += name == "counts"
+        Counted.looks += name == "overview"
         return super().__getattr__(name)
 
 
@@ -263,7 +263,7 @@ class Counted(FaultStore):
 def faulty(clock: VirtualClock) -> tuple[Mainspring, Faults]:
     app, faults = Mainspring("memory://", clock=clock), Faults()
     Counted.looks = 0
-    app.through(lambda store: Counted(store, faults))  # type: ignore[arg-type, return-value]
+    app.wrap_store(lambda store: Counted(store, faults))  # type: ignore[arg-type, return-value]
     return app, faults
 
 
@@ -285,7 +285,7 @@ async def test_a_failing_store_is_reported_without_old_figures(
     cluster = ClusterMetrics(app, max_age=2)
     assert samples(await cluster.families())["mainspring_store_up",] == 1
     clock.advance(seconds=5)
-    faults.fail("counts", error=lambda: StoreUnavailable("gone"))
+    faults.fail("overview", error=lambda: StoreUnavailable("gone"))
     down = samples(await cluster.families())
     assert down["mainspring_store_up",] == 0
     assert {name for name, *_ in down} == {"mainspring_store_up"}
@@ -299,9 +299,9 @@ class Hung(MemoryStore):
         super().__init__(clock)
         self.answers = asyncio.Event()
 
-    async def counts(self, **given: Any) -> Any:
+    async def overview(self, **given: Any) -> Any:
         await self.answers.wait()
-        return await super().counts(**given)
+        return await super().overview(**given)
 
 
 async def test_a_store_that_hangs_does_not_hang_the_scrape(clock: VirtualClock) -> None:

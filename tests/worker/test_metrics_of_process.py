@@ -69,21 +69,21 @@ async def test_the_job_lag_metric_equals_the_waited_time_of_the_statistics(
         await work.using(run_at=clock.now() + timedelta(seconds=seconds)).enqueue()
     clock.advance(seconds=5)
     await app.drain()
-    (tally,) = await (await app.opened()).tallies("ever", since=EPOCH)
+    (tally,) = await (await app.connect()).tallies("ever", since=EPOCH)
     assert shown(meter)["mainspring_job_lag_seconds_sum", "default"] == tally.sums.waited / 1e6 == 13
 
 
 async def test_a_failed_call_is_counted_by_verb_and_kind_and_raised(clock: VirtualClock) -> None:
     app, faults = Mainspring("memory://", clock=clock), Faults()
-    app.through(lambda store: FaultStore(store, faults))  # type: ignore[arg-type, return-value]
+    app.wrap_store(lambda store: FaultStore(store, faults))  # type: ignore[arg-type, return-value]
     meter = measure(app)
-    faults.fail("counts", error=lambda: StoreUnavailable("gone"))
+    faults.fail("overview", error=lambda: StoreUnavailable("gone"))
     with pytest.raises(StoreUnavailable):
         await app.stats()
     await app.stats()
     found = shown(meter)
-    assert found["mainspring_store_errors_total", "StoreUnavailable", "counts"] == 1
-    assert found["mainspring_store_seconds_count", "counts"] == 2
+    assert found["mainspring_store_errors_total", "StoreUnavailable", "overview"] == 1
+    assert found["mainspring_store_seconds_count", "overview"] == 2
 
 
 async def test_expired_jobs_are_counted(app: Mainspring, clock: VirtualClock) -> None:
@@ -129,29 +129,29 @@ async def test_event_loop_lag_is_measured(clock: VirtualClock) -> None:
 
 async def test_cloned_stores_are_timed_too(app: Mainspring) -> None:
     meter = measure(app)
-    store = (await app.opened()).beside()
+    store = (await app.connect()).clone()
     await store.open()
-    await store.counts(now=app.clock.now())
-    assert shown(meter)["mainspring_store_seconds_count", "counts"] == 1
+    await store.overview(now=app.clock.now())
+    assert shown(meter)["mainspring_store_seconds_count", "overview"] == 1
     await store.close()
 
 
 async def test_verbs_of_every_kind_are_timed(app: Mainspring) -> None:
     meter = measure(app)
-    store = await app.opened()
+    store = await app.connect()
     before = dict(shown(meter))
     await store.documents("x", now=app.clock.now(), limit=1)
-    await store.leaders(now=app.clock.now())
+    await store.terms(now=app.clock.now())
     verbs = {labels[1] for labels in set(shown(meter)) - set(before) if labels[0] == "mainspring_store_seconds_count"}
-    assert verbs >= {"documents", "leaders"}
+    assert verbs >= {"documents", "terms"}
 
 
 async def test_without_metrics_the_store_is_not_timed(app: Mainspring) -> None:
-    assert not isinstance(await app.opened(), TimedStore)
+    assert not isinstance(await app.connect(), TimedStore)
 
 
 async def test_metrics_cannot_be_added_to_an_open_app(app: Mainspring) -> None:
-    await app.opened()
+    await app.connect()
     with pytest.raises(BadInput, match="before"):
         measure(app)
 

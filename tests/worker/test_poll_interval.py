@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring import Mainspring, Retention
-from mainspring.poll_interval import LISTENING_POLL_SECONDS, poll_interval
 from mainspring.records.worker import BeatReply
-from mainspring.store import Store
+from mainspring.store import Listening, Store
+from mainspring.store.poll_interval import LISTENING_POLL_SECONDS, poll_interval
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.testing import Faults, FaultStore, VirtualClock
 from mainspring.testing.contract.build import a_worker
@@ -24,8 +24,9 @@ class Talkative(MemoryStore):
     deaf: bool | None = False
     lost = False
 
-    def hears(self) -> bool | None:
-        return None if self.deaf is None else not self.deaf
+    @property
+    def listening(self) -> Listening:
+        return "off" if self.deaf is None else "failed" if self.deaf else "ok"
 
     async def beat(self, *args: Any, **kwargs: Any) -> BeatReply:
         return replace(await super().beat(*args, **kwargs), lost=self.lost)
@@ -45,7 +46,7 @@ def store(clock: VirtualClock) -> Talkative:
 @pytest.fixture
 def app(store: Talkative, clock: VirtualClock, asked: Counter[str]) -> Mainspring:
     faults = Faults()
-    for verb in ("claim", "due", "expired", "groups"):
+    for verb in ("claim", "due", "orphaned", "finished_groups"):
         faults.when(verb, lambda verb=verb: bool(asked.update([verb])))  # type: ignore[misc]
     app = Mainspring(cast(Store, FaultStore(store, faults)), clock=clock)
 
@@ -62,7 +63,7 @@ async def test_a_worker_with_notifications_polls_a_few_times_in_ten_minutes(
         await clock.elapse(seconds=600)
     assert asked["claim"] <= 16
     assert asked["due"] <= 16
-    assert asked["expired"] <= 2
+    assert asked["orphaned"] <= 2
 
 
 @pytest.mark.parametrize("deaf", [True, None])
@@ -96,7 +97,7 @@ async def test_a_beat_that_reports_silent_workers_triggers_a_sweep(
         asked.clear()
         store.lost = True
         await clock.elapse(seconds=5.5)
-        assert asked["expired"] >= 1
+        assert asked["orphaned"] >= 1
         assert (await handle.job()).crashes == 1
 
 
@@ -117,7 +118,7 @@ async def test_pruning_runs_every_ten_minutes_and_more_often_for_short_ages(
 ) -> None:
     async with app, app.worker():
         await clock.elapse(hours=2)
-    assert 7 <= asked["groups"] <= 24
+    assert 7 <= asked["finished_groups"] <= 24
     asked.clear()
 
     @app.task(retention=Retention(keep=0, age=timedelta(minutes=5)))
@@ -125,4 +126,4 @@ async def test_pruning_runs_every_ten_minutes_and_more_often_for_short_ages(
 
     async with app, app.worker():
         await clock.elapse(hours=1)
-    assert asked["groups"] >= 39
+    assert asked["finished_groups"] >= 39

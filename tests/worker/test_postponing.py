@@ -265,7 +265,7 @@ async def test_a_postponed_job_trips_no_breaker_and_is_in_no_statistics(app: Mai
     with_strict(app, breaker=Breaker(failures=1))
     async with app:
         await postponed(app)
-        assert await (await app.opened()).circuits() == []
+        assert (await (await app.connect()).overview(now=app.clock.now())).circuits == []
         assert (await app.stats()).total.runs == 0
 
 
@@ -298,7 +298,7 @@ async def test_why_names_the_live_workers_that_have_the_version(app: Mainspring)
     task = with_strict(app)
     async with app:
         job = await postponed(app)
-        store = await app.opened()
+        store = await app.connect()
         async with app.worker() as worker:
             (live,) = await store.workers(now=app.clock.now())
             of = dict(zip(live.info.tasks, live.info.fingerprints, strict=True))
@@ -365,7 +365,7 @@ async def test_a_schedule_of_an_older_release_fires_jobs_that_are_postponed(
     task = with_strict(app)
     async with app:
         await app.schedules.create("old", every(5).minutes, task, kwargs={"n": 1})
-        store, (row,) = await app.opened(), await app.schedules.list()
+        store, (row,) = await app.connect(), await app.schedules.list()
         older = replace(row.spec, payload='{"n":1,"gone":2}', fingerprint=None)
         firing = Firing(schedule=replace(row, spec=older, revision=row.revision + 1))
         assert (await store.fire([firing], now=clock.now()))[0].stands

@@ -26,7 +26,7 @@ from mainspring.insight.queue_depth import (
     sample_once,
     take_sample,
 )
-from mainspring.records.queue import Queue
+from mainspring.records.queue import Overview, Queue
 from mainspring.store import Store
 from mainspring.stores import open_store
 from mainspring.testing import Faults, FaultStore, VirtualClock
@@ -48,8 +48,8 @@ class Seen:
         self.calls: list[str] = []
         self.held: dict[str, asyncio.Event] = {}
 
-    def beside(self) -> Any:
-        inner = self._store.beside()
+    def clone(self) -> Any:
+        inner = self._store.clone()
         return self if inner is self._store else inner
 
     def __getattr__(self, name: str) -> Any:
@@ -73,7 +73,7 @@ def seeing(app: Mainspring) -> Seen:
         found.append(Seen(store))
         return found[0]
 
-    app.through(wrap)
+    app.wrap_store(wrap)
     return found[0]
 
 
@@ -102,7 +102,7 @@ async def test_workers_store_one_depth_sample_a_minute_and_only_one_counts(
     assert {one.total for one in samples} == {Depth(scheduled=1)}
     assert {tuple(one.queues) for one in samples} == {("mail",)}
     # Three workers began at once, on a full minute, and one of them sampled each minute.
-    assert seen.calls.count("queues") == seen.calls.count("put_documents") == 4
+    assert seen.calls.count("overview") == seen.calls.count("put_documents") == 4
 
 
 async def test_depth_history_has_a_gap_while_no_worker_runs(app: Mainspring, clock: VirtualClock) -> None:
@@ -125,14 +125,14 @@ async def test_depth_history_has_a_gap_while_the_store_is_unavailable(clock: Vir
     app.events.subscribe(StoreTrouble, troubles.append)
     start = clock.now()
     async with app, app.worker() as worker:
-        for verb in ("queues", "put_documents"):
+        for verb in ("overview", "put_documents"):
             await clock.elapse(minutes=1)
             faults.fail(verb)
             await clock.elapse(minutes=1)
         await clock.elapse(minutes=1)
         assert await minutes(app, clock, start) == [0, 2, 4]
         assert worker.stuck() == []
-    assert faults.injected == ["queues", "put_documents"]
+    assert faults.injected == ["overview", "put_documents"]
     assert troubles == []
 
 
@@ -141,10 +141,10 @@ async def test_a_hanging_depth_count_delays_neither_jobs_nor_heartbeats_nor_stop
 ) -> None:
     seen, task = seeing(app), work(app, clock)
     async with app:
-        seen.held["queues"] = asyncio.Event()
+        seen.held["overview"] = asyncio.Event()
         async with app.worker() as worker:
             await clock.elapse(minutes=2)
-            assert seen.calls.count("queues") == 1
+            assert seen.calls.count("overview") == 1
             handle = await task.enqueue()
             await clock.elapse(minutes=1)
             assert (await handle.job()).state == "completed"
@@ -159,9 +159,9 @@ class Slow:
 
     def __init__(self, store: Store, clock: VirtualClock, seconds: float) -> None:
         self.documents, self.put_documents = store.documents, store.put_documents
-        self._count, self._clock, self._seconds = store.queues, clock, seconds
+        self._count, self._clock, self._seconds = store.overview, clock, seconds
 
-    async def queues(self, *, now: Any) -> list[Queue]:
+    async def overview(self, *, now: Any) -> Overview:
         await self._clock.sleep(self._seconds)
         return await self._count(now=now)
 
@@ -181,7 +181,7 @@ async def test_slow_depth_counts_are_taken_less_often(clock: VirtualClock, secon
 async def test_workers_prune_old_depth_samples(app: Mainspring, clock: VirtualClock) -> None:
     work(app, clock)
     async with app:
-        store = await app.opened()
+        store = await app.connect()
         await sample_once(store, clock.now())
         clock.advance(days=5)
         async with app.worker():
@@ -197,8 +197,8 @@ class Many:
     def __init__(self, names: list[str]) -> None:
         self._queues = [Queue(name=name, scheduled=len(names) - n) for n, name in enumerate(names)]
 
-    async def queues(self, *, now: Any) -> list[Queue]:
-        return self._queues
+    async def overview(self, *, now: Any) -> Overview:
+        return Overview({}, self._queues, [])
 
 
 async def test_a_depth_sample_lists_the_deepest_queues_and_totals_all(clock: VirtualClock) -> None:

@@ -279,7 +279,7 @@ async def test_an_expired_job_is_never_run_and_its_waiter_gets_job_expired(
 
 async def test_a_job_of_an_unknown_task_is_left_for_a_worker_that_has_the_task(url: str, clock: VirtualClock) -> None:
     client = Mainspring(url, clock=clock)
-    store = await client.opened()
+    store = await client.connect()
     old, new = Mainspring(store, clock=clock), Mainspring(store, clock=clock)
 
     @old.task
@@ -298,7 +298,7 @@ async def test_a_job_of_an_unknown_task_is_left_for_a_worker_that_has_the_task(u
 
 async def test_a_stub_makes_jobs_without_the_code(url: str, clock: VirtualClock) -> None:
     web = Mainspring(url, clock=clock)
-    back = Mainspring(await web.opened(), clock=clock)
+    back = Mainspring(await web.connect(), clock=clock)
 
     @web.stub(queue="mail")
     def send(to: str) -> str: ...  # type: ignore[empty-body]

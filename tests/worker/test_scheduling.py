@@ -322,7 +322,7 @@ async def test_a_computed_input_waits_for_a_worker_that_has_the_function(url: st
 
     async with new:
         await new.drain()
-        old = Mainspring(await new.opened(), clock=clock)
+        old = Mainspring(await new.connect(), clock=clock)
 
         @old.task(name="work")
         async def same(n: int) -> None:
@@ -380,7 +380,7 @@ async def test_a_deploy_without_changes_keeps_the_next_tick(url: str, clock: Vir
         await old.drain()
         clock.advance(minutes=7)
         before = await old.schedules.get("work")
-        await release(await old.opened(), clock, 10).drain()
+        await release(await old.connect(), clock, 10).drain()
         assert await old.schedules.get("work") == before
 
 
@@ -388,7 +388,7 @@ async def test_a_deploy_that_changes_the_trigger_computes_the_next_tick(url: str
     async with release(url, clock, 10) as old:
         await old.drain()
         clock.advance(minutes=7)
-        await release(await old.opened(), clock, 30).drain()
+        await release(await old.connect(), clock, 30).drain()
         row = await old.schedules.get("work")
     assert (row.next_run_at, row.owner) == (instant(0, 37), "code")
 
@@ -397,7 +397,7 @@ async def test_a_deploy_that_changes_only_the_input_keeps_the_next_tick(url: str
     async with release(url, clock, 10) as old:
         await old.drain()
         clock.advance(minutes=7)
-        await release(await old.opened(), clock, 10, kwargs={"n": 7}).drain()
+        await release(await old.connect(), clock, 10, kwargs={"n": 7}).drain()
         row = await old.schedules.get("work")
     assert (row.next_run_at, row.spec.payload) == (instant(0, 10), '{"n":7}')
 
@@ -405,7 +405,7 @@ async def test_a_deploy_that_changes_only_the_input_keeps_the_next_tick(url: str
 async def test_a_deploy_does_not_end_a_pause(url: str, clock: VirtualClock) -> None:
     async with release(url, clock, 10) as old:
         await old.schedules.pause("work", "until the move")
-        await release(await old.opened(), clock, 30).drain()
+        await release(await old.connect(), clock, 30).drain()
         row = await old.schedules.get("work")
     assert (row.status, row.note) == ("paused", "until the move")
 
@@ -415,9 +415,9 @@ async def test_a_schedule_updated_at_run_time_survives_a_restart_of_the_same_cod
 ) -> None:
     async with release(url, clock, 10) as old:
         await old.schedules.update("work", trigger=every(5).minutes)
-        await release(await old.opened(), clock, 10).drain()
+        await release(await old.connect(), clock, 10).drain()
         assert (await old.schedules.get("work")).next_run_at == instant(0, 5)
-        await release(await old.opened(), clock, 20).drain()
+        await release(await old.connect(), clock, 20).drain()
         assert (await old.schedules.get("work")).next_run_at == instant(0, 20)
 
 
@@ -428,7 +428,7 @@ async def test_a_deploy_never_touches_a_schedule_made_at_run_time(url: str, cloc
         async def work(n: int = 0) -> None: ...
 
         made = await first.schedules.create("work", every(3).hours, "work")
-        await release(await first.opened(), clock, 10).drain()
+        await release(await first.connect(), clock, 10).drain()
         assert await first.schedules.get("work") == made
 
 
@@ -437,7 +437,7 @@ async def test_a_schedule_that_the_code_no_longer_has_goes_on_until_it_is_delete
 ) -> None:
     async with release(url, clock, 10) as old:
         await old.drain()
-        new = Mainspring(await old.opened(), clock=clock)
+        new = Mainspring(await old.connect(), clock=clock)
 
         @new.task
         async def work(n: int = 0) -> None: ...
@@ -453,7 +453,7 @@ async def test_ticks_that_a_deploy_removes_are_published_as_events(url: str, clo
     async with release(url, clock, 10) as old:
         await old.drain()
         clock.advance(minutes=35)
-        new = release(await old.opened(), clock, 60)
+        new = release(await old.connect(), clock, 60)
         told = Recorder(new)
         await new.drain()
         (tick,) = [event.tick for event in told.of(TickPassed)]
@@ -475,7 +475,7 @@ async def test_run_on_start_does_not_fire_after_a_restart(url: str, clock: Virtu
     async with release(url, clock, 10, run_on_start=True) as old:
         assert await old.drain() == 1
         clock.advance(minutes=3)
-        assert await release(await old.opened(), clock, 10, run_on_start=True).drain() == 0
+        assert await release(await old.connect(), clock, 10, run_on_start=True).drain() == 0
 
 
 async def test_without_run_on_start_nothing_fires_before_the_first_tick(app: Mainspring, clock: VirtualClock) -> None:

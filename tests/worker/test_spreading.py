@@ -166,7 +166,7 @@ class Meddler:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def beside(self) -> Any:
+    def clone(self) -> Any:
         return self
 
     async def fire(self, firings: Any, *, now: Any) -> list[Fired]:
@@ -179,7 +179,7 @@ class Meddler:
 
 async def test_a_row_changed_meanwhile_is_skipped_and_reported(app: Mainspring, clock: VirtualClock) -> None:
     async with app:
-        store = await app.opened()
+        store = await app.connect()
         meddled = Mainspring(Meddler(store, "s01"), clock=clock)  # type: ignore[arg-type]
         meddled.task(nothing)
         await pile(app, 3)

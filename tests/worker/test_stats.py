@@ -258,7 +258,7 @@ def test_a_tally_keeps_lines_of_listed_error_kinds_only() -> None:
 
 async def test_a_lost_reply_does_not_count_a_run_twice(app: Mainspring, clock: VirtualClock) -> None:
     faults = Faults()
-    shaky = Mainspring(FaultStore(await app.opened(), faults), clock=clock)  # type: ignore[arg-type]
+    shaky = Mainspring(FaultStore(await app.connect(), faults), clock=clock)  # type: ignore[arg-type]
 
     @shaky.task
     async def work() -> None: ...

@@ -100,7 +100,7 @@ class TestStore(Case):
         store = open_store(self.url)
 
         async def work() -> None:
-            waiting.append(asyncio.create_task(store.wait(None, 3600)))
+            waiting.append(asyncio.create_task(store.wait("claimable", 3600)))
             await asyncio.sleep(0)
 
         waiting: list[asyncio.Task[None]] = []

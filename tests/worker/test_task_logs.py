@@ -271,7 +271,7 @@ async def test_the_last_log_line_is_stored_when_the_job_has_ended(app: Mainsprin
 
 async def test_a_report_that_failed_is_sent_again_before_the_outcome(app: Mainspring, clock: VirtualClock) -> None:
     faults = Faults()
-    shaky = Mainspring(FaultStore(await app.opened(), faults), clock=clock)  # type: ignore[arg-type]
+    shaky = Mainspring(FaultStore(await app.connect(), faults), clock=clock)  # type: ignore[arg-type]
 
     @shaky.task
     async def work(ctx: Context) -> None:
@@ -296,7 +296,7 @@ async def test_log_lines_of_a_run_whose_process_died_are_kept_with_its_number(
         ctx.log.info("from the second run")
 
     async with app:
-        handle, store = await work.enqueue(), await app.opened()
+        handle, store = await work.enqueue(), await app.connect()
         gone, now = app.worker(), clock.now()
         await store.beat(gone._info, until=now + timedelta(seconds=1), now=now)
         (job,) = (await store.claim(None, worker=gone.id, tasks=["work"], limit=1, now=now)).jobs
@@ -331,7 +331,7 @@ async def test_log_lines_of_a_run_that_lost_its_lease_are_refused_without_an_err
         ctx.log.info("heard")
 
     async with app:
-        handle, store = await work.enqueue(), await app.opened()
+        handle, store = await work.enqueue(), await app.connect()
         async with app.worker() as worker:
             await clock.elapse(seconds=1)
             await store.beat(worker._info, until=clock.now(), now=clock.now())  # as if it had left
@@ -433,7 +433,7 @@ async def test_log_lines_are_deleted_with_their_job(app: Mainspring) -> None:
         await logged(app, work)
         (job,) = await app.jobs.list()
         await app.jobs.delete(Filter())
-        assert await (await app.opened()).logs(job.id, limit=10) == []
+        assert await (await app.connect()).logs(job.id, limit=10) == []
 
 
 def test_a_thread_that_logs_after_the_loop_was_closed_gets_no_error() -> None:

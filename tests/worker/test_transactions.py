@@ -52,7 +52,7 @@ class Bank:
         """Another worker ends this run."""
         other = Mainspring(self.url)
         async with other:
-            store = await other.opened()
+            store = await other.connect()
             await store.finish([decide(ctx.job, Released(), now=other.clock.now())])
 
 
@@ -261,10 +261,10 @@ async def test_only_one_of_two_concurrent_runs_of_a_job_applies_its_effect(serve
     other.task(name="pay")(pay.fn)
     async with served.app, other, asyncio.timeout(20):
         job = await pay.enqueue(7)
-        zombie = asyncio.create_task(served.app.drain())
+        zombie = asyncio.create_task(served.app.worker(concurrency=1).drain())
         await entered.wait()
         (run,) = await served.app.jobs.list()
-        store = await other.opened()
+        store = await other.connect()
         await store.finish([decide(run, Released(), now=other.clock.now())])
         assert await other.drain() == 1
         done.set()
@@ -369,7 +369,7 @@ async def test_a_transactional_completion_is_counted_by_its_schedule(bank: Bank)
         await bank.app.drain()
         await bank.app.schedules.trigger("hourly")
         assert await bank.app.drain() == 1
-        store = await bank.app.opened()
+        store = await bank.app.connect()
         (schedule,) = await store.schedules(["hourly"], limit=1)
         assert (schedule.completed, bank.effects()) == (1, [7])
 
@@ -384,11 +384,11 @@ async def test_a_transactional_completion_closes_the_circuit(bank: Bank) -> None
 
     async with bank.app:
         await pay.enqueue()
-        store = await bank.app.opened()
+        store = await bank.app.connect()
         assert await bank.app.worker().drain(1) == 1
-        assert [circuit.failures for circuit in await store.circuits()] == [1]
+        assert [circuit.failures for circuit in (await store.overview(now=bank.app.clock.now())).circuits] == [1]
         await bank.app.drain()
-        assert await store.circuits() == []
+        assert (await store.overview(now=bank.app.clock.now())).circuits == []
 
 
 async def test_middleware_sees_the_result_and_cannot_undo_a_transactional_completion(bank: Bank, caplog: Any) -> None:
@@ -606,7 +606,7 @@ async def test_more_tasks_than_connections_or_threads_take_turns(bank: Bank) -> 
         await bank.app.enqueue_many(pay.job(n) for n in range(80))
         async with bank.app.worker():
             while (await bank.app.stats()).completed < 80:
-                await bank.app.opened()
+                await bank.app.connect()
         assert bank.effects() == list(range(80))
 
 
@@ -766,7 +766,7 @@ async def test_a_transaction_on_the_memory_store_is_refused() -> None:
 
     async with refusal(Mainspring("memory://", clock=VirtualClock()), pay) as said:
         assert said == [
-            "BadInput: the memory store has no transactions: use ctx.transaction() on sqlite:///… or postgresql://…"
+            "BadInput: the memory store has no transactions for ctx.transaction(): use sqlite:///… or postgresql://…"
         ]
 
 

@@ -37,7 +37,7 @@ def scene(url: str, clock: VirtualClock) -> Scene:
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("verb", ["claim", "finish", "beat", "expired", "time", "wait"])
+@pytest.mark.parametrize("verb", ["claim", "finish", "beat", "orphaned", "time", "wait"])
 async def test_every_job_completes_once_when_store_calls_fail_or_lose_their_replies(
     scene: Scene, clock: VirtualClock, verb: str, moment: Any
 ) -> None:
@@ -90,7 +90,7 @@ async def test_an_injected_fault_fails_a_task_the_given_number_of_times(scene: S
 async def test_a_silent_workers_job_runs_again_within_lease_and_sweep(scene: Scene, clock: VirtualClock) -> None:
     async with scene.app as app:
         handle = await scene.work.enqueue("again")
-        store, now = await app.opened(), clock.now()
+        store, now = await app.connect(), clock.now()
         (dead,) = await silent_worker(app, limit=1)
         async with app.worker():
             await clock.elapse(seconds=19)
@@ -101,14 +101,14 @@ async def test_a_silent_workers_job_runs_again_within_lease_and_sweep(scene: Sce
         assert (first.ending, first.worker, second.ending) == ("crashed", "gone", "completed")
         assert first.finished_at - now <= timedelta(seconds=25)
         assert dead.lease == first.lease
-        assert await store.expired(now=clock.now(), limit=10) == []
+        assert await store.orphaned(now=clock.now(), limit=10) == []
 
 
 async def silent_worker(app: Mainspring, limit: int) -> Any:
     """A worker that claims and then is silent."""
     from mainspring.records.worker import WorkerInfo
 
-    store, now = await app.opened(), app.clock.now()
+    store, now = await app.connect(), app.clock.now()
     info = WorkerInfo(id="gone", host="h", pid=1, queues=None, tasks=tuple(app.tasks), concurrency=1, started_at=now)
     await store.beat(info, until=now + timedelta(seconds=app.settings.lease), now=now)
     claim = await store.claim(None, worker="gone", tasks=list(app.tasks), limit=limit, now=now)

@@ -204,7 +204,7 @@ async def test_a_dead_job_with_an_unreadable_payload_can_be_redriven_with_valid_
 ) -> None:
     seen: list[int] = []
     async with app:
-        before = Mainspring(await app.opened(), clock=clock)
+        before = Mainspring(await app.connect(), clock=clock)
         handle = await before.enqueue("work", n="seven")
         noting(app, seen)
         await app.drain()
@@ -220,7 +220,7 @@ async def test_a_dead_job_with_an_unreadable_payload_can_be_redriven_with_valid_
 async def test_a_postponed_job_can_be_updated_with_valid_arguments(app: Mainspring, clock: VirtualClock) -> None:
     seen: list[int] = []
     async with app:
-        before = Mainspring(await app.opened(), clock=clock)
+        before = Mainspring(await app.connect(), clock=clock)
         handle = await before.enqueue("work", n="seven")
         noting(app, seen)
         await app.drain()

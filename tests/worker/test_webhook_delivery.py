@@ -15,7 +15,6 @@ from email.utils import format_datetime
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from mainspring import Cancel, Context, Filter, Job, JobDead, Mainspring, Retry, State, every
 from mainspring.testing import Faults, FaultStore, VirtualClock
@@ -163,11 +162,11 @@ async def test_two_processes_that_see_an_event_deliver_it_once(app: Mainspring, 
     from mainspring.records.job import Action
 
     async with told(app) as receiver:
-        other = Mainspring(await app.opened(), clock=clock)
+        other = Mainspring(await app.connect(), clock=clock)
         handle = await app.tasks["work"].using(delay=60).enqueue()
         await app.jobs.cancel(handle.id)
         other.events.emit(JobsChanged(at=clock.now(), action=Action.CANCEL, ids=(handle.id,)))
-        await other._dispatcher.flush()
+        await other._engine.dispatcher.flush()
         await app.drain()
     assert kinds(receiver) == ["job.cancelled"]
 
@@ -218,7 +217,7 @@ async def test_an_expired_job_is_delivered(app: Mainspring, clock: VirtualClock)
 async def test_a_job_that_died_with_its_workers_is_delivered(app: Mainspring, clock: VirtualClock) -> None:
     async with told(app, ["job.retrying", "job.dead"]) as receiver:
         await app.tasks["work"].enqueue()
-        store = await app.opened()
+        store = await app.connect()
         for _ in range(3):
             await store.beat(_ghost(clock.now()), until=clock.now() + timedelta(seconds=1), now=clock.now())
             claim = await store.claim(None, worker="ghost", tasks=["work"], limit=1, now=clock.now())
@@ -461,7 +460,7 @@ async def test_deliveries_to_a_disabled_or_deleted_webhook_are_cancelled(app: Ma
 async def test_a_name_that_resolves_to_a_private_address_is_refused(app: Mainspring) -> None:
     """The webhook was created while its name resolved to another address, or by a user who was allowed to."""
     async with told(app) as receiver:
-        app.settings = replace(app.settings, webhook_allow=())
+        app.configure(webhook_allow=())
         await run(app)
         (delivery,) = await deliveries(app)
         assert delivery.failure is not None
@@ -529,7 +528,7 @@ async def test_an_outcome_and_its_deliveries_are_stored_atomically(
 ) -> None:
     """The reply to finish is lost: the worker repeats it, and there is one delivery."""
     faults = Faults()
-    faulty = Mainspring(FaultStore(await app.opened(), faults), clock=clock, webhook_allow="127.0.0.1")
+    faulty = Mainspring(FaultStore(await app.connect(), faults), clock=clock, webhook_allow="127.0.0.1")
     faulty.task(name="work")(app.tasks["work"].fn)
     async with told(app, ["job.completed"]) as receiver:
         await app.tasks["work"].enqueue()
@@ -548,13 +547,13 @@ async def test_a_worker_of_other_queues_takes_no_deliveries(app: Mainspring) -> 
         await app.drain(queues=["default"])
         assert [job.state for job in await deliveries(app)] == [State.PENDING]
         assert receiver.knocks == 0
-        await Mainspring(await app.opened(), clock=app.clock, webhook_allow="127.0.0.1").drain(queues=["webhooks"])
+        await Mainspring(await app.connect(), clock=app.clock, webhook_allow="127.0.0.1").drain(queues=["webhooks"])
     assert kinds(receiver) == ["job.completed"]
 
 
 async def test_without_webhooks_the_dispatcher_watches_no_jobs(app: Mainspring) -> None:
     async with app:
         async with app.worker():
-            assert not app._dispatcher.watches_jobs
+            assert not app._engine.dispatcher.watches_jobs
         await run(app)
         assert [job.task for job in await app.jobs.list()] == ["work"]

@@ -102,7 +102,7 @@ async def test_commands_go_to_all_workers_or_to_one_by_id_prefix(url: str, clock
     ada = Mainspring(url, clock=clock, instance_id="ada")
     sleeper(ada, clock)
     async with ada:
-        bob = Mainspring(await ada.opened(), clock=clock, instance_id="bob")
+        bob = Mainspring(await ada.connect(), clock=clock, instance_id="bob")
         sleeper(bob, clock)
         async with ada.worker() as first, bob.worker() as second:
             assert sorted(await ada.workers.drain(None)) == sorted([first.id, second.id])
@@ -159,7 +159,7 @@ async def test_a_worker_row_shows_running_and_finished_jobs(app: Mainspring, clo
 async def test_a_worker_that_falls_silent_is_gone_when_its_lease_is_over(app: Mainspring, clock: VirtualClock) -> None:
     sleeper(app, clock)
     async with app:
-        store = await app.opened()
+        store = await app.connect()
         info, now = app.worker()._info, clock.now()
         await store.beat(info, until=now + timedelta(seconds=20), now=now)
         clock.advance(seconds=19)

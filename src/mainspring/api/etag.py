@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from ..app import Mainspring
 from ..errors import StoreUnavailable
-from ..records.document import Document
+from ..records.document import Document, DocumentDrop
 from ..records.job import Job
 from .problem import Problem
 
@@ -42,7 +42,7 @@ async def etag_secret(app: Mainspring) -> bytes:
     """The store's secret for ETags, created by the first server that needs it."""
     if (known := _secrets.get(app)) is not None:
         return known
-    store, now = await app.opened(), app.clock.now()
+    store, now = await app.connect(), app.clock.now()
     for _ in range(MAX_TRIES):
         found = await store.documents(KIND, [NAME], now=now, limit=1)
         if found:
@@ -65,7 +65,7 @@ async def claim_edit(app: Mainspring, job: Job, if_match: str, part: Callable[[J
         yield job
         return
     tag = await etag(app, part(job))
-    name, store, now = f"{job.id}:{tag}", await app.opened(), app.clock.now()
+    name, store, now = f"{job.id}:{tag}", await app.connect(), app.clock.now()
     claim = Document(kind=EDIT_KIND, name=name, text="", expires_at=now + CLAIM_LIFETIME)
     if tag not in wanted or not (await store.put_documents([claim], now=now))[0]:
         raise _edited(job)
@@ -75,7 +75,7 @@ async def claim_edit(app: Mainspring, job: Job, if_match: str, part: Callable[[J
             raise _edited(job)
         yield job
     finally:
-        await store.drop_documents(EDIT_KIND, [name])
+        await store.put_documents([DocumentDrop(EDIT_KIND, name)], now=app.clock.now())
 
 
 def _edited(job: Job) -> Problem:

@@ -89,7 +89,7 @@ class Streams:
         if self._hub is None or not self._hub.open:
             app = self.app
             self._hub = FeedHub(
-                app.opened, app.clock, app.herald, beat=app.settings.beat, leaving=lambda: self._stopping()
+                app.connect, app.clock, app.herald, beat=app.settings.beat, leaving=lambda: self._stopping()
             )
         return self._hub
 

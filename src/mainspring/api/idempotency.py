@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ..app import Mainspring
 from ..errors import StoreError
 from ..ids import new_id_series, nth_id
-from ..records.document import Document
+from ..records.document import Document, DocumentDrop
 from ..records.unreadable import decoded_documents
 from ..survived_errors import SurvivedErrors
 from .access.authenticate import ANYONE
@@ -121,7 +121,7 @@ class StoredResponses:
 
         Raises Problem(422) if the key belongs to another request, 409 if another process is executing this one.
         """
-        store, now = await self._app.opened(), self._app.clock.now()
+        store, now = await self._app.connect(), self._app.clock.now()
         request = IdempotentRequest(fingerprint, new_id_series(now), self._token(), now + TAKEOVER_AFTER)
         ours = Document(kind=KIND, name=name, text=_write(request), expires_at=now + RETENTION)
         for _ in range(_MAX_TRIES):
@@ -156,9 +156,9 @@ class StoredResponses:
         now = self._app.clock.now()
         updated = replace(request, until=now) if response.status >= 500 else replace(request, answer=response)
         with _unstored.survive(StoreError):  # the request was executed, so the caller gets its response anyway
-            store = await self._app.opened()
+            store = await self._app.connect()
             if response.status in _UNSTORED_STATUSES:
-                await store.drop_documents(KIND, [document.name])
+                await store.put_documents([DocumentDrop(KIND, document.name)], now=now)
             else:
                 ended = replace(document, text=_write(updated), revision=document.revision + 1)
                 await store.put_documents([ended], now=now)

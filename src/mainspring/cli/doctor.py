@@ -65,7 +65,7 @@ async def examine(app: Mainspring) -> list[Finding]:
         remedy = "fix that first: nothing else can be checked"
         return [Finding("store", "bad", _with_store(app, "; ".join(health.reasons)), remedy)]
     try:
-        store = await app.opened()
+        store = await app.connect()
         before = app.clock.monotonic()
         await store.time()
         answered = timedelta(seconds=app.clock.monotonic() - before)
@@ -98,9 +98,9 @@ async def _facts(app: Mainspring, store: Store, answered: timedelta) -> DoctorFa
         schema=await store.schema(),
         stats=stats,
         workers=workers,
-        circuits=await store.circuits(),
+        circuits=(await store.overview(now=now)).circuits,
         running=await store.jobs(Filter(states=("running",)), now=now, limit=MAX_RUNNING_JOBS, brief=True),
-        lost=await store.expired(now=now, limit=MAX_LOST_JOBS),
+        lost=await store.orphaned(now=now, limit=MAX_LOST_JOBS),
         due=await due_jobs(store, stats.queues, now, MAX_DUE_JOBS),
         schedules=[ScheduleFact.of(row) async for page in pages(store) for row in page],
         oldest=await _oldest(store, now),
@@ -136,14 +136,14 @@ async def _overdue(app: Mainspring, store: Store, workers: Sequence[WorkerRow], 
     """
     elsewhere = {task for worker in workers for task in worker.info.tasks}
     overdue, orphaned = Groups(), Groups()
-    for state, task in await store.groups():
+    for state, task in await store.finished_groups():
         known = task in app.tasks and not app.tasks[task].stub
         if not known and task in elsewhere:
             continue
         rule = retention_of(state, app.tasks[task].options.retention if known else {}, app.settings)
         if rule.age is not None:
             before = now - rule.age - PRUNING_SLACK
-            if await store.surplus(state, task, keep=rule.keep, before=before, limit=1):
+            if await store.prunable(state, task, keep=rule.keep, before=before, limit=1):
                 (overdue if known else orphaned).append((state, task))
     return overdue, orphaned
 

@@ -103,7 +103,7 @@ async def _start(app: Mainspring, only_sql: bool, start: int | None) -> int:
 
 
 async def _schema(app: Mainspring) -> Schema:
-    async with app.unmigrated() as store:
+    async with app.connect_unmigrated() as store:
         return await store.schema()
 
 
@@ -112,8 +112,8 @@ async def _question(app: Mainspring, wanted: int) -> str:
         return f"take the schema of {store_name(app)} back to version {wanted}?"
     jobs = "all jobs"
     with suppress(StoreError):  # tables of another version cannot be counted
-        async with app.unmigrated() as store:
-            jobs = f"{sum((await store.counts(now=app.clock.now())).values()):,} job(s)"
+        async with app.connect_unmigrated() as store:
+            jobs = f"{sum((await store.overview(now=app.clock.now())).states.values()):,} job(s)"
     return f"drop every table of {store_name(app)}? {jobs} and their history are lost."
 
 

@@ -50,7 +50,7 @@ async def stats(app: Mainspring, window_: str, by: By, queue: str | None, task: 
     within 13 % of the exact value.
     """
     found = await app.stats(parse_window(window_), queue=queue, task=task)
-    rows = await (await app.opened()).schedules(limit=MAX_SCHEDULES)
+    rows = await (await app.connect()).schedules(limit=MAX_SCHEDULES)
     if as_json:
         seconds = None if found.window is None else found.window.total_seconds()
         more = {"store": store_name(app), "window": seconds, "schedules": _counts(rows)}

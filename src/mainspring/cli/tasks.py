@@ -15,7 +15,7 @@ from ..control.schedule_index import pages
 from ..errors import MainspringError
 from ..records.circuit import Breaker
 from ..retry import Backoff
-from ..task.options import TaskOptions
+from ..task.options import CheckedOptions
 from ..task.task import Task
 from .app_loader import with_app
 from .json_output import print_json
@@ -50,7 +50,7 @@ async def _schedules(app: Mainspring) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     try:
         await app.schedules.list(limit=1)  # writes declared schedules to the store
-        async for page in pages(await app.opened()):
+        async for page in pages(await app.connect()):
             for row in page:
                 found.setdefault(row.spec.task, []).append(row.name)
     except MainspringError as trouble:
@@ -72,10 +72,10 @@ def _record(task: Task[Any, Any], schedules: list[str]) -> dict[str, Any]:
     }
 
 
-_DEFAULTS = asdict(TaskOptions())
+_DEFAULTS = asdict(CheckedOptions())
 
 
-def _options(options: TaskOptions) -> dict[str, Any]:
+def _options(options: CheckedOptions) -> dict[str, Any]:
     """The options that differ from their default, without the queue, which has its own column."""
     given = {name: value for name, value in asdict(options).items() if value != _DEFAULTS[name] and name != "queue"}
     return {name: _to_builtins(value) for name, value in given.items() if value is not UNSET}

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 
 import click
-from msgspec.structs import replace
 
 from .. import config
 from ..app import Mainspring
@@ -83,7 +82,7 @@ def worker(
     log_to_stderr(log_level or settings.log_level, settings.log_format, None if channel is None else channel.number)
     if channel is not None:
         name = f"{found.settings.instance_id or socket.gethostname()}-{channel.number}"
-        found.settings = replace(found.settings, instance_id=name)
+        found.configure(instance_id=name)
     one = found.worker(queues=slots_by_queue, concurrency=concurrency, recycle=True)
     metrics = _metrics(found, host, port)
     slots = concurrency or found.settings.concurrency

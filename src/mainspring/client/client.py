@@ -4,40 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import UNSET, Raw
 from msgspec.structs import asdict
 
-from ..control.ground import Ground
 from ..errors import BadInput, BadSetting, StoreError, StoreUnavailable
 from ..ids import JobId
 from ..records.audit import AuditEntry, AuditFilter
 from ..records.finding import Finding
-from ..records.job import Enqueued, NewJob, Shown
-from ..records.queue import DeadGroup, Queue
+from ..records.job import Enqueued, NewJob
+from ..records.queue import DeadGroup
 from ..records.run import Execution, LogLine
 from ..records.schema import Schema
 from ..records.worker import WorkerRow
 from ..schedule.record import Schedule, Tick
+from ..store import Listening, Store
 from ..stores.rules import unique_ids
-from .connection import MAX_BATCH_JOBS, MAX_WAIT_SECONDS, ApiConnection
+from ..task.options import JobOptions
+from .connection import MAX_BATCH_JOBS, ApiConnection
 from .database_only import DatabaseOnly
 from .paging import PAGE_ITEMS, read_pages
 from .responses import AuditEntryResponse, PageResponse, ScheduleResponse, TimeResponse, WorkerResponse
 from .url import ApiUrl
 
-# Fields of a NewJob that have the same name in a request.
-_SAME_FIELDS = ("id", "task", "queue", "priority", "run_at", "timeout", "max_retries", "backoff", "tags", "metadata")
-_KEY_FIELDS = ("unique_key", "idempotency_key", "on_conflict", "debounce_limit")
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+# Fields of a NewJob that have the same name in a request: its options, its task and its id.
+_SAME_FIELDS = tuple(
+    name for name in NewJob.__struct_fields__ if name in ("id", "task") or name in JobOptions.__annotations__
+)
 
 
 class ApiClient(DatabaseOnly):
     """The Store verbs that one or a few requests express, with the contracts of the Store protocol."""
-
-    remote = True
-    """Mainspring uses the facades of this package."""
-    refuses_within = "an API has no transactions to enqueue within: use sqlite:///… or postgresql://…"
 
     def __init__(self, url: ApiUrl, key: str) -> None:
         if not key:
@@ -63,7 +64,7 @@ class ApiClient(DatabaseOnly):
         if connection is not None:
             await connection.close()
 
-    def beside(self) -> ApiClient:
+    def clone(self) -> Store:
         return ApiClient(self._url, self._key)
 
     async def schema(self) -> Schema:
@@ -76,19 +77,15 @@ class ApiClient(DatabaseOnly):
         await self.time()
         return []
 
-    def hears(self) -> bool | None:
-        return None
-
-    async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
-        """Waits for the first job only; callers check all of them again."""
-        wait = min(max(timeout, 0.0), MAX_WAIT_SECONDS)
-        await self.connection.send("GET", "jobs", next(iter(ids)), query={"wait": wait}, wait=wait)
+    @property
+    def listening(self) -> Listening:
+        return "off"
 
     # jobs
 
     async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
         if within is not None:
-            raise BadInput(self.refuses_within)
+            self.capabilities.require_transactions("within=")
         if len(jobs) > MAX_BATCH_JOBS:
             raise BadInput(f"an API takes {MAX_BATCH_JOBS:,} jobs at once, all or nothing; got {len(jobs):,}")
         body = {"jobs": [_request(job) for job in jobs]}
@@ -109,10 +106,7 @@ class ApiClient(DatabaseOnly):
         query = {"limit": limit, "after": f"{after[0]}.{after[1]}"}
         return (await self.connection.call(PageResponse[LogLine], "GET", "jobs", job_id, "logs", query=query)).items
 
-    async def counts(self, *, now: datetime) -> dict[Shown, int]:
-        return await self.connection.call(dict[Shown, int], "GET", "jobs", "counts")
-
-    async def dead(self, *, limit: int) -> list[DeadGroup]:
+    async def dead_groups(self, *, limit: int) -> list[DeadGroup]:
         return (await self.connection.call(PageResponse[DeadGroup], "GET", "dead", query={"limit": limit})).items
 
     # schedules
@@ -150,9 +144,6 @@ class ApiClient(DatabaseOnly):
 
     # queues, workers, audit
 
-    async def queues(self, *, now: datetime) -> list[Queue]:
-        return (await self.connection.call(PageResponse[Queue], "GET", "queues")).items
-
     async def pause_queue(self, name: str, paused: bool) -> None:
         await self.connection.send("PATCH", "queues", name, body={"paused": paused})
 
@@ -168,18 +159,18 @@ class ApiClient(DatabaseOnly):
     async def record(self, entries: Sequence[AuditEntry]) -> None:
         """Does nothing: the server records each request in the audit log, under the name of the key."""
 
-    async def watched(self) -> None:
-        """Always None: the server publishes the events of the live feed."""
+    async def publish(self, news: Sequence[str], *, now: datetime) -> None:
+        """Does nothing: the server publishes the events of the live feed."""
 
 
-async def connection_of(ground: Ground) -> ApiConnection:
+async def connection_of(engine: Engine) -> ApiConnection:
     """The connection that a Remote* facade sends its requests by: the app's store is an ApiClient, maybe wrapped."""
-    return cast(ApiClient, await ground.opened()).connection
+    return cast(ApiClient, await engine.connect()).connection
 
 
 def _request(job: NewJob) -> dict[str, Any]:
     """The job as the API takes it, without defaults."""
-    fields = {name: getattr(job, name) for name in (*_SAME_FIELDS, *_KEY_FIELDS)} | {"expires": job.expires_at}
+    fields = {name: getattr(job, name) for name in _SAME_FIELDS} | {"expires": job.expires_at}
     fields = {name: value for name, value in fields.items() if value not in (None, UNSET)}
     if job.timeout is None:
         fields["timeout"] = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from ..errors import BadInput
+from ..store import Capabilities
 
 
 class DatabaseOnly:
@@ -12,23 +13,20 @@ class DatabaseOnly:
 
     def __init__(self, shown: str) -> None:
         self._shown = shown
+        self.capabilities = Capabilities(store="an API", remote=True, no_scripts=self._refusal("migrating the schema"))
 
-    def _refuse(self, feature: str) -> NoReturn:
-        raise BadInput(
+    def _refusal(self, feature: str) -> str:
+        return (
             f"{feature} needs the database itself, and {self._shown} is an API: give this process the URL of the "
             "database, or do it where the database can be reached"
         )
 
+    def _refuse(self, feature: str) -> NoReturn:
+        raise BadInput(self._refusal(feature))
+
     # migrations
 
-    @property
-    def newest_schema(self) -> int:
-        self._refuse("running a worker")
-
     async def migrate(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("migrating the schema")
-
-    def script(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("migrating the schema")
 
     # running jobs
@@ -39,7 +37,7 @@ class DatabaseOnly:
     async def beat(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("running a worker")
 
-    async def expired(self, *_: Any, **__: Any) -> NoReturn:
+    async def orphaned(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("running a worker")
 
     async def finish(self, *_: Any, **__: Any) -> NoReturn:
@@ -49,10 +47,8 @@ class DatabaseOnly:
         self._refuse("running a worker")
 
     async def wait(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("running a worker")
-
-    def transaction(self) -> NoReturn:
-        self._refuse("a transaction")
+        """A request waits for one job: RemoteJobs does."""
+        self._refuse("waiting for changes of the store")
 
     # schedules and leaders
 
@@ -65,10 +61,10 @@ class DatabaseOnly:
     async def drop_schedules(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("dropping schedules")
 
-    async def lead(self, *_: Any, **__: Any) -> NoReturn:
+    async def acquire_term(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("electing a leader")
 
-    async def leaders(self, *_: Any, **__: Any) -> NoReturn:
+    async def terms(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("the list of leaders")
 
     # operators and reading
@@ -76,7 +72,7 @@ class DatabaseOnly:
     async def change(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("changing jobs in the store")
 
-    async def order(self, *_: Any, **__: Any) -> NoReturn:
+    async def command_workers(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("commanding workers in the store")
 
     async def jobs(self, *_: Any, **__: Any) -> NoReturn:
@@ -85,39 +81,27 @@ class DatabaseOnly:
     async def tallies(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("reading tallies")
 
-    async def circuits(self) -> NoReturn:
-        self._refuse("reading circuit breakers")
+    async def overview(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("reading counts, queues and circuit breakers from the store")
 
     # retention
 
-    async def groups(self) -> NoReturn:
+    async def finished_groups(self) -> NoReturn:
         self._refuse("pruning jobs")
 
-    async def surplus(self, *_: Any, **__: Any) -> NoReturn:
+    async def prunable(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("pruning jobs")
 
-    async def forget(self, *_: Any, **__: Any) -> NoReturn:
+    async def prune(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("pruning jobs")
-
-    async def tidy(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("pruning documents")
 
     # documents and the live feed
 
     async def put_documents(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("writing documents")
 
-    async def drop_documents(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("dropping documents")
-
     async def documents(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("reading documents")
-
-    async def watch(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("watching the live feed")
-
-    async def publish(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("publishing to the live feed")
 
     async def news(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("watching the live feed")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Unpack
 
@@ -13,12 +13,13 @@ from ..control.bulk_page import BulkPage
 from ..control.checks import MAX_PAGE_ROWS, checked_filter, checked_id, checked_limit
 from ..control.job_counts import MAX_COUNTED_JOBS, FilteredCounts
 from ..control.job_page import Page
-from ..control.jobs import Jobs
+from ..control.jobs import FINAL_SHOWN, MAX_LOG_LINES, Jobs
 from ..errors import BadInput
 from ..ids import JobId
 from ..insight.why import Reason
 from ..records.job import SHOWN, Action, Enqueued, Job, Shown, State
 from ..records.query import Changed, Filter, Refusal, Sort, Update
+from ..records.run import LogLine
 from ..span import Span, seconds
 from ..task.handle import Handle
 from .client import connection_of
@@ -53,7 +54,7 @@ class _BulkResponse(Struct):
 
 class RemoteJobs(Jobs):
     async def get(self, id: JobId) -> Job:
-        connection = await connection_of(self._ground)
+        connection = await connection_of(self._engine)
         return (await connection.call(JobResponse, "GET", "jobs", checked_id(id))).to_record()
 
     async def list(
@@ -67,7 +68,7 @@ class RemoteJobs(Jobs):
         brief: bool = False,
     ) -> Page:
         checked_limit(limit, MAX_PAGE_ROWS)
-        connection, page = await connection_of(self._ground), Page()
+        connection, page = await connection_of(self._engine), Page()
         chosen = _query(which or Filter())
         while len(page) < limit:
             paging = {"limit": min(limit - len(page), PAGE_ITEMS), "after": after, "sort": sort, "full": "true"}
@@ -82,32 +83,53 @@ class RemoteJobs(Jobs):
         return page
 
     async def wait(self, id: JobId, timeout: Span) -> Job:
-        connection, clock = await connection_of(self._ground), self._ground.clock
+        connection, clock = await connection_of(self._engine), self._engine.clock
         end = clock.now() + timedelta(seconds=seconds(timeout, "wait()"))
         while True:
-            left = min((end - clock.now()).total_seconds(), MAX_WAIT_SECONDS)
-            query = {"wait": max(left, 0.0)}
+            asked = clock.now()
+            left = min(max((end - asked).total_seconds(), 0.0), MAX_WAIT_SECONDS)
+            query = {"wait": left}
             response = await connection.call(
                 JobResponse, "GET", "jobs", checked_id(id), query=query, wait=MAX_WAIT_SECONDS
             )
-            job = response.to_record()
-            if job.state.final or left <= 0:
+            job, now = response.to_record(), clock.now()
+            if job.shown(now) in FINAL_SHOWN or now >= end:
                 return job
+            if now < asked + timedelta(seconds=left):
+                # It returned early: its clock says that the job has expired, ours does not yet.
+                pause = min(self._engine.settings.poll_interval, (end - now).total_seconds())
+                await clock.sleep(pause)
+
+    async def tail(self, id: JobId, *, after: tuple[int, int] = (0, 0)) -> AsyncIterator[LogLine]:
+        store, wait = await self._engine.connect(), 0.0
+        while True:
+            job = await self.wait(id, wait)
+            while lines := await store.logs(id, limit=MAX_LOG_LINES, after=after):
+                for line in lines:
+                    yield line
+                after = (lines[-1].run, lines[-1].n)
+            if job.shown(self._engine.clock.now()) in FINAL_SHOWN:
+                return
+            wait = self._engine.settings.poll_interval
 
     async def why(self, id: JobId) -> Sequence[Reason]:
-        return await (await connection_of(self._ground)).call(list[Reason], "GET", "jobs", checked_id(id), "why")
+        return await (await connection_of(self._engine)).call(list[Reason], "GET", "jobs", checked_id(id), "why")
+
+    async def counts(self) -> dict[Shown, int]:
+        counts = await (await connection_of(self._engine)).call(dict[Shown, int], "GET", "jobs", "counts")
+        return {state: counts.get(state, 0) for state in SHOWN}
 
     async def filtered_counts(self, which: Filter) -> FilteredCounts:
         query = _query(which)
-        found = await (await connection_of(self._ground)).call(dict[str, Any], "GET", "jobs", "counts", query=query)
+        found = await (await connection_of(self._engine)).call(dict[str, Any], "GET", "jobs", "counts", query=query)
         counts: dict[Shown, int] = {state: found[state] for state in SHOWN if state in found}
         return FilteredCounts(counts=counts, up_to=found.get("up_to", MAX_COUNTED_JOBS))
 
     async def run_again(self, id: JobId, *, new_id: JobId | None = None) -> Handle[Any]:
         if new_id is not None:
             raise BadInput("new_id= needs the database itself; over an API it is the header Idempotency-Key")
-        made = await (await connection_of(self._ground)).call(Enqueued, "POST", "jobs", checked_id(id), "run-again")
-        return self._handle(made, (await self.get(id)).task if self._ground.tasks else "")
+        made = await (await connection_of(self._engine)).call(Enqueued, "POST", "jobs", checked_id(id), "run-again")
+        return self._engine.handle(made, (await self.get(id)).task if self._engine.tasks else "")
 
     async def preview(
         self,
@@ -136,7 +158,7 @@ class RemoteJobs(Jobs):
             return await self._redrive(which, given, part)
         if isinstance(which, Filter):
             return await self._bulk(which, {"action": action, "update": given}, part)
-        await (await connection_of(self._ground)).send("PATCH", "jobs", checked_id(which), body=given)
+        await (await connection_of(self._engine)).send("PATCH", "jobs", checked_id(which), body=given)
         return Changed([which], {})
 
     async def _redrive(self, which: JobId | Filter, given: Mapping[str, Any], part: BulkPage) -> Changed:
@@ -158,7 +180,7 @@ class RemoteJobs(Jobs):
         body = {"reason": str(reason)[:1024]} if reason else {}
         if isinstance(which, Filter):
             return await self._bulk(which, {"action": action, **body}, part)
-        connection, id = await connection_of(self._ground), checked_id(which)
+        connection, id = await connection_of(self._engine), checked_id(which)
         if action is Action.DELETE:
             await connection.send("DELETE", "jobs", id)
         else:
@@ -167,7 +189,7 @@ class RemoteJobs(Jobs):
 
     async def _bulk(self, which: Filter, body: Mapping[str, Any], part: BulkPage, *path: str) -> Changed:
         """Sends requests of at most MAX_BATCH_JOBS jobs until `part` is done."""
-        connection, total, after = await connection_of(self._ground), Changed([], {}), part.get("after")
+        connection, total, after = await connection_of(self._engine), Changed([], {}), part.get("after")
         left = part.get("limit")
         ids = list(checked_filter(which).ids or ())
         while True:

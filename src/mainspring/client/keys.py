@@ -21,16 +21,16 @@ class RemoteKeys(Keys):
         expires: Span | datetime | None = None,
     ) -> str:
         key = self.draft(name, role, scopes, expires)
-        left = None if key.expires_at is None else (key.expires_at - self._ground.clock.now()).total_seconds()
+        left = None if key.expires_at is None else (key.expires_at - self._engine.clock.now()).total_seconds()
         body = {"name": key.name, "role": key.role, "scopes": key.scopes, "expires": left}
-        made = await (await connection_of(self._ground)).call(dict[str, Any], "POST", "keys", body=body)
+        made = await (await connection_of(self._engine)).call(dict[str, Any], "POST", "keys", body=body)
         return str(made["secret"])
 
     async def list(self) -> Sequence[ApiKey]:
-        return await (await connection_of(self._ground)).call(list[ApiKey], "GET", "keys")
+        return await (await connection_of(self._engine)).call(list[ApiKey], "GET", "keys")
 
     async def revoke(self, key: str) -> ApiKey:
-        connection = await connection_of(self._ground)
+        connection = await connection_of(self._engine)
         known = [one for one in await self.list() if key in (one.name, one.id)]
         await connection.send("DELETE", "keys", key)
         return known[0] if known else undecoded_key(key)

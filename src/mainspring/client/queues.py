@@ -16,6 +16,7 @@ from ..records.queue import Queue
 from ..span import Span
 from ..task.options import check_name
 from .client import connection_of
+from .responses import PageResponse
 
 _logger = logging.getLogger("mainspring")
 
@@ -26,29 +27,29 @@ class _DepthResponse(Struct):
 
 class RemoteQueues(Queues):
     async def list(self) -> Sequence[Queue]:
-        return await (await self._ground.opened()).queues(now=self._ground.clock.now())
+        return (await (await connection_of(self._engine)).call(PageResponse[Queue], "GET", "queues")).items
 
     async def pauses(self, name: str) -> Sequence[Pause]:
         check_name(name, "queue name")
-        return await (await connection_of(self._ground)).call(tuple[Pause, ...], "GET", "queues", name, "pauses")
+        return await (await connection_of(self._engine)).call(tuple[Pause, ...], "GET", "queues", name, "pauses")
 
     async def pause(self, name: str, note: str = "") -> None:
         check_name(name, "queue name")
         note = checked_note(note)
-        connection = await connection_of(self._ground)
+        connection = await connection_of(self._engine)
         queue = await connection.call(Queue, "POST", "queues", name, "pause", body={"note": note})
         if note and not queue.note:
             _logger.warning(
                 "queue %r is paused, but the server runs an earlier release and does not store the note", name
             )
-        self._ground.events.emit(QueuePaused(at=self._ground.clock.now(), queue=name))
+        self._engine.events.emit(QueuePaused(at=self._engine.clock.now(), queue=name))
 
     async def resume(self, name: str) -> None:
         check_name(name, "queue name")
-        await (await connection_of(self._ground)).send("POST", "queues", name, "resume")
-        self._ground.events.emit(QueueResumed(at=self._ground.clock.now(), queue=name))
+        await (await connection_of(self._engine)).send("POST", "queues", name, "resume")
+        self._engine.events.emit(QueueResumed(at=self._engine.clock.now(), queue=name))
 
     async def history(self, window: Span = timedelta(hours=1), *, queue: str | None = None) -> Sequence[DepthSample]:
         window = check_window(window)
         query = {"window": f"{window.total_seconds():g}s", "queue": queue}
-        return (await (await connection_of(self._ground)).call(_DepthResponse, "GET", "depth", query=query)).items
+        return (await (await connection_of(self._engine)).call(_DepthResponse, "GET", "depth", query=query)).items

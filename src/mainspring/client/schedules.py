@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 from msgspec.structs import asdict
 
 from ..control import Backfill, ManySchedules, ScheduleBulk, ScheduleFilter, ScheduleRun, Schedules, ScheduleStats
 from ..control.checks import MAX_PAGE_ROWS, checked_limit
-from ..control.ground import Ground
 from ..control.schedule_bulk import ScheduleBulkPage
 from ..control.schedule_history import DEFAULT_WINDOW
 from ..errors import BadInput
@@ -25,10 +24,12 @@ from ..task.handle import Handle
 from ..task.options import check_name
 from ..task.task import Task
 from ..trigger import Window
-from ..worker.scheduler import Scheduler
 from .client import connection_of
 from .paging import PAGE_ITEMS
 from .responses import RunResponse, ScheduleResponse
+
+if TYPE_CHECKING:
+    from ..engine import Engine
 
 
 class RemoteManySchedules(ManySchedules):
@@ -52,16 +53,14 @@ class RemoteManySchedules(ManySchedules):
         if names is not None and filter:
             raise BadInput("over an API schedules are chosen by names, or by a filter without names")
         chosen = {"names": names} if names is not None else {"filter": filter, "all": True}
-        connection = await connection_of(self._ground)
+        connection = await connection_of(self._engine)
         return await connection.call(ScheduleBulk, "POST", "scheduler", "bulk", body={**body, **chosen})
 
 
 class RemoteSchedules(Schedules):
-    def __init__(
-        self, ground: Ground, scheduler: Callable[[], Scheduler], handle: Callable[[Enqueued, str], Handle[Any]]
-    ) -> None:
-        super().__init__(ground, scheduler, handle)
-        self.many = RemoteManySchedules(ground, self._store, scheduler, self._emit_changed)
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self.many = RemoteManySchedules(engine, self._store, self._emit_changed)
 
     async def create(
         self, name: str, trigger: Any, task: Task[Any, Any] | str, **options: Unpack[ScheduleOptions]
@@ -92,29 +91,29 @@ class RemoteSchedules(Schedules):
         return await self._send("POST", name, "reschedule", body={"at": at})
 
     async def delete(self, name: str) -> None:
-        await (await connection_of(self._ground)).send("DELETE", "schedules", check_name(name, "schedule name"))
+        await (await connection_of(self._engine)).send("DELETE", "schedules", check_name(name, "schedule name"))
 
     async def trigger(
         self, name: str, *, kwargs: Mapping[str, Any] | None = None, id: JobId | None = None
     ) -> Handle[Any]:
-        connection = await connection_of(self._ground)
+        connection = await connection_of(self._engine)
         body = {"kwargs": kwargs}
         made = await connection.call(
             dict[str, str], "POST", "schedules", check_name(name, "name"), "trigger", body=body
         )
-        task = "" if not self._ground.tasks else (await self.get(name)).spec.task
-        return self._handle(Enqueued(made["job_id"]), task)
+        task = "" if not self._engine.tasks else (await self.get(name)).spec.task
+        return self._engine.handle(Enqueued(made["job_id"]), task)
 
     async def backfill(
         self, name: str, start: datetime, end: datetime | None = None, *, dry_run: bool = False, limit: int = 1000
     ) -> Backfill:
-        connection = await connection_of(self._ground)
+        connection = await connection_of(self._engine)
         body = {"start": start, "end": end, "dry_run": dry_run, "limit": limit}
         return await connection.call(Backfill, "POST", "schedules", check_name(name, "name"), "backfill", body=body)
 
     async def executions(self, name: str, *, limit: int = 100, before: int | None = None) -> Sequence[ScheduleRun]:
         checked_limit(limit, MAX_PAGE_ROWS)
-        connection, found = await connection_of(self._ground), list[ScheduleRun]()
+        connection, found = await connection_of(self._engine), list[ScheduleRun]()
         path = "schedules", check_name(name, "schedule name"), "executions"
         while limit > 0:
             query = {"limit": min(limit, PAGE_ITEMS), "before": before}
@@ -126,22 +125,22 @@ class RemoteSchedules(Schedules):
         return found
 
     async def stats(self, name: str, window: timedelta = DEFAULT_WINDOW) -> ScheduleStats:
-        connection, path = await connection_of(self._ground), ("schedules", check_name(name, "schedule name"), "stats")
+        connection, path = await connection_of(self._engine), ("schedules", check_name(name, "schedule name"), "stats")
         return await connection.call(ScheduleStats, "GET", *path, query={"window": f"{window.total_seconds():g}s"})
 
     async def rebalance(self, *, dry_run: bool = False) -> Rebalance:
-        connection = await connection_of(self._ground)
+        connection = await connection_of(self._engine)
         return await connection.call(Rebalance, "POST", "scheduler", "rebalance", body={"dry_run": dry_run})
 
     async def _send(self, method: str, *path: str, body: Mapping[str, Any]) -> Schedule:
-        connection = await connection_of(self._ground)
+        connection = await connection_of(self._engine)
         for name in path[:1]:
             check_name(name, "schedule name")
         return (await connection.call(ScheduleResponse, method, "schedules", *path, body=body)).to_record()
 
     async def _store(self) -> Store:
         """Does not write declared schedules: processes with the database do that."""
-        return await self._ground.opened()
+        return await self._engine.connect()
 
 
 def _body(name: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,16 +1,16 @@
-"""app.stats() over an API."""
+"""RemoteStatistics: app.stats() over an API."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import cast
 
-from ..control.ground import Opened
+from ..control.statistics import Statistics
 from ..insight.stats import Stats
-from .client import ApiClient
+from .client import connection_of
 
 
-async def stats(opened: Opened, window: timedelta | None, queue: str | None, task: str | None) -> Stats:
-    connection = cast(ApiClient, await opened()).connection
-    query = {"window": "ever" if window is None else f"{window.total_seconds():g}s", "queue": queue, "task": task}
-    return await connection.call(Stats, "GET", "stats", query=query)
+class RemoteStatistics(Statistics):
+    async def _read(self, window: timedelta | None, queue: str | None, task: str | None) -> Stats:
+        connection = await connection_of(self._engine)
+        query = {"window": "ever" if window is None else f"{window.total_seconds():g}s", "queue": queue, "task": task}
+        return await connection.call(Stats, "GET", "stats", query=query)

@@ -14,10 +14,10 @@ from .client import connection_of
 
 class RemoteTriggers(Triggers):
     async def get(self, name: str) -> InboundTrigger:
-        return await (await connection_of(self._ground)).call(InboundTrigger, "GET", "triggers", name)
+        return await (await connection_of(self._engine)).call(InboundTrigger, "GET", "triggers", name)
 
     async def list(self) -> Sequence[InboundTrigger]:
-        return await (await connection_of(self._ground)).call(tuple[InboundTrigger, ...], "GET", "triggers")
+        return await (await connection_of(self._engine)).call(tuple[InboundTrigger, ...], "GET", "triggers")
 
     async def create(
         self, name: str, *, secret: str | None = None, **options: Unpack[TriggerOptions]
@@ -33,7 +33,7 @@ class RemoteTriggers(Triggers):
         **options: Unpack[TriggerOptions],
     ) -> InboundTrigger:
         body = {**options} | ({} if disabled is None else {"disabled": disabled})
-        connection = await connection_of(self._ground)
+        connection = await connection_of(self._engine)
         return await connection.call(InboundTrigger, "PATCH", "triggers", name, body=body, if_match=expected)
 
     async def rotate(self, name: str, *, overlap: Span = OVERLAP, secret: str | None = None) -> NewTriggerSecret:
@@ -41,7 +41,7 @@ class RemoteTriggers(Triggers):
         return await self._new_secret("triggers", name, "rotate", body=body)
 
     async def delete(self, name: str) -> None:
-        await (await connection_of(self._ground)).send("DELETE", "triggers", name)
+        await (await connection_of(self._engine)).send("DELETE", "triggers", name)
 
     async def _new_secret(self, *path: str, body: Mapping[str, Any]) -> NewTriggerSecret:
-        return await (await connection_of(self._ground)).call(NewTriggerSecret, "POST", *path, body=body)
+        return await (await connection_of(self._engine)).call(NewTriggerSecret, "POST", *path, body=body)

@@ -78,7 +78,7 @@ class RemoteWebhooks(Webhooks):
         **options: Unpack[WebhookChanges],
     ) -> Webhook:
         body = {**options} | ({} if disabled is None else {"disabled": disabled})
-        connection = await connection_of(self._ground)
+        connection = await connection_of(self._engine)
         return (await connection.call(WebhookItem, "PATCH", "webhooks", name, body=body, if_match=expected)).to_record()
 
     async def rotate(self, name: str, *, overlap: Span = OVERLAP, secret: str | None = None) -> NewSecret:
@@ -86,18 +86,18 @@ class RemoteWebhooks(Webhooks):
         return await self._new_secret("webhooks", name, "rotate", body=body)
 
     async def delete(self, name: str) -> None:
-        await (await connection_of(self._ground)).send("DELETE", "webhooks", name)
+        await (await connection_of(self._engine)).send("DELETE", "webhooks", name)
 
     async def test(self, name: str) -> Handle[Any]:
-        created = await (await connection_of(self._ground)).call(dict[str, Any], "POST", "webhooks", name, "test")
-        return self._handle(Enqueued(str(created["id"])), "")
+        created = await (await connection_of(self._engine)).call(dict[str, Any], "POST", "webhooks", name, "test")
+        return self._engine.handle(Enqueued(str(created["id"])), "")
 
     async def _item(self, name: str) -> WebhookItem:
-        return await (await connection_of(self._ground)).call(WebhookItem, "GET", "webhooks", name)
+        return await (await connection_of(self._engine)).call(WebhookItem, "GET", "webhooks", name)
 
     async def _items(self) -> Sequence[WebhookItem]:
-        return await (await connection_of(self._ground)).call(tuple[WebhookItem, ...], "GET", "webhooks")
+        return await (await connection_of(self._engine)).call(tuple[WebhookItem, ...], "GET", "webhooks")
 
     async def _new_secret(self, *path: str, body: Mapping[str, Any]) -> NewSecret:
-        made = await (await connection_of(self._ground)).call(_NewSecretResponse, "POST", *path, body=body)
+        made = await (await connection_of(self._engine)).call(_NewSecretResponse, "POST", *path, body=body)
         return NewSecret(made.webhook.to_record(), made.secret)

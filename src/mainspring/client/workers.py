@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..control.checks import MAX_PAGE_ROWS
-from ..control.ground import Ground
-from ..control.jobs import Jobs
 from ..control.workers import Workers
 from ..ids import WorkerId
 from ..records.job import Job
@@ -17,12 +15,8 @@ from .client import connection_of
 
 
 class RemoteWorkers(Workers):
-    def __init__(self, ground: Ground, jobs: Jobs) -> None:
-        super().__init__(ground)
-        self._jobs = jobs
-
     async def running(self, id: WorkerId, *, limit: int = MAX_PAGE_ROWS, brief: bool = False) -> Sequence[Job]:
-        return await self._jobs.list(Filter(workers=((await self.get(id)).info.id,)), limit=limit, newest=False)
+        return await self._engine.jobs.list(Filter(workers=((await self.get(id)).info.id,)), limit=limit, newest=False)
 
     async def resize(self, id: WorkerId | None, concurrency: int | None) -> Sequence[WorkerId]:
         return await self._each(id, "resize", {"concurrency": concurrency})
@@ -37,7 +31,7 @@ class RemoteWorkers(Workers):
         return await self._each(id, "stop")
 
     async def _each(self, id: WorkerId | None, order: WorkerCommand, body: Any = None) -> Sequence[WorkerId]:
-        connection = await connection_of(self._ground)
+        connection = await connection_of(self._engine)
         ids = [worker.info.id for worker in (await self._addressed(order, id) if id is None else [await self.get(id)])]
         for one in ids:
             await connection.send("POST", "workers", one, order, body=body)

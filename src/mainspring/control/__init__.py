@@ -11,12 +11,13 @@ from .queues import Queues
 from .schedule_bulk import ManySchedules, ScheduleBulk, ScheduleFilter
 from .schedule_history import RunSample, ScheduleRun, ScheduleStats
 from .schedules import Backfill, Schedules
+from .statistics import Statistics
 from .triggers import Triggers
 from .webhooks import Webhooks
 from .workers import Workers
 
 __all__ = [
     "MAX_PAGE_ROWS", "Audit", "Backfill", "Dead", "Executions", "Jobs", "Keys", "ManySchedules", "Page", "Queues",
-    "RunSample", "ScheduleBulk", "ScheduleFilter", "ScheduleRun", "ScheduleStats", "Schedules", "Triggers",
-    "Webhooks", "Workers",
+    "RunSample", "ScheduleBulk", "ScheduleFilter", "ScheduleRun", "ScheduleStats", "Schedules", "Statistics",
+    "Triggers", "Webhooks", "Workers",
 ]  # fmt: skip

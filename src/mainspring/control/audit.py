@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from builtins import list as List
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -17,10 +17,11 @@ from ..records.query import Changed
 from ..task.handle import Handle
 from .audit_log import MAX_IDS, MAX_WHO_CHARACTERS, annotate, encode_bounded, record_call
 from .checks import MAX_PAGE_ROWS, checked_limit
-from .ground import Ground
 from .job_page import is_searchable
 
-HandOver = Callable[[Sequence[NewJob]], Awaitable[List[Handle[Any]]]]
+if TYPE_CHECKING:
+    from ..engine import Engine
+
 # An entry is written just before its job is created: it is searched this far around the creation.
 ENTRY_WINDOW = timedelta(minutes=1)
 
@@ -28,8 +29,8 @@ ENTRY_WINDOW = timedelta(minutes=1)
 class Audit:
     """The changes made by named actors: in code inside `with act_as(…)`, and on the command line."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     async def list(
         self, which: AuditFilter | None = None, *, limit: int = 100, before: str | None = None
@@ -41,16 +42,18 @@ class Audit:
             text is not None and not is_searchable(text) for text in (which.who, which.action, which.target, before)
         ):
             return []  # no entry contains that, and not every store can search for it
-        return await (await self._ground.opened()).audit(which, limit=limit, before=before)
+        return await (await self._engine.connect()).audit(which, limit=limit, before=before)
 
-    async def enqueue(self, jobs: Sequence[NewJob], hand_over: HandOver) -> List[Handle[Any]]:
+    async def enqueue(self, jobs: Sequence[NewJob]) -> List[Handle[Any]]:
         """Stores the jobs, with one audit entry for all of them if an actor is named."""
         who = current_actor()
-        if who is None or not jobs:
-            return await hand_over(jobs)
+        if who is None or not jobs or self._engine.remote:  # the process that serves an API records it
+            return await self._engine.insert(jobs)
 
         async def act() -> List[Handle[Any]]:
-            handles = await hand_over([replace(job, enqueued_by=clean(who, MAX_WHO_CHARACTERS)) for job in jobs])
+            handles = await self._engine.insert(
+                [replace(job, enqueued_by=clean(who, MAX_WHO_CHARACTERS)) for job in jobs]
+            )
             annotate(changed=Changed([handle.id for handle in handles], {}))
             return handles
 
@@ -60,7 +63,7 @@ class Audit:
             "queue": _common(job.queue for job in jobs),
             "jobs": len(jobs),
         }
-        return await record_call(self._ground, who, "jobs.enqueue", target, encode_bounded(arguments), act)
+        return await record_call(self._engine, who, "jobs.enqueue", target, encode_bounded(arguments), act)
 
     async def enqueued_by(self, job: Job) -> str | None:
         """Who enqueued it, by hand or over the API; None if code did, or its entry is no longer kept."""

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -27,7 +27,9 @@ from ..store import Store
 from ..survived_errors import count_error
 from ..task.task import Task
 from .bulk_page import check_keywords
-from .ground import Ground
+
+if TYPE_CHECKING:
+    from ..engine import Engine
 
 _logger = logging.getLogger("mainspring")
 # Size of the recorded arguments or outcome; with the names in it that makes 10 kB.
@@ -46,12 +48,12 @@ MAX_NAMED_VALUES = 3
 _ALWAYS_CHANGED = ("revision", "updated_at")
 
 
-class Grounded(Protocol):
-    _ground: Ground
+class OnEngine(Protocol):
+    _engine: Engine
 
 
 P = ParamSpec("P")
-S = TypeVar("S", bound=Grounded)
+S = TypeVar("S", bound=OnEngine)
 T = TypeVar("T")
 Method = Callable[Concatenate[S, P], Coroutine[Any, Any, T]]
 
@@ -95,7 +97,7 @@ def audited(action: str) -> Callable[[Method[S, P, T]], Method[S, P, T]]:
                 return await method(self, *args, **kwargs)
             target, arguments = _target_and_arguments(signature, signature.bind(self, *args, **kwargs).arguments)
             return await record_call(
-                self._ground, who, action, target, arguments, lambda: method(self, *args, **kwargs)
+                self._engine, who, action, target, arguments, lambda: method(self, *args, **kwargs)
             )
 
         return call
@@ -104,10 +106,10 @@ def audited(action: str) -> Callable[[Method[S, P, T]], Method[S, P, T]]:
 
 
 async def record_call(
-    ground: Ground, who: str, action: str, target: str, arguments: str, act: Callable[[], Awaitable[T]]
+    engine: Engine, who: str, action: str, target: str, arguments: str, act: Callable[[], Awaitable[T]]
 ) -> T:
     """Calls `act`, with an entry stored before it and its outcome after it."""
-    store, now = await ground.opened(), ground.clock.now()
+    store, now = await engine.connect(), engine.clock.now()
     entry = AuditEntry(
         id=new_id(now), at=now, who=clean(who, MAX_WHO_CHARACTERS), action=action, target=target, asked=arguments
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -16,24 +16,24 @@ from ..records.queue import DeadGroup
 from .audit_log import audited
 from .bulk_page import BulkPage
 from .checks import MAX_PAGE_ROWS, checked_id, checked_limit
-from .ground import Ground
 from .job_page import Page
-from .jobs import Jobs
+
+if TYPE_CHECKING:
+    from ..engine import Engine
 
 
 class Dead:
-    def __init__(self, ground: Ground, jobs: Jobs) -> None:
-        self._ground = ground
-        self._jobs = jobs
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     async def list(self, which: Filter | None = None, *, limit: int = 100, after: str | None = None) -> Page:
         """Dead jobs, the latest death first."""
-        return await self._jobs.list(_only_dead(which or Filter()), limit=limit, after=after, sort="finished")
+        return await self._engine.jobs.list(_only_dead(which or Filter()), limit=limit, after=after, sort="finished")
 
     async def groups(self, *, limit: int = 100) -> Sequence[DeadGroup]:
         """Dead jobs grouped by task and error, the largest group first."""
         checked_limit(limit, MAX_PAGE_ROWS)
-        return await (await self._ground.opened()).dead(limit=limit)
+        return await (await self._engine.connect()).dead_groups(limit=limit)
 
     @audited("jobs.retry")
     async def redrive(
@@ -45,7 +45,7 @@ class Dead:
     ) -> Changed:
         """Redrives one job, the matching ones, or a group; Filter() is all. `arguments` override existing ones."""
         chosen = which if isinstance(which, str) else _filter_of(which)
-        return await self._jobs.change_with(Action.RETRY, chosen, Update(), arguments, **part)
+        return await self._engine.jobs.change_with(Action.RETRY, chosen, Update(), arguments, **part)
 
     async def preview(
         self,
@@ -55,7 +55,7 @@ class Dead:
         **part: Unpack[BulkPage],
     ) -> Changed:
         """What redrive() would do and refuse, without doing it."""
-        return await self._jobs.preview(Action.RETRY, _filter_of(which), arguments, **part)
+        return await self._engine.jobs.preview(Action.RETRY, _filter_of(which), arguments, **part)
 
 
 def _filter_of(which: JobId | Filter | DeadGroup) -> Filter:

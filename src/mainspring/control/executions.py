@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..clock import micros
 from ..errors import BadInput
@@ -12,22 +13,24 @@ from ..records.run import Execution
 from ..records.tally import NOT_COUNTED, RunSums
 from ..task.handle import job_not_found
 from .checks import MAX_COUNT, checked_id, checked_limit
-from .ground import Ground
+
+if TYPE_CHECKING:
+    from ..engine import Engine
 
 # Runs read per store call; the event loop serves others in between.
 PAGE_RUNS = 200
 
 
 class Executions:
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     async def list(self, *, job_id: JobId, after: int = 0, limit: int | None = None) -> Sequence[Execution]:
         """The ended runs of a job, first to last, with numbers above `after`, at most `limit` of them."""
         _check_number(after)
         if limit is not None:
             checked_limit(limit, MAX_COUNT)
-        return await (await self._ground.opened()).executions(checked_id(job_id), after=after, limit=limit)
+        return await (await self._engine.connect()).executions(checked_id(job_id), after=after, limit=limit)
 
     async def get(self, job_id: JobId, number: int) -> Execution:
         """One run of a job, by its number."""

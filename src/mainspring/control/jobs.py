@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from ..errors import BadInput, BadPayload, InvalidTransition, JobExists, Mainspr
 from ..events import JobsChanged
 from ..ids import JobId
 from ..insight.why import JobSurroundings, Reason, reasons
-from ..records.job import ALLOWED, SHOWN, Action, Enqueued, Job, NewJob, Shown, State
+from ..records.job import ALLOWED, SHOWN, Action, Job, Shown, State
 from ..records.outcome import clean
 from ..records.query import SORTS, Changed, Filter, Refusal, Sort, Update, Updates
 from ..records.run import LogLine
@@ -29,11 +29,13 @@ from .bulk_page import BulkPage, bulk_token, resume_from
 from .bulk_steps import MAX_STEP_JOBS, BulkStep, BulkSteps, split_ids
 from .checks import MAX_COUNT, MAX_PAGE_ROWS, checked_filter, checked_id, checked_limit
 from .computation import Computation
-from .ground import Ground
 from .job_counts import FilteredCounts, filtered_counts
 from .job_page import Page, page_cursor, page_token, running_jobs, whole_job
-from .queues import Queues
+from .queues import with_pauses
 from .run_again import repeat_of
+
+if TYPE_CHECKING:
+    from ..engine import Engine
 
 MAX_LOG_LINES = 1000
 # Jobs processed before the event loop serves others.
@@ -42,25 +44,18 @@ _UNFINISHED: tuple[Shown, ...] = ("pending", "scheduled", "retrying", "running",
 _IDEMPOTENT: tuple[Shown, ...] = (*_UNFINISHED, "completed")
 _AT_REST = {"completed", "dead", "cancelled"}
 # A job may be shown as expired before a claim has ended it.
-_FINAL = _AT_REST | {"expired"}
+FINAL_SHOWN = _AT_REST | {"expired"}
 
 
 class Jobs:
     """Each action takes one id and raises if it is impossible, or a Filter and returns what it did and refused."""
 
-    def __init__(
-        self,
-        ground: Ground,
-        enqueue: Callable[[Sequence[NewJob]], Awaitable[Sequence[Handle[Any]]]],
-        handle: Callable[[Enqueued, str], Handle[Any]],
-    ) -> None:
-        self._ground = ground
-        self._enqueue, self._handle = enqueue, handle
-        self._queues = Queues(ground)
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     async def get(self, id: JobId) -> Job:
         id = checked_id(id)
-        found = await (await self._ground.opened()).jobs(Filter(ids=(id,)), now=self._ground.clock.now(), limit=1)
+        found = await (await self._engine.connect()).jobs(Filter(ids=(id,)), now=self._engine.clock.now(), limit=1)
         if not found:
             raise job_not_found(id)
         return found[0]
@@ -88,8 +83,8 @@ class Jobs:
             sort = "finished" if which.states and set(which.states) <= _AT_REST and not by_time else "created"
         if sort not in SORTS:
             raise BadInput(f"unknown sort {sort!r} (known: {', '.join(SORTS)})")
-        store, end = await self._ground.opened(), None if after is None else page_cursor(after, sort)
-        now = self._ground.clock.now()
+        store, end = await self._engine.connect(), None if after is None else page_cursor(after, sort)
+        now = self._engine.clock.now()
         found = await store.jobs(which, now=now, limit=limit, after=end, newest=newest, sort=sort, brief=brief)
         page = Page(found)
         page.order, page.next = sort, page_token(found[-1], sort) if len(found) == limit else None
@@ -97,33 +92,35 @@ class Jobs:
 
     async def wait(self, id: JobId, timeout: Span) -> Job:
         """Returns the job when it has ended, or as it is after `timeout`, e.g. 30 or "5m"."""
-        clock, store = self._ground.clock, await self._ground.opened()
+        clock, store = self._engine.clock, await self._engine.connect()
         end = clock.now() + timedelta(seconds=seconds(timeout, "wait()"))
         while True:
-            now = clock.now()
+            seen, now = await store.wait("final", 0), clock.now()
             # Brief: it is read again and again.
             job = next(iter(await store.jobs(Filter(ids=(checked_id(id),)), now=now, limit=1, brief=True)), None)
             if job is None:
                 raise job_not_found(id)
-            if job.shown(now) in _FINAL or now >= end:
+            if job.shown(now) in FINAL_SHOWN or now >= end:
                 return job if job.is_whole else await self.get(id)
-            left = (end - now).total_seconds()
-            await store.wait_final([id], min(left, self._ground.settings.poll_interval))
+            until = end if job.state is not State.PENDING or job.expires_at is None else min(end, job.expires_at)
+            left = min((until - now).total_seconds(), self._engine.settings.poll_interval)
+            await store.wait("final", left, seen=seen)
 
     async def counts(self) -> dict[Shown, int]:
         """The number of jobs in each state that users see. Large figures may be estimates."""
-        counts = await (await self._ground.opened()).counts(now=self._ground.clock.now())
-        return {state: counts.get(state, 0) for state in SHOWN}
+        overview = await (await self._engine.connect()).overview(now=self._engine.clock.now())
+        return {state: overview.states.get(state, 0) for state in SHOWN}
 
     async def filtered_counts(self, which: Filter) -> FilteredCounts:
         """The number of a filter's jobs in each state, up to a maximum; the filter's own states are ignored."""
-        return await filtered_counts(await self._ground.opened(), checked_filter(which), self._ground.clock)
+        return await filtered_counts(await self._engine.connect(), checked_filter(which), self._engine.clock)
 
     async def why(self, id: JobId) -> Sequence[Reason]:
         """Every reason why the job is not running, or where it runs; never empty."""
-        job, store, now = await self.get(id), await self._ground.opened(), self._ground.clock.now()
-        circuits = {circuit.task: circuit for circuit in await store.circuits()}
-        paused = {queue.name: queue for queue in await self._queues.list() if queue.paused}
+        job, store, now = await self.get(id), await self._engine.connect(), self._engine.clock.now()
+        overview = await store.overview(now=now)
+        circuits = {circuit.task: circuit for circuit in overview.circuits}
+        paused = {queue.name: queue for queue in await with_pauses(store, overview.queues, now) if queue.paused}
         surroundings = JobSurroundings(
             now=now,
             paused=paused,
@@ -158,20 +155,21 @@ class Jobs:
         """The lines logged by its runs, first to last; `after` is the (run, n) of the last line seen."""
         checked_limit(limit, MAX_LOG_LINES)
         await self.get(id)
-        return await (await self._ground.opened()).logs(id, limit=limit, after=after)
+        return await (await self._engine.connect()).logs(id, limit=limit, after=after)
 
     async def tail(self, id: JobId, *, after: tuple[int, int] = (0, 0)) -> AsyncIterator[LogLine]:
         """Yields every line so far, then each new one, until the job has ended."""
-        store, poll = await self._ground.opened(), self._ground.settings.poll_interval
+        store, poll = await self._engine.connect(), self._engine.settings.poll_interval
         while True:
+            seen = await store.wait("final", 0)
             job = await self.get(id)
             while lines := await store.logs(id, limit=MAX_LOG_LINES, after=after):
                 for line in lines:
                     yield line
                 after = (lines[-1].run, lines[-1].n)
-            if job.shown(self._ground.clock.now()) in _FINAL:
+            if job.shown(self._engine.clock.now()) in FINAL_SHOWN:
                 return
-            await store.wait_final([id], poll)
+            await store.wait("final", poll, seen=seen)
 
     # actions
 
@@ -179,8 +177,8 @@ class Jobs:
     async def run_again(self, id: JobId, *, new_id: JobId | None = None) -> Handle[Any]:
         """Enqueues a new job with the same call as this finished one; see the run_again module."""
         job = await self.get(id)
-        copy = repeat_of(job, self._ground.tasks, id=new_id, now=self._ground.clock.now())
-        (handle,) = await self._enqueue([copy])
+        copy = repeat_of(job, self._engine.tasks, id=new_id, now=self._engine.clock.now())
+        (handle,) = await self._engine.insert([copy])
         annotate(before=None, after={"job": handle.id})
         return handle
 
@@ -212,7 +210,7 @@ class Jobs:
     @audited("jobs.reschedule")
     async def reschedule(self, which: JobId | Filter, at: datetime | Span, **part: Unpack[BulkPage]) -> Changed:
         """Makes waiting jobs due at that instant, or after that span from now."""
-        now = self._ground.clock.now()
+        now = self._engine.clock.now()
         run_at = at if isinstance(at, datetime) else now + timedelta(seconds=seconds(at, "reschedule()"))
         return await self.update(which, run_at=run_at, **part)
 
@@ -266,10 +264,10 @@ class Jobs:
         """
 
         async def preview_step(which: Filter, after: JobId | None, limit: int) -> Changed:
-            store, page = await self._ground.opened(), await self._page(which, after, limit, brief=True)
+            store, page = await self._engine.connect(), await self._page(which, after, limit, brief=True)
             changed = Changed([], {}, page.next)
             for n, job in enumerate(page):
-                whole = job if arguments is UNSET else await whole_job(store, job, self._ground.clock.now())
+                whole = job if arguments is UNSET else await whole_job(store, job, self._engine.clock.now())
                 _add(changed, await self._preview_job(action, whole, arguments))
                 if n % YIELD_JOBS == 0 or whole is not job:
                     await asyncio.sleep(0)
@@ -280,7 +278,7 @@ class Jobs:
         )
 
     async def _preview_job(self, action: Action, job: Job, arguments: Mapping[str, Any] | UnsetType) -> Changed:
-        state = job.state_at(self._ground.clock.now())
+        state = job.state_at(self._engine.clock.now())
         if state not in ALLOWED[action]:
             return Changed([], {job.id: Refusal(state)})
         try:
@@ -320,9 +318,9 @@ class Jobs:
 
     async def _edit_page(self, action: Action, page: Page, update: Update, arguments: Mapping[str, Any]) -> Changed:
         """Changes the jobs in a few store calls, each job with a payload of its own."""
-        store, updates, refused = await self._ground.opened(), dict[JobId, Update](), dict[JobId, Refusal]()
+        store, updates, refused = await self._engine.connect(), dict[JobId, Update](), dict[JobId, Refusal]()
         for brief in page:
-            job = await whole_job(store, brief, self._ground.clock.now())
+            job = await whole_job(store, brief, self._engine.clock.now())
             try:
                 updates[job.id] = await self._with_arguments(job, update, arguments)
             except BadPayload as bad:
@@ -334,8 +332,8 @@ class Jobs:
 
     async def _with_arguments(self, job: Job, update: Update, arguments: Mapping[str, Any]) -> Update:
         """The update with the edited payload, computed in a thread because payloads may be large."""
-        task, limit = self._ground.tasks.get(job.task), self._ground.settings.payload_limit
-        computation = Computation(self._ground.clock, "the check of these arguments")
+        task, limit = self._engine.tasks.get(job.task), self._engine.settings.payload_limit
+        computation = Computation(self._engine.clock, "the check of these arguments")
         return await computation.run(lambda: with_arguments(job, update, arguments, task, limit))
 
     async def _change(
@@ -371,8 +369,8 @@ class Jobs:
         """Runs `act` step by step, in order of id. Each step emits its events, so that a later error hides nothing."""
         left = part.get("limit", MAX_COUNT)
         checked_limit(left, MAX_COUNT)
-        which, after = resume_from(checked_filter(which).by_error(), part.get("after"), self._ground.clock.now())
-        total, steps = Changed([], {}), BulkSteps(self._ground.clock, max_jobs)
+        which, after = resume_from(checked_filter(which).by_error(), part.get("after"), self._engine.clock.now())
+        total, steps = Changed([], {}), BulkSteps(self._engine.clock, max_jobs)
         act = act if which.ids is None else split_ids(which.ids, act)
         annotate(changed=total)
         while True:
@@ -393,15 +391,15 @@ class Jobs:
         reason: str,
         update: Updates | None,
     ) -> Changed:
-        store, now = await self._ground.opened(), self._ground.clock.now()
+        store, now = await self._engine.connect(), self._engine.clock.now()
         if action is Action.DELETE:
             await record_open_messages(store, now)
         return await store.change(action, which, now=now, limit=limit, reason=reason, update=update, after=after)
 
     async def _emit_changed(self, action: Action, changed: Changed) -> None:
         if changed.done:
-            self._ground.events.emit(JobsChanged(at=self._ground.clock.now(), action=action, ids=tuple(changed.done)))
-            await self._ground.crier.flush()
+            self._engine.events.emit(JobsChanged(at=self._engine.clock.now(), action=action, ids=tuple(changed.done)))
+            await self._engine.dispatcher.flush()
 
 
 def refusal_error(action: Action, id: JobId, refusal: Refusal) -> MainspringError:

@@ -6,6 +6,7 @@ import asyncio
 from builtins import list as List
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -28,7 +29,7 @@ from ..records.api_key import (
     new_key_id,
     new_secret,
 )
-from ..records.document import Document
+from ..records.document import Document, DocumentDrop
 from ..records.job import UnreadableRecord
 from ..records.unreadable import decoded_documents
 from ..span import Span
@@ -36,7 +37,9 @@ from ..store import Store
 from ..suggest import did_you_mean
 from ..survived_errors import SurvivedErrors
 from .audit_log import annotate, audited
-from .ground import Ground
+
+if TYPE_CHECKING:
+    from ..engine import Engine
 
 _use_errors = SurvivedErrors("key_use", "it is not recorded that an API key was used")
 # How long a process may use its cached keys: a revoked one opens nothing after that.
@@ -71,8 +74,8 @@ class _CachedKeys(Struct, frozen=True):
 
 
 class Keys:
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self._cache: _CachedKeys | None = None
         self._reading: asyncio.Task[_CachedKeys] | None = None
         self._recorded_uses: dict[str, datetime] = {}
@@ -87,7 +90,7 @@ class Keys:
     ) -> str:
         """Creates a key and returns its secret, which is not shown again. `expires`: an instant, or a span from now."""
         key = self.draft(name, role, scopes, expires)
-        secret, store = new_secret(KEY_PREFIX, key.id), await self._ground.opened()
+        secret, store = new_secret(KEY_PREFIX, key.id), await self._engine.connect()
         if len(await store.documents("key", now=key.created_at, limit=MAX_API_KEYS)) == MAX_API_KEYS:
             raise BadInput(f"there are {MAX_API_KEYS} API keys already: revoke those that are not used")
         text = _KeyDocument(
@@ -110,7 +113,7 @@ class Keys:
 
     def draft(self, name: str, role: Role, scopes: Collection[str] | None, expires: Span | datetime | None) -> ApiKey:
         """The key that create() would make. Raises what it would raise."""
-        now = self._ground.clock.now()
+        now = self._engine.clock.now()
         return ApiKey(
             id=new_key_id(),
             name=checked_key_name(name),
@@ -123,17 +126,17 @@ class Keys:
 
     async def list(self) -> Sequence[ApiKey]:
         """All keys that have not expired, by name."""
-        store = await self._ground.opened()
+        store = await self._engine.connect()
         found = await self._read(store)
         uses = await store.documents(
-            _USE, [stored.key.id for stored in found], now=self._ground.clock.now(), limit=MAX_API_KEYS
+            _USE, [stored.key.id for stored in found], now=self._engine.clock.now(), limit=MAX_API_KEYS
         )
         used = dict(decoded_documents(uses, lambda use: (use.name, _used_at(use)))[0])
         return [replace(stored.key, last_used_at=used.get(stored.key.id)) for stored in found]
 
     async def revoke(self, key: str) -> ApiKey:
         """Revokes a key by name or id, and its sessions; other processes notice within KEY_CACHE_SECONDS."""
-        found, broken = await self._decoded(await self._ground.opened())
+        found, broken = await self._decoded(await self._engine.connect())
         known = [stored.key for stored in found] + [undecoded_key(one.name) for one in broken]
         named = [one for one in known if one.name == key] or [one for one in known if one.id == key]
         if not named or not await self._drop(named[0]):
@@ -143,11 +146,11 @@ class Keys:
     # The audited part is not `revoke` itself: its argument may be a secret by mistake, and must not be recorded.
     @audited("keys.revoke")
     async def _drop(self, key: ApiKey) -> bool:
-        store = await self._ground.opened()
-        if not await store.drop_documents("key", [key.name]):
+        store, now = await self._engine.connect(), self._engine.clock.now()
+        if not (await store.put_documents([DocumentDrop("key", key.name)], now=now))[0]:
             return False
         self.forget()
-        await store.drop_documents(_USE, [key.id])
+        await store.put_documents([DocumentDrop(_USE, key.id)], now=now)
         annotate(before=key if key.id else None, after=None)
         return True
 
@@ -157,7 +160,7 @@ class Keys:
         As a rule the store is not asked: keys are cached for KEY_CACHE_SECONDS.
         """
         stored = await self._stored(key_id_of(secret))
-        if stored is None or not stored.accepts(secret, now := self._ground.clock.now()):
+        if stored is None or not stored.accepts(secret, now := self._engine.clock.now()):
             return None
         if stored.key.id not in self._recorded_uses or now - self._recorded_uses[stored.key.id] >= USE_INTERVAL:
             await self._record_use(stored.key, now)
@@ -169,15 +172,15 @@ class Keys:
         if stored is None:
             return None
         expires_at = stored.key.expires_at
-        return stored.key if expires_at is None or expires_at > self._ground.clock.now() else None
+        return stored.key if expires_at is None or expires_at > self._engine.clock.now() else None
 
     async def unreadable(self) -> Sequence[UnreadableRecord]:
         """Keys that this release cannot decode: they open nothing."""
-        return (await self._decoded(await self._ground.opened()))[1]
+        return (await self._decoded(await self._engine.connect()))[1]
 
     async def any(self) -> bool:
         """Whether there is any key."""
-        return bool(await (await self._ground.opened()).documents("key", now=self._ground.clock.now(), limit=1))
+        return bool(await (await self._engine.connect()).documents("key", now=self._engine.clock.now(), limit=1))
 
     def forget(self) -> None:
         """Drops the cached keys: the next call asks the store."""
@@ -187,7 +190,7 @@ class Keys:
         if id is None:
             return None
         cached = self._cache
-        age = self._ground.clock.monotonic() - cached.at if cached else KEY_CACHE_SECONDS
+        age = self._engine.clock.monotonic() - cached.at if cached else KEY_CACHE_SECONDS
         if cached is None or age >= KEY_CACHE_SECONDS or (id not in cached.keys and age >= UNKNOWN_KEY_RETRY_SECONDS):
             cached = await self._refresh()
         return cached.keys.get(id)
@@ -200,8 +203,8 @@ class Keys:
         return await asyncio.shield(reading)
 
     async def _read_all(self) -> _CachedKeys:
-        at = self._ground.clock.monotonic()
-        cached = _CachedKeys({stored.key.id: stored for stored in await self._read(await self._ground.opened())}, at)
+        at = self._engine.clock.monotonic()
+        cached = _CachedKeys({stored.key.id: stored for stored in await self._read(await self._engine.connect())}, at)
         # Not if forget() was called meanwhile.
         if self._reading is asyncio.current_task():
             self._cache = cached
@@ -213,7 +216,7 @@ class Keys:
 
     async def _decoded(self, store: Store) -> tuple[List[StoredKey], List[UnreadableRecord]]:
         return decoded_documents(
-            await store.documents("key", now=self._ground.clock.now(), limit=MAX_API_KEYS), _stored
+            await store.documents("key", now=self._engine.clock.now(), limit=MAX_API_KEYS), _stored
         )
 
     async def _record_use(self, key: ApiKey, now: datetime) -> None:
@@ -221,7 +224,7 @@ class Keys:
         self._recorded_uses[key.id] = now
         with _use_errors.survive(StoreError, TimeoutError):
             async with asyncio.timeout(_RECORD_USE_SECONDS):
-                store = await self._ground.opened()
+                store = await self._engine.connect()
                 last = next(iter(await store.documents(_USE, [key.id], now=now, limit=1)), None)
                 recorded = [] if last is None else decoded_documents([last], _used_at)[0]
                 if not recorded or now - recorded[0] >= USE_INTERVAL:

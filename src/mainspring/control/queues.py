@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -12,36 +13,36 @@ from ..events import QueuePaused, QueueResumed
 from ..insight.queue_depth import DepthSample, check_window, history
 from ..records.queue import Queue
 from ..span import Span
+from ..store import Store
 from ..task.options import check_name
 from .audit_log import annotate as annotate
 from .audit_log import audited, is_recording
-from .ground import Ground
 from .queue_pauses import Pause, begin_pause, checked_note, end_pause, open_pause, pauses_of
+
+if TYPE_CHECKING:
+    from ..engine import Engine
 
 
 class Queues:
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     async def list(self) -> Sequence[Queue]:
         """Every queue that has unfinished jobs or is paused, by name; of a paused one also who paused it, and why."""
-        store, now = await self._ground.opened(), self._ground.clock.now()
-        queues = await store.queues(now=now)
-        paused = _paused(queues)
-        records = await pauses_of(store, paused, now) if paused else {}
-        return [_with_pause(queue, open_pause(records.get(queue.name, ()))) for queue in queues]
+        store, now = await self._engine.connect(), self._engine.clock.now()
+        return await with_pauses(store, (await store.overview(now=now)).queues, now)
 
     async def pauses(self, name: str) -> Sequence[Pause]:
         """The last twenty pauses of the queue, newest first."""
         check_name(name, "queue name")
-        store, now = await self._ground.opened(), self._ground.clock.now()
+        store, now = await self._engine.connect(), self._engine.clock.now()
         return (await pauses_of(store, [name], now)).get(name, ())[::-1]
 
     async def history(self, window: Span = timedelta(hours=1), *, queue: str | None = None) -> Sequence[DepthSample]:
         """The depth of the queues within the window, first to last: per minute for three hours, per ten minutes for
         four days. With `queue` only that one counts. While no worker was alive there are no samples."""
-        store = await self._ground.opened()
-        return await history(store, check_window(window), queue, now=self._ground.clock.now())
+        store = await self._engine.connect()
+        return await history(store, check_window(window), queue, now=self._engine.clock.now())
 
     @audited("queues.pause")
     async def pause(self, name: str, note: str = "") -> None:
@@ -52,23 +53,30 @@ class Queues:
         """
         check_name(name, "queue name")
         text = checked_note(note)
-        store, now = await self._ground.opened(), self._ground.clock.now()
-        was_paused = name in _paused(await store.queues(now=now))
+        store, now = await self._engine.connect(), self._engine.clock.now()
+        was_paused = name in _paused((await store.overview(now=now)).queues)
         # The record comes first: a paused queue always has one. An open record of a queue that runs means nothing.
         await begin_pause(store, name, current_actor(), text, paused=was_paused, now=now)
         await store.pause_queue(name, True)
         annotate(before={"paused": was_paused}, after={"paused": True})
-        self._ground.events.emit(QueuePaused(at=self._ground.clock.now(), queue=name))
+        self._engine.events.emit(QueuePaused(at=self._engine.clock.now(), queue=name))
 
     @audited("queues.resume")
     async def resume(self, name: str) -> None:
         check_name(name, "queue name")
-        store, now = await self._ground.opened(), self._ground.clock.now()
-        was_paused = is_recording() and name in _paused(await store.queues(now=now))
+        store, now = await self._engine.connect(), self._engine.clock.now()
+        was_paused = is_recording() and name in _paused((await store.overview(now=now)).queues)
         await store.pause_queue(name, False)
         await end_pause(store, name, now)
         annotate(before={"paused": was_paused}, after={"paused": False})
-        self._ground.events.emit(QueueResumed(at=self._ground.clock.now(), queue=name))
+        self._engine.events.emit(QueueResumed(at=self._engine.clock.now(), queue=name))
+
+
+async def with_pauses(store: Store, queues: Sequence[Queue], now: datetime) -> list[Queue]:
+    """The queues; paused ones with who paused them, when and why."""
+    paused = _paused(queues)
+    records = await pauses_of(store, paused, now) if paused else {}
+    return [_with_pause(queue, open_pause(records.get(queue.name, ()))) for queue in queues]
 
 
 def _paused(queues: Iterable[Queue]) -> list[str]:

@@ -6,7 +6,7 @@ import asyncio
 from builtins import list as List
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,12 +21,14 @@ from ..schedule.record import BY_HAND, Firing, Owner, Schedule, Status
 from ..store import Store
 from ..task.options import check_name
 from ..webhook.record import check_note
-from ..worker.scheduler import Scheduler, job_for_tick
+from ..worker.scheduler import job_for_tick
 from .audit_log import annotate, audited
 from .checks import checked_limit
-from .ground import Ground
 from .job_page import cursor_name
 from .schedule_index import SCAN_ROWS, scan, schedule_matcher
+
+if TYPE_CHECKING:
+    from ..engine import Engine
 
 # Schedules changed by one call at most.
 MAX_ROWS = 1000
@@ -80,14 +82,12 @@ class ManySchedules:
 
     def __init__(
         self,
-        ground: Ground,
+        engine: Engine,
         store: Callable[[], Awaitable[Store]],
-        scheduler: Callable[[], Scheduler],
         emit_changed: Callable[..., None],
     ) -> None:
-        self._ground = ground
+        self._engine = engine
         self._store = store
-        self._scheduler = scheduler
         self._emit_changed = emit_changed
 
     @audited("schedules.pause")
@@ -114,7 +114,7 @@ class ManySchedules:
     @audited("schedules.trigger")
     async def trigger(self, which: ScheduleFilter, **part: Unpack[ScheduleBulkPage]) -> ScheduleBulk:
         """Enqueues one job of each at once, with its own input, paused or not; next ticks are unchanged."""
-        scheduler = self._scheduler()
+        scheduler = self._engine.scheduler()
 
         async def plan(row: Schedule, now: datetime) -> Firing | None:
             payload, fingerprint = await scheduler.payload(row, now), scheduler.fingerprint(row)
@@ -157,7 +157,7 @@ class ManySchedules:
             changed.refused.update({name: Refusal(State.PENDING, error=why) for name, why in failed.items()})
             if action is not None:
                 self._emit_changed(action, *(row.name for row in batch if row.name not in failed))
-            await self._ground.crier.flush()
+            await self._engine.dispatcher.flush()
             await asyncio.sleep(0)  # a store that answers without waiting would starve other tasks
         return ScheduleBulk(done=done, refused=refused, jobs=jobs, next=next)
 
@@ -172,7 +172,7 @@ class ManySchedules:
         """Fires the plans; returns the refusals. Schedules changed by others meanwhile are read and tried again."""
         store, refused = await self._store(), dict[str, str]()
         for _ in range(MAX_TRIES):
-            now, firings = self._ground.clock.now(), List[Firing]()
+            now, firings = self._engine.clock.now(), List[Firing]()
             for row in batch:
                 try:
                     firing = await plan(row, now)
@@ -184,7 +184,7 @@ class ManySchedules:
             lost = List[str]()
             for firing, fired in zip(firings, await store.fire(firings, now=now) if firings else (), strict=True):
                 if fired.stands:
-                    self._scheduler().emit_fired(firing)
+                    self._engine.scheduler().emit_fired(firing)
                     jobs |= {job.schedule or "": job.id for job in firing.jobs}
                 else:
                     lost.append(firing.schedule.name)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Set
 from datetime import datetime
 from heapq import nsmallest
 from itertools import islice
@@ -17,7 +17,6 @@ from msgspec import Struct
 from ..clock import Clock
 from ..schedule.record import Owner, Schedule, Status
 from ..store import Store
-from .ground import Opened
 
 _logger = logging.getLogger("mainspring")
 # Schedules read per store call: decoding a page blocks the event loop for some milliseconds.
@@ -132,7 +131,7 @@ class IndexSnapshot:
 class ScheduleIndex:
     """Reads all schedules when needed. Concurrent requests share one reading."""
 
-    def __init__(self, opened: Opened, clock: Clock) -> None:
+    def __init__(self, opened: Callable[[], Awaitable[Store]], clock: Clock) -> None:
         self._opened = opened
         self._clock = clock
         self._latest: IndexSnapshot | None = None

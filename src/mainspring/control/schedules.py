@@ -8,7 +8,7 @@ from builtins import list as List
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any, Literal, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -32,16 +32,18 @@ from ..task.task import Task
 from ..trigger import Preview
 from ..trigger.bounds import LAST_YEAR
 from ..webhook.record import check_note
-from ..worker.scheduler import BATCH_JOBS, BATCH_SCHEDULES, Scheduler, job_for_tick, read_load
+from ..worker.scheduler import BATCH_JOBS, BATCH_SCHEDULES, job_for_tick, read_load
 from .audit_log import annotate, audited
 from .checks import MAX_PAGE_ROWS, checked_limit
 from .computation import Computation, ComputationKind
-from .ground import Ground
 from .job_page import cursor_name
 from .schedule_bulk import ManySchedules
 from .schedule_history import DEFAULT_WINDOW, ScheduleRun, ScheduleStats, checked_tick_number, runs_of, stats_of
 from .schedule_index import ScheduleIndex, SchedulePage, pages, scan, schedule_matcher
 from .schedule_ticks import check_number, coming_ticks, common_prefixes, excluding, past_ticks, preview_tick
+
+if TYPE_CHECKING:
+    from ..engine import Engine
 
 T = TypeVar("T")
 _ChangeAction = Literal["create", "update", "pause", "resume", "reschedule", "rebalance", "delete"]
@@ -65,18 +67,11 @@ class Backfill(Struct, frozen=True, kw_only=True):
 class Schedules:
     """Every change applies to the row's newest revision, whatever workers do to it meanwhile."""
 
-    def __init__(
-        self,
-        ground: Ground,
-        scheduler: Callable[[], Scheduler],
-        handle: Callable[[Enqueued, str], Handle[Any]],
-    ) -> None:
-        self._ground = ground
-        self._scheduler = scheduler
-        self._handle = handle
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self._declared = False
-        self.index = ScheduleIndex(ground.opened, ground.clock)
-        self.many = ManySchedules(ground, self._store, scheduler, self._emit_changed)
+        self.index = ScheduleIndex(engine.connect, engine.clock)
+        self.many = ManySchedules(engine, self._store, self._emit_changed)
 
     # reading
 
@@ -142,13 +137,13 @@ class Schedules:
 
     async def stats(self, name: str, window: timedelta = DEFAULT_WINDOW) -> ScheduleStats:
         """Statistics since its creation, and of its runs in the window: of the newest 500 jobs at most."""
-        return await stats_of(await self._store(), await self.get(name), window, self._ground.clock.now())
+        return await stats_of(await self._store(), await self.get(name), window, self._engine.clock.now())
 
     async def preview(self, name: str, n: int = 10) -> Sequence[Preview]:
         """Its next ticks, with the effects of clock changes; for a paused one, as if it were resumed now."""
         check_number("n", n, MAX_PAGE_ROWS)
         row = await self.get(name)
-        now, computation = self._ground.clock.now(), self._computation(f"the preview of {name!r}", "previews")
+        now, computation = self._engine.clock.now(), self._computation(f"the preview of {name!r}", "previews")
         left = n if row.spec.max_runs is None else max(0, row.spec.max_runs - row.fired)
         ticks = computation.each(islice(coming_ticks(row, now), min(n, left)))
         return await computation.run(lambda: [preview_tick(row, tick) for tick in ticks])
@@ -159,7 +154,7 @@ class Schedules:
         """The number of ticks in each of the next 24 hours, or in up to 7 days, and how even they are."""
         if not 1 <= days <= DAYS_PER_WEEK:
             raise BadInput(f"a distribution is of 1 to {DAYS_PER_WEEK} days, got {days}")
-        store, count = await self._store(), DistributionBuilder(self._ground.clock.now(), days)
+        store, count = await self._store(), DistributionBuilder(self._engine.clock.now(), days)
         # May take a second with many crons or very many schedules: the event loop stays free.
         async for page in pages(store):
             await self._computation("the distribution", "previews").run(lambda page=page: count.add(page))  # type: ignore[misc]
@@ -168,7 +163,7 @@ class Schedules:
     @audited("schedules.rebalance")
     async def rebalance(self, *, dry_run: bool = False) -> Rebalance:
         """Moves spread=True intervals to where fewer ticks are; those that run, or are about to, are not moved."""
-        store, now = await self._store(), self._ground.clock.now()
+        store, now = await self._store(), self._engine.clock.now()
         known = [row async for page in pages(store) for row in page]
         planned, rows = await self._computation("the rebalance").run(lambda: rebalance(known, now))
         if dry_run:
@@ -198,15 +193,15 @@ class Schedules:
         """Creates a schedule owned by users, which no deploy changes. Only code can give it an input function."""
         if "input" in options:
             raise BadInput(f"schedule {name!r}: an input function is given in code, with app.schedule(…)")
-        known = self._ground.tasks.get(task) if isinstance(task, str) else task
-        if known is None and self._ground.tasks:
-            suggestion = did_you_mean(task, self._ground.tasks)
+        known = self._engine.tasks.get(task) if isinstance(task, str) else task
+        if known is None and self._engine.tasks:
+            suggestion = did_you_mean(task, self._engine.tasks)
             raise BadInput(f"schedule {name!r}: no task {task!r:.80} is registered in this app; {suggestion}")
-        limit = self._ground.settings.payload_limit
+        limit = self._engine.settings.payload_limit
         declaration = await self._computation(f"the check of {name!r}").run(
             lambda: declare(name, trigger, known or task, options, limit)
         )
-        store, now = await self._store(), self._ground.clock.now()
+        store, now = await self._store(), self._engine.clock.now()
         anchor_at = await self._find_anchor(name, declaration.spec, None, now)
         new = create(name, declaration.spec, owner="user", now=now, anchor_at=anchor_at)
         if new.next_run_at is None:
@@ -238,12 +233,12 @@ class Schedules:
         given: dict[str, Any] = dict(options) if trigger is None else {"trigger": trigger, **options}
         if not given:
             raise BadInput(f"update of schedule {name!r} was given nothing to change")
-        limit = self._ground.settings.payload_limit
+        limit = self._engine.settings.payload_limit
 
         async def change(row: Schedule, now: datetime) -> Firing:
             if expected is not None and not _is_expected(row.spec, expected):
                 raise ScheduleChanged(f"schedule {name!r} was changed by others since it was read; read it again")
-            task = self._ground.tasks.get(row.spec.task)
+            task = self._engine.tasks.get(row.spec.task)
             computation = self._computation(f"the check of {name!r}")
             spec = await computation.run(lambda: change_spec(name, row.spec, given, task, limit))
             return redefine(row, spec, now=now, anchor_at=await self._find_anchor(name, spec, row, now))
@@ -307,14 +302,14 @@ class Schedules:
         `id` is the job's id, for callers that may repeat the call.
         """
         there = False
-        scheduler = self._scheduler()
+        scheduler = self._engine.scheduler()
 
         async def change(row: Schedule, now: datetime) -> Firing | None:
             if there:
                 return None
             if kwargs is not None:
-                task = self._ground.tasks.get(row.spec.task) or row.spec.task
-                payload = encode_arguments(name, task, kwargs, self._ground.settings.payload_limit)
+                task = self._engine.tasks.get(row.spec.task) or row.spec.task
+                payload = encode_arguments(name, task, kwargs, self._engine.settings.payload_limit)
                 fingerprint = task_fingerprint(task)
             else:
                 payload, fingerprint = await scheduler.payload(row, now), scheduler.fingerprint(row)
@@ -327,7 +322,7 @@ class Schedules:
             there = there or bool(keys)
 
         row = await self._change(name, change, held)
-        return self._handle(Enqueued(id or row.last_job_id or ""), row.spec.task)
+        return self._engine.handle(Enqueued(id or row.last_job_id or ""), row.spec.task)
 
     @audited("schedules.backfill")
     async def backfill(
@@ -338,7 +333,7 @@ class Schedules:
         A tick has one if its job is completed or unfinished; a dead or cancelled job is replaced. The jobs do not
         count as runs of the schedule: overlap is not checked, and their failures do not pause it.
         """
-        row, now = await self.get(name), self._ground.clock.now()
+        row, now = await self.get(name), self._engine.clock.now()
         computation = self._computation(f"the backfill of {name!r}")
         ticks = await computation.run(lambda: past_ticks(row, start, end or now, now, limit, computation))
         there = await self._with_jobs({tick_key(name, tick): tick for tick in ticks})
@@ -355,7 +350,7 @@ class Schedules:
         for prefix in common_prefixes(ticks):
             which, after = Filter(key_prefix=prefix, states=_STATES_WITH_JOB), None
             while page := await store.jobs(
-                which, now=self._ground.clock.now(), limit=MAX_PAGE_ROWS, after=after, brief=True
+                which, now=self._engine.clock.now(), limit=MAX_PAGE_ROWS, after=after, brief=True
             ):
                 found += [ticks[key] for job in page if (key := job.idempotency_key or "") in ticks]
                 after = Cursor(page[-1].id)
@@ -366,7 +361,7 @@ class Schedules:
 
     async def _make_jobs(self, name: str, ticks: Sequence[datetime]) -> Collection[datetime]:
         """Makes the jobs; returns the ticks whose jobs others have made meanwhile."""
-        scheduler, there = self._scheduler(), set[datetime]()
+        scheduler, there = self._engine.scheduler(), set[datetime]()
 
         async def change(row: Schedule, now: datetime) -> Firing | None:
             left = [tick for tick in ticks if tick not in there]
@@ -385,13 +380,13 @@ class Schedules:
     # inside
 
     def _computation(self, what: str, kind: ComputationKind = "records") -> Computation:
-        return Computation(self._ground.clock, what, kind=kind)
+        return Computation(self._engine.clock, what, kind=kind)
 
     async def _store(self) -> Store:
         """The store, after the schedules that the code declares were added if they are missing."""
-        store = await self._ground.opened()
+        store = await self._engine.connect()
         if not self._declared:
-            await self._scheduler().declare(store, missing_only=True)
+            await self._engine.scheduler().declare(store, missing_only=True)
             self._declared = True
         return store
 
@@ -405,18 +400,18 @@ class Schedules:
         """Applies the change to the newest revision, repeatedly if needed; `held` gets the keys that conflict."""
         store = await self._store()
         for _ in range(MAX_TRIES):
-            row, now = await self.get(name), self._ground.clock.now()
+            row, now = await self.get(name), self._engine.clock.now()
             wanted = change(row, now)
             firing = await wanted if isinstance(wanted, Awaitable) else wanted
             if firing is None:
                 return row
             (fired,) = await store.fire([firing], now=now)
             if fired.stands:
-                self._scheduler().emit_fired(firing)
+                self._engine.scheduler().emit_fired(firing)
                 annotate(before=row, after=firing.schedule)
                 if action is not None:
                     self._emit_changed(action, name)
-                await self._ground.crier.flush()
+                await self._engine.dispatcher.flush()
                 return firing.schedule
             held(fired.held)
         raise StoreUnavailable(f"schedule {name!r} was changed by others {MAX_TRIES} times in a row; try again")
@@ -424,7 +419,7 @@ class Schedules:
     def _emit_changed(self, action: _ChangeAction, *names: str) -> None:
         if names:
             self.index.touch(names)
-            self._ground.events.emit(SchedulesChanged(at=self._ground.clock.now(), action=action, names=names))
+            self._engine.events.emit(SchedulesChanged(at=self._engine.clock.now(), action=action, names=names))
 
 
 async def _missing(store: Store, name: str) -> ScheduleNotFound:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from builtins import list as List
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,9 +31,10 @@ from ..webhook.record import (
 )
 from .audit_log import annotate, audited
 from .computation import Computation
-from .ground import Ground
-from .schedules import Schedules
 from .webhooks import OVERLAP
+
+if TYPE_CHECKING:
+    from ..engine import Engine
 
 # Larger messages are decoded in a thread.
 MAX_INLINE_BYTES = 64 << 10
@@ -61,29 +62,18 @@ class NewTriggerSecret(Struct, frozen=True):
 
 
 class Triggers:
-    def __init__(
-        self,
-        ground: Ground,
-        schedules: Schedules,
-        job: Callable[..., NewJob],
-        hand_over: Callable[[Sequence[NewJob]], Awaitable[List[Handle[Any]]]],
-        handle: Callable[[Enqueued, str], Handle[Any]],
-    ) -> None:
-        self._ground = ground
-        self._schedules = schedules
-        self._job = job
-        self._hand_over = hand_over
-        self._handle = handle
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     # reading
 
     async def get(self, name: str) -> InboundTrigger:
-        found = await TRIGGERS.get(await self._ground.opened(), check_hook_name(name, "trigger"), self._now())
+        found = await TRIGGERS.get(await self._engine.connect(), check_hook_name(name, "trigger"), self._now())
         return found.shown
 
     async def list(self) -> Sequence[InboundTrigger]:
         """All triggers, by name."""
-        return [stored.shown for stored in await TRIGGERS.find(await self._ground.opened(), None, self._now())]
+        return [stored.shown for stored in await TRIGGERS.find(await self._engine.connect(), None, self._now())]
 
     # creating and changing
 
@@ -95,7 +85,7 @@ class Triggers:
 
     @audited("triggers.create")
     async def _create(self, name: str, options: TriggerOptions, secret: Redacted) -> NewTriggerSecret:
-        store, now = await self._ground.opened(), self._now()
+        store, now = await self._engine.connect(), self._now()
         made = self._with_options(InboundTrigger(name=check_hook_name(name, "trigger"), created_at=now), options)
         if len(await TRIGGERS.find(store, None, now)) >= MAX_TRIGGERS:
             raise BadInput(f"there are {MAX_TRIGGERS:,} triggers already; delete one")
@@ -138,7 +128,7 @@ class Triggers:
     @audited("triggers.delete")
     async def delete(self, name: str) -> None:
         """Deletes the trigger; its jobs are left alone."""
-        store = await self._ground.opened()
+        store = await self._engine.connect()
         stored = await TRIGGERS.get_readable(store, check_hook_name(name, "trigger"), self._now())
         await TRIGGERS.drop(store, name, self._now())
         annotate(before=None if stored is None else audit_facts(stored.shown), after=None)
@@ -150,7 +140,7 @@ class Triggers:
 
         Raises NotSigned for a wrong signature or an unknown trigger, BadInput for a message that does not fit.
         """
-        store, now = await self._ground.opened(), self._now()
+        store, now = await self._engine.connect(), self._now()
         try:
             wanted = check_hook_name(name, "trigger")
         except BadInput:
@@ -167,7 +157,7 @@ class Triggers:
         """The job of a message, or the arguments of a schedule's job; a large one is decoded in a thread."""
         if len(body) <= MAX_INLINE_BYTES:
             return self._decode_now(trigger, body)
-        computation = Computation(self._ground.clock, "the check of this message")
+        computation = Computation(self._engine.clock, "the check of this message")
         return await computation.run(lambda: self._decode_now(trigger, body))
 
     def _decode_now(self, trigger: InboundTrigger, body: bytes) -> NewJob | dict[str, Any]:
@@ -175,18 +165,18 @@ class Triggers:
         if trigger.task is None:
             return values
         given = {key: value for key in ("queue", "priority") if (value := getattr(trigger, key)) is not None}
-        return replace(self._job(trigger.task, values, **given), enqueued_by=f"trigger:{trigger.name}")
+        return replace(self._engine.job(trigger.task, values, **given), enqueued_by=f"trigger:{trigger.name}")
 
     async def _enqueue(
         self, store: Store, trigger: InboundTrigger, job: NewJob, call: Call, now: datetime
     ) -> Handle[Any]:
         seen, there = await remember_message(store, trigger.name, call.id, now)
         if there:
-            return self._handle(Enqueued(seen.text, "duplicate"), job.task)
+            return self._engine.handle(Enqueued(seen.text, "duplicate"), job.task)
         # The task may define a key, and a job has only one.
         own = job.unique_key or job.idempotency_key
         key = {} if own else {"idempotency_key": f"trigger:{trigger.name}:{call.id}"}
-        (handle,) = await self._hand_over([replace(job, id=seen.text, **key)])
+        (handle,) = await self._engine.insert([replace(job, id=seen.text, **key)])
         await record_job_made(store, seen, handle.id, now)
         return handle
 
@@ -194,19 +184,19 @@ class Triggers:
         self, store: Store, trigger: InboundTrigger, values: dict[str, Any], call: Call, now: datetime
     ) -> Handle[Any]:
         schedule = trigger.schedule or ""
-        task = (await self._schedules.get(schedule)).spec.task
+        task = (await self._engine.schedules.get(schedule)).spec.task
         seen, there = await remember_message(store, trigger.name, call.id, now)
         if there:
-            return self._handle(Enqueued(seen.text, "duplicate"), task)
+            return self._engine.handle(Enqueued(seen.text, "duplicate"), task)
         own_input = not trigger.arguments and not trigger.kwargs
-        handle = await self._schedules.trigger(schedule, kwargs=None if own_input else values, id=seen.text)
+        handle = await self._engine.schedules.trigger(schedule, kwargs=None if own_input else values, id=seen.text)
         await record_job_made(store, seen, handle.id, now)
         return handle
 
     # inside
 
     def _now(self) -> datetime:
-        return self._ground.clock.now()
+        return self._engine.clock.now()
 
     def _with_options(self, trigger: InboundTrigger, given: TriggerOptions) -> InboundTrigger:
         """The trigger with these options. Raises BadInput for options that exclude each other."""
@@ -226,7 +216,7 @@ class Triggers:
             raise BadInput(f"{what} makes a job of a task, or fires a schedule: give one of them")
         if changed.schedule is not None and (changed.queue is not None or changed.priority is not None):
             raise BadInput(f"{what} fires a schedule, which has a queue and a priority of its own")
-        tasks = self._ground.tasks
+        tasks = self._engine.tasks
         if changed.task is not None:
             check_public(check_name(changed.task, "task name"), what)
         if changed.task is not None and tasks and changed.task not in tasks:
@@ -238,7 +228,7 @@ class Triggers:
     async def _change(
         self, name: str, act: Callable[[StoredTrigger], StoredTrigger], expected: int | None = None
     ) -> StoredTrigger:
-        store, before = await self._ground.opened(), List[StoredTrigger]()
+        store, before = await self._engine.connect(), List[StoredTrigger]()
 
         def seen(stored: StoredTrigger) -> StoredTrigger:
             before[:] = [stored]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from builtins import list as List
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ..config import Settings
 from ..errors import BadInput
 from ..ids import new_id
-from ..records.job import Enqueued, NewJob
+from ..records.document import DocumentDrop
 from ..records.query import Filter
 from ..span import Span, seconds
 from ..suggest import unexpected_keyword
@@ -44,9 +44,10 @@ from ..webhook.record import (
     secret_or_new,
 )
 from .audit_log import annotate, audited
-from .ground import Ground
 from .job_page import Page
-from .jobs import Jobs
+
+if TYPE_CHECKING:
+    from ..engine import Engine
 
 # How long the previous secret still signs, in addition to the new one.
 OVERLAP = timedelta(days=1)
@@ -75,17 +76,8 @@ class NewSecret(Struct, frozen=True):
 
 
 class Webhooks:
-    def __init__(
-        self,
-        ground: Ground,
-        jobs: Jobs,
-        hand_over: Callable[[Sequence[NewJob]], Awaitable[List[Handle[Any]]]],
-        handle: Callable[[Enqueued, str], Handle[Any]],
-    ) -> None:
-        self._ground = ground
-        self._jobs = jobs
-        self._hand_over = hand_over
-        self._handle = handle
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     # reading
 
@@ -94,21 +86,21 @@ class Webhooks:
 
     async def list(self) -> Sequence[Webhook]:
         """All webhooks, by name."""
-        return [stored.shown for stored in await WEBHOOKS.find(await self._ground.opened(), None, self._now())]
+        return [stored.shown for stored in await WEBHOOKS.find(await self._engine.connect(), None, self._now())]
 
     async def standing(self, name: str) -> Standing:
         """How its deliveries have gone."""
-        found = await STANDINGS.find(await self._ground.opened(), [(await self.get(name)).name], self._now())
+        found = await STANDINGS.find(await self._engine.connect(), [(await self.get(name)).name], self._now())
         return found[0] if found else Standing(name=name)
 
     async def standings(self) -> Mapping[str, Standing]:
         """The standings of all webhooks that ever had a delivery, by name."""
-        return {one.name: one for one in await STANDINGS.find(await self._ground.opened(), None, self._now())}
+        return {one.name: one for one in await STANDINGS.find(await self._engine.connect(), None, self._now())}
 
     async def deliveries(self, name: str, *, limit: int = 100, after: str | None = None) -> Page:
         """The jobs that deliver to it, newest first."""
         which = Filter(key_prefix=key_prefix((await self.get(name)).name), tasks=(TASK,))
-        return await self._jobs.list(which, limit=limit, after=after)
+        return await self._engine.jobs.list(which, limit=limit, after=after)
 
     # creating and changing
 
@@ -127,8 +119,8 @@ class Webhooks:
 
     @audited("webhooks.create")
     async def _create(self, name: str, url: str, options: Mapping[str, Any], hidden: Redacted) -> NewSecret:
-        (whole, secret), store, now = hidden.value, await self._ground.opened(), self._now()
-        values = _checked({**options, "url": whole}, self._ground.settings)
+        (whole, secret), store, now = hidden.value, await self._engine.connect(), self._now()
+        values = _checked({**options, "url": whole}, self._engine.settings)
         hook = Webhook(name=check_hook_name(name, "webhook"), **values, created_at=now)
         if len(await WEBHOOKS.find(store, None, now)) >= MAX_WEBHOOKS:
             raise BadInput(f"there are {MAX_WEBHOOKS} webhooks already; delete one")
@@ -155,7 +147,7 @@ class Webhooks:
     async def _update(
         self, name: str, options: Mapping[str, Any], hidden: Redacted, *, disabled: bool | None, expected: int | None
     ) -> Webhook:
-        values, now = _checked({**options, **hidden.value}, self._ground.settings), self._now()
+        values, now = _checked({**options, **hidden.value}, self._engine.settings), self._now()
 
         def act(stored: StoredWebhook) -> StoredWebhook:
             hook = replace(stored.webhook, **values)
@@ -180,10 +172,10 @@ class Webhooks:
     @audited("webhooks.delete")
     async def delete(self, name: str) -> None:
         """Deletes the webhook; pending deliveries are cancelled when they are due."""
-        store = await self._ground.opened()
+        store = await self._engine.connect()
         stored = await WEBHOOKS.get_readable(store, check_hook_name(name, "webhook"), self._now())
         await WEBHOOKS.drop(store, name, self._now())
-        await store.drop_documents("webhook.standing", [name])
+        await store.put_documents([DocumentDrop("webhook.standing", name)], now=self._now())
         annotate(before=None if stored is None else audit_facts(stored.shown), after=None)
 
     @audited("webhooks.test")
@@ -193,21 +185,21 @@ class Webhooks:
         event = WebhookEvent(
             kind=TEST_EVENT, at=now, about=new_id(now), facts={"webhook": name, "note": "a test; nothing has happened"}
         )
-        (handle,) = await self._hand_over([delivery_job(hook, event, now, max_retries=0)])
+        (handle,) = await self._engine.insert([delivery_job(hook, event, now, max_retries=0)])
         return handle
 
     # inside
 
     def _now(self) -> datetime:
-        return self._ground.clock.now()
+        return self._engine.clock.now()
 
     async def _get_stored(self, name: str) -> StoredWebhook:
-        return await WEBHOOKS.get(await self._ground.opened(), check_hook_name(name, "webhook"), self._now())
+        return await WEBHOOKS.get(await self._engine.connect(), check_hook_name(name, "webhook"), self._now())
 
     async def _change(
         self, name: str, act: Callable[[StoredWebhook], StoredWebhook], expected: int | None = None
     ) -> StoredWebhook:
-        store, before = await self._ground.opened(), List[StoredWebhook]()
+        store, before = await self._engine.connect(), List[StoredWebhook]()
 
         def seen(stored: StoredWebhook) -> StoredWebhook:
             before[:] = [stored]

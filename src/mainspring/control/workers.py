@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec.structs import replace
 
@@ -17,7 +17,9 @@ from ..records.worker import WorkerCommand, WorkerCommands, WorkerRow, WorkerSta
 from ..store import Store
 from .audit_log import annotate, audited
 from .checks import MAX_PAGE_ROWS, checked_limit
-from .ground import Ground
+
+if TYPE_CHECKING:
+    from ..engine import Engine
 
 MAX_CONCURRENCY = 100_000
 # Attempts to command a worker that others command at the same time.
@@ -29,12 +31,12 @@ MAX_NAMED_WORKERS = 10
 class Workers:
     """Workers receive commands with their next beat, and lose them when they stop."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     async def list(self) -> Sequence[WorkerRow]:
         """Workers whose lease has not ended: one that dies disappears with its lease."""
-        return await (await self._ground.opened()).workers(now=self._ground.clock.now())
+        return await (await self._engine.connect()).workers(now=self._engine.clock.now())
 
     async def get(self, id: WorkerId) -> WorkerRow:
         """The worker with this id, or with the only id that begins so."""
@@ -52,8 +54,8 @@ class Workers:
         """The jobs it runs now."""
         checked_limit(limit, MAX_PAGE_ROWS)
         worker = await self.get(id)
-        store = await self._ground.opened()
-        which, now = Filter(workers=(worker.info.id,)), self._ground.clock.now()
+        store = await self._engine.connect()
+        which, now = Filter(workers=(worker.info.id,)), self._engine.clock.now()
         return await store.jobs(which, now=now, limit=limit, brief=brief)
 
     @audited("workers.resize")
@@ -83,7 +85,7 @@ class Workers:
         return await self._send_command("stop", id, stopped=True)
 
     async def _send_command(self, action: WorkerCommand, id: WorkerId | None, **changes: Any) -> Sequence[WorkerId]:
-        store, now = await self._ground.opened(), self._ground.clock.now()
+        store, now = await self._engine.connect(), self._engine.clock.now()
         before: dict[WorkerId, WorkerCommands] = {}
         after: dict[WorkerId, WorkerCommands] = {}
         annotate(before=before, after=after)
@@ -92,7 +94,7 @@ class Workers:
             if row is not None:
                 before[row.info.id], after[row.info.id] = row.orders, replace(row.orders, **changes)
         if after:
-            self._ground.events.emit(WorkersOrdered(at=now, action=action, workers=tuple(after)))
+            self._engine.events.emit(WorkersOrdered(at=now, action=action, workers=tuple(after)))
         return list(after)
 
     async def _command_one(
@@ -107,7 +109,9 @@ class Workers:
     ) -> WorkerRow | None:
         """The worker as it was before the command; None if it is gone, or the command does not apply to it any more."""
         for _ in range(MAX_COMMAND_TRIES):
-            if await store.order([worker.info.id], replace(worker.orders, **changes), now=now, seen=worker.orders):
+            if await store.command_workers(
+                [worker.info.id], replace(worker.orders, **changes), now=now, seen=worker.orders
+            ):
                 return worker
             # It received another command first, or is gone: check its new state.
             rows = [row for row in await store.workers(now=now) if row.info.id == worker.info.id]

@@ -100,14 +100,17 @@ class Threads:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.on_leak: Callable[[Any, str], object] = lambda tag, stack: None
-        """Called with a call's tag and its stack if it ignores its interruption."""
-        self.on_return: Callable[[Any], object] = lambda tag: None
-        """Called with the tag of a leaked call that has returned after all."""
+        self._on_leak: Callable[[Any, str], object] = lambda tag, stack: None
+        self._on_return: Callable[[Any], object] = lambda tag: None
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._idle = 0
         self._count = 0
+
+    def watch_leaks(self, on_leak: Callable[[Any, str], object], on_return: Callable[[Any], object]) -> None:
+        """Calls `on_leak` with the tag and the stack of a call that ignores its interruption, and `on_return` with the
+        tag if that call returns after all."""
+        self._on_leak, self._on_return = on_leak, on_return
 
     async def call(self, fn: Callable[[], Any], tag: Any = None) -> Any:
         """The function's value. If cancelled: interrupts it, and gives it INTERRUPT_GRACE_SECONDS to end.
@@ -147,8 +150,8 @@ class Threads:
                 await done.wait(INTERRUPT_GRACE_SECONDS)
         finally:
             if not call.future.done():
-                self.on_leak(tag, call.stack())
-                call.future.add_done_callback(lambda _: self.on_return(tag))
+                self._on_leak(tag, call.stack())
+                call.future.add_done_callback(lambda _: self._on_return(tag))
 
     def close(self) -> None:
         """Ends idle threads; busy ones end after their call."""

@@ -103,7 +103,7 @@ class FeedHub:
 
     def __init__(
         self,
-        opened: Callable[[], Awaitable[Store]],
+        connect: Callable[[], Awaitable[Store]],
         clock: Clock,
         publisher: FeedPublisher,
         *,
@@ -111,7 +111,7 @@ class FeedHub:
         leaving: Callable[[], bool] = lambda: False,
     ) -> None:
         """`beat`: seconds within which workers learn of a watch. The hub closes once the process is `leaving`."""
-        self._opened = opened
+        self._connect = connect
         self._clock = clock
         self._publisher = publisher
         self._settle_seconds = max(beat, WATCH_POLL_SECONDS) + 1.0
@@ -172,7 +172,7 @@ class FeedHub:
     async def read_missed(self, after: int) -> list[NumberedEvent]:
         """Events that are no longer buffered, from the store; a reset if they are no longer stored."""
         while True:
-            feed = await (await self._opened()).news(after=after, limit=PAGE_EVENTS)
+            feed = await (await self._connect()).news(after=after, limit=PAGE_EVENTS)
             if after > feed.last:
                 return [self.reset_event("began_anew", feed.last)]
             if after < feed.first - 1:
@@ -191,21 +191,22 @@ class FeedHub:
     # polling
 
     async def _start(self) -> None:
-        store, now = await self._opened(), self._clock.now()
-        before = await store.watched()
-        await self._announce_watch(store)
-        if before is None or before <= now:
+        store, now = await self._connect(), self._clock.now()
+        feed = await self._watch(store, after=0, limit=1)
+        if feed.wanted_until is None or feed.wanted_until <= now:
             await self._publish_reset(store, "unwatched")
             self._settled_at = self._clock.monotonic() + self._settle_seconds
+            feed = await store.news(after=0, limit=1)
         self._items.clear()
-        self.since = self.last = (await store.news(after=0, limit=1)).last
+        self.since = self.last = feed.last
 
-    async def _announce_watch(self, store: Store) -> None:
-        now = self._clock.now()
-        until = now + timedelta(seconds=WATCH_SECONDS)
-        await store.watch(until=until, now=now)
+    async def _watch(self, store: Store, after: int, limit: int) -> Feed:
+        """Reads the feed, and announces the watch."""
+        until = self._clock.now() + timedelta(seconds=WATCH_SECONDS)
+        feed = await store.news(after=after, limit=limit, until=until)
         self._publisher.watch_until(until)
         self._renew_at = self._clock.monotonic() + RENEW_SECONDS
+        return feed
 
     async def _publish_reset(self, store: Store, reason: str) -> None:
         now = self._clock.now()
@@ -227,13 +228,12 @@ class FeedHub:
     async def _poll(self) -> float:
         """Reads the store once; returns the seconds until the next read."""
         try:
-            store = await self._opened()
-            if self._clock.monotonic() >= self._renew_at:
-                await self._announce_watch(store)
+            store = await self._connect()
             if self._clock.monotonic() >= self._settled_at:
                 await self._publish_reset(store, "settled")
                 self._settled_at = math.inf
-            feed = await store.news(after=self.last, limit=PAGE_EVENTS)
+            read = self._watch if self._clock.monotonic() >= self._renew_at else _read_feed
+            feed = await read(store, after=self.last, limit=PAGE_EVENTS)
         except StoreUnavailable as error:
             self._postponed(error)
             self._set_trouble(f"{type(error).__name__}: {error}")
@@ -263,6 +263,10 @@ class FeedHub:
     def _wake_readers(self) -> None:
         for reader in self._readers:
             reader.alarm.ring()
+
+
+async def _read_feed(store: Store, after: int, limit: int) -> Feed:
+    return await store.news(after=after, limit=limit)
 
 
 _TYPE = re.compile(r"[a-z_.]{1,100}")

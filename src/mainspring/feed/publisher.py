@@ -40,10 +40,10 @@ class FeedPublisher:
     A worker learns from its heartbeats whether the feed is watched; a process without one polls in the background.
     """
 
-    def __init__(self, bus: Bus, clock: Clock, opened: Callable[[], Awaitable[Store]]) -> None:
+    def __init__(self, bus: Bus, clock: Clock, connect: Callable[[], Awaitable[Store]]) -> None:
         self._bus = bus
         self._clock = clock
-        self._opened = opened
+        self._connect = connect
         self._wrap: Callable[[Store], Store] = lambda store: store
         self._until: datetime | None = None
         self._check_at = -math.inf
@@ -59,12 +59,12 @@ class FeedPublisher:
         self.trouble: str | None = None
         """Why the last attempt to publish failed; None if it worked, or if there was nothing to publish."""
 
-    def through(self, wrap: Callable[[Store], Store]) -> None:
+    def wrap_store(self, wrap: Callable[[Store], Store]) -> None:
         """Wraps the store for its calls."""
         self._wrap = wrap
 
     async def _wrapped_store(self) -> Store:
-        return self._wrap(await self._opened())
+        return self._wrap(await self._connect())
 
     @property
     def watched(self) -> bool:
@@ -120,7 +120,7 @@ class FeedPublisher:
             if self._waiting and self.watched:
                 await self._publish(store)
             elif check:
-                self._extend_watch(await store.watched())
+                self._extend_watch(await store.publish([], now=self._clock.now()))
             self.trouble = None
         except StoreUnavailable as error:
             self._fail(error, self._postponed)
@@ -187,9 +187,9 @@ class FeedPublisher:
         with self._unpublished.survive(Exception):  # a bug in the feed must not reach the engine
             async with asyncio.timeout(LAST_FLUSH_SECONDS):
                 if self._waiting and not self.watched:
-                    self._extend_watch(await (await self._opened()).watched())
+                    self._extend_watch(await (await self._connect()).publish([], now=self._clock.now()))
                 while self._waiting and self.watched:
-                    await self._publish(await self._opened())
+                    await self._publish(await self._connect())
 
     async def close(self) -> None:
         await self.flush()

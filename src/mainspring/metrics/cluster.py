@@ -65,7 +65,7 @@ class ClusterMetrics:
     async def _read(self) -> None:
         began = self._clock.monotonic()
         async with asyncio.timeout(STALE_SECONDS):
-            self._snapshot = await read_snapshot(await self._app.opened(), self._clock.now())
+            self._snapshot = await read_snapshot(await self._app.connect(), self._clock.now())
         self._read_at = self._clock.monotonic()
         self._took = self._read_at - began
 

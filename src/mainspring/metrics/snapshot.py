@@ -38,13 +38,13 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
 
 
 async def read_snapshot(store: Store, now: datetime) -> ClusterSnapshot:
-    queues = await store.queues(now=now)
+    overview = await store.overview(now=now)
     schedules = await _schedules(store)
     return ClusterSnapshot(
-        at=now, counts=await store.counts(now=now), queues=queues,
-        oldest=await longest_waits(store, queues[:MAX_LABEL_SETS], now),
+        at=now, counts=overview.states, queues=overview.queues,
+        oldest=await longest_waits(store, overview.queues[:MAX_LABEL_SETS], now),
         tallies=sum_tallies(await store.tallies("ever", since=EPOCH)), workers=await store.workers(now=now),
-        leaders=await store.leaders(now=now), circuits=await store.circuits(),
+        leaders=await store.terms(now=now), circuits=overview.circuits,
         schedules=sorted(schedules, key=lambda one: (one.created_at, one.name)),
     )  # fmt: skip
 

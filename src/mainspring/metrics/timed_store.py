@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # All methods but those that wait on purpose, or are called once per process.
 _VERBS = {
     name for name in dir(Store) if not name.startswith("_") and inspect.iscoroutinefunction(getattr(Store, name))
-} - {"wait", "wait_final", "open", "close", "migrate"}
+} - {"wait", "open", "close", "migrate"}
 
 
 class TimedStore:
@@ -46,8 +46,8 @@ class TimedStore:
         self._counters = counters
         self._monotonic = monotonic
 
-    def beside(self) -> Store:
-        inner = self._store.beside()
+    def clone(self) -> Store:
+        inner = self._store.clone()
         return cast(Store, self if inner is self._store else TimedStore(inner, self._counters, self._monotonic))
 
     def __getattr__(self, name: str) -> Any:
@@ -121,7 +121,7 @@ def measure(app: Mainspring) -> Counters:
     """The counters of this app, which counts from now on; the first call has to be before the app is opened."""
     if app not in _COUNTERS:
         counters = Counters()
-        app.through(lambda store: cast(Store, TimedStore(store, counters, app.clock.monotonic)))
+        app.wrap_store(lambda store: cast(Store, TimedStore(store, counters, app.clock.monotonic)))
         app.events.subscribe(JobLost, lambda event: counters.count(JOBS_LOST))
         app.events.subscribe(JobPostponed, lambda event: counters.count(JOBS_POSTPONED, event.job.task))
         app.events.subscribe(SlotLeaked, lambda event: counters.count(LEAKS))

@@ -19,3 +19,10 @@ class Document(Struct, frozen=True, kw_only=True):
     revision: int = 1
     """The version of the document: each change adds one."""
     expires_at: datetime | None = None
+
+
+class DocumentDrop(Struct, frozen=True):
+    """The request to delete a document."""
+
+    kind: str
+    name: str

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from msgspec import Struct
 
 # Minimum items a store keeps: enough for a reader that was disconnected for some minutes.
@@ -23,3 +25,5 @@ class Feed(Struct, frozen=True):
     """The number of the oldest item kept. `last + 1` if none is kept."""
     last: int
     """The newest number assigned. 0 if none was."""
+    wanted_until: datetime | None = None
+    """Until when the feed was wanted before this call. None if it never was."""

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeVar, cast, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 from msgspec import UNSET, Struct, UnsetType, field
 
 from ..ids import JobId, Lease, WorkerId
 from ..retry import Backoff
+from ..suggest import renamed_value
 from .run import PARTIAL, PARTIAL_TYPE, Failure, Progress
 
-T = TypeVar("T")
 OnConflict = Literal["return", "raise", "replace", "debounce"]
 
 MIN_PRIORITY = -32768
@@ -187,7 +186,7 @@ class NewJob(Struct, frozen=True, kw_only=True):
     @property
     def beside(self) -> bool:
         """Deprecated: `detached`."""
-        return _renamed("NewJob.beside", "detached", self.detached)
+        return renamed_value("NewJob.beside", "detached", self.detached)
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -307,16 +306,16 @@ class Job(Struct, frozen=True, kw_only=True):
     @property
     def beside(self) -> bool:
         """Deprecated: `detached`."""
-        return _renamed("Job.beside", "detached", self.detached)
+        return renamed_value("Job.beside", "detached", self.detached)
 
     @property
     def series(self) -> str | None:
         """Deprecated: `counted_schedule`."""
-        return _renamed("Job.series", "counted_schedule", self.counted_schedule)
+        return renamed_value("Job.series", "counted_schedule", self.counted_schedule)
 
     def met(self, now: datetime) -> State:
         """Deprecated: `state_at`."""
-        return _renamed("Job.met", "state_at", self.state_at(now))
+        return renamed_value("Job.met", "state_at", self.state_at(now))
 
 
 class Enqueued(Struct, frozen=True):
@@ -326,9 +325,3 @@ class Enqueued(Struct, frozen=True):
     status: Literal["new", "duplicate", "replaced", "debounced", "refused"] = "new"
     key: str | None = None
     """The key that another job holds. None if there was no conflict."""
-
-
-def _renamed(old: str, new: str, value: T) -> T:
-    """The value of a renamed attribute, with a warning at the caller."""
-    warnings.warn(f"{old} is {new} now", DeprecationWarning, stacklevel=3)
-    return value

@@ -1,4 +1,4 @@
-"""A queue as operators see it, and dead jobs grouped by their error."""
+"""Queues and jobs as operators see them: an overview, and dead jobs grouped by their error."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from datetime import datetime
 from msgspec import Struct
 
 from ..ids import JobId
+from .circuit import Circuit
+from .job import Shown
 
 
 class DeadGroup(Struct, frozen=True, kw_only=True):
@@ -33,3 +35,14 @@ class Queue(Struct, frozen=True, kw_only=True):
     paused_by: str | None = None
     note: str = ""
     """The reason for the pause."""
+
+
+class Overview(Struct, frozen=True):
+    """Jobs by shown state, queues, and circuits at one time."""
+
+    states: dict[Shown, int]
+    """The number of jobs in each shown state, without states that have none."""
+    queues: list[Queue]
+    """Those that have unfinished jobs or are paused, in order of name."""
+    circuits: list[Circuit]
+    """Those of tasks with a breaker that have failed since their last success, by task."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from datetime import date, datetime, timedelta
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, Literal, cast
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from ..codec import encode_call
 from ..errors import BadInput, BadPayload
 from ..span import Span, seconds
 from ..suggest import did_you_mean, nearest_name
-from ..task.options import TaskOptions, check_name, check_public, checked_options
+from ..task.options import CheckedOptions, CommonOptions, check_name, check_public, checked_options, stored_options
 from ..task.task import Task
 from ..trigger import AnyTrigger, Every, Timetable, Trigger, Window, every
 from ..trigger.bounds import LAST_YEAR, MAX_DEPENDENCIES, MAX_EXCLUDED_DATES, check_count
@@ -29,7 +29,7 @@ _MAX_INTERVAL_SECONDS = MAX_INTERVAL.total_seconds()
 Input = Callable[[datetime], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
 
 
-class ScheduleOptions(TypedDict, total=False):
+class ScheduleOptions(CommonOptions, total=False):
     """The options of a schedule, all optional."""
 
     kwargs: Mapping[str, Any]
@@ -50,13 +50,7 @@ class ScheduleOptions(TypedDict, total=False):
     depends_on: str | Iterable[str]
     adapt: Span | None
     spread: bool
-    queue: str
-    priority: int
-    timeout: Span | None
-    max_retries: int
     expires: Span | None
-    tags: Sequence[str]
-    metadata: Mapping[str, Any]
 
 
 class DeclaredSchedule(Struct, frozen=True):
@@ -111,24 +105,15 @@ def _job_options(name: str, task: Task[Any, Any] | str) -> dict[str, Any]:
         raise BadInput(f"schedule {name!r} takes a task, got {task!r:.80}; make one of it with @app.task")
     own, asked = task.options, task.job_options
     for option in ("delay", "run_at", "within", "unique_key", "idempotency_key"):
-        if getattr(asked, option) != getattr(TaskOptions(), option):
+        if getattr(asked, option) != getattr(CheckedOptions(), option):
             raise BadInput(
                 f"schedule {name!r}: option {option} does not belong here: "
                 "its ticks decide when a job runs, and that it runs once"
             )
     if isinstance(own.expires, datetime):
         raise BadInput(f"schedule {name!r}: expires must be a span, e.g. '1h', since its jobs are made later")
-    return {
-        "task": task.name,
-        "queue": own.queue,
-        "priority": own.priority,
-        "timeout": asked.timeout,
-        "max_retries": asked.max_retries,
-        "backoff": cast(Any, asked.backoff),
-        "expires": own.expires,
-        "tags": own.tags,
-        "metadata": own.metadata,
-    }
+    stored = {name: value for name, value in stored_options(own, asked).items() if name in Spec.__struct_fields__}
+    return {"task": task.name, "expires": own.expires, **stored}
 
 
 def check_call_options(call: str, options: Mapping[str, Any], own: Collection[str]) -> None:

@@ -1,9 +1,11 @@
-"""Opens the store that a URL names; only this file knows the schemes and classes of the stores."""
+"""Opens the store that a URL names; only this file knows the schemes of the stores."""
 
 from __future__ import annotations
 
 import logging
 import re
+from importlib import import_module
+from typing import Any, Protocol, cast
 
 from ..clock import Clock
 from ..config import Durability
@@ -11,10 +13,39 @@ from ..errors import BadSetting
 from ..store import Store
 
 _logger = logging.getLogger("mainspring")
-_FORMS = (
+FORMS = (
     "memory://, sqlite:///file.db (relative), sqlite:////var/lib/file.db (absolute), "
     "postgresql://user@host/database, redis://host/0 or https://host of an API"
 )
+# The group of entry points by which packages register stores: a scheme, and a StoreOpener.
+ENTRY_POINTS = "mainspring.stores"
+# pyproject.toml has the same. Here they are found without the metadata of a package, and without looking for it.
+BUILT_IN = {
+    "memory": "mainspring.stores.memory.from_url:from_url",
+    "sqlite": "mainspring.stores.sqlite.from_url:from_url",
+    "postgresql": "mainspring.stores.postgres.from_url:from_url",
+    "postgres": "mainspring.stores.postgres.from_url:from_url",
+    "redis": "mainspring.stores.redis.from_url:from_url",
+    "rediss": "mainspring.stores.redis.from_url:from_url",
+    "redis+unix": "mainspring.stores.redis.from_url:from_url",
+    "redis+cluster": "mainspring.stores.redis.from_url:from_url",
+    "rediss+cluster": "mainspring.stores.redis.from_url:from_url",
+    "redis+sentinel": "mainspring.stores.redis.from_url:from_url",
+    "rediss+sentinel": "mainspring.stores.redis.from_url:from_url",
+    "http": "mainspring.client.from_url:from_url",
+    "https": "mainspring.client.from_url:from_url",
+}
+
+
+class StoreOpener(Protocol):
+    """What an entry point of a scheme refers to."""
+
+    def __call__(self, url: str, *, shown: str, clock: Clock | None, durability: Durability, **settings: Any) -> Store:
+        """The store of that URL, not yet opened. Raises BadSetting for a wrong URL or a driver that is missing.
+
+        `shown` is the URL without secrets, for messages. `settings` are those of open_store() that are not empty.
+        """
+        ...
 
 
 def open_store(
@@ -35,69 +66,31 @@ def open_store(
     shown = re.sub(r"(//[^/:@]*):[^/@]*@", r"\1:***@", url)  # a password must not reach a log
     shown = re.sub(r"([?&]password=)[^&]*", r"\1***", shown)
     shown = re.sub(r"([?&]listen=)(?!off(?:&|$))[^&]*", r"\1***", shown)
-    scheme, found, rest = url.partition("://")
-    for name, value, begin in (
-        ("postgres_schema", postgres_schema, "postgres"),
-        ("postgres_table_prefix", postgres_table_prefix, "postgres"),
-        ("redis_key_prefix", redis_key_prefix, "redis"),
-    ):
-        if value and not scheme.startswith(begin):
+    scheme, found, _ = url.partition("://")
+    if not found or not scheme:
+        raise BadSetting(f"no store named in URL {shown!r}: use {FORMS}")
+    given = {
+        "api_key": api_key,
+        "postgres_schema": postgres_schema,
+        "postgres_table_prefix": postgres_table_prefix,
+        "redis_key_prefix": redis_key_prefix,
+    }
+    for name, value in given.items():
+        if value and name != "api_key" and not scheme.startswith(name.partition("_")[0]):
             _logger.warning("the setting %s=%r does not apply to the store %s, and is ignored", name, value, shown)
-    match scheme if found else "":
-        case "memory":
-            from .memory.store import MemoryStore
+    settings = {name: value for name, value in given.items() if value}
+    return _opener(scheme, shown)(url, shown=shown, clock=clock, durability=durability, **settings)
 
-            if rest:
-                raise BadSetting(f"store URL {shown!r} has more than memory://, which takes nothing else")
-            return MemoryStore(clock)
-        case "sqlite":
-            from .sqlite.store import SqliteStore
 
-            if not rest.startswith("/"):
-                raise BadSetting(
-                    f"store URL {shown!r} needs three slashes before a relative path, four before an absolute one: "
-                    f"sqlite:///{rest or 'jobs.db'}"
-                )
-            if len(rest) < 2 or rest.endswith("/"):
-                raise BadSetting(f"store URL {shown!r} names no file: use {_FORMS}")
-            if rest[1:] == ":memory:":
-                raise BadSetting(f"store URL {shown!r} would lose its jobs with each connection: use memory://")
-            if not rest.isprintable():
-                raise BadSetting(f"store URL {shown!r} has characters that are not printable")
-            if "?" in rest or "#" in rest:
-                raise BadSetting(f"store URL {shown!r} takes no query or fragment: use {_FORMS}")
-            return SqliteStore(rest[1:], clock=clock, durability=durability)
-        case "postgresql" | "postgres":
-            try:
-                from .postgres.store import PostgresStore
-            except ModuleNotFoundError as error:
-                raise BadSetting(
-                    f"store URL {shown!r} needs {error.name}: pip install 'mainspring[postgres]'"
-                ) from None
-            from .postgres.url import PostgresUrl
+def _opener(scheme: str, shown: str) -> StoreOpener:
+    if scheme in BUILT_IN:
+        module, _, name = BUILT_IN[scheme].partition(":")
+        return cast(StoreOpener, getattr(import_module(module), name))
+    from importlib.metadata import entry_points  # slow to import, and seldom needed
 
-            postgres = PostgresUrl(url, shown, schema=postgres_schema, prefix=postgres_table_prefix)
-            return PostgresStore(postgres, clock=clock, durability=durability)
-        case _ if re.fullmatch(r"rediss?(\+(cluster|sentinel))?|redis\+unix", scheme):
-            from .redis.url import RedisUrl
-
-            redis = RedisUrl(url, shown, prefix=redis_key_prefix.removesuffix(":"))
-            try:
-                from .redis.store import RedisStore
-            except ModuleNotFoundError as error:
-                raise BadSetting(
-                    f"store URL {redis.shown!r} needs {error.name}: pip install 'mainspring[redis]'"
-                ) from None
-            return RedisStore(redis, clock=clock, durability=durability)
-        case "http" | "https":
-            from ..client.url import ApiUrl
-
-            api = ApiUrl(url, shown)
-            try:
-                from ..client.client import ApiClient
-            except ModuleNotFoundError as error:
-                raise BadSetting(f"store URL {shown!r} needs {error.name}: pip install 'mainspring[http]'") from None
-            return ApiClient(api, api_key)
-        case unknown:
-            what = f"unknown store {unknown!r}" if unknown else "no store named"
-            raise BadSetting(f"{what} in URL {shown!r}: use {_FORMS}")
+    registered = {one.name: one for one in entry_points(group=ENTRY_POINTS)}
+    if scheme in registered:
+        return cast(StoreOpener, registered[scheme].load())
+    more = sorted(registered.keys() - BUILT_IN.keys())
+    others = f"; registered here: {', '.join(f'{name}://' for name in more)}" if more else ""
+    raise BadSetting(f"unknown store {scheme!r} in URL {shown!r}: use {FORMS}{others}")

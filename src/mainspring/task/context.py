@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import warnings
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from contextvars import ContextVar
@@ -20,6 +19,7 @@ from ..ids import Lease
 from ..mask import MAX_TEXT_CHARACTERS, mask_to_cut
 from ..records.job import Job
 from ..records.run import Items, RunNotes, RunReport, Usage
+from ..suggest import renamed_value
 
 if TYPE_CHECKING:
     from ..records.outcome import Outcome
@@ -76,9 +76,10 @@ class Reporting(Protocol):
 class Commit(Protocol):
     """The completion of a run that is committed together with its effects."""
 
-    result: Any
     outcome: Outcome | None
     """The committed outcome. None before the commit."""
+
+    def set_result(self, result: Any) -> None: ...
 
     @property
     def irrevocable(self) -> bool:
@@ -111,8 +112,10 @@ class Context:
         deadline: datetime | None,
         reporting: Reporting | None,
         failed_ratio: float = 0.5,
+        watch: Callable[[Context], object] | None = None,
     ) -> None:
-        """`reporting` is None in a subprocess, whose context sends its reports to the worker's process."""
+        """`reporting` is None in a subprocess, whose context sends its reports to the worker's process. `watch` is
+        called once, when the run is to stop."""
         self.job = job
         self.timeout = timeout
         self.deadline = deadline
@@ -122,8 +125,7 @@ class Context:
         self.arguments: tuple[list[Any], dict[str, Any]] = ([], {})
         self.interrupt: Callable[[], object] | None = None
         """Interrupts the task itself, where cancelling the run would not let it answer."""
-        self.watch: Callable[[Context], object] | None = None
-        """Called once, when the run is to stop."""
+        self.watch = watch
         self.failed_ratio = failed_ratio
         """The share of the task's items that may fail."""
         self.usage: Usage | None = None
@@ -183,7 +185,7 @@ class Context:
         """Inside ctx.transaction(): sets the job's result, in place of what the task returns."""
         if self.commitment is None or self.commitment.irrevocable:
             raise BadInput("ctx.complete() gives a result to an open ctx.transaction(): call it inside the block")
-        self.commitment.result = result
+        self.commitment.set_result(result)
 
     # for the engine
 
@@ -201,8 +203,7 @@ class Context:
     @property
     def said(self) -> Reports:
         """Deprecated: `reports`."""
-        warnings.warn("Context.said is reports now", DeprecationWarning, stacklevel=2)
-        return self.reports
+        return renamed_value("Context.said", "reports", self.reports)
 
     @property
     def counted(self) -> Items | None:
@@ -213,6 +214,10 @@ class Context:
         """The result of the items counted so far."""
         items = self.counted
         return "success" if items is None else items.verdict(self.failed_ratio)
+
+    def commit_with(self, commitment: Commit | None) -> None:
+        """The run is completed by this commit; None: as other runs are."""
+        self.commitment = commitment
 
     def stop(self) -> None:
         """Asks the run to end."""

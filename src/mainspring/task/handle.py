@@ -12,20 +12,22 @@ from ..records.job import Enqueued, Job
 from ..span import Span, seconds
 
 if TYPE_CHECKING:
-    from ..app import Mainspring
+    from ..engine import Engine
     from ..sync import SyncHandle
 
 R = TypeVar("R")
+# The wait for a result without a timeout is repeated after this time.
+MAX_WAIT_SECONDS = 3600.0
 _ANY = Results(None, "")
 
 
 class Handle(Generic[R]):
     """A job, for the caller that wants its result."""
 
-    __slots__ = ("_app", "_results", "id", "status")
+    __slots__ = ("_engine", "_results", "id", "status")
 
-    def __init__(self, app: Mainspring, enqueued: Enqueued, results: Results = _ANY) -> None:
-        self._app = app
+    def __init__(self, engine: Engine, enqueued: Enqueued, results: Results = _ANY) -> None:
+        self._engine = engine
         self._results = results
         self.id: JobId = enqueued.id
         self.status = enqueued.status
@@ -41,32 +43,27 @@ class Handle(Generic[R]):
 
     async def job(self) -> Job:
         """The job as it is stored now."""
-        return await self._app.jobs.get(self.id)
+        return await self._engine.jobs.get(self.id)
 
     async def result(self, timeout: Span | None = None) -> R:
         """Waits for the job, and returns the task's result.
 
         Raises JobDead, JobCancelled, JobExpired, JobNotFound or, after `timeout` (seconds, or "5m"), ResultTimeout.
         """
-        clock, store = self._app.clock, await self._app.opened()
+        clock = self._engine.clock
         limit = None if timeout is None else seconds(timeout, "result(timeout=…)")
         end = None if limit is None else clock.now() + timedelta(seconds=limit)
         while True:
-            job = await self.job()
+            left = MAX_WAIT_SECONDS if end is None else max(0.0, (end - clock.now()).total_seconds())
+            job = await self._engine.jobs.wait(self.id, left)
             shown = job.shown(clock.now())
             if shown == "completed":
                 value: R = self._results.decode(job.result)
                 return value
             if shown in _ENDS:
                 raise _ENDS[shown](_why(job, shown))
-            left = self._app.settings.poll_interval
-            if end is not None:
-                left = min(left, (end - clock.now()).total_seconds())
-                if left <= 0:
-                    raise ResultTimeout(f"job {self.id} ({job.task}) is {shown} after {limit:g} s")
-            if job.expires_at is not None:
-                left = max(0.0, min(left, (job.expires_at - clock.now()).total_seconds()))
-            await store.wait_final([self.id], left)
+            if end is not None and clock.now() >= end:
+                raise ResultTimeout(f"job {self.id} ({job.task}) is {shown} after {limit:g} s")
 
     @property
     def sync(self) -> SyncHandle[R]:

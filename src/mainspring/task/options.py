@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, TypedDict, cast
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -22,13 +23,83 @@ from ..span import Span, seconds
 from .dedup_key import KeySpec, checked_key_spec
 from .retention import Retention, checked_retentions
 
+if TYPE_CHECKING:
+    from .dead_letter import DeadLetter
+    from .task import Task
+
 Executor = Literal["async", "thread", "process"]
 
 _ON_CONFLICT = ("return", "raise", "replace", "debounce")
 
 
-class TaskOptions(Struct, frozen=True, kw_only=True):
-    """The options of a task, or of one call of it. UNSET: the next wider level decides (the task, then the app)."""
+Errors = type[BaseException] | tuple[type[BaseException], ...]
+
+
+class CommonOptions(TypedDict, total=False):
+    """The options that tasks, calls and schedules have alike."""
+
+    queue: str
+    priority: int
+    timeout: Span | None
+    """None: no limit."""
+    max_retries: int
+    tags: Sequence[str]
+    metadata: Mapping[str, Any]
+
+
+class ConflictOptions(TypedDict, total=False):
+    """What happens if another job holds the key, for tasks and calls."""
+
+    on_conflict: OnConflict
+    debounce_limit: Span
+
+
+class StubOptions(CommonOptions, ConflictOptions, total=False):
+    """The options of @app.stub, which only enqueues."""
+
+    backoff: Backoff
+    unique_key: KeySpec
+    idempotency_key: KeySpec
+    expires: Span
+
+
+class TaskOptions(CommonOptions, ConflictOptions, total=False):
+    """The options of @app.task."""
+
+    backoff: Backoff | Callable[[int], Span]
+    retry_on: Errors
+    no_retry_on: Errors
+    concurrency: int
+    executor: Executor
+    soft_timeout: Span
+    memory_limit: int | str
+    cpu_limit: Span
+    failed_ratio: float
+    breaker: Breaker
+    on_failure: Task[[DeadLetter], Any]
+    retention: Retention | Mapping[str, Retention]
+    unique_key: KeySpec
+    idempotency_key: KeySpec
+    expires: Span
+
+
+class JobOptions(CommonOptions, ConflictOptions, total=False):
+    """The options of one call: task.using(delay=60, priority=5)."""
+
+    backoff: Backoff
+    unique_key: KeySpec | None
+    idempotency_key: KeySpec | None
+    delay: Span
+    run_at: datetime
+    expires: Span | datetime | None
+    within: Any
+
+
+class CheckedOptions(Struct, frozen=True, kw_only=True):
+    """The options of a task, or of one call of it, checked and converted, with the default of each.
+
+    UNSET: the next wider level decides (the task, then the app).
+    """
 
     queue: str = "default"
     priority: int = 0
@@ -58,28 +129,21 @@ class TaskOptions(Struct, frozen=True, kw_only=True):
     within: Any = None
 
 
-class JobOptions(TypedDict, total=False):
-    """The options of one call: task.using(delay=60, priority=5)."""
-
-    queue: str
-    priority: int
-    timeout: Span | None
-    """None: no limit."""
-    max_retries: int
-    backoff: Backoff
-    unique_key: KeySpec | None
-    idempotency_key: KeySpec | None
-    on_conflict: OnConflict
-    debounce_limit: Span
-    delay: Span
-    run_at: datetime
-    expires: Span | datetime | None
-    tags: Sequence[str]
-    metadata: Mapping[str, Any]
-    within: Any
+# Options that a job stores as its task and its call have them.
+_STORED = ("queue", "priority", "tags", "metadata", *ConflictOptions.__annotations__)
+# Options that a job stores only if its call has them. The others stay with the task, so that a deploy can change them.
+_STORED_IF_GIVEN = ("timeout", "max_retries", "backoff")
+_stored, _stored_if_given = attrgetter(*_STORED), attrgetter(*_STORED_IF_GIVEN)
 
 
-def check_one_key(options: TaskOptions, task: str) -> TaskOptions:
+def stored_options(options: CheckedOptions, given: CheckedOptions) -> dict[str, Any]:
+    """The options that are stored with a job under their own names. `given` are those of its call."""
+    values = dict(zip(_STORED, _stored(options), strict=True))
+    values.update(zip(_STORED_IF_GIVEN, _stored_if_given(given), strict=True))
+    return values
+
+
+def check_one_key(options: CheckedOptions, task: str) -> CheckedOptions:
     """The options. Raises BadInput if they have both kinds of key."""
     if options.unique_key is not None and options.idempotency_key is not None:
         raise BadInput(f"task {task!r}: unique_key and idempotency_key exclude each other; choose one")
@@ -194,7 +258,7 @@ def _breaker(value: Any) -> Breaker:
         raise BadInput(f"takes Breaker(failures=5, cooldown=60), each more than 0; got {value!r:.80}") from None
     if given is not value:
         text = f"breaker={value} is deprecated: write breaker=Breaker(failures={value})"
-        warnings.warn(text, DeprecationWarning, stacklevel=5)
+        warnings.warn(text, DeprecationWarning, stacklevel=6)
     return checked
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
@@ -11,17 +12,24 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from ..clock import EPOCH
 from ..codec import Arguments, Results, is_async
 from ..errors import BadInput, BadTask
 from ..ids import new_id
 from ..records.job import NewJob
 from ..records.outcome import Policy
-from ..retry import Backoff
 from ..suggest import unexpected_keyword
 from .context import Context, Middleware
 from .dedup_key import resolve_key
-from .options import Executor, JobOptions, TaskOptions, check_name, check_one_key, check_portable, checked_options
+from .options import (
+    CheckedOptions,
+    Executor,
+    JobOptions,
+    check_name,
+    check_one_key,
+    check_portable,
+    checked_options,
+    stored_options,
+)
 
 if TYPE_CHECKING:
     from ..app import Mainspring
@@ -40,7 +48,7 @@ class Task(Generic[P, R]):
         app: Mainspring,
         name: str,
         fn: Callable[..., Any],
-        options: TaskOptions,
+        options: CheckedOptions,
         middleware: Sequence[Middleware] = (),
         stub: bool = False,
     ) -> None:
@@ -52,19 +60,23 @@ class Task(Generic[P, R]):
         self.stub = stub
         """True: only the name and signature are known; the code is in another process."""
         self.executor: Executor = _executor(fn, options, name)
-        # Stored with each job. The other options stay with the task, so that a deploy can change them.
-        self.job_options = options if stub else TaskOptions()
+        # The options of the calls: see stored_options().
+        self.job_options = options if stub else CheckedOptions()
         self.arguments = Arguments(fn, name, Context)
         self.results = Results(fn, name)
         self.__doc__ = fn.__doc__
 
     @cached_property
+    def _template(self) -> NewJob:
+        """The job of any call without its id, arguments, times and keys: to copy it costs half of making one."""
+        return job_template(self.name, self.options, self.job_options, self.arguments.fingerprint)
+
+    @cached_property
     def _plain(self) -> NewJob | None:
-        """The job of any call, to be copied (a third of the cost). None if keys or times depend on the call."""
+        """The template, None if keys or times depend on the call."""
         options = self.options
-        if options.delay or options.run_at or options.expires or options.unique_key or options.idempotency_key:
-            return None
-        return new_job(self.name, "{}", options, self.job_options, EPOCH, dict, self.arguments.fingerprint)
+        keys = options.unique_key is not None or options.idempotency_key is not None
+        return None if options.delay or options.run_at or options.expires or keys else self._template
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
@@ -83,30 +95,30 @@ class Task(Generic[P, R]):
             self.app.check_within()
         changed = object.__new__(Task)
         changed.__dict__.update(self.__dict__)
+        changed.__dict__.pop("_template", None)
         changed.__dict__.pop("_plain", None)
         changed.options = check_one_key(replace(self.options, **given), self.name)
         changed.job_options = replace(self.job_options, **given)
         return cast("Task[P, R]", changed)
 
+    def with_function(self, fn: Callable[..., Any]) -> Task[P, R]:
+        """The same task with another function of the same signature."""
+        changed = copy(self)
+        changed.fn = fn
+        return changed
+
     def job(self, /, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """The call as data, for enqueue_many."""
-        payload = self.arguments.encode(args, kwargs, self.app.settings.payload_limit)
-        now = self.app.clock.now()
-        if self._plain is not None:
-            return replace(self._plain, id=new_id(now), payload=payload)
-        return new_job(
-            self.name,
-            payload,
-            self.options,
-            self.job_options,
-            now,
-            lambda: self.arguments.bind(args, kwargs),
-            self.arguments.fingerprint,
-        )
+        engine, plain = self.app._engine, self._plain
+        payload = self.arguments.encode(args, kwargs, engine.settings.payload_limit)
+        now = engine.clock.now()
+        if plain is not None:
+            return replace(plain, id=new_id(now), payload=payload)
+        return new_job(self._template, payload, self.options, now, lambda: self.arguments.bind(args, kwargs))
 
     async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Stores the call as a job. The job is durable when this returns."""
-        (handle,) = await self.app.hand_over([self.job(*args, **kwargs)], self.options.within)
+        (handle,) = await self.app.insert([self.job(*args, **kwargs)], self.options.within)
         return handle
 
     @property
@@ -131,19 +143,23 @@ class Task(Generic[P, R]):
         )
 
 
+def job_template(
+    task: str, options: CheckedOptions, job_options: CheckedOptions, fingerprint: str | None = None
+) -> NewJob:
+    """What the jobs of all calls with these options have in common. `job_options` are those of the calls alone."""
+    stored = stored_options(options, job_options)
+    return NewJob(id="", task=task, payload="{}", fingerprint=fingerprint, **stored)
+
+
 def new_job(
-    task: str,
+    template: NewJob,
     payload: str,
-    options: TaskOptions,
-    job_options: TaskOptions,
+    options: CheckedOptions,
     now: datetime,
     values: Callable[[], Mapping[str, Any]],
-    fingerprint: str | None = None,
 ) -> NewJob:
-    """The job of a call. `options` are all options of the call, `job_options` those that are stored with the job.
-
-    `values` returns the arguments by name; it is called only if a key needs them.
-    """
+    """The job of a call. `values` returns the arguments by name; it is called only if a key needs them."""
+    task = template.task
     run_at = options.run_at
     if run_at is None and options.delay:
         run_at = now + timedelta(seconds=options.delay)
@@ -158,28 +174,18 @@ def new_job(
         given = values()
         unique = resolve_key(options.unique_key, "unique_key", task, given, options.queue, now)
         idempotency = resolve_key(options.idempotency_key, "idempotency_key", task, given, options.queue, now)
-    return NewJob(
+    return replace(
+        template,
         id=new_id(now),
-        task=task,
         payload=payload,
-        queue=options.queue,
-        priority=options.priority,
         run_at=run_at,
         expires_at=expires,
-        timeout=job_options.timeout,
-        max_retries=job_options.max_retries,
-        backoff=cast("Backoff | None", job_options.backoff),
-        tags=options.tags,
-        metadata=options.metadata,
         unique_key=unique,
         idempotency_key=idempotency,
-        on_conflict=options.on_conflict,
-        debounce_limit=options.debounce_limit,
-        fingerprint=fingerprint,
     )
 
 
-def _executor(fn: Callable[..., Any], options: TaskOptions, name: str) -> Executor:
+def _executor(fn: Callable[..., Any], options: CheckedOptions, name: str) -> Executor:
     """Where the function runs. Raises BadTask if the options do not fit the function or each other."""
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise BadTask(f"task {name!r} is a generator, and a call of it would run none of its code: do not use `yield`")

@@ -98,8 +98,8 @@ class FaultStore:
         self._store = store
         self._faults = faults
 
-    def beside(self) -> Store:
-        inner = self._store.beside()
+    def clone(self) -> Store:
+        inner = self._store.clone()
         return cast(Store, self if inner is self._store else FaultStore(inner, self._faults))
 
     def __getattr__(self, name: str) -> Any:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
-from weakref import WeakSet
 
 from ..clock import StoreClock
 from ..errors import BadInput, JobCancelled, JobDead, JobUnfinished, ScheduleNotFound
 from ..events import JobEnded
 from ..ids import JobId
-from ..records.job import Job, NewJob, State
+from ..records.job import Job, State
 from ..records.query import Filter
 from ..schedule.record import Tick
 from ..span import Span
@@ -26,7 +25,8 @@ from ..task.context import running
 from ..task.handle import Handle
 from ..task.task import Task
 from .clock import VirtualClock, span_of
-from .driver import Driver, earliest
+from .driver import DrivenWorker, Driver, earliest
+from .engine import HarnessEngine
 from .expectation import Expectation, describe
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ MAX_RUNS = 1000
 # Nested inline jobs after which a task probably enqueues itself for ever.
 MAX_INLINE_DEPTH = 50
 _ALL_ROWS = 1 << 30
-_UNDER_TEST: WeakSet[Mainspring] = WeakSet()
 _depth: ContextVar[int] = ContextVar("mainspring_inline_depth", default=0)
 _ENDS: dict[State, type[JobUnfinished]] = {State.DEAD: JobDead, State.CANCELLED: JobCancelled}
 
@@ -62,38 +61,34 @@ class Harness:
         self._raises = raises
         self._delays: dict[JobId, timedelta] = {}
         self._kept: Driver | None = None
+        self._stack = ExitStack()
 
     # entering and leaving
 
     def __enter__(self) -> Harness:
-        if self._app in _UNDER_TEST:
+        if isinstance(self._app._engine, HarnessEngine):
             raise BadInput("this app is under test already: use what the outer app.testing() gave, or leave it first")
-        app = vars(self._app)
-        self._before = dict(app)
-        self._given = self._app.hand_over
         self._delays.clear()
         self.clock = VirtualClock()
-        clock = StoreClock(self.clock)
+        clock, app = StoreClock(self.clock), self._app
         self._store: Store = open_store("memory://", clock=clock)
-        self._app._use(self._store, clock)
+        before = app._engine
+        self._engine = HarnessEngine(self._store, clock, before.registry, before.settings, before.events, self._around)
+        self._stack.enter_context(app._using(self._engine))
         # Schedules are declared here, so that their first ticks count from now even if the test moves the clock first.
-        _at_once(self._store.open())
-        _at_once(self._app._scheduler().declare(self._store))
-        app["hand_over"] = self._hand_over
-        app["check_within"] = lambda: None
-        _UNDER_TEST.add(self._app)
+        try:
+            _at_once(self._store.open())
+            _at_once(self._engine.scheduler().declare(self._store))
+        except BaseException:
+            self._stack.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        _UNDER_TEST.discard(self._app)
         if self._kept is not None:
             self._kept.abandon()
             self._kept = None
-        self._app.herald.stop()
-        app = vars(self._app)
-        app.update(self._before)
-        for name in app.keys() - self._before.keys():
-            del app[name]
+        self._stack.close()
 
     async def __aenter__(self) -> Harness:
         return self.__enter__()
@@ -175,7 +170,9 @@ class Harness:
 
         Raises ScheduleNotFound if there is no such schedule.
         """
-        known = {row.name for row in _at_once(self._store.schedules(limit=_ALL_ROWS))} | set(self._app._declared)
+        known = {row.name for row in _at_once(self._store.schedules(limit=_ALL_ROWS))} | set(
+            self._engine.registry.schedules
+        )
         if schedule not in known:
             raise ScheduleNotFound(f"there is no schedule {schedule!r}; {did_you_mean(schedule, known)}")
         return _at_once(self._store.ticks(schedule, limit=_ALL_ROWS))[::-1]
@@ -195,7 +192,7 @@ class Harness:
         async with self._driving() as (driver, ran):
             started = await driver.work(limit, passing=True)
             while started < limit or not self._due_by(end):
-                at = earliest(driver.next_at, self.clock.next_timer)
+                at = earliest(driver.worker.next_at, self.clock.next_timer)
                 if at is None or at > end:
                     await self._pass(end)
                     return ran
@@ -273,9 +270,7 @@ class Harness:
         if fires and kept is not None and kept.loop is asyncio.get_running_loop():
             self._kept = None
             return kept
-        worker = self._app.worker(concurrency=1)
-        worker._scheduler._fires &= fires
-        driver = Driver(worker, self._app.events, self.clock)
+        driver = Driver(DrivenWorker(self._engine, self.clock, fires=fires), self._app.events, self.clock)
         await driver.open()
         return driver
 
@@ -289,8 +284,8 @@ class Harness:
 
     def _runnable(self) -> list[Job]:
         now = self.clock.now()
-        paused = {queue.name for queue in _at_once(self._store.queues(now=now)) if queue.paused}
-        real = {name for name, task in self._app.tasks.items() if not task.stub}
+        paused = {queue.name for queue in _at_once(self._store.overview(now=now)).queues if queue.paused}
+        real = self._engine.registry.runnable
         waiting = self._records(Filter(states=("pending", "scheduled", "retrying")))
         return [job for job in waiting if job.task in real and job.queue not in paused]
 
@@ -306,11 +301,11 @@ class Harness:
 
     # inline
 
-    async def _hand_over(self, jobs: Sequence[NewJob], within: Any = None) -> list[Handle[Any]]:
-        """Replaces app.hand_over. Ignores `within`: the memory store cannot join the caller's transaction."""
+    async def _around(self, insert: Callable[[], Awaitable[list[Handle[Any]]]]) -> list[Handle[Any]]:
+        """Inserts jobs, and runs those that are due inline."""
         if _depth.get() >= MAX_INLINE_DEPTH:
             raise AssertionError(f"inline jobs are nested {MAX_INLINE_DEPTH} deep: does a task enqueue itself?")
-        handles = await self._given(jobs)
+        handles = await insert()
         now = self.clock.now()
         moved = {handle.id for handle in handles if handle.status in ("new", "debounced")}
         for job in self._records(Filter(ids=tuple(moved))):

@@ -62,13 +62,13 @@ class QueueMonitor:
             await self._app.clock.sleep(self._every)
 
     async def sample(self) -> QueueSample:
-        store, now = await self._app.opened(), self._app.clock.now()
+        store, now = await self._app.connect(), self._app.clock.now()
         due = await store.jobs(Filter(states=("pending", "retrying")), now=now, limit=_ALL_ROWS)
         ages: dict[str, float] = {}
         for job in due:
             if job.run_at <= now:
                 ages[job.queue] = max(ages.get(job.queue, 0.0), (now - job.run_at).total_seconds())
-        sample = QueueSample(now, {queue.name: queue for queue in await store.queues(now=now)}, ages)
+        sample = QueueSample(now, {queue.name: queue for queue in (await store.overview(now=now)).queues}, ages)
         self.samples.append(sample)
         return sample
 

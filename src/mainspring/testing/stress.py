@@ -174,5 +174,5 @@ async def _watch(app: Mainspring, ids: Sequence[JobId], patience: float) -> dict
 
 async def _read(app: Mainspring, ids: Sequence[JobId]) -> dict[JobId, Job]:
     which = Filter(ids=tuple(ids))
-    found = await (await app.opened()).jobs(which, now=app.clock.now(), limit=len(ids), brief=True)
+    found = await (await app.connect()).jobs(which, now=app.clock.now(), limit=len(ids), brief=True)
     return {job.id: job for job in found}

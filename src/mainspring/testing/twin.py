@@ -239,7 +239,7 @@ class _Twin(ScheduleSteps, DocumentSteps, RuleBasedStateMachine):
     def both_hold_the_same_jobs(self) -> None:
         if self._stores:
             self._both(lambda store: store.jobs(Filter(), now=self.now, limit=1000))
-            self._both(lambda store: store.circuits())
+            self._both(lambda store: store.overview(now=self.now))
             self._both(lambda store: store.schedules(limit=9))
 
     @invariant()
@@ -322,15 +322,15 @@ class _Twin(ScheduleSteps, DocumentSteps, RuleBasedStateMachine):
             self._both(lambda store: store.report(real(store)))
 
     def order(self, workers: Sequence[str] | None, drained: bool, stopped: bool) -> None:
-        self._both(lambda store: store.order(workers, WorkerCommands(3, drained, stopped), now=self.now))
+        self._both(lambda store: store.command_workers(workers, WorkerCommands(3, drained, stopped), now=self.now))
 
     def prune(self, keep: int, age: float, limit: int) -> None:
         before = self.now - timedelta(seconds=age)
-        for state, task in self._both(lambda store: store.groups()):
+        for state, task in self._both(lambda store: store.finished_groups()):
             self._prune(state, task, keep, before, limit)
 
     def _prune(self, state: State, task: str, keep: int, before: datetime, limit: int) -> None:
-        old = self._both(lambda store: store.surplus(state, task, keep=keep, before=before, limit=limit))
+        old = self._both(lambda store: store.prunable(state, task, keep=keep, before=before, limit=limit))
         gone = Filter(ids=tuple(job.id for job in old))
         self._both(lambda store: store.change(Action.DELETE, gone, now=self.now, limit=limit))
 
@@ -344,7 +344,7 @@ class _Twin(ScheduleSteps, DocumentSteps, RuleBasedStateMachine):
 
     def crash_and_sweep(self, worker: str, limit: int, rescued: bool) -> None:
         self.beat(worker, 0)
-        lost = self._both(lambda store: store.expired(now=self.now, limit=limit))
+        lost = self._both(lambda store: store.orphaned(now=self.now, limit=limit))
         if rescued:
             self.beat(worker, 20)
         crash: dict[str, Any] = {"state": State.PENDING, "ending": Ending.CRASHED, "run_at": self.now}
@@ -379,13 +379,12 @@ class _Twin(ScheduleSteps, DocumentSteps, RuleBasedStateMachine):
             return store.jobs(which, now=self.now, limit=limit, after=end, newest=newest, sort=sort)
 
         self._both(verb)
-        self._both(lambda store: store.dead(limit=limit))
+        self._both(lambda store: store.dead_groups(limit=limit))
         for span in SPAN_SECONDS:
             self._tallies(span)
-        self._both(lambda store: store.expired(now=self.now, limit=limit))
-        self._both(lambda store: store.queues(now=self.now))
+        self._both(lambda store: store.orphaned(now=self.now, limit=limit))
+        self._both(lambda store: store.overview(now=self.now))
         self._both(lambda store: store.workers(now=self.now))
-        self._both(lambda store: store.counts(now=self.now))
         for job_id in sorted({job_id for job_id, _ in self.runs}):
             self._history(job_id)
         for name in SCHEDULES:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ..records.audit import AuditEntry, AuditFilter
-from ..records.document import Document
+from ..records.document import Document, DocumentDrop
 from ..store import Store
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ DOCUMENT_STEPS: list[tuple[int, str, dict[str, st.SearchStrategy[Any]]]] = [
     (3, "put_documents", {"documents": st.lists(_documents, min_size=1, max_size=4), "names": _some_names}),
     (1, "drop_documents", {"kind": _kinds, "names": _some_names}),
     (2, "record", {"acts": st.lists(_acts, min_size=1, max_size=3), "again": _again}),
-    (1, "tidy", {"age": st.sampled_from([0, 5, 60]), "acts": st.lists(_acts, max_size=2)}),
+    (1, "prune_rows", {"age": st.sampled_from([0, 5, 60]), "acts": st.lists(_acts, max_size=2)}),
     (1, "publish", {"news": _news, "spans": st.sampled_from([(20, 5), (9, 0, 5), ()])}),
 ]
 
@@ -92,7 +92,9 @@ class DocumentSteps:
         there = {document.name for document in self._documents(kind)}
 
         async def verb(store: Store) -> list[str]:
-            return [name for name in await store.drop_documents(kind, names) if name in there]
+            drops = [DocumentDrop(kind, name) for name in names]
+            answers = await store.put_documents(drops, now=self.now)
+            return [one.name for one, existed in zip(drops, answers, strict=True) if existed and one.name in there]
 
         self._both(verb)
         self._read_documents(names)
@@ -121,14 +123,14 @@ class DocumentSteps:
         since = max((at for at in (which.pop("since", None), self.tidied) if at is not None), default=None)
         self._both(lambda store: store.audit(AuditFilter(**which, since=since), limit=limit, before=before))
 
-    def tidy(self, age: float, acts: list[dict[str, Any]]) -> None:
+    def prune_rows(self, age: float, acts: list[dict[str, Any]]) -> None:
         """Stores may prune different numbers of entries; those that must stay are compared."""
         self.record(acts, [])
         since = self.now - timedelta(seconds=age)
         self.tidied = max(since, self.tidied or since)
 
         async def verb(store: Store) -> bool:
-            return await store.tidy(audited_since=since, now=self.now) >= 0
+            return (await store.prune({}, audited_since=since, now=self.now)).rows >= 0
 
         self._both(verb)
         self._read_audit()
@@ -140,12 +142,12 @@ class DocumentSteps:
         self._both(lambda store: store.publish(news, now=self.now))
         for span in spans:
             self._watch(span)
-        self._both(lambda store: store.watched())
+        self._both(lambda store: store.publish([], now=self.now))
         for after in (0, 1, 5):
             self._news(after)
 
     def _watch(self, span: float) -> None:
-        self._both(lambda store: store.watch(until=self.now + timedelta(seconds=span), now=self.now))
+        self._both(lambda store: store.news(after=0, limit=3, until=self.now + timedelta(seconds=span)))
 
     def _news(self, after: int) -> None:
         self._both(lambda store: store.news(after=after, limit=3))

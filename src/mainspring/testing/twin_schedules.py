@@ -120,8 +120,10 @@ class ScheduleSteps:
         self._both(lambda store: store.drop_schedules(names))
 
     def lead(self, holder: str, span: float) -> None:
-        self._both(lambda store: store.lead("x", holder, until=self.now + timedelta(seconds=span), now=self.now))
-        self._both(lambda store: store.leaders(now=self.now))
+        self._both(
+            lambda store: store.acquire_term("x", holder, until=self.now + timedelta(seconds=span), now=self.now)
+        )
+        self._both(lambda store: store.terms(now=self.now))
 
     def _row(self, name: str) -> Schedule | None:
         return next(iter(self._both(lambda store: store.schedules([name], limit=1))), None)

@@ -23,7 +23,7 @@ from ..retry import Backoff
 from ..store import Store
 from ..survived_errors import count_error
 from ..task.context import Context
-from ..task.options import TaskOptions
+from ..task.options import CheckedOptions
 from .document_repository import HookUnreadable
 from .record import QUEUE, STANDINGS, WEBHOOKS, Standing, StoredWebhook
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("mainspring")
 # Nine attempts in about a day: retries after 10 s, 40 s, 3, 11 and 43 min, 3, 11 and 12 h, each up to a quarter sooner.
-OPTIONS = TaskOptions(
+OPTIONS = CheckedOptions(
     queue=QUEUE, max_retries=8, backoff=Backoff(initial=10.0, multiplier=4.0, max=12 * 3600.0), timeout=60.0
 )
 # Longest Retry-After of a receiver that is respected.
@@ -52,10 +52,10 @@ class Undelivered(Exception):
 class Delivery:
     """Sends deliveries, and records how they went."""
 
-    def __init__(self, clock: Clock, settings: Settings, opened: Callable[[], Awaitable[Store]]) -> None:
+    def __init__(self, clock: Clock, settings: Settings, connect: Callable[[], Awaitable[Store]]) -> None:
         self._clock = clock
         self._settings = settings
-        self._opened = opened
+        self._connect = connect
         self._sender: Sender | None = None
         self._under_way: Counter[str] = Counter()
 
@@ -65,7 +65,7 @@ class Delivery:
         """Sends the event. Succeeds if the receiver answers 2xx; else it is retried with the same webhook-id."""
         if ctx.job.schedule is not None:  # from a release that accepted schedules of any task
             raise Discard(f"schedule {ctx.job.schedule!r} made it, but deliveries are made by events only")
-        store, now = await self._opened(), self._clock.now()
+        store, now = await self._connect(), self._clock.now()
         try:
             stored = await WEBHOOKS.get(store, webhook, now)
         except HookUnreadable as unreadable:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Never
+from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
@@ -50,15 +51,18 @@ class WebhookDispatcher:
     events are enqueued right after the event.
     """
 
-    def __init__(self, clock: Clock, bus: events.Bus, opened: Callable[[], Awaitable[Store]]) -> None:
+    def __init__(self, clock: Clock, bus: events.Bus, connect: Callable[[], Awaitable[Store]]) -> None:
         self._clock = clock
         self._bus = bus
-        self._opened = opened
+        self._connect = connect
         self._hooks: Sequence[Webhook] | None = None
         self._kinds: frozenset[str] = frozenset()
         self._waiting: deque[events.Event] = deque(maxlen=MAX_WAITING_EVENTS)
         self.watches_jobs = False
         """Whether any webhook subscribes to job events. Without webhooks, this check is the only cost per job."""
+        self.enqueued = 0
+        """Number of deliveries enqueued by flush() so far."""
+        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self._wakers: set[Callable[[], None]] = set()
         self._workers = 0
 
@@ -89,12 +93,12 @@ class WebhookDispatcher:
                 wake()
 
     async def flush(self) -> bool:
-        """Enqueues deliveries of the collected events; returns whether there were any.
+        """Enqueues deliveries of the collected events, after a flush that is under way; returns whether there were any.
 
         If the store is unavailable, this is logged, and the events wait for the next flush.
         """
         try:
-            return bool(self._waiting) and await self._flush_to(await self._opened())
+            return (bool(self._waiting) or self._lock().locked()) and await self._flush_to(await self._connect())
         except StoreUnavailable as error:
             _postponed(error)
             return False
@@ -106,6 +110,14 @@ class WebhookDispatcher:
                 await self.flush()
 
     async def _flush_to(self, store: Store) -> bool:
+        async with self._lock():
+            return await self._flush_collected(store) if self._waiting else False
+
+    def _lock(self) -> asyncio.Lock:
+        """One flush at a time in each event loop: when the next one returns, the one before has ended."""
+        return self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+    async def _flush_collected(self, store: Store) -> bool:
         collected = [self._waiting.popleft() for _ in range(len(self._waiting))]
         try:
             now = self._clock.now()
@@ -119,13 +131,14 @@ class WebhookDispatcher:
             for n in range(0, len(jobs), BATCH_JOBS):
                 await self._enqueue(store, jobs[n : n + BATCH_JOBS], now)
             return bool(jobs)
-        except StoreUnavailable:
+        except (StoreUnavailable, asyncio.CancelledError):  # cancelled: the last flush of the worker follows
             self._waiting.extendleft(reversed(collected))
             raise
 
     async def _enqueue(self, store: Store, jobs: Sequence[NewJob], now: datetime) -> None:
         for job, answer in zip(jobs, await store.enqueue(jobs, now=now), strict=True):
             if answer.status == "new":
+                self.enqueued += 1
                 self._bus.emit(events.JobEnqueued(at=now, id=job.id, task=TASK, queue=job.queue, status="new"))
 
     async def _webhook_events(

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..errors import HookChanged, HookExists, HookNotFound, StoreUnavailable
-from ..records.document import Document
+from ..records.document import Document, DocumentDrop
 from ..records.job import UnreadableRecord
 from ..records.unreadable import decoded_documents
 from ..store import Store
@@ -89,7 +89,7 @@ class DocumentRepository(Generic[T]):
     async def replace_unreadable(self, store: Store, record: T, now: datetime) -> T:
         """Adds the record, replacing one that cannot be decoded."""
         if (await self._read(store, [record.name], now))[1]:
-            await store.drop_documents(self._kind, [record.name])
+            await store.put_documents([DocumentDrop(self._kind, record.name)], now=now)
         return await self.add(store, record, now)
 
     async def change(
@@ -120,7 +120,7 @@ class DocumentRepository(Generic[T]):
 
     async def drop(self, store: Store, name: str, now: datetime) -> None:
         """Raises HookNotFound if it does not exist."""
-        if not await store.drop_documents(self._kind, [name]):
+        if not (await store.put_documents([DocumentDrop(self._kind, name)], now=now))[0]:
             await self.get(store, name, now)
 
     async def _put(self, store: Store, record: T, now: datetime) -> bool:

@@ -8,7 +8,7 @@ from hashlib import sha256
 from msgspec.structs import replace
 
 from ..ids import JobId, new_id
-from ..records.document import Document
+from ..records.document import Document, DocumentDrop
 from ..records.query import Filter
 from ..store import Store
 from .inbound import MESSAGE_ID_RETENTION
@@ -47,8 +47,8 @@ async def remember_message(store: Store, trigger: str, id: str, now: datetime) -
 
 async def record_job_made(store: Store, seen: Document, id: JobId, now: datetime) -> None:
     """Records that the job of the message is in the store; the task's own key may have led to another job."""
-    await store.put_documents([replace(seen, kind=_SEEN_KIND, text=id, revision=_JOB_MADE_REVISION)], now=now)
-    await store.drop_documents(_OPEN_KIND, [seen.name])
+    made = replace(seen, kind=_SEEN_KIND, text=id, revision=_JOB_MADE_REVISION)
+    await store.put_documents([made, DocumentDrop(_OPEN_KIND, seen.name)], now=now)
 
 
 async def record_open_messages(store: Store, now: datetime) -> None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from ..clock import Alarm, Clock
-from ..poll_interval import poll_interval
+from ..errors import BadInput
 from ..store import Store
+from ..store.poll_interval import poll_interval
 from ..store_retry import StoreRetry
+from ..task.options import check_name
+from ..task.task import Task
+from ..webhook.record import QUEUE as WEBHOOKS
+from ..webhook.record import TASK as WEBHOOK
 from .slots import Slots
+
+if TYPE_CHECKING:
+    from ..engine import Engine
 
 LimitsByName = Mapping[str, int | None]
 ClaimRequestArgs = tuple[list[str] | None, list[str], int]
@@ -24,11 +33,14 @@ GATHER_SECONDS = 0.005
 class ClaimTrigger(Alarm):
     """Wakes the claim loop when slots become free or the store reports a change."""
 
-    def __init__(self, clock: Clock, slots: Slots, free_slots: Callable[[], int]) -> None:
-        """`free_slots` returns how many jobs the worker would accept now."""
+    def __init__(
+        self, clock: Clock, slots: Slots, free_slots: Callable[[], int], gather: float = GATHER_SECONDS
+    ) -> None:
+        """`free_slots` returns how many jobs the worker would accept now; `gather` is 0 to claim for every slot."""
         super().__init__(clock)
         self._slots = slots
         self._free_slots = free_slots
+        self._gather = gather
         self._gathering = False
         self._postponed: set[datetime] = set()
         self._room = MIN_REMEMBERED_INSTANTS
@@ -47,7 +59,11 @@ class ClaimTrigger(Alarm):
         return max(0.0, left + DEFERENCE_SECONDS * (due_at in self._postponed))
 
     def slot_freed(self) -> None:
-        """Wakes the claim loop at once if half the slots are free, else soon, so that one claim fills several."""
+        """Wakes the claim loop at once if half the slots are free or nothing runs, else soon, so that one claim fills
+        several."""
+        if not self._gather or not len(self._slots):
+            self.ring()
+            return
         half = self._slots.free * 2 >= self._slots.size
         if self._gathering and not half:
             return
@@ -55,25 +71,36 @@ class ClaimTrigger(Alarm):
             self.ring()
         elif not self._gathering:
             self._gathering = True
-            self._clock.call_later(GATHER_SECONDS, self._ring_gathered)
+            self._clock.call_later(self._gather, self._ring_gathered)
 
     def _ring_gathered(self) -> None:
         self._gathering = False
         self.ring()
 
-    async def listen(
-        self,
-        store: Store,
-        retry: StoreRetry,
-        queues: Collection[str] | None,
-        poll: float,
-        on_change: Callable[[], object],
-    ) -> None:
+    async def listen(self, store: Store, retry: StoreRetry, poll: float, on_change: Callable[[], object]) -> None:
         """Wakes the claim loop whenever the store reports a change, and calls `on_change`."""
+        seen: int | None = None
+
+        def next_change() -> Awaitable[int]:
+            return store.wait("claimable", poll_interval(store, poll), seen=seen)
+
         while True:
-            await retry("waiting", lambda: store.wait(queues, poll_interval(store, poll)))
+            seen = await retry("waiting", next_change)
             self.ring()
             on_change()
+
+
+def checked_queues(queues: Any) -> None:
+    """Raises BadInput unless they are names, or a mapping of names to slots, or None."""
+    if queues is None:
+        return
+    if isinstance(queues, str) or not isinstance(queues, Sequence | Mapping) or not queues:
+        raise BadInput(f"queues takes a list of names or a mapping of name to slots, got {queues!r}")
+    for name in queues:
+        check_name(name, "queue name")
+    limits = list(queues.values()) if isinstance(queues, Mapping) else []
+    if any(limit is not None and (type(limit) is not int or limit < 1) for limit in limits):
+        raise BadInput(f"a queue's slots are a whole number of at least 1, or None; got {queues!r}")
 
 
 class ClaimLimits:
@@ -115,3 +142,14 @@ def _groups(limits: LimitsByName | None) -> list[tuple[list[str] | None, str | N
     free = [name for name in limits if limits[name] is None]
     alone: list[tuple[list[str] | None, str | None]] = [([name], name) for name in limits if limits[name] is not None]
     return [*alone, (free, None)] if free else alone
+
+
+def served_tasks(engine: Engine, queues: Sequence[str] | Mapping[str, int | None] | None) -> dict[str, Task[Any, Any]]:
+    """The tasks that a worker runs. Raises BadInput if there are none, or if the queues are wrong."""
+    tasks = engine.registry.runnable
+    if not tasks and WEBHOOKS not in (queues or ()):
+        raise BadInput("this app has no tasks, so a worker would have nothing to run: register some with @app.task")
+    checked_queues(queues)
+    if queues is None or WEBHOOKS in queues:
+        tasks[WEBHOOK] = engine.delivery_task()
+    return tasks

@@ -19,7 +19,7 @@ from ..records.run import Ending
 from ..store import Store
 from ..store_retry import StoreRetry
 from ..survived_errors import SurvivedErrors
-from .batch_size import BATCH_BYTES, bytes_of
+from .batch_size import BATCH_BYTES
 from .reports import ReportSender
 from .slots import Run, RunKey
 
@@ -67,8 +67,7 @@ class Completer:
         return self._storing | {run.key for run, _ in self._outcomes}
 
     def add(self, run: Run, outcome: Outcome) -> None:
-        run.size = bytes_of(run.job) + len(outcome.result or "")
-        self.bytes += run.size
+        self.bytes += run.measure(outcome)
         self._outcomes.append((run, outcome))
         self._gathered.ring()
 

@@ -136,7 +136,7 @@ class Heartbeat:
     async def _run(self, store: Store, call_in_worker: Callable[..., None]) -> None:
         error: BaseException | None = None
         try:
-            handle = store.beside()
+            handle = store.clone()
             try:
                 await self._loop(handle, call_in_worker)
             finally:

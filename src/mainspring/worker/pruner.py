@@ -15,6 +15,7 @@ from ..events import Bus, JobsPruned, Pruned
 from ..ids import JobId
 from ..records.document import MIN_PRUNED_ROWS
 from ..records.job import FINAL, Action, Job, State
+from ..records.pruning import Pruning
 from ..records.query import End, Filter
 from ..records.run import Execution, LogLine
 from ..store import Store
@@ -95,27 +96,30 @@ class Pruner:
         rules = await self._rules(store)
         if self._before is not None and rules:
             await self._before(store, self._clock.now())
-        # Without rules it still drops empty partitions.
-        deleted = await store.forget(rules if self._unwatched() else {}, now=self._clock.now())
+        began = self._clock.monotonic()
+        # Without rules it still drops empty partitions, expired documents and old audit entries.
+        pruning = await self._prune_in_bulk(store, rules if self._unwatched() else {})
+        took, deleted = self._clock.monotonic() - began, pruning.jobs
         for (state, task), (keep, before) in rules.items():
             deleted += await self._prune_group(store, state, task, keep, before)
-        await self._prune_documents(store)
+        while pruning.rows >= MIN_PRUNED_ROWS:
+            await self._clock.sleep(max(MIN_PAUSE_SECONDS, took))
+            began = self._clock.monotonic()
+            pruning = await self._prune_in_bulk(store, {})
+            took, deleted = self._clock.monotonic() - began, deleted + pruning.jobs
         if deleted:
             self._bus.emit(Pruned(at=self._clock.now(), count=deleted))
         return deleted
 
-    async def _prune_documents(self, store: Store) -> None:
-        """Deletes expired documents, and audit entries older than their retention."""
-        now, began = self._clock.now(), self._clock.monotonic()
+    async def _prune_in_bulk(self, store: Store, rules: Rules) -> Pruning:
+        now = self._clock.now()
         since = now - min(timedelta(days=self._settings.audit_days), now - EPOCH)
-        while await store.tidy(audited_since=since, now=now) >= MIN_PRUNED_ROWS:
-            await self._clock.sleep(max(MIN_PAUSE_SECONDS, self._clock.monotonic() - began))
-            began = self._clock.monotonic()
+        return await store.prune(rules, audited_since=since, now=now)
 
     async def _rules(self, store: Store) -> Rules:
         now = self._clock.now()
         rules = {}
-        for state, task in await store.groups():
+        for state, task in await store.finished_groups():
             if self._tasks is not None and task not in self._tasks:
                 continue
             rule = retention_of(state, self._retention_by_task.get(task, {}), self._settings)
@@ -129,7 +133,7 @@ class Pruner:
 
     async def _prune_group(self, store: Store, state: State, task: str, keep: int, before: datetime) -> int:
         deleted, size = 0, BatchSize(BATCH_JOBS)
-        while old := await store.surplus(state, task, keep=keep, before=before, limit=size.jobs):
+        while old := await store.prunable(state, task, keep=keep, before=before, limit=size.jobs):
             if not await self._call_archive(store, old):
                 break
             began = self._clock.monotonic()

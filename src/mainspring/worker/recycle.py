@@ -22,6 +22,9 @@ class RecyclePolicy:
         self._next_poll_at = clock.monotonic()
         self.jobs = 0
 
+    def count_run(self) -> None:
+        self.jobs += 1
+
     def reason(self) -> str | None:
         """Why the process should be replaced; None before its first run, else a low limit would replace it for ever."""
         if not self.jobs:

@@ -44,8 +44,7 @@ class RunReports:
         self._sent: Progress | None = None
         self.counted: Items | None = None
         self.metadata: dict[str, Any] = {}
-        self.log = _TaskLog(_logger, run_fields(job))
-        self.log.keep = self.add_line
+        self.log = _TaskLog(_logger, run_fields(job), self.add_line)
 
     def add_line(self, level: int, text: str) -> None:
         with self._lock:
@@ -127,23 +126,28 @@ class RunReports:
 class ReportBuffer:
     """Collects the reports of all runs of a worker until they are sent to the store. Any thread may add to it."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(
+        self, clock: Clock, open_transaction: Callable[[Context], AbstractAsyncContextManager[Any]] | None = None
+    ) -> None:
+        """`open_transaction` opens ctx.transaction(); None outside of a worker."""
         self.clock = clock
-        self.ring: Callable[[], object] = lambda: None
-        """Called when a report was added to an empty buffer, in the thread that added it."""
-        self.open_transaction: Callable[[Context], AbstractAsyncContextManager[Any]] | None = None
-        """Opens ctx.transaction(); set by the worker."""
+        self._on_first: Callable[[], object] = lambda: None
+        self._open_transaction = open_transaction
         self.lock = threading.RLock()
         self._runs: dict[tuple[str, Lease], RunReports] = {}
+
+    def watch(self, on_first: Callable[[], object]) -> None:
+        """Calls `on_first` when a report was added to an empty buffer, in the thread that added it."""
+        self._on_first = on_first
 
     def open(self, job: Job) -> RunReports:
         """The reports of a run, empty."""
         return RunReports(job, self)
 
     def transaction(self, ctx: Context) -> AbstractAsyncContextManager[Any]:
-        if self.open_transaction is None:
+        if self._open_transaction is None:
             raise BadInput("ctx.transaction() is for tasks that a worker runs")
-        return self.open_transaction(ctx)
+        return self._open_transaction(ctx)
 
     def add(self, job: Job, reports: RunReports) -> None:
         """Marks a run as having something to send."""
@@ -152,7 +156,7 @@ class ReportBuffer:
             self._runs[job.id, job.lease or ""] = reports
         if first:
             with suppress(RuntimeError):  # the worker's loop is closed: reports are no longer sent
-                self.ring()
+                self._on_first()
 
     def drain(self) -> list[tuple[Job, RunReport]]:
         """The reports of all marked runs. The buffer is empty afterwards."""
@@ -167,11 +171,13 @@ class ReportBuffer:
 class _TaskLog(_Adapter):
     """The logger of a run: keeps each line with the run, whatever the process's own logging does with it."""
 
-    keep: Callable[[int, str], object]
+    def __init__(self, logger: logging.Logger, extra: Mapping[str, object], keep: Callable[[int, str], object]) -> None:
+        super().__init__(logger, extra)
+        self._keep = keep
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         if level >= logging.INFO or self.isEnabledFor(level):
-            self.keep(level, _text(msg, args, kwargs.get("exc_info")))
+            self._keep(level, _text(msg, args, kwargs.get("exc_info")))
         with suppress(Exception):  # a handler of this process that raises does not fail the task
             super().log(level, msg, *args, **{**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1})
 

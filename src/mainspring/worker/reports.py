@@ -30,7 +30,7 @@ class ReportSender:
 
     async def run(self, store: Store, retry: StoreRetry) -> None:
         loop = asyncio.get_running_loop()
-        self._buffer.ring = lambda: loop.is_closed() or loop.call_soon_threadsafe(self._alarm.ring)
+        self._buffer.watch(lambda: loop.is_closed() or loop.call_soon_threadsafe(self._alarm.ring))
         while True:
             if not self._buffer:
                 await self._alarm.wait(None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from typing import Never
 
 from ..clock import Alarm, Clock
 from ..events import Bus
@@ -13,9 +14,11 @@ from ..records.outcome import Outcome
 from ..records.query import Filter
 from ..records.run import Ending
 from ..store import Store
+from ..store_retry import StoreRetry
 from .batch_size import BatchSize
 from .completer import emit_ended
 from .slots import RunKey
+from .watchdog import Watchdog
 
 # Jobs per sweep.
 MAX_SWEPT_JOBS = 200
@@ -38,11 +41,11 @@ class OrphanRescue:
         self._limit_releases = limit_releases
         self._unknown: set[RunKey] = set()
         self._orphans: set[RunKey] = set()
+        self.settled = 0
+        """Number of runs settled so far."""
         self._clear_at: float | None = None
         self._size = BatchSize(MAX_SWEPT_JOBS)
         self._alarm = Alarm(clock)
-        self.wait = self._alarm.wait
-        """Waits the given seconds, or until a beat reports something to settle."""
 
     def note_unknown_runs(self, unknown: set[RunKey]) -> None:
         """Records runs that the store holds for this worker and that it does not know: a claim's reply got lost.
@@ -63,16 +66,28 @@ class OrphanRescue:
         clear = self._clear_at is not None and self._clock.monotonic() - self._clear_at < fresh
         return clear and not self._orphans
 
+    async def run(self, store: Store, retry: StoreRetry, interval: float, phase: float, watchdog: Watchdog) -> Never:
+        """Sweeps every `interval` seconds; `phase` (0 to 1) spreads the sweeps of workers that started together."""
+
+        async def sweep() -> bool:
+            watchdog.mark("sweep")  # before the calls: a failing store does not make the loop overdue
+            return not self.is_idle(1.5 * interval) and await self.sweep(store)
+
+        while True:
+            more = await retry("sweeping", sweep)
+            await self._alarm.wait(0.0 if more else interval * (0.75 + 0.25 * phase))
+
     async def sweep(self, store: Store) -> bool:
         """Settles orphaned runs up to a limit; returns whether the limit was reached, so that there may be more."""
         now, limit = self._clock.now(), self._size.jobs
-        lost = await store.expired(now=now, limit=limit)
+        lost = await store.orphaned(now=now, limit=limit)
         if lost:
             self._size.learn(lost)
         outcomes = {job.id: self._crashed(job, now) for job in lost}
         orphans, self._orphans = sorted(self._orphans), set()
         released = await self._release(store, orphans[:MAX_SWEPT_JOBS], now)
         if lost or released:
+            self.settled += len(lost) + len(released)
             stands = await store.finish([*outcomes.values(), *(outcome for _, outcome in released)])
             for job in lost:
                 if job.id in stands:

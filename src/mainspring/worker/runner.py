@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from ..bounds import MAX_SPAN_SECONDS, later
 from ..clock import Clock
 from ..codec import decode_or_text, encode_result, is_async
+from ..config import Settings
 from ..errors import ItemsFailed
 from ..executor.threads import Threads
 from ..failpoint import failpoint
@@ -36,7 +37,7 @@ from ..records.outcome import (
 from ..records.run import Failure, Usage
 from ..records.skew import UndecodablePayload
 from ..task.context import Context, running
-from ..task.options import TaskOptions
+from ..task.options import CheckedOptions
 from ..task.task import Task
 from .report_buffer import ReportBuffer
 
@@ -70,6 +71,7 @@ class Runner:
         tasks: Mapping[str, Task[Any, Any]],
         middleware: Sequence[Middleware],
         clock: Clock,
+        reports: ReportBuffer,
         *,
         timeout: float,
         policy: Policy,
@@ -79,7 +81,7 @@ class Runner:
     ) -> None:
         """`skew`: how long a job may wait (seconds) for a worker whose version of the task can decode its payload."""
         self._clock = clock
-        self.reports = ReportBuffer(clock)
+        self._reports = reports
         self.threads = Threads(clock)
         self._process_pool: ProcessPool | None = None
         self._max_crashes = max_crashes
@@ -103,7 +105,28 @@ class Runner:
             self._calls[name] = onion([*task.middleware, *around], self._innermost(task))
             self._policies[name] = task.policy(policy)
 
-    def context(self, job: Job) -> Context:
+    @classmethod
+    def of(
+        cls,
+        tasks: Mapping[str, Task[Any, Any]],
+        middleware: Sequence[Middleware],
+        clock: Clock,
+        reports: ReportBuffer,
+        settings: Settings,
+    ) -> Runner:
+        return cls(
+            tasks,
+            middleware,
+            clock,
+            reports,
+            timeout=settings.default_timeout,
+            policy=Policy(settings.retry_max, settings.backoff),
+            result_limit=settings.result_limit,
+            max_crashes=settings.max_crashes,
+            skew=settings.skew,
+        )
+
+    def context(self, job: Job, watch: Callable[[Context], object]) -> Context:
         timeout = job.timeout
         if timeout is UNSET:
             timeout = self._tasks[job.task].timeout(self._default_timeout)
@@ -111,7 +134,7 @@ class Runner:
             timeout = min(timeout, MAX_SPAN_SECONDS)  # jobs of earlier releases may exceed what a timer accepts
         # The deadline only informs the task; the timeout middleware enforces it, and starts microseconds later.
         ratio = self._tasks[job.task].options.failed_ratio
-        return Context(job, timeout, self._deadline(job.started_at, timeout), self.reports, ratio)
+        return Context(job, timeout, self._deadline(job.started_at, timeout), self._reports, ratio, watch)
 
     def fingerprints(self, tasks: Iterable[str]) -> tuple[str, ...]:
         return tuple(self._tasks[name].arguments.fingerprint for name in tasks)
@@ -236,7 +259,7 @@ def _deadline(began: datetime | None, timeout: float | None) -> datetime | None:
     return None if timeout is None or began is None else later(began, timeout)
 
 
-def _is_retryable(raised: Raised, options: TaskOptions) -> bool:
+def _is_retryable(raised: Raised, options: CheckedOptions) -> bool:
     """Whether the task's retry rules allow another attempt after an error that only the child process has seen."""
     from ..executor.pool import bases_of
 

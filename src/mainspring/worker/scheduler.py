@@ -20,7 +20,6 @@ from ..events import Bus, SchedulePaused, SchedulesChanged, TickFired, TickPasse
 from ..failpoint import failpoint
 from ..ids import JobId, new_id
 from ..leader import Leader
-from ..poll_interval import poll_interval
 from ..records.job import NewJob, State
 from ..records.outcome import clean, failure_of
 from ..records.query import Filter
@@ -31,6 +30,7 @@ from ..schedule.options import DeclaredSchedule
 from ..schedule.plan import plan
 from ..schedule.record import BACKFILL, BY_HAND, INPUT_ERROR, MAX_REASON_CHARACTERS, Firing, Schedule, Tick, tick_key
 from ..store import Store
+from ..store.poll_interval import poll_interval
 from ..store_retry import StoreRetry
 from ..survived_errors import is_own_cancellation
 from .user_call import UserCalls
@@ -120,6 +120,12 @@ class Scheduler:
         self._alarm = Alarm(clock)
         self._looked_at = -math.inf
         self._look_planned = False
+        self._looking = asyncio.Lock()
+        self.fired = 0
+        """Number of firings stored so far."""
+        self.next_at: datetime | None = None
+        """When the next schedule is due, as of the last look at them; None if none is."""
+        self._ready = asyncio.Event()
         self._inputs = UserCalls(clock, INPUT_TIMEOUT_SECONDS)
         if leader is not None:
             leader.on_change(lambda leading: self._alarm.ring())
@@ -178,17 +184,28 @@ class Scheduler:
 
     # firing
 
-    async def run(self, store: Store, retry: StoreRetry, poll: float, watchdog: Watchdog) -> None:
+    async def run(
+        self, store: Store, retry: StoreRetry, poll: float, watchdog: Watchdog, until_idle: bool = False
+    ) -> None:
         """Fires until cancelled. Sleeps until the next schedule is due, but at most `poll` seconds unless the store
-        reports changes: clocks jump, and other processes change schedules."""
+        reports changes: clocks jump, and other processes change schedules.
+
+        With `until_idle` it stands for election once, at the start, and does not wait for its turn to lead.
+        """
         await retry("declaring schedules", lambda: self.declare(store))
-        if self._leader is None:
+        if self._leader is not None:
+            self._leader.wrap_store(lambda store: watchdog.store(store, "leader"))
+        async with self._leading(until_idle):
+            self._ready.set()
             await self._fire_loop(store, retry, poll, watchdog)
-        else:
-            self._leader.through(lambda store: watchdog.store(store, "leader"))
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._leader.run(asyncio.Event().wait))
-                await self._fire_loop(store, retry, poll, watchdog)
+
+    async def run_on_demand(self, store: Store) -> Never:
+        """As run() until idle, for a worker under test: fires nothing except in fire_all()."""
+        await self.declare(store)
+        async with self._leading(once=True):
+            self._ready.set()
+            await asyncio.Event().wait()
+        raise AssertionError("unreachable")
 
     async def _fire_loop(self, store: Store, retry: StoreRetry, poll: float, watchdog: Watchdog) -> Never:
         async def run_once() -> float | None:
@@ -201,17 +218,21 @@ class Scheduler:
             await self._alarm.wait(rest if wait is None else min(wait, rest))
 
     @asynccontextmanager
-    async def leading(self) -> AsyncIterator[None]:
-        """For callers of run_once() without run(): leads inside the block, if firing needs it and no other does."""
+    async def _leading(self, once: bool) -> AsyncIterator[None]:
+        """Leads inside the block, if firing needs it: when its turn comes or, with `once`, if no other leads now."""
         if self._leader is None:
             yield
-            return
-        with suppress(NotLeader):
-            await self._leader.acquire(0, keep=True)
-        try:
-            yield
-        finally:
-            await self._leader.release()
+        elif once:
+            with suppress(NotLeader):
+                await self._leader.acquire(0, keep=True)
+            try:
+                yield
+            finally:
+                await self._leader.release()
+        else:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._leader.run(asyncio.Event().wait))
+                yield
 
     def _may_fire(self) -> bool:
         return self._fires if self._leader is None else self._leader.is_leader
@@ -226,9 +247,20 @@ class Scheduler:
         self._look_planned = False
         self._alarm.ring()
 
+    async def fire_all(self, store: Store) -> float | None:
+        """Fires every due schedule, once run() has declared them; returns the seconds until the next one is due."""
+        await self._ready.wait()
+        while (wait := await self.run_once(store)) == 0.0:
+            pass
+        return wait
+
     async def run_once(self, store: Store) -> float | None:
         """Fires due schedules; returns the seconds until the next one is due, None if there is none."""
-        next_at = await self._fire_due(store) if self._may_fire() else None
+        async with self._looking:
+            return await self._run_once(store)
+
+    async def _run_once(self, store: Store) -> float | None:
+        self.next_at = next_at = await self._fire_due(store) if self._may_fire() else None
         if self._failed_jobs:
             await self._emit_paused(store)
         return None if next_at is None else max(0.0, (next_at - self._clock.now()).total_seconds())
@@ -264,6 +296,7 @@ class Scheduler:
             fired = await store.fire([firing for _, firing in planned], now=now)
             for (schedule, firing), answer in zip(planned, fired, strict=True):
                 if answer.stands:
+                    self.fired += 1
                     self.emit_fired(firing)
                     # A job it cancelled may have ended in the same transaction, and freed the tick that waits for it.
                     again = now if firing.cancel else firing.schedule.due_at

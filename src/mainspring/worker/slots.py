@@ -15,9 +15,10 @@ from ..clock import Alarm, Clock
 from ..errors import JobTimeout
 from ..ids import JobId, Lease
 from ..records.job import Job
-from ..records.outcome import Done, Released, RunEnd, Stopped
+from ..records.outcome import Done, Outcome, Released, RunEnd, Stopped
 from ..records.worker import BeatReply
 from ..task.context import Context
+from .batch_size import bytes_of
 from .runner import Runner
 
 RunKey = tuple[JobId, Lease]
@@ -43,6 +44,15 @@ class Run:
         """The lease is gone: the outcome of the run is discarded."""
         self.size = 0
         """Bytes of the job and its outcome, set when the run has ended."""
+
+    def start(self, task: asyncio.Task[RunEnd]) -> asyncio.Task[RunEnd]:
+        self.task = task
+        return task
+
+    def measure(self, outcome: Outcome) -> int:
+        """Sets its size, and returns it."""
+        self.size = bytes_of(self.job) + len(outcome.result or "")
+        return self.size
 
     def end(self, reason: Released | Stopped) -> None:
         """Interrupts the run. Only the first reason is recorded."""
@@ -76,8 +86,7 @@ class Slots:
         self._changed = Alarm(clock)
         self._leaks: set[RunKey] = set()
         self._abandoned: set[asyncio.Task[RunEnd]] = set()
-        runner.threads.on_leak = self._thread_leaked
-        runner.threads.on_return = self._thread_returned
+        runner.threads.watch_leaks(self._thread_leaked, self._thread_returned)
         self.size = size
         self.per_task: Counter[str] = Counter()
         self.per_queue: Counter[str] = Counter()
@@ -95,6 +104,9 @@ class Slots:
         """The `count` runs started last, oldest first."""
         return list(islice(reversed(self._runs.values()), count))[::-1]
 
+    def resize(self, size: int) -> None:
+        self.size = size
+
     @property
     def leaks(self) -> int:
         """Slots held by runs that were settled but have not ended."""
@@ -105,15 +117,13 @@ class Slots:
         return self.size - len(self._runs) - len(self._leaks)
 
     def start(self, job: Job) -> None:
-        run = Run(job, self._runner.context(job))
-        run.ctx.watch = self._watch
+        run = Run(job, self._runner.context(job, self._watch))
         self._runs[run.key] = run
         self.per_task[job.task] += 1
         self.per_queue[job.queue] += 1
         # Not asyncio.create_task(): it looks up the loop each time, a system call on some releases of Python.
         self._loop = self._loop or asyncio.get_running_loop()
-        run.task = self._loop.create_task(self._runner.run(run.ctx))
-        run.task.add_done_callback(partial(self._done, run))
+        run.start(self._loop.create_task(self._runner.run(run.ctx))).add_done_callback(partial(self._done, run))
 
     def _done(self, run: Run, task: asyncio.Task[RunEnd]) -> None:
         if run.key not in self._runs:  # settled before: its result is discarded

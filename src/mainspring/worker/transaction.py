@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 from ..clock import Clock
 from ..errors import BadInput, LeaseLost
 from ..failpoint import failpoint
 from ..records.job import Job
 from ..records.outcome import Outcome, decide
-from ..store import Store, Transaction
+from ..store import Store, Transaction, TransactionalStore
 from ..task.context import Context
 from .reports import ReportSender
 from .runner import Runner
@@ -26,6 +26,18 @@ class CompletionCommit:
         self.under_way = False
         self.outcome: Outcome | None = None
         """The committed outcome. None before the commit."""
+
+    def set_result(self, result: Any) -> None:
+        self.result = result
+
+    def begin(self) -> None:
+        self.under_way = True
+
+    def commit(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+
+    def end(self) -> None:
+        self.under_way = False
 
     @property
     def irrevocable(self) -> bool:
@@ -61,6 +73,7 @@ class TransactionalCompletion:
         if ctx.commitment is not None:
             done = "has completed its job" if ctx.commitment.outcome else "is open"
             raise BadInput(f"a ctx.transaction() of this run {done} already: there is one, and it comes last")
+        self._store().capabilities.require_transactions("ctx.transaction()")
         return self._open(ctx)
 
     @asynccontextmanager
@@ -68,11 +81,12 @@ class TransactionalCompletion:
         # Reports made so far need no transaction. Those made inside the block are stored with its commit: meanwhile
         # the store may be locked for other writers, and afterwards it accepts no reports of this run.
         await self._report_sender.flush(self._store())
-        ctx.commitment = commitment = CompletionCommit()
+        commitment = CompletionCommit()
+        ctx.commit_with(commitment)
         try:
             async with AsyncExitStack() as stack:
                 with self._clock.outside():
-                    transaction = await stack.enter_async_context(self._store().transaction())
+                    transaction = await stack.enter_async_context(cast(TransactionalStore, self._store()).transaction())
                     if not await transaction.holds(ctx.job.id, ctx.lease):
                         raise _lost(ctx)
                 with ctx.reports.hold_back():
@@ -82,21 +96,21 @@ class TransactionalCompletion:
                         await _run_to_end(self._commit(ctx, commitment, transaction))
         finally:
             if commitment.outcome is None:
-                ctx.commitment = None
+                ctx.commit_with(None)
 
     async def _commit(self, ctx: Context, commitment: CompletionCommit, transaction: Transaction) -> None:
         outcome = self._outcome(ctx, commitment)
         report = ctx.reports.drain()
-        commitment.under_way = True
+        commitment.begin()
         try:
             if not await transaction.commit(outcome, [report]):
                 raise _lost(ctx)
-            commitment.outcome = outcome
+            commitment.commit(outcome)
         except BaseException:
             ctx.reports.restore(report)
             raise
         finally:
-            commitment.under_way = False
+            commitment.end()
         failpoint("transaction.after_commit")
         self._report_sender.emit_stored([(ctx.job, report)])
 

@@ -19,8 +19,6 @@ _logger = logging.getLogger("mainspring")
 CALL_SECONDS = 60.0
 # Limits of loops whose calls may have much to do.
 LONG_CALL_SECONDS: Mapping[str, float] = {"prune": 600.0}
-# Methods that wait for changes until a timeout, their second argument.
-_WAITS = ("wait", "wait_final")
 
 
 class Watchdog:
@@ -41,12 +39,19 @@ class Watchdog:
     @contextmanager
     def call(self, loop: str, verb: str, rest: float = 0.0) -> Iterator[None]:
         """Watches a store call, which may take `rest` seconds beyond its bound."""
-        token = object()
-        self._calls[token] = loop, verb, self._clock.monotonic() + rest
+        token = self.begin_call(loop, verb, rest)
         try:
             yield
         finally:
-            del self._calls[token]
+            self.end_call(token)
+
+    def begin_call(self, loop: str, verb: str, rest: float) -> object:
+        token = object()
+        self._calls[token] = loop, verb, self._clock.monotonic() + rest
+        return token
+
+    def end_call(self, token: object) -> None:
+        del self._calls[token]
 
     def store(self, store: Store, loop: str) -> Store:
         """The store for use by that loop, with its calls watched."""
@@ -69,6 +74,9 @@ class Watchdog:
         return turns + calls
 
 
+_VERBS = frozenset(name for name in dir(Store) if inspect.iscoroutinefunction(getattr(Store, name)))
+
+
 class WatchedStore:
     """A store whose open calls are known to a watchdog."""
 
@@ -76,21 +84,40 @@ class WatchedStore:
         self._store, self._watchdog, self._loop = store, watchdog, loop
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self._store, name)
-        return self._watched(name, value) if inspect.iscoroutinefunction(getattr(Store, name, None)) else value
+        if name not in _VERBS:
+            return getattr(self._store, name)
+        watched = self._watched(name)
+        setattr(self, name, watched)
+        return watched
 
-    def _watched(self, name: str, verb: Callable[..., Any]) -> Callable[..., Any]:
+    def _watched(self, name: str) -> Callable[..., Any]:
+        store, watchdog, loop, waits = self._store, self._watchdog, self._loop, name == "wait"
+
         async def watched(*args: Any, **given: Any) -> Any:
-            with self._watchdog.call(self._loop, name, _timeout(name, args, given)):
-                return await verb(*args, **given)
+            token = watchdog.begin_call(loop, name, _timeout(args, given) if waits else 0.0)
+            try:
+                return await getattr(store, name)(*args, **given)
+            finally:
+                watchdog.end_call(token)
 
         return watched
 
 
-def _timeout(name: str, args: Sequence[Any], given: Mapping[str, Any]) -> float:
-    if name not in _WAITS:
-        return 0.0
+def _timeout(args: Sequence[Any], given: Mapping[str, Any]) -> float:
+    """How long a call may wait for changes: the second argument of `wait`."""
     return float(given["timeout"] if "timeout" in given else args[1])
+
+
+@contextmanager
+def unwrapped() -> Iterator[None]:
+    """Raises the first error of an exception group in place of the group."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise error from None
 
 
 def log_end(worker: WorkerId, main: asyncio.Task[None]) -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from ...app import Mainspring
 from ...records.api_key import TOKEN_PREFIX, hash_secret, key_id_of, new_secret
-from ...records.document import Document
+from ...records.document import Document, DocumentDrop
 from .authenticate import Principal
 
 TOKEN_LIFETIME = timedelta(hours=1)
@@ -21,11 +21,10 @@ async def create_token(app: Mainspring) -> str | None:
     """
     if app.settings.jwt_algorithm or await app.keys.any():
         return None
-    store, now, secret = await app.opened(), app.clock.now(), new_secret(TOKEN_PREFIX, "start")
+    store, now, secret = await app.connect(), app.clock.now(), new_secret(TOKEN_PREFIX, "start")
     before = await store.documents(_KIND, now=now, limit=100)
-    await store.drop_documents(_KIND, [document.name for document in before])
     document = Document(kind=_KIND, name=hash_secret(secret), text="{}", expires_at=now + TOKEN_LIFETIME)
-    await store.put_documents([document], now=now)
+    await store.put_documents([*(DocumentDrop(_KIND, one.name) for one in before), document], now=now)
     return secret
 
 
@@ -33,7 +32,7 @@ async def is_pending(app: Mainspring) -> bool:
     """Whether a token exists that can still be used."""
     if app.settings.jwt_algorithm or await app.keys.any():
         return False
-    return bool(await (await app.opened()).documents(_KIND, now=app.clock.now(), limit=1))
+    return bool(await (await app.connect()).documents(_KIND, now=app.clock.now(), limit=1))
 
 
 def is_token(secret: str) -> bool:
@@ -41,14 +40,16 @@ def is_token(secret: str) -> bool:
 
 
 async def is_valid(app: Mainspring, secret: str) -> bool:
-    store, now = await app.opened(), app.clock.now()
+    store, now = await app.connect(), app.clock.now()
     return bool(await store.documents(_KIND, [hash_secret(secret)], now=now, limit=1)) and not await app.keys.any()
 
 
 async def use_token(app: Mainspring, secret: str) -> bool:
     """Uses up the token. Returns True if it was valid: for one of several concurrent calls."""
-    valid = await is_valid(app, secret)
-    return valid and bool(await (await app.opened()).drop_documents(_KIND, [hash_secret(secret)]))
+    if not await is_valid(app, secret):
+        return False
+    drop = DocumentDrop(_KIND, hash_secret(secret))
+    return (await (await app.connect()).put_documents([drop], now=app.clock.now()))[0]
 
 
 def sign_in_url(origin: str, token: str) -> str:

@@ -63,7 +63,7 @@ async def list_audit(
 @get("/time", **allow("viewer", unscoped=True))
 async def get_time(app: App) -> ServerTime:
     """The current time by which jobs and schedules run."""
-    await app.opened()
+    await app.connect()
     return ServerTime(app.clock.now())
 
 

@@ -122,7 +122,7 @@ async def _enqueue_many(
 ) -> Response[EnqueueResult | EnqueueResults]:
     built = await _build(app, lambda: [_nth_job(app, one, n) for n, one in enumerate(wanted)], request)
     jobs = [_with_caller(job, caller, request) for job in built]
-    handles = await (app.enqueue_by_hand(jobs) if _is_from_browser(request) else app.hand_over(jobs))
+    handles = await (app.enqueue_by_hand(jobs) if _is_from_browser(request) else app.insert(jobs))
     results = [enqueue_result(handle) for handle in handles]
     return Response(EnqueueResults(results), status_code=200 if all(one.duplicate for one in results) else 201)
 

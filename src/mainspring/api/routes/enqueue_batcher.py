@@ -30,7 +30,7 @@ class EnqueueBatcher:
     async def enqueue(self, job: NewJob) -> Handle[Any]:
         """Enqueues the job. It is stored when this returns."""
         if job.on_conflict == "raise":  # a conflict would fail the whole batch
-            (handle,) = await self._app.hand_over([job])
+            (handle,) = await self._app.insert([job])
             return handle
         with self._app.producing([job]) as (job,):
             future: asyncio.Future[Handle[Any]] = asyncio.get_running_loop().create_future()
@@ -51,7 +51,7 @@ class EnqueueBatcher:
     async def _insert(self, batch: Sequence[Waiting]) -> None:
         """Inserts a batch and resolves its futures. If the batch is refused, inserts its jobs one by one."""
         try:
-            handles = await self._app.hand_over([job for job, _ in batch])
+            handles = await self._app.insert([job for job, _ in batch])
         except Exception as error:
             if len(batch) > 1 and not isinstance(error, StoreError | ShuttingDown):
                 for one in batch:

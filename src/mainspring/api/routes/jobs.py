@@ -99,7 +99,7 @@ async def list_jobs(
     newest = sort != "due" if order is None else order == "desc"
     page = await app.jobs.list(which, limit=limit, after=after, newest=newest, sort=sort, brief=True)
     if full:
-        page = await whole_page(await app.opened(), page, MAX_ANSWER_CHARACTERS, app.clock.now())
+        page = await whole_page(await app.connect(), page, MAX_ANSWER_CHARACTERS, app.clock.now())
     now = app.clock.now()
     items = await build_views(app, page, lambda job: job_item(job, now, arguments=arguments, full=full))
     return JobPage(items, page.next)

@@ -44,7 +44,7 @@ class ScheduleOverview(Struct, frozen=True, kw_only=True):
 @get("/scheduler/outlook", **allow("viewer"))
 async def scheduler_outlook(app: App, limit: Limit = 10) -> ScheduleOverview:
     """The schedules that tick next, those that are late, and those that were paused because of failures."""
-    store, now = await app.opened(), app.clock.now()
+    store, now = await app.connect(), app.clock.now()
     index = await app.schedules.index.snapshot()
     coming = await store.due(now=now + _FAR_FUTURE, limit=limit)
     overdue = await store.due(now=now - LATE_AFTER, limit=limit)

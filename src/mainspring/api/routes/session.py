@@ -21,7 +21,7 @@ from ...control.keys import KEY_CACHE_SECONDS
 from ...ids import new_id
 from ...records.api_key import hash_secret
 from ...records.audit import AuditEntry
-from ...records.document import Document
+from ...records.document import Document, DocumentDrop
 from ...records.unreadable import decoded_documents
 from ..access import cookie
 from ..access.authenticate import ANYONE, UNSAFE_METHODS, Caller, Connection, Principal, allow, unauthenticated
@@ -74,7 +74,7 @@ class Sessions:
         session = secrets.token_urlsafe(32)
         text = msgspec.json.encode(_SessionRecord(key=None if key is None else key.id, created_at=now)).decode()
         document = Document(kind=_KIND, name=hash_secret(session), text=text, expires_at=end)
-        await (await self._app.opened()).put_documents([document], now=now)
+        await (await self._app.connect()).put_documents([document], now=now)
         return session, replace(FIRST_RUN if key is None else principal_of(key), expires_at=end)
 
     def _check_rate(self, key: str) -> None:
@@ -106,11 +106,12 @@ class Sessions:
         entry = AuditEntry(
             id=new_id(now), at=now, who=actor, action=f"session.{verb}", target=address_of(scope), outcome="{}"
         )
-        await (await self._app.opened()).record([entry])
+        await (await self._app.connect()).record([entry])
 
     async def close(self, secret: str) -> None:
         name = hash_secret(secret)
-        await (await self._app.opened()).drop_documents(_KIND, [name])
+        store, now = await self._app.connect(), self._app.clock.now()
+        await store.put_documents([DocumentDrop(_KIND, name)], now=now)
         self._cache(name, None)
 
     async def __call__(self, connection: Connection) -> Principal | None:
@@ -146,7 +147,7 @@ class Sessions:
         document, at = self._cached.get(name, (None, 0.0))
         if name in self._cached and (document is None or self._app.clock.monotonic() - at < KEY_CACHE_SECONDS):
             return document
-        found = await (await self._app.opened()).documents(_KIND, [name], now=self._app.clock.now(), limit=1)
+        found = await (await self._app.connect()).documents(_KIND, [name], now=self._app.clock.now(), limit=1)
         if found:
             self._cache(name, found[0])
         elif document is not None:

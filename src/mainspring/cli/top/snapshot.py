@@ -103,6 +103,6 @@ async def _waits(app: Mainspring, queues: Sequence[Queue]) -> dict[str, timedelt
 
 async def _active_schedules(app: Mainspring) -> list[Schedule]:
     """Read directly from the store: app.schedules would write declared schedules, and a view writes nothing."""
-    rows = await (await app.opened()).schedules(limit=MAX_SCHEDULES)
+    rows = await (await app.connect()).schedules(limit=MAX_SCHEDULES)
     active = [row for row in rows if row.status == "active"]
     return sorted(active, key=lambda row: (row.due_at is None, row.due_at or row.created_at, row.name))

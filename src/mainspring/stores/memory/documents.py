@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 
-from ...records.document import Document
+from ...records.document import Document, DocumentDrop
 from ..rules.documents import is_expired, put_document
 
 
@@ -20,11 +20,13 @@ class MemoryDocuments:
     def _locked(self) -> AbstractContextManager[object]:
         raise NotImplementedError
 
-    async def put_documents(self, documents: Sequence[Document], *, now: datetime) -> list[bool]:
+    async def put_documents(self, documents: Sequence[Document | DocumentDrop], *, now: datetime) -> list[bool]:
         with self._locked():
             return [self._put(document, now) for document in documents]
 
-    def _put(self, new: Document, now: datetime) -> bool:
+    def _put(self, new: Document | DocumentDrop, now: datetime) -> bool:
+        if isinstance(new, DocumentDrop):
+            return self._documents.pop((new.kind, new.name), None) is not None
         stands, after = put_document(self._documents.get((new.kind, new.name)), new, now)
         if after is not None:
             self._documents[new.kind, new.name] = after
@@ -33,10 +35,6 @@ class MemoryDocuments:
     def _unexpired(self, kind: str, name: str, now: datetime) -> Document | None:
         found = self._documents.get((kind, name))
         return None if found is None or is_expired(found, now) else found
-
-    async def drop_documents(self, kind: str, names: Collection[str]) -> list[str]:
-        with self._locked():
-            return sorted(name for name in set(names) if self._documents.pop((kind, name), None) is not None)
 
     async def documents(
         self, kind: str, names: Collection[str] | None = None, *, now: datetime, limit: int, after: str | None = None

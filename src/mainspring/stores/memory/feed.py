@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 
 from ...records.feed import MIN_FEED_ITEMS, Feed, FeedItem
-from ..rules.documents import watch_until
 
 
 class MemoryFeed:
@@ -23,14 +22,6 @@ class MemoryFeed:
     def _locked(self) -> AbstractContextManager[object]:
         raise NotImplementedError
 
-    async def watch(self, *, until: datetime, now: datetime) -> None:
-        with self._locked():
-            self._watched = watch_until(self._watched, until)
-
-    async def watched(self) -> datetime | None:
-        with self._locked():
-            return self._watched
-
     async def publish(self, news: Sequence[str], *, now: datetime) -> datetime | None:
         with self._locked():
             for text in news:
@@ -38,7 +29,10 @@ class MemoryFeed:
                 self._feed_items.append(FeedItem(self._last_number, text))
             return self._watched
 
-    async def news(self, *, after: int, limit: int) -> Feed:
+    async def news(self, *, after: int, limit: int, until: datetime | None = None) -> Feed:
         with self._locked():
+            before = self._watched
+            if until is not None:
+                self._watched = max(before or until, until)
             found = [item for item in self._feed_items if item.n > after][:limit]
-            return Feed(found, self._last_number - len(self._feed_items) + 1, self._last_number)
+            return Feed(found, self._last_number - len(self._feed_items) + 1, self._last_number, before)

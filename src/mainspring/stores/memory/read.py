@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
-from typing import cast
 
 from ...clock import EPOCH
 from ...ids import JobId
+from ...records.circuit import Circuit
 from ...records.job import UNFINISHED, Job, Shown, State
 from ...records.query import Cursor, Filter, Sort
-from ...records.queue import DeadGroup, Queue
+from ...records.queue import DeadGroup, Overview, Queue
 from ..rules import matches_filter
 from .jobs import JobTable
 
@@ -62,10 +62,16 @@ def _key(job: Job, sort: Sort) -> tuple[datetime, JobId] | None:
             return (job.finished_at or EPOCH, job.id) if job.state.final else None
 
 
-def queues(jobs: JobTable, paused: Collection[str], now: datetime) -> list[Queue]:
-    tally: dict[str, Counter[str]] = {name: Counter() for name in paused}
+def overview(jobs: JobTable, paused: Collection[str], circuits: list[Circuit], now: datetime) -> Overview:
+    tally: dict[str, Counter[Shown]] = {name: Counter() for name in paused}
     for job in _jobs_in(jobs, UNFINISHED):
         tally.setdefault(job.queue, Counter())[job.shown(now)] += 1
+    states = sum(tally.values(), Counter[Shown]())
+    states.update({state.value: len(ids) for state in State if state.final and (ids := jobs.in_state(state))})
+    return Overview(dict(states), _queues(tally, paused), circuits)
+
+
+def _queues(tally: Mapping[str, Counter[Shown]], paused: Collection[str]) -> list[Queue]:
     return [
         Queue(
             name=name,
@@ -79,15 +85,7 @@ def queues(jobs: JobTable, paused: Collection[str], now: datetime) -> list[Queue
     ]
 
 
-def counts(jobs: JobTable, now: datetime) -> dict[Shown, int]:
-    found: Counter[Shown] = Counter(job.shown(now) for job in _jobs_in(jobs, [State.PENDING]))
-    for state in State:
-        if state is not State.PENDING and (ids := jobs.in_state(state)):
-            found[cast(Shown, state.value)] += len(ids)
-    return dict(found)
-
-
-def dead(jobs: JobTable, limit: int) -> list[DeadGroup]:
+def dead_groups(jobs: JobTable, limit: int) -> list[DeadGroup]:
     groups: dict[tuple[str, str], list[Job]] = defaultdict(list)
     for job in _jobs_in(jobs, [State.DEAD]):
         if job.failure is not None:
@@ -102,11 +100,11 @@ def _dead_group(task: str, error: str, jobs: list[Job]) -> DeadGroup:
     return DeadGroup(task=task, error=error, count=len(jobs), newest=newest.id, last_at=last_at)
 
 
-def groups(jobs: JobTable) -> list[tuple[State, str]]:
+def finished_groups(jobs: JobTable) -> list[tuple[State, str]]:
     return sorted({(job.state, job.task) for job in _jobs_in(jobs, [state for state in State if state.final])})
 
 
-def surplus(jobs: JobTable, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Job]:
+def prunable(jobs: JobTable, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Job]:
     which = Filter(states=(state.value,), tasks=(task,))
     found = page(jobs, which, EPOCH, len(jobs.ids()), None, False, "finished")
     old = [job for job in found[: max(0, len(found) - keep)] if (job.finished_at or before) < before]

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
 
 from ...clock import Clock, SystemClock
 from ...errors import BadInput, ShuttingDown
 from ...ids import JobId, WorkerId
-from ...records.circuit import Circuit
 from ...records.finding import Finding
-from ...records.job import Action, Enqueued, Job, NewJob, Shown, State
+from ...records.job import Action, Enqueued, Job, NewJob, State
 from ...records.outcome import Outcome
+from ...records.pruning import Pruning
 from ...records.query import Changed, Cursor, Filter, Sort, Updates
-from ...records.queue import DeadGroup, Queue
+from ...records.queue import DeadGroup, Overview
 from ...records.run import Execution, LogLine, RunReport
 from ...records.schema import Schema
 from ...records.tally import Span, Tally
 from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
 from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
-from ...store import Store, Transaction
+from ...store import Capabilities, Listening, Store, Topic
 from ...task.retention import Rules
 from ..broadcast import Broadcast
 from ..rules import brief_job, unique_ids
@@ -42,7 +42,7 @@ from .terms import TermTable
 class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
     """The executable specification of the contract. One lock makes every verb atomic, in any thread or event loop."""
 
-    refuses_within = "the memory store has no transactions to enqueue within: use sqlite:///… or postgresql://…"
+    capabilities = Capabilities(store="the memory store")
 
     def __init__(self, clock: Clock | None = None) -> None:
         super().__init__()
@@ -71,12 +71,8 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
     async def close(self) -> None:
         self._closed = True
 
-    def beside(self) -> Store:
+    def clone(self) -> Store:
         return self
-
-    @property
-    def newest_schema(self) -> int:
-        return 1
 
     async def schema(self) -> Schema:
         self._check()
@@ -88,9 +84,6 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
             raise BadInput(f"the memory store has one schema, 1; cannot migrate to {target}")
         return []
 
-    def script(self, at: int, target: int | None = None) -> str:
-        raise BadInput("the memory store has no tables, so there are no statements to migrate them")
-
     async def time(self) -> datetime:
         self._check()
         return self._clock.now()
@@ -99,23 +92,20 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
         self._check()
         return [Finding("memory", "warn", "jobs are lost with this process", "sqlite:///jobs.db keeps them in a file")]
 
-    async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
+    async def wait(self, topic: Topic, timeout: float, *, seen: int | None = None) -> int:
         self._check()
-        await self._new.wait(timeout)
+        return await (self._new if topic == "claimable" else self._final).wait(timeout, seen)
 
-    async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
-        self._check()
-        await self._final.wait(timeout)
-
-    def hears(self) -> bool | None:
-        return None
+    @property
+    def listening(self) -> Listening:
+        return "off"
 
     # jobs
 
     async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
         self._check()
         if within is not None:
-            raise BadInput(self.refuses_within)
+            self.capabilities.require_transactions("within=")
         with self._lock:
             answers = enqueue(self._tables, jobs, now)
         self._new.wake_all()
@@ -145,7 +135,7 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
             cancels = {job.id: job.cancel_reason for job in mine if job.cancel_reason is not None}
             return BeatReply({job.id: job.lease or "" for job in mine}, cancels, orders, watched_until=self._watched)
 
-    async def expired(self, *, now: datetime, limit: int) -> list[Job]:
+    async def orphaned(self, *, now: datetime, limit: int) -> list[Job]:
         with self._locked():
             index = self._tables.index
             silent = [worker for worker in index.workers() if self._tables.is_silent(worker, now)]
@@ -164,9 +154,6 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
 
     def _finish_one(self, outcome: Outcome) -> bool:
         return finish_one(self._tables, outcome)
-
-    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        raise BadInput("the memory store has no transactions: use ctx.transaction() on sqlite:///… or postgresql://…")
 
     async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
         with self._locked():
@@ -200,16 +187,16 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
         with self._locked():
             return self._tables.schedules.ticks(name, limit, before)
 
-    async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
+    async def acquire_term(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
         with self._locked():
-            answer = self._terms.lead(name, holder, until, now)
+            answer = self._terms.acquire(name, holder, until, now)
         if answer.holder is None:
             self._new.wake_all()
         return answer
 
-    async def leaders(self, *, now: datetime) -> list[LeaderTerm]:
+    async def terms(self, *, now: datetime) -> list[LeaderTerm]:
         with self._locked():
-            return self._terms.leaders(now)
+            return self._terms.held(now)
 
     # operators
 
@@ -237,16 +224,16 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
             (self._paused.add if paused else self._paused.discard)(name)
         self._new.wake_all()
 
-    async def order(
+    async def command_workers(
         self,
         workers: Collection[WorkerId] | None,
-        orders: WorkerCommands,
+        commands: WorkerCommands,
         *,
         now: datetime,
         seen: WorkerCommands | None = None,
     ) -> list[WorkerId]:
         with self._locked():
-            return self._tables.workers.set_commands(workers, orders, now, seen)
+            return self._tables.workers.set_commands(workers, commands, now, seen)
 
     # reading
 
@@ -278,44 +265,33 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
             lines = self._tables.ledger.lines.get(job_id, {})
             return [lines[key] for key in sorted(lines) if key > after][:limit]
 
-    async def queues(self, *, now: datetime) -> list[Queue]:
+    async def overview(self, *, now: datetime) -> Overview:
         with self._locked():
-            return read.queues(self._tables.jobs, self._paused, now)
+            circuits = [circuit for _, circuit in sorted(self._tables.ledger.circuits.items())]
+            return read.overview(self._tables.jobs, self._paused, circuits, now)
 
     async def workers(self, *, now: datetime) -> list[WorkerRow]:
         with self._locked():
             return self._tables.workers.live(now)
 
-    async def counts(self, *, now: datetime) -> dict[Shown, int]:
-        with self._locked():
-            return read.counts(self._tables.jobs, now)
-
     async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
         with self._locked():
             return self._tables.ledger.tallies(span, since)
 
-    async def circuits(self) -> list[Circuit]:
+    async def dead_groups(self, *, limit: int) -> list[DeadGroup]:
         with self._locked():
-            return [circuit for _, circuit in sorted(self._tables.ledger.circuits.items())]
-
-    async def dead(self, *, limit: int) -> list[DeadGroup]:
-        with self._locked():
-            return read.dead(self._tables.jobs, limit)
+            return read.dead_groups(self._tables.jobs, limit)
 
     # pruning
 
-    async def groups(self) -> list[tuple[State, str]]:
+    async def finished_groups(self) -> list[tuple[State, str]]:
         with self._locked():
-            return read.groups(self._tables.jobs)
+            return read.finished_groups(self._tables.jobs)
 
-    async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
+    async def prunable(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
         with self._locked():
-            return read.surplus(self._tables.jobs, state, task, keep, before, limit)
+            return read.prunable(self._tables.jobs, state, task, keep, before, limit)
 
-    async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
+    async def prune(self, rules: Rules, *, audited_since: datetime, now: datetime) -> Pruning:
         with self._locked():
-            return self._drop_expired_documents(now) + self._drop_old_entries(audited_since)
-
-    async def forget(self, rules: Rules, *, now: datetime) -> int:
-        with self._locked():
-            return 0
+            return Pruning(0, self._drop_expired_documents(now) + self._drop_old_entries(audited_since))

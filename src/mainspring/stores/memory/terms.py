@@ -14,10 +14,10 @@ class TermTable:
     def __init__(self) -> None:
         self._terms: dict[str, LeaderTerm] = {}
 
-    def lead(self, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
+    def acquire(self, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
         term = self._terms[name] = next_term(self._terms.get(name), name, holder, until, now)
         return term
 
-    def leaders(self, now: datetime) -> list[LeaderTerm]:
+    def held(self, now: datetime) -> list[LeaderTerm]:
         """The terms that a process holds now, in order of name."""
         return [term for _, term in sorted(self._terms.items()) if term.holder is not None and term.until > now]

@@ -3,7 +3,8 @@
 A plain claim is one statement (TAKE_PLAIN): it walks along mainspring_jobs_ready, locks due jobs with SKIP LOCKED, sets
 them running under one new lease, notes the lease in mainspring_leases, and returns the rows. If there is anything
 special to do first (overdue jobs to expire, suspects, half-open circuits), it takes nothing, and `claim` does all of it
-in one transaction. It repeats the rules rules.claim.claim and expire_due; test_twin.py compares them.
+in one transaction. The statements are in claim.sql. It repeats the rules rules.claim.claim and expire_due; test_twin.py
+compares them.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from . import schedules
 from .feed import WATCHED
 from .jobs import ALL_COLUMNS, OVERWRITE, apply_job_changes, write_jobs
 from .pool import Session
+from .statement_file import read_statements
 
 # Jobs that one claim expires at most, so that a flood of them does not delay it.
 MAX_EXPIRED_JOBS = 5000
@@ -47,89 +49,23 @@ SLOW_SURVEY_SECONDS = 0.01
 _encode = msgspec.json.encode
 _decode_commands = msgspec.json.Decoder(WorkerCommands).decode
 
-# The index contains running jobs too; a claim passes over these.
-_READY = "crashes < 2 AND NOT parked AND state = 'pending'"
-_SUSPECT = "crashes >= 2 AND NOT parked AND state = 'pending'"
-_EXPIRES = "expires_at IS NOT NULL AND NOT parked AND state = 'pending'"
-# Every (queue, task, rank) group with pending jobs, and its first run_at, by hops along the index: the cost is the
-# number of groups, not of jobs.
-_GROUPS = f"""RECURSIVE groups AS (
-        (SELECT queue, task, rank, run_at, '' AS after FROM mainspring_jobs WHERE {_READY}
-            ORDER BY queue, task, rank, run_at, id LIMIT 1)
-        UNION ALL
-        SELECT hop.* FROM groups CROSS JOIN LATERAL (SELECT queue, task, rank, run_at, '' FROM mainspring_jobs
-            WHERE {_READY} AND (queue, task, rank) > (groups.queue, groups.task, groups.rank)
-            ORDER BY queue, task, rank, run_at, id LIMIT 1) AS hop)"""
-# The groups of a BacklogCursor instead, each with the last job that was claimed from it.
-_KNOWN = """groups AS (SELECT * FROM unnest($7::text[], $8::text[], $9::integer[], $10::bigint[], $11::text[])
-        AS known (queue, task, rank, run_at, after))"""
-# Groups that the worker serves. $1 worker, $2 now, $3 tasks, $4 queues
-_SERVED = """task = ANY($3) AND ($4::text[] IS NULL OR queue = ANY($4))
-    AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused))"""
-_UNEXPIRED = "(expires_at IS NULL OR expires_at > $2)"
-_GROUP = f"""{_READY} AND queue = one.queue AND task = one.task AND rank = one.rank
-    AND (run_at, id) > (one.run_at, one.after) AND run_at <= $2 AND {_UNEXPIRED} ORDER BY run_at, id"""
-_START = "state = 'running', lease = $5, worker = $1, started_at = $2, attempt = attempt + 1, runs = runs + 1"
-_RECORD_LEASE = """INSERT INTO mainspring_leases SELECT $1, $5, array_agg(id) FROM taken HAVING count(*) > 0
-    ON CONFLICT (worker, lease) DO UPDATE SET ids = mainspring_leases.ids || excluded.ids"""
-
-# When to claim again after rows were taken: at once if more may be due; -1 if open circuits decide (read the view).
-_NEXT = f"""CASE WHEN (SELECT count(*) = $6 OR count(*) < (SELECT count(*) FROM first) FROM taken) THEN $2
-        WHEN EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until IS NOT NULL) THEN -1
-        ELSE least((SELECT min((SELECT run_at FROM mainspring_jobs WHERE {_READY} AND queue = one.queue
-                AND task = one.task AND rank = one.rank AND run_at > $2 ORDER BY run_at, id LIMIT 1))
-            FROM groups AS one WHERE {_SERVED}),
-            (SELECT expires_at FROM mainspring_jobs WHERE {_EXPIRES} AND id <> ALL (ARRAY(SELECT id FROM taken))
-                ORDER BY expires_at LIMIT 1)) END"""
-
-# `first` counts without a lock how many jobs of each group are among the first $6 of all. `locked` then locks this
-# number of unlocked jobs of each group. So concurrent claims pass each other, and none locks more than it takes, unless
-# the jobs exceed the byte budget: a job's size is known only once it is locked. octet_length does not read the text.
-_TAKE = f"""WITH {{groups}},
-    first AS (SELECT one.* FROM groups AS one CROSS JOIN LATERAL (
-            SELECT run_at AS due_at, id FROM mainspring_jobs WHERE {_GROUP} LIMIT $6) AS job
-        WHERE {_SERVED} AND task <> ALL (ARRAY(SELECT task FROM mainspring_circuits WHERE open_until IS NOT NULL))
-            AND one.run_at <= $2 AND {{guard}}
-        ORDER BY one.rank, due_at, id LIMIT $6),
-    one AS MATERIALIZED (SELECT queue, task, rank, run_at, after, count(*) AS share FROM first GROUP BY 1, 2, 3, 4, 5),
-    locked AS MATERIALIZED (SELECT one.rank, job.* FROM one CROSS JOIN LATERAL (
-            SELECT ctid AS place, run_at, id, octet_length(payload) + octet_length(options) AS size
-            FROM mainspring_jobs WHERE {_GROUP} LIMIT one.share FOR NO KEY UPDATE SKIP LOCKED) AS job),
-    taken AS (UPDATE mainspring_jobs SET {_START} WHERE ctid = ANY (ARRAY(
-        SELECT place FROM locked WHERE (SELECT sum(size) FROM locked) < {{left}}
-        UNION ALL
-        SELECT place FROM (SELECT place, sum(size) OVER (ORDER BY rank, run_at, id) - size AS before FROM locked) AS cut
-        WHERE before < {{left}} AND (SELECT sum(size) FROM locked) >= {{left}})) RETURNING {CLAIMED_COLUMNS}),
-    noted AS ({_RECORD_LEASE})
-    SELECT taken.*, (SELECT {_NEXT}) AS next_at FROM taken ORDER BY rank, run_at, id"""
-_ALIVE = "EXISTS (SELECT 1 FROM mainspring_workers WHERE id = $1 AND until > $2)"
-# True if the worker is alive and nothing special has to be done first (which is rare).
-_NOTHING_SPECIAL = f"""(SELECT {_ALIVE}
-        AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE {_EXPIRES} AND expires_at <= $2)
-        AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE {_SUSPECT})
-        AND NOT EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until <= $2 AND probe IS NULL))"""
-TAKE_PLAIN = _TAKE.format(groups=_GROUPS, guard=_NOTHING_SPECIAL, left=CLAIM_BYTES)
-TAKE_KNOWN = _TAKE.format(groups=_KNOWN, guard=_NOTHING_SPECIAL, left=CLAIM_BYTES)
-_TAKE_REST = _TAKE.format(groups=_GROUPS, guard="true", left="$7::bigint")
-_TAKE_FIRST = f"""WITH taken AS (UPDATE mainspring_jobs SET {_START} WHERE id = (
-        SELECT id FROM mainspring_jobs WHERE id = $3 AND state = 'pending' AND crashes = $4 AND {_UNEXPIRED}
-        FOR NO KEY UPDATE SKIP LOCKED) RETURNING {CLAIMED_COLUMNS}),
-    noted AS ({_RECORD_LEASE})
-    SELECT * FROM taken"""
-
-# All that decides what a claim does, in one statement.
-_CLAIM_VIEW = f"""WITH {_GROUPS}
-    SELECT 'group' AS kind, queue, task, rank, run_at AS at, NULL AS id, 0 AS crashes FROM groups WHERE {_SERVED}
-    UNION ALL
-    SELECT 'suspect', queue, task, rank, run_at, id, crashes FROM mainspring_jobs
-        WHERE {_SUSPECT} AND {_SERVED} AND NOT EXISTS (SELECT 1 FROM mainspring_jobs
-            WHERE crashes >= 2 AND NOT parked AND state = 'running' AND worker = $1)
-    UNION ALL
-    SELECT 'circuit', '', task, 0, open_until, probe, 0 FROM mainspring_circuits WHERE open_until IS NOT NULL
-    UNION ALL
-    SELECT 'alive', '', '', 0, until, NULL, 0 FROM mainspring_workers WHERE id = $1 AND until > $2
-    UNION ALL
-    SELECT 'expiry', '', '', 0, min(expires_at), NULL, 0 FROM mainspring_jobs WHERE {_EXPIRES}"""
+_SQL = read_statements(
+    "claim.sql",
+    columns=COLUMNS,
+    all_columns=ALL_COLUMNS,
+    ended_columns=ALL_COLUMNS.replace("state", "'expired'", 1).replace("finished_at", "$1", 1),
+    claimed_columns=CLAIMED_COLUMNS,
+    overwrite=OVERWRITE.strip(),
+    watched=WATCHED,
+    unreadable=UNREADABLE,
+)
+_parts = _SQL.fragments
+TAKE_PLAIN = _SQL.statement("take", groups=_parts["all_groups"], guard=_parts["nothing_special"], left=CLAIM_BYTES)
+TAKE_KNOWN = _SQL.statement("take", groups=_parts["known_groups"], guard=_parts["nothing_special"], left=CLAIM_BYTES)
+_TAKE_REST = _SQL.statement("take", groups=_parts["all_groups"], guard="true", left="$7::bigint")
+_TAKE_ONE = _SQL.statement("take_one")
+_LOCK_WORKER = _SQL.statement("lock_worker")
+_READ_VIEW = _SQL.statement("read_view")
 
 
 class ClaimRequest:
@@ -249,16 +185,14 @@ async def take_known(db: Session, request: ClaimRequest, positions: list[list[An
 
 
 async def read_claim_view(db: Session, request: ClaimRequest) -> ClaimView:
-    return ClaimView(await db.rows(_CLAIM_VIEW, *request.which))
+    return ClaimView(await db.rows(_READ_VIEW, *request.which))
 
 
 async def claim(db: Session, request: ClaimRequest) -> tuple[list[Any], int | None, list[JobId]]:
     """The claimed rows, when to claim again, and the expired ids. Runs inside a transaction."""
     expired = await _expire(db, request.now)
     worker, now, *_ = request.which
-    # Locked, so that two claims of one worker do not both find that it runs no suspect.
-    alive = "SELECT 1 FROM mainspring_workers WHERE id = $1 AND until > $2 FOR NO KEY UPDATE"
-    if not await db.value(alive, worker, now):
+    if not await db.value(_LOCK_WORKER, worker, now):
         return [], None, expired
     view = await read_claim_view(db, request)
     taken = await _take_probes_and_suspect(db, view, request)
@@ -270,26 +204,17 @@ async def claim(db: Session, request: ClaimRequest) -> tuple[list[Any], int | No
     return taken, (await read_claim_view(db, request)).next_at, expired
 
 
-_LATE = f"{_EXPIRES} AND expires_at <= $1"
-_EXPIRE = f"""WITH gone AS (DELETE FROM mainspring_jobs WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM mainspring_jobs WHERE {_LATE} AND schedule IS NULL
-        ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING *)
-    INSERT INTO mainspring_finished ({ALL_COLUMNS})
-    SELECT {ALL_COLUMNS.replace("state", "'expired'", 1).replace("finished_at", "$1", 1)} FROM gone
-        {OVERWRITE} RETURNING id"""
-# Read without a lock, because their schedules have to be locked first.
-_SCHEDULED_EXPIRED = f"""SELECT id, schedule FROM mainspring_jobs WHERE {_LATE} AND schedule IS NOT NULL
-    ORDER BY expires_at, id LIMIT $2"""
-_LOCK_SCHEDULED_EXPIRED = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE {_LATE} AND id = ANY($2)
-    ORDER BY expires_at, id FOR NO KEY UPDATE SKIP LOCKED"""
+_EXPIRE = _SQL.statement("expire")
+_FIND_OVERDUE_OF_SCHEDULES = _SQL.statement("find_overdue_of_schedules")
+_LOCK_OVERDUE = _SQL.statement("lock_overdue")
 
 
 async def _expire(db: Session, now: int) -> list[JobId]:
-    found = await db.rows(_SCHEDULED_EXPIRED, now, MAX_EXPIRED_JOBS)
+    found = await db.rows(_FIND_OVERDUE_OF_SCHEDULES, now, MAX_EXPIRED_JOBS)
     await schedules.lock_schedules(db, {schedule for _, schedule in found})
     expired = [id for (id,) in await db.rows(_EXPIRE, now, MAX_EXPIRED_JOBS - len(found))]
     if found:
-        jobs = [job_of(row) for row in await db.rows(_LOCK_SCHEDULED_EXPIRED, now, [id for id, _ in found])]
+        jobs = [job_of(row) for row in await db.rows(_LOCK_OVERDUE, now, [id for id, _ in found])]
         pairs = [(job, replace(job, state=State.EXPIRED, finished_at=instant(now))) for job in jobs]
         await write_jobs(db, pairs)
         await apply_job_changes(db, pairs)
@@ -324,30 +249,28 @@ def _payload_bytes(rows: Sequence[Any]) -> int:
     return sum(len(row["payload"].encode()) + len(row["options"].encode()) for row in rows)
 
 
-_HALF_OPEN = """SELECT 1 FROM mainspring_circuits WHERE task = $1 AND probe IS NULL AND open_until <= $2
-    FOR NO KEY UPDATE SKIP LOCKED"""
-_HEAD = f"""SELECT 'group', queue, task, rank, run_at, id, crashes FROM mainspring_jobs
-    WHERE {_READY} AND queue = $1 AND task = $3 AND rank = $4 AND run_at <= $2 AND {_UNEXPIRED}
-    ORDER BY run_at, id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED"""
+_LOCK_HALF_OPEN = _SQL.statement("lock_half_open")
+_LOCK_HEAD = _SQL.statement("lock_head")
+_SET_PROBE = _SQL.statement("set_probe")
 
 
 async def _probe(db: Session, view: ClaimView, task: str, suspects: list[Any], request: ClaimRequest) -> Any:
-    if not await db.value(_HALF_OPEN, task, request.now):
+    if not await db.value(_LOCK_HALF_OPEN, task, request.now):
         return None
     groups = [row for row in view.groups if row[2] == task and row[4] <= request.now]
-    heads = [await db.row(_HEAD, queue, request.now, task, rank) for _, queue, _, rank, *_ in groups]
+    heads = [await db.row(_LOCK_HEAD, queue, request.now, task, rank) for _, queue, _, rank, *_ in groups]
     due = [head for head in heads if head is not None] + suspects
     if not due:
         return None
     rows = await _take_one(db, min(due, key=_claim_order), request)
     if not rows:
         return None
-    await db.run("UPDATE mainspring_circuits SET probe = $2 WHERE task = $1", task, rows[0]["id"])
+    await db.run(_SET_PROBE, task, rows[0]["id"])
     return rows[0]
 
 
 async def _take_one(db: Session, row: Any, request: ClaimRequest) -> list[Any]:
-    return await db.rows(_TAKE_FIRST, request.which[0], request.now, row[5], row[6], request.lease)
+    return await db.rows(_TAKE_ONE, request.which[0], request.now, row[5], row[6], request.lease)
 
 
 def _claim_order(row: Any) -> tuple[int, int, JobId]:
@@ -356,57 +279,43 @@ def _claim_order(row: Any) -> tuple[int, int, JobId]:
 
 # beats
 
-# Not parsed as JSON: a row that cannot be decoded would make every beat of its worker fail.
-_BEATS = """substring({}.info from '"beats":([0-9]{{1,18}})')::bigint"""
-_LATE_BEAT = f"{_BEATS.format('known')} > {_BEATS.format('excluded')}"
-_BEAT = f"""INSERT INTO mainspring_workers AS known (id, until, info) VALUES ($1, $2, $3)
-    ON CONFLICT (id) DO UPDATE SET
-        until = CASE WHEN {_LATE_BEAT} THEN known.until ELSE excluded.until END,
-        info = CASE WHEN {_LATE_BEAT} THEN known.info ELSE excluded.info END
-    RETURNING orders"""
-# Deletes the leases without a running job, and reads until when the feed is watched.
-_CLEAR = f"""WITH gone AS (DELETE FROM mainspring_leases AS held WHERE worker = $1 AND NOT EXISTS (
-        SELECT 1 FROM mainspring_jobs WHERE id = ANY(held.ids) AND lease = held.lease AND state = 'running'))
-    {WATCHED}"""
-_RUNS_OF_WORKER = """SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE state = 'running' AND worker = $1
-    AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases WHERE worker = $1))"""
+_FORGET_SILENT = _SQL.statement("forget_silent")
+_BEAT = _SQL.statement("beat")
+_END_WORKER = _SQL.statement("end_worker")
+_CLEAR_LEASES = _SQL.statement("clear_leases")
+_RUNS_OF_WORKER = _SQL.statement("runs_of_worker")
 
 
 async def beat(db: Session, worker: WorkerInfo, until: int, now: int) -> BeatReply:
     """Extends the worker's life to `until`, or ends it. Returns its runs, their cancel reasons and its commands."""
     silent = now - round(SILENT_WORKER_RETENTION.total_seconds() * 1e6)
-    await db.run("DELETE FROM mainspring_workers WHERE until <= $1", silent)
+    await db.run(_FORGET_SILENT, silent)
     if until > now:
         orders = await db.value(_BEAT, worker.id, until, _encode(worker).decode())
     else:
-        orders = await db.value("DELETE FROM mainspring_workers WHERE id = $1 RETURNING orders", worker.id)
-    watched = await db.value(_CLEAR, worker.id)
+        orders = await db.value(_END_WORKER, worker.id)
+    watched = await db.value(_CLEAR_LEASES, worker.id)
     runs: list[tuple[JobId, Lease, str | None]] = [(*row,) for row in await db.rows(_RUNS_OF_WORKER, worker.id)]
     cancels = {id: reason for id, _, reason in runs if reason is not None}
     watched_until = None if watched is None else instant(watched)
     return BeatReply({id: lease for id, lease, _ in runs}, cancels, commands_of(orders), watched_until=watched_until)
 
 
-_SILENT = "worker <> ALL (ARRAY(SELECT id FROM mainspring_workers WHERE until > $1))"
-_ORPHANED = f"""WITH gone AS (DELETE FROM mainspring_leases AS held WHERE {_SILENT} AND NOT EXISTS (
-        SELECT 1 FROM mainspring_jobs WHERE id = ANY(held.ids) AND lease = held.lease AND state = 'running'))
-    SELECT {COLUMNS} FROM mainspring_jobs WHERE state = 'running' AND {_SILENT}
-        AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases WHERE {_SILENT})) ORDER BY id LIMIT $2"""
+_ORPHANED_RUNS = _SQL.statement("orphaned_runs")
 
 
 async def orphaned_runs(db: Session, now: int, limit: int) -> list[Any]:
-    return await db.rows(_ORPHANED, now, limit)
+    return await db.rows(_ORPHANED_RUNS, now, limit)
 
 
-_SET_ASIDE = f"""UPDATE mainspring_jobs SET state = 'paused', lease = '{UNREADABLE}', worker = NULL,
-        attempt = attempt - 1, runs = runs - 1
-    WHERE id = ANY($1) AND state = 'running' AND (lease = $2 OR $2 = '')"""
+_SET_ASIDE = _SQL.statement("set_aside")
+_END_PROBES = _SQL.statement("end_probes")
 
 
 async def set_aside(db: Session, ids: Collection[JobId], lease: Lease = "") -> None:
     """Pauses jobs that a claim took, or an orphaned run has, and that cannot be decoded: no claim finds them then."""
     await db.run(_SET_ASIDE, list(ids), lease)
-    await db.run("UPDATE mainspring_circuits SET probe = NULL WHERE probe = ANY($1)", list(ids))
+    await db.run(_END_PROBES, list(ids))
 
 
 def commands_of(text: str | None) -> WorkerCommands:
@@ -415,18 +324,16 @@ def commands_of(text: str | None) -> WorkerCommands:
     return found[0] if found else WorkerCommands()
 
 
-_ORDERS = """SELECT id, orders FROM mainspring_workers WHERE until > $1 AND ($2::text[] IS NULL OR id = ANY($2))
-    ORDER BY id FOR NO KEY UPDATE"""
-_ORDER = """UPDATE mainspring_workers AS worker SET orders = given.orders
-    FROM unnest($1::text[], $2::text[]) AS given (id, orders) WHERE worker.id = given.id"""
+_LOCK_ORDERS = _SQL.statement("lock_orders")
+_SET_ORDERS = _SQL.statement("set_orders")
 
 
 async def set_commands(
     db: Session, workers: Collection[WorkerId] | None, orders: WorkerCommands, now: int, seen: WorkerCommands | None
 ) -> list[WorkerId]:
     """Stores commands for live workers (all if `workers` is None); returns their ids. Runs inside a transaction."""
-    rows = await db.rows(_ORDERS, now, None if workers is None else list(workers))
+    rows = await db.rows(_LOCK_ORDERS, now, None if workers is None else list(workers))
     given = {id: new for id, text in rows if (new := next_commands(commands_of(text), orders, seen)) is not None}
     if given:
-        await db.run(_ORDER, list(given), [_encode(new).decode() for new in given.values()])
+        await db.run(_SET_ORDERS, list(given), [_encode(new).decode() for new in given.values()])
     return sorted(given)

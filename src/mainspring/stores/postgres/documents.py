@@ -7,12 +7,13 @@ from datetime import datetime
 from typing import TypeVar
 
 from ...clock import instant, micros
-from ...records.document import Document
+from ...records.document import Document, DocumentDrop
+from ..document_steps import Drops, document_steps, drop_answers
 from .pool import Session, Verb
 
 T = TypeVar("T")
 
-# Expired documents that one call of tidy deletes.
+# Expired documents that one call of prune deletes.
 MAX_PRUNED_DOCUMENTS = 5_000
 
 # A caller that comes second waits for the first, and then reads what it has written.
@@ -29,11 +30,26 @@ _PUT_NEXT = """UPDATE mainspring_documents SET revision = $3::bigint, expires_at
     RETURNING true"""
 
 
-async def _put_all(db: Session, documents: Sequence[Document], now: int) -> list[bool]:
-    """Writes in order of name, so that two callers cannot deadlock; documents of one name in the given order."""
+def _ordered_steps(documents: Sequence[Document | DocumentDrop]) -> list[tuple[int, Document | Drops]]:
+    """In order of name, so that two callers cannot deadlock; documents of one name in the given order."""
     order = sorted(range(len(documents)), key=lambda n: (documents[n].kind, documents[n].name))
-    written = {n: await _put(db, documents[n], now) for n in order}
-    return [written[n] for n in range(len(documents))]
+    return list(document_steps((n, documents[n]) for n in order))
+
+
+async def _put_all(db: Session, steps: Sequence[tuple[int, Document | Drops]], now: int) -> list[bool]:
+    answers: dict[int, bool] = {}
+    for n, some in steps:
+        if isinstance(some, Document):
+            answers[n] = await _put(db, some, now)
+        else:
+            answers |= drop_answers(some, await _drop(db, some))
+    return [answers[n] for n in sorted(answers)]
+
+
+async def _drop(db: Session, drops: Drops) -> set[str]:
+    sql = "DELETE FROM mainspring_documents WHERE kind = $1 AND name = ANY($2) RETURNING name"
+    kind, names = next(iter(drops.values())).kind, [one.name for one in drops.values()]
+    return {name for (name,) in await db.rows(sql, kind, names)}
 
 
 async def _put(db: Session, new: Document, now: int) -> bool:
@@ -71,13 +87,10 @@ class PostgresDocuments:
     async def _transact(self, verb: Verb[T]) -> T:
         raise NotImplementedError
 
-    async def put_documents(self, documents: Sequence[Document], *, now: datetime) -> list[bool]:
-        call = self._transact if len(documents) > 1 else self._call
-        return await call(lambda db: _put_all(db, documents, micros(now)))
-
-    async def drop_documents(self, kind: str, names: Collection[str]) -> list[str]:
-        sql = "DELETE FROM mainspring_documents WHERE kind = $1 AND name = ANY($2) RETURNING name"
-        return sorted(name for (name,) in await self._call(lambda db: db.rows(sql, kind, list(names))))
+    async def put_documents(self, documents: Sequence[Document | DocumentDrop], *, now: datetime) -> list[bool]:
+        steps = _ordered_steps(documents)
+        call = self._transact if len(steps) > 1 else self._call
+        return await call(lambda db: _put_all(db, steps, micros(now)))
 
     async def documents(
         self, kind: str, names: Collection[str] | None = None, *, now: datetime, limit: int, after: str | None = None

@@ -16,7 +16,7 @@ from .pool import Pool, Verb
 from .url import PostgresUrl
 
 _send_errors = SurvivedErrors("notify", "workers elsewhere find the change at their next poll")
-Topic = Literal["new", "final"]
+News = Literal["new", "final"]
 
 # The commit of a notification takes a database-wide lock, so all changes within this time share one.
 NOTIFY_GAP_SECONDS = 0.01
@@ -61,10 +61,10 @@ class ProcessWakeups:
         """Identifies this process in notifications; a forked child has another name."""
         return f"{self._token}{os.getpid():x}"
 
-    def broadcast(self, topic: Topic) -> Broadcast:
+    def broadcast(self, topic: News) -> Broadcast:
         return self._new if topic == "new" else self._final
 
-    def wake(self, *topics: Topic) -> None:
+    def wake(self, *topics: News) -> None:
         for topic in topics:
             self.broadcast(topic).wake_all()
 
@@ -74,11 +74,11 @@ class Notifier:
 
     def __init__(self, pool: Pool, wakeups: ProcessWakeups) -> None:
         self._pool, self._wakeups = pool, wakeups
-        self._topics: set[Topic] = set()
+        self._topics: set[News] = set()
         self._closing = asyncio.Event()
         self._sending: asyncio.Task[None] | None = None
 
-    def notify(self, *topics: Topic) -> None:
+    def notify(self, *topics: News) -> None:
         """Sends the topics soon, together with others."""
         self._topics.update(topics)
         if self._topics and (self._sending is None or self._sending.done()):

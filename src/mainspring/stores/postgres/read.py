@@ -37,7 +37,7 @@ async def logs(db: Session, job_id: JobId, limit: int, after: tuple[int, int]) -
 _GROUPS = f"WITH {GROUPS[FINISHED]} SELECT DISTINCT state, task FROM groups"
 
 
-async def groups(db: Session) -> list[tuple[State, str]]:
+async def finished_groups(db: Session) -> list[tuple[State, str]]:
     return sorted((State(state), task) for state, task in await db.rows(_GROUPS))
 
 
@@ -59,6 +59,6 @@ _SURPLUS = f"""WITH {GROUPS[FINISHED]},
     SELECT {COLUMNS} FROM {_PRUNABLE_JOBS} AS rest ORDER BY finished_at, id LIMIT $5"""
 
 
-async def surplus(db: Session, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Any]:
+async def prunable(db: Session, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Any]:
     """Finished jobs of a state and task before `before`, beyond the newest `keep`; oldest first."""
     return await db.rows(_SURPLUS, state.value, task, micros(before), keep, limit)

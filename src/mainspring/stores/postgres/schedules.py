@@ -63,7 +63,7 @@ _TRIM = f"""DELETE FROM mainspring_ticks WHERE ctid = ANY (ARRAY(
 
 
 async def record_ticks(db: Session, ticks: Sequence[tuple[str, Tick]]) -> None:
-    """Inserts ticks, each with the name of its schedule, and deletes the oldest beyond TICKS_KEPT."""
+    """Inserts ticks, each with the name of its schedule, and deletes the oldest beyond MAX_KEPT_TICKS."""
     if ticks:
         await db.run(RECORD, *tick_values(ticks))
         await trim_ticks(db, ticks)

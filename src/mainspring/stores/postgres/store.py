@@ -17,19 +17,19 @@ from ...config import Durability
 from ...errors import SchemaMismatch, ShuttingDown, StoreError
 from ...failpoint import failpoint
 from ...ids import JobId, WorkerId
-from ...records.circuit import Circuit
 from ...records.finding import Finding
-from ...records.job import Action, Enqueued, Job, NewJob, Shown, State, UnreadableRecord
+from ...records.job import Action, Enqueued, Job, NewJob, State, UnreadableRecord
 from ...records.outcome import Outcome
+from ...records.pruning import Pruning
 from ...records.query import Changed, Cursor, Filter, Sort, Updates
-from ...records.queue import DeadGroup, Queue
+from ...records.queue import DeadGroup, Overview
 from ...records.run import Execution, LogLine, RunReport
 from ...records.schema import Schema
 from ...records.tally import Span, Tally
 from ...records.unreadable import decoded, readable
 from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
 from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
-from ...store import Store, Transaction
+from ...store import Capabilities, Listening, Store, Topic, Transaction
 from ...survived_errors import SurvivedErrors
 from ...task.retention import Rules
 from ..migrations import Migrations
@@ -37,7 +37,6 @@ from ..rows import Row, claimed_job_of, job_of
 from ..rules import unique_ids
 from . import (
     change,
-    circuits,
     claim,
     count,
     doctor,
@@ -60,7 +59,7 @@ from .claim import ClaimRequest
 from .documents import PostgresDocuments, drop_expired_documents
 from .feed import PostgresFeed
 from .listener import PostgresListener
-from .notifier import Notifier, ProcessWakeups, Topic, is_due_soon
+from .notifier import News, Notifier, ProcessWakeups, is_due_soon
 from .pool import Pool, Session, Verb
 from .transaction import TaskConnections
 from .url import PostgresUrl
@@ -110,6 +109,9 @@ class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
         migrations: Migrations = schema.MIGRATIONS,
     ) -> None:
         self.url, self._migrations = url, migrations
+        self.capabilities = Capabilities(
+            store="the PostgreSQL store", newest_schema=migrations.newest, transactions=True, scripts=True
+        )
         self._clock = clock or SystemClock()
         self._durability: Durability = durability
         self._wakeups = wakeups or ProcessWakeups(url, self._clock)
@@ -192,14 +194,10 @@ class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
                 if part is not None:
                     part.abandon()
 
-    def beside(self) -> Store:
+    def clone(self) -> Store:
         return PostgresStore(
             self.url, clock=self._clock, durability=self._durability, wakeups=self._wakeups, migrations=self._migrations
         )
-
-    @property
-    def newest_schema(self) -> int:
-        return self._migrations.newest
 
     async def schema(self) -> Schema:
         return await self._call(self._read_schema)
@@ -225,25 +223,22 @@ class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
         listener = doctor.listener(self._listener is not None, listens, trouble, pooled)
         return [*found, doctor.pooler(pooled), listener]
 
-    async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
-        await self._wait("new", timeout)
-        self._idle = False  # the next claim takes at once, without reading the view first
-
-    async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
-        await self._wait("final", timeout)
-
-    async def _wait(self, topic: Topic, timeout: float) -> None:
+    async def wait(self, topic: Topic, timeout: float, *, seen: int | None = None) -> int:
         self._open()
         if self._listener is not None:
             self._listener.listen()
-        await self._wakeups.broadcast(topic).wait(timeout)
+        change = await self._wakeups.broadcast("new" if topic == "claimable" else topic).wait(timeout, seen)
+        if topic == "claimable":
+            self._idle = False  # the next claim takes at once, without reading the view first
+        return change
 
-    def hears(self) -> bool | None:
+    @property
+    def listening(self) -> Listening:
         if self._wakeups.listening:
-            return True
-        return False if self._listener is not None and self._listener.trouble else None
+            return "ok"
+        return "failed" if self._listener is not None and self._listener.trouble else "off"
 
-    def _announce(self, *topics: Topic) -> None:
+    def _announce(self, *topics: News) -> None:
         """Wakes waiters in this process at once, and notifies other processes soon."""
         self._wakeups.wake(*topics)
         if self._notifier is not None:
@@ -366,7 +361,7 @@ class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
         more = await partitions.create_missing_partitions(pool, now, most)
         self._create_partitions_at = now if more else now + partitions.CHECK_EVERY
 
-    async def expired(self, *, now: datetime, limit: int) -> list[Job]:
+    async def orphaned(self, *, now: datetime, limit: int) -> list[Job]:
         jobs = [job_of(row) for row in await self._call(lambda db: claim.orphaned_runs(db, micros(now), limit))]
         if broken := [job.id for job in jobs if job.unreadable]:
             await self._transact(lambda db: claim.set_aside(db, broken))
@@ -420,7 +415,8 @@ class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
     async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
         self._idle = False
         fired = await self._transact(lambda db: fire.fire(db, firings, now))
-        failpoint("fire.after_commit")
+        if any(one.stands for one in fired):
+            failpoint("fire.after_commit")
         self._announce("new", "final")
         return fired
 
@@ -437,14 +433,14 @@ class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
     async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
         return await self._call(lambda db: schedules.ticks(db, name, limit, before))
 
-    async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
-        answer = await self._transact(lambda db: terms.lead(db, name, holder, until, now))
+    async def acquire_term(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
+        answer = await self._transact(lambda db: terms.acquire_term(db, name, holder, until, now))
         if answer.holder is None:
             self._announce("new")
         return answer
 
-    async def leaders(self, *, now: datetime) -> list[LeaderTerm]:
-        return await self._call(lambda db: terms.leaders(db, now))
+    async def terms(self, *, now: datetime) -> list[LeaderTerm]:
+        return await self._call(lambda db: terms.held_terms(db, now))
 
     # operators
 
@@ -470,15 +466,15 @@ class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
         await self._call(lambda db: db.run(sql, name, paused))
         self._announce("new")
 
-    async def order(
+    async def command_workers(
         self,
         workers: Collection[WorkerId] | None,
-        orders: WorkerCommands,
+        commands: WorkerCommands,
         *,
         now: datetime,
         seen: WorkerCommands | None = None,
     ) -> list[WorkerId]:
-        return await self._transact(lambda db: claim.set_commands(db, workers, orders, micros(now), seen))
+        return await self._transact(lambda db: claim.set_commands(db, workers, commands, micros(now), seen))
 
     # reading
 
@@ -505,43 +501,37 @@ class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         return await self._call(lambda db: read.logs(db, job_id, limit, after))
 
-    async def queues(self, *, now: datetime) -> list[Queue]:
-        return await self._read(lambda db: count.queues(db, micros(now)))
+    async def overview(self, *, now: datetime) -> Overview:
+        return await self._read(lambda db: count.overview(db, micros(now)))
 
     async def workers(self, *, now: datetime) -> list[WorkerRow]:
         sql = "SELECT id, info, until, orders FROM mainspring_workers WHERE until > $1 ORDER BY id"
         rows = await self._call(lambda db: db.rows(sql, micros(now)))
         return readable("worker", [(row[0], row) for row in rows], _worker_row)
 
-    async def counts(self, *, now: datetime) -> dict[Shown, int]:
-        return await self._read(lambda db: count.counts(db, micros(now)))
-
     async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
         return await self._call(lambda db: tally.tallies(db, span, since))
 
-    async def circuits(self) -> list[Circuit]:
-        return await self._call(circuits.circuits)
-
-    async def dead(self, *, limit: int) -> list[DeadGroup]:
-        return await self._read(lambda db: count.dead(db, limit))
+    async def dead_groups(self, *, limit: int) -> list[DeadGroup]:
+        return await self._read(lambda db: count.dead_groups(db, limit))
 
     # pruning
 
-    async def groups(self) -> list[tuple[State, str]]:
-        return await self._call(read.groups)
+    async def finished_groups(self) -> list[tuple[State, str]]:
+        return await self._call(read.finished_groups)
 
-    async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
-        rows = await self._read(lambda db: read.surplus(db, state, task, keep, before, limit))
+    async def prunable(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
+        rows = await self._read(lambda db: read.prunable(db, state, task, keep, before, limit))
         return [job_of(row) for row in rows]
 
-    async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
+    async def prune(self, rules: Rules, *, audited_since: datetime, now: datetime) -> Pruning:
         async def drop_old(db: Session) -> int:
             documents = await drop_expired_documents(db, micros(now))
             return documents + await drop_old_entries(db, micros(audited_since))
 
-        return await self._transact(drop_old)
+        return Pruning(await self._prune_partitions(rules, now), await self._transact(drop_old))
 
-    async def forget(self, rules: Rules, *, now: datetime) -> int:
+    async def _prune_partitions(self, rules: Rules, now: datetime) -> int:
         pool = self._open()
         if now < self._prune_partitions_at:
             return 0
@@ -556,7 +546,7 @@ class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
         if self._pool is None:
             raise ShuttingDown(f"the store {self.url.shown} is not open")
         if self._pool.loop is not asyncio.get_running_loop():
-            raise StoreError("this handle on the PostgreSQL store serves another event loop: open one with beside()")
+            raise StoreError("this handle on the PostgreSQL store serves another event loop: open one with clone()")
         return self._pool
 
     async def _call(self, verb: Verb[T]) -> T:

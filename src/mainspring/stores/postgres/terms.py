@@ -14,7 +14,7 @@ _INSERT_EMPTY = "INSERT INTO mainspring_leaders VALUES ($1, '', 0, $2) ON CONFLI
 _UPDATE = "UPDATE mainspring_leaders SET holder = $2, term = $3, until = $4 WHERE name = $1"
 
 
-async def lead(db: Session, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
+async def acquire_term(db: Session, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
     """Runs inside a transaction, which locks the row of the name."""
     row = await db.row(_SELECT, name)
     if row is None:
@@ -31,7 +31,7 @@ async def lead(db: Session, name: str, holder: str, until: datetime, now: dateti
 _LEADERS = "SELECT name, holder, term, until FROM mainspring_leaders WHERE until > $1 AND holder <> '' ORDER BY name"
 
 
-async def leaders(db: Session, now: datetime) -> list[LeaderTerm]:
+async def held_terms(db: Session, now: datetime) -> list[LeaderTerm]:
     """The terms that a process holds now, in order of name."""
     rows = await db.rows(_LEADERS, micros(now))
     return [LeaderTerm(name, holder, term, instant(until)) for name, holder, term, until in rows]

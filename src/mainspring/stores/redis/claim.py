@@ -303,7 +303,7 @@ def _worker_unit(base: str, known: dict[WorkerId, bytes | None], workers: Worker
     return Unit(conditions, commands)
 
 
-async def order(
+async def set_commands(
     shards: Shards,
     workers: Collection[WorkerId] | None,
     orders: WorkerCommands,
@@ -320,7 +320,7 @@ async def order(
     return await contend_one(shards, "order", propose)
 
 
-async def expired(shards: Shards, now: datetime, limit: int) -> list[Job]:
+async def orphaned(shards: Shards, now: datetime, limit: int) -> list[Job]:
     # By expiry times, not by rows: a row may be unreadable.
     """Running jobs of silent workers, by id. Unreadable ones are set aside instead."""
     rows = await read_hash(shards.first, f"{shards.first.base}:until")

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
 from ...clock import instant, micros
 from ...records.job import UNREADABLE, Job, Shown, State
-from ...records.queue import DeadGroup, Queue
+from ...records.queue import DeadGroup, Overview, Queue
 from .access_paths import group_names
 from .claim import paused_queues
+from .hashes import read_hash
 from .index import REGISTERS
 from .job_reads import read_shard
-from .records import CLAIM_PARTS, packed, unpacked
+from .records import CLAIM_PARTS, circuits_of, packed, unpacked
 from .shard import Shard, Shards
 
 _ASIDE = UNREADABLE.encode()
@@ -111,20 +112,21 @@ def _state_without_expiry(job: Job, now: datetime) -> Shown:
     return "scheduled" if job.run_at > now else "pending"
 
 
-async def counts(shards: Shards, now: datetime) -> dict[Shown, int]:
-    total: Counter[Any] = Counter()
-    for count in await shards.each(lambda shard: _counts(shard, now)):
-        total.update(count)
-    return dict(+total)
+async def overview(shards: Shards, now: datetime) -> Overview:
+    async def count(shard: Shard) -> tuple[ByQueue, dict[tuple[str, str], int]]:
+        return await count_waiting(shard, now), await _sizes(shard, "ends", "ended")
 
-
-async def _counts(shard: Shard, now: datetime) -> Counter[Any]:
-    total: Counter[Any] = Counter()
-    for count in (await count_waiting(shard, now)).values():
-        total.update(count)
-    for (state, _), size in (await _sizes(shard, "ends", "ended")).items():
-        total[state] += size
-    return total
+    waiting, states = ByQueue(), Counter[Any]()
+    for found, ended in await shards.each(count):
+        waiting |= found
+        for some in found.values():
+            states.update(some)
+        for (state, _), size in ended.items():
+            states[state] += size
+    first = shards.first
+    circuits = circuits_of(await read_hash(first, f"{first.base}:circuit"))
+    queues = _queues(waiting, await paused_queues(shards))
+    return Overview(dict(+states), queues, [circuits[task] for task in sorted(circuits)])
 
 
 async def _sizes(shard: Shard, register: str, prefix: str) -> dict[tuple[str, str], int]:
@@ -135,11 +137,7 @@ async def _sizes(shard: Shard, register: str, prefix: str) -> dict[tuple[str, st
     return {(one, other): size for (one, _, other), size in pairs}
 
 
-async def queues(shards: Shards, now: datetime) -> list[Queue]:
-    found: ByQueue = {}
-    for some in await shards.each(lambda shard: count_waiting(shard, now)):
-        found |= some
-    paused = await paused_queues(shards)
+def _queues(found: ByQueue, paused: Collection[str]) -> list[Queue]:
     return [
         Queue(
             name=name,
@@ -149,7 +147,7 @@ async def queues(shards: Shards, now: datetime) -> list[Queue]:
             retrying=count["retrying"],
             running=count["running"],
         )
-        for name in sorted(found.keys() | paused)
+        for name in sorted({*found, *paused})
         if (count := found.get(name, Counter())) is not None
     ]
 
@@ -193,7 +191,7 @@ async def _tidy_shard(shard: Shard) -> None:
         await shard.script("tidy", args[start : start + 3 * BATCH_NAMES])
 
 
-async def surplus(shards: Shards, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Job]:
+async def prunable(shards: Shards, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Job]:
     def key(shard: Shard) -> str:
         return f"{shard.base}:ended:{state.value}\0{task}"
 

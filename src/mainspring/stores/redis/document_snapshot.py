@@ -1,4 +1,4 @@
-"""Transactions on documents, audit entries and the feed: a verb runs on what was read, and its changes are written."""
+"""Transactions on documents and audit entries: a verb runs on what was read, and its changes are written."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec
 
 from ...clock import EPOCH, instant, micros
 from ...records.audit import AuditEntry
-from ...records.document import Document
+from ...records.document import Document, DocumentDrop
 from ...records.unreadable import readable
-from ..rules.documents import is_expired, put_document, record_entry, watch_until
+from ..rules.documents import is_expired, put_document, record_entry
 from .index import Command
 from .shard import Shard, Shards
 from .transact import contend_one
@@ -56,44 +56,36 @@ def _entry_of(id: str, text: bytes) -> AuditEntry:
 class DocumentSnapshot:
     """The documents and entries that were read, and the changes of a verb; a verb uses nothing else."""
 
-    def __init__(
-        self, base: str, documents: dict[Key, bytes | None], entries: dict[str, bytes | None], watched: bytes | None
-    ) -> None:
+    def __init__(self, base: str, documents: dict[Key, bytes | None], entries: dict[str, bytes | None]) -> None:
         self._base = base
-        self._read = (documents, entries, watched)
+        self._read = (documents, entries)
         self._old_documents = {key: None if text is None else document_of(key, text) for key, text in documents.items()}
         self._old_entries = {id: None if text is None else _entry_of(id, text) for id, text in entries.items()}
         self._documents, self._entries = dict(self._old_documents), dict(self._old_entries)
-        self._watched = self._was_watched = instant_of(watched)
 
-    def put(self, documents: Iterable[Document], now: datetime) -> list[bool]:
-        """Writes documents in order; for each whether it is now stored."""
+    def put(self, documents: Iterable[Document | DocumentDrop], now: datetime) -> list[bool]:
+        """Writes and deletes documents in order; for each whether it is now stored, or existed."""
         answers = list[bool]()
         for new in documents:
             key = new.kind, new.name
-            stands, self._documents[key] = put_document(self._documents[key], new, now)
-            answers.append(stands)
+            if isinstance(new, DocumentDrop):
+                answers.append(self._documents[key] is not None)
+                self._documents[key] = None
+            else:
+                stands, self._documents[key] = put_document(self._documents[key], new, now)
+                answers.append(stands)
         return answers
-
-    def drop(self) -> list[str]:
-        """Deletes the documents that were read; the names of those that existed, in order."""
-        found = sorted(name for (_, name), document in self._documents.items() if document is not None)
-        self._documents = dict.fromkeys(self._documents)
-        return found
 
     def record(self, entries: Iterable[AuditEntry]) -> None:
         for entry in entries:
             self._entries[entry.id] = record_entry(self._entries[entry.id], entry)
-
-    def watch(self, until: datetime) -> None:
-        self._watched = watch_until(self._watched, until)
 
     def prune(self, audited_since: datetime, now: datetime) -> int:
         """Deletes expired documents and old entries among those that were read; their number.
 
         Unreadable documents were read because the index says that they have expired: they are deleted as well.
         """
-        texts, _, _ = self._read
+        texts, _ = self._read
         expired = [
             key
             for key, document in self._documents.items()
@@ -106,7 +98,7 @@ class DocumentSnapshot:
 
     def changes(self) -> Unit:
         """The changes, with a condition for each changed value."""
-        (documents, entries, watched), base = self._read, self._base
+        (documents, entries), base = self._read, self._base
         expected, commands = list[Condition](), list[Command]()
         for key, old in self._old_documents.items():
             if (new := self._documents[key]) != old:
@@ -116,9 +108,6 @@ class DocumentSnapshot:
             if (now := self._entries[id]) != was:
                 expected.append(has(f"{base}:entry", id, entries[id]))
                 commands += _entry_commands(base, id, now)
-        if self._watched is not None and self._watched != self._was_watched:
-            expected.append(has(f"{base}:meta", "watched", watched))
-            commands.append(("HSET", f"{base}:meta", "watched", micros(self._watched)))
         return Unit(expected, commands)
 
 
@@ -178,6 +167,6 @@ async def _read(shard: Shard, keys: list[Key], ids: list[str]) -> DocumentSnapsh
     commands: list[Command] = [("HMGET", f"{shard.base}:doc:{kind}", *names) for kind, names in kinds.items()]
     if ids:
         commands.append(("HMGET", f"{shard.base}:entry", *ids))
-    until, *columns = await shard.multi([watched_command(shard), *commands])
+    columns = await shard.multi(commands) if commands else []
     texts = iter([text for column in columns for text in column])
-    return DocumentSnapshot(shard.base, {key: next(texts) for key in keys}, {id: next(texts) for id in ids}, until)
+    return DocumentSnapshot(shard.base, {key: next(texts) for key in keys}, {id: next(texts) for id in ids})

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from ...clock import Clock, micros
-from ...records.document import Document
+from ...records.document import Document, DocumentDrop
 from .document_snapshot import document_of, transact_documents
 from .shard import Shard, Shards
 
@@ -14,7 +14,7 @@ from .shard import Shard, Shards
 PAGE_ROWS = 200
 # Documents and audit entries pruned per transaction, of each.
 PRUNE_ROWS = 500
-# Transactions per call of tidy().
+# Transactions per call of prune().
 MAX_PRUNES = 20
 
 
@@ -26,15 +26,10 @@ class RedisDocuments:
     def _open(self) -> Shards:
         raise NotImplementedError
 
-    async def put_documents(self, documents: Sequence[Document], *, now: datetime) -> list[bool]:
+    async def put_documents(self, documents: Sequence[Document | DocumentDrop], *, now: datetime) -> list[bool]:
         keys = [(document.kind, document.name) for document in documents]
         with self._clock.outside():
             return await transact_documents(self._open(), lambda read: read.put(documents, now), keys)
-
-    async def drop_documents(self, kind: str, names: Collection[str]) -> list[str]:
-        keys = [(kind, name) for name in names]
-        with self._clock.outside():
-            return await transact_documents(self._open(), lambda read: read.drop(), keys)
 
     async def documents(
         self, kind: str, names: Collection[str] | None = None, *, now: datetime, limit: int, after: str | None = None
@@ -52,24 +47,23 @@ class RedisDocuments:
                 after = page[-1]
         return found[:limit]
 
-    async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
-        """Deletes expired documents and old audit entries, at most MAX_PRUNES * PRUNE_ROWS of each."""
-        shards, deleted = self._open(), 0
-        shard, some = shards.first, ("LIMIT", 0, PRUNE_ROWS)
-        with self._clock.outside():
-            for _ in range(MAX_PRUNES):
-                expired, old = await shard.multi(
-                    [
-                        ("ZRANGEBYSCORE", f"{shard.base}:fading", "-inf", micros(now), *some),
-                        ("ZRANGEBYSCORE", f"{shard.base}:audited", "-inf", f"({micros(audited_since)}", *some),
-                    ]
-                )
-                if not expired and not old:
-                    break
-                keys = [(kind, name) for kind, _, name in (one.decode().partition("\0") for one in expired)]
-                ids = [id.decode() for id in old]
-                deleted += await transact_documents(shards, lambda read: read.prune(audited_since, now), keys, ids)
-        return deleted
+
+async def prune_documents(shards: Shards, audited_since: datetime, now: datetime) -> int:
+    """Deletes expired documents and old audit entries, at most MAX_PRUNES * PRUNE_ROWS of each."""
+    shard, some, deleted = shards.first, ("LIMIT", 0, PRUNE_ROWS), 0
+    for _ in range(MAX_PRUNES):
+        expired, old = await shard.multi(
+            [
+                ("ZRANGEBYSCORE", f"{shard.base}:fading", "-inf", micros(now), *some),
+                ("ZRANGEBYSCORE", f"{shard.base}:audited", "-inf", f"({micros(audited_since)}", *some),
+            ]
+        )
+        if not expired and not old:
+            break
+        keys = [(kind, name) for kind, _, name in (one.decode().partition("\0") for one in expired)]
+        ids = [id.decode() for id in old]
+        deleted += await transact_documents(shards, lambda read: read.prune(audited_since, now), keys, ids)
+    return deleted
 
 
 async def _next_names(shard: Shard, kind: str, names: Collection[str] | None, after: str | None) -> list[str]:

@@ -15,7 +15,7 @@ from .data_loss import DataLossDetector
 from .shard import Shards
 
 _listen_errors = SurvivedErrors("listener", "changes that others make are found by polling meanwhile")
-Topic = Literal["new", "final"]
+News = Literal["new", "final"]
 
 # Delay before a lost connection is reopened; it doubles with each failure.
 MIN_RECONNECT_SECONDS = 0.1
@@ -34,7 +34,7 @@ class RedisWakeups:
         self.listeners: set[object] = set()
         self.data_loss = DataLossDetector()
 
-    def broadcast(self, topic: Topic) -> Broadcast:
+    def broadcast(self, topic: News) -> Broadcast:
         return self._broadcasts[topic]
 
     def notify(self, *topics: str) -> None:

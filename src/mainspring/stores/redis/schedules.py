@@ -174,7 +174,7 @@ async def ticks(shard: Shard, name: str, limit: int, before: int | None) -> list
     return readable(f"tick of schedule {name}", zip(texts, texts, strict=True), _tick)
 
 
-async def lead(shards: Shards, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
+async def acquire_term(shards: Shards, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
     """Takes, extends or ends a leader term."""
     key = f"{shards.first.base}:leader"
 
@@ -203,7 +203,7 @@ def _last_term(text: bytes, now: datetime) -> int:
     return int(now.timestamp()) if term is None else int(term[1])
 
 
-async def leaders(shard: Shard, now: datetime) -> list[LeaderTerm]:
+async def held_terms(shard: Shard, now: datetime) -> list[LeaderTerm]:
     pairs = await shard.call("HGETALL", f"{shard.base}:leader")
     found = readable("leader", zip(pairs[::2], pairs[1::2], strict=True), _leadership)
     return sorted((one for one in found if one.holder is not None and one.until > now), key=lambda one: one.name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Collection, Sequence
-from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any
 
@@ -14,18 +13,18 @@ from ...config import Durability
 from ...errors import BadInput, ShuttingDown, StoreError
 from ...failpoint import failpoint
 from ...ids import JobId, WorkerId
-from ...records.circuit import Circuit
 from ...records.finding import Finding
-from ...records.job import Action, Enqueued, Job, NewJob, Shown, State
+from ...records.job import Action, Enqueued, Job, NewJob, State
 from ...records.outcome import Outcome
+from ...records.pruning import Pruning
 from ...records.query import Changed, Cursor, Filter, Sort, Updates
-from ...records.queue import DeadGroup, Queue
+from ...records.queue import DeadGroup, Overview
 from ...records.run import Execution, LogLine, RunReport
 from ...records.schema import Schema
 from ...records.tally import Span, Tally
 from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
 from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
-from ...store import Store, Transaction
+from ...store import Capabilities, Listening, Store, Topic
 from ...survived_errors import SurvivedErrors
 from ...task.retention import Rules
 from ..rules import unique_ids
@@ -35,11 +34,10 @@ from .aside import delete_queueless, set_aside_schedules
 from .audit import RedisAudit
 from .connector import RedisConnector
 from .doctor import check_servers, findings, listener_finding
-from .documents import RedisDocuments
+from .documents import RedisDocuments, prune_documents
 from .feed import RedisFeed
 from .hashes import read_hash
-from .listener import RedisListener, RedisWakeups, Topic
-from .records import circuits_of
+from .listener import RedisListener, RedisWakeups
 from .repair import repair_keys, repair_schedules
 from .run_reads import read_executions, read_lines
 from .shard import Shards
@@ -55,7 +53,10 @@ LISTENER_TIMEOUT_SECONDS = 8.0
 class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
     """Each verb is one script or one optimistic transaction. A handle is used in the event loop that opened it."""
 
-    refuses_within = "the Redis store has no transactions to enqueue within: use sqlite:///… or postgresql://…"
+    capabilities = Capabilities(
+        store="the Redis store",
+        no_scripts="the Redis store has no tables, and no statements that would change them",
+    )
 
     def __init__(
         self,
@@ -109,12 +110,8 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
                 if part is not None:
                     part.forget()
 
-    def beside(self) -> Store:
+    def clone(self) -> Store:
         return RedisStore(self.url, clock=self._clock, durability=self._durability, wakeups=self._wakeups)
-
-    @property
-    def newest_schema(self) -> int:
-        return 1
 
     async def schema(self) -> Schema:
         self._open()
@@ -125,9 +122,6 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
         if target not in (None, 1):
             raise BadInput(f"the Redis store has one schema, 1; cannot migrate to {target}")
         return []
-
-    def script(self, at: int, target: int | None = None) -> str:
-        raise BadInput("the Redis store has no tables, and no statements that would change them")
 
     async def time(self) -> datetime:
         shards = self._open()
@@ -147,29 +141,24 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
                 )
         return found
 
-    async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
-        await self._wait("new", timeout)
-
-    async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
-        await self._wait("final", timeout)
-
-    async def _wait(self, topic: Topic, timeout: float) -> None:
+    async def wait(self, topic: Topic, timeout: float, *, seen: int | None = None) -> int:
         self._open()
         if self._listener is not None:
             self._listener.listen()
-        await self._wakeups.broadcast(topic).wait(timeout)
+        return await self._wakeups.broadcast("new" if topic == "claimable" else topic).wait(timeout, seen)
 
-    def hears(self) -> bool | None:
+    @property
+    def listening(self) -> Listening:
         if self._wakeups.listeners:
-            return True
-        return False if self._listener is not None and self._listener.error_text else None
+            return "ok"
+        return "failed" if self._listener is not None and self._listener.error_text else "off"
 
     # the path of a job
 
     async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
         shards = self._open()
         if within is not None:
-            raise BadInput(self.refuses_within)
+            self.capabilities.require_transactions("within=")
         if not jobs:
             return []
         with self._clock.outside():
@@ -203,10 +192,10 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
                 await sweep(shards)
         return beat
 
-    async def expired(self, *, now: datetime, limit: int) -> list[Job]:
+    async def orphaned(self, *, now: datetime, limit: int) -> list[Job]:
         with self._clock.outside():
             await self._repair(now)
-            return await claim.expired(self._open(), now, limit)
+            return await claim.orphaned(self._open(), now, limit)
 
     async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
         shards = self._open()
@@ -216,9 +205,6 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
             accepted = await finish.finish(shards, outcomes)
         self._wakeups.notify("new", "final")
         return accepted
-
-    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        raise BadInput("the Redis store has no transactions: use ctx.transaction() on sqlite:///… or postgresql://…")
 
     async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
         with self._clock.outside():
@@ -237,7 +223,8 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
     async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
         with self._clock.outside():
             fired = await series.fire(self._open(), firings, now)
-        failpoint("fire.after_commit")
+        if any(one.stands for one in fired):
+            failpoint("fire.after_commit")
         self._wakeups.notify("new", "final")
         return fired
 
@@ -255,16 +242,16 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
         with self._clock.outside():
             return await series.ticks(self._open().first, name, limit, before)
 
-    async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
+    async def acquire_term(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
         with self._clock.outside():
-            answer = await series.lead(self._open(), name, holder, until, now)
+            answer = await series.acquire_term(self._open(), name, holder, until, now)
         if answer.holder is None:
             self._wakeups.notify("new")
         return answer
 
-    async def leaders(self, *, now: datetime) -> list[LeaderTerm]:
+    async def terms(self, *, now: datetime) -> list[LeaderTerm]:
         with self._clock.outside():
-            return await series.leaders(self._open().first, now)
+            return await series.held_terms(self._open().first, now)
 
     # operators
 
@@ -297,16 +284,16 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
             )
         self._wakeups.notify("new")
 
-    async def order(
+    async def command_workers(
         self,
         workers: Collection[WorkerId] | None,
-        orders: WorkerCommands,
+        commands: WorkerCommands,
         *,
         now: datetime,
         seen: WorkerCommands | None = None,
     ) -> list[WorkerId]:
         with self._clock.outside():
-            return await claim.order(self._open(), workers, orders, now, seen)
+            return await claim.set_commands(self._open(), workers, commands, now, seen)
 
     # reading
 
@@ -336,9 +323,9 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
         found.sort(key=lambda line: (line.run, line.n))
         return [line for line in found if (line.run, line.n) > after][:limit]
 
-    async def queues(self, *, now: datetime) -> list[Queue]:
+    async def overview(self, *, now: datetime) -> Overview:
         with self._clock.outside():
-            return await count.queues(self._open(), now)
+            return await count.overview(self._open(), now)
 
     async def workers(self, *, now: datetime) -> list[WorkerRow]:
         shard = self._open().first
@@ -346,39 +333,30 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
             found = workers_of(await read_hash(shard, f"{shard.base}:worker"))
         return sorted((worker for worker in found.values() if worker.until > now), key=lambda worker: worker.info.id)
 
-    async def counts(self, *, now: datetime) -> dict[Shown, int]:
-        with self._clock.outside():
-            return await count.counts(self._open(), now)
-
     async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
         with self._clock.outside():
             return await tally.tallies(self._open(), span, since)
 
-    async def circuits(self) -> list[Circuit]:
-        shard = self._open().first
-        with self._clock.outside():
-            found = circuits_of(await read_hash(shard, f"{shard.base}:circuit"))
-        return [found[task] for task in sorted(found)]
-
-    async def dead(self, *, limit: int) -> list[DeadGroup]:
+    async def dead_groups(self, *, limit: int) -> list[DeadGroup]:
         with self._clock.outside():
             return await count.dead_groups(self._open(), limit)
 
     # forgetting
 
-    async def groups(self) -> list[tuple[State, str]]:
+    async def finished_groups(self) -> list[tuple[State, str]]:
         with self._clock.outside():
             return await count.finished_groups(self._open())
 
-    async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
+    async def prunable(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
         with self._clock.outside():
-            return await count.surplus(self._open(), state, task, keep, before, limit)
+            return await count.prunable(self._open(), state, task, keep, before, limit)
 
-    async def forget(self, rules: Rules, *, now: datetime) -> int:
+    async def prune(self, rules: Rules, *, audited_since: datetime, now: datetime) -> Pruning:
+        """Also removes empty names from the registers, and repairs schedules whose jobs were lost."""
         with self._clock.outside():
             await count.tidy_registers(self._open())
             await repair_schedules(self._open(), now)
-        return 0
+            return Pruning(0, await prune_documents(self._open(), audited_since, now))
 
     # inside
 
@@ -394,7 +372,7 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
         if self._shards is None:
             raise ShuttingDown(f"the store {self.url.shown} is closed")
         if self._shards.connector.loop is not asyncio.get_running_loop():
-            raise StoreError("this handle was opened in another event loop: take store.beside() there")
+            raise StoreError("this handle was opened in another event loop: take store.clone() there")
         return self._shards
 
 

@@ -1,4 +1,4 @@
-"""Documents, audit entries and the watched feed after a write. Pure."""
+"""Documents and audit entries after a write. Pure."""
 
 from __future__ import annotations
 
@@ -28,8 +28,3 @@ def record_entry(stored: AuditEntry | None, entry: AuditEntry) -> AuditEntry:
     """The audit entry after it is recorded. An existing entry without an outcome gets one; nothing else changes."""
     old = stored or entry
     return old if old.outcome else replace(old, outcome=entry.outcome)
-
-
-def watch_until(watched: datetime | None, until: datetime) -> datetime:
-    """Until when the feed is watched after a reader asks for `until`."""
-    return max(watched or until, until)

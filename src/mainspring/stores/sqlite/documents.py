@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from ...clock import instant, micros
-from ...records.document import Document
+from ...records.document import Document, DocumentDrop
+from ..document_steps import Drops, document_steps, drop_answers
 from ..rows import Row
 from .lenient import fetch_rows
 
 T = TypeVar("T")
-# Expired documents that one call of tidy deletes.
+# Expired documents that one call of prune deletes.
 MAX_PRUNED_DOCUMENTS = 1000
 
 _json = msgspec.json.encode
@@ -23,6 +24,16 @@ _json = msgspec.json.encode
 _SELECT = "SELECT name, text, revision, expires_at FROM mainspring_documents WHERE kind = :kind"
 _UNEXPIRED = "(expires_at IS NULL OR expires_at > :now)"
 _WRITE = "INSERT OR REPLACE INTO mainspring_documents (kind, name, revision, expires_at, text) VALUES (?, ?, ?, ?, ?)"
+
+
+def _put_all(db: sqlite3.Connection, documents: Sequence[Document | DocumentDrop], now: int) -> list[bool]:
+    answers: dict[int, bool] = {}
+    for n, some in document_steps(enumerate(documents)):
+        if isinstance(some, Document):
+            answers[n] = _put(db, some, now)
+        else:
+            answers |= drop_answers(some, _drop(db, some))
+    return [answers[n] for n in range(len(documents))]
 
 
 def _put(db: sqlite3.Connection, new: Document, now: int) -> bool:
@@ -62,9 +73,9 @@ _DROP = """DELETE FROM mainspring_documents WHERE kind = ? AND name IN (SELECT v
     RETURNING name"""
 
 
-def _drop(db: sqlite3.Connection, kind: str, names: Collection[str]) -> list[str]:
-    rows = db.execute(_DROP, (kind, _json(list(names)).decode())).fetchall()
-    return sorted(name for (name,) in rows)
+def _drop(db: sqlite3.Connection, drops: Drops) -> set[str]:
+    names = _json([one.name for one in drops.values()]).decode()
+    return {name for (name,) in db.execute(_DROP, (next(iter(drops.values())).kind, names)).fetchall()}
 
 
 _DROP_EXPIRED = """DELETE FROM mainspring_documents WHERE (kind, name) IN (
@@ -84,11 +95,8 @@ class SqliteDocuments:
     async def _read(self, verb: Callable[[sqlite3.Connection], T]) -> T:
         raise NotImplementedError
 
-    async def put_documents(self, documents: Sequence[Document], *, now: datetime) -> list[bool]:
-        return await self._write(lambda db: [_put(db, document, micros(now)) for document in documents])
-
-    async def drop_documents(self, kind: str, names: Collection[str]) -> list[str]:
-        return await self._write(lambda db: _drop(db, kind, names))
+    async def put_documents(self, documents: Sequence[Document | DocumentDrop], *, now: datetime) -> list[bool]:
+        return await self._write(lambda db: _put_all(db, documents, micros(now)))
 
     async def documents(
         self, kind: str, names: Collection[str] | None = None, *, now: datetime, limit: int, after: str | None = None

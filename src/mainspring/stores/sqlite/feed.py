@@ -37,7 +37,13 @@ def _publish(db: sqlite3.Connection, texts: Sequence[str]) -> datetime | None:
 def _read_feed(db: sqlite3.Connection, after: int, limit: int) -> Feed:
     rows = db.execute("SELECT n, text FROM mainspring_news WHERE n > ? ORDER BY n LIMIT ?", (after, limit)).fetchall()
     first, last = db.execute("SELECT min(n) FROM mainspring_news").fetchone()[0], _last_number(db)
-    return Feed([FeedItem(n, text) for n, text in rows], last + 1 if first is None else first, last)
+    return Feed([FeedItem(n, text) for n, text in rows], last + 1 if first is None else first, last, watched(db))
+
+
+def _want_feed(db: sqlite3.Connection, after: int, limit: int, until: datetime) -> Feed:
+    feed = _read_feed(db, after, limit)
+    db.execute(_WATCH, (micros(until),))
+    return feed
 
 
 def _last_number(db: sqlite3.Connection) -> int:
@@ -53,16 +59,12 @@ class SqliteFeed:
     async def _read(self, verb: Callable[[sqlite3.Connection], T]) -> T:
         raise NotImplementedError
 
-    async def watch(self, *, until: datetime, now: datetime) -> None:
-        await self._write(lambda db: db.execute(_WATCH, (micros(until),)).rowcount)
-
-    async def watched(self) -> datetime | None:
-        return await self._read(watched)
-
     async def publish(self, news: Sequence[str], *, now: datetime) -> datetime | None:
         if not news:
-            return await self.watched()
+            return await self._read(watched)
         return await self._write(lambda db: _publish(db, news))
 
-    async def news(self, *, after: int, limit: int) -> Feed:
-        return await self._read(lambda db: _read_feed(db, after, limit))
+    async def news(self, *, after: int, limit: int, until: datetime | None = None) -> Feed:
+        if until is None:
+            return await self._read(lambda db: _read_feed(db, after, limit))
+        return await self._write(lambda db: _want_feed(db, after, limit, until))

@@ -11,9 +11,10 @@ from ...clock import instant, micros
 from ...ids import JobId
 from ...records.job import Shown, State
 from ...records.query import Filter
-from ...records.queue import DeadGroup, Queue
+from ...records.queue import DeadGroup, Overview, Queue
 from ...records.run import LogLine
 from ..rows import HELD_INDEX_SQL, Row
+from .circuits import circuits
 from .claim import PAUSED_QUEUES
 from .index_groups import ENDED, ENDED_GROUPS, READY, RETRIED
 from .lists import FINISHED_AT, jobs
@@ -39,7 +40,12 @@ UnfinishedCounts = Mapping[str, Counter[Shown]]
 """Numbers of unfinished jobs by queue and shown state."""
 
 
-def count_unfinished(db: sqlite3.Connection, now: int) -> UnfinishedCounts:
+def overview(db: sqlite3.Connection, now: int) -> Overview:
+    waiting = _count_unfinished(db, now)
+    return Overview(_states(db, waiting), _queues(db, waiting), circuits(db))
+
+
+def _count_unfinished(db: sqlite3.Connection, now: int) -> UnfinishedCounts:
     found: dict[str, Counter[Shown]] = defaultdict(Counter)
     for queue, due, later in db.execute(_READY, {"now": now}):
         found[queue].update(pending=due, scheduled=later)
@@ -55,7 +61,7 @@ def count_unfinished(db: sqlite3.Connection, now: int) -> UnfinishedCounts:
     return found
 
 
-def counts(db: sqlite3.Connection, waiting: UnfinishedCounts) -> dict[Shown, int]:
+def _states(db: sqlite3.Connection, waiting: UnfinishedCounts) -> dict[Shown, int]:
     total: Counter[Shown] = Counter()
     for by_state in waiting.values():
         total.update(by_state)
@@ -64,7 +70,7 @@ def counts(db: sqlite3.Connection, waiting: UnfinishedCounts) -> dict[Shown, int
     return {state: count for state, count in total.items() if count}
 
 
-def queues(db: sqlite3.Connection, waiting: UnfinishedCounts) -> list[Queue]:
+def _queues(db: sqlite3.Connection, waiting: UnfinishedCounts) -> list[Queue]:
     paused = {name for (name,) in db.execute(PAUSED_QUEUES)}
     found = {name: waiting.get(name, Counter[Shown]()) for name in sorted(waiting.keys() | paused)}
     return [
@@ -85,7 +91,7 @@ _DEAD = """SELECT task, error, count(*) AS size, max(finished_at) AS last FROM m
 _NEWEST = "SELECT max(job_id) FROM mainspring_dead WHERE task = ? AND error = ? AND finished_at = ?"
 
 
-def dead(db: sqlite3.Connection, limit: int) -> list[DeadGroup]:
+def dead_groups(db: sqlite3.Connection, limit: int) -> list[DeadGroup]:
     found = []
     for task, error, count, last in db.execute(_DEAD, (limit,)).fetchall():
         newest = db.execute(_NEWEST, (task, error, last)).fetchone()[0]
@@ -105,7 +111,7 @@ def logs(db: sqlite3.Connection, job_id: JobId, limit: int, after: tuple[int, in
 # pruning
 
 
-def groups(db: sqlite3.Connection) -> list[tuple[State, str]]:
+def finished_groups(db: sqlite3.Connection) -> list[tuple[State, str]]:
     return sorted({(State(state), task) for state, _, task in db.execute(ENDED_GROUPS)})
 
 
@@ -113,7 +119,7 @@ _NEWEST_OF_GROUP = f"""SELECT finished_at, id FROM mainspring_jobs WHERE {ENDED.
     AND state = :of_state AND queue = :of_queue AND task = :of_task ORDER BY finished_at DESC, id DESC LIMIT :keep"""
 
 
-def surplus(db: sqlite3.Connection, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Row]:
+def prunable(db: sqlite3.Connection, state: State, task: str, keep: int, before: datetime, limit: int) -> list[Row]:
     """Finished jobs of a state and task before `before`, beyond the newest `keep`; oldest first."""
     end = (micros(before), "")
     if keep:

@@ -44,7 +44,7 @@ def _row(schedule: Schedule) -> tuple[object, ...]:
 
 
 def record_ticks(db: sqlite3.Connection, ticks: Sequence[tuple[str, Tick]]) -> None:
-    """Inserts ticks, each with the name of its schedule, and deletes the oldest beyond TICKS_KEPT."""
+    """Inserts ticks, each with the name of its schedule, and deletes the oldest beyond MAX_KEPT_TICKS."""
     rows = [(name, tick.n, _encode(tick).decode()) for name, tick in ticks]
     db.executemany("INSERT INTO mainspring_ticks VALUES (?, ?, ?)", rows)
     old = {name: tick.n - MAX_KEPT_TICKS for name, tick in ticks}

@@ -19,19 +19,19 @@ from ...config import Durability
 from ...errors import BadInput, ShuttingDown, StoreError
 from ...failpoint import failpoint
 from ...ids import JobId, WorkerId
-from ...records.circuit import Circuit
 from ...records.finding import Finding
-from ...records.job import Action, Enqueued, Job, NewJob, Shown, State, UnreadableRecord
+from ...records.job import Action, Enqueued, Job, NewJob, State, UnreadableRecord
 from ...records.outcome import Outcome
+from ...records.pruning import Pruning
 from ...records.query import Changed, Cursor, Filter, Sort, Updates
-from ...records.queue import DeadGroup, Queue
+from ...records.queue import DeadGroup, Overview
 from ...records.run import Execution, LogLine, RunReport
 from ...records.schema import Schema
 from ...records.tally import Span, Tally
 from ...records.unreadable import decoded, readable
 from ...records.worker import BeatReply, Claim, WorkerCommands, WorkerInfo, WorkerRow
 from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
-from ...store import Store, Transaction
+from ...store import Capabilities, Listening, Store, Topic, Transaction
 from ...survived_errors import SurvivedErrors
 from ...sync import is_sync_caller, run_blocking
 from ...task.retention import Rules
@@ -42,7 +42,6 @@ from ..rows import COLUMNS, HELD_INDEX_SQL, Row, claimed_job_of, executions_of, 
 from ..rules import unique_ids
 from . import (
     change,
-    circuits,
     claim,
     doctor,
     enqueue,
@@ -95,6 +94,12 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
         migrations: Migrations = file.MIGRATIONS,
     ) -> None:
         self.path, self._migrations = path, migrations
+        self.capabilities = Capabilities(
+            store="the SQLite store",
+            newest_schema=migrations.newest,
+            transactions=True,
+            no_scripts="migrations of a SQLite file need this library: run mainspring migrate up",
+        )
         self._clock = clock or SystemClock()
         self._durability: Durability = durability
         self._waiters = Broadcast(self._clock)
@@ -127,12 +132,12 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
             file.migrate(writer, self._migrations, None, self._now(), only_up=True)
         reader, watcher = (file.connect(self.path, self._durability) for _ in range(2))
         self._watcher = CommitWatcher(watcher)
+        self._counted_version = self._watcher.version()
         self._waiters = Broadcast(self._clock)
         self._watch = self._start_watch() if self._clock.real else None
         self._file_lock = file_lock
         self._writes = WriterThread("writer", writer, "BEGIN IMMEDIATE", file_lock)
         self._reads = WriterThread("reader", reader, "BEGIN", nullcontext(), interruptible=True)
-        self._unfinished_counts: tuple[tuple[int, int], read.UnfinishedCounts] | None = None
         self._file_identity = place, file.inode(place)
         self._pid = os.getpid()
 
@@ -145,21 +150,14 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
             # Shielded: a caller that is cancelled must not leave half of them open.
             await asyncio.shield(asyncio.to_thread(lambda: [part.close() for part in parts]))
 
-    def beside(self) -> Store:
+    def clone(self) -> Store:
         return self
-
-    @property
-    def newest_schema(self) -> int:
-        return self._migrations.newest
 
     async def schema(self) -> Schema:
         return await self._read(lambda db: file.read_schema(db, self._migrations))
 
     async def migrate(self, target: int | None = None) -> list[int]:
         return await self._write(lambda db: file.migrate(db, self._migrations, target, self._now()))
-
-    def script(self, at: int, target: int | None = None) -> str:
-        raise BadInput("migrations of a SQLite file need this library: run mainspring migrate up")
 
     def _now(self) -> int:
         return micros(self._clock.now())
@@ -173,37 +171,39 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
     async def diagnose(self) -> list[Finding]:
         return await self._read(lambda db: doctor.diagnose(db, self.path))
 
-    async def wait(self, queues: Collection[str] | None, timeout: float) -> None:
-        await self._wait(timeout)
+    @property
+    def listening(self) -> Listening:
+        return "off"
 
-    async def wait_final(self, ids: Collection[JobId], timeout: float) -> None:
-        await self._wait(timeout)
-
-    def hears(self) -> bool | None:
-        return None
-
-    async def _wait(self, timeout: float) -> None:
-        """Waits until this process changes something, or another one has committed."""
+    async def wait(self, topic: Topic, timeout: float, *, seen: int | None = None) -> int:
+        """Waits until this process changes something, or another one has committed, whatever the topic."""
         self._check()
-        if not self._clock.real:
-            return await self._waiters.wait(timeout)
-        if self._watch is not None:
-            return await self._waiters.wait(timeout)
-        loop, before = asyncio.get_running_loop(), self._watcher.version()
+        if self._watch is not None or not self._clock.real:
+            return await self._waiters.wait(timeout, seen)
+        loop = asyncio.get_running_loop()
         timer: asyncio.TimerHandle
 
         def poll() -> None:
             nonlocal timer
-            if self._pid != os.getpid() or self._watcher.version() != before:
+            if self._pid != os.getpid():
                 self._waiters.wake_all()
-            else:
+            elif not self._count_commits():
                 timer = loop.call_later(POLL_SECONDS, poll)
 
+        self._count_commits()
         timer = loop.call_later(POLL_SECONDS, poll)
         try:
-            return await self._waiters.wait(timeout)
+            return await self._waiters.wait(timeout, seen)
         finally:
             timer.cancel()
+
+    def _count_commits(self) -> bool:
+        """Wakes waiters if there was a commit since the last call. Returns whether there was one."""
+        version = self._watcher.version()
+        changed, self._counted_version = version != self._counted_version, version
+        if changed:
+            self._waiters.wake_all()
+        return changed
 
     def _start_watch(self) -> WriteWatch | None:
         """Starts to wake waiters at commits of other processes. None where there is no inotify: they poll then."""
@@ -303,7 +303,7 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
 
         return await self._write(beating)
 
-    async def expired(self, *, now: datetime, limit: int) -> list[Job]:
+    async def orphaned(self, *, now: datetime, limit: int) -> list[Job]:
         sql = f"""SELECT {COLUMNS} FROM mainspring_jobs WHERE {HELD_INDEX_SQL} AND state = 'running' AND worker NOT IN
             (SELECT id FROM mainspring_workers WHERE until > :now) ORDER BY id LIMIT :limit"""
         values = {"now": micros(now), "limit": limit}
@@ -352,7 +352,8 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
     async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
         self._idle = False
         fired = await self._write(lambda db: fire.fire(db, firings, now))
-        failpoint("fire.after_commit")
+        if any(one.stands for one in fired):
+            failpoint("fire.after_commit")
         self._waiters.wake_all()
         return fired
 
@@ -369,14 +370,14 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
     async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
         return await self._read(lambda db: schedules.ticks(db, name, limit, before))
 
-    async def lead(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
-        answer = await self._write(lambda db: terms.lead(db, name, holder, until, now))
+    async def acquire_term(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
+        answer = await self._write(lambda db: terms.acquire_term(db, name, holder, until, now))
         if answer.holder is None:
             self._waiters.wake_all()
         return answer
 
-    async def leaders(self, *, now: datetime) -> list[LeaderTerm]:
-        return await self._read(lambda db: terms.leaders(db, now))
+    async def terms(self, *, now: datetime) -> list[LeaderTerm]:
+        return await self._read(lambda db: terms.held_terms(db, now))
 
     # operators
 
@@ -402,15 +403,15 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
         await self._write(lambda db: db.execute(sql, (name, paused)).rowcount)
         self._waiters.wake_all()
 
-    async def order(
+    async def command_workers(
         self,
         workers: Collection[WorkerId] | None,
-        orders: WorkerCommands,
+        commands: WorkerCommands,
         *,
         now: datetime,
         seen: WorkerCommands | None = None,
     ) -> list[WorkerId]:
-        return await self._write(lambda db: claim.set_commands(db, workers, orders, micros(now), seen))
+        return await self._write(lambda db: claim.set_commands(db, workers, commands, micros(now), seen))
 
     # reading
 
@@ -437,49 +438,32 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         return await self._read(lambda db: read.logs(db, job_id, limit, after))
 
-    async def queues(self, *, now: datetime) -> list[Queue]:
-        return await self._read(lambda db: read.queues(db, self._unfinished(db, micros(now))))
+    async def overview(self, *, now: datetime) -> Overview:
+        return await self._read(lambda db: read.overview(db, micros(now)))
 
     async def workers(self, *, now: datetime) -> list[WorkerRow]:
         sql = "SELECT id, info, until, orders FROM mainspring_workers WHERE until > :now ORDER BY id"
         rows = await self._rows(sql, {"now": micros(now)})
         return readable("worker", [(row[0], row) for row in rows], _worker_row)
 
-    async def counts(self, *, now: datetime) -> dict[Shown, int]:
-        return await self._read(lambda db: read.counts(db, self._unfinished(db, micros(now))))
-
-    def _unfinished(self, db: sqlite3.Connection, now: int) -> read.UnfinishedCounts:
-        """The counts, shared by two verbs that ask for the same instant, as statistics do."""
-        moment = now, db.execute("PRAGMA data_version").fetchone()[0]
-        if self._unfinished_counts is None or self._unfinished_counts[0] != moment:
-            self._unfinished_counts = moment, read.count_unfinished(db, now)
-        return self._unfinished_counts[1]
-
     async def tallies(self, span: Span, *, since: datetime) -> list[Tally]:
         return await self._read(lambda db: tally.tallies(db, span, since))
 
-    async def circuits(self) -> list[Circuit]:
-        return await self._read(circuits.circuits)
-
-    async def dead(self, *, limit: int) -> list[DeadGroup]:
-        return await self._read(lambda db: read.dead(db, limit))
+    async def dead_groups(self, *, limit: int) -> list[DeadGroup]:
+        return await self._read(lambda db: read.dead_groups(db, limit))
 
     # pruning
 
-    async def groups(self) -> list[tuple[State, str]]:
-        return await self._read(read.groups)
+    async def finished_groups(self) -> list[tuple[State, str]]:
+        return await self._read(read.finished_groups)
 
-    async def surplus(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
-        rows = await self._read(lambda db: read.surplus(db, state, task, keep, before, limit))
+    async def prunable(self, state: State, task: str, *, keep: int, before: datetime, limit: int) -> list[Job]:
+        rows = await self._read(lambda db: read.prunable(db, state, task, keep, before, limit))
         return [job_of(row) for row in rows]
 
-    async def tidy(self, *, audited_since: datetime, now: datetime) -> int:
+    async def prune(self, rules: Rules, *, audited_since: datetime, now: datetime) -> Pruning:
         since, us = micros(audited_since), micros(now)
-        return await self._write(lambda db: drop_expired_documents(db, us) + drop_old_entries(db, since))
-
-    async def forget(self, rules: Rules, *, now: datetime) -> int:
-        self._check()
-        return 0
+        return Pruning(0, await self._write(lambda db: drop_expired_documents(db, us) + drop_old_entries(db, since)))
 
     # calls
 

@@ -13,7 +13,7 @@ _SELECT = "SELECT holder, term, until FROM mainspring_leaders WHERE name = ?"
 _PUT = "INSERT OR REPLACE INTO mainspring_leaders VALUES (?, ?, ?, ?)"
 
 
-def lead(db: sqlite3.Connection, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
+def acquire_term(db: sqlite3.Connection, name: str, holder: str, until: datetime, now: datetime) -> LeaderTerm:
     row = db.execute(_SELECT, (name,)).fetchone()
     known = None if row is None else LeaderTerm(name, row[0] or None, row[1], instant(row[2]))
     new = next_term(known, name, holder, until, now)
@@ -22,7 +22,7 @@ def lead(db: sqlite3.Connection, name: str, holder: str, until: datetime, now: d
     return new
 
 
-def leaders(db: sqlite3.Connection, now: datetime) -> list[LeaderTerm]:
+def held_terms(db: sqlite3.Connection, now: datetime) -> list[LeaderTerm]:
     """The terms that a process holds now, in order of name."""
     sql = "SELECT name, holder, term, until FROM mainspring_leaders WHERE until > ? AND holder <> '' ORDER BY name"
     rows = db.execute(sql, (micros(now),)).fetchall()

@@ -29,6 +29,7 @@ from .schedule_runs import ScheduleRunsContract
 from .tally import TallyContract
 from .update import UpdateContract
 from .version import VersionContract
+from .wait import WaitContract
 from .worker_commands import WorkerCommandsContract
 
 __all__ = ["StoreContract"]
@@ -36,6 +37,7 @@ __all__ = ["StoreContract"]
 
 class StoreContract(
     LifecycleContract,
+    WaitContract,
     EnqueueContract,
     KeysContract,
     ClaimContract,

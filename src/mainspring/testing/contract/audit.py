@@ -7,6 +7,7 @@ from typing import Any
 from ...ids import new_id
 from ...records.audit import AuditEntry, AuditFilter
 from .build import SPECIAL_TEXTS, Contract, later
+from .sentences import proves
 
 
 def an_entry(n: int, **fields: Any) -> AuditEntry:
@@ -15,11 +16,13 @@ def an_entry(n: int, **fields: Any) -> AuditEntry:
 
 
 class AuditContract(Contract):
+    @proves("V11")
     async def test_record_of_no_entries_is_no_error(self) -> None:
         async with self.opened() as store:
             await store.record([])
             assert await store.audit(AuditFilter(), limit=10) == []
 
+    @proves("AU1", "AU3")
     async def test_audit_entries_are_paged_newest_first(self) -> None:
         async with self.opened() as store:
             entries = [an_entry(n, who=who, asked='{"n":1}') for n, who in enumerate(SPECIAL_TEXTS)]
@@ -28,6 +31,7 @@ class AuditContract(Contract):
             assert found == entries[:-4:-1]
             assert await store.audit(AuditFilter(), limit=100, before=found[-1].id) == entries[-4::-1]
 
+    @proves("AU3")
     async def test_audit_entries_are_filtered_by_actor_action_target_and_time(self) -> None:
         async with self.opened() as store:
             acts = ["jobs.cancel", "jobs.retry", "jobsx.cancel", "schedules.pause"]
@@ -46,6 +50,7 @@ class AuditContract(Contract):
             assert await targets(since=later(1), until=later(3)) == ["t2", "t1"]
             assert await targets(who="ada", action="jobs") == ["t0"]
 
+    @proves("AU2")
     async def test_an_audit_entry_gets_its_outcome_once_and_does_not_change_otherwise(self) -> None:
         async with self.opened() as store:
             entry = an_entry(1)

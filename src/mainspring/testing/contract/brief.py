@@ -12,6 +12,7 @@ from ...records.outcome import Done
 from ...records.query import SORTS, Filter, Sort
 from ...store import Store
 from .build import NOW, Contract, finish_run, job_in_state, later, new_job, put, start
+from .sentences import proves
 
 TICK = later(-60)
 
@@ -39,6 +40,7 @@ def large_job(**values: Any) -> NewJob:
 
 
 class BriefContract(Contract):
+    @proves("J5")
     async def test_a_small_job_is_the_same_when_brief(self) -> None:
         async with self.opened() as store:
             await put(store, new_job(metadata={"a": 1}, tags=("x",), payload='{"a":1}'), new_job())
@@ -49,6 +51,7 @@ class BriefContract(Contract):
                 assert brief == whole
                 assert all(job.is_whole for job in brief)
 
+    @proves("J5")
     async def test_long_fields_are_left_out_of_a_brief_job(self) -> None:
         async with self.opened() as store:
             await put(store, large_job())
@@ -63,6 +66,7 @@ class BriefContract(Contract):
             for name in ("id", "task", "queue", "state", "run_at", "created_at", "attempt", "unique_key", "failure"):
                 assert getattr(brief, name) == getattr(whole, name)
 
+    @proves("J5")
     async def test_each_long_field_of_a_job_is_left_out_independently(self) -> None:
         async with self.opened() as store:
             await put(
@@ -73,6 +77,7 @@ class BriefContract(Contract):
             assert (payload.payload, payload.metadata, payload.max_retries) == ("", {"a": 1}, 2)
             assert neither.is_whole
 
+    @proves("J5")
     async def test_a_long_result_is_left_out_of_a_brief_job(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -82,6 +87,7 @@ class BriefContract(Contract):
                 assert len(whole.result or "") > BRIEF_CHARACTERS
                 assert (brief.result, brief.state, brief.finished_at) == ("", whole.state, whole.finished_at)
 
+    @proves("J4", "J5")
     async def test_brief_jobs_come_in_the_same_order_with_every_filter(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(large_job(run_at=later(n % 3), queue="ab"[n % 2]) for n in range(9)))
@@ -101,6 +107,7 @@ class BriefContract(Contract):
                     assert len(whole) == (5 if "queues" in filters else 9), filters
                     assert not any(job.is_whole for job in brief)
 
+    @proves("J5")
     async def test_brief_jobs_of_an_older_release_have_no_huge_metadata(self) -> None:
         """Older releases did not limit metadata: 8 MiB each."""
         async with self.opened() as store:

@@ -131,8 +131,12 @@ async def open_circuit(store: Store, task: str = "task") -> None:
         await fail(store, job)
 
 
+async def circuits(store: Store) -> list[Circuit]:
+    return (await store.overview(now=NOW)).circuits
+
+
 async def read_circuit(store: Store, task: str = "task") -> Circuit | None:
-    return next((found for found in await store.circuits() if found.task == task), None)
+    return next((found for found in await circuits(store) if found.task == task), None)
 
 
 async def make_suspect(store: Store, **fields: Any) -> JobId:

@@ -25,6 +25,7 @@ from .build import (
     read_job,
     start,
 )
+from .sentences import proves
 
 TARGET = {
     Action.CANCEL: State.CANCELLED,
@@ -38,6 +39,7 @@ INPUT = ("id", "task", "payload", "queue", "priority", "created_at", "tags", "me
 class ChangeContract(Contract):
     # the state machine
 
+    @proves("A1")
     @pytest.mark.parametrize("state", REACHABLE)
     @pytest.mark.parametrize("action", Action)
     async def test_an_action_is_allowed_or_refused_as_the_state_machine_says(
@@ -60,6 +62,7 @@ class ChangeContract(Contract):
                 assert after.state is (state if stays else TARGET[action])
                 assert [getattr(after, name) for name in INPUT] == [getattr(before, name) for name in INPUT]
 
+    @proves("A5")
     @pytest.mark.parametrize(
         ("action", "state"),
         [(Action.CANCEL, State.CANCELLED), (Action.PAUSE, State.PAUSED), (Action.RESUME, State.PENDING)],
@@ -72,6 +75,7 @@ class ChangeContract(Contract):
 
     # cancel
 
+    @proves("A5")
     @pytest.mark.parametrize("state", [State.PENDING, State.PAUSED])
     async def test_cancelling_a_job_that_does_not_run_ends_it_now(self, state: State) -> None:
         async with self.opened() as store:
@@ -83,6 +87,7 @@ class ChangeContract(Contract):
             assert await claim_ids(store, now=later(2)) == []
             assert await store.executions(job.id) == []
 
+    @proves("A6")
     async def test_cancelling_a_running_job_leaves_it_running_with_its_reason(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -91,6 +96,7 @@ class ChangeContract(Contract):
             assert (changed.state, changed.cancel_reason, changed.lease) == (State.RUNNING, "stop", job.lease)
             assert changed.finished_at is None
 
+    @proves("A5")
     async def test_a_job_waiting_for_its_retry_can_be_cancelled(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -101,6 +107,7 @@ class ChangeContract(Contract):
 
     # retry
 
+    @proves("A8")
     @pytest.mark.parametrize("state", [State.DEAD, State.CANCELLED, State.EXPIRED])
     async def test_a_retried_job_has_no_attempts_and_can_be_claimed_at_once(self, state: State) -> None:
         async with self.opened() as store:
@@ -112,6 +119,7 @@ class ChangeContract(Contract):
             assert (job.finished_at, job.cancel_reason, job.lease) == (None, None, None)
             assert await claim_ids(store, now=later(1)) == [job.id]
 
+    @proves("A8")
     async def test_a_retry_resets_the_crashes(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -121,6 +129,7 @@ class ChangeContract(Contract):
             again = await claim_job(store, job.id)
             assert (again.crashes, again.attempt, again.runs) == (0, 1, 2)
 
+    @proves("A8")
     async def test_a_retry_clears_the_cancel_of_a_job_that_was_cancelled_while_running(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -130,6 +139,7 @@ class ChangeContract(Contract):
             await finish_run(store, await claim_job(store, job.id), Retry(5), now=NOW)
             assert (await read_job(store, job.id)).state is State.PENDING
 
+    @proves("A9")
     @pytest.mark.parametrize("kind", ["unique_key", "idempotency_key"])
     async def test_a_retry_is_refused_while_another_job_holds_its_key(self, kind: str) -> None:
         async with self.opened() as store:
@@ -139,6 +149,7 @@ class ChangeContract(Contract):
             assert changed == Changed(done=[], refused={before.id: Refusal(State.DEAD, "key", holder.id)})
             assert await read_job(store, before.id) == before
 
+    @proves("A9", "E7")
     async def test_a_retry_is_refused_after_another_job_completed_with_its_idempotency_key(self) -> None:
         async with self.opened() as store:
             before = await job_in_state(store, State.DEAD, idempotency_key="key")
@@ -146,12 +157,14 @@ class ChangeContract(Contract):
             changed = await act(store, Action.RETRY, before.id)
             assert changed.refused == {before.id: Refusal(State.DEAD, "key", holder.id)}
 
+    @proves("A9", "E6")
     async def test_a_retry_is_accepted_once_its_unique_key_is_free_again(self) -> None:
         async with self.opened() as store:
             before = await job_in_state(store, State.DEAD, unique_key="key")
             await job_in_state(store, State.COMPLETED, unique_key="key")
             assert (await act(store, Action.RETRY, before.id)).done == [before.id]
 
+    @proves("A9")
     async def test_the_first_of_two_jobs_retried_together_gets_their_shared_key(self) -> None:
         async with self.opened() as store:
             first = await job_in_state(store, State.DEAD, unique_key="key")
@@ -162,6 +175,7 @@ class ChangeContract(Contract):
 
     # pause, resume, delete
 
+    @proves("A5")
     async def test_a_paused_job_keeps_its_run_at_and_is_claimed_after_resume(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(run_at=later(5)))
@@ -172,6 +186,7 @@ class ChangeContract(Contract):
             assert await read_job(store, job_id) == before
             assert await claim_ids(store, now=later(7)) == [job_id]
 
+    @proves("A5")
     async def test_a_paused_job_keeps_the_count_of_its_attempts(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -180,6 +195,7 @@ class ChangeContract(Contract):
             await act(store, Action.RESUME, job.id)
             assert (await claim_job(store, job.id, now=later(9))).attempt == 2
 
+    @proves("A7")
     async def test_a_deleted_job_leaves_no_history(self) -> None:
         async with self.opened() as store:
             job = await job_in_state(store, State.COMPLETED)
@@ -189,6 +205,7 @@ class ChangeContract(Contract):
 
     # filters and limits
 
+    @proves("J2")
     async def test_a_change_applies_only_to_matching_jobs(self) -> None:
         async with self.opened() as store:
             jobs = [new_job(queue="a", tags=("x",)), new_job(queue="a"), new_job(queue="b", tags=("x",))]
@@ -197,14 +214,16 @@ class ChangeContract(Contract):
             assert (await store.change(Action.CANCEL, which, now=NOW, limit=10)).done == [jobs[0].id]
             assert [job.state for job in await all_jobs(store)].count(State.CANCELLED) == 1
 
+    @proves("A4")
     async def test_a_change_is_limited_and_in_order_of_id(self) -> None:
         async with self.opened() as store:
             jobs = [new_job(priority=n) for n in range(5)]
             ids = await put(store, *reversed(jobs))
             changed = await store.change(Action.PAUSE, Filter(), now=NOW, limit=3)
             assert changed == Changed(done=sorted(ids)[:3], refused={}, next=sorted(ids)[2])
-            assert (await store.counts(now=NOW)) == {"paused": 3, "pending": 2}
+            assert (await store.overview(now=NOW)).states == {"paused": 3, "pending": 2}
 
+    @proves("A1")
     async def test_change_returns_the_jobs_done_and_the_jobs_refused(self) -> None:
         async with self.opened() as store:
             done, dead = await job_in_state(store, State.COMPLETED), await job_in_state(store, State.DEAD)
@@ -216,6 +235,7 @@ class ChangeContract(Contract):
                 pending.id: Refusal(State.PENDING),
             }
 
+    @proves("J3")
     async def test_a_change_can_be_filtered_by_shown_state(self) -> None:
         async with self.opened() as store:
             (due, future) = await put(store, new_job(), new_job(run_at=later(5)))
@@ -223,6 +243,7 @@ class ChangeContract(Contract):
             assert (await store.change(Action.CANCEL, which, now=NOW, limit=10)).done == [future]
             assert (await read_job(store, due)).state is State.PENDING
 
+    @proves("A2", "A8")
     async def test_a_job_past_its_expires_at_is_changed_as_an_expired_one(self) -> None:
         async with self.opened() as store:
             await put(store, late := new_job(expires_at=later(1), unique_key="k"))
@@ -232,10 +253,12 @@ class ChangeContract(Contract):
             job = await read_job(store, late.id)
             assert (job.state, job.run_at, job.expires_at) == (State.PENDING, later(2), None)
 
+    @proves("V11")
     async def test_a_change_of_an_unknown_id_is_neither_done_nor_refused(self) -> None:
         async with self.opened() as store:
             assert await act(store, Action.DELETE, new_job().id) == Changed(done=[], refused={})
 
+    @proves("J2", "V11")
     async def test_a_change_with_an_empty_list_of_ids_changes_nothing(self) -> None:
         async with self.opened() as store:
             await put(store, new_job())
@@ -244,6 +267,7 @@ class ChangeContract(Contract):
 
     # queues
 
+    @proves("PQ2")
     async def test_pausing_a_queue_leaves_its_running_jobs_alone(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -251,6 +275,7 @@ class ChangeContract(Contract):
             assert (await beat(store)).cancels == {}
             assert await finish_run(store, job, Done()) == {job.id}
 
+    @proves("PQ2")
     async def test_pausing_and_resuming_a_queue_twice_is_no_error(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job())

@@ -29,11 +29,13 @@ from .build import (
     read_job,
     start,
 )
+from .sentences import proves
 
 
 class ClaimContract(Contract):
     # order
 
+    @proves("C6")
     async def test_the_highest_priority_is_claimed_first_and_negative_ones_last(self) -> None:
         async with self.opened() as store:
             given = [0, -32768, 5, -1, 32767, 1]
@@ -41,6 +43,7 @@ class ClaimContract(Contract):
             await beat(store)
             assert [job.priority for job in (await claim(store)).jobs] == sorted(given, reverse=True)
 
+    @proves("C6")
     async def test_within_a_priority_the_earliest_run_at_is_claimed_first(self) -> None:
         async with self.opened() as store:
             times = [later(-1), later(-3), later(-2), later(-3.000001)]
@@ -48,12 +51,14 @@ class ClaimContract(Contract):
             await beat(store)
             assert [job.run_at for job in (await claim(store)).jobs] == sorted(times)
 
+    @proves("C6")
     async def test_within_a_run_at_the_smallest_id_is_claimed_first(self) -> None:
         async with self.opened() as store:
             jobs = [new_job() for _ in range(5)]
             await put(store, *reversed(jobs))
             assert await claim_ids(store) == [job.id for job in jobs]
 
+    @proves("C6")
     async def test_priority_outweighs_run_at_and_run_at_outweighs_id(self) -> None:
         async with self.opened() as store:
             last, third = new_job(run_at=later(-9), priority=-1), new_job(run_at=later(-1))
@@ -61,6 +66,7 @@ class ClaimContract(Contract):
             await put(store, last, third, second, first)
             assert await claim_ids(store) == [first.id, second.id, third.id, last.id]
 
+    @proves("C6")
     async def test_claim_order_holds_across_queues_and_tasks(self) -> None:
         async with self.opened() as store:
             where = [("a", "x", 1), ("b", "y", 4), ("a", "y", 3), ("b", "x", 2), ("c", "x", 5)]
@@ -69,6 +75,7 @@ class ClaimContract(Contract):
             expected = [job.id for job in sorted(jobs, key=lambda job: -job.priority)]
             assert await claim_ids(store, queues=["a", "b", "c"], tasks=["x", "y"]) == expected
 
+    @proves("C6")
     async def test_claim_order_holds_from_claim_to_claim(self) -> None:
         async with self.opened() as store:
             given = [3, -2, 7, 0, 5]
@@ -79,6 +86,7 @@ class ClaimContract(Contract):
 
     # what a claim takes
 
+    @proves("C3")
     async def test_a_claimed_job_is_running_under_its_worker_from_now_on(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job())
@@ -89,6 +97,7 @@ class ClaimContract(Contract):
             assert job.finished_at is None
             assert await read_job(store, job_id) == job
 
+    @proves("C3")
     async def test_a_second_run_counts_one_attempt_and_one_run_more(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -97,12 +106,14 @@ class ClaimContract(Contract):
             assert (again.attempt, again.runs, again.worker) == (2, 2, "bob")
             assert again.started_at == later(6)
 
+    @proves("C2")
     async def test_a_claim_takes_no_more_than_its_limit(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job() for _ in range(5)))
             assert await claim_ids(store, limit=3) == ids[:3]
             assert await claim_ids(store, limit=3) == ids[3:]
 
+    @proves("C2", "C6")
     async def test_the_claim_limit_counts_across_priorities_queues_and_tasks(self) -> None:
         async with self.opened() as store:
             jobs = [new_job(priority=-(n // 4), queue=f"q{n % 2}", task=f"t{n // 2 % 2}") for n in range(12)]
@@ -110,12 +121,14 @@ class ClaimContract(Contract):
             for start_at in range(0, 12, 3):
                 assert await claim_ids(store, tasks=["t0", "t1"], limit=3) == ids[start_at : start_at + 3]
 
+    @proves("C3")
     async def test_jobs_of_one_claim_share_one_lease(self) -> None:
         async with self.opened() as store:
             await put(store, *(new_job() for _ in range(3)))
             await beat(store)
             assert len({job.lease for job in (await claim(store)).jobs}) == 1
 
+    @proves("C3")
     async def test_every_claim_has_a_new_lease(self) -> None:
         async with self.opened() as store:
             await put(store, *(new_job() for _ in range(10)))
@@ -123,12 +136,14 @@ class ClaimContract(Contract):
             leases = {(await claim(store, limit=1)).jobs[0].lease for _ in range(10)}
             assert len(leases) == 10
 
+    @proves("C3")
     async def test_a_job_claimed_again_by_the_same_worker_gets_another_lease(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             await finish_run(store, job, Retry(0), now=NOW)
             assert (await claim_job(store, job.id)).lease != job.lease
 
+    @proves("C1", "V1")
     async def test_concurrent_claims_never_share_a_job(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job() for _ in range(40)))
@@ -136,11 +151,13 @@ class ClaimContract(Contract):
             taken = await asyncio.gather(*(claim_ids(store, name, limit=5) for name in workers))
             assert sorted(job_id for batch in taken for job_id in batch) == ids
 
+    @proves("C1")
     async def test_a_running_job_is_not_claimed_again(self) -> None:
         async with self.opened() as store:
             await start(store)
             assert await claim_ids(store, "bob") == []
 
+    @proves("C1")
     async def test_an_id_reused_after_its_job_was_deleted_is_claimed_once(self) -> None:
         async with self.opened() as store:
             job = await job_in_state(store, State.PENDING, queue="a")
@@ -150,39 +167,46 @@ class ClaimContract(Contract):
 
     # what a claim does not take
 
+    @proves("C2")
     async def test_a_job_is_not_claimed_before_its_run_at(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(run_at=later(5)))
             assert await claim_ids(store, now=later(4.999999)) == []
             assert await claim_ids(store, now=later(5)) == [job_id]
 
+    @proves("C4")
     async def test_a_job_of_another_task_is_not_claimed(self) -> None:
         async with self.opened() as store:
             await put(store, new_job(task="unknown", priority=9))
             (known,) = await put(store, new_job())
             assert await claim_ids(store, limit=1) == [known]
 
+    @proves("C4")
     async def test_a_claim_without_tasks_takes_nothing(self) -> None:
         async with self.opened() as store:
             await put(store, new_job())
             assert await claim_ids(store, tasks=[]) == []
 
+    @proves("C4")
     async def test_a_job_of_another_queue_is_not_claimed(self) -> None:
         async with self.opened() as store:
             await put(store, new_job(queue="other", priority=9))
             (named,) = await put(store, new_job(queue="mine"))
             assert await claim_ids(store, queues=["mine", "empty"], limit=1) == [named]
 
+    @proves("C4")
     async def test_a_claim_with_an_empty_list_of_queues_takes_nothing(self) -> None:
         async with self.opened() as store:
             await put(store, new_job())
             assert await claim_ids(store, queues=[]) == []
 
+    @proves("C4")
     async def test_a_claim_with_queues_none_takes_from_all_queues(self) -> None:
         async with self.opened() as store:
             ids = await put(store, new_job(queue="a"), new_job(queue="b"))
             assert await claim_ids(store, queues=None) == ids
 
+    @proves("C4", "PQ1")
     @pytest.mark.parametrize("queues", [None, ["paused", "open"]])
     async def test_jobs_of_a_paused_queue_are_enqueued_but_not_claimed(self, queues: list[str] | None) -> None:
         async with self.opened() as store:
@@ -191,6 +215,7 @@ class ClaimContract(Contract):
             (other,) = await put(store, new_job(queue="open"))
             assert await claim_ids(store, queues=queues, limit=1) == [other]
 
+    @proves("PQ1")
     async def test_jobs_of_a_resumed_queue_are_claimed(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job())
@@ -198,16 +223,19 @@ class ClaimContract(Contract):
             await store.pause_queue("default", False)
             assert await claim_ids(store) == [job_id]
 
+    @proves("C2")
     async def test_a_paused_job_is_not_claimed(self) -> None:
         async with self.opened() as store:
             await job_in_state(store, State.PAUSED)
             assert await claim_ids(store) == []
 
+    @proves("C5")
     async def test_a_worker_that_never_beat_claims_nothing(self) -> None:
         async with self.opened() as store:
             await put(store, new_job())
             assert (await claim(store, "stranger")).jobs == []
 
+    @proves("C5")
     async def test_a_worker_whose_lease_has_lapsed_claims_nothing_until_it_beats(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job())
@@ -216,6 +244,7 @@ class ClaimContract(Contract):
             await beat(store, until=later(41), now=later(21))
             assert [job.id for job in (await claim(store, now=later(21))).jobs] == [job_id]
 
+    @proves("C5")
     async def test_a_lease_has_lapsed_at_its_until(self) -> None:
         async with self.opened() as store:
             await put(store, new_job())
@@ -224,6 +253,7 @@ class ClaimContract(Contract):
 
     # expiry
 
+    @proves("C10")
     async def test_a_job_is_never_claimed_once_its_expires_at_has_come(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(expires_at=later(5)))
@@ -231,6 +261,7 @@ class ClaimContract(Contract):
             taken = await claim(store, now=later(5))
             assert (taken.jobs, taken.expired) == ([], [job_id])
 
+    @proves("C10")
     async def test_a_job_is_claimed_before_its_expires_at(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(expires_at=later(5)))
@@ -238,12 +269,14 @@ class ClaimContract(Contract):
             taken = await claim(store, now=later(4.999999))
             assert ([job.id for job in taken.jobs], taken.expired) == ([job_id], [])
 
+    @proves("C10")
     async def test_an_expired_job_ends_with_no_run(self) -> None:
         async with self.opened() as store:
             job = await job_in_state(store, State.EXPIRED)
             assert (job.state, job.finished_at, job.runs) == (State.EXPIRED, NOW, 0)
             assert await store.executions(job.id) == []
 
+    @proves("C10", "C11")
     async def test_many_expired_jobs_are_ended_in_a_few_claims_and_do_not_hide_a_due_job(self) -> None:
         async with self.opened() as store:
             late = await put(store, *(new_job(expires_at=later(-1), priority=5) for _ in range(2500)), now=later(-9))
@@ -258,11 +291,13 @@ class ClaimContract(Contract):
                     break
             assert (sorted(expired), taken) == (sorted(late), [fresh])
 
+    @proves("C10")
     async def test_a_job_expires_once(self) -> None:
         async with self.opened() as store:
             await job_in_state(store, State.EXPIRED)
             assert (await claim(store, now=later(1))).expired == []
 
+    @proves("C10")
     @pytest.mark.parametrize(
         "fields", [{"queue": "other"}, {"queue": "paused"}, {"task": "other"}, {"run_at": later(100)}], ids=str
     )
@@ -274,6 +309,7 @@ class ClaimContract(Contract):
             assert (await claim(store, queues=["default"], now=later(5))).expired == [job_id]
             assert (await read_job(store, job_id)).state is State.EXPIRED
 
+    @proves("C10")
     async def test_a_claim_expires_some_jobs_and_takes_others(self) -> None:
         async with self.opened() as store:
             expired = await put(store, *(new_job(expires_at=later(n), priority=n) for n in range(1, 5)))
@@ -282,6 +318,7 @@ class ClaimContract(Contract):
             taken = await claim(store, now=later(9), limit=1)
             assert (sorted(taken.expired), [job.id for job in taken.jobs]) == (sorted(expired), [due])
 
+    @proves("C10")
     async def test_a_claim_returns_every_job_that_it_expires(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(expires_at=later(5)))
@@ -289,18 +326,21 @@ class ClaimContract(Contract):
             await beat(store)
             assert (await claim(store, now=later(7))).expired == [job_id]
 
+    @proves("C10")
     async def test_a_job_waiting_for_its_retry_expires_too(self) -> None:
         async with self.opened() as store:
             job = await start(store, expires_at=later(5))
             await finish_run(store, job, Retry(1), now=later(1))
             assert (await claim(store, now=later(5))).expired == [job.id]
 
+    @proves("C10")
     async def test_a_running_job_does_not_expire(self) -> None:
         async with self.opened() as store:
             job = await start(store, expires_at=later(5))
             assert (await claim(store, now=later(9))).expired == []
             assert await finish_run(store, job, Done(), now=later(9)) == {job.id}
 
+    @proves("C10")
     async def test_a_paused_job_expires_once_it_is_resumed(self) -> None:
         async with self.opened() as store:
             job = await job_in_state(store, State.PAUSED, expires_at=later(5))
@@ -318,26 +358,33 @@ class ClaimContract(Contract):
             await beat(store)
             return (await claim(store, queues=["default", "paused"], limit=limit, now=now)).next_at
 
+    @proves("C11")
     async def test_next_at_is_none_when_nothing_waits(self) -> None:
         assert await self._next_at() is None
 
+    @proves("C11")
     async def test_next_at_is_none_when_all_jobs_were_claimed(self) -> None:
         assert await self._next_at(new_job(), new_job()) is None
 
+    @proves("C11")
     async def test_next_at_is_the_time_of_the_next_due_job(self) -> None:
         jobs = [new_job(run_at=later(9)), new_job(run_at=later(7.000001)), new_job()]
         assert await self._next_at(*jobs) == later(7.000001)
 
+    @proves("C11")
     async def test_next_at_is_now_when_more_is_due_than_the_limit(self) -> None:
         assert await self._next_at(new_job(run_at=later(-5)), new_job(run_at=later(-4)), limit=1) == NOW
 
+    @proves("C11")
     async def test_next_at_does_not_depend_on_priorities(self) -> None:
         jobs = [new_job(run_at=later(9), priority=5), new_job(run_at=later(7), priority=-5)]
         assert await self._next_at(*jobs) == later(7)
 
+    @proves("C11")
     async def test_next_at_is_the_time_of_the_next_expiry_if_that_comes_first(self) -> None:
         assert await self._next_at(new_job(run_at=later(9), expires_at=later(4))) == later(4)
 
+    @proves("C10", "C11")
     async def test_next_at_is_now_while_many_expired_jobs_hide_a_due_one(self) -> None:
         async with self.opened() as store:
             await put(store, *(new_job(expires_at=later(5)) for _ in range(1500)), new_job(run_at=later(6)))
@@ -348,9 +395,11 @@ class ClaimContract(Contract):
                 expired_count += len(taken.expired)
             assert expired_count + len(taken.expired) == 1500
 
+    @proves("C11")
     async def test_next_at_is_the_due_time_if_the_expiry_comes_later(self) -> None:
         assert await self._next_at(new_job(run_at=later(4), expires_at=later(9))) == later(4)
 
+    @proves("C11")
     async def test_next_at_ignores_jobs_that_just_expired(self) -> None:
         assert await self._next_at(new_job(run_at=later(9), expires_at=later(4)), now=later(5)) is None
 
@@ -358,11 +407,13 @@ class ClaimContract(Contract):
         "fields", [{"queue": "other"}, {"queue": "paused"}, {"task": "other"}, {"queue": "other", "run_at": later(5)}],
         ids=str,
     )  # fmt: skip
+    @proves("C11")
     async def test_next_at_ignores_jobs_that_this_claim_would_not_take(self, fields: dict[str, Any]) -> None:
         assert await self._next_at(new_job(**fields)) is None
 
     # suspects
 
+    @proves("C8")
     async def test_a_worker_takes_one_suspect_at_a_time_and_before_all_others(self) -> None:
         async with self.opened() as store:
             suspects = [await make_suspect(store) for _ in range(3)]
@@ -377,6 +428,7 @@ class ClaimContract(Contract):
             third = await claim(store, now=later(102))
             assert [job.id for job in third.jobs] == [suspects[1]]
 
+    @proves("C8")
     async def test_another_worker_may_take_the_next_suspect(self) -> None:
         async with self.opened() as store:
             suspects = [await make_suspect(store) for _ in range(2)]
@@ -385,6 +437,7 @@ class ClaimContract(Contract):
             taken = [(await claim(store, worker=worker, now=later(100))).jobs for worker in ("ada", "bob")]
             assert [[job.id for job in jobs] for jobs in taken] == [[suspects[0]], [suspects[1]]]
 
+    @proves("C4", "C8")
     async def test_a_suspect_is_claimed_only_when_due_and_served(self) -> None:
         async with self.opened() as store:
             id = await make_suspect(store)
@@ -398,6 +451,7 @@ class ClaimContract(Contract):
 
     # size
 
+    @proves("C9")
     async def test_a_claim_ends_when_it_has_claim_bytes(self) -> None:
         async with self.opened() as store:
             large = [new_job(payload=_large(6), priority=5 - n) for n in range(5)]
@@ -410,6 +464,7 @@ class ClaimContract(Contract):
             assert [job.id for job in second.jobs] == [job.id for job in large[3:]] + ids[:2]
             assert all(job.payload == large[0].payload for job in (*first.jobs, *second.jobs[:2]))
 
+    @proves("C9")
     async def test_a_job_larger_than_claim_bytes_is_claimed_alone(self) -> None:
         """Older releases accepted metadata of any size."""
         async with self.opened() as store:
@@ -421,6 +476,7 @@ class ClaimContract(Contract):
             assert claims[0].next_at == NOW
             assert claims[0].jobs[0].metadata == jobs[0].metadata
 
+    @proves("C9")
     async def test_claim_bytes_count_across_queues_and_tasks(self) -> None:
         async with self.opened() as store:
             places = [(queue, task) for queue in ("a", "b", "c") for task in ("x", "y")]
@@ -433,6 +489,7 @@ class ClaimContract(Contract):
                 found.append([job.id for job in (await claim(store, tasks=["x", "y"])).jobs])
             assert found == [[job.id for job in jobs[:6]], [job.id for job in jobs[6:]]]
 
+    @proves("C8", "C9")
     async def test_claim_bytes_include_a_suspect(self) -> None:
         async with self.opened() as store:
             id = await make_suspect(store, payload=_large(17))

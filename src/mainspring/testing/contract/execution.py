@@ -11,11 +11,13 @@ from ...records.outcome import Discard, Done, Released, Retry, Snooze
 from ...records.run import Ending, Items, RunNotes, Usage
 from .build import NOW, Contract, act, claim_job, finish_run, job_in_state, later, new_job, put, start
 from .finish import FAILURE, ending_name, outcome
+from .sentences import proves
 
 NOTES = RunNotes(Items(3, 1, 2), Usage(0.25, 1 << 30), {"é": [1, None]})
 
 
 class ExecutionContract(Contract):
+    @proves("F6", "X2")
     async def test_an_execution_describes_its_run(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -26,6 +28,7 @@ class ExecutionContract(Contract):
             assert (row.worker, row.lease, row.failure) == ("ada", job.lease, FAILURE)
             assert (row.started_at, row.finished_at) == (NOW, later(2.000001))
 
+    @proves("F6", "X2")
     async def test_executions_are_numbered_by_run_not_by_attempt(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job())
@@ -37,6 +40,7 @@ class ExecutionContract(Contract):
             endings = [Ending.SNOOZED, Ending.FAILED, Ending.RELEASED, Ending.COMPLETED]
             assert [row.ending for row in rows] == endings
 
+    @proves("X1")
     @pytest.mark.parametrize("last", [Done(), Discard("no"), None], ids=str)
     async def test_executions_are_paged_by_number(self, last: Any) -> None:
         async with self.opened() as store:
@@ -52,6 +56,7 @@ class ExecutionContract(Contract):
                 for limit in (1, 2, 4, 9):
                     assert await store.executions(job_id, after=after, limit=limit) == beyond[:limit]
 
+    @proves("X2")
     async def test_execution_numbers_continue_after_a_retry_by_an_operator(self) -> None:
         async with self.opened() as store:
             job = await job_in_state(store, State.DEAD)
@@ -60,21 +65,25 @@ class ExecutionContract(Contract):
             rows = await store.executions(job.id)
             assert [(row.number, row.attempt) for row in rows] == [(1, 1), (2, 1)]
 
+    @proves("X1")
     async def test_a_running_job_has_no_execution_yet(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             assert await store.executions(job.id) == []
 
+    @proves("V11")
     async def test_an_unknown_job_has_no_executions(self) -> None:
         async with self.opened() as store:
             assert await store.executions(new_job().id) == []
 
+    @proves("X1")
     async def test_executions_of_one_job_are_not_mixed_with_anothers(self) -> None:
         async with self.opened() as store:
             first = await job_in_state(store, State.COMPLETED)
             await job_in_state(store, State.DEAD)
             assert [row.job_id for row in await store.executions(first.id)] == [first.id]
 
+    @proves("X1")
     async def test_executions_of_several_jobs_are_by_id_and_number(self) -> None:
         async with self.opened() as store:
             jobs = [
@@ -95,6 +104,7 @@ class ExecutionContract(Contract):
             ]
             assert await store.executions([]) == []
 
+    @proves("X2")
     @pytest.mark.parametrize(("result", "size"), [(None, 0), ("", 0), ("null", 4), ('"é🕰"', 8)])
     async def test_a_result_is_measured_in_bytes_of_utf8(self, result: str | None, size: int) -> None:
         async with self.opened() as store:
@@ -102,6 +112,7 @@ class ExecutionContract(Contract):
             await finish_run(store, job, Done(result))
             assert [row.result_size for row in await store.executions(job.id)] == [size]
 
+    @proves("F6")
     @pytest.mark.parametrize("ending", Ending)
     async def test_every_ending_is_recorded_by_its_execution(self, ending: Ending) -> None:
         async with self.opened() as store:
@@ -111,6 +122,7 @@ class ExecutionContract(Contract):
 
     # run notes
 
+    @proves("X2")
     @pytest.mark.parametrize("ended", [Done('"x"'), Retry(5), Discard(), Snooze(5)], ids=ending_name)
     async def test_run_notes_are_kept_with_their_run(self, ended: Any) -> None:
         async with self.opened() as store:
@@ -119,6 +131,7 @@ class ExecutionContract(Contract):
             (row,) = await store.executions(job.id)
             assert (row.items, row.usage, row.metadata) == (NOTES.items, NOTES.usage, NOTES.metadata)
 
+    @proves("X2")
     async def test_a_run_without_notes_has_none(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -127,6 +140,7 @@ class ExecutionContract(Contract):
             _, last = await store.executions(job.id)
             assert (last.items, last.usage, last.metadata) == (None, None, {})
 
+    @proves("F3")
     async def test_a_repeated_outcome_with_run_notes_is_acknowledged(self) -> None:
         async with self.opened() as store:
             job = await start(store)

@@ -40,6 +40,7 @@ from .build import (
     read_job,
     start,
 )
+from .sentences import proves
 
 FAILURE = Failure("Böse", 'it "failed"\n', "Traceback …\n  line")
 
@@ -56,6 +57,7 @@ def ending_name(ended: RunEnd) -> str:
 class FinishContract(Contract):
     # the new state of the job
 
+    @proves("F4")
     async def test_a_completed_run_ends_its_job_with_the_result(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -65,12 +67,14 @@ class FinishContract(Contract):
             assert (ended.started_at, ended.finished_at) == (NOW, later(1.000001))
             assert (ended.attempt, ended.runs) == (1, 1)
 
+    @proves("F4")
     async def test_a_result_of_none_and_a_missing_result_differ(self) -> None:
         async with self.opened() as store:
             first, second = await start(store), await start(store)
             await store.finish([decide(first, Done("null"), now=NOW), decide(second, Done(), now=NOW)])
             assert [(await read_job(store, job.id)).result for job in (first, second)] == ["null", None]
 
+    @proves("F4")
     async def test_a_failed_run_with_retries_left_waits_for_its_run_at(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -82,6 +86,7 @@ class FinishContract(Contract):
             assert await claim_ids(store, now=later(6)) == []
             assert await claim_ids(store, now=later(6.000001)) == [job.id]
 
+    @proves("F4")
     async def test_a_run_out_of_retries_is_dead_with_its_failure(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -90,6 +95,7 @@ class FinishContract(Contract):
             assert (dead.state, dead.failure, dead.finished_at) == (State.DEAD, FAILURE, later(1))
             assert await claim_ids(store, now=later(59)) == []
 
+    @proves("F4")
     async def test_a_cancelled_run_ends_its_job(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -97,6 +103,7 @@ class FinishContract(Contract):
             ended = await read_job(store, job.id)
             assert (ended.state, ended.finished_at) == (State.CANCELLED, later(1))
 
+    @proves("F4")
     async def test_a_snooze_gives_the_attempt_back(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -105,6 +112,7 @@ class FinishContract(Contract):
             assert (waiting.state, waiting.run_at) == (State.PENDING, later(6))
             assert (waiting.attempt, waiting.runs) == (0, 1)
 
+    @proves("F4")
     async def test_a_release_gives_the_attempt_back_and_is_due_at_once(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -112,6 +120,7 @@ class FinishContract(Contract):
             again = await claim_job(store, job.id, now=later(1))
             assert (again.attempt, again.runs) == (1, 2)
 
+    @proves("F4")
     async def test_a_refund_gives_back_one_attempt_only(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -119,6 +128,7 @@ class FinishContract(Contract):
             await finish_run(store, await claim_job(store, job.id), Snooze(0), now=NOW)
             assert (await claim_job(store, job.id)).attempt == 2
 
+    @proves("F4")
     async def test_a_crash_is_counted_and_the_job_runs_again(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -128,6 +138,7 @@ class FinishContract(Contract):
             assert (waiting.state, waiting.crashes, waiting.attempt) == (State.PENDING, 1, 1)
             assert (await claim_job(store, job.id, worker="bob", now=later(1))).crashes == 1
 
+    @proves("F4")
     async def test_the_last_crash_allowed_ends_the_job(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -136,12 +147,14 @@ class FinishContract(Contract):
             dead = await read_job(store, job.id)
             assert (dead.state, dead.crashes) == (State.DEAD, 1)
 
+    @proves("F4")
     async def test_a_run_that_ended_well_counts_no_crash(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             await finish_run(store, job, Retry(5))
             assert (await read_job(store, job.id)).crashes == 0
 
+    @proves("F5")
     async def test_finish_applies_each_outcome_of_a_call_to_its_own_job(self) -> None:
         async with self.opened() as store:
             endings: list[RunEnd] = [Done(), Retry(5), Discard(), Cancel(), Snooze(5)]
@@ -152,18 +165,21 @@ class FinishContract(Contract):
             states = [State.COMPLETED, State.PENDING, State.DEAD, State.CANCELLED, State.PENDING]
             assert [(await read_job(store, job.id)).state for job in jobs] == states
 
+    @proves("V11")
     async def test_finish_of_no_outcomes_is_no_error(self) -> None:
         async with self.opened() as store:
             assert await store.finish([]) == set()
 
     # the fence
 
+    @proves("F1", "V11")
     async def test_an_outcome_of_an_unknown_job_is_not_accepted(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             stranger = outcome(replace(job, id=new_job().id), State.COMPLETED, Ending.COMPLETED)
             assert await store.finish([stranger, decide(job, Done(), now=NOW)]) == {job.id}
 
+    @proves("F1")
     async def test_an_outcome_under_another_lease_changes_nothing(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -171,12 +187,14 @@ class FinishContract(Contract):
             assert await read_job(store, job.id) == job
             assert await store.executions(job.id) == []
 
+    @proves("F1")
     async def test_a_lease_is_good_only_for_the_jobs_of_its_own_claim(self) -> None:
         async with self.opened() as store:
             first, second = await start(store), await start(store)
             assert await finish_run(store, replace(second, lease=first.lease), Done()) == set()
             assert await read_job(store, second.id) == second
 
+    @proves("F1")
     async def test_a_late_outcome_of_a_lost_lease_changes_nothing(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -187,6 +205,7 @@ class FinishContract(Contract):
             assert await read_job(store, job.id) == again
             assert len(await store.executions(job.id)) == 1
 
+    @proves("F1")
     async def test_a_late_outcome_changes_nothing_though_the_attempt_was_refunded(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -196,6 +215,7 @@ class FinishContract(Contract):
             assert await finish_run(store, job, Done('"late"')) == set()
             assert await read_job(store, job.id) == again
 
+    @proves("F1", "F3")
     @pytest.mark.parametrize("late", [Done('"late"'), Retry(5), Discard(), Released()], ids=ending_name)
     async def test_a_different_outcome_of_an_ended_run_is_not_acknowledged(self, late: Any) -> None:
         async with self.opened() as store:
@@ -206,6 +226,7 @@ class FinishContract(Contract):
             assert await read_job(store, job.id) == before
             assert len(await store.executions(job.id)) == 1
 
+    @proves("F1", "F6", "V2")
     async def test_concurrent_outcomes_end_a_run_once(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -214,6 +235,7 @@ class FinishContract(Contract):
             assert job.id in set().union(*decided)
             assert len(await store.executions(job.id)) == 1
 
+    @proves("F1", "F5")
     async def test_the_first_of_several_outcomes_of_one_run_in_one_call_is_accepted(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -224,6 +246,7 @@ class FinishContract(Contract):
 
     # idempotence
 
+    @proves("F3", "V3")
     @pytest.mark.parametrize(
         "ended", [Done('"x"'), Retry(5), Snooze(5), Released(), Discard(), Cancel(), Stopped("x")], ids=ending_name
     )
@@ -236,6 +259,7 @@ class FinishContract(Contract):
             assert await store.finish([decided]) == {job.id}
             assert (await read_job(store, job.id), await store.executions(job.id)) == (before, rows)
 
+    @proves("F3")
     async def test_finish_is_idempotent_during_the_next_run(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -246,6 +270,7 @@ class FinishContract(Contract):
             assert await read_job(store, job.id) == again
             assert len(await store.executions(job.id)) == 1
 
+    @proves("F3", "F6")
     async def test_an_outcome_repeated_in_one_call_makes_one_execution(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -254,6 +279,7 @@ class FinishContract(Contract):
             assert len(await store.executions(job.id)) == 1
             assert (await read_job(store, job.id)).attempt == 0
 
+    @proves("F3")
     async def test_a_repeated_crash_is_acknowledged_and_counted_once(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -264,6 +290,7 @@ class FinishContract(Contract):
 
     # crashes
 
+    @proves("F2")
     async def test_a_crash_is_accepted_only_if_the_worker_is_silent(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -272,18 +299,21 @@ class FinishContract(Contract):
             assert await read_job(store, job.id) == job
             assert await finish_run(store, job, Crashed("ada", 3), now=later(20)) == {job.id}
 
+    @proves("F2")
     async def test_a_crash_is_accepted_once_the_row_of_the_worker_is_gone(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             await beat(store, until=NOW)
             assert await finish_run(store, job, Crashed("ada", 3), now=NOW) == {job.id}
 
+    @proves("F2")
     async def test_a_crash_that_does_not_require_silence_is_accepted_of_a_live_worker(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             assert await finish_run(store, job, ProcessDied("killed", 3), now=later(1)) == {job.id}
             assert (await read_job(store, job.id)).crashes == 1
 
+    @proves("F2")
     @pytest.mark.parametrize("ended", [Done('"x"'), Retry(5), Snooze(5), Discard(), Cancel()], ids=ending_name)
     async def test_an_outcome_that_requires_silence_is_refused_of_a_live_worker(self, ended: Any) -> None:
         async with self.opened() as store:
@@ -293,6 +323,7 @@ class FinishContract(Contract):
             assert await read_job(store, job.id) == job
             assert await finish_run(store, job, ended, now=later(20), silent=True) == {job.id}
 
+    @proves("F1")
     async def test_a_crash_under_a_lost_lease_changes_nothing(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -304,6 +335,7 @@ class FinishContract(Contract):
 
     # cancelled while it ran
 
+    @proves("F8")
     @pytest.mark.parametrize("ended", [Retry(5), Snooze(5), Released()], ids=ending_name)
     async def test_a_job_asked_to_cancel_is_cancelled_instead_of_retried(self, ended: Any) -> None:
         async with self.opened() as store:
@@ -316,6 +348,7 @@ class FinishContract(Contract):
             assert await claim_ids(store, now=later(50)) == []
             assert len(await store.executions(job.id)) == 1
 
+    @proves("F4", "F8")
     async def test_a_refund_counts_even_if_the_job_ends_cancelled(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -323,6 +356,7 @@ class FinishContract(Contract):
             await finish_run(store, job, Released())
             assert (await read_job(store, job.id)).attempt == 0
 
+    @proves("E6", "F8")
     async def test_a_job_asked_to_cancel_whose_worker_crashed_ends_cancelled(self) -> None:
         async with self.opened() as store:
             job = await start(store, unique_key="key")
@@ -333,6 +367,7 @@ class FinishContract(Contract):
             successor = new_job(unique_key="key")
             assert await put(store, successor) == [successor.id]
 
+    @proves("F8")
     @pytest.mark.parametrize("ended", [Done(), Discard()], ids=ending_name)
     async def test_a_job_asked_to_cancel_keeps_another_final_state(self, ended: Any) -> None:
         async with self.opened() as store:
@@ -342,6 +377,7 @@ class FinishContract(Contract):
             await store.finish([decided])
             assert (await read_job(store, job.id)).state is decided.state
 
+    @proves("F3", "F8")
     async def test_finish_is_idempotent_for_an_outcome_that_became_cancelled(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -352,12 +388,14 @@ class FinishContract(Contract):
 
     # other jobs
 
+    @proves("F5")
     async def test_an_outcome_does_not_change_other_jobs(self) -> None:
         async with self.opened() as store:
             job, other = await start(store), await start(store)
             await finish_run(store, job, Retry(5))
             assert [found for found in await all_jobs(store) if found.id == other.id] == [other]
 
+    @proves("C6")
     async def test_a_job_that_runs_again_keeps_its_place_in_the_order(self) -> None:
         async with self.opened() as store:
             job = await start(store, priority=5)

@@ -31,6 +31,7 @@ from .build import (
     read_schedule,
     tick_job,
 )
+from .sentences import proves
 
 NEW = a_schedule()
 NOTHING: tuple[list[Schedule], list[Job], list[Any]] = ([], [], [])
@@ -43,6 +44,7 @@ async def all_of(store: Store) -> tuple[list[Schedule], list[Job], list[Any]]:
 class FireContract(Contract):
     # revisions
 
+    @proves("T2")
     async def test_the_first_revision_of_a_schedule_is_written(self) -> None:
         async with self.opened() as store:
             job = tick_job(NEW)
@@ -53,6 +55,7 @@ class FireContract(Contract):
             assert (made.state, made.run_at, made.created_at) == (State.PENDING, NOW, NOW)
             assert (made.schedule, made.scheduled_at, made.idempotency_key) == ("hourly", NOW, tick_key("hourly", NOW))
 
+    @proves("V10")
     async def test_the_job_of_a_tick_can_be_claimed_and_knows_its_tick(self) -> None:
         async with self.opened() as store:
             job = tick_job(NEW, later(-5.000001), priority=3, tags=("x",), metadata={"é": 1})
@@ -61,6 +64,7 @@ class FireContract(Contract):
             assert (taken.schedule, taken.scheduled_at) == ("hourly", later(-5.000001))
             assert (taken.priority, taken.tags, taken.metadata) == (3, ("x",), {"é": 1})
 
+    @proves("T2")
     async def test_the_next_revision_of_a_schedule_replaces_the_last(self) -> None:
         async with self.opened() as store:
             await fire(store, NEW)
@@ -68,6 +72,7 @@ class FireContract(Contract):
             assert (await fire(store, second)).stands
             assert await read_schedule(store) == second
 
+    @proves("T2", "T6")
     @pytest.mark.parametrize("revision", [0, 1, 3, 4])
     async def test_a_firing_with_another_revision_writes_nothing(self, revision: int) -> None:
         async with self.opened() as store:
@@ -79,11 +84,13 @@ class FireContract(Contract):
             assert await fire(store, wrong, **parts) == Fired(False)
             assert await all_of(store) == before
 
+    @proves("T2", "T6")
     async def test_a_later_revision_of_a_missing_schedule_writes_nothing(self) -> None:
         async with self.opened() as store:
             assert await fire(store, next_revision(NEW), jobs=(tick_job(NEW),), ticks=(a_tick(1),)) == Fired(False)
             assert await all_of(store) == NOTHING
 
+    @proves("T2")
     async def test_a_repeated_firing_is_written_once(self) -> None:
         async with self.opened() as store:
             firing = Firing(schedule=NEW, jobs=(tick_job(NEW),), ticks=(a_tick(1),))
@@ -92,6 +99,7 @@ class FireContract(Contract):
             assert await store.fire([firing], now=NOW) == [Fired(False)]
             assert await all_of(store) == before
 
+    @proves("T2", "V1")
     async def test_one_of_many_concurrent_firings_of_a_revision_is_written(self) -> None:
         async with self.opened() as store:
             await fire(store, NEW)
@@ -106,6 +114,7 @@ class FireContract(Contract):
             assert (await read_schedule(store)).note == only.id
             assert [tick.job_id for tick in await store.ticks("hourly", limit=9)] == [only.id]
 
+    @proves("T2", "V1")
     async def test_one_of_many_concurrent_first_revisions_is_written(self) -> None:
         async with self.opened() as store:
             done = await asyncio.gather(*(fire(store, a_schedule(note=str(n))) for n in range(10)))
@@ -113,6 +122,7 @@ class FireContract(Contract):
 
     # several in one call
 
+    @proves("T1")
     async def test_firings_of_one_call_are_written_independently(self) -> None:
         async with self.opened() as store:
             names = [f"n:{n}" for n in range(300)]
@@ -123,6 +133,7 @@ class FireContract(Contract):
             assert len(await all_jobs(store)) == len(await store.schedules(limit=999)) - 1 == 299
             assert await store.fire([], now=NOW) == []
 
+    @proves("T1")
     async def test_firings_of_one_call_are_written_in_order(self) -> None:
         async with self.opened() as store:
             second, third = next_revision(NEW, note="2"), next_revision(next_revision(NEW), note="3")
@@ -130,6 +141,7 @@ class FireContract(Contract):
             assert [one.stands for one in await store.fire(firings, now=NOW)] == [True, False, True, True, False]
             assert (await read_schedule(store)).note == "3"
 
+    @proves("T1", "T3")
     async def test_a_firing_conflicts_with_the_keys_of_earlier_firings_of_its_call(self) -> None:
         async with self.opened() as store:
             key = tick_key("a", NOW)
@@ -140,6 +152,7 @@ class FireContract(Contract):
             assert [job.id for job in await all_jobs(store)] == [jobs[0].id, jobs[2].id]
             assert [row.name for row in await store.schedules(limit=9)] == ["a", "c"]
 
+    @proves("T1", "T2")
     async def test_a_firing_reads_the_revisions_of_earlier_firings_of_its_call(self) -> None:
         async with self.opened() as store:
             firings = [
@@ -152,6 +165,7 @@ class FireContract(Contract):
             assert [one.stands for one in await store.fire(firings, now=NOW)] == [True, False, True, True, False]
             assert [row.name for row in await store.schedules(limit=9)] == ["a", "c"]
 
+    @proves("T1", "T4")
     async def test_jobs_that_a_firing_cancels_are_cancelled_for_later_firings_of_its_call(self) -> None:
         async with self.opened() as store:
             old, (waiting,) = await launch(store)
@@ -173,6 +187,7 @@ class FireContract(Contract):
             assert (await read_job(store, again.id)).state is State.PENDING
             assert ((await read_schedule(store)).note, (await read_schedule(store)).active) == ("late", ())
 
+    @proves("V1")
     async def test_a_firing_makes_all_its_jobs(self) -> None:
         async with self.opened() as store:
             jobs = tuple(tick_job(NEW, later(n)) for n in range(100))
@@ -182,6 +197,7 @@ class FireContract(Contract):
 
     # reads
 
+    @proves("T2")
     @pytest.mark.parametrize("reads", [(("a", 2),), (("b", 0),), (("a", 2), ("b", 0))], ids=str)
     async def test_a_firing_is_written_if_the_schedules_it_read_are_unchanged(self, reads: Any) -> None:
         async with self.opened() as store:
@@ -189,6 +205,7 @@ class FireContract(Contract):
             await fire(store, next_revision(a_schedule("a")))
             assert (await fire(store, NEW, reads=reads)).stands
 
+    @proves("T2", "T6")
     @pytest.mark.parametrize(
         "reads", [(("a", 1),), (("a", 3),), (("a", 0),), (("b", 1),), (("a", 2), ("b", 1))], ids=str
     )
@@ -200,6 +217,7 @@ class FireContract(Contract):
             assert await fire(store, NEW, reads=reads, jobs=(tick_job(NEW),), ticks=(a_tick(1),)) == Fired(False)
             assert await all_of(store) == before
 
+    @proves("T2", "T7")
     async def test_the_end_of_a_run_changes_the_revision_of_its_schedule(self) -> None:
         async with self.opened() as store:
             first, (job_id,) = await launch(store, "a")
@@ -209,6 +227,7 @@ class FireContract(Contract):
 
     # keys
 
+    @proves("T3", "T6")
     async def test_a_held_key_refuses_the_firing_and_is_named(self) -> None:
         async with self.opened() as store:
             held, free = tick_job(NEW, later(1)), tick_job(NEW, later(2))
@@ -219,6 +238,7 @@ class FireContract(Contract):
             assert done == Fired(False, (tick_key("hourly", later(1)),))
             assert await all_of(store) == before
 
+    @proves("T6")
     async def test_a_refused_firing_names_every_held_key(self) -> None:
         async with self.opened() as store:
             await put(store, *(tick_job(NEW, later(n)) for n in (1, 3)), new_job(unique_key="u"))
@@ -226,6 +246,7 @@ class FireContract(Contract):
             done = await fire(store, NEW, jobs=jobs)
             assert done == Fired(False, (tick_key("hourly", later(1)), tick_key("hourly", later(3)), "u"))
 
+    @proves("T3")
     async def test_two_jobs_of_a_firing_cannot_share_a_key(self) -> None:
         async with self.opened() as store:
             assert await fire(store, NEW, jobs=(tick_job(NEW), tick_job(NEW))) == Fired(
@@ -233,11 +254,13 @@ class FireContract(Contract):
             )
             assert await all_of(store) == NOTHING
 
+    @proves("T6")
     async def test_a_wrong_revision_is_reported_before_held_keys(self) -> None:
         async with self.opened() as store:
             await fire(store, NEW, jobs=(tick_job(NEW),))
             assert await fire(store, NEW, jobs=(tick_job(NEW),)) == Fired(False)
 
+    @proves("E7", "T3")
     @pytest.mark.parametrize("state", [State.COMPLETED, State.RUNNING, State.PAUSED])
     async def test_a_tick_with_a_job_gets_no_second_job(self, state: State) -> None:
         async with self.opened() as store:
@@ -245,6 +268,7 @@ class FireContract(Contract):
             assert (await fire(store, NEW, jobs=(tick_job(NEW),))).held == (tick_key("hourly", NOW),)
             assert await store.schedules(limit=9) == []
 
+    @proves("E6", "T3")
     @pytest.mark.parametrize("state", [State.DEAD, State.CANCELLED, State.EXPIRED])
     async def test_a_tick_whose_job_did_not_complete_may_get_another_job(self, state: State) -> None:
         async with self.opened() as store:
@@ -252,6 +276,7 @@ class FireContract(Contract):
             assert (await fire(store, NEW, jobs=(tick_job(NEW),))).stands
             assert len(await all_jobs(store)) == 2
 
+    @proves("E8", "T3")
     async def test_a_key_holder_past_its_expires_at_is_expired_by_a_firing(self) -> None:
         async with self.opened() as store:
             (old,) = await put(store, tick_job(NEW, expires_at=later(5)))
@@ -262,6 +287,7 @@ class FireContract(Contract):
 
     # cancels
 
+    @proves("T4")
     async def test_a_firing_cancels_waiting_jobs_and_asks_running_ones_to_stop(self) -> None:
         async with self.opened() as store:
             old, (running, waiting) = await launch(store, jobs=2)
@@ -274,6 +300,7 @@ class FireContract(Contract):
             assert (await read_job(store, running)).state is State.RUNNING
             assert (await beat(store)).cancels == {running: reason}
 
+    @proves("T4")
     async def test_a_firing_cancels_no_other_jobs_and_ignores_final_ones(self) -> None:
         async with self.opened() as store:
             done = await job_in_state(store, State.COMPLETED)
@@ -282,6 +309,7 @@ class FireContract(Contract):
             assert (await read_job(store, other)).state is State.PENDING
             assert await read_job(store, done.id) == done
 
+    @proves("T4", "T7")
     async def test_jobs_that_a_firing_cancels_have_ended_for_its_schedule(self) -> None:
         async with self.opened() as store:
             old, (first, second) = await launch(store, spec={"overlap": "cancel"}, jobs=2)
@@ -291,6 +319,7 @@ class FireContract(Contract):
             await fire(store, next_revision(found), cancel=(second,), now=later(4))
             assert (await read_schedule(store)).due_at == later(4)
 
+    @proves("T4")
     async def test_a_firing_may_create_and_cancel_the_same_job(self) -> None:
         async with self.opened() as store:
             job = tick_job(NEW)

@@ -25,9 +25,11 @@ from .build import (
     read_job,
     start,
 )
+from .sentences import proves
 
 
 class FollowUpContract(Contract):
+    @proves("F9")
     @pytest.mark.parametrize("ended", [Done(), Retry(5), Snooze(5), Discard()], ids=lambda ended: type(ended).__name__)
     async def test_an_accepted_outcome_enqueues_its_follow_up_jobs(self, ended: Any) -> None:
         async with self.opened() as store:
@@ -37,6 +39,7 @@ class FollowUpContract(Contract):
             assert (first.state, first.run_at, first.created_at) == (State.PENDING, later(1), later(1))
             assert (second.run_at, second.created_at, second.tags) == (later(5), later(1), ("x",))
 
+    @proves("F9")
     async def test_a_follow_up_job_can_be_claimed(self) -> None:
         async with self.opened() as store:
             job, after = await start(store), new_job()
@@ -44,6 +47,7 @@ class FollowUpContract(Contract):
             await finish_run(store, job, Done(), now=later(1), then=(after,))
             assert await claim_ids(store, now=later(1)) == [after.id]
 
+    @proves("F1", "F9")
     async def test_a_refused_outcome_enqueues_nothing(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -51,6 +55,7 @@ class FollowUpContract(Contract):
             assert await finish_run(store, job, Crashed("ada", 3), now=NOW, then=(new_job(),)) == set()
             assert await all_jobs(store) == [job]
 
+    @proves("F1", "F9")
     async def test_a_late_outcome_enqueues_nothing(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -59,6 +64,7 @@ class FollowUpContract(Contract):
             await finish_run(store, job, Done(), then=(new_job(),))
             assert [found.id for found in await all_jobs(store)] == [job.id]
 
+    @proves("F3", "F9")
     async def test_a_repeated_outcome_enqueues_no_second_follow_up_job(self) -> None:
         async with self.opened() as store:
             job, after = await start(store), new_job()
@@ -69,6 +75,7 @@ class FollowUpContract(Contract):
             assert await store.finish([decided]) == await store.finish([decided, decided]) == {job.id}
             assert [found.id for found in await all_jobs(store)] == [job.id]
 
+    @proves("F3", "F9")
     async def test_an_outcome_repeated_in_one_call_enqueues_one_follow_up_job(self) -> None:
         async with self.opened() as store:
             job, after = await start(store), new_job()
@@ -76,6 +83,7 @@ class FollowUpContract(Contract):
             assert await store.finish(decided) == {job.id}
             assert len(await all_jobs(store)) == 2
 
+    @proves("F5", "F9")
     async def test_each_outcome_of_a_call_enqueues_its_own_follow_up_job(self) -> None:
         async with self.opened() as store:
             jobs = [await start(store) for _ in range(4)]
@@ -92,12 +100,14 @@ class FollowUpContract(Contract):
 
     # keys
 
+    @proves("E6", "F9")
     async def test_the_key_of_an_ended_job_is_free_for_its_follow_up_job(self) -> None:
         async with self.opened() as store:
             job, after = await start(store, unique_key="key"), new_job(unique_key="key")
             await finish_run(store, job, Done(), then=(after,))
             assert (await read_job(store, after.id)).state is State.PENDING
 
+    @proves("F9")
     async def test_an_outcome_is_accepted_even_if_the_key_of_its_follow_up_job_is_held(self) -> None:
         async with self.opened() as store:
             (holder,) = await put(store, new_job(unique_key="key", run_at=later(30)))
@@ -105,6 +115,7 @@ class FollowUpContract(Contract):
             assert await finish_run(store, job, Done(), then=(new_job(unique_key="key"),)) == {job.id}
             assert [found.id for found in await all_jobs(store)] == [holder, job.id]
 
+    @proves("F9")
     async def test_follow_up_jobs_are_all_enqueued_or_none(self) -> None:
         async with self.opened() as store:
             (holder,) = await put(store, new_job(unique_key="key", run_at=later(30)))
@@ -114,6 +125,7 @@ class FollowUpContract(Contract):
             assert [found.id for found in await all_jobs(store)] == [holder, job.id]
             assert (await read_job(store, job.id)).state is State.COMPLETED
 
+    @proves("F5", "F9")
     async def test_outcomes_of_a_call_are_applied_in_order_with_their_follow_up_jobs(self) -> None:
         async with self.opened() as store:
             first, second = await start(store), await start(store, unique_key="key")

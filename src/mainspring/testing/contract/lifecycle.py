@@ -1,4 +1,4 @@
-"""The lifecycle of a store: open, close, schema, time, waiting."""
+"""The lifecycle of a store: open, close, schema, time."""
 
 from __future__ import annotations
 
@@ -8,64 +8,66 @@ from datetime import timedelta
 
 import pytest
 
-from ...errors import ShuttingDown
+from ...errors import SchemaMismatch, ShuttingDown, StoreUnavailable
 from ...records.job import Action, State
-from ...records.outcome import Done
 from ...records.query import Filter
+from ...records.queue import Overview
 from ...records.worker import WorkerCommands
 from ...store import Store
-from .build import NOW, Contract, a_worker, act, all_jobs, beat, claim, finish_run, new_job, put, read_job
+from .build import A_MINUTE_LATER, NOW, Contract, a_worker, act, all_jobs, beat, claim, new_job, put, read_job
+from .sentences import proves
 
 CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "schema": lambda store: store.schema(),
     "migrate": lambda store: store.migrate(),
     "time": lambda store: store.time(),
     "diagnose": lambda store: store.diagnose(),
-    "wait": lambda store: store.wait(None, 0.01),
-    "wait_final": lambda store: store.wait_final(["unknown"], 0.01),
+    "wait": lambda store: store.wait("claimable", 0.01),
+    "wait for an end": lambda store: store.wait("final", 0.01),
     "enqueue": lambda store: store.enqueue([new_job()], now=NOW),
     "claim": lambda store: claim(store),
     "beat": lambda store: store.beat(a_worker(), until=NOW + timedelta(seconds=9), now=NOW),
-    "expired": lambda store: store.expired(now=NOW, limit=1),
+    "orphaned": lambda store: store.orphaned(now=NOW, limit=1),
     "finish": lambda store: store.finish([]),
     "report": lambda store: store.report([]),
     "change": lambda store: act(store, Action.CANCEL, "unknown"),
     "pause_queue": lambda store: store.pause_queue("default", True),
-    "order": lambda store: store.order(None, WorkerCommands(), now=NOW),
+    "command_workers": lambda store: store.command_workers(None, WorkerCommands(), now=NOW),
     "jobs": lambda store: store.jobs(Filter(), now=NOW, limit=1),
     "executions": lambda store: store.executions("unknown"),
     "logs": lambda store: store.logs("unknown", limit=1),
-    "queues": lambda store: store.queues(now=NOW),
+    "overview": lambda store: store.overview(now=NOW),
     "workers": lambda store: store.workers(now=NOW),
-    "counts": lambda store: store.counts(now=NOW),
     "tallies": lambda store: store.tallies("ever", since=NOW),
-    "circuits": lambda store: store.circuits(),
-    "dead": lambda store: store.dead(limit=1),
-    "groups": lambda store: store.groups(),
-    "surplus": lambda store: store.surplus(State.DEAD, "task", keep=0, before=NOW, limit=1),
-    "forget": lambda store: store.forget({}, now=NOW),
+    "dead_groups": lambda store: store.dead_groups(limit=1),
+    "finished_groups": lambda store: store.finished_groups(),
+    "prunable": lambda store: store.prunable(State.DEAD, "task", keep=0, before=NOW, limit=1),
+    "prune": lambda store: store.prune({}, audited_since=NOW, now=NOW),
 }
 
 
 class LifecycleContract(Contract):
+    @proves("O4")
     async def test_a_fresh_store_is_empty(self) -> None:
         async with self.opened() as store:
             assert await all_jobs(store) == []
-            assert await store.queues(now=NOW) == []
+            assert await store.overview(now=NOW) == Overview({}, [], [])
             assert await store.workers(now=NOW) == []
-            assert await store.counts(now=NOW) == {}
 
+    @proves("O1")
     async def test_opening_twice_is_no_error(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job())
             await store.open()
             assert (await read_job(store, job_id)).id == job_id
 
+    @proves("O2")
     async def test_closing_twice_is_no_error(self) -> None:
         async with self.opened() as store:
             await store.close()
             await store.close()
 
+    @proves("O3")
     @pytest.mark.parametrize("call", CALLS)
     async def test_a_call_after_close_raises_shutting_down(self, call: str) -> None:
         async with self.opened() as store:
@@ -73,31 +75,36 @@ class LifecycleContract(Contract):
             with pytest.raises(ShuttingDown):
                 await CALLS[call](store)
 
+    @proves("O4")
     async def test_an_opened_store_has_the_newest_schema(self) -> None:
         async with self.opened() as store:
             schema = await store.schema()
             assert schema.version == schema.newest
             assert schema.usable
 
+    @proves("O4")
     async def test_a_store_opened_without_migration_can_be_opened_again(self) -> None:
         store = self.make_store()
         await store.open(migrate=False)
-        assert (await store.schema()).newest == store.newest_schema
+        assert (await store.schema()).newest == store.capabilities.newest_schema
         await store.open()
         (job_id,) = await put(store, new_job())
         assert (await read_job(store, job_id)).id == job_id
         await store.close()
 
+    @proves("M4")
     async def test_migrating_the_newest_schema_does_nothing(self) -> None:
         async with self.opened() as store:
             newest = (await store.schema()).newest
             assert await store.migrate() == []
             assert await store.migrate(newest) == []
 
+    @proves("TI1")
     async def test_the_time_of_the_store_is_aware_and_utc(self) -> None:
         async with self.opened() as store:
             assert (await store.time()).utcoffset() == timedelta(0)
 
+    @proves("DI1")
     async def test_diagnose_names_each_finding_once_with_a_remedy(self) -> None:
         async with self.opened() as store:
             found = await store.diagnose()
@@ -105,6 +112,7 @@ class LifecycleContract(Contract):
             assert all(finding.text for finding in found)
             assert [finding for finding in found if finding.verdict != "ok" and not finding.remedy] == []
 
+    @proves("V12")
     async def test_diagnose_changes_nothing(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job())
@@ -112,9 +120,10 @@ class LifecycleContract(Contract):
             await store.diagnose()
             assert await all_jobs(store) == [before]
 
+    @proves("CL1")
     async def test_a_cloned_handle_serves_another_event_loop_with_the_same_data(self) -> None:
         async with self.opened() as store:
-            handle, job = store.beside(), new_job()
+            handle, job = store.clone(), new_job()
 
             async def visit() -> None:
                 await handle.open()
@@ -125,33 +134,40 @@ class LifecycleContract(Contract):
             await asyncio.to_thread(asyncio.run, visit())
             assert (await read_job(store, job.id)).id == job.id
 
-    async def test_wait_ends_when_a_job_is_enqueued(self) -> None:
-        async with self.opened() as store, asyncio.timeout(5):
-            waiting = asyncio.create_task(store.wait(None, 50))
-            while not waiting.done():
-                await put(store, new_job())
-                await asyncio.wait([waiting], timeout=0.02)
+    @proves("M1")
+    async def test_concurrent_migrations_run_once(self) -> None:
+        async with self.opened() as store:
+            newest = store.capabilities.newest_schema
+            steps = newest if newest > 1 else 0  # a store with one schema has nothing to migrate
+            if steps:
+                await store.migrate(0)
+            passed = await asyncio.gather(*(store.migrate() for _ in range(5)))
+            assert sorted(map(len, passed)) == [0, 0, 0, 0, steps]
+            assert (await store.schema()).usable
 
-    async def test_wait_on_a_queue_ends_when_it_gets_a_job(self) -> None:
-        async with self.opened() as store, asyncio.timeout(5):
-            waiting = asyncio.create_task(store.wait(["mail"], 50))
-            while not waiting.done():
-                await put(store, new_job(queue="mail"))
-                await asyncio.wait([waiting], timeout=0.02)
+    @proves("M2")
+    async def test_a_live_worker_prevents_a_migration_that_it_cannot_work_with(self) -> None:
+        async with self.opened() as store:
+            newest = store.capabilities.newest_schema
+            if newest == 1:
+                return
+            await store.beat(a_worker(schema=newest), until=A_MINUTE_LATER, now=NOW)
+            with pytest.raises(StoreUnavailable, match="ada"):
+                await store.migrate(0)
+            assert (await store.schema()).version == newest
+            await beat(store, until=NOW)  # it leaves
+            await store.migrate(0)
+            assert (await store.schema()).version == 0
+            await store.migrate()
 
-    async def test_wait_ends_at_its_timeout(self) -> None:
-        async with self.opened() as store, asyncio.timeout(5):
-            await store.wait(None, 0.01)
-            await store.wait(["mail"], 0.01)
-            await store.wait_final(["unknown"], 0.01)
-
-    async def test_wait_final_ends_when_the_job_is_final(self) -> None:
-        async with self.opened() as store, asyncio.timeout(5):
-            await put(store, *(new_job() for _ in range(20)))
-            await beat(store)
-            jobs = (await claim(store, limit=20)).jobs
-            waiting = asyncio.create_task(store.wait_final([job.id for job in jobs], 50))
-            for job in jobs:
-                await finish_run(store, job, Done())
-                await asyncio.wait([waiting], timeout=0.02)
-            await waiting
+    @proves("M3")
+    async def test_a_worker_whose_schema_was_changed_gets_schema_mismatch_from_its_next_beat(self) -> None:
+        async with self.opened() as store:
+            if store.capabilities.newest_schema == 1:
+                return
+            await beat(store)  # a worker that does not send its schema prevents no migration
+            await store.migrate(0)
+            with pytest.raises(SchemaMismatch):
+                await beat(store)
+            await store.migrate()
+            assert (await beat(store)).holds == {}

@@ -32,6 +32,7 @@ from .build import (
     start,
 )
 from .read import find_ids
+from .sentences import proves
 
 KEYS = ["a", "ab", "a%", "a_b", "a'b", 'a"', "A", "é", "éa", "日本", "a\U0010ffff", "a\U0010ffff\U0010ffffb", "b", "%"]
 
@@ -58,6 +59,7 @@ async def dead_job(store: Store, message: str, *, at: float = 0, task: str = "ta
 class ListsContract(Contract):
     # due
 
+    @proves("J4")
     async def test_sort_due_lists_pending_jobs_by_run_at_and_id(self) -> None:
         async with self.opened() as store:
             for state in FINAL | {State.RUNNING, State.PAUSED}:
@@ -70,6 +72,7 @@ class ListsContract(Contract):
             assert await find_ids(store, sort="due") == order
             assert await find_ids(store, sort="due", newest=True) == order[::-1]
 
+    @proves("J4")
     async def test_sort_due_lists_a_retrying_job_by_its_next_run_at(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -79,6 +82,7 @@ class ListsContract(Contract):
 
     # finished
 
+    @proves("J4")
     async def test_sort_finished_lists_final_jobs_by_finished_at_and_id(self) -> None:
         async with self.opened() as store:
             for state in (State.PENDING, State.RUNNING, State.PAUSED):
@@ -91,11 +95,13 @@ class ListsContract(Contract):
             assert await find_ids(store, sort="finished") == order
             assert await find_ids(store, sort="finished", newest=True) == order[::-1]
 
+    @proves("J4")
     async def test_sort_finished_lists_every_final_state(self) -> None:
         async with self.opened() as store:
             ids = {(await job_in_state(store, state)).id for state in FINAL}
             assert set(await find_ids(store, sort="finished")) == ids
 
+    @proves("J4")
     async def test_a_job_that_was_retried_is_listed_as_due_and_not_as_finished(self) -> None:
         async with self.opened() as store:
             job = await job_in_state(store, State.DEAD)
@@ -104,6 +110,7 @@ class ListsContract(Contract):
 
     # pages
 
+    @proves("J1", "J4")
     @pytest.mark.parametrize("newest", [False, True], ids=["forward", "backward"])
     @pytest.mark.parametrize("limit", [1, 2, 3, 20])
     @pytest.mark.parametrize("sort", SORTS)
@@ -122,6 +129,7 @@ class ListsContract(Contract):
             ids = [job.id for job in jobs]
             assert seen == (ids[::-1] if newest else ids)
 
+    @proves("J2", "J4")
     @pytest.mark.parametrize("sort", ["due", "finished"])
     async def test_sorted_jobs_are_narrowed_by_a_filter(self, sort: Sort) -> None:
         async with self.opened() as store:
@@ -132,6 +140,7 @@ class ListsContract(Contract):
             assert [job.id for job in seen] == [jobs[6].id, jobs[0].id]
             assert await find_ids(store, sort=sort, states=("running",)) == []
 
+    @proves("J1", "J4")
     async def test_a_sorted_page_continues_after_a_deleted_job(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job(run_at=later(1)) for _ in range(3)))
@@ -139,6 +148,7 @@ class ListsContract(Contract):
             assert await find_ids(store, sort="due", after=Cursor(ids[1], later(1))) == [ids[2]]
             assert await find_ids(store, sort="due", after=Cursor(ids[1], later(1)), newest=True) == [ids[0]]
 
+    @proves("J4")
     async def test_sort_created_ignores_the_instant_of_a_cursor(self) -> None:
         async with self.opened() as store:
             first, second = await put(store, new_job(), new_job())
@@ -146,6 +156,7 @@ class ListsContract(Contract):
 
     # by worker
 
+    @proves("J2")
     async def test_jobs_are_found_by_the_worker_that_runs_them(self) -> None:
         async with self.opened() as store:
             mine, yours = await start(store, worker="ada"), await start(store, worker="bob")
@@ -156,6 +167,7 @@ class ListsContract(Contract):
             assert await find_ids(store, workers=("ada",), states=("completed",)) == []
             assert await find_ids(store, workers=()) == []
 
+    @proves("J2")
     async def test_a_job_that_waits_again_is_found_by_no_worker(self) -> None:
         async with self.opened() as store:
             job = await start(store, worker="ada")
@@ -166,6 +178,7 @@ class ListsContract(Contract):
 
     # by failure
 
+    @proves("J2")
     async def test_jobs_are_found_by_the_kind_of_their_last_failure(self) -> None:
         async with self.opened() as store:
             first, second = await dead_job(store, "disk 1 is 'full'"), await dead_job(store, "disk 22 is 'empty'")
@@ -176,6 +189,7 @@ class ListsContract(Contract):
             assert await find_ids(store, errors=("OSError: disk 1 is 'full'",)) == []
             assert await find_ids(store, errors=()) == []
 
+    @proves("F7", "J2")
     async def test_a_job_that_will_be_retried_is_found_by_its_failure_too(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -184,6 +198,7 @@ class ListsContract(Contract):
             await finish_run(store, await claim_job(store, job.id), Snooze(5), now=NOW)
             assert await find_ids(store, errors=("Retry: böse",)) == [job.id]
 
+    @proves("F7")
     async def test_a_completed_job_is_not_found_by_an_earlier_failure(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -191,6 +206,7 @@ class ListsContract(Contract):
             await finish_run(store, await claim_job(store, job.id), Done(), now=NOW)
             assert await find_ids(store, errors=("Retry: böse",)) == []
 
+    @proves("F4", "J2")
     async def test_a_partial_job_is_completed_keeps_its_result_and_is_found_by_its_kind(self) -> None:
         async with self.opened() as store:
             whole, part = await start(store), await start(store)
@@ -209,6 +225,7 @@ class ListsContract(Contract):
 
     # by prefix of a key
 
+    @proves("J2")
     @pytest.mark.parametrize("field", ["unique_key", "idempotency_key"])
     @pytest.mark.parametrize("prefix", [*KEYS, "", "a'", "ac", "aa", "日", "\U0010ffff", "�"])
     async def test_jobs_are_found_by_the_prefix_of_their_key(self, prefix: str, field: str) -> None:
@@ -218,6 +235,7 @@ class ListsContract(Contract):
             expected = [job_id for job_id, key in zip(ids, KEYS, strict=True) if key.startswith(prefix)]
             assert await find_ids(store, key_prefix=prefix) == expected
 
+    @proves("J2")
     async def test_a_key_prefix_matches_either_key_also_of_a_final_job(self) -> None:
         async with self.opened() as store:
             done = await job_in_state(store, State.COMPLETED, unique_key="order:1")
@@ -228,6 +246,7 @@ class ListsContract(Contract):
 
     # by creation time
 
+    @proves("J2")
     async def test_jobs_are_found_by_creation_time_bounds_included(self) -> None:
         async with self.opened() as store:
             ids = [(await put(store, new_job(), now=later(at)))[0] for at in (0, 1, 1.000001, 2)]
@@ -238,6 +257,7 @@ class ListsContract(Contract):
 
     # tags
 
+    @proves("A7", "E12", "J2")
     async def test_tags_follow_a_job_through_replacement_and_deletion(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(unique_key="key", tags=("old", "both")))
@@ -247,6 +267,7 @@ class ListsContract(Contract):
             await put(store, new_job(id=job_id))
             assert await find_ids(store, tags=("both",)) == []
 
+    @proves("E9", "E10")
     async def test_the_tags_of_a_duplicate_are_not_put_on_the_job(self) -> None:
         async with self.opened() as store:
             first = new_job(unique_key="key", tags=("x",))
@@ -254,6 +275,7 @@ class ListsContract(Contract):
             await put(store, new_job(id=first.id, tags=("z",)))
             assert [await find_ids(store, tags=(tag,)) for tag in "xyz"] == [[first.id], [], []]
 
+    @proves("E9")
     async def test_the_first_tags_count_if_an_id_is_repeated_in_a_call(self) -> None:
         async with self.opened() as store:
             first = new_job(tags=("x",))
@@ -262,6 +284,7 @@ class ListsContract(Contract):
             await put(store, bare, new_job(id=bare.id, tags=("z",)))
             assert [await find_ids(store, tags=(tag,)) for tag in "xyz"] == [[first.id], [], []]
 
+    @proves("J2")
     async def test_a_tag_given_twice_finds_its_job_once(self) -> None:
         async with self.opened() as store:
             (job_id,) = await put(store, new_job(tags=("x", "x")))
@@ -269,6 +292,7 @@ class ListsContract(Contract):
 
     # dead letters
 
+    @proves("DG1", "DG2")
     async def test_dead_jobs_are_grouped_by_task_and_kind_largest_first(self) -> None:
         async with self.opened() as store:
             await dead_job(store, "disk 1", at=3)
@@ -276,44 +300,49 @@ class ListsContract(Contract):
             await dead_job(store, "disk 3", at=5)
             other = await dead_job(store, "disk 1", at=4, task="other")
             gone, lost = await dead_job(store, "gone", at=2), await dead_job(store, "lost", at=1)
-            assert await store.dead(limit=9) == [
+            assert await store.dead_groups(limit=9) == [
                 DeadGroup(task="task", error="OSError: disk …", count=3, newest=newest.id, last_at=later(9)),
                 DeadGroup(task="other", error="OSError: disk …", count=1, newest=other.id, last_at=later(4)),
                 DeadGroup(task="task", error="OSError: gone", count=1, newest=gone.id, last_at=later(2)),
                 DeadGroup(task="task", error="OSError: lost", count=1, newest=lost.id, last_at=later(1)),
             ]
-            assert [group.newest for group in await store.dead(limit=2)] == [newest.id, other.id]
+            assert [group.newest for group in await store.dead_groups(limit=2)] == [newest.id, other.id]
 
+    @proves("DG2")
     async def test_the_newest_job_of_a_dead_group_is_by_id_at_equal_times(self) -> None:
         async with self.opened() as store:
             _, second = await dead_job(store, "gone", at=1), await dead_job(store, "gone", at=1)
-            assert [group.newest for group in await store.dead(limit=9)] == [second.id]
+            assert [group.newest for group in await store.dead_groups(limit=9)] == [second.id]
 
+    @proves("DG1")
     async def test_only_dead_jobs_are_in_dead_groups(self) -> None:
         async with self.opened() as store:
             for ended in (Retry(5, "no"), Cancel("no"), Done()):
                 await finish_run(store, await start(store), ended)
             job = await dead_job(store, "gone")
             await act(store, Action.RETRY, job.id)
-            assert await store.dead(limit=9) == []
+            assert await store.dead_groups(limit=9) == []
 
+    @proves("DG1", "J2")
     async def test_a_dead_group_can_be_listed_and_changed_by_its_kind(self) -> None:
         async with self.opened() as store:
             jobs = [await dead_job(store, f"disk {n}") for n in range(3)]
             await dead_job(store, "gone")
-            (group, _) = await store.dead(limit=9)
+            (group, _) = await store.dead_groups(limit=9)
             which = Filter(states=("dead",), tasks=(group.task,), errors=(group.error,))
             changed = await store.change(Action.RETRY, which, now=NOW, limit=9)
             assert changed.done == [job.id for job in jobs]
-            assert [left.error for left in await store.dead(limit=9)] == ["OSError: gone"]
+            assert [left.error for left in await store.dead_groups(limit=9)] == ["OSError: gone"]
 
+    @proves("DG2")
     async def test_a_dead_job_without_a_failure_is_in_no_dead_group(self) -> None:
         async with self.opened() as store:
             await finish_run(store, await start(store), Discard(), failure=None)
-            assert await store.dead(limit=9) == []
+            assert await store.dead_groups(limit=9) == []
 
     # counts
 
+    @proves("OV1", "OV3", "OV5")
     @pytest.mark.parametrize("seed", range(4))
     async def test_counts_equal_a_recount_after_random_changes(self, seed: int) -> None:
         async with self.opened() as store:
@@ -322,8 +351,8 @@ class ListsContract(Contract):
                 await change_randomly(store, draw, now)
                 now += timedelta(seconds=draw.choice([0, 0, 1, 3]))
                 recount = Counter(job.shown(now) for job in await all_jobs(store))
-                assert await store.counts(now=now) == recount
-                assert sum(queue.pending for queue in await store.queues(now=now)) == recount["pending"]
+                assert (await store.overview(now=now)).states == recount
+                assert sum(queue.pending for queue in (await store.overview(now=now)).queues) == recount["pending"]
 
 
 async def change_randomly(store: Store, draw: Random, now: datetime) -> None:
@@ -345,8 +374,8 @@ async def change_randomly(store: Store, draw: Random, now: datetime) -> None:
             action = draw.choice(list(Action))
             await store.change(action, Filter(ids=ids), now=now, limit=draw.randint(1, 5), update=given)
         case _:
-            for state, task in await store.groups():
-                old = await store.surplus(state, task, keep=draw.randint(0, 5), before=now, limit=3)
+            for state, task in await store.finished_groups():
+                old = await store.prunable(state, task, keep=draw.randint(0, 5), before=now, limit=3)
                 await act(store, Action.DELETE, *(job.id for job in old), now=now)
 
 

@@ -15,6 +15,7 @@ from .build import (
     Contract,
     act,
     beat,
+    circuits,
     claim,
     claim_ids,
     claim_job,
@@ -29,6 +30,7 @@ from .build import (
     read_job,
     start,
 )
+from .sentences import proves
 
 GUARDED = Policy(breaker=BREAKER)
 BOTH = ("task", "other")
@@ -37,6 +39,7 @@ BOTH = ("task", "other")
 class ProbeContract(Contract):
     # open
 
+    @proves("C7")
     async def test_no_job_of_an_open_circuit_is_claimed(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
@@ -44,12 +47,14 @@ class ProbeContract(Contract):
             assert await claim_ids(store, now=later(9.999999)) == []
             assert await claim_ids(store, now=later(10)) == [first]
 
+    @proves("C7")
     async def test_a_closed_circuit_with_failures_does_not_stop_claims(self) -> None:
         async with self.opened() as store:
             await fail(store, await start(store))
             ids = await put(store, new_job(), new_job())
             assert await claim_ids(store) == ids
 
+    @proves("C7")
     async def test_jobs_of_other_tasks_are_claimed_while_a_circuit_is_open(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
@@ -57,6 +62,7 @@ class ProbeContract(Contract):
             others = await put(store, new_job(task="other"), new_job(task="other"))
             assert await claim_ids(store, tasks=BOTH) == others
 
+    @proves("C7")
     async def test_jobs_of_an_open_circuit_can_be_enqueued_and_changed(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
@@ -64,6 +70,7 @@ class ProbeContract(Contract):
             assert (await act(store, Action.PAUSE, job_id)).done == [job_id]
             assert (await act(store, Action.DELETE, job_id)).done == [job_id]
 
+    @proves("C10")
     async def test_jobs_of_an_open_circuit_expire_in_time(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
@@ -73,15 +80,17 @@ class ProbeContract(Contract):
 
     # the probe
 
+    @proves("C7")
     async def test_a_half_open_circuit_gives_one_probe_at_a_time(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
             first, *_ = await put(store, *(new_job() for _ in range(5)))
             assert await claim_ids(store, now=later(10)) == [first]
-            assert await store.circuits() == [Circuit("task", 3, later(10), first)]
+            assert await circuits(store) == [Circuit("task", 3, later(10), first)]
             assert await claim_ids(store, now=later(50)) == []
             assert await claim_ids(store, "bob", now=later(50)) == []
 
+    @proves("C7", "V1")
     async def test_one_of_many_workers_gets_the_probe(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
@@ -90,6 +99,7 @@ class ProbeContract(Contract):
             taken = await asyncio.gather(*(claim_ids(store, name, now=later(10)) for name in names))
             assert len([job_id for ids in taken for job_id in ids]) == 1
 
+    @proves("C6", "C7")
     async def test_the_probe_is_the_first_in_the_order_of_its_task(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
@@ -98,6 +108,7 @@ class ProbeContract(Contract):
             (first,) = await put(store, new_job(queue="b", priority=7))
             assert await claim_ids(store, now=later(10)) == [first]
 
+    @proves("C7")
     async def test_the_probe_is_claimed_before_jobs_of_any_priority(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
@@ -105,6 +116,7 @@ class ProbeContract(Contract):
             (probe,) = await put(store, new_job(priority=-9))
             assert await claim_ids(store, tasks=BOTH, limit=1, now=later(10)) == [probe]
 
+    @proves("C6", "C7")
     async def test_a_claim_with_a_probe_is_filled_with_other_tasks_in_order(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
@@ -113,15 +125,17 @@ class ProbeContract(Contract):
             assert await claim_ids(store, tasks=BOTH, limit=2, now=later(10)) == [high, probe]
             assert await claim_ids(store, tasks=BOTH, limit=2, now=later(10)) == [low]
 
+    @proves("C7")
     async def test_each_half_open_circuit_has_a_probe_of_its_own(self) -> None:
         async with self.opened() as store:
             for task in BOTH:
                 await open_circuit(store, task)
             ids = await put(store, *(new_job(task=task) for task in (*BOTH, *BOTH)))
             assert sorted(await claim_ids(store, tasks=BOTH, now=later(10))) == sorted(ids[:2])
-            probes = {found.task: found.probe for found in await store.circuits()}
+            probes = {found.task: found.probe for found in await circuits(store)}
             assert probes == dict(zip(BOTH, ids, strict=False))
 
+    @proves("C2", "C7")
     async def test_a_claim_takes_no_more_probes_than_its_limit(self) -> None:
         async with self.opened() as store:
             for task in BOTH:
@@ -133,6 +147,7 @@ class ProbeContract(Contract):
             assert found.probe is None
             assert await claim_ids(store, tasks=BOTH, limit=1, now=later(10)) == [mine]
 
+    @proves("C2", "C7")
     async def test_a_job_that_is_not_due_is_no_probe(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
@@ -140,6 +155,7 @@ class ProbeContract(Contract):
             assert await claim_ids(store, now=later(10)) == []
             assert await claim_ids(store, now=later(20)) == [job_id]
 
+    @proves("C4", "C7")
     @pytest.mark.parametrize("served", [{"queues": ["other"]}, {"tasks": ["other"]}], ids=str)
     async def test_a_job_that_a_claim_does_not_take_is_no_probe(self, served: dict[str, Any]) -> None:
         async with self.opened() as store:
@@ -148,6 +164,7 @@ class ProbeContract(Contract):
             assert await claim_ids(store, now=later(10), **served) == []
             assert await claim_ids(store, now=later(10)) == [job_id]
 
+    @proves("C4", "C7")
     async def test_the_probe_is_not_claimed_from_a_paused_queue_but_from_another(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
@@ -158,6 +175,7 @@ class ProbeContract(Contract):
             await store.pause_queue("paused", False)
             assert await claim_ids(store, now=later(11)) == [held]
 
+    @proves("C5", "C7")
     async def test_a_silent_worker_gets_no_probe(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
@@ -166,12 +184,14 @@ class ProbeContract(Contract):
             assert (await claim(store, "bob", now=later(10))).jobs == []
             assert await claim_ids(store, now=later(10)) == [job_id]
 
+    @proves("C7", "C10")
     async def test_a_job_past_its_expires_at_is_no_probe(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
             _, fresh = await put(store, new_job(priority=9, expires_at=later(10)), new_job())
             assert await claim_ids(store, now=later(10)) == [fresh]
 
+    @proves("C7", "C10")
     async def test_many_expired_jobs_do_not_use_up_the_probe(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
@@ -185,6 +205,7 @@ class ProbeContract(Contract):
                 assert taken or answer.next_at == later(10)
             assert taken == [fresh]
 
+    @proves("C7", "F11")
     async def test_a_failed_probe_with_retries_left_waits_for_the_circuit(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
@@ -196,6 +217,7 @@ class ProbeContract(Contract):
 
     # suspects
 
+    @proves("C7", "C8")
     async def test_a_suspect_may_be_the_probe(self) -> None:
         async with self.opened() as store:
             job_id = await make_suspect(store)
@@ -206,6 +228,7 @@ class ProbeContract(Contract):
             assert found is not None
             assert found.probe == job_id
 
+    @proves("C6", "C7")
     async def test_a_suspect_is_the_probe_only_in_its_turn(self) -> None:
         async with self.opened() as store:
             job_id = await make_suspect(store)
@@ -214,6 +237,7 @@ class ProbeContract(Contract):
             assert await claim_ids(store, now=later(10)) == [first]
             assert (await read_job(store, job_id)).worker is None
 
+    @proves("C7", "C8")
     async def test_a_worker_that_runs_a_suspect_gets_no_suspect_as_probe(self) -> None:
         async with self.opened() as store:
             held, tried = await make_suspect(store, task="other"), await make_suspect(store)
@@ -222,6 +246,7 @@ class ProbeContract(Contract):
             assert await claim_ids(store, tasks=BOTH, now=later(10)) == []
             assert await claim_ids(store, "bob", tasks=BOTH, now=later(10)) == [tried]
 
+    @proves("C7", "C8")
     async def test_a_suspect_that_is_the_probe_is_the_only_suspect_of_its_claim(self) -> None:
         async with self.opened() as store:
             tried, left = await make_suspect(store), await make_suspect(store, task="other")
@@ -230,6 +255,7 @@ class ProbeContract(Contract):
             assert sorted(await claim_ids(store, tasks=BOTH, now=later(10))) == sorted([tried, plain])
             assert await claim_ids(store, "bob", tasks=BOTH, now=later(10)) == [left]
 
+    @proves("C7")
     async def test_a_probe_comes_before_a_suspect_of_another_task(self) -> None:
         async with self.opened() as store:
             held = await make_suspect(store, task="other")
@@ -240,6 +266,7 @@ class ProbeContract(Contract):
 
     # next_at
 
+    @proves("C11")
     async def test_next_at_is_when_the_circuit_becomes_half_open(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
@@ -248,6 +275,7 @@ class ProbeContract(Contract):
             for now in (1, 2):  # a store may take a shortcut when the last claim took nothing
                 assert (await claim(store, now=later(now))).next_at == later(10)
 
+    @proves("C11")
     async def test_next_at_is_the_due_time_if_it_is_after_the_circuit_becomes_half_open(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
@@ -255,6 +283,7 @@ class ProbeContract(Contract):
             await put(store, new_job(run_at=later(20)))
             assert (await claim(store, now=later(1))).next_at == later(20)
 
+    @proves("C11")
     async def test_next_at_is_the_due_time_of_another_task_if_it_comes_first(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
@@ -262,6 +291,7 @@ class ProbeContract(Contract):
             await put(store, new_job(), new_job(task="other", run_at=later(4)))
             assert (await claim(store, tasks=BOTH, now=later(1))).next_at == later(4)
 
+    @proves("C7", "C11")
     async def test_next_at_is_none_while_the_probe_runs(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
@@ -270,6 +300,7 @@ class ProbeContract(Contract):
             for now in (10, 11, 12):
                 assert (await claim(store, now=later(now))).next_at is None
 
+    @proves("C11")
     async def test_next_at_includes_an_expiry_while_the_probe_runs(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
@@ -277,6 +308,7 @@ class ProbeContract(Contract):
             await put(store, new_job(), new_job(expires_at=later(30)))
             assert (await claim(store, now=later(10))).next_at == later(30)
 
+    @proves("C7")
     async def test_an_idle_worker_gets_the_probe_when_the_circuit_is_half_open(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)

@@ -10,6 +10,7 @@ from ...insight.queue_depth import KIND, Depth, DepthSample, history, sample_onc
 from ...records.outcome import Retry
 from ...store import Store
 from .build import NOW, Contract, finish_run, later, new_job, put, start
+from .sentences import proves
 
 HOUR = timedelta(hours=1)
 DAYS = timedelta(days=4)
@@ -25,6 +26,7 @@ async def sample_minutes(store: Store, window: timedelta = HOUR, *, now: datetim
 
 
 class QueueDepthContract(Contract):
+    @proves("DO1")
     async def test_one_depth_sample_is_written_per_minute(self) -> None:
         async with self.opened() as store:
             written = await asyncio.gather(*(sample_once(store, later(n)) for n in range(10)))
@@ -34,6 +36,7 @@ class QueueDepthContract(Contract):
             assert await sample_once(store, later(59)) is False
             assert await sample_once(store, later(60)) is True
 
+    @proves("J4", "OV5")
     async def test_a_depth_sample_has_the_counts_and_oldest_due_time_of_each_queue(self) -> None:
         async with self.opened() as store:
             await finish_run(store, await start(store, queue="again"), Retry(2), now=NOW)
@@ -48,6 +51,7 @@ class QueueDepthContract(Contract):
             none = DepthSample(later(10), Depth(), {"none": Depth()})
             assert await history(store, HOUR, "none", now=later(10)) == [none]
 
+    @proves("DO4")
     async def test_a_minute_without_a_sample_is_a_gap_but_an_empty_queue_is_not(self) -> None:
         async with self.opened() as store:
             for minute in (0, 1, 4):
@@ -55,18 +59,21 @@ class QueueDepthContract(Contract):
             assert await sample_minutes(store, now=later(300)) == [0, 1, 4]
             assert {one.total for one in await history(store, HOUR, None, now=later(300))} == {Depth()}
 
+    @proves("DO4")
     async def test_depth_history_ends_now_and_has_no_older_samples(self) -> None:
         async with self.opened() as store:
             for minute in (-1, 30, 59, 61):
                 await sample_once(store, later(60 * minute))
             assert await sample_minutes(store, now=later(3600)) == [30, 59]
 
+    @proves("DO1", "DO4")
     async def test_depth_history_over_days_has_one_sample_per_ten_minutes(self) -> None:
         async with self.opened() as store:
             for minute in (3, 4, 9, 10, 19, 35):
                 await sample_once(store, later(60 * minute))
             assert await sample_minutes(store, DAYS, now=later(3600)) == [3, 10, 35]
 
+    @proves("DO5", "P4")
     async def test_depth_samples_are_kept_for_hours_and_one_in_ten_for_days(self) -> None:
         async with self.opened() as store:
             await sample_once(store, NOW)
@@ -75,5 +82,5 @@ class QueueDepthContract(Contract):
             assert len(await sample_names(store, hours + timedelta(minutes=1))) == 1
             assert await sample_minutes(store, DAYS, now=end) == [0]
             assert await sample_names(store, end + timedelta(minutes=10)) == []
-            await store.tidy(audited_since=EPOCH, now=end + timedelta(minutes=10))
+            await store.prune({}, audited_since=EPOCH, now=end + timedelta(minutes=10))
             assert await sample_names(store, NOW) == []

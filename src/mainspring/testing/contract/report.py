@@ -29,6 +29,7 @@ from .build import (
     send_report,
     start,
 )
+from .sentences import proves
 
 
 def ending_name(ended: Any) -> str:
@@ -42,6 +43,7 @@ def a_progress(at: float, done: float, **fields: Any) -> Progress:
 class ReportContract(Contract):
     # log lines
 
+    @proves("LG1", "V10")
     async def test_log_lines_are_returned_as_they_were_reported(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -52,6 +54,7 @@ class ReportContract(Contract):
             assert await send_report(store, job, *lines) == {job.id}
             assert await store.logs(job.id, limit=10) == lines
 
+    @proves("R4")
     async def test_log_lines_are_visible_during_the_run_and_change_nothing_else(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -59,6 +62,7 @@ class ReportContract(Contract):
             assert await read_job(store, job.id) == job
             assert (await beat(store)).holds == {job.id: job.lease}
 
+    @proves("R2")
     async def test_a_repeated_log_line_is_kept_as_first_reported(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -66,6 +70,7 @@ class ReportContract(Contract):
             assert await send_report(store, job, a_line(1, "third"), a_line(2)) == {job.id}
             assert await store.logs(job.id, limit=10) == [a_line(1, "first"), a_line(2)]
 
+    @proves("LG1", "R2")
     async def test_log_lines_are_numbered_per_run(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -74,6 +79,7 @@ class ReportContract(Contract):
             await send_report(store, await claim_job(store, job.id), a_line(1, "two", run=2))
             assert [line.text for line in await store.logs(job.id, limit=10)] == ["one", "two"]
 
+    @proves("R1")
     async def test_several_runs_report_in_one_call(self) -> None:
         async with self.opened() as store:
             first, second = await start(store), await start(store)
@@ -83,6 +89,7 @@ class ReportContract(Contract):
             assert await store.report(reports) == {first.id, second.id}
             assert await store.logs(second.id, limit=10) == [a_line(1, second.id)]
 
+    @proves("V11")
     async def test_report_of_nothing_is_no_error(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -97,16 +104,19 @@ class ReportContract(Contract):
         assert await send_report(store, job, a_line(9), progress=a_progress(1, 5)) == set()
         assert (await all_jobs(store), await store.logs(job.id, limit=10)) == (before, lines)
 
+    @proves("R1")
     async def test_a_report_under_another_lease_is_refused(self) -> None:
         async with self.opened() as store:
             job = await start(store)
             await self._refused(store, replace(job, lease="another"))
 
+    @proves("R1")
     async def test_a_lease_reports_only_for_the_jobs_of_its_own_claim(self) -> None:
         async with self.opened() as store:
             first, second = await start(store), await start(store)
             await self._refused(store, replace(second, lease=first.lease))
 
+    @proves("R1")
     @pytest.mark.parametrize("ended", [Done(), Retry(5), Snooze(5), Released(), Discard()], ids=ending_name)
     async def test_a_report_of_a_run_that_has_ended_is_refused(self, ended: Any) -> None:
         async with self.opened() as store:
@@ -114,6 +124,7 @@ class ReportContract(Contract):
             await finish_run(store, job, ended, now=NOW)
             await self._refused(store, job)
 
+    @proves("R1")
     async def test_a_report_of_a_lost_lease_is_refused_though_the_job_runs_again(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -122,6 +133,7 @@ class ReportContract(Contract):
             await claim_job(store, job.id, worker="bob")
             await self._refused(store, job)
 
+    @proves("R1")
     async def test_a_refused_report_does_not_affect_the_others_of_its_call(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -131,6 +143,7 @@ class ReportContract(Contract):
             assert await store.logs(stranger.id, limit=10) == []
             assert await store.logs(job.id, limit=10) == [a_line(1)]
 
+    @proves("R1")
     async def test_a_run_that_was_asked_to_cancel_may_still_report(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -139,6 +152,7 @@ class ReportContract(Contract):
 
     # progress
 
+    @proves("R4", "V10")
     async def test_progress_is_shown_on_the_job(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -146,6 +160,7 @@ class ReportContract(Contract):
             await send_report(store, job, progress=progress)
             assert await read_job(store, job.id) == replace(job, progress=progress)
 
+    @proves("R3")
     async def test_the_newest_progress_is_kept_in_any_order_of_reports(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -153,6 +168,7 @@ class ReportContract(Contract):
                 assert await send_report(store, job, progress=a_progress(at, done)) == {job.id}
             assert (await read_job(store, job.id)).progress == a_progress(3.000001, 31)
 
+    @proves("R3")
     async def test_a_report_without_progress_keeps_the_last_progress(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -160,6 +176,7 @@ class ReportContract(Contract):
             await send_report(store, job, a_line(1))
             assert (await read_job(store, job.id)).progress == a_progress(1, 5)
 
+    @proves("R4")
     @pytest.mark.parametrize("ended", [Done(), Retry(5), Discard()], ids=ending_name)
     async def test_progress_is_still_shown_after_the_run(self, ended: Any) -> None:
         async with self.opened() as store:
@@ -168,6 +185,7 @@ class ReportContract(Contract):
             await finish_run(store, job, ended)
             assert (await read_job(store, job.id)).progress == a_progress(1, 5)
 
+    @proves("R3", "R4")
     async def test_the_next_run_shows_the_last_progress_until_it_reports_its_own(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -178,6 +196,7 @@ class ReportContract(Contract):
             await send_report(store, again, progress=a_progress(1, 10, run=2))
             assert (await read_job(store, job.id)).progress == a_progress(1, 10, run=2)
 
+    @proves("R4")
     async def test_progress_survives_changes_of_the_job(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -189,16 +208,18 @@ class ReportContract(Contract):
 
     # waiting
 
-    async def test_wait_final_ends_when_the_run_reports(self) -> None:
+    @proves("W3")
+    async def test_wait_ends_when_a_run_reports(self) -> None:
         async with self.opened() as store, asyncio.timeout(5):
             job = await start(store)
-            waiting = asyncio.create_task(store.wait_final([job.id], 50))
+            waiting = asyncio.create_task(store.wait("final", 50))
             while not waiting.done():
                 await send_report(store, job, progress=a_progress(1, 5))
                 await asyncio.wait([waiting], timeout=0.02)
 
     # reading
 
+    @proves("LG1")
     async def test_log_lines_are_paged_by_run_and_number(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -213,6 +234,7 @@ class ReportContract(Contract):
                 seen += [(line.run, line.n) for line in page]
             assert seen == order
 
+    @proves("LG1")
     async def test_a_page_of_log_lines_continues_after_a_missing_line(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -221,10 +243,12 @@ class ReportContract(Contract):
             assert await store.logs(job.id, limit=9, after=(0, 99)) == [a_line(1), a_line(5)]
             assert await store.logs(job.id, limit=9, after=(1, 5)) == []
 
+    @proves("V11")
     async def test_an_unknown_job_has_no_log_lines(self) -> None:
         async with self.opened() as store:
             assert await store.logs(new_job().id, limit=10) == []
 
+    @proves("LG1")
     async def test_log_lines_of_one_job_are_not_mixed_with_anothers(self) -> None:
         async with self.opened() as store:
             first, second = await start(store), await start(store)
@@ -234,6 +258,7 @@ class ReportContract(Contract):
 
     # retention of log lines
 
+    @proves("R4")
     async def test_log_lines_survive_the_run_and_a_retry_by_an_operator(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -242,6 +267,7 @@ class ReportContract(Contract):
             await act(store, Action.RETRY, job.id)
             assert await store.logs(job.id, limit=10) == [a_line(1)]
 
+    @proves("A7")
     async def test_deleting_a_job_deletes_only_its_own_log_lines(self) -> None:
         async with self.opened() as store:
             job, other = await start(store), await start(store)
@@ -252,6 +278,7 @@ class ReportContract(Contract):
             assert await store.logs(job.id, limit=10) == []
             assert await store.logs(other.id, limit=10) == [a_line(1)]
 
+    @proves("A7")
     async def test_a_job_with_the_id_of_a_deleted_one_has_no_log_lines(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -262,6 +289,7 @@ class ReportContract(Contract):
             assert (await read_job(store, job.id)).progress is None
             assert await store.logs(job.id, limit=10) == []
 
+    @proves("R4")
     async def test_a_report_does_not_resume_a_paused_job(self) -> None:
         async with self.opened() as store:
             job, paused = await start(store), await job_in_state(store, State.PAUSED)

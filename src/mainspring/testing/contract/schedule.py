@@ -32,6 +32,7 @@ from .build import (
     read_schedule,
     tick_job,
 )
+from .sentences import proves
 
 NAMES = ("a", "a:1", "a:10", "a:1:2", "b c", "naïve 'quoted'", "日本語", "😀")
 TRIGGERS = [
@@ -74,15 +75,18 @@ async def due(store: Store, **query: Any) -> tuple[list[str], datetime | None]:
 class ScheduleContract(Contract):
     # stored fields
 
+    @proves("V10")
     def test_the_full_schedule_of_the_suite_has_a_value_in_every_field(self) -> None:
         plain = {field.name for field in fields(Schedule) if getattr(FULL, field.name) == field.default}
         assert plain == {"revision"}
 
+    @proves("V10")
     async def test_a_schedule_is_read_as_it_was_written(self) -> None:
         async with self.opened() as store:
             await store_all(store, FULL)
             assert await store.schedules(limit=9) == [FULL]
 
+    @proves("V10")
     @pytest.mark.parametrize("trigger", TRIGGERS, ids=repr)
     async def test_every_trigger_is_read_as_it_was_written(self, trigger: Any) -> None:
         async with self.opened() as store:
@@ -92,6 +96,7 @@ class ScheduleContract(Contract):
             assert (found, type(found.spec.trigger)) == (new, type(trigger))
             assert found.timetable.next(NOW) == new.timetable.next(NOW)
 
+    @proves("V10")
     @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: "-".join(spec))
     async def test_every_schedule_policy_is_read_as_it_was_written(self, spec: dict[str, Any]) -> None:
         async with self.opened() as store:
@@ -100,10 +105,12 @@ class ScheduleContract(Contract):
             assert await read_schedule(store) == new
             assert (await read_schedule(store)).spec.timeout == new.spec.timeout
 
+    @proves("V10")
     def test_the_suite_covers_every_schedule_policy(self) -> None:
         covered = {name for spec in SPECS for name in spec} | {"trigger", "task"}
         assert covered == {field.name for field in fields(Spec)}
 
+    @proves("TK1", "V10")
     async def test_a_tick_is_read_as_it_was_written(self) -> None:
         async with self.opened() as store:
             full = a_tick(1, what="missed", reason="böse", job_id="x", count=7, last_at=later(0.000001))
@@ -112,11 +119,13 @@ class ScheduleContract(Contract):
 
     # lists
 
+    @proves("S1")
     async def test_schedules_are_listed_by_name_with_any_characters(self) -> None:
         async with self.opened() as store:
             await store_all(store, *(a_schedule(name) for name in reversed(NAMES)))
             assert [one.name for one in await store.schedules(limit=99)] == sorted(NAMES)
 
+    @proves("S1")
     async def test_schedules_by_name_leave_out_unknown_names(self) -> None:
         async with self.opened() as store:
             await store_all(store, *map(a_schedule, NAMES))
@@ -124,6 +133,7 @@ class ScheduleContract(Contract):
             assert [one.name for one in await store.schedules(query, limit=9)] == ["a:1", "日本語"]
             assert await store.schedules([], limit=9) == []
 
+    @proves("S1")
     async def test_pages_of_schedules_continue_after_the_last_name(self) -> None:
         async with self.opened() as store:
             await store_all(store, *map(a_schedule, NAMES))
@@ -134,6 +144,7 @@ class ScheduleContract(Contract):
             assert seen == sorted(NAMES)
             assert [one.name for one in await store.schedules(NAMES[:3], limit=9, after="a:1")] == ["a:10"]
 
+    @proves("TK1")
     async def test_ticks_are_paged_newest_first_by_number(self) -> None:
         async with self.opened() as store:
             await fire(store, a_schedule(), ticks=tuple(a_tick(n) for n in range(1, 6)))
@@ -142,6 +153,7 @@ class ScheduleContract(Contract):
             assert await store.ticks("hourly", limit=2, before=1) == []
             assert await store.ticks("unknown", limit=9) == []
 
+    @proves("TK1")
     async def test_the_ticks_of_a_schedule_are_not_those_of_one_with_a_similar_name(self) -> None:
         async with self.opened() as store:
             for n, name in enumerate(NAMES, 1):
@@ -149,6 +161,7 @@ class ScheduleContract(Contract):
             for n, name in enumerate(NAMES, 1):
                 assert [tick.n for tick in await store.ticks(name, limit=9)] == [n]
 
+    @proves("T5")
     async def test_the_newest_ticks_are_kept(self) -> None:
         async with self.opened() as store:
             await fire(store, a_schedule("other"), ticks=(a_tick(1),))
@@ -162,23 +175,27 @@ class ScheduleContract(Contract):
 
     # due
 
+    @proves("D2", "D4")
     async def test_a_schedule_is_due_at_its_due_at(self) -> None:
         async with self.opened() as store:
             await store_all(store, a_schedule(due_at=later(5)))
             assert await due(store, now=later(4.999999)) == ([], later(5))
             assert await due(store, now=later(5)) == (["hourly"], None)
 
+    @proves("D1")
     async def test_due_schedules_are_listed_by_due_at_and_name(self) -> None:
         async with self.opened() as store:
             times = {"c": 0, "b": -1, "ä": -1, "a": 0, "z": -2, "later": 1, "last": 9}
             await store_all(store, *(a_schedule(name, due_at=later(seconds)) for name, seconds in times.items()))
             assert await due(store) == (["z", "b", "ä", "a", "c"], later(1))
 
+    @proves("D4")
     async def test_a_schedule_without_due_at_is_never_due(self) -> None:
         async with self.opened() as store:
             await store_all(store, a_schedule(due_at=None))
             assert await due(store, now=later(10**6)) == ([], None)
 
+    @proves("D2")
     async def test_due_next_at_is_now_if_more_schedules_may_be_due(self) -> None:
         async with self.opened() as store:
             await store_all(store, *map(a_schedule, "abc"), a_schedule("d", due_at=later(5)))
@@ -186,6 +203,7 @@ class ScheduleContract(Contract):
             assert await due(store, limit=3) == (["a", "b", "c"], NOW)
             assert await due(store, limit=4) == (["a", "b", "c"], later(5))
 
+    @proves("D3")
     async def test_computed_schedules_are_due_only_if_named(self) -> None:
         async with self.opened() as store:
             await store_all(
@@ -200,6 +218,7 @@ class ScheduleContract(Contract):
             assert await due(store, computed=["mine", "unknown"]) == (["mine", "plain"], later(7))
             assert await due(store, computed=["theirs", "theirs later"]) == (["theirs", "plain"], later(5))
 
+    @proves("D4")
     async def test_the_last_revision_decides_when_a_schedule_is_due(self) -> None:
         async with self.opened() as store:
             new = a_schedule()
@@ -214,6 +233,7 @@ class ScheduleContract(Contract):
 
     # dropping
 
+    @proves("DS1")
     async def test_dropped_schedules_are_removed_with_their_ticks(self) -> None:
         async with self.opened() as store:
             for name in NAMES:
@@ -225,6 +245,7 @@ class ScheduleContract(Contract):
             assert "a" not in (await due(store))[0]
             assert await store.drop_schedules(["a"]) == []
 
+    @proves("DS1")
     async def test_the_jobs_of_a_dropped_schedule_are_left_alone(self) -> None:
         async with self.opened() as store:
             _, (job_id,) = await launch(store)
@@ -233,6 +254,7 @@ class ScheduleContract(Contract):
             assert await all_jobs(store) == jobs
             assert await claim_ids(store) == [job_id]
 
+    @proves("DS1", "T2")
     async def test_the_name_of_a_dropped_schedule_is_free_for_a_first_revision(self) -> None:
         async with self.opened() as store:
             await fire(store, a_schedule(), ticks=(a_tick(1), a_tick(2)))
@@ -241,6 +263,7 @@ class ScheduleContract(Contract):
             assert (await fire(store, a_schedule(), ticks=(a_tick(1),))).stands
             assert await store.ticks("hourly", limit=9) == [a_tick(1)]
 
+    @proves("T7")
     async def test_a_job_of_a_dropped_schedule_does_not_change_its_successor(self) -> None:
         async with self.opened() as store:
             _, (job_id,) = await launch(store)
@@ -251,6 +274,7 @@ class ScheduleContract(Contract):
 
     # jobs of a schedule
 
+    @proves("J2")
     @pytest.mark.parametrize("name", NAMES)
     async def test_jobs_are_found_by_the_schedule_that_made_them(self, name: str) -> None:
         async with self.opened() as store:
@@ -262,11 +286,13 @@ class ScheduleContract(Contract):
             assert {job.schedule for job in found} == {name}
             assert [job.scheduled_at for job in found] == [NOW, later(1)]
 
+    @proves("J2")
     async def test_a_job_with_only_the_key_of_a_tick_belongs_to_no_schedule(self) -> None:
         async with self.opened() as store:
             await put(store, new_job(idempotency_key=tick_key("hourly", NOW)), new_job(unique_key="schedule:hourly:5"))
             assert await store.jobs(Filter(schedules=("hourly",)), now=NOW, limit=9) == []
 
+    @proves("J2")
     async def test_jobs_of_several_schedules_are_found_in_any_state(self) -> None:
         async with self.opened() as store:
             _, ids = await launch(store, "a:1", jobs=2)

@@ -36,6 +36,7 @@ from .build import (
     read_schedule,
     tick_job,
 )
+from .sentences import proves
 
 ENDINGS: list[tuple[Any, dict[str, Any], State]] = [
     (Done('"é"'), {}, State.COMPLETED),
@@ -64,6 +65,7 @@ async def waiting_schedule(store: Store, on: str = "hourly", name: str = "depend
 class ScheduleRunsContract(Contract):
     # the end of a run
 
+    @proves("T7")
     @pytest.mark.parametrize(("how", "fields", "state"), ENDINGS, ids=str)
     async def test_a_run_that_ends_its_job_ends_it_for_the_schedule(
         self, how: Any, fields: dict[str, Any], state: State
@@ -76,6 +78,7 @@ class ScheduleRunsContract(Contract):
             assert await read_schedule(store) == after_job_ended(old, job_id, state, AT, result)
             assert (await read_schedule(store)).active == ()
 
+    @proves("T7")
     @pytest.mark.parametrize("how", [Retry(5), Snooze(5), Released(), ValueError("no")], ids=repr)
     async def test_a_run_that_does_not_end_its_job_does_not_change_the_schedule(self, how: Any) -> None:
         async with self.opened() as store:
@@ -83,6 +86,7 @@ class ScheduleRunsContract(Contract):
             await run_job(store, job_id, how)
             assert await read_schedule(store) == old
 
+    @proves("T7")
     async def test_the_last_failure_of_a_job_is_a_failure_of_the_schedule(self) -> None:
         async with self.opened() as store:
             old, (job_id,) = await launch(store)
@@ -91,6 +95,7 @@ class ScheduleRunsContract(Contract):
             assert found == after_job_ended(old, job_id, State.DEAD, AT)
             assert (found.failed, found.failures, found.last_outcome) == (1, 1, State.DEAD)
 
+    @proves("F8", "T7")
     async def test_a_job_asked_to_cancel_that_would_run_again_is_cancelled_for_the_schedule(self) -> None:
         async with self.opened() as store:
             old, (job_id,) = await launch(store)
@@ -100,6 +105,7 @@ class ScheduleRunsContract(Contract):
             await finish_run(store, job, Retry(5), now=AT)
             assert await read_schedule(store) == after_job_ended(old, job_id, State.CANCELLED, AT)
 
+    @proves("T7")
     async def test_a_crash_without_retries_left_ends_the_job_for_the_schedule(self) -> None:
         async with self.opened() as store:
             old, (job_id,) = await launch(store)
@@ -108,6 +114,7 @@ class ScheduleRunsContract(Contract):
             await finish_run(store, job, Crashed("ada", 1), now=AT)
             assert await read_schedule(store) == after_job_ended(old, job_id, State.DEAD, AT)
 
+    @proves("F3", "T7")
     async def test_a_repeated_outcome_counts_once_for_the_schedule(self) -> None:
         async with self.opened() as store:
             old, (job_id, other) = await launch(store, jobs=2)
@@ -117,6 +124,7 @@ class ScheduleRunsContract(Contract):
             found = await read_schedule(store)
             assert (found.completed, found.revision, found.active) == (1, old.revision + 1, (other,))
 
+    @proves("F3", "T7")
     @pytest.mark.parametrize("how", [Done(), Discard()], ids=repr)
     async def test_an_outcome_repeated_in_one_call_counts_once_for_the_schedule(self, how: Any) -> None:
         async with self.opened() as store:
@@ -125,6 +133,7 @@ class ScheduleRunsContract(Contract):
             assert await store.finish([outcome, outcome]) == {job_id}
             assert (await read_schedule(store)).revision == old.revision + 1
 
+    @proves("F5", "T7")
     @pytest.mark.parametrize("order", ["dc", "cd", "cdc", "dcd", "ddc", "ccdd"])
     async def test_ends_of_one_call_change_the_schedule_in_order(self, order: str) -> None:
         async with self.opened() as store:
@@ -142,6 +151,7 @@ class ScheduleRunsContract(Contract):
                 wanted = after_job_ended(wanted, id, state, later(n), result)
             assert await read_schedule(store) == wanted
 
+    @proves("F1", "T7")
     async def test_a_refused_outcome_does_not_change_the_schedule(self) -> None:
         async with self.opened() as store:
             old, (job_id,) = await launch(store)
@@ -151,6 +161,7 @@ class ScheduleRunsContract(Contract):
             assert await finish_run(store, job, Crashed("ada", 9), now=AT) == set()
             assert await read_schedule(store) == old
 
+    @proves("T7")
     @pytest.mark.parametrize("how", [Done(), Discard()], ids=repr)
     async def test_a_detached_job_does_not_change_the_schedule(self, how: Any) -> None:
         async with self.opened() as store:
@@ -163,6 +174,7 @@ class ScheduleRunsContract(Contract):
             assert await read_schedule(store) == old
             assert old.active == (job_id,)
 
+    @proves("T7")
     async def test_overlapping_runs_are_counted_even_if_they_are_not_active(self) -> None:
         async with self.opened() as store:
             old, (job_id,) = await launch(store, spec={"overlap": "allow"})
@@ -170,6 +182,7 @@ class ScheduleRunsContract(Contract):
             await run_job(store, job_id)
             assert ((await read_schedule(store)).completed, (await read_schedule(store)).unlisted) == (1, 0)
 
+    @proves("T7", "V1")
     async def test_concurrent_ends_are_all_counted_for_the_schedule(self) -> None:
         async with self.opened() as store:
             await launch(store, spec={"overlap": "allow"}, jobs=20)
@@ -179,6 +192,7 @@ class ScheduleRunsContract(Contract):
             found = await read_schedule(store)
             assert (found.completed, found.active, found.revision) == (20, (), 21)
 
+    @proves("F5", "T7")
     @pytest.mark.parametrize("first", [Done(), Discard()], ids=repr)
     async def test_outcomes_of_a_call_change_the_schedule_in_order(self, first: Any) -> None:
         async with self.opened() as store:
@@ -191,6 +205,7 @@ class ScheduleRunsContract(Contract):
             once = after_job_ended(old, ids[0], states[0], AT)
             assert await read_schedule(store) == after_job_ended(once, ids[1], states[1], AT)
 
+    @proves("T7")
     async def test_runs_of_several_schedules_in_one_call_change_their_own_schedule(self) -> None:
         async with self.opened() as store:
             names = ("a", "a:1", "ü")
@@ -205,6 +220,7 @@ class ScheduleRunsContract(Contract):
 
     # ends without a run
 
+    @proves("T7")
     async def test_a_cancelled_waiting_job_has_ended_for_the_schedule(self) -> None:
         async with self.opened() as store:
             old, (job_id,) = await launch(store)
@@ -213,6 +229,7 @@ class ScheduleRunsContract(Contract):
             await act(store, Action.CANCEL, job_id, now=later(2))
             assert (await read_schedule(store)).revision == old.revision + 1
 
+    @proves("C10", "T7")
     async def test_a_job_expired_by_a_claim_has_failed_for_the_schedule(self) -> None:
         async with self.opened() as store:
             old, (job_id,) = await launch(store, job={"expires_at": AT})
@@ -222,12 +239,14 @@ class ScheduleRunsContract(Contract):
             assert found == after_job_ended(old, job_id, State.EXPIRED, AT)
             assert found.failed == 1
 
+    @proves("E8", "T7")
     async def test_a_job_expired_by_an_enqueue_has_failed_for_the_schedule(self) -> None:
         async with self.opened() as store:
             old, (job_id,) = await launch(store, job={"expires_at": AT})
             await put(store, new_job(idempotency_key=tick_job(old).idempotency_key), now=AT)
             assert await read_schedule(store) == after_job_ended(old, job_id, State.EXPIRED, AT)
 
+    @proves("E2", "V1")
     async def test_a_refused_batch_does_not_change_the_schedule(self) -> None:
         async with self.opened() as store:
             old, _ = await launch(store, job={"expires_at": AT})
@@ -242,6 +261,7 @@ class ScheduleRunsContract(Contract):
             assert len(await all_jobs(store)) == 2
             assert held
 
+    @proves("A2", "T7")
     @pytest.mark.parametrize("action", [Action.CANCEL, Action.PAUSE, Action.UPDATE])
     async def test_a_refused_action_on_an_expired_job_does_not_change_the_schedule(self, action: Action) -> None:
         async with self.opened() as store:
@@ -249,12 +269,14 @@ class ScheduleRunsContract(Contract):
             assert (await act(store, action, job_id, now=AT, update=Update(priority=1))).done == []
             assert await read_schedule(store) == old
 
+    @proves("A2", "T7")
     async def test_a_retried_job_past_its_expires_at_has_not_ended_for_the_schedule(self) -> None:
         async with self.opened() as store:
             old, (job_id,) = await launch(store, job={"expires_at": AT})
             assert (await act(store, Action.RETRY, job_id, now=AT)).done == [job_id]
             assert (await read_schedule(store)).active == old.active
 
+    @proves("T7")
     @pytest.mark.parametrize("action", [Action.PAUSE, Action.UPDATE])
     async def test_a_change_that_does_not_end_a_job_does_not_change_the_schedule(self, action: Action) -> None:
         async with self.opened() as store:
@@ -264,6 +286,7 @@ class ScheduleRunsContract(Contract):
             await act(store, Action.RESUME, job_id)
             assert await read_schedule(store) == old
 
+    @proves("T7")
     async def test_a_job_deleted_before_it_was_final_is_not_counted(self) -> None:
         async with self.opened() as store:
             old, (job_id,) = await launch(store)
@@ -272,6 +295,7 @@ class ScheduleRunsContract(Contract):
             assert found == after_job_ended(old, job_id, None, AT)
             assert (found.active, found.completed, found.failed, found.last_outcome) == ((), 0, 0, None)
 
+    @proves("T7")
     async def test_deleting_a_final_job_does_not_change_the_schedule(self) -> None:
         async with self.opened() as store:
             _, (job_id,) = await launch(store)
@@ -280,6 +304,7 @@ class ScheduleRunsContract(Contract):
             await act(store, Action.DELETE, job_id, now=later(2))
             assert await read_schedule(store) == before
 
+    @proves("T7")
     async def test_a_change_by_filter_changes_the_schedule_for_every_job(self) -> None:
         async with self.opened() as store:
             await launch(store, spec={"overlap": "allow"}, jobs=5)
@@ -288,6 +313,7 @@ class ScheduleRunsContract(Contract):
 
     # revived jobs
 
+    @proves("T7")
     @pytest.mark.parametrize("state", [State.DEAD, State.CANCELLED, State.EXPIRED])
     async def test_a_revived_job_is_an_active_run_of_its_schedule_again(self, state: State) -> None:
         async with self.opened() as store:
@@ -308,6 +334,7 @@ class ScheduleRunsContract(Contract):
             assert found == after_job_revived(before, job_id)
             assert set(found.active) == {job_id, other}
 
+    @proves("T7")
     async def test_a_revived_job_ends_again_for_the_schedule(self) -> None:
         async with self.opened() as store:
             _, (job_id,) = await launch(store)
@@ -320,6 +347,7 @@ class ScheduleRunsContract(Contract):
 
     # jobs that do not count
 
+    @proves("T7")
     async def test_a_job_that_is_not_active_does_not_change_the_schedule(self) -> None:
         async with self.opened() as store:
             new = a_schedule()
@@ -328,6 +356,7 @@ class ScheduleRunsContract(Contract):
             await run_job(store, job.id)
             assert await read_schedule(store) == new
 
+    @proves("T7", "V2")
     async def test_a_job_without_an_existing_schedule_ends_without_error(self) -> None:
         async with self.opened() as store:
             _, (job_id, again) = await launch(store, jobs=2)
@@ -341,6 +370,7 @@ class ScheduleRunsContract(Contract):
 
     # schedules that wait on it
 
+    @proves("T8")
     async def test_a_completed_run_releases_the_schedules_that_wait_on_it(self) -> None:
         async with self.opened() as store:
             _, (job_id,) = await launch(store)
@@ -352,6 +382,7 @@ class ScheduleRunsContract(Contract):
             assert await read_schedule(store, "else") == other
             assert (await read_schedule(store, "dependent")).due_at == AT
 
+    @proves("T8")
     async def test_a_completed_run_with_run_notes_releases_waiting_schedules(self) -> None:
         async with self.opened() as store:
             _, (job_id,) = await launch(store)
@@ -359,6 +390,7 @@ class ScheduleRunsContract(Contract):
             await run_job(store, job_id, account=RunNotes(Items(1)))
             assert await read_schedule(store, "dependent") == after_dependency_succeeded(held, AT)
 
+    @proves("T8")
     @pytest.mark.parametrize("how", [Discard(), Cancel(), Retry(1)], ids=repr)
     async def test_a_run_that_does_not_complete_releases_no_schedule(self, how: Any) -> None:
         async with self.opened() as store:
@@ -367,6 +399,7 @@ class ScheduleRunsContract(Contract):
             await run_job(store, job_id, how)
             assert await read_schedule(store, "dependent") == held
 
+    @proves("T8")
     async def test_a_job_that_is_not_active_releases_no_schedule(self) -> None:
         async with self.opened() as store:
             new, held = a_schedule(), await waiting_schedule(store)
@@ -375,6 +408,7 @@ class ScheduleRunsContract(Contract):
             await run_job(store, job.id)
             assert await read_schedule(store, "dependent") == held
 
+    @proves("T8")
     async def test_a_paused_schedule_is_not_released(self) -> None:
         async with self.opened() as store:
             _, (job_id,) = await launch(store)
@@ -382,6 +416,7 @@ class ScheduleRunsContract(Contract):
             await run_job(store, job_id)
             assert await read_schedule(store, "dependent") == held
 
+    @proves("T8")
     async def test_a_schedule_that_no_longer_waits_is_not_released(self) -> None:
         async with self.opened() as store:
             _, (job_id,) = await launch(store)

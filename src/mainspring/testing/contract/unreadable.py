@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ...ids import JobId
-from ...records.document import Document
+from ...records.document import Document, DocumentDrop
 from ...records.job import UNREADABLE, Action, State
 from ...records.outcome import Discard, Done
 from ...records.query import Filter
@@ -29,6 +29,7 @@ from .build import (
     read_job,
     start,
 )
+from .sentences import proves
 
 
 class UnreadableContract(Contract):
@@ -47,6 +48,7 @@ class UnreadableContract(Contract):
     async def spoil_document(self, kind: str, name: str) -> None:
         raise NotImplementedError(f"{type(self).__name__} must define spoil_document()")
 
+    @proves("V4", "V5")
     async def test_a_claim_sets_an_unreadable_job_aside_and_takes_the_others(self) -> None:
         async with self.opened() as store:
             first, broken, last = await put(store, *(new_job(priority=n) for n in (2, 1, 0)))
@@ -61,6 +63,7 @@ class UnreadableContract(Contract):
             for job in found.jobs:
                 assert await finish_run(store, job, Done()) == {job.id}
 
+    @proves("V4")
     async def test_many_unreadable_jobs_do_not_stop_claims(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job(priority=9 - n) for n in range(10)))
@@ -70,6 +73,7 @@ class UnreadableContract(Contract):
             taken = [job.id for _ in range(9) for job in (await claim(store, limit=2)).jobs]
             assert taken == ids[9:]
 
+    @proves("V4", "V5")
     async def test_an_unreadable_suspect_does_not_stop_claims(self) -> None:
         async with self.opened() as store:
             broken, (other,) = await make_suspect(store), await put(store, new_job())
@@ -77,6 +81,7 @@ class UnreadableContract(Contract):
             assert [one for _ in range(2) for one in await claim_ids(store)] == [other]
             assert (await read_job(store, broken)).state is State.PAUSED
 
+    @proves("V4")
     async def test_an_unreadable_probe_is_replaced_by_another_job(self) -> None:
         async with self.opened() as store:
             await open_circuit(store)
@@ -86,6 +91,7 @@ class UnreadableContract(Contract):
             taken = [job.id for _ in range(2) for job in (await claim(store, now=later(11))).jobs]
             assert taken == [other]
 
+    @proves("V5")
     async def test_an_unreadable_job_is_shown_with_the_reason(self) -> None:
         async with self.opened() as store:
             broken, other = await put(store, new_job(), new_job())
@@ -105,15 +111,17 @@ class UnreadableContract(Contract):
                     assert jobs[broken].state is State.PAUSED
                     assert jobs[broken].actions(NOW) == (Action.DELETE,)
 
+    @proves("V5")
     async def test_an_unreadable_job_that_was_set_aside_is_counted_as_paused(self) -> None:
         async with self.opened() as store:
             broken, _ = await put(store, new_job(), new_job())
             await self.spoil_job(broken)
             await claim_ids(store)
-            assert await store.counts(now=NOW) == {"paused": 1, "running": 1}
-            (queue,) = await store.queues(now=NOW)
+            assert (await store.overview(now=NOW)).states == {"paused": 1, "running": 1}
+            (queue,) = (await store.overview(now=NOW)).queues
             assert (queue.pending, queue.running) == (0, 1)
 
+    @proves("V5")
     async def test_doctor_names_unreadable_records_until_they_are_deleted(self) -> None:
         async with self.opened() as store:
             assert await self._records(store) == ("ok", False)
@@ -132,6 +140,7 @@ class UnreadableContract(Contract):
         found = next(one for one in await store.diagnose() if one.about == "records")
         return found.verdict, bool(found.remedy)
 
+    @proves("V5")
     async def test_an_unreadable_job_can_only_be_deleted(self) -> None:
         async with self.opened() as store:
             (broken,) = await put(store, new_job())
@@ -143,6 +152,7 @@ class UnreadableContract(Contract):
                 assert changed.refused[broken].error
             assert (await read_job(store, broken)).unreadable
 
+    @proves("V4", "V5")
     async def test_a_change_by_filter_skips_an_unreadable_job(self) -> None:
         async with self.opened() as store:
             broken, other = await put(store, new_job(), new_job())
@@ -151,14 +161,16 @@ class UnreadableContract(Contract):
             assert changed.done == [other]
             assert list(changed.refused) == [broken]
 
+    @proves("V5")
     async def test_an_unreadable_job_of_a_silent_worker_is_set_aside(self) -> None:
         async with self.opened() as store:
             broken, other = (await start(store)).id, (await start(store)).id
             await self.spoil_job(broken)
-            assert [job.id for job in await store.expired(now=later(120), limit=10)] == [other]
+            assert [job.id for job in await store.orphaned(now=later(120), limit=10)] == [other]
             assert (await read_job(store, broken)).state is State.PAUSED
-            assert [job.id for job in await store.expired(now=later(120), limit=10)] == [other]
+            assert [job.id for job in await store.orphaned(now=later(120), limit=10)] == [other]
 
+    @proves("V4")
     async def test_an_outcome_of_an_unreadable_job_is_accepted(self) -> None:
         async with self.opened() as store:
             job, other = await start(store), await start(store)
@@ -166,17 +178,19 @@ class UnreadableContract(Contract):
             assert job.id in await finish_run(store, job, Done())
             assert await finish_run(store, other, Done()) == {other.id}
 
+    @proves("V4")
     async def test_an_unreadable_finished_job_stops_neither_lists_nor_retention(self) -> None:
         async with self.opened() as store:
             job, other = await start(store), await start(store)
             for one in (job, other):
                 await finish_run(store, one, Done())
             await self.spoil_job(job.id)
-            found = await store.surplus(State.COMPLETED, "task", keep=0, before=later(60), limit=10)
+            found = await store.prunable(State.COMPLETED, "task", keep=0, before=later(60), limit=10)
             assert {one.id for one in found} == {job.id, other.id}
             assert {one.id for one in await all_jobs(store)} == {job.id, other.id}
             await store.executions(job.id)
 
+    @proves("V5")
     async def test_a_key_of_an_unreadable_job_is_still_held(self) -> None:
         async with self.opened() as store:
             (broken,) = await put(store, new_job(unique_key="key"))
@@ -184,6 +198,7 @@ class UnreadableContract(Contract):
             (answer,) = await store.enqueue([new_job(unique_key="key", on_conflict="replace")], now=NOW)
             assert (answer.id, answer.status) == (broken, "duplicate")
 
+    @proves("V6")
     async def test_an_unreadable_schedule_does_not_stop_the_others(self) -> None:
         async with self.opened() as store:
             for name in ("a", "b", "c"):
@@ -201,6 +216,7 @@ class UnreadableContract(Contract):
             assert await store.drop_schedules(["b"]) == ["b"]
             assert await self._records(store) == ("ok", False)
 
+    @proves("V6")
     async def test_a_schedule_can_be_declared_in_place_of_an_unreadable_one(self) -> None:
         async with self.opened() as store:
             assert (await fire(store, a_schedule("a"))).stands
@@ -209,6 +225,7 @@ class UnreadableContract(Contract):
             assert (await fire(store, a_schedule("a"))).stands
             assert [row.name for row in (await store.due(now=later(3600), limit=10)).schedules] == ["a"]
 
+    @proves("V7")
     async def test_an_unreadable_worker_row_does_not_stop_other_workers(self) -> None:
         async with self.opened() as store:
             job = await start(store, worker="ada")
@@ -216,13 +233,14 @@ class UnreadableContract(Contract):
             await self.spoil_worker("ada")
             assert [row.info.id for row in await store.workers(now=NOW)] == ["bob"]
             assert (
-                await store.expired(now=NOW, limit=10) == []
+                await store.orphaned(now=NOW, limit=10) == []
             )  # the worker is alive, even if its row cannot be decoded
             (other,) = await put(store, new_job())
             assert await claim_ids(store, "bob") == [other]
             assert (await beat(store, "ada")).holds == {job.id: job.lease}
             assert [row.info.id for row in await store.workers(now=NOW)] == ["ada", "bob"]
 
+    @proves("V5")
     async def test_an_unreadable_job_can_be_deleted_in_any_state(self) -> None:
         async with self.opened() as store:
             (expiring,) = await put(store, new_job(task="other", expires_at=later(3600)))
@@ -238,13 +256,14 @@ class UnreadableContract(Contract):
             await claim(store, tasks=["other", "third"], now=later(1))
             assert (await act(store, Action.DELETE, *ids)).done == sorted(ids)
             assert await all_jobs(store) == []
-            assert await store.counts(now=NOW) == {}
+            assert (await store.overview(now=NOW)).states == {}
             assert await self._records(store) == ("ok", False)
             (other,) = await put(store, new_job(tags=("tag",), unique_key="key"))
             assert await claim_ids(store) == [other]
-            await store.surplus(State.COMPLETED, "task", keep=0, before=later(60), limit=10)
+            await store.prunable(State.COMPLETED, "task", keep=0, before=later(60), limit=10)
             assert await store.jobs(Filter(tags=("tag",)), now=NOW, limit=10) != []
 
+    @proves("DO3", "DO6", "V4")
     async def test_an_unreadable_document_does_not_stop_others_and_can_be_dropped(self) -> None:
         async with self.opened() as store:
             documents = [Document(kind="key", name=name, text="{}") for name in ("a", "b", "c")]
@@ -256,13 +275,14 @@ class UnreadableContract(Contract):
             assert found["b"] != "{}"
             again = replace(documents[0], text="[]", revision=2)
             assert await store.put_documents([documents[1], again], now=NOW) == [False, True]
-            assert await store.drop_documents("key", ["b"]) == ["b"]
+            assert await store.put_documents([DocumentDrop("key", "b")], now=NOW) == [True]
             assert await store.put_documents([documents[1]], now=NOW) == [True]
 
+    @proves("DO5", "P4")
     async def test_an_unreadable_document_expires(self) -> None:
         async with self.opened() as store:
             document = Document(kind="key", name="a", text="{}", expires_at=later(10))
             assert await store.put_documents([document], now=NOW) == [True]
             await self.spoil_document("key", "a")
-            await store.tidy(audited_since=NOW, now=later(20))
+            await store.prune({}, audited_since=NOW, now=later(20))
             assert await store.documents("key", now=NOW, limit=10) == []

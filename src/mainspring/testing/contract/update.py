@@ -29,6 +29,7 @@ from .build import (
     read_job,
     start,
 )
+from .sentences import proves
 
 VALUES: dict[str, Any] = {
     "payload": '{"é": 1e400}',
@@ -57,6 +58,7 @@ async def tagged(store: Store, tag: str) -> list[str]:
 class UpdateContract(Contract):
     # the values
 
+    @proves("A10")
     @pytest.mark.parametrize("action", [Action.UPDATE, Action.RETRY])
     async def test_a_change_with_updates_by_id_gives_each_job_its_own_values(self, action: Action) -> None:
         async with self.opened() as store:
@@ -71,6 +73,7 @@ class UpdateContract(Contract):
             assert [(job.payload, job.queue) for job in found] == [('{"n":0}', "q0"), ('{"n":1}', "q1"), ("{}", "q")]
             assert {job.state for job in found} == {State.PENDING}
 
+    @proves("A10")
     @pytest.mark.parametrize("state", [State.PENDING, State.PAUSED])
     @pytest.mark.parametrize("name", VALUES)
     async def test_an_update_writes_the_value_it_gives_and_no_other(self, name: str, state: State) -> None:
@@ -79,6 +82,7 @@ class UpdateContract(Contract):
             assert await update(store, before, **{name: VALUES[name]}) == Changed([before.id], {})
             assert await all_jobs(store) == [replace(before, **{name: VALUES[name]}), bystander]
 
+    @proves("A10")
     @pytest.mark.parametrize("name", ["expires_at", "timeout", "max_retries"])
     async def test_an_update_can_remove_a_value(self, name: str) -> None:
         async with self.opened() as store:
@@ -86,6 +90,7 @@ class UpdateContract(Contract):
             await update(store, before, **{name: None})
             assert await read_job(store, before.id) == replace(before, **{name: None})
 
+    @proves("A10", "V10")
     async def test_timeout_none_differs_from_unset_in_an_update(self) -> None:
         async with self.opened() as store:
             job = await job_in_state(store, State.PENDING)
@@ -93,12 +98,14 @@ class UpdateContract(Contract):
             await update(store, job, timeout=None)
             assert (await read_job(store, job.id)).timeout is None
 
+    @proves("A10")
     async def test_an_update_may_set_every_value_at_once(self) -> None:
         async with self.opened() as store:
             before = await job_in_state(store, State.PENDING)
             await update(store, before, **VALUES)
             assert await read_job(store, before.id) == replace(before, **VALUES)
 
+    @proves("A10")
     @pytest.mark.parametrize("given", [None, Update()], ids=["none", "empty"])
     async def test_an_update_without_values_changes_nothing(self, given: Update | None) -> None:
         async with self.opened() as store:
@@ -106,6 +113,7 @@ class UpdateContract(Contract):
             assert (await act(store, Action.UPDATE, before.id, update=given)).done == [before.id]
             assert await read_job(store, before.id) == before
 
+    @proves("A1")
     @pytest.mark.parametrize("state", [State.RUNNING, State.COMPLETED, State.DEAD, State.CANCELLED, State.EXPIRED])
     async def test_a_job_that_does_not_wait_is_not_updated(self, state: State) -> None:
         async with self.opened() as store:
@@ -113,6 +121,7 @@ class UpdateContract(Contract):
             assert await update(store, before, **VALUES) == Changed([], {before.id: Refusal(state)})
             assert await read_job(store, before.id) == before
 
+    @proves("A10")
     async def test_an_update_keeps_the_job_retrying_with_its_failure_and_history(self) -> None:
         async with self.opened() as store:
             job = await start(store)
@@ -122,6 +131,7 @@ class UpdateContract(Contract):
             assert await read_job(store, job.id) == replace(before, payload='"new"')
             assert [run.job_id for run in await store.executions(job.id)] == [job.id]
 
+    @proves("V9")
     async def test_changing_the_given_values_later_does_not_change_the_store(self) -> None:
         async with self.opened() as store:
             job = await job_in_state(store, State.PENDING)
@@ -132,6 +142,7 @@ class UpdateContract(Contract):
 
     # effects of new values
 
+    @proves("A10", "C6")
     async def test_an_update_of_priority_changes_the_claim_order(self) -> None:
         async with self.opened() as store:
             jobs = [await job_in_state(store, State.PENDING) for _ in range(3)]
@@ -139,6 +150,7 @@ class UpdateContract(Contract):
             await update(store, jobs[0], priority=-9)
             assert await claim_ids(store) == [jobs[2].id, jobs[1].id, jobs[0].id]
 
+    @proves("A10", "C11")
     async def test_an_update_of_run_at_changes_when_the_job_is_due(self) -> None:
         async with self.opened() as store:
             sooner, later_on = [await job_in_state(store, State.PENDING, run_at=later(5)) for _ in range(2)]
@@ -149,14 +161,16 @@ class UpdateContract(Contract):
             assert ([job.id for job in first.jobs], first.next_at) == ([sooner.id], later(9))
             assert await claim_ids(store, now=later(9)) == [later_on.id]
 
+    @proves("A10")
     async def test_an_update_of_queue_changes_where_the_job_is_claimed_and_counted(self) -> None:
         async with self.opened() as store:
             job = await job_in_state(store, State.PENDING)
             await update(store, job, queue="other")
-            assert [queue.name for queue in await store.queues(now=NOW)] == ["other"]
+            assert [queue.name for queue in (await store.overview(now=NOW)).queues] == ["other"]
             assert await claim_ids(store, queues=["default"]) == []
             assert await claim_ids(store, queues=["other"]) == [job.id]
 
+    @proves("A10", "C10")
     async def test_an_update_of_expires_at_changes_when_the_job_expires(self) -> None:
         async with self.opened() as store:
             kept, ended = [await job_in_state(store, State.PENDING, expires_at=later(5)) for _ in range(2)]
@@ -166,12 +180,14 @@ class UpdateContract(Contract):
             assert (await claim(store, tasks=[], now=later(3))).expired == [ended.id]
             assert await claim_ids(store, now=later(50)) == [kept.id]
 
+    @proves("A10", "J2")
     async def test_an_update_of_tags_changes_which_tags_find_the_job(self) -> None:
         async with self.opened() as store:
             job = await job_in_state(store, State.PENDING, tags=("old", "both"))
             await update(store, job, tags=("both", "new"))
             assert [await tagged(store, tag) for tag in ("old", "both", "new")] == [[], [job.id], [job.id]]
 
+    @proves("A10")
     async def test_an_update_of_payload_changes_what_the_worker_gets(self) -> None:
         async with self.opened() as store:
             job = await job_in_state(store, State.PAUSED)
@@ -182,6 +198,7 @@ class UpdateContract(Contract):
 
     # retries with new values
 
+    @proves("A10")
     @pytest.mark.parametrize("state", [State.DEAD, State.CANCELLED, State.EXPIRED])
     async def test_a_retry_with_an_update_gives_the_job_new_values(self, state: State) -> None:
         async with self.opened() as store:
@@ -193,6 +210,7 @@ class UpdateContract(Contract):
             assert (again.payload, again.queue, again.priority) == ('"mended"', "other", 3)
             assert (again.run_at, again.attempt, again.created_at) == (later(1), 1, before.created_at)
 
+    @proves("A10")
     async def test_a_retry_with_an_update_sets_run_at_and_expires_at(self) -> None:
         async with self.opened() as store:
             job = await job_in_state(store, State.DEAD)
@@ -201,6 +219,7 @@ class UpdateContract(Contract):
             after = await read_job(store, job.id)
             assert (after.run_at, after.expires_at) == (later(5), later(8))
 
+    @proves("A9", "A10")
     async def test_a_refused_retry_does_not_write_its_update(self) -> None:
         async with self.opened() as store:
             before = await job_in_state(store, State.DEAD, unique_key="key")
@@ -209,6 +228,7 @@ class UpdateContract(Contract):
             assert changed == Changed([], {before.id: Refusal(State.DEAD, "key", holder)})
             assert await read_job(store, before.id) == before
 
+    @proves("A10")
     @pytest.mark.parametrize("action", [Action.CANCEL, Action.PAUSE])
     async def test_cancel_and_pause_ignore_an_update(self, action: Action) -> None:
         async with self.opened() as store:
@@ -218,6 +238,7 @@ class UpdateContract(Contract):
 
     # pages
 
+    @proves("A1", "A3", "A4")
     @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6])
     @pytest.mark.parametrize("state", [State.PENDING, State.COMPLETED], ids=["done", "refused"])
     async def test_pages_of_a_change_reach_every_job_once(self, state: State, limit: int) -> None:
@@ -230,6 +251,7 @@ class UpdateContract(Contract):
             assert [job_id for page in pages for job_id in (*page.done, *page.refused)] == [job.id for job in jobs]
             assert len(pages) == 5 // limit + 1
 
+    @proves("A4")
     async def test_next_of_a_change_is_the_last_job_considered_even_if_refused(self) -> None:
         async with self.opened() as store:
             first = await job_in_state(store, State.PENDING)
@@ -237,6 +259,7 @@ class UpdateContract(Contract):
             page = await store.change(Action.CANCEL, Filter(), now=NOW, limit=2)
             assert page == Changed([first.id], {second.id: Refusal(State.COMPLETED)}, next=second.id)
 
+    @proves("A3", "A4")
     async def test_pages_of_a_change_continue_if_changed_jobs_leave_the_filter(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job() for _ in range(5)))
@@ -247,12 +270,14 @@ class UpdateContract(Contract):
             assert [page.done for page in pages] == [ids[:2], ids[2:4], ids[4:]]
             assert (after, await all_jobs(store)) == (None, [])
 
+    @proves("A4")
     async def test_a_change_skips_jobs_up_to_after(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job(tags=("x",)) for _ in range(4)))
             page = await store.change(Action.PAUSE, Filter(tags=("x",)), now=NOW, limit=9, after=ids[1])
             assert page == Changed(ids[2:], {})
 
+    @proves("A10", "J2")
     async def test_an_update_by_filter_changes_all_matching_jobs(self) -> None:
         async with self.opened() as store:
             ids = await put(store, *(new_job(queue="ab"[n % 2]) for n in range(6)))
@@ -261,6 +286,7 @@ class UpdateContract(Contract):
             assert changed.done == ids[::2]
             assert [job.queue for job in await all_jobs(store)] == ["c", "b"] * 3
 
+    @proves("F7")
     async def test_a_dead_job_keeps_its_failure_when_it_is_retried_with_an_update(self) -> None:
         async with self.opened() as store:
             job = await start(store)

@@ -31,6 +31,7 @@ from .build import (
     start,
     tick_job,
 )
+from .sentences import proves
 
 FINGERPRINT = "0011223344"
 OTHER_FINGERPRINT = "aabbccddee"
@@ -52,6 +53,7 @@ async def postponed_job(store: Store, **fields: Any) -> Job:
 class VersionContract(Contract):
     # the fingerprint
 
+    @proves("E15")
     @pytest.mark.parametrize("options", OTHER_OPTIONS, ids=str)
     async def test_a_fingerprint_is_kept_and_claimed_with_its_job(self, options: dict[str, Any]) -> None:
         async with self.opened() as store:
@@ -61,6 +63,7 @@ class VersionContract(Contract):
             assert (await claim_job(store, new.id)).fingerprint == new.fingerprint
             assert (await read_job(store, new.id)).fingerprint == new.fingerprint
 
+    @proves("E15")
     async def test_a_batch_keeps_the_fingerprint_of_each_job(self) -> None:
         async with self.opened() as store:
             jobs = [new_job(fingerprint=made_by) for made_by in (FINGERPRINT, None, OTHER_FINGERPRINT) * 20]
@@ -68,6 +71,7 @@ class VersionContract(Contract):
             fingerprints = {job.id: job.fingerprint for job in await store.jobs(Filter(), now=NOW, limit=99)}
             assert fingerprints == {job.id: job.fingerprint for job in jobs}
 
+    @proves("E15")
     @pytest.mark.parametrize("ended", [Done('"x"'), Done(), Retry(5), Snooze(5), Discard()], ids=repr)
     async def test_a_fingerprint_is_kept_after_every_ending(self, ended: Any) -> None:
         async with self.opened() as store:
@@ -75,12 +79,14 @@ class VersionContract(Contract):
             await finish_run(store, job, ended)
             assert (await read_job(store, job.id)).fingerprint == FINGERPRINT
 
+    @proves("E15", "F9")
     async def test_a_follow_up_job_keeps_its_fingerprint(self) -> None:
         async with self.opened() as store:
             job, after = await start(store), new_job(fingerprint=FINGERPRINT)
             await finish_run(store, job, Done(), then=(after,))
             assert (await read_job(store, after.id)).fingerprint == FINGERPRINT
 
+    @proves("E15", "V10")
     async def test_a_schedule_and_its_job_keep_their_fingerprints(self) -> None:
         async with self.opened() as store:
             schedule = a_schedule(spec={"fingerprint": FINGERPRINT})
@@ -91,6 +97,7 @@ class VersionContract(Contract):
             assert (await read_job(store, job.id)).fingerprint == OTHER_FINGERPRINT
             assert (await claim_job(store, job.id)).fingerprint == OTHER_FINGERPRINT
 
+    @proves("E15")
     @pytest.mark.parametrize("on_conflict", ["replace", "debounce"])
     @pytest.mark.parametrize("made_by", [OTHER_FINGERPRINT, None])
     async def test_a_replaced_payload_brings_its_own_fingerprint(self, on_conflict: str, made_by: str | None) -> None:
@@ -99,6 +106,7 @@ class VersionContract(Contract):
             await put(store, new_job(unique_key="key", fingerprint=made_by, on_conflict=on_conflict))
             assert (await read_job(store, first)).fingerprint == made_by
 
+    @proves("E15")
     @pytest.mark.parametrize("action", [Action.UPDATE, Action.RETRY])
     async def test_a_new_payload_brings_its_own_fingerprint(self, action: Action) -> None:
         async with self.opened() as store:
@@ -110,18 +118,21 @@ class VersionContract(Contract):
             job = await read_job(store, new.id)
             assert (job.payload, job.fingerprint) == ('{"a":1}', OTHER_FINGERPRINT)
 
+    @proves("E15")
     async def test_a_new_payload_without_a_fingerprint_has_none(self) -> None:
         async with self.opened() as store:
             (id,) = await put(store, new_job(fingerprint=FINGERPRINT))
             await act(store, Action.UPDATE, id, update=Update(payload='{"a":1}'))
             assert (await read_job(store, id)).fingerprint is None
 
+    @proves("A10", "E15")
     async def test_an_update_of_other_values_leaves_the_fingerprint(self) -> None:
         async with self.opened() as store:
             (id,) = await put(store, new_job(fingerprint=FINGERPRINT))
             await act(store, Action.UPDATE, id, update=Update(priority=3, queue="other", tags=("a",)))
             assert (await read_job(store, id)).fingerprint == FINGERPRINT
 
+    @proves("B5", "V10")
     async def test_a_worker_lists_the_fingerprints_of_its_tasks(self) -> None:
         async with self.opened() as store:
             await store.beat(a_worker(fingerprints=(FINGERPRINT,)), until=A_MINUTE_LATER, now=NOW)
@@ -130,6 +141,7 @@ class VersionContract(Contract):
 
     # the start of the wait
 
+    @proves("F4")
     async def test_a_postponed_job_waits_without_losing_an_attempt(self) -> None:
         async with self.opened() as store:
             job = await postponed_job(store)
@@ -140,6 +152,7 @@ class VersionContract(Contract):
             (run,) = await store.executions(job.id)
             assert (run.ending, run.failure) == ("released", job.failure)
 
+    @proves("F7")
     async def test_the_start_of_a_postponement_is_kept_by_the_next_run(self) -> None:
         async with self.opened() as store:
             job = await postponed_job(store)
@@ -151,6 +164,7 @@ class VersionContract(Contract):
             assert failure is not None
             assert failure.since == NOW
 
+    @proves("A11")
     async def test_a_retry_clears_the_start_of_a_postponement(self) -> None:
         async with self.opened() as store:
             job = await postponed_job(store)
@@ -160,6 +174,7 @@ class VersionContract(Contract):
             assert failure is not None
             assert (failure.type, failure.since) == ("VersionSkew", None)
 
+    @proves("A11")
     async def test_an_update_of_payload_clears_the_start_of_a_postponement(self) -> None:
         async with self.opened() as store:
             job = await postponed_job(store)
@@ -168,6 +183,7 @@ class VersionContract(Contract):
             assert failure is not None
             assert failure.since is None
 
+    @proves("A11")
     async def test_a_replaced_payload_clears_the_start_of_a_postponement(self) -> None:
         async with self.opened() as store:
             job = await postponed_job(store, unique_key="key")
@@ -176,6 +192,7 @@ class VersionContract(Contract):
             assert failure is not None
             assert failure.since is None
 
+    @proves("A11")
     async def test_changes_of_other_values_keep_the_start_of_a_postponement(self) -> None:
         async with self.opened() as store:
             job = await postponed_job(store)

@@ -1,0 +1,261 @@
+-- The statements of claim.py: how a worker claims jobs, beats, and takes commands; and how the runs of silent workers
+-- are found. statement_file.py reads them. {name} stands for a fragment, or for a text that claim.py gives: a list of
+-- columns, or what differs between the variants of a statement. No fragment contains another one.
+-- tests/golden/statements/claim.sql has every statement as the server gets it.
+--
+-- The planner uses a partial index only for a statement that contains its condition, so these are written out:
+--   crashes < 2 AND NOT parked              mainspring_jobs_ready: queue, task, rank, run_at, id
+--   crashes >= 2 AND NOT parked             mainspring_jobs_suspects: jobs that are claimed one at a time
+--   expires_at IS NOT NULL AND NOT parked   mainspring_jobs_expiring
+-- A job stays in them while it runs, so that a claim writes no index; state = 'pending' passes over it.
+
+
+-- fragment all_groups
+-- Every (queue, task, rank) group with pending jobs, and its first run_at, by hops along the index: the cost is the
+-- number of groups, not of jobs.
+RECURSIVE groups AS (
+    (SELECT queue, task, rank, run_at, '' AS after FROM mainspring_jobs
+        WHERE crashes < 2 AND NOT parked AND state = 'pending'
+        ORDER BY queue, task, rank, run_at, id LIMIT 1)
+    UNION ALL
+    SELECT hop.* FROM groups CROSS JOIN LATERAL (
+        SELECT queue, task, rank, run_at, '' FROM mainspring_jobs
+        WHERE crashes < 2 AND NOT parked AND state = 'pending'
+            AND (queue, task, rank) > (groups.queue, groups.task, groups.rank)
+        ORDER BY queue, task, rank, run_at, id LIMIT 1) AS hop)
+
+-- fragment known_groups
+-- The groups of a BacklogCursor instead, each with the last job that was claimed from it.
+groups AS (
+    SELECT * FROM unnest($7::text[], $8::text[], $9::integer[], $10::bigint[], $11::text[])
+        AS known (queue, task, rank, run_at, after))
+
+-- fragment served
+-- The worker serves the group: $3 tasks, $4 queues (null: all).
+task = ANY($3) AND ($4::text[] IS NULL OR queue = ANY($4))
+    AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused))
+
+-- fragment due_in_group
+-- The jobs of the group `one` that can be claimed now, in their order.
+crashes < 2 AND NOT parked AND state = 'pending'
+    AND queue = one.queue AND task = one.task AND rank = one.rank
+    AND (run_at, id) > (one.run_at, one.after) AND run_at <= $2
+    AND (expires_at IS NULL OR expires_at > $2)
+ORDER BY run_at, id
+
+-- fragment nothing_special
+-- The worker is alive, and there are no overdue jobs to expire, no suspects and no half-open circuits. These are rare.
+(SELECT EXISTS (SELECT 1 FROM mainspring_workers WHERE id = $1 AND until > $2)
+    AND NOT EXISTS (SELECT 1 FROM mainspring_jobs
+        WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $2)
+    AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE crashes >= 2 AND NOT parked AND state = 'pending')
+    AND NOT EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until <= $2 AND probe IS NULL))
+
+-- fragment start
+state = 'running', lease = $5, worker = $1, started_at = $2,
+    attempt = attempt + 1, runs = runs + 1
+
+-- fragment record_lease
+INSERT INTO mainspring_leases SELECT $1, $5, array_agg(id) FROM taken HAVING count(*) > 0
+ON CONFLICT (worker, lease) DO UPDATE SET ids = mainspring_leases.ids || excluded.ids
+
+
+-- statement take
+-- Claims due jobs: $1 worker, $2 now, $3 tasks, $4 queues (null: all), $5 the new lease, $6 the most jobs to take.
+-- {groups} is all_groups or known_groups. {guard} is nothing_special, or true inside the transaction that has done the
+-- special things already. {left} is how many bytes of payloads and options may be taken; the job that exceeds it is
+-- taken too, so that a job of any size can run.
+WITH {groups},
+-- How many jobs of each group are among the first $6 of all, counted without a lock.
+first AS (
+    SELECT one.* FROM groups AS one CROSS JOIN LATERAL (
+        SELECT run_at AS due_at, id FROM mainspring_jobs
+        WHERE {due_in_group} LIMIT $6) AS job
+    WHERE {served}
+        AND task <> ALL (ARRAY(SELECT task FROM mainspring_circuits WHERE open_until IS NOT NULL))
+        AND one.run_at <= $2 AND {guard}
+    ORDER BY one.rank, due_at, id LIMIT $6),
+one AS MATERIALIZED (
+    SELECT queue, task, rank, run_at, after, count(*) AS share FROM first GROUP BY 1, 2, 3, 4, 5),
+-- Locks that number of jobs of each group, without those that others have locked. So concurrent claims pass each other,
+-- and none locks more than it takes, unless the jobs exceed {left}: a job's size is known only once it is locked.
+-- octet_length does not read the text.
+locked AS MATERIALIZED (
+    SELECT one.rank, job.* FROM one CROSS JOIN LATERAL (
+        SELECT ctid AS place, run_at, id, octet_length(payload) + octet_length(options) AS size FROM mainspring_jobs
+        WHERE {due_in_group} LIMIT one.share
+        FOR NO KEY UPDATE SKIP LOCKED) AS job),
+-- All of them, or, if they exceed {left}, the first of them in the claim order. The window is computed only then.
+taken AS (
+    UPDATE mainspring_jobs SET {start}
+    WHERE ctid = ANY (ARRAY(
+        SELECT place FROM locked WHERE (SELECT sum(size) FROM locked) < {left}
+        UNION ALL
+        SELECT place FROM (
+            SELECT place, sum(size) OVER (ORDER BY rank, run_at, id) - size AS before FROM locked) AS cut
+        WHERE before < {left} AND (SELECT sum(size) FROM locked) >= {left}))
+    RETURNING {claimed_columns}),
+noted AS (
+    {record_lease})
+SELECT taken.*, (
+    -- When to claim again: at once if more may be due; -1 if open circuits decide, for which the view has to be read;
+    -- else when the next job of a served group is due, or the next job expires.
+    SELECT CASE
+        WHEN (SELECT count(*) = $6 OR count(*) < (SELECT count(*) FROM first) FROM taken) THEN $2
+        WHEN EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until IS NOT NULL) THEN -1
+        ELSE least(
+            (SELECT min((
+                SELECT run_at FROM mainspring_jobs
+                WHERE crashes < 2 AND NOT parked AND state = 'pending'
+                    AND queue = one.queue AND task = one.task AND rank = one.rank AND run_at > $2
+                ORDER BY run_at, id LIMIT 1))
+            FROM groups AS one
+            WHERE {served}),
+            (SELECT expires_at FROM mainspring_jobs
+            WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending'
+                AND id <> ALL (ARRAY(SELECT id FROM taken))
+            ORDER BY expires_at LIMIT 1))
+        END) AS next_at
+FROM taken ORDER BY rank, run_at, id
+
+-- statement lock_worker
+-- Whether the worker $1 is alive. Locked, so that two claims of one worker do not both find that it runs no suspect.
+SELECT 1 FROM mainspring_workers WHERE id = $1 AND until > $2 FOR NO KEY UPDATE
+
+-- statement read_view
+-- All that decides what a claim does: $1 worker, $2 now, $3 tasks, $4 queues (null: all). `kind` says what a row is.
+WITH {all_groups}
+SELECT 'group' AS kind, queue, task, rank, run_at AS at, NULL AS id, 0 AS crashes FROM groups
+WHERE {served}
+UNION ALL
+-- A worker runs one suspect at a time, so that a crash tells which job caused it.
+SELECT 'suspect', queue, task, rank, run_at, id, crashes FROM mainspring_jobs
+WHERE crashes >= 2 AND NOT parked AND state = 'pending'
+    AND {served}
+    AND NOT EXISTS (SELECT 1 FROM mainspring_jobs
+        WHERE crashes >= 2 AND NOT parked AND state = 'running' AND worker = $1)
+UNION ALL
+SELECT 'circuit', '', task, 0, open_until, probe, 0 FROM mainspring_circuits WHERE open_until IS NOT NULL
+UNION ALL
+SELECT 'alive', '', '', 0, until, NULL, 0 FROM mainspring_workers WHERE id = $1 AND until > $2
+UNION ALL
+SELECT 'expiry', '', '', 0, min(expires_at), NULL, 0 FROM mainspring_jobs
+WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending'
+
+-- statement take_one
+-- Claims the job $3, a probe or a suspect, if it is still as it was read: pending, after $4 crashes.
+WITH taken AS (
+    UPDATE mainspring_jobs SET {start}
+    WHERE id = (
+        SELECT id FROM mainspring_jobs
+        WHERE id = $3 AND state = 'pending' AND crashes = $4 AND (expires_at IS NULL OR expires_at > $2)
+        FOR NO KEY UPDATE SKIP LOCKED)
+    RETURNING {claimed_columns}),
+noted AS (
+    {record_lease})
+SELECT * FROM taken
+
+-- statement lock_half_open
+-- Whether the circuit of task $1 is half open, and no other claim looks for its probe.
+SELECT 1 FROM mainspring_circuits WHERE task = $1 AND probe IS NULL AND open_until <= $2
+FOR NO KEY UPDATE SKIP LOCKED
+
+-- statement lock_head
+-- The first due job of a group that no other claim has locked: $1 queue, $2 now, $3 task, $4 rank.
+SELECT 'group', queue, task, rank, run_at, id, crashes FROM mainspring_jobs
+WHERE crashes < 2 AND NOT parked AND state = 'pending'
+    AND queue = $1 AND task = $3 AND rank = $4 AND run_at <= $2 AND (expires_at IS NULL OR expires_at > $2)
+ORDER BY run_at, id LIMIT 1
+FOR NO KEY UPDATE SKIP LOCKED
+
+-- statement set_probe
+UPDATE mainspring_circuits SET probe = $2 WHERE task = $1
+
+
+-- fragment overdue
+expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $1
+
+-- statement expire
+-- Moves up to $2 overdue jobs without a schedule to the finished jobs. {ended_columns} are {all_columns} with the new
+-- state and $1 as the end.
+WITH gone AS (
+    DELETE FROM mainspring_jobs WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM mainspring_jobs WHERE {overdue} AND schedule IS NULL
+        ORDER BY expires_at LIMIT $2
+        FOR UPDATE SKIP LOCKED))
+    RETURNING *)
+INSERT INTO mainspring_finished ({all_columns})
+SELECT {ended_columns} FROM gone
+{overwrite}
+RETURNING id
+
+-- statement find_overdue_of_schedules
+-- Read without a lock, because their schedules have to be locked first.
+SELECT id, schedule FROM mainspring_jobs WHERE {overdue} AND schedule IS NOT NULL
+ORDER BY expires_at, id LIMIT $2
+
+-- statement lock_overdue
+SELECT {columns} FROM mainspring_jobs WHERE {overdue} AND id = ANY($2)
+ORDER BY expires_at, id
+FOR NO KEY UPDATE SKIP LOCKED
+
+
+-- statement forget_silent
+DELETE FROM mainspring_workers WHERE until <= $1
+
+-- fragment is_late_beat
+-- A later beat has overtaken this one. Not parsed as JSON: a row that cannot be decoded would make every beat of its
+-- worker fail.
+substring(known.info from '"beats":([0-9]{1,18})')::bigint
+    > substring(excluded.info from '"beats":([0-9]{1,18})')::bigint
+
+-- statement beat
+INSERT INTO mainspring_workers AS known (id, until, info) VALUES ($1, $2, $3)
+ON CONFLICT (id) DO UPDATE SET
+    until = CASE WHEN {is_late_beat} THEN known.until ELSE excluded.until END,
+    info = CASE WHEN {is_late_beat} THEN known.info ELSE excluded.info END
+RETURNING orders
+
+-- statement end_worker
+DELETE FROM mainspring_workers WHERE id = $1 RETURNING orders
+
+-- statement clear_leases
+-- Deletes the worker's leases without a running job, and reads until when the feed is watched.
+WITH gone AS (
+    DELETE FROM mainspring_leases AS held WHERE worker = $1 AND NOT EXISTS (
+        SELECT 1 FROM mainspring_jobs WHERE id = ANY(held.ids) AND lease = held.lease AND state = 'running'))
+{watched}
+
+-- statement runs_of_worker
+SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE state = 'running' AND worker = $1
+    AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases WHERE worker = $1))
+
+-- fragment is_silent
+worker <> ALL (ARRAY(SELECT id FROM mainspring_workers WHERE until > $1))
+
+-- statement orphaned_runs
+-- Up to $2 runs of workers that are silent at $1. Deletes the leases of such workers that have no running job.
+WITH gone AS (
+    DELETE FROM mainspring_leases AS held WHERE {is_silent} AND NOT EXISTS (
+        SELECT 1 FROM mainspring_jobs WHERE id = ANY(held.ids) AND lease = held.lease AND state = 'running'))
+SELECT {columns} FROM mainspring_jobs WHERE state = 'running' AND {is_silent}
+    AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases WHERE {is_silent}))
+ORDER BY id LIMIT $2
+
+-- statement set_aside
+-- Pauses jobs of lease $2, or of any lease if it is empty, and takes the run back that could not begin.
+UPDATE mainspring_jobs SET state = 'paused', lease = '{unreadable}', worker = NULL,
+    attempt = attempt - 1, runs = runs - 1
+WHERE id = ANY($1) AND state = 'running' AND (lease = $2 OR $2 = '')
+
+-- statement end_probes
+UPDATE mainspring_circuits SET probe = NULL WHERE probe = ANY($1)
+
+-- statement lock_orders
+SELECT id, orders FROM mainspring_workers WHERE until > $1 AND ($2::text[] IS NULL OR id = ANY($2))
+ORDER BY id
+FOR NO KEY UPDATE
+
+-- statement set_orders
+UPDATE mainspring_workers AS worker SET orders = given.orders
+FROM unnest($1::text[], $2::text[]) AS given (id, orders) WHERE worker.id = given.id

@@ -1,0 +1,339 @@
+-- parts[record_lease]
+INSERT INTO mainspring_leases SELECT $1, $5, array_agg(id) FROM taken HAVING count(*) > 0
+ON CONFLICT (worker, lease) DO UPDATE SET ids = mainspring_leases.ids || excluded.ids;
+
+-- take_plain
+WITH RECURSIVE groups AS (
+    (SELECT queue, task, rank, run_at, '' AS after FROM mainspring_jobs
+        WHERE crashes < 2 AND NOT parked AND state = 'pending'
+        ORDER BY queue, task, rank, run_at, id LIMIT 1)
+    UNION ALL
+    SELECT hop.* FROM groups CROSS JOIN LATERAL (
+        SELECT queue, task, rank, run_at, '' FROM mainspring_jobs
+        WHERE crashes < 2 AND NOT parked AND state = 'pending'
+            AND (queue, task, rank) > (groups.queue, groups.task, groups.rank)
+        ORDER BY queue, task, rank, run_at, id LIMIT 1) AS hop),
+first AS (
+    SELECT one.* FROM groups AS one CROSS JOIN LATERAL (
+        SELECT run_at AS due_at, id FROM mainspring_jobs
+        WHERE crashes < 2 AND NOT parked AND state = 'pending'
+            AND queue = one.queue AND task = one.task AND rank = one.rank
+            AND (run_at, id) > (one.run_at, one.after) AND run_at <= $2
+            AND (expires_at IS NULL OR expires_at > $2)
+        ORDER BY run_at, id LIMIT $6) AS job
+    WHERE task = ANY($3) AND ($4::text[] IS NULL OR queue = ANY($4))
+        AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused))
+        AND task <> ALL (ARRAY(SELECT task FROM mainspring_circuits WHERE open_until IS NOT NULL))
+        AND one.run_at <= $2 AND (SELECT EXISTS (SELECT 1 FROM mainspring_workers WHERE id = $1 AND until > $2)
+            AND NOT EXISTS (SELECT 1 FROM mainspring_jobs
+                WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $2)
+            AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE crashes >= 2 AND NOT parked AND state = 'pending')
+            AND NOT EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until <= $2 AND probe IS NULL))
+    ORDER BY one.rank, due_at, id LIMIT $6),
+one AS MATERIALIZED (
+    SELECT queue, task, rank, run_at, after, count(*) AS share FROM first GROUP BY 1, 2, 3, 4, 5),
+locked AS MATERIALIZED (
+    SELECT one.rank, job.* FROM one CROSS JOIN LATERAL (
+        SELECT ctid AS place, run_at, id, octet_length(payload) + octet_length(options) AS size FROM mainspring_jobs
+        WHERE crashes < 2 AND NOT parked AND state = 'pending'
+            AND queue = one.queue AND task = one.task AND rank = one.rank
+            AND (run_at, id) > (one.run_at, one.after) AND run_at <= $2
+            AND (expires_at IS NULL OR expires_at > $2)
+        ORDER BY run_at, id LIMIT one.share
+        FOR NO KEY UPDATE SKIP LOCKED) AS job),
+taken AS (
+    UPDATE mainspring_jobs SET state = 'running', lease = $5, worker = $1, started_at = $2,
+        attempt = attempt + 1, runs = runs + 1
+    WHERE ctid = ANY (ARRAY(
+        SELECT place FROM locked WHERE (SELECT sum(size) FROM locked) < 16777216
+        UNION ALL
+        SELECT place FROM (
+            SELECT place, sum(size) OVER (ORDER BY rank, run_at, id) - size AS before FROM locked) AS cut
+        WHERE before < 16777216 AND (SELECT sum(size) FROM locked) >= 16777216))
+    RETURNING id, queue, task, rank, run_at, created_at, expires_at, attempt, crashes, runs, cancel_reason, unique_key, idempotency_key, options, failure, payload, progress),
+noted AS (
+    INSERT INTO mainspring_leases SELECT $1, $5, array_agg(id) FROM taken HAVING count(*) > 0
+    ON CONFLICT (worker, lease) DO UPDATE SET ids = mainspring_leases.ids || excluded.ids)
+SELECT taken.*, (
+    SELECT CASE
+        WHEN (SELECT count(*) = $6 OR count(*) < (SELECT count(*) FROM first) FROM taken) THEN $2
+        WHEN EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until IS NOT NULL) THEN -1
+        ELSE least(
+            (SELECT min((
+                SELECT run_at FROM mainspring_jobs
+                WHERE crashes < 2 AND NOT parked AND state = 'pending'
+                    AND queue = one.queue AND task = one.task AND rank = one.rank AND run_at > $2
+                ORDER BY run_at, id LIMIT 1))
+            FROM groups AS one
+            WHERE task = ANY($3) AND ($4::text[] IS NULL OR queue = ANY($4))
+                AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused))),
+            (SELECT expires_at FROM mainspring_jobs
+            WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending'
+                AND id <> ALL (ARRAY(SELECT id FROM taken))
+            ORDER BY expires_at LIMIT 1))
+        END) AS next_at
+FROM taken ORDER BY rank, run_at, id;
+
+-- take_known
+WITH groups AS (
+    SELECT * FROM unnest($7::text[], $8::text[], $9::integer[], $10::bigint[], $11::text[])
+        AS known (queue, task, rank, run_at, after)),
+first AS (
+    SELECT one.* FROM groups AS one CROSS JOIN LATERAL (
+        SELECT run_at AS due_at, id FROM mainspring_jobs
+        WHERE crashes < 2 AND NOT parked AND state = 'pending'
+            AND queue = one.queue AND task = one.task AND rank = one.rank
+            AND (run_at, id) > (one.run_at, one.after) AND run_at <= $2
+            AND (expires_at IS NULL OR expires_at > $2)
+        ORDER BY run_at, id LIMIT $6) AS job
+    WHERE task = ANY($3) AND ($4::text[] IS NULL OR queue = ANY($4))
+        AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused))
+        AND task <> ALL (ARRAY(SELECT task FROM mainspring_circuits WHERE open_until IS NOT NULL))
+        AND one.run_at <= $2 AND (SELECT EXISTS (SELECT 1 FROM mainspring_workers WHERE id = $1 AND until > $2)
+            AND NOT EXISTS (SELECT 1 FROM mainspring_jobs
+                WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $2)
+            AND NOT EXISTS (SELECT 1 FROM mainspring_jobs WHERE crashes >= 2 AND NOT parked AND state = 'pending')
+            AND NOT EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until <= $2 AND probe IS NULL))
+    ORDER BY one.rank, due_at, id LIMIT $6),
+one AS MATERIALIZED (
+    SELECT queue, task, rank, run_at, after, count(*) AS share FROM first GROUP BY 1, 2, 3, 4, 5),
+locked AS MATERIALIZED (
+    SELECT one.rank, job.* FROM one CROSS JOIN LATERAL (
+        SELECT ctid AS place, run_at, id, octet_length(payload) + octet_length(options) AS size FROM mainspring_jobs
+        WHERE crashes < 2 AND NOT parked AND state = 'pending'
+            AND queue = one.queue AND task = one.task AND rank = one.rank
+            AND (run_at, id) > (one.run_at, one.after) AND run_at <= $2
+            AND (expires_at IS NULL OR expires_at > $2)
+        ORDER BY run_at, id LIMIT one.share
+        FOR NO KEY UPDATE SKIP LOCKED) AS job),
+taken AS (
+    UPDATE mainspring_jobs SET state = 'running', lease = $5, worker = $1, started_at = $2,
+        attempt = attempt + 1, runs = runs + 1
+    WHERE ctid = ANY (ARRAY(
+        SELECT place FROM locked WHERE (SELECT sum(size) FROM locked) < 16777216
+        UNION ALL
+        SELECT place FROM (
+            SELECT place, sum(size) OVER (ORDER BY rank, run_at, id) - size AS before FROM locked) AS cut
+        WHERE before < 16777216 AND (SELECT sum(size) FROM locked) >= 16777216))
+    RETURNING id, queue, task, rank, run_at, created_at, expires_at, attempt, crashes, runs, cancel_reason, unique_key, idempotency_key, options, failure, payload, progress),
+noted AS (
+    INSERT INTO mainspring_leases SELECT $1, $5, array_agg(id) FROM taken HAVING count(*) > 0
+    ON CONFLICT (worker, lease) DO UPDATE SET ids = mainspring_leases.ids || excluded.ids)
+SELECT taken.*, (
+    SELECT CASE
+        WHEN (SELECT count(*) = $6 OR count(*) < (SELECT count(*) FROM first) FROM taken) THEN $2
+        WHEN EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until IS NOT NULL) THEN -1
+        ELSE least(
+            (SELECT min((
+                SELECT run_at FROM mainspring_jobs
+                WHERE crashes < 2 AND NOT parked AND state = 'pending'
+                    AND queue = one.queue AND task = one.task AND rank = one.rank AND run_at > $2
+                ORDER BY run_at, id LIMIT 1))
+            FROM groups AS one
+            WHERE task = ANY($3) AND ($4::text[] IS NULL OR queue = ANY($4))
+                AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused))),
+            (SELECT expires_at FROM mainspring_jobs
+            WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending'
+                AND id <> ALL (ARRAY(SELECT id FROM taken))
+            ORDER BY expires_at LIMIT 1))
+        END) AS next_at
+FROM taken ORDER BY rank, run_at, id;
+
+-- take_rest
+WITH RECURSIVE groups AS (
+    (SELECT queue, task, rank, run_at, '' AS after FROM mainspring_jobs
+        WHERE crashes < 2 AND NOT parked AND state = 'pending'
+        ORDER BY queue, task, rank, run_at, id LIMIT 1)
+    UNION ALL
+    SELECT hop.* FROM groups CROSS JOIN LATERAL (
+        SELECT queue, task, rank, run_at, '' FROM mainspring_jobs
+        WHERE crashes < 2 AND NOT parked AND state = 'pending'
+            AND (queue, task, rank) > (groups.queue, groups.task, groups.rank)
+        ORDER BY queue, task, rank, run_at, id LIMIT 1) AS hop),
+first AS (
+    SELECT one.* FROM groups AS one CROSS JOIN LATERAL (
+        SELECT run_at AS due_at, id FROM mainspring_jobs
+        WHERE crashes < 2 AND NOT parked AND state = 'pending'
+            AND queue = one.queue AND task = one.task AND rank = one.rank
+            AND (run_at, id) > (one.run_at, one.after) AND run_at <= $2
+            AND (expires_at IS NULL OR expires_at > $2)
+        ORDER BY run_at, id LIMIT $6) AS job
+    WHERE task = ANY($3) AND ($4::text[] IS NULL OR queue = ANY($4))
+        AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused))
+        AND task <> ALL (ARRAY(SELECT task FROM mainspring_circuits WHERE open_until IS NOT NULL))
+        AND one.run_at <= $2 AND true
+    ORDER BY one.rank, due_at, id LIMIT $6),
+one AS MATERIALIZED (
+    SELECT queue, task, rank, run_at, after, count(*) AS share FROM first GROUP BY 1, 2, 3, 4, 5),
+locked AS MATERIALIZED (
+    SELECT one.rank, job.* FROM one CROSS JOIN LATERAL (
+        SELECT ctid AS place, run_at, id, octet_length(payload) + octet_length(options) AS size FROM mainspring_jobs
+        WHERE crashes < 2 AND NOT parked AND state = 'pending'
+            AND queue = one.queue AND task = one.task AND rank = one.rank
+            AND (run_at, id) > (one.run_at, one.after) AND run_at <= $2
+            AND (expires_at IS NULL OR expires_at > $2)
+        ORDER BY run_at, id LIMIT one.share
+        FOR NO KEY UPDATE SKIP LOCKED) AS job),
+taken AS (
+    UPDATE mainspring_jobs SET state = 'running', lease = $5, worker = $1, started_at = $2,
+        attempt = attempt + 1, runs = runs + 1
+    WHERE ctid = ANY (ARRAY(
+        SELECT place FROM locked WHERE (SELECT sum(size) FROM locked) < $7::bigint
+        UNION ALL
+        SELECT place FROM (
+            SELECT place, sum(size) OVER (ORDER BY rank, run_at, id) - size AS before FROM locked) AS cut
+        WHERE before < $7::bigint AND (SELECT sum(size) FROM locked) >= $7::bigint))
+    RETURNING id, queue, task, rank, run_at, created_at, expires_at, attempt, crashes, runs, cancel_reason, unique_key, idempotency_key, options, failure, payload, progress),
+noted AS (
+    INSERT INTO mainspring_leases SELECT $1, $5, array_agg(id) FROM taken HAVING count(*) > 0
+    ON CONFLICT (worker, lease) DO UPDATE SET ids = mainspring_leases.ids || excluded.ids)
+SELECT taken.*, (
+    SELECT CASE
+        WHEN (SELECT count(*) = $6 OR count(*) < (SELECT count(*) FROM first) FROM taken) THEN $2
+        WHEN EXISTS (SELECT 1 FROM mainspring_circuits WHERE open_until IS NOT NULL) THEN -1
+        ELSE least(
+            (SELECT min((
+                SELECT run_at FROM mainspring_jobs
+                WHERE crashes < 2 AND NOT parked AND state = 'pending'
+                    AND queue = one.queue AND task = one.task AND rank = one.rank AND run_at > $2
+                ORDER BY run_at, id LIMIT 1))
+            FROM groups AS one
+            WHERE task = ANY($3) AND ($4::text[] IS NULL OR queue = ANY($4))
+                AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused))),
+            (SELECT expires_at FROM mainspring_jobs
+            WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending'
+                AND id <> ALL (ARRAY(SELECT id FROM taken))
+            ORDER BY expires_at LIMIT 1))
+        END) AS next_at
+FROM taken ORDER BY rank, run_at, id;
+
+-- take_one
+WITH taken AS (
+    UPDATE mainspring_jobs SET state = 'running', lease = $5, worker = $1, started_at = $2,
+        attempt = attempt + 1, runs = runs + 1
+    WHERE id = (
+        SELECT id FROM mainspring_jobs
+        WHERE id = $3 AND state = 'pending' AND crashes = $4 AND (expires_at IS NULL OR expires_at > $2)
+        FOR NO KEY UPDATE SKIP LOCKED)
+    RETURNING id, queue, task, rank, run_at, created_at, expires_at, attempt, crashes, runs, cancel_reason, unique_key, idempotency_key, options, failure, payload, progress),
+noted AS (
+    INSERT INTO mainspring_leases SELECT $1, $5, array_agg(id) FROM taken HAVING count(*) > 0
+    ON CONFLICT (worker, lease) DO UPDATE SET ids = mainspring_leases.ids || excluded.ids)
+SELECT * FROM taken;
+
+-- lock_worker
+SELECT 1 FROM mainspring_workers WHERE id = $1 AND until > $2 FOR NO KEY UPDATE;
+
+-- read_view
+WITH RECURSIVE groups AS (
+    (SELECT queue, task, rank, run_at, '' AS after FROM mainspring_jobs
+        WHERE crashes < 2 AND NOT parked AND state = 'pending'
+        ORDER BY queue, task, rank, run_at, id LIMIT 1)
+    UNION ALL
+    SELECT hop.* FROM groups CROSS JOIN LATERAL (
+        SELECT queue, task, rank, run_at, '' FROM mainspring_jobs
+        WHERE crashes < 2 AND NOT parked AND state = 'pending'
+            AND (queue, task, rank) > (groups.queue, groups.task, groups.rank)
+        ORDER BY queue, task, rank, run_at, id LIMIT 1) AS hop)
+SELECT 'group' AS kind, queue, task, rank, run_at AS at, NULL AS id, 0 AS crashes FROM groups
+WHERE task = ANY($3) AND ($4::text[] IS NULL OR queue = ANY($4))
+    AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused))
+UNION ALL
+SELECT 'suspect', queue, task, rank, run_at, id, crashes FROM mainspring_jobs
+WHERE crashes >= 2 AND NOT parked AND state = 'pending'
+    AND task = ANY($3) AND ($4::text[] IS NULL OR queue = ANY($4))
+        AND queue <> ALL (ARRAY(SELECT name FROM mainspring_queues WHERE paused))
+    AND NOT EXISTS (SELECT 1 FROM mainspring_jobs
+        WHERE crashes >= 2 AND NOT parked AND state = 'running' AND worker = $1)
+UNION ALL
+SELECT 'circuit', '', task, 0, open_until, probe, 0 FROM mainspring_circuits WHERE open_until IS NOT NULL
+UNION ALL
+SELECT 'alive', '', '', 0, until, NULL, 0 FROM mainspring_workers WHERE id = $1 AND until > $2
+UNION ALL
+SELECT 'expiry', '', '', 0, min(expires_at), NULL, 0 FROM mainspring_jobs
+WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending';
+
+-- expire
+WITH gone AS (
+    DELETE FROM mainspring_jobs WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM mainspring_jobs WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $1 AND schedule IS NULL
+        ORDER BY expires_at LIMIT $2
+        FOR UPDATE SKIP LOCKED))
+    RETURNING *)
+INSERT INTO mainspring_finished (id, queue, task, rank, state, run_at, created_at, expires_at, attempt, crashes, runs, lease, worker, started_at, finished_at, cancel_reason, unique_key, idempotency_key, options, failure, payload, result, progress, error, tags, schedule)
+SELECT id, queue, task, rank, 'expired', run_at, created_at, expires_at, attempt, crashes, runs, lease, worker, started_at, $1, cancel_reason, unique_key, idempotency_key, options, failure, payload, result, progress, error, tags, schedule FROM gone
+ON CONFLICT (id) DO UPDATE SET queue = excluded.queue, task = excluded.task, rank = excluded.rank, state = excluded.state, run_at = excluded.run_at, created_at = excluded.created_at, expires_at = excluded.expires_at, attempt = excluded.attempt, crashes = excluded.crashes, runs = excluded.runs, lease = excluded.lease, worker = excluded.worker, started_at = excluded.started_at, finished_at = excluded.finished_at, cancel_reason = excluded.cancel_reason, unique_key = excluded.unique_key, idempotency_key = excluded.idempotency_key, options = excluded.options, failure = excluded.failure, payload = excluded.payload, result = excluded.result, progress = excluded.progress, error = excluded.error, tags = excluded.tags, schedule = excluded.schedule, ending = excluded.ending
+RETURNING id;
+
+-- find_overdue_of_schedules
+SELECT id, schedule FROM mainspring_jobs WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $1 AND schedule IS NOT NULL
+ORDER BY expires_at, id LIMIT $2;
+
+-- lock_overdue
+SELECT id, queue, task, rank, state, run_at, created_at, expires_at, attempt, crashes, runs, lease, worker, started_at, finished_at, cancel_reason, unique_key, idempotency_key, options, failure, payload, result, progress FROM mainspring_jobs WHERE expires_at IS NOT NULL AND NOT parked AND state = 'pending' AND expires_at <= $1 AND id = ANY($2)
+ORDER BY expires_at, id
+FOR NO KEY UPDATE SKIP LOCKED;
+
+-- lock_half_open
+SELECT 1 FROM mainspring_circuits WHERE task = $1 AND probe IS NULL AND open_until <= $2
+FOR NO KEY UPDATE SKIP LOCKED;
+
+-- lock_head
+SELECT 'group', queue, task, rank, run_at, id, crashes FROM mainspring_jobs
+WHERE crashes < 2 AND NOT parked AND state = 'pending'
+    AND queue = $1 AND task = $3 AND rank = $4 AND run_at <= $2 AND (expires_at IS NULL OR expires_at > $2)
+ORDER BY run_at, id LIMIT 1
+FOR NO KEY UPDATE SKIP LOCKED;
+
+-- set_probe
+UPDATE mainspring_circuits SET probe = $2 WHERE task = $1;
+
+-- forget_silent
+DELETE FROM mainspring_workers WHERE until <= $1;
+
+-- beat
+INSERT INTO mainspring_workers AS known (id, until, info) VALUES ($1, $2, $3)
+ON CONFLICT (id) DO UPDATE SET
+    until = CASE WHEN substring(known.info from '"beats":([0-9]{1,18})')::bigint
+        > substring(excluded.info from '"beats":([0-9]{1,18})')::bigint THEN known.until ELSE excluded.until END,
+    info = CASE WHEN substring(known.info from '"beats":([0-9]{1,18})')::bigint
+        > substring(excluded.info from '"beats":([0-9]{1,18})')::bigint THEN known.info ELSE excluded.info END
+RETURNING orders;
+
+-- end_worker
+DELETE FROM mainspring_workers WHERE id = $1 RETURNING orders;
+
+-- clear_leases
+WITH gone AS (
+    DELETE FROM mainspring_leases AS held WHERE worker = $1 AND NOT EXISTS (
+        SELECT 1 FROM mainspring_jobs WHERE id = ANY(held.ids) AND lease = held.lease AND state = 'running'))
+SELECT n FROM mainspring_marks WHERE name = 'watched';
+
+-- runs_of_worker
+SELECT id, lease, cancel_reason FROM mainspring_jobs WHERE state = 'running' AND worker = $1
+    AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases WHERE worker = $1));
+
+-- orphaned_runs
+WITH gone AS (
+    DELETE FROM mainspring_leases AS held WHERE worker <> ALL (ARRAY(SELECT id FROM mainspring_workers WHERE until > $1)) AND NOT EXISTS (
+        SELECT 1 FROM mainspring_jobs WHERE id = ANY(held.ids) AND lease = held.lease AND state = 'running'))
+SELECT id, queue, task, rank, state, run_at, created_at, expires_at, attempt, crashes, runs, lease, worker, started_at, finished_at, cancel_reason, unique_key, idempotency_key, options, failure, payload, result, progress FROM mainspring_jobs WHERE state = 'running' AND worker <> ALL (ARRAY(SELECT id FROM mainspring_workers WHERE until > $1))
+    AND id = ANY(ARRAY(SELECT unnest(ids) FROM mainspring_leases WHERE worker <> ALL (ARRAY(SELECT id FROM mainspring_workers WHERE until > $1))))
+ORDER BY id LIMIT $2;
+
+-- set_aside
+UPDATE mainspring_jobs SET state = 'paused', lease = 'mainspring.Unreadable', worker = NULL,
+    attempt = attempt - 1, runs = runs - 1
+WHERE id = ANY($1) AND state = 'running' AND (lease = $2 OR $2 = '');
+
+-- end_probes
+UPDATE mainspring_circuits SET probe = NULL WHERE probe = ANY($1);
+
+-- lock_orders
+SELECT id, orders FROM mainspring_workers WHERE until > $1 AND ($2::text[] IS NULL OR id = ANY($2))
+ORDER BY id
+FOR NO KEY UPDATE;
+
+-- set_orders
+UPDATE mainspring_workers AS worker SET orders = given.orders
+FROM unnest($1::text[], $2::text[]) AS given (id, orders) WHERE worker.id = given.id;
