@@ -101,7 +101,7 @@ async def test_result_wakes_many_waiters(app: Mainspring, clock: VirtualClock) -
 async def test_result_does_not_miss_an_end_between_its_read_and_its_wait(
     app: Mainspring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job, store = await app.task(lambda: 5, name="give").enqueue(), await app.opened()
+    job, store = await app.task(lambda: 5, name="give").enqueue(), await app.connect()
     read, ends = store.jobs, iter([True])
 
     async def jobs(*args: Any, **given: Any) -> Any:
@@ -123,7 +123,7 @@ async def test_result_of_a_run_that_outlives_its_expiry_is_not_polled_without_pa
         await clock.sleep(30)
         return 5
 
-    job, store, reads = await work.using(expires=10).enqueue(), await app.opened(), list[datetime]()
+    job, store, reads = await work.using(expires=10).enqueue(), await app.connect(), list[datetime]()
     read = store.jobs
 
     async def jobs(*args: Any, **given: Any) -> Any:

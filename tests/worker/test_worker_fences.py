@@ -104,12 +104,12 @@ class Scene:
 
     async def started(self) -> Job:
         job_id = (await self.task.enqueue()).id
-        await until(lambda: self.store._jobs[job_id].state is State.RUNNING)
+        await until(lambda: self.store._tables.jobs.job(job_id).state is State.RUNNING)
         return await self.app.jobs.get(job_id)
 
     async def completed(self, job_id: JobId) -> Sequence[Execution]:
         """Returns its runs, once it has completed and every beat under way has ended."""
-        await until(lambda: self.store._jobs[job_id].state is State.COMPLETED)
+        await until(lambda: self.store._tables.jobs.job(job_id).state is State.COMPLETED)
         await self.store.several_beats()
         return await self.app.executions.list(job_id=job_id)
 
@@ -177,7 +177,7 @@ async def test_a_run_is_interrupted_when_its_job_is_held_under_another_lease() -
     async with scene() as the:
         job = await the.started()
         # No beat between the two leases: the job never seems to be gone.
-        await the.hold_beats(release=lambda: the.store._jobs[job.id].lease not in (None, job.lease))
+        await the.hold_beats(release=lambda: the.store._tables.jobs.job(job.id).lease not in (None, job.lease))
         await the.crash(job)
         await until(lambda: the.cancelled == 1)
         the.gate.set()
@@ -193,7 +193,7 @@ async def test_a_run_whose_outcome_is_refused_is_reported_as_lost() -> None:
         the.gate.set()
         await until(lambda: the.heard(JobLost))
         assert (the.cancelled, the.heard(JobEnded)) == (0, [])
-        assert the.store._jobs[job.id].state is State.PENDING
+        assert the.store._tables.jobs.job(job.id).state is State.PENDING
 
 
 async def test_a_run_of_a_silent_worker_is_rescued_and_runs_again() -> None:
@@ -212,7 +212,7 @@ async def test_a_run_of_a_silent_worker_is_rescued_and_runs_again() -> None:
 async def test_a_run_that_crashed_too_often_is_dead_as_a_poison_pill() -> None:
     async with scene(max_crashes=1) as the:
         job_id = await the.ghost_job()
-        await until(lambda: the.store._jobs[job_id].state is State.DEAD)
+        await until(lambda: the.store._tables.jobs.job(job_id).state is State.DEAD)
         job = await the.app.jobs.get(job_id)
         assert (job.failure and job.failure.type, job.crashes, job.runs) == ("PoisonPill", 1, 1)
 
@@ -222,7 +222,7 @@ async def test_a_run_that_a_stop_ends_gives_its_attempt_back() -> None:
     async with the.app.worker() as worker:
         job = await the.started()
         await worker.stop(grace=0.01)
-    left = the.store._jobs[job.id]
+    left = the.store._tables.jobs.job(job.id)
     assert (left.state, left.attempt, left.runs, the.cancelled) == (State.PENDING, 0, 1, 1)
 
 
@@ -248,7 +248,7 @@ async def test_jobs_claimed_before_the_leases_lapsed_are_not_started() -> None:
 
         async def until_others_may_take_it(_: object) -> None:
             the.store.asked["beat"] = unavailable
-            await until(lambda: not any(row.until > the.app.clock.now() for row in the.store._workers.values()))
+            await until(lambda: not the.store._tables.workers.live(the.app.clock.now()))
             the.store.asked.clear()
 
         the.store.answered["claim"] = once(until_others_may_take_it)
@@ -265,7 +265,7 @@ async def test_a_worker_whose_beats_fail_claims_nothing() -> None:
         job_id = (await the.task.enqueue()).id
         beats = len(the.heard(StoreTrouble))
         await until(lambda: len(the.heard(StoreTrouble)) > beats + 2)
-        assert the.store._jobs[job_id].runs == 0
+        assert the.store._tables.jobs.job(job_id).runs == 0
         the.store.answered.clear()
         the.gate.set()
         await the.completed(job_id)
@@ -358,11 +358,11 @@ async def test_an_abandoned_run_ends_with_its_worker_and_its_result_is_discarded
 
     async with app.worker() as worker:
         job_id = (await stubborn.enqueue()).id
-        await until(lambda: store._jobs[job_id].state is State.RUNNING)
+        await until(lambda: store._tables.jobs.job(job_id).state is State.RUNNING)
         await worker.stop(grace=0.01)
     gate.set()
     while len(asyncio.all_tasks()) > 1:
         await asyncio.sleep(0)
     (run,) = await store.executions(job_id)
-    assert (run.ending, store._jobs[job_id].state, troubles) == ("released", State.PENDING, [])
+    assert (run.ending, store._tables.jobs.job(job_id).state, troubles) == ("released", State.PENDING, [])
     assert not ended.is_set()

@@ -316,7 +316,7 @@ class Worker:
             if reason := self._recycle_policy.reason():
                 self.recycle(reason)
                 break
-            before = self._progress()
+            before = self._progress() if self._state.until_idle else None
             wait = await self._retry("claiming", lambda: self._claimer.claim(store))
             if self._state.until_idle and await self._is_idle(store, before):
                 self._state.stop(self._settings.grace)
@@ -327,11 +327,13 @@ class Worker:
         """Whether nothing runs, everything is stored, and no loop has found anything to do since `before`."""
         if not self._at_rest():
             return False  # the end of the last run, and of storing it, wakes the claim loop
-        if before == self._progress():
+        now = self._progress()
+        if before == now:
             await self._scheduler.fire_all(store)
             await self._rescue.sweep(store)
             await self._webhooks.flush()
-        if before != self._progress():
+            now = self._progress()
+        if before != now:
             self._claim_trigger.ring()
             return False
         return True

@@ -56,7 +56,8 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
 
     def _locked(self) -> AbstractContextManager[object]:
         """The store's lock. Raises ShuttingDown if the store is closed."""
-        self._check()
+        if self._closed:
+            self._check()
         return self._lock
 
     def _check(self) -> None:

@@ -11,7 +11,6 @@ from ...records.job import Job, NewJob
 from ...records.outcome import Outcome
 from ...records.run import Execution, LogLine
 from ...schedule.record import Schedule, Tick
-from ..rules.claim_index import ClaimIndex
 from ..rules.workers import WorkerTable
 from .jobs import JobTable
 from .ledger import RunLedger
@@ -23,6 +22,7 @@ class MemoryTables:
 
     def __init__(self) -> None:
         self.jobs = JobTable()
+        self.index = self.jobs.index
         self.schedules = MemoryScheduleTable()
         self.ledger = RunLedger()
         self.workers = WorkerTable()
@@ -30,10 +30,6 @@ class MemoryTables:
         self._undo: tuple[dict[JobId, Job | None], dict[str, Schedule]] | None = None
 
     # jobs
-
-    @property
-    def index(self) -> ClaimIndex:
-        return self.jobs.index
 
     def job(self, id: JobId) -> Job | None:
         return self.jobs.job(id)

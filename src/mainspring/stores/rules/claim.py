@@ -31,8 +31,7 @@ GroupFilter = Callable[[str, str], bool]
 class ClaimTables(JobTables, Protocol):
     """Everything that a claim reads and writes."""
 
-    @property
-    def index(self) -> ClaimIndex: ...
+    index: ClaimIndex
 
     def circuits(self) -> Iterable[Circuit]:
         """The circuits of all tasks."""
@@ -71,14 +70,14 @@ def claim(
     lease = os.urandom(8).hex()
     circuits = [circuit for circuit in tables.circuits() if circuit.open_until is not None]
     probes = _probes(tables, circuits, wanted, suspects, limit, now)
-    taken = [_start(tables, job, worker, lease, now) for job in probes]
+    taken = [_start(tables, job, worker, lease, now) for job in probes] if probes else []
     left = CLAIM_BYTES - sum(map(size_of, taken))
     open = {circuit.task for circuit in circuits}
-    first = [job for job in suspects if job.task not in open and job.run_at <= now]
+    first = [job for job in suspects if job.task not in open and job.run_at <= now] if suspects else []
     if len(taken) < limit and left > 0 and first and not any(job.crashes >= POISON_SUSPECT_CRASHES for job in taken):
         taken.append(_start(tables, first[0], worker, lease, now))
         left -= size_of(first[0])
-    free = [group for group in wanted if group[1] not in open]
+    free = [group for group in wanted if group[1] not in open] if open else wanted
     rest, left = _take_in_order(tables, free, worker, lease, limit - len(taken), left, now)
     taken = sorted([*taken, *rest], key=_claim_order)
     if len(taken) == limit or left <= 0:
@@ -88,6 +87,8 @@ def claim(
 
 def _suspects(tables: ClaimTables, worker: WorkerId, serves: GroupFilter) -> list[Job]:
     """The suspects that this worker may claim, in order; none while it runs one."""
+    if not tables.index.suspects():
+        return []
     if any(job.crashes >= POISON_SUSPECT_CRASHES for job in _jobs(tables, tables.index.running(worker))):
         return []
     found = [job for job in _jobs(tables, tables.index.suspects()) if serves(job.queue, job.task)]
@@ -108,6 +109,8 @@ def _probes(
 ) -> list[Job]:
     """The first due job of each task whose circuit is half open; it becomes the circuit's probe."""
     probes: list[Job] = []
+    if not circuits:
+        return probes
     for circuit in sorted(circuits, key=lambda circuit: circuit.task):
         if circuit.probe is not None or circuit.open_until is None or circuit.open_until > now:
             continue
@@ -132,9 +135,9 @@ def _take_in_order(
     while heads and len(taken) < limit and left > 0:
         _, _, id, group = heappop(heads)
         tables.index.pop(group)
-        (job,) = _jobs(tables, [id])
-        left -= size_of(job)
-        taken.append(_start(tables, job, worker, lease, now))
+        if (job := tables.job(id)) is not None:
+            left -= size_of(job)
+            taken.append(_start(tables, job, worker, lease, now))
         if (head := tables.index.head(group)) and head[0] <= now:
             heappush(heads, (-group[2], *head, group))
     return taken, left

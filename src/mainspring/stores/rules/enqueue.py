@@ -14,6 +14,8 @@ from .tables import Tables
 
 
 def enqueue(tables: Tables, new_jobs: Sequence[NewJob], now: datetime) -> list[Enqueued]:
+    if not new_jobs:
+        return []
     may_refuse = any(new.on_conflict == "raise" for new in new_jobs)
     if may_refuse:
         tables.savepoint()

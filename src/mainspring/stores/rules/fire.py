@@ -28,15 +28,17 @@ def fire_one(tables: Tables, firing: Firing, now: datetime) -> Fired:
     tables.put_schedule(schedule)
     enqueue(tables, firing.jobs, now)
     tables.record_ticks(schedule.name, firing.ticks)
-    cancelled = [job for id in sorted(set(firing.cancel)) if (job := tables.job(id)) is not None]
-    change(tables, Action.CANCEL, cancelled, now, CANCELLED_BY_SCHEDULE.format(schedule.name))
+    if firing.cancel:
+        cancelled = [job for id in sorted(set(firing.cancel)) if (job := tables.job(id)) is not None]
+        change(tables, Action.CANCEL, cancelled, now, CANCELLED_BY_SCHEDULE.format(schedule.name))
     return Fired(True)
 
 
 def firing_is_current(firing: Firing, revision: Callable[[str], int]) -> bool:
     """Whether the schedules still have the revisions the firing was planned with; a missing schedule has revision 0."""
-    seen = ((firing.schedule.name, firing.schedule.revision - 1), *firing.reads)
-    return all(revision(name) == expected for name, expected in seen)
+    if revision(firing.schedule.name) != firing.schedule.revision - 1:
+        return False
+    return all(revision(name) == expected for name, expected in firing.reads) if firing.reads else True
 
 
 def held_keys(
