@@ -197,7 +197,7 @@ class TestFinishStatements(Served):
         counts = []
         async with self.opened() as store:
             await beat(store)
-            for size in (FEW, MANY):
+            for size in (SMALL_BATCH, LARGE_BATCH):
                 await put(store, *(new_job(unique_key=f"{size} {n}") for n in range(size)))
                 jobs = (await claim(store, limit=size)).jobs
                 # Each asks for the key of the job that ends before it.
