@@ -161,7 +161,7 @@ class Slow:
         self.documents, self.put_documents = store.documents, store.put_documents
         self._count, self._clock, self._seconds = store.overview, clock, seconds
 
-    async def overview(self, *, now: Any) -> Overview:
+    async def overview(self, *, now: Any, finished: bool = True) -> Overview:
         await self._clock.sleep(self._seconds)
         return await self._count(now=now)
 
@@ -197,7 +197,7 @@ class Many:
     def __init__(self, names: list[str]) -> None:
         self._queues = [Queue(name=name, scheduled=len(names) - n) for n, name in enumerate(names)]
 
-    async def overview(self, *, now: Any) -> Overview:
+    async def overview(self, *, now: Any, finished: bool = True) -> Overview:
         return Overview({}, self._queues, [])
 
 

@@ -98,7 +98,7 @@ async def _facts(app: Mainspring, store: Store, answered: timedelta) -> DoctorFa
         schema=await store.schema(),
         stats=stats,
         workers=workers,
-        circuits=(await store.overview(now=now)).circuits,
+        circuits=(await store.overview(now=now, finished=False)).circuits,
         running=await store.jobs(Filter(states=("running",)), now=now, limit=MAX_RUNNING_JOBS, brief=True),
         lost=await store.orphaned(now=now, limit=MAX_LOST_JOBS),
         due=await due_jobs(store, stats.queues, now, MAX_DUE_JOBS),

@@ -33,7 +33,7 @@ class FilteredCounts(Struct, frozen=True, kw_only=True):
 async def filtered_counts(store: Store, which: Filter, clock: Clock) -> FilteredCounts:
     """Counts the most requested states first: each costs one page of jobs."""
     now, end = clock.now(), clock.monotonic() + MAX_SECONDS
-    counts = _by_queue(which, (await store.overview(now=now)).queues) if _of_queues_only(which) else {}
+    counts = _by_queue(which, (await store.overview(now=now, finished=False)).queues) if _of_queues_only(which) else {}
     which = replace(which, states=None).by_error()
     counts |= {state: 0 for state in SHOWN if state not in (which.states or SHOWN)}
     if not counts and (all_counts := await _count_few(store, which, now)) is not None:

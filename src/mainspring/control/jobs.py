@@ -118,7 +118,7 @@ class Jobs:
     async def why(self, id: JobId) -> Sequence[Reason]:
         """Every reason why the job is not running, or where it runs; never empty."""
         job, store, now = await self.get(id), await self._engine.connect(), self._engine.clock.now()
-        overview = await store.overview(now=now)
+        overview = await store.overview(now=now, finished=False)
         circuits = {circuit.task: circuit for circuit in overview.circuits}
         paused = {queue.name: queue for queue in await with_pauses(store, overview.queues, now) if queue.paused}
         surroundings = JobSurroundings(

@@ -30,7 +30,7 @@ class Queues:
     async def list(self) -> Sequence[Queue]:
         """Every queue that has unfinished jobs or is paused, by name; of a paused one also who paused it, and why."""
         store, now = await self._engine.connect(), self._engine.clock.now()
-        return await with_pauses(store, (await store.overview(now=now)).queues, now)
+        return await with_pauses(store, (await store.overview(now=now, finished=False)).queues, now)
 
     async def pauses(self, name: str) -> Sequence[Pause]:
         """The last twenty pauses of the queue, newest first."""
@@ -54,7 +54,7 @@ class Queues:
         check_name(name, "queue name")
         text = checked_note(note)
         store, now = await self._engine.connect(), self._engine.clock.now()
-        was_paused = name in _paused((await store.overview(now=now)).queues)
+        was_paused = name in _paused((await store.overview(now=now, finished=False)).queues)
         # The record comes first: a paused queue always has one. An open record of a queue that runs means nothing.
         await begin_pause(store, name, current_actor(), text, paused=was_paused, now=now)
         await store.pause_queue(name, True)
@@ -65,7 +65,7 @@ class Queues:
     async def resume(self, name: str) -> None:
         check_name(name, "queue name")
         store, now = await self._engine.connect(), self._engine.clock.now()
-        was_paused = is_recording() and name in _paused((await store.overview(now=now)).queues)
+        was_paused = is_recording() and name in _paused((await store.overview(now=now, finished=False)).queues)
         await store.pause_queue(name, False)
         await end_pause(store, name, now)
         annotate(before={"paused": was_paused}, after={"paused": False})

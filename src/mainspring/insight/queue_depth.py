@@ -135,7 +135,7 @@ async def sample_once(store: Store, now: datetime) -> bool:
 
 async def take_sample(store: Store, now: datetime) -> DepthSample:
     """Counts the jobs of all queues."""
-    queues = (await store.overview(now=now)).queues
+    queues = (await store.overview(now=now, finished=False)).queues
     listed = sorted(queues, key=lambda one: (-_size(one), one.name))[:MAX_SAMPLED_QUEUES]
     ages = await longest_waits(store, listed, now)
     depths = {one.name: _depth(one, ages[one.name]) for one in listed}

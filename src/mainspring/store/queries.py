@@ -60,7 +60,7 @@ class QueryStore(Protocol):
         """LG1. The job's log lines in order of run and n, after the run and n in `after`."""
         ...
 
-    async def overview(self, *, now: datetime) -> Overview:
+    async def overview(self, *, now: datetime, finished: bool = True) -> Overview:
         """Jobs by shown state, queues, and circuits.
 
         OV1. States without jobs are left out.
@@ -68,6 +68,7 @@ class QueryStore(Protocol):
         OV3. Counts are exact up to some ten thousand jobs; a store with more jobs may estimate large counts.
         OV4. Circuits are those of tasks with a breaker that have failed since their last success, by task.
         OV5. A job is counted in the state that is shown at `now`, also in its queue.
+        OV6. Without `finished`, finished jobs may be left out of the states, for a store in which they cost much.
         """
         ...
 

@@ -68,7 +68,9 @@ class QueueMonitor:
         for job in due:
             if job.run_at <= now:
                 ages[job.queue] = max(ages.get(job.queue, 0.0), (now - job.run_at).total_seconds())
-        sample = QueueSample(now, {queue.name: queue for queue in (await store.overview(now=now)).queues}, ages)
+        sample = QueueSample(
+            now, {queue.name: queue for queue in (await store.overview(now=now, finished=False)).queues}, ages
+        )
         self.samples.append(sample)
         return sample
 

@@ -266,7 +266,7 @@ class MemoryStore(MemoryDocuments, MemoryAudit, MemoryFeed):
             lines = self._tables.ledger.lines.get(job_id, {})
             return [lines[key] for key in sorted(lines) if key > after][:limit]
 
-    async def overview(self, *, now: datetime) -> Overview:
+    async def overview(self, *, now: datetime, finished: bool = True) -> Overview:
         with self._locked():
             circuits = [circuit for _, circuit in sorted(self._tables.ledger.circuits.items())]
             return read.overview(self._tables.jobs, self._paused, circuits, now)

@@ -60,10 +60,10 @@ def _sum_by_queue_and_state(rows: Iterable[tuple[str, str, int]]) -> Counter[tup
     return found
 
 
-async def overview(db: Session, now: int) -> Overview:
-    unfinished, finished = await _count_table(db, JOBS, now), await _count_table(db, FINISHED, now)
-    states = Counter[Any]()
-    for (_, shown), size in (*unfinished.items(), *finished.items()):
+async def overview(db: Session, now: int, finished: bool) -> Overview:
+    unfinished, states = await _count_table(db, JOBS, now), Counter[Any]()
+    ended = await _count_table(db, FINISHED, now) if finished else Counter[tuple[str, str]]()
+    for (_, shown), size in (*unfinished.items(), *ended.items()):
         states[shown] += size
     return Overview(dict(+states), await _queues(db, unfinished), await circuits(db))
 

@@ -501,8 +501,8 @@ class PostgresStore(PostgresDocuments, PostgresAudit, PostgresFeed):
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         return await self._call(lambda db: read.logs(db, job_id, limit, after))
 
-    async def overview(self, *, now: datetime) -> Overview:
-        return await self._read(lambda db: count.overview(db, micros(now)))
+    async def overview(self, *, now: datetime, finished: bool = True) -> Overview:
+        return await self._read(lambda db: count.overview(db, micros(now), finished))
 
     async def workers(self, *, now: datetime) -> list[WorkerRow]:
         sql = "SELECT id, info, until, orders FROM mainspring_workers WHERE until > $1 ORDER BY id"

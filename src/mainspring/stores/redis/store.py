@@ -323,7 +323,7 @@ class RedisStore(RedisDocuments, RedisAudit, RedisFeed):
         found.sort(key=lambda line: (line.run, line.n))
         return [line for line in found if (line.run, line.n) > after][:limit]
 
-    async def overview(self, *, now: datetime) -> Overview:
+    async def overview(self, *, now: datetime, finished: bool = True) -> Overview:
         with self._clock.outside():
             return await count.overview(self._open(), now)
 

@@ -438,7 +438,7 @@ class SqliteStore(SqliteDocuments, SqliteAudit, SqliteFeed):
     async def logs(self, job_id: JobId, *, limit: int, after: tuple[int, int] = (0, 0)) -> list[LogLine]:
         return await self._read(lambda db: read.logs(db, job_id, limit, after))
 
-    async def overview(self, *, now: datetime) -> Overview:
+    async def overview(self, *, now: datetime, finished: bool = True) -> Overview:
         return await self._read(lambda db: read.overview(db, micros(now)))
 
     async def workers(self, *, now: datetime) -> list[WorkerRow]:

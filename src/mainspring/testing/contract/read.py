@@ -174,6 +174,17 @@ class ReadContract(Contract):
             seen = [(await store.overview(now=later(at))).states for at in (4.999999, 5, 9)]
             assert seen == [{"scheduled": 1}, {"pending": 1}, {"expired": 1}]
 
+    @proves("OV6")
+    async def test_an_overview_without_finished_jobs_has_the_same_queues_and_unfinished_states(self) -> None:
+        async with self.opened() as store:
+            await one_of_each(store)
+            whole, part = await store.overview(now=NOW), await store.overview(now=NOW, finished=False)
+            assert (part.queues, part.circuits) == (whole.queues, whole.circuits)
+            final = {state.value for state in State if state.final}
+            assert {shown: n for shown, n in whole.states.items() if shown not in final} == {
+                shown: n for shown, n in part.states.items() if shown not in final
+            }
+
     # queues
 
     @proves("OV2", "OV5")
