@@ -57,10 +57,10 @@ async def test_an_unknown_field_is_refused_with_the_nearest_name(
 async def test_what_a_store_cannot_do_is_refused_with_422(
     client: Client, spring: Mainspring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def hand_over(*_: Any) -> Any:
-        spring.check_within()
+    async def insert(*_: Any) -> Any:
+        spring._engine.check_within()
 
-    monkeypatch.setattr(spring, "hand_over", hand_over)
+    monkeypatch.setattr(spring._engine, "insert", insert)
     async with client("operator") as http:
         answer = await http.post("/jobs", json=JOB)
     assert (answer.status_code, answer.json()["code"]) == (422, "bad_input")

@@ -158,7 +158,7 @@ async def test_anonymous_callers_do_not_see_store_errors(
     async def away(*_: Any, **__: Any) -> Any:
         raise StoreUnavailable("cannot reach postgresql://inside.example:5432/jobs")
 
-    for verb in ("documents", "time", "jobs", "queues"):
+    for verb in ("documents", "time", "jobs", "overview"):
         monkeypatch.setattr(MemoryStore, verb, away)
     async with client(None) as http:
         for path, headers in (
@@ -195,7 +195,7 @@ async def test_a_request_path_cannot_forge_a_log_line(
         raise RuntimeError("a bug")
 
     async with client() as http:
-        monkeypatch.setattr(MemoryStore, "queues", bug)
+        monkeypatch.setattr(MemoryStore, "overview", bug)
         assert (await http.get(f"/queues/%0A2030-01-01 CRITICAL forged{'x' * 5000}")).status_code == 500
     (line,) = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
     assert line.startswith(r"GET '/api/v1/queues/\n2030-01-01 CRITICAL forged")
