@@ -226,7 +226,7 @@ async def silence(said: list[str]) -> None:
 
 async def test_listening_worker_sends_no_queries(url: str) -> None:
     faults, asked = Faults(), Counter[str]()
-    for verb in ("claim", "due", "expired", "groups", "leaders"):
+    for verb in ("claim", "due", "orphaned", "finished_groups", "terms"):
         faults.when(verb, lambda verb=verb: bool(asked.update([verb])))  # type: ignore[misc]
     app, echo = make(cast(Store, FaultStore(open_store(url), faults)), poll_interval=0.05, beat=0.2, lease=5, sweep=0.2)
     async with app, app.worker(), asyncio.timeout(20):
