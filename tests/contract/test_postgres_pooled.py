@@ -22,6 +22,7 @@ from mainspring.testing.contract import StoreContract
 from mainspring.testing.contract.beat import BeatContract
 from mainspring.testing.contract.build import NOW, Contract, all_jobs, beat, finish_run, new_job, put, read_job, start
 from mainspring.testing.contract.claim import ClaimContract
+from mainspring.testing.contract.claim_expiry import ClaimExpiryContract
 from mainspring.testing.contract.enqueue import EnqueueContract
 from mainspring.testing.contract.finish import FinishContract
 from mainspring.testing.contract.fire import FireContract
@@ -54,7 +55,8 @@ class Pooled(Contract):
 
 
 class TestPooled(
-    Pooled, LifecycleContract, EnqueueContract, KeysContract, ClaimContract, BeatContract, FinishContract, FireContract,
+    Pooled, LifecycleContract, EnqueueContract, KeysContract, ClaimContract, ClaimExpiryContract, BeatContract,
+    FinishContract, FireContract,
     LeaderContract,
 ):  # fmt: skip
     """Transactions, locks, batches; the other tests repeat these, and are slow."""

@@ -8,6 +8,7 @@ from .brief import BriefContract
 from .change import ChangeContract
 from .circuit import CircuitContract
 from .claim import ClaimContract
+from .claim_expiry import ClaimExpiryContract
 from .documents import DocumentContract
 from .enqueue import EnqueueContract
 from .execution import ExecutionContract
@@ -41,6 +42,7 @@ class StoreContract(
     EnqueueContract,
     KeysContract,
     ClaimContract,
+    ClaimExpiryContract,
     ProbeContract,
     BeatContract,
     WorkerCommandsContract,
