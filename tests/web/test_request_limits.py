@@ -87,6 +87,9 @@ async def test_head_limits_apply_to_each_request_of_a_connection(spring: Mainspr
                 length = next(int(line.split()[1]) for line in head.splitlines() if line.startswith(b"content-length"))
                 await reader.readexactly(length)
             assert head.startswith(b"HTTP/1.1 200")
+        writer.write(START + b"X: " + b"a" * MAX_HEAD_BYTES + b"\r\n\r\n")
+        async with asyncio.timeout(20):
+            assert (await reader.read(12)) == b"HTTP/1.1 400"
         writer.close()
 
 

@@ -484,6 +484,8 @@ async def test_without_run_on_start_nothing_fires_before_the_first_tick(app: Mai
     async with app:
         await live(app, clock, minutes=9)
         assert seen == []
+        await live(app, clock, minutes=1)
+        assert len(seen) == 1
 
 
 async def test_a_run_on_start_outside_the_window_waits_for_the_first_tick(app: Mainspring, clock: VirtualClock) -> None:

@@ -110,7 +110,7 @@ async def test_the_result_is_the_value_given_to_complete(bank: Bank) -> None:
     async def pay(ctx: Context) -> dict[str, int]:
         async with ctx.transaction():
             ctx.complete({"receipt": 7})
-        return {"receipt": 7}
+        return {"receipt": 8}
 
     async with bank.app:
         job = await pay.enqueue()
