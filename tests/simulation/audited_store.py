@@ -11,7 +11,7 @@ from mainspring.records.outcome import Outcome
 from mainspring.records.query import Changed, Filter
 from mainspring.records.worker import BeatReply, WorkerInfo
 from mainspring.schedule.record import Schedule, Tick
-from mainspring.stores.memory.schedules import MemoryScheduleTable
+from mainspring.stores.memory.schedule_table import MemoryScheduleTable
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.stores.memory.tables import MemoryTables
 

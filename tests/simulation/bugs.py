@@ -13,7 +13,7 @@ from mainspring.engine import Engine
 from mainspring.errors import StoreUnavailable
 from mainspring.records.job import Enqueued, NewJob
 from mainspring.records.outcome import Outcome
-from mainspring.stores.memory.jobs import JobTable
+from mainspring.stores.memory.job_table import JobTable
 from mainspring.stores.memory.store import MemoryStore
 from mainspring.stores.memory.tables import MemoryTables
 from mainspring.stores.rules import apply_outcome, enqueue, finish

@@ -16,7 +16,7 @@ from mainspring.records.job import NewJob, State
 from mainspring.schedule import edit, job_ended, plan, status
 from mainspring.schedule.record import Fired, Firing, Schedule
 from mainspring.store import Store
-from mainspring.stores.memory import store as memory_store
+from mainspring.stores.memory import schedules as memory_schedules
 from mainspring.stores.rules import fire, job_ends
 from mainspring.stores.rules.enqueue import enqueue
 from mainspring.worker import scheduler
@@ -44,7 +44,7 @@ def _job_without_advance() -> AbstractContextManager[None]:
             return Fired(False)
         return fire_one(tables, firing, now)
 
-    return patch(memory_store, "fire_one", torn)
+    return patch(memory_schedules, "fire_one", torn)
 
 
 @contextmanager

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from datetime import datetime
 
+from ...clock import Clock
 from ...records.audit import AuditEntry, AuditFilter
 from ..rules import matches_audit_filter
 from ..rules.documents import record_entry
+from .handle import MemoryHandle
 
 
-class MemoryAudit:
+class MemoryAudit(MemoryHandle):
     """The verbs on audit entries; each runs under the store's lock."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__(clock)
         self._entries: dict[str, AuditEntry] = {}
-
-    def _locked(self) -> AbstractContextManager[object]:
-        raise NotImplementedError
 
     async def record(self, entries: Sequence[AuditEntry]) -> None:
         with self._locked():

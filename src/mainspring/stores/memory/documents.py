@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager
 from datetime import datetime
 
+from ...clock import Clock
 from ...records.document import Document, DocumentDrop
 from ..rules.documents import is_expired, put_document
+from .handle import MemoryHandle
 
 
-class MemoryDocuments:
+class MemoryDocuments(MemoryHandle):
     """The verbs on documents; each runs under the store's lock."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__(clock)
         self._documents: dict[tuple[str, str], Document] = {}
-
-    def _locked(self) -> AbstractContextManager[object]:
-        raise NotImplementedError
 
     async def put_documents(self, documents: Sequence[Document | DocumentDrop], *, now: datetime) -> list[bool]:
         with self._locked():

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from datetime import datetime
 
+from ...clock import Clock
 from ...records.feed import MIN_FEED_ITEMS, Feed, FeedItem
+from .handle import MemoryHandle
 
 
-class MemoryFeed:
+class MemoryFeed(MemoryHandle):
     """The verbs on the feed; each runs under the store's lock."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__(clock)
         self._feed_items: deque[FeedItem] = deque(maxlen=MIN_FEED_ITEMS)
         self._last_number = 0
-        self._watched: datetime | None = None
-
-    def _locked(self) -> AbstractContextManager[object]:
-        raise NotImplementedError
 
     async def publish(self, news: Sequence[str], *, now: datetime) -> datetime | None:
         with self._locked():

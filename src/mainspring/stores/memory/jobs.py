@@ -1,77 +1,80 @@
-"""The memory store's table of jobs, with the indexes for lists, claims and keys."""
+"""The memory store's verbs on jobs: from enqueue to finish, by the rules."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
 
-from ...ids import JobId
-from ...records.job import IDEMPOTENT_STATES, UNFINISHED, Job, NewJob, State
-from ..rules.claim_index import ClaimIndex
-
-
-class JobTable:
-    """Every job by its id. `put` and `drop` update the indexes."""
-
-    def __init__(self) -> None:
-        self._rows: dict[JobId, Job] = {}
-        self.index = ClaimIndex(self.job)
-        # Ids in the order in which the jobs entered the state; a list of one state reads only these.
-        self._by_state: dict[State, dict[JobId, None]] = {state: {} for state in State}
-        self._unique: dict[str, JobId] = {}
-        self._idempotent: dict[str, JobId] = {}
-
-    # writing
-
-    def put(self, job: Job) -> None:
-        """Writes a job and updates every index."""
-        if (old := self._rows.get(job.id)) is not None:
-            self._unindex(old)
-        self._rows[job.id] = job
-        self._by_state[job.state][job.id] = None
-        self.index.add(job)
-        if job.unique_key is not None:
-            _set_holder(self._unique, job.unique_key, job.id, job.state in UNFINISHED)
-        if job.idempotency_key is not None:
-            _set_holder(self._idempotent, job.idempotency_key, job.id, job.state in IDEMPOTENT_STATES)
-
-    def drop(self, job: Job) -> None:
-        if job.unique_key is not None:
-            _set_holder(self._unique, job.unique_key, job.id, False)
-        if job.idempotency_key is not None:
-            _set_holder(self._idempotent, job.idempotency_key, job.id, False)
-        self._unindex(job)
-        del self._rows[job.id]
-
-    def _unindex(self, old: Job) -> None:
-        """Removes a job from the indexes of its state."""
-        self._by_state[old.state].pop(old.id, None)
-        self.index.remove(old)
-
-    # reading
-
-    def job(self, id: JobId) -> Job | None:
-        return self._rows.get(id)
-
-    def ids(self) -> Collection[JobId]:
-        return self._rows.keys()
-
-    def in_state(self, state: State) -> Collection[JobId]:
-        return self._by_state[state].keys()
-
-    def some(self, ids: Collection[JobId]) -> list[Job]:
-        """The jobs of these ids, in their order, without those that do not exist."""
-        return [job for id in ids if (job := self._rows.get(id)) is not None]
-
-    def holder(self, job: NewJob | Job) -> tuple[str | None, Job | None]:
-        """The key of this job that is held, and the job that holds it; (None, None) if its keys are free."""
-        for key, holders in ((job.unique_key, self._unique), (job.idempotency_key, self._idempotent)):
-            if key is not None and key in holders:
-                return key, self._rows[holders[key]]
-        return None, None
+from ...ids import JobId, WorkerId
+from ...records.job import Enqueued, Job, NewJob
+from ...records.outcome import Outcome
+from ...records.run import RunReport
+from ...records.worker import BeatReply, Claim, WorkerInfo
+from ..rules.claim import claim, expire_due
+from ..rules.enqueue import enqueue
+from ..rules.finish import finish_one, report_one
+from .handle import MemoryHandle
 
 
-def _set_holder(holders: dict[str, JobId], key: str, id: JobId, held: bool) -> None:
-    if held:
-        holders[key] = id
-    elif holders.get(key) == id:
-        del holders[key]
+class MemoryJobs(MemoryHandle):
+    """The verbs on the way of a job."""
+
+    async def enqueue(self, jobs: Sequence[NewJob], *, now: datetime, within: Any = None) -> list[Enqueued]:
+        self._check()
+        if within is not None:
+            self.capabilities.require_transactions("within=")
+        with self._lock:
+            answers = enqueue(self._tables, jobs, now)
+        self._new.wake_all()
+        return answers
+
+    async def claim(
+        self,
+        queues: Collection[str] | None,
+        *,
+        worker: WorkerId,
+        tasks: Collection[str],
+        limit: int,
+        now: datetime,
+    ) -> Claim:
+        with self._locked():
+            expired = expire_due(self._tables, now)
+            live = self._tables.workers.row(worker)
+            if live is None or live.until <= now:
+                return Claim([], None, expired)
+            taken = claim(self._tables, self._paused, queues, worker, tasks, limit, now)
+            return Claim(*taken, expired)
+
+    async def beat(self, worker: WorkerInfo, *, until: datetime, now: datetime) -> BeatReply:
+        with self._locked():
+            orders = self._tables.workers.beat(worker, until, now)
+            mine = self._tables.jobs.some(self._tables.index.running(worker.id))
+            cancels = {job.id: job.cancel_reason for job in mine if job.cancel_reason is not None}
+            return BeatReply({job.id: job.lease or "" for job in mine}, cancels, orders, watched_until=self._watched)
+
+    async def orphaned(self, *, now: datetime, limit: int) -> list[Job]:
+        with self._locked():
+            index = self._tables.index
+            silent = [worker for worker in index.workers() if self._tables.is_silent(worker, now)]
+            lost = [id for worker in silent for id in index.running(worker)]
+            return self._tables.jobs.some(sorted(lost)[:limit])
+
+    async def finish(self, outcomes: Sequence[Outcome]) -> set[JobId]:
+        with self._locked():
+            accepted = [outcome for outcome in outcomes if self._finish_one(outcome)]
+            # A repeated outcome stands; another ending of the same run (it was rescued, then came back) does not.
+            stands = {outcome.id for outcome in outcomes if self._tables.is_recorded(outcome)}
+        self._final.wake_all()
+        if any(outcome.then or outcome.breaker or outcome.schedule for outcome in accepted):
+            self._new.wake_all()
+        return stands
+
+    def _finish_one(self, outcome: Outcome) -> bool:
+        return finish_one(self._tables, outcome)
+
+    async def report(self, reports: Sequence[RunReport]) -> set[JobId]:
+        with self._locked():
+            stands = {report.id for report in reports if report_one(self._tables, report)}
+        self._final.wake_all()
+        return stands

@@ -1,89 +1,55 @@
-"""The memory store's table of schedules, with their ticks."""
+"""The memory store's verbs on schedules and leader terms."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import defaultdict, deque
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from heapq import heappop, heappush
 
-from ...schedule.record import MAX_KEPT_TICKS, Due, Schedule, Tick
+from ...clock import Clock
+from ...schedule.record import Due, Fired, Firing, LeaderTerm, Schedule, Tick
+from ..rules.fire import fire_one
+from .handle import MemoryHandle
+from .term_table import TermTable
 
 
-class MemoryScheduleTable:
-    """Every schedule by its name, with its ticks; read and written under the store's lock."""
+class MemorySchedules(MemoryHandle):
+    """The verbs on schedules and leader terms."""
 
-    def __init__(self) -> None:
-        self._rows: dict[str, Schedule] = {}
-        # A heap of (due_at, name); outdated entries are dropped when they are reached.
-        self._due: list[tuple[datetime, str]] = []
-        self._ticks: dict[str, deque[Tick]] = {}
-        # Names of waiting schedules by the schedule they wait on; outdated names are dropped when they are read.
-        self._waiting: defaultdict[str, set[str]] = defaultdict(set)
-        # All names in order; outdated if there are more or fewer rows.
-        self._names: list[str] = []
+    def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__(clock)
+        self._terms = TermTable()
 
-    def row(self, name: str) -> Schedule | None:
-        return self._rows.get(name)
+    async def due(self, *, now: datetime, limit: int, computed: Collection[str] = ()) -> Due:
+        with self._locked():
+            return self._tables.schedules.due(now, limit, computed)
 
-    def write(self, schedule: Schedule) -> None:
-        self._rows[schedule.name] = schedule
-        if schedule.due_at is not None:
-            heappush(self._due, (schedule.due_at, schedule.name))
-        if schedule.waits_on is not None:
-            self._waiting[schedule.waits_on].add(schedule.name)
+    async def fire(self, firings: Sequence[Firing], *, now: datetime) -> list[Fired]:
+        with self._locked():
+            fired = [fire_one(self._tables, firing, now) for firing in firings]
+        self._new.wake_all()
+        return fired
 
-    def record(self, name: str, ticks: Sequence[Tick]) -> None:
-        self._ticks.setdefault(name, deque(maxlen=MAX_KEPT_TICKS)).extend(ticks)
+    async def drop_schedules(self, names: Collection[str]) -> list[str]:
+        with self._locked():
+            return self._tables.schedules.drop(names)
 
-    def drop(self, names: Collection[str]) -> list[str]:
-        found = sorted(name for name in set(names) if self._rows.pop(name, None) is not None)
-        for name in found:
-            self._ticks.pop(name, None)
-        self._names = []
-        return found
+    async def schedules(
+        self, names: Collection[str] | None = None, *, limit: int, after: str | None = None
+    ) -> list[Schedule]:
+        with self._locked():
+            return self._tables.schedules.schedules(names, limit, after)
 
-    def waiting(self, name: str) -> list[Schedule]:
-        """The schedules that wait on that one, in order of name."""
-        rows = [self._rows[one] for one in sorted(self._waiting.get(name, ())) if one in self._rows]
-        found = [row for row in rows if row.waits_on == name]
-        if len(found) < len(self._waiting.get(name, ())):
-            self._waiting[name] = {row.name for row in found}
-        return found
+    async def ticks(self, name: str, *, limit: int, before: int | None = None) -> list[Tick]:
+        with self._locked():
+            return self._tables.schedules.ticks(name, limit, before)
 
-    # reading
+    async def acquire_term(self, name: str, holder: str, *, until: datetime, now: datetime) -> LeaderTerm:
+        with self._locked():
+            answer = self._terms.acquire(name, holder, until, now)
+        if answer.holder is None:
+            self._new.wake_all()
+        return answer
 
-    def due(self, now: datetime, limit: int, computed: Collection[str]) -> Due:
-        found: list[Schedule] = []
-        next_at: datetime | None = None
-        seen: set[tuple[datetime, str]] = set()
-        while self._due and next_at is None and len(found) < limit:
-            at, name = entry = heappop(self._due)
-            row = self._rows.get(name)
-            if row is None or row.due_at != at or entry in seen:
-                continue
-            seen.add(entry)
-            if row.spec.computed and name not in computed:
-                continue
-            if at <= now:
-                found.append(row)
-            else:
-                next_at = at
-        for entry in seen:
-            heappush(self._due, entry)
-        return Due(found, now if len(found) == limit else next_at)
-
-    def schedules(self, names: Collection[str] | None, limit: int, after: str | None) -> list[Schedule]:
-        if names is not None:
-            chosen = sorted({name for name in names if name in self._rows})
-        else:
-            if len(self._names) != len(self._rows):
-                self._names = sorted(self._rows)
-            chosen = self._names
-        first = 0 if after is None else bisect_right(chosen, after)
-        return [self._rows[name] for name in chosen[first : first + limit]]
-
-    def ticks(self, name: str, limit: int, before: int | None) -> list[Tick]:
-        newest = reversed(self._ticks.get(name, ()))
-        return [tick for tick in newest if before is None or tick.n < before][:limit]
+    async def terms(self, *, now: datetime) -> list[LeaderTerm]:
+        with self._locked():
+            return self._terms.held(now)

@@ -12,9 +12,9 @@ from ...records.outcome import Outcome
 from ...records.run import Execution, LogLine
 from ...schedule.record import Schedule, Tick
 from ..rules.workers import WorkerTable
-from .jobs import JobTable
+from .job_table import JobTable
 from .ledger import RunLedger
-from .schedules import MemoryScheduleTable
+from .schedule_table import MemoryScheduleTable
 
 
 class MemoryTables:
